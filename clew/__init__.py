@@ -1,0 +1,48 @@
+"""clew: the whole lineage of neural sequence models, one library and one command.
+
+clew.train("shakespeare-lstm", "training.steps=200") trains a recipe and gives back the run, clew.load(folder) a run trained before,
+clew.record(model, pattern) looks inside. Everything else is a plain module to import: clew.layers, clew.models, clew.decoding.
+Nothing is loaded until it is asked for.
+"""
+
+from typing import TYPE_CHECKING, Any
+
+__version__ = "0.1.0"
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+    from clew.runs.loaded import Run
+
+
+def train(recipe: str, *assignments: str, out: "Path | str | None" = None, resume: bool = False, quiet: bool = False) -> "Run":
+    """Trains a recipe (or a YAML file that names one) and gives back the run; assignments are as on the command line."""
+    from pathlib import Path
+
+    from clew.cli.progress import Lines
+    from clew.recipes.running import run_recipe
+    from clew.training.run import Silence
+
+    folder = None if out is None else Path(out)
+    return run_recipe(recipe, assignments, out=folder, resume=resume, report=Silence() if quiet else Lines()).run
+
+
+def load(folder: "Path | str", *, device: str = "auto", code: "Path | str | None" = None) -> "Run":
+    """A trained run; `code` is the user's file that it was trained with, where it was."""
+    from pathlib import Path
+
+    from clew.cli.code import load_code
+    from clew.runs.loaded import load_run
+
+    path = None if code is None else Path(code)
+    if path is not None:
+        load_code(path)
+    return load_run(folder, device=device, code=path)
+
+
+def __getattr__(name: str) -> Any:
+    if name in ("record", "intervene", "Recording"):
+        from clew.inspection import recording
+
+        return getattr(recording, name)
+    raise AttributeError(f"module 'clew' has no attribute '{name}'")

@@ -1,0 +1,75 @@
+"""Frozen sections of a config, and parts chosen by name from a table.
+
+A part is a name, or that name with options: `gru`, or `{name: gru, bias: false}`. Its options are the keyword-only arguments of the
+table's member, so a new cell needs no config class.
+"""
+
+import inspect
+from collections.abc import Callable, Mapping
+from typing import Any
+
+from pydantic import BaseModel, BeforeValidator, ConfigDict
+
+from clew.core.errors import UserError, did_you_mean, unknown
+
+
+class Section(BaseModel):
+    """A part of a config: frozen, with no field but its own, and strict about types (a string is never a number)."""
+
+    model_config = ConfigDict(frozen=True, extra="forbid", strict=True, allow_inf_nan=False)
+
+
+Part = str | dict[str, Any]
+
+
+def part_name(part: Part) -> str:
+    return part if isinstance(part, str) else part["name"]
+
+
+def part_options(part: Part) -> dict[str, Any]:
+    return {} if isinstance(part, str) else {name: value for name, value in part.items() if name != "name"}
+
+
+def build_part(kind: str, part: Part, table: Mapping[str, Callable[..., Any]], *arguments: Any, **given: Any) -> Any:
+    """The table's member that `part` names, built with the arguments the caller gives and the options the user gives, which come first."""
+    check_part(kind, part, table)
+    return table[part_name(part)](*arguments, **{**given, **part_options(part)})
+
+
+def check_part(kind: str, part: Any, table: Mapping[str, Callable[..., Any]]) -> Part:
+    """The part itself, if its name is in the table and its options are that member's; else the sentence that says what is."""
+    if not isinstance(part, (str, dict)) or (isinstance(part, dict) and not isinstance(part.get("name"), str)):
+        raise UserError(f"{kind} takes a name, or a name with options ({{name: ..., option: ...}}), not {part!r}")
+    name = part_name(part)
+    if name not in table:
+        raise unknown(kind, name, table)
+    allowed = options_of(table[name])
+    for option, value in part_options(part).items():
+        if option not in allowed:
+            known = ", ".join(allowed) or "none"
+            raise UserError(f"{kind} '{name}' has no option '{option}'{did_you_mean(option, allowed)} its options: {known}")
+        _check_type(f"{kind} option '{name}.{option}'", value, allowed[option])
+    return part
+
+
+def options_of(member: Callable[..., Any]) -> dict[str, inspect.Parameter]:
+    """The keyword-only arguments of a table's member, by name."""
+    parameters = inspect.signature(member).parameters.values()
+    return {p.name: p for p in parameters if p.kind is inspect.Parameter.KEYWORD_ONLY}
+
+
+def one_of(kind: str, table: Mapping[str, Callable[..., Any]]) -> BeforeValidator:
+    """For a field `Annotated[Part, one_of("cell", CELLS)]`; the table is looked at when a config is read, so a user's entries count."""
+    return BeforeValidator(lambda part: check_part(kind, part, table))
+
+
+def _check_type(what: str, value: Any, parameter: inspect.Parameter) -> None:
+    """Booleans are never numbers, numbers never strings; what the annotation does not say in plain types is left to the constructor."""
+    kinds = {"int": (int,), "float": (int, float), "bool": (bool,), "str": (str,)}
+    annotation = parameter.annotation if isinstance(parameter.annotation, str) else getattr(parameter.annotation, "__name__", "")
+    expected = kinds.get(annotation)
+    if expected is None:
+        return
+    if not isinstance(value, expected) or (isinstance(value, bool) and bool not in expected):
+        takes = {"int": "a whole number", "float": "a number", "bool": "true or false", "str": "a text"}[annotation]
+        raise UserError(f"{what} takes {takes}, not {value!r}")

@@ -1,0 +1,45 @@
+"""Fast paths for what clew.layers writes out as equations. Each equals its equation in values and gradients; a law says so.
+
+`choose` alone decides whether one is taken: never where a tap inside the module is watched, since a kernel has no inside to show.
+"""
+
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from contextvars import ContextVar
+from typing import Any
+
+import torch
+from torch import nn
+
+from clew.core.taps import is_watched
+from clew.kernels.dot_attention import dot_attention
+from clew.kernels.recurrent import elman_relu, elman_tanh, gru, lstm
+
+KERNELS: dict[str, Callable[..., Any]] = {
+    "elman_tanh": elman_tanh,
+    "elman_relu": elman_relu,
+    "lstm": lstm,
+    "gru": gru,
+    "dot_attention": dot_attention,
+}
+
+_only_equations: ContextVar[bool] = ContextVar("only_equations", default=False)
+
+
+def choose(name: str | None, module: nn.Module) -> Callable[..., Any] | None:
+    """The kernel of that name, or None where `module` has to run its equation."""
+    if name is None:
+        return None
+    if not torch.compiler.is_compiling() and (_only_equations.get() or is_watched(module)):
+        return None
+    return KERNELS[name]
+
+
+@contextmanager
+def only_equations() -> Iterator[None]:
+    """Within this context every layer runs as it is written: what a kernel is compared with."""
+    token = _only_equations.set(True)
+    try:
+        yield
+    finally:
+        _only_equations.reset(token)

@@ -1,0 +1,66 @@
+"""torch's fused recurrences (oneDNN or plain C++ on the CPU, cuDNN on the GPU), exact under padding without packing.
+
+A fused kernel gives no state at each row's own end. One extra input column that is 1 on padding, with a weight of -1e4 on the
+input gate and +1e4 on the forget gate, makes i = 0 and f = 1 there, so the cell that comes out last is the one of the last real position. A
+hidden state is gathered from the outputs.
+"""
+
+import warnings
+from collections.abc import Callable
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from clew.core.masks import last_real, real_positions
+
+CLOSED = -1e4
+OPEN = 1e4
+
+# cuDNN would rather have its weights in one block; gathering them costs microseconds a call.
+warnings.filterwarnings("ignore", message="RNN module weights are not part of single contiguous chunk")
+
+
+def lstm(
+    x: Tensor, mask: Tensor | None, state: Any, input_weight: Tensor, hidden_weight: Tensor, input_bias: Tensor, hidden_bias: Tensor
+) -> tuple[Tensor, Any]:
+    dim = hidden_weight.shape[1]
+    if mask is not None:
+        gates = x.new_zeros(4 * dim, 1)
+        gates[:dim] = CLOSED
+        gates[dim : 2 * dim] = OPEN
+        x, input_weight = _with_padding_column(x, mask, input_weight, gates)
+    initial = (state.hidden[None].contiguous(), state.cell[None].contiguous())
+    y, hidden, cell = _run(torch.lstm, x, initial, (input_weight, hidden_weight, input_bias, hidden_bias))
+    return y, (hidden[0] if mask is None else last_real(y, mask, state.hidden.to(y.dtype)), cell[0])
+
+
+def gru(
+    x: Tensor, mask: Tensor | None, state: Tensor, input_weight: Tensor, hidden_weight: Tensor, input_bias: Tensor, hidden_bias: Tensor
+) -> tuple[Tensor, Tensor]:
+    y, _ = _run(torch.gru, x, state[None].contiguous(), (input_weight, hidden_weight, input_bias, hidden_bias))
+    return y, last_real(y, mask, state.to(y.dtype))
+
+
+def elman_tanh(x: Tensor, mask: Tensor | None, state: Tensor, *weights: Tensor) -> tuple[Tensor, Tensor]:
+    y, _ = _run(torch.rnn_tanh, x, state[None].contiguous(), weights)
+    return y, last_real(y, mask, state.to(y.dtype))
+
+
+def elman_relu(x: Tensor, mask: Tensor | None, state: Tensor, *weights: Tensor) -> tuple[Tensor, Tensor]:
+    y, _ = _run(torch.rnn_relu, x, state[None].contiguous(), weights)
+    return y, last_real(y, mask, state.to(y.dtype))
+
+
+def _run(function: Callable[..., Any], x: Tensor, initial: Any, weights: tuple[Tensor, ...]) -> Any:
+    """One layer, batch first, no dropout."""
+    has_biases, num_layers, dropout, bidirectional, batch_first = True, 1, 0.0, False, True
+    training = torch.is_grad_enabled()
+    return function(x, initial, weights, has_biases, num_layers, dropout, training, bidirectional, batch_first)
+
+
+def _with_padding_column(x: Tensor, mask: Tensor, weight: Tensor, gates: Tensor) -> tuple[Tensor, Tensor]:
+    real = real_positions(mask)
+    assert real is not None
+    x = torch.where(real[..., None], x, 0.0)
+    return torch.cat([x, (~real)[..., None].to(x.dtype)], -1), torch.cat([weight, gates.to(weight.dtype)], 1)

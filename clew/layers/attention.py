@@ -1,0 +1,271 @@
+"""Attention: softmax(score(query, key)) value, over a sequence's own past or a memory. Scores and positions are parts that are
+passed in."""
+
+from typing import Any
+
+import torch
+import torch.nn.functional as F
+from torch import Tensor, nn
+
+from clew.core.errors import UserError
+from clew.core.masks import Places, advance, has_documents, new_clock, real_positions
+from clew.core.taps import Tap
+from clew.core.types import Memory, State
+from clew.kernels import choose
+from clew.layers.caches import RING_CHUNK, Buffer, Grown, Ring, grow, new_buffer, new_ring, write
+from clew.layers.positions import Position
+from clew.layers.scores import ScaledDot, Score
+from clew.layers.sequence import SequenceLayer
+
+
+class Attention(nn.Module):
+    """context_i = sum_j w_ij v_j,  w_i = softmax_j(score(q_i, k_j) + position_ij),  over the keys that i may see."""
+
+    def __init__(self, score: Score, position: Position | None = None, dropout: float = 0.0):
+        super().__init__()
+        self.score = score
+        self.position = position
+        self.dropout = dropout
+        self.scores = Tap()
+        self.weights = Tap()
+        fusable = score.is_dot and (position is None or (position.content_free and not position.adds_values))
+        self.kernel = "dot_attention" if fusable else None
+
+    def forward(
+        self,
+        query: Tensor,
+        key: Tensor,
+        value: Tensor,
+        places: Places,
+        key_index: Tensor,
+        visible: Tensor | None = None,
+        causal: bool = False,
+    ) -> Tensor:
+        """query (batch, heads, query, width) at `places`; key and value at `key_index` (batch, key) may have fewer heads, each shared by a
+        group. `visible` is True where a query may look, broadcast to (batch, heads, query, key); `causal` alone is the plain triangle of a
+        sequence read from its start. Indices count from the row's start: encodings look at their differences, inside one document."""
+        position = self.position
+        bias = position.scores(query, places.index, key_index) if position is not None and position.biases else None
+        kernel = choose(self.kernel, self)
+        if kernel is not None:
+            query, key, scale = self.score.as_dot(query, key)
+            dropout = self.dropout if self.training else 0.0
+            return kernel(query, key, value, scale=scale, visible=visible, causal=causal, bias=bias, dropout=dropout)
+        if key.shape[1] != query.shape[1]:
+            repeats = query.shape[1] // key.shape[1]
+            key, value = key.repeat_interleave(repeats, 1), value.repeat_interleave(repeats, 1)
+        if causal:
+            visible = places.index[:, None, :, None] >= key_index[:, None, None, :]
+        in_document = key_index[:, None, :]
+        if self.score.uses_positions:
+            in_document = in_document - places.start[:, :, None]
+            in_document = in_document if visible is None else torch.where(visible[:, 0], in_document, -1)
+        scores = self.score(query, key, in_document)
+        if bias is not None:
+            scores = scores + bias
+        if visible is not None:
+            scores = scores.masked_fill(~visible, float("-inf"))
+        weights = self.weights(torch.softmax(self.scores(scores), -1))
+        weights = F.dropout(weights, self.dropout, self.training)
+        context = weights @ value
+        if position is not None and position.adds_values:
+            context = context + position.values(weights, places.index, key_index)
+        return context
+
+
+class SelfAttention(SequenceLayer):
+    """Multi-head self-attention (Vaswani et al. 2017).
+
+        q, k, v = W_q x, W_k x, W_v x        head by head
+        y = W_o [context_1; ...; context_h]
+
+    `num_kv_heads` below `num_heads` shares each key and value head by a group of queries (Ainslie et al. 2023). `window` = r lets
+    a position see its r nearest neighbours: r before it where causal, r on each side where not.
+    """
+
+    def __init__(
+        self,
+        dim: int,
+        num_heads: int,
+        *,
+        causal: bool = True,
+        window: int | None = None,
+        num_kv_heads: int | None = None,
+        head_dim: int | None = None,
+        score: Score | None = None,
+        position: Position | None = None,
+        bias: bool = True,
+        dropout: float = 0.0,
+    ):
+        super().__init__()
+        num_kv_heads = num_kv_heads or num_heads
+        if head_dim is None and dim % num_heads:
+            raise UserError(f"dim ({dim}) must be divisible by num_heads ({num_heads}); or give head_dim")
+        if num_heads % num_kv_heads:
+            raise UserError(f"num_heads ({num_heads}) must be divisible by num_kv_heads ({num_kv_heads})")
+        if window is not None and window < 0:
+            raise UserError(f"window ({window}) must be at least 0: how many neighbours a position sees")
+        self.dim = dim
+        self.causal = causal
+        self.window = window
+        self.num_heads = num_heads
+        self.num_kv_heads = num_kv_heads
+        self.head_dim = head_dim or dim // num_heads
+        self.query = nn.Linear(dim, num_heads * self.head_dim, bias=bias)
+        self.key = nn.Linear(dim, num_kv_heads * self.head_dim, bias=bias)
+        self.value = nn.Linear(dim, num_kv_heads * self.head_dim, bias=bias)
+        self.output = nn.Linear(num_heads * self.head_dim, dim, bias=bias)
+        score = score or ScaledDot(self.head_dim, self.head_dim)
+        self.attention = Attention(score, position, dropout)
+
+    def initial_state(self, batch_size: int, memory: Memory | None = None, capacity: int | None = None, *, like: Tensor) -> State:
+        if not self.causal:
+            return None
+        clock = new_clock(batch_size, like.device)
+        if capacity is None:
+            empty = like.new_zeros(batch_size, self.num_kv_heads, 0, self.head_dim)
+            return Grown(empty, empty, None, clock)
+        if self.window is not None and self.window + RING_CHUNK < capacity:
+            return new_ring(batch_size, self.num_kv_heads, self.window, self.head_dim, clock, like)
+        return new_buffer(batch_size, self.num_kv_heads, capacity, self.head_dim, clock, like)
+
+    def forward(self, x: Tensor, mask: Tensor | None = None, state: State = None) -> tuple[Tensor, State]:
+        if not self.causal:
+            self.refuse_state(state)
+            return self.over_all(x, mask), None
+        if isinstance(state, Ring) and x.shape[1] > RING_CHUNK:
+            return self.in_pieces(x, mask, state)
+        places, clock = advance(None if state is None else state.clock, mask, x)
+        query, key, value = self.project(x, places)
+        plain = mask is None and state is None and self.window is None
+        if isinstance(state, (Buffer, Ring)):
+            cache: Any = write(state, key, value, places, clock)
+            key, value = cache.keys.transpose(1, 2), cache.values.transpose(1, 2)
+        else:
+            cache = grow(state, key, value, places, clock, ragged=mask is not None)
+            key, value = cache.keys, cache.values
+        visible = None if plain else self.visible(places, cache, mask)
+        key_index = places.index if plain else cache.index if cache.index is not None else cache.key_index
+        context = self.attention(query, key, value, places, key_index, visible, causal=plain)
+        return self.join(context), cache
+
+    def over_all(self, x: Tensor, mask: Tensor | None) -> Tensor:
+        """Every position sees every real one of its document, within the window."""
+        places, _ = advance(None, mask, x)
+        query, key, value = self.project(x, places)
+        visible = None
+        if mask is not None or self.window is not None:
+            query_index, key_index = places.index[:, :, None], places.index[:, None, :]
+            visible = key_index >= 0
+            if has_documents(mask):
+                visible = visible & (places.start[:, :, None] == places.start[:, None, :])
+            if self.window is not None:
+                visible = visible & ((query_index - key_index).abs() <= self.window)
+            visible = (visible | (query_index < 0))[:, None]  # padding sees all, or its softmax is NaN
+        return self.join(self.attention(query, key, value, places, places.index, visible))
+
+    def project(self, x: Tensor, places: Places) -> tuple[Tensor, Tensor, Tensor]:
+        query, key, value = (split_heads(part(x), self.head_dim) for part in (self.query, self.key, self.value))
+        if (position := self.attention.position) is not None:
+            positions = places.positions
+            query, key = position.rotate(query, positions), position.rotate(key, positions)
+        return query, key, value
+
+    def join(self, context: Tensor) -> Tensor:
+        return self.output(context.transpose(1, 2).flatten(2))
+
+    def visible(self, places: Places, cache: Grown | Buffer | Ring, mask: Tensor | None) -> Tensor | None:
+        """Which keys each position may see: its own document's, up to itself, within the window. Padding sees all, or its
+        softmax is NaN."""
+        if cache.index is None and places.index.shape[1] == 1 and self.window is None:
+            return None
+        index = cache.index if cache.index is not None else cache.key_index  # type: ignore[union-attr]
+        query, start, key = places.index[:, :, None], places.start[:, :, None], index[:, None, :]
+        visible = (key >= start) & (key <= query)
+        if self.window is not None:
+            visible &= key >= query - self.window
+        if mask is not None:
+            visible |= query < 0
+        return visible[:, None]
+
+    def in_pieces(self, x: Tensor, mask: Tensor | None, state: State) -> tuple[Tensor, State]:
+        outputs = []
+        for start in range(0, x.shape[1], RING_CHUNK):
+            piece = slice(start, start + RING_CHUNK)
+            y, state = self.forward(x[:, piece], None if mask is None else mask[:, piece], state)
+            outputs.append(y)
+        return torch.cat(outputs, 1), state
+
+
+class CrossAttention(SequenceLayer):
+    """Multi-head attention over a memory: queries from the decoder, keys and values from the encoder's output.
+
+    Memory comes in through `initial_state`; its keys and values are projected on the first call and kept in the state. Beams of one
+    sentence share the sentence's row of memory.
+    """
+
+    def __init__(
+        self,
+        dim: int,
+        num_heads: int,
+        *,
+        memory_dim: int | None = None,
+        score: Score | None = None,
+        bias: bool = True,
+        dropout: float = 0.0,
+    ):
+        super().__init__()
+        if dim % num_heads:
+            raise UserError(f"dim ({dim}) must be divisible by num_heads ({num_heads})")
+        self.dim = dim
+        self.num_heads = num_heads
+        self.head_dim = dim // num_heads
+        memory_dim = memory_dim or dim
+        self.query = nn.Linear(dim, dim, bias=bias)
+        self.key = nn.Linear(memory_dim, dim, bias=bias)
+        self.value = nn.Linear(memory_dim, dim, bias=bias)
+        self.output = nn.Linear(dim, dim, bias=bias)
+        self.attention = Attention(score or ScaledDot(self.head_dim, self.head_dim), None, dropout)
+
+    def initial_state(self, batch_size: int, memory: Memory | None = None, capacity: int | None = None, *, like: Tensor) -> State:
+        if memory is None:
+            raise UserError("cross-attention needs something to attend to; give initial_state a memory")
+        return Memory(memory.values, memory.mask)
+
+    def forward(self, x: Tensor, mask: Tensor | None = None, state: State = None) -> tuple[Tensor, State]:
+        if state is None:
+            raise UserError("cross-attention reads its memory from the state; start it with initial_state(batch_size, memory)")
+        if isinstance(state.values, Tensor):
+            keys, values = split_heads(self.key(state.values), self.head_dim), split_heads(self.value(state.values), self.head_dim)
+            state = Memory((keys, values), state.mask)
+        keys, values = state.values
+        query = split_heads(fold_beams(self.query(x), len(keys)), self.head_dim)
+        context = attend_memory(self.attention, query, keys, values, state.mask)
+        return self.output(unfold_beams(context.transpose(1, 2).flatten(2), len(x))), state
+
+
+def attend_memory(attention: Attention, query: Tensor, keys: Tensor, values: Tensor, mask: Tensor | None) -> Tensor:
+    """Every query sees every real place of its sentence's memory."""
+    key_index = torch.arange(keys.shape[2], device=keys.device)[None]
+    nowhere = torch.zeros(1, query.shape[2], dtype=torch.long, device=keys.device)
+    visible = None if mask is None else real_positions(mask)[:, None, None, :]  # type: ignore[index]
+    return attention(query, keys, values, Places(nowhere, nowhere), key_index, visible)
+
+
+def split_heads(x: Tensor, head_dim: int) -> Tensor:
+    """(batch, length, heads * head_dim) -> (batch, heads, length, head_dim)"""
+    return x.unflatten(-1, (-1, head_dim)).transpose(1, 2)
+
+
+def fold_beams(x: Tensor, sentences: int) -> Tensor:
+    """(sentences * beams, length, dim) -> (sentences, beams * length, dim): beams become more queries of one memory row."""
+    if len(x) == sentences:
+        return x
+    if sentences == 0 or len(x) % sentences:
+        raise UserError(f"{len(x)} rows cannot share {sentences} rows of memory; the rows must be a multiple of the sentences")
+    return x.reshape(sentences, -1, x.shape[-1])
+
+
+def unfold_beams(x: Tensor, rows: int) -> Tensor:
+    """The inverse of `fold_beams`."""
+    return x.reshape(rows, -1, x.shape[-1])

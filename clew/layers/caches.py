@@ -1,0 +1,123 @@
+"""What causal self-attention has read: the keys and values of the past, in one of two forms.
+
+`Grown` is a longer tensor after each chunk: gradients flow and nothing is ever full. `Buffer` is allocated once and written in
+place: shapes and addresses are fixed, so that a step can be compiled or captured; the state given to a call is used up by it.
+"""
+
+from typing import NamedTuple
+
+import torch
+from torch import Tensor
+
+from clew.core.errors import UserError
+from clew.core.masks import Clock, Places
+
+RING_CHUNK = 64
+"""A windowed layer reads longer chunks in pieces of this many positions, so that its ring needs window + RING_CHUNK slots."""
+
+
+class Grown(NamedTuple):
+    """`index` says where in its row each key stands, -1 on padding; None means key k stands at k in every row."""
+
+    keys: Tensor  # (batch, heads, slots, head_dim)
+    values: Tensor
+    index: Tensor | None  # type: ignore[assignment]  # (batch, slots)
+    clock: Clock
+
+    def rewind(self, lengths: Tensor) -> "Grown":
+        index = self.key_index
+        return self._replace(index=torch.where(index < lengths[:, None], index, -1), clock=self.clock.rewind(lengths))
+
+    @property
+    def key_index(self) -> Tensor:
+        if self.index is not None:
+            return self.index
+        return torch.arange(self.keys.shape[2], device=self.keys.device).expand(len(self.keys), -1)
+
+
+class Buffer(NamedTuple):
+    """Key of position p in slot p + 1; slot 0 takes the writes of padding. What stands past a row's count is not looked at."""
+
+    keys: Tensor  # (batch, 1 + capacity, heads, head_dim)
+    values: Tensor
+    index: Tensor  # type: ignore[assignment]  # (batch, 1 + capacity), -1 for slot 0 and then 0, 1, 2, ...
+    clock: Clock
+
+    def rewind(self, lengths: Tensor) -> "Buffer":
+        return self._replace(clock=self.clock.rewind(lengths))
+
+
+class Ring(NamedTuple):
+    """Key of position p in slot 1 + p modulo the ring's size, which is the window and a chunk; slot 0 takes the writes of padding."""
+
+    keys: Tensor  # (batch, 1 + size, heads, head_dim)
+    values: Tensor
+    index: Tensor  # type: ignore[assignment]  # (batch, 1 + size), -1 where nothing is
+    clock: Clock
+
+    def rewind(self, lengths: Tensor) -> "Ring":
+        self.check_rewind(lengths)
+        index = torch.where(self.index < lengths[:, None], self.index, -1)
+        return self._replace(index=index, clock=self.clock.rewind(lengths))
+
+    def check_rewind(self, lengths: Tensor) -> None:
+        """Refuses to go back to where the ring has written over the window that was seen from there."""
+        oldest = self.index.masked_fill(self.index < 0, torch.iinfo(torch.long).max).amin(1)
+        window = self.keys.shape[1] - 1 - RING_CHUNK
+        lost = (self.clock.count > 0) & (oldest > 0) & (oldest > lengths - window)
+        if lost.device.type == "cuda":
+            torch._assert_async(~lost.any(), "a windowed attention cache no longer holds what it is rewound to")
+        elif bool(lost.any()):
+            raise UserError(
+                f"a windowed cache can be rewound by {RING_CHUNK} positions, but row {int(lost.int().argmax())} would go back further; "
+                "keep a copy_state of the state instead"
+            )
+
+
+def new_buffer(batch_size: int, num_heads: int, capacity: int, head_dim: int, clock: Clock, like: Tensor) -> Buffer:
+    keys = like.new_zeros(batch_size, 1 + capacity, num_heads, head_dim)
+    index = torch.arange(-1, capacity, device=like.device).repeat(batch_size, 1)
+    return Buffer(keys, torch.zeros_like(keys), index, clock)
+
+
+def new_ring(batch_size: int, num_heads: int, window: int, head_dim: int, clock: Clock, like: Tensor) -> Ring:
+    keys = like.new_zeros(batch_size, 1 + window + RING_CHUNK, num_heads, head_dim)
+    return Ring(keys, torch.zeros_like(keys), torch.full(keys.shape[:2], -1, dtype=torch.long, device=like.device), clock)
+
+
+def grow(cache: Grown | None, keys: Tensor, values: Tensor, places: Places, clock: Clock, ragged: bool) -> Grown:
+    """The cache with a chunk's keys and values behind what it had."""
+    if cache is None:
+        return Grown(keys, values, places.index.expand(len(keys), -1) if ragged else None, clock)
+    index = None
+    if ragged or cache.index is not None:
+        index = torch.cat([cache.key_index, places.index.expand(len(keys), -1)], 1)
+    return Grown(torch.cat([cache.keys, keys], 2), torch.cat([cache.values, values], 2), index, clock)
+
+
+def write(cache: Buffer | Ring, keys: Tensor, values: Tensor, places: Places, clock: Clock) -> Buffer | Ring:
+    """The same cache with a chunk's keys and values (batch, heads, length, head_dim) in their slots."""
+    rows, slots = cache.keys.shape[:2]
+    if isinstance(cache, Buffer):
+        check_capacity(clock, slots - 1)
+        slot = places.index
+    else:
+        slot = torch.where(places.index < 0, -1, places.index % (slots - 1))
+    first = torch.arange(1, 1 + rows * slots, slots, device=keys.device)  # where position 0 of each row stands, the rows laid end to end
+    flat = (first[:, None] + slot).flatten()
+    for buffer, new in ((cache.keys, keys), (cache.values, values)):
+        buffer.flatten(0, 1).index_copy_(0, flat, new.transpose(1, 2).flatten(0, 1).to(buffer.dtype))
+    if isinstance(cache, Buffer):
+        return Buffer(cache.keys, cache.values, cache.index, clock)
+    cache.index.flatten().index_copy_(0, flat, places.index.expand(rows, -1).flatten())
+    return Ring(cache.keys, cache.values, cache.index, clock)
+
+
+def check_capacity(clock: Clock, capacity: int) -> None:
+    """Refuses to write past the end of a buffer; on a GPU without waiting for it."""
+    if torch.compiler.is_compiling():
+        return
+    if clock.count.device.type == "cuda":
+        torch._assert_async(clock.count.max() <= capacity, "an attention cache is full")
+    elif len(clock.count) and (needed := int(clock.count.max())) > capacity:
+        raise UserError(f"the cache was made for {capacity} positions, but the sequence has {needed}; give initial_state a larger capacity")

@@ -1,0 +1,35 @@
+"""Dropout in its published forms; every one scales what it keeps by 1 / (1 - p) and does nothing in evaluation."""
+
+import torch
+import torch.nn.functional as F
+from torch import Tensor, nn
+
+Dropout = nn.Dropout
+
+
+class LockedDropout(nn.Module):
+    """One mask a sequence, the same at every position (Gal and Ghahramani 2016): dropped features stay dropped for the whole chunk."""
+
+    def __init__(self, p: float):
+        super().__init__()
+        self.p = p
+
+    def forward(self, x: Tensor) -> Tensor:
+        if not self.training or self.p == 0:
+            return x
+        return x * F.dropout(torch.ones_like(x[:, :1]), self.p)  # (batch, 1, dim)
+
+
+def drop_words(weight: Tensor, p: float, training: bool) -> Tensor:
+    """Embedding dropout: whole rows of the table, so a word is gone at all its occurrences (Gal and Ghahramani 2016)."""
+    if not training or p == 0:
+        return weight
+    return weight * F.dropout(weight.new_ones(len(weight), 1), p)
+
+
+def drop_weight(weight: Tensor, p: float, training: bool) -> Tensor:
+    """Weight-drop (DropConnect on hidden-to-hidden weights, Merity et al. 2018): drawn once a chunk, the same at every step."""
+    return F.dropout(weight, p, training)
+
+
+DROPOUTS = {"plain": Dropout, "locked": LockedDropout}

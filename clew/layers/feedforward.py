@@ -1,0 +1,39 @@
+"""The position-wise network: every position alone."""
+
+from collections.abc import Callable
+
+import torch
+import torch.nn.functional as F
+from torch import Tensor, nn
+
+from clew.core.errors import unknown
+from clew.core.types import State
+from clew.layers.sequence import SequenceLayer
+
+
+def gelu_tanh(x: Tensor) -> Tensor:
+    """GELU by its tanh approximation, as GPT-2 has it."""
+    return F.gelu(x, approximate="tanh")
+
+
+class FeedForward(SequenceLayer):
+    """y = W2 g(W1 x + b1) + b2  (Vaswani et al. 2017), or with a gate y = W2 (silu(W1 x) * W3 x)  (SwiGLU, Shazeer 2020)."""
+
+    def __init__(self, dim: int, *, hidden_dim: int | None = None, activation: str = "relu", bias: bool = True, dropout: float = 0.0):
+        super().__init__()
+        if activation not in ACTIVATIONS and activation != "swiglu":
+            raise unknown("activation", activation, [*ACTIVATIONS, "swiglu"])
+        hidden_dim = hidden_dim or 4 * dim
+        self.dim = dim
+        self.activation = activation
+        self.inner = nn.Linear(dim, hidden_dim, bias=bias)
+        self.gate = nn.Linear(dim, hidden_dim, bias=bias) if activation == "swiglu" else None
+        self.outer = nn.Linear(hidden_dim, dim, bias=bias)
+        self.dropout = nn.Dropout(dropout)
+
+    def forward(self, x: Tensor, mask: Tensor | None = None, state: State = None) -> tuple[Tensor, State]:
+        hidden = F.silu(self.inner(x)) * self.gate(x) if self.gate is not None else ACTIVATIONS[self.activation](self.inner(x))
+        return self.outer(self.dropout(hidden)), None
+
+
+ACTIVATIONS: dict[str, Callable[[Tensor], Tensor]] = {"relu": torch.relu, "gelu": F.gelu, "gelu_tanh": gelu_tanh, "tanh": torch.tanh}

@@ -1,0 +1,190 @@
+"""Where a word stands, told to the network in one of four places.
+
+    embed(x, positions)                                 added to what goes in
+    rotate(x, positions)                                turns queries and keys
+    scores(query, query_positions, key_positions)       added before the softmax
+    values(weights, query_positions, key_positions)     added to the context
+
+Each does nothing unless an encoding says so. Positions are (batch, length) or (1, length), counted by the caller from mask and
+state; two positions are compared only inside one document. Members of POSITIONS are built as `P(dim, num_heads, head_dim, *, options)`.
+"""
+
+import math
+from collections.abc import Callable
+
+import torch
+from torch import Tensor, nn
+
+from clew.core.errors import UserError
+
+
+class Position(nn.Module):
+    """No order at all: without one, self-attention reads a bag of words.
+
+    `in_layers` says that the encoding acts inside every attention layer, each with an instance of its own, rather than once on the input;
+    `biases` that it adds to the scores; `content_free` that what it adds ignores the query; `adds_values` that it adds to the context.
+    """
+
+    in_layers = False
+    biases = False
+    content_free = True
+    adds_values = False
+    max_length: int | None = None
+
+    def __init__(self, dim: int, num_heads: int, head_dim: int):
+        super().__init__()
+
+    def embed(self, x: Tensor, positions: Tensor) -> Tensor:
+        return x
+
+    def rotate(self, x: Tensor, positions: Tensor) -> Tensor:
+        return x
+
+    def scores(self, query: Tensor, query_positions: Tensor, key_positions: Tensor) -> Tensor:
+        raise NotImplementedError
+
+    def values(self, weights: Tensor, query_positions: Tensor, key_positions: Tensor) -> Tensor:
+        raise NotImplementedError
+
+
+class Sinusoidal(Position):
+    """Fixed waves (Vaswani et al. 2017).
+
+    p[i, 2k]     = sin(i / base^(2k / dim))
+    p[i, 2k + 1] = cos(i / base^(2k / dim))
+    """
+
+    def __init__(self, dim: int, num_heads: int, head_dim: int, *, base: float = 10000.0):
+        super().__init__(dim, num_heads, head_dim)
+        self.dim = dim
+        self.base = base
+
+    def embed(self, x: Tensor, positions: Tensor) -> Tensor:
+        return x + sinusoids(positions, self.dim, self.base).to(x.dtype)
+
+
+class Learned(Position):
+    """One trained vector a position (Gehring et al. 2017), and so a last position."""
+
+    def __init__(self, dim: int, num_heads: int, head_dim: int, *, max_length: int = 1024):
+        super().__init__(dim, num_heads, head_dim)
+        self.max_length = max_length
+        self.weight = nn.Parameter(torch.empty(max_length, dim))
+        nn.init.normal_(self.weight, std=0.02)
+
+    def embed(self, x: Tensor, positions: Tensor) -> Tensor:
+        assert self.max_length is not None
+        check_positions(positions, self.max_length)
+        return x + self.weight[positions]
+
+
+class Rotary(Position):
+    """Rotary embedding (Su et al. 2021): pairs of features turn by an angle that grows with the position.
+
+        (x_k, x_{k + d/2})  ->  (x_k cos a - x_{k + d/2} sin a,  x_{k + d/2} cos a + x_k sin a),   a = i / base^(2k / d)
+
+    so that q_i . k_j depends on i - j. Features k and k + d/2 make a pair, as in Llama.
+    """
+
+    in_layers = True
+
+    def __init__(self, dim: int, num_heads: int, head_dim: int, *, base: float = 10000.0):
+        super().__init__(dim, num_heads, head_dim)
+        if head_dim % 2:
+            raise UserError(f"rotary positions turn pairs of features, so head_dim ({head_dim}) must be even")
+        self.head_dim = head_dim
+        self.base = base
+
+    def rotate(self, x: Tensor, positions: Tensor) -> Tensor:
+        angles = positions[:, None, :, None] * frequencies(self.head_dim, self.base, x.device)  # (batch, 1, length, head_dim / 2)
+        cos, sin = angles.cos().to(x.dtype), angles.sin().to(x.dtype)
+        left, right = x.chunk(2, -1)
+        return torch.cat([left * cos - right * sin, right * cos + left * sin], -1)
+
+
+class ALiBi(Position):
+    """Attention with linear biases (Press et al. 2022): score - c |i - j|, with c = 2^(-8 (h + 1) / num_heads) for head h."""
+
+    in_layers = True
+    biases = True
+    slopes: Tensor
+
+    def __init__(self, dim: int, num_heads: int, head_dim: int):
+        super().__init__(dim, num_heads, head_dim)
+        slopes = 2.0 ** (-8.0 * torch.arange(1, num_heads + 1) / num_heads)
+        self.register_buffer("slopes", slopes, persistent=False)
+
+    def scores(self, query: Tensor, query_positions: Tensor, key_positions: Tensor) -> Tensor:
+        distance = (query_positions[:, :, None] - key_positions[:, None, :]).abs()  # (batch, query, key)
+        return -self.slopes.to(query.dtype)[:, None, None] * distance[:, None]  # (batch, heads, query, key)
+
+
+class Relative(Position):
+    """Relative positions in keys and values (Shaw et al. 2018), r = clip(j - i, -max_distance, max_distance).
+
+        score_ij   = q_i . (k_j + a^K_r) / sqrt(d)
+        context_i  = sum_j w_ij (v_j + a^V_r)
+
+    The vectors are shared by the heads of a layer.
+    """
+
+    in_layers = True
+    biases = True
+    content_free = False
+    adds_values = True
+
+    def __init__(self, dim: int, num_heads: int, head_dim: int, *, max_distance: int = 16):
+        super().__init__(dim, num_heads, head_dim)
+        self.max_distance = max_distance
+        self.keys = nn.Parameter(torch.empty(2 * max_distance + 1, head_dim))
+        self.value_vectors = nn.Parameter(torch.empty(2 * max_distance + 1, head_dim))
+        for table in (self.keys, self.value_vectors):
+            nn.init.normal_(table, std=0.02)
+
+    def distances(self, query_positions: Tensor, key_positions: Tensor) -> Tensor:
+        relative = key_positions[:, None, :] - query_positions[:, :, None]
+        return relative.clamp(-self.max_distance, self.max_distance) + self.max_distance  # (batch, query, key)
+
+    def scores(self, query: Tensor, query_positions: Tensor, key_positions: Tensor) -> Tensor:
+        by_distance = query @ self.keys.mT / math.sqrt(query.shape[-1])  # (batch, heads, query, distance)
+        index = self.distances(query_positions, key_positions)[:, None]
+        return by_distance.gather(-1, index.expand(*query.shape[:3], -1))
+
+    def values(self, weights: Tensor, query_positions: Tensor, key_positions: Tensor) -> Tensor:
+        index = self.distances(query_positions, key_positions)[:, None].expand_as(weights)
+        by_distance = weights.new_zeros(*weights.shape[:3], len(self.value_vectors)).scatter_add(-1, index, weights)
+        return by_distance @ self.value_vectors
+
+
+def frequencies(dim: int, base: float, device: torch.device) -> Tensor:
+    """base^(-2k / dim) for k below dim / 2, rounded up."""
+    return base ** (-torch.arange(0, dim, 2, device=device, dtype=torch.float32) / dim)
+
+
+def sinusoids(positions: Tensor, dim: int, base: float = 10000.0) -> Tensor:
+    """(..., dim), sines at even features and cosines at odd ones."""
+    angles = positions[..., None] * frequencies(dim, base, positions.device)
+    return torch.stack([angles.sin(), angles.cos()], -1).flatten(-2)[..., :dim]
+
+
+def check_positions(positions: Tensor, max_length: int) -> None:
+    """Refuses a position the table does not have; on a GPU without waiting for it."""
+    if not positions.numel() or torch.compiler.is_compiling():
+        return
+    if positions.device.type == "cuda":
+        torch._assert_async(positions.max() < max_length, "a position is past the model's last")
+    elif (last := int(positions.max())) >= max_length:
+        raise UserError(
+            f"the sequence reaches position {last + 1}, but the model has learnt {max_length} positions; "
+            "shorten it, or train with a larger model.max_length or an encoding without a last position (rotary, alibi, sinusoidal)"
+        )
+
+
+POSITIONS: dict[str, Callable[..., Position]] = {
+    "none": Position,
+    "sinusoidal": Sinusoidal,
+    "learned": Learned,
+    "rotary": Rotary,
+    "alibi": ALiBi,
+    "relative": Relative,
+}

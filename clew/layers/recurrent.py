@@ -1,0 +1,101 @@
+"""A cell run over time, and two readers of opposite directions side by side."""
+
+from typing import NamedTuple
+
+import torch
+from torch import Tensor
+
+from clew.core.masks import document_starts, has_documents, last_real, real_positions, reverse_rows
+from clew.core.state import where_rows
+from clew.core.taps import reordered, steps_of_a_loop
+from clew.core.types import Fixed, Memory, State, Tree
+from clew.kernels import choose
+from clew.layers.cells import Cell
+from clew.layers.sequence import SequenceLayer
+
+
+class RecurrentState(NamedTuple):
+    cell: State
+    document: Tensor  # (batch,) the number of the document last read
+
+
+class Recurrent(SequenceLayer):
+    """A cell over a sequence: y_t, s_t = cell(x_t, s_{t-1}), the weights shared over time, any length."""
+
+    def __init__(self, cell: Cell):
+        super().__init__()
+        self.cell = cell
+        self.dim = cell.dim
+
+    def initial_state(self, batch_size: int, memory: Memory | None = None, capacity: int | None = None, *, like: Tensor) -> State:
+        document = torch.zeros(batch_size, dtype=torch.long, device=like.device)
+        return RecurrentState(self.cell.initial_state(batch_size, memory, like=like), document)
+
+    def forward(self, x: Tensor, mask: Tensor | None = None, state: State = None) -> tuple[Tensor, State]:
+        state = self.initial_state(len(x), like=x) if state is None else state
+        kernel = choose(self.cell.kernel, self.cell) if x.shape[1] and not has_documents(mask) else None
+        if kernel is not None:
+            y, cell_state = kernel(x, mask, state.cell, *self.cell.kernel_weights())
+            return y, RecurrentState(self.cell.kernel_state(cell_state), state.document)
+        return self.loop(x, mask, state)
+
+    def loop(self, x: Tensor, mask: Tensor | None, state: RecurrentState) -> tuple[Tensor, RecurrentState]:
+        """The recurrence as written: a document starts from the initial state, a padded position leaves the state as it was."""
+        initial, starts, document = None, None, state.document
+        if mask is not None and has_documents(mask):
+            initial = self.cell.initial_state(len(x), like=x)
+            starts = document_starts(mask, document)
+            document = last_real(mask[..., None].long(), mask, document[:, None])[:, 0]
+        real = real_positions(mask)
+        carried, outputs = state.cell, []
+        with steps_of_a_loop():
+            for t, inputs in enumerate(unbind_steps(self.cell.inputs(x), x.shape[1])):
+                if starts is not None:
+                    carried = where_rows(starts[:, t], initial, carried)
+                y, new = self.cell(inputs, carried)
+                carried = new if real is None else where_rows(real[:, t], new, carried)
+                outputs.append(y)
+        y = torch.stack(outputs, 1) if outputs else x.new_zeros(len(x), 0, self.dim)
+        return y, RecurrentState(carried, document)
+
+
+class Bidirectional(SequenceLayer):
+    """h_t = [forward_t; backward_t], two readers with weights of their own (Schuster and Paliwal 1997).
+
+    Around two cells it is a BiLSTM, around two stacks the readers meet only at the top, as in ELMo. The states that come back are where
+    each reader ended: forward at the last word, backward at the first.
+    """
+
+    causal = False
+
+    def __init__(self, forward_layer: SequenceLayer, backward_layer: SequenceLayer):
+        super().__init__()
+        self.forward_layer = forward_layer
+        self.backward_layer = backward_layer
+        self.dim = forward_layer.dim + backward_layer.dim
+
+    def forward(self, x: Tensor, mask: Tensor | None = None, state: State = None) -> tuple[Tensor, State]:
+        self.refuse_state(state)
+        ahead, ahead_state = self.forward_layer(x, mask)
+        with reordered(lambda seen: reverse_rows(seen, mask)):
+            back, back_state = self.backward_layer(reverse_rows(x, mask), _reversed_mask(mask))
+        return torch.cat([ahead, reverse_rows(back, mask)], -1), (ahead_state, back_state)
+
+
+def unbind_steps(tree: Tree, length: int) -> list[Tree]:
+    """A cell's inputs cut along the length axis: one tree a step, `Fixed` parts whole in each."""
+    if tree is None or isinstance(tree, Fixed):
+        return [tree] * length
+    if isinstance(tree, Tensor):
+        return list(tree.unbind(1))
+    if isinstance(tree, dict):
+        return [dict(zip(tree, parts, strict=True)) for parts in zip(*(unbind_steps(v, length) for v in tree.values()), strict=True)]
+    steps = zip(*(unbind_steps(part, length) for part in tree), strict=True)
+    return [type(tree)(*parts) if hasattr(tree, "_fields") else tuple(parts) for parts in steps]
+
+
+def _reversed_mask(mask: Tensor | None) -> Tensor | None:
+    return reverse_rows(mask, mask) if mask is not None and has_documents(mask) else mask
+
+
+__all__ = ["Bidirectional", "Recurrent", "RecurrentState", "unbind_steps"]

@@ -1,0 +1,72 @@
+"""The sequence layer, `(x, mask, state) -> (y, state)`, and a stack of them. Knows no particular layer."""
+
+from collections.abc import Iterable
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+
+from clew.core.errors import UserError
+from clew.core.types import Memory, State
+
+
+class SequenceLayer(nn.Module):
+    """Reads a chunk of any length and the state that the chunk before it left.
+
+    `causal` says that position t sees nothing after t; only such a layer can be given a state. `dim` is the width of what comes out.
+    A layer without memory of the past keeps these defaults: its state is None.
+    """
+
+    causal: bool = True
+    dim: int
+
+    def initial_state(self, batch_size: int, memory: Memory | None = None, capacity: int | None = None, *, like: Tensor) -> State:
+        """The state before anything is read: allocates and stores, computes nothing with parameters."""
+        return None
+
+    def forward(self, x: Tensor, mask: Tensor | None = None, state: State = None) -> tuple[Tensor, State]:
+        raise NotImplementedError
+
+    def refuse_state(self, state: State) -> None:
+        if state is not None:
+            raise UserError(
+                f"{type(self).__name__} sees the whole sequence at once, so it cannot go on from a state; "
+                "give it the sequence in one piece, or use a causal layer"
+            )
+
+
+class Stack(SequenceLayer):
+    """Layers one after another; the state is the tuple of theirs."""
+
+    def __init__(self, layers: Iterable[SequenceLayer]):
+        super().__init__()
+        built = list(layers)
+        self.layers: Any = nn.ModuleList(built)
+        self.causal = all(layer.causal for layer in built)
+        self.dim = built[-1].dim if built else 0
+
+    def initial_state(self, batch_size: int, memory: Memory | None = None, capacity: int | None = None, *, like: Tensor) -> State:
+        return tuple(layer.initial_state(batch_size, memory, capacity, like=like) for layer in self.layers)
+
+    def forward(self, x: Tensor, mask: Tensor | None = None, state: State = None) -> tuple[Tensor, State]:
+        levels, state = self.levels(x, mask, state)
+        return levels[-1], state
+
+    def levels(self, x: Tensor, mask: Tensor | None = None, state: State = None) -> tuple[list[Tensor], State]:
+        """What went in and every layer's output."""
+        if not self.causal:
+            self.refuse_state(state)
+        states = [None] * len(self.layers) if state is None else state
+        levels, after = [x], []
+        for layer, before in zip(self.layers, states, strict=True):
+            x, new = layer(x, mask, before)
+            levels.append(x)
+            after.append(new)
+        return levels, tuple(after)
+
+
+def uniform_init(scale: float, *tensors: Tensor) -> None:
+    """Every entry from U(-scale, scale)."""
+    with torch.no_grad():
+        for tensor in tensors:
+            tensor.uniform_(-scale, scale)

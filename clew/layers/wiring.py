@@ -1,0 +1,112 @@
+"""How a layer is joined to what goes around it: residual, highway and dense connections and the place of the norm are layers around layers.
+
+Members of WIRINGS are built as `W(dim, layer, *, norm, dropout, dropout_kind)`, `dim` being the width of what goes in.
+"""
+
+from collections.abc import Callable
+
+import torch
+from torch import Tensor, nn
+
+from clew.core.config import Part, build_part
+from clew.core.errors import UserError, unknown
+from clew.core.types import Memory, State
+from clew.layers.dropouts import DROPOUTS
+from clew.layers.norms import NORMS
+from clew.layers.sequence import SequenceLayer
+
+
+class Plain(SequenceLayer):
+    """y = dropout(f(x))."""
+
+    keeps_width = False
+
+    def __init__(self, dim: int, layer: SequenceLayer, *, norm: Part = "layer", dropout: float = 0.0, dropout_kind: str = "plain"):
+        super().__init__()
+        if self.keeps_width and layer.dim != dim:
+            raise UserError(
+                f"a {type(self).__name__} connection adds what comes in ({dim}) to what comes out ({layer.dim}); make them equal"
+            )
+        if dropout_kind not in DROPOUTS:
+            raise unknown("dropout_kind", dropout_kind, DROPOUTS)
+        self.layer = layer
+        self.dim = layer.dim
+        self.causal = layer.causal
+        self.dropout = DROPOUTS[dropout_kind](dropout)
+
+    def initial_state(self, batch_size: int, memory: Memory | None = None, capacity: int | None = None, *, like: Tensor) -> State:
+        return self.layer.initial_state(batch_size, memory, capacity, like=like)
+
+    def forward(self, x: Tensor, mask: Tensor | None = None, state: State = None) -> tuple[Tensor, State]:
+        y, state = self.layer(x, mask, state)
+        return self.dropout(y), state
+
+
+class Residual(Plain):
+    """y = x + dropout(f(x))  (He et al. 2016)."""
+
+    keeps_width = True
+
+    def forward(self, x: Tensor, mask: Tensor | None = None, state: State = None) -> tuple[Tensor, State]:
+        y, state = self.layer(x, mask, state)
+        return x + self.dropout(y), state
+
+
+class PreNorm(Plain):
+    """y = x + dropout(f(norm(x)))."""
+
+    keeps_width = True
+
+    def __init__(self, dim: int, layer: SequenceLayer, *, norm: Part = "layer", dropout: float = 0.0, dropout_kind: str = "plain"):
+        super().__init__(dim, layer, dropout=dropout, dropout_kind=dropout_kind)
+        self.norm = build_part("norm", norm, NORMS, dim)
+
+    def forward(self, x: Tensor, mask: Tensor | None = None, state: State = None) -> tuple[Tensor, State]:
+        y, state = self.layer(self.norm(x), mask, state)
+        return x + self.dropout(y), state
+
+
+class PostNorm(PreNorm):
+    """y = norm(x + dropout(f(x)))  (Vaswani et al. 2017)."""
+
+    def forward(self, x: Tensor, mask: Tensor | None = None, state: State = None) -> tuple[Tensor, State]:
+        y, state = self.layer(x, mask, state)
+        return self.norm(x + self.dropout(y)), state
+
+
+class Highway(Plain):
+    """y = t * f(x) + (1 - t) * x,  t = sigmoid(W x + b)  (Srivastava et al. 2015); b starts at -1, so x passes first."""
+
+    keeps_width = True
+
+    def __init__(self, dim: int, layer: SequenceLayer, *, norm: Part = "layer", dropout: float = 0.0, dropout_kind: str = "plain"):
+        super().__init__(dim, layer, dropout=dropout, dropout_kind=dropout_kind)
+        self.transform = nn.Linear(dim, dim)
+        nn.init.constant_(self.transform.bias, -1.0)
+
+    def forward(self, x: Tensor, mask: Tensor | None = None, state: State = None) -> tuple[Tensor, State]:
+        y, state = self.layer(x, mask, state)
+        transform = torch.sigmoid(self.transform(x))
+        return transform * self.dropout(y) + (1 - transform) * x, state
+
+
+class Dense(Plain):
+    """y = [x; dropout(f(x))]: in a stack every layer sees what all before it gave (Huang et al. 2017), so the width grows."""
+
+    def __init__(self, dim: int, layer: SequenceLayer, *, norm: Part = "layer", dropout: float = 0.0, dropout_kind: str = "plain"):
+        super().__init__(dim, layer, dropout=dropout, dropout_kind=dropout_kind)
+        self.dim = dim + layer.dim
+
+    def forward(self, x: Tensor, mask: Tensor | None = None, state: State = None) -> tuple[Tensor, State]:
+        y, state = self.layer(x, mask, state)
+        return torch.cat([x, self.dropout(y)], -1), state
+
+
+WIRINGS: dict[str, Callable[..., Plain]] = {
+    "plain": Plain,
+    "residual": Residual,
+    "pre_norm": PreNorm,
+    "post_norm": PostNorm,
+    "highway": Highway,
+    "dense": Dense,
+}

@@ -1,0 +1,90 @@
+from typing import Annotated
+
+import pytest
+from pydantic import ValidationError
+
+from clew.core.config import Part, Section, build_part, check_part, one_of, options_of, part_name, part_options
+from clew.core.errors import UserError
+
+
+class Square:
+    def __init__(self, side: int, *, colour: str = "red", holes: int = 0, scale: float = 1.0, filled: bool = True, note=None):
+        self.side, self.colour, self.holes = side, colour, holes
+
+
+class Circle:
+    def __init__(self, radius: int):
+        self.radius = radius
+
+
+SHAPES = {"square": Square, "circle": Circle}
+
+
+class Drawing(Section):
+    shape: Annotated[Part, one_of("shape", SHAPES)] = "square"
+    size: int = 1
+
+
+def test_a_part_is_built_from_its_name_and_options():
+    square = build_part("shape", {"name": "square", "colour": "blue"}, SHAPES, 3, holes=2)
+    assert (square.side, square.colour, square.holes) == (3, "blue", 2)
+    assert build_part("shape", "circle", SHAPES, 4).radius == 4
+
+
+def test_the_users_option_comes_before_the_callers():
+    assert build_part("shape", {"name": "square", "holes": 5}, SHAPES, 3, holes=2).holes == 5
+
+
+def test_a_parts_name_and_options_come_apart():
+    assert (part_name("gru"), part_options("gru")) == ("gru", {})
+    assert (part_name({"name": "gru", "bias": False}), part_options({"name": "gru", "bias": False})) == ("gru", {"bias": False})
+
+
+def test_options_are_the_keyword_only_arguments():
+    assert list(options_of(Square)) == ["colour", "holes", "scale", "filled", "note"]
+    assert list(options_of(Circle)) == []
+
+
+@pytest.mark.parametrize(
+    ("part", "sentence"),
+    [
+        ("squar", r"unknown shape 'squar'; did you mean 'square'\? known: circle, square"),
+        ("zzz", "unknown shape 'zzz'; known: circle, square"),
+        ({"name": "square", "color": "x"}, r"shape 'square' has no option 'color'; did you mean 'colour'\? its options: colour, holes"),
+        ({"name": "circle", "radius": 1}, "shape 'circle' has no option 'radius'; its options: none"),
+        ({"name": "square", "holes": True}, "shape option 'square.holes' takes a whole number, not True"),
+        ({"name": "square", "holes": 1.5}, "shape option 'square.holes' takes a whole number, not 1.5"),
+        ({"name": "square", "scale": "x"}, "shape option 'square.scale' takes a number, not 'x'"),
+        ({"name": "square", "filled": 1}, "shape option 'square.filled' takes true or false, not 1"),
+        ({"name": "square", "colour": 3}, "shape option 'square.colour' takes a text, not 3"),
+        (3, r"shape takes a name, or a name with options \(\{name: ..., option: ...\}\), not 3"),
+        ({"colour": "red"}, "shape takes a name, or a name with options"),
+    ],
+)
+def test_a_wrong_part_is_told_in_a_sentence(part, sentence):
+    with pytest.raises(UserError, match=sentence):
+        check_part("shape", part, SHAPES)
+
+
+def test_a_number_option_takes_whole_numbers_too():
+    assert check_part("shape", {"name": "square", "scale": 2}, SHAPES) == {"name": "square", "scale": 2}
+
+
+def test_a_field_checks_its_part_when_the_config_is_read_so_that_new_entries_count():
+    with pytest.raises(ValidationError, match="unknown shape 'line'; known: circle, square"):
+        Drawing(shape="line")
+    SHAPES["line"] = Circle
+    try:
+        assert Drawing(shape="line").shape == "line"
+    finally:
+        del SHAPES["line"]
+
+
+def test_a_section_is_frozen_knows_its_fields_and_never_turns_strings_into_numbers():
+    with pytest.raises(ValidationError, match="frozen"):
+        Drawing().size = 2
+    with pytest.raises(ValidationError, match="Extra inputs are not permitted"):
+        Drawing(sice=2)
+    for wrong in ("2", True, 2.0):
+        with pytest.raises(ValidationError, match="valid integer"):
+            Drawing(size=wrong)

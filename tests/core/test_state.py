@@ -1,0 +1,100 @@
+from typing import NamedTuple
+
+import pytest
+import torch
+from torch import Tensor
+
+from clew.core.masks import Clock
+from clew.core.state import copy_state, detach_state, leaves, map_state, map_tree, rewind, select_rows, where_rows, write_rows
+from clew.core.types import Fixed, Memory
+
+
+class Pair(NamedTuple):
+    left: Tensor
+    right: Tensor | None
+
+
+MEMORY = Memory(torch.arange(4.0).view(2, 2), torch.tensor([[True, True], [True, False]]), None)
+
+
+def state():
+    return {"a": Pair(torch.tensor([[0.0], [1.0], [2.0]]), None), "b": [torch.tensor([10, 11, 12]), (MEMORY,)]}
+
+
+def test_selected_rows_come_in_the_order_asked_for_with_repeats_and_leave_memory_alone():
+    chosen = select_rows(state(), torch.tensor([2, 0, 2, 1]))
+    assert chosen["a"].left.tolist() == [[2.0], [0.0], [2.0], [1.0]]
+    assert chosen["a"].right is None
+    assert chosen["b"][0].tolist() == [12, 10, 12, 11]
+    assert chosen["b"][1][0] is MEMORY
+
+
+def test_memory_rows_are_selected_only_where_asked_for():
+    chosen = select_rows(state(), torch.tensor([0]), memory_rows=torch.tensor([1]))
+    assert chosen["b"][1][0].values.tolist() == [[2.0, 3.0]]
+    assert chosen["b"][1][0].mask.tolist() == [[True, False]]
+    assert chosen["a"].left.tolist() == [[0.0]]
+
+
+def test_where_takes_each_row_from_the_new_or_the_old_state_and_memory_from_the_new():
+    old = map_state(lambda leaf: -leaf, state())
+    old["b"][1] = (MEMORY._replace(values=MEMORY.values + 1),)
+    merged = where_rows(torch.tensor([True, False, True]), state(), old)
+    assert merged["a"].left.tolist() == [[0.0], [-1.0], [2.0]]
+    assert merged["b"][0].tolist() == [10, -11, 12]
+    assert merged["b"][1][0] is MEMORY
+
+
+def test_written_rows_replace_those_named_and_no_others():
+    part = select_rows(map_state(lambda leaf: 100 + leaf, state()), torch.tensor([0, 1]))
+    written = write_rows(state(), torch.tensor([2, 0]), part)
+    assert written["a"].left.tolist() == [[101.0], [1.0], [100.0]]
+    assert written["b"][0].tolist() == [111, 11, 110]
+
+
+def test_a_copy_shares_nothing_that_a_step_writes():
+    first = state()
+    second = copy_state(first)
+    first["a"].left.zero_()
+    assert second["a"].left.tolist() == [[0.0], [1.0], [2.0]]
+
+
+def test_a_detached_state_has_the_values_and_no_graph_in_memory_either():
+    leaf = torch.ones(2, 1, requires_grad=True)
+    detached = detach_state((leaf * 2, Memory(leaf * 3)))
+    assert [value.requires_grad for value in leaves(detached)] == [False, False]
+    assert detached[1].values.tolist() == [[3.0], [3.0]]
+
+
+def test_leaves_come_in_order():
+    assert [leaf.shape[0] for leaf in leaves((torch.zeros(1), [torch.zeros(2), None], {"x": torch.zeros(3)}))] == [1, 2, 3]
+
+
+def test_kept_nodes_come_from_the_first_tree():
+    fixed = Fixed(torch.ones(1))
+    first, second = (torch.ones(1), fixed), (torch.ones(1), Fixed(torch.zeros(1)))
+    total = map_tree(lambda a, b: a + b, first, second, keep=(Fixed,))
+    assert total[0].tolist() == [2.0]
+    assert total[1] is fixed
+
+
+def test_what_is_no_tensor_cannot_be_in_a_state():
+    with pytest.raises(TypeError, match="a state holds tensors in tuples, lists and dicts, not int"):
+        leaves((torch.ones(1), 3))
+
+
+def test_trees_of_different_forms_are_not_mixed():
+    with pytest.raises(ValueError, match="zip"):
+        map_tree(lambda a, b: a, (torch.ones(1), torch.ones(1)), (torch.ones(1),))
+
+
+def test_rewinding_reaches_every_part_that_can_go_back():
+    clock = Clock(torch.tensor([5, 3]), torch.tensor([0, 0]), torch.tensor([0, 0]))
+    back = rewind((clock, [None, MEMORY]), torch.tensor([2, 9]))
+    assert back[0].count.tolist() == [2, 3]
+    assert back[1][1] is MEMORY
+
+
+def test_a_state_that_every_step_overwrites_cannot_be_rewound():
+    with pytest.raises(TypeError, match="this state is overwritten by every step and cannot be rewound; keep a copy_state of it instead"):
+        rewind((torch.zeros(2, 3),), torch.tensor([0, 0]))

@@ -1,0 +1,98 @@
+import threading
+
+import pytest
+import torch
+from torch import nn
+
+from clew.core.taps import Tap, is_watched, reordered, steps_of_a_loop, watching
+
+
+def test_a_tap_hands_on_what_it_is_given():
+    x = torch.ones(1)
+    assert Tap()(x) is x
+
+
+def test_an_observer_sees_the_value_and_may_replace_it():
+    tap, x, seen = Tap(), torch.ones(1), []
+    with watching({tap: seen.append}):
+        assert tap(x) is x
+    with watching({tap: lambda value: value + 1}):
+        assert tap(x).tolist() == [2.0]
+    assert seen[0] is x
+    assert len(seen) == 1
+
+
+def test_watching_ends_with_its_context_even_by_an_exception():
+    tap, seen = Tap(), []
+    with pytest.raises(RuntimeError), watching({tap: seen.append}):
+        raise RuntimeError
+    tap(torch.ones(1))
+    assert seen == []
+
+
+def test_contexts_nest_and_the_inner_observer_comes_first():
+    first, second, seen = Tap(), Tap(), []
+    with watching({first: lambda x: seen.append("outer"), second: lambda x: seen.append("second")}):
+        with watching({first: lambda x: seen.append("inner")}):
+            first(torch.ones(1))
+            second(torch.ones(1))
+        first(torch.ones(1))
+    assert seen == ["inner", "second", "outer"]
+
+
+def test_another_thread_does_not_see_what_is_watched_here():
+    tap, seen = Tap(), []
+    with watching({tap: seen.append}):
+        thread = threading.Thread(target=lambda: tap(torch.ones(1)))
+        thread.start()
+        thread.join()
+    assert seen == []
+
+
+def test_a_tap_in_a_loop_is_shown_once_stacked_on_a_length_axis():
+    tap, seen = Tap(), []
+    with watching({tap: seen.append}), steps_of_a_loop():
+        for step in range(3):
+            tap(torch.full((2, 1), float(step)))
+        assert seen == []
+    assert seen[0].tolist() == [[[0.0], [1.0], [2.0]]] * 2
+
+
+def test_a_loop_that_reads_backwards_is_shown_in_reading_order():
+    tap, seen = Tap(), []
+    with watching({tap: seen.append}), reordered(lambda x: x.flip(1)), steps_of_a_loop():
+        for step in range(3):
+            tap(torch.full((1, 1), float(step)))
+    assert seen[0][0, :, 0].tolist() == [2.0, 1.0, 0.0]
+
+
+def test_backwards_inside_backwards_is_forwards():
+    tap, seen = Tap(), []
+    with watching({tap: seen.append}), reordered(lambda x: x.flip(1)), reordered(lambda x: x.flip(1)), steps_of_a_loop():
+        for step in range(3):
+            tap(torch.full((1, 1), float(step)))
+    assert seen[0][0, :, 0].tolist() == [0.0, 1.0, 2.0]
+
+
+def test_an_observer_that_changes_acts_at_every_step_of_a_loop():
+    tap = Tap()
+
+    def double(x):
+        return 2 * x
+
+    double.changes = True
+    x = torch.ones(1)
+    with watching({tap: double}), steps_of_a_loop():
+        for _ in range(3):
+            x = tap(x)
+    assert x.tolist() == [8.0]
+
+
+def test_a_module_is_watched_where_a_tap_inside_it_is():
+    inner = nn.Sequential(Tap(), nn.Identity())
+    other = nn.Sequential(Tap())
+    assert not is_watched(inner)
+    with watching({inner[0]: lambda x: None}):
+        assert is_watched(inner)
+        assert is_watched(nn.Sequential(inner))
+        assert not is_watched(other)

@@ -1,0 +1,50 @@
+import pytest
+import torch
+
+from clew.core.taps import Tap, watching
+from clew.kernels import KERNELS, choose, only_equations
+from clew.layers.attention import Attention
+from clew.layers.cells import CELLS
+from clew.layers.positions import POSITIONS
+from clew.layers.scores import SCORES
+
+
+def test_a_kernel_is_taken_unless_something_inside_is_watched_or_equations_are_asked_for():
+    cell = CELLS["lstm"](2, 3)
+    assert choose("lstm", cell) is KERNELS["lstm"]
+    assert choose(None, cell) is None
+    with watching({cell.gates.forget: lambda x: None}):
+        assert choose("lstm", cell) is None
+    with watching({Tap(): lambda x: None}):
+        assert choose("lstm", cell) is KERNELS["lstm"]
+    with only_equations():
+        assert choose("lstm", cell) is None
+    assert choose("lstm", cell) is KERNELS["lstm"]
+
+
+def test_the_cells_that_have_kernels_are_those_that_torch_has():
+    kernels = {name: cell(2, 3).kernel for name, cell in CELLS.items()}
+    assert {name for name, kernel in kernels.items() if kernel} == {"elman", "lstm", "gru"}
+    assert CELLS["elman"](2, 3, nonlinearity="sigmoid").kernel is None
+    assert CELLS["lstm"](2, 3, cell_output="identity").kernel is None
+
+
+@pytest.mark.parametrize(
+    ("score", "position", "fused"),
+    [
+        ("scaled", "none", True),
+        ("content", "rotary", True),
+        ("dot", "alibi", True),
+        ("scaled", "relative", False),
+        ("additive", "none", False),
+    ],
+)
+def test_attention_is_fused_where_its_score_is_a_dot_product_and_its_positions_ignore_content(score, position, fused):
+    attention = Attention(SCORES[score](4, 4), POSITIONS[position](8, 2, 4))
+    assert (attention.kernel is not None) == fused
+
+
+def test_an_equation_is_still_an_equation_after_an_exception():
+    with pytest.raises(RuntimeError), only_equations():
+        raise RuntimeError
+    assert choose("gru", torch.nn.Identity()) is KERNELS["gru"]

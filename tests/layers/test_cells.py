@@ -1,0 +1,201 @@
+import math
+
+import numpy as np
+import pytest
+import torch
+from torch import nn
+
+from clew.core.errors import UserError
+from clew.core.types import Memory
+from clew.kernels import only_equations
+from clew.layers.cells import CELLS, GRU, LSTM, Elman, LSTMState, StackedCell
+from clew.layers.recurrent import Recurrent
+from tests.references import cells as references
+from tests.references.agreement import assert_agrees, randn, randomise
+
+
+def by_equation(layer):
+    """The layer's output, never from a kernel."""
+
+    def run(x):
+        with only_equations():
+            return layer(x)[0]
+
+    return run
+
+
+@pytest.mark.parametrize("name", CELLS)
+def test_a_cell_equals_its_paper_in_values_and_gradients(name):
+    cell = randomise(CELLS[name](2, 3))
+    assert_agrees(cell, by_equation(Recurrent(cell)), references.REFERENCES[name], randn(2, 4, 2))
+
+
+@pytest.mark.parametrize(("nonlinearity", "function"), [("relu", references.relu), ("sigmoid", references.sigmoid)])
+def test_an_elman_cell_takes_other_nonlinearities(nonlinearity, function):
+    cell = randomise(Elman(2, 3, nonlinearity=nonlinearity))
+    assert_agrees(cell, by_equation(Recurrent(cell)), lambda p, x: references.elman(p, x, function), randn(2, 4, 2))
+
+
+def test_an_lstm_may_give_its_cell_without_tanh():
+    cell = randomise(LSTM(2, 3, cell_output="identity"))
+    assert_agrees(cell, by_equation(Recurrent(cell)), lambda p, x: references.lstm(p, x, output=lambda c: c), randn(2, 4, 2))
+
+
+def test_two_steps_of_an_elman_cell_by_hand():
+    cell = Elman(1, 1).double()
+    with torch.no_grad():
+        cell.input_weight.fill_(0.5)
+        cell.hidden_weight.fill_(-2.0)
+        cell.bias.fill_(0.1)
+    y, _ = Recurrent(cell)(torch.tensor([[[1.0], [2.0]]], dtype=torch.float64))
+    first = math.tanh(0.5 * 1 + 0.1)
+    second = math.tanh(0.5 * 2 - 2.0 * first + 0.1)
+    np.testing.assert_allclose(y[0, :, 0].detach(), [first, second], rtol=1e-12)
+
+
+def test_an_open_forget_gate_and_a_closed_input_gate_keep_the_cell():
+    cell = LSTM(2, 3).double()
+    with torch.no_grad():
+        cell.bias[:3] = -1e4
+        cell.bias[3:6] = 1e4
+    kept = randn(4, 3)
+    _, state = Recurrent(cell)(randn(4, 9, 2), None, Recurrent(cell).initial_state(4, Memory(None, None, (randn(4, 3), kept)), like=kept))
+    assert torch.equal(state.cell.cell, kept)
+
+
+def test_a_closed_forget_gate_and_an_open_input_gate_write_the_candidate():
+    cell = LSTM(2, 3).double()
+    with torch.no_grad():
+        cell.bias[:3] = 1e4
+        cell.bias[3:6] = -1e4
+        cell.hidden_weight.zero_()
+    x = randn(4, 5, 2)
+    _, state = Recurrent(cell)(x)
+    candidate = torch.tanh(x[:, -1] @ cell.input_weight[6:9].T + cell.bias[6:9])
+    torch.testing.assert_close(state.cell.cell, candidate)
+
+
+def test_a_full_update_gate_keeps_the_hidden_state():
+    cell = GRU(2, 3).double()
+    with torch.no_grad():
+        cell.bias[3:6] = 1e4
+    before = randn(4, 3)
+    layer = Recurrent(cell)
+    _, state = layer(randn(4, 7, 2), None, layer.initial_state(4, Memory(None, None, before), like=before))
+    torch.testing.assert_close(state.cell, before)
+
+
+def test_the_forget_bias_is_added_to_the_forget_gate_alone():
+    torch.manual_seed(0)
+    plain = LSTM(2, 3)
+    torch.manual_seed(0)
+    biased = LSTM(2, 3, forget_bias=1.5)
+    torch.testing.assert_close(biased.bias - plain.bias, torch.tensor([0.0] * 3 + [1.5] * 3 + [0.0] * 6))
+
+
+@pytest.mark.parametrize("fused", [True, False])
+def test_an_lstm_equals_torch(fused):
+    ours, theirs = randomise(LSTM(3, 4)), nn.LSTM(3, 4, batch_first=True).double()
+    copy(ours, theirs)
+    x, hidden, cell = randn(2, 5, 3), randn(2, 4, seed=1), randn(2, 4, seed=2)
+    layer = Recurrent(ours)
+    start = layer.initial_state(2, Memory(None, None, LSTMState(hidden, cell)), like=x)
+    expected, (last_hidden, last_cell) = theirs(x, (hidden[None], cell[None]))
+    y, state = layer(x, None, start) if fused else layer.loop(x, None, start)
+    torch.testing.assert_close(y, expected)
+    torch.testing.assert_close(state.cell.hidden, last_hidden[0])
+    torch.testing.assert_close(state.cell.cell, last_cell[0])
+
+
+@pytest.mark.parametrize("fused", [True, False])
+def test_a_gru_equals_torch(fused):
+    ours, theirs = randomise(GRU(3, 4)), nn.GRU(3, 4, batch_first=True).double()
+    copy(ours, theirs)
+    with torch.no_grad():
+        theirs.bias_hh_l0[8:] = ours.candidate_bias
+    x, layer = randn(2, 5, 3), Recurrent(ours)
+    y, state = layer(x) if fused else layer.loop(x, None, layer.initial_state(2, like=x))
+    expected, last = theirs(x)
+    torch.testing.assert_close(y, expected)
+    torch.testing.assert_close(state.cell, last[0])
+
+
+@pytest.mark.parametrize("nonlinearity", ["tanh", "relu"])
+def test_an_elman_cell_equals_torch(nonlinearity):
+    ours, theirs = randomise(Elman(3, 4, nonlinearity=nonlinearity)), nn.RNN(3, 4, nonlinearity=nonlinearity, batch_first=True).double()
+    copy(ours, theirs)
+    x, layer = randn(2, 5, 3), Recurrent(ours)
+    expected, last = theirs(x)
+    for y, state in (layer(x), layer.loop(x, None, layer.initial_state(2, like=x))):
+        torch.testing.assert_close(y, expected)
+        torch.testing.assert_close(state.cell, last[0])
+
+
+def copy(ours, theirs):
+    with torch.no_grad():
+        theirs.weight_ih_l0.copy_(ours.input_weight)
+        theirs.weight_hh_l0.copy_(ours.hidden_weight)
+        theirs.bias_ih_l0.copy_(ours.bias)
+        theirs.bias_hh_l0.zero_()
+
+
+def test_a_stack_of_three_cells_equals_three_recurrences():
+    cells = [randomise(LSTM(2, 3)), randomise(GRU(3, 4)), randomise(Elman(4, 2))]
+    x = randn(2, 5, 2)
+    expected = x
+    for cell in cells:
+        expected, _ = Recurrent(cell)(expected)
+    torch.testing.assert_close(Recurrent(StackedCell(cells))(x)[0], expected)
+
+
+def test_each_cell_of_a_stack_starts_from_its_own_final_state():
+    cell = randomise(StackedCell([Elman(2, 3), GRU(3, 3)]))
+    final = (randn(2, 3, seed=1), randn(2, 3, seed=2))
+    start = cell.initial_state(2, Memory(None, None, final), like=final[0])
+    assert all(torch.equal(a, b) for a, b in zip(start, final, strict=True))
+
+
+def test_weight_drop_is_the_same_at_every_step_of_a_chunk_and_drawn_anew_for_the_next():
+    """With W = 0, b = 0 and h = 1 for ever, y_t counts which weights were kept, so every step has to say the same."""
+    torch.manual_seed(0)
+    cell = Elman(1, 6, nonlinearity="relu", weight_drop=0.5).double()
+    with torch.no_grad():
+        cell.input_weight.zero_()
+        cell.bias.zero_()
+        cell.hidden_weight.copy_(torch.eye(6))
+    layer = Recurrent(cell)
+    ones = layer.initial_state(1, Memory(None, None, torch.ones(1, 6, dtype=torch.float64)), like=cell.bias)
+    seen = set()
+    for _ in range(8):
+        y, _ = layer(torch.zeros(1, 4, 1, dtype=torch.float64), None, ones)
+        kept = y[0, 0] > 0
+        for t in range(4):
+            torch.testing.assert_close(y[0, t], torch.where(kept, 2.0 ** (t + 1), 0.0).double())
+        seen.add(tuple(kept.tolist()))
+    assert len(seen) > 1
+    cell.eval()
+    torch.testing.assert_close(layer(torch.zeros(1, 4, 1, dtype=torch.float64), None, ones)[0], torch.ones(1, 4, 6, dtype=torch.float64))
+
+
+def test_weight_drop_in_a_stack_is_the_same_at_every_step():
+    torch.manual_seed(0)
+    bottom, top = Elman(1, 6, nonlinearity="relu"), Elman(6, 6, nonlinearity="relu", weight_drop=0.5)
+    with torch.no_grad():
+        for parameter in [*bottom.parameters(), *top.parameters()]:
+            parameter.zero_()
+        top.hidden_weight.copy_(torch.eye(6))
+    layer = Recurrent(StackedCell([bottom, top]))
+    start = layer.initial_state(1, Memory(None, None, (torch.zeros(1, 6), torch.ones(1, 6))), like=top.bias)
+    y, _ = layer(torch.zeros(1, 4, 1), None, start)
+    assert torch.equal(y[0] > 0, (y[0, :1] > 0).expand(4, -1))
+
+
+def test_mistakes_are_told_in_a_sentence():
+    with pytest.raises(UserError, match=r"unknown nonlinearity 'tan'; did you mean 'tanh'\? known: relu, sigmoid, tanh"):
+        Elman(2, 3, nonlinearity="tan")
+    with pytest.raises(UserError, match="unknown cell_output 'none'; known: identity, tanh"):
+        LSTM(2, 3, cell_output="none")
+    with pytest.raises(UserError, match="a cell's widths must be at least 1, not input_dim=0, dim=3"):
+        GRU(0, 3)
+    with pytest.raises(UserError, match="a cell of width 3 cannot feed one that takes 4; make the two equal"):
+        StackedCell([Elman(2, 3), Elman(4, 3)])

@@ -1,0 +1,17 @@
+import pytest
+
+from clew.core.errors import UserError
+from clew.layers.feedforward import FeedForward
+from tests.references import parts
+from tests.references.agreement import assert_agrees, randn, randomise
+
+
+@pytest.mark.parametrize("activation", ["relu", "gelu", "gelu_tanh", "tanh", "swiglu"])
+def test_a_feed_forward_network_equals_its_equation_in_values_and_gradients(activation):
+    layer = randomise(FeedForward(3, hidden_dim=5, activation=activation))
+    assert_agrees(layer, lambda x: layer(x)[0], lambda p, x: parts.feedforward(p, x, activation), randn(2, 3, 3))
+
+
+def test_an_unknown_activation_is_refused():
+    with pytest.raises(UserError, match=r"unknown activation 'swigl'; did you mean 'swiglu'\? known: gelu, gelu_tanh, relu, swiglu, tanh"):
+        FeedForward(3, activation="swigl")

@@ -1,0 +1,42 @@
+import pytest
+import torch
+
+from clew.core.errors import UserError
+from clew.layers.attention import SelfAttention
+from clew.layers.scores import SCORES, Location
+from tests.references import attention as references
+from tests.references.agreement import assert_agrees, randn, randomise
+
+
+@pytest.mark.parametrize("name", SCORES)
+@pytest.mark.parametrize("query_dim", [3, 4])
+def test_a_score_equals_its_equation_in_values_and_gradients(name, query_dim):
+    score = randomise(SCORES[name](query_dim, 3, **({"max_length": 6} if name == "location" else {})))
+    key_positions = torch.arange(5)[None, None]
+    reference = references.all_scores(references.SCORES[name])
+    assert_agrees(score, lambda q, k: score(q, k, key_positions), reference, randn(2, 2, 4, query_dim), randn(2, 2, 5, 3, seed=1))
+
+
+def test_a_location_score_is_the_same_whatever_the_keys():
+    score = randomise(Location(3, 3))
+    positions = torch.arange(5)[None, None]
+    query = randn(1, 1, 2, 3)
+    assert torch.equal(score(query, randn(1, 1, 5, 3, seed=1), positions), score(query, randn(1, 1, 5, 3, seed=2), positions))
+
+
+def test_a_location_score_refuses_a_place_past_its_last():
+    score = Location(2, 2, max_length=4)
+    attention = SelfAttention(4, 2, score=score)
+    attention(torch.randn(1, 4, 4))
+    with pytest.raises(UserError, match="location scores know 4 places, but there are 5; raise the option max_length of the score"):
+        attention(torch.randn(1, 5, 4))
+
+
+def test_a_location_score_counts_places_within_a_document_and_not_slots_of_a_buffer():
+    attention = SelfAttention(4, 2, score=Location(2, 2, max_length=4)).double()
+    x = randn(1, 8, 4)
+    packed, _ = attention(x, torch.tensor([[1] * 4 + [2] * 4]))
+    torch.testing.assert_close(packed[:, 4:], attention(x[:, 4:])[0])
+    with torch.no_grad():
+        buffered, _ = attention(x[:, :4], None, attention.initial_state(1, capacity=4, like=x))
+    torch.testing.assert_close(buffered, attention(x[:, :4])[0])

@@ -1,0 +1,64 @@
+import pytest
+import torch
+from torch import nn
+
+from clew.core.errors import UserError
+from clew.layers.attention import SelfAttention
+from clew.layers.feedforward import FeedForward
+from clew.layers.norms import RMSNorm
+from clew.layers.sequence import Stack
+from clew.layers.wiring import WIRINGS, Highway, PostNorm, PreNorm, Residual
+from tests.references import parts
+from tests.references.agreement import assert_agrees, randn, randomise
+
+
+@pytest.mark.parametrize("name", WIRINGS)
+def test_a_connection_equals_its_equation_in_values_and_gradients(name):
+    layer = randomise(WIRINGS[name](3, FeedForward(3, hidden_dim=4, activation="tanh")))
+
+    def reference(p, x):
+        return parts.wiring(name, p, x, lambda inner, inputs: parts.feedforward(inner, inputs, "tanh"))
+
+    assert_agrees(layer, lambda x: layer(x)[0], reference, randn(2, 3, 3))
+
+
+@pytest.mark.parametrize(("wiring", "norm_first"), [(PreNorm, True), (PostNorm, False)])
+def test_a_transformer_block_equals_torch(wiring, norm_first):
+    attention, network = SelfAttention(6, 2, causal=False), FeedForward(6, hidden_dim=8)
+    ours = randomise(Stack([wiring(6, attention), wiring(6, network)])).eval()
+    theirs = nn.TransformerEncoderLayer(6, 2, 8, dropout=0.0, batch_first=True, norm_first=norm_first).double()
+    with torch.no_grad():
+        theirs.self_attn.in_proj_weight.copy_(torch.cat([attention.query.weight, attention.key.weight, attention.value.weight]))
+        theirs.self_attn.in_proj_bias.copy_(torch.cat([attention.query.bias, attention.key.bias, attention.value.bias]))
+        pairs = [
+            (theirs.self_attn.out_proj, attention.output),
+            (theirs.linear1, network.inner),
+            (theirs.linear2, network.outer),
+            (theirs.norm1, ours.layers[0].norm),
+            (theirs.norm2, ours.layers[1].norm),
+        ]
+        for their, our in pairs:
+            their.weight.copy_(our.weight)
+            their.bias.copy_(our.bias)
+    x, mask = randn(2, 5, 6), torch.tensor([[True] * 5, [True] * 2 + [False] * 3])
+    torch.testing.assert_close(ours(x, mask)[0][mask], theirs(x, src_key_padding_mask=~mask)[mask])
+
+
+def test_a_highway_lets_most_of_its_input_pass_at_first():
+    layer = Highway(4, FeedForward(4))
+    torch.testing.assert_close(torch.sigmoid(layer.transform.bias), torch.full((4,), 0.2689), atol=1e-4, rtol=0)
+
+
+def test_the_norm_of_a_connection_is_chosen_by_name():
+    norm = PreNorm(4, FeedForward(4), norm={"name": "rms", "eps": 0.5}).norm
+    assert isinstance(norm, RMSNorm)
+    assert norm.eps == 0.5
+
+
+def test_mistakes_are_told_in_a_sentence():
+    with pytest.raises(UserError, match=r"a Residual connection adds what comes in \(3\) to what comes out \(4\); make them equal"):
+        Residual(3, FeedForward(4))
+    with pytest.raises(UserError, match=r"unknown norm 'layr'; did you mean 'layer'\? known: layer, none, rms"):
+        PreNorm(4, FeedForward(4), norm="layr")
+    with pytest.raises(UserError, match=r"unknown dropout_kind 'lockd'; did you mean 'locked'\? known: locked, plain"):
+        Residual(4, FeedForward(4), dropout_kind="lockd")

@@ -1,0 +1,124 @@
+"""Convolution, the position-wise network, norms, connections and poolings, a position and a feature at a time."""
+
+import math
+
+import numpy as np
+
+from tests.references.attention import softmax
+from tests.references.cells import affine, normalised, sigmoid
+
+
+def convolution(p: dict, x: np.ndarray, causal: bool) -> np.ndarray:
+    dim, _, width = p["weight"].shape
+    first = -(width - 1) if causal else -(width // 2)
+    out = np.zeros((*x.shape[:2], dim))
+    for b, t, o in np.ndindex(out.shape):
+        out[b, t, o] = p["bias"][o]
+        for tap in range(width):
+            if 0 <= t + first + tap < x.shape[1]:
+                out[b, t, o] += sum(p["weight"][o, :, tap] * x[b, t + first + tap])
+    return out
+
+
+def gelu(a: float) -> float:
+    return a * 0.5 * (1 + math.erf(a / math.sqrt(2)))
+
+
+def gelu_tanh(a: float) -> float:
+    return 0.5 * a * (1 + math.tanh(math.sqrt(2 / math.pi) * (a + 0.044715 * a**3)))
+
+
+ACTIVATIONS = {"relu": lambda a: max(a, 0.0), "gelu": gelu, "gelu_tanh": gelu_tanh, "tanh": math.tanh}
+
+
+def feedforward(p: dict, x: np.ndarray, activation: str) -> np.ndarray:
+    out = np.zeros_like(x)
+    for place in np.ndindex(x.shape[:2]):
+        inner = affine(p["inner.weight"], x[place]) + p["inner.bias"]
+        if activation == "swiglu":
+            gate = affine(p["gate.weight"], x[place]) + p["gate.bias"]
+            hidden = np.array([a * sigmoid(a) * g for a, g in zip(inner, gate, strict=True)])
+        else:
+            hidden = np.array([ACTIVATIONS[activation](a) for a in inner])
+        out[place] = affine(p["outer.weight"], hidden) + p["outer.bias"]
+    return out
+
+
+def layer_norm(p: dict, x: np.ndarray) -> np.ndarray:
+    out = np.zeros_like(x)
+    for place in np.ndindex(x.shape[:2]):
+        out[place] = normalised(x[place], p["weight"], p["bias"])
+    return out
+
+
+def rms_norm(p: dict, x: np.ndarray) -> np.ndarray:
+    out = np.zeros_like(x)
+    for place in np.ndindex(x.shape[:2]):
+        root = math.sqrt(sum(v * v for v in x[place]) / x.shape[-1] + 1e-5)
+        out[place] = [g * v / root for v, g in zip(x[place], p["weight"], strict=True)]
+    return out
+
+
+NORMS = {"layer": layer_norm, "rms": rms_norm, "none": lambda p, x: x}
+
+
+def wiring(name: str, p: dict, x: np.ndarray, inner) -> np.ndarray:
+    """How `inner(parameters, x)` is joined to x."""
+    of_layer = {key.removeprefix("layer."): value for key, value in p.items() if key.startswith("layer.")}
+    of_norm = {key.removeprefix("norm."): value for key, value in p.items() if key.startswith("norm.")}
+
+    def f(inputs):
+        return inner(of_layer, inputs)
+
+    if name == "plain":
+        return f(x)
+    if name == "residual":
+        return x + f(x)
+    if name == "pre_norm":
+        return x + f(layer_norm(of_norm, x))
+    if name == "post_norm":
+        return layer_norm(of_norm, x + f(x))
+    if name == "dense":
+        return np.concatenate([x, f(x)], -1)
+    y, out = f(x), np.zeros_like(x)
+    for place in np.ndindex(x.shape[:2]):
+        t = np.array([sigmoid(a) for a in affine(p["transform.weight"], x[place]) + p["transform.bias"]])
+        out[place] = t * y[place] + (1 - t) * x[place]
+    return out
+
+
+def pooled(name: str, p: dict, rows: list[np.ndarray]) -> np.ndarray:
+    """One vector for each row of real positions (length, dim)."""
+    out = []
+    for row in rows:
+        if name == "first":
+            out.append(row[0])
+        elif name == "last":
+            out.append(row[-1])
+        elif name == "mean":
+            out.append(sum(row) / len(row))
+        elif name == "max":
+            out.append(np.array([max(row[:, k]) for k in range(row.shape[1])]))
+        else:
+            scores = [float(p["vector.weight"][0] @ np.tanh(affine(p["inner.weight"], h) + p["inner.bias"])) for h in row]
+            out.append(sum(w * h for w, h in zip(softmax(scores), row, strict=True)))
+    return np.array(out)
+
+
+def layer_mix(p: dict, *levels: np.ndarray) -> np.ndarray:
+    """Peters et al. 2018, equation 1."""
+    return p["gamma"] * sum(w * level for w, level in zip(softmax(list(p["scalars"])), levels, strict=True))
+
+
+def bahdanau(p: dict, x: np.ndarray, memory: list[np.ndarray], score, cell_step, hidden: np.ndarray) -> np.ndarray:
+    """Bahdanau et al. 2015: attend with the state before, feed [x; context], give [s'; context]. One memory a row."""
+    rows = []
+    for row, places in zip(x, memory, strict=True):
+        state, outputs = hidden.copy(), []
+        for x_t in row:
+            weights = softmax([score(state, h) for h in places])
+            context = sum(w * h for w, h in zip(weights, places, strict=True))
+            state = cell_step(np.concatenate([x_t, context]), state)
+            outputs.append(np.concatenate([state, context]))
+        rows.append(outputs)
+    return np.array(rows)
