@@ -1,0 +1,26 @@
+"""Bodies, one family a file: a small frozen config and a build function."""
+
+from collections.abc import Callable
+from typing import Any, NamedTuple
+
+from clew.core.config import Section
+from clew.models.body import Body
+from clew.models.gpt import GPTConfig, build_gpt
+from clew.models.llama import LlamaConfig, build_llama
+from clew.models.mixed import MixedConfig, build_mixed
+from clew.models.recurrent import RecurrentConfig, build_recurrent
+from clew.models.window import WindowConfig, build_window
+
+
+class Family(NamedTuple):
+    config: type[Section]
+    build: Callable[[Any, int], Body]
+
+
+MODELS: dict[str, Family] = {
+    "recurrent": Family(RecurrentConfig, build_recurrent),
+    "window": Family(WindowConfig, build_window),
+    "gpt": Family(GPTConfig, build_gpt),
+    "llama": Family(LlamaConfig, build_llama),
+    "mixed": Family(MixedConfig, build_mixed),
+}

@@ -1,0 +1,74 @@
+"""A body: an embedding, a stack of sequence layers and a last norm. It knows no task; what comes out is one vector a position."""
+
+from typing import Any, NamedTuple
+
+import torch
+from torch import Tensor, nn
+
+from clew.core.masks import Clock, advance, new_clock
+from clew.core.types import Memory, State
+from clew.layers.embeddings import Segmented, TokenEmbedding
+from clew.layers.sequence import Stack
+
+
+class BodyState(NamedTuple):
+    clock: Clock
+    layers: State
+
+
+class Body(nn.Module):
+    """hidden = norm(layers(embedding(tokens))).
+
+    `forward` takes a chunk of any length and the state of the chunk before; `levels` gives every layer's output, the embedding first.
+    """
+
+    def __init__(self, embedding: TokenEmbedding, layers: Stack, norm: nn.Module | None = None):
+        super().__init__()
+        self.embedding = embedding
+        self.layers = layers
+        self.norm = norm if norm is not None else nn.Identity()
+        self.causal = layers.causal
+        self.dim = layers.dim
+        self.vocabulary = embedding.vocabulary
+
+    @property
+    def max_length(self) -> int | None:
+        """The number of positions it can tell apart, where that is bounded."""
+        return self.embedding.position.max_length if self.embedding.position is not None else None
+
+    def initial_state(
+        self, batch_size: int, memory: Memory | None = None, capacity: int | None = None, *, like: Tensor | None = None
+    ) -> State:
+        like = self.embedding.weight if like is None else like
+        return BodyState(new_clock(batch_size, like.device), self.layers.initial_state(batch_size, memory, capacity, like=like))
+
+    def forward(self, inputs: Any, mask: Tensor | None = None, state: State = None) -> tuple[Tensor, State]:
+        x, clock = self.embed(inputs, mask, state)
+        hidden, layers = self.layers(x, mask, None if state is None else state.layers)
+        return self.norm(hidden), BodyState(clock, layers)
+
+    def levels(self, inputs: Any, mask: Tensor | None = None) -> list[Tensor]:
+        x, _ = self.embed(inputs, mask, None)
+        *lower, top = self.layers.levels(x, mask)[0]
+        return [*lower, self.norm(top)]
+
+    def embed(self, inputs: Any, mask: Tensor | None, state: State) -> tuple[Tensor, Clock]:
+        tokens = inputs.tokens if isinstance(inputs, Segmented) else inputs
+        places, clock = advance(None if state is None else state.clock, mask, tokens)
+        return self.embedding(inputs, places.positions), clock
+
+
+def normal_init(module: nn.Module, std: float) -> None:
+    """Every matrix from N(0, std), every bias 0; norms and position tables keep their own start."""
+    for part in module.modules():
+        if isinstance(part, (nn.Linear, nn.Embedding)):
+            nn.init.normal_(part.weight, std=std)
+            if isinstance(part, nn.Linear) and part.bias is not None:
+                nn.init.zeros_(part.bias)
+
+
+def uniform_init_all(module: nn.Module, scale: float) -> None:
+    """Every parameter from U(-scale, scale), biases too (Zaremba et al. 2014)."""
+    with torch.no_grad():
+        for parameter in module.parameters():
+            parameter.uniform_(-scale, scale)

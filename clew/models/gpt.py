@@ -1,0 +1,73 @@
+"""GPT-2 (Radford et al. 2019): a causal Transformer with the norm before each sublayer."""
+
+import math
+from typing import Annotated, Literal
+
+from pydantic import Field
+from torch import nn
+
+from clew.core.config import Part, Section, build_part, one_of, part_name
+from clew.layers.attention import SelfAttention
+from clew.layers.embeddings import TokenEmbedding
+from clew.layers.feedforward import FeedForward
+from clew.layers.norms import LayerNorm
+from clew.layers.positions import POSITIONS, Position
+from clew.layers.scores import SCORES
+from clew.layers.sequence import Stack
+from clew.layers.wiring import PreNorm
+from clew.models.body import Body, normal_init
+
+
+class GPTConfig(Section):
+    """Blocks of causal self-attention and a GELU network on learnt positions."""
+
+    family: Literal["gpt"] = "gpt"
+    dim: int = Field(384, ge=1)
+    num_layers: int = Field(6, ge=1)
+    num_heads: int = Field(6, ge=1)
+    max_length: int = Field(256, ge=1, description="positions the model can tell apart, where they are learnt")
+    position: Annotated[Part, one_of("position", POSITIONS)] = "learned"
+    score: Annotated[Part, one_of("score", SCORES)] = "scaled"
+    window: int | None = Field(None, ge=0, description="how many positions back attention reaches; all where not given")
+    bias: bool = True
+    dropout: float = Field(0.0, ge=0, lt=1)
+
+
+def build_gpt(config: GPTConfig, vocabulary: int) -> Body:
+    dim, heads = config.dim, config.num_heads
+    position, in_layers = build_positions(config.position, dim, heads, max(dim // heads, 1), config.max_length)
+    embedding = TokenEmbedding(vocabulary, dim, position=position, dropout=config.dropout)
+    norm = {"name": "layer", "bias": config.bias}
+    layers: list[PreNorm] = []
+    for _ in range(config.num_layers):
+        score = build_part("score", config.score, SCORES, max(dim // heads, 1), max(dim // heads, 1))
+        attention = SelfAttention(
+            dim, heads, window=config.window, score=score, position=in_layers(), bias=config.bias, dropout=config.dropout
+        )
+        network = FeedForward(dim, activation="gelu_tanh", bias=config.bias)
+        layers += [PreNorm(dim, attention, norm=norm, dropout=config.dropout), PreNorm(dim, network, norm=norm, dropout=config.dropout)]
+    body = Body(embedding, Stack(layers), LayerNorm(dim, bias=config.bias))
+    init_transformer(body, config.num_layers)
+    return body
+
+
+def build_positions(part: Part, dim: int, num_heads: int, head_dim: int, max_length: int):  # type: ignore[no-untyped-def]
+    """The encoding for the embedding, and a function that gives every attention layer its own; one of the two is always None."""
+    if part_name(part) == "learned" and isinstance(part, str):
+        part = {"name": "learned", "max_length": max_length}
+
+    def build() -> Position:
+        return build_part("position", part, POSITIONS, dim, num_heads, head_dim)
+
+    first = build()
+    return (None, build) if first.in_layers else (first, lambda: None)
+
+
+def init_transformer(body: nn.Module, num_layers: int) -> None:
+    """N(0, 0.02); what is added to the residual stream by 1 / sqrt(2 num_layers) less, so that its variance does not grow with depth."""
+    normal_init(body, 0.02)
+    for part in body.modules():
+        if isinstance(part, SelfAttention):
+            nn.init.normal_(part.output.weight, std=0.02 / math.sqrt(2 * num_layers))
+        if isinstance(part, FeedForward):
+            nn.init.normal_(part.outer.weight, std=0.02 / math.sqrt(2 * num_layers))

@@ -1,0 +1,45 @@
+"""Llama (Touvron et al. 2023): a causal Transformer with RMSNorm, rotary positions, SwiGLU, grouped heads and no biases."""
+
+from typing import Literal
+
+from pydantic import Field
+
+from clew.core.config import Section
+from clew.layers.attention import SelfAttention
+from clew.layers.embeddings import TokenEmbedding
+from clew.layers.feedforward import FeedForward
+from clew.layers.norms import RMSNorm
+from clew.layers.positions import Rotary
+from clew.layers.sequence import Stack
+from clew.layers.wiring import PreNorm
+from clew.models.body import Body
+from clew.models.gpt import init_transformer
+
+
+class LlamaConfig(Section):
+    """Blocks of causal self-attention and a gated network on rotary positions."""
+
+    family: Literal["llama"] = "llama"
+    dim: int = Field(384, ge=1)
+    num_layers: int = Field(6, ge=1)
+    num_heads: int = Field(6, ge=1)
+    num_kv_heads: int | None = Field(None, ge=1, description="key and value heads, each shared by a group of query heads")
+    hidden_dim: int | None = Field(None, ge=1, description="width of the gated network; 8/3 of dim where not given")
+    rotary_base: float = Field(10000.0, gt=0)
+    norm_eps: float = Field(1e-5, gt=0)
+    dropout: float = Field(0.0, ge=0, lt=1)
+
+
+def build_llama(config: LlamaConfig, vocabulary: int) -> Body:
+    dim, heads = config.dim, config.num_heads
+    hidden_dim = config.hidden_dim or 8 * ((8 * dim // 3 + 7) // 8)
+    norm = {"name": "rms", "eps": config.norm_eps}
+    layers: list[PreNorm] = []
+    for _ in range(config.num_layers):
+        position = Rotary(dim, heads, max(dim // heads, 1), base=config.rotary_base)
+        attention = SelfAttention(dim, heads, num_kv_heads=config.num_kv_heads, position=position, bias=False, dropout=config.dropout)
+        network = FeedForward(dim, hidden_dim=hidden_dim, activation="swiglu", bias=False)
+        layers += [PreNorm(dim, attention, norm=norm, dropout=config.dropout), PreNorm(dim, network, norm=norm, dropout=config.dropout)]
+    body = Body(TokenEmbedding(vocabulary, dim, dropout=config.dropout), Stack(layers), RMSNorm(dim, eps=config.norm_eps))
+    init_transformer(body, config.num_layers)
+    return body

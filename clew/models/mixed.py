@@ -1,0 +1,95 @@
+"""A mixed stack: any mixer in any layer, so that recurrence, attention and convolution can be compared and combined in one model."""
+
+from collections.abc import Callable
+from typing import Annotated, Any, Literal
+
+from pydantic import BeforeValidator, Field
+
+from clew.core.config import Part, Section, build_part, check_part, one_of, part_name
+from clew.core.errors import UserError
+from clew.layers.attention import SelfAttention
+from clew.layers.cells import CELLS
+from clew.layers.convolution import Convolution
+from clew.layers.embeddings import TokenEmbedding
+from clew.layers.feedforward import FeedForward
+from clew.layers.norms import NORMS
+from clew.layers.positions import POSITIONS
+from clew.layers.recurrent import Recurrent
+from clew.layers.scores import SCORES
+from clew.layers.sequence import SequenceLayer, Stack
+from clew.layers.wiring import WIRINGS
+from clew.models.body import Body
+from clew.models.gpt import build_positions
+
+
+def attention_mixer(
+    dim: int,
+    *,
+    num_heads: int = 4,
+    num_kv_heads: int | None = None,
+    window: int | None = None,
+    score: str = "scaled",
+    position: str = "rotary",
+) -> SequenceLayer:
+    head_dim = max(dim // num_heads, 1)
+    added, in_layers = build_positions(position, dim, num_heads, head_dim, 1)
+    if added is not None and position != "none":
+        raise UserError(
+            f"position '{position}' is added to the embedding, not inside a layer; write model.position={position} and give the layer none"
+        )
+    built = build_part("score", score, SCORES, head_dim, head_dim)
+    return SelfAttention(dim, num_heads, num_kv_heads=num_kv_heads, window=window, score=built, position=in_layers())
+
+
+def convolution_mixer(dim: int, *, width: int = 3) -> SequenceLayer:
+    return Convolution(dim, dim, width=width)
+
+
+def feedforward_mixer(dim: int, *, hidden_dim: int | None = None, activation: str = "gelu") -> SequenceLayer:
+    return FeedForward(dim, hidden_dim=hidden_dim, activation=activation)
+
+
+MIXERS: dict[str, Callable[..., SequenceLayer]] = {
+    "attention": attention_mixer,
+    "convolution": convolution_mixer,
+    "feedforward": feedforward_mixer,
+}
+
+
+def check_layers(layers: Any) -> Any:
+    if not isinstance(layers, list) or not layers:
+        raise UserError("layers takes a list with at least one layer, such as [lstm, {name: attention, window: 64}]")
+    return [check_part("layer", layer, {**CELLS, **MIXERS}) for layer in layers]
+
+
+class MixedConfig(Section):
+    """A list of layers, each a cell or a mixer by name, with options."""
+
+    family: Literal["mixed"] = "mixed"
+    layers: Annotated[list[Part], BeforeValidator(check_layers)] = ["lstm", "attention", "feedforward"]
+    dim: int = Field(256, ge=1)
+    position: Annotated[Part, one_of("position", POSITIONS)] = Field(
+        "none", description="what the embedding adds; attention layers have their own"
+    )
+    max_length: int = Field(1024, ge=1, description="positions, where they are learnt")
+    wiring: Annotated[Part, one_of("wiring", WIRINGS)] = "pre_norm"
+    norm: Annotated[Part, one_of("norm", NORMS)] = "layer"
+    dropout: float = Field(0.0, ge=0, lt=1)
+
+
+def build_mixed(config: MixedConfig, vocabulary: int) -> Body:
+    dim = config.dim
+    position, _ = build_positions(config.position, dim, 1, dim, config.max_length)
+    layers: list[SequenceLayer] = []
+    for part in config.layers:
+        layer = build_mixer(part, dim)
+        layers.append(build_part("wiring", config.wiring, WIRINGS, dim, layer, norm=config.norm, dropout=config.dropout))
+        dim = layers[-1].dim
+    embedding = TokenEmbedding(vocabulary, config.dim, position=position, dropout=config.dropout)
+    return Body(embedding, Stack(layers), build_part("norm", config.norm, NORMS, dim))
+
+
+def build_mixer(part: Part, dim: int) -> SequenceLayer:
+    if part_name(part) in CELLS:
+        return Recurrent(build_part("layer", part, CELLS, dim, dim))
+    return build_part("layer", part, MIXERS, dim)

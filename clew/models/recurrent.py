@@ -1,0 +1,44 @@
+"""Recurrent bodies: an embedding under a stack of recurrences (Mikolov et al. 2010; Zaremba et al. 2014)."""
+
+from typing import Annotated, Literal
+
+from pydantic import Field
+
+from clew.core.config import Part, Section, build_part, one_of
+from clew.layers.cells import CELLS
+from clew.layers.embeddings import TokenEmbedding
+from clew.layers.recurrent import Recurrent
+from clew.layers.sequence import Stack
+from clew.layers.wiring import WIRINGS
+from clew.models.body import Body, uniform_init_all
+
+
+class RecurrentConfig(Section):
+    """An embedding and `num_layers` recurrences of one cell."""
+
+    family: Literal["recurrent"] = "recurrent"
+    cell: Annotated[Part, one_of("cell", CELLS)] = "lstm"
+    dim: int = Field(512, ge=1, description="width of the hidden state")
+    num_layers: int = Field(1, ge=1)
+    embedding_dim: int | None = Field(None, ge=1, description="width of the embedding; the hidden width where not given")
+    wiring: Annotated[Part, one_of("wiring", WIRINGS)] = Field("plain", description="how a layer is joined to the one below")
+    dropout: float = Field(0.0, ge=0, lt=1, description="after the embedding and after every layer")
+    dropout_kind: Literal["plain", "locked"] = Field("plain", description="locked: one mask a sequence")
+    word_dropout: float = Field(0.0, ge=0, lt=1, description="whole words of the embedding table")
+    init_scale: float | None = Field(None, gt=0, description="every parameter from U(-s, s); each cell's own start where not given")
+
+
+def build_recurrent(config: RecurrentConfig, vocabulary: int) -> Body:
+    dim = config.embedding_dim or config.dim
+    embedding = TokenEmbedding(vocabulary, dim, dropout=config.dropout, dropout_kind=config.dropout_kind, word_dropout=config.word_dropout)
+    layers = []
+    for _ in range(config.num_layers):
+        layer = Recurrent(build_part("cell", config.cell, CELLS, dim, config.dim))
+        layers.append(build_part("wiring", config.wiring, WIRINGS, dim, layer, dropout=config.dropout, dropout_kind=config.dropout_kind))
+        dim = layers[-1].dim
+    body = Body(embedding, Stack(layers))
+    if config.init_scale is not None:
+        uniform_init_all(body, config.init_scale)
+    else:
+        embedding.tokens.weight.data.uniform_(-0.1, 0.1)
+    return body

@@ -1,0 +1,40 @@
+"""The fixed-window neural language model (Bengio et al. 2003): the rung between n-grams and recurrence."""
+
+from typing import Literal
+
+import torch
+from pydantic import Field
+from torch import Tensor
+
+from clew.core.config import Section
+from clew.core.types import State
+from clew.layers.convolution import Convolution
+from clew.layers.embeddings import TokenEmbedding
+from clew.layers.sequence import Stack
+from clew.layers.wiring import Plain
+from clew.models.body import Body
+
+
+class WindowConfig(Section):
+    """The last `width` words, their vectors side by side under one tanh layer."""
+
+    family: Literal["window"] = "window"
+    width: int = Field(4, ge=1, description="how many words are seen")
+    embedding_dim: int = Field(64, ge=1)
+    dim: int = Field(256, ge=1, description="width of the hidden layer")
+    dropout: float = Field(0.0, ge=0, lt=1)
+
+
+class TanhWindow(Convolution):
+    """h_t = tanh(d + H [x_{t-n+1}; ...; x_t])."""
+
+    def forward(self, x: Tensor, mask: Tensor | None = None, state: State = None) -> tuple[Tensor, State]:
+        y, state = super().forward(x, mask, state)
+        return torch.tanh(y), state
+
+
+def build_window(config: WindowConfig, vocabulary: int) -> Body:
+    """Without the optional direct connections from words to outputs."""
+    embedding = TokenEmbedding(vocabulary, config.embedding_dim, dropout=config.dropout)
+    window = TanhWindow(config.embedding_dim, config.dim, width=config.width)
+    return Body(embedding, Stack([Plain(config.embedding_dim, window, dropout=config.dropout)]))

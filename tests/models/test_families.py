@@ -1,0 +1,217 @@
+import pytest
+import torch
+from pydantic import ValidationError
+
+from clew.core.errors import UserError
+from clew.core.state import copy_state
+from clew.core.taps import Tap
+from clew.laws.cases import Sizes
+from clew.laws.sequences import BODY_LAWS
+from clew.layers.cells import CELLS
+from clew.layers.positions import POSITIONS
+from clew.layers.scores import SCORES
+from clew.layers.wiring import WIRINGS
+from clew.models import MODELS
+from clew.models.gpt import GPTConfig, build_gpt
+from clew.models.llama import LlamaConfig, build_llama
+from clew.models.mixed import MixedConfig, build_mixed
+from clew.models.recurrent import RecurrentConfig, build_recurrent
+from clew.models.window import WindowConfig, build_window
+
+VOCABULARY = 7
+SMALL = {
+    "recurrent": {"dim": 4, "num_layers": 2, "embedding_dim": 3},
+    "window": {"dim": 4, "embedding_dim": 3, "width": 3},
+    "gpt": {"dim": 4, "num_layers": 2, "num_heads": 2, "max_length": 32},
+    "llama": {"dim": 8, "num_layers": 2, "num_heads": 4, "num_kv_heads": 2},
+    "mixed": {"dim": 8, "layers": ["lstm", "attention", "convolution", "feedforward"]},
+}
+SIZES = [Sizes(1, 1, 0, 0), Sizes(3, 7, 0, 0, seed=1)]
+
+
+def build(family, **options):
+    member = MODELS[family]
+    return member.build(member.config(**{**SMALL[family], **options}), VOCABULARY)
+
+
+def obeys_every_law(family, **options):
+    for sizes in SIZES:
+        for law in BODY_LAWS.values():
+            law(lambda _: build(family, **options), sizes)
+
+
+@pytest.mark.parametrize("family", MODELS)
+def test_every_family_obeys_the_laws_of_bodies(family):
+    obeys_every_law(family)
+
+
+@pytest.mark.parametrize("cell", [name for name in CELLS if name != "lstm"])
+def test_a_recurrent_body_obeys_the_laws_with_every_cell(cell):
+    obeys_every_law("recurrent", cell=cell, num_layers=1)
+
+
+@pytest.mark.parametrize("wiring", [name for name in WIRINGS if name != "plain"])
+def test_a_recurrent_body_obeys_the_laws_with_every_connection(wiring):
+    obeys_every_law("recurrent", cell="elman", wiring=wiring, embedding_dim=4)
+
+
+@pytest.mark.parametrize("position", [name for name in POSITIONS if name != "learned"])
+def test_a_gpt_obeys_the_laws_with_every_position(position):
+    obeys_every_law("gpt", position=position, num_layers=1)
+
+
+@pytest.mark.parametrize("score", [name for name in SCORES if name != "scaled"])
+def test_a_gpt_obeys_the_laws_with_every_score(score):
+    obeys_every_law("gpt", score=score, num_layers=1, window=2)
+
+
+@pytest.mark.parametrize("family", MODELS)
+def test_every_level_feeds_the_next_and_there_is_one_a_layer(family):
+    body = build(family)
+    levels = body.levels(torch.randint(VOCABULARY, (2, 5)))
+    assert len(levels) == 1 + len(body.layers.layers)
+    expected = levels[0]
+    for layer, level in zip(body.layers.layers, levels[1:-1], strict=False):
+        expected, _ = layer(expected)
+        torch.testing.assert_close(level, expected)
+
+
+def count(body):
+    return sum(parameter.numel() for parameter in body.parameters())
+
+
+def test_a_gpt_has_the_published_number_of_parameters_by_formula():
+    vocabulary, dim, layers, length = 11, 8, 3, 16
+    body = build_gpt(GPTConfig(dim=dim, num_layers=layers, num_heads=2, max_length=length), vocabulary)
+    attention, network, norms = 4 * dim * dim + 4 * dim, 8 * dim * dim + 5 * dim, 4 * dim
+    assert count(body) == vocabulary * dim + length * dim + layers * (attention + network + norms) + 2 * dim
+
+
+def test_gpt_2_small_has_124_million_parameters():
+    with torch.device("meta"):
+        body = build_gpt(GPTConfig(dim=768, num_layers=12, num_heads=12, max_length=1024), 50257)
+    assert count(body) == 124_439_808
+
+
+def test_a_llama_has_the_published_number_of_parameters_by_formula():
+    vocabulary, dim, layers, heads, kv_heads, hidden = 11, 8, 3, 4, 2, 20
+    body = build_llama(LlamaConfig(dim=dim, num_layers=layers, num_heads=heads, num_kv_heads=kv_heads, hidden_dim=hidden), vocabulary)
+    attention = 2 * dim * dim + 2 * dim * kv_heads * (dim // heads)
+    assert count(body) == vocabulary * dim + layers * (attention + 3 * dim * hidden + 2 * dim) + dim
+
+
+def test_llama_7b_has_its_published_number_of_parameters():
+    with torch.device("meta"):
+        body = build_llama(LlamaConfig(dim=4096, num_layers=32, num_heads=32, hidden_dim=11008), 32000)
+    assert count(body) + 32000 * 4096 == 6_738_415_616  # with its output layer, which is not tied
+
+
+def test_a_recurrent_body_has_its_number_of_parameters_by_formula():
+    body = build_recurrent(RecurrentConfig(dim=6, embedding_dim=4, num_layers=2), 11)
+    assert count(body) == 11 * 4 + 4 * 6 * (4 + 6 + 1) + 4 * 6 * (6 + 6 + 1)
+
+
+def test_a_window_sees_its_width_of_words_and_no_more():
+    body = build_window(WindowConfig(width=3, embedding_dim=4, dim=5), VOCABULARY).double()
+    tokens = torch.randint(VOCABULARY, (1, 8))
+    hidden, _ = body(tokens)
+    for t in range(8):
+        changed = tokens.clone()
+        changed[0, t] = (tokens[0, t] + 1) % VOCABULARY
+        moved = (body(changed)[0] - hidden).abs().amax(-1)[0] > 0
+        assert moved.nonzero().flatten().tolist() == list(range(t, min(t + 3, 8)))
+
+
+def test_a_window_is_the_tanh_of_one_linear_map_of_its_words_side_by_side():
+    body = build_window(WindowConfig(width=2, embedding_dim=3, dim=4), VOCABULARY).double()
+    convolution = body.layers.layers[0].layer
+    tokens = torch.randint(VOCABULARY, (1, 5))
+    x = body.embedding.weight[tokens[0]]
+    joined = torch.cat([x[:-1], x[1:]], -1)  # [x_{t-1}; x_t]
+    matrix = torch.cat([convolution.weight[..., 0], convolution.weight[..., 1]], -1)
+    torch.testing.assert_close(body(tokens)[0][0, 1:], torch.tanh(joined @ matrix.T + convolution.bias))
+
+
+def test_residual_projections_of_a_gpt_start_smaller_with_depth():
+    torch.manual_seed(0)
+    body = build_gpt(GPTConfig(dim=128, num_layers=8, num_heads=4), VOCABULARY)
+    attention = body.layers.layers[0].layer
+    assert float(attention.query.weight.detach().std()) == pytest.approx(0.02, rel=0.05)
+    assert float(attention.output.weight.detach().std()) == pytest.approx(0.02 / 4, rel=0.05)
+
+
+def test_an_initial_scale_bounds_every_parameter():
+    body = build_recurrent(RecurrentConfig(dim=16, init_scale=0.05), VOCABULARY)
+    largest = max(float(parameter.detach().abs().max()) for parameter in body.parameters())
+    assert 0.04 < largest <= 0.05
+
+
+def test_a_positions_own_options_reach_it():
+    body = build_gpt(GPTConfig(dim=8, num_layers=1, num_heads=2, position={"name": "rotary", "base": 500.0}), VOCABULARY)
+    assert body.layers.layers[0].layer.attention.position.base == 500.0
+    assert body.max_length is None
+    assert build("gpt").max_length == 32
+
+
+def test_a_wirings_own_dropout_comes_before_the_bodys():
+    body = build_recurrent(RecurrentConfig(dim=4, dropout=0.5, wiring={"name": "residual", "dropout": 0.1}), VOCABULARY)
+    assert body.layers.layers[0].dropout.p == 0.1
+    assert body.embedding.dropout.p == 0.5
+
+
+def test_a_dense_stack_grows_and_its_norm_fits():
+    body = build_mixed(MixedConfig(dim=4, layers=["gru", "gru"], wiring="dense"), VOCABULARY)
+    assert body.dim == 4 + 4 + 8
+    assert body(torch.zeros(1, 2, dtype=torch.long))[0].shape == (1, 2, 16)
+
+
+def test_every_family_has_taps_to_look_through():
+    without = {family for family in MODELS if not any(isinstance(part, Tap) for part in build(family).modules())}
+    assert without == {"window"}
+
+
+def test_mistakes_are_told_in_a_sentence():
+    with pytest.raises(ValidationError, match=r"unknown cell 'lstn'; did you mean 'lstm'\? known: coupled_lstm, elman"):
+        RecurrentConfig(cell="lstn")
+    with pytest.raises(
+        ValidationError, match=r"layers takes a list with at least one layer, such as \[lstm, \{name: attention, window: 64\}\]"
+    ):
+        MixedConfig(layers=[])
+    with pytest.raises(ValidationError, match=r"unknown layer 'atention'; did you mean 'attention'\? known: attention, convolution"):
+        MixedConfig(layers=["atention"])
+    with pytest.raises(UserError, match=r"dim \(10\) must be divisible by num_heads \(4\); or give head_dim"):
+        build_gpt(GPTConfig(dim=10, num_heads=4), VOCABULARY)
+    with pytest.raises(UserError, match=r"a Residual connection adds what comes in \(3\) to what comes out \(4\); make them equal"):
+        build("recurrent", wiring="residual")
+    with pytest.raises(UserError, match="position 'learned' is added to the embedding, not inside a layer; write model.position=learned"):
+        build("mixed", layers=[{"name": "attention", "position": "learned"}])
+    with pytest.raises(UserError, match="the sequence reaches position 33, but the model has learnt 32 positions; shorten it"):
+        build("gpt")(torch.zeros(1, 33, dtype=torch.long))
+
+
+COMPILED = ["recurrent", "gpt"]
+
+
+@pytest.mark.parametrize("family", COMPILED)
+def test_a_traced_body_gives_the_same_outputs(family):
+    same_when_compiled(build(family, num_layers=1).eval(), "aot_eager")
+
+
+@pytest.mark.slow
+@pytest.mark.filterwarnings("ignore:`torch.jit.script:DeprecationWarning")
+@pytest.mark.parametrize("family", COMPILED)
+def test_a_compiled_body_gives_the_same_outputs(family):
+    same_when_compiled(build(family, num_layers=1).eval(), "inductor")
+
+
+def same_when_compiled(body, backend):
+    torch._dynamo.reset()
+    compiled = torch.compile(body, backend=backend)
+    tokens = torch.randint(VOCABULARY, (2, 6))
+    mask = torch.arange(6) < torch.tensor([6, 4])[:, None]
+    with torch.no_grad():
+        expected, state = body(tokens)
+        torch.testing.assert_close(compiled(tokens)[0], expected)
+        torch.testing.assert_close(compiled(tokens, mask)[0][mask], body(tokens, mask)[0][mask])
+        step = torch.randint(VOCABULARY, (2, 1))
+        torch.testing.assert_close(compiled(step, None, copy_state(state))[0], body(step, None, state)[0])
