@@ -1,0 +1,155 @@
+"""Beam search over a Stepper, all sentences and beams at once."""
+
+import math
+from collections.abc import Callable
+from typing import NamedTuple
+
+import torch
+from torch import Tensor
+
+from clew.core.errors import UserError
+from clew.core.state import select_rows
+from clew.core.types import State
+from clew.decoding.ends import End, check_max_new, end_tokens
+from clew.decoding.stepper import Stepper, prefill
+
+
+class Hypotheses(NamedTuple):
+    """Some continuations of each sentence, best first.
+
+    A length counts the end token; tokens after it are the first end token. A place that no continuation fills, because there are not so
+    many, has length 0 and score -inf.
+    """
+
+    tokens: Tensor  # (sentences, hypotheses, steps)
+    lengths: Tensor  # (sentences, hypotheses)
+    log_probs: Tensor  # (sentences, hypotheses) sums over the tokens
+    scores: Tensor  # (sentences, hypotheses) log_probs / lengths^length_penalty
+
+
+class Expansion(NamedTuple):
+    """What one step looked at, for drawing the tree: candidates, best first, and which of them the beams go on with."""
+
+    parents: Tensor  # (sentences, candidates) the beam that each one continues
+    tokens: Tensor  # (sentences, candidates)
+    log_probs: Tensor  # (sentences, candidates)
+    kept: Tensor  # (sentences, beams) candidates that are the next step's beams
+
+
+@torch.no_grad()
+def beam_search(
+    stepper: Stepper,
+    prompt: Tensor,
+    mask: Tensor | None = None,
+    state: State = None,
+    *,
+    beams: int,
+    max_new: int,
+    end: End,
+    length_penalty: float = 1.0,
+    n_best: int = 1,
+    watch: Callable[[Expansion], None] | None = None,
+) -> Hypotheses:
+    """The `n_best` continuations y that a beam finds with the highest score (Graves 2012; Sutskever et al. 2014).
+
+        score(y) = log p(y | prompt) / |y|^length_penalty
+
+    Each step looks at the 2 * beams most probable candidates, so that `beams` of them go on although each beam may end (with several end
+    tokens, (1 + ends) * beams). Those that end are kept by score. A sentence is done when no running hypothesis can still beat its n_best
+    kept ones; those that run at `max_new` compete as they are. Rows are sentence * beams + beam.
+    """
+    _check_widths(beams, n_best)
+    check_max_new(max_new)
+    ends = end_tokens(end, stepper.vocabulary, prompt.device)
+    sentences, vocabulary = len(prompt), stepper.vocabulary
+    if state is None:
+        state = stepper.initial_state(sentences, prompt.shape[1] + max_new)
+    log_probs, state = prefill(stepper, prompt, mask, state)
+    first_rows = torch.arange(sentences, device=prompt.device).repeat_interleave(beams)
+    log_probs, state = log_probs[first_rows], select_rows(state, first_rows)
+    running, finished = _start(sentences, beams, max_new, ends)
+    for step in range(1, max_new + 1):
+        width = min((1 + len(ends)) * beams, beams * vocabulary)
+        candidates, parents = _expand(running, log_probs.view(sentences, beams, vocabulary), step, width, length_penalty)
+        has_ended = torch.isin(candidates.tokens[..., step - 1], ends)
+        finished, _ = _best(_join(finished, _only(candidates, has_ended)), beams)
+        running, kept = _best(_only(candidates, ~has_ended), beams)
+        if watch is not None:
+            watch(Expansion(parents, candidates.tokens[..., step - 1], candidates.log_probs, kept))
+        running = _only(running, ~_is_done(running, finished.scores[:, n_best - 1], step, max_new, length_penalty)[:, None])
+        if step == max_new or bool((running.log_probs == -math.inf).all()):
+            break
+        rows = parents.gather(1, kept) + torch.arange(sentences, device=prompt.device)[:, None] * beams
+        log_probs, state = stepper(running.tokens[..., step - 1].reshape(-1, 1), None, select_rows(state, rows.flatten()))
+    return _trimmed(_best(_join(finished, running), n_best)[0], ends)
+
+
+def _start(sentences: int, beams: int, max_new: int, ends: Tensor) -> tuple[Hypotheses, Hypotheses]:
+    """One running hypothesis a sentence, of no tokens and log-probability 0, and no finished one."""
+    tokens = torch.zeros(sentences, beams, max_new, dtype=torch.long, device=ends.device)
+    nothing = torch.full((sentences, beams), -math.inf, device=ends.device)
+    finished = Hypotheses(tokens, tokens[..., 0], nothing, nothing)
+    only_first = nothing.clone()
+    only_first[:, 0] = 0.0
+    return finished._replace(log_probs=only_first), finished
+
+
+def _expand(running: Hypotheses, log_probs: Tensor, step: int, width: int, length_penalty: float) -> tuple[Hypotheses, Tensor]:
+    """The `width` most probable continuations of a sentence's beams by one token, and the beam that each continues."""
+    sums = running.log_probs[..., None] + log_probs  # (sentences, beams, vocabulary)
+    best, place = sums.flatten(1).topk(width)  # (sentences, width)
+    parents, token = place // log_probs.shape[-1], place % log_probs.shape[-1]
+    tokens = _take(running, parents).tokens
+    tokens[..., step - 1] = token
+    return Hypotheses(tokens, torch.full_like(token, step), best, best / step**length_penalty), parents
+
+
+def _is_done(running: Hypotheses, to_beat: Tensor, step: int, max_new: int, length_penalty: float) -> Tensor:
+    """Whether no running hypothesis of a sentence can come to a score above `to_beat` (sentences,).
+
+    Its log-probability can only fall, and its length will be step + 1 .. max_new. For a fixed log-probability the score is monotone in the
+    length, rising or falling by the signs of both, so one of the two ends bounds it.
+    """
+    most = running.log_probs.amax(1)
+    shortest, longest = min(step + 1, max_new), max_new
+    return torch.maximum(most / shortest**length_penalty, most / longest**length_penalty) <= to_beat
+
+
+def _best(hypotheses: Hypotheses, count: int) -> tuple[Hypotheses, Tensor]:
+    """The `count` of highest score, best first, and where they stood."""
+    index = hypotheses.scores.topk(count).indices
+    return _take(hypotheses, index), index
+
+
+def _take(hypotheses: Hypotheses, index: Tensor) -> Hypotheses:
+    """Each sentence's hypotheses at `index` (sentences, chosen)."""
+    tokens, *others = hypotheses
+    along = index[..., None].expand(-1, -1, tokens.shape[-1])
+    return Hypotheses(tokens.gather(1, along), *(other.gather(1, index) for other in others))
+
+
+def _join(first: Hypotheses, second: Hypotheses) -> Hypotheses:
+    return Hypotheses(*(torch.cat(pair, 1) for pair in zip(first, second, strict=True)))
+
+
+def _only(hypotheses: Hypotheses, condition: Tensor) -> Hypotheses:
+    """Those for which `condition` holds; the places of the others count as unfilled."""
+    return hypotheses._replace(
+        log_probs=hypotheses.log_probs.masked_fill(~condition, -math.inf), scores=hypotheses.scores.masked_fill(~condition, -math.inf)
+    )
+
+
+def _trimmed(hypotheses: Hypotheses, ends: Tensor) -> Hypotheses:
+    """No more columns than the longest needs, and the padding that `Hypotheses` promises."""
+    lengths = hypotheses.lengths.masked_fill(hypotheses.scores == -math.inf, 0)
+    steps = int(lengths.max())
+    is_real = torch.arange(steps, device=lengths.device) < lengths[..., None]
+    padding = ends[0] if len(ends) else torch.zeros_like(lengths[0, 0])
+    return hypotheses._replace(tokens=torch.where(is_real, hypotheses.tokens[..., :steps], padding), lengths=lengths)
+
+
+def _check_widths(beams: int, n_best: int) -> None:
+    if beams < 1:
+        raise UserError(f"beams ({beams}) must be at least 1")
+    if not 1 <= n_best <= beams:
+        raise UserError(f"n_best ({n_best}) must be at least 1 and at most beams ({beams})")

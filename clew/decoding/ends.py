@@ -1,0 +1,25 @@
+"""Where a sequence ends: at an end token, or after `max_new` of them."""
+
+from collections.abc import Sequence
+
+import torch
+from torch import Tensor
+
+from clew.core.errors import UserError
+
+End = int | Sequence[int] | None
+"""The token that ends a sequence, or several that do, or None: only `max_new` ends it."""
+
+
+def end_tokens(end: End, vocabulary: int, device: torch.device) -> Tensor:
+    """The end tokens as a tensor (ends,), each once."""
+    tokens = [] if end is None else [end] if isinstance(end, int) else sorted(set(end))
+    for token in tokens:
+        if not 0 <= token < vocabulary:
+            raise UserError(f"end token ({token}) must be at least 0 and below vocabulary ({vocabulary})")
+    return torch.tensor(tokens, dtype=torch.long, device=device)
+
+
+def check_max_new(max_new: int) -> None:
+    if max_new < 1:
+        raise UserError(f"max_new ({max_new}) must be at least 1")

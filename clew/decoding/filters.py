@@ -1,0 +1,244 @@
+"""Steppers around steppers that change which tokens may follow, and how probably. They stack in any order.
+
+Two kinds. Temperature, TopK and Nucleus shape a distribution: what comes out adds up to one. Banned, RepetitionPenalty and NoRepeatNgram
+are constraints: they lower log-probabilities and give the lost mass to nobody, so that beam search makes a hypothesis pay for the tokens
+it was refused; sampling divides by what is left. Each position of a chunk is filtered given what the row had read up to it, so a chunk is
+the same as its tokens one by one.
+"""
+
+import math
+from collections.abc import Callable, Sequence
+from typing import NamedTuple
+
+import torch
+from torch import Tensor
+
+from clew.core.errors import UserError
+from clew.core.types import State
+from clew.decoding.history import History, empty_history
+from clew.decoding.stepper import Stepper
+
+
+class Filter:
+    """A stepper whose log_probs are a function of another's at the same position; its state is the other's."""
+
+    def __init__(self, stepper: Stepper):
+        self.stepper = stepper
+
+    @property
+    def vocabulary(self) -> int:
+        return self.stepper.vocabulary
+
+    def initial_state(self, rows: int, capacity: int | None = None) -> State:
+        return self.stepper.initial_state(rows, capacity)
+
+    def __call__(self, tokens: Tensor, mask: Tensor | None, state: State) -> tuple[Tensor, State]:
+        log_probs, state = self.stepper(tokens, mask, state)
+        return self.filtered(log_probs), state
+
+    def filtered(self, log_probs: Tensor) -> Tensor:
+        raise NotImplementedError
+
+
+class FilterState(NamedTuple):
+    inner: State
+    history: History
+
+
+class HistoryFilter:
+    """A stepper whose log_probs are a function of another's and of all that the row has read, the prompt included."""
+
+    def __init__(self, stepper: Stepper):
+        self.stepper = stepper
+
+    @property
+    def vocabulary(self) -> int:
+        return self.stepper.vocabulary
+
+    def initial_state(self, rows: int, capacity: int | None = None) -> FilterState:
+        return FilterState(self.stepper.initial_state(rows, capacity), empty_history(rows))
+
+    def __call__(self, tokens: Tensor, mask: Tensor | None, state: FilterState) -> tuple[Tensor, FilterState]:
+        log_probs, inner = self.stepper(tokens, mask, state.inner)
+        history, slots = state.history.extend(tokens, mask)
+        return self.filtered(log_probs, history.tokens, slots), FilterState(inner, history)
+
+    def filtered(self, log_probs: Tensor, read: Tensor, slots: Tensor) -> Tensor:
+        """`read` (rows, history) are the tokens with this chunk's; the position in `slots` (rows, length) sees those up to its own slot."""
+        raise NotImplementedError
+
+
+class Temperature(Filter):
+    """p'(w) = p(w)^(1 / temperature) / sum_v p(v)^(1 / temperature): below 1 is sharper, above 1 flatter."""
+
+    def __init__(self, stepper: Stepper, *, temperature: float):
+        super().__init__(stepper)
+        if not 0 < temperature < math.inf:
+            raise UserError(f"temperature ({temperature}) must be above 0 and finite; use greedy decoding for the limit 0")
+        self.temperature = temperature
+
+    def filtered(self, log_probs: Tensor) -> Tensor:
+        peak = log_probs.amax(-1, keepdim=True).clamp(min=torch.finfo(log_probs.dtype).min)
+        # Without the peak taken off, a temperature near 0 would send every token to -inf.
+        return _normalised((log_probs - peak) / self.temperature)
+
+
+class TopK(Filter):
+    """p'(w) = p(w) / Z for the k most probable tokens, else 0 (Fan et al. 2018). Exactly k: equals at the edge are cut arbitrarily."""
+
+    def __init__(self, stepper: Stepper, *, k: int):
+        super().__init__(stepper)
+        _check_count("top_k", k)
+        self.k = k
+
+    def filtered(self, log_probs: Tensor) -> Tensor:
+        kept = log_probs.topk(min(self.k, log_probs.shape[-1]), -1)
+        return _normalised(torch.full_like(log_probs, -math.inf).scatter(-1, kept.indices, kept.values))
+
+
+class Nucleus(Filter):
+    """p'(w) = p(w) / Z in the smallest set of most probable tokens whose mass reaches p, else 0 (Holtzman et al. 2020).
+
+    The set has at least one token. It is found from its complement, all tokens whose mass with that of the less probable ones is at
+    most 1 - p: small numbers are added first, so p = 1 keeps everything.
+    """
+
+    def __init__(self, stepper: Stepper, *, p: float):
+        super().__init__(stepper)
+        if not 0 < p <= 1:
+            raise UserError(f"top_p ({p}) must be above 0 and at most 1")
+        self.p = p
+
+    def filtered(self, log_probs: Tensor) -> Tensor:
+        log_probs = _normalised(log_probs)
+        ascending, order = log_probs.sort(-1)
+        # The tolerance lets .5 + .3 reach .8 although the three are rounded.
+        outside = ascending.exp().cumsum(-1) <= (1 - self.p) * (1 + 1e-5)
+        outside[..., -1] = False
+        return _normalised(log_probs.masked_fill(torch.zeros_like(outside).scatter(-1, order, outside), -math.inf))
+
+
+class Banned(Filter):
+    """p'(w) = 0 for the banned tokens, p(w) for the others: padding and unknown are never to be emitted."""
+
+    def __init__(self, stepper: Stepper, *, tokens: Sequence[int]):
+        super().__init__(stepper)
+        self.tokens = sorted(set(tokens))
+        for token in self.tokens:
+            if not 0 <= token < stepper.vocabulary:
+                raise UserError(f"banned token ({token}) must be at least 0 and below vocabulary ({stepper.vocabulary})")
+        if len(self.tokens) == stepper.vocabulary:
+            raise UserError(f"all {stepper.vocabulary} tokens of the vocabulary are banned; leave at least one")
+
+    def filtered(self, log_probs: Tensor) -> Tensor:
+        return log_probs.index_fill(-1, torch.tensor(self.tokens, dtype=torch.long, device=log_probs.device), -math.inf)
+
+
+class RepetitionPenalty(HistoryFilter):
+    """log p'(w) = penalty * log p(w) for tokens the row has read, that is p'(w) = p(w)^penalty; the others are unchanged.
+
+    Keskar et al. (2019) divide the *logit* of such a token by the penalty. A logit has no zero of its own: dividing a negative one makes
+    the token more probable, and adding a constant to all of them changes the result. Log-probabilities are never above 0, so multiplying
+    always lowers, and a token that is all but certain stays so.
+    """
+
+    def __init__(self, stepper: Stepper, *, penalty: float):
+        super().__init__(stepper)
+        if not 0 < penalty < math.inf:
+            raise UserError(f"repetition_penalty ({penalty}) must be above 0 and finite; 1 is no penalty, above 1 repeats less")
+        self.penalty = penalty
+
+    def filtered(self, log_probs: Tensor, read: Tensor, slots: Tensor) -> Tensor:
+        rows, history = read.shape
+        columns = torch.arange(history, device=read.device).expand(rows, -1)
+        never = torch.full((rows, self.vocabulary + 1), history, device=read.device)  # the last column takes what is absent
+        first = never.scatter_reduce(1, torch.where(read < 0, self.vocabulary, read), columns, "amin")[:, :-1]  # (rows, vocabulary)
+        was_read = first[:, None, :] <= slots[:, :, None]  # (rows, length, vocabulary)
+        return torch.where(was_read, log_probs * self.penalty, log_probs)
+
+
+class NoRepeatNgram(HistoryFilter):
+    """p'(w) = 0 where w would complete an n-gram that the row has read before (Paulus et al. 2018).
+
+    Where that would leave no token at all, nothing is refused.
+    """
+
+    def __init__(self, stepper: Stepper, *, n: int):
+        super().__init__(stepper)
+        _check_count("no_repeat_ngram", n)
+        self.n = n
+
+    def filtered(self, log_probs: Tensor, read: Tensor, slots: Tensor) -> Tensor:
+        if read.shape[1] < self.n:
+            return log_probs
+        grams = read.unfold(1, self.n, 1)  # (rows, grams, n)
+        contexts, followers = grams[..., :-1], grams[..., -1]
+        suffixes = slots[..., None] + torch.arange(2 - self.n, 1, device=slots.device)  # (rows, length, n - 1)
+        ends = read.gather(1, suffixes.clamp(min=0).flatten(1)).view_as(suffixes)
+        same = torch.ones(*slots.shape, grams.shape[1], dtype=torch.bool, device=slots.device)  # (rows, length, grams)
+        for i in range(self.n - 1):
+            same &= contexts[:, None, :, i] == ends[:, :, None, i]
+        # A gram counts once its last token is read. That also leaves out rows with fewer than n tokens, where `suffixes` was clamped.
+        complete = torch.arange(self.n - 1, read.shape[1], device=slots.device) <= slots[..., None]
+        repeats = same & complete & (followers >= 0)[:, None]
+        left = log_probs.masked_fill(_members(followers, repeats, self.vocabulary), -math.inf)
+        return torch.where((left > -math.inf).any(-1, keepdim=True), left, log_probs)
+
+
+def with_filters(
+    stepper: Stepper,
+    *,
+    temperature: float = 1.0,
+    top_k: int | None = None,
+    top_p: float | None = None,
+    repetition_penalty: float = 1.0,
+    no_repeat_ngram: int | None = None,
+    banned: Sequence[int] = (),
+) -> Stepper:
+    """The stepper inside those filters that do something, innermost first:
+
+        banned, repetition penalty, no repeated n-gram, temperature, top-k, top-p
+
+    Constraints come before the temperature, which rescales what they leave; top-k cuts before top-p counts mass.
+    """
+    if len(banned):
+        stepper = Banned(stepper, tokens=banned)
+    if repetition_penalty != 1.0:
+        stepper = RepetitionPenalty(stepper, penalty=repetition_penalty)
+    if no_repeat_ngram is not None:
+        stepper = NoRepeatNgram(stepper, n=no_repeat_ngram)
+    if temperature != 1.0:
+        stepper = Temperature(stepper, temperature=temperature)
+    if top_k is not None:
+        stepper = TopK(stepper, k=top_k)
+    if top_p is not None:
+        stepper = Nucleus(stepper, p=top_p)
+    return stepper
+
+
+def _normalised(log_probs: Tensor) -> Tensor:
+    """log_probs that add up to one; a position with no token left stays -inf throughout, where log_softmax would say NaN."""
+    total = log_probs.logsumexp(-1, keepdim=True)
+    return log_probs - total.masked_fill(total == -math.inf, 0.0)
+
+
+def _members(tokens: Tensor, chosen: Tensor, vocabulary: int) -> Tensor:
+    """True (rows, length, vocabulary) at those of `tokens` (rows, grams) that `chosen` (rows, length, grams) picks for a position."""
+    index = torch.where(chosen, tokens[:, None], vocabulary)  # one more column takes what is not chosen
+    found = torch.zeros(*chosen.shape[:2], vocabulary + 1, dtype=torch.bool, device=tokens.device)
+    return found.scatter(2, index, True)[..., :-1]
+
+
+def _check_count(name: str, value: int) -> None:
+    if not isinstance(value, int) or isinstance(value, bool) or value < 1:
+        raise UserError(f"{name} ({value}) must be a whole number of at least 1")
+
+
+FILTERS: dict[str, Callable[..., Stepper]] = {
+    "banned": Banned,
+    "repetition_penalty": RepetitionPenalty,
+    "no_repeat_ngram": NoRepeatNgram,
+    "temperature": Temperature,
+    "top_k": TopK,
+    "top_p": Nucleus,
+}

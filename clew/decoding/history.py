@@ -1,0 +1,36 @@
+"""The tokens that each row has read, for steppers that look back. Knows no rule about them."""
+
+from typing import NamedTuple
+
+import torch
+from torch import Tensor
+from torch.nn import functional
+
+ABSENT = -1
+
+
+class History(NamedTuple):
+    """Row by row the tokens read, slot = position; slots at or after a row's length hold ABSENT."""
+
+    tokens: Tensor  # (rows, slots)
+    lengths: Tensor  # (rows,)
+
+    def extend(self, tokens: Tensor, mask: Tensor | None) -> tuple["History", Tensor]:
+        """The history after a chunk (rows, length), and the slot (rows, length) of each of the chunk's positions."""
+        length = tokens.shape[1]
+        before = self.lengths.to(tokens.device)
+        slots = before[:, None] + torch.arange(length, device=tokens.device)
+        read = tokens if mask is None else tokens.masked_fill(~mask, ABSENT)
+        room = functional.pad(self.tokens.to(tokens.device), (0, length), value=ABSENT)
+        after = before + (length if mask is None else mask.sum(1))
+        return History(room.scatter(1, slots, read), after), slots
+
+    def rewind(self, lengths: Tensor) -> "History":
+        lengths = torch.minimum(self.lengths, lengths)
+        slots = torch.arange(self.tokens.shape[1], device=self.tokens.device)
+        return History(self.tokens.masked_fill(slots >= lengths[:, None], ABSENT), lengths)
+
+
+def empty_history(rows: int) -> History:
+    """Nothing read yet. It moves to the device of the first tokens it is given."""
+    return History(torch.zeros(rows, 0, dtype=torch.long), torch.zeros(rows, dtype=torch.long))

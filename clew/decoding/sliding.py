@@ -1,0 +1,80 @@
+"""Going on for ever with a model that knows only so many positions."""
+
+from typing import NamedTuple
+
+import torch
+from torch import Tensor
+
+from clew.core.errors import UserError
+from clew.core.types import State
+from clew.decoding.history import History, empty_history
+from clew.decoding.stepper import Stepper, read_chunks
+
+
+class SlidingState(NamedTuple):
+    inner: State
+    history: History
+
+    def rewind(self, lengths: Tensor) -> "SlidingState":
+        # The inner state counts from its own window, which may have restarted since.
+        raise TypeError("a sliding state cannot be rewound; keep a copy_state of it instead")
+
+
+class Sliding:
+    """A stepper that forgets: the inner one never sees more than `limit` positions of a row.
+
+        log p(w | y_1 .. y_n) = inner log p(w | y_{s+1} .. y_n)
+        s = 0 while n <= limit, then the least multiple of (limit - keep) with n - s <= limit
+
+    So when a row is full, the inner state starts afresh from its last `keep` tokens and fills up again. Each row does so in its own time,
+    as it would alone. Filters go around a Sliding, not inside, where they would forget too.
+    """
+
+    def __init__(self, stepper: Stepper, limit: int, keep: int):
+        if not 1 <= keep < limit:
+            raise UserError(f"keep ({keep}) must be at least 1 and below limit ({limit}), so that a restart leaves room for new tokens")
+        self.stepper = stepper
+        self.limit = limit
+        self.keep = keep
+
+    @property
+    def vocabulary(self) -> int:
+        return self.stepper.vocabulary
+
+    def initial_state(self, rows: int, capacity: int | None = None) -> SlidingState:
+        return SlidingState(self.stepper.initial_state(rows, self.limit), empty_history(rows))
+
+    def __call__(self, tokens: Tensor, mask: Tensor | None, state: SlidingState) -> tuple[Tensor, SlidingState]:
+        inner = state.inner
+        history, slots = state.history.extend(tokens, mask)
+        full = (slots > 0) & (self._start(slots) > self._start(slots - 1))
+        restarts = (full if mask is None else full & mask).any(0).nonzero().flatten().tolist()
+        log_probs = []
+        for begin, stop in _pieces(restarts, tokens.shape[1]):
+            if begin in restarts:
+                inner = self._restarted(history, torch.minimum(slots[:, begin], history.lengths))
+            piece, inner = self.stepper(tokens[:, begin:stop], None if mask is None else mask[:, begin:stop], inner)
+            log_probs.append(piece)
+        return torch.cat(log_probs, 1), SlidingState(inner, history)
+
+    def _start(self, slots: Tensor) -> Tensor:
+        """The slot s at which the window begins that the token in a slot is read in."""
+        advance = self.limit - self.keep
+        return ((slots - self.limit).div(advance, rounding_mode="floor") + 1).clamp(min=0) * advance
+
+    def _restarted(self, history: History, lengths: Tensor) -> State:
+        """The inner state of rows that have read their first `lengths` (rows,) tokens, those before each one's window forgotten."""
+        starts = self._start(lengths)
+        offsets = torch.arange(self.limit, device=lengths.device)
+        slots = starts[:, None] + offsets  # (rows, limit)
+        window = history.tokens.gather(1, slots.clamp(max=history.tokens.shape[1] - 1))
+        state = self.stepper.initial_state(len(lengths), self.limit)
+        for _, _, new_state in read_chunks(self.stepper, window.clamp(min=0), slots < lengths[:, None], state, chunk=256):
+            state = new_state
+        return state
+
+
+def _pieces(restarts: list[int], length: int) -> list[tuple[int, int]]:
+    """A chunk's columns cut before each restart."""
+    edges = sorted({0, *restarts, length})
+    return list(zip(edges, edges[1:], strict=False))

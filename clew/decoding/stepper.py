@@ -1,0 +1,73 @@
+"""What decoding knows of a model: a function from tokens and a state to log-probabilities and a state."""
+
+from collections.abc import Iterator
+from typing import Protocol
+
+import torch
+from torch import Tensor
+
+from clew.core.errors import UserError
+from clew.core.masks import row_lengths
+from clew.core.types import State
+
+
+class Stepper(Protocol):
+    """log p(next token | all tokens read so far), for every position of a chunk.
+
+        log_probs[row, t], state' = stepper(tokens, mask, state)
+
+    Prefill (a prompt), step (one token) and verification (a guess of several tokens) are this same call.
+    `tokens` is (rows, length), `log_probs` (rows, length, vocabulary), `mask` (rows, length) with True where real, or None where all are.
+    In every chunk a row's real positions come first; after the last of them `log_probs` is unspecified and the row's state is frozen.
+    The state given to a call is consumed by it: `copy_state` to branch.
+    No log-probability is above 0, but they need not add up to one: what a constraint refuses is lost (see `filters`).
+    """
+
+    @property
+    def vocabulary(self) -> int: ...
+
+    def initial_state(self, rows: int, capacity: int | None = None) -> State:
+        """The state before anything is read, with room for `capacity` positions (None: it grows)."""
+        ...
+
+    def __call__(self, tokens: Tensor, mask: Tensor | None, state: State) -> tuple[Tensor, State]: ...
+
+
+def prefill(stepper: Stepper, tokens: Tensor, mask: Tensor | None, state: State, chunk: int = 256) -> tuple[Tensor, State]:
+    """Reads a prompt; each row's log_probs (rows, vocabulary) at its last real position, and the state after it.
+
+    Only `chunk` positions of log-probabilities exist at a time, however long the prompt is.
+    """
+    _check_prompt(tokens, mask)
+    rows, length = tokens.shape
+    lengths = torch.full((rows,), length, device=tokens.device) if mask is None else row_lengths(mask)
+    last: Tensor | None = None
+    for start, log_probs, new_state in read_chunks(stepper, tokens, mask, state, chunk):
+        state = new_state
+        index = lengths - 1 - start  # (rows,) where in this chunk the row ends, if it does
+        here = log_probs[torch.arange(rows, device=tokens.device), index.clamp(0, log_probs.shape[1] - 1)]  # (rows, vocabulary)
+        last = here if last is None else torch.where((index >= 0)[:, None], here, last)
+    assert last is not None
+    return last, state
+
+
+def read_chunks(stepper: Stepper, tokens: Tensor, mask: Tensor | None, state: State, chunk: int) -> Iterator[tuple[int, Tensor, State]]:
+    """Feeds tokens piece by piece: where each piece starts, its log_probs, and the state after it. Stops at the longest row's end."""
+    length = tokens.shape[1] if mask is None else int(row_lengths(mask).max())
+    for start in range(0, length, chunk):
+        piece = slice(start, min(start + chunk, length))
+        real = None if mask is None or bool(mask[:, piece].all()) else mask[:, piece]
+        log_probs, state = stepper(tokens[:, piece], real, state)
+        yield start, log_probs, state
+
+
+def _check_prompt(tokens: Tensor, mask: Tensor | None) -> None:
+    if mask is None:
+        empty = [0] if tokens.shape[1] == 0 else []
+    else:
+        empty = (row_lengths(mask) == 0).nonzero().flatten().tolist()
+        late = (mask[:, 1:] & ~mask[:, :-1]).any(1).nonzero().flatten().tolist()
+        if late:
+            raise UserError(f"row {late[0]} of the prompt has padding before a real token; pad on the right")
+    if empty:
+        raise UserError(f"row {empty[0]} of the prompt is empty; each row needs at least one token, such as the start token")

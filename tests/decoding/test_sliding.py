@@ -1,0 +1,100 @@
+import pytest
+import torch
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from clew.core.errors import UserError
+from clew.core.state import rewind
+from clew.decoding.beam import beam_search
+from clew.decoding.sampling import greedy_sequences
+from clew.decoding.sliding import Sliding
+from tests.decoding.steppers import Attending, Recurrent, padded, probs_after
+
+
+def window(row, limit, keep):
+    """What is left of a row read token by token: a full window shrinks to its last `keep` before the next token comes."""
+    kept = []
+    for token in row:
+        kept = [*(kept[-keep:] if len(kept) == limit else kept), token]
+    return kept
+
+
+@settings(deadline=None, max_examples=60)
+@given(
+    rows=st.lists(st.lists(st.integers(0, 4), min_size=1, max_size=17), min_size=1, max_size=3),
+    cuts=st.sets(st.integers(1, 16)),
+    limit_and_keep=st.integers(2, 6).flatmap(lambda limit: st.tuples(st.just(limit), st.integers(1, limit - 1))),
+    family=st.sampled_from([lambda limit: Recurrent(5, 7, positions=limit), lambda limit: Attending(5, 7)]),
+)
+def test_every_position_is_the_inner_stepper_on_the_last_tokens(rows, cuts, limit_and_keep, family):
+    limit, keep = limit_and_keep
+    inner = family(limit)
+    stepper = Sliding(inner, limit, keep)
+    tokens, mask = padded(rows)
+    state = stepper.initial_state(len(rows))
+    edges = [0, *sorted(cut for cut in cuts if cut < tokens.shape[1]), tokens.shape[1]]
+    pieces = []
+    for start, stop in zip(edges, edges[1:], strict=False):
+        log_probs, state = stepper(tokens[:, start:stop], mask[:, start:stop], state)
+        pieces.append(log_probs)
+    probs = torch.cat(pieces, 1).exp()
+    for i, row in enumerate(rows):
+        for t in range(len(row)):
+            assert probs[i, t].tolist() == pytest.approx(probs_after(inner, window(row[: t + 1], limit, keep)))
+
+
+def test_a_row_that_reads_nothing_is_untouched_by_the_restart_of_another():
+    inner = Recurrent(5, 7, positions=3)
+    stepper = Sliding(inner, limit=3, keep=1)
+    _, state = stepper(*padded([[0, 1, 2, 3], []]), stepper.initial_state(2))
+    log_probs, _ = stepper(torch.tensor([[4], [2]]), None, state)
+    assert log_probs[0, 0].exp().tolist() == pytest.approx(probs_after(inner, [2, 3, 4]))
+    assert log_probs[1, 0].exp().tolist() == pytest.approx(probs_after(inner, [2]))
+
+
+def test_a_row_that_has_ended_at_a_full_window_restarts_nobody():
+    calls = []
+
+    class Watched(Recurrent):
+        def __call__(self, tokens, mask, state):
+            calls.append(tokens.shape[1])
+            return super().__call__(tokens, mask, state)
+
+    stepper = Sliding(Watched(5, 7, positions=6), limit=6, keep=1)
+    _, state = stepper(*padded([[0, 1, 2, 3, 4, 0], [2]]), stepper.initial_state(2))
+    for token in range(4):
+        _, state = stepper(torch.tensor([[1], [token]]), torch.tensor([[False], [True]]), state)
+    assert calls == [6, 1, 1, 1, 1]
+
+
+def test_generation_goes_on_past_the_last_position():
+    inner = Recurrent(5, 3, positions=4)
+    found = greedy_sequences(Sliding(inner, limit=4, keep=2), torch.tensor([[0, 1, 2]]), max_new=9)
+    row = [0, 1, 2]
+    for token in found.tokens[0].tolist():
+        probs = probs_after(inner, window(row, 4, 2))
+        assert token == probs.index(max(probs))
+        row.append(token)
+
+
+def test_beams_reorder_the_tokens_that_a_restart_reads():
+    inner = Recurrent(5, 11, positions=3)
+    stepper = Sliding(inner, limit=3, keep=2)
+    found = beam_search(stepper, torch.tensor([[0, 1]]), beams=4, max_new=6, end=4, n_best=4)
+    for tokens, length, total in zip(found.tokens[0].tolist(), found.lengths[0].tolist(), found.log_probs[0].exp().tolist(), strict=True):
+        probability = 1.0
+        for t in range(length):
+            probability *= probs_after(inner, window([0, 1, *tokens[:t]], 3, 2))[tokens[t]]
+        assert total == pytest.approx(probability)
+
+
+def test_a_sliding_state_refuses_to_be_rewound():
+    with pytest.raises(TypeError, match="^a sliding state cannot be rewound; keep a copy_state of it instead$"):
+        rewind(Sliding(Recurrent(3, 0), limit=8, keep=4).initial_state(1), torch.tensor([0]))
+
+
+@pytest.mark.parametrize("keep", [0, 8])
+def test_a_restart_must_leave_room(keep):
+    with pytest.raises(UserError) as error:
+        Sliding(Recurrent(3, 0), limit=8, keep=keep)
+    assert str(error.value) == f"keep ({keep}) must be at least 1 and below limit (8), so that a restart leaves room for new tokens"
