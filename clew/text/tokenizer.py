@@ -1,0 +1,215 @@
+"""A trained tokenizer: strings to ids and back. How one is trained is in `train.py`."""
+
+import hashlib
+import json
+from collections.abc import Sequence
+from functools import cached_property
+from pathlib import Path
+from typing import Any
+
+import tokenizers
+
+from clew.core.errors import UserError
+
+FILE = "tokenizer.json"
+UNITS = {"character": "character", "word": "word", "bpe": "subword", "wordpiece": "subword", "unigram": "subword"}
+MODEL_KINDS = {"BPE": "bpe", "WordPiece": "wordpiece", "Unigram": "unigram"}
+ENDS = ("<eos>", "[SEP]", "</s>", "<|endoftext|>")
+PADS = ("<pad>", "[PAD]")
+FEW = 5
+MANY = 100
+
+
+class Tokenizer:
+    """Strings to ids and back, by characters, words or subwords.
+
+    Text is only ever text: `encode` adds nothing, and `<eos>` written in a text is five characters, not the end of a document.
+    The word tokenizer alone reads `<unk>` and `<eos>` as themselves, for corpora that are published with them.
+    Its file is the `tokenizers` library's own JSON, so that a published `tokenizer.json` loads as well.
+    """
+
+    def __init__(self, inner: tokenizers.Tokenizer):
+        inner.no_padding()
+        inner.no_truncation()
+        inner.encode_special_tokens = True
+        self.inner = inner
+        self.kind = kind_of(self._description)
+
+    @cached_property
+    def _description(self) -> dict[str, Any]:
+        return json.loads(self.inner.to_str())
+
+    @property
+    def unit(self) -> str:
+        """What one token is, for saying what a perplexity is per."""
+        return UNITS[self.kind]
+
+    def encode(self, text: str) -> list[int]:
+        if self._by_lookup:
+            return self._look_up(text)
+        return self.inner.encode(text, add_special_tokens=False).ids
+
+    def encode_batch(self, texts: Sequence[str]) -> list[list[int]]:
+        """The same as encoding one by one, on all cores."""
+        if self._by_lookup:
+            return [self._look_up(text) for text in texts]
+        return [encoding.ids for encoding in self.inner.encode_batch_fast(list(texts), add_special_tokens=False)]
+
+    def encode_with_offsets(self, text: str) -> tuple[list[int], list[tuple[int, int]]]:
+        """The ids, and for each the characters [start, stop) of the untouched text that it stands for."""
+        encoding = self.inner.encode(text, add_special_tokens=False)
+        return encoding.ids, encoding.offsets
+
+    def decode(self, ids: Sequence[int]) -> str:
+        """The text of the ids. Exact for characters, BPE and Unigram; words come back with single spaces between them."""
+        if self.kind == "word":
+            return self._join_words(ids)
+        return self.inner.decode(list(ids), skip_special_tokens=False)
+
+    @cached_property
+    def tokens(self) -> list[str]:
+        """Every token, by id."""
+        return [self.inner.id_to_token(i) or "" for i in range(self.vocabulary)]
+
+    @cached_property
+    def vocabulary(self) -> int:
+        """How many ids there are."""
+        return max(self.inner.get_vocab(with_added_tokens=True).values()) + 1
+
+    def id(self, token: str) -> int:
+        found = self.inner.token_to_id(token)
+        if found is None:
+            raise UserError(f"the {self.kind} tokenizer has no token {token!r}; it has {self.vocabulary}")
+        return found
+
+    def token(self, id: int) -> str:
+        if not 0 <= id < self.vocabulary:
+            raise UserError(f"there is no token {id}; ids go from 0 to {self.vocabulary - 1}")
+        return self.tokens[id]
+
+    @cached_property
+    def unknown(self) -> int | None:
+        """The id of what the tokenizer does not know; None where it knows every text."""
+        model = self._description["model"]
+        if model.get("byte_fallback"):
+            return None
+        if self.kind == "unigram":
+            return model.get("unk_id")
+        return self._first([model.get("unk_token")])
+
+    @cached_property
+    def end(self) -> int | None:
+        """The id that ends a document; for words, a line."""
+        return self._first(ENDS)
+
+    @cached_property
+    def pad(self) -> int | None:
+        return self._first(PADS)
+
+    @cached_property
+    def hash(self) -> str:
+        """SHA-256 of the JSON with sorted keys: equal for equal tokenizers, on any machine."""
+        canonical = json.dumps(self._description, sort_keys=True, separators=(",", ":"))
+        return hashlib.sha256(canonical.encode()).hexdigest()
+
+    def check(self, text: str, what: str = "prompt") -> None:
+        """Refuse a text that the model would only see in part."""
+        check_is_text(text, what)
+        if self.unknown is None:
+            return
+        unknown = self._unknown_parts(text)
+        if unknown and self.kind == "character":
+            known = [token for token in self.tokens if len(token) == 1]
+            named = few([f"{character!r} (U+{ord(character):04X})" for character in unknown])
+            raise UserError(f"the {what} has characters the model has never seen: {named}; it knows {len(known)}: {shown(known)}")
+        if unknown:
+            named = few([repr(word) for word in unknown])
+            instead = f"use other words, or {self.tokens[self.unknown]} in their place"
+            raise UserError(f"the {what} has words the model has never seen: {named}; it knows {self.vocabulary} {self.unit}s: {instead}")
+
+    def save(self, path: Path | str) -> Path:
+        """Write the JSON file, or `tokenizer.json` in a folder; the path written."""
+        path = file_of(path)
+        path.parent.mkdir(parents=True, exist_ok=True)
+        aside = path.with_name(path.name + ".partial")
+        aside.write_text(self.inner.to_str(pretty=True), encoding="utf-8")
+        aside.replace(path)
+        return path
+
+    @classmethod
+    def load(cls, path: Path | str) -> "Tokenizer":
+        path = file_of(path)
+        if not path.is_file():
+            raise UserError(f"no tokenizer at {path}; `Tokenizer.save` writes one there")
+        try:
+            return cls(tokenizers.Tokenizer.from_str(path.read_text(encoding="utf-8")))
+        except Exception as error:  # the library raises bare Exception
+            raise UserError(f"{path}: not a tokenizer file ({error}); save it again or restore it") from error
+
+    def __repr__(self) -> str:
+        return f"Tokenizer({self.kind}, {self.vocabulary} tokens)"
+
+    @cached_property
+    def _by_lookup(self) -> bool:
+        """Characters without a normaliser are a dictionary lookup, ten times faster than the library's regular expression."""
+        return self.kind == "character" and self.inner.normalizer is None
+
+    @cached_property
+    def _ids_of_characters(self) -> dict[str, int]:
+        return {token: i for token, i in self.inner.get_vocab().items() if len(token) == 1}
+
+    def _look_up(self, text: str) -> list[int]:
+        find, unknown = self._ids_of_characters.get, self.unknown
+        return [find(character, unknown) for character in text]  # type: ignore[misc]
+
+    def _join_words(self, ids: Sequence[int]) -> str:
+        lines: list[list[str]] = [[]]
+        for i in ids:
+            if i == self.end:
+                lines.append([])
+            else:
+                lines[-1].append(self.token(i))
+        return "\n".join(" ".join(words) for words in lines)
+
+    def _unknown_parts(self, text: str) -> list[str]:
+        """What of the text became unknown, in order, each once; not the unknown token itself, written out on purpose."""
+        ids, offsets = self.encode_with_offsets(text)
+        parts = dict.fromkeys(text[start:stop] for i, (start, stop) in zip(ids, offsets, strict=True) if i == self.unknown)
+        return [part for part in parts if part != self.tokens[self.unknown or 0]]
+
+    def _first(self, names: Sequence[str | None]) -> int | None:
+        found = (self.inner.token_to_id(name) for name in names if name is not None)
+        return next((i for i in found if i is not None), None)
+
+
+def kind_of(description: dict[str, Any]) -> str:
+    """Characters are single-character words to the library: its Split tells them from words."""
+    model = description["model"]["type"]
+    if model in MODEL_KINDS:
+        return MODEL_KINDS[model]
+    return "character" if (description["pre_tokenizer"] or {}).get("type") == "Split" else "word"
+
+
+def file_of(path: Path | str) -> Path:
+    path = Path(path)
+    return path if path.suffix == ".json" else path / FILE
+
+
+def check_is_text(text: str, what: str) -> None:
+    """Undecodable bytes on a command line arrive as lone surrogates."""
+    try:
+        text.encode()
+    except UnicodeEncodeError as error:
+        code = ord(text[error.start])
+        raise UserError(f"character {error.start + 1} of the {what} (U+{code:04X}) is half a character; give it as UTF-8") from error
+
+
+def few(parts: Sequence[str]) -> str:
+    more = f" and {len(parts) - FEW} more" if len(parts) > FEW else ""
+    return ", ".join(parts[:FEW]) + more
+
+
+def shown(characters: Sequence[str]) -> str:
+    """The characters in a row, those that cannot be seen escaped."""
+    escaped = [c if c.isprintable() else c.encode("unicode_escape").decode() for c in characters[:MANY]]
+    return "".join(escaped) + (" ..." if len(characters) > MANY else "")

@@ -1,0 +1,208 @@
+"""Training a tokenizer on text, and on nothing else: equal texts give equal tokenizers, on any machine.
+
+No kind joins what a newline parts, so that lines may be encoded apart and put together.
+"""
+
+import json
+from collections import Counter
+from collections.abc import Callable, Iterable
+
+import tokenizers
+from tokenizers import Regex, decoders, models, normalizers, pre_tokenizers, trainers
+
+from clew.core.errors import UserError
+from clew.text.tokenizer import Tokenizer
+
+UNKNOWN = "<unk>"
+END = "<eos>"
+BYTES = [f"<0x{byte:02X}>" for byte in range(256)]
+BERT = ["[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]"]
+SUBWORDS = 8192  # the size of a subword vocabulary where none is asked for
+UNLIMITED = 2**31
+PENALTY = 1e-4
+
+
+def train_character(texts: Iterable[str], *, size: int | None = None, min_count: int = 1, lowercase: bool = False) -> Tokenizer:
+    """Every character its own token, newline too, in the order of Unicode; the rest is `<unk>`."""
+    check_size(size, 2, "a character tokenizer", f"{UNKNOWN} and one character")
+    normalizer = lowering(lowercase)
+    counts: Counter[str] = Counter()
+    for text in repeatable(texts):
+        counts.update(normalized(normalizer, text))
+    by_frequency = sorted(counts, key=lambda character: (-counts[character], character))
+    kept = [character for character in by_frequency if counts[character] >= min_count][: size and size - 1]
+    check_found(kept, "character", min_count)
+
+    each_apart = pre_tokenizers.Split(Regex(r"[\s\S]"), "isolated")
+    return Tokenizer(assembled(word_level([UNKNOWN, *sorted(kept)]), normalizer, each_apart, decoders.Fuse()))
+
+
+def train_word(texts: Iterable[str], *, size: int | None = None, min_count: int = 1, lowercase: bool = False) -> Tokenizer:
+    """Words between white space, the most frequent first; a newline is `<eos>`, a rare word `<unk>` (Mikolov's Penn Treebank)."""
+    check_size(size, 3, "a word tokenizer", f"{UNKNOWN}, {END} and one word")
+    newline = normalizers.Replace("\n", f" {END} ")
+    normalizer = normalizers.Sequence([normalizers.Lowercase(), newline]) if lowercase else newline
+    pre_tokenizer = pre_tokenizers.WhitespaceSplit()
+    found = frequent_words(repeatable(texts), normalizer, pre_tokenizer, min_count)
+    words = [word for word in found if word not in (UNKNOWN, END)][: size and size - 2]
+    check_found(words, "word", min_count)
+    return Tokenizer(assembled(word_level([UNKNOWN, END, *words]), normalizer, pre_tokenizer))
+
+
+def train_bpe(texts: Iterable[str], *, size: int | None = None, min_count: int = 1, lowercase: bool = False) -> Tokenizer:
+    """Byte-pair encoding (Sennrich et al. 2016) over bytes (Radford et al. 2019): nothing is unknown and decoding is exact."""
+    check_size(size, 257, "a BPE tokenizer", f"{END} and 256 bytes")
+    pre_tokenizer = pre_tokenizers.Sequence([newlines_apart(), pre_tokenizers.ByteLevel(add_prefix_space=False)])
+    inner = assembled(models.BPE(), lowering(lowercase), pre_tokenizer, decoders.ByteLevel())
+    trainer = trainers.BpeTrainer(
+        vocab_size=size or SUBWORDS,
+        min_frequency=min_count,
+        special_tokens=[END],
+        initial_alphabet=sorted(pre_tokenizers.ByteLevel.alphabet()),
+        show_progress=False,
+    )
+    inner.train_from_iterator(repeatable(texts), trainer)
+    return Tokenizer(inner)
+
+
+def train_wordpiece(texts: Iterable[str], *, size: int | None = None, min_count: int = 1, lowercase: bool = False) -> Tokenizer:
+    """WordPiece as BERT has it (Devlin et al. 2019): `##` continues a word, white space is lost, `[SEP]` ends a document.
+
+    The library numbers the continuing characters in a hash table's order; named first and sorted, they make training repeatable.
+    """
+    texts = repeatable(texts)
+    normalizer, pre_tokenizer = normalizers.BertNormalizer(lowercase=lowercase), pre_tokenizers.BertPreTokenizer()
+    words = frequent_words(texts, normalizer, pre_tokenizer)
+    check_found(words, "word", 1)
+    continuations = sorted({f"##{character}" for word in words for character in word[1:]})
+    smallest = len(BERT) + len(set("".join(words))) + len(continuations)
+    check_size(size, smallest, "this WordPiece tokenizer", f"{', '.join(BERT)} and the text's characters, alone and after ##")
+
+    draft = assembled(models.WordPiece(unk_token="[UNK]"), normalizer, pre_tokenizer)
+    trainer = trainers.WordPieceTrainer(
+        vocab_size=max(size or SUBWORDS, smallest),
+        min_frequency=min_count,
+        special_tokens=[*BERT, *continuations],
+        show_progress=False,
+    )
+    draft.train_from_iterator(texts, trainer)
+    inner = assembled(models.WordPiece(draft.get_vocab(), unk_token="[UNK]"), normalizer, pre_tokenizer, decoders.WordPiece())
+    inner.add_special_tokens(BERT)
+    return Tokenizer(inner)
+
+
+def train_unigram(texts: Iterable[str], *, size: int | None = None, min_count: int = 1, lowercase: bool = False) -> Tokenizer:
+    """Unigram language model (Kudo 2018) with bytes for what it has not seen: nothing is unknown and decoding is exact.
+
+    A space stays a space, at the front of its word, so that no other character has to stand for it; `<` stands alone, so that
+    `<0x41>` in a text is not taken for a byte.
+    """
+    if min_count != 1:
+        raise UserError(f"a Unigram tokenizer has no min_count (got {min_count}); set text.size to limit it")
+    texts = repeatable(texts)
+    normalizer = lowering(lowercase)
+    angles_apart = pre_tokenizers.Split("<", "isolated")
+    words = pre_tokenizers.Split(" ", "merged_with_next")
+    pre_tokenizer = pre_tokenizers.Sequence([newlines_apart(), angles_apart, words])
+    specials = [UNKNOWN, END, *BYTES]
+    characters = {character for text in texts for character in set(normalized(normalizer, text))}
+    smallest = len(specials) + len(characters)
+    check_size(size, smallest, "this Unigram tokenizer", f"{UNKNOWN}, {END}, 256 bytes and the text's characters")
+
+    room = max(size or SUBWORDS, smallest) - len(specials)
+    draft = assembled(models.Unigram(), normalizer, pre_tokenizer)
+    trainer = trainers.UnigramTrainer(vocab_size=room + 1, special_tokens=[UNKNOWN], unk_token=UNKNOWN, show_progress=False)
+    draft.train_from_iterator(texts, trainer)
+    pieces = settled_pieces(draft, room)
+    lowest = pieces[-1][1]
+    model = models.Unigram([*((name, lowest) for name in specials), *pieces], 0, byte_fallback=True)
+    decoder = decoders.Sequence([decoders.ByteFallback(), decoders.Fuse()])
+    inner = assembled(model, normalizer, pre_tokenizer, decoder)
+    inner.add_special_tokens([UNKNOWN, END])
+    return Tokenizer(inner)
+
+
+def settled_pieces(draft: tokenizers.Tokenizer, room: int) -> list[tuple[str, float]]:
+    """The trained pieces and scores, best first, without what differs from one training to the next.
+
+    That is the last bits of every score, and the order in which the trainer gives characters that did not survive pruning the lowest
+    score plus 0, 1, 2, ... penalties: those all get the lowest.
+    """
+    vocabulary = json.loads(draft.to_str())["model"]["vocab"]
+    # On a text of one character the trainer gives no score at all.
+    scores = {piece: round(score or 0.0, 6) for piece, score in vocabulary if piece != UNKNOWN}
+    characters = [piece for piece in scores if len(piece) == 1]
+    lowest = min(scores.values())
+    for character in characters:
+        if scores[character] <= lowest + PENALTY * len(characters):
+            scores[character] = lowest
+    longer = sorted((piece for piece in scores if len(piece) > 1), key=lambda piece: (-scores[piece], piece))
+    kept = characters + longer[: room - len(characters)]
+    return [(piece, scores[piece]) for piece in sorted(kept, key=lambda piece: (-scores[piece], piece))]
+
+
+def assembled(
+    model: models.Model,
+    normalizer: normalizers.Normalizer | None,
+    pre_tokenizer: pre_tokenizers.PreTokenizer,
+    decoder: decoders.Decoder | None = None,
+) -> tokenizers.Tokenizer:
+    inner = tokenizers.Tokenizer(model)
+    inner.normalizer, inner.pre_tokenizer, inner.decoder = normalizer, pre_tokenizer, decoder
+    return inner
+
+
+def word_level(tokens: list[str]) -> models.WordLevel:
+    return models.WordLevel({token: i for i, token in enumerate(tokens)}, unk_token=UNKNOWN)
+
+
+def lowering(lowercase: bool) -> normalizers.Normalizer | None:
+    return normalizers.Lowercase() if lowercase else None
+
+
+def normalized(normalizer: normalizers.Normalizer | None, text: str) -> str:
+    return text if normalizer is None else normalizer.normalize_str(text)
+
+
+def newlines_apart() -> pre_tokenizers.PreTokenizer:
+    return pre_tokenizers.Split("\n", "isolated")
+
+
+def frequent_words(
+    texts: Iterable[str], normalizer: normalizers.Normalizer, pre_tokenizer: pre_tokenizers.PreTokenizer, min_count: int = 1
+) -> list[str]:
+    """The words that occur at least `min_count` times, the most frequent first, equal ones in the order of Unicode."""
+    counter = assembled(models.WordLevel(), normalizer, pre_tokenizer)
+    counter.train_from_iterator(texts, trainers.WordLevelTrainer(vocab_size=UNLIMITED, min_frequency=min_count, show_progress=False))
+    ids = counter.get_vocab()
+    return sorted(ids, key=ids.__getitem__)
+
+
+def repeatable(texts: Iterable[str]) -> Iterable[str]:
+    """The texts so that they can be read more than once; one string is one text."""
+    if isinstance(texts, str):
+        texts = [texts]
+    if iter(texts) is texts:
+        texts = list(texts)
+    if not any(texts):
+        raise UserError("there is no text to train a tokenizer on; give at least one character")
+    return texts
+
+
+def check_size(size: int | None, smallest: int, what: str, because: str) -> None:
+    if size is not None and size < smallest:
+        raise UserError(f"{what} needs a size of at least {smallest} ({because}), got {size}; set text.size={smallest} or more")
+
+
+def check_found(found: list[str], unit: str, min_count: int) -> None:
+    if not found:
+        raise UserError(f"the text has no {unit} that occurs {min_count} times or more; give more text or lower text.min_count")
+
+
+TOKENIZERS: dict[str, Callable[..., Tokenizer]] = {
+    "character": train_character,
+    "word": train_word,
+    "bpe": train_bpe,
+    "wordpiece": train_wordpiece,
+    "unigram": train_unigram,
+}
