@@ -1,0 +1,165 @@
+"""Which tokens go into which batch: pure functions of the number of tokens, a seed and an epoch. Knows no text and no model.
+
+A plan says how many batches an epoch has and makes any of them directly, so that (epoch, batch) is all there is to a position.
+Targets are the tokens one later. Where rows are not all full, `mask` says what is real, and a row's real places come first; at the end
+of uneven streams a row may have none.
+"""
+
+from dataclasses import dataclass
+from typing import NamedTuple, Protocol
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from clew.core.errors import UserError
+
+
+class TokenBatch(NamedTuple):
+    tokens: Tensor  # (batch, length)
+    targets: Tensor  # (batch, length)
+    mask: Tensor | None = None  # (batch, length), None where all are real
+    fresh: bool = True  # streams start here: nothing is carried over from the batch before
+
+
+class Plan(Protocol):
+    """One epoch's batches."""
+
+    @property
+    def num_batches(self) -> int: ...
+
+    @property
+    def num_targets(self) -> int: ...
+
+    def batch(self, tokens: np.ndarray, number: int) -> TokenBatch: ...
+
+
+@dataclass(frozen=True, eq=False)
+class StreamPlan:
+    """Parallel streams, each read in order in chunks: batch k holds chunk k of every stream."""
+
+    starts: np.ndarray  # (stream,)
+    sizes: np.ndarray  # (stream,), in targets
+    length: int
+
+    @property
+    def num_batches(self) -> int:
+        return -(-int(self.sizes.max()) // self.length)
+
+    @property
+    def num_targets(self) -> int:
+        return int(self.sizes.sum())
+
+    def batch(self, tokens: np.ndarray, number: int) -> TokenBatch:
+        check_number(number, self.num_batches)
+        done = number * self.length
+        sizes = np.clip(self.sizes - done, 0, self.length)
+        return gather(tokens, self.starts + done, sizes, fresh=number == 0)
+
+
+@dataclass(frozen=True, eq=False)
+class WindowPlan:
+    """Windows that know nothing of each other, `batch_size` of them a batch."""
+
+    starts: np.ndarray  # (window,)
+    sizes: np.ndarray  # (window,), in targets
+    batch_size: int
+
+    @property
+    def num_batches(self) -> int:
+        return -(-len(self.starts) // self.batch_size)
+
+    @property
+    def num_targets(self) -> int:
+        return int(self.sizes.sum())
+
+    def batch(self, tokens: np.ndarray, number: int) -> TokenBatch:
+        check_number(number, self.num_batches)
+        rows = slice(number * self.batch_size, (number + 1) * self.batch_size)
+        return gather(tokens, self.starts[rows], self.sizes[rows], fresh=True)
+
+
+def stream_plan(num_tokens: int, batch_size: int, length: int) -> StreamPlan:
+    """Training on `batch_size` streams of equal size: every token but the first is a target once, less at most batch_size - 1."""
+    check_sizes(num_tokens, batch_size, length)
+    size = (num_tokens - 1) // batch_size
+    if size < length:
+        raise UserError(
+            f"the text has {num_tokens} tokens, {size} for each of {batch_size} streams, fewer than one chunk of {length}; "
+            f"give more text or set {stream_remedy(num_tokens, length)}"
+        )
+    return StreamPlan(np.arange(batch_size) * size, np.full(batch_size, size), length)
+
+
+def stream_evaluation_plan(num_tokens: int, batch_size: int, length: int) -> StreamPlan:
+    """Every token but the first is a target exactly once; streams differ in size by at most one. One stream has the whole context."""
+    check_sizes(num_tokens, batch_size, length)
+    num_streams = min(batch_size, num_tokens - 1)
+    size, longer = divmod(num_tokens - 1, num_streams)
+    sizes = size + (np.arange(num_streams) < longer)
+    return StreamPlan(np.cumsum(sizes) - sizes, sizes, length)
+
+
+def window_plan(num_tokens: int, length: int, batch_size: int, seed: int, epoch: int) -> WindowPlan:
+    """Training on windows that do not overlap, shuffled, cut anew each epoch at a random offset: a token is a target at most once.
+
+    Every epoch has as many windows; those that do not fill a batch are left out, unless there is no other batch.
+    """
+    check_sizes(num_tokens, batch_size, length)
+    if num_tokens - 1 < length:
+        raise UserError(
+            f"the text has {num_tokens} tokens, fewer than one window of {length} and the token after it; "
+            f"give more text or set training.length={power_below((num_tokens - 1) / 2)}"
+        )
+    num_windows = max(1, (num_tokens - length) // length)
+    slack = num_tokens - 1 - num_windows * length
+    random = np.random.default_rng([seed, epoch])
+    offset = random.integers(min(slack, length - 1) + 1)
+    starts = offset + length * random.permutation(num_windows)
+    full = max(num_windows // batch_size * batch_size, min(num_windows, batch_size))
+    return WindowPlan(starts[:full], np.full(full, length), batch_size)
+
+
+def window_evaluation_plan(num_tokens: int, length: int, batch_size: int) -> WindowPlan:
+    """All windows in order, the last one short: every token but the first is a target exactly once."""
+    check_sizes(num_tokens, batch_size, length)
+    starts = np.arange(0, num_tokens - 1, length)
+    return WindowPlan(starts, np.minimum(length, num_tokens - 1 - starts), batch_size)
+
+
+def gather(tokens: np.ndarray, starts: np.ndarray, sizes: np.ndarray, fresh: bool) -> TokenBatch:
+    """Rows of `sizes` tokens from `starts` on, and the tokens one later; what is not real is 0."""
+    columns = np.arange(sizes.max())
+    real = columns < sizes[:, None]  # (batch, length)
+    places = np.where(real, starts[:, None] + columns, 0)
+    if real.all():
+        return TokenBatch(as_ids(tokens[places]), as_ids(tokens[places + 1]), None, fresh)
+    return TokenBatch(as_ids(tokens[places] * real), as_ids(tokens[places + 1] * real), torch.from_numpy(real), fresh)
+
+
+def as_ids(tokens: np.ndarray) -> Tensor:
+    return torch.from_numpy(tokens.astype(np.int64))
+
+
+def check_sizes(num_tokens: int, batch_size: int, length: int) -> None:
+    for name, value in (("batch_size", batch_size), ("length", length)):
+        if value < 1:
+            raise UserError(f"training.{name} ({value}) must be at least 1")
+    if num_tokens < 2:
+        raise UserError(f"a text needs 2 tokens, one to read and one to predict, and this one has {num_tokens}; give more text")
+
+
+def check_number(number: int, num_batches: int) -> None:
+    if not 0 <= number < num_batches:
+        raise IndexError(f"batch {number} of an epoch that has {num_batches}")
+
+
+def stream_remedy(num_tokens: int, length: int) -> str:
+    if num_tokens - 1 >= length:
+        return f"training.batch_size={power_below((num_tokens - 1) / length)}"
+    return f"training.batch_size=1 training.length={power_below((num_tokens - 1) / 2)}"
+
+
+def power_below(number: float) -> int:
+    """The largest power of two that is not above, and at least 1."""
+    return 1 << max(int(number).bit_length() - 1, 0)

@@ -1,0 +1,81 @@
+"""One text into training, validation and test parts, counted in characters, without holding it in memory."""
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+from clew.core.errors import UserError
+from clew.data.text_files import Piece, TextSource, find_text, measure
+
+Paths = Path | str | Sequence[Path | str]
+
+
+@dataclass(frozen=True)
+class TextPart:
+    """The characters [start, stop) of a text."""
+
+    whole: TextSource
+    start: int
+    stop: int
+
+    def pieces(self) -> Iterator[Piece]:
+        place = 0
+        for piece in self.whole.pieces():
+            begin, place = place, place + len(piece.text)
+            text = piece.text[max(self.start - begin, 0) : self.stop - begin]
+            if text:
+                yield Piece(text, closes=piece.closes and place < self.stop)
+            if place >= self.stop:
+                return
+
+    def __iter__(self) -> Iterator[str]:
+        return (piece.text for piece in self.pieces())
+
+
+def split_text(
+    train: Paths | TextSource,
+    valid: Paths | TextSource | None = None,
+    test: Paths | TextSource | None = None,
+    *,
+    valid_fraction: float = 0.1,
+    test_fraction: float = 0.0,
+) -> dict[str, TextSource]:
+    """The parts by name: `train`, and `valid` and `test` where there are any.
+
+    A part that is not given is cut off the end of the training text, test last. The cuts are int(fraction * characters).
+    """
+    check_fraction("valid_fraction", valid_fraction)
+    check_fraction("test_fraction", test_fraction)
+    whole = as_source(train)
+    given = {name: as_source(part) for name, part in (("valid", valid), ("test", test)) if part is not None}
+    fractions = {"valid": 0.0 if "valid" in given else valid_fraction, "test": 0.0 if "test" in given else test_fraction}
+    return {**cut_parts(whole, fractions), **given}
+
+
+def cut_parts(whole: TextSource, fractions: dict[str, float]) -> dict[str, TextSource]:
+    """`train` and the last parts of a text, as large as `fractions` says; a part of no size is left out."""
+    held_out = sum(fractions.values())
+    if held_out >= 1:
+        sizes = " + ".join(f"{name}_fraction ({fraction})" for name, fraction in fractions.items())
+        raise UserError(f"{sizes} must be below 1, or nothing is left to train on")
+    if held_out == 0:
+        return {"train": whole}
+    length = measure(whole).num_characters
+    # 1 - 0.05 - 0.05 is 0.8999999999999999 in floating point
+    valid_start = int(round(1 - held_out, 9) * length)
+    test_start = int(round(1 - fractions["test"], 9) * length)
+    bounds = {"train": (0, valid_start), "valid": (valid_start, test_start), "test": (test_start, length)}
+    wanted = {name: span for name, span in bounds.items() if name == "train" or fractions[name]}
+    for name, (start, stop) in wanted.items():
+        if start == stop:
+            raise UserError(f"the {name} part of a text of {length} characters is empty; give more text or other fractions")
+    return {name: TextPart(whole, *span) for name, span in wanted.items()}
+
+
+def as_source(text: Paths | TextSource) -> TextSource:
+    return find_text(text) if isinstance(text, (Path, str, list, tuple)) else text  # type: ignore[arg-type, return-value]
+
+
+def check_fraction(name: str, fraction: float) -> None:
+    if not 0 <= fraction < 1:
+        raise UserError(f"{name} ({fraction}) must be at least 0 and below 1")

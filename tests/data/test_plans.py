@@ -1,0 +1,171 @@
+from collections import Counter
+
+import numpy as np
+import pytest
+import torch
+from hypothesis import given
+from hypothesis import strategies as st
+
+from clew.core.errors import UserError
+from clew.data.plans import stream_evaluation_plan, stream_plan, window_evaluation_plan, window_plan
+
+sizes = {"num_tokens": st.integers(2, 200), "batch_size": st.integers(1, 9), "length": st.integers(1, 20)}
+
+
+def batches(plan, num_tokens):
+    tokens = np.arange(num_tokens, dtype=np.uint16)
+    return [plan.batch(tokens, number) for number in range(plan.num_batches)]
+
+
+def real(batch, field):
+    values = getattr(batch, field)
+    return values.flatten().tolist() if batch.mask is None else values[batch.mask].tolist()
+
+
+def targets(made):
+    return Counter(token for batch in made for token in real(batch, "targets"))
+
+
+def check_batches(made, batch_size, length):
+    """What every batch of every plan must be."""
+    for batch in made:
+        assert batch.tokens.dtype == batch.targets.dtype == torch.int64
+        assert batch.tokens.shape == batch.targets.shape
+        assert batch.tokens.shape[0] <= batch_size and 1 <= batch.tokens.shape[1] <= length
+        assert [token + 1 for token in real(batch, "tokens")] == real(batch, "targets")
+        if batch.mask is not None:
+            assert batch.mask.dtype == torch.bool and not batch.mask.all()
+            assert (batch.mask[:, 1:] <= batch.mask[:, :-1]).all(), "a row's real places come first"
+            assert not batch.tokens[~batch.mask].any() and not batch.targets[~batch.mask].any()
+
+
+@given(**sizes)
+def test_training_streams_predict_each_token_once_but_a_small_remainder(num_tokens, batch_size, length):
+    if (num_tokens - 1) // batch_size < length:
+        return
+    plan = stream_plan(num_tokens, batch_size, length)
+    made = batches(plan, num_tokens)
+    check_batches(made, batch_size, length)
+    counted = targets(made)
+    assert set(counted.values()) == {1} and 0 not in counted
+    assert plan.num_targets == len(counted) >= num_tokens - batch_size
+    assert all(batch.mask is None for batch in made)
+
+
+@given(**sizes)
+def test_streams_carry_on_where_the_batch_before_ended(num_tokens, batch_size, length):
+    made = batches(stream_evaluation_plan(num_tokens, batch_size, length), num_tokens)
+    assert [batch.fresh for batch in made] == [True] + [False] * (len(made) - 1)
+    for before, after in zip(made, made[1:], strict=False):
+        began = after.tokens[:, 0] if after.mask is None else after.tokens[after.mask[:, 0], 0]
+        ended = before.targets[:, -1] if after.mask is None else before.targets[after.mask[:, 0], -1]
+        assert torch.equal(began, ended)
+
+
+@given(**sizes)
+def test_evaluation_scores_every_token_but_the_first_exactly_once(num_tokens, batch_size, length):
+    for plan in (stream_evaluation_plan(num_tokens, batch_size, length), window_evaluation_plan(num_tokens, length, batch_size)):
+        made = batches(plan, num_tokens)
+        check_batches(made, batch_size, length)
+        assert targets(made) == Counter(range(1, num_tokens))
+        assert plan.num_targets == num_tokens - 1
+
+
+@given(**sizes, seed=st.integers(0, 5), epoch=st.integers(0, 5))
+def test_training_windows_predict_each_token_at_most_once(num_tokens, batch_size, length, seed, epoch):
+    if num_tokens - 1 < length:
+        return
+    plan = window_plan(num_tokens, length, batch_size, seed, epoch)
+    made = batches(plan, num_tokens)
+    check_batches(made, batch_size, length)
+    counted = targets(made)
+    assert set(counted.values()) == {1} and 0 not in counted
+    assert plan.num_targets == len(counted)
+    assert all(batch.fresh and batch.mask is None and batch.tokens.shape[1] == length for batch in made)
+    assert len({len(batch.tokens) for batch in made}) == 1
+    assert plan.num_batches == window_plan(num_tokens, length, batch_size, seed, epoch + 1).num_batches
+    if batch_size == 1:
+        assert len(counted) > num_tokens - 1 - 2 * length
+
+
+def test_windows_are_a_pure_function_of_seed_and_epoch():
+    def starts(seed, epoch):
+        return window_plan(1000, 10, 4, seed, epoch).starts.tolist()
+
+    assert starts(1, 2) == starts(1, 2)
+    assert len({tuple(starts(seed, epoch)) for seed in range(3) for epoch in range(3)}) == 9
+    assert len({starts(0, epoch)[0] % 10 for epoch in range(50)}) > 5
+
+
+def test_a_batch_made_directly_equals_the_one_met_in_order():
+    tokens = np.arange(500)
+    for make in (lambda: stream_plan(500, 4, 7), lambda: window_plan(500, 7, 4, seed=3, epoch=1)):
+        met = batches(make(), 500)[5]
+        resumed = make().batch(tokens, 5)
+        assert torch.equal(met.tokens, resumed.tokens) and torch.equal(met.targets, resumed.targets) and met.fresh == resumed.fresh
+
+
+def test_two_streams_by_hand():
+    first, second = batches(stream_plan(10, 2, 3), 10)
+    assert first.tokens.tolist() == [[0, 1, 2], [4, 5, 6]] and first.targets.tolist() == [[1, 2, 3], [5, 6, 7]]
+    assert second.tokens.tolist() == [[3], [7]] and second.targets.tolist() == [[4], [8]]
+
+
+def test_two_uneven_streams_by_hand():
+    first, second = batches(stream_evaluation_plan(10, 2, 4), 10)
+    assert first.tokens.tolist() == [[0, 1, 2, 3], [5, 6, 7, 8]] and first.mask is None
+    assert second.targets.tolist() == [[5], [0]] and second.mask.tolist() == [[True], [False]]
+
+
+def test_a_short_last_window_by_hand():
+    (only,) = batches(window_evaluation_plan(6, 3, 2), 6)
+    assert only.tokens.tolist() == [[0, 1, 2], [3, 4, 0]]
+    assert only.targets.tolist() == [[1, 2, 3], [4, 5, 0]]
+    assert only.mask.tolist() == [[True, True, True], [True, True, False]]
+
+
+def test_a_text_shorter_than_a_window_is_refused():
+    with pytest.raises(UserError) as caught:
+        window_plan(37, 64, 8, seed=0, epoch=0)
+    assert str(caught.value) == (
+        "the text has 37 tokens, fewer than one window of 64 and the token after it; give more text or set training.length=16"
+    )
+
+
+def test_a_text_too_short_for_its_streams_is_refused():
+    with pytest.raises(UserError) as caught:
+        stream_plan(100, 16, 35)
+    assert str(caught.value) == (
+        "the text has 100 tokens, 6 for each of 16 streams, fewer than one chunk of 35; give more text or set training.batch_size=2"
+    )
+    with pytest.raises(UserError, match="or set training.batch_size=1 training.length=16"):
+        stream_plan(37, 16, 64)
+
+
+@given(num_tokens=st.integers(2, 100), batch_size=st.integers(1, 20), length=st.integers(1, 100))
+def test_the_remedies_help(num_tokens, batch_size, length):
+    for plan in (lambda b, n: stream_plan(num_tokens, b, n), lambda b, n: window_plan(num_tokens, n, b, 0, 0)):
+        try:
+            plan(batch_size, length)
+        except UserError as error:
+            settings = dict(word.removeprefix("training.").split("=") for word in str(error).split() if "=" in word)
+            plan(int(settings.get("batch_size", batch_size)), int(settings.get("length", length)))
+
+
+@pytest.mark.parametrize("plan", [stream_evaluation_plan, window_evaluation_plan])
+def test_one_token_cannot_be_predicted(plan):
+    message = "a text needs 2 tokens, one to read and one to predict, and this one has 1; give more text"
+    with pytest.raises(UserError, match=message):
+        plan(1, 4, 4)
+
+
+def test_sizes_below_one_are_refused():
+    with pytest.raises(UserError, match=r"training.batch_size \(0\) must be at least 1"):
+        stream_plan(10, 0, 3)
+    with pytest.raises(UserError, match=r"training.length \(-1\) must be at least 1"):
+        window_plan(10, -1, 3, 0, 0)
+
+
+def test_a_batch_beyond_the_epoch_is_refused():
+    with pytest.raises(IndexError, match="batch 2 of an epoch that has 2"):
+        stream_plan(10, 2, 3).batch(np.arange(10), 2)
