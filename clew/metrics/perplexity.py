@@ -1,0 +1,60 @@
+"""How well a language model predicts a text."""
+
+import math
+from dataclasses import dataclass
+
+from clew.core.errors import UserError
+
+
+@dataclass(frozen=True)
+class Likelihood:
+    """What a model paid for a text: -log p in nats, over so many tokens, which stand for so many characters.
+
+        loss                = nats / tokens
+        perplexity          = exp(loss)
+        bits per character  = nats / log(2) / characters
+
+    Parts of a text add, so that processes may each score a share. Losses and perplexities compare between models with the same tokens
+    only; bits per character compare between all.
+    """
+
+    nats: float = 0.0
+    tokens: int = 0
+    characters: int = 0
+
+    def __add__(self, other: "Likelihood") -> "Likelihood":
+        return Likelihood(self.nats + other.nats, self.tokens + other.tokens, self.characters + other.characters)
+
+    @property
+    def loss(self) -> float:
+        return per(self.nats, self.tokens, "token")
+
+    @property
+    def perplexity(self) -> float:
+        return perplexity(self.nats, self.tokens)
+
+    @property
+    def bits_per_character(self) -> float:
+        return per(self.nats, self.characters, "character") / math.log(2)
+
+    def describe(self, unit: str = "token") -> str:
+        """One line that says what each number is per; `unit` is what a token is."""
+        return (
+            f"loss {self.loss:.4f} nats per {unit}, perplexity {self.perplexity:.2f} per {unit}, "
+            f"{self.bits_per_character:.4f} bits per character"
+        )
+
+
+def perplexity(nats: float, count: int) -> float:
+    """exp(nats / count): per token, or per word where a subword model's nats are divided by the words."""
+    mean = per(nats, count, "token")
+    try:
+        return math.exp(mean)
+    except OverflowError:
+        return math.inf
+
+
+def per(nats: float, count: int, unit: str) -> float:
+    if count < 1:
+        raise UserError(f"no {unit} was scored, so there is no mean; give a text of at least 2 tokens")
+    return nats / count

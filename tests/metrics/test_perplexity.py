@@ -1,0 +1,45 @@
+import math
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from clew.core.errors import UserError
+from clew.metrics.perplexity import Likelihood, perplexity
+
+likelihoods = st.builds(Likelihood, st.integers(0, 1000), st.integers(1, 1000), st.integers(1, 1000))
+
+
+def test_a_guess_among_eight_words_of_three_characters():
+    paid = Likelihood(nats=5 * math.log(8), tokens=5, characters=15)
+    assert paid.loss == pytest.approx(math.log(8))
+    assert paid.perplexity == pytest.approx(8)
+    assert paid.bits_per_character == pytest.approx(1)
+
+
+def test_a_line_says_what_each_number_is_per():
+    paid = Likelihood(nats=5 * math.log(8), tokens=5, characters=15)
+    assert paid.describe("word") == "loss 2.0794 nats per word, perplexity 8.00 per word, 1.0000 bits per character"
+
+
+@given(st.lists(likelihoods, min_size=1))
+def test_shares_add_up_to_the_whole(shares):
+    whole = sum(shares, Likelihood())
+    assert whole.nats == sum(share.nats for share in shares)
+    assert whole.loss == whole.nats / sum(share.tokens for share in shares)
+    assert whole.characters == sum(share.characters for share in shares)
+
+
+def test_a_subword_model_has_a_perplexity_per_word():
+    assert perplexity(nats=6 * math.log(2), count=2) == pytest.approx(8)
+
+
+def test_a_hopeless_model_has_infinite_perplexity():
+    assert perplexity(nats=1e6, count=1) == math.inf
+
+
+def test_nothing_scored_has_no_mean():
+    with pytest.raises(UserError, match="no token was scored, so there is no mean; give a text of at least 2 tokens"):
+        _ = Likelihood().perplexity
+    with pytest.raises(UserError, match="no character was scored"):
+        _ = Likelihood(1.0, 1, 0).bits_per_character
