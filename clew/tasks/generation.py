@@ -1,0 +1,206 @@
+"""Text from a language model: prompts in, continuations out, by any decoding algorithm over the task's Stepper."""
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from typing import Any, Literal
+
+import torch
+from pydantic import Field
+from torch import Tensor
+
+from clew.core.config import Section
+from clew.core.errors import UserError
+from clew.decoding.beam import beam_search
+from clew.decoding.filters import with_filters
+from clew.decoding.sampling import greedy, greedy_sequences, sample, sample_sequences
+from clew.decoding.sliding import Sliding
+from clew.decoding.stepper import Stepper
+from clew.tasks.language_model import LanguageModel
+from clew.text.tokenizer import Tokenizer
+
+
+class DecodingConfig(Section):
+    """How text is generated."""
+
+    method: Literal["sample", "greedy", "beam"] = "sample"
+    max_new: int = Field(300, ge=1, description="tokens generated at most")
+    temperature: float = Field(1.0, gt=0, description="below 1 sharpens the distribution, above 1 flattens it")
+    top_k: int | None = Field(None, ge=1, description="only the k most probable tokens")
+    top_p: float | None = Field(None, gt=0, le=1, description="only the most probable tokens whose mass reaches p")
+    repetition_penalty: float = Field(1.0, gt=0, description="multiplies log-probabilities of tokens that stand in the text already")
+    no_repeat_ngram: int | None = Field(None, ge=1, description="no n-gram of this size twice")
+    beams: int = Field(4, ge=1)
+    length_penalty: float = Field(1.0, description="beam scores are log p / length^length_penalty")
+    n_best: int = Field(1, ge=1, description="hypotheses returned by beam search")
+    stop: bool | None = Field(None, description="end at the tokenizer's end token; where not given, only for subwords")
+
+
+@dataclass(frozen=True)
+class Generated:
+    """One continuation. `str()` is the prompt and the continuation."""
+
+    prompt: str
+    text: str
+    tokens: list[int]
+    log_prob: float
+    score: float | None = None
+
+    def __str__(self) -> str:
+        return self.prompt + self.text
+
+
+def generate(task: LanguageModel, prompts: Sequence[str], config: DecodingConfig, seed: int = 0) -> list[Generated]:
+    """A continuation of every prompt (beam search: `n_best` of each), the prompts read together whatever their lengths."""
+    tokens, mask = prompt_batch(task, prompts)
+    stepper = stepper_of(task, config, tokens)
+    end = end_of(task.tokenizer, config)
+    was_training = task.training
+    task.eval()
+    try:
+        if config.method == "beam":
+            return _beam(task.tokenizer, stepper, prompts, tokens, mask, end, config)
+        if config.method == "greedy":
+            found = greedy_sequences(stepper, tokens, mask, max_new=config.max_new, end=end)
+        else:
+            found = sample_sequences(stepper, tokens, mask, max_new=config.max_new, end=end, seed=seed)
+    finally:
+        task.train(was_training)
+    results = []
+    for prompt, row, length, log_probs in zip(prompts, found.tokens, found.lengths, found.log_probs, strict=True):
+        ids = without_end(row[:length].tolist(), end)
+        results.append(Generated(prompt, continuation(task.tokenizer, prompt, ids), ids, float(log_probs.sum())))
+    return results
+
+
+def stream(task: LanguageModel, prompt: str, config: DecodingConfig, seed: int = 0) -> Iterator[str]:
+    """One continuation, piece by piece as it is generated; greedy or sampled."""
+    if config.method == "beam":
+        raise UserError("beam search chooses only at the end, so it cannot be streamed; use decoding.method=sample or greedy")
+    tokens, mask = prompt_batch(task, [prompt])
+    stepper = stepper_of(task, config, tokens)
+    end = end_of(task.tokenizer, config)
+    if config.method == "greedy":
+        steps = greedy(stepper, tokens, mask, max_new=config.max_new, end=end)
+    else:
+        steps = sample(stepper, tokens, mask, max_new=config.max_new, end=end, seed=seed)
+    return in_evaluation(task, pieces(task.tokenizer, prompt, (int(step[0]) for step in steps), end))
+
+
+def in_evaluation(task: LanguageModel, parts: Iterator[str]) -> Iterator[str]:
+    """The parts, the task in evaluation mode from the first to the last of them."""
+    was_training = task.training
+    task.eval()
+    try:
+        yield from parts
+    finally:
+        task.train(was_training)
+
+
+def pieces(tokenizer: Tokenizer, prompt: str, tokens: Iterator[int], end: int | None) -> Iterator[str]:
+    """The text of tokens as they come. What is not yet a whole character, its last bytes missing, waits for them."""
+    ids: list[int] = []
+    shown = ""
+    for token in tokens:
+        if token == end:
+            return
+        ids.append(token)
+        text = continuation(tokenizer, prompt, ids)
+        if not text.endswith("\ufffd") and len(text) > len(shown):
+            yield text[len(shown) :]
+            shown = text
+
+
+def prompt_batch(task: LanguageModel, prompts: Sequence[str]) -> tuple[Tensor, Tensor | None]:
+    """The prompts' tokens (rows, length), padded on the right, and their mask; an empty prompt is what starts a text."""
+    if not prompts:
+        raise UserError("there is no prompt; give at least one, empty if need be")
+    rows = []
+    for prompt in prompts:
+        task.tokenizer.check(prompt)
+        tokens = task.encode(prompt) or start_of(task.tokenizer)
+        limit = task.body.max_length
+        if limit is not None and len(tokens) > limit:
+            raise UserError(
+                f"the prompt has {len(tokens)} tokens, but the model has learnt {limit} positions; shorten it, "
+                "or train with a larger model.max_length"
+            )
+        rows.append(torch.tensor(tokens))
+    device = task.body.embedding.weight.device
+    lengths = torch.tensor([len(row) for row in rows])
+    padded = torch.nn.utils.rnn.pad_sequence(rows, batch_first=True)
+    mask = torch.arange(padded.shape[1]) < lengths[:, None]
+    return padded.to(device), None if bool(mask.all()) else mask.to(device)
+
+
+def stepper_of(task: LanguageModel, config: DecodingConfig, prompt: Tensor) -> Stepper:
+    """The task's stepper under the filters asked for; past a model's last position it goes on from the second half of what it has read."""
+    stepper: Stepper = task.stepper()
+    limit = task.body.max_length
+    if limit is not None and prompt.shape[1] + config.max_new > limit:
+        stepper = Sliding(stepper, limit=limit, keep=max(limit // 2, 1))
+    tokenizer = task.tokenizer
+    banned = [token for token in (tokenizer.unknown, tokenizer.pad) if token is not None]
+    if end_of(tokenizer, config) is None and tokenizer.unit == "subword" and tokenizer.end is not None:
+        banned.append(tokenizer.end)
+    return with_filters(
+        stepper,
+        temperature=config.temperature,
+        top_k=config.top_k,
+        top_p=config.top_p,
+        repetition_penalty=config.repetition_penalty,
+        no_repeat_ngram=config.no_repeat_ngram,
+        banned=tuple(banned),
+    )
+
+
+def end_of(tokenizer: Tokenizer, config: DecodingConfig) -> int | None:
+    stops = tokenizer.unit == "subword" if config.stop is None else config.stop
+    return tokenizer.end if stops else None
+
+
+def start_of(tokenizer: Tokenizer) -> list[int]:
+    """What stands before the first word of a text: the end of another one, or a line's end."""
+    return [tokenizer.end] if tokenizer.end is not None else tokenizer.encode("\n")[:1] or [0]
+
+
+def without_end(ids: list[int], end: int | None) -> list[int]:
+    return ids[:-1] if ids and ids[-1] == end else ids
+
+
+def continuation(tokenizer: Tokenizer, prompt: str, ids: Sequence[int]) -> str:
+    """The text that the new tokens add. Words are joined to the prompt's by a space."""
+    text = tokenizer.decode(ids)
+    if tokenizer.kind == "word" and prompt and not prompt[-1].isspace() and text and not text[0].isspace():
+        return " " + text
+    return text
+
+
+def _beam(
+    tokenizer: Tokenizer,
+    stepper: Stepper,
+    prompts: Sequence[str],
+    tokens: Tensor,
+    mask: Tensor | None,
+    end: int | None,
+    config: DecodingConfig,
+) -> list[Generated]:
+    found: Any = beam_search(
+        stepper,
+        tokens,
+        mask,
+        beams=config.beams,
+        max_new=config.max_new,
+        end=end,
+        length_penalty=config.length_penalty,
+        n_best=config.n_best,
+    )
+    results = []
+    for row, prompt in enumerate(prompts):
+        for rank in range(config.n_best):
+            length = int(found.lengths[row, rank])
+            if not length:
+                continue
+            ids = without_end(found.tokens[row, rank, :length].tolist(), end)
+            text = continuation(tokenizer, prompt, ids)
+            results.append(Generated(prompt, text, ids, float(found.log_probs[row, rank]), float(found.scores[row, rank])))
+    return results

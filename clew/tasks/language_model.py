@@ -1,0 +1,113 @@
+"""Language modelling: the next token from those before it. Any causal body."""
+
+from collections.abc import Sequence
+from typing import Literal
+
+import torch
+import torch.nn.functional as F
+from pydantic import Field
+from torch import Tensor, nn
+
+from clew.core.config import Section
+from clew.core.errors import UserError
+from clew.core.masks import real_positions
+from clew.core.types import Body, State, Term
+from clew.data.plans import TokenBatch
+from clew.text.tokenizer import Tokenizer
+
+
+class LanguageModelConfig(Section):
+    """A softmax over the vocabulary at every position."""
+
+    name: Literal["language_model"] = "language_model"
+    tied: bool = Field(False, description="the output layer's weight is the embedding's")
+    bias: bool = Field(True, description="the output layer has a bias")
+    init_scale: float | None = Field(None, gt=0, description="the output layer's weights from U(-s, s)")
+
+
+class LanguageModel(nn.Module):
+    """p(w_t | w_1 .. w_{t-1}) = softmax(V h_{t-1} + b), trained on sum of -log p."""
+
+    needs = ("causal",)
+
+    def __init__(self, body: Body, tokenizer: Tokenizer, config: LanguageModelConfig | None = None):
+        super().__init__()
+        config = config or LanguageModelConfig()
+        if config.tied and body.embedding.dim != body.dim:
+            raise UserError(
+                f"a tied output layer needs the body's width ({body.dim}) to be the embedding's ({body.embedding.dim}); "
+                "make them equal or set task.tied=false"
+            )
+        self.body = body
+        self.tokenizer = tokenizer
+        self.output_weight = None if config.tied else nn.Parameter(torch.empty(body.vocabulary, body.dim))
+        self.output_bias = nn.Parameter(torch.zeros(body.vocabulary)) if config.bias else None
+        if self.output_weight is not None:
+            scale = config.init_scale or body.dim**-0.5
+            nn.init.uniform_(self.output_weight, -scale, scale)
+
+    def forward(self, batch: TokenBatch, state: State = None) -> tuple[dict[str, Term], State]:
+        hidden, state = self.body(batch.tokens, batch.mask, state)
+        targets = batch.targets
+        real = real_positions(batch.mask)
+        if real is not None:
+            targets = targets.masked_fill(~real, IGNORED)
+        loss = F.cross_entropy(self.logits(hidden).flatten(0, 1), targets.flatten(), ignore_index=IGNORED, reduction="sum")
+        return {"loss": Term(loss, self.counts(batch)["loss"], 1.0)}, state
+
+    def counts(self, batch: TokenBatch) -> dict[str, Tensor]:
+        """How many targets each term adds over, from the batch alone."""
+        real = real_positions(batch.mask)
+        tokens = batch.tokens
+        return {"loss": torch.full((), tokens.numel(), device=tokens.device) if real is None else real.sum()}
+
+    def initial_state(self, batch_size: int, capacity: int | None = None) -> State:
+        return self.body.initial_state(batch_size, capacity=capacity)
+
+    def logits(self, hidden: Tensor) -> Tensor:
+        weight = self.body.embedding.weight if self.output_weight is None else self.output_weight
+        return F.linear(hidden, weight, self.output_bias)
+
+    def encode(self, text: str) -> list[int]:
+        return self.tokenizer.encode(text)
+
+    def collate(self, examples: Sequence[Sequence[int]]) -> TokenBatch:
+        """Texts as rows, each token but a row's last with the one after it as its target."""
+        longest = max((len(tokens) for tokens in examples), default=0)
+        if longest < 2:
+            raise UserError("a text needs at least two tokens: one to read and one to predict")
+        rows = torch.zeros(len(examples), longest, dtype=torch.long)
+        mask = torch.zeros(len(examples), longest - 1, dtype=torch.bool)
+        for row, tokens in enumerate(examples):
+            rows[row, : len(tokens)] = torch.as_tensor(tokens)
+            mask[row, : max(len(tokens) - 1, 0)] = True
+        device = self.body.embedding.weight.device
+        return TokenBatch(rows[:, :-1].to(device), rows[:, 1:].to(device), None if bool(mask.all()) else mask.to(device), True)
+
+    def predict(self, batch: TokenBatch, state: State = None) -> tuple[Tensor, State]:
+        """log p of every target (batch, length), given the state of the text before; 0 on padding."""
+        hidden, state = self.body(batch.tokens, batch.mask, state)
+        log_probs = self.logits(hidden).float().log_softmax(-1).gather(-1, batch.targets[..., None])[..., 0]
+        real = real_positions(batch.mask)
+        return log_probs if real is None else log_probs.masked_fill(~real, 0.0), state
+
+    def stepper(self) -> "LanguageStepper":
+        return LanguageStepper(self)
+
+
+class LanguageStepper:
+    """What decoding sees of a language model."""
+
+    def __init__(self, task: LanguageModel):
+        self.task = task
+        self.vocabulary = task.body.vocabulary
+
+    def initial_state(self, rows: int, capacity: int | None = None) -> State:
+        return self.task.initial_state(rows, capacity)
+
+    def __call__(self, tokens: Tensor, mask: Tensor | None, state: State) -> tuple[Tensor, State]:
+        hidden, state = self.task.body(tokens, mask, state)
+        return self.task.logits(hidden).float().log_softmax(-1), state
+
+
+IGNORED = -100

@@ -1,0 +1,52 @@
+"""What a language model thinks of a text: the log-probability of every token of it."""
+
+from dataclasses import dataclass
+
+import torch
+
+from clew.core.errors import UserError
+from clew.data.plans import TokenBatch
+from clew.metrics.perplexity import Likelihood
+from clew.tasks.language_model import LanguageModel
+
+
+@dataclass(frozen=True)
+class Scored:
+    """A text's tokens with the characters they stand for and their log-probabilities; the first token is given, not predicted."""
+
+    text: str
+    tokens: list[int]
+    offsets: list[tuple[int, int]]
+    log_probs: list[float]
+    unit: str
+
+    @property
+    def likelihood(self) -> Likelihood:
+        return Likelihood(-sum(self.log_probs), len(self.log_probs), len(self.text) - (self.offsets[0][1] if self.offsets else 0))
+
+    def __repr__(self) -> str:
+        return f"Scored({len(self.tokens)} tokens: {self.likelihood.describe(self.unit)})"
+
+
+@torch.no_grad()
+def score_text(task: LanguageModel, text: str, length: int) -> Scored:
+    """Reads the text in chunks of `length`. A body with a last position starts anew at every window of that many; others carry
+    their state on."""
+    tokens, offsets = task.tokenizer.encode_with_offsets(text)
+    if len(tokens) < 2:
+        raise UserError(f"a text needs at least 2 tokens to be scored, one to read and one to predict; this one has {len(tokens)}")
+    limit = task.body.max_length
+    length = length if limit is None else limit
+    was_training = task.training
+    task.eval()
+    ids = torch.tensor(tokens, device=task.body.embedding.weight.device)[None]
+    log_probs: list[float] = []
+    state = None
+    for start in range(0, len(tokens) - 1, length):
+        stop = min(start + length, len(tokens) - 1)
+        batch = TokenBatch(ids[:, start:stop], ids[:, start + 1 : stop + 1], None, start == 0)
+        found, state = task.predict(batch, state)
+        log_probs += found[0].tolist()
+        state = None if limit is not None else state
+    task.train(was_training)
+    return Scored(text, tokens, offsets, log_probs, task.tokenizer.unit)

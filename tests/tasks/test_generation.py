@@ -1,0 +1,122 @@
+import pytest
+import torch
+
+from clew.core.errors import UserError
+from clew.models.gpt import GPTConfig, build_gpt
+from clew.tasks.generation import DecodingConfig, continuation, generate, pieces, prompt_batch, stream
+from clew.tasks.language_model import LanguageModel
+from clew.text.train import train_bpe, train_word
+from tests.thread.models import LINES, gpt, lstm
+
+TEXT = "\n".join(LINES) + "\n"
+
+
+def subword_model(text: str = TEXT) -> LanguageModel:
+    torch.manual_seed(0)
+    tokenizer = train_bpe([text], size=300)
+    return LanguageModel(build_gpt(GPTConfig(dim=12, num_layers=1, num_heads=2, max_length=24), tokenizer.vocabulary), tokenizer)
+
+
+@pytest.mark.parametrize("make", [lstm, gpt, subword_model])
+@pytest.mark.parametrize("method", ["greedy", "beam", "sample"])
+def test_prompts_together_are_continued_as_each_alone(make, method: str) -> None:
+    task = make()
+    config = DecodingConfig(method=method, max_new=12, beams=3, top_k=1 if method == "sample" else None)
+    prompts = ["a ball", "it", ""]
+    together = generate(task, prompts, config)
+    alone = [generate(task, [prompt], config)[0] for prompt in prompts]
+    assert [found.tokens for found in together] == [found.tokens for found in alone]
+    assert [found.log_prob for found in together] == pytest.approx([found.log_prob for found in alone], rel=1e-4)
+
+
+def test_greedy_is_the_most_probable_token_each_time() -> None:
+    task = lstm().eval()
+    found = generate(task, ["the"], DecodingConfig(method="greedy", max_new=6))[0]
+    ids = task.encode("the")
+    for token in found.tokens:
+        hidden, _ = task.body(torch.tensor([ids]))
+        scores = task.logits(hidden)[0, -1]
+        scores[task.tokenizer.unknown] = -torch.inf
+        assert token == int(scores.argmax())
+        ids.append(token)
+
+
+def test_a_model_goes_on_past_its_last_position() -> None:
+    """48 positions are learnt; what follows is written from the second half of what was read."""
+    found = generate(gpt(), ["a ball"], DecodingConfig(method="greedy", max_new=120))[0]
+    assert len(found.tokens) == 120
+
+
+def test_a_prompt_longer_than_the_positions_is_refused() -> None:
+    message = "the prompt has 60 tokens, but the model has learnt 48 positions; shorten it, or train with a larger model.max_length"
+    with pytest.raises(UserError, match=message):
+        generate(gpt(), ["a" * 60], DecodingConfig())
+
+
+def test_training_mode_comes_back_after_generating() -> None:
+    task = lstm(dropout=0.5)
+    task.train()
+    first, second = (generate(task, ["the"], DecodingConfig(method="greedy", max_new=9)) for _ in range(2))
+    assert first == second and task.training
+
+
+def test_training_mode_comes_back_after_streaming() -> None:
+    task = lstm(dropout=0.5)
+    task.train()
+    text = "".join(stream(task, "the", DecodingConfig(method="greedy", max_new=9)))
+    assert text == generate(task, ["the"], DecodingConfig(method="greedy", max_new=9))[0].text
+    assert task.training
+
+
+def test_the_unknown_token_is_never_written() -> None:
+    task = lstm()
+    with torch.no_grad():
+        task.output_bias[task.tokenizer.unknown] = 100.0
+    for method in ("greedy", "sample", "beam"):
+        found = generate(task, ["the"], DecodingConfig(method=method, max_new=8))[0]
+        assert task.tokenizer.unknown not in found.tokens
+
+
+def test_a_subword_model_stops_at_its_end_token_unless_told_not_to() -> None:
+    task = subword_model()
+    task.output_bias = torch.nn.Parameter(torch.zeros(task.body.vocabulary))
+    with torch.no_grad():
+        task.output_bias[task.tokenizer.end] = 100.0
+    stopped = generate(task, ["a ball"], DecodingConfig(method="greedy", max_new=8))[0]
+    assert (stopped.tokens, stopped.text) == ([], "")
+    going_on = generate(task, ["a ball"], DecodingConfig(method="greedy", max_new=8, stop=False))[0]
+    assert len(going_on.tokens) == 8 and task.tokenizer.end not in going_on.tokens
+
+
+def test_pieces_wait_until_a_character_is_whole() -> None:
+    tokenizer = train_bpe(["naïve café\n"], size=260)
+    ids = tokenizer.encode("café ï")
+    shown = list(pieces(tokenizer, "", iter(ids), None))
+    assert "".join(shown) == "café ï"
+    assert not any("�" in piece for piece in shown)
+    assert len(shown) < len(ids)
+
+
+def test_words_are_joined_to_a_prompt_by_a_space() -> None:
+    tokenizer = train_word([TEXT])
+    ids = tokenizer.encode("of thread")
+    assert continuation(tokenizer, "a ball", ids) == " of thread"
+    assert continuation(tokenizer, "a ball ", ids) == "of thread"
+    assert continuation(tokenizer, "", ids) == "of thread"
+    shown = list(pieces(tokenizer, "a ball", iter(ids), None))
+    assert shown == [" of", " thread"]
+
+
+def test_prompts_are_padded_on_the_right() -> None:
+    task = lstm()
+    tokens, mask = prompt_batch(task, ["it", "a"])
+    assert mask.tolist() == [[True, True], [True, False]]
+    assert tokens[0].tolist() == task.encode("it")
+    assert prompt_batch(task, ["it", "is"])[1] is None
+
+
+def test_no_ngram_comes_twice_where_that_is_asked() -> None:
+    found = generate(lstm(), ["the "], DecodingConfig(method="greedy", max_new=40, no_repeat_ngram=3))[0]
+    text = str(found)
+    triples = [text[i : i + 3] for i in range(len(text) - 2)]
+    assert len(set(triples)) == len(triples)
