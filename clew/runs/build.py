@@ -1,0 +1,87 @@
+"""From a config to its parts: text, tokenizer, body, task, device."""
+
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import torch
+from torch import nn
+
+from clew.core.errors import UserError, unknown
+from clew.core.types import Body
+from clew.data.corpora import find_corpus
+from clew.data.encoded import TokenFile, encode_corpus
+from clew.data.splits import split_text
+from clew.data.text_files import TextSource
+from clew.models import MODELS
+from clew.runs.config import Config, DataConfig, TextConfig
+from clew.tasks import TASKS
+from clew.text.tokenizer import Tokenizer
+from clew.text.train import TOKENIZERS
+
+Progress = Callable[..., None]
+
+
+def find_texts(data: DataConfig) -> dict[str, TextSource]:
+    """The text's parts by name: train, valid, and test where there is one."""
+    if (data.corpus is None) == (data.train is None):
+        raise UserError(
+            "data.train names your text, e.g. `clew train text-lstm data.train=book.txt`"
+            if data.corpus is None
+            else "data.corpus and data.train exclude each other; give one of them (data.corpus=null for your own text)"
+        )
+    options = {"valid_fraction": data.valid_fraction, "test_fraction": data.test_fraction}
+    if data.corpus is not None:
+        files = find_corpus(data.corpus)
+        return split_text(files.train, files.valid, files.test, **options)
+    assert data.train is not None
+    return split_text(data.train, data.valid, data.test, **options)
+
+
+def train_tokenizer(text: TextConfig, source: TextSource) -> Tokenizer:
+    return TOKENIZERS[text.tokenizer](iter(source), size=text.size, min_count=text.min_count, lowercase=text.lowercase)
+
+
+def encode_texts(texts: dict[str, TextSource], tokenizer: Tokenizer, cache: Path, progress: Progress | None = None) -> dict[str, TokenFile]:
+    return {name: encode_corpus(source, tokenizer, cache, progress) for name, source in texts.items()}
+
+
+def build_body(config: Config, vocabulary: int) -> Body:
+    family: Any = config.model
+    return MODELS[family.family].build(config.model, vocabulary)
+
+
+def build_task(config: Config, tokenizer: Tokenizer) -> nn.Module:
+    """The untrained task of a config, the same for the same seed."""
+    with torch.random.fork_rng(devices=[]):
+        torch.manual_seed(config.seed)
+        body = build_body(config, tokenizer.vocabulary)
+        kind = TASKS[config.task.name]  # type: ignore[attr-defined]
+        check_needs(kind.needs, body, config)
+        return kind.build(body, tokenizer, config.task)
+
+
+def check_needs(needs: tuple[str, ...], body: Body, config: Config) -> None:
+    """Any body works with any task whose needs it offers; a sentence lists those that would do."""
+    for need in needs:
+        if getattr(body, need, False):
+            continue
+        task, family = config.task.name, config.model.family  # type: ignore[attr-defined]
+        able = [name for name, other in MODELS.items() if getattr(other.build(other.config(), 2), need, False)]
+        raise UserError(f"the task {task} needs a body that is {need}, which this {family} is not; these would do: {', '.join(able)}")
+
+
+def choose_device(name: str) -> tuple[torch.device, str]:
+    """The device and the reason for it. `auto` takes a GPU where there is one."""
+    if name == "auto":
+        if torch.cuda.is_available():
+            return torch.device("cuda"), f"cuda ({torch.cuda.get_device_name()}): a GPU is there"
+        if torch.backends.mps.is_available():
+            return torch.device("mps"), "mps: this Mac has a GPU"
+        return torch.device("cpu"), f"cpu ({torch.get_num_threads()} threads): no GPU was found"
+    available = {"cpu": True, "cuda": torch.cuda.is_available(), "mps": torch.backends.mps.is_available()}
+    if name not in available:
+        raise unknown("device", name, ["auto", *available])
+    if not available[name]:
+        raise UserError(f"device={name} was asked for, but torch finds none here; use device=auto or device=cpu")
+    return torch.device(name), f"{name}: as asked"

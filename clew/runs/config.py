@@ -1,0 +1,284 @@
+"""The config of a run: its sections, how settings given by the user are laid over a recipe, and what is said when one is wrong."""
+
+import json
+from collections.abc import Iterable, Mapping
+from pathlib import Path
+from typing import Annotated, Any, Literal, get_args, get_origin
+
+import yaml
+from pydantic import BeforeValidator, Field, SerializeAsAny, ValidationError
+from typing_extensions import TypeAliasType
+
+from clew.core.config import Part, Section
+from clew.core.errors import UserError, did_you_mean, unknown
+from clew.models import MODELS
+from clew.tasks import TASKS
+from clew.tasks.generation import DecodingConfig
+from clew.text.train import TOKENIZERS
+
+
+class DataConfig(Section):
+    """Where the text comes from: a corpus by name, or files of one's own."""
+
+    corpus: str | None = Field(None, description="an embedded corpus, or one found under the folder CLEW_DATA names")
+    train: str | None = Field(None, description="a text file or a folder of them")
+    valid: str | None = Field(None, description="a text file; the end of the training text where not given")
+    test: str | None = None
+    valid_fraction: float = Field(0.1, gt=0, lt=1, description="the share of the text's end that is kept for validation")
+    test_fraction: float = Field(0.0, ge=0, lt=1, description="the share of the text's end that is kept for testing")
+
+
+def _known_tokenizer(kind: Any) -> Any:
+    if not isinstance(kind, str) or kind not in TOKENIZERS:
+        raise unknown("tokenizer", kind, TOKENIZERS)
+    return kind
+
+
+class TextConfig(Section):
+    """How text becomes tokens; trained on the training text alone."""
+
+    tokenizer: Annotated[str, BeforeValidator(_known_tokenizer)] = "character"
+    size: int | None = Field(None, ge=1, description="tokens in the vocabulary at most")
+    min_count: int = Field(1, ge=1, description="rarer words are unknown")
+    lowercase: bool = False
+
+
+class TrainingConfig(Section):
+    """How the model is trained."""
+
+    steps: int = Field(1000, ge=1)
+    batch_size: int = Field(32, ge=1)
+    length: int = Field(64, ge=1, description="tokens of each row in a step")
+    batching: Literal["streams", "windows"] = Field(
+        "windows", description="streams: rows go on where the step before ended, the state carried; windows: pieces in random order"
+    )
+    optimiser: Part = Field("adamw", description="sgd, adam, adamw, with options such as weight_decay")
+    learning_rate: float = Field(1e-3, gt=0)
+    schedule: Part = Field("constant", description="constant, cosine, linear, inverse_sqrt, by_epoch, plateau, with options such as warmup")
+    clip_norm: float | None = Field(1.0, gt=0, description="gradients are scaled down to this norm")
+    clip_value: float | None = Field(None, gt=0, description="every gradient entry is cut to this size")
+    accumulate: int = Field(1, ge=1, description="micro-batches a step; the batch is cut, not multiplied")
+    precision: Literal["float32", "tf32", "bfloat16"] = Field("float32", description="bfloat16: autocast, on a GPU")
+    compile: bool = Field(False, description="torch.compile the model")
+    evaluate_every: int = Field(250, ge=1)
+    evaluate_batch: int | None = Field(None, ge=1, description="rows at evaluation; the training batch's where not given")
+    save_every: int | None = Field(None, ge=1, description="steps between checkpoints; at every evaluation where not given")
+    log_every: int = Field(10, ge=1)
+    patience: int | None = Field(None, ge=1, description="stop after this many evaluations without a better one")
+
+
+class _MemberError(ValueError):
+    """A mistake inside a section chosen by name, kept whole so that `explain` can say where."""
+
+    def __init__(self, error: ValidationError, section: type[Section]):
+        super().__init__(str(error))
+        self.error = error
+        self.section = section
+
+
+def _member(kind: str, key: str, table: Mapping[str, Any]) -> BeforeValidator:
+    """A section whose class is chosen by its field `key`, from a table that a user's code may have added to."""
+
+    def build(value: Any) -> Any:
+        if isinstance(value, Section):
+            return value
+        if not isinstance(value, dict):
+            raise UserError(f"{kind} takes fields, not {value!r}")
+        default = next(iter(table))
+        name = value.get(key, default)
+        if not isinstance(name, str) or name not in table:
+            raise unknown(kind, name, table)
+        try:
+            return table[name].config(**{**value, key: name})
+        except ValidationError as error:
+            raise _MemberError(error, table[name].config) from None
+
+    return BeforeValidator(build)
+
+
+ModelSection = TypeAliasType("ModelSection", Annotated[SerializeAsAny[Section], _member("model family", "family", MODELS)])
+TaskSection = TypeAliasType("TaskSection", Annotated[SerializeAsAny[Section], _member("task", "name", TASKS)])
+
+
+class Config(Section):
+    """A whole run, resolved: the same config and the same data give the same run."""
+
+    recipe: str
+    seed: int = Field(1, ge=0, description="everything random is derived from it")
+    device: Literal["auto", "cpu", "cuda", "mps"] = "auto"
+    data: DataConfig = DataConfig()
+    text: TextConfig = TextConfig()
+    model: ModelSection = Field(default_factory=dict, validate_default=True)  # type: ignore[assignment]
+    task: TaskSection = Field(default_factory=dict, validate_default=True)  # type: ignore[assignment]
+    training: TrainingConfig = TrainingConfig()
+    decoding: DecodingConfig = DecodingConfig()
+
+
+def resolve(settings: Mapping[str, Any]) -> Config:
+    """The config of nested settings; every mistake in them is one sentence."""
+    try:
+        return Config(**settings)
+    except ValidationError as error:
+        raise UserError(explain(error, Config)) from None
+
+
+def override(settings: Mapping[str, Any], assignments: Iterable[str]) -> dict[str, Any]:
+    """Whole settings with `section.field=value` laid over them, left to right; a new `model.family` or `task.name` first
+    resets its section."""
+    parsed = [parse_assignment(assignment) for assignment in assignments]
+    result = json.loads(json.dumps(settings))
+    for path, value in parsed:
+        section, key = path[0], path[-1]
+        if (section, key) in (("model", "family"), ("task", "name")) and len(path) == 2 and result.get(section, {}).get(key) != value:
+            table: Mapping[str, Any] = MODELS if section == "model" else TASKS
+            known = isinstance(value, str) and value in table
+            result[section] = table[value].config().model_dump(mode="json") if known else {key: value}
+    for path, value in parsed:
+        _set(result, path, value)
+    return result
+
+
+def overlay(settings: Mapping[str, Any], more: Mapping[str, Any]) -> dict[str, Any]:
+    """Settings with nested settings (of a YAML file) laid over them, by the same rules as assignments."""
+    return override(settings, [f"{'.'.join(path)}={json.dumps(value, default=str)}" for path, value in _paths(more)])
+
+
+def parse_assignment(assignment: str) -> tuple[list[str], Any]:
+    """`model.dim=256` -> (["model", "dim"], 256). Values are JSON or YAML's lists and mappings, else strings."""
+    name, equals, text = assignment.partition("=")
+    path = name.strip().split(".")
+    if not equals or not all(path):
+        raise UserError(f"a setting is section.field=value, such as training.steps=500, not {assignment!r}")
+    return path, parse_value(text)
+
+
+def parse_value(text: str) -> Any:
+    try:
+        return json.loads(text, parse_constant=lambda name: name)
+    except (json.JSONDecodeError, RecursionError):
+        pass
+    if text[:1] in "[{" and text:
+        try:
+            return yaml.safe_load(text)
+        except (yaml.YAMLError, RecursionError, ValueError):
+            raise UserError(f"{text!r} begins like a list or a mapping but is not one; write it as [a, b] or {{name: value}}") from None
+    return text
+
+
+def read_yaml(path: Path) -> dict[str, Any]:
+    """Settings from a YAML file, which names the recipe that they are laid over. No tag in it is ever obeyed."""
+    try:
+        loaded = yaml.safe_load(path.read_text(encoding="utf-8"))
+    except (UnicodeDecodeError, yaml.YAMLError, RecursionError, ValueError) as error:
+        mark = getattr(error, "problem_mark", None)
+        where = f"{path}:{mark.line + 1}" if mark is not None else str(path)
+        raise UserError(f"{where}: this is not YAML that can be read: {getattr(error, 'problem', None) or error}") from None
+    if not isinstance(loaded, dict) or not isinstance(loaded.get("recipe"), str) or not all(isinstance(key, str) for key in loaded):
+        raise UserError(f"{path}: a run's YAML file has a line `recipe: NAME` and sections below it; `clew recipes NAME` prints one")
+    return loaded
+
+
+def explain(error: ValidationError, root: type[Section], prefix: str = "") -> str:
+    """The first mistake that pydantic found, as one sentence with the field's whole name."""
+    first = error.errors()[0]
+    location = [str(part) for part in first["loc"] if not isinstance(part, int)]
+    name = prefix + ".".join(location)
+    kind, given, context = first["type"], first.get("input"), first.get("ctx", {})
+    if kind == "value_error":
+        inner = context["error"]
+        return explain(inner.error, inner.section, prefix=f"{name}.") if isinstance(inner, _MemberError) else f"{name}: {inner}"
+    if kind == "extra_forbidden":
+        section = _section_at(root, location[:-1])
+        known = list(section.model_fields) if section is not None else []
+        where = (prefix + ".".join(location[:-1])).strip(".")
+        where = f" of {where}" if where else ""
+        return f"unknown field '{location[-1]}'{where}{did_you_mean(location[-1], known)} known: {', '.join(known)}"
+    return f"{name} {_rule(kind, context, first['msg'])}, not {given!r}"
+
+
+def differences(first: Config, second: Config) -> list[str]:
+    """The fields in which two configs differ, as `field: one -> other`."""
+    a, b = dict(_paths_joined(first)), dict(_paths_joined(second))
+    return [f"{name}: {a.get(name)!r} -> {b.get(name)!r}" for name in sorted({*a, *b}) if a.get(name) != b.get(name)]
+
+
+def commented_yaml(config: Config) -> str:
+    """The whole config as YAML, a comment behind each field that has a description."""
+    lines = []
+    for name in Config.model_fields:
+        value = getattr(config, name)
+        if isinstance(value, Section):
+            lines.append(f"{name}:" + (f"  # {(type(value).__doc__ or '').strip().splitlines()[0]}"))
+            lines += [_yaml_line(f"  {field}", getattr(value, field), info.description) for field, info in type(value).model_fields.items()]
+        else:
+            lines.append(_yaml_line(name, value, Config.model_fields[name].description))
+    return "\n".join(lines) + "\n"
+
+
+def _yaml_line(name: str, value: Any, description: str | None) -> str:
+    text = yaml.safe_dump(value, default_flow_style=True, width=10**6).removesuffix("\n").removesuffix("...").strip()
+    return f"{name}: {text}" + (f"  # {description}" if description else "")
+
+
+def _rule(kind: str, context: Mapping[str, Any], message: str) -> str:
+    rules = {
+        "int_type": "takes a whole number",
+        "int_from_float": "takes a whole number",
+        "float_type": "takes a number",
+        "finite_number": "takes a finite number",
+        "bool_type": "takes true or false",
+        "string_type": "takes a text",
+        "list_type": "takes a list",
+        "greater_than_equal": "must be at least {ge:g}",
+        "greater_than": "must be above {gt:g}",
+        "less_than_equal": "must be at most {le:g}",
+        "less_than": "must be below {lt:g}",
+        "literal_error": "must be one of {expected}",
+        "model_type": "takes fields",
+        "model_attributes_type": "takes fields",
+        "missing": "must be given",
+    }
+    return rules[kind].format(**context) if kind in rules else message[0].lower() + message[1:]
+
+
+def _section_at(root: type[Section], path: list[str]) -> type[Section] | None:
+    section: Any = root
+    for name in path:
+        info = section.model_fields.get(name) if isinstance(section, type) and issubclass(section, Section) else None
+        if info is None:
+            return None
+        section = info.annotation
+        if get_origin(section) is not None:
+            section = next((part for part in get_args(section) if isinstance(part, type) and issubclass(part, Section)), None)
+    return section if isinstance(section, type) and issubclass(section, Section) else None
+
+
+def _set(settings: dict[str, Any], path: list[str], value: Any) -> None:
+    """Sets a field; an option of a part given by name alone makes it a name with options."""
+    here = settings
+    for name in path[:-1]:
+        inner = here.get(name)
+        if isinstance(inner, str):
+            inner = {"name": inner}
+        elif inner is None:
+            inner = {}
+        elif not isinstance(inner, dict):
+            raise UserError(f"{'.'.join(path)}: {name} is {inner!r}, which has no fields")
+        here[name] = inner
+        here = inner
+    here[path[-1]] = value
+
+
+def _paths(settings: Mapping[str, Any], sections: bool = True) -> list[tuple[list[str], Any]]:
+    """Every field's path and value; a part with its options is one value, a section is not, though one has a field `name`."""
+    found: list[tuple[list[str], Any]] = []
+    for name, value in settings.items():
+        if isinstance(value, dict) and value and (sections or "name" not in value):
+            found += [([str(name), *path], leaf) for path, leaf in _paths(value, sections=False)]
+        else:
+            found.append(([str(name)], value))
+    return found
+
+
+def _paths_joined(config: Config) -> list[tuple[str, Any]]:
+    return [(".".join(path), value) for path, value in _paths(config.model_dump(mode="json"))]

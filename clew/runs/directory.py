@@ -1,0 +1,188 @@
+"""A run directory: what is in it, how it is named, read and written. Only JSON and safetensors; nothing is ever unpickled.
+
+config.json           the resolved config, with a format number
+model.safetensors     the weights of the best evaluation
+vocabulary/           every tokenizer and label table, by role
+metrics.jsonl         one object a record: step, and what was measured
+environment.json      versions and machine
+code.py               a copy of the user's file, where the run used one
+checkpoints/          what is needed to go on (clew.training.checkpoints)
+"""
+
+import hashlib
+import json
+import os
+import platform
+import shutil
+from collections.abc import Iterator, Mapping
+from pathlib import Path
+from typing import Any
+
+import torch
+from safetensors import SafetensorError
+from safetensors.torch import load_file, save_file
+from torch import Tensor
+
+from clew.core.errors import UserError
+from clew.runs.config import Config, differences, resolve
+
+FORMAT = 1
+CONFIG, WEIGHTS, METRICS, ENVIRONMENT, CODE = "config.json", "model.safetensors", "metrics.jsonl", "environment.json", "code.py"
+
+
+def default_folder(config: Config, runs: Path = Path("runs")) -> tuple[Path, list[str]]:
+    """Where a new run of this config goes, and how it differs from the newest run of the same recipe: runs/RECIPE, then
+    runs/RECIPE-2, ..."""
+    folder, number, newest = runs / config.recipe, 1, None
+    while folder.exists():
+        there = config_there(folder)
+        if there is not None:
+            newest = there
+            if there == config:
+                raise UserError(
+                    f"{folder} is a run of exactly these settings; go on with it by `--resume`, "
+                    "or start another with `--out DIR` or another seed"
+                )
+        number += 1
+        folder = runs / f"{config.recipe}-{number}"
+    return folder, differences(newest, config) if newest is not None else []
+
+
+def is_run(folder: Path) -> bool:
+    return (folder / CONFIG).is_file()
+
+
+def check_run(folder: Path) -> None:
+    """Refuses what is no run directory, naming the runs near it."""
+    if is_run(folder):
+        return
+    where = folder.parent if folder.parent.is_dir() else Path(".")
+    near = sorted(str(path) for path in where.iterdir() if path.is_dir() and is_run(path)) if where.is_dir() else []
+    if not near and Path("runs").is_dir():
+        near = sorted(str(path) for path in Path("runs").iterdir() if is_run(path))
+    known = f"runs here: {', '.join(near)}" if near else "train one first, e.g. `clew train shakespeare-lstm`"
+    raise UserError(f"{folder} is not a run directory (it has no {CONFIG}); {known}")
+
+
+def write_config(folder: Path, config: Config) -> None:
+    write_json(folder / CONFIG, {"format": FORMAT, **config.model_dump(mode="json")})
+
+
+def read_config(folder: Path) -> Config:
+    settings = read_json(folder / CONFIG)
+    if not isinstance(settings, dict):
+        raise UserError(f"{folder / CONFIG} is not a run's config: it holds no fields")
+    check_format(settings.pop("format", None), folder / CONFIG)
+    return resolve(settings)
+
+
+def config_there(folder: Path) -> Config | None:
+    """A run's config, or None where it cannot be read here: of another format, or with parts that a file of the user's adds."""
+    try:
+        return read_config(folder)
+    except UserError:
+        return None
+
+
+def check_format(found: Any, path: Path) -> None:
+    if found != FORMAT:
+        raise UserError(
+            f"{path} is of format {found!r}, but this clew reads format {FORMAT}; use the version of clew that wrote it, or train again"
+        )
+
+
+def write_environment(folder: Path, device: torch.device) -> None:
+    """What the run ran on, so that a result can be read in its light."""
+    name = torch.cuda.get_device_name(device) if device.type == "cuda" else platform.processor() or platform.machine()
+    facts = {"python": platform.python_version(), "torch": torch.__version__, "platform": platform.platform(), "device": str(device)}
+    write_json(folder / ENVIRONMENT, {**facts, "hardware": name, "threads": torch.get_num_threads()})
+
+
+def append_metrics(folder: Path, record: Mapping[str, Any]) -> None:
+    with (folder / METRICS).open("a", encoding="utf-8") as file:
+        file.write(json.dumps(record) + "\n")
+
+
+def read_metrics(folder: Path) -> Iterator[dict[str, Any]]:
+    """Every record that is whole; a line cut short by a crash is passed over."""
+    path = folder / METRICS
+    if not path.is_file():
+        return
+    for line in path.read_text(encoding="utf-8").splitlines():
+        try:
+            yield json.loads(line)
+        except json.JSONDecodeError:
+            continue
+
+
+def truncate_metrics(folder: Path, step: int) -> None:
+    """Drops what was written after a step that training goes back to, and the summary of a run that had ended, since it will end again."""
+    kept = [json.dumps(record) for record in read_metrics(folder) if record.get("step", 0) <= step and "best.step" not in record]
+    write_text(folder / METRICS, "".join(line + "\n" for line in kept))
+
+
+def write_weights(path: Path, tensors: Mapping[str, Tensor], metadata: Mapping[str, str] | None = None) -> None:
+    """Tensors as safetensors, written aside and renamed."""
+    aside = path.with_name(path.name + ".partial")
+    contiguous = {name: tensor.detach().to("cpu").contiguous().clone() for name, tensor in tensors.items()}
+    save_file(contiguous, aside, {"format": "pt", **(metadata or {})})
+    flush(aside)
+    aside.replace(path)
+
+
+def read_weights(path: Path) -> dict[str, Tensor]:
+    try:
+        return load_file(path)
+    except FileNotFoundError:
+        raise UserError(f"{path} is missing; the run has not reached its first evaluation, or was copied in part") from None
+    except (SafetensorError, OSError) as error:
+        raise UserError(f"{path} cannot be read as safetensors: {error}") from None
+
+
+def keep_code(folder: Path, code: Path) -> None:
+    """A copy of the user's file; it is never loaded by itself."""
+    shutil.copyfile(code, folder / CODE)
+
+
+def check_code(folder: Path, code: Path | None) -> None:
+    """A run made with a user's file needs that file again, named by the user."""
+    copy = folder / CODE
+    if not copy.exists():
+        return
+    if code is None:
+        raise UserError(
+            f"{folder} was trained with code of the user's, which is never loaded by itself; look at {copy} and add `--code {copy}`"
+        )
+    if file_hash(code) != file_hash(copy):
+        raise UserError(f"{code} is not the file that {folder} was trained with; its copy is {copy}: add `--code {copy}`, or train again")
+
+
+def file_hash(path: Path) -> str:
+    with path.open("rb") as file:
+        return hashlib.file_digest(file, "sha256").hexdigest()
+
+
+def write_json(path: Path, content: Any) -> None:
+    write_text(path, json.dumps(content, indent=2, ensure_ascii=False) + "\n")
+
+
+def write_text(path: Path, text: str) -> None:
+    """Written aside, flushed and renamed: a reader sees the old file or the new one."""
+    aside = path.with_name(path.name + ".partial")
+    aside.write_text(text, encoding="utf-8")
+    flush(aside)
+    aside.replace(path)
+
+
+def flush(path: Path) -> None:
+    with path.open("rb") as file:
+        os.fsync(file.fileno())
+
+
+def read_json(path: Path) -> Any:
+    try:
+        return json.loads(path.read_text(encoding="utf-8"))
+    except FileNotFoundError:
+        raise UserError(f"{path} is missing") from None
+    except (json.JSONDecodeError, UnicodeDecodeError) as error:
+        raise UserError(f"{path} is not JSON: {error}") from None

@@ -1,0 +1,81 @@
+"""A trained run, ready to use from Python: what `clew.load` and `clew.train` give back."""
+
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+from typing import Any
+
+import torch
+from pydantic import ValidationError
+
+from clew.core.errors import UserError
+from clew.runs.build import build_task, choose_device
+from clew.runs.config import Config, explain
+from clew.runs.directory import WEIGHTS, check_code, check_run, read_config, read_weights
+from clew.tasks.generation import DecodingConfig, generate, stream
+from clew.tasks.scoring import Scored, score_text
+from clew.text.tokenizer import Tokenizer
+
+TOKENIZER = "vocabulary/tokenizer.json"
+
+
+class Run:
+    """A run directory with its model loaded. `task` is the torch module; the methods are what people do with it."""
+
+    def __init__(self, folder: Path, config: Config, tokenizer: Tokenizer, task: Any):
+        self.folder = folder
+        self.config = config
+        self.tokenizer = tokenizer
+        self.task = task
+
+    def generate(self, prompts: str | Sequence[str] = "", *, seed: int | None = None, **options: Any) -> Any:
+        """Continuations of one prompt or of several; options are the fields of the config's `decoding` section.
+
+        One prompt gives one `Generated` (a list where beam search is asked for more), several give a list.
+        """
+        config = decoding_config(self.config.decoding, options)
+        one = isinstance(prompts, str)
+        found = generate(self.task, [prompts] if isinstance(prompts, str) else prompts, config, self.config.seed if seed is None else seed)
+        return found[0] if one and len(found) == 1 else found
+
+    def stream(self, prompt: str = "", *, seed: int | None = None, **options: Any) -> Iterator[str]:
+        """One continuation, piece by piece."""
+        return stream(self.task, prompt, decoding_config(self.config.decoding, options), self.config.seed if seed is None else seed)
+
+    def score(self, text: str) -> Scored:
+        """The log-probability of every token of a text."""
+        return score_text(self.task, text, self.config.training.length)  # type: ignore[attr-defined]
+
+    def __repr__(self) -> str:
+        family = self.config.model.family  # type: ignore[attr-defined]
+        count = sum(p.numel() for p in self.task.parameters())
+        return f"Run({str(self.folder)!r}: {family}, {count:,} parameters, {self.tokenizer.vocabulary} {self.tokenizer.unit}s)"
+
+
+def load_run(folder: Path | str, *, device: str = "auto", code: Path | None = None) -> Run:
+    """The run in a folder, with the weights of its best evaluation."""
+    folder = Path(folder)
+    check_run(folder)
+    check_code(folder, code)
+    config = read_config(folder)
+    tokenizer = Tokenizer.load(folder / TOKENIZER)
+    task = build_task(config, tokenizer)
+    load_weights(task, folder)
+    task.to(choose_device(device)[0]).eval()
+    return Run(folder, config, tokenizer, task)
+
+
+def load_weights(task: torch.nn.Module, folder: Path) -> None:
+    weights = read_weights(folder / WEIGHTS)
+    try:
+        task.load_state_dict(weights)
+    except RuntimeError as error:
+        detail = str(error).strip().splitlines()[-1].strip()
+        raise UserError(f"{folder / WEIGHTS} does not fit the model that {folder / 'config.json'} describes: {detail}") from None
+
+
+def decoding_config(config: DecodingConfig, options: dict[str, Any]) -> DecodingConfig:
+    """The run's decoding section with some fields changed."""
+    try:
+        return DecodingConfig(**{**config.model_dump(), **options})
+    except ValidationError as error:
+        raise UserError(explain(error, DecodingConfig, prefix="decoding.")) from None

@@ -1,0 +1,114 @@
+from pathlib import Path
+
+import pytest
+import torch
+from torch import nn
+
+from clew.core.config import Section
+from clew.core.errors import UserError
+from clew.layers.attention import SelfAttention
+from clew.layers.embeddings import TokenEmbedding
+from clew.layers.sequence import Stack
+from clew.models import MODELS, Family
+from clew.models.body import Body
+from clew.recipes.running import config_of
+from clew.runs.build import build_task, choose_device, find_texts, train_tokenizer
+from tests.runs.small import TEXT, write_text
+
+
+class TwoWayConfig(Section):
+    family: str = "two_way"
+
+
+def build_two_way(config: TwoWayConfig, vocabulary: int) -> Body:
+    return Body(TokenEmbedding(vocabulary, 4), Stack([SelfAttention(4, 1, causal=False)]))
+
+
+def test_a_body_that_sees_the_future_cannot_be_a_language_model(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setitem(MODELS, "two_way", Family(TwoWayConfig, build_two_way))
+    config = config_of("text-lstm", ["model.family=two_way"])
+    message = "the task language_model needs a body that is causal, which this two_way is not; these would do: recurrent, window, gpt, llama, mixed"
+    with pytest.raises(UserError, match=message):
+        build_task(config, train_tokenizer(config.text, [TEXT]))
+
+
+def test_the_same_seed_builds_the_same_model_and_leaves_the_generator_alone() -> None:
+    config = config_of("text-lstm", ["model.dim=8", "seed=5"])
+    tokenizer = train_tokenizer(config.text, [TEXT])
+    state = torch.get_rng_state()
+    first, second = build_task(config, tokenizer), build_task(config, tokenizer)
+    assert torch.equal(state, torch.get_rng_state())
+    assert all(torch.equal(a, b) for a, b in zip(first.parameters(), second.parameters(), strict=True))
+    other = build_task(config_of("text-lstm", ["model.dim=8", "seed=6"]), tokenizer)
+    assert not torch.equal(next(first.parameters()), next(other.parameters()))
+
+
+def test_a_text_and_a_corpus_exclude_each_other(tmp_path: Path) -> None:
+    with pytest.raises(UserError, match="data.train names your text, e.g. `clew train text-lstm data.train=book.txt`"):
+        find_texts(config_of("text-lstm").data)
+    message = r"data.corpus and data.train exclude each other; give one of them \(data.corpus=null for your own text\)"
+    with pytest.raises(UserError, match=message):
+        find_texts(config_of("shakespeare-lstm", ["data.train=x.txt"]).data)
+    path = write_text(tmp_path)
+    parts = find_texts(config_of("shakespeare-lstm", ["data.corpus=null", f"data.train={path}", "data.test_fraction=0.1"]).data)
+    assert "".join(text for part in parts.values() for text in part) == TEXT
+    assert list(parts) == ["train", "valid", "test"]
+
+
+def test_a_corpus_that_does_not_ship_says_what_it_wants_and_where(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    data = config_of("ptb-lstm-small").data
+    monkeypatch.delenv("CLEW_DATA", raising=False)
+    with pytest.raises(UserError) as error:
+        find_texts(data)
+    assert str(error.value).startswith(
+        "the corpus ptb does not ship with clew; put ptb/ptb.train.txt, ptb/ptb.valid.txt, ptb/ptb.test.txt below a folder, "
+        "and set CLEW_DATA to that folder; "
+    )
+    assert str(error.value).endswith("without it, try `clew train shakespeare-lstm`")
+    monkeypatch.setenv("CLEW_DATA", str(tmp_path))
+    (tmp_path / "ptb").mkdir()
+    for name in ("train", "valid"):
+        write_text(tmp_path / "ptb", f"{name} words\n" * 9, f"ptb.{name}.txt")
+    with pytest.raises(UserError, match=f"; put ptb/ptb.test.txt below CLEW_DATA \\({tmp_path}\\)"):
+        find_texts(data)
+    write_text(tmp_path / "ptb", "test words\n", "ptb.test.txt")
+    assert "".join(find_texts(data)["test"]) == "test words\n"
+
+
+def test_an_unknown_corpus_names_the_nearest() -> None:
+    with pytest.raises(UserError, match="unknown corpus 'tinyshakespear'; did you mean 'tinyshakespeare'"):
+        find_texts(config_of("text-lstm", ["data.corpus=tinyshakespear"]).data)
+
+
+def test_the_device_is_chosen_with_a_reason() -> None:
+    device, reason = choose_device("cpu")
+    assert (device, reason) == (torch.device("cpu"), "cpu: as asked")
+    device, reason = choose_device("auto")
+    assert reason.startswith(device.type)
+
+
+@pytest.mark.parametrize("name", ["cuda", "mps"])
+def test_a_device_that_is_not_there_is_refused(name: str) -> None:
+    if getattr(torch, name).is_available():
+        pytest.skip(f"this machine has {name}")
+    with pytest.raises(UserError, match=f"device={name} was asked for, but torch finds none here; use device=auto or device=cpu"):
+        choose_device(name)
+
+
+def test_an_unknown_device_names_the_known_ones() -> None:
+    with pytest.raises(UserError, match="unknown device 'gpu'; did you mean 'cpu'.* known: auto, cpu, cuda, mps"):
+        choose_device("gpu")
+
+
+def test_a_tied_output_layer_needs_equal_widths() -> None:
+    config = config_of("text-lstm", ["model.dim=8", "model.embedding_dim=4", "task.tied=true"])
+    message = r"a tied output layer needs the body's width \(8\) to be the embedding's \(4\); make them equal or set task.tied=false"
+    with pytest.raises(UserError, match=message):
+        build_task(config, train_tokenizer(config.text, [TEXT]))
+
+
+@pytest.mark.parametrize("family", MODELS)
+def test_every_family_builds_a_task_from_its_defaults(family: str) -> None:
+    config = config_of("text-lstm", [f"model.family={family}", "model.dim=24"])
+    task = build_task(config, train_tokenizer(config.text, [TEXT]))
+    assert isinstance(task, nn.Module) and task.body.vocabulary == task.tokenizer.vocabulary

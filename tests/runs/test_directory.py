@@ -1,0 +1,190 @@
+import json
+from pathlib import Path
+
+import pytest
+import torch
+
+from clew.core.errors import UserError
+from clew.layers.cells import CELLS, GRU
+from clew.recipes.running import config_of, run_recipe
+from clew.runs.directory import (
+    append_metrics,
+    check_code,
+    check_run,
+    default_folder,
+    keep_code,
+    read_config,
+    read_metrics,
+    read_weights,
+    truncate_metrics,
+    write_config,
+    write_weights,
+)
+from clew.runs.loaded import load_run
+from tests.runs.small import lstm_settings
+
+
+@pytest.fixture(autouse=True)
+def own_folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setenv("CLEW_CACHE", str(tmp_path / "cache"))
+
+
+@pytest.fixture
+def run(tmp_path: Path) -> Path:
+    """A trained run that a test may damage."""
+    run_recipe("text-lstm", lstm_settings(tmp_path, steps=2), out=Path("run"))
+    return Path("run")
+
+
+def new_run(folder: str, *settings: str) -> None:
+    Path(folder).mkdir(parents=True)
+    write_config(Path(folder), config_of("text-lstm", settings))
+
+
+def test_runs_of_a_recipe_are_numbered_and_told_apart() -> None:
+    config = config_of("text-lstm", ["seed=3"])
+    assert default_folder(config) == (Path("runs/text-lstm"), [])
+    new_run("runs/text-lstm", "seed=1")
+    assert default_folder(config) == (Path("runs/text-lstm-2"), ["seed: 1 -> 3"])
+    new_run("runs/text-lstm-2", "seed=2", "model.cell=gru")
+    assert default_folder(config) == (Path("runs/text-lstm-3"), ["model.cell: 'gru' -> 'lstm'", "seed: 2 -> 3"])
+
+
+def test_a_run_of_the_same_settings_is_to_be_resumed() -> None:
+    new_run("runs/text-lstm", "seed=1")
+    new_run("runs/text-lstm-2", "seed=2")
+    message = (
+        "runs/text-lstm is a run of exactly these settings; go on with it by `--resume`, or start another with `--out DIR` or another seed"
+    )
+    with pytest.raises(UserError, match=message):
+        default_folder(config_of("text-lstm", ["seed=1"]))
+
+
+def test_a_run_that_cannot_be_read_here_stands_in_nobodys_way(monkeypatch: pytest.MonkeyPatch) -> None:
+    """One of another format, and one with a cell of the user's."""
+    with monkeypatch.context() as patch:
+        patch.setitem(CELLS, "mine", GRU)
+        new_run("runs/text-lstm", "model.cell=mine")
+    Path("runs/text-lstm-2").mkdir()
+    Path("runs/text-lstm-2/config.json").write_text('{"format": 99}')
+    assert default_folder(config_of("text-lstm")) == (Path("runs/text-lstm-3"), [])
+
+
+def test_a_config_is_read_as_it_was_written() -> None:
+    config = config_of("shakespeare-gpt", ["training.optimiser={name: adamw, beta2: 0.95}"])
+    Path("run").mkdir()
+    write_config(Path("run"), config)
+    assert read_config(Path("run")) == config
+
+
+@pytest.mark.parametrize(
+    ("content", "sentence"),
+    [
+        (
+            '{"format": 99}',
+            "run/config.json is of format 99, but this clew reads format 1; use the version of clew that wrote it, or train again",
+        ),
+        ("{}", "run/config.json is of format None, but this clew reads format 1"),
+        ("{", "run/config.json is not JSON"),
+        ("[1]", "run/config.json is not a run's config: it holds no fields"),
+        ('{"format": 1, "recipe": "x", "sed": 1}', "unknown field 'sed'; did you mean 'seed'?"),
+    ],
+)
+def test_a_config_that_is_none_is_refused(content: str, sentence: str) -> None:
+    Path("run").mkdir()
+    Path("run/config.json").write_text(content)
+    with pytest.raises(UserError) as error:
+        load_run("run")
+    assert str(error.value).startswith(sentence)
+
+
+def test_what_is_no_run_is_refused_and_the_runs_near_it_named() -> None:
+    with pytest.raises(
+        UserError, match=r"x is not a run directory \(it has no config.json\); train one first, e.g. `clew train shakespeare-lstm`"
+    ):
+        check_run(Path("x"))
+    new_run("runs/text-lstm")
+    with pytest.raises(UserError, match="runs/text-lstn is not a run directory .*; runs here: runs/text-lstm"):
+        check_run(Path("runs/text-lstn"))
+    with pytest.raises(UserError, match="nowhere/at/all is not a run directory .*; runs here: runs/text-lstm"):
+        check_run(Path("nowhere/at/all"))
+
+
+def test_missing_weights_are_said_to_be_missing(run: Path) -> None:
+    (run / "model.safetensors").unlink()
+    with pytest.raises(
+        UserError, match="run/model.safetensors is missing; the run has not reached its first evaluation, or was copied in part"
+    ):
+        load_run(run)
+
+
+@pytest.mark.parametrize("content", [b"", b"not a safetensors file at all", b"\xff" * 100])
+def test_damaged_weights_are_refused(run: Path, content: bytes) -> None:
+    (run / "model.safetensors").write_bytes(content)
+    with pytest.raises(UserError, match="run/model.safetensors cannot be read as safetensors"):
+        load_run(run)
+
+
+def test_weights_cut_short_are_refused(run: Path) -> None:
+    path = run / "model.safetensors"
+    path.write_bytes(path.read_bytes()[:-8])
+    with pytest.raises(UserError, match="run/model.safetensors cannot be read as safetensors"):
+        load_run(run)
+
+
+def test_weights_of_another_model_are_refused(run: Path) -> None:
+    config = json.loads((run / "config.json").read_text())
+    config["model"]["dim"] = 24
+    (run / "config.json").write_text(json.dumps(config))
+    with pytest.raises(
+        UserError, match="run/model.safetensors does not fit the model that run/config.json describes: .*size mismatch"
+    ) as error:
+        load_run(run)
+    assert "\n" not in str(error.value)
+
+
+def test_a_run_without_its_tokenizer_is_refused(run: Path) -> None:
+    (run / "vocabulary" / "tokenizer.json").unlink()
+    with pytest.raises(UserError, match="no tokenizer at run/vocabulary/tokenizer.json"):
+        load_run(run)
+
+
+def test_a_run_made_with_code_needs_that_code_again(run: Path) -> None:
+    code = Path("mine.py")
+    code.write_text("x = 1\n")
+    check_code(run, None)
+    keep_code(run, code)
+    message = "run was trained with code of the user's, which is never loaded by itself; look at run/code.py and add `--code run/code.py`"
+    with pytest.raises(UserError, match=message):
+        load_run(run)
+    load_run(run, code=code)
+    code.write_text("x = 2\n")
+    message = "mine.py is not the file that run was trained with; its copy is run/code.py: add `--code run/code.py`, or train again"
+    with pytest.raises(UserError, match=message):
+        load_run(run, code=code)
+
+
+def test_metrics_after_a_step_are_dropped_and_broken_lines_passed_over() -> None:
+    folder = Path(".")
+    for step in (1, 2, 3):
+        append_metrics(folder, {"step": step, "train.loss": 0.1 * step})
+    append_metrics(folder, {"step": 2, "best.step": 2})
+    with Path("metrics.jsonl").open("a") as file:
+        file.write('{"step": 4, "train.lo')
+    assert [record["step"] for record in read_metrics(folder)] == [1, 2, 3, 2]
+    truncate_metrics(folder, 2)
+    assert list(read_metrics(folder)) == [{"step": 1, "train.loss": 0.1}, {"step": 2, "train.loss": 0.2}]
+    assert list(read_metrics(Path("elsewhere"))) == []
+
+
+def test_weights_come_back_to_the_bit_and_leave_nothing_beside_them() -> None:
+    tensors = {"a": torch.randn(3, 4).T, "b": torch.tensor(1.5, dtype=torch.bfloat16), "c": torch.arange(3)}
+    write_weights(Path("w.safetensors"), tensors)
+    found = read_weights(Path("w.safetensors"))
+    assert all(torch.equal(found[name], value) and found[name].dtype == value.dtype for name, value in tensors.items())
+    assert [path.name for path in Path(".").glob("w*")] == ["w.safetensors"]
+
+
+def test_nothing_in_a_run_can_be_unpickled(run: Path) -> None:
+    assert {path.suffix for path in run.rglob("*") if path.is_file()} == {".json", ".jsonl", ".safetensors"}

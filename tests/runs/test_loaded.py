@@ -1,0 +1,109 @@
+from pathlib import Path
+
+import pytest
+
+import clew
+from clew.core.errors import UserError
+from clew.runs.loaded import Run
+
+FROZEN = Path(__file__).parent / "frozen" / "format-1"
+
+
+@pytest.fixture(scope="module")
+def run() -> Run:
+    return clew.load(FROZEN, device="cpu")
+
+
+def test_a_run_says_what_it_is(run: Run) -> None:
+    assert repr(run) == f"Run({str(FROZEN)!r}: recurrent, 3,861 parameters, 21 characters)"
+
+
+def test_one_prompt_gives_one_continuation_and_several_give_a_list(run: Run) -> None:
+    one = run.generate("the", method="greedy", max_new=9)
+    both = run.generate(["the", "Whoever"], method="greedy", max_new=9)
+    assert (both[0].tokens, both[0].text) == (one.tokens, one.text)
+    assert str(one) == "the" + one.text and len(one.tokens) == 9
+    assert str(both[1]) == "Whoever enters t"
+
+
+def test_n_best_gives_hypotheses_best_first(run: Run) -> None:
+    found = run.generate("Who", method="beam", beams=4, n_best=3, max_new=5)
+    assert [h.score for h in found] == sorted((h.score for h in found), reverse=True)
+    assert len({h.text for h in found}) == 3
+    assert found[0].text == "ever "
+
+
+def test_a_seed_gives_the_same_sample_again_and_another_gives_another(run: Run) -> None:
+    first = run.generate("", seed=1, temperature=3.0, max_new=40)
+    assert run.generate("", seed=1, temperature=3.0, max_new=40) == first
+    assert run.generate("", seed=2, temperature=3.0, max_new=40) != first
+
+
+def test_a_sample_does_not_depend_on_the_prompts_beside_it(run: Run) -> None:
+    alone = run.generate(["Who"], seed=3, temperature=2.0, max_new=20)[0]
+    assert run.generate(["Who", "the thread"], seed=3, temperature=2.0, max_new=20)[0].text == alone.text
+
+
+@pytest.mark.parametrize("method", ["greedy", "sample"])
+def test_what_is_streamed_is_what_is_generated(run: Run, method: str) -> None:
+    pieces = list(run.stream("Who", method=method, max_new=30, seed=4))
+    assert len(pieces) == 30
+    assert "".join(pieces) == run.generate("Who", method=method, max_new=30, seed=4).text
+
+
+def test_a_beam_cannot_be_streamed(run: Run) -> None:
+    message = "beam search chooses only at the end, so it cannot be streamed; use decoding.method=sample or greedy"
+    with pytest.raises(UserError, match=message):
+        run.stream("Who", method="beam")
+
+
+def test_log_probs_of_what_was_generated_are_those_of_scoring_it(run: Run) -> None:
+    found = run.generate("Who", method="greedy", max_new=12, temperature=1.0)
+    scored = run.score(str(found))
+    assert found.log_prob == pytest.approx(sum(scored.log_probs[2:]), rel=1e-4)
+
+
+def test_a_scored_text_has_a_log_probability_for_each_token_but_the_first(run: Run) -> None:
+    text = "the thread brings"
+    scored = run.score(text)
+    assert [text[start:stop] for start, stop in scored.offsets] == list(text)
+    assert len(scored.log_probs) == len(text) - 1
+    assert all(value <= 0 for value in scored.log_probs)
+    likelihood = scored.likelihood
+    assert (likelihood.nats, likelihood.tokens, likelihood.characters) == (-sum(scored.log_probs), len(text) - 1, len(text) - 1)
+    assert repr(scored) == f"Scored({len(text)} tokens: {likelihood.describe('character')})"
+
+
+def test_scoring_does_not_depend_on_how_long_the_chunks_are(run: Run) -> None:
+    from clew.tasks.scoring import score_text
+
+    text = "the thread brings them home.\n" * 3
+    whole = score_text(run.task, text, 1000).log_probs
+    assert score_text(run.task, text, 7).log_probs == pytest.approx(whole, rel=1e-4, abs=1e-5)
+
+
+@pytest.mark.parametrize(
+    ("options", "sentence"),
+    [
+        ({"temprature": 1.0}, "unknown field 'temprature' of decoding; did you mean 'temperature'?"),
+        ({"temperature": 0.0}, "decoding.temperature must be above 0, not 0.0"),
+        ({"method": "bem"}, "decoding.method must be one of 'sample', 'greedy' or 'beam', not 'bem'"),
+        ({"max_new": True}, "decoding.max_new takes a whole number, not True"),
+        ({"method": "beam", "beams": 2, "n_best": 3}, "n_best (3) must be at least 1 and at most beams (2)"),
+    ],
+)
+def test_a_mistaken_option_is_one_sentence(run: Run, options: dict, sentence: str) -> None:
+    with pytest.raises(UserError) as error:
+        run.generate("Who", **options)
+    assert str(error.value).startswith(sentence)
+
+
+def test_what_cannot_be_read_is_refused(run: Run) -> None:
+    with pytest.raises(UserError, match=r"the prompt has characters the model has never seen: '%' \(U\+0025\); it knows 20"):
+        run.generate("the%")
+    with pytest.raises(UserError, match="there is no prompt; give at least one, empty if need be"):
+        run.generate([])
+    with pytest.raises(UserError, match="a text needs at least 2 tokens to be scored, one to read and one to predict; this one has 1"):
+        run.score("a")
+    with pytest.raises(UserError, match="unknown device 'gpu'"):
+        clew.load(FROZEN, device="gpu")
