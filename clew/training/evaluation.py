@@ -1,0 +1,58 @@
+"""The loss of a language model on a text, every token scored once."""
+
+from collections.abc import Callable
+from contextlib import AbstractContextManager, nullcontext
+from typing import Any
+
+import torch
+
+from clew.data.encoded import TokenFile
+from clew.data.plans import Plan, TokenBatch, stream_evaluation_plan, window_evaluation_plan
+from clew.metrics.perplexity import Likelihood
+from clew.runs.config import TrainingConfig
+from clew.tasks.language_model import LanguageModel
+
+
+def evaluation_plan(num_tokens: int, training: TrainingConfig) -> Plan:
+    """As in training, streams carry their state and windows do not."""
+    batch_size = training.evaluate_batch or training.batch_size
+    if training.batching == "streams":
+        return stream_evaluation_plan(num_tokens, batch_size, training.length)
+    return window_evaluation_plan(num_tokens, training.length, batch_size)
+
+
+@torch.no_grad()
+def evaluate(
+    task: LanguageModel,
+    text: TokenFile,
+    training: TrainingConfig,
+    *,
+    forward: Callable[..., Any] | None = None,
+    autocast: Callable[[], AbstractContextManager[Any]] = nullcontext,
+    interrupted: Callable[[], bool] = lambda: False,
+) -> Likelihood | None:
+    """The likelihood of the whole text; None if `interrupted` says to stop. `forward` is the task, or its compiled form."""
+    model = task if forward is None else forward
+    plan = evaluation_plan(len(text), training)
+    device = next(task.parameters()).device
+    was_training = task.training
+    task.eval()
+    total = torch.zeros((), dtype=torch.float64, device=device)
+    state = None
+    try:
+        for number in range(plan.num_batches):
+            if interrupted():
+                return None
+            batch = to_device(plan.batch(text.tokens, number), device)
+            with autocast():
+                terms, after = model(batch, None if batch.fresh else state)
+            state = after if training.batching == "streams" else None
+            total += terms["loss"].sum.double()
+    finally:
+        task.train(was_training)
+    return Likelihood(float(total), plan.num_targets, text.num_target_characters)
+
+
+def to_device(batch: TokenBatch, device: torch.device) -> TokenBatch:
+    mask = None if batch.mask is None else batch.mask.to(device)
+    return batch._replace(tokens=batch.tokens.to(device), targets=batch.targets.to(device), mask=mask)

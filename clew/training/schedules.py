@@ -1,0 +1,126 @@
+"""How the learning rate changes: a factor of (step, epoch). Members of SCHEDULES are built as `S(steps, *, options)`.
+
+A schedule that reacts to evaluations has `observe(value)`; what it remembers is in `state_dict`, and so in the checkpoint.
+"""
+
+import math
+from collections.abc import Callable
+from typing import Any
+
+from clew.core.errors import UserError
+
+
+class Constant:
+    """The same throughout, after `warmup` steps of linear rise."""
+
+    def __init__(self, steps: int, *, warmup: int = 0):
+        if not 0 <= warmup <= steps:
+            raise UserError(
+                f"the schedule's warmup ({warmup}) must be between 0 and the number of steps ({steps}); "
+                "set training.schedule.warmup or training.steps"
+            )
+        self.steps = steps
+        self.warmup = warmup
+
+    def factor(self, step: int, epoch: int) -> float:
+        """The multiple of the learning rate at a step, counted from 0."""
+        rise = min(1.0, (step + 1) / self.warmup) if self.warmup else 1.0
+        return rise * self.after_warmup(step, epoch)
+
+    def after_warmup(self, step: int, epoch: int) -> float:
+        return 1.0
+
+    def progress(self, step: int) -> float:
+        return min(1.0, max(0.0, (step - self.warmup) / max(1, self.steps - self.warmup)))
+
+    def observe(self, value: float) -> None:
+        """An evaluation's loss."""
+
+    def state_dict(self) -> dict[str, Any]:
+        return {}
+
+    def load_state_dict(self, state: dict[str, Any]) -> None:
+        pass
+
+
+class Cosine(Constant):
+    """floor + (1 - floor) (1 + cos(pi t)) / 2, t from 0 to 1 over the steps after the warm-up (Loshchilov and Hutter 2017)."""
+
+    def __init__(self, steps: int, *, warmup: int = 0, floor: float = 0.1):
+        super().__init__(steps, warmup=warmup)
+        self.floor = floor
+
+    def after_warmup(self, step: int, epoch: int) -> float:
+        return self.floor + (1 - self.floor) * 0.5 * (1 + math.cos(math.pi * self.progress(step)))
+
+
+class Linear(Cosine):
+    """1 - (1 - floor) t, t from 0 to 1 over the steps after the warm-up."""
+
+    def __init__(self, steps: int, *, warmup: int = 0, floor: float = 0.0):
+        super().__init__(steps, warmup=warmup, floor=floor)
+
+    def after_warmup(self, step: int, epoch: int) -> float:
+        return 1 - (1 - self.floor) * self.progress(step)
+
+
+class InverseSqrt(Constant):
+    """sqrt(warmup / step) after the warm-up (Vaswani et al. 2017, with the learning rate as its peak)."""
+
+    def __init__(self, steps: int, *, warmup: int = 1):
+        super().__init__(steps, warmup=max(warmup, 1))
+
+    def after_warmup(self, step: int, epoch: int) -> float:
+        return math.sqrt(self.warmup / max(step + 1, self.warmup))
+
+
+class ByEpoch(Constant):
+    """1 for the first `constant` epochs, then multiplied by `decay` at the start of every epoch (Zaremba et al. 2014)."""
+
+    def __init__(self, steps: int, *, warmup: int = 0, decay: float = 0.5, constant: int = 4):
+        super().__init__(steps, warmup=warmup)
+        self.decay = decay
+        self.constant = constant
+
+    def after_warmup(self, step: int, epoch: int) -> float:
+        return self.decay ** max(0, epoch + 1 - self.constant)
+
+
+class Plateau(Constant):
+    """Multiplied by `decay` after `patience` evaluations in a row without a better one."""
+
+    def __init__(self, steps: int, *, warmup: int = 0, decay: float = 0.5, patience: int = 1):
+        super().__init__(steps, warmup=warmup)
+        self.decay = decay
+        self.patience = patience
+        self.best = math.inf
+        self.worse = 0
+        self.current = 1.0
+
+    def after_warmup(self, step: int, epoch: int) -> float:
+        return self.current
+
+    def observe(self, value: float) -> None:
+        if value < self.best:
+            self.best, self.worse = value, 0
+            return
+        self.worse += 1
+        if self.worse >= self.patience:
+            self.current, self.worse = self.current * self.decay, 0
+
+    def state_dict(self) -> dict[str, Any]:
+        return {"best": None if math.isinf(self.best) else self.best, "worse": self.worse, "current": self.current}
+
+    def load_state_dict(self, state: dict[str, Any]) -> None:
+        self.best = math.inf if state["best"] is None else state["best"]
+        self.worse, self.current = state["worse"], state["current"]
+
+
+SCHEDULES: dict[str, Callable[..., Constant]] = {
+    "constant": Constant,
+    "cosine": Cosine,
+    "linear": Linear,
+    "inverse_sqrt": InverseSqrt,
+    "by_epoch": ByEpoch,
+    "plateau": Plateau,
+}

@@ -1,0 +1,45 @@
+"""Ctrl-C and SIGTERM as a request: what is under way is finished and saved before the program ends."""
+
+import signal
+import threading
+from collections.abc import Iterator
+from contextlib import contextmanager
+from types import FrameType
+
+
+class Interrupted(Exception):
+    """A run that was asked to stop and has saved; `number` is the signal's."""
+
+    def __init__(self, number: int, message: str):
+        super().__init__(message)
+        self.number = number
+
+
+class Request:
+    """Which signal has come, if any. A second one does not wait."""
+
+    number: int | None = None
+
+    def __bool__(self) -> bool:
+        return self.number is not None
+
+
+@contextmanager
+def stop_requests() -> Iterator[Request]:
+    """Within this context SIGINT and SIGTERM are noted instead of obeyed; the handlers before are put back."""
+    request = Request()
+    if threading.current_thread() is not threading.main_thread():
+        yield request
+        return
+
+    def note(number: int, frame: FrameType | None) -> None:
+        if request:
+            raise KeyboardInterrupt
+        request.number = number
+
+    before = {number: signal.signal(number, note) for number in (signal.SIGINT, signal.SIGTERM)}
+    try:
+        yield request
+    finally:
+        for number, handler in before.items():
+            signal.signal(number, handler)

@@ -1,0 +1,162 @@
+import json
+from pathlib import Path
+
+import pytest
+import torch
+
+from clew.core.errors import UserError
+from clew.training.checkpoints import KEPT, Training, checkpoint_folders, find_checkpoint, load_checkpoint, save_checkpoint
+from clew.training.loop import Position, train
+from clew.training.observers import Best
+from clew.training.optimisers import OPTIMISERS, adamw
+from clew.training.schedules import Plateau
+from tests.thread.models import batches_of, chunks_of, lines_batch, lstm
+
+IDENTITY = {"model": "m", "tokenizer": "t", "data": "d", "batching": "b"}
+
+
+def training_of(optimiser: str = "adamw", **identity: str) -> Training:
+    task = lstm()
+    built = OPTIMISERS[optimiser](task.parameters(), 0.01)
+    return Training(task, built, Plateau(9, patience=1), Best(3), Position(), {**IDENTITY, **identity})
+
+
+def advance(training: Training, steps: int) -> None:
+    batches = batches_of(chunks_of(lines_batch(training.task), 8))
+    for _ in train(
+        training.task, batches, training.optimiser, training.schedule, steps=steps, position=training.position, seed=1, carry=True
+    ):
+        pass
+
+
+@pytest.fixture
+def saved(tmp_path: Path) -> tuple[Path, Training]:
+    """A run's folder with checkpoints at steps 2 and 4, and the training that wrote them."""
+    training = training_of()
+    for step in (2, 4):
+        advance(training, step)
+        for value in (2.0, 3.0):
+            training.schedule.observe(value)
+            training.best.observe(value, step)
+        save_checkpoint(tmp_path, training)
+    return tmp_path, training
+
+
+@pytest.mark.parametrize("optimiser", OPTIMISERS)
+def test_what_is_loaded_is_to_the_bit_what_was_saved(tmp_path: Path, optimiser: str) -> None:
+    first, second = training_of(optimiser), training_of(optimiser)
+    advance(first, 3)
+    first.schedule.observe(2.0)
+    first.schedule.observe(3.0)
+    first.best.observe(2.0, 3)
+    load_checkpoint(save_checkpoint(tmp_path, first), second)
+    for key, value in first.task.state_dict().items():
+        assert torch.equal(second.task.state_dict()[key], value), key
+    there, here = first.optimiser.state_dict(), second.optimiser.state_dict()
+    assert json.dumps(there["param_groups"]) == json.dumps(here["param_groups"])
+    assert there["state"].keys() == here["state"].keys()
+    for index, entries in there["state"].items():
+        for name, value in entries.items():
+            assert torch.equal(torch.as_tensor(value), torch.as_tensor(here["state"][index][name])), name
+    assert first.schedule.state_dict() == second.schedule.state_dict()
+    assert first.best.state_dict() == second.best.state_dict()
+    assert (second.position.step, second.position.epoch, second.position.batch) == (3, 0, 3)
+    for layer in range(2):
+        assert torch.equal(first.position.states[0].layers[layer].cell.cell, second.position.states[0].layers[layer].cell.cell)
+
+
+def test_only_the_newest_few_are_kept(tmp_path: Path) -> None:
+    training = training_of()
+    for step in (1, 2, 3, 4):
+        training.position.step = step
+        save_checkpoint(tmp_path, training)
+    assert [path.name for path in checkpoint_folders(tmp_path)] == [f"step-{step:08d}" for step in (4, 3)][:KEPT]
+
+
+def test_the_newest_whole_one_is_found_without_complaint(saved: tuple[Path, Training]) -> None:
+    folder, _ = saved
+    assert find_checkpoint(folder) == (folder / "checkpoints" / "step-00000004", [])
+
+
+def corrupt(path: Path) -> None:
+    content = bytearray(path.read_bytes())
+    content[len(content) // 2] ^= 1
+    path.write_bytes(content)
+
+
+@pytest.mark.parametrize("file", ["model.safetensors", "optimiser.safetensors", "carried.safetensors", "training.json"])
+@pytest.mark.parametrize(
+    ("damage", "fault"),
+    [
+        (corrupt, "is not what was written"),
+        (lambda path: path.write_bytes(path.read_bytes()[:-7]), "is not what was written"),
+        (Path.unlink, "is missing"),
+    ],
+    ids=["one bit flipped", "cut short", "missing"],
+)
+def test_a_damaged_checkpoint_is_passed_over_for_the_one_before(saved: tuple[Path, Training], file: str, damage, fault: str) -> None:
+    folder, _ = saved
+    newest = folder / "checkpoints" / "step-00000004"
+    damage(newest / file)
+    found, complaints = find_checkpoint(folder)
+    assert found == folder / "checkpoints" / "step-00000002"
+    assert complaints == [f"{newest} is damaged ({file} {fault}) and is passed over"]
+    load_checkpoint(found, training_of())
+
+
+def test_a_checkpoint_without_a_manifest_is_passed_over(saved: tuple[Path, Training]) -> None:
+    folder, _ = saved
+    manifest = folder / "checkpoints" / "step-00000004" / "manifest.json"
+    manifest.unlink()
+    assert find_checkpoint(folder)[1] == [f"{manifest.parent} is damaged ({manifest} is missing) and is passed over"]
+    manifest.write_text('{"model.safetensors": "0"}')
+    assert find_checkpoint(folder)[1] == [f"{manifest.parent} is damaged (manifest.json does not name every file) and is passed over"]
+
+
+def test_a_checkpoint_that_was_being_written_is_not_seen(saved: tuple[Path, Training]) -> None:
+    folder, training = saved
+    (folder / "checkpoints" / ".step-00000006.partial").mkdir()
+    assert find_checkpoint(folder)[0] == folder / "checkpoints" / "step-00000004"
+    training.position.step = 6
+    assert save_checkpoint(folder, training).name == "step-00000006"
+
+
+def test_where_all_are_damaged_none_is_found(saved: tuple[Path, Training]) -> None:
+    folder, _ = saved
+    for checkpoint in checkpoint_folders(folder):
+        corrupt(checkpoint / "model.safetensors")
+    found, complaints = find_checkpoint(folder)
+    assert found is None and len(complaints) == 2
+
+
+def test_another_format_is_refused(saved: tuple[Path, Training]) -> None:
+    folder, _ = saved
+    path = folder / "checkpoints" / "step-00000004" / "training.json"
+    path.write_text(json.dumps({**json.loads(path.read_text()), "format": 99}))
+    with pytest.raises(
+        UserError, match="is of format 99, but this clew reads format 1; use the version of clew that wrote it, or train again"
+    ):
+        load_checkpoint(path.parent, training_of())
+
+
+@pytest.mark.parametrize("what", IDENTITY)
+def test_a_checkpoint_of_another_kind_of_run_is_refused(saved: tuple[Path, Training], what: str) -> None:
+    folder, _ = saved
+    other = training_of(**{what: "another"})
+    before = {key: value.clone() for key, value in other.task.state_dict().items()}
+    message = f"was written with another {what}, so the run cannot go on from it; bring the {what} back as it was, or start a new run"
+    with pytest.raises(UserError, match=message):
+        load_checkpoint(checkpoint_folders(folder)[0], other)
+    assert all(torch.equal(before[key], value) for key, value in other.task.state_dict().items())
+
+
+def test_a_tied_weight_is_stored_once(tmp_path: Path) -> None:
+    from safetensors import safe_open
+
+    from tests.thread.models import gpt
+
+    task = gpt()
+    training = Training(task, adamw(task.parameters(), 0.1), Plateau(9), Best(), Position(), IDENTITY)
+    with safe_open(save_checkpoint(tmp_path, training) / "model.safetensors", "pt") as file:
+        shapes = [file.get_slice(name).get_shape() for name in file.keys()]  # noqa: SIM118
+    assert shapes.count([task.body.vocabulary, task.body.dim]) == 1

@@ -1,0 +1,195 @@
+import signal
+from pathlib import Path
+
+import pytest
+import torch
+
+from clew.core.errors import UserError
+from clew.data.plans import TokenBatch
+from clew.recipes.running import config_of, run_recipe
+from clew.runs.directory import read_metrics, read_weights
+from clew.training.checkpoints import checkpoint_folders
+from clew.training.run import Silence, check_training, cut_rows, train_run
+from clew.training.signals import Interrupted, stop_requests
+from tests.runs.small import gpt_settings, lstm_settings, write_text
+
+
+@pytest.fixture(autouse=True)
+def own_folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setenv("CLEW_CACHE", str(tmp_path / "cache"))
+
+
+class Listener(Silence):
+    """Keeps what is said, and raises a signal where it is asked to."""
+
+    def __init__(self, stop_at_step: int | None = None, stop_at_evaluation: int | None = None):
+        self.said: list[str] = []
+        self.stop_at_step = stop_at_step
+        self.stop_at_evaluation = stop_at_evaluation
+
+    def say(self, text: str) -> None:
+        self.said.append(text)
+
+    def step(self, record, steps, tokens_per_second) -> None:
+        if record.step in (self.stop_at_step, self.stop_at_evaluation):
+            signal.raise_signal(signal.SIGTERM)
+
+
+def losses(folder: Path) -> list[tuple]:
+    """All that was measured, in order, but for what depends on the clock."""
+    return [tuple(sorted((k, v) for k, v in record.items() if k != "tokens_per_second")) for record in read_metrics(folder)]
+
+
+def assert_same_run(first: Path, second: Path) -> None:
+    assert losses(first) == losses(second)
+    for path in ("model.safetensors", f"checkpoints/{checkpoint_folders(first)[0].name}/model.safetensors"):
+        there, here = read_weights(first / path), read_weights(second / path)
+        assert there.keys() == here.keys()
+        assert all(torch.equal(value, here[name]) for name, value in there.items()), path
+
+
+@pytest.mark.parametrize(
+    ("recipe", "settings"), [("text-lstm", lstm_settings), ("text-gpt", gpt_settings)], ids=["streams, state carried", "windows"]
+)
+def test_a_run_stopped_between_evaluations_goes_on_to_the_bit(tmp_path: Path, recipe: str, settings) -> None:
+    given = [*settings(tmp_path, steps=9), "model.dropout=0.2", "training.log_every=1"]
+    run_recipe(recipe, given, out=Path("straight"))
+    with pytest.raises(Interrupted, match="stopped at step 6 of 9; saved in stopped") as stop:
+        run_recipe(recipe, given, out=Path("stopped"), report=Listener(stop_at_step=6))
+    assert stop.value.number == signal.SIGTERM
+    listener = Listener()
+    run_recipe(recipe, [], out=Path("stopped"), resume=True, report=listener)
+    assert "going on from step 6" in listener.said
+    assert_same_run(Path("straight"), Path("stopped"))
+
+
+@pytest.mark.parametrize("step", [4, 8])
+def test_a_run_stopped_while_it_was_evaluated_is_evaluated_when_it_goes_on(tmp_path: Path, step: int) -> None:
+    """Step 4 is the first evaluation, before which there are no weights to show, and step 8 the last."""
+    given = lstm_settings(tmp_path, steps=8)
+    run_recipe("text-lstm", given, out=Path("straight"))
+    with pytest.raises(Interrupted):
+        run_recipe("text-lstm", given, out=Path("stopped"), report=Listener(stop_at_evaluation=step))
+    run_recipe("text-lstm", [], out=Path("stopped"), resume=True)
+    assert_same_run(Path("straight"), Path("stopped"))
+
+
+def test_a_run_goes_on_from_the_checkpoint_before_a_damaged_one(tmp_path: Path) -> None:
+    given = lstm_settings(tmp_path, steps=8)
+    run_recipe("text-lstm", given, out=Path("straight"))
+    run_recipe("text-lstm", given, out=Path("damaged"))
+    newest = checkpoint_folders(Path("damaged"))[0] / "model.safetensors"
+    newest.write_bytes(newest.read_bytes()[:100])
+    listener = Listener()
+    run_recipe("text-lstm", [], out=Path("damaged"), resume=True, report=listener)
+    assert f"{newest.parent} is damaged (model.safetensors is not what was written) and is passed over" in listener.said
+    assert "going on from step 4" in listener.said
+    assert_same_run(Path("straight"), Path("damaged"))
+
+
+def test_a_finished_run_that_is_resumed_stays_as_it_is(tmp_path: Path) -> None:
+    run_recipe("text-lstm", lstm_settings(tmp_path, steps=4), out=Path("done"))
+    before = losses(Path("done"))
+    again = run_recipe("text-lstm", [], out=Path("done"), resume=True)
+    assert again.step == 4
+    assert losses(Path("done")) == before
+
+
+def test_a_finished_run_can_be_given_more_steps(tmp_path: Path) -> None:
+    run_recipe("text-lstm", lstm_settings(tmp_path, steps=4), out=Path("more"))
+    run_recipe("text-lstm", ["training.steps=8"], out=Path("more"), resume=True)
+    run_recipe("text-lstm", lstm_settings(tmp_path, steps=8), out=Path("straight"))
+    assert read_weights(Path("more/model.safetensors"))["output_bias"].equal(
+        read_weights(Path("straight/model.safetensors"))["output_bias"]
+    )
+
+
+def test_a_run_without_a_checkpoint_starts_again(tmp_path: Path) -> None:
+    given = lstm_settings(tmp_path, steps=4)
+    run_recipe("text-lstm", given, out=Path("straight"))
+    run_recipe("text-lstm", given, out=Path("killed"))
+    import shutil
+
+    shutil.rmtree("killed/checkpoints")
+    listener = Listener()
+    run_recipe("text-lstm", [], out=Path("killed"), resume=True, report=listener)
+    assert "killed has no checkpoint yet; starting from step 0" in listener.said
+    assert_same_run(Path("straight"), Path("killed"))
+
+
+def test_a_changed_text_is_refused(tmp_path: Path) -> None:
+    run_recipe("text-lstm", lstm_settings(tmp_path, steps=4), out=Path("run"))
+    write_text(tmp_path, "other words stand in the file now, and more of them.\n" * 20)
+    with pytest.raises(UserError, match="was written with another data, so the run cannot go on from it; bring the data back as it was"):
+        run_recipe("text-lstm", [], out=Path("run"), resume=True)
+
+
+def test_a_changed_setting_is_refused(tmp_path: Path) -> None:
+    run_recipe("text-lstm", lstm_settings(tmp_path, steps=4), out=Path("run"))
+    message = "a resumed run keeps its settings, but these changed: model.dim: 16 -> 32; leave them as they were, or start a new run"
+    with pytest.raises(UserError, match=message):
+        run_recipe("text-lstm", ["model.dim=32"], out=Path("run"), resume=True)
+
+
+def test_patience_ends_a_run_that_gets_no_better(tmp_path: Path) -> None:
+    given = [*lstm_settings(tmp_path, steps=50), "training.patience=2", "training.learning_rate=1e-12", "training.evaluate_every=1"]
+    listener = Listener()
+    result = run_recipe("text-lstm", given, out=Path("run"), report=listener)
+    assert result.step < 50
+    assert f"no better evaluation in 2; stopped at step {result.step}" in listener.said
+
+
+def test_the_weights_of_a_run_are_those_of_its_best_evaluation(tmp_path: Path) -> None:
+    """A learning rate that ruins the model after a while: the last weights are not the best."""
+    given = [*lstm_settings(tmp_path, steps=12), "training.evaluate_every=2", "training.learning_rate=3.0", "training.clip_norm=null"]
+    result = run_recipe("text-lstm", given, out=Path("run"))
+    measured = {record["step"]: record["valid.loss"] for record in read_metrics(Path("run")) if "valid.loss" in record}
+    assert result.valid.loss == min(measured.values()) == measured[result.best_step]
+
+
+def test_more_micro_batches_than_processes_can_fill_are_refused(tmp_path: Path) -> None:
+    config = config_of("text-lstm", ["training.batch_size=2", "training.accumulate=4"])
+    message = r"training.batch_size \(2\) must be at least training.accumulate \(4\) times the number of processes \(1\)"
+    with pytest.raises(UserError, match=message):
+        check_training(config.training)
+
+
+def test_accumulation_trains_to_the_same_model(tmp_path: Path) -> None:
+    for parts in (1, 4):
+        run_recipe(
+            "text-lstm",
+            [*lstm_settings(tmp_path, steps=4), "model.dropout=0.0", f"training.accumulate={parts}"],
+            out=Path(f"parts-{parts}"),
+        )
+    there, here = (read_weights(Path(f"parts-{parts}/model.safetensors")) for parts in (1, 4))
+    for name, value in there.items():
+        torch.testing.assert_close(here[name], value, rtol=1e-3, atol=1e-5)
+
+
+def test_rows_cut_into_parts_are_all_there_once() -> None:
+    tokens = torch.arange(10).view(5, 2)
+    parts = cut_rows(TokenBatch(tokens, tokens + 1, tokens > 0, False), 3)
+    assert [len(part.tokens) for part in parts] == [2, 2, 1]
+    assert torch.equal(torch.cat([part.tokens for part in parts]), tokens)
+    assert torch.equal(torch.cat([part.targets for part in parts]), tokens + 1)
+    assert not any(part.fresh for part in parts)
+
+
+def test_the_same_config_gives_the_same_run(tmp_path: Path) -> None:
+    given = [*lstm_settings(tmp_path, steps=4), "model.dropout=0.3"]
+    for name in ("first", "second"):
+        torch.rand(3)
+        train_run(config_of("text-lstm", given), Path(name))
+    assert_same_run(Path("first"), Path("second"))
+
+
+def test_a_first_signal_is_noted_and_a_second_obeyed() -> None:
+    before = signal.getsignal(signal.SIGINT)
+    with stop_requests() as request:
+        assert not request
+        signal.raise_signal(signal.SIGINT)
+        assert request.number == signal.SIGINT
+        with pytest.raises(KeyboardInterrupt):
+            signal.raise_signal(signal.SIGINT)
+    assert signal.getsignal(signal.SIGINT) is before

@@ -1,0 +1,70 @@
+import math
+
+import pytest
+
+from clew.core.errors import UserError
+from clew.training.schedules import SCHEDULES, ByEpoch, Constant, Cosine, InverseSqrt, Linear, Plateau
+
+
+def factors(schedule: Constant, steps: list[int], epoch: int = 0) -> list[float]:
+    return [schedule.factor(step, epoch) for step in steps]
+
+
+def test_constant_is_one_everywhere() -> None:
+    assert factors(Constant(10), [0, 5, 9]) == [1.0, 1.0, 1.0]
+
+
+def test_warmup_rises_by_equal_steps_to_one() -> None:
+    assert factors(Constant(10, warmup=4), [0, 1, 2, 3, 4, 9]) == [0.25, 0.5, 0.75, 1.0, 1.0, 1.0]
+
+
+def test_cosine_passes_the_middle_halfway_and_ends_at_its_floor() -> None:
+    schedule = Cosine(12, warmup=2, floor=0.2)
+    assert schedule.factor(2, 0) == pytest.approx(1.0)
+    assert schedule.factor(7, 0) == pytest.approx(0.6)  # halfway between 1 and 0.2
+    assert schedule.factor(12, 0) == pytest.approx(0.2)
+    quarter = 0.2 + 0.8 * (1 + math.sqrt(0.5)) / 2
+    assert Cosine(8, floor=0.2).factor(2, 0) == pytest.approx(quarter)
+
+
+def test_linear_falls_by_equal_steps() -> None:
+    assert factors(Linear(5), [0, 1, 2, 3, 4]) == pytest.approx([1.0, 0.8, 0.6, 0.4, 0.2])
+    assert Linear(4, floor=0.5).factor(2, 0) == pytest.approx(0.75)
+
+
+def test_inverse_sqrt_halves_when_the_step_is_four_times_the_warmup() -> None:
+    assert factors(InverseSqrt(100, warmup=4), [0, 3, 15, 35]) == pytest.approx([0.25, 1.0, 0.5, 1 / 3])
+
+
+def test_by_epoch_decays_from_the_first_epoch_after_the_constant_ones() -> None:
+    schedule = ByEpoch(100, decay=0.5, constant=4)
+    assert [schedule.factor(0, epoch) for epoch in range(7)] == [1.0, 1.0, 1.0, 1.0, 0.5, 0.25, 0.125]
+
+
+def test_plateau_decays_after_so_many_evaluations_without_a_better_one() -> None:
+    schedule = Plateau(100, decay=0.1, patience=2)
+    found = []
+    for loss in (3.0, 2.0, 2.5, 2.0, 1.5, 1.6, 1.7):
+        schedule.observe(loss)
+        found.append(schedule.factor(0, 0))
+    assert found == pytest.approx([1.0, 1.0, 1.0, 0.1, 0.1, 0.1, 0.01])
+
+
+def test_plateau_goes_on_from_its_state_dict() -> None:
+    first, second = Plateau(10, patience=2), Plateau(10, patience=2)
+    assert second.state_dict() == {"best": None, "worse": 0, "current": 1.0}
+    for loss in (1.0, 2.0):
+        first.observe(loss)
+    second.load_state_dict(first.state_dict())
+    for schedule in (first, second):
+        schedule.observe(3.0)
+    assert first.factor(0, 0) == second.factor(0, 0) == 0.5
+
+
+@pytest.mark.parametrize("name", SCHEDULES)
+def test_a_warmup_longer_than_the_run_is_refused(name: str) -> None:
+    message = (
+        r"the schedule's warmup \(11\) must be between 0 and the number of steps \(10\); set training.schedule.warmup or training.steps"
+    )
+    with pytest.raises(UserError, match=message):
+        SCHEDULES[name](10, warmup=11)
