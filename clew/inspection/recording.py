@@ -1,0 +1,155 @@
+"""Watching and changing what passes through a model, by module path and tap; works on any torch module.
+
+A path is as `model.named_modules()` gives it, with `*` and `?` as in file names: `*.gates.forget`, `body.layers.layers.0`. A tap
+shows the value inside a layer, any other module its output. A compiled model is unwrapped and runs eagerly, since hooks are
+silently passed over inside it.
+"""
+
+import sys
+from collections.abc import Callable, Iterator
+from contextlib import AbstractContextManager, contextmanager, nullcontext
+from fnmatch import fnmatchcase
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+
+from clew.core.errors import UserError, did_you_mean
+from clew.core.taps import Tap, watching
+
+
+class Recording:
+    """What was seen, by path: one tensor a call of the model."""
+
+    def __init__(self) -> None:
+        self.seen: dict[str, list[Tensor]] = {}
+
+    def __getitem__(self, path: str) -> Tensor:
+        """The value at a path (or at the only path that a pattern matches) in a recording of one call."""
+        calls = self.calls(path)
+        if len(calls) != 1:
+            raise UserError(f"{path} was passed {len(calls)} times while recording; calls({path!r}) gives each")
+        return calls[0]
+
+    def calls(self, path: str) -> list[Tensor]:
+        found = [name for name in self.seen if name == path] or [name for name in self.seen if fnmatchcase(name, path)]
+        if len(found) != 1:
+            reason = f"several match: {', '.join(found)}" if found else f"recorded: {', '.join(self.seen) or 'nothing yet'}"
+            raise UserError(f"no single recording at '{path}'; {reason}")
+        return self.seen[found[0]]
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(self.seen)
+
+    def __len__(self) -> int:
+        return len(self.seen)
+
+    def __repr__(self) -> str:
+        lines = [f"  {path}: {' '.join(str(tuple(value.shape)) for value in values)}" for path, values in self.seen.items()]
+        return "\n".join([f"Recording of {len(self)} places", *lines])
+
+
+@contextmanager
+def record(model: Any, *patterns: str) -> Iterator[Recording]:
+    """Within this context every matching place of the model is recorded, detached, in the order of the calls.
+
+    with clew.record(run, "*.gates.forget") as seen:
+        run.score("to be or not to be")
+    seen["*.gates.forget"]                          # (batch, length, dim)
+    """
+    recording = Recording()
+
+    def observer(path: str) -> Callable[[Tensor], None]:
+        return lambda value: recording.seen.setdefault(path, []).append(value.detach())
+
+    places = find_places(model, patterns)
+    for path in places:
+        recording.seen[path] = []
+    with _observing({module: observer(path) for path, module in places.items()}):
+        yield recording
+
+
+@contextmanager
+def intervene(model: Any, changes: dict[str, Callable[[Tensor], Tensor]]) -> Iterator[None]:
+    """Within this context the value at every place that a pattern matches is what the pattern's function makes of it.
+
+    Inside a loop over time the function is called once a step.
+    """
+    observers: dict[nn.Module, Callable[[Tensor], Tensor | None]] = {}
+    for pattern, change in changes.items():
+        for module in find_places(model, [pattern]).values():
+            observers[module] = Change(change)
+    with _observing(observers):
+        yield
+
+
+class Change:
+    """An observer that replaces what it sees, at once and not after a loop."""
+
+    changes = True
+
+    def __init__(self, function: Callable[[Tensor], Tensor]):
+        self.function = function
+
+    def __call__(self, value: Tensor) -> Tensor:
+        return self.function(value)
+
+
+def find_places(model: Any, patterns: Any) -> dict[str, nn.Module]:
+    """The modules whose paths match; a pattern that matches none names the nearest path."""
+    module = plain_module(model)
+    paths = {path: part for path, part in module.named_modules() if path}
+    found: dict[str, nn.Module] = {}
+    for pattern in patterns:
+        matches = {path: part for path, part in paths.items() if fnmatchcase(path, pattern)}
+        if not matches:
+            raise UserError(
+                f"nothing in the model matches '{pattern}'{did_you_mean(pattern, paths)} `model.named_modules()` lists its paths"
+            )
+        found.update(matches)
+    return found
+
+
+def plain_module(model: Any) -> nn.Module:
+    """The eager module of a run, a task, or a compiled or replicated module."""
+    model = getattr(model, "task", model)
+    while True:
+        if isinstance(model, nn.parallel.DistributedDataParallel):
+            model = model.module
+        elif hasattr(model, "_orig_mod"):
+            model = model._orig_mod
+        else:
+            return model
+
+
+@contextmanager
+def _observing(observers: dict[nn.Module, Callable[[Tensor], Tensor | None]]) -> Iterator[None]:
+    """Taps through the watch of this context; other modules through hooks, always removed. Both count as watched, so that a layer which
+    has one inside runs its equation."""
+    hooks = [module.register_forward_hook(_hook(observer)) for module, observer in observers.items() if not isinstance(module, Tap)]
+    try:
+        with watching(observers), _eager():
+            yield
+    finally:
+        for hook in hooks:
+            hook.remove()
+
+
+def _eager() -> AbstractContextManager[Any]:
+    """Compiled code runs as it was written, since it would pass over hooks and taps; nothing is compiled where dynamo was never loaded."""
+    return torch.compiler.set_stance("force_eager") if "torch._dynamo" in sys.modules else nullcontext()
+
+
+def _hook(observer: Callable[[Tensor], Tensor | None]) -> Callable[..., Any]:
+    """Shows the output, or the first part of one such as (y, state)."""
+
+    def hook(module: nn.Module, arguments: Any, output: Any) -> Any:
+        value = output[0] if isinstance(output, tuple) else output
+        if not isinstance(value, Tensor):
+            return None
+        seen = observer(value)
+        if seen is None:
+            return None
+        return (seen, *output[1:]) if isinstance(output, tuple) else seen
+
+    return hook
