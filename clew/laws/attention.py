@@ -1,0 +1,138 @@
+"""The laws of scores and position encodings, besides those that an attention layer made of them has to obey as a sequence layer."""
+
+import torch
+from torch import Tensor
+
+from clew.core.masks import Places
+from clew.core.taps import watching
+from clew.laws.cases import TOLERANCE, Build, Case, Law, Sizes
+from clew.laws.sequences import check_output
+from clew.layers.attention import Attention
+from clew.layers.positions import Position
+from clew.layers.scores import Score
+
+HEADS = 2
+PAIR = ("row", "head", "query", "key")
+SHIFTS = (1, 7)
+
+
+def score_contract(build: Build, sizes: Sizes) -> None:
+    """A score is a number for every query and key, (batch, heads, query, key), of their type."""
+    case = Case("contract", build, sizes)
+    if not isinstance(case.module, Score):
+        case.fail(f"a score must be a clew.layers.scores.Score; {type(case.module).__name__} is not")
+    query, key, positions = draw_pairs(case)
+    check_output(case, case.module(query, key, positions), (sizes.batch, HEADS, sizes.length, key.shape[2]))
+
+
+def pairs(build: Build, sizes: Sizes) -> None:
+    """The score of a query and a key depends on no other key, query, head or row: what a mask hides cannot be seen."""
+    case = Case("pairs", build, sizes)
+    query, key, positions = draw_pairs(case)
+    together = case.module(query, key, positions)
+    for row in range(sizes.batch):
+        for k in range(key.shape[2]):
+            alone = case.module(query[row : row + 1, :1, :1], key[row : row + 1, :1, k : k + 1], positions[:, :, k : k + 1])
+            case.same(f"the score of query 0 and key {k} in row {row}, alone", together[row : row + 1, :1, :1, k : k + 1], alone, axes=PAIR)
+    query, key = query.flip(0, 1), key.flip(0, 1)
+    case.same("scores with rows and heads in another order", together.flip(0, 1), case.module(query, key, positions), axes=PAIR)
+
+
+def dot_products(build: Build, sizes: Sizes) -> None:
+    """A score that says it is a dot product after a projection equals that dot product."""
+    case = Case("dot products", build, sizes)
+    if not case.module.is_dot:
+        return
+    query, key, positions = draw_pairs(case)
+    left, right, scale = case.module.as_dot(query, key)
+    case.same("as_dot against forward", case.module(query, key, positions), scale * left @ right.mT, axes=PAIR)
+
+
+def hidden_keys(build: Build, sizes: Sizes) -> None:
+    """Keys that may not be seen get no weight, and the weights of the others add up to one."""
+    case = Case("hidden keys", build, sizes)
+    query, key, positions = draw_pairs(case)
+    value, width = case.randn(*key.shape), key.shape[2]
+    seen = [case.randint(1, width) for _ in range(sizes.batch)]
+    visible = (torch.arange(width) < torch.tensor(seen)[:, None])[:, None, None, :]
+    attention = Attention(case.module)
+    weights: list[Tensor] = []
+    nowhere = torch.zeros(1, sizes.length, dtype=torch.long)
+
+    def attend(key: Tensor, value: Tensor) -> Tensor:
+        with watching({attention.weights: weights.append}):
+            return attention(query, key, value, Places(nowhere, nowhere), positions[:, 0], visible)
+
+    context = attend(key, value)
+    hidden = (~visible).expand_as(weights[0])
+    case.same("the weight of hidden keys", torch.zeros_like(weights[0][hidden]), weights[0][hidden], axes=("hidden key",))
+    case.same("the sum of the weights", torch.ones_like(weights[0].sum(-1)), weights[0].sum(-1), axes=PAIR)
+    shown = visible.mT
+    changed = attend(torch.where(shown, key, 10 * case.randn(*key.shape)), torch.where(shown, value, 10 * case.randn(*key.shape)))
+    case.same("the context when hidden keys change", context, changed, axes=("row", "head", "query", "feature"))
+
+
+def position_contract(build: Build, sizes: Sizes) -> None:
+    """An encoding keeps shapes and types, takes positions shared by the rows, and announces each method that it gives."""
+    case = Case("contract", build, sizes)
+    position = case.module
+    if not isinstance(position, Position):
+        case.fail(f"a position encoding must be a clew.layers.positions.Position; {type(position).__name__} is not")
+    for method, flag in (("rotate", "in_layers"), ("scores", "biases"), ("values", "adds_values")):
+        if getattr(type(position), method) is not getattr(Position, method) and not getattr(position, flag):
+            case.fail(f"it gives {method}, but {flag} is False, so {method} is never called; set {flag} = True")
+    if (position.biases or position.adds_values) and not position.in_layers:
+        case.fail("it acts on scores or values, but in_layers is False, so no attention layer is given it; set in_layers = True")
+    shared = torch.arange(sizes.length)[None]
+    each = shared.expand(sizes.batch, -1)
+    x, query = case.draw(), case.randn(sizes.batch, HEADS, sizes.length, sizes.dim)
+    check_output(case, position.embed(x, each), tuple(x.shape))
+    case.same("embed with positions shared by the rows", position.embed(x, each), position.embed(x, shared))
+    check_output(case, position.rotate(query, each), tuple(query.shape))
+    case.same("rotate with positions shared by the rows", position.rotate(query, each), position.rotate(query, shared), axes=PAIR)
+    if position.biases:
+        scores = position.scores(query, each, each)
+        if tuple(scores.expand(sizes.batch, HEADS, -1, -1).shape[2:]) != (sizes.length, sizes.length):
+            case.fail(f"scores must give (batch, heads, query, key), not {tuple(scores.shape)}")
+
+
+def shifting(build: Build, sizes: Sizes) -> None:
+    """Inside attention only the distance of two positions counts: counting both from elsewhere changes nothing."""
+    case = Case("shifting", build, sizes)
+    if not case.module.in_layers:
+        return
+    attention = Attention(Score(sizes.dim, sizes.dim), case.module)
+    query, key, value = (case.randn(sizes.batch, HEADS, sizes.length, sizes.dim) for _ in range(3))
+
+    def attend(index: Tensor) -> Tensor:
+        places = Places(index, torch.zeros_like(index))
+        return attention(case.module.rotate(query, index), case.module.rotate(key, index), value, places, index)
+
+    index = torch.arange(sizes.length)[None]
+    for shift in SHIFTS:
+        # Angles are computed in float32, so a turn is exact to about 1e-6.
+        what = f"the context when positions count from {shift}"
+        case.same(what, attend(index), attend(index + shift), axes=("row", "head", "query", "feature"), near=1e3 * TOLERANCE)
+
+
+def content(build: Build, sizes: Sizes) -> None:
+    """An encoding that says it is free of content adds the same to the scores, whatever the query."""
+    case = Case("content", build, sizes)
+    if not case.module.biases or not case.module.content_free:
+        return
+    query = case.randn(sizes.batch, HEADS, sizes.length, sizes.dim)
+    index = torch.arange(sizes.length)[None]
+    added, other = (case.module.scores(q, index, index) for q in (query, 10 * query + 1))
+    case.same("scores of another query", added, other, axes=PAIR)
+
+
+def draw_pairs(case: Case) -> tuple[Tensor, Tensor, Tensor]:
+    """Queries of width input_dim, one key more than queries of width dim, and where the keys stand for every query."""
+    sizes = case.sizes
+    query = case.randn(sizes.batch, HEADS, sizes.length, sizes.input_dim)
+    key = case.randn(sizes.batch, HEADS, sizes.length + 1, sizes.dim)
+    return query, key, torch.arange(sizes.length + 1)[None, None]
+
+
+SCORE_LAWS: dict[str, Law] = {"contract": score_contract, "pairs": pairs, "dot products": dot_products, "hidden keys": hidden_keys}
+POSITION_LAWS: dict[str, Law] = {"contract": position_contract, "shifting": shifting, "content": content}

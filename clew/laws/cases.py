@@ -1,0 +1,224 @@
+"""One trial of a law: the thing built in float64, inputs drawn from a seed, and comparisons that say where two values part.
+
+Knows no law. What a law holds for is anything that reads like a sequence layer: `(inputs, mask, state) -> (y, state)`.
+"""
+
+from collections.abc import Callable, Sequence
+from typing import Any, NamedTuple, NoReturn
+
+import torch
+from torch import Tensor, nn
+
+from clew.core.types import State
+from clew.models.body import Body
+
+TOLERANCE = 1e-8
+PLACES = ("row", "position", "feature")
+
+
+class Sizes(NamedTuple):
+    """How large a trial is; the seed draws weights, inputs, cuts and lengths."""
+
+    batch: int
+    length: int
+    input_dim: int
+    dim: int
+    seed: int = 0
+
+    def __str__(self) -> str:
+        return ", ".join(f"{name} {value}" for name, value in zip(self._fields, self, strict=True))
+
+
+Build = Callable[[Sizes], Any]
+Law = Callable[[Build, Sizes], None]
+
+
+class Broken(Exception):
+    """A law does not hold: which one, what was seen, and for which sizes."""
+
+    def __init__(self, law: str, sentence: str, sizes: Sizes):
+        super().__init__(f"{law}: {sentence} [{sizes}]")
+        self.law = law
+        self.sentence = sentence
+        self.sizes = sizes
+
+
+class Chunk(NamedTuple):
+    """A piece of input as a layer is given it; a row's real positions come first."""
+
+    inputs: Tensor
+    mask: Tensor | None = None
+
+    @property
+    def lengths(self) -> list[int]:
+        if self.mask is None:
+            return [self.inputs.shape[1]] * len(self.inputs)
+        return [int(n) for n in (self.mask > 0).sum(1)]
+
+
+class Reading(NamedTuple):
+    """What came out at each row's real positions, over all chunks, and the state at the end."""
+
+    rows: list[Tensor]  # each (real positions, dim)
+    state: State
+
+
+class Case:
+    """A law at given sizes: the built module, and the ways to draw, read and compare that laws share."""
+
+    def __init__(self, law: str, build: Build, sizes: Sizes):
+        self.law = law
+        self.build = build
+        self.sizes = sizes
+        self.generator = torch.Generator().manual_seed(sizes.seed)
+        self.module = self.fresh(sizes.seed)
+
+    def fail(self, sentence: str) -> NoReturn:
+        raise Broken(self.law, sentence, self.sizes)
+
+    def fresh(self, seed: int) -> Any:
+        """The module in float64, with no weight left at a round value that would hide what it does."""
+        with torch.random.fork_rng(devices=[]):
+            torch.default_generator.manual_seed(seed)
+            module = self.build(self.sizes)
+            if not isinstance(module, nn.Module):
+                self.fail(f"what is built must be a torch.nn.Module, not {type(module).__name__}")
+            module = module.double()
+            with torch.no_grad():
+                for parameter in module.parameters():
+                    noise = torch.rand_like(parameter) - 0.5
+                    parameter.copy_(torch.where(parameter == 0, 0.4 * noise, parameter * (1 + 0.5 * noise)))
+        return module
+
+    def settle(self) -> "Case":
+        """Leaves the module training where two calls then agree, else evaluating: dropout has to rest, a batch norm must not."""
+        x, outputs = self.draw(), []
+        with torch.no_grad(), torch.random.fork_rng(devices=[]):
+            for seed in (1, 2):
+                torch.default_generator.manual_seed(seed)
+                outputs.append(self.module(x)[0])
+        if not torch.equal(outputs[0], outputs[1]):
+            self.module.eval()
+        return self
+
+    @property
+    def causal(self) -> bool:
+        return bool(self.module.causal)
+
+    def randn(self, *shape: int) -> Tensor:
+        return torch.randn(*shape, dtype=torch.float64, generator=self.generator)
+
+    def randint(self, low: int, high: int) -> int:
+        """From low to high, both included."""
+        return int(torch.randint(low, high + 1, (), generator=self.generator))
+
+    def draw(self, batch: int | None = None, length: int | None = None) -> Tensor:
+        """Inputs (batch, length, input_dim), or tokens (batch, length) where a body reads them."""
+        batch = self.sizes.batch if batch is None else batch
+        length = self.sizes.length if length is None else length
+        if isinstance(self.module, Body):
+            return torch.randint(self.module.vocabulary, (batch, length), generator=self.generator)
+        return self.randn(batch, length, self.sizes.input_dim)
+
+    def garbage(self, like: Tensor) -> Tensor:
+        """What stands where nothing may look."""
+        if isinstance(self.module, Body):
+            return torch.randint(self.module.vocabulary, like.shape, generator=self.generator)
+        return 10 * self.randn(*like.shape)
+
+    def start(self, batch: int, capacity: int | None = None) -> State:
+        """The state before anything is read."""
+        if isinstance(self.module, Body):
+            return self.module.initial_state(batch, capacity=capacity)
+        return self.module.initial_state(batch, capacity=capacity, like=self.randn(1))
+
+    def cut(self, x: Tensor, counts: Sequence[Sequence[int]]) -> list[Chunk]:
+        """`x` in chunks, of which chunk k holds the next counts[k][row] positions of each row, and garbage behind them."""
+        starts = torch.zeros(len(x), dtype=torch.long)
+        chunks = []
+        for count in counts:
+            taken = torch.tensor(count)
+            longest = int(taken.max()) if len(taken) else 0
+            steps = torch.arange(longest)
+            mask = steps < taken[:, None]
+            index = torch.where(mask, starts[:, None] + steps, 0)
+            rows = torch.arange(len(x))[:, None]
+            piece = x[rows, index] if longest else x[:, :0]
+            chunks.append(Chunk(self.hide(piece, mask), None if bool(mask.all()) else mask))
+            starts = starts + taken
+        return chunks
+
+    def hide(self, x: Tensor, mask: Tensor) -> Tensor:
+        """`x` with garbage where the mask has no real position."""
+        return torch.where((mask > 0).view(*mask.shape, *[1] * (x.dim() - 2)), x, self.garbage(x))
+
+    def cuts(self, batch: int, length: int) -> dict[str, list[list[int]]]:
+        """Ways to cut rows of `length` into chunks: by step, in two, and raggedly, each row at places of its own."""
+        middle = self.randint(0, length)
+        first = [self.randint(0, length) for _ in range(batch)]
+        second = [self.randint(0, length - taken) for taken in first]
+        rest = [length - a - b for a, b in zip(first, second, strict=True)]
+        return {
+            "step by step": [[1] * batch] * length,
+            f"in chunks of {middle} and {length - middle}": [[middle] * batch, [length - middle] * batch],
+            f"in ragged chunks of {first}, {second} and {rest}": [first, second, rest],
+        }
+
+    def read(self, *chunks: Chunk, state: State = None, module: Any = None) -> Reading:
+        """The module over chunks, the state carried from each to the next."""
+        module = self.module if module is None else module
+        rows: list[list[Tensor]] = [[] for _ in range(len(chunks[0].inputs))]
+        for inputs, mask in chunks:
+            y, state = module(inputs, mask, state)
+            for row, (out, real) in enumerate(zip(y, Chunk(inputs, mask).lengths, strict=True)):
+                rows[row].append(out[:real])
+        return Reading([torch.cat(row) for row in rows], state)
+
+    def gradients(self, rows: Sequence[Tensor], weights: Sequence[Tensor], x: Tensor) -> dict[str, Tensor]:
+        """Of sum(weights * rows) with respect to x, where it is not tokens, and every parameter, by name; zero where there is no path."""
+        named = {name: p for name, p in self.module.named_parameters() if p.requires_grad}
+        if x.requires_grad:
+            named["x"] = x
+        total = torch.stack([(row * weight).sum() for row, weight in zip(rows, weights, strict=True)]).sum()
+        if not named or not total.requires_grad:
+            return {}
+        found = torch.autograd.grad(total, list(named.values()), allow_unused=True, retain_graph=True)
+        return {n: torch.zeros_like(v) if g is None else g for (n, v), g in zip(named.items(), found, strict=True)}
+
+    def same(self, what: str, expected: Tensor, actual: Tensor, axes: Sequence[str] = PLACES, near: float = TOLERANCE) -> None:
+        """Breaks the law where the two differ, and says by how much and where."""
+        if expected.shape != actual.shape:
+            self.fail(f"{what}: the shapes are {tuple(expected.shape)} and {tuple(actual.shape)}")
+        if not expected.numel():
+            return
+        expected, actual = expected.detach().double(), actual.detach().double()
+        for value in (expected, actual):
+            if not bool(value.isfinite().all()):
+                self.fail(f"{what}: a value is not finite at {_place(int(value.isfinite().logical_not().int().argmax()), value, axes)}")
+        difference = (expected - actual).abs()
+        if bool((difference > near * expected.abs().clamp(min=1.0)).any()):
+            worst = int(difference.argmax())
+            left, right = float(expected.flatten()[worst]), float(actual.flatten()[worst])
+            self.fail(f"{what}: differs by {abs(left - right):.3g} ({left:.6g} against {right:.6g}) at {_place(worst, expected, axes)}")
+
+    def same_rows(self, what: str, expected: Sequence[Tensor], actual: Sequence[Tensor]) -> None:
+        for row, (left, right) in enumerate(zip(expected, actual, strict=True)):
+            self.same(f"{what}, row {row}", left, right, axes=("position", "feature"))
+
+    def same_gradients(self, what: str, expected: dict[str, Tensor], actual: dict[str, Tensor]) -> None:
+        for name, value in expected.items():
+            axes = PLACES if name == "x" else ("entry",)
+            self.same(f"{what}, gradient of {name}", value, actual[name], axes=axes, near=100 * TOLERANCE)
+
+    def inputs_with_gradient(self, *shape: int) -> Tensor:
+        x = self.draw(*shape)
+        return x.requires_grad_() if x.is_floating_point() else x
+
+
+def _place(flat: int, value: Tensor, axes: Sequence[str]) -> str:
+    index: list[int] = []
+    for size in reversed(value.shape):
+        index.insert(0, flat % size)
+        flat //= size
+    names = list(axes) if len(axes) >= len(index) else [*axes, *["index"] * len(index)]
+    return ", ".join(f"{name} {i}" for name, i in zip(names, index, strict=False)) or "its only entry"

@@ -1,0 +1,220 @@
+"""The laws run over members of the tables, from the smallest sizes upward, so that what is shown of a failure is its smallest case."""
+
+import traceback
+from collections.abc import Callable, Iterator, Mapping
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import torch
+
+from clew.core.config import Section
+from clew.core.errors import unknown
+from clew.laws.attention import HEADS, POSITION_LAWS, SCORE_LAWS
+from clew.laws.cases import Broken, Build, Law, Sizes
+from clew.laws.cells import CELL_LAWS
+from clew.laws.sequences import BODY_LAWS, SEQUENCE_LAWS
+from clew.laws.vectors import NORM_LAWS, POOLING_LAWS
+from clew.layers.attention import SelfAttention
+from clew.layers.cells import CELLS, GRU
+from clew.layers.embeddings import TokenEmbedding
+from clew.layers.norms import NORMS
+from clew.layers.pooling import POOLINGS
+from clew.layers.positions import POSITIONS
+from clew.layers.recurrent import Recurrent
+from clew.layers.scores import SCORES
+from clew.layers.sequence import Stack
+from clew.layers.wiring import WIRINGS, Residual
+from clew.models import MODELS
+from clew.models.body import Body
+from clew.models.mixed import MIXERS
+
+BATCHES_AND_LENGTHS = ((1, 1), (1, 2), (2, 1), (2, 2), (2, 4), (3, 6))
+VOCABULARY = 7
+
+
+class Result(NamedTuple):
+    """One law over one member of a table: `broken` is its smallest failing case, or None where it holds."""
+
+    kind: str
+    name: str
+    law: str
+    meaning: str
+    broken: Broken | None
+
+    @property
+    def holds(self) -> bool:
+        return self.broken is None
+
+    def __str__(self) -> str:
+        if self.broken is None:
+            return f"{self.kind} '{self.name}': {self.law} holds"
+        title = f"{self.kind} '{self.name}': {self.law} is broken"
+        return "\n    ".join([title, self.meaning, self.broken.sentence, f"smallest case: {self.broken.sizes}"])
+
+
+class Trial(NamedTuple):
+    """A law, and what it is tried on."""
+
+    where: str
+    law: Law
+    build: Build
+
+
+class Kind(NamedTuple):
+    """A table whose members have laws: how a member is built, for which widths (input_dim, dim), and what is tried on it."""
+
+    table: Mapping[str, Any]
+    signature: str
+    widths: tuple[tuple[int, int], ...]
+    build: Callable[[Any, Sizes], Any]
+    trials: Callable[[Build, Any], Iterator[Trial]]
+
+
+def check_table_entry(kind: str, name: str, member: Any, only: str | None = None) -> list[Result]:
+    """Every law of that kind over `member`, or the one named `only`. Where the contract is broken nothing else is tried."""
+    if kind not in KINDS:
+        raise unknown("kind", kind, KINDS)
+    family = KINDS[kind]
+    built, refusal = _first_built(family, member)
+    if refusal is not None:
+        return [Result(kind, name, "contract", f"A {kind} is built as {family.signature}.", refusal)]
+    smallest, example = built
+    results = []
+    for where, law, build in family.trials(lambda sizes: family.build(member, sizes), example):
+        if only is not None and only != NAMES[law] + where:
+            continue
+        broken = _smallest_failure(law, build, smallest)
+        meaning = (law.__doc__ or "").strip().splitlines()[0]
+        results.append(Result(kind, name, NAMES[law] + where, meaning, broken))
+        if broken is not None and NAMES[law] == "contract":
+            break
+    return results
+
+
+def check_additions(run_user_code: Callable[[], object]) -> list[Result]:
+    """The laws over every entry that `run_user_code` adds to a table or puts in another's place; the tables keep it."""
+    before = {kind: dict(family.table) for kind, family in KINDS.items()}
+    run_user_code()
+    return [
+        result
+        for kind, family in KINDS.items()
+        for name, member in dict(family.table).items()
+        if before[kind].get(name) is not member
+        for result in check_table_entry(kind, name, member)
+    ]
+
+
+def _first_built(family: Kind, member: Any) -> tuple[Any, Broken | None]:
+    """The smallest sizes that the member accepts, with what it built; a ValueError or assertion refuses a width, the rest are faults."""
+    refusal: Broken | None = None
+    for input_dim, dim in family.widths:
+        sizes = Sizes(1, 1, input_dim, dim)
+        try:
+            return (sizes, family.build(member, sizes)), None
+        except Exception as error:
+            refusal = Broken("contract", f"it could not be built: {_raised(error)}", sizes)
+            if not isinstance(error, (ValueError, AssertionError)):
+                break
+    return None, refusal
+
+
+def _smallest_failure(law: Law, build: Build, smallest: Sizes) -> Broken | None:
+    for batch, length in BATCHES_AND_LENGTHS:
+        sizes = smallest._replace(batch=batch, length=length)
+        try:
+            law(build, sizes)
+        except Broken as broken:
+            return broken
+        except Exception as error:
+            return Broken(NAMES[law], _raised(error), sizes)
+    return None
+
+
+def _raised(error: Exception) -> str:
+    """An exception in one line, with the place in the user's own code."""
+    others = (str(Path(__file__).parents[1]), str(Path(torch.__file__).parent))
+    frames = [frame for frame in traceback.extract_tb(error.__traceback__) if not frame.filename.startswith(others)]
+    place = f" ({Path(frames[-1].filename).name}:{frames[-1].lineno})" if frames else ""
+    message = (str(error).strip().splitlines() or [""])[0]
+    return f"{type(error).__name__}: {message}{place}"
+
+
+def _cell_trials(build: Build, example: Any) -> Iterator[Trial]:
+    yield from (Trial("", law, build) for law in CELL_LAWS.values())
+    yield from _sequence_trials("", lambda sizes: Recurrent(build(sizes)))
+
+
+def _score_trials(build: Build, example: Any) -> Iterator[Trial]:
+    yield from (Trial("", law, build) for law in SCORE_LAWS.values())
+    for where, options in ATTENTIONS.items():
+        yield from _sequence_trials(where, _attention(lambda sizes: {"score": build(sizes._replace(input_dim=sizes.dim))}, **options))
+
+
+def _position_trials(build: Build, example: Any) -> Iterator[Trial]:
+    yield from (Trial("", law, build) for law in POSITION_LAWS.values())
+    if not getattr(example, "in_layers", False):
+        yield from (Trial(", in a small body", law, lambda sizes: _small_body(build(sizes), sizes)) for law in BODY_LAWS.values())
+        return
+    for where, options in ATTENTIONS.items():
+        yield from _sequence_trials(where, _attention(lambda sizes: {"position": build(sizes)}, **options))
+
+
+def _wiring_trials(build: Build, example: Any) -> Iterator[Trial]:
+    yield from _sequence_trials("", build)
+
+
+def _body_trials(build: Build, example: Any) -> Iterator[Trial]:
+    yield from (Trial("", law, build) for law in BODY_LAWS.values())
+
+
+def _norm_trials(build: Build, example: Any) -> Iterator[Trial]:
+    yield from (Trial("", law, build) for law in NORM_LAWS.values())
+
+
+def _pooling_trials(build: Build, example: Any) -> Iterator[Trial]:
+    yield from (Trial("", law, build) for law in POOLING_LAWS.values())
+
+
+def _sequence_trials(where: str, build: Build) -> Iterator[Trial]:
+    yield from (Trial(where, law, build) for law in SEQUENCE_LAWS.values())
+
+
+def _attention(parts: Callable[[Sizes], dict[str, Any]], **options: Any) -> Build:
+    return lambda sizes: SelfAttention(sizes.input_dim, HEADS, head_dim=sizes.dim, **options, **parts(sizes))
+
+
+def _small_body(position: Any, sizes: Sizes) -> Body:
+    attention = SelfAttention(sizes.input_dim, HEADS, head_dim=sizes.dim)
+    return Body(TokenEmbedding(VOCABULARY, sizes.input_dim, position=position), Stack([Residual(sizes.input_dim, attention)]))
+
+
+def _build_model(family: Any, sizes: Sizes) -> Any:
+    """A family's body with its usual fields set small, those that it has."""
+    small = {"dim": sizes.dim, "embedding_dim": sizes.dim, "num_layers": 2, "num_heads": 2, "max_length": 64, "width": 2}
+    config: type[Section] = family.config
+    return family.build(config(**{name: value for name, value in small.items() if name in config.model_fields}), VOCABULARY)
+
+
+ATTENTIONS: dict[str, dict[str, Any]] = {
+    ", in self-attention": {},
+    ", in self-attention with a window": {"window": 1},
+    ", in self-attention that is not causal": {"causal": False},
+}
+
+SQUARE = ((2, 2), (4, 4), (8, 8), (16, 16))
+
+KINDS: dict[str, Kind] = {
+    "cell": Kind(CELLS, "C(input_dim, dim)", ((2, 3), *SQUARE[1:]), lambda m, s: m(s.input_dim, s.dim), _cell_trials),
+    "score": Kind(SCORES, "S(query_dim, key_dim)", ((3, 2), *SQUARE), lambda m, s: m(s.input_dim, s.dim), _score_trials),
+    "position": Kind(
+        POSITIONS, "P(dim, num_heads, head_dim)", ((4, 2), (8, 4), (16, 8)), lambda m, s: m(s.input_dim, HEADS, s.dim), _position_trials
+    ),
+    "wiring": Kind(WIRINGS, "W(dim, layer)", SQUARE, lambda m, s: m(s.input_dim, Recurrent(GRU(s.input_dim, s.input_dim))), _wiring_trials),
+    "mixer": Kind(MIXERS, "M(dim)", SQUARE, lambda m, s: m(s.dim), _wiring_trials),
+    "norm": Kind(NORMS, "N(dim)", ((3, 3), *SQUARE[1:]), lambda m, s: m(s.dim), _norm_trials),
+    "pooling": Kind(POOLINGS, "P(dim)", ((2, 2), *SQUARE[1:]), lambda m, s: m(s.dim), _pooling_trials),
+    "model": Kind(MODELS, "Family(config, build)", ((4, 4), (8, 8), (16, 16)), _build_model, _body_trials),
+}
+
+TABLES_OF_LAWS = (BODY_LAWS, CELL_LAWS, SCORE_LAWS, POSITION_LAWS, NORM_LAWS, POOLING_LAWS)
+NAMES: dict[Law, str] = {law: name for table in TABLES_OF_LAWS for name, law in table.items()}

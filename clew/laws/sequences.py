@@ -1,0 +1,342 @@
+"""The laws of sequence layers and bodies: everything that reads `(inputs, mask, state) -> (y, state)`.
+
+Those about state and future hold for causal layers; a layer that is not causal satisfies them by refusing a state.
+"""
+
+import torch
+from safetensors.torch import load, save
+from torch import Tensor, nn
+
+from clew.core.errors import UserError
+from clew.core.state import copy_state, leaves, map_state, rewind, select_rows
+from clew.core.taps import Tap, watching
+from clew.core.types import State
+from clew.kernels import only_equations
+from clew.laws.cases import Build, Case, Chunk, Law, Sizes
+
+MORE = 2
+"""How many positions are read after the last ones compared, so that the final state is compared by what it does."""
+
+
+def contract(build: Build, sizes: Sizes) -> None:
+    """A layer returns a tensor (batch, length, dim) of its input's type, and a state of tensors with the batch first."""
+    case = Case("contract", build, sizes)
+    for attribute, kind in (("causal", bool), ("dim", int)):
+        if not isinstance(getattr(case.module, attribute, None), kind):
+            case.fail(f"a layer must have an attribute {attribute} ({kind.__name__}); {type(case.module).__name__} has not")
+    check_state(case, "initial_state", case.start(sizes.batch))
+    result = case.module(case.draw())
+    if not isinstance(result, tuple) or len(result) != 2:
+        case.fail(f"forward must return (y, state), not {_kind(result)}")
+    check_output(case, result[0], (sizes.batch, sizes.length, case.module.dim))
+    check_state(case, "forward", result[1])
+
+
+def check_output(case: Case, y: object, shape: tuple[int, ...]) -> None:
+    if not isinstance(y, Tensor):
+        case.fail(f"y must be a tensor, not {_kind(y)}")
+    if tuple(y.shape) != shape:
+        case.fail(f"y must have the shape {shape}, not {tuple(y.shape)}")
+    if y.dtype != torch.float64:
+        case.fail(f"y must have the type of its input (torch.float64), not {y.dtype}; make new tensors with x.new_zeros or like=x")
+    if not bool(y.isfinite().all()):
+        case.fail("y is not finite, though everything that went in is")
+
+
+def check_state(case: Case, where: str, state: State) -> None:
+    """Tensors only, the batch first outside memory, floats of the input's type."""
+    try:
+        found = leaves(map_state(lambda leaf: leaf, state))
+        map_state(lambda leaf: _check_leaf(case, where, leaf), state)
+    except TypeError as error:
+        case.fail(f"{where} gave a state that cannot be carried: {error}")
+    for leaf in found:
+        if leaf.is_floating_point() and leaf.dtype != torch.float64:
+            case.fail(f"{where} gave a state of {leaf.dtype}, not of the input's torch.float64; make it with like.new_zeros(...)")
+
+
+def purity(build: Build, sizes: Sizes) -> None:
+    """A call leaves nothing behind: the same input gives the same output, whatever was read between, and nothing given is changed."""
+    case = Case("purity", build, sizes).settle()
+    x, more = case.draw(), case.draw(length=MORE)
+    given = x.clone()
+    first = case.read(Chunk(x))
+    case.same("the input after it was read", given, x)
+    case.read(Chunk(case.draw(batch=sizes.batch + 1, length=sizes.length + 1)))
+    case.same_rows("y of the same x again", first.rows, case.read(Chunk(x)).rows)
+    if not case.causal:
+        return
+    before = copy_state(first.state)
+    once = case.read(Chunk(more), state=first.state)
+    for kept, now in zip(leaves(before), leaves(first.state), strict=True):
+        case.same("a state after a call that was given it", kept, now, axes=("row",))
+    case.same_rows("y of the same x and state again", once.rows, case.read(Chunk(more), state=first.state).rows)
+
+
+def batch(build: Build, sizes: Sizes) -> None:
+    """A row is read alone: its output depends neither on the other rows nor on its place among them."""
+    case = Case("batch", build, sizes).settle()
+    inputs = [case.draw(), *([case.draw(length=MORE)] if case.causal else [])]
+    together = case.read(*map(Chunk, inputs)).rows
+    order = torch.randperm(sizes.batch, generator=case.generator).tolist()
+    permuted = case.read(*(Chunk(x[order]) for x in inputs)).rows
+    case.same_rows("y of the rows in another order", [together[row] for row in order], permuted)
+    for row in range(sizes.batch):
+        alone = case.read(*(Chunk(x[row : row + 1]) for x in inputs)).rows
+        case.same(f"y of row {row} read alone", together[row], alone[0], axes=("position", "feature"))
+
+
+def causality(build: Build, sizes: Sizes) -> None:
+    """What comes out at a position depends on nothing after it."""
+    case = Case("causality", build, sizes).settle()
+    if not case.causal:
+        return
+    x = case.draw()
+    y = case.module(x)[0]
+    for t in range(sizes.length - 1):
+        changed = torch.cat([x[:, : t + 1], case.garbage(x[:, t + 1 :])], 1)
+        case.same(f"y up to position {t} when x after position {t} changes", y[:, : t + 1], case.module(changed)[0][:, : t + 1])
+
+
+def padding(build: Build, sizes: Sizes) -> None:
+    """A padded row gives what it gives alone: padding changes no real output, no state and no gradient."""
+    case = Case("padding", build, sizes).settle()
+    lengths = [case.randint(1, sizes.length) if row == 0 else case.randint(0, sizes.length) for row in range(sizes.batch)]
+    x, more = case.inputs_with_gradient(), case.inputs_with_gradient(sizes.batch, MORE)
+    after = [Chunk(more)] if case.causal else []
+    weights = [case.randn(n + MORE * case.causal, case.module.dim) for n in lengths]
+
+    alone: list[Tensor] = []
+    for row, n in enumerate(lengths):
+        pieces = ([Chunk(x[row : row + 1, :n])] if n else []) + [Chunk(c.inputs[row : row + 1]) for c in after]
+        alone += case.read(*pieces).rows if pieces else [x.new_zeros(0, case.module.dim)]
+    expected = case.gradients(alone, weights, x)
+    for _ in range(2):
+        steps = torch.arange(sizes.length + 1)
+        mask = steps < torch.tensor(lengths)[:, None]
+        wider = torch.cat([x, x[:, :1]], 1)
+        padded = case.read(Chunk(case.hide(wider, mask), mask), *after)
+        case.same_rows(f"y of rows with {lengths} real positions, padded", alone, padded.rows)
+        case.same_gradients(f"rows with {lengths} real positions, padded", expected, case.gradients(padded.rows, weights, x))
+
+
+def chunking(build: Build, sizes: Sizes) -> None:
+    """Reading in chunks with the state carried is reading at once: outputs, what follows, and gradients through the state."""
+    case = Case("chunking", build, sizes).settle()
+    if not case.causal:
+        return
+    x, more = case.inputs_with_gradient(), Chunk(case.draw(length=MORE))
+    weights = [case.randn(sizes.length + MORE, case.module.dim) for _ in range(sizes.batch)]
+    whole = case.read(Chunk(torch.cat([x, more.inputs], 1))).rows
+    expected = case.gradients(whole, weights, x)
+    for how, counts in {"at once": [[sizes.length] * sizes.batch], **case.cuts(sizes.batch, sizes.length)}.items():
+        rows = case.read(*case.cut(x, counts), more).rows
+        case.same_rows(f"y read {how}", whole, rows)
+        case.same_gradients(f"read {how}", expected, case.gradients(rows, weights, x))
+
+
+def no_length(build: Build, sizes: Sizes) -> None:
+    """A chunk of no positions gives nothing and leaves the state."""
+    case = Case("no length", build, sizes).settle()
+    if not case.causal:
+        return
+    x, more = case.draw(), Chunk(case.draw(length=MORE))
+    before = case.read(Chunk(x)).state
+    nothing, after = case.module(x[:, :0], None, before)
+    case.same("y of no positions", x.new_zeros(sizes.batch, 0, case.module.dim), nothing)
+    case.same_rows("y that follows a chunk of no positions", case.read(more, state=before).rows, case.read(more, state=after).rows)
+
+
+def beginning(build: Build, sizes: Sizes) -> None:
+    """No state and the initial state are the same beginning."""
+    case = Case("beginning", build, sizes).settle()
+    if not case.causal:
+        return
+    x = Chunk(case.draw())
+    case.same_rows("y from the initial state", case.read(x).rows, case.read(x, state=case.start(sizes.batch)).rows)
+
+
+def rows(build: Build, sizes: Sizes) -> None:
+    """Choosing rows of the state and then reading is reading and then choosing rows."""
+    case = Case("rows", build, sizes).settle()
+    if not case.causal:
+        return
+    x, more = case.draw(), case.draw(length=MORE)
+    chosen = torch.tensor([case.randint(0, sizes.batch - 1) for _ in range(sizes.batch + 1)])
+    with torch.no_grad():
+        for capacity in (None, sizes.length + MORE):
+            state = case.read(Chunk(x), state=case.start(sizes.batch, capacity)).state
+            before = case.read(Chunk(more[chosen]), state=select_rows(copy_state(state), chosen)).rows
+            after = case.read(Chunk(more), state=state).rows
+            case.same_rows(f"y of rows {chosen.tolist()} chosen from the state", [after[row] for row in chosen.tolist()], before)
+
+
+def documents(build: Build, sizes: Sizes) -> None:
+    """Documents packed into a row are read as each is alone, however the row is cut, and what follows goes on with the last."""
+    case = Case("documents", build, sizes).settle()
+    x, more = case.inputs_with_gradient(), case.draw(length=MORE)
+    packed = [_split(case, case.randint(1, sizes.length)) for _ in range(sizes.batch)]
+    mask = torch.zeros(sizes.batch, sizes.length + 1, dtype=torch.long)
+    alone: list[Tensor] = []
+    for row, lengths in enumerate(packed):
+        start, parts = 0, []
+        for number, n in enumerate(lengths, start=case.randint(1, 3)):
+            mask[row, start : start + n] = number
+            document = [Chunk(x[row : row + 1, start : start + n])]
+            if case.causal and start + n == sum(lengths):
+                document.append(Chunk(more[row : row + 1]))
+            parts.append(case.read(*document).rows[0])
+            start += n
+        alone.append(torch.cat(parts))
+    weights = [torch.ones_like(row) * case.randn(*row.shape) for row in alone]
+    expected = case.gradients(alone, weights, x)
+    wider = torch.cat([x, x[:, :1]], 1)
+    shown = case.hide(wider, mask)
+    after = [Chunk(more)] if case.causal else []
+    for cut in range(sizes.length + 1) if case.causal else [0]:
+        pieces = [Chunk(shown[:, :cut], mask[:, :cut])] if cut else []
+        reading = case.read(*pieces, Chunk(shown[:, cut:], mask[:, cut:]), *after)
+        what = f"rows of documents of {packed} positions" + (f", cut at {cut}" if cut else "")
+        case.same_rows(f"y of {what}", alone, reading.rows)
+        case.same_gradients(what, expected, case.gradients(reading.rows, weights, x))
+    if case.causal:
+        with torch.no_grad():
+            state = case.start(sizes.batch, capacity=sizes.length + MORE)
+            reading = case.read(Chunk(shown, mask), *after, state=state)
+        case.same_rows(f"y of rows of documents of {packed} positions, in a buffer", alone, reading.rows)
+
+
+def caching(build: Build, sizes: Sizes) -> None:
+    """Reading on from a state, grown or in a buffer of fixed capacity, gives what reading everything again would."""
+    case = Case("caching", build, sizes).settle()
+    if not case.causal:
+        return
+    x = case.draw()
+    with torch.no_grad():
+        whole = case.read(Chunk(x)).rows
+        for capacity in (None, sizes.length, sizes.length + 3):
+            for how, counts in case.cuts(sizes.batch, sizes.length).items():
+                reading = case.read(*case.cut(x, counts), state=case.start(sizes.batch, capacity))
+                case.same_rows(f"y read {how} with capacity {capacity}", whole, reading.rows)
+
+
+def rewinding(build: Build, sizes: Sizes) -> None:
+    """A state that can be rewound is then as if what was taken back had never been read; others say that they cannot be."""
+    case = Case("rewinding", build, sizes).settle()
+    if not case.causal:
+        return
+    x, more = case.draw(), Chunk(case.draw(length=MORE))
+    kept = [case.randint(0, sizes.length) for _ in range(sizes.batch)]
+    with torch.no_grad():
+        expected = case.read(*case.cut(x, [kept]), more).rows
+        for capacity in (None, sizes.length + MORE):
+            state = case.read(Chunk(x), state=case.start(sizes.batch, capacity)).state
+            try:
+                state = rewind(state, torch.tensor(kept))
+            except TypeError:
+                return
+            follows = case.read(more, state=state).rows
+            case.same_rows(f"y after {sizes.length} positions were rewound to {kept}", [row[-MORE:] for row in expected], follows)
+
+
+def watching_changes_nothing(build: Build, sizes: Sizes) -> None:
+    """A layer whose taps are watched gives what it gives unwatched."""
+    case = Case("watching", build, sizes).settle()
+    chunks = [Chunk(case.draw()), *([Chunk(case.draw(length=MORE))] if case.causal else [])]
+    plain = case.read(*chunks)
+    with watching({tap: lambda seen: None for tap in case.module.modules() if isinstance(tap, Tap)}):
+        watched = case.read(*chunks)
+    case.same_rows("y while every tap is watched", plain.rows, watched.rows)
+
+
+def kernels(build: Build, sizes: Sizes) -> None:
+    """A layer's kernel equals its equation in outputs, state and gradients."""
+    case = Case("kernels", build, sizes).settle()
+    x, more = case.inputs_with_gradient(), case.draw(length=MORE)
+    lengths = [case.randint(1, sizes.length) for _ in range(sizes.batch)]
+    for counts in ([sizes.length] * sizes.batch, lengths):
+        chunks = [*case.cut(x, [counts]), *([Chunk(more)] if case.causal else [])]
+        fast = case.read(*chunks)
+        with only_equations():
+            written = case.read(*chunks)
+        weights = [torch.ones_like(row) * case.randn(*row.shape) for row in written.rows]
+        case.same_rows("y of the kernel, against the equation", written.rows, fast.rows)
+        gradients = [case.gradients(reading.rows, weights, x) for reading in (written, fast)]
+        case.same_gradients("the kernel, against the equation", *gradients)
+
+
+def saving(build: Build, sizes: Sizes) -> None:
+    """All that a layer has learnt is in its state_dict: another one that loads it gives the same outputs."""
+    case = Case("saving", build, sizes).settle()
+    chunk = Chunk(case.draw())
+    written = save({name: value.detach().clone().contiguous() for name, value in case.module.state_dict().items()})
+    other: nn.Module = case.fresh(sizes.seed + 1)
+    other.train(case.module.training)
+    other.load_state_dict(load(written))
+    case.same_rows("y of a copy with the saved weights", case.read(chunk).rows, case.read(chunk, module=other).rows)
+
+
+def refusal(build: Build, sizes: Sizes) -> None:
+    """A layer that is not causal refuses a state with a sentence, rather than ignore it."""
+    case = Case("refusal", build, sizes).settle()
+    if case.causal:
+        return
+    try:
+        case.module(case.draw(), None, (case.randn(sizes.batch, 1),))
+    except UserError:
+        return
+    case.fail("it is not causal, yet took a state without a word; call self.refuse_state(state)")
+
+
+def levels(build: Build, sizes: Sizes) -> None:
+    """A body's last level is its output, and its first depends on no other position."""
+    case = Case("levels", build, sizes).settle()
+    x = case.draw()
+    found = case.module.levels(x)
+    case.same("the last level", case.module(x)[0], found[-1])
+    if sizes.length > 1:
+        changed = torch.cat([x[:, :1], case.garbage(x[:, 1:])], 1)
+        case.same("the first level at position 0 when other positions change", found[0][:, :1], case.module.levels(changed)[0][:, :1])
+
+
+def _split(case: Case, length: int) -> list[int]:
+    """Lengths of documents that fill a row: every position but the first begins one or does not."""
+    lengths = [1]
+    for _ in range(length - 1):
+        if case.randint(0, 1):
+            lengths.append(1)
+        else:
+            lengths[-1] += 1
+    return lengths
+
+
+def _check_leaf(case: Case, where: str, leaf: Tensor) -> Tensor:
+    if leaf.dim() == 0 or len(leaf) != case.sizes.batch:
+        case.fail(f"{where} gave a state with a tensor of shape {tuple(leaf.shape)}; its first axis must be the batch ({case.sizes.batch})")
+    return leaf
+
+
+def _kind(value: object) -> str:
+    return f"a {type(value).__name__} of {len(value)}" if isinstance(value, (tuple, list)) else f"a {type(value).__name__}"
+
+
+SEQUENCE_LAWS: dict[str, Law] = {
+    "contract": contract,
+    "purity": purity,
+    "batch": batch,
+    "causality": causality,
+    "padding": padding,
+    "chunking": chunking,
+    "no length": no_length,
+    "beginning": beginning,
+    "rows": rows,
+    "documents": documents,
+    "caching": caching,
+    "rewinding": rewinding,
+    "watching": watching_changes_nothing,
+    "kernels": kernels,
+    "saving": saving,
+    "refusal": refusal,
+}
+
+BODY_LAWS: dict[str, Law] = {**SEQUENCE_LAWS, "levels": levels}

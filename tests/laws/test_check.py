@@ -1,0 +1,145 @@
+import pytest
+
+from clew.core.errors import UserError
+from clew.laws.check import KINDS, NAMES, check_additions, check_table_entry
+from clew.layers.cells import CELLS
+from clew.layers.scores import SCORES
+from clew.models import MODELS, Family, GPTConfig
+from clew.models.mixed import MIXERS
+from tests.laws import wrong
+
+WRONG = {
+    "cell": wrong.CELLS,
+    "mixer": wrong.MIXERS,
+    "score": wrong.SCORES,
+    "position": wrong.POSITIONS,
+    "norm": wrong.NORMS,
+    "pooling": wrong.POOLINGS,
+    "wiring": wrong.WIRINGS,
+}
+CASES = [(kind, law, member) for kind, laws in WRONG.items() for law, members in laws.items() for member in members]
+
+
+@pytest.fixture
+def tables():
+    """Every table as it was, after a test that adds to them."""
+    before = {kind: dict(family.table) for kind, family in KINDS.items()}
+    yield
+    for kind, family in KINDS.items():
+        family.table.clear()
+        family.table.update(before[kind])
+
+
+def broken_laws(kind, member):
+    return {result.law: result for result in check_table_entry(kind, "mine", member) if not result.holds}
+
+
+@pytest.mark.parametrize(("kind", "law", "member"), CASES, ids=lambda value: getattr(value, "__name__", str(value)))
+def test_each_law_catches_the_member_that_breaks_it(kind, law, member):
+    (result,) = check_table_entry(kind, "mine", member, only=law)
+    assert not result.holds
+
+
+@pytest.mark.parametrize(("kind", "member"), [("cell", wrong.Minimal), ("mixer", wrong.Average)])
+def test_a_right_member_from_outside_breaks_nothing(kind, member):
+    assert not broken_laws(kind, member)
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_every_member_of_every_table_obeys_its_laws_at_the_smallest_sizes(kind):
+    table = KINDS[kind].table
+    results = [result for name, member in table.items() for result in check_table_entry(kind, name, member)]
+    assert not [str(result) for result in results if not result.holds]
+    assert {result.name for result in results} == set(table)
+
+
+def test_every_law_has_a_member_that_breaks_it():
+    assert set(NAMES.values()) == {law.split(",")[0] for laws in WRONG.values() for law in laws}
+
+
+def test_a_broken_law_says_what_it_means_and_shows_its_smallest_case():
+    result = broken_laws("cell", wrong.LooksAhead)["causality"]
+    first, meaning, numbers, smallest = str(result).split("\n    ")
+    assert first == "cell 'mine': causality is broken"
+    assert meaning == "What comes out at a position depends on nothing after it."
+    assert numbers.startswith("y up to position 0 when x after position 0 changes: differs by ")
+    assert "at row 0, position 0, feature " in numbers
+    assert smallest == "smallest case: batch 1, length 2, input_dim 2, dim 3, seed 0"
+
+
+def test_rows_that_mix_need_a_batch_of_two_to_be_seen():
+    assert broken_laws("cell", wrong.SumsOverRows)["batch"].broken.sizes[:2] == (2, 1)
+
+
+@pytest.mark.parametrize(
+    ("member", "sentence"),
+    [
+        (wrong.NeedsMore, "it could not be built: TypeError: NeedsMore.__init__() missing 1 required positional argument: 'depth'"),
+        (wrong.NotACell, "a cell must be a clew.layers.cells.Cell; NotACell is not"),
+        (wrong.WrongWidth, "y must have the shape (1, 3), not (1, 6)"),
+        (wrong.OnlyOutput, "a step must return (y, state), not a Tensor"),
+        (wrong.StateChangesForm, "a step turned a state of the form (1, 3) into tuple((1, 3), (1, 3)); the form must stay"),
+        (
+            wrong.StateOfNumbers,
+            "initial_state gave a state that cannot be carried: a state holds tensors in tuples, lists and dicts, not int",
+        ),
+        (
+            wrong.SinglePrecision,
+            "initial_state gave a state of torch.float32, not of the input's torch.float64; make it with like.new_zeros(...)",
+        ),
+        (wrong.NoBatchInState, "initial_state gave a state with a tensor of shape (4, 1); its first axis must be the batch (1)"),
+        (wrong.DividesByZero, "y is not finite, though everything that went in is"),
+    ],
+    ids=lambda value: getattr(value, "__name__", ""),
+)
+def test_a_cell_that_is_no_cell_gets_one_sentence_and_nothing_else(member, sentence):
+    (result,) = [result for result in check_table_entry("cell", "mine", member) if not result.holds]
+    assert result.broken.sentence.startswith(sentence)
+
+
+def test_an_exception_is_told_with_its_place_in_the_users_file():
+    sentence = broken_laws("cell", wrong.Raises)["contract"].broken.sentence
+    assert sentence.startswith("RuntimeError: no luck today (wrong.py:")
+
+
+def test_a_position_that_forgets_to_announce_a_method_is_told_which():
+    sentence = broken_laws("position", wrong.Unannounced)["contract"].broken.sentence
+    assert sentence == "it gives scores, but biases is False, so scores is never called; set biases = True"
+
+
+def test_a_width_that_a_member_refuses_is_not_held_against_it():
+    class Even(wrong.Minimal):
+        def __init__(self, input_dim, dim):
+            if input_dim % 8:
+                raise ValueError("input_dim must be divisible by 8")
+            super().__init__(input_dim, dim)
+
+    assert not broken_laws("cell", Even)
+
+
+def test_only_what_was_added_or_replaced_is_checked(tables):
+    def user_code():
+        CELLS["mine"] = wrong.LooksAhead
+        CELLS["gru"] = wrong.Minimal
+        MIXERS["average"] = wrong.ForgetsTheMask
+        SCORES["half"] = wrong.AnotherDot
+        MODELS["big"] = Family(GPTConfig, lambda config, vocabulary: MODELS["gpt"].build(config, vocabulary))
+
+    results = check_additions(user_code)
+    assert {(r.kind, r.name) for r in results} == {
+        ("cell", "mine"),
+        ("cell", "gru"),
+        ("mixer", "average"),
+        ("score", "half"),
+        ("model", "big"),
+    }
+    assert {r.name for r in results if not r.holds} == {"mine", "average", "half"}
+
+
+def test_nothing_added_is_nothing_checked():
+    assert check_additions(lambda: None) == []
+
+
+def test_an_unknown_kind_is_refused():
+    with pytest.raises(UserError, match="unknown kind 'cel'; did you mean 'cell'[?] known: cell, mixer, model"):
+        check_table_entry("cel", "mine", wrong.Minimal)

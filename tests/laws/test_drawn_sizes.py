@@ -1,0 +1,157 @@
+"""Every law over every member of the tables, crossed, at sizes that hypothesis draws."""
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from clew.laws.attention import POSITION_LAWS, SCORE_LAWS
+from clew.laws.cases import Sizes
+from clew.laws.cells import CELL_LAWS
+from clew.laws.sequences import SEQUENCE_LAWS
+from clew.laws.vectors import NORM_LAWS, POOLING_LAWS
+from clew.layers.attention import SelfAttention
+from clew.layers.cells import CELLS, LSTM, Elman, StackedCell
+from clew.layers.convolution import Convolution
+from clew.layers.feedforward import ACTIVATIONS, FeedForward
+from clew.layers.norms import NORMS
+from clew.layers.pooling import POOLINGS
+from clew.layers.positions import POSITIONS
+from clew.layers.recurrent import Bidirectional, Recurrent
+from clew.layers.scores import SCORES
+from clew.layers.sequence import Stack
+from clew.layers.wiring import WIRINGS, PreNorm
+
+IN_LAYERS = ["none", "rotary", "alibi", "relative"]
+
+sizes = st.builds(
+    Sizes, batch=st.integers(1, 3), length=st.integers(1, 8), input_dim=st.integers(1, 4), dim=st.integers(1, 4), seed=st.integers(0, 99)
+)
+
+
+def drawn(examples):
+    """The same examples in every run."""
+    return settings(max_examples=examples, derandomize=True, deadline=None, database=None)
+
+
+def obeys(laws, build, at):
+    for law in laws.values():
+        law(build, at)
+
+
+@pytest.mark.parametrize("name", CELLS)
+@given(at=sizes)
+@drawn(4)
+def test_every_cell_obeys_every_law(name, at):
+    obeys(CELL_LAWS, lambda s: CELLS[name](s.input_dim, s.dim), at)
+    obeys(SEQUENCE_LAWS, lambda s: Recurrent(CELLS[name](s.input_dim, s.dim)), at)
+
+
+@given(at=sizes, below=st.sampled_from(sorted(CELLS)), above=st.sampled_from(sorted(CELLS)))
+@drawn(8)
+def test_every_pair_of_cells_stacked_obeys_every_law(at, below, above):
+    obeys(SEQUENCE_LAWS, lambda s: Recurrent(StackedCell([CELLS[below](s.input_dim, s.dim), CELLS[above](s.dim, 2)])), at)
+
+
+@given(at=sizes, ahead=st.sampled_from(sorted(CELLS)), back=st.sampled_from(sorted(CELLS)))
+@drawn(8)
+def test_two_readers_of_opposite_directions_obey_every_law(at, ahead, back):
+    obeys(SEQUENCE_LAWS, lambda s: Bidirectional(Recurrent(CELLS[ahead](s.input_dim, s.dim)), Recurrent(CELLS[back](s.input_dim, 2))), at)
+
+
+@given(
+    at=sizes,
+    score=st.sampled_from(sorted(SCORES)),
+    position=st.sampled_from(IN_LAYERS),
+    window=st.sampled_from([None, 0, 1, 3]),
+    causal=st.booleans(),
+    heads=st.sampled_from([(1, 1), (2, 2), (2, 1), (4, 2)]),
+    bias=st.booleans(),
+)
+@drawn(40)
+def test_every_attention_obeys_every_law(at, score, position, window, causal, heads, bias):
+    def build(s):
+        head_dim = 2 * s.dim
+        parts = {"score": SCORES[score](head_dim, head_dim), "position": POSITIONS[position](s.input_dim, heads[0], head_dim)}
+        return SelfAttention(
+            s.input_dim, heads[0], num_kv_heads=heads[1], head_dim=head_dim, causal=causal, window=window, bias=bias, **parts
+        )
+
+    obeys(SEQUENCE_LAWS, build, at)
+
+
+@pytest.mark.parametrize("name", SCORES)
+@given(at=sizes)
+@drawn(8)
+def test_every_score_obeys_every_law(name, at):
+    obeys(SCORE_LAWS, lambda s: SCORES[name](s.input_dim, s.dim), at)
+
+
+@pytest.mark.parametrize("name", POSITIONS)
+@given(at=sizes)
+@drawn(8)
+def test_every_position_obeys_every_law(name, at):
+    obeys(POSITION_LAWS, lambda s: POSITIONS[name](s.input_dim, 2, s.dim), at._replace(dim=2 * at.dim))
+
+
+@given(at=sizes, width=st.sampled_from([1, 2, 3, 5]), causal=st.booleans(), bias=st.booleans())
+@drawn(10)
+def test_every_convolution_obeys_every_law(at, width, causal, bias):
+    width = width if causal else width | 1
+    obeys(SEQUENCE_LAWS, lambda s: Convolution(s.input_dim, s.dim, width=width, causal=causal, bias=bias), at)
+
+
+@pytest.mark.parametrize("activation", [*ACTIVATIONS, "swiglu"])
+@given(at=sizes)
+@drawn(2)
+def test_every_feed_forward_network_obeys_every_law(activation, at):
+    obeys(SEQUENCE_LAWS, lambda s: FeedForward(s.input_dim, activation=activation), at)
+
+
+@pytest.mark.parametrize("name", WIRINGS)
+@given(at=sizes, norm=st.sampled_from(sorted(NORMS)), inner=st.sampled_from(["gru", "attention", "convolution", "both ways"]))
+@drawn(5)
+def test_every_connection_around_every_layer_obeys_every_law(name, at, norm, inner):
+    def build(s):
+        dim = 2 * s.input_dim
+        layer = {
+            "gru": lambda: Recurrent(CELLS["gru"](dim, dim)),
+            "attention": lambda: SelfAttention(dim, 2, window=2),
+            "convolution": lambda: Convolution(dim, dim, width=3),
+            "both ways": lambda: Bidirectional(Recurrent(Elman(dim, dim // 2)), Recurrent(Elman(dim, dim // 2))),
+        }[inner]()
+        return Stack([FirstMap(s.input_dim, dim), WIRINGS[name](dim, layer, norm=norm)])
+
+    obeys(SEQUENCE_LAWS, build, at)
+
+
+class FirstMap(Convolution):
+    """A linear map of each position, so that what follows has an even width."""
+
+    def __init__(self, input_dim, dim):
+        super().__init__(input_dim, dim, width=1)
+
+
+@given(at=sizes)
+@drawn(6)
+def test_a_stack_of_unlike_layers_obeys_every_law(at):
+    def build(s):
+        position = POSITIONS["alibi"](4, 2, 2)
+        layers = [LSTM(s.input_dim, 4)]
+        rest = [PreNorm(4, SelfAttention(4, 2, position=position, window=2)), PreNorm(4, Convolution(4, 4)), PreNorm(4, FeedForward(4))]
+        return Stack([Recurrent(layers[0]), *rest])
+
+    obeys(SEQUENCE_LAWS, build, at)
+
+
+@pytest.mark.parametrize("name", NORMS)
+@given(at=sizes)
+@drawn(5)
+def test_every_norm_obeys_every_law(name, at):
+    obeys(NORM_LAWS, lambda s: NORMS[name](s.dim), at)
+
+
+@pytest.mark.parametrize("name", POOLINGS)
+@given(at=sizes)
+@drawn(5)
+def test_every_pooling_obeys_every_law(name, at):
+    obeys(POOLING_LAWS, lambda s: POOLINGS[name](s.dim), at)

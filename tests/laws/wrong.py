@@ -1,0 +1,500 @@
+"""Members that are wrong in one way each: what a law is for is seen when it is broken."""
+
+import torch
+import torch.nn.functional as F
+from torch import Tensor, nn
+
+from clew.core.masks import reverse_rows
+from clew.core.types import Fixed
+from clew.layers.cells import GRU, LSTM, Cell, Elman
+from clew.layers.norms import LayerNorm
+from clew.layers.pooling import First
+from clew.layers.positions import ALiBi, Position
+from clew.layers.scores import Dot, Score
+from clew.layers.sequence import SequenceLayer
+from clew.layers.wiring import Plain
+
+
+class Minimal(Cell):
+    """h' = tanh(W [x; h]): a right cell that the wrong ones depart from."""
+
+    def __init__(self, input_dim, dim):
+        super().__init__(input_dim, dim)
+        self.linear = nn.Linear(input_dim + dim, dim)
+
+    def forward(self, inputs, state):
+        hidden = torch.tanh(self.linear(torch.cat([inputs, state], -1)))
+        return hidden, hidden
+
+
+class LooksAhead(Minimal):
+    def inputs(self, x):
+        return x.flip(1)
+
+
+class CentresOverLength(Minimal):
+    def inputs(self, x):
+        return x - x.mean(1, keepdim=True)
+
+
+class SumsOverRows(Minimal):
+    def inputs(self, x):
+        return x.cumsum(0)
+
+
+class BatchNorms(Minimal):
+    def __init__(self, input_dim, dim):
+        super().__init__(input_dim, dim)
+        self.norm = nn.BatchNorm1d(dim)
+
+    def forward(self, inputs, state):
+        hidden, _ = super().forward(inputs, state)
+        hidden = self.norm(hidden) if len(hidden) > 1 else hidden
+        return hidden, hidden
+
+
+class KeepsStateOnSelf(Minimal):
+    kept = None
+
+    def forward(self, inputs, state):
+        before = self.kept if self.kept is not None and self.kept.shape == state.shape else state
+        hidden, _ = super().forward(inputs, before)
+        self.kept = hidden.detach()
+        return hidden, hidden
+
+
+class CountsSteps(Minimal):
+    steps = 0
+
+    def forward(self, inputs, state):
+        self.steps += 1
+        hidden, _ = super().forward(inputs + self.steps, state)
+        return hidden, hidden
+
+
+class WritesIntoState(Minimal):
+    def forward(self, inputs, state):
+        y, new = super().forward(inputs, state)
+        with torch.no_grad():
+            state.mul_(0.5)
+        return y, new
+
+
+class IgnoresState(Minimal):
+    def forward(self, inputs, state):
+        return super().forward(inputs, torch.zeros_like(state))
+
+
+class SinglePrecision(Minimal):
+    def initial_state(self, batch_size, memory=None, *, like):
+        return torch.zeros(batch_size, self.dim)
+
+
+class StateOfNumbers(Minimal):
+    def initial_state(self, batch_size, memory=None, *, like):
+        return like.new_zeros(batch_size, self.dim), 0
+
+    def forward(self, inputs, state):
+        y, hidden = super().forward(inputs, state[0])
+        return y, (hidden, state[1] + 1)
+
+
+class StateChangesForm(Minimal):
+    def forward(self, inputs, state):
+        y, hidden = super().forward(inputs, state)
+        return y, (hidden, hidden)
+
+
+class NoBatchInState(Minimal):
+    def initial_state(self, batch_size, memory=None, *, like):
+        return like.new_zeros(1 + self.dim, batch_size)
+
+
+class WrongWidth(Minimal):
+    def forward(self, inputs, state):
+        y, hidden = super().forward(inputs, state)
+        return torch.cat([y, y], -1), hidden
+
+
+class OnlyOutput(Minimal):
+    def forward(self, inputs, state):
+        return super().forward(inputs, state)[0]
+
+
+class FixedOfTheChunk(Minimal):
+    """What is the same for every step of a chunk must not come from what the chunk says."""
+
+    def inputs(self, x):
+        return x, Fixed(x.sum(1))
+
+    def forward(self, inputs, state):
+        x, total = inputs
+        return super().forward(x + total.value, state)
+
+
+class IgnoresFinal(Minimal):
+    def initial_state(self, batch_size, memory=None, *, like):
+        return like.new_zeros(batch_size, self.dim)
+
+
+class KernelOfAnother(GRU):
+    """Changes the equation and keeps the name of the kernel that computes the old one."""
+
+    def forward(self, inputs, state):
+        hidden, _ = super().forward(inputs, state)
+        return 0.5 * hidden, 0.5 * hidden
+
+
+class Unsaved(Elman):
+    """A random matrix that is no parameter."""
+
+    def __init__(self, input_dim, dim):
+        super().__init__(input_dim, dim)
+        self.kernel = None
+        self.mix = torch.rand(dim, dtype=torch.float64)
+
+    def forward(self, inputs, state):
+        hidden, _ = super().forward(inputs, state)
+        return self.mix * hidden, self.mix * hidden
+
+
+class NotACell(nn.Linear):
+    pass
+
+
+class NeedsMore(LSTM):
+    def __init__(self, input_dim, dim, depth):
+        super().__init__(input_dim, dim)
+
+
+class DividesByZero(Minimal):
+    def forward(self, inputs, state):
+        y, hidden = super().forward(inputs, state)
+        return y / 0.0, hidden
+
+
+class Raises(Minimal):
+    def forward(self, inputs, state):
+        raise RuntimeError("no luck today")
+
+
+class CountsOffset(Minimal):
+    """Wrong only from the second step of a chunk on: a zero state each time a chunk begins."""
+
+    def inputs(self, x):
+        first = torch.zeros_like(x[..., :1])
+        first[:, :1] = 1
+        return x, first
+
+    def forward(self, inputs, state):
+        x, first = inputs
+        return super().forward(x, state * (1 - first))
+
+
+CELLS = {
+    "purity": [KeepsStateOnSelf, CountsSteps, WritesIntoState],
+    "batch": [SumsOverRows, BatchNorms],
+    "causality": [LooksAhead, CentresOverLength, FixedOfTheChunk],
+    "chunking": [LooksAhead, CentresOverLength, KeepsStateOnSelf, CountsOffset],
+    "remembering": [IgnoresState],
+    "contract": [
+        SinglePrecision,
+        StateOfNumbers,
+        StateChangesForm,
+        NoBatchInState,
+        WrongWidth,
+        OnlyOutput,
+        NotACell,
+        NeedsMore,
+        DividesByZero,
+        Raises,
+    ],
+    "handing over": [IgnoresFinal],
+    "kernels": [KernelOfAnother],
+    "watching": [KernelOfAnother],
+    "saving": [Unsaved],
+    "stacking": [CountsSteps],
+    "padding": [CentresOverLength],
+}
+
+
+class Average(SequenceLayer):
+    """y_t = the mean of x up to t, its sum and count carried: a right mixer."""
+
+    def __init__(self, dim):
+        super().__init__()
+        self.dim = dim
+
+    def initial_state(self, batch_size, memory=None, capacity=None, *, like):
+        return like.new_zeros(batch_size, self.dim), like.new_zeros(batch_size, 1), torch.zeros(batch_size, dtype=torch.long)
+
+    def real(self, x, mask):
+        return torch.ones_like(x[..., :1]) if mask is None else (mask > 0)[..., None].to(x.dtype)
+
+    def forward(self, x, mask=None, state=None):
+        total, count, document = self.initial_state(len(x), like=x) if state is None else state
+        outputs = []
+        real = self.real(x, mask)
+        for t in range(x.shape[1]):
+            keep = torch.ones_like(count)
+            if mask is not None and mask.dtype != torch.bool:
+                changed = (mask[:, t] > 0) & (mask[:, t] != document)
+                document = torch.where(mask[:, t] > 0, mask[:, t], document)
+                keep = (~changed)[:, None].to(x.dtype)
+            total, count = total * keep + torch.where(real[:, t] > 0, x[:, t], 0.0), count * keep + real[:, t]
+            outputs.append(total / count.clamp(min=1))
+        return torch.stack(outputs, 1) if outputs else x, (total, count, document)
+
+
+class ForgetsTheMask(Average):
+    def real(self, x, mask):
+        return torch.ones_like(x[..., :1])
+
+
+class MeanOfAll(SequenceLayer):
+    def __init__(self, dim):
+        super().__init__()
+        self.dim = dim
+
+    def forward(self, x, mask=None, state=None):
+        return x - x.mean(1, keepdim=True), None
+
+
+class Windowless(SequenceLayer):
+    """y_t = x_t + x_{t-1}, but nothing carried."""
+
+    def __init__(self, dim):
+        super().__init__()
+        self.dim = dim
+
+    def forward(self, x, mask=None, state=None):
+        return x + F.pad(x, (0, 0, 1, 0))[:, :-1] if x.shape[1] else x, None
+
+
+class ReadsDocumentsAsOne(Average):
+    def forward(self, x, mask=None, state=None):
+        return super().forward(x, None if mask is None else mask > 0, state)
+
+
+class IgnoresGivenState(Average):
+    def forward(self, x, mask=None, state=None):
+        y, after = super().forward(x, mask, None)
+        return y, after if state is None else state
+
+
+class AnotherBeginning(Average):
+    def initial_state(self, batch_size, memory=None, capacity=None, *, like):
+        total, count, document = super().initial_state(batch_size, like=like)
+        return total, count + 1, document
+
+    def forward(self, x, mask=None, state=None):
+        return super().forward(x, mask, super().initial_state(len(x), like=x) if state is None else state)
+
+
+class DropsPrecision(Average):
+    def forward(self, x, mask=None, state=None):
+        y, state = super().forward(x, mask, state)
+        return y.float(), state
+
+
+class BackwardsQuietly(SequenceLayer):
+    causal = False
+
+    def __init__(self, dim):
+        super().__init__()
+        self.dim = dim
+
+    def forward(self, x, mask=None, state=None):
+        return x + reverse_rows(x, mask), None
+
+
+class CannotReadNothing(Average):
+    def forward(self, x, mask=None, state=None):
+        return super().forward(x, mask, state) if x.shape[1] else (x.new_zeros(len(x), 0, 2 * self.dim), state)
+
+
+class StateAcrossRows(Average):
+    """What a row goes on from is mixed with what the others go on from."""
+
+    def forward(self, x, mask=None, state=None):
+        total, count, document = self.initial_state(len(x), like=x) if state is None else state
+        return super().forward(x, mask, (total - total.mean(0), count, document))
+
+
+class BufferTooShort(Average):
+    """With a capacity it keeps a state of its own, which it does not write."""
+
+    def initial_state(self, batch_size, memory=None, capacity=None, *, like):
+        total, count, document = super().initial_state(batch_size, like=like)
+        return total, count + (0 if capacity is None else 1), document
+
+
+class WrongRewind(tuple):
+    def rewind(self, lengths):
+        return self
+
+
+class RewindsNothing(Average):
+    def initial_state(self, batch_size, memory=None, capacity=None, *, like):
+        return WrongRewind(super().initial_state(batch_size, like=like))
+
+    def forward(self, x, mask=None, state=None):
+        y, after = super().forward(x, mask, state)
+        return y, WrongRewind(after)
+
+
+MIXERS = {
+    "padding": [ForgetsTheMask, MeanOfAll],
+    "causality": [MeanOfAll],
+    "chunking": [Windowless, IgnoresGivenState],
+    "documents": [ReadsDocumentsAsOne, Windowless],
+    "beginning": [AnotherBeginning],
+    "contract": [DropsPrecision],
+    "refusal": [BackwardsQuietly],
+    "no length": [CannotReadNothing],
+    "rows": [StateAcrossRows],
+    "batch": [StateAcrossRows],
+    "caching": [BufferTooShort],
+    "rewinding": [RewindsNothing],
+}
+
+
+class LooksAtAllKeys(Score):
+    is_dot = False
+
+    def forward(self, query, key, key_positions):
+        return self.map(query) @ key.mT * key.norm(dim=2, keepdim=True).sum(-1, keepdim=True)
+
+
+class AnotherDot(Dot):
+    def forward(self, query, key, key_positions):
+        return 0.5 * super().forward(query, key, key_positions)
+
+
+class NegativeInfinity(Dot):
+    is_dot = False
+
+    def forward(self, query, key, key_positions):
+        return super().forward(query, key, key_positions).log()
+
+
+class WrongAxes(Dot):
+    def forward(self, query, key, key_positions):
+        return super().forward(query, key, key_positions).mT
+
+
+class Unmaskable(Score):
+    """Subtracts the largest score, that of hidden keys too."""
+
+    is_dot = False
+
+    def forward(self, query, key, key_positions):
+        scores = self.map(query) @ key.mT
+        return scores / scores.abs().amax(-1, keepdim=True)
+
+
+class AbsolutePlace(Score):
+    """Prefers early places, counted from the row's start rather than the document's."""
+
+    is_dot = False
+
+    def forward(self, query, key, key_positions):
+        return self.map(query) @ key.mT - torch.arange(key.shape[2], dtype=key.dtype)
+
+
+SCORES = {
+    "pairs": [LooksAtAllKeys, Unmaskable, AbsolutePlace],
+    "dot products": [AnotherDot],
+    "hidden keys": [LooksAtAllKeys, Unmaskable],
+    "contract": [NegativeInfinity, WrongAxes],
+    "causality, in self-attention": [LooksAtAllKeys],
+    "kernels, in self-attention": [AnotherDot],
+}
+
+
+class AbsoluteBias(ALiBi):
+    def scores(self, query, query_positions, key_positions):
+        bias = 0.1 * key_positions[:, None, :] ** 2 + 0 * query_positions[:, :, None]
+        return bias[:, None].to(query.dtype).expand(-1, query.shape[1], -1, -1)
+
+
+class Unannounced(Position):
+    in_layers = True
+
+    def scores(self, query, query_positions, key_positions):
+        return query.new_zeros(len(query), query.shape[1], query_positions.shape[1], key_positions.shape[1])
+
+
+class SecretlyContent(ALiBi):
+    def scores(self, query, query_positions, key_positions):
+        return super().scores(query, query_positions, key_positions) * query.mean(-1, keepdim=True)
+
+
+class CountsByItself(Position):
+    """Adds waves of arange rather than of the positions it is given."""
+
+    def embed(self, x: Tensor, positions: Tensor) -> Tensor:
+        return x + torch.sin(torch.arange(x.shape[1], dtype=x.dtype))[:, None]
+
+
+class CentresEmbedding(Position):
+    def embed(self, x: Tensor, positions: Tensor) -> Tensor:
+        return x - x.mean(1, keepdim=True)
+
+
+POSITIONS = {
+    "shifting": [AbsoluteBias],
+    "contract": [Unannounced],
+    "content": [SecretlyContent],
+    "chunking, in a small body": [CountsByItself],
+    "documents, in a small body": [CountsByItself],
+    "causality, in a small body": [CentresEmbedding],
+    "levels, in a small body": [CentresEmbedding],
+    "documents, in self-attention": [AbsoluteBias],
+}
+
+
+class OverPositions(LayerNorm):
+    def forward(self, x):
+        return x - x.mean(1, keepdim=True)
+
+
+class Batched(nn.BatchNorm1d):
+    def forward(self, x):
+        return super().forward(x.flatten(0, 1)).view_as(x) if x.shape[:2].numel() > 1 else x
+
+
+NORMS = {"positions alone": [OverPositions, Batched]}
+
+
+class MeanOfPadding(First):
+    def forward(self, hidden, mask=None):
+        return hidden.mean(1)
+
+
+class MeanOfRows(First):
+    def forward(self, hidden, mask=None):
+        return hidden[:, 0] - hidden[:, 0].mean(0)
+
+
+class PoolsNothing(First):
+    def forward(self, hidden, mask=None):
+        return hidden
+
+
+POOLINGS = {"real positions only": [MeanOfPadding, MeanOfRows], "contract": [PoolsNothing]}
+
+
+class LooksAheadAround(Plain):
+    def forward(self, x, mask=None, state=None):
+        y, state = super().forward(x, mask, state)
+        return y + x.sum(1, keepdim=True), state
+
+
+class LosesState(Plain):
+    def forward(self, x, mask=None, state=None):
+        y, state = super().forward(x, mask, None)
+        return y, state
+
+
+WIRINGS = {"causality": [LooksAheadAround], "chunking": [LosesState]}
