@@ -1,0 +1,33 @@
+"""A file of the user's, imported because the user named it: it adds entries to the tables."""
+
+import importlib.util
+import sys
+import traceback
+from pathlib import Path
+from types import ModuleType
+
+from clew.core.errors import UserError
+
+
+def load_code(path: Path) -> ModuleType:
+    """Runs the file; a mistake in it is one line with its place. The same file is run once."""
+    if not path.is_file():
+        raise UserError(f"no such file: {path}; --code takes a Python file of yours")
+    if path.suffix != ".py":
+        raise UserError(f"{path} is not a Python file; --code takes one that ends in .py")
+    name = f"clew_user_code_{abs(hash(path.resolve()))}"
+    if name in sys.modules:
+        return sys.modules[name]
+    spec = importlib.util.spec_from_file_location(name, path)
+    assert spec is not None and spec.loader is not None
+    module = importlib.util.module_from_spec(spec)
+    sys.modules[name] = module
+    try:
+        spec.loader.exec_module(module)
+    except Exception as error:
+        del sys.modules[name]
+        lines = [frame.lineno for frame in traceback.extract_tb(error.__traceback__) if Path(frame.filename).resolve() == path.resolve()]
+        line = getattr(error, "lineno", None) or (lines[-1] if lines else None)
+        where = f"{path}:{line}" if line else str(path)
+        raise UserError(f"{where}: {type(error).__name__}: {error}") from error
+    return module

@@ -1,0 +1,72 @@
+"""A run's or a recipe's model: its layers, their shapes, and parameters by part.
+
+For example:
+
+  clew describe shakespeare-gpt
+  clew describe runs/shakespeare-lstm --json
+"""
+
+import argparse
+import json
+from pathlib import Path
+from typing import Any
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument("what", metavar="RUN", help="a run directory, or a recipe's name")
+    parser.add_argument("settings", metavar="section.field=value", nargs="*", default=[], help="settings laid over a recipe")
+    parser.add_argument("--json", action="store_true", help="JSON lines")
+
+
+def run(options: argparse.Namespace) -> int:
+    task = task_of(options)
+    rows = [
+        {"path": path, "kind": type(module).__name__, "shapes": shapes(module), "parameters": sum(p.numel() for p in module.parameters())}
+        for path, module in task.named_modules()
+        if path and any(True for _ in module.parameters())
+    ]
+    total = sum(p.numel() for p in task.parameters())
+    own = {name: tuple(p.shape) for name, p in task.named_parameters(recurse=False)}
+    if options.json:
+        for row in rows:
+            print(json.dumps(row))
+        print(json.dumps({"path": "", "kind": type(task).__name__, "shapes": {k: list(v) for k, v in own.items()}, "parameters": total}))
+        return 0
+    width = max(len(indented(row)) for row in rows)
+    for row in rows:
+        print(f"{indented(row):{width}}  {row['kind']:16} {row['parameters']:>12,}  {describe_shapes(row['shapes'])}".rstrip())
+    if own:
+        print(f"{'output':{width}}  {'':16} {sum(task.get_parameter(name).numel() for name in own):>12,}  {describe_shapes(own)}")
+    print(f"{'total':{width}}  {type(task).__name__:16} {total:>12,}")
+    return 0
+
+
+def task_of(options: argparse.Namespace) -> Any:
+    from clew.core.errors import UserError
+    from clew.recipes import RECIPES
+    from clew.recipes.running import config_of
+    from clew.runs.build import build_task, find_texts, train_tokenizer
+    from clew.runs.directory import is_run
+    from clew.runs.loaded import load_run
+
+    if is_run(Path(options.what)) or options.what not in RECIPES:
+        if not Path(options.what).exists():
+            raise UserError(f"{options.what} is neither a run directory nor a recipe; `clew recipes` lists the recipes")
+        if options.settings:
+            raise UserError(f"settings are laid over a recipe, and {options.what} is a run; leave {' '.join(options.settings)} out")
+        return load_run(options.what, device="cpu", code=None if options.code is None else Path(options.code)).task
+    config = config_of(options.what, options.settings)
+    return build_task(config, train_tokenizer(config.text, find_texts(config.data)["train"]))
+
+
+def shapes(module: Any) -> dict[str, list[int]]:
+    return {name: list(p.shape) for name, p in module.named_parameters(recurse=False)}
+
+
+def indented(row: dict[str, Any]) -> str:
+    *above, name = row["path"].split(".")
+    return "  " * len(above) + name
+
+
+def describe_shapes(found: dict[str, Any]) -> str:
+    return ", ".join(f"{name} {' x '.join(map(str, shape))}" for name, shape in found.items())

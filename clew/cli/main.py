@@ -1,0 +1,114 @@
+"""The command: finds the verb, runs it, and turns what goes wrong into one line and an exit code. Imports nothing heavy itself."""
+
+import argparse
+import os
+import sys
+from importlib import import_module
+from typing import NoReturn
+
+VERBS = {
+    "train": "train a recipe, or your own text",
+    "generate": "write text with a trained run",
+    "predict": "do what a run's task does, on a file or standard input",
+    "evaluate": "a run's loss on its own data or on a text",
+    "recipes": "list the recipes, or print one as YAML",
+    "describe": "a run's or a recipe's layers, shapes and parameters",
+    "check": "run the laws on cells, scores, ... in a file of yours",
+}
+
+
+class Help(argparse.RawDescriptionHelpFormatter):
+    """Keeps examples as they are written."""
+
+
+class Parser(argparse.ArgumentParser):
+    """Says a mistake in one line, as every other mistake is said, without the usage above it."""
+
+    def error(self, message: str) -> NoReturn:
+        self.exit(complain(f"{message}; `{self.prog} --help` shows how"))
+
+
+def build_parser() -> Parser:
+    """What comes before the verb, and the list of verbs; it imports none of them."""
+    from clew import __version__
+
+    parser = Parser(
+        prog="clew",
+        description="Train, run and look into neural sequence models, from the Elman RNN to Llama.",
+        epilog="begin with:  clew train shakespeare-lstm\nhelp on a verb:  clew VERB --help",
+        formatter_class=Help,
+    )
+    parser.add_argument("--version", action="version", version=f"clew {__version__}")
+    verbs = parser.add_subparsers(metavar="VERB", title="verbs")
+    for name, about in VERBS.items():
+        verbs.add_parser(name, help=about)
+    return parser
+
+
+def verb_parser(verb: str) -> Parser:
+    """What comes after a verb; its options may stand anywhere among settings and prompts."""
+    module = import_module(f"clew.cli.{verb}")
+    parser = Parser(prog=f"clew {verb}", description=module.__doc__, formatter_class=Help)
+    module.add_arguments(parser)
+    parser.add_argument("--code", metavar="FILE.py", help="import this file of yours first: it adds cells, scores, tasks to the tables")
+    parser.add_argument("--debug", action="store_true", help="show the traceback of an error")
+    parser.set_defaults(run=module.run)
+    return parser
+
+
+def main(arguments: list[str] | None = None) -> int:
+    arguments = sys.argv[1:] if arguments is None else arguments
+    if not arguments or arguments[0].startswith("-"):
+        parser = build_parser()
+        parser.parse_args(arguments)
+        parser.print_help()
+        return 0
+    verb, *rest = arguments
+    if verb not in VERBS:
+        from clew.core.errors import unknown
+
+        return complain(str(unknown("verb", verb, VERBS)))
+    options = verb_parser(verb).parse_intermixed_args(rest)
+    try:
+        if options.code is not None:
+            from pathlib import Path
+
+            from clew.cli.code import load_code
+
+            load_code(Path(options.code))
+        status = options.run(options)
+        sys.stdout.flush()
+        return status
+    except BrokenPipeError:
+        # Python flushes standard output once more at exit; it must not find the closed pipe again.
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        return 0
+    except KeyboardInterrupt:
+        return complain("interrupted", 130)
+    except Exception as error:
+        if options.debug:
+            raise
+        return explain(error)
+
+
+def explain(error: Exception) -> int:
+    """One line for a mistake of the user's or a fault of the machine's; anything else is ours, and says so."""
+    from clew.core.errors import UserError
+
+    if isinstance(error, UserError):
+        return complain(str(error))
+    if type(error).__name__ == "Interrupted":
+        return complain(str(error), 128 + error.number)  # type: ignore[attr-defined]
+    if isinstance(error, OSError):
+        where = f"{error.filename}: " if error.filename else ""
+        return complain(f"{where}{error.strerror or error}")
+    return complain(f"this is a fault in clew or in code of yours: {type(error).__name__}: {error}; --debug shows where", 1)
+
+
+def complain(text: str, status: int = 2) -> int:
+    print(f"clew: {' '.join(text.split())}", file=sys.stderr)
+    return status
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,120 @@
+"""How a run is shown while it trains: a bar on a terminal, plain lines on a pipe; always on standard error."""
+
+import sys
+import time
+from typing import Any
+
+
+def clock(seconds: float) -> str:
+    """1:02:03, or 2:03 below an hour."""
+    minutes, rest = divmod(int(seconds), 60)
+    hours, minutes = divmod(minutes, 60)
+    return f"{hours}:{minutes:02d}:{rest:02d}" if hours else f"{minutes}:{rest:02d}"
+
+
+class Lines:
+    """Plain lines, at most one every few seconds for steps."""
+
+    def __init__(self, every: float = 5.0):
+        self.every = every
+        self.last = 0.0
+        self.pace = Pace()
+
+    def say(self, text: str) -> None:
+        print(text, file=sys.stderr, flush=True)
+
+    def encoding(self, done: int, total: int) -> None:
+        if done == total or time.monotonic() - self.last > self.every:
+            self.last = time.monotonic()
+            self.say(f"encoding text: {done:,} of {total:,} characters")
+
+    def step(self, record: Any, steps: int, tokens_per_second: float) -> None:
+        left = self.pace.left(record.step, steps)
+        if record.step < steps and time.monotonic() - self.last < self.every and not record.skipped:
+            return
+        self.last = time.monotonic()
+        self.say(f"step {record.step} of {steps}: {numbers(record, tokens_per_second)}, {clock(left)} left")
+
+    def evaluated(self, step: int, likelihood: Any, unit: str, is_best: bool) -> None:
+        self.say(evaluation(step, likelihood, unit, is_best))
+
+    def __enter__(self) -> "Lines":
+        return self
+
+    def __exit__(self, *_: Any) -> None:
+        pass
+
+
+class Bar:
+    """A progress bar on a terminal, with what is said above it."""
+
+    def __init__(self) -> None:
+        from rich.console import Console
+        from rich.progress import BarColumn, Progress, TextColumn, TimeElapsedColumn, TimeRemainingColumn
+
+        self.console = Console(stderr=True)
+        self.progress = Progress(
+            TextColumn("{task.description}"),
+            BarColumn(bar_width=None),
+            TextColumn("{task.completed:.0f}/{task.total:.0f}"),
+            TextColumn("{task.fields[numbers]}"),
+            TimeElapsedColumn(),
+            TextColumn("left"),
+            TimeRemainingColumn(),
+            console=self.console,
+        )
+        self.tasks: dict[str, Any] = {}
+
+    def say(self, text: str) -> None:
+        self.progress.console.print(text, markup=False, highlight=False, soft_wrap=True)
+
+    def encoding(self, done: int, total: int) -> None:
+        self._show("encoding", done, total, "")
+
+    def step(self, record: Any, steps: int, tokens_per_second: float) -> None:
+        self._show("training", record.step, steps, numbers(record, tokens_per_second))
+
+    def evaluated(self, step: int, likelihood: Any, unit: str, is_best: bool) -> None:
+        self.say(evaluation(step, likelihood, unit, is_best))
+
+    def _show(self, name: str, done: int, total: int, text: str) -> None:
+        if name not in self.tasks:
+            self.tasks[name] = self.progress.add_task(name, total=total, numbers=text)
+        self.progress.update(self.tasks[name], completed=done, total=total, numbers=text)
+
+    def __enter__(self) -> "Bar":
+        self.progress.start()
+        return self
+
+    def __exit__(self, *_: Any) -> None:
+        self.progress.stop()
+
+
+class Pace:
+    """Time left, from the steps seen since the first one."""
+
+    def __init__(self) -> None:
+        self.first: tuple[int, float] | None = None
+
+    def left(self, step: int, steps: int) -> float:
+        now = time.monotonic()
+        if self.first is None:
+            self.first = (step, now)
+        first, began = self.first
+        return (now - began) / max(step - first, 1) * (steps - step)
+
+
+def numbers(record: Any, tokens_per_second: float) -> str:
+    skipped = " (skipped: not finite)" if record.skipped else ""
+    return (
+        f"loss {record.loss:.4f}{skipped}, learning rate {record.learning_rate:.2g}, gradient norm {record.gradient_norm:.2g}, "
+        f"{tokens_per_second:,.0f} tokens/s"
+    )
+
+
+def evaluation(step: int, likelihood: Any, unit: str, is_best: bool) -> str:
+    return f"step {step}, validation: {likelihood.describe(unit)}{' (best so far)' if is_best else ''}"
+
+
+def report() -> Lines | Bar:
+    return Bar() if sys.stderr.isatty() else Lines()

@@ -1,0 +1,18 @@
+"""Named runs. A recipe is a config and the published result it reproduces."""
+
+from clew.recipes import own_text, ptb, shakespeare
+from clew.recipes.recipe import Recipe
+
+RECIPES: dict[str, Recipe] = {
+    "shakespeare-lstm": shakespeare.LSTM,
+    "shakespeare-elman": shakespeare.ELMAN,
+    "shakespeare-gru": shakespeare.GRU,
+    "shakespeare-gpt": shakespeare.GPT,
+    "shakespeare-llama": shakespeare.LLAMA,
+    "shakespeare-gpt-full": shakespeare.GPT_FULL,
+    "ptb-lstm-small": ptb.SMALL,
+    "ptb-lstm-medium": ptb.MEDIUM,
+    "ptb-lstm-large": ptb.LARGE,
+    "text-lstm": own_text.LSTM,
+    "text-gpt": own_text.GPT,
+}

@@ -1,0 +1,14 @@
+"""A recipe: a named run, and the published result it is held against."""
+
+from dataclasses import dataclass, field
+from typing import Any
+
+
+@dataclass(frozen=True)
+class Recipe:
+    """`settings` are nested, as a config has them. `published` says the result, where it comes from and what it is measured on."""
+
+    about: str
+    settings: dict[str, Any] = field(default_factory=dict)
+    published: str = ""
+    takes: str = ""

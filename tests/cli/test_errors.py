@@ -1,0 +1,202 @@
+"""Every mistake a person can make at the command line: one line on standard error, exit code 2, no traceback, and nothing on standard output."""
+
+import os
+from pathlib import Path
+
+import pytest
+
+from tests.cli.conftest import Clew, Outcome
+from tests.runs.small import gpt_settings, lstm_settings, write_text
+
+
+def assert_refused(found: Outcome, sentence: str) -> None:
+    assert found.err.startswith(f"clew: {sentence}"), found.err
+    assert found.err.count("\n") == 1
+    assert found.out == ""
+    assert found.status == 2
+
+
+@pytest.mark.parametrize(
+    ("arguments", "sentence"),
+    [
+        (["trian"], "unknown verb 'trian'; did you mean 'train'? known: check, describe, evaluate, generate, predict, recipes, train"),
+        (["--verbose"], "unrecognized arguments: --verbose; `clew --help` shows how"),
+        (["train"], "the following arguments are required: RECIPE; `clew train --help` shows how"),
+        (["train", "shakespear-lstm"], "unknown recipe 'shakespear-lstm'; did you mean 'shakespeare-lstm'?"),
+        (["train", "text-lstm", "--out", "x", "--bogus"], "unrecognized arguments: --bogus; `clew train --help` shows how"),
+        (["train", "text-lstm", "training.stepps=5"], "unknown field 'stepps' of training; did you mean 'steps'?"),
+        (["train", "text-lstm", "training.steps=soon"], "training.steps takes a whole number, not 'soon'"),
+        (["train", "text-lstm", "model.cell=lsmt"], "model.cell: unknown cell 'lsmt'; did you mean 'lstm'?"),
+        (["train", "text-lstm", "training.optimiser=adm"], "unknown optimiser 'adm'; did you mean 'adam'? known: adam, adamw, sgd"),
+        (["train", "text-lstm", "training.schedule=cosin"], "unknown schedule 'cosin'; did you mean 'cosine'?"),
+        (["train", "text-lstm", "training.steps=5"], "the schedule's warmup (100) must be between 0 and the number of steps (5); set training.schedule.warmup or training.steps"),
+        (["train", "text-lstm"], "data.train names your text, e.g. `clew train text-lstm data.train=book.txt`"),
+        (["train", "mine.yaml"], "no such file: mine.yaml; a recipe is a name from `clew recipes` or a YAML file"),
+        (["train", "text-lstm", "device=gpu"], "device must be one of 'auto', 'cpu', 'cuda' or 'mps', not 'gpu'"),
+        (["recipes", "text-lsmt"], "unknown recipe 'text-lsmt'; did you mean 'text-lstm'?"),
+        (["describe", "text-lsmt"], "text-lsmt is neither a run directory nor a recipe; `clew recipes` lists the recipes"),
+        (["generate", "runs/none"], "runs/none is not a run directory (it has no config.json); train one first, e.g. `clew train shakespeare-lstm`"),
+        (["evaluate", "."], ". is not a run directory (it has no config.json)"),
+        (["generate"], "the following arguments are required: RUN; `clew generate --help` shows how"),
+        (["train", "text-lstm", "--code", "none.py"], "no such file: none.py; --code takes a Python file of yours"),
+    ],
+)  # fmt: skip
+def test_a_misspelt_command_is_one_line(clew: Clew, arguments: list[str], sentence: str) -> None:
+    assert_refused(clew(*arguments), sentence)
+
+
+@pytest.mark.parametrize(
+    ("arguments", "sentence"),
+    [
+        (["the", "--method", "bem"], "argument --method: invalid choice: 'bem'"),
+        (["the", "--max-new", "many"], "argument --max-new: invalid int value: 'many'"),
+        (["the", "--max-new", "0"], "decoding.max_new must be at least 1, not 0"),
+        (["the", "--temperature", "0"], "decoding.temperature must be above 0, not 0.0"),
+        (["the", "--temperature", "nan"], "decoding.temperature"),
+        (["the", "--top-p", "1.5"], "decoding.top_p must be at most 1, not 1.5"),
+        (["the", "--method", "beam", "--beams", "2", "--n-best", "3"], "n_best (3) must be at least 1 and at most beams (2)"),
+        (["the", "--samples", "0"], "--samples (0) must be at least 1"),
+        (["the %"], "the prompt has characters the model has never seen: '%' (U+0025); it knows"),
+        (["the", "she \udc80"], "character 5 of the prompt (U+DC80) is half a character; give it as UTF-8"),
+        (["--file", "none.txt"], "no such file: none.txt"),
+        (["--file", "-"], "standard input has no line to go on from"),
+    ],
+)
+def test_a_mistake_in_generating_is_one_line(clew: Clew, lstm: Path, arguments: list[str], sentence: str) -> None:
+    assert_refused(clew("generate", lstm, *arguments), sentence)
+
+
+def test_a_prompt_longer_than_the_positions_is_refused(clew: Clew, gpt: Path) -> None:
+    found = clew("generate", gpt, "the thread " * 4)
+    assert_refused(
+        found, "the prompt has 44 tokens, but the model has learnt 32 positions; shorten it, or train with a larger model.max_length"
+    )
+
+
+def test_a_text_that_is_not_there_is_refused_and_what_is_near_named(clew: Clew, tmp_path: Path) -> None:
+    write_text(tmp_path, name="story.txt")
+    assert_refused(clew("train", "text-lstm", "data.train=storry.txt"), "no such file: storry.txt; near it there is story.txt")
+
+
+def test_a_text_without_text_is_refused(clew: Clew, tmp_path: Path) -> None:
+    write_text(tmp_path, "", "empty.txt")
+    assert_refused(clew("train", "text-lstm", "data.train=empty.txt"), "empty.txt: the file is empty; give one with text in it")
+
+
+def test_a_text_that_is_not_utf8_is_refused_with_the_place(clew: Clew, tmp_path: Path) -> None:
+    (tmp_path / "latin.txt").write_bytes("one\ncafé\n".encode("latin1"))
+    assert_refused(
+        clew("train", "text-lstm", "data.train=latin.txt"), "latin.txt: byte 0xe9 at offset 7 (line 2) is not UTF-8; convert it, e.g. iconv"
+    )
+
+
+@pytest.mark.parametrize(
+    ("recipe", "settings", "sentence"),
+    [
+        ("text-lstm", lstm_settings, "the text has 18 tokens, 4 for each of 4 streams, fewer than one chunk of 16; give more text or set training.batch_size=1"),
+        ("text-gpt", gpt_settings, "the text has 18 tokens, fewer than one window of 64 and the token after it; give more text or set training.length=8"),
+    ],
+)  # fmt: skip
+def test_a_text_shorter_than_one_window_is_refused(clew: Clew, tmp_path: Path, recipe: str, settings, sentence: str) -> None:
+    given = [*settings(tmp_path), *(["training.length=64", "model.max_length=64"] if recipe == "text-gpt" else [])]
+    write_text(tmp_path, "twenty characters at", "story.txt")
+    found = clew("train", recipe, *given, "--out", "run")
+    assert found.status == 2 and found.err.splitlines()[-1].startswith(f"clew: {sentence}")
+    assert "Traceback" not in found.err and not Path("run").exists()
+
+
+def test_a_run_of_another_format_is_refused(clew: Clew, tmp_path: Path) -> None:
+    (tmp_path / "old").mkdir()
+    write_text(tmp_path / "old", '{"format": 0, "recipe": "text-lstm"}', "config.json")
+    for verb in ("generate", "evaluate", "describe"):
+        assert_refused(
+            clew(verb, "old"), "old/config.json is of format 0, but this clew reads format 1; use the version of clew that wrote it"
+        )
+
+
+def test_a_checkpoint_of_another_format_is_refused(clew: Clew, tmp_path: Path) -> None:
+    from clew.runs.directory import file_hash, read_json, write_json
+
+    assert clew("train", "text-lstm", *lstm_settings(tmp_path, steps=2), "--out", "run").status == 0
+    checkpoint = tmp_path / "run" / "checkpoints" / "step-00000002"
+    write_json(checkpoint / "training.json", {**read_json(checkpoint / "training.json"), "format": 99})
+    manifest = read_json(checkpoint / "manifest.json")
+    write_json(checkpoint / "manifest.json", {**manifest, "training.json": file_hash(checkpoint / "training.json")})
+    found = clew("train", "text-lstm", "--out", "run", "--resume")
+    assert found.status == 2
+    assert found.err.splitlines()[-1].startswith(
+        "clew: run/checkpoints/step-00000002/training.json is of format 99, but this clew reads format 1"
+    )
+
+
+def test_a_run_is_not_written_over(clew: Clew, tmp_path: Path) -> None:
+    given = lstm_settings(tmp_path, steps=2)
+    assert clew("train", "text-lstm", *given, "--out", "run").status == 0
+    again = clew("train", "text-lstm", *given, "--out", "run")
+    assert_refused(again, "run is a run already; go on with it by `--resume`, or choose another folder")
+    write_text(tmp_path, "a letter", "letter.txt")
+    assert_refused(
+        clew("train", "text-lstm", *given, "--out", "letter.txt"), "letter.txt is there and not an empty folder; choose another with --out"
+    )
+
+
+def test_a_folder_that_cannot_be_written_is_refused(clew: Clew, tmp_path: Path) -> None:
+    if os.geteuid() == 0:
+        pytest.skip("root writes everywhere")
+    (tmp_path / "locked").mkdir(mode=0o500)
+    found = clew("train", "text-lstm", *lstm_settings(tmp_path, steps=2), "--out", "locked/run")
+    assert found.status == 2
+    assert found.err.splitlines()[-1] == "clew: cannot write the run to locked/run: Permission denied; choose another place with --out"
+
+
+def test_a_folder_below_a_file_is_refused(clew: Clew, tmp_path: Path) -> None:
+    found = clew("train", "text-lstm", *lstm_settings(tmp_path, steps=2), "--out", "story.txt/run")
+    assert found.status == 2
+    assert found.err.splitlines()[-1] == "clew: cannot write the run to story.txt/run: Not a directory; choose another place with --out"
+
+
+def test_settings_are_not_laid_over_a_run(clew: Clew, lstm: Path) -> None:
+    found = clew("describe", lstm, "model.dim=3")
+    assert_refused(found, f"settings are laid over a recipe, and {lstm} is a run; leave model.dim=3 out")
+
+
+def test_streams_are_counted_from_one(clew: Clew, lstm: Path) -> None:
+    assert_refused(clew("evaluate", lstm, "--streams", 0), "--streams (0) must be at least 1")
+
+
+def test_a_text_of_one_character_cannot_be_scored(clew: Clew, lstm: Path) -> None:
+    found = clew("evaluate", lstm, "-", stdin="t")
+    assert_refused(found, "a text needs at least 2 tokens to be scored, one to read and one to predict; this one has 1")
+
+
+def test_standard_input_that_is_no_text_is_refused(clew: Clew, lstm: Path) -> None:
+    for verb in ("evaluate", "predict"):
+        assert_refused(clew(verb, lstm, "-", stdin="the \udcff end"), "standard input is not UTF-8 at 4; convert it first")
+
+
+@pytest.mark.parametrize(
+    ("source", "sentence"),
+    [
+        ("x = 1\nraise KeyError('thread')\n", "mine.py:2: KeyError: 'thread'"),
+        ("def f(:\n", "mine.py:1: SyntaxError: "),
+        ("import nothing_of_that_name\n", "mine.py:1: ModuleNotFoundError: No module named 'nothing_of_that_name'"),
+    ],
+)
+def test_a_mistake_in_ones_own_code_is_one_line_with_its_place(clew: Clew, tmp_path: Path, source: str, sentence: str) -> None:
+    write_text(tmp_path, source, "mine.py")
+    assert_refused(clew("recipes", "--code", "mine.py"), sentence)
+    write_text(tmp_path, source, "mine.txt")
+    assert_refused(clew("recipes", "--code", "mine.txt"), "mine.txt is not a Python file; --code takes one that ends in .py")
+
+
+def test_a_fault_of_ours_says_so_and_debug_shows_where(clew: Clew, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    from clew.recipes import RECIPES
+
+    monkeypatch.setitem(RECIPES, "broken", None)
+    found = clew("recipes")
+    assert found.status == 1
+    assert found.err.startswith("clew: this is a fault in clew or in code of yours: AttributeError: ") and found.err.endswith(
+        "--debug shows where\n"
+    )
+    with pytest.raises(AttributeError):
+        clew("recipes", "--debug")

@@ -1,0 +1,74 @@
+import shlex
+import subprocess
+import sys
+from importlib import import_module
+from pathlib import Path
+
+import pytest
+
+from clew.cli.main import VERBS, verb_parser
+from clew.recipes import RECIPES
+from clew.recipes.running import config_of
+from clew.runs.config import parse_assignment
+from tests.cli.conftest import Clew
+
+ROOT = Path(__file__).parents[2]
+
+
+def examples(verb: str) -> list[list[str]]:
+    """The example lines of a verb's help, as the shell would give them to the command."""
+    text = import_module(f"clew.cli.{verb}").__doc__ or ""
+    lines = [line.strip() for line in text.splitlines() if line.startswith("  ")]
+    return [shlex.split(line[line.index("clew ") :].split(" > ")[0])[1:] for line in lines]
+
+
+@pytest.mark.parametrize("verb", VERBS)
+def test_the_examples_of_a_help_parse_and_name_what_there_is(verb: str) -> None:
+    assert examples(verb)
+    for command, *rest in examples(verb):
+        assert command == verb
+        options = verb_parser(verb).parse_intermixed_args(rest)
+        for given in (getattr(options, "recipe", None), getattr(options, "name", None), getattr(options, "what", None)):
+            assert given is None or given in RECIPES or given.startswith("runs/"), given
+        if hasattr(options, "recipe"):
+            config_of(options.recipe, options.settings)
+        if getattr(options, "folder", "").startswith("runs/"):
+            assert options.folder.removeprefix("runs/") in RECIPES
+
+
+@pytest.mark.parametrize("verb", VERBS)
+def test_a_help_has_a_line_for_every_option(clew: Clew, verb: str) -> None:
+    found = clew(verb, "--help")
+    assert found.status == 0 and found.err == ""
+    for action in verb_parser(verb)._actions:
+        assert action.help, action.dest
+
+
+def test_the_help_lists_every_verb(clew: Clew) -> None:
+    for arguments in ([], ["--help"], ["-h"]):
+        found = clew(*arguments)
+        assert found.status == 0
+        for verb, about in VERBS.items():
+            assert verb in found.out and about in found.out
+    assert clew("--version").out.startswith("clew ")
+
+
+def test_no_help_loads_torch() -> None:
+    """One process for all: every help of the command, then a look at what was imported."""
+    program = f"""
+import io, sys, contextlib
+from clew.cli.main import VERBS, main
+for arguments in [["--help"], [], ["--version"], ["trian"], *([verb, "--help"] for verb in VERBS)]:
+    with contextlib.redirect_stdout(io.StringIO()), contextlib.redirect_stderr(io.StringIO()), contextlib.suppress(SystemExit):
+        main(arguments)
+heavy = {{"torch", "numpy", "pydantic", "tokenizers", "rich"}} & set(sys.modules)
+sys.exit(f"loaded: {{heavy}}" if heavy else 0)
+"""
+    found = subprocess.run([sys.executable, "-c", program], cwd=ROOT, capture_output=True, text=True)
+    assert found.returncode == 0, found.stderr
+
+
+def test_the_settings_in_the_train_help_are_settings() -> None:
+    for _, *rest in examples("train"):
+        for setting in verb_parser("train").parse_intermixed_args(rest).settings:
+            parse_assignment(setting)

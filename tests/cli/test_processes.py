@@ -1,0 +1,116 @@
+"""What only a process of its own can show: signals, pipes and exit codes."""
+
+import os
+import shlex
+import signal
+import subprocess
+import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+import pytest
+import torch
+
+from clew.cli.main import main
+from clew.runs.directory import read_metrics, read_weights
+from clew.training.checkpoints import checkpoint_folders
+from tests.runs.small import lstm_settings
+
+ROOT = Path(__file__).parents[2]
+COMMAND = [sys.executable, "-m", "clew"]
+STEPS = 400
+
+
+@pytest.fixture
+def environment(tmp_path: Path) -> dict[str, str]:
+    return {**os.environ, "CLEW_CACHE": str(tmp_path / "cache"), "PYTHONPATH": str(ROOT), "OMP_NUM_THREADS": "1"}
+
+
+def settings(folder: Path) -> list[str]:
+    """Steps slow enough that a signal comes in the middle of them, with dropout and a carried state."""
+    return [*lstm_settings(folder, steps=STEPS), "model.dropout=0.2", "model.dim=64", "training.evaluate_every=150"]
+
+
+@pytest.fixture(scope="module")
+def straight(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A run of the same settings that nobody interrupted."""
+    from clew.recipes.running import run_recipe
+
+    folder = tmp_path_factory.mktemp("straight")
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setenv("CLEW_CACHE", str(folder / "cache"))
+        with one_thread():
+            run_recipe("text-lstm", settings(folder), out=folder / "run")
+    return folder / "run"
+
+
+@contextmanager
+def one_thread() -> Iterator[None]:
+    """As the processes have it: sums in another order have other last bits."""
+    threads = torch.get_num_threads()
+    torch.set_num_threads(1)
+    yield
+    torch.set_num_threads(threads)
+
+
+def measured(folder: Path) -> list[dict]:
+    return [{key: value for key, value in record.items() if key != "tokens_per_second"} for record in read_metrics(folder)]
+
+
+@pytest.mark.parametrize(("number", "status"), [(signal.SIGINT, 130), (signal.SIGTERM, 143)], ids=["Ctrl-C", "SIGTERM"])
+def test_an_interrupted_run_goes_on_to_the_bit(
+    tmp_path: Path,
+    environment: dict[str, str],
+    straight: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    number: signal.Signals,
+    status: int,
+) -> None:
+    arguments = ["train", "text-lstm", *settings(tmp_path), "--out", "in a maze"]
+    process = subprocess.Popen(
+        [*COMMAND, *arguments], cwd=tmp_path, env=environment, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True
+    )
+    metrics = tmp_path / "in a maze" / "metrics.jsonl"
+    while not (metrics.exists() and len(metrics.read_text().splitlines()) > 20):
+        assert process.poll() is None, process.communicate()[1]
+    process.send_signal(number)
+    out, err = process.communicate(timeout=60)
+    assert process.returncode == status
+    assert out == "" and "Traceback" not in err
+    message = err.splitlines()[-1]
+    assert message.startswith("clew: stopped at step ") and f" of {STEPS}; saved in in a maze; go on with `clew train text-lstm" in message
+    resume = shlex.split(message.split("`")[1])
+    assert resume == ["clew", *arguments, "--resume"]
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setenv("CLEW_CACHE", environment["CLEW_CACHE"])
+    with one_thread():
+        assert main(resume[1:]) == 0
+
+    folder = tmp_path / "in a maze"
+    assert measured(folder) == measured(straight)
+    newest = checkpoint_folders(straight)[0].name
+    for path in ("model.safetensors", f"checkpoints/{newest}/model.safetensors", f"checkpoints/{newest}/optimiser.safetensors"):
+        there, here = read_weights(straight / path), read_weights(folder / path)
+        assert there.keys() == here.keys()
+        assert all(torch.equal(value, here[name]) for name, value in there.items()), path
+
+
+def test_a_reader_that_leaves_ends_the_command_quietly(environment: dict[str, str], tmp_path: Path) -> None:
+    process = subprocess.Popen([*COMMAND, "recipes"], cwd=tmp_path, env=environment, stdout=subprocess.PIPE, stderr=subprocess.PIPE)
+    process.stdout.close()
+    assert process.stderr.read() == b""
+    assert process.wait() == 0
+    process.stderr.close()
+
+
+def test_bytes_that_are_no_text_are_refused_on_standard_input(environment: dict[str, str], tmp_path: Path, lstm: Path) -> None:
+    found = subprocess.run([*COMMAND, "evaluate", lstm, "-"], cwd=tmp_path, env=environment, capture_output=True, input=b"the \xff end")
+    assert (found.returncode, found.stdout) == (2, b"")
+    assert found.stderr.startswith(b"clew: standard input is not UTF-8 at 4")
+
+
+def test_a_mistake_gives_its_exit_code_to_the_shell(environment: dict[str, str], tmp_path: Path) -> None:
+    found = subprocess.run([*COMMAND, "trian"], cwd=tmp_path, env=environment, capture_output=True, text=True)
+    assert (found.returncode, found.stdout) == (2, "")
+    assert found.stderr.startswith("clew: unknown verb 'trian'; did you mean 'train'?")

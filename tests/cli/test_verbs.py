@@ -1,0 +1,261 @@
+import json
+import math
+import re
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+import clew as library
+from clew.recipes import RECIPES
+from clew.runs.directory import read_metrics
+from tests.cli.conftest import Clew
+from tests.runs.small import TEXT, gpt_settings, lstm_settings, write_text
+
+
+def lines(text: str) -> list[dict]:
+    return [json.loads(line) for line in text.splitlines()]
+
+
+def test_training_writes_a_run_says_how_it_went_and_what_to_do_next(clew: Clew, tmp_path: Path) -> None:
+    found = clew("train", "text-lstm", *lstm_settings(tmp_path, steps=5), "--out", "run")
+    assert found.status == 0
+    assert "device cpu: as asked" in found.err
+    assert "5 steps in 0:0" in found.err and "validation: loss" in found.err
+    assert "clew generate run" in found.err
+    assert 300 <= len(found.out) <= 301, "only the sample is data"
+    assert {path.name for path in Path("run").iterdir()} == {
+        "config.json",
+        "model.safetensors",
+        "metrics.jsonl",
+        "environment.json",
+        "vocabulary",
+        "checkpoints",
+    }
+    losses = [record["train.loss"] for record in read_metrics(Path("run")) if "train.loss" in record]
+    assert len(losses) == 5 and losses[0] == pytest.approx(math.log(len(set(TEXT)) + 1), rel=0.1)
+
+
+def test_options_may_stand_among_the_settings(clew: Clew, tmp_path: Path) -> None:
+    first, *others = lstm_settings(tmp_path, steps=2)
+    assert clew("train", "text-lstm", first, "--out", "run", *others).status == 0
+    assert clew("generate", "run", "--max-new", "3", "the", "--method", "greedy", "she").out.startswith("--- 1\nthe")
+
+
+def test_training_from_a_yaml_file(clew: Clew, tmp_path: Path) -> None:
+    printed = clew("recipes", "text-lstm", *lstm_settings(tmp_path, steps=2))
+    Path("mine.yaml").write_text(printed.out)
+    assert clew("train", "mine.yaml", "--out", "run").status == 0
+    assert library.load("run", device="cpu").config.model.dim == 16
+
+
+def test_a_sample_is_shown_where_the_run_decodes_by_beam(clew: Clew, tmp_path: Path) -> None:
+    given = [*lstm_settings(tmp_path, steps=2), "decoding.method=beam", "decoding.n_best=2", "decoding.max_new=8"]
+    found = clew("train", "text-lstm", *given, "--out", "run")
+    assert found.status == 0 and len(found.out) in (8, 9)
+
+
+@pytest.mark.parametrize("name", ["lstm", "gpt"])
+def test_greedy_text_is_the_librarys(clew: Clew, trained: dict[str, Path], name: str) -> None:
+    found = clew("generate", trained[name], "the thread", "--method", "greedy", "--max-new", 40)
+    assert found == (0, f"{library.load(trained[name], device='cpu').generate('the thread', method='greedy', max_new=40)}\n", "")
+
+
+def test_a_seed_decides_a_sample(clew: Clew, lstm: Path) -> None:
+    texts = [clew("generate", lstm, "the", "--seed", seed, "--max-new", 30).out for seed in (1, 1, 2, -1)]
+    assert texts[0] == texts[1] and len(set(texts)) == 3
+    assert all(len(text) == len("the") + 30 + 1 for text in texts)
+
+
+def test_beam_search_shows_its_n_best_with_scores(clew: Clew, lstm: Path) -> None:
+    found = clew("generate", lstm, "the", "--method", "beam", "--beams", 4, "--n-best", 3, "--max-new", 8, "--json")
+    rows = lines(found.out)
+    assert len(rows) == 3
+    assert [row["score"] for row in rows] == sorted((row["score"] for row in rows), reverse=True)
+    assert all(row["score"] == pytest.approx(row["log_prob"] / 8) for row in rows)
+    shown = clew("generate", lstm, "the", "--method", "beam", "--n-best", 2, "--max-new", 8).out.splitlines()
+    assert shown[0].startswith("--- 1 (score -") and shown[1].startswith("the")
+
+
+def test_samples_are_measured_on_standard_error(clew: Clew, lstm: Path) -> None:
+    found = clew("generate", lstm, "the", "she", "--samples", 3, "--measure", "--json", "--max-new", 12)
+    rows = lines(found.out)
+    assert [row["prompt"] for row in rows] == ["the"] * 3 + ["she"] * 3
+    assert len({row["text"] for row in rows}) == 6
+    assert [line.split(":")[0] for line in found.err.splitlines()] == [f"character {n}-grams" for n in (1, 2, 3, 4)]
+
+
+def test_a_sample_is_its_tokens_and_they_have_a_probability(clew: Clew, gpt: Path) -> None:
+    (row,) = lines(clew("generate", gpt, "the", "--json", "--max-new", 9).out)
+    tokenizer = library.load(gpt, device="cpu").tokenizer
+    assert tokenizer.decode(row["tokens"]) == row["text"] and len(row["tokens"]) == 9
+    assert row["log_prob"] < 0
+
+
+def test_sampling_options_reach_the_sampler(clew: Clew, lstm: Path) -> None:
+    greedy = clew("generate", lstm, "the", "--method", "greedy", "--max-new", 20).out
+    assert clew("generate", lstm, "the", "--top-k", 1, "--max-new", 20).out == greedy
+    assert clew("generate", lstm, "the", "--top-p", 1e-9, "--max-new", 20).out == greedy
+    assert clew("generate", lstm, "the", "--temperature", 1e-4, "--max-new", 20).out == greedy
+    assert clew("generate", lstm, "the", "--temperature", 5, "--max-new", 20).out != greedy
+    text = clew("generate", lstm, "the", "--method", "greedy", "--no-repeat-ngram", 2, "--max-new", 20).out.rstrip("\n")
+    pairs = [text[i : i + 2] for i in range(len(text) - 1)]
+    assert len(pairs) == len(set(pairs))
+
+
+def test_predict_goes_on_from_every_line(clew: Clew, lstm: Path, tmp_path: Path) -> None:
+    from_stdin = clew("predict", lstm, "--json", "--max-new", 5, "--method", "greedy", stdin="the\n\nshe tied\n")
+    path = write_text(tmp_path, "the\n\nshe tied\n", "prompts.txt")
+    from_file = clew("predict", lstm, path, "--json", "--max-new", 5, "--method", "greedy")
+    assert from_stdin == from_file
+    assert [row["prompt"] for row in lines(from_stdin.out)] == ["the", "she tied"]
+    alone = clew("generate", lstm, "she tied", "--json", "--max-new", 5, "--method", "greedy")
+    assert lines(from_stdin.out)[1]["text"] == lines(alone.out)[0]["text"]
+
+
+def test_evaluating_a_run_on_its_own_text_gives_what_training_said(clew: Clew, lstm: Path) -> None:
+    found = clew("evaluate", lstm, "--json")
+    (row,) = lines(found.out)
+    best = [record for record in read_metrics(lstm) if "best.valid.loss" in record][-1]
+    assert row["text"] == "valid" and row["loss"] == pytest.approx(best["best.valid.loss"], rel=1e-6)
+    assert row["perplexity"] == pytest.approx(math.exp(row["loss"]))
+    shown = clew("evaluate", lstm).out
+    assert shown.startswith("valid: loss ") and shown.endswith(f"({row['tokens']:,} tokens)\n")
+
+
+def test_more_streams_score_as_many_tokens(clew: Clew, lstm: Path) -> None:
+    counts = {lines(clew("evaluate", lstm, "--json", "--streams", streams).out)[0]["tokens"] for streams in (1, 3)}
+    assert len(counts) == 1
+
+
+@pytest.mark.parametrize("name", ["lstm", "gpt"])
+def test_log_probabilities_of_a_file_add_up_to_its_loss(clew: Clew, trained: dict[str, Path], tmp_path: Path, name: str) -> None:
+    text = "when she had found him\nthey went in\n" * 3
+    path = write_text(tmp_path, text, "new.txt")
+    *tokens, total = lines(clew("evaluate", trained[name], path, "--json").out)
+    assert "".join(row["token"] for row in tokens) == text[1:]
+    assert sum(row["log_prob"] for row in tokens) == pytest.approx(-total["loss"] * total["tokens"])
+    assert total["tokens"] == len(tokens) == len(text) - 1
+    assert total["bits_per_character"] == pytest.approx(total["loss"] / math.log(2))
+    from_stdin = lines(clew("evaluate", trained[name], "-", "--json", stdin=text).out)
+    assert from_stdin[:-1] == tokens and from_stdin[-1] == {**total, "text": "-"}
+
+
+def test_unknown_characters_of_a_scored_text_are_counted(clew: Clew, lstm: Path) -> None:
+    found = clew("evaluate", lstm, "-", stdin="the % thread %\n")
+    assert found.status == 0
+    assert found.err == "2 of 15 tokens are unknown to the model\n"
+
+
+def test_recipes_are_listed_with_what_is_published_of_them(clew: Clew) -> None:
+    found = clew("recipes")
+    for name, recipe in RECIPES.items():
+        assert f"{name:20}" in found.out and recipe.about in found.out and recipe.published in found.out
+    assert [row["name"] for row in lines(clew("recipes", "--json").out)] == list(RECIPES)
+
+
+def test_a_recipe_is_printed_whole(clew: Clew) -> None:
+    found = clew("recipes", "shakespeare-gpt", "model.dim=64")
+    assert "  dim: 64\n" in found.out and "  num_heads: 4\n" in found.out
+    assert json.loads(clew("recipes", "shakespeare-gpt", "--json").out)["model"]["dim"] == 128
+
+
+def test_a_description_adds_up(clew: Clew, lstm: Path) -> None:
+    *parts, whole = lines(clew("describe", lstm, "--json").out)
+    run = library.load(lstm, device="cpu")
+    assert whole["parameters"] == sum(p.numel() for p in run.task.parameters())
+    own = sum(math.prod(shape) for shape in whole["shapes"].values())
+    assert whole["parameters"] == own + next(row["parameters"] for row in parts if row["path"] == "body")
+    cell = next(row for row in parts if row["path"].endswith("cell"))
+    assert cell["shapes"] == {"input_weight": [64, 8], "hidden_weight": [64, 16], "bias": [64]}
+    shown = clew("describe", lstm).out
+    assert "input_weight 64 x 8, hidden_weight 64 x 16, bias 64" in shown
+    assert f"{whole['parameters']:,}" in shown.splitlines()[-1]
+
+
+def test_a_recipe_is_described_without_training_it(clew: Clew, tmp_path: Path) -> None:
+    found = clew("describe", "text-gpt", *gpt_settings(tmp_path))
+    assert found.status == 0 and "SelfAttention" in found.out
+    assert not Path("runs").exists()
+
+
+CELL = '''
+import torch
+from torch import nn
+from clew.layers.cells import CELLS, Cell
+
+
+class Leaky(Cell):
+    """h' = (1 - a) h + a tanh(W x + U h)."""
+
+    def __init__(self, input_dim, dim, *, rate: float = 0.5):
+        super().__init__(input_dim, dim)
+        self.rate = rate
+        self.input_weight = nn.Linear(input_dim, dim)
+        self.hidden_weight = nn.Linear(dim, dim, bias=False)
+
+    def inputs(self, x):
+        return self.input_weight(x)
+
+    def forward(self, inputs, state):
+        hidden = (1 - self.rate) * state + self.rate * torch.tanh(inputs + self.hidden_weight(state))
+        return hidden, hidden
+
+
+CELLS["NAME"] = Leaky
+'''
+
+
+@pytest.fixture
+def cells() -> Iterator[dict]:
+    """The table of cells, put back after a test that adds to it."""
+    from clew.layers.cells import CELLS
+
+    before = dict(CELLS)
+    yield CELLS
+    CELLS.clear()
+    CELLS.update(before)
+
+
+def test_a_cell_of_ones_own_is_checked_trained_and_used(clew: Clew, tmp_path: Path, cells: dict) -> None:
+    code = write_text(tmp_path, CELL.replace("NAME", "leaky"), "mine.py")
+    found = clew(
+        "train", "text-lstm", *lstm_settings(tmp_path, steps=3), "model.cell=leaky", "model.cell.rate=0.3", "--code", code, "--out", "run"
+    )
+    assert found.status == 0, found.err
+    assert Path("run/code.py").read_text() == code.read_text()
+    assert f"--code {code}" in found.err
+    without = clew("generate", "run", "the")
+    assert without == (
+        2,
+        "",
+        "clew: run was trained with code of the user's, which is never loaded by itself; look at run/code.py and add `--code run/code.py`\n",
+    )
+    assert clew("generate", "run", "the", "--max-new", 5, "--code", code).out.startswith("the")
+    assert clew("evaluate", "run", "--code", "run/code.py").status == 0
+    resumed = clew("train", "text-lstm", "--out", "run", "--resume", "training.steps=4", "--code", code)
+    assert resumed.status == 0, resumed.err
+
+
+def test_a_cell_of_ones_own_keeps_the_laws(clew: Clew, tmp_path: Path, cells: dict) -> None:
+    code = write_text(tmp_path, CELL.replace("NAME", "lawful"), "lawful.py")
+    found = clew("check", code)
+    assert found.status == 0, found.out
+    held, laws = re.findall(r"(\d+) of (\d+) laws hold", found.out)[-1]
+    assert held == laws and int(held) > 5
+
+
+def test_a_cell_that_looks_at_other_rows_breaks_a_law(clew: Clew, tmp_path: Path, cells: dict) -> None:
+    wrong = CELL.replace("NAME", "leaking").replace(
+        "return hidden, hidden", "hidden = hidden + hidden.mean(0, keepdim=True)\n        return hidden, hidden"
+    )
+    found = clew("check", write_text(tmp_path, wrong, "leaking.py"))
+    assert found.status == 1
+    assert "cell 'leaking': " in found.out and "is broken" in found.out and "smallest case:" in found.out
+    rows = lines(clew("check", write_text(tmp_path, wrong.replace("leaking", "leaking2"), "leaking2.py"), "--json").out)
+    assert {row["holds"] for row in rows} == {True, False}
+
+
+def test_a_file_that_adds_nothing_is_said_to(clew: Clew, tmp_path: Path) -> None:
+    found = clew("check", write_text(tmp_path, "x = 1\n", "nothing.py"))
+    assert found.status == 2 and 'adds nothing to a table; it should have a line such as CELLS["mine"] = Mine' in found.err

@@ -1,0 +1,56 @@
+import math
+
+import pytest
+
+from clew.recipes import RECIPES
+from clew.recipes.running import config_of
+from clew.runs.build import build_task, train_tokenizer
+from clew.training.run import check_training
+from tests.runs.small import TEXT
+
+SMALL = {"recurrent": ["model.dim=8", "model.embedding_dim=8"], "gpt": ["model.num_layers=1"], "llama": ["model.num_layers=1"]}
+
+
+@pytest.mark.parametrize("name", RECIPES)
+def test_a_recipe_is_a_whole_config_that_can_be_built(name: str) -> None:
+    config = config_of(name)
+    assert config.recipe == name
+    check_training(config.training)
+    small = config_of(name, SMALL[config.model.family])
+    assert sum(parameter.numel() for parameter in build_task(small, train_tokenizer(small.text, [TEXT])).parameters()) > 0
+
+
+@pytest.mark.parametrize("name", RECIPES)
+def test_a_recipe_evaluates_at_least_once_and_says_what_it_is(name: str) -> None:
+    config, recipe = config_of(name), RECIPES[name]
+    assert config.training.evaluate_every <= config.training.steps
+    assert recipe.about.endswith(".") and len(recipe.about) < 100
+
+
+@pytest.mark.parametrize("name", [name for name in RECIPES if config_of(name).model.family == "gpt"])
+def test_a_window_fits_into_the_positions_that_are_learnt(name: str) -> None:
+    config = config_of(name)
+    assert config.training.length <= config.model.max_length
+
+
+@pytest.mark.parametrize(("name", "epochs", "length"), [("small", 13, 20), ("medium", 39, 35), ("large", 55, 35)])
+def test_zarembas_settings_run_for_so_many_epochs_of_the_treebank(name: str, epochs: int, length: int) -> None:
+    """929,589 training words in 20 streams; an evaluation an epoch."""
+    training = config_of(f"ptb-lstm-{name}").training
+    batches = math.ceil((929_589 - 1) // 20 / length)
+    assert (training.steps, training.evaluate_every, training.length) == (epochs * batches, batches, length)
+
+
+def test_zarembas_sums_are_our_means() -> None:
+    """A rate of 1 and a norm of 5 on a loss summed over 20 steps are 20 and 1/4 on its mean."""
+    training = config_of("ptb-lstm-small").training
+    assert (training.learning_rate, training.clip_norm) == (20.0, 0.25)
+
+
+def test_the_recurrent_recipes_have_as_many_parameters_each() -> None:
+    text = "".join(chr(33 + i) for i in range(65)) * 2
+    counts = []
+    for cell in ("elman", "lstm", "gru"):
+        config = config_of(f"shakespeare-{cell}")
+        counts.append(sum(p.numel() for p in build_task(config, train_tokenizer(config.text, [text])).parameters()))
+    assert max(counts) / min(counts) < 1.01
