@@ -33,7 +33,7 @@ class Lines:
         if record.step < steps and time.monotonic() - self.last < self.every and not record.skipped:
             return
         self.last = time.monotonic()
-        self.say(f"step {record.step} of {steps}: {numbers(record, tokens_per_second)}, {clock(left)} left")
+        self.say(f"step {record.step} of {steps}: {numbers(record, tokens_per_second)}{left}")
 
     def evaluated(self, step: int, likelihood: Any, unit: str, is_best: bool) -> None:
         self.say(evaluation(step, likelihood, unit, is_best))
@@ -96,12 +96,13 @@ class Pace:
     def __init__(self) -> None:
         self.first: tuple[int, float] | None = None
 
-    def left(self, step: int, steps: int) -> float:
+    def left(self, step: int, steps: int) -> str:
+        """`, 2:03 left`, or nothing before there is a pace."""
         now = time.monotonic()
         if self.first is None:
             self.first = (step, now)
         first, began = self.first
-        return (now - began) / max(step - first, 1) * (steps - step)
+        return f", {clock((now - began) / (step - first) * (steps - step))} left" if step > first else ""
 
 
 def numbers(record: Any, tokens_per_second: float) -> str:

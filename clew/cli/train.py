@@ -62,8 +62,9 @@ def resume_command(options: argparse.Namespace, stop: Exception) -> str:
 
 def what_next(options: argparse.Namespace, folder: Path) -> str:
     code = f" --code {options.code}" if options.code else ""
+    prompt = " 'ROMEO:'" if options.recipe.startswith("shakespeare") else ""
     return (
-        f"next:  clew generate {folder} 'ROMEO:' --temperature 0.7{code}\n"
+        f"next:  clew generate {folder}{prompt} --temperature 0.7{code}\n"
         f"       clew evaluate {folder}{code}          clew describe {folder}{code}\n"
         f"       clew train {options.recipe} model.{'cell=gru' if 'lstm' in options.recipe else 'num_layers=2'} "
         f"          clew recipes"

@@ -3,6 +3,8 @@
 Those about state and future hold for causal layers; a layer that is not causal satisfies them by refusing a state.
 """
 
+from contextlib import nullcontext
+
 import torch
 from safetensors.torch import load, save
 from torch import Tensor, nn
@@ -16,6 +18,9 @@ from clew.laws.cases import Build, Case, Chunk, Law, Sizes
 
 MORE = 2
 """How many positions are read after the last ones compared, so that the final state is compared by what it does."""
+
+ROOM = 256
+"""A capacity that nothing read here fills: windowed attention then keeps a ring rather than a buffer."""
 
 
 def contract(build: Build, sizes: Sizes) -> None:
@@ -92,10 +97,13 @@ def causality(build: Build, sizes: Sizes) -> None:
     if not case.causal:
         return
     x = case.draw()
-    y = case.module(x)[0]
-    for t in range(sizes.length - 1):
-        changed = torch.cat([x[:, : t + 1], case.garbage(x[:, t + 1 :])], 1)
-        case.same(f"y up to position {t} when x after position {t} changes", y[:, : t + 1], case.module(changed)[0][:, : t + 1])
+    for way, context in (("", nullcontext), (", by its equation", only_equations)):
+        with context():
+            y = case.module(x)[0]
+            for t in range(sizes.length - 1):
+                changed = torch.cat([x[:, : t + 1], case.garbage(x[:, t + 1 :])], 1)
+                what = f"y up to position {t} when x after position {t} changes{way}"
+                case.same(what, y[:, : t + 1], case.module(changed)[0][:, : t + 1])
 
 
 def padding(build: Build, sizes: Sizes) -> None:
@@ -164,7 +172,7 @@ def rows(build: Build, sizes: Sizes) -> None:
     x, more = case.draw(), case.draw(length=MORE)
     chosen = torch.tensor([case.randint(0, sizes.batch - 1) for _ in range(sizes.batch + 1)])
     with torch.no_grad():
-        for capacity in (None, sizes.length + MORE):
+        for capacity in (None, sizes.length + MORE, ROOM):
             state = case.read(Chunk(x), state=case.start(sizes.batch, capacity)).state
             before = case.read(Chunk(more[chosen]), state=select_rows(copy_state(state), chosen)).rows
             after = case.read(Chunk(more), state=state).rows
@@ -201,9 +209,9 @@ def documents(build: Build, sizes: Sizes) -> None:
         case.same_gradients(what, expected, case.gradients(reading.rows, weights, x))
     if case.causal:
         with torch.no_grad():
-            state = case.start(sizes.batch, capacity=sizes.length + MORE)
-            reading = case.read(Chunk(shown, mask), *after, state=state)
-        case.same_rows(f"y of rows of documents of {packed} positions, in a buffer", alone, reading.rows)
+            for capacity in (sizes.length + MORE, ROOM):
+                reading = case.read(Chunk(shown, mask), *after, state=case.start(sizes.batch, capacity))
+                case.same_rows(f"y of rows of documents of {packed} positions with capacity {capacity}", alone, reading.rows)
 
 
 def caching(build: Build, sizes: Sizes) -> None:
@@ -214,7 +222,7 @@ def caching(build: Build, sizes: Sizes) -> None:
     x = case.draw()
     with torch.no_grad():
         whole = case.read(Chunk(x)).rows
-        for capacity in (None, sizes.length, sizes.length + 3):
+        for capacity in (None, sizes.length, ROOM):
             for how, counts in case.cuts(sizes.batch, sizes.length).items():
                 reading = case.read(*case.cut(x, counts), state=case.start(sizes.batch, capacity))
                 case.same_rows(f"y read {how} with capacity {capacity}", whole, reading.rows)
@@ -229,7 +237,7 @@ def rewinding(build: Build, sizes: Sizes) -> None:
     kept = [case.randint(0, sizes.length) for _ in range(sizes.batch)]
     with torch.no_grad():
         expected = case.read(*case.cut(x, [kept]), more).rows
-        for capacity in (None, sizes.length + MORE):
+        for capacity in (None, sizes.length + MORE, ROOM):
             state = case.read(Chunk(x), state=case.start(sizes.batch, capacity)).state
             try:
                 state = rewind(state, torch.tensor(kept))

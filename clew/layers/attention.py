@@ -12,7 +12,19 @@ from clew.core.masks import Places, advance, has_documents, new_clock, real_posi
 from clew.core.taps import Tap
 from clew.core.types import Memory, State
 from clew.kernels import choose
-from clew.layers.caches import RING_CHUNK, Buffer, Grown, Ring, grow, new_buffer, new_ring, write
+from clew.layers.caches import (
+    RING_CHUNK,
+    Buffer,
+    Grown,
+    Ring,
+    common_place,
+    grow,
+    is_step_over_all,
+    new_buffer,
+    new_ring,
+    write,
+    write_step,
+)
 from clew.layers.positions import Position
 from clew.layers.scores import ScaledDot, Score
 from clew.layers.sequence import SequenceLayer
@@ -137,16 +149,21 @@ class SelfAttention(SequenceLayer):
             return self.in_pieces(x, mask, state)
         places, clock = advance(None if state is None else state.clock, mask, x)
         query, key, value = self.project(x, places)
-        plain = mask is None and state is None and self.window is None
-        if isinstance(state, (Buffer, Ring)):
-            cache: Any = write(state, key, value, places, clock)
-            key, value = cache.keys.transpose(1, 2), cache.values.transpose(1, 2)
+        if isinstance(state, Buffer) and self.window is None and (step := common_place(state.clock, mask, x)) is not None:
+            cache: Any = write_step(state, key, value, step, clock)
+            past = slice(1, step + 2)
+            key, value, key_index, visible = cache.keys[:, past], cache.values[:, past], cache.index[:, past], None
+            key, value = key.transpose(1, 2), value.transpose(1, 2)
+        elif isinstance(state, (Buffer, Ring)):
+            cache = write(state, key, value, places, clock)
+            key, value, key_index = cache.keys.transpose(1, 2), cache.values.transpose(1, 2), cache.index
+            visible = self.visible(places, key_index, mask)
         else:
             cache = grow(state, key, value, places, clock, ragged=mask is not None)
-            key, value = cache.keys, cache.values
-        visible = None if plain else self.visible(places, cache, mask)
-        key_index = places.index if plain else cache.index if cache.index is not None else cache.key_index
-        context = self.attention(query, key, value, places, key_index, visible, causal=plain)
+            key, value, key_index = cache.keys, cache.values, cache.key_index
+            visible = None if is_step_over_all(cache, x) and self.window is None else self.visible(places, key_index, mask)
+        plain = mask is None and state is None and self.window is None
+        context = self.attention(query, key, value, places, key_index, None if plain else visible, causal=plain)
         return self.join(context), cache
 
     def over_all(self, x: Tensor, mask: Tensor | None) -> Tensor:
@@ -174,13 +191,10 @@ class SelfAttention(SequenceLayer):
     def join(self, context: Tensor) -> Tensor:
         return self.output(context.transpose(1, 2).flatten(2))
 
-    def visible(self, places: Places, cache: Grown | Buffer | Ring, mask: Tensor | None) -> Tensor | None:
-        """Which keys each position may see: its own document's, up to itself, within the window. Padding sees all, or its
-        softmax is NaN."""
-        if cache.index is None and places.index.shape[1] == 1 and self.window is None:
-            return None
-        index = cache.index if cache.index is not None else cache.key_index  # type: ignore[union-attr]
-        query, start, key = places.index[:, :, None], places.start[:, :, None], index[:, None, :]
+    def visible(self, places: Places, key_index: Tensor, mask: Tensor | None) -> Tensor:
+        """Which keys each position may see: its own document's, up to itself, within the window. Padding sees all, or its softmax is
+        NaN."""
+        query, start, key = places.index[:, :, None], places.start[:, :, None], key_index[:, None, :]
         visible = (key >= start) & (key <= query)
         if self.window is not None:
             visible &= key >= query - self.window

@@ -74,6 +74,11 @@ class Ring(NamedTuple):
             )
 
 
+def is_step_over_all(cache: Grown, x: Tensor) -> bool:
+    """Whether one new position stands behind unpadded chunks, and so sees all there is."""
+    return cache.index is None and x.shape[1] == 1
+
+
 def new_buffer(batch_size: int, num_heads: int, capacity: int, head_dim: int, clock: Clock, like: Tensor) -> Buffer:
     keys = like.new_zeros(batch_size, 1 + capacity, num_heads, head_dim)
     index = torch.arange(-1, capacity, device=like.device).repeat(batch_size, 1)
@@ -111,6 +116,26 @@ def write(cache: Buffer | Ring, keys: Tensor, values: Tensor, places: Places, cl
         return Buffer(cache.keys, cache.values, cache.index, clock)
     cache.index.flatten().index_copy_(0, flat, places.index.expand(rows, -1).flatten())
     return Ring(cache.keys, cache.values, cache.index, clock)
+
+
+def common_place(clock: Clock, mask: Tensor | None, x: Tensor) -> int | None:
+    """The position of a step `x` (batch, 1, dim) where every row stands at the same one, in its first document; else None.
+
+    Asked on the CPU alone, where looking costs nothing: such a step needs no mask, and its keys lie side by side.
+    """
+    if mask is not None or x.shape[1] != 1 or x.device.type != "cpu" or torch.compiler.is_compiling():
+        return None
+    counts = clock.count.tolist()
+    return counts[0] if counts and counts.count(counts[0]) == len(counts) and not any(clock.start.tolist()) else None
+
+
+def write_step(cache: Buffer, keys: Tensor, values: Tensor, position: int, clock: Clock) -> Buffer:
+    """The same buffer with one position's keys and values (batch, heads, 1, head_dim), the same position in every row."""
+    if position + 1 >= cache.keys.shape[1]:
+        check_capacity(clock, cache.keys.shape[1] - 1)
+    cache.keys[:, position + 1] = keys[:, :, 0]
+    cache.values[:, position + 1] = values[:, :, 0]
+    return Buffer(cache.keys, cache.values, cache.index, clock)
 
 
 def check_capacity(clock: Clock, capacity: int) -> None:

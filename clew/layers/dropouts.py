@@ -4,7 +4,16 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
-Dropout = nn.Dropout
+
+class Dropout(nn.Module):
+    """Each feature of each position on its own (Srivastava et al. 2014)."""
+
+    def __init__(self, p: float):
+        super().__init__()
+        self.p = p
+
+    def forward(self, x: Tensor) -> Tensor:
+        return F.dropout(x, self.p) if self.training and self.p else x
 
 
 class LockedDropout(nn.Module):

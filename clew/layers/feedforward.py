@@ -8,6 +8,7 @@ from torch import Tensor, nn
 
 from clew.core.errors import unknown
 from clew.core.types import State
+from clew.layers.dropouts import Dropout
 from clew.layers.sequence import SequenceLayer
 
 
@@ -29,7 +30,7 @@ class FeedForward(SequenceLayer):
         self.inner = nn.Linear(dim, hidden_dim, bias=bias)
         self.gate = nn.Linear(dim, hidden_dim, bias=bias) if activation == "swiglu" else None
         self.outer = nn.Linear(hidden_dim, dim, bias=bias)
-        self.dropout = nn.Dropout(dropout)
+        self.dropout = Dropout(dropout)
 
     def forward(self, x: Tensor, mask: Tensor | None = None, state: State = None) -> tuple[Tensor, State]:
         hidden = F.silu(self.inner(x)) * self.gate(x) if self.gate is not None else ACTIVATIONS[self.activation](self.inner(x))

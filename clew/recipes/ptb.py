@@ -31,7 +31,6 @@ def zaremba(
                 "schedule": {"name": "by_epoch", "decay": decay, "constant": constant},
                 "clip_norm": clip / length,
                 "evaluate_every": steps_per_epoch,
-                "precision": "tf32",
                 "log_every": 100,
             },
             "decoding": {"max_new": 100},

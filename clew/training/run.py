@@ -181,10 +181,10 @@ def run_loop(
         is_last = record.step == settings.steps
         if record.step % settings.evaluate_every == 0 or is_last:
             evaluate_now()
-            clock = time.perf_counter()
         saves = settings.save_every or settings.evaluate_every
         if (record.step % saves == 0 or is_last or request) and rank() == 0:
             save_checkpoint(folder, training)
+        clock += time.perf_counter() - now  # speed is that of training alone
         if request:
             raise Interrupted(request.number or 2, f"stopped at step {record.step} of {settings.steps}; saved in {folder}")
         if training.best.is_exhausted:

@@ -1,4 +1,4 @@
-"""Every mistake a person can make at the command line: one line on standard error, exit code 2, no traceback, and nothing on standard output."""
+"""Every mistake at the command line: one line on standard error, exit code 2, no traceback, nothing on standard output."""
 
 import os
 from pathlib import Path
@@ -29,18 +29,24 @@ def assert_refused(found: Outcome, sentence: str) -> None:
         (["train", "text-lstm", "model.cell=lsmt"], "model.cell: unknown cell 'lsmt'; did you mean 'lstm'?"),
         (["train", "text-lstm", "training.optimiser=adm"], "unknown optimiser 'adm'; did you mean 'adam'? known: adam, adamw, sgd"),
         (["train", "text-lstm", "training.schedule=cosin"], "unknown schedule 'cosin'; did you mean 'cosine'?"),
-        (["train", "text-lstm", "training.steps=5"], "the schedule's warmup (100) must be between 0 and the number of steps (5); set training.schedule.warmup or training.steps"),
+        (
+            ["train", "text-lstm", "training.steps=5"],
+            "the schedule's warmup (100) must be between 0 and the number of steps (5); set training.schedule.warmup or training.steps",
+        ),
         (["train", "text-lstm"], "data.train names your text, e.g. `clew train text-lstm data.train=book.txt`"),
         (["train", "mine.yaml"], "no such file: mine.yaml; a recipe is a name from `clew recipes` or a YAML file"),
         (["train", "text-lstm", "device=gpu"], "device must be one of 'auto', 'cpu', 'cuda' or 'mps', not 'gpu'"),
         (["recipes", "text-lsmt"], "unknown recipe 'text-lsmt'; did you mean 'text-lstm'?"),
         (["describe", "text-lsmt"], "text-lsmt is neither a run directory nor a recipe; `clew recipes` lists the recipes"),
-        (["generate", "runs/none"], "runs/none is not a run directory (it has no config.json); train one first, e.g. `clew train shakespeare-lstm`"),
+        (
+            ["generate", "runs/none"],
+            "runs/none is not a run directory (it has no config.json); train one first, e.g. `clew train shakespeare-lstm`",
+        ),
         (["evaluate", "."], ". is not a run directory (it has no config.json)"),
         (["generate"], "the following arguments are required: RUN; `clew generate --help` shows how"),
         (["train", "text-lstm", "--code", "none.py"], "no such file: none.py; --code takes a Python file of yours"),
     ],
-)  # fmt: skip
+)
 def test_a_misspelt_command_is_one_line(clew: Clew, arguments: list[str], sentence: str) -> None:
     assert_refused(clew(*arguments), sentence)
 
@@ -93,10 +99,18 @@ def test_a_text_that_is_not_utf8_is_refused_with_the_place(clew: Clew, tmp_path:
 @pytest.mark.parametrize(
     ("recipe", "settings", "sentence"),
     [
-        ("text-lstm", lstm_settings, "the text has 18 tokens, 4 for each of 4 streams, fewer than one chunk of 16; give more text or set training.batch_size=1"),
-        ("text-gpt", gpt_settings, "the text has 18 tokens, fewer than one window of 64 and the token after it; give more text or set training.length=8"),
+        (
+            "text-lstm",
+            lstm_settings,
+            "the text has 18 tokens, 4 for each of 4 streams, fewer than one chunk of 16; give more text or set training.batch_size=1",
+        ),
+        (
+            "text-gpt",
+            gpt_settings,
+            "the text has 18 tokens, fewer than one window of 64 and the token after it; give more text or set training.length=8",
+        ),
     ],
-)  # fmt: skip
+)
 def test_a_text_shorter_than_one_window_is_refused(clew: Clew, tmp_path: Path, recipe: str, settings, sentence: str) -> None:
     given = [*settings(tmp_path), *(["training.length=64", "model.max_length=64"] if recipe == "text-gpt" else [])]
     write_text(tmp_path, "twenty characters at", "story.txt")

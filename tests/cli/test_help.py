@@ -55,14 +55,14 @@ def test_the_help_lists_every_verb(clew: Clew) -> None:
 
 def test_no_help_loads_torch() -> None:
     """One process for all: every help of the command, then a look at what was imported."""
-    program = f"""
+    program = """
 import io, sys, contextlib
 from clew.cli.main import VERBS, main
 for arguments in [["--help"], [], ["--version"], ["trian"], *([verb, "--help"] for verb in VERBS)]:
     with contextlib.redirect_stdout(io.StringIO()), contextlib.redirect_stderr(io.StringIO()), contextlib.suppress(SystemExit):
         main(arguments)
-heavy = {{"torch", "numpy", "pydantic", "tokenizers", "rich"}} & set(sys.modules)
-sys.exit(f"loaded: {{heavy}}" if heavy else 0)
+heavy = {"torch", "numpy", "pydantic", "tokenizers", "rich"} & set(sys.modules)
+sys.exit(f"loaded: {heavy}" if heavy else 0)
 """
     found = subprocess.run([sys.executable, "-c", program], cwd=ROOT, capture_output=True, text=True)
     assert found.returncode == 0, found.stderr

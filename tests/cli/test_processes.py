@@ -5,6 +5,7 @@ import shlex
 import signal
 import subprocess
 import sys
+import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -19,7 +20,7 @@ from tests.runs.small import lstm_settings
 
 ROOT = Path(__file__).parents[2]
 COMMAND = [sys.executable, "-m", "clew"]
-STEPS = 400
+STEPS = 800
 
 
 @pytest.fixture
@@ -29,7 +30,7 @@ def environment(tmp_path: Path) -> dict[str, str]:
 
 def settings(folder: Path) -> list[str]:
     """Steps slow enough that a signal comes in the middle of them, with dropout and a carried state."""
-    return [*lstm_settings(folder, steps=STEPS), "model.dropout=0.2", "model.dim=64", "training.evaluate_every=150"]
+    return [*lstm_settings(folder, steps=STEPS), "model.dropout=0.2", "model.dim=64", "training.evaluate_every=300"]
 
 
 @pytest.fixture(scope="module")
@@ -74,6 +75,7 @@ def test_an_interrupted_run_goes_on_to_the_bit(
     metrics = tmp_path / "in a maze" / "metrics.jsonl"
     while not (metrics.exists() and len(metrics.read_text().splitlines()) > 20):
         assert process.poll() is None, process.communicate()[1]
+        time.sleep(0.01)
     process.send_signal(number)
     out, err = process.communicate(timeout=60)
     assert process.returncode == status

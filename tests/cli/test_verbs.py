@@ -229,7 +229,8 @@ def test_a_cell_of_ones_own_is_checked_trained_and_used(clew: Clew, tmp_path: Pa
     assert without == (
         2,
         "",
-        "clew: run was trained with code of the user's, which is never loaded by itself; look at run/code.py and add `--code run/code.py`\n",
+        "clew: run was trained with code of the user's, which is never loaded by itself; look at run/code.py "
+        "and add `--code run/code.py`\n",
     )
     assert clew("generate", "run", "the", "--max-new", 5, "--code", code).out.startswith("the")
     assert clew("evaluate", "run", "--code", "run/code.py").status == 0

@@ -46,7 +46,7 @@ def test_gates_of_an_lstm_are_stacked_on_a_length_axis(ids: Tensor) -> None:
     torch.testing.assert_close(seen["*.hidden"], expected["hidden"])
     forget = seen["*.gates.forget"]
     assert forget.shape == (2, 7, 12)
-    assert (0 < forget).all() and (forget < 1).all()
+    assert (forget > 0).all() and (forget < 1).all()
 
 
 @torch.no_grad()
@@ -152,7 +152,10 @@ def test_nothing_is_left_behind_even_after_an_exception(ids: Tensor) -> None:
 
 def test_a_pattern_that_matches_nothing_names_the_nearest_path() -> None:
     task = lstm()
-    message = f"nothing in the model matches '{CELL}.gates.forgot'; did you mean '{CELL}.gates.forget'\\? `model.named_modules\\(\\)` lists its paths"
+    message = (
+        f"nothing in the model matches '{CELL}.gates.forgot'; did you mean '{CELL}.gates.forget'\\? "
+        f"`model.named_modules\\(\\)` lists its paths"
+    )
     with pytest.raises(UserError, match=message), clew.record(task, f"{CELL}.gates.forgot"):
         pass
     with (

@@ -145,6 +145,14 @@ class KernelOfAnother(GRU):
         return 0.5 * hidden, 0.5 * hidden
 
 
+class LooksAheadBehindAKernel(Elman):
+    """Wrong in the equation alone: the kernel it inherits never calls `inputs`."""
+
+    def inputs(self, x):
+        projected, weight = super().inputs(x)
+        return projected.flip(1), weight
+
+
 class Unsaved(Elman):
     """A random matrix that is no parameter."""
 
@@ -194,7 +202,7 @@ class CountsOffset(Minimal):
 CELLS = {
     "purity": [KeepsStateOnSelf, CountsSteps, WritesIntoState],
     "batch": [SumsOverRows, BatchNorms],
-    "causality": [LooksAhead, CentresOverLength, FixedOfTheChunk],
+    "causality": [LooksAhead, CentresOverLength, FixedOfTheChunk, LooksAheadBehindAKernel],
     "chunking": [LooksAhead, CentresOverLength, KeepsStateOnSelf, CountsOffset],
     "remembering": [IgnoresState],
     "contract": [
@@ -210,7 +218,7 @@ CELLS = {
         Raises,
     ],
     "handing over": [IgnoresFinal],
-    "kernels": [KernelOfAnother],
+    "kernels": [KernelOfAnother, LooksAheadBehindAKernel],
     "watching": [KernelOfAnother],
     "saving": [Unsaved],
     "stacking": [CountsSteps],

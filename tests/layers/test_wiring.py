@@ -44,6 +44,22 @@ def test_a_transformer_block_equals_torch(wiring, norm_first):
     torch.testing.assert_close(ours(x, mask)[0][mask], theirs(x, src_key_padding_mask=~mask)[mask])
 
 
+@pytest.mark.parametrize("name", WIRINGS)
+def test_dropout_acts_on_what_the_layer_gives_and_never_on_what_goes_around_it(name):
+    layer = randomise(WIRINGS[name](3, FeedForward(3), dropout=1.0))
+    x = randn(2, 4, 3)
+    nothing = torch.zeros_like(x)
+    expected = {
+        "plain": lambda: nothing,
+        "residual": lambda: x,
+        "pre_norm": lambda: x,
+        "post_norm": lambda: layer.norm(x),
+        "highway": lambda: (1 - torch.sigmoid(layer.transform(x))) * x,
+        "dense": lambda: torch.cat([x, nothing], -1),
+    }[name]()
+    torch.testing.assert_close(layer(x)[0], expected)
+
+
 def test_a_highway_lets_most_of_its_input_pass_at_first():
     layer = Highway(4, FeedForward(4))
     torch.testing.assert_close(torch.sigmoid(layer.transform.bias), torch.full((4,), 0.2689), atol=1e-4, rtol=0)

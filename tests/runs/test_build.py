@@ -27,7 +27,10 @@ def build_two_way(config: TwoWayConfig, vocabulary: int) -> Body:
 def test_a_body_that_sees_the_future_cannot_be_a_language_model(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(MODELS, "two_way", Family(TwoWayConfig, build_two_way))
     config = config_of("text-lstm", ["model.family=two_way"])
-    message = "the task language_model needs a body that is causal, which this two_way is not; these would do: recurrent, window, gpt, llama, mixed"
+    message = (
+        "the task language_model needs a body that is causal, which this two_way is not; these would do: "
+        "recurrent, window, gpt, llama, mixed"
+    )
     with pytest.raises(UserError, match=message):
         build_task(config, train_tokenizer(config.text, [TEXT]))
 

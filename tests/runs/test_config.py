@@ -21,7 +21,10 @@ CELL_NAMES = ", ".join(sorted(CELLS))
             "learning_rate, schedule, clip_norm, clip_value, accumulate, precision, compile, evaluate_every, evaluate_batch, save_every, "
             "log_every, patience",
         ),
-        ("trainin.steps=5", "unknown field 'trainin'; did you mean 'training'? known: recipe, seed, device, data, text, model, task, training, decoding"),
+        (
+            "trainin.steps=5",
+            "unknown field 'trainin'; did you mean 'training'? known: recipe, seed, device, data, text, model, task, training, decoding",
+        ),
         ("training.steps=many", "training.steps takes a whole number, not 'many'"),
         ("training.steps=5.5", "training.steps takes a whole number, not 5.5"),
         ("training.steps=true", "training.steps takes a whole number, not True"),
@@ -44,12 +47,22 @@ CELL_NAMES = ", ".join(sorted(CELLS))
         ("model=gpt", "model: model family takes fields, not 'gpt'"),
         ("model.cell=gur", f"model.cell: unknown cell 'gur'; did you mean 'gru'? known: {CELL_NAMES}"),
         ("model.cell=5", "model.cell: cell takes a name, or a name with options ({name: ..., option: ...}), not 5"),
-        ("model.cell.forget_bais=1", "model.cell: cell 'lstm' has no option 'forget_bais'; did you mean 'forget_bias'? its options: cell_output, forget_bias, weight_drop"),
+        (
+            "model.cell.forget_bais=1",
+            "model.cell: cell 'lstm' has no option 'forget_bais'; did you mean 'forget_bias'? its options: "
+            "cell_output, forget_bias, weight_drop",
+        ),
         ("model.cell.forget_bias=true", "model.cell: cell option 'lstm.forget_bias' takes a number, not True"),
         ("model.cell.cell_output=3", "model.cell: cell option 'lstm.cell_output' takes a text, not 3"),
-        ("model.cell={forget_bias: 1}", "model.cell: cell takes a name, or a name with options ({name: ..., option: ...}), not {'forget_bias': 1}"),
+        (
+            "model.cell={forget_bias: 1}",
+            "model.cell: cell takes a name, or a name with options ({name: ..., option: ...}), not {'forget_bias': 1}",
+        ),
         ("task.name=languge_model", "task: unknown task 'languge_model'; did you mean 'language_model'? known: language_model"),
-        ("text.tokenizer=wrod", "text.tokenizer: unknown tokenizer 'wrod'; did you mean 'word'? known: bpe, character, unigram, word, wordpiece"),
+        (
+            "text.tokenizer=wrod",
+            "text.tokenizer: unknown tokenizer 'wrod'; did you mean 'word'? known: bpe, character, unigram, word, wordpiece",
+        ),
         ("text.tokenizer=[a]", "text.tokenizer: unknown tokenizer '['a']'; known: bpe, character, unigram, word, wordpiece"),
         ("decoding.temperature=0", "decoding.temperature must be above 0, not 0"),
         ("seed.more=1", "seed.more: seed is 1, which has no fields"),
@@ -58,7 +71,7 @@ CELL_NAMES = ", ".join(sorted(CELLS))
         ("training..steps=5", "a setting is section.field=value, such as training.steps=500, not 'training..steps=5'"),
         ("model.layers=[lstm, {name", "'[lstm, {name' begins like a list or a mapping but is not one; write it as [a, b] or {name: value}"),
     ],
-)  # fmt: skip
+)
 def test_a_mistaken_setting_is_one_sentence(assignment: str, sentence: str) -> None:
     with pytest.raises(UserError) as error:
         config_of("text-lstm", [assignment])
@@ -161,7 +174,10 @@ def yaml_file(folder: Path, text: str) -> str:
 
 
 def test_a_yaml_file_is_laid_over_the_recipe_it_names(tmp_path: Path) -> None:
-    text = "recipe: shakespeare-gpt\nseed: 7\nmodel:\n  dim: 64\ntask: {name: language_model, tied: false}\ntraining: {schedule: {name: linear}}\n"
+    text = (
+        "recipe: shakespeare-gpt\nseed: 7\nmodel:\n  dim: 64\ntask: {name: language_model, tied: "
+        "false}\ntraining: {schedule: {name: linear}}\n"
+    )
     config = config_of(yaml_file(tmp_path, text), ["seed=8"])
     assert (config.recipe, config.seed, config.model.dim) == ("shakespeare-gpt", 8, 64)
     assert (config.model.num_layers, config.training.schedule) == (4, {"name": "linear"})
@@ -178,7 +194,10 @@ def test_a_family_in_a_yaml_file_resets_the_section_wherever_it_stands(tmp_path:
     ("text", "sentence"),
     [
         ("recipe: [", "run.yaml:1: this is not YAML that can be read"),
-        ("recipe: text-lstm\nseed: !!python/object/apply:os.system ['touch obeyed']\n", "run.yaml:2: this is not YAML that can be read: could not determine a constructor"),
+        (
+            "recipe: text-lstm\nseed: !!python/object/apply:os.system ['touch obeyed']\n",
+            "run.yaml:2: this is not YAML that can be read: could not determine a constructor",
+        ),
         ("- recipe\n", "run.yaml: a run's YAML file has a line `recipe: NAME` and sections below it; `clew recipes NAME` prints one"),
         ("seed: 3\n", "run.yaml: a run's YAML file has a line `recipe: NAME`"),
         ("", "run.yaml: a run's YAML file has a line `recipe: NAME`"),
@@ -191,7 +210,7 @@ def test_a_family_in_a_yaml_file_resets_the_section_wherever_it_stands(tmp_path:
         ("recipe: text-lstm\ntraining: {learning_rate: .nan}\n", "training.learning_rate takes a number, not 'NaN'"),
         ("recipe: text-lstm\nmodel:\n", "model: model family takes fields, not None"),
     ],
-)  # fmt: skip
+)
 def test_a_mistaken_yaml_file_is_one_sentence(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, text: str, sentence: str) -> None:
     monkeypatch.chdir(tmp_path)
     yaml_file(tmp_path, text)

@@ -37,6 +37,7 @@ every_model = pytest.mark.parametrize("name", MODELS)
 
 
 @cache
+@torch.enable_grad()
 def learnt(name: str) -> tuple[Any, list[Record]]:
     """A task that has been trained, and the records of its training."""
     training = training_of(MODELS[name](dim=SIZES[name]), learning_rate=0.015)
@@ -234,7 +235,9 @@ def test_a_compiled_model_trains_as_an_eager_one(name: str) -> None:
 @pytest.mark.slow
 @pytest.mark.filterwarnings("default")
 def test_inductor_trains_as_eager_does(name: str) -> None:
-    compiled_like_eager(name, "inductor")
+    # torch 2.13 gets the gradient of the decoder's encoder 12 % wrong on a CPU when it writes buffers in place; aot_eager has it right.
+    with torch._inductor.config.patch(inplace_buffers=name != "decoder", force_disable_caches=True):
+        compiled_like_eager(name, "inductor")
 
 
 @every_model

@@ -1,0 +1,65 @@
+"""The README's Python runs, and its commands are commands of ours."""
+
+import re
+import shlex
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from clew.cli.main import VERBS, verb_parser
+from clew.layers.cells import CELLS
+from clew.recipes.running import config_of
+
+README = Path(__file__).parents[1] / "README.md"
+ENDS = {"&&", "||", "|", ";", ">", ">>", "<", "&"}
+
+
+def blocks(language: str) -> list[str]:
+    return re.findall(rf"^```{language}\n(.*?)^```", README.read_text(encoding="utf-8"), re.DOTALL | re.MULTILINE)
+
+
+def commands() -> Iterator[list[str]]:
+    """Every call of `clew` in the README's shell blocks, without what the shell does around it."""
+    for block in [*blocks("bash"), *blocks("sh"), *blocks("console")]:
+        for line in block.replace("\\\n", " ").splitlines():
+            lexer = shlex.shlex(line.removeprefix("$ "), posix=True, punctuation_chars=True)
+            lexer.whitespace_split = True
+            call: list[str] = []
+            for word in [*lexer, ";"]:
+                if word not in ENDS:
+                    call.append(word)
+                    continue
+                if call and Path(call[0]).name == "clew":
+                    yield call[1:]
+                call = []
+
+
+def test_the_readme_calls_the_command() -> None:
+    assert any(call[0] == "train" for call in commands())
+
+
+@pytest.mark.parametrize("call", list(commands()), ids=" ".join)
+def test_a_command_of_the_readme_parses(call: list[str]) -> None:
+    verb, *rest = call
+    assert verb in VERBS
+    options = verb_parser(verb).parse_intermixed_args(rest)
+    recipe = getattr(options, "recipe", None) or getattr(options, "name", None)
+    if recipe is not None and options.code is None and not recipe.endswith((".yaml", ".yml")):
+        config_of(recipe, options.settings)
+
+
+def test_the_python_of_the_readme_runs(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The blocks one after another, as a reader would type them; one that begins with `# name.py` is a file as well."""
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setenv("CLEW_CACHE", str(tmp_path / "cache"))
+    cells = dict(CELLS)
+    names: dict[str, object] = {"__name__": "readme"}
+    try:
+        for number, block in enumerate(blocks("python"), start=1):
+            if found := re.match(r"# ([\w-]+\.py)\b", block):
+                (tmp_path / found[1]).write_text(block, encoding="utf-8")
+            exec(compile(block, f"README.md, Python block {number}", "exec"), names)
+    finally:
+        CELLS.clear()
+        CELLS.update(cells)
