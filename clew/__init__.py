@@ -15,16 +15,27 @@ if TYPE_CHECKING:
     from clew.runs.loaded import Run
 
 
-def train(recipe: str, *assignments: str, out: "Path | str | None" = None, resume: bool = False, quiet: bool = False) -> "Run":
-    """Trains a recipe (or a YAML file that names one) and gives back the run; assignments are as on the command line."""
+def train(
+    recipe: str,
+    *assignments: str,
+    out: "Path | str | None" = None,
+    resume: bool = False,
+    code: "Path | str | None" = None,
+    quiet: bool = False,
+) -> "Run":
+    """Trains a recipe (or a YAML file that names one) and gives back the run; assignments are as on the command line, and so is `code`,
+    the user's file that the run keeps a copy of."""
     from pathlib import Path
 
+    from clew.cli.code import load_code
     from clew.cli.progress import Lines
     from clew.recipes.running import run_recipe
     from clew.training.run import Silence
 
-    folder = None if out is None else Path(out)
-    return run_recipe(recipe, assignments, out=folder, resume=resume, report=Silence() if quiet else Lines()).run
+    folder, path = (None if place is None else Path(place) for place in (out, code))
+    if path is not None:
+        load_code(path)
+    return run_recipe(recipe, assignments, out=folder, resume=resume, code=path, report=Silence() if quiet else Lines()).run
 
 
 def load(folder: "Path | str", *, device: str = "auto", code: "Path | str | None" = None) -> "Run":

@@ -4,34 +4,56 @@ A tap is an identity module whose only job is to have a name. What is watched li
 watch the same model and an exception leaves nothing behind. Outside a watch a tap costs one look-up; inside compiled code, nothing.
 """
 
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import AbstractContextManager, contextmanager
 from contextvars import ContextVar
+from typing import NamedTuple
 
 import torch
 from torch import Tensor, nn
 
-Observer = Callable[[Tensor], Tensor | None]
-"""Sees a value; what it returns, if anything, takes the value's place."""
+Change = Callable[[Tensor], Tensor]
+Observer = Callable[[Tensor], object]
 
-_observers: ContextVar[dict[nn.Module, Observer] | None] = ContextVar("observers", default=None)
+
+class Watch(NamedTuple):
+    """What is done to a value at one place: it is changed, in this order, and what came of that is seen."""
+
+    changes: tuple[Change, ...] = ()
+    observers: tuple[Observer, ...] = ()
+
+    def changed(self, x: Tensor) -> Tensor:
+        for change in self.changes:
+            x = change(x)
+        return x
+
+    def seen(self, x: Tensor) -> None:
+        for observer in self.observers:
+            observer(x)
+
+
+Watches = dict[nn.Module, Watch]
+
+_watches: ContextVar[Watches | None] = ContextVar("watches", default=None)
 _loop: ContextVar["Loop | None"] = ContextVar("loop", default=None)
 
 
 class Tap(nn.Module):
-    """Hands its input on; an observer of this tap sees it and may replace it."""
+    """Hands its input on, changed where someone changes it and seen where someone looks."""
 
     def forward(self, x: Tensor) -> Tensor:
         if torch.compiler.is_compiling():
             return x
-        observers = _observers.get()
-        if observers is None or self not in observers:
+        watches = _watches.get()
+        if watches is None or self not in watches:
             return x
+        x = watches[self].changed(x)
         loop = _loop.get()
-        if loop is not None:
-            return loop.see(self, x, observers[self])
-        seen = observers[self](x)
-        return x if seen is None else seen
+        if loop is None:
+            watches[self].seen(x)
+        else:
+            loop.gather(self, x, watches[self])
+        return x
 
 
 class Loop:
@@ -41,35 +63,40 @@ class Loop:
         self.reorder = reorder
         self.steps: dict[nn.Module, list[Tensor]] = {}
 
-    def see(self, tap: nn.Module, x: Tensor, observer: Observer) -> Tensor:
-        if getattr(observer, "changes", False):
-            changed = observer(x)
-            x = x if changed is None else changed
-        else:
+    def gather(self, tap: nn.Module, x: Tensor, watch: Watch) -> None:
+        if watch.observers:
             self.steps.setdefault(tap, []).append(x)
-        return x
 
     def show(self) -> None:
-        observers = _observers.get() or {}
+        watches = _watches.get() or {}
         for tap, steps in self.steps.items():
             stacked = torch.stack(steps, 1)
-            observers[tap](stacked if self.reorder is None else self.reorder(stacked))
+            watches[tap].seen(stacked if self.reorder is None else self.reorder(stacked))
+
+
+def watching(observers: Mapping[nn.Module, Observer]) -> AbstractContextManager[None]:
+    """Within this context the given places show what passes them."""
+    return watched({place: Watch(observers=(observer,)) for place, observer in observers.items()})
 
 
 @contextmanager
-def watching(observers: dict[nn.Module, Observer]) -> Iterator[None]:
-    """Within this context the given taps show what passes them; contexts nest, the inner one's observers coming first."""
-    token = _observers.set({**(_observers.get() or {}), **observers})
+def watched(watches: Watches) -> Iterator[None]:
+    """Within this context the given places are watched; contexts nest, and an outer one's changes come first."""
+    together = dict(_watches.get() or {})
+    for place, watch in watches.items():
+        outer = together.get(place, Watch())
+        together[place] = Watch(outer.changes + watch.changes, outer.observers + watch.observers)
+    token = _watches.set(together)
     try:
         yield
     finally:
-        _observers.reset(token)
+        _watches.reset(token)
 
 
 @contextmanager
 def steps_of_a_loop() -> Iterator[None]:
     """Around a loop over time: taps inside it are called once a step, observers once a loop."""
-    if torch.compiler.is_compiling() or _observers.get() is None:
+    if torch.compiler.is_compiling() or _watches.get() is None:
         yield
         return
     outer = _loop.get()
@@ -85,7 +112,7 @@ def steps_of_a_loop() -> Iterator[None]:
 @contextmanager
 def reordered(reorder: Callable[[Tensor], Tensor]) -> Iterator[None]:
     """Around a layer that reads another way than forward: `reorder` brings what its loops show back into reading order."""
-    if torch.compiler.is_compiling() or _observers.get() is None:
+    if torch.compiler.is_compiling() or _watches.get() is None:
         yield
         return
     outer = _loop.get()
@@ -100,14 +127,13 @@ def reordered(reorder: Callable[[Tensor], Tensor]) -> Iterator[None]:
 class Reordering(Loop):
     """Holds an order for the loops inside it; a tap outside any loop shows itself at once, as its layer read it."""
 
-    def see(self, tap: nn.Module, x: Tensor, observer: Observer) -> Tensor:
-        seen = observer(x)
-        return x if seen is None else seen
+    def gather(self, tap: nn.Module, x: Tensor, watch: Watch) -> None:
+        watch.seen(x)
 
 
 def is_watched(module: nn.Module) -> bool:
-    """Whether an observer watches a tap somewhere inside `module`: then it has to take its equation, since a kernel has no inside."""
+    """Whether something inside `module` is watched: then it has to take its equation, since a kernel has no inside."""
     if torch.compiler.is_compiling():
         return False
-    observers = _observers.get()
-    return observers is not None and any(inner in observers for inner in module.modules())
+    watches = _watches.get()
+    return watches is not None and any(inner in watches for inner in module.modules())

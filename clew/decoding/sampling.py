@@ -162,7 +162,7 @@ def _walk(
 
 
 def _check_possible(chosen: Tensor, running: Tensor) -> None:
-    if not bool((chosen > -math.inf).all()) and (impossible := (running & ~(chosen > -math.inf)).nonzero().flatten().tolist()):
+    if not chosen.min().item() > -math.inf and (impossible := (running & ~(chosen > -math.inf)).nonzero().flatten().tolist()):
         raise UserError(
             f"row {impossible[0]} has no next token of probability above 0: all its log-probabilities are -inf, or one is NaN; "
             "loosen the filters, or look for what diverged in the model"

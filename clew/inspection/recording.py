@@ -15,7 +15,7 @@ import torch
 from torch import Tensor, nn
 
 from clew.core.errors import UserError, did_you_mean
-from clew.core.taps import Tap, watching
+from clew.core.taps import Change, Tap, Watch, Watches, watched
 
 
 class Recording:
@@ -58,41 +58,29 @@ def record(model: Any, *patterns: str) -> Iterator[Recording]:
     seen["*.gates.forget"]                          # (batch, length, dim)
     """
     recording = Recording()
-
-    def observer(path: str) -> Callable[[Tensor], None]:
-        return lambda value: recording.seen.setdefault(path, []).append(value.detach())
-
     places = find_places(model, patterns)
     for path in places:
         recording.seen[path] = []
-    with _observing({module: observer(path) for path, module in places.items()}):
+    with _watching({module: Watch(observers=(_keep(recording.seen[path]),)) for path, module in places.items()}):
         yield recording
 
 
 @contextmanager
-def intervene(model: Any, changes: dict[str, Callable[[Tensor], Tensor]]) -> Iterator[None]:
+def intervene(model: Any, changes: dict[str, Change]) -> Iterator[None]:
     """Within this context the value at every place that a pattern matches is what the pattern's function makes of it.
 
     Inside a loop over time the function is called once a step.
     """
-    observers: dict[nn.Module, Callable[[Tensor], Tensor | None]] = {}
+    watches: Watches = {}
     for pattern, change in changes.items():
         for module in find_places(model, [pattern]).values():
-            observers[module] = Change(change)
-    with _observing(observers):
+            watches[module] = Watch((*watches.get(module, Watch()).changes, change))
+    with _watching(watches):
         yield
 
 
-class Change:
-    """An observer that replaces what it sees, at once and not after a loop."""
-
-    changes = True
-
-    def __init__(self, function: Callable[[Tensor], Tensor]):
-        self.function = function
-
-    def __call__(self, value: Tensor) -> Tensor:
-        return self.function(value)
+def _keep(seen: list[Tensor]) -> Callable[[Tensor], None]:
+    return lambda value: seen.append(value.detach())
 
 
 def find_places(model: Any, patterns: Any) -> dict[str, nn.Module]:
@@ -123,12 +111,12 @@ def plain_module(model: Any) -> nn.Module:
 
 
 @contextmanager
-def _observing(observers: dict[nn.Module, Callable[[Tensor], Tensor | None]]) -> Iterator[None]:
-    """Taps through the watch of this context; other modules through hooks, always removed. Both count as watched, so that a layer which
-    has one inside runs its equation."""
-    hooks = [module.register_forward_hook(_hook(observer)) for module, observer in observers.items() if not isinstance(module, Tap)]
+def _watching(watches: Watches) -> Iterator[None]:
+    """Taps show themselves; other modules through hooks, always removed. Both count as watched, so that a layer which has one inside runs
+    its equation."""
+    hooks = [module.register_forward_hook(_hook(watch)) for module, watch in watches.items() if not isinstance(module, Tap)]
     try:
-        with watching(observers), _eager():
+        with watched(watches), _eager():
             yield
     finally:
         for hook in hooks:
@@ -140,16 +128,15 @@ def _eager() -> AbstractContextManager[Any]:
     return torch.compiler.set_stance("force_eager") if "torch._dynamo" in sys.modules else nullcontext()
 
 
-def _hook(observer: Callable[[Tensor], Tensor | None]) -> Callable[..., Any]:
-    """Shows the output, or the first part of one such as (y, state)."""
+def _hook(watch: Watch) -> Callable[..., Any]:
+    """Shows and changes the output, or the first part of one such as (y, state)."""
 
     def hook(module: nn.Module, arguments: Any, output: Any) -> Any:
         value = output[0] if isinstance(output, tuple) else output
         if not isinstance(value, Tensor):
             return None
-        seen = observer(value)
-        if seen is None:
-            return None
-        return (seen, *output[1:]) if isinstance(output, tuple) else seen
+        value = watch.changed(value)
+        watch.seen(value)
+        return (value, *output[1:]) if isinstance(output, tuple) else value
 
     return hook

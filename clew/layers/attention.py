@@ -12,6 +12,7 @@ from clew.core.masks import Places, advance, has_documents, new_clock, real_posi
 from clew.core.taps import Tap
 from clew.core.types import Memory, State
 from clew.kernels import choose
+from clew.kernels.projections import lay_together, project_together
 from clew.layers.caches import (
     RING_CHUNK,
     Buffer,
@@ -127,6 +128,7 @@ class SelfAttention(SequenceLayer):
         self.key = nn.Linear(dim, num_kv_heads * self.head_dim, bias=bias)
         self.value = nn.Linear(dim, num_kv_heads * self.head_dim, bias=bias)
         self.output = nn.Linear(num_heads * self.head_dim, dim, bias=bias)
+        lay_together((self.query, self.key, self.value))
         score = score or ScaledDot(self.head_dim, self.head_dim)
         self.attention = Attention(score, position, dropout)
 
@@ -151,9 +153,8 @@ class SelfAttention(SequenceLayer):
         query, key, value = self.project(x, places)
         if isinstance(state, Buffer) and self.window is None and (step := common_place(state.clock, mask, x)) is not None:
             cache: Any = write_step(state, key, value, step, clock)
-            past = slice(1, step + 2)
-            key, value, key_index, visible = cache.keys[:, past], cache.values[:, past], cache.index[:, past], None
-            key, value = key.transpose(1, 2), value.transpose(1, 2)
+            key, value, key_index = (part.narrow(1, 1, step + 1) for part in (cache.keys, cache.values, cache.index))
+            key, value, visible = key.transpose(1, 2), value.transpose(1, 2), None
         elif isinstance(state, (Buffer, Ring)):
             cache = write(state, key, value, places, clock)
             key, value, key_index = cache.keys.transpose(1, 2), cache.values.transpose(1, 2), cache.index
@@ -182,7 +183,12 @@ class SelfAttention(SequenceLayer):
         return self.join(self.attention(query, key, value, places, places.index, visible))
 
     def project(self, x: Tensor, places: Places) -> tuple[Tensor, Tensor, Tensor]:
-        query, key, value = (split_heads(part(x), self.head_dim) for part in (self.query, self.key, self.value))
+        together = project_together(x, self.query, self.key, self.value)
+        if together is not None:
+            heads = [self.num_heads, self.num_kv_heads, self.num_kv_heads]
+            query, key, value = split_heads(together, self.head_dim).split_with_sizes(heads, 1)
+        else:
+            query, key, value = (split_heads(part(x), self.head_dim) for part in (self.query, self.key, self.value))
         if (position := self.attention.position) is not None:
             positions = places.positions
             query, key = position.rotate(query, positions), position.rotate(key, positions)
@@ -268,7 +274,7 @@ def attend_memory(attention: Attention, query: Tensor, keys: Tensor, values: Ten
 
 def split_heads(x: Tensor, head_dim: int) -> Tensor:
     """(batch, length, heads * head_dim) -> (batch, heads, length, head_dim)"""
-    return x.unflatten(-1, (-1, head_dim)).transpose(1, 2)
+    return x.view(x.shape[0], x.shape[1], x.shape[2] // head_dim, head_dim).transpose(1, 2)
 
 
 def fold_beams(x: Tensor, sentences: int) -> Tensor:

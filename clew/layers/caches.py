@@ -133,8 +133,8 @@ def write_step(cache: Buffer, keys: Tensor, values: Tensor, position: int, clock
     """The same buffer with one position's keys and values (batch, heads, 1, head_dim), the same position in every row."""
     if position + 1 >= cache.keys.shape[1]:
         check_capacity(clock, cache.keys.shape[1] - 1)
-    cache.keys[:, position + 1] = keys[:, :, 0]
-    cache.values[:, position + 1] = values[:, :, 0]
+    cache.keys.select(1, position + 1).copy_(keys.select(2, 0))
+    cache.values.select(1, position + 1).copy_(values.select(2, 0))
     return Buffer(cache.keys, cache.values, cache.index, clock)
 
 

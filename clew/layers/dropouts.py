@@ -38,7 +38,7 @@ def drop_words(weight: Tensor, p: float, training: bool) -> Tensor:
 
 def drop_weight(weight: Tensor, p: float, training: bool) -> Tensor:
     """Weight-drop (DropConnect on hidden-to-hidden weights, Merity et al. 2018): drawn once a chunk, the same at every step."""
-    return F.dropout(weight, p, training)
+    return F.dropout(weight, p) if training and p else weight
 
 
 DROPOUTS = {"plain": Dropout, "locked": LockedDropout}

@@ -7,6 +7,7 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 
 from clew.core.errors import UserError
+from clew.core.masks import Places
 from clew.layers.dropouts import DROPOUTS, drop_words
 from clew.layers.positions import Position
 
@@ -53,15 +54,15 @@ class TokenEmbedding(nn.Module):
     def weight(self) -> Tensor:
         return self.tokens.weight
 
-    def forward(self, inputs: Tensor | Segmented, positions: Tensor) -> Tensor:
+    def forward(self, inputs: Tensor | Segmented, places: Places) -> Tensor:
         tokens = inputs.tokens if isinstance(inputs, Segmented) else inputs
         x = F.embedding(tokens, drop_words(self.weight, self.word_dropout, self.training))
         if self.scale != 1.0:
             x = x * self.scale
         if self.position is not None:
-            x = self.position.embed(x, positions)
+            x = self.position.embed(x, places.positions)
         if isinstance(inputs, Segmented):
             if self.segments is None:
                 raise UserError("this embedding has no segments; build it with num_segments")
             x = x + self.segments(inputs.segments)
-        return self.dropout(x)
+        return self.dropout(x) if self.training else x

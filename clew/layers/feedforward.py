@@ -34,7 +34,7 @@ class FeedForward(SequenceLayer):
 
     def forward(self, x: Tensor, mask: Tensor | None = None, state: State = None) -> tuple[Tensor, State]:
         hidden = F.silu(self.inner(x)) * self.gate(x) if self.gate is not None else ACTIVATIONS[self.activation](self.inner(x))
-        return self.outer(self.dropout(hidden)), None
+        return self.outer(self.dropout(hidden) if self.training else hidden), None
 
 
 ACTIVATIONS: dict[str, Callable[[Tensor], Tensor]] = {"relu": torch.relu, "gelu": F.gelu, "gelu_tanh": gelu_tanh, "tanh": torch.tanh}

@@ -34,12 +34,15 @@ class Plain(SequenceLayer):
         self.causal = layer.causal
         self.dropout = DROPOUTS[dropout_kind](dropout)
 
+    def dropped(self, y: Tensor) -> Tensor:
+        return self.dropout(y) if self.training else y
+
     def initial_state(self, batch_size: int, memory: Memory | None = None, capacity: int | None = None, *, like: Tensor) -> State:
         return self.layer.initial_state(batch_size, memory, capacity, like=like)
 
     def forward(self, x: Tensor, mask: Tensor | None = None, state: State = None) -> tuple[Tensor, State]:
         y, state = self.layer(x, mask, state)
-        return self.dropout(y), state
+        return self.dropped(y), state
 
 
 class Residual(Plain):
@@ -49,7 +52,7 @@ class Residual(Plain):
 
     def forward(self, x: Tensor, mask: Tensor | None = None, state: State = None) -> tuple[Tensor, State]:
         y, state = self.layer(x, mask, state)
-        return x + self.dropout(y), state
+        return x + self.dropped(y), state
 
 
 class PreNorm(Plain):
@@ -63,7 +66,7 @@ class PreNorm(Plain):
 
     def forward(self, x: Tensor, mask: Tensor | None = None, state: State = None) -> tuple[Tensor, State]:
         y, state = self.layer(self.norm(x), mask, state)
-        return x + self.dropout(y), state
+        return x + self.dropped(y), state
 
 
 class PostNorm(PreNorm):
@@ -71,7 +74,7 @@ class PostNorm(PreNorm):
 
     def forward(self, x: Tensor, mask: Tensor | None = None, state: State = None) -> tuple[Tensor, State]:
         y, state = self.layer(x, mask, state)
-        return self.norm(x + self.dropout(y)), state
+        return self.norm(x + self.dropped(y)), state
 
 
 class Highway(Plain):
@@ -87,7 +90,7 @@ class Highway(Plain):
     def forward(self, x: Tensor, mask: Tensor | None = None, state: State = None) -> tuple[Tensor, State]:
         y, state = self.layer(x, mask, state)
         transform = torch.sigmoid(self.transform(x))
-        return transform * self.dropout(y) + (1 - transform) * x, state
+        return transform * self.dropped(y) + (1 - transform) * x, state
 
 
 class Dense(Plain):
@@ -99,7 +102,7 @@ class Dense(Plain):
 
     def forward(self, x: Tensor, mask: Tensor | None = None, state: State = None) -> tuple[Tensor, State]:
         y, state = self.layer(x, mask, state)
-        return torch.cat([x, self.dropout(y)], -1), state
+        return torch.cat([x, self.dropped(y)], -1), state
 
 
 WIRINGS: dict[str, Callable[..., Plain]] = {

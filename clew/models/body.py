@@ -55,7 +55,7 @@ class Body(nn.Module):
     def embed(self, inputs: Any, mask: Tensor | None, state: State) -> tuple[Tensor, Clock]:
         tokens = inputs.tokens if isinstance(inputs, Segmented) else inputs
         places, clock = advance(None if state is None else state.clock, mask, tokens)
-        return self.embedding(inputs, places.positions), clock
+        return self.embedding(inputs, places), clock
 
 
 def normal_init(module: nn.Module, std: float) -> None:

@@ -43,7 +43,8 @@ class Run:
 
     def score(self, text: str) -> Scored:
         """The log-probability of every token of a text."""
-        return score_text(self.task, text, self.config.training.length)  # type: ignore[attr-defined]
+        training = self.config.training
+        return score_text(self.task, text, training.length, carry=training.batching == "streams")
 
     def __repr__(self) -> str:
         family = self.config.model.family  # type: ignore[attr-defined]

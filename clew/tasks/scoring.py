@@ -29,24 +29,26 @@ class Scored:
 
 
 @torch.no_grad()
-def score_text(task: LanguageModel, text: str, length: int) -> Scored:
-    """Reads the text in chunks of `length`. A body with a last position starts anew at every window of that many; others carry
-    their state on."""
+def score_text(task: LanguageModel, text: str, length: int, carry: bool) -> Scored:
+    """Reads the text in chunks of `length`, as the model was trained to: the state carried on, or every chunk alone."""
     tokens, offsets = task.tokenizer.encode_with_offsets(text)
     if len(tokens) < 2:
         raise UserError(f"a text needs at least 2 tokens to be scored, one to read and one to predict; this one has {len(tokens)}")
-    limit = task.body.max_length
-    length = length if limit is None else limit
     was_training = task.training
     task.eval()
+    try:
+        return Scored(text, tokens, offsets, _log_probs(task, tokens, length, carry), task.tokenizer.unit)
+    finally:
+        task.train(was_training)
+
+
+def _log_probs(task: LanguageModel, tokens: list[int], length: int, carry: bool) -> list[float]:
     ids = torch.tensor(tokens, device=task.body.embedding.weight.device)[None]
     log_probs: list[float] = []
     state = None
     for start in range(0, len(tokens) - 1, length):
         stop = min(start + length, len(tokens) - 1)
         batch = TokenBatch(ids[:, start:stop], ids[:, start + 1 : stop + 1], None, start == 0)
-        found, state = task.predict(batch, state)
+        found, state = task.predict(batch, state if carry else None)
         log_probs += found[0].tolist()
-        state = None if limit is not None else state
-    task.train(was_training)
-    return Scored(text, tokens, offsets, log_probs, task.tokenizer.unit)
+    return log_probs

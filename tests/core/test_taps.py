@@ -4,7 +4,7 @@ import pytest
 import torch
 from torch import nn
 
-from clew.core.taps import Tap, is_watched, reordered, steps_of_a_loop, watching
+from clew.core.taps import Tap, Watch, is_watched, reordered, steps_of_a_loop, watched, watching
 
 
 def test_a_tap_hands_on_what_it_is_given():
@@ -12,11 +12,11 @@ def test_a_tap_hands_on_what_it_is_given():
     assert Tap()(x) is x
 
 
-def test_an_observer_sees_the_value_and_may_replace_it():
+def test_a_value_is_seen_and_changed():
     tap, x, seen = Tap(), torch.ones(1), []
     with watching({tap: seen.append}):
         assert tap(x) is x
-    with watching({tap: lambda value: value + 1}):
+    with watched({tap: Watch((lambda value: value + 1,))}):
         assert tap(x).tolist() == [2.0]
     assert seen[0] is x
     assert len(seen) == 1
@@ -30,14 +30,13 @@ def test_watching_ends_with_its_context_even_by_an_exception():
     assert seen == []
 
 
-def test_contexts_nest_and_the_inner_observer_comes_first():
-    first, second, seen = Tap(), Tap(), []
-    with watching({first: lambda x: seen.append("outer"), second: lambda x: seen.append("second")}):
-        with watching({first: lambda x: seen.append("inner")}):
-            first(torch.ones(1))
-            second(torch.ones(1))
-        first(torch.ones(1))
-    assert seen == ["inner", "second", "outer"]
+def test_contexts_nest_and_each_sees_what_the_changes_made():
+    tap, seen = Tap(), []
+    with watched({tap: Watch((lambda x: x + 1,), (lambda x: seen.append(("outer", x.item())),))}):
+        with watched({tap: Watch((lambda x: 10 * x,), (lambda x: seen.append(("inner", x.item())),))}):
+            tap(torch.ones(1))
+        tap(torch.ones(1))
+    assert seen == [("outer", 20.0), ("inner", 20.0), ("outer", 2.0)]
 
 
 def test_another_thread_does_not_see_what_is_watched_here():
@@ -74,15 +73,9 @@ def test_backwards_inside_backwards_is_forwards():
     assert seen[0][0, :, 0].tolist() == [0.0, 1.0, 2.0]
 
 
-def test_an_observer_that_changes_acts_at_every_step_of_a_loop():
-    tap = Tap()
-
-    def double(x):
-        return 2 * x
-
-    double.changes = True
-    x = torch.ones(1)
-    with watching({tap: double}), steps_of_a_loop():
+def test_a_change_acts_at_every_step_of_a_loop():
+    tap, x = Tap(), torch.ones(1)
+    with watched({tap: Watch((lambda x: 2 * x,))}), steps_of_a_loop():
         for _ in range(3):
             x = tap(x)
     assert x.tolist() == [8.0]

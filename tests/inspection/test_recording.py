@@ -228,7 +228,6 @@ def test_a_cell_whose_output_is_replaced_is_not_passed_over_by_its_kernel(ids: T
     assert not changed.any()
 
 
-@pytest.mark.xfail(reason="core.taps.watching keeps one observer a tap, so the inner context silently takes the outer one's place")
 @torch.no_grad()
 def test_what_is_changed_and_watched_at_one_place_is_seen_changed(ids: Tensor) -> None:
     task = lstm().eval()

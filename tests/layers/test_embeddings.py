@@ -2,18 +2,19 @@ import pytest
 import torch
 
 from clew.core.errors import UserError
+from clew.core.masks import Places
 from clew.layers.embeddings import Segmented, TokenEmbedding
 from clew.layers.positions import Learned
 from tests.references.agreement import randomise
 
 TOKENS = torch.tensor([[1, 0, 1], [2, 2, 1]])
-POSITIONS = torch.arange(3)[None]
+PLACES = Places(torch.arange(3)[None], torch.zeros_like(torch.arange(3)[None]))
 
 
 def test_a_words_vector_is_its_row_plus_its_position_plus_its_segment():
     embedding = randomise(TokenEmbedding(3, 4, position=Learned(4, 1, 4, max_length=3), num_segments=2, scaled=True))
     segments = torch.tensor([[0, 0, 1], [0, 1, 1]])
-    x = embedding(Segmented(TOKENS, segments), POSITIONS)
+    x = embedding(Segmented(TOKENS, segments), PLACES)
     for row in range(2):
         for t in range(3):
             word = 2.0 * embedding.weight[TOKENS[row, t]]  # sqrt(4)
@@ -24,7 +25,7 @@ def test_a_dropped_word_is_gone_at_all_its_occurrences():
     torch.manual_seed(0)
     embedding = TokenEmbedding(40, 4, word_dropout=0.5)
     tokens = torch.arange(40).repeat(2, 3)
-    x = embedding(tokens, torch.arange(120)[None])
+    x = embedding(tokens, Places(torch.arange(120)[None], torch.zeros(1, 120, dtype=torch.long)))
     gone = (x == 0).all(-1)
     assert torch.equal(gone, gone[:1, :40].repeat(2, 3))
     assert 5 < int(gone[0, :40].sum()) < 35
@@ -34,4 +35,4 @@ def test_mistakes_are_told_in_a_sentence():
     with pytest.raises(UserError, match=r"vocabulary \(0\) must be at least 1"):
         TokenEmbedding(0, 4)
     with pytest.raises(UserError, match="this embedding has no segments; build it with num_segments"):
-        TokenEmbedding(3, 4)(Segmented(TOKENS, TOKENS), POSITIONS)
+        TokenEmbedding(3, 4)(Segmented(TOKENS, TOKENS), PLACES)

@@ -78,8 +78,8 @@ def test_scoring_does_not_depend_on_how_long_the_chunks_are(run: Run) -> None:
     from clew.tasks.scoring import score_text
 
     text = "the thread brings them home.\n" * 3
-    whole = score_text(run.task, text, 1000).log_probs
-    assert score_text(run.task, text, 7).log_probs == pytest.approx(whole, rel=1e-4, abs=1e-5)
+    whole = score_text(run.task, text, 1000, carry=True).log_probs
+    assert score_text(run.task, text, 7, carry=True).log_probs == pytest.approx(whole, rel=1e-4, abs=1e-5)
 
 
 @pytest.mark.parametrize(

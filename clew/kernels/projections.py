@@ -1,0 +1,40 @@
+"""The three projections of attention as one product, where their weights lie end to end in memory.
+
+`lay_together` puts them there when a layer is built; loading and training write in place and leave them there. Where they have been
+moved apart (another device, an adapter) each runs alone. The view carries no gradient, so it is for inference.
+"""
+
+from collections.abc import Sequence
+
+import torch
+import torch.nn.functional as F
+from torch import Tensor, nn
+
+
+def lay_together(linears: Sequence[nn.Linear]) -> None:
+    """Moves the weights, and the biases, of linear maps into one block each; the parameters stay separate."""
+    for name in ("weight", "bias"):
+        parameters = [getattr(linear, name) for linear in linears]
+        if parameters[0] is None:
+            continue
+        block = torch.cat([parameter.detach() for parameter in parameters])
+        for linear, part in zip(linears, block.split([len(parameter) for parameter in parameters]), strict=True):
+            setattr(linear, name, nn.Parameter(part))
+
+
+def project_together(x: Tensor, first: nn.Linear, second: nn.Linear, third: nn.Linear) -> Tensor | None:
+    """[first(x); second(x); third(x)] by one product; None where that cannot be."""
+    if torch.is_grad_enabled() or torch.compiler.is_compiling():
+        return None
+    weights = first.weight, second.weight, third.weight
+    biases = first.bias, second.bias, third.bias
+    if not _are_together(*weights) or (biases[0] is not None and not _are_together(*biases)):
+        return None
+    rows, columns = sum(len(weight) for weight in weights), x.shape[-1]
+    weight = weights[0].as_strided((rows, columns), (columns, 1))
+    return F.linear(x, weight, None if biases[0] is None else biases[0].as_strided((rows,), (1,)))
+
+
+def _are_together(first: Tensor, second: Tensor, third: Tensor) -> bool:
+    middle = second.data_ptr()
+    return first.data_ptr() + first.nbytes == middle and middle + second.nbytes == third.data_ptr()
