@@ -29,7 +29,7 @@ def one(task: LanguageModel, peer: torch.nn.Module, name: str, peer_name: str, b
         lambda: greedy_sequences(task.stepper(), prompt, max_new=NEW),
         lambda: peer.greedy(prompt, NEW),  # type: ignore[operator]
         tokens=batch * NEW,
-        rounds=7,
+        rounds=15,
         warmup=2,
     )
 

@@ -26,13 +26,14 @@ def project_together(x: Tensor, first: nn.Linear, second: nn.Linear, third: nn.L
     """[first(x); second(x); third(x)] by one product; None where that cannot be."""
     if torch.is_grad_enabled() or torch.compiler.is_compiling():
         return None
-    weights = first.weight, second.weight, third.weight
-    biases = first.bias, second.bias, third.bias
-    if not _are_together(*weights) or (biases[0] is not None and not _are_together(*biases)):
+    weight, bias = first.weight, first.bias
+    if not _are_together(weight, second.weight, third.weight):
         return None
-    rows, columns = sum(len(weight) for weight in weights), x.shape[-1]
-    weight = weights[0].as_strided((rows, columns), (columns, 1))
-    return F.linear(x, weight, None if biases[0] is None else biases[0].as_strided((rows,), (1,)))
+    if bias is not None and not _are_together(bias, second.bias, third.bias):
+        return None
+    rows, columns = first.out_features + second.out_features + third.out_features, first.in_features
+    weight = weight.as_strided((rows, columns), (columns, 1))
+    return F.linear(x, weight, None if bias is None else bias.as_strided((rows,), (1,)))
 
 
 def _are_together(first: Tensor, second: Tensor, third: Tensor) -> bool:

@@ -153,8 +153,8 @@ class SelfAttention(SequenceLayer):
         query, key, value = self.project(x, places)
         if isinstance(state, Buffer) and self.window is None and (step := common_place(state.clock, mask, x)) is not None:
             cache: Any = write_step(state, key, value, step, clock)
-            key, value, key_index = (part.narrow(1, 1, step + 1) for part in (cache.keys, cache.values, cache.index))
-            key, value, visible = key.transpose(1, 2), value.transpose(1, 2), None
+            key, value = cache.keys.narrow(1, 1, step + 1).transpose(1, 2), cache.values.narrow(1, 1, step + 1).transpose(1, 2)
+            key_index, visible = cache.index.narrow(1, 1, step + 1), None
         elif isinstance(state, (Buffer, Ring)):
             cache = write(state, key, value, places, clock)
             key, value, key_index = cache.keys.transpose(1, 2), cache.values.transpose(1, 2), cache.index

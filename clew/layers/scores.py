@@ -24,7 +24,10 @@ class Score(nn.Module):
 
     def __init__(self, query_dim: int, key_dim: int):
         super().__init__()
-        self.map = nn.Identity() if query_dim == key_dim else nn.Linear(query_dim, key_dim, bias=False)
+        self.map = None if query_dim == key_dim else nn.Linear(query_dim, key_dim, bias=False)
+
+    def mapped(self, query: Tensor) -> Tensor:
+        return query if self.map is None else self.map(query)
 
     def forward(self, query: Tensor, key: Tensor, key_positions: Tensor) -> Tensor:
         query, key, scale = self.as_dot(query, key)
@@ -32,7 +35,7 @@ class Score(nn.Module):
 
     def as_dot(self, query: Tensor, key: Tensor) -> tuple[Tensor, Tensor, float]:
         """A query, a key and a scale whose scaled dot product is this score."""
-        return self.map(query), key, 1.0
+        return self.mapped(query), key, 1.0
 
 
 class Dot(Score):
@@ -43,7 +46,7 @@ class ScaledDot(Score):
     """score = s . h / sqrt(width)  (Vaswani et al. 2017): keeps the variance at 1 where the entries' is."""
 
     def as_dot(self, query: Tensor, key: Tensor) -> tuple[Tensor, Tensor, float]:
-        return self.map(query), key, 1 / math.sqrt(key.shape[-1])
+        return self.mapped(query), key, 1 / math.sqrt(key.shape[-1])
 
 
 class General(Score):
@@ -63,7 +66,7 @@ class Content(Score):
         self.sharpness = nn.Parameter(torch.tensor(float(sharpness)))
 
     def as_dot(self, query: Tensor, key: Tensor) -> tuple[Tensor, Tensor, float]:
-        return self.sharpness * F.normalize(self.map(query), dim=-1), F.normalize(key, dim=-1), 1.0
+        return self.sharpness * F.normalize(self.mapped(query), dim=-1), F.normalize(key, dim=-1), 1.0
 
 
 class Additive(Score):

@@ -371,7 +371,7 @@ class LooksAtAllKeys(Score):
     is_dot = False
 
     def forward(self, query, key, key_positions):
-        return self.map(query) @ key.mT * key.norm(dim=2, keepdim=True).sum(-1, keepdim=True)
+        return self.mapped(query) @ key.mT * key.norm(dim=2, keepdim=True).sum(-1, keepdim=True)
 
 
 class AnotherDot(Dot):
@@ -397,7 +397,7 @@ class Unmaskable(Score):
     is_dot = False
 
     def forward(self, query, key, key_positions):
-        scores = self.map(query) @ key.mT
+        scores = self.mapped(query) @ key.mT
         return scores / scores.abs().amax(-1, keepdim=True)
 
 
@@ -407,7 +407,7 @@ class AbsolutePlace(Score):
     is_dot = False
 
     def forward(self, query, key, key_positions):
-        return self.map(query) @ key.mT - torch.arange(key.shape[2], dtype=key.dtype)
+        return self.mapped(query) @ key.mT - torch.arange(key.shape[2], dtype=key.dtype)
 
 
 SCORES = {
