@@ -21,6 +21,8 @@ def run(options: argparse.Namespace) -> int:
     from clew.core.errors import UserError
     from clew.laws.check import KINDS, check_additions
 
+    if options.code is not None:
+        raise UserError("clew check takes the file itself: clew check FILE.py, without --code")
     results = check_additions(lambda: load_code(Path(options.file)))
     if not results:
         raise UserError(f'{options.file} adds nothing to a table; it should have a line such as CELLS["mine"] = Mine ({", ".join(KINDS)})')

@@ -7,15 +7,16 @@ from pathlib import Path
 from types import ModuleType
 
 from clew.core.errors import UserError
+from clew.runs.directory import file_hash
 
 
 def load_code(path: Path) -> ModuleType:
-    """Runs the file; a mistake in it is one line with its place. The same file is run once."""
+    """Runs the file; a mistake in it is one line with its place. The same content is run once."""
     if not path.is_file():
         raise UserError(f"no such file: {path}; --code takes a Python file of yours")
     if path.suffix != ".py":
         raise UserError(f"{path} is not a Python file; --code takes one that ends in .py")
-    name = f"clew_user_code_{abs(hash(path.resolve()))}"
+    name = f"clew_user_code_{file_hash(path)[:16]}"
     if name in sys.modules:
         return sys.modules[name]
     spec = importlib.util.spec_from_file_location(name, path)

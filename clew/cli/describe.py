@@ -42,7 +42,7 @@ def run(options: argparse.Namespace) -> int:
 
 
 def task_of(options: argparse.Namespace) -> Any:
-    from clew.core.errors import UserError
+    from clew.core.errors import UserError, did_you_mean
     from clew.recipes import RECIPES
     from clew.recipes.running import config_of
     from clew.runs.build import build_task, find_texts, train_tokenizer
@@ -51,7 +51,8 @@ def task_of(options: argparse.Namespace) -> Any:
 
     if is_run(Path(options.what)) or options.what not in RECIPES:
         if not Path(options.what).exists():
-            raise UserError(f"{options.what} is neither a run directory nor a recipe; `clew recipes` lists the recipes")
+            near = did_you_mean(options.what, RECIPES)
+            raise UserError(f"{options.what} is neither a run directory nor a recipe{near} `clew recipes` lists the recipes")
         if options.settings:
             raise UserError(f"settings are laid over a recipe, and {options.what} is a run; leave {' '.join(options.settings)} out")
         return load_run(options.what, device="cpu", code=None if options.code is None else Path(options.code)).task

@@ -1,6 +1,7 @@
 """The command: finds the verb, runs it, and turns what goes wrong into one line and an exit code. Imports nothing heavy itself."""
 
 import argparse
+import io
 import os
 import sys
 from importlib import import_module
@@ -58,6 +59,9 @@ def verb_parser(verb: str) -> Parser:
 
 def main(arguments: list[str] | None = None) -> int:
     arguments = sys.argv[1:] if arguments is None else arguments
+    for stream in (sys.stdin, sys.stdout, sys.stderr):
+        if isinstance(stream, io.TextIOWrapper):
+            stream.reconfigure(encoding="utf-8")  # text is UTF-8 in files, and so it is on pipes, whatever the system's code page
     if not arguments or arguments[0].startswith("-"):
         parser = build_parser()
         parser.parse_args(arguments)

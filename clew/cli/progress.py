@@ -50,17 +50,15 @@ class Bar:
 
     def __init__(self) -> None:
         from rich.console import Console
-        from rich.progress import BarColumn, Progress, TextColumn, TimeElapsedColumn, TimeRemainingColumn
+        from rich.progress import BarColumn, Progress, TextColumn, TimeRemainingColumn
 
         self.console = Console(stderr=True)
         self.progress = Progress(
-            TextColumn("{task.description}"),
-            BarColumn(bar_width=None),
-            TextColumn("{task.completed:.0f}/{task.total:.0f}"),
+            TextColumn("{task.description} {task.completed:.0f}/{task.total:.0f}"),
+            BarColumn(bar_width=10),
             TextColumn("{task.fields[numbers]}"),
-            TimeElapsedColumn(),
+            TimeRemainingColumn(compact=True),
             TextColumn("left"),
-            TimeRemainingColumn(),
             console=self.console,
         )
         self.tasks: dict[str, Any] = {}
@@ -72,7 +70,11 @@ class Bar:
         self._show("encoding", done, total, "")
 
     def step(self, record: Any, steps: int, tokens_per_second: float) -> None:
-        self._show("training", record.step, steps, numbers(record, tokens_per_second))
+        skipped = " (skipped)" if record.skipped else ""
+        text = (
+            f"loss {record.loss:.3f}{skipped} lr {record.learning_rate:.1e} norm {record.gradient_norm:.2f} {tokens_per_second:,.0f} tok/s"
+        )
+        self._show("step", record.step, steps, text)
 
     def evaluated(self, step: int, likelihood: Any, unit: str, is_best: bool) -> None:
         self.say(evaluation(step, likelihood, unit, is_best))

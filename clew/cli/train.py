@@ -40,7 +40,7 @@ def run(options: argparse.Namespace) -> int:
                 report=shown,
             )
     except Interrupted as stop:
-        raise Interrupted(stop.number, f"{stop}; go on with `{resume_command(options, stop)}`") from None
+        raise Interrupted(stop.number, f"{stop}; go on with `{resume_command(options, stop.folder)}`", stop.folder) from None
     run = result.run
     unit = run.tokenizer.unit
     say(
@@ -50,25 +50,29 @@ def run(options: argparse.Namespace) -> int:
         say(f"test: {result.test.describe(unit)}")
     say(f"a sample (temperature {run.config.decoding.temperature:g}):")
     print(run.generate([""], max_new=min(run.config.decoding.max_new, 400))[0].text, flush=True)
-    say(what_next(options, run.folder))
+    say(what_next(options, run.folder, run.config.model.family))  # type: ignore[attr-defined]
     return 0
 
 
-def resume_command(options: argparse.Namespace, stop: Exception) -> str:
-    folder = str(stop).split("; saved in ", 1)[-1]
-    code = ["--code", options.code] if options.code else []
-    return shlex.join(["clew", "train", options.recipe, *options.settings, "--out", folder, "--resume", *code])
+def resume_command(options: argparse.Namespace, folder: Path) -> str:
+    return command(options, "train", options.recipe, *options.settings, "--out", str(folder), "--resume")
 
 
-def what_next(options: argparse.Namespace, folder: Path) -> str:
-    code = f" --code {options.code}" if options.code else ""
-    prompt = " 'ROMEO:'" if options.recipe.startswith("shakespeare") else ""
-    return (
-        f"next:  clew generate {folder}{prompt} --temperature 0.7{code}\n"
-        f"       clew evaluate {folder}{code}          clew describe {folder}{code}\n"
-        f"       clew train {options.recipe} model.{'cell=gru' if 'lstm' in options.recipe else 'num_layers=2'} "
-        f"          clew recipes"
-    )
+def what_next(options: argparse.Namespace, folder: Path, family: str) -> str:
+    prompt = ["ROMEO:"] if options.recipe.startswith("shakespeare") else []
+    another = "model.num_layers=2" if family == "recurrent" else "model.dropout=0.1"
+    commands = [
+        command(options, "generate", str(folder), *prompt, "--temperature", "0.7"),
+        command(options, "evaluate", str(folder)),
+        command(options, "describe", str(folder)),
+        command(options, "train", options.recipe, *options.settings, another),
+    ]
+    return "next:  " + "\n       ".join(commands)
+
+
+def command(options: argparse.Namespace, *words: str) -> str:
+    """A line that can be pasted into a shell, with the user's file where one was given."""
+    return shlex.join(["clew", *words, *(["--code", options.code] if options.code else [])])
 
 
 def say(text: str) -> None:

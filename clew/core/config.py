@@ -6,9 +6,9 @@ table's member, so a new cell needs no config class.
 
 import inspect
 from collections.abc import Callable, Mapping
-from typing import Any
+from typing import Any, get_args
 
-from pydantic import BaseModel, BeforeValidator, ConfigDict
+from pydantic import BaseModel, BeforeValidator, ConfigDict, PydanticSchemaGenerationError, TypeAdapter, ValidationError
 
 from clew.core.errors import UserError, did_you_mean, unknown
 
@@ -33,7 +33,15 @@ def part_options(part: Part) -> dict[str, Any]:
 def build_part(kind: str, part: Part, table: Mapping[str, Callable[..., Any]], *arguments: Any, **given: Any) -> Any:
     """The table's member that `part` names, built with the arguments the caller gives and the options the user gives, which come first."""
     check_part(kind, part, table)
-    return table[part_name(part)](*arguments, **{**given, **part_options(part)})
+    options = part_options(part)
+    try:
+        return table[part_name(part)](*arguments, **{**given, **options})
+    except UserError:
+        raise
+    except (ValueError, TypeError, RuntimeError, ZeroDivisionError) as error:
+        if not options:
+            raise
+        raise UserError(f"{kind} '{part_name(part)}' cannot be built with {options}: {error}") from error
 
 
 def check_part(kind: str, part: Any, table: Mapping[str, Callable[..., Any]]) -> Part:
@@ -64,12 +72,17 @@ def one_of(kind: str, table: Mapping[str, Callable[..., Any]]) -> BeforeValidato
 
 
 def _check_type(what: str, value: Any, parameter: inspect.Parameter) -> None:
-    """Booleans are never numbers, numbers never strings; what the annotation does not say in plain types is left to the constructor."""
-    kinds = {"int": (int,), "float": (int, float), "bool": (bool,), "str": (str,)}
-    annotation = parameter.annotation if isinstance(parameter.annotation, str) else getattr(parameter.annotation, "__name__", "")
-    expected = kinds.get(annotation)
-    if expected is None:
+    """Booleans are never numbers, numbers never strings; an annotation that says nothing plain is left to the constructor."""
+    annotation = parameter.annotation
+    if annotation is inspect.Parameter.empty or isinstance(annotation, str):
         return
-    if not isinstance(value, expected) or (isinstance(value, bool) and bool not in expected):
-        takes = {"int": "a whole number", "float": "a number", "bool": "true or false", "str": "a text"}[annotation]
-        raise UserError(f"{what} takes {takes}, not {value!r}")
+    try:
+        TypeAdapter(annotation, config=ConfigDict(strict=True)).validate_python(value)
+    except PydanticSchemaGenerationError:
+        return
+    except ValidationError:
+        kinds = [WORDS.get(kind, str(kind)) for kind in get_args(annotation) or (annotation,)]
+        raise UserError(f"{what} takes {' or '.join(kinds)}, not {value!r}") from None
+
+
+WORDS = {int: "a whole number", float: "a number", bool: "true or false", str: "a text", type(None): "null"}

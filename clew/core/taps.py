@@ -42,18 +42,21 @@ class Tap(nn.Module):
     """Hands its input on, changed where someone changes it and seen where someone looks."""
 
     def forward(self, x: Tensor) -> Tensor:
-        if torch.compiler.is_compiling():
-            return x
-        watches = _watches.get()
-        if watches is None or self not in watches:
-            return x
-        x = watches[self].changed(x)
-        loop = _loop.get()
-        if loop is None:
-            watches[self].seen(x)
-        else:
-            loop.gather(self, x, watches[self])
+        return x if torch.compiler.is_compiling() else passed(self, x)
+
+
+def passed(place: nn.Module, x: Tensor) -> Tensor:
+    """What comes of a value that passes a place: changed, and seen at once or, inside a loop over time, when that ends."""
+    watches = _watches.get()
+    if watches is None or place not in watches:
         return x
+    x = watches[place].changed(x)
+    loop = _loop.get()
+    if loop is None:
+        watches[place].seen(x)
+    else:
+        loop.gather(place, x, watches[place])
+    return x
 
 
 class Loop:

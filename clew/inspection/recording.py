@@ -15,7 +15,7 @@ import torch
 from torch import Tensor, nn
 
 from clew.core.errors import UserError, did_you_mean
-from clew.core.taps import Change, Tap, Watch, Watches, watched
+from clew.core.taps import Change, Tap, Watch, Watches, passed, watched
 
 
 class Recording:
@@ -114,7 +114,7 @@ def plain_module(model: Any) -> nn.Module:
 def _watching(watches: Watches) -> Iterator[None]:
     """Taps show themselves; other modules through hooks, always removed. Both count as watched, so that a layer which has one inside runs
     its equation."""
-    hooks = [module.register_forward_hook(_hook(watch)) for module, watch in watches.items() if not isinstance(module, Tap)]
+    hooks = [module.register_forward_hook(_hook) for module in watches if not isinstance(module, Tap)]
     try:
         with watched(watches), _eager():
             yield
@@ -128,15 +128,10 @@ def _eager() -> AbstractContextManager[Any]:
     return torch.compiler.set_stance("force_eager") if "torch._dynamo" in sys.modules else nullcontext()
 
 
-def _hook(watch: Watch) -> Callable[..., Any]:
+def _hook(module: nn.Module, arguments: Any, output: Any) -> Any:
     """Shows and changes the output, or the first part of one such as (y, state)."""
-
-    def hook(module: nn.Module, arguments: Any, output: Any) -> Any:
-        value = output[0] if isinstance(output, tuple) else output
-        if not isinstance(value, Tensor):
-            return None
-        value = watch.changed(value)
-        watch.seen(value)
-        return (value, *output[1:]) if isinstance(output, tuple) else value
-
-    return hook
+    value = output[0] if isinstance(output, tuple) else output
+    if not isinstance(value, Tensor):
+        return None
+    value = passed(module, value)
+    return (value, *output[1:]) if isinstance(output, tuple) else value

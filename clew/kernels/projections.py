@@ -38,4 +38,7 @@ def project_together(x: Tensor, first: nn.Linear, second: nn.Linear, third: nn.L
 
 def _are_together(first: Tensor, second: Tensor, third: Tensor) -> bool:
     middle = second.data_ptr()
-    return first.data_ptr() + first.nbytes == middle and middle + second.nbytes == third.data_ptr()
+    if first.data_ptr() + first.nbytes != middle or middle + second.nbytes != third.data_ptr():
+        return False
+    # Blocks of their own may lie side by side by chance; a view may not leave the first.
+    return first.untyped_storage().data_ptr() == third.untyped_storage().data_ptr()

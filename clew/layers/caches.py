@@ -1,7 +1,8 @@
-"""What causal self-attention has read: the keys and values of the past, in one of two forms.
+"""What causal self-attention has read: the keys and values of the past, in one of three forms.
 
 `Grown` is a longer tensor after each chunk: gradients flow and nothing is ever full. `Buffer` is allocated once and written in
 place: shapes and addresses are fixed, so that a step can be compiled or captured; the state given to a call is used up by it.
+`Ring` is a buffer for attention with a window, which writes over what no position will see again.
 """
 
 from typing import NamedTuple

@@ -59,9 +59,10 @@ class Convolution(SequenceLayer):
         side = self.width // 2
         if not has_documents(mask):
             return F.conv1d(x.mT, self.weight, self.bias, padding=side).mT
-        assert mask is not None
-        documents = F.pad(mask, (side, side)).unfold(1, self.width, 1)  # (batch, length, width)
-        return self.over_windows(F.pad(x, (0, 0, side, side)), documents == mask[..., None])
+        places, _ = advance(None, mask, x)
+        documents = torch.where(places.index < 0, -1, places.start)  # a document is told by where it starts
+        neighbours = F.pad(documents, (side, side), value=-1).unfold(1, self.width, 1)  # (batch, length, width)
+        return self.over_windows(F.pad(x, (0, 0, side, side)), neighbours == documents[..., None])
 
     def over_windows(self, x: Tensor, inside: Tensor) -> Tensor:
         """The sum as written, with the taps that look outside a position's document left out."""

@@ -6,7 +6,7 @@ from typing import Annotated, Literal
 from pydantic import Field
 from torch import nn
 
-from clew.core.config import Part, Section, build_part, one_of, part_name
+from clew.core.config import Part, Section, build_part, one_of, part_name, part_options
 from clew.layers.attention import SelfAttention
 from clew.layers.embeddings import TokenEmbedding
 from clew.layers.feedforward import FeedForward
@@ -53,8 +53,8 @@ def build_gpt(config: GPTConfig, vocabulary: int) -> Body:
 
 def build_positions(part: Part, dim: int, num_heads: int, head_dim: int, max_length: int):  # type: ignore[no-untyped-def]
     """The encoding for the embedding, and a function that gives every attention layer its own; one of the two is always None."""
-    if part_name(part) == "learned" and isinstance(part, str):
-        part = {"name": "learned", "max_length": max_length}
+    if part_name(part) == "learned":
+        part = {"name": "learned", "max_length": max_length, **part_options(part)}
 
     def build() -> Position:
         return build_part("position", part, POSITIONS, dim, num_heads, head_dim)

@@ -80,6 +80,12 @@ class MixedConfig(Section):
 def build_mixed(config: MixedConfig, vocabulary: int) -> Body:
     dim = config.dim
     position, _ = build_positions(config.position, dim, 1, dim, config.max_length)
+    if position is None:
+        name = part_name(config.position)
+        raise UserError(
+            f"{name} positions act inside attention layers: write model.layers=[{{name: attention, position: {name}}}, ...], "
+            "and leave model.position for what the embedding adds"
+        )
     layers: list[SequenceLayer] = []
     for part in config.layers:
         layer = build_mixer(part, dim)

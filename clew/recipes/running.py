@@ -2,6 +2,7 @@
 
 from collections.abc import Sequence
 from pathlib import Path
+from typing import Any
 
 from clew.core.errors import UserError, unknown
 from clew.recipes import RECIPES
@@ -23,19 +24,22 @@ CHANGEABLE = (
 
 def config_of(recipe: str, assignments: Sequence[str] = ()) -> Config:
     """The resolved config of a recipe, or of a YAML file that names one, with settings laid over it."""
-    path = Path(recipe)
+    name, more = read_recipe(recipe)
+    settings = resolve({"recipe": name, **RECIPES[name].settings}).model_dump(mode="json")
+    return resolve(override(overlay(settings, more), assignments))
+
+
+def read_recipe(recipe: str) -> tuple[str, dict[str, Any]]:
+    """The recipe's name, and the settings that a YAML file lays over it."""
+    path, name, more = Path(recipe), recipe, {}
     if path.suffix in (".yaml", ".yml"):
         if not path.is_file():
             raise UserError(f"no such file: {recipe}; a recipe is a name from `clew recipes` or a YAML file")
         more = read_yaml(path)
-        recipe = more.pop("recipe")
-    else:
-        more = {}
-    if recipe not in RECIPES:
-        raise unknown("recipe", recipe, RECIPES)
-    settings = resolve({"recipe": recipe, **RECIPES[recipe].settings}).model_dump(mode="json")
-    settings = overlay(settings, more)
-    return resolve(override(settings, assignments))
+        name = more.pop("recipe")
+    if name not in RECIPES:
+        raise unknown("recipe", name, RECIPES)
+    return name, more
 
 
 def run_recipe(
@@ -76,25 +80,31 @@ def new_folder(config: Config, out: Path | None, report: Report) -> Path:
 
 def resumed(recipe: str, assignments: Sequence[str], config: Config, out: Path | None) -> tuple[Path, Config]:
     """The folder to go on in, and its config with what may change changed."""
-    folder = out if out is not None else newest_run(config, exactly=bool(assignments))
+    _, more = read_recipe(recipe)
+    folder = out if out is not None else newest_run(config, exactly=bool(assignments or more))
     check_run(folder)
     there = read_config(folder)
     if there.recipe != config.recipe:
         raise UserError(f"{folder} is a run of {there.recipe}, not of {config.recipe}; name that recipe, or another folder")
-    config = resolve(override(there.model_dump(mode="json"), assignments))
-    changed = [line for line in differences(there, config) if not line.startswith(CHANGEABLE)]
-    if changed:
+    config = resolve(override(overlay(there.model_dump(mode="json"), more), assignments))
+    if changed := fixed_differences(there, config):
         raise UserError(
             f"a resumed run keeps its settings, but these changed: {'; '.join(changed)}; leave them as they were, or start a new run"
         )
     return folder, config
 
 
+def fixed_differences(there: Config, config: Config) -> list[str]:
+    """In what two configs differ that a resumed run must keep."""
+    return [line for line in differences(there, config) if not line.startswith(CHANGEABLE)]
+
+
 def newest_run(config: Config, exactly: bool) -> Path:
     """The newest folder below runs/ of this recipe; of exactly these settings, where some were given."""
     found, number, folder = None, 1, Path("runs") / config.recipe
     while folder.exists():
-        if is_run(folder) and (not exactly or config_there(folder) == config):
+        there = config_there(folder) if is_run(folder) else None
+        if there is not None and (not exactly or not fixed_differences(there, config)):
             found = folder
         number += 1
         folder = Path("runs") / f"{config.recipe}-{number}"

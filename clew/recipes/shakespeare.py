@@ -47,7 +47,7 @@ def transformer(model: dict[str, Any], about: str) -> Recipe:
             },
             "decoding": SAMPLE,
         },
-        takes="4 minutes on two cores",
+        takes="3 minutes on two cores",
     )
 
 

@@ -39,7 +39,7 @@ def find_texts(data: DataConfig) -> dict[str, TextSource]:
 
 
 def train_tokenizer(text: TextConfig, source: TextSource) -> Tokenizer:
-    return TOKENIZERS[text.tokenizer](iter(source), size=text.size, min_count=text.min_count, lowercase=text.lowercase)
+    return TOKENIZERS[text.tokenizer](source, size=text.size, min_count=text.min_count, lowercase=text.lowercase)
 
 
 def encode_texts(texts: dict[str, TextSource], tokenizer: Tokenizer, cache: Path, progress: Progress | None = None) -> dict[str, TokenFile]:

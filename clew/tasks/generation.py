@@ -102,12 +102,14 @@ def pieces(tokenizer: Tokenizer, prompt: str, tokens: Iterator[int], end: int | 
     shown = ""
     for token in tokens:
         if token == end:
-            return
+            break
         ids.append(token)
         text = continuation(tokenizer, prompt, ids)
         if not text.endswith("\ufffd") and len(text) > len(shown):
             yield text[len(shown) :]
             shown = text
+    if rest := continuation(tokenizer, prompt, ids)[len(shown) :]:
+        yield rest
 
 
 def prompt_batch(task: LanguageModel, prompts: Sequence[str]) -> tuple[Tensor, Tensor | None]:
@@ -159,8 +161,13 @@ def end_of(tokenizer: Tokenizer, config: DecodingConfig) -> int | None:
 
 
 def start_of(tokenizer: Tokenizer) -> list[int]:
-    """What stands before the first word of a text: the end of another one, or a line's end."""
-    return [tokenizer.end] if tokenizer.end is not None else tokenizer.encode("\n")[:1] or [0]
+    """What stands before the first word of a text: a line's end, where the tokenizer knows one; else a document's."""
+    newline = tokenizer.encode("\n")
+    if newline and tokenizer.unknown not in newline:
+        return newline
+    if tokenizer.end is not None:
+        return [tokenizer.end]
+    return [next(token for token in range(tokenizer.vocabulary) if token != tokenizer.unknown)]
 
 
 def without_end(ids: list[int], end: int | None) -> list[int]:
@@ -168,11 +175,10 @@ def without_end(ids: list[int], end: int | None) -> list[int]:
 
 
 def continuation(tokenizer: Tokenizer, prompt: str, ids: Sequence[int]) -> str:
-    """The text that the new tokens add. Words are joined to the prompt's by a space."""
-    text = tokenizer.decode(ids)
-    if tokenizer.kind == "word" and prompt and not prompt[-1].isspace() and text and not text[0].isspace():
-        return " " + text
-    return text
+    """The text that the new tokens add to the prompt's: what the two give together, less what the prompt gives alone."""
+    read = tokenizer.encode(prompt)
+    text = tokenizer.decode([*read, *ids])[len(tokenizer.decode(read)) :]
+    return text.removeprefix(" ") if tokenizer.kind in ("word", "wordpiece") and prompt[-1:].isspace() else text
 
 
 def _beam(

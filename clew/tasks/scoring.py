@@ -25,7 +25,7 @@ class Scored:
         return Likelihood(-sum(self.log_probs), len(self.log_probs), len(self.text) - (self.offsets[0][1] if self.offsets else 0))
 
     def __repr__(self) -> str:
-        return f"Scored({len(self.tokens)} tokens: {self.likelihood.describe(self.unit)})"
+        return f"Scored({len(self.tokens)} tokens, {-sum(self.log_probs):.4f} nats: loss {self.likelihood.loss:.4f} per {self.unit})"
 
 
 @torch.no_grad()

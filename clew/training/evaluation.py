@@ -37,7 +37,7 @@ def evaluate(
     device = next(task.parameters()).device
     was_training = task.training
     task.eval()
-    total = torch.zeros((), dtype=torch.float64, device=device)
+    total = torch.zeros((), dtype=torch.float64)
     state = None
     try:
         for number in range(plan.num_batches):
@@ -47,7 +47,7 @@ def evaluate(
             with autocast():
                 terms, after = model(batch, None if batch.fresh else state)
             state = after if training.batching == "streams" else None
-            total += terms["loss"].sum.double()
+            total += terms["loss"].sum.cpu().double()
     finally:
         task.train(was_training)
     return Likelihood(float(total), plan.num_targets, text.num_target_characters)

@@ -4,10 +4,7 @@ import hashlib
 import json
 import os
 import time
-from collections.abc import Iterator
-from contextlib import AbstractContextManager, contextmanager, nullcontext
 from dataclasses import dataclass
-from functools import lru_cache
 from pathlib import Path
 from typing import Any, Protocol
 
@@ -17,7 +14,7 @@ from torch import nn
 from clew.core.config import build_part, check_part
 from clew.core.errors import UserError
 from clew.data.encoded import TokenFile
-from clew.data.plans import TokenBatch, stream_plan, window_plan
+from clew.layers.attention import SelfAttention
 from clew.metrics.perplexity import Likelihood
 from clew.runs.build import build_task, choose_device, encode_texts, find_texts, train_tokenizer
 from clew.runs.config import Config, TrainingConfig
@@ -34,11 +31,13 @@ from clew.runs.directory import (
 from clew.runs.loaded import TOKENIZER, Run, load_weights
 from clew.tasks.language_model import LanguageModel
 from clew.text.tokenizer import Tokenizer
+from clew.training.batches import language_batches
 from clew.training.checkpoints import Training, find_checkpoint, load_checkpoint, save_checkpoint
-from clew.training.evaluation import evaluate, to_device
+from clew.training.evaluation import evaluate
 from clew.training.loop import Batches, Position, Record, train
 from clew.training.observers import Best
 from clew.training.optimisers import OPTIMISERS
+from clew.training.precision import precision
 from clew.training.processes import rank, replicate, world_size
 from clew.training.schedules import SCHEDULES
 from clew.training.signals import Interrupted, Request, stop_requests
@@ -93,6 +92,21 @@ def check_training(training: TrainingConfig) -> None:
         )
 
 
+def check_reach(config: Config, task: Any) -> None:
+    """What training asks of the body's positions and state, before a folder is made."""
+    training, limit = config.training, task.body.max_length
+    if limit is not None and training.length > limit:
+        raise UserError(
+            f"training.length ({training.length}) must be at most the {limit} positions that the model can tell apart; "
+            "lower it, or raise model.max_length"
+        )
+    if training.batching == "streams" and any(isinstance(part, SelfAttention) for part in task.modules()):
+        raise UserError(
+            "training.batching=streams carries the state from step to step, and attention's would grow all through an epoch; "
+            "set training.batching=windows"
+        )
+
+
 def train_run(config: Config, folder: Path, *, resume: bool = False, code: Path | None = None, report: Report | None = None) -> Result:
     """Trains a config in a folder: a new one, or one that is gone on with. Raises `Interrupted` where a signal came, after saving."""
     report = report or Silence()
@@ -105,6 +119,7 @@ def train_run(config: Config, folder: Path, *, resume: bool = False, code: Path 
     batches = language_batches(encoded["train"], config, device)
     batches.per_epoch(0)
     task: Any = build_task(config, tokenizer)
+    check_reach(config, task)
     task.to(device)
     report.say(describe_start(task, tokenizer, encoded, folder))
     if not resume and rank() == 0:
@@ -170,6 +185,9 @@ def run_loop(
 
     if is_unevaluated(folder, training.position.step, settings):
         evaluate_now()
+    if training.best.is_exhausted:
+        report.say(f"no better evaluation in {settings.patience}; stopped at step {training.position.step}")
+        return 0.0
     for record in steps:
         counted += record.count
         now = time.perf_counter()
@@ -186,10 +204,11 @@ def run_loop(
             save_checkpoint(folder, training)
         clock += time.perf_counter() - now  # speed is that of training alone
         if request:
-            raise Interrupted(request.number or 2, f"stopped at step {record.step} of {settings.steps}; saved in {folder}")
+            raise Interrupted(request.number or 2, f"stopped at step {record.step} of {settings.steps}; saved in {folder}", folder)
         if training.best.is_exhausted:
             report.say(f"no better evaluation in {settings.patience}; stopped at step {record.step}")
-            save_checkpoint(folder, training)
+            if rank() == 0:
+                save_checkpoint(folder, training)
             break
     return time.perf_counter() - started
 
@@ -211,33 +230,6 @@ def observe(folder: Path, training: Training, likelihood: Likelihood, report: Re
             write_weights(folder / WEIGHTS, training.task.state_dict())
     tokenizer: Any = training.task.tokenizer
     report.evaluated(step, likelihood, tokenizer.unit, is_best)
-
-
-def language_batches(text: TokenFile, config: Config, device: torch.device) -> Batches:
-    """Batch b of epoch e, cut by rows into this process's share and that into micro-batches."""
-    training = config.training
-
-    @lru_cache(maxsize=2)
-    def plan(epoch: int) -> Any:
-        if training.batching == "streams":
-            return stream_plan(len(text), training.batch_size, training.length)
-        return window_plan(len(text), training.length, training.batch_size, config.seed, epoch)
-
-    def get(epoch: int, number: int) -> list[TokenBatch]:
-        batch = plan(epoch).batch(text.tokens, number)
-        share = cut_rows(batch, world_size())[rank()]
-        return [to_device(micro, device) for micro in cut_rows(share, training.accumulate)]
-
-    return Batches(lambda epoch: plan(epoch).num_batches, get)
-
-
-def cut_rows(batch: TokenBatch, parts: int) -> list[TokenBatch]:
-    """A batch in so many parts, as equal as can be; none where there are fewer rows than parts."""
-    if parts == 1:
-        return [batch]
-    tokens, targets = batch.tokens.tensor_split(parts), batch.targets.tensor_split(parts)
-    masks = batch.mask.tensor_split(parts) if batch.mask is not None else [None] * parts
-    return [TokenBatch(*part, batch.fresh) for part in zip(tokens, targets, masks, strict=True)]
 
 
 def prepare_folder(folder: Path, config: Config, tokenizer: Tokenizer, device: torch.device, code: Path | None) -> None:
@@ -321,24 +313,6 @@ def describe_start(task: nn.Module, tokenizer: Tokenizer, encoded: dict[str, Tok
     unknown = sum(text.num_unknown for name, text in encoded.items() if name != "train")
     note = f"; {unknown:,} unknown outside the training part" if unknown else ""
     return f"{count:,} parameters; {tokenizer.vocabulary:,} {tokenizer.unit}s; {sizes} tokens{note}; writing to {folder}"
-
-
-@contextmanager
-def precision(training: TrainingConfig, device: torch.device) -> Iterator[Any]:
-    """The arithmetic asked for, put back afterwards; gives the function that makes an autocast context."""
-    matmul, cudnn = torch.get_float32_matmul_precision(), torch.backends.cudnn.allow_tf32
-    fast = training.precision != "float32"
-    torch.set_float32_matmul_precision("high" if fast else "highest")
-    torch.backends.cudnn.allow_tf32 = fast
-
-    def autocast() -> AbstractContextManager[Any]:
-        return torch.autocast(device.type, torch.bfloat16) if training.precision == "bfloat16" else nullcontext()
-
-    try:
-        yield autocast
-    finally:
-        torch.set_float32_matmul_precision(matmul)
-        torch.backends.cudnn.allow_tf32 = cudnn
 
 
 def cache_folder() -> Path:

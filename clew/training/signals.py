@@ -4,15 +4,17 @@ import signal
 import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
+from pathlib import Path
 from types import FrameType
 
 
 class Interrupted(Exception):
-    """A run that was asked to stop and has saved; `number` is the signal's."""
+    """A run that was asked to stop and has saved in `folder`; `number` is the signal's."""
 
-    def __init__(self, number: int, message: str):
+    def __init__(self, number: int, message: str, folder: Path):
         super().__init__(message)
         self.number = number
+        self.folder = folder
 
 
 class Request:

@@ -37,7 +37,10 @@ def assert_refused(found: Outcome, sentence: str) -> None:
         (["train", "mine.yaml"], "no such file: mine.yaml; a recipe is a name from `clew recipes` or a YAML file"),
         (["train", "text-lstm", "device=gpu"], "device must be one of 'auto', 'cpu', 'cuda' or 'mps', not 'gpu'"),
         (["recipes", "text-lsmt"], "unknown recipe 'text-lsmt'; did you mean 'text-lstm'?"),
-        (["describe", "text-lsmt"], "text-lsmt is neither a run directory nor a recipe; `clew recipes` lists the recipes"),
+        (
+            ["describe", "text-lsmt"],
+            "text-lsmt is neither a run directory nor a recipe; did you mean 'text-lstm'? `clew recipes` lists the recipes",
+        ),
         (
             ["generate", "runs/none"],
             "runs/none is not a run directory (it has no config.json); train one first, e.g. `clew train shakespeare-lstm`",

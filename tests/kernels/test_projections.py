@@ -1,3 +1,4 @@
+import numpy as np
 import torch
 from torch import nn
 
@@ -40,3 +41,12 @@ def test_loading_and_training_keep_weights_together():
         together = project_together(x, layer.query, layer.key, layer.value)
     assert together is not None
     torch.testing.assert_close(together, torch.cat([layer.query(x), layer.key(x), layer.value(x)], -1))
+
+
+def test_blocks_of_their_own_that_lie_side_by_side_are_not_one_block():
+    memory = np.zeros(40, dtype=np.float64)
+    linears = [nn.Linear(4, dim, bias=False) for dim in (6, 2, 2)]
+    for linear, start, stop in zip(linears, (0, 24, 32), (24, 32, 40), strict=True):
+        linear.weight = nn.Parameter(torch.from_numpy(memory[start:stop].reshape(-1, 4)))
+    with torch.no_grad():
+        assert project_together(torch.randn(1, 1, 4, dtype=torch.double), *linears) is None

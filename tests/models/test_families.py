@@ -215,3 +215,28 @@ def same_when_compiled(body, backend):
         torch.testing.assert_close(compiled(tokens, mask)[0][mask], body(tokens, mask)[0][mask])
         step = torch.randint(VOCABULARY, (2, 1))
         torch.testing.assert_close(compiled(step, None, copy_state(state))[0], body(step, None, state)[0])
+
+
+@pytest.mark.parametrize(
+    ("family", "settings", "sentence"),
+    [
+        (
+            "gpt",
+            {"score": {"name": "additive", "hidden_dim": "abc"}},
+            "score option 'additive.hidden_dim' takes a whole number or null, not 'abc'",
+        ),
+        ("mixed", {"layers": [{"name": "attention", "num_heads": 0}]}, "layer 'attention' cannot be built with {'num_heads': 0}"),
+        ("mixed", {"layers": [{"name": "feedforward", "hidden_dim": -1}]}, "layer 'feedforward' cannot be built with {'hidden_dim': -1}"),
+        ("mixed", {"position": "alibi"}, "alibi positions act inside attention layers: write model.layers="),
+    ],
+)
+def test_options_that_cannot_be_are_told_in_a_sentence(family: str, settings: dict, sentence: str) -> None:
+    with pytest.raises(ValueError) as told:
+        MODELS[family].build(MODELS[family].config(**settings), 7)
+    assert sentence in str(told.value)
+
+
+def test_a_part_of_learned_positions_takes_the_models_length() -> None:
+    for part in ("learned", {"name": "learned"}):
+        config = MODELS["gpt"].config(position=part, max_length=9, dim=4, num_heads=1, num_layers=1)
+        assert MODELS["gpt"].build(config, 5).max_length == 9

@@ -71,7 +71,7 @@ def test_a_scored_text_has_a_log_probability_for_each_token_but_the_first(run: R
     assert all(value <= 0 for value in scored.log_probs)
     likelihood = scored.likelihood
     assert (likelihood.nats, likelihood.tokens, likelihood.characters) == (-sum(scored.log_probs), len(text) - 1, len(text) - 1)
-    assert repr(scored) == f"Scored({len(text)} tokens: {likelihood.describe('character')})"
+    assert repr(scored) == f"Scored({len(text)} tokens, {likelihood.nats:.4f} nats: loss {likelihood.loss:.4f} per character)"
 
 
 def test_scoring_does_not_depend_on_how_long_the_chunks_are(run: Run) -> None:

@@ -3,9 +3,9 @@ import torch
 
 from clew.core.errors import UserError
 from clew.models.gpt import GPTConfig, build_gpt
-from clew.tasks.generation import DecodingConfig, continuation, generate, pieces, prompt_batch, stream
+from clew.tasks.generation import DecodingConfig, continuation, generate, pieces, prompt_batch, start_of, stream
 from clew.tasks.language_model import LanguageModel
-from clew.text.train import train_bpe, train_word
+from clew.text.train import train_bpe, train_character, train_word, train_wordpiece
 from tests.thread.models import LINES, gpt, lstm
 
 TEXT = "\n".join(LINES) + "\n"
@@ -120,3 +120,26 @@ def test_no_ngram_comes_twice_where_that_is_asked() -> None:
     text = str(found)
     triples = [text[i : i + 3] for i in range(len(text) - 2)]
     assert len(set(triples)) == len(triples)
+
+
+def test_subwords_are_joined_to_a_prompt_as_one_text() -> None:
+    tokenizer = train_wordpiece([TEXT], size=200)
+    for prompt, rest in (("a ball", " of thread"), ("a ball of thr", "ead")):
+        both, read = tokenizer.encode(prompt + rest), tokenizer.encode(prompt)
+        if both[: len(read)] == read:
+            assert prompt + continuation(tokenizer, prompt, both[len(read) :]) == prompt + rest
+    assert continuation(tokenizer, "a ball", tokenizer.encode("of")) == " of"
+
+
+def test_bytes_that_never_become_a_character_are_shown_at_the_end() -> None:
+    tokenizer = train_bpe(["h\u20ac" * 20], size=257)
+    ids = tokenizer.encode("h\u20ac")[:-1]
+    assert "".join(pieces(tokenizer, "", iter(ids), None)) == tokenizer.decode(ids)
+
+
+def test_a_text_begins_after_a_line_end_where_the_tokenizer_knows_one() -> None:
+    assert start_of(train_bpe([TEXT], size=300)) == train_bpe([TEXT], size=300).encode("\n")
+    assert start_of(train_word([TEXT])) == [train_word([TEXT]).end]
+    wordpiece, one_line = train_wordpiece([TEXT], size=200), train_character(["abc"])
+    assert start_of(wordpiece) == [wordpiece.end]
+    assert start_of(one_line) != [one_line.unknown]

@@ -8,8 +8,9 @@ from clew.core.errors import UserError
 from clew.data.plans import TokenBatch
 from clew.recipes.running import config_of, run_recipe
 from clew.runs.directory import read_metrics, read_weights
+from clew.training.batches import cut_rows
 from clew.training.checkpoints import checkpoint_folders
-from clew.training.run import Silence, check_training, cut_rows, train_run
+from clew.training.run import Silence, check_training, train_run
 from clew.training.signals import Interrupted, stop_requests
 from tests.runs.small import gpt_settings, lstm_settings, write_text
 
@@ -193,3 +194,37 @@ def test_a_first_signal_is_noted_and_a_second_obeyed() -> None:
         with pytest.raises(KeyboardInterrupt):
             signal.raise_signal(signal.SIGINT)
     assert signal.getsignal(signal.SIGINT) is before
+
+
+def test_a_run_that_lost_patience_stays_where_it_stopped(tmp_path: Path) -> None:
+    given = [*lstm_settings(tmp_path, steps=40), "training.learning_rate=1e-12", "training.evaluate_every=1", "training.patience=2"]
+    first = run_recipe("text-lstm", given, out=Path("run"))
+    assert first.step < 40
+    report = Listener()
+    again = run_recipe("text-lstm", [], out=Path("run"), resume=True, report=report)
+    assert again.step == first.step
+    assert f"no better evaluation in 2; stopped at step {first.step}" in report.said
+
+
+def test_windows_longer_than_the_positions_are_refused_before_a_folder_is_made(tmp_path: Path) -> None:
+    given = [*gpt_settings(tmp_path, steps=2), "model.max_length=4", "training.length=8"]
+    with pytest.raises(UserError, match=r"training.length \(8\) must be at most the 4 positions that the model can tell apart; lower it"):
+        run_recipe("text-gpt", given, out=Path("run"))
+    assert not Path("run").exists()
+
+
+def test_streams_are_refused_for_attention(tmp_path: Path) -> None:
+    given = [*gpt_settings(tmp_path, steps=2), "training.batching=streams"]
+    with pytest.raises(UserError, match="attention's would grow all through an epoch; set training.batching=windows"):
+        run_recipe("text-gpt", given, out=Path("run"))
+
+
+def test_resume_finds_the_run_by_what_it_must_keep(tmp_path: Path) -> None:
+    given = lstm_settings(tmp_path, steps=4)
+    run_recipe("text-lstm", given)
+    longer = run_recipe("text-lstm", [*given, "training.steps=6"], resume=True)
+    assert (str(longer.run.folder), longer.step) == ("runs/text-lstm", 6)
+    settings = Path("mine.yaml")
+    settings.write_text("recipe: text-lstm\nmodel: {word_dropout: 0.33}\n")
+    with pytest.raises(UserError, match="there is no run of text-lstm with these settings to go on with"):
+        run_recipe("mine.yaml", given, resume=True)

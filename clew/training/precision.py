@@ -1,0 +1,27 @@
+"""The arithmetic of a run: float32, TF32 matrix products, or bfloat16 autocast."""
+
+from collections.abc import Iterator
+from contextlib import AbstractContextManager, contextmanager, nullcontext
+from typing import Any
+
+import torch
+
+from clew.runs.config import TrainingConfig
+
+
+@contextmanager
+def precision(training: TrainingConfig, device: torch.device) -> Iterator[Any]:
+    """The arithmetic asked for, put back afterwards; gives the function that makes an autocast context."""
+    matmul, cudnn = torch.get_float32_matmul_precision(), torch.backends.cudnn.allow_tf32
+    fast = training.precision != "float32"
+    torch.set_float32_matmul_precision("high" if fast else "highest")
+    torch.backends.cudnn.allow_tf32 = fast
+
+    def autocast() -> AbstractContextManager[Any]:
+        return torch.autocast(device.type, torch.bfloat16) if training.precision == "bfloat16" else nullcontext()
+
+    try:
+        yield autocast
+    finally:
+        torch.set_float32_matmul_precision(matmul)
+        torch.backends.cudnn.allow_tf32 = cudnn
