@@ -22,9 +22,12 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def run(options: argparse.Namespace) -> int:
+    from clew.core.errors import UserError
     from clew.runs.loaded import load_run
 
     run = load_run(options.folder, device=options.device, code=None if options.code is None else Path(options.code))
+    if options.file is not None and options.streams is not None:
+        raise UserError("--streams is for a run's own text; a FILE is always read as one stream")
     if options.file is None:
         evaluate_own(run, options.streams, options.json)
     else:

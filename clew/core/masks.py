@@ -9,6 +9,8 @@ from typing import NamedTuple
 import torch
 from torch import Tensor
 
+from clew.core.errors import UserError
+
 
 class Clock(NamedTuple):
     """Where each row stands: how many real positions it has read, where its document began, and that document's number."""
@@ -18,6 +20,13 @@ class Clock(NamedTuple):
     document: Tensor  # (batch,)
 
     def rewind(self, lengths: Tensor) -> "Clock":
+        """Back to `lengths` positions read, inside the document that each row stands in: where the one before began is not kept."""
+        if lengths.device.type == "cpu" and bool((lengths < self.start).any()):
+            row = int((lengths < self.start).int().argmax())
+            raise UserError(
+                f"row {row} began its document at position {int(self.start[row])} and cannot be rewound to {int(lengths[row])}, "
+                "before it; keep a copy_state of the state instead"
+            )
         return self._replace(count=torch.minimum(self.count, lengths))
 
 
