@@ -121,11 +121,11 @@ def truncate_metrics(folder: Path, step: int) -> None:
     write_text(folder / METRICS, "".join(line + "\n" for line in kept))
 
 
-def write_weights(path: Path, tensors: Mapping[str, Tensor], metadata: Mapping[str, str] | None = None) -> None:
+def write_weights(path: Path, tensors: Mapping[str, Tensor]) -> None:
     """Tensors as safetensors, written aside and renamed."""
     aside = path.with_name(path.name + ".partial")
     contiguous = {name: tensor.detach().to("cpu").contiguous().clone() for name, tensor in tensors.items()}
-    save_file(contiguous, aside, {"format": "pt", **(metadata or {})})
+    save_file(contiguous, aside, {"format": "pt"})
     flush(aside)
     aside.replace(path)
 

@@ -22,7 +22,7 @@ from torch import Tensor, nn
 from clew.core.errors import UserError
 from clew.core.types import State, Tree
 from clew.runs.directory import FORMAT, check_format, file_hash, read_json, read_weights, write_json, write_weights
-from clew.training.loop import Position
+from clew.training.loop import Standing
 from clew.training.observers import Best
 from clew.training.schedules import Constant
 
@@ -44,31 +44,31 @@ class Training:
     optimiser: torch.optim.Optimizer
     schedule: Constant
     best: Best
-    position: Position
+    standing: Standing
     identity: dict[str, str]
     """Hashes of what training must not change under a resume, by name: config, tokenizer, data."""
 
 
 def save_checkpoint(folder: Path, training: Training) -> Path:
     """Writes checkpoints/step-N below the run's folder and drops all but the newest few."""
-    name = f"step-{training.position.step:08d}"
+    name = f"step-{training.standing.step:08d}"
     aside, final = folder / "checkpoints" / f".{name}.partial", folder / "checkpoints" / name
     shutil.rmtree(aside, ignore_errors=True)
     aside.mkdir(parents=True)
     tensors, numbers = split_optimiser(training.optimiser.state_dict())
     write_weights(aside / MODEL, training.task.state_dict())
     write_weights(aside / OPTIMISER, tensors)
-    write_weights(aside / CARRIED, named_leaves(training.position.states))
-    position = training.position
+    write_weights(aside / CARRIED, named_leaves(training.standing.states))
+    standing = training.standing
     write_json(
         aside / TRAINING,
         {
             "format": FORMAT,
-            "step": position.step,
-            "epoch": position.epoch,
-            "batch": position.batch,
-            "skipped": position.skipped,
-            "carried": len(position.states),
+            "step": standing.step,
+            "epoch": standing.epoch,
+            "batch": standing.batch,
+            "skipped": standing.skipped,
+            "carried": len(standing.states),
             "schedule": training.schedule.state_dict(),
             "best": training.best.state_dict(),
             "optimiser": numbers,
@@ -129,11 +129,11 @@ def load_checkpoint(checkpoint: Path, training: Training) -> None:
     training.optimiser.load_state_dict(join_optimiser(read_weights(checkpoint / OPTIMISER), about["optimiser"]))
     training.schedule.load_state_dict(about["schedule"])
     training.best.load_state_dict(about["best"])
-    position = training.position
-    position.step, position.epoch, position.batch = about["step"], about["epoch"], about["batch"]
-    position.skipped = about["skipped"]
+    standing = training.standing
+    standing.step, standing.epoch, standing.batch = about["step"], about["epoch"], about["batch"]
+    standing.skipped = about["skipped"]
     tensors = read_weights(checkpoint / CARRIED)
-    position.states = [carried_state(training.task, tensors, str(number)) for number in range(about["carried"])]
+    standing.states = [carried_state(training.task, tensors, str(number)) for number in range(about["carried"])]
 
 
 def named_leaves(tree: Tree, path: str = "") -> dict[str, Tensor]:

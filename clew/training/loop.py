@@ -41,7 +41,7 @@ class Record:
 
 
 @dataclass
-class Position:
+class Standing:
     """Where training stands: all that is needed to go on, besides weights, optimiser and schedule."""
 
     step: int = 0
@@ -69,7 +69,7 @@ def train(
     schedule: Constant,
     *,
     steps: int,
-    position: Position,
+    standing: Standing,
     seed: int,
     carry: bool = False,
     clip_norm: float | None = None,
@@ -77,7 +77,7 @@ def train(
     autocast: Callable[[], AbstractContextManager[Any]] = nullcontext,
     counts: Callable[[Any], dict[str, Tensor]] | None = None,
 ) -> Iterator[Record]:
-    """Trains until `steps`, one record a step; `position` is kept up to date before each record is given.
+    """Trains until `steps`, one record a step; `standing` is kept up to date before each record is given.
 
     `task` may be compiled or under DistributedDataParallel: only its forward is called; `counts` is the plain task's. `carry` hands each
     micro-batch's state, detached, to the next step: truncated back-propagation through time.
@@ -86,42 +86,42 @@ def train(
     rates = [group["lr"] for group in optimiser.param_groups]
     parameters = [p for group in optimiser.param_groups for p in group["params"]]
     task.train()
-    while position.step < steps:
-        if position.batch >= batches.per_epoch(position.epoch):
-            position.epoch, position.batch = position.epoch + 1, 0
-        micro_batches = batches.get(position.epoch, position.batch)
-        factor = schedule.factor(position.step, position.epoch)
+    while standing.step < steps:
+        if standing.batch >= batches.per_epoch(standing.epoch):
+            standing.epoch, standing.batch = standing.epoch + 1, 0
+        micro_batches = batches.get(standing.epoch, standing.batch)
+        factor = schedule.factor(standing.step, standing.epoch)
         for group, rate in zip(optimiser.param_groups, rates, strict=True):
             group["lr"] = rate * factor
         optimiser.zero_grad(set_to_none=True)
-        totals, states = _backward(task, micro_batches, position, seed, carry, autocast, count_of)
+        totals, states = _backward(task, micro_batches, standing, seed, carry, autocast, count_of)
         norm = _clip(parameters, clip_norm, clip_value)
         losses = {name: float(value) for name, (value, _) in totals.items()}
         skipped = not math.isfinite(norm) or not all(math.isfinite(loss) for loss in losses.values())
         if skipped:
-            position.skipped += 1
-            if position.skipped >= MOST_SKIPPED:
+            standing.skipped += 1
+            if standing.skipped >= MOST_SKIPPED:
                 raise UserError(
-                    f"{MOST_SKIPPED} steps in a row had no finite gradient (step {position.step + 1}: loss {sum(losses.values())}, "
+                    f"{MOST_SKIPPED} steps in a row had no finite gradient (step {standing.step + 1}: loss {sum(losses.values())}, "
                     f"gradient norm {norm}); lower training.learning_rate or set training.clip_norm"
                 )
         else:
             optimiser.step()
-            position.skipped = 0
-            position.states = states
+            standing.skipped = 0
+            standing.states = states
         record = Record(
-            position.step + 1, position.epoch, losses, norm, rates[0] * factor, sum(int(count) for _, count in totals.values()), skipped
+            standing.step + 1, standing.epoch, losses, norm, rates[0] * factor, sum(int(count) for _, count in totals.values()), skipped
         )
         for group, rate in zip(optimiser.param_groups, rates, strict=True):
             group["lr"] = rate
-        position.step, position.batch = position.step + 1, position.batch + 1
+        standing.step, standing.batch = standing.step + 1, standing.batch + 1
         yield record
 
 
 def _backward(
     task: nn.Module,
     micro_batches: list[Any],
-    position: Position,
+    standing: Standing,
     seed: int,
     carry: bool,
     autocast: Callable[[], AbstractContextManager[Any]],
@@ -132,8 +132,8 @@ def _backward(
     sums: dict[str, Tensor] = {}
     states: list[State] = []
     for number, batch in enumerate(micro_batches):
-        seed_everything(seed, position.step, rank(), number)
-        before = position.states[number] if carry and position.states and not batch.fresh else None
+        seed_everything(seed, standing.step, rank(), number)
+        before = standing.states[number] if carry and standing.states and not batch.fresh else None
         with autocast(), _gradients_together(task, last=number == len(micro_batches) - 1):
             terms, state = task(batch, before)
             loss = sum(term.weight * term.sum / whole[name] for name, term in terms.items())

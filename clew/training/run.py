@@ -34,7 +34,7 @@ from clew.text.tokenizer import Tokenizer
 from clew.training.batches import language_batches
 from clew.training.checkpoints import Training, find_checkpoint, load_checkpoint, save_checkpoint
 from clew.training.evaluation import evaluate
-from clew.training.loop import Batches, Position, Record, train
+from clew.training.loop import Batches, Record, Standing, train
 from clew.training.observers import Best
 from clew.training.optimisers import OPTIMISERS
 from clew.training.precision import precision
@@ -129,7 +129,7 @@ def train_run(config: Config, folder: Path, *, resume: bool = False, code: Path 
         build_part("optimiser", config.training.optimiser, OPTIMISERS, task.parameters(), config.training.learning_rate),
         build_part("schedule", config.training.schedule, SCHEDULES, config.training.steps),
         Best(config.training.patience),
-        Position(),
+        Standing(),
         identity(config, tokenizer, encoded["train"]),
     )
     if resume:
@@ -141,11 +141,11 @@ def train_run(config: Config, folder: Path, *, resume: bool = False, code: Path 
         test = evaluate(task, encoded["test"], config.training, autocast=autocast) if "test" in encoded else None
     assert valid is not None
     task.eval()
-    flops = training_flops(task, config, training.position.step)
-    record = {"step": training.position.step, "best.step": training.best.step, **measures("best.valid", valid), "train.flops": flops}
+    flops = training_flops(task, config, training.standing.step)
+    record = {"step": training.standing.step, "best.step": training.best.step, **measures("best.valid", valid), "train.flops": flops}
     append_metrics(folder, {**record, **(measures("best.test", test) if test is not None else {})})
     run = Run(folder, config, tokenizer, task)
-    return Result(run, training.position.step, training.best.step, valid, test, seconds, flops)
+    return Result(run, training.standing.step, training.best.step, valid, test, seconds, flops)
 
 
 def run_loop(
@@ -168,7 +168,7 @@ def run_loop(
         training.optimiser,
         training.schedule,
         steps=settings.steps,
-        position=training.position,
+        standing=training.standing,
         seed=config.seed,
         carry=settings.batching == "streams",
         clip_norm=settings.clip_norm,
@@ -183,10 +183,10 @@ def run_loop(
         if likelihood is not None:
             observe(folder, training, likelihood, report)
 
-    if is_unevaluated(folder, training.position.step, settings):
+    if is_unevaluated(folder, training.standing.step, settings):
         evaluate_now()
     if training.best.is_exhausted:
-        report.say(f"no better evaluation in {settings.patience}; stopped at step {training.position.step}")
+        report.say(f"no better evaluation in {settings.patience}; stopped at step {training.standing.step}")
         return 0.0
     for record in steps:
         counted += record.count
@@ -221,7 +221,7 @@ def is_unevaluated(folder: Path, step: int, settings: TrainingConfig) -> bool:
 
 def observe(folder: Path, training: Training, likelihood: Likelihood, report: Report) -> None:
     """What reacts to an evaluation; the weights of the best one are the run's."""
-    step = training.position.step
+    step = training.standing.step
     training.schedule.observe(likelihood.loss)
     is_best = training.best.observe(likelihood.loss, step)
     if rank() == 0:
@@ -254,8 +254,8 @@ def go_back(folder: Path, training: Training, report: Report) -> None:
         truncate_metrics(folder, -1)
         return
     load_checkpoint(checkpoint, training)
-    truncate_metrics(folder, training.position.step)
-    report.say(f"going on from step {training.position.step}")
+    truncate_metrics(folder, training.standing.step)
+    report.say(f"going on from step {training.standing.step}")
 
 
 def identity(config: Config, tokenizer: Tokenizer, text: TokenFile) -> dict[str, str]:

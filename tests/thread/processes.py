@@ -6,7 +6,7 @@ from typing import Any
 import torch
 import torch.distributed as dist
 
-from clew.training.loop import Batches, Position, train
+from clew.training.loop import Batches, Standing, train
 from clew.training.optimisers import adamw
 from clew.training.processes import rank, replicate, world_size
 from clew.training.schedules import Constant
@@ -44,7 +44,7 @@ def trained(name: str) -> dict[str, Any]:
             adamw(task.parameters(), 0.01),
             Constant(STEPS),
             steps=STEPS,
-            position=Position(),
+            standing=Standing(),
             seed=1,
             carry=name != "decoder",
             clip_norm=0.5,

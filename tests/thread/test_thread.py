@@ -13,7 +13,7 @@ from clew.core.types import Memory
 from clew.decoding.beam import beam_search
 from clew.decoding.sampling import greedy_sequences
 from clew.training.checkpoints import Training, load_checkpoint, save_checkpoint
-from clew.training.loop import Batches, Position, Record, train
+from clew.training.loop import Batches, Record, Standing, train
 from clew.training.observers import Best
 from clew.training.optimisers import adamw
 from clew.training.schedules import Constant, Cosine
@@ -24,12 +24,12 @@ STEPS = {"lstm": 110, "gpt": 60, "decoder": 350}
 
 
 def training_of(task: Any, learning_rate: float = 0.01) -> Training:
-    return Training(task, adamw(task.parameters(), learning_rate, weight_decay=0.0), Constant(1), Best(), Position(), {"model": "this"})
+    return Training(task, adamw(task.parameters(), learning_rate, weight_decay=0.0), Constant(1), Best(), Standing(), {"model": "this"})
 
 
 def run(training: Training, batches: Batches, steps: int, forward: Any = None, **options: Any) -> list[Record]:
     """Trains until `steps` in all."""
-    arguments = {"steps": steps, "position": training.position, "seed": 3, "counts": training.task.counts, **options}
+    arguments = {"steps": steps, "standing": training.standing, "seed": 3, "counts": training.task.counts, **options}
     return list(train(training.task if forward is None else forward, batches, training.optimiser, training.schedule, **arguments))
 
 
@@ -109,7 +109,7 @@ def test_a_resumed_run_ends_with_the_same_bits(name: str, tmp_path: Path) -> Non
     assert before + after == losses
     for key, value in straight.task.state_dict().items():
         assert torch.equal(value, resumed.task.state_dict()[key]), key
-    for there, here in zip(leaves(straight.position.states), leaves(resumed.position.states), strict=True):
+    for there, here in zip(leaves(straight.standing.states), leaves(resumed.standing.states), strict=True):
         assert torch.equal(there, here)
 
 

@@ -6,7 +6,7 @@ import torch
 
 from clew.core.errors import UserError
 from clew.training.checkpoints import KEPT, Training, checkpoint_folders, find_checkpoint, load_checkpoint, save_checkpoint
-from clew.training.loop import Position, train
+from clew.training.loop import Standing, train
 from clew.training.observers import Best
 from clew.training.optimisers import OPTIMISERS, adamw
 from clew.training.schedules import Plateau
@@ -18,13 +18,13 @@ IDENTITY = {"model": "m", "tokenizer": "t", "data": "d", "batching": "b"}
 def training_of(optimiser: str = "adamw", **identity: str) -> Training:
     task = lstm()
     built = OPTIMISERS[optimiser](task.parameters(), 0.01)
-    return Training(task, built, Plateau(9, patience=1), Best(3), Position(), {**IDENTITY, **identity})
+    return Training(task, built, Plateau(9, patience=1), Best(3), Standing(), {**IDENTITY, **identity})
 
 
 def advance(training: Training, steps: int) -> None:
     batches = batches_of(chunks_of(lines_batch(training.task), 8))
     for _ in train(
-        training.task, batches, training.optimiser, training.schedule, steps=steps, position=training.position, seed=1, carry=True
+        training.task, batches, training.optimiser, training.schedule, steps=steps, standing=training.standing, seed=1, carry=True
     ):
         pass
 
@@ -60,15 +60,15 @@ def test_what_is_loaded_is_to_the_bit_what_was_saved(tmp_path: Path, optimiser: 
             assert torch.equal(torch.as_tensor(value), torch.as_tensor(here["state"][index][name])), name
     assert first.schedule.state_dict() == second.schedule.state_dict()
     assert first.best.state_dict() == second.best.state_dict()
-    assert (second.position.step, second.position.epoch, second.position.batch) == (3, 0, 3)
+    assert (second.standing.step, second.standing.epoch, second.standing.batch) == (3, 0, 3)
     for layer in range(2):
-        assert torch.equal(first.position.states[0].layers[layer].cell.cell, second.position.states[0].layers[layer].cell.cell)
+        assert torch.equal(first.standing.states[0].layers[layer].cell.cell, second.standing.states[0].layers[layer].cell.cell)
 
 
 def test_only_the_newest_few_are_kept(tmp_path: Path) -> None:
     training = training_of()
     for step in (1, 2, 3, 4):
-        training.position.step = step
+        training.standing.step = step
         save_checkpoint(tmp_path, training)
     assert [path.name for path in checkpoint_folders(tmp_path)] == [f"step-{step:08d}" for step in (4, 3)][:KEPT]
 
@@ -117,7 +117,7 @@ def test_a_checkpoint_that_was_being_written_is_not_seen(saved: tuple[Path, Trai
     folder, training = saved
     (folder / "checkpoints" / ".step-00000006.partial").mkdir()
     assert find_checkpoint(folder)[0] == folder / "checkpoints" / "step-00000004"
-    training.position.step = 6
+    training.standing.step = 6
     assert save_checkpoint(folder, training).name == "step-00000006"
 
 
@@ -156,7 +156,7 @@ def test_a_tied_weight_is_stored_once(tmp_path: Path) -> None:
     from tests.thread.models import gpt
 
     task = gpt()
-    training = Training(task, adamw(task.parameters(), 0.1), Plateau(9), Best(), Position(), IDENTITY)
+    training = Training(task, adamw(task.parameters(), 0.1), Plateau(9), Best(), Standing(), IDENTITY)
     with safe_open(save_checkpoint(tmp_path, training) / "model.safetensors", "pt") as file:
         shapes = [file.get_slice(name).get_shape() for name in file.keys()]  # noqa: SIM118
     assert shapes.count([task.body.vocabulary, task.body.dim]) == 1

@@ -9,7 +9,7 @@ import torch
 from clew.models import MODELS
 from clew.tasks.language_model import LanguageModel
 from clew.text.train import train_character
-from clew.training.loop import Position, train
+from clew.training.loop import Standing, train
 from clew.training.optimisers import adamw
 from clew.training.schedules import Cosine
 from tests.thread.models import batches_of
@@ -50,5 +50,5 @@ def test_eight_lines_are_learnt_by_heart(name: str) -> None:
     optimiser = adamw(task.parameters(), 0.02, weight_decay=0.0)
     steps = 100
     batches = batches_of([lines_of(task)])
-    records = list(train(task, batches, optimiser, Cosine(steps, floor=0.05), steps=steps, position=Position(), seed=0, clip_norm=1.0))
+    records = list(train(task, batches, optimiser, Cosine(steps, floor=0.05), steps=steps, standing=Standing(), seed=0, clip_norm=1.0))
     assert records[-1].loss < 0.05

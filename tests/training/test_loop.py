@@ -4,7 +4,7 @@ import pytest
 import torch
 
 from clew.core.errors import UserError
-from clew.training.loop import MOST_SKIPPED, Batches, Position, Record, train
+from clew.training.loop import MOST_SKIPPED, Batches, Record, Standing, train
 from clew.training.optimisers import adamw, sgd
 from clew.training.processes import seed_everything
 from clew.training.schedules import Constant, Linear
@@ -13,10 +13,10 @@ from tests.training.tasks import Adder, Noisy, Rows, TwoTerms, each
 
 
 def run(task, batches: Batches, steps: int, learning_rate: float = 0.1, **options) -> list[Record]:
-    position = options.pop("position", None) or Position()
+    standing = options.pop("standing", None) or Standing()
     optimiser = options.pop("optimiser", None) or sgd(task.parameters(), learning_rate)
     schedule = options.pop("schedule", Constant(steps))
-    return list(train(task, batches, optimiser, schedule, steps=steps, position=position, seed=options.pop("seed", 0), **options))
+    return list(train(task, batches, optimiser, schedule, steps=steps, standing=standing, seed=options.pop("seed", 0), **options))
 
 
 @pytest.mark.parametrize("parts", [1, 2, 4])
@@ -105,12 +105,12 @@ ONE = Rows(torch.tensor([[1.0]], dtype=torch.float64))
 def test_a_step_without_a_finite_loss_leaves_weights_state_and_optimiser_alone() -> None:
     task = Adder()
     optimiser = adamw(task.parameters(), 0.1)
-    position = Position()
+    standing = Standing()
     records = run(
-        task, each([ONE], [NAN._replace(fresh=False)], [ONE._replace(fresh=False)]), 3, optimiser=optimiser, position=position, carry=True
+        task, each([ONE], [NAN._replace(fresh=False)], [ONE._replace(fresh=False)]), 3, optimiser=optimiser, standing=standing, carry=True
     )
     assert [record.skipped for record in records] == [False, True, False]
-    assert position.skipped == 0 and position.step == 3
+    assert standing.skipped == 0 and standing.step == 3
     steps = next(iter(optimiser.state.values()))["step"]
     assert int(steps) == 2
     assert task.carried_in[1] is not None and task.carried_in[2] == task.carried_in[1]
@@ -119,14 +119,14 @@ def test_a_step_without_a_finite_loss_leaves_weights_state_and_optimiser_alone()
 
 def test_ten_such_steps_in_a_row_end_the_run_with_a_sentence() -> None:
     task = Adder()
-    position = Position()
+    standing = Standing()
     message = (
         r"10 steps in a row had no finite gradient \(step 11: loss nan, gradient norm nan\); "
         r"lower training.learning_rate or set training.clip_norm"
     )
     with pytest.raises(UserError, match=message):
-        run(task, Batches(lambda epoch: 100, lambda epoch, number: [ONE if number == 0 else NAN]), 50, position=position)
-    assert position.skipped == MOST_SKIPPED
+        run(task, Batches(lambda epoch: 100, lambda epoch, number: [ONE if number == 0 else NAN]), 50, standing=standing)
+    assert standing.skipped == MOST_SKIPPED
     assert task.weight.item() == pytest.approx(0.9)
 
 
@@ -170,7 +170,7 @@ def test_every_micro_batch_gets_its_own_state_back() -> None:
 def test_what_is_random_in_a_step_depends_on_the_seed_and_the_step_alone() -> None:
     def losses(first: int, steps: int, seed: int = 7) -> list[float]:
         torch.rand(first + 3)
-        return [record.loss for record in run(Noisy(), each([ONE]), steps, learning_rate=0.0, seed=seed, position=Position(step=first))]
+        return [record.loss for record in run(Noisy(), each([ONE]), steps, learning_rate=0.0, seed=seed, standing=Standing(step=first))]
 
     straight = losses(0, 5)
     assert losses(3, 5) == straight[3:]
@@ -202,14 +202,14 @@ def test_an_epoch_ends_where_its_batches_do() -> None:
         asked.append((epoch, number))
         return [ONE]
 
-    position = Position()
-    records = run(Adder(), Batches(lambda epoch: 2 + epoch, get), 6, position=position)
+    standing = Standing()
+    records = run(Adder(), Batches(lambda epoch: 2 + epoch, get), 6, standing=standing)
     assert asked == [(0, 0), (0, 1), (1, 0), (1, 1), (1, 2), (2, 0)]
     assert [record.epoch for record in records] == [0, 0, 1, 1, 1, 2]
-    assert (position.step, position.epoch, position.batch) == (6, 2, 1)
+    assert (standing.step, standing.epoch, standing.batch) == (6, 2, 1)
 
 
 def test_the_position_is_up_to_date_when_a_record_comes() -> None:
-    position = Position()
-    steps = train(Adder(), each([ONE]), sgd([torch.nn.Parameter(torch.ones(()))], 0.1), Constant(3), steps=3, position=position, seed=0)
-    assert [(record.step, position.step) for record in steps] == [(1, 1), (2, 2), (3, 3)]
+    standing = Standing()
+    steps = train(Adder(), each([ONE]), sgd([torch.nn.Parameter(torch.ones(()))], 0.1), Constant(3), steps=3, standing=standing, seed=0)
+    assert [(record.step, standing.step) for record in steps] == [(1, 1), (2, 2), (3, 3)]
