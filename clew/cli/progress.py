@@ -51,13 +51,14 @@ class Bar:
     def __init__(self) -> None:
         from rich.console import Console
         from rich.progress import BarColumn, Progress, TextColumn, TimeRemainingColumn
+        from rich.table import Column
 
         self.console = Console(stderr=True)
         self.progress = Progress(
             TextColumn("{task.description} {task.completed:.0f}/{task.total:.0f}"),
-            BarColumn(bar_width=10),
+            BarColumn(bar_width=6),
             TextColumn("{task.fields[numbers]}"),
-            TimeRemainingColumn(compact=True),
+            TimeRemainingColumn(compact=True, table_column=Column(no_wrap=True, min_width=5)),
             TextColumn("left"),
             console=self.console,
         )
@@ -67,13 +68,14 @@ class Bar:
         self.progress.console.print(text, markup=False, highlight=False, soft_wrap=True)
 
     def encoding(self, done: int, total: int) -> None:
-        self._show("encoding", done, total, "")
+        self._show("encoding", done, total, "characters")
+        if done == total:
+            self.progress.remove_task(self.tasks.pop("encoding"))
 
     def step(self, record: Any, steps: int, tokens_per_second: float) -> None:
         skipped = " (skipped)" if record.skipped else ""
-        text = (
-            f"loss {record.loss:.3f}{skipped} lr {record.learning_rate:.1e} norm {record.gradient_norm:.2f} {tokens_per_second:,.0f} tok/s"
-        )
+        rates = f"lr {record.learning_rate:.0e} norm {record.gradient_norm:.2f} {tokens_per_second / 1000:,.0f}k tok/s"
+        text = f"loss {record.loss:.3f}{skipped} {rates}"
         self._show("step", record.step, steps, text)
 
     def evaluated(self, step: int, likelihood: Any, unit: str, is_best: bool) -> None:

@@ -61,7 +61,7 @@ MEDIUM = zaremba(
     clip=5.0,
     decay=0.8,
     constant=6,
-    published="test perplexity 82.7 (Zaremba et al. 2014, table 1)",
+    published="test perplexity 82.7 (Zaremba et al. 2014)",
 )
 LARGE = zaremba(
     "large",
@@ -73,5 +73,5 @@ LARGE = zaremba(
     clip=10.0,
     decay=1 / 1.15,
     constant=14,
-    published="test perplexity 78.4 (Zaremba et al. 2014, table 1)",
+    published="test perplexity 78.4 (Zaremba et al. 2014)",
 )
