@@ -41,7 +41,7 @@ def greedy(
     stepper: Stepper, prompt: Tensor, mask: Tensor | None = None, state: State = None, *, max_new: int, end: End = None
 ) -> Iterator[Tensor]:
     """y_t = argmax_w p(w | prompt, y_1 .. y_{t-1}), one tensor (rows,) a step."""
-    return (step.tokens for step in _steps(stepper, prompt, mask, state, most_probable, max_new, end))
+    return (step.tokens.clone() for step in _steps(stepper, prompt, mask, state, most_probable, max_new, end))
 
 
 def greedy_sequences(
@@ -67,7 +67,7 @@ def sample(
     A row's randomness comes from (seed, its number) alone: 0, 1, 2, ... or what `row_numbers` says. So a row is sampled alike in any batch.
     """
     choice = random_choice(seed, _numbers(prompt, row_numbers))
-    return (step.tokens for step in _steps(stepper, prompt, mask, state, choice, max_new, end))
+    return (step.tokens.clone() for step in _steps(stepper, prompt, mask, state, choice, max_new, end))
 
 
 def sample_sequences(
@@ -141,7 +141,7 @@ def _steps(stepper: Stepper, prompt: Tensor, mask: Tensor | None, state: State, 
     return _walk(stepper, prompt, mask, state, choose, max_new, ends)
 
 
-@torch.no_grad()
+@torch.inference_mode()  # cheaper than no_grad by a quarter of the overhead of a step; what leaves this module is copied out of it
 def _walk(
     stepper: Stepper, prompt: Tensor, mask: Tensor | None, state: State, choose: Choice, max_new: int, ends: Tensor
 ) -> Iterator[Step]:

@@ -80,7 +80,11 @@ def intervene(model: Any, changes: dict[str, Change]) -> Iterator[None]:
 
 
 def _keep(seen: list[Tensor]) -> Callable[[Tensor], None]:
-    return lambda value: seen.append(value.detach())
+    def keep(value: Tensor) -> None:
+        with torch.inference_mode(False):  # what decoding made could not be used in training without a copy
+            seen.append(value.clone() if value.is_inference() else value.detach())
+
+    return keep
 
 
 def find_places(model: Any, patterns: Any) -> dict[str, nn.Module]:

@@ -1,7 +1,7 @@
 """The three projections of attention as one product, where their weights lie end to end in memory.
 
-`lay_together` puts them there when a layer is built; loading and training write in place and leave them there. Where they have been
-moved apart (another device, an adapter) each runs alone. The view carries no gradient, so it is for inference.
+`Together` puts them there; loading and training write in place and leave them there. Where they have been moved apart (an adapter, a
+shard) each runs alone. The block carries no gradient, so it is for inference.
 """
 
 from collections.abc import Sequence
@@ -11,34 +11,40 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 
 
-def lay_together(linears: Sequence[nn.Linear]) -> None:
-    """Moves the weights, and the biases, of linear maps into one block each; the parameters stay separate."""
-    for name in ("weight", "bias"):
-        parameters = [getattr(linear, name) for linear in linears]
-        if parameters[0] is None:
-            continue
-        block = torch.cat([parameter.detach() for parameter in parameters])
-        for linear, part in zip(linears, block.split([len(parameter) for parameter in parameters]), strict=True):
-            setattr(linear, name, nn.Parameter(part))
+class Together:
+    """[W_1; W_2; ...] x + [b_1; b_2; ...], the parameters being views of one block."""
+
+    def __init__(self, linears: Sequence[nn.Linear]):
+        self.weight = _lay_together([linear.weight for linear in linears]) if linears else None
+        self.bias = _lay_together([linear.bias for linear in linears]) if linears and linears[0].bias is not None else None
+
+    def __deepcopy__(self, memo: object) -> "Together":
+        """Copied parameters lie apart, so that the copy holds none."""
+        return Together(())
+
+    def __call__(self, x: Tensor, *linears: nn.Linear) -> Tensor | None:
+        """What the linear maps give, side by side; None where they have to run alone."""
+        if self.weight is None or torch.is_grad_enabled() or torch.compiler.is_compiling():
+            return None
+        if not _is_made_of(self.weight, [linear.weight for linear in linears]):
+            return None
+        if self.bias is not None and not _is_made_of(self.bias, [linear.bias for linear in linears]):
+            return None
+        return F.linear(x, self.weight, self.bias)
 
 
-def project_together(x: Tensor, first: nn.Linear, second: nn.Linear, third: nn.Linear) -> Tensor | None:
-    """[first(x); second(x); third(x)] by one product; None where that cannot be."""
-    if torch.is_grad_enabled() or torch.compiler.is_compiling():
-        return None
-    weight, bias = first.weight, first.bias
-    if not _are_together(weight, second.weight, third.weight):
-        return None
-    if bias is not None and not _are_together(bias, second.bias, third.bias):
-        return None
-    rows, columns = first.out_features + second.out_features + third.out_features, first.in_features
-    weight = weight.as_strided((rows, columns), (columns, 1))
-    return F.linear(x, weight, None if bias is None else bias.as_strided((rows,), (1,)))
+def _lay_together(parameters: list[Tensor]) -> Tensor:
+    """Moves parameters into one block; they stay the parameters they were."""
+    block = torch.cat([parameter.detach() for parameter in parameters])
+    for parameter, part in zip(parameters, block.split([len(parameter) for parameter in parameters]), strict=True):
+        parameter.data = part
+    return block
 
 
-def _are_together(first: Tensor, second: Tensor, third: Tensor) -> bool:
-    middle = second.data_ptr()
-    if first.data_ptr() + first.nbytes != middle or middle + second.nbytes != third.data_ptr():
-        return False
-    # Blocks of their own may lie side by side by chance; a view may not leave the first.
-    return first.untyped_storage().data_ptr() == third.untyped_storage().data_ptr()
+def _is_made_of(block: Tensor, parts: list[Tensor]) -> bool:
+    place = block.data_ptr()
+    for part in parts:
+        if part.data_ptr() != place:
+            return False
+        place += part.nbytes
+    return True

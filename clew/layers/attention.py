@@ -12,7 +12,7 @@ from clew.core.masks import Places, advance, has_documents, new_clock, real_posi
 from clew.core.taps import Tap
 from clew.core.types import Memory, State
 from clew.kernels import choose
-from clew.kernels.projections import lay_together, project_together
+from clew.kernels.projections import Together
 from clew.layers.caches import (
     RING_CHUNK,
     Buffer,
@@ -24,7 +24,7 @@ from clew.layers.caches import (
     new_buffer,
     new_ring,
     write,
-    write_step,
+    write_together,
 )
 from clew.layers.positions import Position
 from clew.layers.scores import ScaledDot, Score
@@ -128,7 +128,7 @@ class SelfAttention(SequenceLayer):
         self.key = nn.Linear(dim, num_kv_heads * self.head_dim, bias=bias)
         self.value = nn.Linear(dim, num_kv_heads * self.head_dim, bias=bias)
         self.output = nn.Linear(num_heads * self.head_dim, dim, bias=bias)
-        lay_together((self.query, self.key, self.value))
+        self.together = Together((self.query, self.key, self.value))
         score = score or ScaledDot(self.head_dim, self.head_dim)
         self.attention = Attention(score, position, dropout)
 
@@ -151,10 +151,14 @@ class SelfAttention(SequenceLayer):
             return self.in_pieces(x, mask, state)
         places, clock = advance(None if state is None else state.clock, mask, x)
         query, key, value = self.project(x, places)
-        if isinstance(state, Buffer) and self.window is None and (step := common_place(state.clock, mask, x)) is not None:
-            cache: Any = write_step(state, key, value, step, clock)
-            key, value = cache.keys.narrow(1, 1, step + 1).transpose(1, 2), cache.values.narrow(1, 1, step + 1).transpose(1, 2)
-            key_index, visible = cache.index.narrow(1, 1, step + 1), None
+        causal = mask is None and state is None and self.window is None
+        visible: Tensor | None = None
+        if isinstance(state, Buffer) and self.window is None and (first := common_place(state.clock, mask, x)) is not None:
+            cache: Any = write_together(state, key, value, first, clock)
+            key_index = cache.index.narrow(1, 1, first + x.shape[1])
+            if first:
+                key, value = (part.narrow(1, 1, first + 1).transpose(1, 2) for part in (cache.keys, cache.values))
+            causal = first == 0
         elif isinstance(state, (Buffer, Ring)):
             cache = write(state, key, value, places, clock)
             key, value, key_index = cache.keys.transpose(1, 2), cache.values.transpose(1, 2), cache.index
@@ -162,10 +166,9 @@ class SelfAttention(SequenceLayer):
         else:
             cache = grow(state, key, value, places, clock, ragged=mask is not None)
             key, value, key_index = cache.keys, cache.values, cache.key_index
-            visible = None if is_step_over_all(cache, x) and self.window is None else self.visible(places, key_index, mask)
-        plain = mask is None and state is None and self.window is None
-        context = self.attention(query, key, value, places, key_index, None if plain else visible, causal=plain)
-        return self.join(context), cache
+            if not causal and (self.window is not None or not is_step_over_all(cache, x)):
+                visible = self.visible(places, key_index, mask)
+        return self.join(self.attention(query, key, value, places, key_index, visible, causal)), cache
 
     def over_all(self, x: Tensor, mask: Tensor | None) -> Tensor:
         """Every position sees every real one of its document, within the window."""
@@ -183,7 +186,7 @@ class SelfAttention(SequenceLayer):
         return self.join(self.attention(query, key, value, places, places.index, visible))
 
     def project(self, x: Tensor, places: Places) -> tuple[Tensor, Tensor, Tensor]:
-        together = project_together(x, self.query, self.key, self.value)
+        together = self.together(x, self.query, self.key, self.value)
         if together is not None:
             heads = [self.num_heads, self.num_kv_heads, self.num_kv_heads]
             query, key, value = split_heads(together, self.head_dim).split_with_sizes(heads, 1)
@@ -193,6 +196,12 @@ class SelfAttention(SequenceLayer):
             positions = places.positions
             query, key = position.rotate(query, positions), position.rotate(key, positions)
         return query, key, value
+
+    def _apply(self, fn: Any, recurse: bool = True) -> "SelfAttention":
+        """Where `to`, `double` and the like move the weights apart, they are laid together again."""
+        super()._apply(fn, recurse)
+        self.together = Together((self.query, self.key, self.value))
+        return self
 
     def join(self, context: Tensor) -> Tensor:
         return self.output(context.transpose(1, 2).flatten(2))

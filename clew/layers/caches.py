@@ -120,22 +120,26 @@ def write(cache: Buffer | Ring, keys: Tensor, values: Tensor, places: Places, cl
 
 
 def common_place(clock: Clock, mask: Tensor | None, x: Tensor) -> int | None:
-    """The position of a step `x` (batch, 1, dim) where every row stands at the same one, in its first document; else None.
+    """The position of a chunk's first `x` where every row stands at the same one, in its first document; else None. Asked for one step, or
+    for the first chunk, which need no mask of their own once that is known.
 
-    Asked on the CPU alone, where looking costs nothing: such a step needs no mask, and its keys lie side by side.
+    Asked on the CPU alone, where looking costs nothing: the keys up to there lie side by side.
     """
-    if mask is not None or x.shape[1] != 1 or x.device.type != "cpu" or torch.compiler.is_compiling():
+    if mask is not None or x.device.type != "cpu" or torch.compiler.is_compiling():
         return None
     counts = clock.count.tolist()
-    return counts[0] if counts and counts.count(counts[0]) == len(counts) and not any(clock.start.tolist()) else None
+    if not counts or counts.count(counts[0]) != len(counts) or any(clock.start.tolist()):
+        return None
+    return counts[0] if x.shape[1] == 1 or counts[0] == 0 else None
 
 
-def write_step(cache: Buffer, keys: Tensor, values: Tensor, position: int, clock: Clock) -> Buffer:
-    """The same buffer with one position's keys and values (batch, heads, 1, head_dim), the same position in every row."""
-    if position + 1 >= cache.keys.shape[1]:
+def write_together(cache: Buffer, keys: Tensor, values: Tensor, position: int, clock: Clock) -> Buffer:
+    """The same buffer with a chunk's keys and values (batch, heads, length, head_dim), from the same position on in every row."""
+    length = keys.shape[2]
+    if position + length >= cache.keys.shape[1]:
         check_capacity(clock, cache.keys.shape[1] - 1)
-    cache.keys.select(1, position + 1).copy_(keys.select(2, 0))
-    cache.values.select(1, position + 1).copy_(values.select(2, 0))
+    cache.keys.narrow(1, position + 1, length).copy_(keys.transpose(1, 2))
+    cache.values.narrow(1, position + 1, length).copy_(values.transpose(1, 2))
     return Buffer(cache.keys, cache.values, cache.index, clock)
 
 

@@ -17,7 +17,8 @@ class LayerNorm(nn.Module):
         self.bias = nn.Parameter(torch.zeros(dim)) if bias else None
 
     def forward(self, x: Tensor) -> Tensor:
-        return torch.layer_norm(x, self.weight.shape, self.weight, self.bias, self.eps)
+        weight = self.weight
+        return torch.layer_norm(x, weight.shape, weight, self.bias, self.eps)
 
 
 class RMSNorm(nn.Module):
