@@ -26,6 +26,8 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 def run(options: argparse.Namespace) -> int:
     from clew.cli.progress import clock, report
     from clew.recipes.running import run_recipe
+    from clew.runs.directory import is_run
+    from clew.training.processes import is_first
     from clew.training.signals import Interrupted
 
     code = None if options.code is None else Path(options.code)
@@ -40,7 +42,10 @@ def run(options: argparse.Namespace) -> int:
                 report=shown,
             )
     except Interrupted as stop:
-        raise Interrupted(stop.number, f"{stop}; go on with `{resume_command(options, stop.folder)}`", stop.folder) from None
+        again = f"; go on with `{resume_command(options, stop.folder)}`" if is_run(stop.folder) else ""
+        raise Interrupted(stop.number, f"{stop}{again}", stop.folder) from None
+    if not is_first():
+        return 0
     run = result.run
     unit = run.tokenizer.unit
     say(

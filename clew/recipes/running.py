@@ -7,7 +7,8 @@ from typing import Any
 from clew.core.errors import UserError, unknown
 from clew.recipes import RECIPES
 from clew.runs.config import Config, differences, overlay, override, read_yaml, resolve
-from clew.runs.directory import check_code, check_run, config_there, default_folder, is_run, read_config, write_config
+from clew.runs.directory import check_code, check_run, config_there, default_folder, is_run, read_config
+from clew.training.processes import from_first, is_first, is_restart, process_group
 from clew.training.run import Report, Result, Silence, check_training, train_run
 
 CHANGEABLE = (
@@ -16,6 +17,12 @@ CHANGEABLE = (
     "training.log_every",
     "training.save_every",
     "training.patience",
+    "training.keep",
+    "training.workers",
+    "training.accumulate",
+    "training.parallel",
+    "training.recompute",
+    "training.compile",
     "device",
     "decoding.",
 )
@@ -52,17 +59,26 @@ def run_recipe(
     report: Report | None = None,
 ) -> Result:
     """Trains a recipe in a new folder, or goes on with a run."""
-    report = report or Silence()
+    report = report if report is not None and is_first() else Silence()
     config = config_of(recipe, assignments)
-    if resume:
-        folder, config = resumed(recipe, assignments, config, out)
-        check_code(folder, code)
-        check_training(config.training)
-        write_config(folder, config)
-    else:
-        check_training(config.training)
-        folder = new_folder(config, out, report)
-    return train_run(config, folder, resume=resume, code=code, report=report)
+    with process_group(config.device):
+        if is_restart() and not resume:
+            resume = from_first(lambda: "yes" if is_started(config, out) else "no") == "yes"
+        if resume:
+            folder, config = resumed(recipe, assignments, config, out)
+            check_code(folder, code)
+            check_training(config.training)
+        else:
+            check_training(config.training)
+            folder = Path(from_first(lambda: str(new_folder(config, out, report))))
+        return train_run(config, folder, resume=resume, code=code, report=report)
+
+
+def is_started(config: Config, out: Path | None) -> bool:
+    """Whether the processes that torchrun started before these got as far as making the run."""
+    if out is not None:
+        return is_run(out)
+    return any(config_there(folder) == config for folder in Path("runs").glob(f"{config.recipe}*") if is_run(folder))
 
 
 def new_folder(config: Config, out: Path | None, report: Report) -> Path:

@@ -19,8 +19,8 @@ from pathlib import Path
 from typing import Any
 
 import torch
-from safetensors import SafetensorError
-from safetensors.torch import load_file, save_file
+from safetensors import SafetensorError, safe_open
+from safetensors.torch import save_file
 from torch import Tensor
 
 from clew.core.errors import UserError
@@ -122,21 +122,40 @@ def truncate_metrics(folder: Path, step: int) -> None:
 
 
 def write_weights(path: Path, tensors: Mapping[str, Tensor]) -> None:
-    """Tensors as safetensors, written aside and renamed."""
+    """Tensors as safetensors with a digest of their content, written aside and renamed."""
     aside = path.with_name(path.name + ".partial")
     contiguous = {name: tensor.detach().to("cpu").contiguous().clone() for name, tensor in tensors.items()}
-    save_file(contiguous, aside, {"format": "pt"})
-    flush(aside)
-    aside.replace(path)
+    try:
+        save_file(contiguous, aside, {"format": "pt", "sha256": tensors_hash(contiguous)})
+        flush(aside)
+        aside.replace(path)
+    except SafetensorError as error:
+        aside.unlink(missing_ok=True)
+        raise OSError(f"{path} cannot be written: {error}") from None
 
 
 def read_weights(path: Path) -> dict[str, Tensor]:
     try:
-        return load_file(path)
+        with safe_open(path, "pt") as file:
+            expected = (file.metadata() or {}).get("sha256")
+            tensors = {name: file.get_tensor(name) for name in file.keys()}  # noqa: SIM118
     except FileNotFoundError:
         raise UserError(f"{path} is missing; the run has not reached its first evaluation, or was copied in part") from None
-    except (SafetensorError, OSError) as error:
+    except (SafetensorError, OSError, UnicodeDecodeError) as error:
         raise UserError(f"{path} cannot be read as safetensors: {error}") from None
+    if expected is not None and tensors_hash(tensors) != expected:
+        raise UserError(f"{path} is damaged: its content is not what was written; copy it again, or go on with the run by --resume")
+    return tensors
+
+
+def tensors_hash(tensors: Mapping[str, Tensor]) -> str:
+    """SHA-256 of names, shapes and every byte: safetensors itself would not notice a flipped bit."""
+    digest = hashlib.sha256()
+    for name in sorted(tensors):
+        tensor = tensors[name].contiguous()
+        digest.update(json.dumps([name, str(tensor.dtype), list(tensor.shape)]).encode())
+        digest.update(tensor.reshape(-1).view(torch.uint8).numpy().data)
+    return digest.hexdigest()
 
 
 def keep_code(folder: Path, code: Path) -> None:
@@ -175,6 +194,16 @@ def write_text(path: Path, text: str) -> None:
 
 
 def flush(path: Path) -> None:
+    """Until what a file holds, or which files a folder has, is on the disk."""
+    if path.is_dir():
+        if os.name == "nt":
+            return
+        descriptor = os.open(path, os.O_RDONLY)
+        try:
+            os.fsync(descriptor)
+        finally:
+            os.close(descriptor)
+        return
     with path.open("r+b") as file:
         os.fsync(file.fileno())
 

@@ -4,6 +4,8 @@ import hashlib
 import json
 import os
 import time
+from collections.abc import Callable
+from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Protocol
@@ -14,13 +16,16 @@ from torch import nn
 from clew.core.config import build_part, check_part
 from clew.core.errors import UserError
 from clew.data.encoded import TokenFile
+from clew.data.text_files import TextSource
 from clew.layers.attention import SelfAttention
+from clew.layers.sequence import Stack
 from clew.metrics.perplexity import Likelihood
 from clew.runs.build import build_task, choose_device, encode_texts, find_texts, train_tokenizer
 from clew.runs.config import Config, TrainingConfig
 from clew.runs.directory import (
     WEIGHTS,
     append_metrics,
+    is_run,
     keep_code,
     read_metrics,
     truncate_metrics,
@@ -29,16 +34,21 @@ from clew.runs.directory import (
     write_weights,
 )
 from clew.runs.loaded import TOKENIZER, Run, load_weights
+from clew.runs.lock import locked
 from clew.tasks.language_model import LanguageModel
 from clew.text.tokenizer import Tokenizer
+from clew.training.averaging import AVERAGES
 from clew.training.batches import language_batches
 from clew.training.checkpoints import Training, find_checkpoint, load_checkpoint, save_checkpoint
 from clew.training.evaluation import evaluate
+from clew.training.hardware import peak_flops, peak_memory
+from clew.training.loader import Loader
 from clew.training.loop import Batches, Record, Standing, train
 from clew.training.observers import Best
 from clew.training.optimisers import OPTIMISERS
+from clew.training.parallel import replicate, shard, whole_weights
 from clew.training.precision import precision
-from clew.training.processes import rank, replicate, world_size
+from clew.training.processes import first_alone, from_first, is_distributed, local_rank, rank, world_size
 from clew.training.schedules import SCHEDULES
 from clew.training.signals import Interrupted, Request, stop_requests
 
@@ -80,11 +90,45 @@ class Result:
     flops: float
 
 
+@dataclass
+class Running:
+    """A run under way: its settings, its place, and all that takes part."""
+
+    config: Config
+    folder: Path
+    training: Training
+    batches: Batches
+    texts: dict[str, TokenFile]
+    model: Any
+    """The task, or its compiled form: what evaluation runs."""
+    forward: nn.Module
+    """What the loop runs: the model, spread over the processes where there are several."""
+    autocast: Callable[[], AbstractContextManager[Any]]
+    request: Request
+    report: Report
+    flops_per_token: float
+    peak: float | None
+
+    @property
+    def settings(self) -> TrainingConfig:
+        return self.config.training
+
+    @property
+    def task(self) -> Any:
+        return self.training.task
+
+    @property
+    def device(self) -> torch.device:
+        return next(self.training.task.parameters()).device
+
+
 def check_training(training: TrainingConfig) -> None:
     """The parts of the training section that are chosen by name, before anything is read or built."""
     check_part("optimiser", training.optimiser, OPTIMISERS)
     check_part("schedule", training.schedule, SCHEDULES)
     build_part("schedule", training.schedule, SCHEDULES, training.steps)
+    if training.average is not None:
+        build_part("average", training.average, AVERAGES, nn.Module())
     if training.batch_size < training.accumulate * world_size():
         raise UserError(
             f"training.batch_size ({training.batch_size}) must be at least training.accumulate ({training.accumulate}) "
@@ -108,109 +152,182 @@ def check_reach(config: Config, task: Any) -> None:
 
 
 def train_run(config: Config, folder: Path, *, resume: bool = False, code: Path | None = None, report: Report | None = None) -> Result:
-    """Trains a config in a folder: a new one, or one that is gone on with. Raises `Interrupted` where a signal came, after saving."""
-    report = report or Silence()
+    """Trains a config in a folder: a new one, or one that is gone on with. Raises `Interrupted` where a signal came, after saving.
+
+    Where several processes train together each calls this, and the first alone writes and reports.
+    """
+    report = report if report is not None and rank() == 0 else Silence()
     check_training(config.training)
-    device, reason = choose_device(config.device)
-    texts = find_texts(config.data)
-    report.say(f"device {reason}")
-    tokenizer = Tokenizer.load(folder / TOKENIZER) if resume else train_tokenizer(config.text, texts["train"])
-    encoded = encode_texts(texts, tokenizer, cache_folder(), report.encoding)
-    batches = language_batches(encoded["train"], config, device)
-    batches.per_epoch(0)
-    task: Any = build_task(config, tokenizer)
-    check_reach(config, task)
-    task.to(device)
-    report.say(describe_start(task, tokenizer, encoded, folder))
-    if not resume and rank() == 0:
-        prepare_folder(folder, config, tokenizer, device, code)
-    training = Training(
-        task,
-        build_part("optimiser", config.training.optimiser, OPTIMISERS, task.parameters(), config.training.learning_rate),
-        build_part("schedule", config.training.schedule, SCHEDULES, config.training.steps),
-        Best(config.training.patience),
-        Standing(),
-        identity(config, tokenizer, encoded["train"]),
-    )
-    if resume:
-        go_back(folder, training, report)
-    with stop_requests() as request, precision(config.training, device) as autocast:
-        seconds = run_loop(config, folder, training, batches, encoded["valid"], autocast, request, report)
-        load_weights(task, folder)
-        valid = evaluate(task, encoded["valid"], config.training, autocast=autocast)
-        test = evaluate(task, encoded["test"], config.training, autocast=autocast) if "test" in encoded else None
-    assert valid is not None
-    task.eval()
-    flops = training_flops(task, config, training.standing.step)
-    record = {"step": training.standing.step, "best.step": training.best.step, **measures("best.valid", valid), "train.flops": flops}
-    append_metrics(folder, {**record, **(measures("best.test", test) if test is not None else {})})
-    run = Run(folder, config, tokenizer, task)
-    return Result(run, training.standing.step, training.best.step, valid, test, seconds, flops)
+    with stop_requests() as request:
+        device, reason = choose_device(config.device)
+        if is_distributed():
+            device = torch.device(device.type, local_rank()) if device.type == "cuda" else device
+            reason += f"; {world_size()} processes"
+        sources = find_texts(config.data)
+        report.say(f"device {reason}")
+        tokenizer, texts = read_texts(config, sources, folder, resume, request, report)
+        batches = language_batches(texts["train"], config)
+        batches.per_epoch(0)
+        task: Any = build_task(config, tokenizer)
+        check_reach(config, task)
+        report.say(describe_start(task, tokenizer, texts, folder))
+        leave_if_asked(request, folder, "before the first step")
+        first_alone(lambda: make_folder(folder) if rank() == 0 else None)
+        with locked(folder) if rank() == 0 else nullcontext(), precision(config.training, device) as autocast:
+            if rank() == 0:
+                prepare_folder(folder, config, tokenizer, device, code, resume)
+            running = start(config, folder, task.to(device), tokenizer, texts, batches, autocast, request, report)
+            if resume:
+                go_back(folder, running.training, report)
+            seconds = run_loop(running)
+            return finish(running, tokenizer, seconds)
 
 
-def run_loop(
+def read_texts(
+    config: Config, sources: dict[str, TextSource], folder: Path, resume: bool, request: Request, report: Report
+) -> tuple[Tokenizer, dict[str, TokenFile]]:
+    """The tokenizer, trained by the first process or the run's own, and every part of the text as ids."""
+
+    def progress(done: int, total: int) -> None:
+        report.encoding(done, total)
+        leave_if_asked(request, folder, "before the first step")
+
+    def tokenizer_json() -> str:
+        tokenizer = Tokenizer.load(folder / TOKENIZER) if resume else train_tokenizer(config.text, sources["train"])
+        return tokenizer.to_json()
+
+    tokenizer = Tokenizer.from_json(from_first(tokenizer_json))
+    leave_if_asked(request, folder, "before the first step")
+    return tokenizer, first_alone(lambda: encode_texts(sources, tokenizer, cache_folder(), progress))
+
+
+def start(
     config: Config,
     folder: Path,
-    training: Training,
+    task: Any,
+    tokenizer: Tokenizer,
+    texts: dict[str, TokenFile],
     batches: Batches,
-    valid: TokenFile,
     autocast: Any,
     request: Request,
     report: Report,
-) -> float:
-    """Steps, evaluations and checkpoints until the end, a request to stop, or no more patience; the seconds it took."""
+) -> Running:
+    """Everything that takes part, at step 0."""
     settings = config.training
-    model = torch.compile(training.task) if settings.compile else training.task
-    forward: Any = replicate(model)  # type: ignore[arg-type]
+    device = next(task.parameters()).device
+    flops = 6.0 * counted_parameters(task)
+    is_sharded = settings.parallel == "fsdp" and is_distributed()
+    if settings.recompute:
+        for part in task.modules():
+            if isinstance(part, Stack):
+                part.recompute = True  # type: ignore[assignment]
+    known = identity(config, task, tokenizer, texts["train"])
+    if is_sharded:
+        shard(task)
+    training = Training(
+        task,
+        build_part("optimiser", settings.optimiser, OPTIMISERS, task.parameters(), settings.learning_rate),
+        build_part("schedule", settings.schedule, SCHEDULES, settings.steps),
+        Best(settings.patience),
+        Standing(),
+        known,
+        build_part("average", settings.average, AVERAGES, task) if settings.average is not None else None,
+    )
+    model: Any = torch.compile(task) if settings.compile else task
+    forward = model if is_sharded else replicate(model)
+    loader = Loader(batches, settings.workers, pin=device.type == "cuda")
+    peak = peak_flops(device, settings.precision)
+    return Running(config, folder, training, loader, texts, model, forward, autocast, request, report, flops, peak)
+
+
+def run_loop(running: Running) -> float:
+    """Steps, evaluations and checkpoints until the end, a request to stop, or no more patience; the seconds it took since step 0."""
+    settings, training, folder, report = running.settings, running.training, running.folder, running.report
     steps = train(
-        forward,
-        batches,
+        running.forward,
+        running.batches,
         training.optimiser,
         training.schedule,
         steps=settings.steps,
         standing=training.standing,
-        seed=config.seed,
+        seed=running.config.seed,
         carry=settings.batching == "streams",
+        accumulate=settings.accumulate,
         clip_norm=settings.clip_norm,
         clip_value=settings.clip_value,
-        autocast=autocast,
-        counts=training.task.counts,  # type: ignore[arg-type]
+        autocast=running.autocast,
+        counts=running.task.counts,
+        average=training.average,
+        asked_to_stop=lambda: bool(running.request),
     )
-    started, clock, counted = time.perf_counter(), time.perf_counter(), 0
-
-    def evaluate_now() -> None:
-        likelihood = evaluate(training.task, valid, settings, forward=model, autocast=autocast, interrupted=lambda: bool(request))  # type: ignore[arg-type]
-        if likelihood is not None:
-            observe(folder, training, likelihood, report)
-
+    clock, counted = time.perf_counter(), 0
+    began = clock - training.standing.seconds
     if is_unevaluated(folder, training.standing.step, settings):
-        evaluate_now()
+        evaluate_now(running)
     if training.best.is_exhausted:
         report.say(f"no better evaluation in {settings.patience}; stopped at step {training.standing.step}")
-        return 0.0
+        return training.standing.seconds
+    halvings = training.standing.halvings
     for record in steps:
         counted += record.count
         now = time.perf_counter()
-        if record.step % settings.log_every == 0 or record.step == settings.steps or record.skipped:
+        training.standing.seconds = now - began
+        if training.standing.halvings != halvings:
+            halvings = training.standing.halvings
+            report.say(f"out of memory at step {record.step}: the same batch is cut into {record.parts} micro-batches from here on")
+        is_last = record.step == settings.steps
+        if record.step % settings.log_every == 0 or is_last or record.skipped:
             speed = counted / max(now - clock, 1e-9)
             report.step(record, settings.steps, speed)
-            log_step(folder, record, speed)
+            log_step(running, record, speed)
             clock, counted = now, 0
-        is_last = record.step == settings.steps
         if record.step % settings.evaluate_every == 0 or is_last:
-            evaluate_now()
+            evaluate_now(running)
+        stop = record.stop or (bool(running.request) and world_size() == 1)
         saves = settings.save_every or settings.evaluate_every
-        if (record.step % saves == 0 or is_last or request) and rank() == 0:
-            save_checkpoint(folder, training)
+        if record.step % saves == 0 or is_last or stop or training.best.is_exhausted:
+            save_checkpoint(folder, training, settings.keep)
         clock += time.perf_counter() - now  # speed is that of training alone
-        if request:
-            raise Interrupted(request.number or 2, f"stopped at step {record.step} of {settings.steps}; saved in {folder}", folder)
+        if stop:
+            raise Interrupted(running.request.number or 2, f"stopped at step {record.step} of {settings.steps}; saved in {folder}", folder)
         if training.best.is_exhausted:
             report.say(f"no better evaluation in {settings.patience}; stopped at step {record.step}")
-            if rank() == 0:
-                save_checkpoint(folder, training)
             break
-    return time.perf_counter() - started
+    return training.standing.seconds
+
+
+def finish(running: Running, tokenizer: Tokenizer, seconds: float) -> Result:
+    """The best weights and what they score; a finished run's metrics end with that."""
+    config, folder, training = running.config, running.folder, running.training
+    task: Any = running.task
+    if running.settings.parallel == "fsdp" and is_distributed():
+        device = running.device
+        task = build_task(config, tokenizer).to(device)
+    load_weights(task, folder)
+    scores: dict[str, Likelihood] = {}
+    for part in ("valid", "test"):
+        if part in running.texts:
+            found = evaluate(
+                task, running.texts[part], running.settings, autocast=running.autocast, interrupted=lambda: bool(running.request)
+            )
+            if found is None:
+                leave_if_asked(running.request, folder, "after the last step, before the final evaluation")
+            assert found is not None
+            scores[part] = found
+    task.eval()
+    step, flops = training.standing.step, training_flops(task, config, training.standing.step)
+    if rank() == 0:
+        record = {"step": step, "best.step": training.best.step, **measures("best.valid", scores["valid"]), "train.flops": flops}
+        append_metrics(folder, {**record, **(measures("best.test", scores["test"]) if "test" in scores else {}), "seconds": seconds})
+    run = Run(folder, config, tokenizer, task)
+    return Result(run, step, training.best.step, scores["valid"], scores.get("test"), seconds, flops)
+
+
+def leave_if_asked(request: Request, folder: Path, when: str) -> None:
+    """Ends where a signal has come, once what is under way can be left."""
+    if request:
+        saved = f"saved in {folder}" if is_run(folder) else "nothing was saved"
+        raise Interrupted(request.number or 2, f"stopped {when}; {saved}", folder)
 
 
 def is_unevaluated(folder: Path, step: int, settings: TrainingConfig) -> bool:
@@ -219,29 +336,59 @@ def is_unevaluated(folder: Path, step: int, settings: TrainingConfig) -> bool:
     return is_due and not any(record.get("step") == step and "valid.loss" in record for record in read_metrics(folder))
 
 
-def observe(folder: Path, training: Training, likelihood: Likelihood, report: Report) -> None:
-    """What reacts to an evaluation; the weights of the best one are the run's."""
-    step = training.standing.step
-    training.schedule.observe(likelihood.loss)
-    is_best = training.best.observe(likelihood.loss, step)
+def evaluate_now(running: Running) -> None:
+    """An evaluation and what reacts to it; the weights of the best one are the run's. With averaging, those are the averaged ones."""
+    training, average = running.training, running.training.average
+    with average.in_place() if average is not None else nullcontext():
+        likelihood = evaluate(
+            running.task,
+            running.texts["valid"],
+            running.settings,
+            forward=running.model,
+            autocast=running.autocast,
+            interrupted=lambda: bool(running.request),
+        )
+        if likelihood is None:
+            return
+        step = training.standing.step
+        training.schedule.observe(likelihood.loss)
+        is_best = training.best.observe(likelihood.loss, step)
+        if is_best or training.best.step == 0:
+            weights = whole_weights(running.task)
+            if rank() == 0:
+                write_weights(running.folder / WEIGHTS, weights)
+    if average is not None:
+        average.observe(likelihood.loss)
     if rank() == 0:
-        append_metrics(folder, {"step": step, **measures("valid", likelihood)})
-        if is_best or not (folder / WEIGHTS).exists():
-            write_weights(folder / WEIGHTS, training.task.state_dict())
-    tokenizer: Any = training.task.tokenizer
-    report.evaluated(step, likelihood, tokenizer.unit, is_best)
+        append_metrics(running.folder, {"step": step, **measures("valid", likelihood)})
+    running.report.evaluated(step, likelihood, running.task.tokenizer.unit, is_best)
 
 
-def prepare_folder(folder: Path, config: Config, tokenizer: Tokenizer, device: torch.device, code: Path | None) -> None:
+def make_folder(folder: Path) -> None:
     try:
         folder.mkdir(parents=True, exist_ok=True)
+    except OSError as error:
+        raise UserError(cannot_write(folder, error)) from None
+
+
+def prepare_folder(folder: Path, config: Config, tokenizer: Tokenizer, device: torch.device, code: Path | None, resume: bool) -> None:
+    """The files of a new run, its config last; of one that is gone on with, the config alone, whose steps may have changed."""
+    if not resume and is_run(folder):
+        raise UserError(f"{folder} has become a run meanwhile; choose another folder with --out")
+    try:
+        if resume:
+            return write_config(folder, config)
         tokenizer.save(folder / TOKENIZER)
         write_environment(folder, device)
         if code is not None:
             keep_code(folder, code)
         write_config(folder, config)
     except OSError as error:
-        raise UserError(f"cannot write the run to {folder}: {error.strerror or error}; choose another place with --out") from None
+        raise UserError(cannot_write(folder, error)) from None
+
+
+def cannot_write(folder: Path, error: OSError) -> str:
+    return f"cannot write the run to {folder}: {error.strerror or error}; choose another place with --out"
 
 
 def go_back(folder: Path, training: Training, report: Report) -> None:
@@ -251,27 +398,28 @@ def go_back(folder: Path, training: Training, report: Report) -> None:
         report.say(complaint)
     if checkpoint is None:
         report.say(f"{folder} has no checkpoint yet; starting from step 0")
-        truncate_metrics(folder, -1)
+        first_alone(lambda: truncate_metrics(folder, -1) if rank() == 0 else None)
         return
     load_checkpoint(checkpoint, training)
-    truncate_metrics(folder, training.standing.step)
+    first_alone(lambda: truncate_metrics(folder, training.standing.step) if rank() == 0 else None)
     report.say(f"going on from step {training.standing.step}")
 
 
-def identity(config: Config, tokenizer: Tokenizer, text: TokenFile) -> dict[str, str]:
-    """What a resumed run must share with the one that was interrupted."""
+def identity(config: Config, task: nn.Module, tokenizer: Tokenizer, text: TokenFile) -> dict[str, str]:
+    """What a resumed run must share with the one that was interrupted, in words that tell one from another."""
     training = config.training
-    geometry = {"batch_size": training.batch_size, "length": training.length, "batching": training.batching, "seed": config.seed}
+    parts = [config.model.model_dump(mode="json"), config.task.model_dump(mode="json")]
+    parameters = sum(p.numel() for p in task.parameters())
     return {
-        "model": digest([config.model.model_dump(mode="json"), config.task.model_dump(mode="json")]),
-        "tokenizer": tokenizer.hash,
-        "data": Path(str(text.tokens.filename)).stem,
-        "batching": digest(geometry),
+        "model": f"{config.model.family} of {parameters:,} parameters, {digest(parts)}",  # type: ignore[attr-defined]
+        "tokenizer": f"{tokenizer.vocabulary:,} {tokenizer.unit}s, {tokenizer.hash[:8]}",
+        "training text": f"{len(text):,} tokens, {Path(str(text.tokens.filename)).stem[:8]}",
+        "order of batches": f"{training.batching} of {training.batch_size} x {training.length}, seed {config.seed}",
     }
 
 
 def digest(content: Any) -> str:
-    return hashlib.sha256(json.dumps(content, sort_keys=True).encode()).hexdigest()
+    return hashlib.sha256(json.dumps(content, sort_keys=True).encode()).hexdigest()[:8]
 
 
 def measures(name: str, likelihood: Likelihood) -> dict[str, float]:
@@ -282,29 +430,32 @@ def measures(name: str, likelihood: Likelihood) -> dict[str, float]:
     }
 
 
-def log_step(folder: Path, record: Record, tokens_per_second: float) -> None:
+def log_step(running: Running, record: Record, tokens_per_second: float) -> None:
     if rank() != 0:
         return
-    losses = {f"train.{name}": value for name, value in record.losses.items()}
-    more = {"epoch": record.epoch, "gradient_norm": record.gradient_norm, "learning_rate": record.learning_rate}
-    append_metrics(
-        folder,
-        {
-            "step": record.step,
-            **losses,
-            **more,
-            "tokens_per_second": round(tokens_per_second),
-            **({"skipped": True} if record.skipped else {}),
-        },
-    )
+    measured: dict[str, Any] = {f"train.{name}": value for name, value in record.losses.items()}
+    measured |= {"epoch": record.epoch, "gradient_norm": record.gradient_norm, "learning_rate": record.learning_rate}
+    measured["tokens_per_second"] = round(tokens_per_second)
+    if running.peak is not None:
+        measured["flop_utilisation"] = round(tokens_per_second * running.flops_per_token / (running.peak * world_size()), 4)
+    if (memory := peak_memory(running.device)) is not None:
+        measured["peak_memory"] = memory
+    if record.skipped:
+        measured["skipped"] = True
+    append_metrics(running.folder, {"step": record.step, **measured})
 
 
-def training_flops(task: nn.Module, config: Config, steps: int) -> float:
-    """6 * parameters * tokens, the embedding table not counted unless it is the output layer too."""
+def counted_parameters(task: nn.Module) -> int:
+    """Those that a token is multiplied with: the embedding table is not, unless it is the output layer too."""
     parameters = sum(p.numel() for p in task.parameters())
     if isinstance(task, LanguageModel) and task.output_weight is not None:
         parameters -= task.body.embedding.weight.numel()
-    return 6.0 * parameters * steps * config.training.batch_size * config.training.length
+    return parameters
+
+
+def training_flops(task: nn.Module, config: Config, steps: int) -> float:
+    """6 * parameters * tokens."""
+    return 6.0 * counted_parameters(task) * steps * config.training.batch_size * config.training.length
 
 
 def describe_start(task: nn.Module, tokenizer: Tokenizer, encoded: dict[str, TokenFile], folder: Path) -> str:

@@ -1,6 +1,8 @@
 """Ctrl-C and SIGTERM as a request: what is under way is finished and saved before the program ends."""
 
+import os
 import signal
+import sys
 import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -38,6 +40,8 @@ def stop_requests() -> Iterator[Request]:
         if request:
             raise KeyboardInterrupt
         request.number = number
+        if sys.stderr.isatty():
+            os.write(2, b"\nstopping when this step is done; once more stops at once, unsaved\n")
 
     before = {number: signal.signal(number, note) for number in (signal.SIGINT, signal.SIGTERM)}
     try:

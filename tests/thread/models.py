@@ -158,14 +158,9 @@ def chunks_of(batch: Any, length: int) -> list[Any]:
     return parts
 
 
-def rows_of(batch: Any, rows: slice) -> Any:
-    """The same batch with some of its rows."""
-    return batch._replace(**{field: value[rows] for field, value in batch._asdict().items() if isinstance(value, Tensor)})
-
-
 def batches_of(all_batches: list[Any]) -> Batches:
-    """An epoch of given batches, one micro-batch each."""
-    return Batches(lambda epoch: len(all_batches), lambda epoch, number: [all_batches[number]])
+    """An epoch of given batches."""
+    return Batches(lambda epoch: len(all_batches), lambda epoch, number: all_batches[number])
 
 
 MODELS: dict[str, Callable[..., Any]] = {"lstm": lstm, "gpt": gpt, "decoder": decoder}
