@@ -12,6 +12,7 @@ from typing import Any
 import torch
 import torch.distributed as dist
 from torch import Tensor
+from torch.distributed.rendezvous import rendezvous
 
 from clew.core.batches import cut_rows, num_rows, rows_of
 from clew.core.errors import UserError
@@ -20,6 +21,9 @@ from clew.core.types import State
 
 TIMEOUT = "CLEW_TIMEOUT"
 """The environment variable that says after how many seconds a process gives up waiting for another."""
+
+LOST = ("gloo", "nccl", "connection", "store", "timed out", "timeout", "peer")
+"""What torch's errors say when a process waits for another in vain."""
 
 
 def is_distributed() -> bool:
@@ -64,11 +68,23 @@ def process_group(device: str) -> Iterator[None]:
             )
         torch.cuda.set_device(local_rank())
     timeout = timedelta(seconds=_timeout())
-    dist.init_process_group("cpu:gloo,cuda:nccl" if on_gpu else "gloo", timeout=timeout)
     try:
+        store, number, count = next(iter(rendezvous("env://", timeout=timeout)))
+        # Processes that are started anew meet in the same store, and must not find the addresses of those that died.
+        store = dist.PrefixStore(f"attempt-{os.environ.get('TORCHELASTIC_RESTART_COUNT', 0)}", store)
+        backend = "cpu:gloo,cuda:nccl" if on_gpu else "gloo"
+        dist.init_process_group(backend, store=store, rank=number, world_size=count, timeout=timeout)
         yield
+    except RuntimeError as error:
+        if not any(sign in str(error).lower() for sign in LOST):
+            raise
+        raise UserError(
+            f"process {os.environ.get('RANK')} lost another one, which died or cannot be reached ({str(error).splitlines()[0][:120]}); "
+            "torchrun says which; go on by --resume, or let torchrun restart them with --max-restarts"
+        ) from error
     finally:
-        dist.destroy_process_group()
+        if is_distributed():
+            dist.destroy_process_group()
 
 
 def sum_over_processes(value: Tensor) -> Tensor:

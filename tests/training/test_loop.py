@@ -1,4 +1,5 @@
 import math
+from typing import NamedTuple
 
 import pytest
 import torch
@@ -212,3 +213,69 @@ def test_the_position_is_up_to_date_when_a_record_comes() -> None:
     standing = Standing()
     steps = train(Adder(), each(ONE), sgd([torch.nn.Parameter(torch.ones(()))], 0.1), Constant(3), steps=3, standing=standing, seed=0)
     assert [(record.step, standing.step) for record in steps] == [(1, 1), (2, 2), (3, 3)]
+
+
+class Greedy(Adder):
+    """Runs out of memory with more than so many rows at once."""
+
+    def __init__(self, most: int):
+        super().__init__()
+        self.most = most
+        self.sizes: list[int] = []
+
+    def forward(self, batch: Rows, state=None):
+        self.sizes.append(len(batch.x))
+        if len(batch.x) > self.most:
+            raise torch.OutOfMemoryError("no room")
+        return super().forward(batch, state)
+
+
+def test_a_micro_batch_that_does_not_fit_is_halved_and_the_batch_stays_the_same() -> None:
+    batches = each(
+        *(Rows(torch.tensor([[float(row + 8 * chunk)] for row in range(8)], dtype=torch.float64), chunk == 0) for chunk in range(3))
+    )
+    whole, cut, standing = Adder(), Greedy(most=2), Standing()
+    expected = run(whole, batches, 3, carry=True)
+    found = run(cut, batches, 3, carry=True, standing=standing)
+    assert cut.sizes == [8, 4, *[2] * 12]
+    assert standing.halvings == 2 and [record.parts for record in found] == [4, 4, 4]
+    assert [record.loss for record in found] == pytest.approx([record.loss for record in expected], rel=1e-12)
+    assert cut.weight.item() == pytest.approx(whole.weight.item(), rel=1e-12)
+
+
+def test_where_one_row_does_not_fit_the_run_ends_with_a_sentence() -> None:
+    message = r"out of memory at step 1 even with 4 micro-batches of 1 rows; lower training.length or the model's size, or set"
+    with pytest.raises(UserError, match=message):
+        run(Greedy(most=0), each(Rows(torch.ones(4, 1, dtype=torch.float64))), 2)
+
+
+def test_another_error_is_not_taken_for_want_of_memory() -> None:
+    class Broken(Adder):
+        def forward(self, batch, state=None):
+            raise RuntimeError("shapes do not fit")
+
+    with pytest.raises(RuntimeError, match="shapes do not fit"):
+        run(Broken(), each(ONE), 1)
+
+
+def test_a_batchs_rate_scales_its_step_alone() -> None:
+    class Rated(NamedTuple):
+        x: torch.Tensor
+        fresh: bool = True
+        rate: float = 1.0
+
+    task = Adder()
+    records = run(task, each(Rated(ONE.x), Rated(ONE.x, rate=0.5)), 2, learning_rate=0.2)
+    assert [record.learning_rate for record in records] == pytest.approx([0.2, 0.1])
+    assert task.weight.item() == pytest.approx(1 - 0.2 - 0.1)
+
+
+@pytest.mark.parametrize(("kind", "tolerance"), [(torch.float32, 1e-6), (torch.float64, 1e-12)])
+def test_a_hundred_steps_of_accumulation_come_to_the_same(kind: torch.dtype, tolerance: float) -> None:
+    x = torch.randn(7, 32, 4, generator=torch.Generator().manual_seed(5)).to(kind)
+    tasks = [TwoTerms().to(kind) for _ in range(3)]
+    for task, parts in zip(tasks, (1, 2, 4), strict=True):
+        run(task, each(*(Rows(batch) for batch in x)), 100, learning_rate=0.02, accumulate=parts)
+    for task in tasks[1:]:
+        torch.testing.assert_close(task.weight, tasks[0].weight, rtol=tolerance, atol=tolerance)
+        torch.testing.assert_close(task.bias, tasks[0].bias, rtol=tolerance, atol=tolerance)
