@@ -1,0 +1,44 @@
+"""Parts of a loss, as sums: who divides them by a count taken over a whole step has exact means, however its batch is cut."""
+
+from typing import NamedTuple
+
+import torch.nn.functional as F
+from torch import Tensor, nn
+
+from clew.kernels import choose
+
+IGNORED = -100
+"""A target that costs nothing."""
+
+
+class Costs(NamedTuple):
+    loss: Tensor
+    plain: Tensor  # the same without smoothing, and without a gradient
+
+
+class CrossEntropy(nn.Module):
+    """What targets cost under a softmax over the vocabulary, summed over all that are not `IGNORED`.
+
+        loss = - sum_k q_k log softmax(W h + b)_k,    q = (1 - eps) onehot(target) + eps / vocabulary
+
+    eps is `label_smoothing` (Szegedy et al. 2016) in training and 0 in evaluation.
+    """
+
+    def __init__(self, label_smoothing: float = 0.0):
+        super().__init__()
+        self.label_smoothing = label_smoothing
+
+    def forward(self, hidden: Tensor, weight: Tensor, bias: Tensor | None, targets: Tensor, real: Tensor | None = None) -> Costs:
+        """hidden (..., dim) and targets (...); `real` is True where a target counts, None where all do."""
+        smoothing = self.label_smoothing if self.training else 0.0
+        if real is not None:
+            targets = targets.masked_fill(~real, IGNORED)
+        kernel = choose("cross_entropy", self)
+        if kernel is not None:
+            ignore_index = None if real is None else IGNORED
+            return Costs(*kernel(hidden, weight, bias, targets, label_smoothing=smoothing, ignore_index=ignore_index))
+        logits, targets = F.linear(hidden, weight, bias).flatten(0, -2), targets.flatten()
+        loss = F.cross_entropy(logits, targets, ignore_index=IGNORED, reduction="sum", label_smoothing=smoothing)
+        if not smoothing:
+            return Costs(loss, loss.detach())
+        return Costs(loss, F.cross_entropy(logits.detach(), targets, ignore_index=IGNORED, reduction="sum"))
