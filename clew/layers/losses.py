@@ -2,9 +2,11 @@
 
 from typing import NamedTuple
 
+import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
+from clew.core.masks import has_documents, real_positions
 from clew.kernels import choose
 
 IGNORED = -100
@@ -42,3 +44,40 @@ class CrossEntropy(nn.Module):
         if not smoothing:
             return Costs(loss, loss.detach())
         return Costs(loss, F.cross_entropy(logits.detach(), targets, ignore_index=IGNORED, reduction="sum"))
+
+
+def squared_activations(hidden: Tensor, mask: Tensor | None) -> Tensor:
+    """Activation regularisation (Merity et al. 2018): sum_t mean(h_t^2) over real positions; the mean is over features."""
+    real = real_positions(mask)
+    if real is not None:
+        hidden = hidden.masked_fill(~real[..., None], 0.0)
+    return summed(hidden.square().mean(-1))
+
+
+def squared_changes(hidden: Tensor, mask: Tensor | None) -> Tensor:
+    """Temporal activation regularisation (Merity et al. 2018): sum_t mean((h_t - h_{t-1})^2) over pairs of one document in the chunk."""
+    both = pairs(mask)
+    change = hidden[:, 1:] - hidden[:, :-1]
+    if both is not None:
+        change = change.masked_fill(~both[..., None], 0.0)
+    return summed(change.square().mean(-1))
+
+
+def num_changes(mask: Tensor | None, tokens: Tensor) -> Tensor:
+    """How many pairs of neighbours `squared_changes` adds over, for tokens (batch, length)."""
+    both = pairs(mask)
+    return torch.full((), tokens[:, 1:].numel(), device=tokens.device) if both is None else both.sum()
+
+
+def pairs(mask: Tensor | None) -> Tensor | None:
+    """True (batch, length - 1) where a position and the one before it are real and of one document; None where all are."""
+    real = real_positions(mask)
+    if mask is None or real is None:
+        return None
+    both = real[:, 1:] & real[:, :-1]
+    return both & (mask[:, 1:] == mask[:, :-1]) if has_documents(mask) else both
+
+
+def summed(values: Tensor) -> Tensor:
+    """The sum, in float32 at least."""
+    return values.sum(dtype=torch.promote_types(values.dtype, torch.float32))

@@ -10,9 +10,10 @@ from clew.training.loop import Batches, Standing, train
 from clew.training.optimisers import adamw
 from clew.training.processes import rank, replicate, world_size
 from clew.training.schedules import Constant
-from tests.thread.models import MODELS, chunks_of, rows_of, whole_batch
+from tests.thread.models import MODELS, chunks_of, regularised, rows_of, whole_batch
 
 STEPS = 5
+TRAINED = {**MODELS, "regularised": regularised}
 
 
 def train_share(process: int, processes: int, folder: Path) -> None:
@@ -20,7 +21,7 @@ def train_share(process: int, processes: int, folder: Path) -> None:
     torch.set_num_threads(1)
     dist.init_process_group("gloo", init_method=f"file://{folder / 'meeting'}", rank=process, world_size=processes)
     try:
-        for name in MODELS:
+        for name in TRAINED:
             torch.save(trained(name), folder / f"{name}-{process}.pt")
     finally:
         dist.destroy_process_group()
@@ -28,7 +29,7 @@ def train_share(process: int, processes: int, folder: Path) -> None:
 
 def trained(name: str) -> dict[str, Any]:
     """Losses, norms and weights of a few steps on this process's rows: two micro-batches a step, streams carried where the task can."""
-    task = MODELS[name]().double()
+    task = TRAINED[name]().double()
     whole = whole_batch(name, task)
     batches = [whole] if name == "decoder" else chunks_of(whole, 9)
 
