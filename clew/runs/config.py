@@ -57,6 +57,7 @@ class TrainingConfig(Section):
     schedule: Part = Field("constant", description="constant, cosine, linear, inverse_sqrt, by_epoch, plateau, with options such as warmup")
     clip_norm: float | None = Field(1.0, gt=0, description="gradients are scaled down to this norm")
     clip_value: float | None = Field(None, gt=0, description="every gradient entry is cut to this size")
+    vary_length: bool = Field(False, description="streams: chunks of varied length, the learning rate scaled with it (Merity et al. 2018)")
     accumulate: int = Field(1, ge=1, description="micro-batches a step; the batch is cut, not multiplied")
     precision: Literal["float32", "tf32", "bfloat16"] = Field("float32", description="bfloat16: autocast, on a GPU")
     compile: bool = Field(False, description="torch.compile the model")
