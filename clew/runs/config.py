@@ -52,7 +52,9 @@ class TrainingConfig(Section):
     batching: Literal["streams", "windows"] = Field(
         "windows", description="streams: rows go on where the step before ended, the state carried; windows: pieces in random order"
     )
-    optimiser: Part = Field("adamw", description="sgd, adam, adamw, with options such as weight_decay")
+    optimiser: Part = Field(
+        "adamw", description="sgd, adam, adamw, with options such as weight_decay, and decay_vectors: norms and biases decay too"
+    )
     learning_rate: float = Field(1e-3, gt=0)
     schedule: Part = Field("constant", description="constant, cosine, linear, inverse_sqrt, by_epoch, plateau, with options such as warmup")
     clip_norm: float | None = Field(1.0, gt=0, description="gradients are scaled down to this norm")
