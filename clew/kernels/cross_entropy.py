@@ -10,6 +10,7 @@ so that the backward pass only scales them, and needs neither logits nor weights
 softmax, the loss and the sums over chunks are in float32.
 """
 
+from contextlib import nullcontext
 from typing import Any
 
 import torch
@@ -68,7 +69,9 @@ class ChunkedCrossEntropy(torch.autograd.Function):
         wants_gradients: bool,
     ) -> tuple[Tensor, Tensor]:
         gradients = Gradients(*(wants_gradients and needed for needed in ctx.needs_input_grad[:3]))
-        dtype = product_dtype(hidden)
+        device = hidden.device.type
+        autocast = torch.amp.is_autocast_available(device) and torch.is_autocast_enabled(device)
+        dtype = torch.get_autocast_dtype(device) if autocast and hidden.dtype != torch.float64 else hidden.dtype
         precise = torch.promote_types(dtype, torch.float32)
         inputs, matrix, offset = hidden.to(dtype), weight.to(dtype), None if bias is None else bias.to(dtype)
         ignored = None if ignore_index is None else targets == ignore_index
@@ -76,7 +79,7 @@ class ChunkedCrossEntropy(torch.autograd.Function):
             # Zeros have finite logits and add nothing to dW, whatever stands on padding.
             inputs, targets = inputs.masked_fill(ignored[:, None], 0.0), targets.masked_fill(ignored, 0)
         plain, uniform = hidden.new_zeros(2, dtype=precise).unbind(0)
-        with torch.autocast(hidden.device.type, enabled=False):
+        with torch.autocast(device, enabled=False) if autocast else nullcontext():
             for start in range(0, len(inputs), rows):
                 part = slice(start, start + rows)
                 x, target, skipped = inputs[part], targets[part, None], None if ignored is None else ignored[part]
@@ -136,12 +139,6 @@ class Gradients:
         if self.for_bias and bias is not None:
             found[2] = torch.zeros_like(bias) if self.bias is None else self.bias.to(bias.dtype)
         return tuple(found)
-
-
-def product_dtype(x: Tensor) -> torch.dtype:
-    """What autocast would make of a matrix product with `x`; float64 it leaves alone."""
-    device = x.device.type
-    return torch.get_autocast_dtype(device) if torch.is_autocast_enabled(device) and x.dtype != torch.float64 else x.dtype
 
 
 def sum_over(values: Tensor, skipped: Tensor | None) -> Tensor:

@@ -154,6 +154,11 @@ def test_under_autocast_float64_stays_float64():
     assert found.dtype == torch.float64 and torch.equal(found, expected)
 
 
+def test_it_runs_where_there_is_no_autocast():
+    hidden, weight, bias, targets = (x.to("meta") for x in problem(4, 3, 5))
+    assert gradients(cross_entropy(hidden, weight, bias, targets, rows=3)[0], weight)[0].shape == weight.shape
+
+
 class Seen(TorchDispatchMode):
     """The largest tensor that any operation gave, and how many matrix products there were."""
 
