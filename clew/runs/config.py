@@ -52,11 +52,14 @@ class TrainingConfig(Section):
     batching: Literal["streams", "windows"] = Field(
         "windows", description="streams: rows go on where the step before ended, the state carried; windows: pieces in random order"
     )
-    optimiser: Part = Field("adamw", description="sgd, adam, adamw, with options such as weight_decay")
+    optimiser: Part = Field(
+        "adamw", description="sgd, adam, adamw, with options such as weight_decay, and decay_vectors: norms and biases decay too"
+    )
     learning_rate: float = Field(1e-3, gt=0)
     schedule: Part = Field("constant", description="constant, cosine, linear, inverse_sqrt, by_epoch, plateau, with options such as warmup")
     clip_norm: float | None = Field(1.0, gt=0, description="gradients are scaled down to this norm")
     clip_value: float | None = Field(None, gt=0, description="every gradient entry is cut to this size")
+    vary_length: bool = Field(False, description="streams: chunks of varied length, the learning rate scaled with it (Merity et al. 2018)")
     accumulate: int = Field(1, ge=1, description="micro-batches a step; the batch is cut, not multiplied")
     average: Part | None = Field(None, description="evaluate and keep averaged weights: ema with a decay, or triggered (NT-ASGD)")
     parallel: Literal["ddp", "fsdp"] = Field("ddp", description="over several processes: every one has the whole model, or a shard of it")

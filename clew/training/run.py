@@ -129,6 +129,8 @@ def check_training(training: TrainingConfig) -> None:
     build_part("schedule", training.schedule, SCHEDULES, training.steps)
     if training.average is not None:
         build_part("average", training.average, AVERAGES, nn.Module())
+    if training.vary_length and training.batching != "streams":
+        raise UserError("training.vary_length is for streams; set training.batching=streams, or leave it out")
     if training.batch_size < training.accumulate * world_size():
         raise UserError(
             f"training.batch_size ({training.batch_size}) must be at least training.accumulate ({training.accumulate}) "
@@ -220,7 +222,7 @@ def start(
     if settings.recompute:
         for part in task.modules():
             if isinstance(part, Stack):
-                part.recompute = True  # type: ignore[assignment]
+                part.recompute = True
     known = identity(config, task, tokenizer, texts["train"])
     if is_sharded:
         shard(task)

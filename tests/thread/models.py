@@ -48,6 +48,15 @@ def gpt(dropout: float = 0.0, dim: int = 12) -> LanguageModel:
     return LanguageModel(body, tokenizer, LanguageModelConfig(tied=True))
 
 
+def regularised(dim: int = 12) -> LanguageModel:
+    """An LSTM whose loss has every term there is, the embedding tied, nothing random."""
+    torch.manual_seed(1)
+    tokenizer = train_character(["\n".join(LINES)])
+    body = build_recurrent(RecurrentConfig(cell="lstm", dim=dim, num_layers=2), tokenizer.vocabulary)
+    config = LanguageModelConfig(tied=True, label_smoothing=0.1, activation_penalty=2.0, temporal_penalty=1.0)
+    return LanguageModel(body, tokenizer, config)
+
+
 def decoder(dropout: float = 0.0, dim: int = 12) -> "Reversal":
     torch.manual_seed(1)
     return Reversal(dim, dropout)

@@ -12,9 +12,10 @@ from clew.training.loop import Standing, train
 from clew.training.optimisers import adamw
 from clew.training.parallel import replicate, shard, whole_weights
 from clew.training.schedules import Constant
-from tests.thread.models import MODELS, batches_of, chunks_of, whole_batch
+from tests.thread.models import MODELS, batches_of, chunks_of, regularised, whole_batch
 
 STEPS = 5
+TRAINED = {**MODELS, "regularised": regularised}
 
 
 def train_share(process: int, processes: int, folder: Path) -> None:
@@ -22,7 +23,7 @@ def train_share(process: int, processes: int, folder: Path) -> None:
     torch.set_num_threads(1)
     dist.init_process_group("gloo", init_method=f"file://{folder / 'meeting'}", rank=process, world_size=processes)
     try:
-        for name in MODELS:
+        for name in TRAINED:
             for spread in (replicate, shard):
                 torch.save(trained(name, spread), folder / f"{name}-{spread.__name__}-{process}.pt")
     finally:
@@ -31,7 +32,7 @@ def train_share(process: int, processes: int, folder: Path) -> None:
 
 def trained(name: str, spread: Callable[[nn.Module], nn.Module] = replicate) -> dict[str, Any]:
     """Losses, norms and weights of a few steps on this process's rows: two micro-batches a step, streams carried where the task can."""
-    task = MODELS[name]().double()
+    task = TRAINED[name]().double()
     whole = whole_batch(name, task)
     batches = batches_of([whole] if name == "decoder" else chunks_of(whole, 9))
     records = list(

@@ -5,14 +5,13 @@ import pytest
 import torch
 from torch import multiprocessing
 
-from tests.thread.models import MODELS
-from tests.thread.processes import train_share, trained
+from tests.thread.processes import TRAINED, train_share, trained
 
 
 def test_two_processes_have_the_loss_curve_of_one(tmp_path: Path) -> None:
     """Rows are ragged, so the shares differ in how many targets they have: only exact means give the same curve."""
     multiprocessing.spawn(train_share, args=(2, tmp_path), nprocs=2)
-    for name in MODELS:
+    for name in TRAINED:
         alone = trained(name)
         for spread, process in product(("replicate", "shard"), range(2)):
             together = torch.load(tmp_path / f"{name}-{spread}-{process}.pt", weights_only=True)
