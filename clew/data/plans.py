@@ -103,6 +103,51 @@ class WindowPlan:
         return gather(tokens, self.starts[rows], self.sizes[rows], fresh=True)
 
 
+@dataclass(frozen=True, eq=False)
+class ExamplePlan:
+    """Which examples go into which batch."""
+
+    batches: list[np.ndarray]  # each (rows,), numbers of examples
+
+    @property
+    def num_batches(self) -> int:
+        return len(self.batches)
+
+    def rows(self, number: int) -> np.ndarray:
+        check_number(number, self.num_batches)
+        return self.batches[number]
+
+
+def bucket_plan(lengths: np.ndarray, batch_tokens: int, seed: int, epoch: int) -> ExamplePlan:
+    """Every example once, those of like length together, as many a batch as fit into `batch_tokens` with their padding; the batches in
+    random order, and cut anew each epoch.
+
+    `lengths` is (example,), or (example, side) where an example has several sequences, such as a sentence and its translation. An
+    example longer than the budget is a batch of its own.
+    """
+    if batch_tokens < 1:
+        raise UserError(f"training.batch_tokens ({batch_tokens}) must be at least 1")
+    sides = lengths.reshape(len(lengths), -1)
+    random = np.random.default_rng([seed, epoch])
+    order = random.permutation(len(sides))
+    order = order[np.argsort(sides[order].sum(1), kind="stable")]
+    batches = cut_by_budget(sides[order], batch_tokens)
+    return ExamplePlan([order[batches[number]] for number in random.permutation(len(batches))])
+
+
+def cut_by_budget(sides: np.ndarray, batch_tokens: int) -> list[slice]:
+    """Neighbours (example, side) in batches: as many as keep rows * sum over sides of the longest within the budget, and at least one."""
+    batches, start = [], 0
+    while start < len(sides):
+        shortest = max(1, int(sides[start].sum()))
+        ahead = sides[start : start + max(1, batch_tokens // shortest)]
+        padded = np.maximum.accumulate(ahead).sum(1) * np.arange(1, len(ahead) + 1)
+        fitting = max(1, int(np.searchsorted(padded, batch_tokens, side="right")))
+        batches.append(slice(start, start + fitting))
+        start += fitting
+    return batches
+
+
 def stream_plan(num_tokens: int, batch_size: int, length: int) -> StreamPlan:
     """Training on `batch_size` streams of equal size: every token but the first is a target once, less at most batch_size - 1."""
     check_sizes(num_tokens, batch_size, length)

@@ -1,4 +1,5 @@
 from collections import Counter
+from itertools import pairwise
 
 import numpy as np
 import pytest
@@ -7,7 +8,15 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from clew.core.errors import UserError
-from clew.data.plans import stream_evaluation_plan, stream_plan, varied_stream_plan, window_evaluation_plan, window_plan
+from clew.data.plans import (
+    bucket_plan,
+    cut_by_budget,
+    stream_evaluation_plan,
+    stream_plan,
+    varied_stream_plan,
+    window_evaluation_plan,
+    window_plan,
+)
 
 sizes = {"num_tokens": st.integers(2, 200), "batch_size": st.integers(1, 9), "length": st.integers(1, 20)}
 
@@ -215,3 +224,44 @@ def test_a_batch_beyond_the_epoch_is_refused():
         stream_plan(10, 2, 3).batch(np.arange(10), 2)
     with pytest.raises(IndexError, match="batch -1 of an epoch"):
         varied_stream_plan(10, 2, 3, 0, 0).batch(np.arange(10), -1)
+
+
+drawn_lengths = st.lists(st.tuples(st.integers(1, 40), st.integers(0, 40)), min_size=1, max_size=120).map(np.array)
+
+
+@given(drawn_lengths, st.integers(1, 400), st.integers(0, 3))
+def test_buckets_hold_every_example_once_and_no_more_padding_than_the_budget(lengths: np.ndarray, budget: int, epoch: int) -> None:
+    plan = bucket_plan(lengths, budget, 1, epoch)
+    batches = [plan.rows(number) for number in range(plan.num_batches)]
+    assert sorted(np.concatenate(batches)) == list(range(len(lengths)))
+    for rows in batches:
+        assert len(rows) == 1 or len(rows) * lengths[rows].max(0).sum() <= budget
+
+
+@given(drawn_lengths, st.integers(20, 400))
+def test_no_two_neighbouring_buckets_would_fit_into_one(lengths: np.ndarray, budget: int) -> None:
+    """Greedy: sorted by length, the first example of the next batch would not have fitted any more."""
+    ordered = lengths[np.argsort(lengths.sum(1), kind="stable")]
+    cuts = cut_by_budget(ordered, budget)
+    for here, after in pairwise(cuts):
+        longer = ordered[here.start : after.start + 1]
+        assert len(longer) * longer.max(0).sum() > budget
+
+
+def test_buckets_are_a_function_of_seed_and_epoch() -> None:
+    lengths = np.random.default_rng(0).integers(1, 30, 200)
+    first, again, later = (bucket_plan(lengths, 90, 1, epoch).batches for epoch in (0, 0, 1))
+    assert all(np.array_equal(a, b) for a, b in zip(first, again, strict=True))
+    assert any(len(a) != len(b) or not np.array_equal(a, b) for a, b in zip(first, later, strict=False))
+
+
+def test_bucketing_leaves_little_padding() -> None:
+    lengths = np.random.default_rng(0).geometric(1 / 12, 5000)
+    plan = bucket_plan(lengths, 1000, 1, 0)
+    padded = sum(len(rows) * lengths[rows].max() for rows in plan.batches)
+    assert lengths.sum() / padded > 0.97
+
+
+def test_a_budget_of_nothing_is_refused() -> None:
+    with pytest.raises(UserError, match=r"training.batch_tokens \(0\) must be at least 1"):
+        bucket_plan(np.array([3]), 0, 1, 0)
