@@ -227,7 +227,9 @@ def load_optimiser(optimiser: torch.optim.Optimizer, state: dict[str, Any]) -> N
         for name, value in entries.items():
             if isinstance(value, Tensor) and value.shape == parameters[index].shape:
                 entries[name] = shard_of(value, parameters[index])
-    optimiser.load_state_dict(state)
+    # Which kernel steps the parameters is this machine's choice, not that of the one before.
+    groups = [{**saved, "fused": own.get("fused")} for saved, own in zip(state["param_groups"], optimiser.param_groups, strict=True)]
+    optimiser.load_state_dict({**state, "param_groups": groups})
 
 
 def named_leaves(tree: Tree, path: str = "") -> dict[str, Tensor]:

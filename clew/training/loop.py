@@ -184,12 +184,13 @@ def _backward(
         micro = to_device(micro, device)
         with autocast(), gradients_together(task, last=number == parts - 1):
             terms, state = task(micro, before[number])
+            states.append(detach_state(state) if carry else None)
+            del state  # the keys and values of every layer would otherwise be held through the backward pass
             # Gradients are averaged over processes; the counts are sums over them already.
             loss = sum(term.weight * term.sum / whole[name] for name, term in terms.items()) * (world_size() if is_real else 0)
             loss.backward()  # type: ignore[union-attr]
         for name, term in terms.items():
             sums[name] = sums.get(name, torch.zeros((), device=device)) + term.weight * term.sum.detach() * is_real
-        states.append(detach_state(state) if carry else None)
     names = list(sums)
     added = sum_over_processes(torch.stack([sums[name].double() if device.type != "mps" else sums[name] for name in names]))
     means = {name: (total / whole[name], whole[name]) for name, total in zip(names, added, strict=True)}

@@ -412,11 +412,12 @@ def identity(config: Config, task: nn.Module, tokenizer: Tokenizer, text: TokenF
     training = config.training
     parts = [config.model.model_dump(mode="json"), config.task.model_dump(mode="json")]
     parameters = sum(p.numel() for p in task.parameters())
+    kind = f"{'varied ' if training.vary_length else ''}{training.batching}"
     return {
         "model": f"{config.model.family} of {parameters:,} parameters, {digest(parts)}",  # type: ignore[attr-defined]
         "tokenizer": f"{tokenizer.vocabulary:,} {tokenizer.unit}s, {tokenizer.hash[:8]}",
         "training text": f"{len(text):,} tokens, {Path(str(text.tokens.filename)).stem[:8]}",
-        "order of batches": f"{training.batching} of {training.batch_size} x {training.length}, seed {config.seed}",
+        "order of batches": f"{kind} of {training.batch_size} x {training.length}, seed {config.seed}",
     }
 
 

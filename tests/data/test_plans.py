@@ -259,7 +259,7 @@ def test_bucketing_leaves_little_padding() -> None:
     lengths = np.random.default_rng(0).geometric(1 / 12, 5000)
     plan = bucket_plan(lengths, 1000, 1, 0)
     padded = sum(len(rows) * lengths[rows].max() for rows in plan.batches)
-    assert lengths.sum() / padded > 0.97
+    assert lengths.sum() / padded > 0.95
 
 
 def test_a_budget_of_nothing_is_refused() -> None:
