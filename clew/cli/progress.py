@@ -35,8 +35,8 @@ class Lines:
         self.last = time.monotonic()
         self.say(f"step {record.step} of {steps}: {numbers(record, tokens_per_second)}{left}")
 
-    def evaluated(self, step: int, likelihood: Any, unit: str, is_best: bool) -> None:
-        self.say(evaluation(step, likelihood, unit, is_best))
+    def evaluated(self, step: int, score: Any, is_best: bool) -> None:
+        self.say(evaluation(step, score, is_best))
 
     def __enter__(self) -> "Lines":
         return self
@@ -78,8 +78,8 @@ class Bar:
         text = f"loss {record.loss:.3f}{skipped} {rates}"
         self._show("step", record.step, steps, text)
 
-    def evaluated(self, step: int, likelihood: Any, unit: str, is_best: bool) -> None:
-        self.say(evaluation(step, likelihood, unit, is_best))
+    def evaluated(self, step: int, score: Any, is_best: bool) -> None:
+        self.say(evaluation(step, score, is_best))
 
     def _show(self, name: str, done: int, total: int, text: str) -> None:
         if name not in self.tasks:
@@ -117,8 +117,8 @@ def numbers(record: Any, tokens_per_second: float) -> str:
     )
 
 
-def evaluation(step: int, likelihood: Any, unit: str, is_best: bool) -> str:
-    return f"step {step}, validation: {likelihood.describe(unit)}{' (best so far)' if is_best else ''}"
+def evaluation(step: int, score: Any, is_best: bool) -> str:
+    return f"step {step}, validation: {score}{' (best so far)' if is_best else ''}"
 
 
 def report() -> Lines | Bar:

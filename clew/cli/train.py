@@ -47,12 +47,9 @@ def run(options: argparse.Namespace) -> int:
     if not is_first():
         return 0
     run = result.run
-    unit = run.tokenizer.unit
-    say(
-        f"trained {result.step} steps in {clock(result.seconds)}; best validation at step {result.best_step}: {result.valid.describe(unit)}"
-    )
+    say(f"trained {result.step} steps in {clock(result.seconds)}; best validation at step {result.best_step}: {result.valid}")
     if result.test is not None:
-        say(f"test: {result.test.describe(unit)}")
+        say(f"test: {result.test}")
     say(f"a sample (temperature {run.config.decoding.temperature:g}):")
     print(run.generate([""], max_new=min(run.config.decoding.max_new, 400))[0].text, flush=True)
     say(what_next(options, run.folder, run.config.model.family))  # type: ignore[attr-defined]

@@ -51,14 +51,14 @@ def build_body(config: Config, vocabulary: int) -> Body:
     return MODELS[family.family].build(config.model, vocabulary)
 
 
-def build_task(config: Config, tokenizer: Tokenizer) -> nn.Module:
+def build_task(config: Config, vocabularies: dict[str, Any]) -> nn.Module:
     """The untrained task of a config, the same for the same seed."""
     with torch.random.fork_rng(devices=[]):
         torch.manual_seed(config.seed)
-        body = build_body(config, tokenizer.vocabulary)
+        body = build_body(config, vocabularies["tokenizer"].vocabulary)
         kind = TASKS[config.task.name]  # type: ignore[attr-defined]
         check_needs(kind.needs, body, config)
-        return kind.build(body, tokenizer, config.task)
+        return kind.build(body, vocabularies, config.task)
 
 
 def check_needs(needs: tuple[str, ...], body: Body, config: Config) -> None:

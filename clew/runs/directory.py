@@ -215,3 +215,10 @@ def read_json(path: Path) -> Any:
         raise UserError(f"{path} is missing") from None
     except (json.JSONDecodeError, UnicodeDecodeError) as error:
         raise UserError(f"{path} is not JSON: {error}") from None
+
+
+def cache_folder() -> Path:
+    """Where encoded texts are kept: CLEW_CACHE, or the user's own cache folder."""
+    if "CLEW_CACHE" in os.environ:
+        return Path(os.environ["CLEW_CACHE"])
+    return Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache") / "clew"
