@@ -13,6 +13,7 @@ VERBS = {
     "predict": "do what a run's task does, on a file or standard input",
     "evaluate": "a run's loss on its own data or on a text",
     "runs": "list the runs below a folder, and how they went",
+    "compare": "groups of runs side by side, with tests and learning curves",
     "recipes": "list the recipes, or print one as YAML",
     "describe": "a run's or a recipe's layers, shapes and parameters",
     "check": "run the laws on cells, scores, ... in a file of yours",
