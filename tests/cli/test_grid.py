@@ -105,7 +105,7 @@ def test_mistakes_in_a_grid_are_one_line(clew: Clew, tmp_path: Path) -> None:
 
 
 def test_ctrl_c_shows_what_is_done_and_the_same_command_goes_on(clew: Clew, tmp_path: Path) -> None:
-    arguments = ["train", "text-lstm", *lstm_settings(tmp_path, steps=600), "model.dim=64", "training.evaluate_every=300", "seed=1,2,3"]
+    arguments = ["train", "text-lstm", *lstm_settings(tmp_path, steps=300), "model.dim=64", "training.evaluate_every=150", "seed=1,2,3"]
     environment = {**os.environ, "CLEW_CACHE": str(tmp_path / "cache"), "PYTHONPATH": str(ROOT), "OMP_NUM_THREADS": "1"}
     process = subprocess.Popen(
         [sys.executable, "-m", "clew", *arguments], cwd=tmp_path, env=environment, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True
