@@ -13,6 +13,7 @@ import pytest
 from clew.runs.summary import summarise
 from tests.cli.conftest import Clew
 from tests.cli.test_errors import assert_refused
+from tests.cli.test_processes import one_thread
 from tests.runs.small import lstm_settings
 
 ROOT = Path(__file__).parents[2]
@@ -122,6 +123,7 @@ def test_ctrl_c_shows_what_is_done_and_the_same_command_goes_on(clew: Clew, tmp_
     message = err.splitlines()[-1]
     assert message.startswith("clew: stopped; 1 of 3 runs are finished; go on with `clew train text-lstm ")
     assert shlex.split(message.split("`")[1]) == ["clew", *arguments]
-    found = clew(*arguments)
+    with one_thread():
+        found = clew(*arguments)
     assert found.status == 0 and [row[-2] for row in rows(found.out)[1:]] == ["finished"] * 3
     assert "going on from step" in found.err
