@@ -36,7 +36,7 @@ def run(options: argparse.Namespace) -> int:
     from clew.core.errors import UserError
     from clew.runs.loaded import TOKENIZER
     from clew.text.tokenizer import Tokenizer
-    from clew.training.averaging import average_runs
+    from clew.training.checkpoint_average import average_runs
 
     if options.last is not None and options.last < 1:
         raise UserError(f"--last ({options.last}) must be at least 1")
