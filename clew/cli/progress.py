@@ -12,6 +12,10 @@ def clock(seconds: float) -> str:
     return f"{hours}:{minutes:02d}:{rest:02d}" if hours else f"{minutes}:{rest:02d}"
 
 
+def say(text: str) -> None:
+    print(text, file=sys.stderr, flush=True)
+
+
 class Lines:
     """Plain lines, at most one every few seconds for steps."""
 
@@ -21,7 +25,7 @@ class Lines:
         self.pace = Pace()
 
     def say(self, text: str) -> None:
-        print(text, file=sys.stderr, flush=True)
+        say(text)
 
     def encoding(self, done: int, total: int) -> None:
         if done == total or time.monotonic() - self.last > self.every:

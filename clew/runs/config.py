@@ -204,10 +204,20 @@ def explain(error: ValidationError, root: type[Section], prefix: str = "") -> st
     return f"{name} {_rule(kind, context, first['msg'])}, not {given!r}"
 
 
+def fields_of(config: Config) -> dict[str, Any]:
+    """Every field's whole name and its value; a part with its options is one value."""
+    return {".".join(path): value for path, value in _paths(config.model_dump(mode="json"))}
+
+
+def changed_fields(first: Config, second: Config) -> dict[str, tuple[Any, Any]]:
+    """The fields in which two configs differ, each with its value in both; None where a config has no such field."""
+    a, b = fields_of(first), fields_of(second)
+    return {name: (a.get(name), b.get(name)) for name in sorted({*a, *b}) if a.get(name) != b.get(name)}
+
+
 def differences(first: Config, second: Config) -> list[str]:
     """The fields in which two configs differ, as `field: one -> other`."""
-    a, b = dict(_paths_joined(first)), dict(_paths_joined(second))
-    return [f"{name}: {a.get(name)!r} -> {b.get(name)!r}" for name in sorted({*a, *b}) if a.get(name) != b.get(name)]
+    return [f"{name}: {one!r} -> {other!r}" for name, (one, other) in changed_fields(first, second).items()]
 
 
 def commented_yaml(config: Config) -> str:
@@ -286,7 +296,3 @@ def _paths(settings: Mapping[str, Any], sections: bool = True) -> list[tuple[lis
         else:
             found.append(([str(name)], value))
     return found
-
-
-def _paths_joined(config: Config) -> list[tuple[str, Any]]:
-    return [(".".join(path), value) for path, value in _paths(config.model_dump(mode="json"))]

@@ -5,6 +5,8 @@ model.safetensors     the weights of the best evaluation
 vocabulary/           every tokenizer and label table, by role
 metrics.jsonl         one object a record: step, and what was measured
 environment.json      versions and machine
+predictions.jsonl     scores of single examples, where an evaluation wrote them (clew.runs.predictions)
+lock                  there while a process writes the run
 code.py               a copy of the user's file, where the run used one
 checkpoints/          what is needed to go on (clew.training.checkpoints)
 """
@@ -104,15 +106,17 @@ def append_metrics(folder: Path, record: Mapping[str, Any]) -> None:
 
 
 def read_metrics(folder: Path) -> Iterator[dict[str, Any]]:
-    """Every record that is whole; a line cut short by a crash is passed over."""
+    """Every record that is whole; a line cut short by a crash, or that is none of ours, is passed over."""
     path = folder / METRICS
     if not path.is_file():
         return
-    for line in path.read_text(encoding="utf-8").splitlines():
+    for line in path.read_text(encoding="utf-8", errors="replace").splitlines():
         try:
-            yield json.loads(line)
-        except json.JSONDecodeError:
+            record = json.loads(line)
+        except (json.JSONDecodeError, RecursionError):
             continue
+        if isinstance(record, dict):
+            yield record
 
 
 def truncate_metrics(folder: Path, step: int) -> None:

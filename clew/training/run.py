@@ -34,6 +34,7 @@ from clew.runs.vocabularies import save_vocabularies
 from clew.tasks import TASKS
 from clew.training.averaging import AVERAGES
 from clew.training.checkpoints import Training, find_checkpoint, load_checkpoint, save_checkpoint
+from clew.training.events import Events
 from clew.training.hardware import peak_flops, peak_memory
 from clew.training.language import language_problem
 from clew.training.loader import Loader
@@ -49,6 +50,8 @@ from clew.training.signals import Interrupted, Request, stop_requests
 
 PROBLEMS: dict[str, Callable[[Config, Path | None, Callable[[int, int], None]], Problem]] = {"text": language_problem}
 """How a run's data are read, by the kind of data that its task learns from."""
+EVENTS = "events"
+"""The folder of a run's TensorBoard files."""
 
 
 class Report(Protocol):
@@ -106,6 +109,14 @@ class Running:
     report: Report
     flops_per_token: float
     peak: float | None
+    events: Events | None = None
+
+    def note(self, record: dict[str, Any]) -> None:
+        """One more record of what was measured, written by the first process."""
+        if rank() == 0:
+            append_metrics(self.folder, record)
+        if self.events is not None:
+            self.events.add(record)
 
     @property
     def settings(self) -> TrainingConfig:
@@ -153,8 +164,7 @@ def train_run(config: Config, folder: Path, *, resume: bool = False, code: Path 
             report.encoding(done, total)
             leave_if_asked(request, folder, "before the first step")
 
-        prepare = PROBLEMS[TASKS[config.task.name].data]  # type: ignore[attr-defined]
-        problem = prepare(config, folder if resume else None, progress)
+        problem = prepare_problem(config, folder if resume else None, progress)
         leave_if_asked(request, folder, "before the first step")
         count = sum(p.numel() for p in problem.task.parameters())
         report.say(f"device {reason}")
@@ -166,8 +176,19 @@ def train_run(config: Config, folder: Path, *, resume: bool = False, code: Path 
             running = start(config, folder, problem, device, autocast, request, report)
             if resume:
                 go_back(folder, running.training, report)
-            run_loop(running)
-            return finish(running)
+            if rank() == 0:
+                running.events = Events(folder / EVENTS, after=running.training.standing.step if resume else None)
+            try:
+                run_loop(running)
+                return finish(running)
+            finally:
+                if running.events is not None:
+                    running.events.close()
+
+
+def prepare_problem(config: Config, run: Path | None = None, progress: Callable[[int, int], None] = lambda done, total: None) -> Problem:
+    """What a config trains on, with the vocabularies of a run that is there already, or new ones."""
+    return PROBLEMS[TASKS[config.task.name].data](config, run, progress)  # type: ignore[attr-defined]
 
 
 def start(
@@ -273,11 +294,10 @@ def finish(running: Running) -> Result:
     task.eval()
     standing = training.standing
     flops = running.flops_per_token * standing.tokens
-    if rank() == 0:
-        record: dict[str, Any] = {"step": standing.step, "best.step": training.best.step}
-        for part, score in scores.items():
-            record |= {f"best.{part}.{name}": value for name, value in score.measures.items()}
-        append_metrics(folder, {**record, "train.flops": flops, "seconds": standing.seconds})
+    record: dict[str, Any] = {"step": standing.step, "best.step": training.best.step}
+    for part, score in scores.items():
+        record |= {f"best.{part}.{name}": value for name, value in score.measures.items()}
+    running.note({**record, "train.flops": flops, "seconds": standing.seconds})
     run = Run(folder, config, problem.vocabularies, task)
     return Result(run, standing.step, training.best.step, scores["valid"], scores.get("test"), standing.seconds, flops)
 
@@ -311,8 +331,7 @@ def evaluate_now(running: Running) -> None:
                 write_weights(running.folder / WEIGHTS, weights)
     if average is not None:
         average.observe(score.value)
-    if rank() == 0:
-        append_metrics(running.folder, {"step": step, **{f"valid.{name}": value for name, value in score.measures.items()}})
+    running.note({"step": step, **{f"valid.{name}": value for name, value in score.measures.items()}})
     running.report.evaluated(step, score, is_best)
 
 
@@ -372,8 +391,6 @@ def digest(content: Any) -> str:
 
 
 def log_step(running: Running, record: Record, tokens_per_second: float) -> None:
-    if rank() != 0:
-        return
     measured: dict[str, Any] = {f"train.{name}": value for name, value in record.losses.items()}
     measured |= {"epoch": record.epoch, "gradient_norm": record.gradient_norm, "learning_rate": record.learning_rate}
     measured["tokens_per_second"] = round(tokens_per_second)
@@ -383,7 +400,7 @@ def log_step(running: Running, record: Record, tokens_per_second: float) -> None
         measured["peak_memory"] = memory
     if record.skipped:
         measured["skipped"] = True
-    append_metrics(running.folder, {"step": record.step, **measured})
+    running.note({"step": record.step, **measured})
 
 
 def counted_parameters(task: nn.Module) -> int:
