@@ -14,22 +14,35 @@ from clew.cli.tables import duration, number, show_table
 
 def run_grid(options: argparse.Namespace) -> int:
     """0 where every run of the grid has finished, 1 where one failed or another process has it; 130 or 143 where a signal came."""
-    from clew.cli.progress import report
-    from clew.core.errors import UserError
-    from clew.recipes.many import is_done, plan_grid, run_planned
-    from clew.runs.lock import is_locked
-    from clew.training.signals import Interrupted
+    from clew.recipes.many import plan_grid
+    from clew.training.processes import process_group
 
     code = None if options.code is None else Path(options.code)
     grid = plan_grid(options.recipe, options.settings, parent=Path(options.out or "runs"), code=code)
+    with process_group(grid[0].config.device):
+        return run_all(options, grid, code)
+
+
+def run_all(options: argparse.Namespace, grid: Sequence[Any], code: Path | None) -> int:
+    from clew.cli.progress import report
+    from clew.core.errors import UserError
+    from clew.recipes.many import is_done, run_planned
+    from clew.runs.lock import is_locked
+    from clew.training.processes import from_first, is_first
+    from clew.training.signals import Interrupted
+
+    def state_of(planned: Any) -> str:
+        return "done" if is_done(planned) else "locked" if is_locked(planned.folder) else "open"
+
     failures: dict[Path, str] = {}
     try:
         for count, planned in enumerate(grid, start=1):
             title = f"run {count} of {len(grid)}, {planned.folder}"
-            if is_done(planned):
+            state = from_first(lambda planned=planned: state_of(planned))  # type: ignore[misc]
+            if state == "done":
                 say(f"{title}: finished before")
                 continue
-            if is_locked(planned.folder):
+            if state == "locked":
                 failures[planned.folder] = "another process is writing it"
                 say(f"{title}: {failures[planned.folder]}; passed over")
                 continue
@@ -49,6 +62,8 @@ def run_grid(options: argparse.Namespace) -> int:
         signal = stop.number if isinstance(stop, Interrupted) else 2
         done = sum(map(is_done, grid))
         raise Interrupted(signal, f"stopped; {done} of {len(grid)} runs are finished; go on with `{again(options)}`", Path()) from None
+    if not is_first():
+        return 1 if failures else 0
     show(grid)
     for folder, failure in failures.items():
         say(f"{folder}: {failure}")

@@ -1,5 +1,6 @@
 """How a run is shown while it trains: a bar on a terminal, plain lines on a pipe; always on standard error."""
 
+import os
 import sys
 import time
 from typing import Any
@@ -13,7 +14,9 @@ def clock(seconds: float) -> str:
 
 
 def say(text: str) -> None:
-    print(text, file=sys.stderr, flush=True)
+    """On standard error; where several processes train together, the first speaks for all."""
+    if os.environ.get("RANK", "0") == "0":
+        print(text, file=sys.stderr, flush=True)
 
 
 class Lines:

@@ -14,7 +14,7 @@ from clew.runs.config import Config
 from clew.runs.directory import append_metrics, check_code, config_there, is_run
 from clew.runs.lock import is_locked
 from clew.runs.summary import is_finished, summarise
-from clew.training.processes import rank
+from clew.training.processes import from_first, rank
 from clew.training.run import Report, check_training
 from clew.training.signals import Interrupted
 
@@ -75,10 +75,17 @@ def is_done(planned: Planned) -> bool:
 def run_planned(planned: Planned, *, code: Path | None = None, report: Report | None = None) -> None:
     """Starts the run, or goes on with it. What makes it fail is noted in its metrics, and raised."""
     folder, combination = planned.folder, planned.combination
-    if is_locked(folder):
+    if from_first(lambda: str(is_locked(folder))) == "True":
         raise UserError(f"{folder} is being written by another process; wait for it, or stop it first")
     try:
-        run_recipe(combination.recipe, combination.assignments, out=folder, resume=is_run(folder), code=code, report=report)
+        run_recipe(
+            combination.recipe,
+            combination.assignments,
+            out=folder,
+            resume=from_first(lambda: str(is_run(folder))) == "True",
+            code=code,
+            report=report,
+        )
     except Interrupted:
         raise
     except Exception as error:
