@@ -413,6 +413,7 @@ class AbsolutePlace(Score):
 SCORES = {
     "pairs": [LooksAtAllKeys, Unmaskable, AbsolutePlace],
     "dot products": [AnotherDot],
+    "preparing": [AnotherDot],
     "hidden keys": [LooksAtAllKeys, Unmaskable],
     "contract": [NegativeInfinity, WrongAxes],
     "causality, in self-attention": [LooksAtAllKeys],
