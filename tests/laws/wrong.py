@@ -199,7 +199,16 @@ class CountsOffset(Minimal):
         return super().forward(x, state * (1 - first))
 
 
+class InputsOfItsOwn(GRU):
+    """Says what x becomes when all of it is there, and not when some comes late."""
+
+    def inputs(self, x):
+        projected, fixed = super().inputs(x)
+        return torch.tanh(projected), fixed
+
+
 CELLS = {
+    "late features": [InputsOfItsOwn],
     "purity": [KeepsStateOnSelf, CountsSteps, WritesIntoState],
     "batch": [SumsOverRows, BatchNorms],
     "causality": [LooksAhead, CentresOverLength, FixedOfTheChunk, LooksAheadBehindAKernel],
