@@ -199,7 +199,16 @@ class CountsOffset(Minimal):
         return super().forward(x, state * (1 - first))
 
 
+class InputsOfItsOwn(GRU):
+    """Says what x becomes when all of it is there, and not when some comes late."""
+
+    def inputs(self, x):
+        projected, fixed = super().inputs(x)
+        return torch.tanh(projected), fixed
+
+
 CELLS = {
+    "late features": [InputsOfItsOwn],
     "purity": [KeepsStateOnSelf, CountsSteps, WritesIntoState],
     "batch": [SumsOverRows, BatchNorms],
     "causality": [LooksAhead, CentresOverLength, FixedOfTheChunk, LooksAheadBehindAKernel],
@@ -413,6 +422,7 @@ class AbsolutePlace(Score):
 SCORES = {
     "pairs": [LooksAtAllKeys, Unmaskable, AbsolutePlace],
     "dot products": [AnotherDot],
+    "preparing": [AnotherDot],
     "hidden keys": [LooksAtAllKeys, Unmaskable],
     "contract": [NegativeInfinity, WrongAxes],
     "causality, in self-attention": [LooksAtAllKeys],

@@ -122,3 +122,31 @@ def bahdanau(p: dict, x: np.ndarray, memory: list[np.ndarray], score, cell_step,
             outputs.append(np.concatenate([state, context]))
         rows.append(outputs)
     return np.array(rows)
+
+
+def luong(p: dict, x: np.ndarray, memory: list[np.ndarray], score, cell_step, hidden: np.ndarray, fed_dim: int) -> np.ndarray:
+    """Luong et al. 2015 with input feeding: feed [x; h~], attend with the new state, give h~ = tanh(W_c [context; s]). One memory a row."""
+    rows = []
+    for row, places in zip(x, memory, strict=True):
+        state, fed, outputs = hidden.copy(), np.zeros(fed_dim), []
+        for x_t in row:
+            state = cell_step(np.concatenate([x_t, fed]), state)
+            fed = attentional(p["join.weight"], state, places, score)
+            outputs.append(fed)
+        rows.append(outputs)
+    return np.array(rows)
+
+
+def attentional(weight: np.ndarray, state: np.ndarray, places: np.ndarray, score) -> np.ndarray:
+    """Luong et al. 2015, equation 5."""
+    weights = softmax([score(state, h, j) for j, h in enumerate(places)])
+    context = sum(w * h for w, h in zip(weights, places, strict=True))
+    return np.tanh(affine(weight, np.concatenate([context, state])))
+
+
+def readout(p: dict, x: np.ndarray, kind: str) -> np.ndarray:
+    rows = []
+    for place in np.ndindex(x.shape[:2]):
+        t = affine(p["linear.weight"], x[place]) + p["linear.bias"]
+        rows.append([math.tanh(v) for v in t] if kind == "tanh" else [max(t[k], t[k + 1]) for k in range(0, len(t), 2)])
+    return np.array(rows).reshape(*x.shape[:2], -1)
