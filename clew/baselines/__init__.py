@@ -1,0 +1,1 @@
+"""What a neural model must beat."""

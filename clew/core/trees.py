@@ -1,0 +1,137 @@
+"""Ordered trees over words, as treebanks have them: the value that readers, scores, decoders and drawings share. Knows no file format.
+
+Nothing here recurses, so that a tree may be deeper than Python's stack.
+"""
+
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
+from itertools import zip_longest
+from typing import NamedTuple, TypeVar
+
+from clew.core.errors import UserError
+
+Made = TypeVar("Made")
+
+
+@dataclass(frozen=True, slots=True, eq=False, repr=False)
+class Tree:
+    """A phrase, which has a label and children, or a leaf, which has a tag (its label) and a word.
+
+        Tree("NP", [Tree("DT", word="the"), Tree("NN", word="dog")])
+
+    Equal trees have the same labels, words and shape.
+    """
+
+    label: str
+    children: Sequence["Tree"] = ()
+    word: str | None = None
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "children", tuple(self.children))
+        if self.children and self.word is not None:
+            raise UserError(f"the node '{self.label}' has children and the word '{self.word}'; a node has one or the other")
+        if not self.children and self.word is None:
+            raise UserError(f"the node '{self.label}' has neither children nor a word; a node has one or the other")
+
+    @property
+    def is_leaf(self) -> bool:
+        return self.word is not None
+
+    def nodes(self) -> Iterator["Tree"]:
+        """Every node, parents before children, left before right."""
+        return (node for node, opens in walk(self) if opens)
+
+    def leaves(self) -> Iterator["Tree"]:
+        return (node for node in self.nodes() if node.is_leaf)
+
+    @property
+    def words(self) -> list[str]:
+        return [leaf.word for leaf in self.leaves() if leaf.word is not None]
+
+    @property
+    def tags(self) -> list[str]:
+        return [leaf.label for leaf in self.leaves()]
+
+    @property
+    def depth(self) -> int:
+        """How many phrases stand one inside the other at most; 0 for a leaf."""
+        return fold(self, lambda node, below: 0 if node.is_leaf else 1 + max(below))
+
+    def __eq__(self, other: object) -> bool:
+        if not isinstance(other, Tree):
+            return NotImplemented
+        return all(a == b for a, b in zip_longest(_shape(self), _shape(other)))
+
+    def __hash__(self) -> int:
+        return hash(tuple(_shape(self)))
+
+    def __repr__(self) -> str:
+        return bracketed(self)
+
+
+class Span(NamedTuple):
+    """A phrase's label and the words [start, end) it covers."""
+
+    label: str
+    start: int
+    end: int
+
+
+def walk(tree: Tree) -> Iterator[tuple[Tree, bool]]:
+    """From left to right: a phrase with True where it opens and with False where it closes, a leaf once, with True."""
+    stack = [(tree, True)]
+    while stack:
+        node, opens = stack.pop()
+        yield node, opens
+        if opens and node.children:
+            stack.append((node, False))
+            stack.extend((child, True) for child in reversed(node.children))
+
+
+def fold(tree: Tree, function: Callable[[Tree, list[Made]], Made]) -> Made:
+    """What `function` makes of the root and of what it made of the root's children, and so on down to the leaves, which get []."""
+    made: list[list[Made]] = [[]]
+    for node, opens in walk(tree):
+        if node.is_leaf:
+            made[-1].append(function(node, []))
+        elif opens:
+            made.append([])
+        else:
+            below = made.pop()
+            made[-1].append(function(node, below))
+    return made[0][0]
+
+
+def spans(tree: Tree) -> list[Span]:
+    """Every phrase with the words it covers, parents before children, left before right."""
+    found: list[Span] = []
+    opened: list[int] = []
+    num_words = 0
+    for node, opens in walk(tree):
+        if node.is_leaf:
+            num_words += 1
+        elif opens:
+            opened.append(len(found))
+            found.append(Span(node.label, num_words, num_words))
+        else:
+            place = opened.pop()
+            found[place] = found[place]._replace(end=num_words)
+    return found
+
+
+def bracketed(tree: Tree, spell: Callable[[str], str] = str) -> str:
+    """`(S (NP (PRP it)) (VP (VBZ rains)))`, each word as `spell` writes it."""
+    parts: list[str] = []
+    for node, opens in walk(tree):
+        if not opens:
+            parts.append(")")
+        elif node.word is not None:
+            parts.append(f" ({node.label} {spell(node.word)})")
+        else:
+            parts.append(f" ({node.label}")
+    return "".join(parts)[1:]
+
+
+def _shape(tree: Tree) -> Iterator[tuple[str, str | None, int]]:
+    """What tells a tree from all others."""
+    return ((node.label, node.word, len(node.children)) for node in tree.nodes())

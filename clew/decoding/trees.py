@@ -1,0 +1,235 @@
+"""A stepper around a stepper that writes nothing but well-formed trees. Knows tokens by what they do, not how they are spelt.
+
+A tree is written with a token that opens a bracket of some label, one that closes a bracket of that label, and tokens that stand for
+words (see `clew.data.linearisation`). Which of them may come next depends on the brackets that are open; a stack of them is the state.
+"""
+
+import math
+from collections import Counter
+from collections.abc import Sequence
+from typing import NamedTuple
+
+import torch
+from torch import Tensor
+
+from clew.core.errors import UserError
+from clew.core.types import State
+from clew.decoding.stepper import Stepper
+
+BEFORE, INSIDE, CLOSED, OVER = range(4)
+"""Where a row stands: nothing of its tree is written yet, some is, all is but the end token, or nothing may follow."""
+
+OPEN, CLOSE, WORD, END, OTHER = range(5)
+"""What a token does; the first three are moves in a tree."""
+
+
+class TreeTokens(NamedTuple):
+    """Which tokens write trees. `opens` and `closes` are of the same labels, one after the other."""
+
+    opens: Sequence[int]
+    closes: Sequence[int]
+    words: Sequence[int]
+    start: int
+    end: int
+
+
+class Bracket(NamedTuple):
+    """An open bracket: how many children it has (0, 1, or 2 for more), and how long a unary chain its only child heads.
+
+    The brackets around it will hold it alone, unless a word comes after it: `run` of them do, up to the first one that has a child
+    already, and beyond that one `breaks` words are needed to keep all chains short enough.
+    """
+
+    label: Tensor  # all (rows,)
+    children: Tensor
+    chain: Tensor
+    run: Tensor
+    breaks: Tensor
+
+
+class Writing(NamedTuple):
+    """How far each row's tree is written."""
+
+    phase: Tensor  # (rows,)
+    words_left: Tensor  # (rows,)
+    steps_left: Tensor  # (rows,) tokens, the end token among them
+    depth: Tensor  # (rows,) brackets open
+    stack: Tensor  # (rows, max_depth, 5) a Bracket each
+
+    def at(self, depth: Tensor) -> Bracket:
+        """Each row's bracket at a depth, 1 being the root; any where there is none."""
+        place = (depth - 1).clamp(0, self.stack.shape[1] - 1)
+        return Bracket(*self.stack[torch.arange(len(depth), device=depth.device), place].unbind(1))
+
+
+class Moves(NamedTuple):
+    """What an opening, a closing and a word would do to each row: whether it may come, and what is innermost afterwards."""
+
+    allowed: Tensor  # (moves, rows)
+    bracket: Bracket  # of (moves, rows)
+    words_left: Tensor  # (moves, rows)
+    depth: Tensor  # (moves, rows)
+
+
+class TreeState(NamedTuple):
+    inner: State
+    writing: Writing
+
+
+class TreeConstraint:
+    """p'(w) = p(w) where w goes on with a tree that can still be finished, else 0.
+
+    A row's tree begins after its first `start` token; before it stands any prompt. It is over exactly `lengths` (rows,) words, ends with
+    the end token, is no longer than `max_length` tokens with it, no deeper than `max_depth`, and has at most `max_unary` brackets around
+    the same words. With w words to write and d brackets open,
+
+        a word     may come inside a bracket while w > 0
+        an opening may come while w > 0, d < max_depth and w + d + 3 tokens or more are left
+        a closing  may come where it names the innermost bracket, which is not empty, and for the root when w = 0
+        the end    comes after the root has closed
+
+    as long as every unary chain that is then open can still be kept short by the words left: one word breaks one chain. So some token
+    can always follow, and w + d + 1 of them are always enough. What is refused is lost, as in a filter; filters go around a constraint.
+    """
+
+    def __init__(self, stepper: Stepper, *, tokens: TreeTokens, lengths: Tensor, max_length: int, max_depth: int = 64, max_unary: int = 6):
+        for name, value in (("max_depth", max_depth), ("max_unary", max_unary)):
+            if value < 1:
+                raise UserError(f"{name} ({value}) must be at least 1")
+        _check_tokens(tokens, stepper.vocabulary)
+        _check_lengths(lengths, max_length)
+        self.stepper = stepper
+        self.lengths = lengths.long()
+        self.start = tokens.start
+        self.max_length, self.max_depth, self.max_unary = max_length, max_depth, max_unary
+        self.kinds = torch.full((stepper.vocabulary,), OTHER, device=lengths.device)
+        self.labels = torch.full_like(self.kinds, -1)
+        for kind, ids in ((OPEN, tokens.opens), (CLOSE, tokens.closes), (WORD, tokens.words), (END, [tokens.end])):
+            self.kinds[list(ids)] = kind
+        for ids in (tokens.opens, tokens.closes):
+            self.labels[list(ids)] = torch.arange(len(ids), device=lengths.device)
+        self.is_no_close = self.kinds != CLOSE
+
+    @property
+    def vocabulary(self) -> int:
+        return self.stepper.vocabulary
+
+    def initial_state(self, rows: int, capacity: int | None = None) -> TreeState:
+        if rows != len(self.lengths):
+            raise UserError(f"lengths ({len(self.lengths)}) must be as many as the prompt has rows ({rows})")
+        if capacity is not None and capacity <= self.max_length:
+            raise UserError(
+                f"max_length ({self.max_length}) is more than the {capacity - 1} tokens there is room for after the start; "
+                "decode with max_new of at least max_length, or every tree may be cut off"
+            )
+        zeros = torch.zeros_like(self.lengths)
+        stack = zeros.new_zeros(rows, self.max_depth, len(Bracket._fields))
+        writing = Writing(zeros + BEFORE, self.lengths, zeros + self.max_length, zeros, stack)
+        return TreeState(self.stepper.initial_state(rows, capacity), writing)
+
+    def __call__(self, tokens: Tensor, mask: Tensor | None, state: TreeState) -> tuple[Tensor, TreeState]:
+        log_probs, inner = self.stepper(tokens, mask, state.inner)
+        writing, moves, refused = state.writing, self._moves(state.writing), []
+        for t in range(tokens.shape[1]):
+            real = torch.ones_like(tokens[:, t], dtype=torch.bool) if mask is None else mask[:, t]
+            writing = self._after(writing, moves, tokens[:, t], real)
+            moves = self._moves(writing)
+            refused.append(~self._allowed(writing, moves))
+        log_probs = log_probs.masked_fill(torch.stack(refused, 1), -math.inf) if refused else log_probs
+        return log_probs, TreeState(inner, writing)
+
+    def _moves(self, writing: Writing) -> Moves:
+        words, depth = writing.words_left, writing.depth
+        top, parent, nothing = writing.at(depth), writing.at(depth - 1), torch.zeros_like(depth)
+        none_open = depth == 0
+        holds_one, holds_none = top.children == 1, top.children == 0
+        own_chain = 1 + top.chain * holds_one
+        will_hold_one = holds_none & ~none_open
+        breaks = torch.where(will_hold_one, top.breaks, top.breaks + self._breaks(top.run, 1)).masked_fill(none_open, 0)
+        bracket = Bracket(
+            torch.stack([nothing, parent.label, top.label]),
+            torch.stack([nothing, parent.children + 1, top.children + 1]).clamp_(max=2),
+            torch.stack([nothing, own_chain, nothing]),
+            torch.stack([(top.run + 1) * will_hold_one, parent.run, top.run]),
+            torch.stack([breaks, parent.breaks, top.breaks]),
+        )
+        words_after, depth_after = torch.stack([words, words, words - 1]), torch.stack([depth + 1, depth - 1, depth])
+        can_move = torch.stack([depth < self.max_depth, ~(holds_none | none_open) & (own_chain <= self.max_unary), ~none_open])
+        finishable = self._can_be_finished(bracket, words_after, depth_after, writing.steps_left - 1)
+        return Moves(can_move & finishable & (writing.phase == INSIDE), bracket, words_after, depth_after)
+
+    def _can_be_finished(self, bracket: Bracket, words_left: Tensor, depth: Tensor, steps_left: Tensor) -> Tensor:
+        """Whether enough tokens are left, and enough words to fill the innermost bracket and to break every chain that is too long."""
+        holds_one = (bracket.children == 1).long()
+        own = self._breaks(bracket.run + holds_one, torch.where(holds_one > 0, bracket.chain, 1))
+        needed = own + bracket.breaks + (bracket.children == 0)
+        enough_words = torch.where(depth > 0, needed <= words_left, words_left == 0)
+        return enough_words & (words_left + depth + 1 <= steps_left)
+
+    def _breaks(self, run: Tensor, chain: Tensor | int) -> Tensor:
+        """Words needed in `run` brackets, each around the one before and nothing else, the innermost around a chain of `chain`: that chain
+        may grow by max_unary - chain, and each word starts another that may grow to max_unary."""
+        return (run + chain - 1).clamp_(min=0).div_(self.max_unary, rounding_mode="floor")
+
+    def _after(self, writing: Writing, moves: Moves, tokens: Tensor, real: Tensor) -> Writing:
+        """After one token (rows,) of each row, where it is real. A row that is given what was refused is over."""
+        kinds, labels, rows = self.kinds[tokens], self.labels[tokens], torch.arange(len(tokens), device=tokens.device)
+        chosen = kinds.clamp(max=WORD), rows
+        names_innermost = (kinds != CLOSE) | (labels == moves.bracket.label[WORD])
+        moves_on = real & (kinds <= WORD) & names_innermost & moves.allowed[chosen]
+        depth = torch.where(moves_on, moves.depth[chosen], writing.depth)
+        bracket = Bracket(*(field[chosen] for field in moves.bracket))
+        bracket = bracket._replace(label=torch.where(kinds == OPEN, labels, bracket.label))
+        phase = torch.where(moves_on, torch.where(depth == 0, CLOSED, INSIDE), OVER)
+        phase = torch.where(writing.phase == BEFORE, torch.where(tokens == self.start, INSIDE, BEFORE), phase)
+        return Writing(
+            torch.where(real, phase, writing.phase),
+            torch.where(moves_on, moves.words_left[chosen], writing.words_left),
+            writing.steps_left - (real & (writing.phase != BEFORE)).long(),
+            depth,
+            _written(writing.stack, moves_on, depth, bracket),
+        )
+
+    def _allowed(self, writing: Writing, moves: Moves) -> Tensor:
+        """True (rows, vocabulary) where a token may follow."""
+        before = writing.phase == BEFORE
+        by_kind = torch.stack([*moves.allowed, writing.phase == CLOSED, before], 1)  # (rows, kinds)
+        names_innermost = self.labels == moves.bracket.label[WORD][:, None]
+        return before[:, None] | (by_kind[:, self.kinds] & (self.is_no_close | names_innermost))
+
+
+def _written(stack: Tensor, rows: Tensor, depth: Tensor, bracket: Bracket) -> Tensor:
+    """The stack with `bracket` at `depth`, in those rows."""
+    here = rows[:, None] & (torch.arange(1, stack.shape[1] + 1, device=stack.device) == depth[:, None])  # (rows, max_depth)
+    return torch.where(here[..., None], torch.stack(bracket, 1)[:, None], stack)
+
+
+def _check_tokens(tokens: TreeTokens, vocabulary: int) -> None:
+    if len(tokens.opens) != len(tokens.closes):
+        raise UserError(
+            f"opens ({len(tokens.opens)}) must be as many as closes ({len(tokens.closes)}), of the same labels in the same order"
+        )
+    if not tokens.opens or not tokens.words:
+        raise UserError("a tree needs at least one label to open and close, and one token that stands for a word")
+    roles = [*tokens.opens, *tokens.closes, *tokens.words, tokens.start, tokens.end]
+    for token in roles:
+        if not 0 <= token < vocabulary:
+            raise UserError(f"token ({token}) must be at least 0 and below vocabulary ({vocabulary})")
+    twice = sorted(token for token, count in Counter(roles).items() if count > 1)
+    if twice:
+        raise UserError(
+            f"token ({twice[0]}) has two roles; every token opens, closes, stands for a word, starts or ends, and one of these alone"
+        )
+
+
+def _check_lengths(lengths: Tensor, max_length: int) -> None:
+    if lengths.dim() != 1 or len(lengths) == 0:
+        raise UserError(f"lengths must be a row of numbers, one a sentence, and has the shape {tuple(lengths.shape)}")
+    if int(lengths.min()) < 1:
+        raise UserError(f"every sentence needs at least one word; sentence {int(lengths.argmin())} has {int(lengths.min())}")
+    longest = int(lengths.max())
+    if max_length < longest + 3:
+        raise UserError(
+            f"max_length ({max_length}) must be at least {longest + 3}: the longest sentence's {longest} words, the root's "
+            "two brackets and the end"
+        )
