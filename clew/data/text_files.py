@@ -1,20 +1,19 @@
 """Plain text of any size, from files or a string, read in pieces. Knows no tokenizer.
 
-The text is UTF-8; a byte order mark is dropped, and every line end is read as a newline.
+The text is UTF-8; a byte order mark is dropped, every line end is read as a newline, and what ends in .gz is unzipped.
 """
 
 import hashlib
 import io
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
-from difflib import get_close_matches
 from pathlib import Path
 from typing import NamedTuple, Protocol, TextIO
 
 from clew.core.errors import UserError
+from clew.data.lines import near, opened
 
 PIECE = 2**16
-FEW = 5
 
 
 class Piece(NamedTuple):
@@ -103,26 +102,9 @@ def files_at(path: Path) -> list[Path]:
     return found
 
 
-def near(path: Path) -> str:
-    """What stands where a missing path was looked for."""
-    folder = path.parent
-    if not folder.is_dir():
-        return f"nor is there a folder {folder}"
-    names = sorted(entry.name for entry in folder.iterdir())
-    close = get_close_matches(path.name, names, n=1)
-    if close:
-        return f"near it there is {folder / close[0]}"
-    if not names:
-        return f"the folder {folder} is empty"
-    return f"the folder {folder} has {', '.join(names[:FEW])}{' and more' if len(names) > FEW else ''}"
-
-
 def read_pieces(path: Path) -> Iterator[str]:
-    try:
-        with path.open(encoding="utf-8-sig", newline=None) as stream:
-            yield from cut(stream)
-    except UnicodeDecodeError as error:
-        raise undecodable(path) from error
+    with opened(path) as stream:
+        yield from cut(stream)
 
 
 def cut(stream: TextIO) -> Iterator[str]:
@@ -140,20 +122,3 @@ def cut(stream: TextIO) -> Iterator[str]:
 def closed(piece: Piece) -> Piece:
     """The end of a document, on a line of its own, so that words of two files never run together."""
     return Piece(piece.text if piece.text.endswith("\n") else piece.text + "\n", closes=True)
-
-
-def undecodable(path: Path) -> UserError:
-    """Where the first bad byte of a file is. Lines can be decoded one by one: no byte of a longer character is a newline."""
-    offset = 0
-    with path.open("rb") as stream:
-        for number, line in enumerate(stream, start=1):
-            try:
-                line.decode()
-            except UnicodeDecodeError as error:
-                byte, place = line[error.start], offset + error.start
-                return UserError(
-                    f"{path}: byte 0x{byte:02x} at offset {place} (line {number}) is not UTF-8; "
-                    f"convert it, e.g. iconv -f latin1 -t utf-8 {path.name} > utf8-{path.name}"
-                )
-            offset += len(line)
-    return UserError(f"{path}: not UTF-8; convert it with iconv")

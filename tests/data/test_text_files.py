@@ -1,3 +1,5 @@
+import gzip
+
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -43,6 +45,10 @@ def test_a_byte_order_mark_and_carriage_returns_are_dropped(tmp_path, monkeypatc
     monkeypatch.setattr(text_files, "PIECE", 2)
     path = write(tmp_path / "a.txt", b"\xef\xbb\xbfa\r\nb\r\n")
     assert "".join(find_text(path)) == "a\nb\n" == "".join(TextString("a\r\nb\r\n"))
+
+
+def test_a_zipped_text_is_the_text(tmp_path):
+    assert "".join(find_text(write(tmp_path / "a.txt.gz", gzip.compress(TEXT.encode())))) == TEXT
 
 
 def test_a_folder_is_read_in_the_order_of_names(tmp_path):
