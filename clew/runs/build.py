@@ -15,6 +15,7 @@ from clew.data.splits import split_text
 from clew.data.text_files import TextSource
 from clew.models import MODELS
 from clew.runs.config import Config, DataConfig, TextConfig
+from clew.runs.memory import build_within_memory
 from clew.tasks import TASKS
 from clew.text.tokenizer import Tokenizer
 from clew.text.train import TOKENIZERS
@@ -51,14 +52,18 @@ def build_body(config: Config, vocabulary: int) -> Body:
     return MODELS[family.family].build(config.model, vocabulary)
 
 
-def build_task(config: Config, tokenizer: Tokenizer) -> nn.Module:
-    """The untrained task of a config, the same for the same seed."""
-    with torch.random.fork_rng(devices=[]):
-        torch.manual_seed(config.seed)
-        body = build_body(config, tokenizer.vocabulary)
-        kind = TASKS[config.task.name]  # type: ignore[attr-defined]
-        check_needs(kind.needs, body, config)
-        return kind.build(body, tokenizer, config.task)
+def build_task(config: Config, tokenizer: Tokenizer, *, to_train: bool = True) -> nn.Module:
+    """The untrained task of a config, the same for the same seed; refused where memory would not hold it, or its training."""
+
+    def build() -> nn.Module:
+        with torch.random.fork_rng(devices=[]):
+            torch.manual_seed(config.seed)
+            body = build_body(config, tokenizer.vocabulary)
+            kind = TASKS[config.task.name]  # type: ignore[attr-defined]
+            check_needs(kind.needs, body, config)
+            return kind.build(body, tokenizer, config.task)
+
+    return build_within_memory(build, config, tokenizer.vocabulary, choose_device(config.device)[0] if to_train else None)
 
 
 def check_needs(needs: tuple[str, ...], body: Body, config: Config) -> None:

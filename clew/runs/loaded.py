@@ -59,7 +59,7 @@ def load_run(folder: Path | str, *, device: str = "auto", code: Path | None = No
     check_code(folder, code)
     config = read_config(folder)
     tokenizer = Tokenizer.load(folder / TOKENIZER)
-    task = build_task(config, tokenizer)
+    task = build_task(config, tokenizer, to_train=False)
     load_weights(task, folder)
     task.to(choose_device(device)[0]).eval()
     return Run(folder, config, tokenizer, task)
