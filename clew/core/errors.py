@@ -36,6 +36,11 @@ def named(name: Any) -> str:
     return f"'{text if len(text) <= LONGEST_NAME else text[:LONGEST_NAME] + '...'}'"
 
 
+def shortened(text: str, most: int = 2 * LONGEST_NAME) -> str:
+    """A text with its middle left out where it is long."""
+    return text if len(text) <= most else f"{text[: most // 2]}...{text[-most // 2 :]}"
+
+
 def did_you_mean(name: Any, known: Iterable[str]) -> str:
     """`; did you mean 'gru'?` where something known is near, else nothing."""
     near = get_close_matches(str(name)[:LONGEST_NAME], [str(k) for k in known], n=1, cutoff=0.5)

@@ -44,7 +44,15 @@ def train_tokenizer(text: TextConfig, source: TextSource) -> Tokenizer:
 
 
 def encode_texts(texts: dict[str, TextSource], tokenizer: Tokenizer, cache: Path, progress: Progress | None = None) -> dict[str, TokenFile]:
-    return {name: encode_corpus(source, tokenizer, cache, progress) for name, source in texts.items()}
+    """Every part as ids; one too short to predict anything in is refused here, and not after the first steps of training."""
+    encoded = {name: encode_corpus(source, tokenizer, cache, progress) for name, source in texts.items()}
+    for name, text in encoded.items():
+        if len(text) < 2:
+            raise UserError(
+                f"{texts[name]}: the {name} part has 1 token and needs 2, one to read and one to predict; give more text, "
+                "or another data.valid_fraction or data.test_fraction"
+            )
+    return encoded
 
 
 def build_body(config: Config, vocabulary: int) -> Body:
