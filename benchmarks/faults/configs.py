@@ -92,7 +92,7 @@ def attempt(case: Case) -> str:
     with tempfile.TemporaryDirectory(prefix="clew-configs-") as folder:
         config = read(case, Path(folder))
         check_training(config.training)
-        task = build_task(config, TOKENIZER)
+        task = build_task(config, {"tokenizer": TOKENIZER})
         step(task)
         assert resolve(json.loads(json.dumps(config.model_dump(mode="json")))) == config, "what is written does not read back"
     assert not OBEYED.exists(), "a tag of a YAML file was obeyed"

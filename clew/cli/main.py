@@ -3,8 +3,11 @@
 import argparse
 import io
 import os
+import signal
 import sys
+import threading
 from importlib import import_module
+from types import FrameType
 from typing import NoReturn
 
 VERBS = {
@@ -12,10 +15,21 @@ VERBS = {
     "generate": "write text with a trained run",
     "predict": "do what a run's task does, on a file or standard input",
     "evaluate": "a run's loss on its own data or on a text",
+    "runs": "list the runs below a folder, and how they went",
+    "compare": "groups of runs side by side, with tests and learning curves",
+    "average": "average the weights of checkpoints or of runs",
     "recipes": "list the recipes, or print one as YAML",
     "describe": "a run's or a recipe's layers, shapes and parameters",
     "check": "run the laws on cells, scores, ... in a file of yours",
 }
+
+
+class Terminated(KeyboardInterrupt):
+    """SIGTERM, which is obeyed as Ctrl-C is."""
+
+
+def terminate(number: int, frame: FrameType | None) -> NoReturn:
+    raise Terminated
 
 
 class Help(argparse.RawDescriptionHelpFormatter):
@@ -74,6 +88,7 @@ def main(arguments: list[str] | None = None) -> int:
 
         return complain(str(unknown("verb", verb, VERBS)))
     options = verb_parser(verb).parse_intermixed_args(rest)
+    before = signal.signal(signal.SIGTERM, terminate) if threading.current_thread() is threading.main_thread() else None
     try:
         if options.code is not None:
             from pathlib import Path
@@ -88,12 +103,15 @@ def main(arguments: list[str] | None = None) -> int:
         # Python flushes standard output once more at exit; it must not find the closed pipe again.
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         return 0
-    except KeyboardInterrupt:
-        return complain("interrupted", 130)
+    except KeyboardInterrupt as stop:
+        return complain("interrupted", 143 if isinstance(stop, Terminated) else 130)
     except Exception as error:
         if options.debug:
             raise
         return explain(error)
+    finally:
+        if before is not None:
+            signal.signal(signal.SIGTERM, before)
 
 
 def explain(error: Exception) -> int:
@@ -111,7 +129,8 @@ def explain(error: Exception) -> int:
 
 
 def complain(text: str, status: int = 2) -> int:
-    print(f"clew: {' '.join(text.split())}", file=sys.stderr)
+    process = os.environ.get("RANK", "0")
+    print(f"clew: {'' if process == '0' else f'process {process}: '}{' '.join(text.split())}", file=sys.stderr)
     return status
 
 

@@ -20,6 +20,7 @@ class TokenBatch(NamedTuple):
     targets: Tensor  # (batch, length)
     mask: Tensor | None = None  # (batch, length), None where all are real
     fresh: bool = True  # streams start here: nothing is carried over from the batch before
+    rate: float = 1.0  # the learning rate's factor for this batch: its length over the usual one where lengths vary
 
 
 class Plan(Protocol):
@@ -58,6 +59,29 @@ class StreamPlan:
 
 
 @dataclass(frozen=True, eq=False)
+class VariedStreamPlan:
+    """Parallel streams of equal size, each read in order in chunks of varied length: batch k is each stream from edge k to edge k + 1."""
+
+    starts: np.ndarray  # (stream,)
+    edges: np.ndarray  # (batch + 1,), in targets, from 0 to a stream's size
+    length: int  # the usual one, for which the learning rate is meant
+
+    @property
+    def num_batches(self) -> int:
+        return len(self.edges) - 1
+
+    @property
+    def num_targets(self) -> int:
+        return len(self.starts) * int(self.edges[-1])
+
+    def batch(self, tokens: np.ndarray, number: int) -> TokenBatch:
+        check_number(number, self.num_batches)
+        first, last = self.edges[number], self.edges[number + 1]
+        made = gather(tokens, self.starts + first, np.full(len(self.starts), last - first), fresh=number == 0)
+        return made._replace(rate=int(last - first) / self.length)
+
+
+@dataclass(frozen=True, eq=False)
 class WindowPlan:
     """Windows that know nothing of each other, `batch_size` of them a batch."""
 
@@ -79,6 +103,57 @@ class WindowPlan:
         return gather(tokens, self.starts[rows], self.sizes[rows], fresh=True)
 
 
+@dataclass(frozen=True, eq=False)
+class ExamplePlan:
+    """Which examples go into which batch."""
+
+    batches: list[np.ndarray]  # each (rows,), numbers of examples
+
+    @property
+    def num_batches(self) -> int:
+        return len(self.batches)
+
+    def rows(self, number: int) -> np.ndarray:
+        check_number(number, self.num_batches)
+        return self.batches[number]
+
+
+def bucket_plan(lengths: np.ndarray, batch_tokens: int, seed: int, epoch: int) -> ExamplePlan:
+    """Every example once, those of like length together, as many a batch as fit into `batch_tokens` with their padding; the batches in
+    random order, and cut anew each epoch.
+
+    `lengths` is (example,), or (example, side) where an example has several sequences, such as a sentence and its translation. An
+    example longer than the budget is a batch of its own.
+    """
+    if batch_tokens < 1:
+        raise UserError(f"training.batch_tokens ({batch_tokens}) must be at least 1")
+    sides = lengths.reshape(len(lengths), -1)
+    random = np.random.default_rng([seed, epoch])
+    order = random.permutation(len(sides))
+    order = order[np.argsort(sides[order].sum(1), kind="stable")]
+    batches = cut_by_budget(sides[order], batch_tokens)
+    return ExamplePlan([order[batches[number]] for number in random.permutation(len(batches))])
+
+
+def shuffled_plan(num_examples: int, batch_size: int, seed: int, epoch: int) -> ExamplePlan:
+    """Every example once, `batch_size` a batch, in random order."""
+    order = np.random.default_rng([seed, epoch]).permutation(num_examples)
+    return ExamplePlan([order[start : start + batch_size] for start in range(0, num_examples, batch_size)])
+
+
+def cut_by_budget(sides: np.ndarray, batch_tokens: int) -> list[slice]:
+    """Neighbours (example, side) in batches: as many as keep rows * sum over sides of the longest within the budget, and at least one."""
+    batches, start = [], 0
+    while start < len(sides):
+        shortest = max(1, int(sides[start].sum()))
+        ahead = sides[start : start + max(1, batch_tokens // shortest)]
+        padded = np.maximum.accumulate(ahead).sum(1) * np.arange(1, len(ahead) + 1)
+        fitting = max(1, int(np.searchsorted(padded, batch_tokens, side="right")))
+        batches.append(slice(start, start + fitting))
+        start += fitting
+    return batches
+
+
 def stream_plan(num_tokens: int, batch_size: int, length: int) -> StreamPlan:
     """Training on `batch_size` streams of equal size: every token but the first is a target once, less at most batch_size - 1."""
     check_sizes(num_tokens, batch_size, length)
@@ -89,6 +164,20 @@ def stream_plan(num_tokens: int, batch_size: int, length: int) -> StreamPlan:
             f"give more text or set {stream_remedy(num_tokens, length)}"
         )
     return StreamPlan(np.arange(batch_size) * size, np.full(batch_size, size), length)
+
+
+def varied_stream_plan(num_tokens: int, batch_size: int, length: int, seed: int, epoch: int) -> VariedStreamPlan:
+    """As `stream_plan`, cut anew each epoch (Merity et al. 2018): a chunk's length is drawn from N(mean, 5), the mean being `length`, or
+    half of it once in twenty times; at least 5 and at most 20 above the mean. The last chunk of an epoch is what is left."""
+    streams = stream_plan(num_tokens, batch_size, length)
+    size = int(streams.sizes[0])
+    random = np.random.default_rng([seed, epoch])
+    shortest = min(SHORTEST, length)
+    num_draws = -(-size // shortest)
+    means = np.where(random.random(num_draws) < USUAL, length, length / 2)
+    drawn = np.clip(random.normal(means, SPREAD).astype(np.int64), shortest, np.maximum(means.astype(np.int64) + LONGER, shortest))
+    edges = np.minimum(np.concatenate([[0], drawn.cumsum()]), size)
+    return VariedStreamPlan(streams.starts, edges[: int(edges.argmax()) + 1], length)
 
 
 def stream_evaluation_plan(num_tokens: int, batch_size: int, length: int) -> StreamPlan:
@@ -125,6 +214,10 @@ def window_evaluation_plan(num_tokens: int, length: int, batch_size: int) -> Win
     check_sizes(num_tokens, batch_size, length)
     starts = np.arange(0, num_tokens - 1, length)
     return WindowPlan(starts, np.minimum(length, num_tokens - 1 - starts), batch_size)
+
+
+USUAL, SPREAD, SHORTEST, LONGER = 0.95, 5.0, 5, 20
+"""How chunk lengths vary: how often their mean is the usual one, their deviation, the least, and how far above its mean the most is."""
 
 
 def gather(tokens: np.ndarray, starts: np.ndarray, sizes: np.ndarray, fresh: bool) -> TokenBatch:

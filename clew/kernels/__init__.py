@@ -12,6 +12,7 @@ import torch
 from torch import nn
 
 from clew.core.taps import is_watched
+from clew.kernels.cross_entropy import cross_entropy
 from clew.kernels.dot_attention import dot_attention
 from clew.kernels.recurrent import elman_relu, elman_tanh, gru, lstm
 
@@ -21,7 +22,11 @@ KERNELS: dict[str, Callable[..., Any]] = {
     "lstm": lstm,
     "gru": gru,
     "dot_attention": dot_attention,
+    "cross_entropy": cross_entropy,
 }
+EAGER_ONLY = {"cross_entropy"}
+"""Kernels that compiled code does without: a walk over chunks would break its graph, and what it makes of the equation is fast, though
+it holds all logits."""
 
 _only_equations: ContextVar[bool] = ContextVar("only_equations", default=False)
 
@@ -30,7 +35,9 @@ def choose(name: str | None, module: nn.Module) -> Callable[..., Any] | None:
     """The kernel of that name, or None where `module` has to run its equation."""
     if name is None:
         return None
-    if not torch.compiler.is_compiling() and (_only_equations.get() or is_watched(module)):
+    if torch.compiler.is_compiling():
+        return None if name in EAGER_ONLY else KERNELS[name]
+    if _only_equations.get() or is_watched(module):
         return None
     return KERNELS[name]
 

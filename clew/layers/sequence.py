@@ -1,12 +1,15 @@
 """The sequence layer, `(x, mask, state) -> (y, state)`, and a stack of them. Knows no particular layer."""
 
 from collections.abc import Iterable
+from contextvars import copy_context
 from typing import Any
 
 import torch
 from torch import Tensor, nn
+from torch.utils.checkpoint import checkpoint
 
 from clew.core.errors import UserError
+from clew.core.taps import is_watched
 from clew.core.types import Memory, State
 
 
@@ -36,7 +39,13 @@ class SequenceLayer(nn.Module):
 
 
 class Stack(SequenceLayer):
-    """Layers one after another; the state is the tuple of theirs."""
+    """Layers one after another; the state is the tuple of theirs.
+
+    With `recompute` a layer in training keeps only what goes in, and is run again, with the same randomness, when its gradients are
+    asked for (Chen et al. 2016): less memory for one more forward pass. A layer that is watched is run once, or it would be seen twice.
+    """
+
+    recompute: bool = False
 
     def __init__(self, layers: Iterable[SequenceLayer]):
         super().__init__()
@@ -59,10 +68,19 @@ class Stack(SequenceLayer):
         states = [None] * len(self.layers) if state is None else state
         levels, after = [x], []
         for layer, before in zip(self.layers, states, strict=True):
-            x, new = layer(x, mask, before)
+            if self.recompute and self.training and torch.is_grad_enabled() and not is_watched(layer):
+                x, new = run_twice(layer, x, mask, before)
+            else:
+                x, new = layer(x, mask, before)
             levels.append(x)
             after.append(new)
         return levels, tuple(after)
+
+
+def run_twice(layer: SequenceLayer, x: Tensor, mask: Tensor | None, state: State) -> tuple[Tensor, State]:
+    """The layer's output now, and once more in the backward pass, whatever is watched by then and whichever thread that is in."""
+    context = () if torch.compiler.is_compiling() else (copy_context().run,)
+    return checkpoint(*context, layer, x, mask, state, use_reentrant=False)
 
 
 def uniform_init(scale: float, *tensors: Tensor) -> None:

@@ -1,4 +1,4 @@
-"""Recurrent bodies: an embedding under a stack of recurrences (Mikolov et al. 2010; Zaremba et al. 2014)."""
+"""Recurrent bodies: an embedding under a stack of recurrences (Mikolov et al. 2010; Zaremba et al. 2014; Merity et al. 2018)."""
 
 from typing import Annotated, Literal
 
@@ -21,8 +21,11 @@ class RecurrentConfig(Section):
     dim: int = Field(512, ge=1, description="width of the hidden state")
     num_layers: int = Field(1, ge=1, le=1000)
     embedding_dim: int | None = Field(None, ge=1, description="width of the embedding; the hidden width where not given")
+    last_dim: int | None = Field(None, ge=1, description="width of the last layer; the hidden width where not given")
     wiring: Annotated[Part, one_of("wiring", WIRINGS)] = Field("plain", description="how a layer is joined to the one below")
     dropout: float = Field(0.0, ge=0, lt=1, description="after the embedding and after every layer")
+    input_dropout: float | None = Field(None, ge=0, lt=1, description="after the embedding, where it differs")
+    last_dropout: float | None = Field(None, ge=0, lt=1, description="after the last layer, where it differs; 0 leaves it to the task")
     dropout_kind: Literal["plain", "locked"] = Field("plain", description="locked: one mask a sequence")
     word_dropout: float = Field(0.0, ge=0, lt=1, description="whole words of the embedding table")
     init_scale: float | None = Field(None, gt=0, description="every parameter from U(-s, s); each cell's own start where not given")
@@ -30,11 +33,15 @@ class RecurrentConfig(Section):
 
 def build_recurrent(config: RecurrentConfig, vocabulary: int) -> Body:
     dim = config.embedding_dim or config.dim
-    embedding = TokenEmbedding(vocabulary, dim, dropout=config.dropout, dropout_kind=config.dropout_kind, word_dropout=config.word_dropout)
+    input_dropout = config.dropout if config.input_dropout is None else config.input_dropout
+    last_dropout = config.dropout if config.last_dropout is None else config.last_dropout
+    embedding = TokenEmbedding(vocabulary, dim, dropout=input_dropout, dropout_kind=config.dropout_kind, word_dropout=config.word_dropout)
+    below = config.num_layers - 1
+    widths, dropouts = [config.dim] * below + [config.last_dim or config.dim], [config.dropout] * below + [last_dropout]
     layers = []
-    for _ in range(config.num_layers):
-        layer = Recurrent(build_part("cell", config.cell, CELLS, dim, config.dim))
-        layers.append(build_part("wiring", config.wiring, WIRINGS, dim, layer, dropout=config.dropout, dropout_kind=config.dropout_kind))
+    for width, dropout in zip(widths, dropouts, strict=True):
+        layer = Recurrent(build_part("cell", config.cell, CELLS, dim, width))
+        layers.append(build_part("wiring", config.wiring, WIRINGS, dim, layer, dropout=dropout, dropout_kind=config.dropout_kind))
         dim = layers[-1].dim
     body = Body(embedding, Stack(layers))
     if config.init_scale is not None:

@@ -13,6 +13,7 @@ RECIPES: dict[str, Recipe] = {
     "ptb-lstm-small": ptb.SMALL,
     "ptb-lstm-medium": ptb.MEDIUM,
     "ptb-lstm-large": ptb.LARGE,
+    "ptb-awd-lstm": ptb.AWD,
     "text-lstm": own_text.LSTM,
     "text-gpt": own_text.GPT,
 }

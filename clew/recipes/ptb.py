@@ -1,7 +1,7 @@
-"""Words of the Penn Treebank in the three settings of Zaremba, Sutskever and Vinyals 2014.
+"""Words of the Penn Treebank: the three settings of Zaremba, Sutskever and Vinyals 2014, and AWD-LSTM (Merity, Keskar and Socher 2018).
 
-Their loss is summed over the steps of a chunk and ours is the mean, so that learning rates here are theirs times the chunk's length, and
-clipping norms theirs divided by it.
+Zaremba's loss is summed over the steps of a chunk and ours is the mean, so that learning rates here are theirs times the chunk's length,
+and clipping norms theirs divided by it.
 """
 
 from clew.recipes.recipe import Recipe
@@ -74,4 +74,51 @@ LARGE = zaremba(
     decay=1 / 1.15,
     constant=14,
     published="test perplexity 78.4 (Zaremba et al. 2014)",
+)
+
+# Chunks are 67.8 words long in the mean (0.95 * 69.5 + 0.05 * 34.5), so that an epoch has about 686. The steps are the published 500
+# epochs; training.steps can be lowered.
+AWD_EPOCH = 686
+AWD = Recipe(
+    "AWD-LSTM on the Penn Treebank: 3 layers of 1150, regularised in every way. For a GPU, and patience.",
+    {
+        "data": {"corpus": "ptb"},
+        "text": {"tokenizer": "word"},
+        "model": {
+            "family": "recurrent",
+            "cell": {"name": "lstm", "weight_drop": 0.5},
+            "dim": 1150,
+            "num_layers": 3,
+            "embedding_dim": 400,
+            "last_dim": 400,
+            "dropout": 0.25,
+            "input_dropout": 0.4,
+            "last_dropout": 0.0,
+            "dropout_kind": "locked",
+            "word_dropout": 0.1,
+        },
+        "task": {
+            "tied": True,
+            "dropout": 0.4,
+            "dropout_kind": "locked",
+            "activation_penalty": 2.0,
+            "temporal_penalty": 1.0,
+        },
+        "training": {
+            "steps": 500 * AWD_EPOCH,
+            "batch_size": BATCH,
+            "length": 70,
+            "batching": "streams",
+            "vary_length": True,
+            "optimiser": {"name": "sgd", "weight_decay": 1.2e-6},
+            "learning_rate": 30.0,
+            "clip_norm": 0.25,
+            "average": {"name": "triggered", "patience": 5},
+            "evaluate_every": AWD_EPOCH,
+            "evaluate_batch": 10,
+            "log_every": 100,
+        },
+        "decoding": {"max_new": 100},
+    },
+    published="perplexity 61.2 in validation and 58.8 in test, not finetuned (awd-lstm-lm's README)",
 )

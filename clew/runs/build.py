@@ -60,18 +60,19 @@ def build_body(config: Config, vocabulary: int) -> Body:
     return MODELS[family.family].build(config.model, vocabulary)
 
 
-def build_task(config: Config, tokenizer: Tokenizer, *, to_train: bool = True) -> nn.Module:
+def build_task(config: Config, vocabularies: dict[str, Any], *, to_train: bool = True) -> nn.Module:
     """The untrained task of a config, the same for the same seed; refused where memory would not hold it, or its training."""
+    vocabulary = vocabularies["tokenizer"].vocabulary
 
     def build() -> nn.Module:
         with torch.random.fork_rng(devices=[]):
             torch.manual_seed(config.seed)
-            body = build_body(config, tokenizer.vocabulary)
+            body = build_body(config, vocabulary)
             kind = TASKS[config.task.name]  # type: ignore[attr-defined]
             check_needs(kind.needs, body, config)
-            return kind.build(body, tokenizer, config.task)
+            return kind.build(body, vocabularies, config.task)
 
-    return build_within_memory(build, config, tokenizer.vocabulary, choose_device(config.device)[0] if to_train else None)
+    return build_within_memory(build, config, vocabulary, choose_device(config.device)[0] if to_train else None)
 
 
 def check_needs(needs: tuple[str, ...], body: Body, config: Config) -> None:

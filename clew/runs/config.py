@@ -52,19 +52,29 @@ class TrainingConfig(Section):
     batching: Literal["streams", "windows"] = Field(
         "windows", description="streams: rows go on where the step before ended, the state carried; windows: pieces in random order"
     )
-    optimiser: Annotated[Part, part_of("optimiser")] = Field("adamw", description="sgd, adam, adamw, with options such as weight_decay")
+    optimiser: Annotated[Part, part_of("optimiser")] = Field(
+        "adamw", description="sgd, adam, adamw, with options such as weight_decay, and decay_vectors: norms and biases decay too"
+    )
     learning_rate: float = Field(1e-3, gt=0)
     schedule: Annotated[Part, part_of("schedule")] = Field(
         "constant", description="constant, cosine, linear, inverse_sqrt, by_epoch, plateau, with options such as warmup"
     )
     clip_norm: float | None = Field(1.0, gt=0, description="gradients are scaled down to this norm")
     clip_value: float | None = Field(None, gt=0, description="every gradient entry is cut to this size")
+    vary_length: bool = Field(False, description="streams: chunks of varied length, the learning rate scaled with it (Merity et al. 2018)")
     accumulate: int = Field(1, ge=1, description="micro-batches a step; the batch is cut, not multiplied")
+    average: Annotated[Part, part_of("average")] | None = Field(
+        None, description="evaluate and keep averaged weights: ema with a decay, or triggered (NT-ASGD)"
+    )
+    parallel: Literal["ddp", "fsdp"] = Field("ddp", description="over several processes: every one has the whole model, or a shard of it")
+    recompute: bool = Field(False, description="layers are run again in the backward pass instead of being remembered")
+    workers: int = Field(0, ge=0, le=64, description="processes that make batches ahead of time")
     precision: Literal["float32", "tf32", "bfloat16"] = Field("float32", description="bfloat16: autocast, on a GPU")
     compile: bool = Field(False, description="torch.compile the model")
     evaluate_every: int = Field(250, ge=1)
     evaluate_batch: int | None = Field(None, ge=1, description="rows at evaluation; the training batch's where not given")
     save_every: int | None = Field(None, ge=1, description="steps between checkpoints; at every evaluation where not given")
+    keep: int = Field(2, ge=1, description="checkpoints kept, the newest; the best weights are kept beside them")
     log_every: int = Field(10, ge=1)
     patience: int | None = Field(None, ge=1, description="stop after this many evaluations without a better one")
 
@@ -158,10 +168,20 @@ def dotted(path: Sequence[str]) -> str:
     return named(".".join(path))[1:-1]
 
 
+def fields_of(config: Config) -> dict[str, Any]:
+    """Every field's whole name and its value; a part with its options is one value."""
+    return {".".join(path): value for path, value in _paths(config.model_dump(mode="json"))}
+
+
+def changed_fields(first: Config, second: Config) -> dict[str, tuple[Any, Any]]:
+    """The fields in which two configs differ, each with its value in both; None where a config has no such field."""
+    a, b = fields_of(first), fields_of(second)
+    return {name: (a.get(name), b.get(name)) for name in sorted({*a, *b}) if a.get(name) != b.get(name)}
+
+
 def differences(first: Config, second: Config) -> list[str]:
     """The fields in which two configs differ, as `field: one -> other`."""
-    a, b = dict(_paths_joined(first)), dict(_paths_joined(second))
-    return [f"{name}: {a.get(name)!r} -> {b.get(name)!r}" for name in sorted({*a, *b}) if a.get(name) != b.get(name)]
+    return [f"{name}: {one!r} -> {other!r}" for name, (one, other) in changed_fields(first, second).items()]
 
 
 def commented_yaml(config: Config) -> str:
@@ -256,7 +276,3 @@ def _paths(settings: Mapping[str, Any], sections: bool = True) -> list[tuple[lis
         else:
             found.append((name.split("."), value))
     return found
-
-
-def _paths_joined(config: Config) -> list[tuple[str, Any]]:
-    return [(".".join(path), value) for path, value in _paths(config.model_dump(mode="json"))]

@@ -5,6 +5,8 @@ model.safetensors     the weights of the best evaluation
 vocabulary/           every tokenizer and label table, by role
 metrics.jsonl         one object a record: step, and what was measured
 environment.json      versions and machine
+predictions.jsonl     scores of single examples, where an evaluation wrote them (clew.runs.predictions)
+lock                  there while a process writes the run
 code.py               a copy of the user's file, where the run used one
 checkpoints/          what is needed to go on (clew.training.checkpoints)
 """
@@ -19,8 +21,8 @@ from pathlib import Path
 from typing import Any
 
 import torch
-from safetensors import SafetensorError
-from safetensors.torch import load_file, save_file
+from safetensors import SafetensorError, safe_open
+from safetensors.torch import save_file
 from torch import Tensor
 
 from clew.core.errors import UserError, shown
@@ -108,15 +110,17 @@ def append_metrics(folder: Path, record: Mapping[str, Any]) -> None:
 
 
 def read_metrics(folder: Path) -> Iterator[dict[str, Any]]:
-    """Every record that is whole; a line cut short by a crash is passed over."""
+    """Every record that is whole; a line cut short by a crash, or that is none of ours, is passed over."""
     path = folder / METRICS
     if not path.is_file():
         return
-    for line in path.read_text(encoding="utf-8").splitlines():
+    for line in path.read_text(encoding="utf-8", errors="replace").splitlines():
         try:
-            yield json.loads(line)
-        except json.JSONDecodeError:
+            record = json.loads(line)
+        except (json.JSONDecodeError, RecursionError):
             continue
+        if isinstance(record, dict):
+            yield record
 
 
 def truncate_metrics(folder: Path, step: int) -> None:
@@ -126,21 +130,40 @@ def truncate_metrics(folder: Path, step: int) -> None:
 
 
 def write_weights(path: Path, tensors: Mapping[str, Tensor]) -> None:
-    """Tensors as safetensors, written aside and renamed."""
+    """Tensors as safetensors with a digest of their content, written aside and renamed."""
     aside = path.with_name(path.name + ".partial")
     contiguous = {name: tensor.detach().to("cpu").contiguous().clone() for name, tensor in tensors.items()}
-    save_file(contiguous, aside, {"format": "pt"})
-    flush(aside)
-    aside.replace(path)
+    try:
+        save_file(contiguous, aside, {"format": "pt", "sha256": tensors_hash(contiguous)})
+        flush(aside)
+        aside.replace(path)
+    except SafetensorError as error:
+        aside.unlink(missing_ok=True)
+        raise OSError(f"{path} cannot be written: {error}") from None
 
 
 def read_weights(path: Path) -> dict[str, Tensor]:
     try:
-        return load_file(path)
+        with safe_open(path, "pt") as file:
+            expected = (file.metadata() or {}).get("sha256")
+            tensors = {name: file.get_tensor(name) for name in file.keys()}  # noqa: SIM118
     except FileNotFoundError:
         raise UserError(f"{path} is missing; the run has not reached its first evaluation, or was copied in part") from None
-    except (SafetensorError, OSError) as error:
+    except (SafetensorError, OSError, UnicodeDecodeError) as error:
         raise UserError(f"{path} cannot be read as safetensors: {error}") from None
+    if expected is not None and tensors_hash(tensors) != expected:
+        raise UserError(f"{path} is damaged: its content is not what was written; copy it again, or go on with the run by --resume")
+    return tensors
+
+
+def tensors_hash(tensors: Mapping[str, Tensor]) -> str:
+    """SHA-256 of names, shapes and every byte: safetensors itself would not notice a flipped bit."""
+    digest = hashlib.sha256()
+    for name in sorted(tensors):
+        tensor = tensors[name].contiguous()
+        digest.update(json.dumps([name, str(tensor.dtype), list(tensor.shape)]).encode())
+        digest.update(tensor.reshape(-1).view(torch.uint8).numpy().data)
+    return digest.hexdigest()
 
 
 def keep_code(folder: Path, code: Path) -> None:
@@ -182,6 +205,16 @@ def write_text(path: Path, text: str) -> None:
 
 
 def flush(path: Path) -> None:
+    """Until what a file holds, or which files a folder has, is on the disk."""
+    if path.is_dir():
+        if os.name == "nt":
+            return
+        descriptor = os.open(path, os.O_RDONLY)
+        try:
+            os.fsync(descriptor)
+        finally:
+            os.close(descriptor)
+        return
     with path.open("r+b") as file:
         os.fsync(file.fileno())
 
@@ -197,3 +230,10 @@ def read_json(path: Path) -> Any:
         raise UserError(f"{path} is not JSON that can be read: it is nested too deep") from None
     except ValueError as error:  # no JSON, no UTF-8, or more digits than Python reads
         raise UserError(f"{path} is not JSON: {str(error).partition('; use sys.')[0]}") from None
+
+
+def cache_folder() -> Path:
+    """Where encoded texts are kept: CLEW_CACHE, or the user's own cache folder."""
+    if "CLEW_CACHE" in os.environ:
+        return Path(os.environ["CLEW_CACHE"])
+    return Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache") / "clew"

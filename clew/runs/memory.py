@@ -75,9 +75,8 @@ def weight_bytes(build: Callable[[], nn.Module]) -> int:
 
 
 def check_memory(weights: int, config: Config, vocabulary: int, device: torch.device | None) -> None:
-    copies = 1 if device is None else 2 if part_name(config.training.optimiser) == "sgd" else 4
     host = torch.device("cpu")
-    needs = {host: weights} if device is None else {host: weights, device: copies * weights}
+    needs = {host: weights} if device is None else {host: weights, device: training_bytes(weights, config)}
     for place, needed in needs.items():
         memory = machine_memory(place)
         if memory is None or needed <= memory:
@@ -87,6 +86,13 @@ def check_memory(weights: int, config: Config, vocabulary: int, device: torch.de
         raise UserError(
             f"{what} {gigabytes(needed)}, but {where} has {gigabytes(memory)} of memory; lower {largest_number(config, vocabulary)}"
         )
+
+
+def training_bytes(weights: int, config: Config) -> int:
+    """Weights, gradients and the moments of Adam, or this process's shard of them."""
+    copies = 2 if part_name(config.training.optimiser) == "sgd" else 4
+    processes = int(os.environ.get("WORLD_SIZE", "1")) if config.training.parallel == "fsdp" else 1
+    return copies * weights // processes
 
 
 def machine_memory(device: torch.device) -> int | None:

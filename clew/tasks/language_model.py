@@ -13,6 +13,8 @@ from clew.core.errors import UserError
 from clew.core.masks import real_positions
 from clew.core.types import Body, State, Term
 from clew.data.plans import TokenBatch
+from clew.layers.dropouts import DROPOUTS
+from clew.layers.losses import CrossEntropy, num_changes, squared_activations, squared_changes
 from clew.text.tokenizer import Tokenizer
 
 
@@ -23,10 +25,21 @@ class LanguageModelConfig(Section):
     tied: bool = Field(False, description="the output layer's weight is the embedding's")
     bias: bool = Field(True, description="the output layer has a bias")
     init_scale: float | None = Field(None, gt=0, description="the output layer's weights from U(-s, s)")
+    dropout: float = Field(0.0, ge=0, lt=1, description="of what the output layer reads; besides the body's own")
+    dropout_kind: Literal["plain", "locked"] = Field("plain", description="locked: one mask a sequence")
+    label_smoothing: float = Field(0.0, ge=0, lt=1, description="the share of a target that is spread over the vocabulary, in training")
+    activation_penalty: float = Field(0.0, ge=0, description="times the mean square of what the output layer reads, in training")
+    temporal_penalty: float = Field(0.0, ge=0, description="times the mean square change from step to step, in training")
 
 
 class LanguageModel(nn.Module):
-    """p(w_t | w_1 .. w_{t-1}) = softmax(V h_{t-1} + b), trained on sum of -log p."""
+    """p(w_t | w_1 .. w_{t-1}) = softmax(V d_{t-1} + b),  d = dropout(h).
+
+        loss = mean(-log p) + activation_penalty * mean(d_t^2) + temporal_penalty * mean((h_t - h_{t-1})^2)
+
+    The penalties (AR and TAR, Merity et al. 2018) and label smoothing are for training: evaluation has the first term alone. The body's
+    output is h, so a body whose last layer drops nothing leaves dropout to the task, as these authors have it.
+    """
 
     needs = ("causal",)
 
@@ -45,28 +58,52 @@ class LanguageModel(nn.Module):
         if self.output_weight is not None:
             scale = config.init_scale or body.dim**-0.5
             nn.init.uniform_(self.output_weight, -scale, scale)
+        self.dropout = DROPOUTS[config.dropout_kind](config.dropout)
+        self.cross_entropy = CrossEntropy(config.label_smoothing)
+        self.activation_penalty = config.activation_penalty
+        self.temporal_penalty = config.temporal_penalty
 
     def forward(self, batch: TokenBatch, state: State = None) -> tuple[dict[str, Term], State]:
         hidden, state = self.body(batch.tokens, batch.mask, state)
-        targets = batch.targets
-        real = real_positions(batch.mask)
-        if real is not None:
-            targets = targets.masked_fill(~real, IGNORED)
-        loss = F.cross_entropy(self.logits(hidden).flatten(0, 1), targets.flatten(), ignore_index=IGNORED, reduction="sum")
-        return {"loss": Term(loss, self.counts(batch)["loss"], 1.0)}, state
+        dropped = self.dropout(hidden)
+        costs = self.cross_entropy(dropped, self.weight, self.output_bias, batch.targets, real_positions(batch.mask))
+        counts = self.counts(batch)
+        terms = {"loss": Term(costs.loss, counts["loss"])}
+        if "smoothing" in counts:  # reported apart from the loss itself, with the gradient of both
+            terms = {"loss": Term(costs.plain, counts["loss"]), "smoothing": Term(costs.loss - costs.plain, counts["smoothing"])}
+        if "activation" in counts:
+            terms["activation"] = Term(squared_activations(dropped, batch.mask), counts["activation"], self.activation_penalty)
+        if "temporal" in counts:
+            terms["temporal"] = Term(squared_changes(hidden, batch.mask), counts["temporal"], self.temporal_penalty)
+        return terms, state
 
     def counts(self, batch: TokenBatch) -> dict[str, Tensor]:
-        """How many targets each term adds over, from the batch alone."""
-        real = real_positions(batch.mask)
-        tokens = batch.tokens
-        return {"loss": torch.full((), tokens.numel(), device=tokens.device) if real is None else real.sum()}
+        """How many targets, or changes from one position to the next, each term adds over, from the batch alone."""
+        real, tokens = real_positions(batch.mask), batch.tokens
+        targets = torch.full((), tokens.numel(), device=tokens.device) if real is None else real.sum()
+        counts = {"loss": targets}
+        if self.training and self.cross_entropy.label_smoothing:
+            counts["smoothing"] = targets
+        if self.training and self.activation_penalty:
+            counts["activation"] = targets
+        if self.training and self.temporal_penalty:
+            counts["temporal"] = num_changes(batch.mask, tokens)
+        return counts
 
     def initial_state(self, batch_size: int, capacity: int | None = None) -> State:
         return self.body.initial_state(batch_size, capacity=capacity)
 
+    @property
+    def weight(self) -> Tensor:
+        """V (vocabulary, dim): the output layer's own, or the embedding's."""
+        return self.body.embedding.weight if self.output_weight is None else self.output_weight
+
+    def looked_up(self) -> list[Tensor]:
+        """Tables that no vector is multiplied with: they cost no FLOPs."""
+        return [] if self.output_weight is None else [self.body.embedding.weight]
+
     def logits(self, hidden: Tensor) -> Tensor:
-        weight = self.body.embedding.weight if self.output_weight is None else self.output_weight
-        return F.linear(hidden, weight, self.output_bias)
+        return F.linear(hidden, self.weight, self.output_bias)
 
     def encode(self, text: str) -> list[int]:
         return self.tokenizer.encode(text)
@@ -108,6 +145,3 @@ class LanguageStepper:
     def __call__(self, tokens: Tensor, mask: Tensor | None, state: State) -> tuple[Tensor, State]:
         hidden, state = self.task.body(tokens, mask, state)
         return self.task.logits(hidden).float().log_softmax(-1), state
-
-
-IGNORED = -100

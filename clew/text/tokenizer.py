@@ -132,9 +132,16 @@ class Tokenizer:
         path = file_of(path)
         path.parent.mkdir(parents=True, exist_ok=True)
         aside = path.with_name(path.name + ".partial")
-        aside.write_text(self.inner.to_str(pretty=True), encoding="utf-8")
+        aside.write_text(self.to_json(), encoding="utf-8")
         aside.replace(path)
         return path
+
+    def to_json(self) -> str:
+        return self.inner.to_str(pretty=True)
+
+    @classmethod
+    def from_json(cls, text: str) -> "Tokenizer":
+        return cls(tokenizers.Tokenizer.from_str(text))
 
     @classmethod
     def load(cls, path: Path | str) -> "Tokenizer":
@@ -142,7 +149,7 @@ class Tokenizer:
         if not path.is_file():
             raise UserError(f"no tokenizer at {path}; `Tokenizer.save` writes one there")
         try:
-            return cls(tokenizers.Tokenizer.from_str(path.read_text(encoding="utf-8")))
+            return cls.from_json(path.read_text(encoding="utf-8"))
         except Exception as error:  # the library raises bare Exception
             raise UserError(f"{path}: not a tokenizer file ({error}); save it again or restore it") from error
 

@@ -3,37 +3,39 @@
     checkpoints/step-00001000/
         model.safetensors       weights
         optimiser.safetensors   the optimiser's tensors
-        carried.safetensors     carried states, one a micro-batch
-        training.json           step, data position, schedule, best value, the optimiser's numbers, hashes of config and data
+        average.safetensors     averaged weights, where there are any
+        carried.safetensors     the carried state of every row
+        training.json           step, data position, schedule, best value, the optimiser's numbers, what must not change
         manifest.json           SHA-256 of every file above, written last
 
-A checkpoint is written in a folder aside, flushed and renamed, so that one which has its name is whole; its hashes are looked at
-all the same.
+Where tensors are sharded each process writes its own part, model-1-of-2.safetensors, and model.json says which rows of each tensor
+stand where. A checkpoint is written in a folder aside, flushed and renamed, so that one which has its name is whole; its hashes
+are looked at all the same.
 """
 
 import shutil
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 import torch
 from torch import Tensor, nn
+from torch.distributed.tensor import DTensor
 
+from clew.core.batches import cut_rows
 from clew.core.errors import UserError
 from clew.core.types import State, Tree
-from clew.runs.directory import FORMAT, check_format, file_hash, read_json, read_weights, write_json, write_weights
+from clew.runs.directory import FORMAT, check_format, file_hash, flush, read_json, read_weights, write_json, write_weights
+from clew.training.averaging import Average
 from clew.training.loop import Standing
 from clew.training.observers import Best
+from clew.training.parallel import load_whole, local, shard_of
+from clew.training.processes import gather_rows, rank, sum_over_processes, world_size
 from clew.training.schedules import Constant
 
-KEPT = 2
-MANIFEST, TRAINING, MODEL, OPTIMISER, CARRIED = (
-    "manifest.json",
-    "training.json",
-    "model.safetensors",
-    "optimiser.safetensors",
-    "carried.safetensors",
-)
+MANIFEST, TRAINING = "manifest.json", "training.json"
+MODEL, OPTIMISER, AVERAGE, CARRIED = "model", "optimiser", "average", "carried"
 
 
 @dataclass
@@ -46,41 +48,115 @@ class Training:
     best: Best
     standing: Standing
     identity: dict[str, str]
-    """Hashes of what training must not change under a resume, by name: config, tokenizer, data."""
+    """What must not change under a resume, by name: model, tokenizer, data, batches; each in words that tell one from another."""
+    average: Average | None = None
 
 
-def save_checkpoint(folder: Path, training: Training) -> Path:
-    """Writes checkpoints/step-N below the run's folder and drops all but the newest few."""
+def save_checkpoint(folder: Path, training: Training, keep: int = 2) -> Path:
+    """Writes checkpoints/step-N below the run's folder and drops all but the newest `keep`. Every process has to call it."""
     name = f"step-{training.standing.step:08d}"
     aside, final = folder / "checkpoints" / f".{name}.partial", folder / "checkpoints" / name
-    shutil.rmtree(aside, ignore_errors=True)
-    aside.mkdir(parents=True)
+    standing, average = training.standing, training.average
     tensors, numbers = split_optimiser(training.optimiser.state_dict())
-    write_weights(aside / MODEL, training.task.state_dict())
-    write_weights(aside / OPTIMISER, tensors)
-    write_weights(aside / CARRIED, named_leaves(training.standing.states))
-    standing = training.standing
-    write_json(
-        aside / TRAINING,
-        {
+    carried = gather_rows(standing.state)
+    groups = {
+        MODEL: training.task.state_dict(),
+        OPTIMISER: tensors,
+        CARRIED: named_leaves(carried, "0") if carried is not None else {},
+        **({AVERAGE: average.means} if average is not None and average.active else {}),
+    }
+
+    def begin() -> None:
+        if rank() == 0:
+            shutil.rmtree(aside, ignore_errors=True)
+            aside.mkdir(parents=True)
+
+    def write() -> None:
+        for group, content in groups.items():
+            write_group(aside, group, content)
+
+    def end() -> None:
+        if rank() != 0:
+            return
+        about = {
             "format": FORMAT,
             "step": standing.step,
             "epoch": standing.epoch,
             "batch": standing.batch,
             "skipped": standing.skipped,
-            "carried": len(standing.states),
+            "halvings": standing.halvings,
+            "seconds": standing.seconds,
+            "tokens": standing.tokens,
+            "carried": int(carried is not None),
             "schedule": training.schedule.state_dict(),
             "best": training.best.state_dict(),
+            "average": average.state_dict() if average is not None else None,
             "optimiser": numbers,
             "identity": training.identity,
-        },
-    )
-    write_json(aside / MANIFEST, {path.name: file_hash(path) for path in sorted(aside.iterdir())})
-    shutil.rmtree(final, ignore_errors=True)
-    aside.replace(final)
-    for old in checkpoint_folders(folder)[KEPT:]:
-        shutil.rmtree(old, ignore_errors=True)
+        }
+        write_json(aside / TRAINING, about)
+        write_json(aside / MANIFEST, {path.name: file_hash(path) for path in sorted(aside.iterdir())})
+        flush(aside)
+        shutil.rmtree(final, ignore_errors=True)
+        aside.replace(final)
+        flush(final.parent)
+        for old in checkpoint_folders(folder)[keep:]:
+            shutil.rmtree(old, ignore_errors=True)
+
+    for stage in (begin, write, end):
+        all_together(stage, folder)
     return final
+
+
+def all_together(stage: Callable[[], None], folder: Path) -> None:
+    """A stage of a save on every process: where it fails on one, it fails on all of them, and none waits for another."""
+    failure: OSError | None = None
+    try:
+        stage()
+    except OSError as error:
+        failure = error
+    failed = bool(sum_over_processes(torch.tensor(int(failure is not None))))
+    if not failed:
+        return
+    if rank() == 0:
+        for partial in (folder / "checkpoints").glob(".*.partial"):
+            shutil.rmtree(partial, ignore_errors=True)
+    why = (failure.strerror or str(failure)) if failure is not None else "another process says why"
+    newest = next(iter(checkpoint_folders(folder)), None)
+    remedy = f"{newest} is whole: once there is room, go on by --resume" if newest is not None else "nothing was saved yet"
+    raise UserError(f"a checkpoint cannot be written below {folder}: {why}; {remedy}")
+
+
+def write_group(folder: Path, group: str, tensors: Mapping[str, Tensor]) -> None:
+    """Tensors of one kind: one file by the first process, or one a process where some are sharded."""
+    if not any(isinstance(tensor, DTensor) for tensor in tensors.values()):
+        if rank() == 0:
+            write_weights(folder / f"{group}.safetensors", tensors)
+        return
+    mine = {name: local(tensor) for name, tensor in tensors.items() if isinstance(tensor, DTensor) or rank() == 0}
+    write_weights(folder / shard_name(group, rank()), {name: part for name, part in mine.items() if part.numel() or part.dim() == 0})
+    if rank() == 0:
+        shapes = {name: list(tensor.shape) for name, tensor in tensors.items()}
+        write_json(folder / f"{group}.json", {"shards": [shard_name(group, number) for number in range(world_size())], "shapes": shapes})
+
+
+def shard_name(group: str, number: int) -> str:
+    return f"{group}-{number + 1}-of-{world_size()}.safetensors"
+
+
+def read_group(folder: Path, group: str) -> dict[str, Tensor]:
+    """All tensors of one kind, whole, however many processes wrote them: shards are cut along the first axis, in the processes' order."""
+    index = folder / f"{group}.json"
+    if not index.is_file():
+        return read_weights(folder / f"{group}.safetensors")
+    about = read_json(index)
+    shards = [read_weights(folder / name) for name in about["shards"]]
+    parts = {name: [shard[name] for shard in shards if name in shard] for name in about["shapes"]}
+    found = {name: pieces[0] if len(pieces) == 1 else torch.cat(pieces) for name, pieces in parts.items()}
+    for name, shape in about["shapes"].items():
+        if list(found[name].shape) != shape:
+            raise UserError(f"{folder}: the shards of {name} have {list(found[name].shape)} together, not {shape}")
+    return found
 
 
 def checkpoint_folders(folder: Path) -> list[Path]:
@@ -102,12 +178,13 @@ def find_checkpoint(folder: Path) -> tuple[Path | None, list[str]]:
 def find_fault(checkpoint: Path) -> str | None:
     try:
         manifest = read_json(checkpoint / MANIFEST)
-    except UserError as error:
+    except (UserError, OSError) as error:
         return str(error)
-    if not isinstance(manifest, dict) or not {TRAINING, MODEL, OPTIMISER, CARRIED} <= set(manifest):
+    kinds = {str(name).split(".")[0].split("-")[0] for name in manifest} if isinstance(manifest, dict) else set()
+    if not {"training", MODEL, OPTIMISER, CARRIED} <= kinds:
         return f"{MANIFEST} does not name every file"
     for name, expected in manifest.items():
-        path = checkpoint / name
+        path = checkpoint / Path(name).name
         if not path.is_file():
             return f"{name} is missing"
         if file_hash(path) != expected:
@@ -116,24 +193,44 @@ def find_fault(checkpoint: Path) -> str | None:
 
 
 def load_checkpoint(checkpoint: Path, training: Training) -> None:
-    """Puts every part back as it was."""
+    """Puts every part back as it was, on any number of processes."""
     about = read_json(checkpoint / TRAINING)
     check_format(about.get("format"), checkpoint / TRAINING)
-    for name, expected in about["identity"].items():
-        if training.identity.get(name) != expected:
+    for name, before in about["identity"].items():
+        if (now := training.identity.get(name)) != before:
             raise UserError(
-                f"{checkpoint} was written with another {name}, so the run cannot go on from it; "
+                f"the {name} is not what {checkpoint} was written with (then {before}; now {now}), so the run cannot go on from it; "
                 f"bring the {name} back as it was, or start a new run"
             )
-    training.task.load_state_dict(read_weights(checkpoint / MODEL))
-    training.optimiser.load_state_dict(join_optimiser(read_weights(checkpoint / OPTIMISER), about["optimiser"]))
+    load_whole(training.task, read_group(checkpoint, MODEL))
+    load_optimiser(training.optimiser, join_optimiser(read_group(checkpoint, OPTIMISER), about["optimiser"]))
     training.schedule.load_state_dict(about["schedule"])
     training.best.load_state_dict(about["best"])
+    if training.average is not None and about.get("average") is not None:
+        training.average.load_state_dict(about["average"])
+        if (checkpoint / f"{AVERAGE}.safetensors").exists() or (checkpoint / f"{AVERAGE}.json").exists():
+            means = read_group(checkpoint, AVERAGE)
+            training.average.means = {name: shard_of(means[name], p) for name, p in training.average.parameters.items()}
     standing = training.standing
     standing.step, standing.epoch, standing.batch = about["step"], about["epoch"], about["batch"]
-    standing.skipped = about["skipped"]
-    tensors = read_weights(checkpoint / CARRIED)
-    standing.states = [carried_state(training.task, tensors, str(number)) for number in range(about["carried"])]
+    standing.skipped, standing.halvings = about["skipped"], about.get("halvings", 0)
+    standing.seconds, standing.tokens = about.get("seconds", 0.0), about.get("tokens", 0)
+    standing.state = None
+    if about["carried"]:
+        rows = carried_state(training.task, read_group(checkpoint, CARRIED), "0")
+        standing.state = cut_rows(rows, world_size())[rank()]
+
+
+def load_optimiser(optimiser: torch.optim.Optimizer, state: dict[str, Any]) -> None:
+    """An optimiser's state from whole tensors: those shaped as their parameter are cut as it is."""
+    parameters = [p for group in optimiser.param_groups for p in group["params"]]
+    for index, entries in state["state"].items():
+        for name, value in entries.items():
+            if isinstance(value, Tensor) and value.shape == parameters[index].shape:
+                entries[name] = shard_of(value, parameters[index])
+    # Which kernel steps the parameters is this machine's choice, not that of the one before.
+    groups = [{**saved, "fused": own.get("fused")} for saved, own in zip(state["param_groups"], optimiser.param_groups, strict=True)]
+    optimiser.load_state_dict({**state, "param_groups": groups})
 
 
 def named_leaves(tree: Tree, path: str = "") -> dict[str, Tensor]:

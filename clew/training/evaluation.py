@@ -6,11 +6,13 @@ from typing import Any
 
 import torch
 
+from clew.core.batches import to_device
 from clew.data.encoded import TokenFile
-from clew.data.plans import Plan, TokenBatch, stream_evaluation_plan, window_evaluation_plan
+from clew.data.plans import Plan, stream_evaluation_plan, window_evaluation_plan
 from clew.metrics.perplexity import Likelihood
 from clew.runs.config import TrainingConfig
 from clew.tasks.language_model import LanguageModel
+from clew.training.processes import share_of, sum_over_processes, world_size
 
 
 def evaluation_plan(num_tokens: int, training: TrainingConfig) -> Plan:
@@ -31,7 +33,8 @@ def evaluate(
     autocast: Callable[[], AbstractContextManager[Any]] = nullcontext,
     interrupted: Callable[[], bool] = lambda: False,
 ) -> Likelihood | None:
-    """The likelihood of the whole text; None if `interrupted` says to stop. `forward` is the task, or its compiled form."""
+    """The likelihood of the whole text, each process reading its share of every batch's rows; None if `interrupted` says to stop, which a
+    process alone may do. `forward` is the task, or its compiled form."""
     model = task if forward is None else forward
     plan = evaluation_plan(len(text), training)
     device = next(task.parameters()).device
@@ -41,18 +44,15 @@ def evaluate(
     state = None
     try:
         for number in range(plan.num_batches):
-            if interrupted():
+            if interrupted() and world_size() == 1:
                 return None
-            batch = to_device(plan.batch(text.tokens, number), device)
+            share, is_real = share_of(plan.batch(text.tokens, number))
+            batch = to_device(share, device)
             with autocast():
                 terms, after = model(batch, None if batch.fresh else state)
             state = after if training.batching == "streams" else None
-            total += terms["loss"].sum.cpu().double()
+            if is_real:
+                total += terms["loss"].sum.cpu().double()
     finally:
         task.train(was_training)
-    return Likelihood(float(total), plan.num_targets, text.num_target_characters)
-
-
-def to_device(batch: TokenBatch, device: torch.device) -> TokenBatch:
-    mask = None if batch.mask is None else batch.mask.to(device)
-    return batch._replace(tokens=batch.tokens.to(device), targets=batch.targets.to(device), mask=mask)
+    return Likelihood(float(sum_over_processes(total)), plan.num_targets, text.num_target_characters)

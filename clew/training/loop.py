@@ -7,25 +7,34 @@ counts are summed over micro-batches and processes before backward, so that ever
 import math
 from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager, nullcontext
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from typing import Any
 
 import torch
 from torch import Tensor, nn
 
+from clew.core.batches import cut_rows, num_rows, to_device
 from clew.core.errors import UserError
-from clew.core.state import detach_state
+from clew.core.state import detach_state, map_tree
 from clew.core.types import State
-from clew.training.processes import rank, seed_everything, sum_over_processes, world_size
+from clew.training.averaging import Average
+from clew.training.parallel import gradients_together, total_norm
+from clew.training.processes import rank, seed_everything, share_of, sum_over_processes, world_size
 from clew.training.schedules import Constant
 
 MOST_SKIPPED = 10
 """Steps in a row without a finite gradient after which a run is given up."""
 
+MOST_HALVINGS = 6
+"""How often a micro-batch that does not fit into memory is halved before a run is given up."""
+
 
 @dataclass(frozen=True)
 class Record:
-    """What one step did. `losses` are means over the term's own count; a skipped step left the weights as they were."""
+    """What one step did. `losses` are means over the term's own count; a skipped step left the weights as they were.
+
+    `parts` is into how many micro-batches each process cut its share; `stop` says that some process has been asked to stop.
+    """
 
     step: int
     epoch: int
@@ -34,6 +43,8 @@ class Record:
     learning_rate: float
     count: int
     skipped: bool = False
+    parts: int = 1
+    stop: bool = False
 
     @property
     def loss(self) -> float:
@@ -42,24 +53,44 @@ class Record:
 
 @dataclass
 class Standing:
-    """Where training stands: all that is needed to go on, besides weights, optimiser and schedule."""
+    """Where training stands: all that is needed to go on, besides weights, optimiser, schedule and averages.
+
+    `state` is what is carried for this process's rows; `halvings` how often micro-batches had to be halved to fit into memory;
+    `seconds` and `tokens` are how long training has taken and how much it has read, which the caller keeps.
+    """
 
     step: int = 0
     epoch: int = 0
     batch: int = 0
-    states: list[State] = field(default_factory=list)
+    state: State = None
     skipped: int = 0
+    halvings: int = 0
+    seconds: float = 0.0
+    tokens: int = 0
 
 
-@dataclass(frozen=True)
+@dataclass
 class Batches:
-    """Batch b of epoch e, made when asked for: a pure function, so that the position (epoch, batch) is all there is to remember.
+    """Batch b of epoch e, for all processes together: a pure function, so that the position (epoch, batch) is all there is to remember.
 
-    `get(epoch, batch)` gives the micro-batches of this process's share; each carries `fresh`, which says that its streams start there.
+    `get(epoch, batch)` may be called for any position; `ahead(epoch, batch)` gives the batches from a position on, and may make them
+    before they are asked for. A batch's `fresh` says that its streams start there, its `rate` multiplies the learning rate.
     """
 
     per_epoch: Callable[[int], int]
-    get: Callable[[int, int], list[Any]]
+    get: Callable[[int, int], Any]
+
+    def positions(self, epoch: int, batch: int) -> Iterator[tuple[int, int]]:
+        """Every position from one on, without end."""
+        while True:
+            while batch >= self.per_epoch(epoch):
+                epoch, batch = epoch + 1, 0
+            yield epoch, batch
+            batch += 1
+
+    def ahead(self, epoch: int, batch: int) -> Iterator[tuple[int, int, Any]]:
+        for position in self.positions(epoch, batch):
+            yield *position, self.get(*position)
 
 
 def train(
@@ -72,31 +103,42 @@ def train(
     standing: Standing,
     seed: int,
     carry: bool = False,
+    accumulate: int = 1,
     clip_norm: float | None = None,
     clip_value: float | None = None,
     autocast: Callable[[], AbstractContextManager[Any]] = nullcontext,
     counts: Callable[[Any], dict[str, Tensor]] | None = None,
+    average: Average | None = None,
+    asked_to_stop: Callable[[], bool] = lambda: False,
 ) -> Iterator[Record]:
     """Trains until `steps`, one record a step; `standing` is kept up to date before each record is given.
 
-    `task` may be compiled or under DistributedDataParallel: only its forward is called; `counts` is the plain task's. `carry` hands each
-    micro-batch's state, detached, to the next step: truncated back-propagation through time.
+    `task` may be compiled, or spread over processes: only its forward is called; `counts` is the plain task's. `carry` hands each
+    row's state, detached, to the next step: truncated back-propagation through time. Each process cuts its rows of a batch into
+    `accumulate` micro-batches, and into twice as many where one does not fit into memory.
     """
     count_of: Any = counts or task.counts
     rates = [group["lr"] for group in optimiser.param_groups]
     parameters = [p for group in optimiser.param_groups for p in group["params"]]
     task.train()
+    source = batches.ahead(standing.epoch, standing.batch)
     while standing.step < steps:
-        if standing.batch >= batches.per_epoch(standing.epoch):
-            standing.epoch, standing.batch = standing.epoch + 1, 0
-        micro_batches = batches.get(standing.epoch, standing.batch)
-        factor = schedule.factor(standing.step, standing.epoch)
+        standing.epoch, standing.batch, batch = next(source)
+        factor = schedule.factor(standing.step, standing.epoch) * getattr(batch, "rate", 1.0)
         for group, rate in zip(optimiser.param_groups, rates, strict=True):
             group["lr"] = rate * factor
-        optimiser.zero_grad(set_to_none=True)
-        totals, states = _backward(task, micro_batches, standing, seed, carry, autocast, count_of)
+        while True:
+            optimiser.zero_grad(set_to_none=True)
+            parts = accumulate * 2**standing.halvings
+            try:
+                totals, state, stop = _backward(task, batch, parts, standing, seed, carry, autocast, count_of, asked_to_stop())
+                break
+            except RuntimeError as error:
+                if not is_out_of_memory(error):
+                    raise
+            _halve(standing, batch, parts)  # outside the handler, whose traceback would hold on to the memory
         norm = _clip(parameters, clip_norm, clip_value)
-        losses = {name: float(value) for name, (value, _) in totals.items()}
+        losses = {name: float(mean) for name, (mean, _) in totals.items()}
         skipped = not math.isfinite(norm) or not all(math.isfinite(loss) for loss in losses.values())
         if skipped:
             standing.skipped += 1
@@ -108,10 +150,11 @@ def train(
         else:
             optimiser.step()
             standing.skipped = 0
-            standing.states = states
-        record = Record(
-            standing.step + 1, standing.epoch, losses, norm, rates[0] * factor, sum(int(count) for _, count in totals.values()), skipped
-        )
+            standing.state = state
+            if average is not None:
+                average.update()
+        count = int(next(iter(totals.values()))[1])
+        record = Record(standing.step + 1, standing.epoch, losses, norm, rates[0] * factor, count, skipped, parts, stop)
         for group, rate in zip(optimiser.param_groups, rates, strict=True):
             group["lr"] = rate
         standing.step, standing.batch = standing.step + 1, standing.batch + 1
@@ -120,55 +163,85 @@ def train(
 
 def _backward(
     task: nn.Module,
-    micro_batches: list[Any],
+    batch: Any,
+    parts: int,
     standing: Standing,
     seed: int,
     carry: bool,
     autocast: Callable[[], AbstractContextManager[Any]],
     counts: Callable[[Any], dict[str, Tensor]],
-) -> tuple[dict[str, tuple[Tensor, Tensor]], list[State]]:
-    """Gradients of the sum over terms of weight * sum / count; each term's mean and count over everything, and the states to carry."""
-    whole = _total_counts([counts(batch) for batch in micro_batches])
+    asked: bool,
+) -> tuple[dict[str, tuple[Tensor, Tensor]], State, bool]:
+    """Gradients of the sum over terms of weight * sum / count; each term's mean and count over everything, the state to carry, and whether
+    any process was asked to stop."""
+    device = next(task.parameters()).device
+    micro_batches = [share_of(batch, parts, part) for part in range(parts)]
+    whole, stop = _total_counts([counts(micro) for micro, is_real in micro_batches if is_real], counts, micro_batches[0][0], asked, device)
+    before = _carried(standing.state, parts) if carry and not batch.fresh else [None] * parts
     sums: dict[str, Tensor] = {}
     states: list[State] = []
-    for number, batch in enumerate(micro_batches):
+    for number, (micro, is_real) in enumerate(micro_batches):
         seed_everything(seed, standing.step, rank(), number)
-        before = standing.states[number] if carry and standing.states and not batch.fresh else None
-        with autocast(), _gradients_together(task, last=number == len(micro_batches) - 1):
-            terms, state = task(batch, before)
-            loss = sum(term.weight * term.sum / whole[name] for name, term in terms.items())
-            # DistributedDataParallel averages gradients over processes; the counts are sums over them already.
-            (loss * world_size()).backward()  # type: ignore[union-attr]
+        micro = to_device(micro, device)
+        with autocast(), gradients_together(task, last=number == parts - 1):
+            terms, state = task(micro, before[number])
+            states.append(detach_state(state) if carry else None)
+            del state  # the keys and values of every layer would otherwise be held through the backward pass
+            # Gradients are averaged over processes; the counts are sums over them already.
+            loss = sum(term.weight * term.sum / whole[name] for name, term in terms.items()) * (world_size() if is_real else 0)
+            loss.backward()  # type: ignore[union-attr]
         for name, term in terms.items():
-            sums[name] = sums.get(name, torch.zeros((), device=term.sum.device)) + term.weight * term.sum.detach()
-        states.append(detach_state(state) if carry else None)
-    means = {name: sum_over_processes(total) / whole[name] for name, total in sums.items()}
-    return {name: (mean, whole[name]) for name, mean in means.items()}, states
+            sums[name] = sums.get(name, torch.zeros((), device=device)) + term.weight * term.sum.detach() * is_real
+    names = list(sums)
+    added = sum_over_processes(torch.stack([sums[name].double() if device.type != "mps" else sums[name] for name in names]))
+    means = {name: (total / whole[name], whole[name]) for name, total in zip(names, added, strict=True)}
+    return means, map_tree(lambda *leaves: torch.cat(leaves), *states) if carry else None, stop
 
 
-def _total_counts(parts: list[dict[str, Tensor]]) -> dict[str, Tensor]:
-    """Every term's count over micro-batches and processes; at least 1, so that an empty share divides nothing by zero."""
-    names = list(parts[0])
-    totals = sum_over_processes(torch.stack([torch.stack([part[name] for part in parts]).sum() for name in names]))
-    return {name: total.clamp(min=1) for name, total in zip(names, totals, strict=True)}
+def _carried(state: State, parts: int) -> list[State]:
+    """What was carried for this process's rows, cut as the rows are."""
+    return [None] * parts if state is None else cut_rows(state, parts)
 
 
-def _gradients_together(task: nn.Module, last: bool) -> AbstractContextManager[Any]:
-    """Processes exchange gradients once a step, with the last micro-batch."""
-    if last or not isinstance(task, nn.parallel.DistributedDataParallel):
-        return nullcontext()
-    return task.no_sync()
+def _total_counts(
+    found: list[dict[str, Tensor]], counts: Callable[[Any], dict[str, Tensor]], any_batch: Any, asked: bool, device: torch.device
+) -> tuple[dict[str, Tensor], bool]:
+    """Every term's count over micro-batches and processes, at least 1, and whether any process was asked to stop, in one exchange."""
+    names = list(counts(any_batch))
+    sums = [sum(int(part[name]) for part in found) for name in names]
+    totals = sum_over_processes(torch.tensor([*sums, int(asked)], dtype=torch.long))
+    values = totals.tolist()
+    return {name: torch.tensor(max(value, 1), device=device) for name, value in zip(names, values, strict=False)}, values[-1] > 0
+
+
+def is_out_of_memory(error: RuntimeError) -> bool:
+    """Whether torch could not get the memory it asked for, on any device."""
+    return isinstance(error, torch.OutOfMemoryError) or "can't allocate memory" in str(error) or "out of memory" in str(error)
+
+
+def _halve(standing: Standing, batch: Any, parts: int) -> None:
+    """Twice as many micro-batches from here on, the batch staying what it is; or the end, where that cannot help."""
+    rows = -(-num_rows(batch) // world_size())
+    if world_size() > 1:
+        raise UserError(
+            f"process {rank()} ran out of memory at step {standing.step + 1}, with micro-batches of {-(-rows // parts)} rows; "
+            f"go on by --resume with training.accumulate={2 * parts}"
+        )
+    if standing.halvings >= MOST_HALVINGS or parts >= rows:
+        raise UserError(
+            f"out of memory at step {standing.step + 1} even with {parts} micro-batches of {-(-rows // parts)} rows; "
+            "lower training.length or the model's size, or set training.recompute=true"
+        )
+    standing.halvings += 1
+    if torch.cuda.is_initialized():
+        torch.cuda.empty_cache()
 
 
 def _clip(parameters: list[nn.Parameter], clip_norm: float | None, clip_value: float | None) -> float:
     """The gradient's norm before clipping."""
-    norm = nn.utils.get_total_norm([p.grad for p in parameters if p.grad is not None])
+    norm = total_norm(parameters)
     if clip_value is not None:
         nn.utils.clip_grad_value_(parameters, clip_value)
     if clip_norm is not None:
-        nn.utils.clip_grads_with_norm_(parameters, clip_norm, norm if clip_value is None else _norm(parameters))
+        nn.utils.clip_grads_with_norm_(parameters, clip_norm, norm if clip_value is None else total_norm(parameters))
     return float(norm)
-
-
-def _norm(parameters: list[nn.Parameter]) -> Tensor:
-    return nn.utils.get_total_norm([p.grad for p in parameters if p.grad is not None])

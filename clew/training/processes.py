@@ -1,8 +1,29 @@
-"""This process among those that train together: one, unless a process group is running."""
+"""This process among those that train together: one, unless a process group is running.
+
+torchrun starts the processes and tells each by environment variables who it is; `process_group` joins them.
+"""
+
+import os
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from datetime import timedelta
+from typing import Any
 
 import torch
 import torch.distributed as dist
-from torch import Tensor, nn
+from torch import Tensor
+from torch.distributed.rendezvous import rendezvous
+
+from clew.core.batches import cut_rows, num_rows, rows_of
+from clew.core.errors import UserError
+from clew.core.state import map_tree
+from clew.core.types import State
+
+TIMEOUT = "CLEW_TIMEOUT"
+"""The environment variable that says after how many seconds a process gives up waiting for another."""
+
+LOST = ("gloo", "nccl", "connection", "store", "timed out", "timeout", "peer")
+"""What torch's errors say when a process waits for another in vain."""
 
 
 def is_distributed() -> bool:
@@ -17,6 +38,55 @@ def world_size() -> int:
     return dist.get_world_size() if is_distributed() else 1
 
 
+def is_first() -> bool:
+    """Whether this process is the one that writes and reports, also before and after the group is there."""
+    return int(os.environ.get("RANK", 0)) == 0
+
+
+def local_rank() -> int:
+    """Which of its own host's processes this one is: the number of its GPU."""
+    return int(os.environ.get("LOCAL_RANK", 0))
+
+
+def is_restart() -> bool:
+    """Whether torchrun has started the processes anew after one died."""
+    return int(os.environ.get("TORCHELASTIC_RESTART_COUNT", 0)) > 0
+
+
+@contextmanager
+def process_group(device: str) -> Iterator[None]:
+    """Joins the processes that torchrun started, for as long as this context lasts; alone, does nothing."""
+    if int(os.environ.get("WORLD_SIZE", 1)) <= 1 or is_distributed():
+        yield
+        return
+    on_gpu = device != "cpu" and torch.cuda.is_available()
+    if on_gpu:
+        if local_rank() >= torch.cuda.device_count():
+            raise UserError(
+                f"process {local_rank()} of this host has no GPU of its own: there are {torch.cuda.device_count()}; "
+                f"start at most that many with --nproc-per-node, or set device=cpu"
+            )
+        torch.cuda.set_device(local_rank())
+    timeout = timedelta(seconds=_timeout())
+    try:
+        store, number, count = next(iter(rendezvous("env://", timeout=timeout)))
+        # Processes that are started anew meet in the same store, and must not find the addresses of those that died.
+        store = dist.PrefixStore(f"attempt-{os.environ.get('TORCHELASTIC_RESTART_COUNT', 0)}", store)
+        backend = "cpu:gloo,cuda:nccl" if on_gpu else "gloo"
+        dist.init_process_group(backend, store=store, rank=number, world_size=count, timeout=timeout)
+        yield
+    except RuntimeError as error:
+        if not any(sign in str(error).lower() for sign in LOST):
+            raise
+        raise UserError(
+            f"process {os.environ.get('RANK')} lost another one, which died or cannot be reached ({str(error).splitlines()[0][:120]}); "
+            "torchrun says which; go on by --resume, or let torchrun restart them with --max-restarts"
+        ) from error
+    finally:
+        if is_distributed():
+            dist.destroy_process_group()
+
+
 def sum_over_processes(value: Tensor) -> Tensor:
     """The sum of every process's value, on each of them."""
     if is_distributed():
@@ -25,12 +95,66 @@ def sum_over_processes(value: Tensor) -> Tensor:
     return value
 
 
-def replicate(task: nn.Module) -> nn.Module:
-    """The task under DistributedDataParallel where there are several processes. Only its `forward` may be called through that."""
+def share_of(batch: Any, parts: int = 1, part: int = 0) -> tuple[Any, bool]:
+    """Part of this process's rows of a batch, and whether there are any. Every process has to run a model as often as the others, so that
+    one without rows gets the batch's first, which must then count for nothing."""
+    share = cut_rows(cut_rows(batch, world_size())[rank()], parts)[part]
+    return (share, True) if num_rows(share) else (rows_of(batch, slice(0, 1)), False)
+
+
+def first_alone(do: Callable[[], Any]) -> Any:
+    """`do` on the first process, and when it is done on the others: what it leaves on disk is there for them.
+
+    Where it fails on the first the others fail too, rather than wait.
+    """
+    found = _on_first(do)
+    return found if rank() == 0 else do()
+
+
+def from_first(do: Callable[[], str]) -> str:
+    """What `do` gives on the first process, on every process; it is done on the first alone."""
+    text = _on_first(do)
     if not is_distributed():
-        return task
-    device = next(task.parameters()).device
-    return nn.parallel.DistributedDataParallel(task, device_ids=[device] if device.type == "cuda" else None, broadcast_buffers=False)
+        return text
+    content = torch.tensor(list(text.encode()), dtype=torch.uint8) if rank() == 0 else torch.zeros(0, dtype=torch.uint8)
+    size = torch.tensor(len(content))
+    dist.broadcast(size, 0)
+    if rank() != 0:
+        content = torch.zeros(int(size), dtype=torch.uint8)
+    dist.broadcast(content, 0)
+    return bytes(content.tolist()).decode()
+
+
+def _on_first(do: Callable[[], Any]) -> Any:
+    found, failure = None, None
+    if rank() == 0:
+        try:
+            found = do()
+        except Exception as error:
+            failure = error
+    failed = bool(sum_over_processes(torch.tensor(int(failure is not None))))
+    if failure is not None:
+        raise failure
+    if failed:
+        raise UserError("the first process cannot go on, and says why")
+    return found
+
+
+def gather_rows(state: State) -> State:
+    """The rows that every process carries, in the order of the processes, on each of them."""
+    if not is_distributed():
+        return state
+    return map_tree(_gather_leaf, state)
+
+
+def _gather_leaf(leaf: Tensor) -> Tensor:
+    sizes = torch.zeros(world_size(), dtype=torch.long, device=leaf.device)
+    sizes[rank()] = len(leaf)
+    counts = sum_over_processes(sizes).tolist()
+    padded = torch.cat([leaf, leaf.new_zeros(max(counts) - len(leaf), *leaf.shape[1:])])
+    found = [torch.empty_like(padded) for _ in counts]
+    dist.all_gather(found, padded)
+    return torch.cat([part[:count] for part, count in zip(found, counts, strict=True)])
 
 
 def seed_everything(*numbers: int) -> None:
@@ -45,3 +169,14 @@ def seed_everything(*numbers: int) -> None:
         torch.cuda.manual_seed(mixed >> 1)
     elif torch.backends.mps.is_available():
         torch.mps.manual_seed(mixed >> 1)
+
+
+def _timeout() -> float:
+    text = os.environ.get(TIMEOUT, "600")
+    try:
+        seconds = float(text)
+    except ValueError:
+        seconds = 0.0
+    if not 0 < seconds < 10**6:
+        raise UserError(f"{TIMEOUT} ({text!r}) must be a number of seconds above 0")
+    return seconds

@@ -2,25 +2,25 @@
 
 import hashlib
 import json
-import os
 import time
+from collections.abc import Callable
+from contextlib import nullcontext
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Protocol
 
 import torch
-from torch import nn
+from torch import Tensor, nn
 
 from clew.core.config import build_part, check_part
 from clew.core.errors import UserError
-from clew.data.encoded import TokenFile
-from clew.layers.attention import SelfAttention
-from clew.metrics.perplexity import Likelihood
-from clew.runs.build import build_task, choose_device, encode_texts, find_texts, train_tokenizer
+from clew.layers.sequence import Stack
+from clew.runs.build import build_task, choose_device
 from clew.runs.config import Config, TrainingConfig
 from clew.runs.directory import (
     WEIGHTS,
     append_metrics,
+    is_run,
     keep_code,
     read_metrics,
     truncate_metrics,
@@ -28,19 +28,30 @@ from clew.runs.directory import (
     write_environment,
     write_weights,
 )
-from clew.runs.loaded import TOKENIZER, Run, load_weights
-from clew.tasks.language_model import LanguageModel
-from clew.text.tokenizer import Tokenizer
-from clew.training.batches import language_batches
+from clew.runs.loaded import Run, load_weights
+from clew.runs.lock import locked
+from clew.runs.vocabularies import save_vocabularies
+from clew.tasks import TASKS
+from clew.training.averaging import AVERAGES
 from clew.training.checkpoints import Training, find_checkpoint, load_checkpoint, save_checkpoint
-from clew.training.evaluation import evaluate
+from clew.training.events import Events
+from clew.training.hardware import peak_flops, peak_memory
+from clew.training.language import language_problem
+from clew.training.loader import Loader
 from clew.training.loop import Batches, Record, Standing, train
 from clew.training.observers import Best
 from clew.training.optimisers import OPTIMISERS
+from clew.training.parallel import replicate, shard, whole_weights
 from clew.training.precision import precision
-from clew.training.processes import rank, replicate, world_size
+from clew.training.problem import Autocast, Problem, Score
+from clew.training.processes import first_alone, is_distributed, local_rank, rank, world_size
 from clew.training.schedules import SCHEDULES
 from clew.training.signals import Interrupted, Request, stop_requests
+
+PROBLEMS: dict[str, Callable[[Config, Path | None, Callable[[int, int], None]], Problem]] = {"text": language_problem}
+"""How a run's data are read, by the kind of data that its task learns from."""
+EVENTS = "events"
+"""The folder of a run's TensorBoard files."""
 
 
 class Report(Protocol):
@@ -52,7 +63,7 @@ class Report(Protocol):
 
     def step(self, record: Record, steps: int, tokens_per_second: float) -> None: ...
 
-    def evaluated(self, step: int, likelihood: Likelihood, unit: str, is_best: bool) -> None: ...
+    def evaluated(self, step: int, score: Score, is_best: bool) -> None: ...
 
 
 class Silence:
@@ -64,7 +75,7 @@ class Silence:
 
     def step(self, record: Record, steps: int, tokens_per_second: float) -> None: ...
 
-    def evaluated(self, step: int, likelihood: Likelihood, unit: str, is_best: bool) -> None: ...
+    def evaluated(self, step: int, score: Score, is_best: bool) -> None: ...
 
 
 @dataclass(frozen=True)
@@ -74,10 +85,50 @@ class Result:
     run: Run
     step: int
     best_step: int
-    valid: Likelihood
-    test: Likelihood | None
+    valid: Score
+    test: Score | None
     seconds: float
     flops: float
+
+
+@dataclass
+class Running:
+    """A run under way: its settings, its place, and all that takes part."""
+
+    config: Config
+    folder: Path
+    problem: Problem
+    training: Training
+    batches: Batches
+    model: Any
+    """The task, or its compiled form: what evaluation runs."""
+    forward: nn.Module
+    """What the loop runs: the model, spread over the processes where there are several."""
+    autocast: Autocast
+    request: Request
+    report: Report
+    flops_per_token: float
+    peak: float | None
+    events: Events | None = None
+
+    def note(self, record: dict[str, Any]) -> None:
+        """One more record of what was measured, written by the first process."""
+        if rank() == 0:
+            append_metrics(self.folder, record)
+        if self.events is not None:
+            self.events.add(record)
+
+    @property
+    def settings(self) -> TrainingConfig:
+        return self.config.training
+
+    @property
+    def task(self) -> Any:
+        return self.training.task
+
+    @property
+    def device(self) -> torch.device:
+        return next(self.training.task.parameters()).device
 
 
 def check_training(training: TrainingConfig) -> None:
@@ -85,6 +136,10 @@ def check_training(training: TrainingConfig) -> None:
     check_part("optimiser", training.optimiser, OPTIMISERS)
     check_part("schedule", training.schedule, SCHEDULES)
     build_part("schedule", training.schedule, SCHEDULES, training.steps)
+    if training.average is not None:
+        build_part("average", training.average, AVERAGES, nn.Module())
+    if training.vary_length and training.batching != "streams":
+        raise UserError("training.vary_length is for streams; set training.batching=streams, or leave it out")
     if training.batch_size < training.accumulate * world_size():
         raise UserError(
             f"training.batch_size ({training.batch_size}) must be at least training.accumulate ({training.accumulate}) "
@@ -92,125 +147,166 @@ def check_training(training: TrainingConfig) -> None:
         )
 
 
-def check_reach(config: Config, task: Any) -> None:
-    """What training asks of the body's positions and state, before a folder is made."""
-    training, limit = config.training, task.body.max_length
-    if limit is not None and training.length > limit:
-        raise UserError(
-            f"training.length ({training.length}) must be at most the {limit} positions that the model can tell apart; "
-            "lower it, or raise model.max_length"
-        )
-    if training.batching == "streams" and any(isinstance(part, SelfAttention) for part in task.modules()):
-        raise UserError(
-            "training.batching=streams carries the state from step to step, and attention's would grow all through an epoch; "
-            "set training.batching=windows"
-        )
-
-
 def train_run(config: Config, folder: Path, *, resume: bool = False, code: Path | None = None, report: Report | None = None) -> Result:
-    """Trains a config in a folder: a new one, or one that is gone on with. Raises `Interrupted` where a signal came, after saving."""
-    report = report or Silence()
+    """Trains a config in a folder: a new one, or one that is gone on with. Raises `Interrupted` where a signal came, after saving.
+
+    Where several processes train together each calls this, and the first alone writes and reports.
+    """
+    report = report if report is not None and rank() == 0 else Silence()
     check_training(config.training)
-    device, reason = choose_device(config.device)
-    texts = find_texts(config.data)
-    report.say(f"device {reason}")
-    tokenizer = Tokenizer.load(folder / TOKENIZER) if resume else train_tokenizer(config.text, texts["train"])
-    encoded = encode_texts(texts, tokenizer, cache_folder(), report.encoding)
-    batches = language_batches(encoded["train"], config, device)
-    batches.per_epoch(0)
-    task: Any = build_task(config, tokenizer)
-    check_reach(config, task)
-    task.to(device)
-    report.say(describe_start(task, tokenizer, encoded, folder))
-    if not resume and rank() == 0:
-        prepare_folder(folder, config, tokenizer, device, code)
+    with stop_requests() as request:
+        device, reason = choose_device(config.device)
+        if is_distributed():
+            device = torch.device(device.type, local_rank()) if device.type == "cuda" else device
+            reason += f"; {world_size()} processes"
+
+        def progress(done: int, total: int) -> None:
+            report.encoding(done, total)
+            leave_if_asked(request, folder, "before the first step")
+
+        problem = prepare_problem(config, folder if resume else None, progress)
+        leave_if_asked(request, folder, "before the first step")
+        count = sum(p.numel() for p in problem.task.parameters())
+        report.say(f"device {reason}")
+        report.say(f"{count:,} parameters; {problem.about}; writing to {folder}")
+        first_alone(lambda: make_folder(folder) if rank() == 0 else None)
+        with locked(folder) if rank() == 0 else nullcontext(), precision(config.training, device) as autocast:
+            if rank() == 0:
+                prepare_folder(folder, config, problem.vocabularies, device, code, resume)
+            running = start(config, folder, problem, device, autocast, request, report)
+            if resume:
+                go_back(folder, running.training, report)
+            if rank() == 0:
+                running.events = Events(folder / EVENTS, after=running.training.standing.step if resume else None)
+            try:
+                run_loop(running)
+                return finish(running)
+            finally:
+                if running.events is not None:
+                    running.events.close()
+
+
+def prepare_problem(config: Config, run: Path | None = None, progress: Callable[[int, int], None] = lambda done, total: None) -> Problem:
+    """What a config trains on, with the vocabularies of a run that is there already, or new ones."""
+    return PROBLEMS[TASKS[config.task.name].data](config, run, progress)  # type: ignore[attr-defined]
+
+
+def start(
+    config: Config, folder: Path, problem: Problem, device: torch.device, autocast: Autocast, request: Request, report: Report
+) -> Running:
+    """Everything that takes part, at step 0."""
+    settings = config.training
+    task = problem.task.to(device)
+    flops = 6.0 * counted_parameters(task)
+    is_sharded = settings.parallel == "fsdp" and is_distributed()
+    for part in task.modules():
+        if isinstance(part, Stack):
+            part.recompute = settings.recompute
+    known = {**identity(config, task, problem.vocabularies), **problem.identity}
+    if is_sharded:
+        shard(task)
     training = Training(
         task,
-        build_part("optimiser", config.training.optimiser, OPTIMISERS, task.parameters(), config.training.learning_rate),
-        build_part("schedule", config.training.schedule, SCHEDULES, config.training.steps),
-        Best(config.training.patience),
+        build_part("optimiser", settings.optimiser, OPTIMISERS, task.parameters(), settings.learning_rate),
+        build_part("schedule", settings.schedule, SCHEDULES, settings.steps),
+        Best(settings.patience),
         Standing(),
-        identity(config, tokenizer, encoded["train"]),
+        known,
+        build_part("average", settings.average, AVERAGES, task) if settings.average is not None else None,
     )
-    if resume:
-        go_back(folder, training, report)
-    with stop_requests() as request, precision(config.training, device) as autocast:
-        seconds = run_loop(config, folder, training, batches, encoded["valid"], autocast, request, report)
-        load_weights(task, folder)
-        valid = evaluate(task, encoded["valid"], config.training, autocast=autocast)
-        test = evaluate(task, encoded["test"], config.training, autocast=autocast) if "test" in encoded else None
-    assert valid is not None
-    task.eval()
-    flops = training_flops(task, config, training.standing.step)
-    record = {"step": training.standing.step, "best.step": training.best.step, **measures("best.valid", valid), "train.flops": flops}
-    append_metrics(folder, {**record, **(measures("best.test", test) if test is not None else {})})
-    run = Run(folder, config, tokenizer, task)
-    return Result(run, training.standing.step, training.best.step, valid, test, seconds, flops)
+    model: Any = torch.compile(task) if settings.compile else task
+    forward = model if is_sharded else replicate(model)
+    loader = Loader(problem.batches, settings.workers, pin=device.type == "cuda")
+    peak = peak_flops(device, settings.precision)
+    return Running(config, folder, problem, training, loader, model, forward, autocast, request, report, flops, peak)
 
 
-def run_loop(
-    config: Config,
-    folder: Path,
-    training: Training,
-    batches: Batches,
-    valid: TokenFile,
-    autocast: Any,
-    request: Request,
-    report: Report,
-) -> float:
-    """Steps, evaluations and checkpoints until the end, a request to stop, or no more patience; the seconds it took."""
-    settings = config.training
-    model = torch.compile(training.task) if settings.compile else training.task
-    forward: Any = replicate(model)  # type: ignore[arg-type]
+def run_loop(running: Running) -> None:
+    """Steps, evaluations and checkpoints until the end, a request to stop, or no more patience."""
+    settings, training, folder, report = running.settings, running.training, running.folder, running.report
     steps = train(
-        forward,
-        batches,
+        running.forward,
+        running.batches,
         training.optimiser,
         training.schedule,
         steps=settings.steps,
         standing=training.standing,
-        seed=config.seed,
+        seed=running.config.seed,
         carry=settings.batching == "streams",
+        accumulate=settings.accumulate,
         clip_norm=settings.clip_norm,
         clip_value=settings.clip_value,
-        autocast=autocast,
-        counts=training.task.counts,  # type: ignore[arg-type]
+        autocast=running.autocast,
+        counts=running.task.counts,
+        average=training.average,
+        asked_to_stop=lambda: bool(running.request),
     )
-    started, clock, counted = time.perf_counter(), time.perf_counter(), 0
-
-    def evaluate_now() -> None:
-        likelihood = evaluate(training.task, valid, settings, forward=model, autocast=autocast, interrupted=lambda: bool(request))  # type: ignore[arg-type]
-        if likelihood is not None:
-            observe(folder, training, likelihood, report)
-
+    clock, counted = time.perf_counter(), 0
+    began = clock - training.standing.seconds
     if is_unevaluated(folder, training.standing.step, settings):
-        evaluate_now()
+        evaluate_now(running)
     if training.best.is_exhausted:
         report.say(f"no better evaluation in {settings.patience}; stopped at step {training.standing.step}")
-        return 0.0
+        return
+    halvings = training.standing.halvings
     for record in steps:
         counted += record.count
         now = time.perf_counter()
-        if record.step % settings.log_every == 0 or record.step == settings.steps or record.skipped:
+        training.standing.seconds = now - began
+        training.standing.tokens += record.count
+        if training.standing.halvings != halvings:
+            halvings = training.standing.halvings
+            report.say(f"out of memory at step {record.step}: the same batch is cut into {record.parts} micro-batches from here on")
+        is_last = record.step == settings.steps
+        if record.step % settings.log_every == 0 or is_last or record.skipped:
             speed = counted / max(now - clock, 1e-9)
             report.step(record, settings.steps, speed)
-            log_step(folder, record, speed)
+            log_step(running, record, speed)
             clock, counted = now, 0
-        is_last = record.step == settings.steps
         if record.step % settings.evaluate_every == 0 or is_last:
-            evaluate_now()
+            evaluate_now(running)
+        stop = record.stop or (bool(running.request) and world_size() == 1)
         saves = settings.save_every or settings.evaluate_every
-        if (record.step % saves == 0 or is_last or request) and rank() == 0:
-            save_checkpoint(folder, training)
+        if record.step % saves == 0 or is_last or stop or training.best.is_exhausted:
+            save_checkpoint(folder, training, settings.keep)
         clock += time.perf_counter() - now  # speed is that of training alone
-        if request:
-            raise Interrupted(request.number or 2, f"stopped at step {record.step} of {settings.steps}; saved in {folder}", folder)
+        if stop:
+            raise Interrupted(running.request.number or 2, f"stopped at step {record.step} of {settings.steps}; saved in {folder}", folder)
         if training.best.is_exhausted:
             report.say(f"no better evaluation in {settings.patience}; stopped at step {record.step}")
-            if rank() == 0:
-                save_checkpoint(folder, training)
-            break
-    return time.perf_counter() - started
+            return
+
+
+def finish(running: Running) -> Result:
+    """The best weights and what they score; a finished run's metrics end with that."""
+    config, folder, training, problem = running.config, running.folder, running.training, running.problem
+    task: Any = running.task
+    if running.settings.parallel == "fsdp" and is_distributed():
+        task = build_task(config, problem.vocabularies).to(running.device)
+    load_weights(task, folder)
+    scores: dict[str, Score] = {}
+    for part in problem.parts:
+        found = problem.judge(part, task, task, running.autocast, lambda: bool(running.request))
+        if found is None:
+            leave_if_asked(running.request, folder, "after the last step, before the final evaluation")
+        assert found is not None
+        scores[part] = found
+    task.eval()
+    standing = training.standing
+    flops = running.flops_per_token * standing.tokens
+    record: dict[str, Any] = {"step": standing.step, "best.step": training.best.step}
+    for part, score in scores.items():
+        record |= {f"best.{part}.{name}": value for name, value in score.measures.items()}
+    running.note({**record, "train.flops": flops, "seconds": standing.seconds})
+    run = Run(folder, config, problem.vocabularies, task)
+    return Result(run, standing.step, training.best.step, scores["valid"], scores.get("test"), standing.seconds, flops)
+
+
+def leave_if_asked(request: Request, folder: Path, when: str) -> None:
+    """Ends where a signal has come, once what is under way can be left."""
+    if request:
+        saved = f"saved in {folder}" if is_run(folder) else "nothing was saved"
+        raise Interrupted(request.number or 2, f"stopped {when}; {saved}", folder)
 
 
 def is_unevaluated(folder: Path, step: int, settings: TrainingConfig) -> bool:
@@ -219,29 +315,53 @@ def is_unevaluated(folder: Path, step: int, settings: TrainingConfig) -> bool:
     return is_due and not any(record.get("step") == step and "valid.loss" in record for record in read_metrics(folder))
 
 
-def observe(folder: Path, training: Training, likelihood: Likelihood, report: Report) -> None:
-    """What reacts to an evaluation; the weights of the best one are the run's."""
-    step = training.standing.step
-    training.schedule.observe(likelihood.loss)
-    is_best = training.best.observe(likelihood.loss, step)
-    if rank() == 0:
-        append_metrics(folder, {"step": step, **measures("valid", likelihood)})
-        if is_best or not (folder / WEIGHTS).exists():
-            write_weights(folder / WEIGHTS, training.task.state_dict())
-    tokenizer: Any = training.task.tokenizer
-    report.evaluated(step, likelihood, tokenizer.unit, is_best)
+def evaluate_now(running: Running) -> None:
+    """An evaluation and what reacts to it; the weights of the best one are the run's. With averaging, those are the averaged ones."""
+    training, average = running.training, running.training.average
+    with average.in_place() if average is not None else nullcontext():
+        score = running.problem.judge("valid", running.task, running.model, running.autocast, lambda: bool(running.request))
+        if score is None:
+            return
+        step = training.standing.step
+        training.schedule.observe(score.value)
+        is_best = training.best.observe(score.value, step)
+        if is_best or training.best.step == 0:
+            weights = whole_weights(running.task)
+            if rank() == 0:
+                write_weights(running.folder / WEIGHTS, weights)
+    if average is not None:
+        average.observe(score.value)
+    running.note({"step": step, **{f"valid.{name}": value for name, value in score.measures.items()}})
+    running.report.evaluated(step, score, is_best)
 
 
-def prepare_folder(folder: Path, config: Config, tokenizer: Tokenizer, device: torch.device, code: Path | None) -> None:
+def make_folder(folder: Path) -> None:
     try:
         folder.mkdir(parents=True, exist_ok=True)
-        tokenizer.save(folder / TOKENIZER)
+    except OSError as error:
+        raise UserError(cannot_write(folder, error)) from None
+
+
+def prepare_folder(
+    folder: Path, config: Config, vocabularies: dict[str, Any], device: torch.device, code: Path | None, resume: bool
+) -> None:
+    """The files of a new run, its config last; of one that is gone on with, the config alone, whose steps may have changed."""
+    if not resume and is_run(folder):
+        raise UserError(f"{folder} has become a run meanwhile; choose another folder with --out")
+    try:
+        if resume:
+            return write_config(folder, config)
+        save_vocabularies(folder, vocabularies)
         write_environment(folder, device)
         if code is not None:
             keep_code(folder, code)
         write_config(folder, config)
     except OSError as error:
-        raise UserError(f"cannot write the run to {folder}: {error.strerror or error}; choose another place with --out") from None
+        raise UserError(cannot_write(folder, error)) from None
+
+
+def cannot_write(folder: Path, error: OSError) -> str:
+    return f"cannot write the run to {folder}: {error.strerror or error}; choose another place with --out"
 
 
 def go_back(folder: Path, training: Training, report: Report) -> None:
@@ -251,72 +371,40 @@ def go_back(folder: Path, training: Training, report: Report) -> None:
         report.say(complaint)
     if checkpoint is None:
         report.say(f"{folder} has no checkpoint yet; starting from step 0")
-        truncate_metrics(folder, -1)
+        first_alone(lambda: truncate_metrics(folder, -1) if rank() == 0 else None)
         return
     load_checkpoint(checkpoint, training)
-    truncate_metrics(folder, training.standing.step)
+    first_alone(lambda: truncate_metrics(folder, training.standing.step) if rank() == 0 else None)
     report.say(f"going on from step {training.standing.step}")
 
 
-def identity(config: Config, tokenizer: Tokenizer, text: TokenFile) -> dict[str, str]:
-    """What a resumed run must share with the one that was interrupted."""
-    training = config.training
-    geometry = {"batch_size": training.batch_size, "length": training.length, "batching": training.batching, "seed": config.seed}
-    return {
-        "model": digest([config.model.model_dump(mode="json"), config.task.model_dump(mode="json")]),
-        "tokenizer": tokenizer.hash,
-        "data": Path(str(text.tokens.filename)).stem,
-        "batching": digest(geometry),
-    }
+def identity(config: Config, task: nn.Module, vocabularies: dict[str, Any]) -> dict[str, str]:
+    """What a resumed run must share with the one that was interrupted, besides its data."""
+    parts = [config.model.model_dump(mode="json"), config.task.model_dump(mode="json")]
+    parameters = sum(p.numel() for p in task.parameters())
+    words = {role: f"{vocabulary.vocabulary:,} {vocabulary.unit}s, {vocabulary.hash[:8]}" for role, vocabulary in vocabularies.items()}
+    return {"model": f"{config.model.family} of {parameters:,} parameters, {digest(parts)}", **words}  # type: ignore[attr-defined]
 
 
 def digest(content: Any) -> str:
-    return hashlib.sha256(json.dumps(content, sort_keys=True).encode()).hexdigest()
+    return hashlib.sha256(json.dumps(content, sort_keys=True).encode()).hexdigest()[:8]
 
 
-def measures(name: str, likelihood: Likelihood) -> dict[str, float]:
-    return {
-        f"{name}.loss": likelihood.loss,
-        f"{name}.perplexity": likelihood.perplexity,
-        f"{name}.bits_per_character": likelihood.bits_per_character,
-    }
+def log_step(running: Running, record: Record, tokens_per_second: float) -> None:
+    measured: dict[str, Any] = {f"train.{name}": value for name, value in record.losses.items()}
+    measured |= {"epoch": record.epoch, "gradient_norm": record.gradient_norm, "learning_rate": record.learning_rate}
+    measured["tokens_per_second"] = round(tokens_per_second)
+    if running.peak is not None:
+        measured["flop_utilisation"] = round(tokens_per_second * running.flops_per_token / (running.peak * world_size()), 4)
+    if (memory := peak_memory(running.device)) is not None:
+        measured["peak_memory"] = memory
+    if record.skipped:
+        measured["skipped"] = True
+    running.note({"step": record.step, **measured})
 
 
-def log_step(folder: Path, record: Record, tokens_per_second: float) -> None:
-    if rank() != 0:
-        return
-    losses = {f"train.{name}": value for name, value in record.losses.items()}
-    more = {"epoch": record.epoch, "gradient_norm": record.gradient_norm, "learning_rate": record.learning_rate}
-    append_metrics(
-        folder,
-        {
-            "step": record.step,
-            **losses,
-            **more,
-            "tokens_per_second": round(tokens_per_second),
-            **({"skipped": True} if record.skipped else {}),
-        },
-    )
-
-
-def training_flops(task: nn.Module, config: Config, steps: int) -> float:
-    """6 * parameters * tokens, the embedding table not counted unless it is the output layer too."""
+def counted_parameters(task: nn.Module) -> int:
+    """Those that a token is multiplied with: tables that it is only looked up in are not."""
     parameters = sum(p.numel() for p in task.parameters())
-    if isinstance(task, LanguageModel) and task.output_weight is not None:
-        parameters -= task.body.embedding.weight.numel()
-    return 6.0 * parameters * steps * config.training.batch_size * config.training.length
-
-
-def describe_start(task: nn.Module, tokenizer: Tokenizer, encoded: dict[str, TokenFile], folder: Path) -> str:
-    count = sum(p.numel() for p in task.parameters())
-    sizes = ", ".join(f"{len(text):,} {name}" for name, text in encoded.items())
-    unknown = sum(text.num_unknown for name, text in encoded.items() if name != "train")
-    note = f"; {unknown:,} unknown outside the training part" if unknown else ""
-    return f"{count:,} parameters; {tokenizer.vocabulary:,} {tokenizer.unit}s; {sizes} tokens{note}; writing to {folder}"
-
-
-def cache_folder() -> Path:
-    """Where encoded texts are kept: CLEW_CACHE, or the user's own cache folder."""
-    if "CLEW_CACHE" in os.environ:
-        return Path(os.environ["CLEW_CACHE"])
-    return Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache") / "clew"
+    unused: list[Tensor] = getattr(task, "looked_up", list)()
+    return parameters - sum(table.numel() for table in unused)

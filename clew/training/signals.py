@@ -1,7 +1,10 @@
 """Ctrl-C and SIGTERM as a request: what is under way is finished and saved before the program ends."""
 
+import os
 import signal
+import sys
 import threading
+import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -17,10 +20,15 @@ class Interrupted(Exception):
         self.folder = folder
 
 
+TORCHRUN_REPEATS = 10.0
+"""Ctrl-C under torchrun reaches a process twice, from the terminal and from torchrun: within so many seconds that is one request."""
+
+
 class Request:
     """Which signal has come, if any. A second one does not wait."""
 
     number: int | None = None
+    time: float = 0.0
 
     def __bool__(self) -> bool:
         return self.number is not None
@@ -35,9 +43,14 @@ def stop_requests() -> Iterator[Request]:
         return
 
     def note(number: int, frame: FrameType | None) -> None:
-        if request:
+        now = time.monotonic()
+        if request and not ("TORCHELASTIC_RUN_ID" in os.environ and now - request.time < TORCHRUN_REPEATS):
             raise KeyboardInterrupt
-        request.number = number
+        if request:
+            return
+        request.number, request.time = number, now
+        if sys.stderr.isatty():
+            os.write(2, b"\nstopping when this step is done; once more stops at once, unsaved\n")
 
     before = {number: signal.signal(number, note) for number in (signal.SIGINT, signal.SIGTERM)}
     try:

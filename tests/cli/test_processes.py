@@ -56,7 +56,7 @@ def one_thread() -> Iterator[None]:
 
 
 def measured(folder: Path) -> list[dict]:
-    return [{key: value for key, value in record.items() if key != "tokens_per_second"} for record in read_metrics(folder)]
+    return [{key: value for key, value in record.items() if key not in ("tokens_per_second", "seconds")} for record in read_metrics(folder)]
 
 
 @pytest.mark.parametrize(("number", "status"), [(signal.SIGINT, 130), (signal.SIGTERM, 143)], ids=["Ctrl-C", "SIGTERM"])

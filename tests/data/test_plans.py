@@ -1,4 +1,5 @@
 from collections import Counter
+from itertools import pairwise
 
 import numpy as np
 import pytest
@@ -7,7 +8,15 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from clew.core.errors import UserError
-from clew.data.plans import stream_evaluation_plan, stream_plan, window_evaluation_plan, window_plan
+from clew.data.plans import (
+    bucket_plan,
+    cut_by_budget,
+    stream_evaluation_plan,
+    stream_plan,
+    varied_stream_plan,
+    window_evaluation_plan,
+    window_plan,
+)
 
 sizes = {"num_tokens": st.integers(2, 200), "batch_size": st.integers(1, 9), "length": st.integers(1, 20)}
 
@@ -97,9 +106,52 @@ def test_windows_are_a_pure_function_of_seed_and_epoch():
     assert len({starts(0, epoch)[0] % 10 for epoch in range(50)}) > 5
 
 
+@given(**sizes, seed=st.integers(0, 5), epoch=st.integers(0, 5))
+def test_chunks_of_varied_length_cover_what_equal_ones_do(num_tokens, batch_size, length, seed, epoch):
+    if (num_tokens - 1) // batch_size < length:
+        return
+    plan, equal = varied_stream_plan(num_tokens, batch_size, length, seed, epoch), stream_plan(num_tokens, batch_size, length)
+    made = batches(plan, num_tokens)
+    check_batches(made, batch_size, length + 20)
+    assert targets(made) == targets(batches(equal, num_tokens))
+    assert plan.num_targets == equal.num_targets
+    assert [batch.fresh for batch in made] == [True] + [False] * (len(made) - 1)
+    for before, after in zip(made, made[1:], strict=False):
+        assert torch.equal(after.tokens[:, 0], before.targets[:, -1]), "a chunk goes on where the one before it ended"
+    for batch in made:
+        assert batch.mask is None and batch.rate == batch.tokens.shape[1] / length
+    assert all(batch.tokens.shape[1] >= min(5, length) for batch in made[:-1])
+
+
+def test_lengths_vary_around_the_usual_one_and_once_in_twenty_times_around_its_half():
+    lengths = np.concatenate([np.diff(varied_stream_plan(929_589, 20, 70, 1, epoch).edges)[:-1] for epoch in range(10)])
+    usual = lengths[lengths > 52]
+    half = lengths[lengths <= 52]
+    assert 0.04 < len(half) / len(lengths) < 0.06
+    assert abs(usual.mean() - 69.5) < 0.3 and abs(usual.std() - 5) < 0.3
+    assert abs(half.mean() - 34.5) < 1 and lengths.min() >= 5 and lengths.max() <= 90
+
+
+def test_varied_lengths_are_a_pure_function_of_seed_and_epoch():
+    def edges(seed, epoch):
+        return tuple(varied_stream_plan(5000, 2, 30, seed, epoch).edges.tolist())
+
+    assert edges(1, 2) == edges(1, 2)
+    assert len({edges(seed, epoch) for seed in range(3) for epoch in range(3)}) == 9
+
+
+def test_every_other_plan_leaves_the_learning_rate_alone():
+    plans = stream_plan(50, 3, 4), stream_evaluation_plan(50, 3, 4), window_plan(50, 4, 3, 0, 0), window_evaluation_plan(50, 4, 3)
+    assert {batch.rate for plan in plans for batch in batches(plan, 50)} == {1.0}
+
+
 def test_a_batch_made_directly_equals_the_one_met_in_order():
     tokens = np.arange(500)
-    for make in (lambda: stream_plan(500, 4, 7), lambda: window_plan(500, 7, 4, seed=3, epoch=1)):
+    for make in (
+        lambda: stream_plan(500, 4, 7),
+        lambda: window_plan(500, 7, 4, seed=3, epoch=1),
+        lambda: varied_stream_plan(500, 4, 7, seed=3, epoch=1),
+    ):
         met = batches(make(), 500)[5]
         resumed = make().batch(tokens, 5)
         assert torch.equal(met.tokens, resumed.tokens) and torch.equal(met.targets, resumed.targets) and met.fresh == resumed.fresh
@@ -138,8 +190,9 @@ def test_a_text_too_short_for_its_streams_is_refused():
     assert str(caught.value) == (
         "the text has 100 tokens, 6 for each of 16 streams, fewer than one chunk of 35; give more text or set training.batch_size=2"
     )
-    with pytest.raises(UserError, match="or set training.batch_size=1 training.length=16"):
-        stream_plan(37, 16, 64)
+    for plan in (stream_plan, lambda *sizes: varied_stream_plan(*sizes, 0, 0)):
+        with pytest.raises(UserError, match="or set training.batch_size=1 training.length=16"):
+            plan(37, 16, 64)
 
 
 @given(num_tokens=st.integers(2, 100), batch_size=st.integers(1, 20), length=st.integers(1, 100))
@@ -169,3 +222,46 @@ def test_sizes_below_one_are_refused():
 def test_a_batch_beyond_the_epoch_is_refused():
     with pytest.raises(IndexError, match="batch 2 of an epoch that has 2"):
         stream_plan(10, 2, 3).batch(np.arange(10), 2)
+    with pytest.raises(IndexError, match="batch -1 of an epoch"):
+        varied_stream_plan(10, 2, 3, 0, 0).batch(np.arange(10), -1)
+
+
+drawn_lengths = st.lists(st.tuples(st.integers(1, 40), st.integers(0, 40)), min_size=1, max_size=120).map(np.array)
+
+
+@given(drawn_lengths, st.integers(1, 400), st.integers(0, 3))
+def test_buckets_hold_every_example_once_and_no_more_padding_than_the_budget(lengths: np.ndarray, budget: int, epoch: int) -> None:
+    plan = bucket_plan(lengths, budget, 1, epoch)
+    batches = [plan.rows(number) for number in range(plan.num_batches)]
+    assert sorted(np.concatenate(batches)) == list(range(len(lengths)))
+    for rows in batches:
+        assert len(rows) == 1 or len(rows) * lengths[rows].max(0).sum() <= budget
+
+
+@given(drawn_lengths, st.integers(20, 400))
+def test_no_two_neighbouring_buckets_would_fit_into_one(lengths: np.ndarray, budget: int) -> None:
+    """Greedy: sorted by length, the first example of the next batch would not have fitted any more."""
+    ordered = lengths[np.argsort(lengths.sum(1), kind="stable")]
+    cuts = cut_by_budget(ordered, budget)
+    for here, after in pairwise(cuts):
+        longer = ordered[here.start : after.start + 1]
+        assert len(longer) * longer.max(0).sum() > budget
+
+
+def test_buckets_are_a_function_of_seed_and_epoch() -> None:
+    lengths = np.random.default_rng(0).integers(1, 30, 200)
+    first, again, later = (bucket_plan(lengths, 90, 1, epoch).batches for epoch in (0, 0, 1))
+    assert all(np.array_equal(a, b) for a, b in zip(first, again, strict=True))
+    assert any(len(a) != len(b) or not np.array_equal(a, b) for a, b in zip(first, later, strict=False))
+
+
+def test_bucketing_leaves_little_padding() -> None:
+    lengths = np.random.default_rng(0).geometric(1 / 12, 5000)
+    plan = bucket_plan(lengths, 1000, 1, 0)
+    padded = sum(len(rows) * lengths[rows].max() for rows in plan.batches)
+    assert lengths.sum() / padded > 0.95
+
+
+def test_a_budget_of_nothing_is_refused() -> None:
+    with pytest.raises(UserError, match=r"training.batch_tokens \(0\) must be at least 1"):
+        bucket_plan(np.array([3]), 0, 1, 0)

@@ -5,8 +5,9 @@ from torch import nn
 from clew.core.errors import UserError
 from clew.core.state import detach_state
 from clew.core.taps import watching
+from clew.kernels import choose, only_equations
 from clew.layers.attention import SelfAttention
-from clew.layers.cells import CELLS, LSTM, Elman
+from clew.layers.cells import CELLS, GRU, LSTM, Elman
 from clew.layers.recurrent import Bidirectional, Recurrent
 from clew.layers.sequence import Stack
 from tests.references.agreement import randn, randomise
@@ -105,3 +106,27 @@ def test_a_stack_with_a_layer_that_is_not_causal_refuses_a_state():
     _, state = stack(x)
     with pytest.raises(UserError, match="Stack sees the whole sequence at once, so it cannot go on from a state"):
         stack(x, None, state)
+
+
+@pytest.mark.parametrize("cell", [LSTM, GRU, Elman])
+def test_dropped_weights_run_fused_and_are_drawn_once_a_chunk(cell):
+    layer = Recurrent(randomise(cell(2, 5, weight_drop=0.5)))
+    x = randn(3, 7, 2)
+    assert choose(layer.cell.kernel, layer.cell) is not None
+
+    def run():
+        torch.manual_seed(4)
+        y, _ = layer(x)
+        return y, *torch.autograd.grad(y.square().sum(), list(layer.cell.parameters()))
+
+    fused = run()
+    with only_equations():
+        written = run()
+    for ours, theirs in zip(fused, written, strict=True):
+        torch.testing.assert_close(ours, theirs, rtol=1e-9, atol=1e-11)
+    torch.manual_seed(4)
+    dropped = layer.cell.dropped_hidden_weight() == 0
+    gradient = dict(zip(dict(layer.cell.named_parameters()), fused[1:], strict=True))["hidden_weight"]
+    assert bool(dropped.any()) and not gradient[dropped].any(), "a weight that is dropped is dropped at every step"
+    torch.manual_seed(5)
+    assert not torch.equal(layer(x)[0], layer(x)[0])

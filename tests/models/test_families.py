@@ -111,6 +111,22 @@ def test_a_recurrent_body_has_its_number_of_parameters_by_formula():
     assert count(body) == 11 * 4 + 4 * 6 * (4 + 6 + 1) + 4 * 6 * (6 + 6 + 1)
 
 
+def test_the_last_layer_may_have_a_width_and_a_dropout_of_its_own_and_so_may_the_embedding():
+    config = RecurrentConfig(
+        dim=6, embedding_dim=4, last_dim=5, num_layers=3, dropout=0.3, input_dropout=0.1, last_dropout=0.0, dropout_kind="locked"
+    )
+    body = build_recurrent(config, 11)
+    assert [layer.dim for layer in body.layers.layers] == [6, 6, 5] and body.dim == 5
+    assert [part.dropout.p for part in (body.embedding, *body.layers.layers)] == [0.1, 0.3, 0.3, 0.0]
+    assert count(body) == 11 * 4 + 4 * 6 * (4 + 6 + 1) + 4 * 6 * (6 + 6 + 1) + 4 * 5 * (6 + 5 + 1)
+    alike = build_recurrent(RecurrentConfig(dim=6, num_layers=2, dropout=0.3), 11)
+    assert [part.dropout.p for part in (alike.embedding, *alike.layers.layers)] == [0.3, 0.3, 0.3]
+
+
+def test_a_recurrent_body_with_a_narrow_last_layer_obeys_the_laws():
+    obeys_every_law("recurrent", cell="lstm", last_dim=2)
+
+
 def test_a_window_sees_its_width_of_words_and_no_more():
     body = build_window(WindowConfig(width=3, embedding_dim=4, dim=5), VOCABULARY).double()
     tokens = torch.randint(VOCABULARY, (1, 8))

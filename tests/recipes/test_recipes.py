@@ -1,14 +1,24 @@
 import math
 
 import pytest
+import torch
 
+from clew.data.plans import varied_stream_plan
+from clew.layers.dropouts import LockedDropout
 from clew.recipes import RECIPES
 from clew.recipes.running import config_of
-from clew.runs.build import build_task, train_tokenizer
+from clew.runs.build import build_body, build_task, train_tokenizer
+from clew.tasks.language_model import LanguageModel
+from clew.text.train import train_character
 from clew.training.run import check_training
 from tests.runs.small import TEXT
 
-SMALL = {"recurrent": ["model.dim=8", "model.embedding_dim=8"], "gpt": ["model.num_layers=1"], "llama": ["model.num_layers=1"]}
+TOKENIZER = train_character([TEXT])
+SMALL = {
+    "recurrent": ["model.dim=8", "model.embedding_dim=8", "model.last_dim=8"],
+    "gpt": ["model.num_layers=1"],
+    "llama": ["model.num_layers=1"],
+}
 
 
 @pytest.mark.parametrize("name", RECIPES)
@@ -17,7 +27,7 @@ def test_a_recipe_is_a_whole_config_that_can_be_built(name: str) -> None:
     assert config.recipe == name
     check_training(config.training)
     small = config_of(name, SMALL[config.model.family])
-    assert sum(parameter.numel() for parameter in build_task(small, train_tokenizer(small.text, [TEXT])).parameters()) > 0
+    assert sum(parameter.numel() for parameter in build_task(small, {"tokenizer": train_tokenizer(small.text, [TEXT])}).parameters()) > 0
 
 
 @pytest.mark.parametrize("name", RECIPES)
@@ -47,10 +57,36 @@ def test_zarembas_sums_are_our_means() -> None:
     assert (training.learning_rate, training.clip_norm) == (20.0, 0.25)
 
 
+def test_meritys_settings_run_for_500_epochs_of_chunks_of_varied_length() -> None:
+    training = config_of("ptb-awd-lstm").training
+    chunks = [varied_stream_plan(929_589, training.batch_size, training.length, 1, epoch).num_batches for epoch in range(20)]
+    assert training.evaluate_every == pytest.approx(sum(chunks) / len(chunks), rel=0.005)
+    assert training.steps == 500 * training.evaluate_every
+
+
+def test_meritys_model_has_its_24_million_parameters() -> None:
+    """Theirs are 24,221,600: torch's LSTM has two biases where one does the same."""
+    config = config_of("ptb-awd-lstm")
+    with torch.device("meta"):
+        task = LanguageModel(build_body(config, 10_000), TOKENIZER, config.task)
+    assert sum(p.numel() for p in task.parameters()) == 24_221_600 - 4 * (1150 + 1150 + 400)
+
+
+def test_meritys_task_drops_what_the_body_leaves_whole() -> None:
+    config = config_of("ptb-awd-lstm", ["model.dim=8", "model.embedding_dim=4", "model.last_dim=4"])
+    task = build_task(config, {"tokenizer": TOKENIZER})
+    layers = task.body.layers.layers
+    drops = [task.body.embedding.dropout, *(layer.dropout for layer in layers), task.dropout]
+    assert [drop.p for drop in drops] == [0.4, 0.25, 0.25, 0.0, 0.4]
+    assert all(isinstance(drop, LockedDropout) for drop in drops)
+    assert task.body.embedding.word_dropout == 0.1
+    assert all(layer.layer.cell.weight_drop == 0.5 for layer in layers)
+
+
 def test_the_recurrent_recipes_have_as_many_parameters_each() -> None:
     text = "".join(chr(33 + i) for i in range(65)) * 2
     counts = []
     for cell in ("elman", "lstm", "gru"):
         config = config_of(f"shakespeare-{cell}")
-        counts.append(sum(p.numel() for p in build_task(config, train_tokenizer(config.text, [text])).parameters()))
+        counts.append(sum(p.numel() for p in build_task(config, {"tokenizer": train_tokenizer(config.text, [text])}).parameters()))
     assert max(counts) / min(counts) < 1.01

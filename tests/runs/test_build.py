@@ -33,17 +33,17 @@ def test_a_body_that_sees_the_future_cannot_be_a_language_model(monkeypatch: pyt
         "recurrent, window, gpt, llama, mixed"
     )
     with pytest.raises(UserError, match=message):
-        build_task(config, train_tokenizer(config.text, [TEXT]))
+        build_task(config, {"tokenizer": train_tokenizer(config.text, [TEXT])})
 
 
 def test_the_same_seed_builds_the_same_model_and_leaves_the_generator_alone() -> None:
     config = config_of("text-lstm", ["model.dim=8", "seed=5"])
     tokenizer = train_tokenizer(config.text, [TEXT])
     state = torch.get_rng_state()
-    first, second = build_task(config, tokenizer), build_task(config, tokenizer)
+    first, second = build_task(config, {"tokenizer": tokenizer}), build_task(config, {"tokenizer": tokenizer})
     assert torch.equal(state, torch.get_rng_state())
     assert all(torch.equal(a, b) for a, b in zip(first.parameters(), second.parameters(), strict=True))
-    other = build_task(config_of("text-lstm", ["model.dim=8", "seed=6"]), tokenizer)
+    other = build_task(config_of("text-lstm", ["model.dim=8", "seed=6"]), {"tokenizer": tokenizer})
     assert not torch.equal(next(first.parameters()), next(other.parameters()))
 
 
@@ -120,11 +120,11 @@ def test_a_tied_output_layer_needs_equal_widths() -> None:
     config = config_of("text-lstm", ["model.dim=8", "model.embedding_dim=4", "task.tied=true"])
     message = r"a tied output layer needs the body's width \(8\) to be the embedding's \(4\); make them equal or set task.tied=false"
     with pytest.raises(UserError, match=message):
-        build_task(config, train_tokenizer(config.text, [TEXT]))
+        build_task(config, {"tokenizer": train_tokenizer(config.text, [TEXT])})
 
 
 @pytest.mark.parametrize("family", MODELS)
 def test_every_family_builds_a_task_from_its_defaults(family: str) -> None:
     config = config_of("text-lstm", [f"model.family={family}", "model.dim=24"])
-    task = build_task(config, train_tokenizer(config.text, [TEXT]))
+    task = build_task(config, {"tokenizer": train_tokenizer(config.text, [TEXT])})
     assert isinstance(task, nn.Module) and task.body.vocabulary == task.tokenizer.vocabulary

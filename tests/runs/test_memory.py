@@ -35,35 +35,38 @@ def test_a_model_that_no_machine_holds_is_refused_with_what_it_needs(
     tokenizer: Tokenizer, recipe: str, settings: list[str], sentence: str
 ) -> None:
     with pytest.raises(UserError, match=sentence) as error:
-        build_task(config_of(recipe, [*CPU, *settings]), tokenizer)
+        build_task(config_of(recipe, [*CPU, *settings]), {"tokenizer": tokenizer})
     assert str(error.value).startswith("to train the model, its weights, gradients and moments need ") or "weights need" in str(error.value)
 
 
 def test_training_needs_more_than_the_weights(tokenizer: Tokenizer, monkeypatch: pytest.MonkeyPatch) -> None:
     config = config_of("text-lstm", [*CPU, "model.dim=64"])
-    weights = sum(p.nbytes for p in build_task(config, tokenizer).parameters())
+    weights = sum(p.nbytes for p in build_task(config, {"tokenizer": tokenizer}).parameters())
     monkeypatch.setattr(memory, "LIGHT", 1000)
     monkeypatch.setattr(memory, "machine_memory", lambda device: 3 * weights)
     with pytest.raises(UserError, match="to train the model, its weights, gradients and moments need"):
-        build_task(config, tokenizer)
-    built = build_task(config, tokenizer, to_train=False)
+        build_task(config, {"tokenizer": tokenizer})
+    built = build_task(config, {"tokenizer": tokenizer}, to_train=False)
     assert sum(p.nbytes for p in built.parameters()) == weights
+    shards = config_of("text-lstm", [*CPU, "model.dim=64", "training.parallel=fsdp"])
+    monkeypatch.setenv("WORLD_SIZE", "2")
+    assert sum(p.nbytes for p in build_task(shards, {"tokenizer": tokenizer}).parameters()) == weights
     plain = config_of("text-lstm", [*CPU, "model.dim=64", "training.optimiser=sgd"])
-    assert sum(p.nbytes for p in build_task(plain, tokenizer).parameters()) == weights
+    assert sum(p.nbytes for p in build_task(plain, {"tokenizer": tokenizer}).parameters()) == weights
 
 
 def test_what_is_not_light_and_fits_is_built_to_the_same_numbers(tokenizer: Tokenizer, monkeypatch: pytest.MonkeyPatch) -> None:
     config = config_of("text-gpt", [*CPU, "model.dim=12", "model.num_layers=2"])
-    light = build_task(config, tokenizer)
+    light = build_task(config, {"tokenizer": tokenizer})
     monkeypatch.setattr(memory, "LIGHT", 1000)
-    heavy = build_task(config, tokenizer)
+    heavy = build_task(config, {"tokenizer": tokenizer})
     assert all(torch.equal(a, b) for a, b in zip(light.parameters(), heavy.parameters(), strict=True))
-    assert weight_bytes(lambda: build_task(config, tokenizer)) == sum(p.nbytes for p in light.parameters())
+    assert weight_bytes(lambda: build_task(config, {"tokenizer": tokenizer})) == sum(p.nbytes for p in light.parameters())
 
 
 def test_a_run_is_loaded_where_its_device_is_not(tokenizer: Tokenizer) -> None:
     config = config_of("text-lstm", ["device=mps", "model.dim=8"])
-    assert isinstance(build_task(config, tokenizer, to_train=False), nn.Module)
+    assert isinstance(build_task(config, {"tokenizer": tokenizer}, to_train=False), nn.Module)
 
 
 def test_a_body_that_looks_at_its_own_numbers_is_not_weighed() -> None:

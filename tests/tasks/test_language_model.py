@@ -3,7 +3,13 @@ import torch
 
 from clew.core.errors import UserError
 from clew.data.plans import TokenBatch
-from tests.thread.models import LINES, gpt, lines_batch, lstm
+from clew.kernels import only_equations
+from clew.models.recurrent import RecurrentConfig, build_recurrent
+from clew.tasks.language_model import LanguageModel, LanguageModelConfig
+from clew.training.loop import Standing, train
+from clew.training.optimisers import sgd
+from clew.training.schedules import Constant
+from tests.thread.models import LINES, batches_of, gpt, lines_batch, lstm, regularised
 
 
 @pytest.mark.parametrize("make", [lstm, gpt])
@@ -64,3 +70,98 @@ def test_a_tied_output_layer_is_the_embedding() -> None:
     assert task.output_weight is None
     hidden = torch.randn(2, task.body.dim)
     torch.testing.assert_close(task.logits(hidden), hidden @ task.body.embedding.weight.T + task.output_bias)
+
+
+def penalised(**settings) -> LanguageModel:
+    """A language model over the letters of the lines, its body without dropout."""
+    task = lstm()
+    body = build_recurrent(RecurrentConfig(dim=6), task.body.vocabulary)
+    return LanguageModel(body, task.tokenizer, LanguageModelConfig(**settings)).double()
+
+
+def total(terms) -> torch.Tensor:
+    return sum(term.weight * term.sum / term.count for term in terms.values())
+
+
+def test_penalties_are_the_published_means() -> None:
+    """alpha * mean(dropped^2) + beta * mean((h_t - h_{t-1})^2) over a batch without padding, as awd-lstm-lm writes them."""
+    task = penalised(dropout=0.5, dropout_kind="locked", activation_penalty=2.0, temporal_penalty=3.0)
+    tokens = torch.randint(task.body.vocabulary, (4, 9))
+    batch = TokenBatch(tokens[:, :-1], tokens[:, 1:])
+    torch.manual_seed(3)
+    terms, _ = task(batch)
+    hidden, _ = task.body(batch.tokens)
+    torch.manual_seed(3)
+    dropped = hidden * torch.nn.functional.dropout(torch.ones_like(hidden[:, :1]), 0.5)
+    loss = torch.nn.functional.cross_entropy(task.logits(dropped).flatten(0, 1), batch.targets.flatten())
+    expected = loss + 2.0 * dropped.pow(2).mean() + 3.0 * (hidden[:, 1:] - hidden[:, :-1]).pow(2).mean()
+    torch.testing.assert_close(total(terms), expected)
+
+
+def test_penalties_and_smoothing_are_for_training_alone() -> None:
+    task = penalised(dropout=0.5, label_smoothing=0.1, activation_penalty=2.0, temporal_penalty=1.0)
+    batch = lines_batch(task)
+    assert set(task(batch)[0]) == set(task.counts(batch)) == {"loss", "smoothing", "activation", "temporal"}
+    task.eval()
+    terms, _ = task(batch)
+    assert set(terms) == set(task.counts(batch)) == {"loss"}
+    assert terms["loss"].sum.item() == pytest.approx(-task.predict(batch)[0].sum().item(), rel=1e-5)
+
+
+def test_counts_are_those_of_the_terms_and_leave_padding_out() -> None:
+    task = penalised(label_smoothing=0.1, activation_penalty=2.0, temporal_penalty=1.0)
+    for batch in (lines_batch(task), lines_batch(task, LINES[:1])):
+        terms, _ = task(batch)
+        counts = task.counts(batch)
+        assert {name: int(term.count) for name, term in terms.items()} == {name: int(count) for name, count in counts.items()}
+        targets = int(counts["loss"])
+        assert (int(counts["activation"]), int(counts["temporal"])) == (targets, targets - len(batch.tokens))
+
+
+def test_what_stands_on_padding_is_not_penalised() -> None:
+    task = penalised(activation_penalty=2.0, temporal_penalty=1.0)
+    batch = lines_batch(task)
+    other = batch._replace(tokens=batch.tokens.masked_fill(~batch.mask, 5))
+    for name, term in task(batch)[0].items():
+        torch.testing.assert_close(task(other)[0][name].sum, term.sum, rtol=1e-12, atol=0)
+
+
+def test_a_smoothed_loss_is_reported_as_the_loss_and_what_smoothing_adds() -> None:
+    task, plain = penalised(label_smoothing=0.2), penalised()
+    plain.load_state_dict(task.state_dict())
+    batch = lines_batch(task)
+    terms, _ = task(batch)
+    torch.testing.assert_close(terms["loss"].sum, plain(batch)[0]["loss"].sum.detach())
+    logits, real = task.logits(task.body(batch.tokens, batch.mask)[0]), batch.mask
+    expected = torch.nn.functional.cross_entropy(logits[real], batch.targets[real], label_smoothing=0.2)
+    torch.testing.assert_close(total(terms), expected)
+    parameters = list(task.parameters())
+    for ours, theirs in zip(torch.autograd.grad(total(terms), parameters), torch.autograd.grad(expected, parameters), strict=True):
+        torch.testing.assert_close(ours, theirs, rtol=1e-9, atol=1e-11)
+
+
+def test_the_kernel_trains_as_the_equation_does() -> None:
+    task = regularised().double()
+    batch = lines_batch(task)
+    parameters = list(task.parameters())
+    fused = torch.autograd.grad(total(task(batch)[0]), parameters)
+    with only_equations():
+        written = torch.autograd.grad(total(task(batch)[0]), parameters)
+    for ours, theirs in zip(fused, written, strict=True):
+        torch.testing.assert_close(ours, theirs, rtol=1e-9, atol=1e-11)
+
+
+@pytest.mark.parametrize("parts", [1, 3, 8])
+def test_penalised_lines_in_micro_batches_train_to_the_same_weights(parts: int) -> None:
+    whole, cut = regularised().double(), regularised().double()
+    batches = batches_of([lines_batch(whole)])
+    records = []
+    for task, accumulate in ((whole, 1), (cut, parts)):
+        optimiser = sgd(task.parameters(), 0.5)
+        steps = train(task, batches, optimiser, Constant(3), steps=3, standing=Standing(), seed=1, accumulate=accumulate)
+        records.append(list(steps))
+    for there, here in zip(*records, strict=True):
+        assert here.losses == pytest.approx(there.losses, rel=1e-11)
+        assert set(here.losses) == {"loss", "smoothing", "activation", "temporal"}
+    for key, value in whole.state_dict().items():
+        torch.testing.assert_close(cut.state_dict()[key], value, rtol=1e-10, atol=1e-12)

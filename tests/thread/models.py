@@ -48,6 +48,15 @@ def gpt(dropout: float = 0.0, dim: int = 12) -> LanguageModel:
     return LanguageModel(body, tokenizer, LanguageModelConfig(tied=True))
 
 
+def regularised(dim: int = 12) -> LanguageModel:
+    """An LSTM whose loss has every term there is, the embedding tied, nothing random."""
+    torch.manual_seed(1)
+    tokenizer = train_character(["\n".join(LINES)])
+    body = build_recurrent(RecurrentConfig(cell="lstm", dim=dim, num_layers=2), tokenizer.vocabulary)
+    config = LanguageModelConfig(tied=True, label_smoothing=0.1, activation_penalty=2.0, temporal_penalty=1.0)
+    return LanguageModel(body, tokenizer, config)
+
+
 def decoder(dropout: float = 0.0, dim: int = 12) -> "Reversal":
     torch.manual_seed(1)
     return Reversal(dim, dropout)
@@ -158,14 +167,9 @@ def chunks_of(batch: Any, length: int) -> list[Any]:
     return parts
 
 
-def rows_of(batch: Any, rows: slice) -> Any:
-    """The same batch with some of its rows."""
-    return batch._replace(**{field: value[rows] for field, value in batch._asdict().items() if isinstance(value, Tensor)})
-
-
 def batches_of(all_batches: list[Any]) -> Batches:
-    """An epoch of given batches, one micro-batch each."""
-    return Batches(lambda epoch: len(all_batches), lambda epoch, number: [all_batches[number]])
+    """An epoch of given batches."""
+    return Batches(lambda epoch: len(all_batches), lambda epoch, number: all_batches[number])
 
 
 MODELS: dict[str, Callable[..., Any]] = {"lstm": lstm, "gpt": gpt, "decoder": decoder}

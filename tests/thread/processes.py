@@ -1,18 +1,21 @@
 """What one of several processes runs: the same training as a process alone, on its share of every batch."""
 
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
 import torch
 import torch.distributed as dist
+from torch import nn
 
-from clew.training.loop import Batches, Standing, train
+from clew.training.loop import Standing, train
 from clew.training.optimisers import adamw
-from clew.training.processes import rank, replicate, world_size
+from clew.training.parallel import replicate, shard, whole_weights
 from clew.training.schedules import Constant
-from tests.thread.models import MODELS, chunks_of, rows_of, whole_batch
+from tests.thread.models import MODELS, batches_of, chunks_of, regularised, whole_batch
 
 STEPS = 5
+TRAINED = {**MODELS, "regularised": regularised}
 
 
 def train_share(process: int, processes: int, folder: Path) -> None:
@@ -20,35 +23,31 @@ def train_share(process: int, processes: int, folder: Path) -> None:
     torch.set_num_threads(1)
     dist.init_process_group("gloo", init_method=f"file://{folder / 'meeting'}", rank=process, world_size=processes)
     try:
-        for name in MODELS:
-            torch.save(trained(name), folder / f"{name}-{process}.pt")
+        for name in TRAINED:
+            for spread in (replicate, shard):
+                torch.save(trained(name, spread), folder / f"{name}-{spread.__name__}-{process}.pt")
     finally:
         dist.destroy_process_group()
 
 
-def trained(name: str) -> dict[str, Any]:
+def trained(name: str, spread: Callable[[nn.Module], nn.Module] = replicate) -> dict[str, Any]:
     """Losses, norms and weights of a few steps on this process's rows: two micro-batches a step, streams carried where the task can."""
-    task = MODELS[name]().double()
+    task = TRAINED[name]().double()
     whole = whole_batch(name, task)
-    batches = [whole] if name == "decoder" else chunks_of(whole, 9)
-
-    def get(epoch: int, number: int) -> list[Any]:
-        rows = len(whole.tokens) // world_size()
-        share = rows_of(batches[number], slice(rank() * rows, (rank() + 1) * rows))
-        return [rows_of(share, slice(None, 1)), rows_of(share, slice(1, None))]
-
+    batches = batches_of([whole] if name == "decoder" else chunks_of(whole, 9))
     records = list(
         train(
-            replicate(task),
-            Batches(lambda epoch: len(batches), get),
+            spread(task),
+            batches,
             adamw(task.parameters(), 0.01),
             Constant(STEPS),
             steps=STEPS,
             standing=Standing(),
             seed=1,
             carry=name != "decoder",
+            accumulate=2,
             clip_norm=0.5,
             counts=task.counts,
         )
     )
-    return {"losses": [r.loss for r in records], "norms": [r.gradient_norm for r in records], "weights": task.state_dict()}
+    return {"losses": [r.loss for r in records], "norms": [r.gradient_norm for r in records], "weights": whole_weights(task)}

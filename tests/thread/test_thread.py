@@ -43,7 +43,7 @@ def learnt(name: str) -> tuple[Any, list[Record]]:
     training = training_of(MODELS[name](dim=SIZES[name]), learning_rate=0.015)
     training.schedule = Cosine(STEPS[name], floor=0.02)
     if name == "decoder":
-        batches = Batches(lambda epoch: 10**6, lambda epoch, number: [pairs(number + 10, size=48)])
+        batches = Batches(lambda epoch: 10**6, lambda epoch, number: pairs(number + 10, size=48))
     else:
         batches = batches_of([whole_batch(name, training.task)])
     records = run(training, batches, STEPS[name], clip_norm=1.0)
@@ -109,7 +109,7 @@ def test_a_resumed_run_ends_with_the_same_bits(name: str, tmp_path: Path) -> Non
     assert before + after == losses
     for key, value in straight.task.state_dict().items():
         assert torch.equal(value, resumed.task.state_dict()[key]), key
-    for there, here in zip(leaves(straight.standing.states), leaves(resumed.standing.states), strict=True):
+    for there, here in zip(leaves(straight.standing.state), leaves(resumed.standing.state), strict=True):
         assert torch.equal(there, here)
 
 

@@ -66,6 +66,6 @@ class Noisy(nn.Module):
         return {"loss": torch.tensor(1)}
 
 
-def each(*batches: list[Rows]) -> Batches:
-    """An epoch of these batches, each given as its micro-batches."""
+def each(*batches: Rows) -> Batches:
+    """An epoch of these batches."""
     return Batches(lambda epoch: len(batches), lambda epoch, number: batches[number])

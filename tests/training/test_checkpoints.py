@@ -5,7 +5,7 @@ import pytest
 import torch
 
 from clew.core.errors import UserError
-from clew.training.checkpoints import KEPT, Training, checkpoint_folders, find_checkpoint, load_checkpoint, save_checkpoint
+from clew.training.checkpoints import Training, checkpoint_folders, find_checkpoint, load_checkpoint, save_checkpoint
 from clew.training.loop import Standing, train
 from clew.training.observers import Best
 from clew.training.optimisers import OPTIMISERS, adamw
@@ -62,7 +62,7 @@ def test_what_is_loaded_is_to_the_bit_what_was_saved(tmp_path: Path, optimiser: 
     assert first.best.state_dict() == second.best.state_dict()
     assert (second.standing.step, second.standing.epoch, second.standing.batch) == (3, 0, 3)
     for layer in range(2):
-        assert torch.equal(first.standing.states[0].layers[layer].cell.cell, second.standing.states[0].layers[layer].cell.cell)
+        assert torch.equal(first.standing.state.layers[layer].cell.cell, second.standing.state.layers[layer].cell.cell)
 
 
 def test_only_the_newest_few_are_kept(tmp_path: Path) -> None:
@@ -70,7 +70,7 @@ def test_only_the_newest_few_are_kept(tmp_path: Path) -> None:
     for step in (1, 2, 3, 4):
         training.standing.step = step
         save_checkpoint(tmp_path, training)
-    assert [path.name for path in checkpoint_folders(tmp_path)] == [f"step-{step:08d}" for step in (4, 3)][:KEPT]
+    assert [path.name for path in checkpoint_folders(tmp_path)] == [f"step-{step:08d}" for step in (4, 3)]
 
 
 def test_the_newest_whole_one_is_found_without_complaint(saved: tuple[Path, Training]) -> None:
@@ -144,7 +144,7 @@ def test_a_checkpoint_of_another_kind_of_run_is_refused(saved: tuple[Path, Train
     folder, _ = saved
     other = training_of(**{what: "another"})
     before = {key: value.clone() for key, value in other.task.state_dict().items()}
-    message = f"was written with another {what}, so the run cannot go on from it; bring the {what} back as it was, or start a new run"
+    message = f"the {what} is not what .* was written with .then {IDENTITY[what]}; now another., so the run cannot go on from it; bring the"
     with pytest.raises(UserError, match=message):
         load_checkpoint(checkpoint_folders(folder)[0], other)
     assert all(torch.equal(before[key], value) for key, value in other.task.state_dict().items())

@@ -1,4 +1,5 @@
 import math
+from typing import NamedTuple
 
 import pytest
 import torch
@@ -8,7 +9,7 @@ from clew.training.loop import MOST_SKIPPED, Batches, Record, Standing, train
 from clew.training.optimisers import adamw, sgd
 from clew.training.processes import seed_everything
 from clew.training.schedules import Constant, Linear
-from tests.thread.models import MODELS, batches_of, lines_batch, rows_of
+from tests.thread.models import MODELS, batches_of, lines_batch
 from tests.training.tasks import Adder, Noisy, Rows, TwoTerms, each
 
 
@@ -25,8 +26,8 @@ def test_a_batch_cut_into_micro_batches_trains_to_the_same_weights(parts: int) -
     torch.manual_seed(1)
     x = torch.randn(8, 4, dtype=torch.float64)
     whole, cut = TwoTerms(), TwoTerms()
-    expected = run(whole, each([Rows(x)]), 3)
-    found = run(cut, each([Rows(part) for part in x.chunk(parts)]), 3)
+    expected = run(whole, each(Rows(x)), 3)
+    found = run(cut, each(Rows(x)), 3, accumulate=parts)
     torch.testing.assert_close(cut.weight, whole.weight, rtol=1e-12, atol=1e-12)
     torch.testing.assert_close(cut.bias, whole.bias, rtol=1e-12, atol=1e-12)
     for there, here in zip(expected, found, strict=True):
@@ -40,8 +41,7 @@ def test_ragged_lines_in_micro_batches_train_to_the_same_weights(name: str) -> N
     whole, cut = MODELS[name]().double(), MODELS[name]().double()
     batch = lines_batch(whole)
     run(whole, batches_of([batch]), 2, optimiser=adamw(whole.parameters(), 0.01))
-    parts = [rows_of(batch, slice(start, start + 2)) for start in range(0, 8, 2)]
-    run(cut, Batches(lambda epoch: 1, lambda epoch, number: parts), 2, optimiser=adamw(cut.parameters(), 0.01))
+    run(cut, batches_of([batch]), 2, optimiser=adamw(cut.parameters(), 0.01), accumulate=4)
     for key, value in whole.state_dict().items():
         torch.testing.assert_close(cut.state_dict()[key], value, rtol=1e-10, atol=1e-12)
 
@@ -49,8 +49,8 @@ def test_ragged_lines_in_micro_batches_train_to_the_same_weights(name: str) -> N
 def test_a_micro_batch_without_rows_changes_nothing() -> None:
     x = torch.randn(3, 4, dtype=torch.float64, generator=torch.Generator().manual_seed(2))
     whole, cut = TwoTerms(), TwoTerms()
-    run(whole, each([Rows(x)]), 1)
-    run(cut, each([Rows(x), Rows(x[:0])]), 1)
+    run(whole, each(Rows(x)), 1)
+    run(cut, each(Rows(x)), 1, accumulate=5)
     torch.testing.assert_close(cut.weight, whole.weight, rtol=1e-12, atol=1e-12)
 
 
@@ -59,22 +59,22 @@ def test_the_loss_recorded_is_the_weighted_mean_over_each_terms_own_count() -> N
     batch = Rows(torch.tensor([[1.0, -1.0, 2.0, -3.0], [0.5, -1.0, -2.0, -3.0]], dtype=torch.float64))
     terms, _ = task(batch)
     rows, positive = terms["rows"].sum.item(), terms["positive"].sum.item()
-    (record,) = run(task, each([batch]), 1)
+    (record,) = run(task, each(batch), 1)
     assert record.losses == pytest.approx({"rows": rows / 2, "positive": 0.3 * positive / 3})
     assert record.loss == pytest.approx(rows / 2 + 0.3 * positive / 3)
-    assert record.count == 2 + 3
+    assert record.count == 2
 
 
 def test_clipping_by_norm_scales_the_step_and_records_the_norm_before_it() -> None:
     task = Adder()
-    (record,) = run(task, each([Rows(torch.tensor([[8.0]], dtype=torch.float64))]), 1, learning_rate=1.0, clip_norm=0.5)
+    (record,) = run(task, each(Rows(torch.tensor([[8.0]], dtype=torch.float64))), 1, learning_rate=1.0, clip_norm=0.5)
     assert record.gradient_norm == pytest.approx(8.0)
     assert task.weight.item() == pytest.approx(1.0 - 0.5, abs=1e-6)
 
 
 def test_a_gradient_below_the_norm_is_left_as_it_is() -> None:
     task = Adder()
-    run(task, each([Rows(torch.tensor([[0.25]], dtype=torch.float64))]), 1, learning_rate=1.0, clip_norm=0.5)
+    run(task, each(Rows(torch.tensor([[0.25]], dtype=torch.float64))), 1, learning_rate=1.0, clip_norm=0.5)
     assert task.weight.item() == pytest.approx(0.75)
 
 
@@ -82,8 +82,8 @@ def test_clipping_by_value_cuts_each_entry_and_records_the_norm_before_it() -> N
     task, plain = TwoTerms(), TwoTerms()
     batch = Rows(torch.randn(5, 4, dtype=torch.float64, generator=torch.Generator().manual_seed(3)))
     before = task.weight.detach().clone()
-    (unclipped,) = run(plain, each([batch]), 1, learning_rate=1.0)
-    (record,) = run(task, each([batch]), 1, learning_rate=1.0, clip_value=0.01)
+    (unclipped,) = run(plain, each(batch), 1, learning_rate=1.0)
+    (record,) = run(task, each(batch), 1, learning_rate=1.0, clip_value=0.01)
     gradient = before - plain.weight.detach()
     torch.testing.assert_close(before - task.weight.detach(), gradient.clamp(-0.01, 0.01), rtol=1e-9, atol=1e-12)
     assert record.gradient_norm == unclipped.gradient_norm > 0.1
@@ -93,7 +93,7 @@ def test_values_are_cut_before_the_norm_is() -> None:
     task = TwoTerms()
     before = [p.detach().clone() for p in task.parameters()]
     batch = Rows(torch.randn(5, 4, dtype=torch.float64, generator=torch.Generator().manual_seed(3)))
-    run(task, each([batch]), 1, learning_rate=1.0, clip_value=0.05, clip_norm=0.06)
+    run(task, each(batch), 1, learning_rate=1.0, clip_value=0.05, clip_norm=0.06)
     moved = torch.cat([(old - new.detach()).flatten() for old, new in zip(before, task.parameters(), strict=True)])
     assert moved.norm() == pytest.approx(0.06, abs=1e-6)
 
@@ -107,7 +107,7 @@ def test_a_step_without_a_finite_loss_leaves_weights_state_and_optimiser_alone()
     optimiser = adamw(task.parameters(), 0.1)
     standing = Standing()
     records = run(
-        task, each([ONE], [NAN._replace(fresh=False)], [ONE._replace(fresh=False)]), 3, optimiser=optimiser, standing=standing, carry=True
+        task, each(ONE, NAN._replace(fresh=False), ONE._replace(fresh=False)), 3, optimiser=optimiser, standing=standing, carry=True
     )
     assert [record.skipped for record in records] == [False, True, False]
     assert standing.skipped == 0 and standing.step == 3
@@ -125,14 +125,14 @@ def test_ten_such_steps_in_a_row_end_the_run_with_a_sentence() -> None:
         r"lower training.learning_rate or set training.clip_norm"
     )
     with pytest.raises(UserError, match=message):
-        run(task, Batches(lambda epoch: 100, lambda epoch, number: [ONE if number == 0 else NAN]), 50, standing=standing)
+        run(task, Batches(lambda epoch: 100, lambda epoch, number: ONE if number == 0 else NAN), 50, standing=standing)
     assert standing.skipped == MOST_SKIPPED
     assert task.weight.item() == pytest.approx(0.9)
 
 
 def test_a_finite_step_starts_the_count_of_skipped_ones_anew() -> None:
     task = Adder()
-    batches = Batches(lambda epoch: 100, lambda epoch, number: [ONE if number % 5 == 0 else NAN])
+    batches = Batches(lambda epoch: 100, lambda epoch, number: ONE if number % 5 == 0 else NAN)
     records = run(task, batches, 40)
     assert sum(record.skipped for record in records) == 32
 
@@ -141,7 +141,7 @@ def test_the_state_is_carried_by_value_but_gradients_stop_at_the_chunk() -> None
     """s_2 = w x_1 + w x_2: with the state detached the second gradient is x_2, not x_1 + x_2."""
     task = Adder(weight=2.0)
     chunks = [Rows(torch.tensor([[3.0]], dtype=torch.float64)), Rows(torch.tensor([[5.0]], dtype=torch.float64), fresh=False)]
-    first, second = run(task, each(*[[chunk] for chunk in chunks]), 2, learning_rate=0.1, carry=True)
+    first, second = run(task, each(*chunks), 2, learning_rate=0.1, carry=True)
     assert first.loss == pytest.approx(6.0)
     assert second.loss == pytest.approx(6.0 + (2.0 - 0.1 * 3.0) * 5.0)
     assert second.gradient_norm == pytest.approx(5.0)
@@ -150,27 +150,27 @@ def test_the_state_is_carried_by_value_but_gradients_stop_at_the_chunk() -> None
 
 def test_a_fresh_batch_drops_the_state() -> None:
     task = Adder()
-    run(task, each([ONE], [ONE._replace(fresh=False)]), 4, carry=True)
+    run(task, each(ONE, ONE._replace(fresh=False)), 4, carry=True)
     assert [state is None for state in task.carried_in] == [True, False, True, False]
 
 
 def test_nothing_is_carried_unless_asked_for() -> None:
     task = Adder()
-    run(task, each([ONE], [ONE._replace(fresh=False)]), 3)
+    run(task, each(ONE, ONE._replace(fresh=False)), 3)
     assert task.carried_in == [None, None, None]
 
 
 def test_every_micro_batch_gets_its_own_state_back() -> None:
     task = Adder(weight=1.0)
-    small, large = (Rows(torch.tensor([[value]], dtype=torch.float64), fresh=False) for value in (1.0, 100.0))
-    run(task, each([small, large]), 2, learning_rate=0.0, carry=True)
+    both = Rows(torch.tensor([[1.0], [100.0]], dtype=torch.float64), fresh=False)
+    run(task, each(both), 2, learning_rate=0.0, carry=True, accumulate=2)
     assert [None if state is None else state.item() for state in task.carried_in] == [None, None, 1.0, 100.0]
 
 
 def test_what_is_random_in_a_step_depends_on_the_seed_and_the_step_alone() -> None:
     def losses(first: int, steps: int, seed: int = 7) -> list[float]:
         torch.rand(first + 3)
-        return [record.loss for record in run(Noisy(), each([ONE]), steps, learning_rate=0.0, seed=seed, standing=Standing(step=first))]
+        return [record.loss for record in run(Noisy(), each(ONE), steps, learning_rate=0.0, seed=seed, standing=Standing(step=first))]
 
     straight = losses(0, 5)
     assert losses(3, 5) == straight[3:]
@@ -189,7 +189,7 @@ def test_micro_batches_draw_apart() -> None:
 def test_the_learning_rate_follows_the_schedule_and_is_given_back() -> None:
     task = Adder()
     optimiser = sgd(task.parameters(), 0.4)
-    records = run(task, each([ONE]), 4, optimiser=optimiser, schedule=Linear(4))
+    records = run(task, each(ONE), 4, optimiser=optimiser, schedule=Linear(4))
     assert [record.learning_rate for record in records] == pytest.approx([0.4, 0.3, 0.2, 0.1])
     assert optimiser.param_groups[0]["lr"] == 0.4
     assert task.weight.item() == pytest.approx(1.0 - 0.4 - 0.3 - 0.2 - 0.1)
@@ -198,9 +198,9 @@ def test_the_learning_rate_follows_the_schedule_and_is_given_back() -> None:
 def test_an_epoch_ends_where_its_batches_do() -> None:
     asked: list[tuple[int, int]] = []
 
-    def get(epoch: int, number: int) -> list[Rows]:
+    def get(epoch: int, number: int) -> Rows:
         asked.append((epoch, number))
-        return [ONE]
+        return ONE
 
     standing = Standing()
     records = run(Adder(), Batches(lambda epoch: 2 + epoch, get), 6, standing=standing)
@@ -211,5 +211,71 @@ def test_an_epoch_ends_where_its_batches_do() -> None:
 
 def test_the_position_is_up_to_date_when_a_record_comes() -> None:
     standing = Standing()
-    steps = train(Adder(), each([ONE]), sgd([torch.nn.Parameter(torch.ones(()))], 0.1), Constant(3), steps=3, standing=standing, seed=0)
+    steps = train(Adder(), each(ONE), sgd([torch.nn.Parameter(torch.ones(()))], 0.1), Constant(3), steps=3, standing=standing, seed=0)
     assert [(record.step, standing.step) for record in steps] == [(1, 1), (2, 2), (3, 3)]
+
+
+class Greedy(Adder):
+    """Runs out of memory with more than so many rows at once."""
+
+    def __init__(self, most: int):
+        super().__init__()
+        self.most = most
+        self.sizes: list[int] = []
+
+    def forward(self, batch: Rows, state=None):
+        self.sizes.append(len(batch.x))
+        if len(batch.x) > self.most:
+            raise torch.OutOfMemoryError("no room")
+        return super().forward(batch, state)
+
+
+def test_a_micro_batch_that_does_not_fit_is_halved_and_the_batch_stays_the_same() -> None:
+    batches = each(
+        *(Rows(torch.tensor([[float(row + 8 * chunk)] for row in range(8)], dtype=torch.float64), chunk == 0) for chunk in range(3))
+    )
+    whole, cut, standing = Adder(), Greedy(most=2), Standing()
+    expected = run(whole, batches, 3, carry=True)
+    found = run(cut, batches, 3, carry=True, standing=standing)
+    assert cut.sizes == [8, 4, *[2] * 12]
+    assert standing.halvings == 2 and [record.parts for record in found] == [4, 4, 4]
+    assert [record.loss for record in found] == pytest.approx([record.loss for record in expected], rel=1e-12)
+    assert cut.weight.item() == pytest.approx(whole.weight.item(), rel=1e-12)
+
+
+def test_where_one_row_does_not_fit_the_run_ends_with_a_sentence() -> None:
+    message = r"out of memory at step 1 even with 4 micro-batches of 1 rows; lower training.length or the model's size, or set"
+    with pytest.raises(UserError, match=message):
+        run(Greedy(most=0), each(Rows(torch.ones(4, 1, dtype=torch.float64))), 2)
+
+
+def test_another_error_is_not_taken_for_want_of_memory() -> None:
+    class Broken(Adder):
+        def forward(self, batch, state=None):
+            raise RuntimeError("shapes do not fit")
+
+    with pytest.raises(RuntimeError, match="shapes do not fit"):
+        run(Broken(), each(ONE), 1)
+
+
+def test_a_batchs_rate_scales_its_step_alone() -> None:
+    class Rated(NamedTuple):
+        x: torch.Tensor
+        fresh: bool = True
+        rate: float = 1.0
+
+    task = Adder()
+    records = run(task, each(Rated(ONE.x), Rated(ONE.x, rate=0.5)), 2, learning_rate=0.2)
+    assert [record.learning_rate for record in records] == pytest.approx([0.2, 0.1])
+    assert task.weight.item() == pytest.approx(1 - 0.2 - 0.1)
+
+
+@pytest.mark.parametrize(("kind", "tolerance"), [(torch.float32, 1e-6), (torch.float64, 1e-12)])
+def test_a_hundred_steps_of_accumulation_come_to_the_same(kind: torch.dtype, tolerance: float) -> None:
+    x = torch.randn(7, 32, 4, generator=torch.Generator().manual_seed(5)).to(kind)
+    tasks = [TwoTerms().to(kind) for _ in range(3)]
+    for task, parts in zip(tasks, (1, 2, 4), strict=True):
+        run(task, each(*(Rows(batch) for batch in x)), 100, learning_rate=0.02, accumulate=parts)
+    for task in tasks[1:]:
+        torch.testing.assert_close(task.weight, tasks[0].weight, rtol=tolerance, atol=tolerance)
+        torch.testing.assert_close(task.bias, tasks[0].bias, rtol=tolerance, atol=tolerance)

@@ -1,9 +1,17 @@
+import itertools
+
 import pytest
 import torch
+import torch.distributed as dist
 from torch import nn
+from torch.distributed.device_mesh import init_device_mesh
+from torch.distributed.fsdp import fully_shard
 
+from clew.layers.cells import CELLS
+from clew.layers.norms import NORMS
+from clew.models import MODELS
 from clew.training.observers import Best
-from clew.training.optimisers import OPTIMISERS, adam, adamw, sgd
+from clew.training.optimisers import OPTIMISERS, adam, adamw, decay_groups, sgd
 
 
 def parameters() -> list[nn.Parameter]:
@@ -23,6 +31,79 @@ def test_adamw_decays_matrices_and_nothing_else() -> None:
 
 def test_adamw_without_a_vector_has_one_group() -> None:
     assert len(adamw([parameters()[0]], 0.1).param_groups) == 1
+
+
+@pytest.mark.parametrize(("build", "decay_vectors"), list(itertools.product([sgd, adam, adamw], [False, True])))
+def test_vectors_decay_where_asked(build, decay_vectors) -> None:
+    matrix, vector, scalar = given = parameters()
+    optimiser = build(given, 0.1, weight_decay=0.5, decay_vectors=decay_vectors)
+    for parameter in given:
+        parameter.grad = torch.zeros_like(parameter)
+    optimiser.step()
+    assert bool((matrix < 4).all())
+    assert bool((vector < 4).all()) == bool(scalar < 4) == decay_vectors
+
+
+def test_sgd_decays_everything_by_default_as_a_penalty_in_the_gradient() -> None:
+    given = parameters()
+    optimiser = sgd(given, 0.1, weight_decay=0.5)
+    for parameter in given:
+        parameter.grad = torch.ones_like(parameter)
+    optimiser.step()
+    for parameter in given:
+        torch.testing.assert_close(parameter.detach(), torch.full_like(parameter, 4.0 - 0.1 * (1.0 + 0.5 * 4.0)))
+
+
+@pytest.mark.parametrize("family", MODELS)
+def test_norms_and_biases_are_vectors_and_tables_are_matrices(family) -> None:
+    """So what a parameter is for need not be asked: how many axes it has tells."""
+    part = MODELS[family]
+    body = part.build(part.config(), 11)
+    kinds = tuple({type(build(4)) for build in NORMS.values()} | {nn.LayerNorm})
+    spared = {id(p) for group in decay_groups(list(body.parameters()), 0.1, False) if not group["weight_decay"] for p in group["params"]}
+    for module in body.modules():
+        for name, parameter in module.named_parameters(recurse=False):
+            assert (id(parameter) in spared) == (name.endswith("bias") or isinstance(module, kinds)), f"{type(module).__name__}.{name}"
+    assert id(body.embedding.weight) not in spared
+
+
+@pytest.mark.parametrize("cell", CELLS)
+def test_of_a_cell_the_biases_and_norms_are_spared(cell) -> None:
+    built = CELLS[cell](3, 4)
+    names = {id(p): name for name, p in built.named_parameters()}
+    spared = [names[id(p)] for g in decay_groups(list(built.parameters()), 0.1, False) if not g["weight_decay"] for p in g["params"]]
+    assert spared == [name for name in names.values() if name.endswith("bias") or "norm" in name]
+
+
+@pytest.mark.parametrize(("build", "theirs"), [(sgd, torch.optim.SGD), (adam, torch.optim.Adam), (adamw, torch.optim.AdamW)])
+def test_a_fused_step_is_the_step(build, theirs) -> None:
+    ours, other = parameters()[:2], parameters()[:2]
+    fused = build(ours, 0.1, weight_decay=0.5, decay_vectors=True)
+    options = {} if build is sgd else {"betas": (0.9, 0.999 if build is adam else 0.99)}
+    plain = theirs(other, lr=0.1, weight_decay=0.5, foreach=False, **options)
+    assert all(group["fused"] for group in fused.param_groups)
+    for step in range(3):
+        for one, two in zip(ours, other, strict=True):
+            one.grad = torch.randn(one.shape, generator=torch.Generator().manual_seed(step))
+            two.grad = one.grad.clone()
+        fused.step()
+        plain.step()
+    for one, two in zip(ours, other, strict=True):
+        torch.testing.assert_close(one, two)
+
+
+def test_shards_are_stepped_too() -> None:
+    dist.init_process_group("gloo", store=dist.HashStore(), rank=0, world_size=1)
+    try:
+        for build in OPTIMISERS.values():
+            layer = fully_shard(nn.Linear(3, 2), mesh=init_device_mesh("cpu", (1,)))
+            before = layer.weight.full_tensor().clone()
+            optimiser = build(layer.parameters(), 0.1)
+            layer(torch.ones(1, 3)).sum().backward()
+            optimiser.step()
+            assert not torch.equal(layer.weight.full_tensor(), before)
+    finally:
+        dist.destroy_process_group()
 
 
 def test_sgd_with_momentum_steps_as_by_hand() -> None:

@@ -1,0 +1,43 @@
+"""Batches of any task: NamedTuples whose tensors have the rows as their first axis. What is no tensor holds for all rows alike."""
+
+from collections.abc import Callable
+from typing import Any
+
+import torch
+from torch import Tensor
+
+
+def map_batch(function: Callable[[Tensor], Any], batch: Any) -> Any:
+    """`function` of every tensor of a batch; all else is handed on."""
+    if isinstance(batch, Tensor):
+        return function(batch)
+    if isinstance(batch, dict):
+        return {name: map_batch(function, part) for name, part in batch.items()}
+    if isinstance(batch, (tuple, list)):
+        parts = [map_batch(function, part) for part in batch]
+        return type(batch)(*parts) if hasattr(batch, "_fields") else type(batch)(parts)
+    return batch
+
+
+def num_rows(batch: Any) -> int:
+    found: list[int] = []
+    map_batch(lambda tensor: found.append(len(tensor)), batch)
+    return found[0] if found else 0
+
+
+def rows_of(batch: Any, rows: slice) -> Any:
+    """The same batch with some of its rows."""
+    return map_batch(lambda tensor: tensor[rows], batch)
+
+
+def cut_rows(batch: Any, parts: int) -> list[Any]:
+    """A batch in so many parts, as equal as can be, the larger first; some are empty where there are fewer rows than parts."""
+    if parts == 1:
+        return [batch]
+    size, larger = divmod(num_rows(batch), parts)
+    ends = [size * number + min(number, larger) for number in range(parts + 1)]
+    return [rows_of(batch, slice(start, end)) for start, end in zip(ends, ends[1:], strict=False)]
+
+
+def to_device(batch: Any, device: torch.device) -> Any:
+    return map_batch(lambda tensor: tensor.to(device, non_blocking=True), batch)

@@ -1,0 +1,91 @@
+"""One writer a run directory. The lock is the operating system's, so that it goes when its process goes; the file says who holds it."""
+
+import itertools
+import json
+import os
+import socket
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+from clew.core.errors import UserError
+
+LOCK = "lock"
+
+
+@contextmanager
+def locked(folder: Path) -> Iterator[None]:
+    """Within this context no other process may write the run in a folder. The file of a process that died is taken over."""
+    file = _open(folder / LOCK)
+    try:
+        file.seek(0)
+        file.truncate()
+        file.write(json.dumps({"pid": os.getpid(), "host": socket.gethostname()}))
+        file.flush()
+        yield
+    finally:
+        if os.name == "nt":  # where an open file cannot be removed
+            file.close()
+        (folder / LOCK).unlink(missing_ok=True)
+        file.close()
+
+
+def is_locked(folder: Path) -> bool:
+    """Whether a living process is writing the run."""
+    try:
+        with (folder / LOCK).open("r+", encoding="utf-8") as file:
+            return not _take(file)
+    except OSError:
+        return False
+
+
+def _open(path: Path) -> Any:
+    for attempt in itertools.count():
+        file = path.open("a+", encoding="utf-8")
+        if not _take(file):
+            file.close()
+            if attempt < 5:  # it may be someone who only looks
+                time.sleep(0.02)
+                continue
+            raise UserError(
+                f"{path.parent} is being written by {_holder(path)}; wait for it or stop it, or choose another folder with --out"
+            )
+        # Whoever held it may have removed the file between our opening and our locking it.
+        try:
+            if os.path.samestat(os.fstat(file.fileno()), path.stat()):
+                return file
+        except FileNotFoundError:
+            pass
+        file.close()
+    raise AssertionError
+
+
+def _holder(path: Path) -> str:
+    try:
+        about = json.loads(path.read_text(encoding="utf-8"))
+        return f"process {int(about['pid'])} on {about['host']}"
+    except (OSError, ValueError, KeyError, TypeError):
+        return "another process"
+
+
+if os.name == "nt":
+    import msvcrt
+
+    def _take(file: Any) -> bool:
+        try:
+            file.seek(0x7FFFFFF)  # far behind the text, which others may read
+            msvcrt.locking(file.fileno(), msvcrt.LK_NBLCK, 1)  # type: ignore[attr-defined,unused-ignore]
+            return True
+        except OSError:
+            return False
+else:
+    import fcntl
+
+    def _take(file: Any) -> bool:
+        try:
+            fcntl.flock(file.fileno(), fcntl.LOCK_EX | fcntl.LOCK_NB)
+            return True
+        except BlockingIOError:
+            return False

@@ -1,0 +1,117 @@
+"""Averages of the weights over steps, which are evaluated and kept instead of the weights themselves. Members of AVERAGES are built as
+`A(task, *, options)`; what they remember is in the checkpoint."""
+
+import math
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+
+from clew.core.errors import UserError
+from clew.training.parallel import local
+
+
+class Average:
+    """mean' = mean + rate * (weights - mean) after each step, the rate being the member's; nothing before it is `active`."""
+
+    def __init__(self, task: nn.Module):
+        self.parameters = {name: p for name, p in task.named_parameters() if p.requires_grad}
+        self.means: dict[str, Tensor] = {}
+        self.updates = 0
+
+    @property
+    def active(self) -> bool:
+        return bool(self.means)
+
+    def start(self) -> None:
+        self.means = {name: p.detach().clone() for name, p in self.parameters.items()}
+
+    def rate(self) -> float:
+        raise NotImplementedError
+
+    def observe(self, value: float) -> None:
+        """An evaluation's loss."""
+
+    @torch.no_grad()
+    def update(self) -> None:
+        """After a step of the optimiser."""
+        if not self.active:
+            return
+        self.updates += 1
+        rate = self.rate()
+        for name, parameter in self.parameters.items():
+            local(self.means[name]).lerp_(local(parameter), rate)
+
+    @contextmanager
+    def in_place(self) -> Iterator[None]:
+        """Within this context the task has the averaged weights, where there are any."""
+        if not self.active:
+            yield
+            return
+        self._swap()
+        try:
+            yield
+        finally:
+            self._swap()
+
+    @torch.no_grad()
+    def _swap(self) -> None:
+        for name, parameter in self.parameters.items():
+            here, mean = local(parameter), local(self.means[name])
+            kept = here.clone()
+            here.copy_(mean)
+            mean.copy_(kept)
+
+    def state_dict(self) -> dict[str, Any]:
+        return {"updates": self.updates}
+
+    def load_state_dict(self, state: dict[str, Any]) -> None:
+        self.updates = state["updates"]
+
+
+class Exponential(Average):
+    """Exponential moving average: mean' = decay * mean + (1 - decay) * weights, with a smaller decay in the first steps, so that the
+    start is soon forgotten."""
+
+    def __init__(self, task: nn.Module, *, decay: float = 0.999):
+        if not 0 <= decay < 1:
+            raise UserError(f"the decay of a moving average ({decay}) must be at least 0 and below 1; set training.average.decay")
+        super().__init__(task)
+        self.decay = decay
+        self.start()
+
+    def rate(self) -> float:
+        return 1 - min(self.decay, self.updates / (9 + self.updates))
+
+
+class Triggered(Average):
+    """Non-monotonically triggered averaged SGD (Merity et al. 2018): a plain mean over all steps since an evaluation was worse than
+    the best of those before the last `patience`."""
+
+    def __init__(self, task: nn.Module, *, patience: int = 5):
+        if patience < 1:
+            raise UserError(f"a triggered average waits for at least 1 evaluation, not {patience}; set training.average.patience")
+        super().__init__(task)
+        self.patience = patience
+        self.values: list[float] = []
+
+    def rate(self) -> float:
+        return 1 / self.updates
+
+    def observe(self, value: float) -> None:
+        earlier = self.values[: -self.patience]
+        if not self.active and earlier and value > min(earlier):
+            self.start()
+        self.values.append(value)
+
+    def state_dict(self) -> dict[str, Any]:
+        return {**super().state_dict(), "values": [value if math.isfinite(value) else None for value in self.values]}
+
+    def load_state_dict(self, state: dict[str, Any]) -> None:
+        super().load_state_dict(state)
+        self.values = [math.inf if value is None else value for value in state["values"]]
+
+
+AVERAGES: dict[str, Callable[..., Average]] = {"ema": Exponential, "triggered": Triggered}

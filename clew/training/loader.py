@@ -1,0 +1,77 @@
+"""Batches made ahead of time by processes of their own. A batch is a function of its position, so that any number of them makes the same
+batches in the same order."""
+
+import signal
+import sys
+import warnings
+from collections.abc import Iterator
+from typing import Any
+
+import torch
+from torch.utils.data import DataLoader, Dataset
+
+from clew.core.batches import map_batch
+from clew.core.errors import UserError
+from clew.training.loop import Batches
+
+AHEAD = 4
+"""Batches that each process makes ahead."""
+
+
+class Loader(Batches):
+    """The same batches, made by `workers` processes (none: when they are asked for), in memory that a GPU can read where `pin` says so.
+
+    The processes are forked, so that they share the memory map of the text.
+    """
+
+    def __init__(self, batches: Batches, workers: int, pin: bool):
+        super().__init__(batches.per_epoch, batches.get)
+        self.workers = workers if sys.platform == "linux" else 0
+        self.pin = pin
+
+    def ahead(self, epoch: int, batch: int) -> Iterator[tuple[int, int, Any]]:
+        return self._made_elsewhere(epoch, batch) if self.workers else self._made_here(epoch, batch)
+
+    def _made_here(self, epoch: int, batch: int) -> Iterator[tuple[int, int, Any]]:
+        for e, b, made in super().ahead(epoch, batch):
+            yield e, b, map_batch(torch.Tensor.pin_memory, made) if self.pin else made
+
+    def _made_elsewhere(self, epoch: int, batch: int) -> Iterator[tuple[int, int, Any]]:
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")  # of more workers than cores, and of forking beside threads: these only read arrays
+            loader = DataLoader(
+                _ByPosition(self),
+                batch_size=None,
+                sampler=self.positions(epoch, batch),  # type: ignore[arg-type]
+                collate_fn=lambda made: made,
+                num_workers=self.workers,
+                prefetch_factor=AHEAD,
+                pin_memory=self.pin,
+                worker_init_fn=_leave_signals_to_the_first,
+                multiprocessing_context="fork",
+            )
+            made = iter(loader)
+        try:
+            yield from made
+        except RuntimeError as error:
+            if "DataLoader worker" not in str(error):
+                raise
+            raise UserError(
+                "a process that makes batches died (killed, or out of memory); go on by --resume, "
+                "with training.workers=0 if it happens again"
+            ) from error
+
+
+class _ByPosition(Dataset[Any]):
+    def __init__(self, batches: Batches):
+        self.batches = batches
+
+    def __getitem__(self, position: tuple[int, int]) -> tuple[int, int, Any]:
+        return *position, self.batches.get(*position)
+
+
+def _leave_signals_to_the_first(worker: int) -> None:
+    """Ctrl-C reaches every process of a terminal: the one that trains saves and ends, and the others with it."""
+    signal.signal(signal.SIGINT, signal.SIG_IGN)
+    signal.signal(signal.SIGTERM, signal.SIG_DFL)
+    torch.set_num_threads(1)

@@ -1,0 +1,225 @@
+import math
+
+import pytest
+import torch
+import torch.nn.functional as F
+from hypothesis import given
+from hypothesis import strategies as st
+from torch.utils._python_dispatch import TorchDispatchMode
+from torch.utils._pytree import tree_leaves
+
+from clew.kernels import choose, only_equations
+from clew.kernels.cross_entropy import LEAST_ROWS, LOGITS, chunk_rows, cross_entropy
+from clew.layers.losses import CrossEntropy
+from tests.references.agreement import randn
+
+
+def problem(rows: int, dim: int, vocabulary: int, bias: bool = True, ignored: int = 0, dtype: torch.dtype = torch.float64):
+    """Hidden, weight, bias and targets, the last `ignored` of them -100."""
+    hidden, weight = randn(rows, dim).to(dtype).requires_grad_(), randn(vocabulary, dim, seed=1).to(dtype).requires_grad_()
+    targets = torch.randint(vocabulary, (rows,), generator=torch.Generator().manual_seed(2))
+    targets[rows - min(ignored, rows) :] = -100
+    return hidden, weight, randn(vocabulary, seed=3).to(dtype).requires_grad_() if bias else None, targets
+
+
+def gradients(loss, *inputs):
+    return torch.autograd.grad(loss, [x for x in inputs if x is not None and x.requires_grad])
+
+
+@given(
+    rows=st.integers(0, 9),
+    dim=st.integers(1, 5),
+    vocabulary=st.integers(1, 7),
+    bias=st.booleans(),
+    ignored=st.integers(0, 9),
+    smoothing=st.sampled_from([0.0, 0.1, 0.9]),
+    chunk=st.integers(1, 10),
+)
+def test_chunks_cost_what_the_equation_says_and_so_do_their_gradients(rows, dim, vocabulary, bias, ignored, smoothing, chunk):
+    hidden, weight, offset, targets = problem(rows, dim, vocabulary, bias, ignored)
+    expected = F.cross_entropy(F.linear(hidden, weight, offset), targets, reduction="sum", label_smoothing=smoothing)
+    found, plain = cross_entropy(hidden, weight, offset, targets, label_smoothing=smoothing, ignore_index=-100, rows=chunk)
+    torch.testing.assert_close(found, expected, rtol=1e-10, atol=1e-10)
+    unsmoothed = F.cross_entropy(F.linear(hidden, weight, offset), targets, reduction="sum")
+    torch.testing.assert_close(plain, unsmoothed.detach(), rtol=1e-10, atol=1e-10)
+    for ours, theirs in zip(gradients(3 * found, hidden, weight, offset), gradients(3 * expected, hidden, weight, offset), strict=True):
+        torch.testing.assert_close(ours, theirs, rtol=1e-10, atol=1e-10)
+
+
+@pytest.mark.parametrize("smoothing", [0.0, 0.2])
+def test_gradients_are_slopes(smoothing):
+    hidden, weight, bias, targets = problem(5, 3, 4, ignored=1)
+    torch.autograd.gradcheck(
+        lambda *inputs: cross_entropy(*inputs, targets, label_smoothing=smoothing, ignore_index=-100, rows=2)[0], (hidden, weight, bias)
+    )
+
+
+def test_three_targets_by_hand():
+    """Logits 0 and log 3: probabilities 1/4 and 3/4."""
+    hidden, weight, bias = torch.zeros(3, 1), torch.zeros(2, 1), torch.tensor([0.0, math.log(3)])
+    loss, plain = cross_entropy(hidden, weight, bias, torch.tensor([0, 1, 1]), label_smoothing=0.5)
+    surprises = math.log(4), math.log(4 / 3)
+    assert plain.item() == pytest.approx(surprises[0] + 2 * surprises[1])
+    assert loss.item() == pytest.approx(0.5 * plain.item() + 0.5 * 3 * sum(surprises) / 2)
+
+
+def test_batches_of_any_shape_are_rows():
+    hidden, weight, bias, targets = problem(6, 3, 4)
+    flat, _ = cross_entropy(hidden, weight, bias, targets, rows=6)
+    shaped, _ = cross_entropy(hidden.view(2, 3, 3), weight, bias, targets.view(2, 3), rows=6)
+    assert torch.equal(flat, shaped)
+    assert gradients(shaped, hidden)[0].shape == (6, 3)
+
+
+@pytest.mark.parametrize("frozen", ["hidden", "weight", "bias"])
+def test_what_is_frozen_gets_no_gradient_and_the_others_theirs(frozen):
+    given = dict(zip(("hidden", "weight", "bias", "targets"), problem(5, 3, 4), strict=True))
+    whole = dict(zip(("hidden", "weight", "bias"), gradients(cross_entropy(*given.values())[0], *given.values()), strict=True))
+    given[frozen].requires_grad_(False)
+    loss, _ = cross_entropy(*given.values(), rows=2)
+    loss.backward()
+    assert given[frozen].grad is None
+    for name in whole.keys() - {frozen}:
+        torch.testing.assert_close(given[name].grad, whole[name], rtol=1e-12, atol=1e-12)
+
+
+def test_a_weight_that_is_used_elsewhere_too_gets_both_gradients():
+    _, weight, bias, targets = problem(6, 3, 4)
+    tokens = torch.tensor([0, 1, 2, 3, 1, 0])
+
+    def tied(loss_of):
+        hidden = torch.tanh(F.embedding(tokens, weight)) @ weight.T[:, :3]
+        return torch.autograd.grad(loss_of(hidden) / 6 + weight.square().sum(), (weight, bias))
+
+    ours = tied(lambda hidden: cross_entropy(hidden, weight, bias, targets, rows=4)[0])
+    theirs = tied(lambda hidden: F.cross_entropy(F.linear(hidden, weight, bias), targets, reduction="sum"))
+    for found, expected in zip(ours, theirs, strict=True):
+        torch.testing.assert_close(found, expected, rtol=1e-10, atol=1e-10)
+
+
+def test_a_batch_of_padding_costs_nothing_and_moves_nothing():
+    hidden, weight, bias, targets = problem(4, 3, 5, ignored=4)
+    loss, plain = cross_entropy(hidden, weight, bias, targets, label_smoothing=0.1, ignore_index=-100, rows=3)
+    assert loss.item() == plain.item() == 0.0
+    assert not any(gradient.any() for gradient in gradients(loss, hidden, weight, bias))
+
+
+def test_what_stands_on_padding_never_matters():
+    hidden, weight, bias, targets = problem(4, 3, 5, ignored=2)
+    clean = cross_entropy(hidden, weight, bias, targets, ignore_index=-100, rows=3)[0]
+    poisoned = hidden.detach().clone().requires_grad_()
+    with torch.no_grad():
+        poisoned[2:] = math.nan
+    loss = cross_entropy(poisoned, weight, bias, targets, ignore_index=-100, rows=3)[0]
+    assert torch.equal(loss, clean)
+    for ours, theirs in zip(gradients(loss, poisoned, weight, bias), gradients(clean, hidden, weight, bias), strict=True):
+        assert torch.equal(ours, theirs)
+
+
+def test_a_graph_that_is_kept_gives_the_same_gradients_twice():
+    hidden, weight, bias, targets = problem(4, 3, 5)
+    loss, plain = cross_entropy(hidden, weight, bias, targets, rows=3)
+    first = torch.autograd.grad(loss, weight, retain_graph=True)[0]
+    assert torch.equal(first, torch.autograd.grad(loss, weight)[0])
+    assert not plain.requires_grad
+
+
+def test_logits_too_large_for_exp_are_no_trouble():
+    hidden = torch.tensor([[1e4]], requires_grad=True)
+    loss, _ = cross_entropy(hidden, torch.tensor([[1.0], [-1.0]]), None, torch.tensor([1]), rows=1)
+    assert loss.item() == pytest.approx(2e4)
+    assert gradients(loss, hidden)[0].item() == pytest.approx(2.0)
+
+
+@pytest.mark.parametrize("smoothing", [0.0, 0.1])
+def test_under_autocast_products_are_short_and_the_softmax_is_not(smoothing):
+    hidden, weight, bias, targets = problem(40, 16, 30, ignored=3, dtype=torch.float32)
+    exact = F.cross_entropy(F.linear(hidden, weight, bias), targets, reduction="sum", label_smoothing=smoothing)
+    with torch.autocast("cpu", torch.bfloat16):
+        loss, plain = cross_entropy(hidden, weight, bias, targets, label_smoothing=smoothing, ignore_index=-100, rows=7)
+        logits = F.linear(hidden, weight, bias)
+    assert logits.dtype == torch.bfloat16 and loss.dtype == plain.dtype == torch.float32
+    rounded = F.cross_entropy(logits.float(), targets, reduction="sum", label_smoothing=smoothing)
+    torch.testing.assert_close(loss, rounded, rtol=1e-6, atol=1e-6)
+    for ours, theirs in zip(gradients(loss, hidden, weight, bias), gradients(exact, hidden, weight, bias), strict=True):
+        assert ours.dtype == torch.float32
+        assert (ours - theirs).norm() < 0.02 * theirs.norm()
+
+
+def test_under_autocast_float64_stays_float64():
+    hidden, weight, bias, targets = problem(4, 3, 5)
+    expected, _ = cross_entropy(hidden, weight, bias, targets, rows=4)
+    with torch.autocast("cpu", torch.bfloat16):
+        found, _ = cross_entropy(hidden, weight, bias, targets, rows=4)
+    assert found.dtype == torch.float64 and torch.equal(found, expected)
+
+
+def test_it_runs_where_there_is_no_autocast():
+    hidden, weight, bias, targets = (x.to("meta") for x in problem(4, 3, 5))
+    assert gradients(cross_entropy(hidden, weight, bias, targets, rows=3)[0], weight)[0].shape == weight.shape
+
+
+class Seen(TorchDispatchMode):
+    """The largest tensor that any operation gave, and how many matrix products there were."""
+
+    def __init__(self):
+        super().__init__()
+        self.largest, self.products = 0, 0
+
+    def __torch_dispatch__(self, func, types, args=(), kwargs=None):
+        out = func(*args, **(kwargs or {}))
+        self.largest = max(
+            [self.largest, *(leaf.untyped_storage().nbytes() for leaf in tree_leaves(out) if isinstance(leaf, torch.Tensor))]
+        )
+        self.products += func._schema.name.split("::")[1] in ("mm", "addmm", "addmm_")
+        return out
+
+
+def test_no_tensor_holds_all_logits():
+    rows, vocabulary = 1024, 16384
+    hidden, weight, bias, targets = problem(rows, 2, vocabulary, dtype=torch.float32)
+    with Seen() as seen:
+        cross_entropy(hidden, weight, bias, targets, label_smoothing=0.1, ignore_index=-100)[0].backward()
+    assert seen.largest == 4 * LOGITS["cpu"] < 4 * rows * vocabulary
+    with Seen() as seen, only_equations():
+        loss = CrossEntropy()
+        loss(hidden, weight, bias, targets).loss.backward()
+    assert seen.largest >= 4 * rows * vocabulary
+
+
+@given(rows=st.integers(0, 3), bias=st.booleans(), ignored=st.integers(0, 3), ignore_index=st.sampled_from([None, -100, 2]))
+def test_a_small_problem_is_torchs_own(rows, bias, ignored, ignore_index):
+    hidden, weight, offset, targets = problem(rows, 2, 4, bias, ignored if ignore_index == -100 else 0)
+    small = cross_entropy(hidden, weight, offset, targets, ignore_index=ignore_index)
+    walked = cross_entropy(hidden, weight, offset, targets, ignore_index=ignore_index, rows=2)
+    for ours, theirs in zip(small, walked, strict=True):
+        torch.testing.assert_close(ours, theirs, rtol=1e-10, atol=1e-10)
+    assert "Chunked" not in type(small[0].grad_fn).__name__ and "Chunked" in type(walked[0].grad_fn).__name__
+
+
+def test_without_gradients_there_is_one_product_a_chunk():
+    hidden, weight, bias, targets = problem(6, 2, 5)
+    with Seen() as seen, torch.no_grad():
+        cross_entropy(hidden, weight, bias, targets, rows=3)
+    assert seen.products == 2
+    with Seen() as seen:
+        cross_entropy(hidden, weight, bias, targets, rows=3)
+    assert seen.products == 6
+
+
+@given(rows=st.integers(1, 5000), vocabulary=st.integers(1, 300_000))
+def test_chunks_are_equal_and_hold_their_share_of_logits(rows, vocabulary):
+    chunk = chunk_rows(rows, vocabulary, LOGITS["cpu"])
+    assert chunk >= 1 and chunk * vocabulary <= max(LOGITS["cpu"], LEAST_ROWS * vocabulary)
+    if rows * vocabulary <= LOGITS["cpu"]:
+        assert chunk >= rows, "what fits into one chunk is one"
+    num_chunks = math.ceil(rows / chunk)
+    assert num_chunks * chunk - rows < num_chunks, "the last chunk is not much shorter than the others"
+
+
+def test_compiled_code_and_equations_do_without_it():
+    loss = CrossEntropy()
+    assert choose("cross_entropy", loss) is cross_entropy
+    with only_equations():
+        assert choose("cross_entropy", loss) is None
+    assert torch.compile(lambda: choose("cross_entropy", loss) is None, backend="eager", fullgraph=True)()

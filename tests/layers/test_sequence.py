@@ -1,0 +1,137 @@
+from threading import Thread
+
+import pytest
+import torch
+from torch.autograd.graph import saved_tensors_hooks
+
+from clew.core.state import detach_state, leaves
+from clew.core.taps import watching
+from clew.core.types import Memory
+from clew.inspection.recording import record
+from clew.kernels import only_equations
+from clew.layers.attention import CrossAttention
+from clew.layers.sequence import Stack
+from clew.models.gpt import GPTConfig, build_gpt
+from clew.models.recurrent import RecurrentConfig, build_recurrent
+
+VOCABULARY = 11
+TOKENS = torch.randint(VOCABULARY, (3, 7), generator=torch.Generator().manual_seed(0))
+MASK = torch.arange(7) < torch.tensor([7, 4, 1])[:, None]
+
+
+def lstm():
+    torch.manual_seed(0)
+    cell = {"name": "lstm", "weight_drop": 0.3}
+    return build_recurrent(RecurrentConfig(cell=cell, dim=6, num_layers=3, dropout=0.4, dropout_kind="locked"), VOCABULARY)
+
+
+def gpt():
+    torch.manual_seed(0)
+    return build_gpt(GPTConfig(dim=8, num_layers=2, num_heads=2, max_length=16, dropout=0.3), VOCABULARY)
+
+
+def run(body, recompute, mask=None, state=None):
+    """Output, state and gradients of one pass with dropout, and how many tensors were kept for the backward pass."""
+    body.layers.recompute = recompute
+    kept = []
+    torch.manual_seed(5)
+    with saved_tensors_hooks(lambda x: kept.append(x.numel()) or x, lambda x: x):
+        hidden, state = body(TOKENS, mask, state)
+    hidden = hidden if mask is None else hidden.masked_fill(~mask[..., None], 0.0)
+    loss = hidden.square().sum() + sum(leaf.square().sum() for leaf in leaves(state) if leaf.is_floating_point())
+    return [hidden, *leaves(state)], torch.autograd.grad(loss, list(body.parameters()), allow_unused=True), sum(kept)
+
+
+@pytest.mark.parametrize("make", [lstm, gpt])
+@pytest.mark.parametrize("mask", [None, MASK])
+def test_layers_run_again_give_the_same_bits_and_keep_less(make, mask):
+    body = make()
+    values, gradients, kept = run(body, False, mask)
+    again, recomputed, kept_again = run(body, True, mask)
+    assert all(torch.equal(a, b) for a, b in zip(values, again, strict=True))
+    for (name, _), one, two in zip(body.named_parameters(), gradients, recomputed, strict=True):
+        assert (one is None and two is None) or torch.equal(one, two), name
+    assert kept_again < kept / 3
+
+
+def test_a_carried_state_goes_through():
+    body = lstm()
+    state = detach_state(body(TOKENS)[1])
+    values, gradients, _ = run(body, False, state=state)
+    again, recomputed, _ = run(body, True, state=state)
+    assert all(torch.equal(a, b) for a, b in zip(values, again, strict=True))
+    assert all(torch.equal(a, b) for a, b in zip(gradients, recomputed, strict=True))
+
+
+@pytest.mark.parametrize("make", [lstm, gpt])
+def test_evaluation_and_inference_run_once(make):
+    body = make()
+    body.layers.recompute = True
+    calls = []
+    body.layers.layers[0].register_forward_pre_hook(lambda *_: calls.append(1))
+    body.eval()(TOKENS)[0].sum().backward()
+    with torch.no_grad():
+        body.train()(TOKENS)
+    assert len(calls) == 2
+    body(TOKENS)[0].sum().backward()
+    assert len(calls) == 4, "and a training pass runs a layer twice"
+
+
+def test_a_watched_layer_is_seen_once():
+    body = lstm()
+    body.layers.recompute = True
+    with record(body, "layers.layers.1", "layers.layers.1.layer.cell.gates.forget") as seen:
+        hidden, _ = body(TOKENS)
+        hidden.sum().backward()
+    assert all(len(seen.calls(path)) == 1 for path in seen)
+    seen = []
+    with watching({body.layers.layers[2].layer.cell.hidden: seen.append}):
+        body(TOKENS)[0].sum().backward()
+    assert len(seen) == 1
+
+
+def test_what_ran_as_an_equation_runs_again_as_one_in_whatever_thread():
+    body = lstm()
+    body.layers.recompute = True
+    parameters = list(body.parameters())
+    with only_equations():
+        torch.manual_seed(5)
+        loss = body(TOKENS)[0].square().sum()
+    found = []
+    thread = Thread(target=lambda: found.extend(torch.autograd.grad(loss, parameters)))
+    thread.start()
+    thread.join()
+    body.layers.recompute = False
+    with only_equations():
+        torch.manual_seed(5)
+        expected = torch.autograd.grad(body(TOKENS)[0].square().sum(), parameters)
+    assert all(torch.equal(one, two) for one, two in zip(found, expected, strict=True))
+
+
+def test_gradients_reach_what_came_in_through_the_state():
+    stack = Stack([CrossAttention(4, 2), CrossAttention(4, 2)])
+    x, values = torch.randn(2, 3, 4), torch.randn(2, 5, 4, requires_grad=True)
+
+    def gradient(recompute):
+        stack.recompute = recompute
+        y, _ = stack(x, None, stack.initial_state(2, Memory(values), like=x))
+        return torch.autograd.grad(y.square().sum(), values)[0]
+
+    assert bool(gradient(False).any()) and torch.equal(gradient(True), gradient(False))
+
+
+@pytest.mark.parametrize("make", [lstm, gpt])
+def test_a_compiled_stack_may_run_again_too(make):
+    torch._dynamo.reset()
+    body = make()
+    for part in body.modules():  # compiled code draws its dropout otherwise
+        for name in ("p", "dropout", "weight_drop"):
+            if isinstance(getattr(part, name, None), float):
+                setattr(part, name, 0.0)
+    expected, gradients, _ = run(body, False)
+    body.layers.recompute = True
+    hidden, state = torch.compile(body, backend="aot_eager")(TOKENS)
+    torch.testing.assert_close(hidden, expected[0])
+    loss = hidden.square().sum() + sum(leaf.square().sum() for leaf in leaves(state) if leaf.is_floating_point())
+    for found, one in zip(torch.autograd.grad(loss, list(body.parameters()), allow_unused=True), gradients, strict=True):
+        assert one is None or torch.testing.assert_close(found, one) is None

@@ -1,0 +1,46 @@
+import os
+import signal
+from itertools import islice
+
+import pytest
+import torch
+
+from clew.core.errors import UserError
+from clew.training.loader import Loader
+from clew.training.loop import Batches
+from tests.training.tasks import Rows
+
+
+def batch_of(epoch: int, number: int) -> Rows:
+    return Rows(torch.full((2, 3), 100.0 * epoch + number), fresh=number == 0)
+
+
+BATCHES = Batches(lambda epoch: 3 + epoch, batch_of)
+
+
+@pytest.mark.parametrize("workers", [0, 1, 2, 4])
+def test_any_number_of_workers_gives_the_same_batches_in_the_same_order(workers: int) -> None:
+    expected = [(e, b, batch_of(e, b)) for e, b in [(0, 2), (1, 0), (1, 1), (1, 2), (1, 3), (2, 0), (2, 1)]]
+    found = list(islice(Loader(BATCHES, workers, pin=False).ahead(0, 2), 7))
+    assert [position[:2] for position in found] == [position[:2] for position in expected]
+    for (*_, there), (*_, here) in zip(expected, found, strict=True):
+        assert torch.equal(there.x, here.x) and there.fresh == here.fresh
+
+
+def test_a_worker_that_dies_ends_the_run_with_a_sentence() -> None:
+    def get(epoch: int, number: int) -> Rows:
+        if number == 3:
+            os.kill(os.getpid(), signal.SIGKILL)
+        return batch_of(epoch, number)
+
+    source = Loader(Batches(lambda epoch: 100, get), 1, pin=False).ahead(0, 0)
+    with pytest.raises(UserError, match="a process that makes batches died .* go on by --resume, with training.workers=0 if it"):
+        list(source)
+
+
+def test_a_mistake_in_a_batch_is_told_as_it_is() -> None:
+    def get(epoch: int, number: int) -> Rows:
+        raise KeyError("no such row")
+
+    with pytest.raises(KeyError, match="no such row"):
+        next(Loader(Batches(lambda epoch: 1, get), 1, pin=False).ahead(0, 0))

@@ -1,0 +1,48 @@
+from pathlib import Path
+
+import pytest
+import torch
+
+from clew.recipes.running import run_recipe
+from clew.runs.directory import read_metrics, read_weights
+from clew.training.checkpoints import MODEL, checkpoint_folders, read_group
+from tests.runs.small import lstm_settings
+from tests.training.group import train_together
+
+
+@pytest.fixture
+def settings(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> list[str]:
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setenv("CLEW_CACHE", str(tmp_path / "cache"))
+    return [*lstm_settings(tmp_path, steps=8), "training.batch_size=5", "training.average.name=ema", "model.dropout=0"]
+
+
+def curve(folder: Path) -> list[float]:
+    return [value for record in read_metrics(folder) for name, value in sorted(record.items()) if name.endswith("loss")]
+
+
+def test_any_number_of_processes_trains_the_run_that_one_trains(tmp_path: Path, settings: list[str]) -> None:
+    """Five rows a batch, so that the processes' shares differ; half-way the run goes over to another number of processes."""
+    half, fsdp = "training.steps=4", "training.parallel=fsdp"
+    run_recipe("text-lstm", settings, out=Path("one"))
+    run_recipe("text-lstm", [*settings, half], out=Path("one-then-two"))
+    train_together(
+        2,
+        tmp_path,
+        [
+            (settings, "two", False),
+            ([*settings, fsdp], "two-sharded", False),
+            ([*settings, half, fsdp], "two-then-one", False),
+            (["training.steps=8", fsdp], "one-then-two", True),
+        ],
+    )
+    assert (checkpoint_folders(Path("two-then-one"))[0] / "model-2-of-2.safetensors").is_file()
+    run_recipe("text-lstm", ["training.steps=8", "training.parallel=ddp"], out=Path("two-then-one"), resume=True)
+    straight = read_weights(Path("one/model.safetensors"))
+    last = read_group(checkpoint_folders(Path("one"))[0], MODEL)
+    for name in ("two", "two-sharded", "two-then-one", "one-then-two"):
+        assert curve(Path(name)) == pytest.approx(curve(Path("one")), rel=1e-6), name
+        for key, value in read_weights(Path(name) / "model.safetensors").items():
+            torch.testing.assert_close(value, straight[key], rtol=1e-5, atol=1e-6, msg=f"{name} {key}")
+        for key, value in read_group(checkpoint_folders(Path(name))[0], MODEL).items():
+            torch.testing.assert_close(value, last[key], rtol=1e-5, atol=1e-6, msg=f"{name} {key}")
