@@ -5,6 +5,7 @@ is unzipped as it is read. What cannot be read so is told with the file's name a
 """
 
 import gzip
+import shlex
 import zlib
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -12,10 +13,9 @@ from difflib import get_close_matches
 from pathlib import Path
 from typing import BinaryIO, TextIO
 
-from clew.core.errors import UserError
+from clew.core.errors import UserError, shortened
 
 FEW = 5
-UTF_16 = (b"\xff\xfe", b"\xfe\xff")
 
 
 def read_lines(path: Path) -> Iterator[str]:
@@ -44,7 +44,7 @@ def opened(path: Path) -> Iterator[TextIO]:
             with open_text(path) as stream:
                 yield stream
         except UnicodeDecodeError:
-            raise undecodable(path) from None
+            raise no_text(path) from None
     except (EOFError, zlib.error, gzip.BadGzipFile) as error:
         raise UserError(
             f"{path}: cannot be unzipped ({str(error).rstrip('.')}); copy it again, or rename it if it is no gzip file"
@@ -81,36 +81,52 @@ def near(path: Path) -> str:
     """What stands where a missing path was looked for."""
     folder = path.parent
     if not folder.is_dir():
-        return f"nor is there a folder {folder}"
-    names = sorted(entry.name for entry in folder.iterdir())
+        return f"nor is there a folder {shortened(str(folder))}"
+    try:
+        names = sorted(entry.name for entry in folder.iterdir() if entry.name != path.name)
+    except OSError as error:
+        return f"the folder {folder} cannot be read: {error.strerror or error}"
     close = get_close_matches(path.name, names, n=1)
     if close:
-        return f"near it there is {folder / close[0]}"
+        return f"near it there is {shortened(str(folder / close[0]))}"
     if not names:
         return f"the folder {folder} is empty"
-    return f"the folder {folder} has {', '.join(names[:FEW])}{' and more' if len(names) > FEW else ''}"
+    return f"the folder {folder} has {', '.join(shortened(name, 20) for name in names[:FEW])}{' and more' if len(names) > FEW else ''}"
 
 
-def undecodable(path: Path) -> UserError:
-    """Where the first bad byte of a file is. Lines can be decoded one by one: no byte of a longer character is a newline."""
-    offset, number = 0, 1
+def no_text(path: Path) -> UserError:
+    """Where the first byte is that no UTF-8 text has, and what makes text of it. Lines can be decoded one by one: no byte of a longer
+    character is a newline."""
+    offset, number, start = 0, 1, b""
     with open_bytes(path) as stream:
         for line in stream:
-            if offset == 0 and line.startswith(UTF_16):
-                return UserError(f"{path}: this is UTF-16, not UTF-8; {converted(path, 'utf-16')}")
+            start = start or line[:2]
+            zero = line.find(0)
             try:
-                line.decode()
+                line[: zero if zero >= 0 else None].decode()
+                bad = zero
             except UnicodeDecodeError as error:
-                byte, place = line[error.start], offset + error.start
-                number += num_ends(line[: error.start])
-                return UserError(f"{path}: byte 0x{byte:02x} at offset {place} (line {number}) is not UTF-8; {converted(path, 'latin1')}")
+                bad = error.start
+            if bad >= 0:
+                where = f"byte 0x{line[bad]:02x} at offset {offset + bad} (line {number + num_ends(line[:bad])})"
+                return UserError(f"{path}: {where} is not {'text' if bad == zero else 'UTF-8'}; {remedy(path.name, start, bad == zero)}")
             offset += len(line)
             number += num_ends(line)
-    return UserError(f"{path}: not UTF-8; {converted(path, 'latin1')}")
+    return UserError(f"{path}: it was not UTF-8 when it was read, and now it is; let no other program write there")
 
 
-def converted(path: Path, encoding: str) -> str:
-    return f"convert it, e.g. iconv -f {encoding} -t utf-8 {path.name} > utf8-{path.name}"
+def remedy(name: str, start: bytes, is_zero: bool) -> str:
+    """A command that makes UTF-8 of the likeliest encoding, told by the first two bytes, or takes zeros out."""
+    file, new = (shlex.quote(name), shlex.quote(f"utf8-{name}")) if len(name) <= 40 else ("FILE", "utf8-FILE")
+    if start in (b"\xff\xfe", b"\xfe\xff"):
+        encoding = "utf-16"
+    elif 0 in start:
+        encoding = "utf-16le" if start[0] else "utf-16be"
+    elif is_zero:
+        return f"take it out, e.g. tr -d '\\000' < {file} > {new}"
+    else:
+        encoding = "latin1"
+    return f"convert it, e.g. iconv -f {encoding} -t utf-8 {file} > {new}"
 
 
 def num_ends(line: bytes) -> int:

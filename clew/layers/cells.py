@@ -21,7 +21,7 @@ from clew.core.errors import UserError, unknown
 from clew.core.state import map_tree
 from clew.core.taps import Tap
 from clew.core.types import Fixed, Memory, State, Tree
-from clew.layers.dropouts import DROPOUTS, drop_weight
+from clew.layers.dropouts import DROPOUTS, checked, drop_weight
 from clew.layers.sequence import uniform_init
 
 
@@ -81,7 +81,7 @@ class Gated(Cell):
 
     def __init__(self, input_dim: int, dim: int, num_gates: int, weight_drop: float = 0.0):
         super().__init__(input_dim, dim)
-        self.weight_drop = weight_drop
+        self.weight_drop = checked("weight_drop", weight_drop)
         self.input_weight = nn.Parameter(torch.empty(num_gates * dim, input_dim))
         self.hidden_weight = nn.Parameter(torch.empty(num_gates * dim, dim))
         self.bias = nn.Parameter(torch.empty(num_gates * dim))

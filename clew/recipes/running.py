@@ -6,8 +6,9 @@ from typing import Any
 
 from clew.core.errors import UserError, unknown
 from clew.recipes import RECIPES
-from clew.runs.config import Config, changed_fields, differences, overlay, override, read_yaml, resolve
+from clew.runs.config import Config, changed_fields, differences, overlay, override, resolve
 from clew.runs.directory import check_code, check_run, config_there, default_folder, is_run, read_config
+from clew.runs.values import read_yaml
 from clew.training.processes import from_first, is_first, is_restart, process_group
 from clew.training.run import Report, Result, Silence, check_training, train_run
 

@@ -25,7 +25,7 @@ from safetensors import SafetensorError, safe_open
 from safetensors.torch import save_file
 from torch import Tensor
 
-from clew.core.errors import UserError
+from clew.core.errors import UserError, shown
 from clew.runs.config import Config, differences, resolve
 
 FORMAT = 1
@@ -75,7 +75,10 @@ def read_config(folder: Path) -> Config:
     if not isinstance(settings, dict):
         raise UserError(f"{folder / CONFIG} is not a run's config: it holds no fields")
     check_format(settings.pop("format", None), folder / CONFIG)
-    return resolve(settings)
+    try:
+        return resolve(settings)
+    except UserError as error:
+        raise UserError(f"{folder / CONFIG}: {error}") from None
 
 
 def config_there(folder: Path) -> Config | None:
@@ -89,7 +92,8 @@ def config_there(folder: Path) -> Config | None:
 def check_format(found: Any, path: Path) -> None:
     if found != FORMAT:
         raise UserError(
-            f"{path} is of format {found!r}, but this clew reads format {FORMAT}; use the version of clew that wrote it, or train again"
+            f"{path} is of format {shown(found)}, but this clew reads format {FORMAT}; "
+            "use the version of clew that wrote it, or train again"
         )
 
 
@@ -190,9 +194,12 @@ def write_json(path: Path, content: Any) -> None:
 
 
 def write_text(path: Path, text: str) -> None:
-    """Written aside, flushed and renamed: a reader sees the old file or the new one."""
+    """Written aside, flushed and renamed: a reader sees the old file or the new one.
+
+    A file name with bytes that are no UTF-8 holds half characters, which are written as the escapes that JSON reads back.
+    """
     aside = path.with_name(path.name + ".partial")
-    aside.write_text(text, encoding="utf-8")
+    aside.write_text(text, encoding="utf-8", errors="backslashreplace")
     flush(aside)
     aside.replace(path)
 
@@ -217,8 +224,12 @@ def read_json(path: Path) -> Any:
         return json.loads(path.read_text(encoding="utf-8"))
     except FileNotFoundError:
         raise UserError(f"{path} is missing") from None
-    except (json.JSONDecodeError, UnicodeDecodeError) as error:
-        raise UserError(f"{path} is not JSON: {error}") from None
+    except OSError as error:
+        raise UserError(f"{path} cannot be read: {error.strerror or error}") from None
+    except RecursionError:
+        raise UserError(f"{path} is not JSON that can be read: it is nested too deep") from None
+    except ValueError as error:  # no JSON, no UTF-8, or more digits than Python reads
+        raise UserError(f"{path} is not JSON: {str(error).partition('; use sys.')[0]}") from None
 
 
 def cache_folder() -> Path:

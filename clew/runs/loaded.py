@@ -62,7 +62,7 @@ def load_run(folder: Path | str, *, device: str = "auto", code: Path | None = No
     check_code(folder, code)
     config = read_config(folder)
     vocabularies = load_vocabularies(folder, config)
-    task = build_task(config, vocabularies)
+    task = build_task(config, vocabularies, to_train=False)
     load_weights(task, folder)
     task.to(choose_device(device)[0]).eval()
     return Run(folder, config, vocabularies, task)

@@ -36,7 +36,7 @@ def test_parallel_lines_are_pairs(pairs, ended, zipped):
     source, target = ("\n".join(side) + "\n" * ended for side in zip(*pairs, strict=True))
     with written("a.en", source) as left, written("a.de.gz" if zipped else "a.de", target) as right:
         if zipped:
-            right.write_bytes(gzip.compress(target.encode()))
+            right.write_bytes(gzip.compress(target.encode(), mtime=0))
         records = list(read_parallel(left, right))
         assert [(record.values["source"], record.values["target"]) for record in records] == pairs
         assert [record.place for record in records] == [f"{left}:{number}" for number in range(1, len(pairs) + 1)]
@@ -76,7 +76,7 @@ def test_files_of_unequal_length_are_refused_with_both_counts(tmp_path):
 def test_the_two_files_are_found_by_their_languages(tmp_path):
     source, target = pair_of(tmp_path, "a", "b")
     assert find_parallel(tmp_path / "train", "en", "de") == (source, target)
-    zipped = write(tmp_path / "train.fr.gz", gzip.compress(b"c"))
+    zipped = write(tmp_path / "train.fr.gz", gzip.compress(b"c", mtime=0))
     assert find_parallel(str(tmp_path / "train"), "fr", "en") == (zipped, source)
     assert refusal(lambda: find_parallel(tmp_path / "train", "en", "cs")) == (
         f"no such file: {tmp_path}/train.cs, though {source} is there; parallel text is two files"

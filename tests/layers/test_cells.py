@@ -225,5 +225,8 @@ def test_mistakes_are_told_in_a_sentence():
         GRU(0, 3)
     with pytest.raises(UserError, match="unknown dropout_kind 'plane'; did you mean 'plain'"):
         DroppedCell(GRU(2, 3), 0.5, "plane")
+    for share in (-0.1, 1.0, 7.0):
+        with pytest.raises(UserError, match=rf"weight_drop \({share}\) must be at least 0 and below 1"):
+            GRU(2, 3, weight_drop=share)
     with pytest.raises(UserError, match="a cell of width 3 cannot feed one that takes 4; make the two equal"):
         StackedCell([Elman(2, 3), Elman(4, 3)])

@@ -6,13 +6,14 @@ from torch import nn
 
 from clew.core.config import Section
 from clew.core.errors import UserError
+from clew.data.splits import TextPart
 from clew.layers.attention import SelfAttention
 from clew.layers.embeddings import TokenEmbedding
 from clew.layers.sequence import Stack
 from clew.models import MODELS, Family
 from clew.models.body import Body
 from clew.recipes.running import config_of
-from clew.runs.build import build_task, choose_device, find_texts, train_tokenizer
+from clew.runs.build import build_task, choose_device, encode_texts, find_texts, train_tokenizer
 from tests.runs.small import TEXT, write_text
 
 
@@ -56,6 +57,18 @@ def test_a_text_and_a_corpus_exclude_each_other(tmp_path: Path) -> None:
     parts = find_texts(config_of("shakespeare-lstm", ["data.corpus=null", f"data.train={path}", "data.test_fraction=0.1"]).data)
     assert "".join(text for part in parts.values() for text in part) == TEXT
     assert list(parts) == ["train", "valid", "test"]
+
+
+def test_a_part_too_short_to_predict_anything_is_refused_before_training(tmp_path: Path) -> None:
+    path = write_text(tmp_path, "twelve chars")
+    config = config_of("text-lstm", [f"data.train={path}"])
+    texts = find_texts(config.data)
+    with pytest.raises(UserError) as error:
+        encode_texts({**texts, "valid": TextPart(texts["train"], 0, 1)}, train_tokenizer(config.text, texts["train"]), tmp_path / "cache")
+    assert str(error.value) == (
+        f"{path}: the valid part has 1 token and needs 2, one to read and one to predict; give more text, or another data.valid_fraction "
+        "or data.test_fraction"
+    )
 
 
 def test_a_corpus_that_does_not_ship_says_what_it_wants_and_where(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
