@@ -9,6 +9,7 @@ from clew.models.llama import LlamaConfig, build_llama
 from clew.models.mixed import MixedConfig, build_mixed
 from clew.models.recurrent import RecurrentConfig, build_recurrent
 from clew.models.seq2seq import Seq2SeqConfig, build_seq2seq
+from clew.models.transformer import TransformerConfig, build_transformer
 from clew.models.window import WindowConfig, build_window
 
 
@@ -27,4 +28,5 @@ MODELS: dict[str, Family] = {
     "llama": Family(LlamaConfig, build_llama),
     "mixed": Family(MixedConfig, build_mixed),
     "seq2seq": Family(Seq2SeqConfig, build_seq2seq, encodes=True),
+    "transformer": Family(TransformerConfig, build_transformer, encodes=True),
 }
