@@ -4,6 +4,7 @@ from collections.abc import Callable
 from typing import Any, NamedTuple
 
 from clew.core.config import Section
+from clew.models.convolutional import ConvolutionalConfig, build_convolutional
 from clew.models.gpt import GPTConfig, build_gpt
 from clew.models.llama import LlamaConfig, build_llama
 from clew.models.mixed import MixedConfig, build_mixed
@@ -29,4 +30,5 @@ MODELS: dict[str, Family] = {
     "mixed": Family(MixedConfig, build_mixed),
     "seq2seq": Family(Seq2SeqConfig, build_seq2seq, encodes=True),
     "transformer": Family(TransformerConfig, build_transformer, encodes=True),
+    "convolutional": Family(ConvolutionalConfig, build_convolutional, encodes=True),
 }
