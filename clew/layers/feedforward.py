@@ -37,6 +37,18 @@ class FeedForward(SequenceLayer):
         return self.outer(self.dropout(hidden) if self.training else hidden), None
 
 
+class Linear(SequenceLayer):
+    """y = W x + b."""
+
+    def __init__(self, input_dim: int, dim: int):
+        super().__init__()
+        self.dim = dim
+        self.linear = nn.Linear(input_dim, dim)
+
+    def forward(self, x: Tensor, mask: Tensor | None = None, state: State = None) -> tuple[Tensor, State]:
+        return self.linear(x), None
+
+
 class Readout(SequenceLayer):
     """What an output layer reads of several vectors side by side.
 

@@ -150,3 +150,33 @@ def readout(p: dict, x: np.ndarray, kind: str) -> np.ndarray:
         t = affine(p["linear.weight"], x[place]) + p["linear.bias"]
         rows.append([math.tanh(v) for v in t] if kind == "tanh" else [max(t[k], t[k + 1]) for k in range(0, len(t), 2)])
     return np.array(rows).reshape(*x.shape[:2], -1)
+
+
+def gated_convolution(p: dict, x: np.ndarray, causal: bool) -> np.ndarray:
+    """Gehring et al. 2017: the gated window and what went in, times sqrt(1/2)."""
+    return math.sqrt(0.5) * (x + gated_window(p, x, causal))
+
+
+def gated_window(p: dict, x: np.ndarray, causal: bool) -> np.ndarray:
+    of_convolution = {key.removeprefix("convolution."): value for key, value in p.items() if key.startswith("convolution.")}
+    both = convolution(of_convolution, x, causal)
+    dim = both.shape[-1] // 2
+    out = np.zeros((*x.shape[:2], dim))
+    for b, t, k in np.ndindex(out.shape):
+        out[b, t, k] = both[b, t, k] * sigmoid(both[b, t, dim + k])
+    return out
+
+
+def looking_convolution(p: dict, x: np.ndarray, memory: list[np.ndarray], dim: int) -> np.ndarray:
+    """Gehring et al. 2017, section 3.3 and 3.4; x is [h; g] and each place of a row's memory [z; z + e]."""
+    h, g = x[..., :dim], x[..., dim:]
+    a = gated_window(p, h, causal=True)
+    out = np.zeros_like(x)
+    for b, t in np.ndindex(x.shape[:2]):
+        d = math.sqrt(0.5) * (affine(p["query.weight"], a[b, t]) + p["query.bias"] + g[b, t])
+        keys, values = np.split(memory[b], 2, -1)
+        weights = softmax([sum(d * z) for z in keys])
+        context = math.sqrt(len(keys)) * sum(w * v for w, v in zip(weights, values, strict=True))
+        attended = math.sqrt(0.5) * (a[b, t] + affine(p["output.weight"], context) + p["output.bias"])
+        out[b, t] = np.concatenate([math.sqrt(0.5) * (h[b, t] + attended), g[b, t]])
+    return out

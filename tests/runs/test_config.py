@@ -5,12 +5,13 @@ import yaml
 
 from clew.core.errors import UserError
 from clew.layers.cells import CELLS, GRU
+from clew.models import MODELS
 from clew.recipes import RECIPES
 from clew.recipes.running import config_of
 from clew.runs.config import commented_yaml, differences, override, resolve
 from clew.runs.values import parse_value
 
-CELL_NAMES = ", ".join(sorted(CELLS))
+CELL_NAMES, FAMILY_NAMES = ", ".join(sorted(CELLS)), ", ".join(sorted(MODELS))
 
 
 @pytest.mark.parametrize(
@@ -42,8 +43,8 @@ CELL_NAMES = ", ".join(sorted(CELLS))
         ("device=gpu", "device must be one of 'auto', 'cpu', 'cuda' or 'mps', not 'gpu'"),
         ("model.dim=true", "model.dim takes a whole number, not True"),
         ("model.dimm=5", "unknown field 'dimm' of model; did you mean 'dim'?"),
-        ("model.family=gtp", "model: unknown model family 'gtp'; did you mean 'gpt'? known: gpt, llama, mixed, recurrent, window"),
-        ("model.family=[gpt]", "model: unknown model family '['gpt']'; did you mean 'gpt'? known: gpt, llama, mixed, recurrent, window"),
+        ("model.family=gtp", f"model: unknown model family 'gtp'; did you mean 'gpt'? known: {FAMILY_NAMES}"),
+        ("model.family=[gpt]", f"model: unknown model family '['gpt']'; did you mean 'gpt'? known: {FAMILY_NAMES}"),
         ("model=gpt", "model: model family takes fields, not 'gpt'"),
         ("model.cell=gur", f"model.cell: unknown cell 'gur'; did you mean 'gru'? known: {CELL_NAMES}"),
         ("model.cell=5", "model.cell: cell takes a name, or a name with options ({name: ..., option: ...}), not 5"),
