@@ -96,7 +96,8 @@ def assign_groups(counts: np.ndarray, stratum_of: np.ndarray, wanted: dict[str, 
     parts = np.zeros(len(counts), dtype=np.int8)
     smallest_part = min(counts.sum() * fraction for fraction in wanted.values())
     largest = max(smallest_part, np.partition(counts, len(wanted) - 1)[len(wanted) - 1])  # there is a group for every part
-    order = np.argsort(stratum_of, kind="stable")
+    shared = np.flatnonzero(np.bincount(stratum_of)[stratum_of] > 1)  # the only group of a stratum is trained on
+    order = shared[np.argsort(stratum_of[shared], kind="stable")]
     carried = dict.fromkeys(wanted, 0.0)
     for members in np.split(order, np.flatnonzero(np.diff(stratum_of[order])) + 1):
         size = counts[members].sum()
