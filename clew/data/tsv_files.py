@@ -51,7 +51,7 @@ def read_tsv(path: Path, *, header: bool | None = None, wanted: Collection[Colum
 def filled_lines(path: Path, notes: Notes) -> Iterator[tuple[int, str]]:
     """The lines that have something in them, with their numbers; a line of nothing but tabs is a record of empty fields."""
     for number, line in enumerate(read_lines(path), start=1):
-        if line.strip() or "\t" in line:
+        if "\t" in line or line.strip():
             yield number, line
         else:
             notes.skip("empty line", f"{path}:{number}")
