@@ -32,6 +32,7 @@ from clew.runs.directory import FORMAT, read_config
 from clew.runs.values import parse_value
 from clew.tasks import TASKS
 from clew.text.train import TOKENIZERS, train_character
+from clew.training.averaging import AVERAGES
 from clew.training.optimisers import OPTIMISERS
 from clew.training.run import check_training
 from clew.training.schedules import SCHEDULES
@@ -50,6 +51,7 @@ PARTS = {
     "model.layers": {**CELLS, **MIXERS},
     "task.name": TASKS,
     "text.tokenizer": TOKENIZERS,
+    "training.average": AVERAGES,
     "training.optimiser": OPTIMISERS,
     "training.schedule": SCHEDULES,
 }
@@ -113,7 +115,7 @@ def step(task: Any) -> None:
     """What was said to be a model reads and learns."""
     tokens = torch.tensor(TOKENIZER.encode("the thread")[:8])[None]
     terms, _ = task.train()(TokenBatch(tokens[:, :-1], tokens[:, 1:]))
-    terms["loss"].sum.backward()
+    sum(term.weight * term.sum for term in terms.values()).backward()  # type: ignore[union-attr]
 
 
 def yaml_of(case: Case) -> bytes:
