@@ -9,6 +9,7 @@ import pytest
 
 from clew.cli.main import VERBS, verb_parser
 from clew.layers.cells import CELLS
+from clew.recipes.grid import expand
 from clew.recipes.running import config_of
 
 README = Path(__file__).parents[1] / "README.md"
@@ -46,7 +47,8 @@ def test_a_command_of_the_readme_parses(call: list[str]) -> None:
     options = verb_parser(verb).parse_intermixed_args(rest)
     recipe = getattr(options, "recipe", None) or getattr(options, "name", None)
     if recipe is not None and options.code is None and not recipe.endswith((".yaml", ".yml")):
-        config_of(recipe, options.settings)
+        for combination in expand(recipe, options.settings):
+            config_of(combination.recipe, combination.assignments)
 
 
 def test_the_python_of_the_readme_runs(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -57,7 +57,7 @@ def task_of(options: argparse.Namespace) -> Any:
             raise UserError(f"settings are laid over a recipe, and {options.what} is a run; leave {' '.join(options.settings)} out")
         return load_run(options.what, device="cpu", code=None if options.code is None else Path(options.code)).task
     config = config_of(options.what, options.settings)
-    return build_task(config, train_tokenizer(config.text, find_texts(config.data)["train"]))
+    return build_task(config, {"tokenizer": train_tokenizer(config.text, find_texts(config.data)["train"])}, to_train=False)
 
 
 def shapes(module: Any) -> dict[str, list[int]]:

@@ -39,8 +39,8 @@ def evaluate_own(run: Any, streams: int | None, as_json: bool) -> None:
     from clew.cli.progress import Lines
     from clew.core.errors import UserError
     from clew.runs.build import encode_texts, find_texts
+    from clew.runs.directory import cache_folder
     from clew.training.evaluation import evaluate
-    from clew.training.run import cache_folder
 
     training = run.config.training
     if streams is not None:

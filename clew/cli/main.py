@@ -15,6 +15,9 @@ VERBS = {
     "generate": "write text with a trained run",
     "predict": "do what a run's task does, on a file or standard input",
     "evaluate": "a run's loss on its own data or on a text",
+    "runs": "list the runs below a folder, and how they went",
+    "compare": "groups of runs side by side, with tests and learning curves",
+    "average": "average the weights of checkpoints or of runs",
     "recipes": "list the recipes, or print one as YAML",
     "describe": "a run's or a recipe's layers, shapes and parameters",
     "check": "run the laws on cells, scores, ... in a file of yours",
@@ -70,9 +73,10 @@ def verb_parser(verb: str) -> Parser:
 
 def main(arguments: list[str] | None = None) -> int:
     arguments = sys.argv[1:] if arguments is None else arguments
-    for stream in (sys.stdin, sys.stdout, sys.stderr):
+    # Text is UTF-8 in files, and so it is on pipes, whatever the system's code page; a file may still have a name of any bytes.
+    for stream, errors in ((sys.stdin, "strict"), (sys.stdout, "surrogateescape"), (sys.stderr, "backslashreplace")):
         if isinstance(stream, io.TextIOWrapper):
-            stream.reconfigure(encoding="utf-8")  # text is UTF-8 in files, and so it is on pipes, whatever the system's code page
+            stream.reconfigure(encoding="utf-8", errors=errors)
     if not arguments or arguments[0].startswith("-"):
         parser = build_parser()
         parser.parse_args(arguments)

@@ -1,5 +1,6 @@
 """How a run is shown while it trains: a bar on a terminal, plain lines on a pipe; always on standard error."""
 
+import os
 import sys
 import time
 from typing import Any
@@ -12,6 +13,12 @@ def clock(seconds: float) -> str:
     return f"{hours}:{minutes:02d}:{rest:02d}" if hours else f"{minutes}:{rest:02d}"
 
 
+def say(text: str) -> None:
+    """On standard error; where several processes train together, the first speaks for all."""
+    if os.environ.get("RANK", "0") == "0":
+        print(text, file=sys.stderr, flush=True)
+
+
 class Lines:
     """Plain lines, at most one every few seconds for steps."""
 
@@ -21,7 +28,7 @@ class Lines:
         self.pace = Pace()
 
     def say(self, text: str) -> None:
-        print(text, file=sys.stderr, flush=True)
+        say(text)
 
     def encoding(self, done: int, total: int) -> None:
         if done == total or time.monotonic() - self.last > self.every:
@@ -35,8 +42,8 @@ class Lines:
         self.last = time.monotonic()
         self.say(f"step {record.step} of {steps}: {numbers(record, tokens_per_second)}{left}")
 
-    def evaluated(self, step: int, likelihood: Any, unit: str, is_best: bool) -> None:
-        self.say(evaluation(step, likelihood, unit, is_best))
+    def evaluated(self, step: int, score: Any, is_best: bool) -> None:
+        self.say(evaluation(step, score, is_best))
 
     def __enter__(self) -> "Lines":
         return self
@@ -78,8 +85,8 @@ class Bar:
         text = f"loss {record.loss:.3f}{skipped} {rates}"
         self._show("step", record.step, steps, text)
 
-    def evaluated(self, step: int, likelihood: Any, unit: str, is_best: bool) -> None:
-        self.say(evaluation(step, likelihood, unit, is_best))
+    def evaluated(self, step: int, score: Any, is_best: bool) -> None:
+        self.say(evaluation(step, score, is_best))
 
     def _show(self, name: str, done: int, total: int, text: str) -> None:
         if name not in self.tasks:
@@ -117,8 +124,8 @@ def numbers(record: Any, tokens_per_second: float) -> str:
     )
 
 
-def evaluation(step: int, likelihood: Any, unit: str, is_best: bool) -> str:
-    return f"step {step}, validation: {likelihood.describe(unit)}{' (best so far)' if is_best else ''}"
+def evaluation(step: int, score: Any, is_best: bool) -> str:
+    return f"step {step}, validation: {score}{' (best so far)' if is_best else ''}"
 
 
 def report() -> Lines | Bar:

@@ -7,35 +7,56 @@ RECIPE is a name from `clew recipes`, or a YAML file that names one and override
   clew train text-lstm data.train=book.txt --out runs/book
   clew train shakespeare-lstm --resume
 
+Commas make a grid: every combination of the recipes and values that they separate is trained once, in order, in a
+folder of its own.
+
+  clew train shakespeare-lstm model.cell=elman,lstm,gru seed=1,2,3
+  clew train shakespeare-lstm,shakespeare-gru seed=1,2 --out runs/cells
+
+The folders are runs/shakespeare-lstm-cell=elman-seed=1 and so on, or below --out. The same command again passes
+over finished runs and goes on with interrupted ones. One that fails stops no other: a table at the end says what
+came of each, and the exit code is 1 where one failed. A comma inside [..], {..} or double quotes is part of its
+value: data.train='"here, there.txt"'. PowerShell wants quotes around "seed=1,2".
+
 Ctrl-C finishes the step, saves, and says how to go on.
 """
 
 import argparse
 import shlex
-import sys
 from pathlib import Path
+
+from clew.cli.progress import say
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
-    parser.add_argument("recipe", metavar="RECIPE", help="a recipe's name, or a YAML file")
-    parser.add_argument("settings", metavar="section.field=value", nargs="*", default=[], help="settings laid over the recipe's")
-    parser.add_argument("--out", metavar="DIR", help="where the run goes (default: runs/RECIPE, then runs/RECIPE-2, ...)")
-    parser.add_argument("--resume", action="store_true", help="go on with a run that was interrupted")
+    parser.add_argument("recipe", metavar="RECIPE", help="a recipe's name, or a YAML file; several with commas")
+    parser.add_argument(
+        "settings", metavar="section.field=value", nargs="*", default=[], help="settings laid over the recipe's; several values with commas"
+    )
+    parser.add_argument(
+        "--out", metavar="DIR", help="where the run goes (default: runs/RECIPE, then runs/RECIPE-2, ...); a grid goes below it"
+    )
+    parser.add_argument("--resume", action="store_true", help="go on with a run that was interrupted; a grid does so by itself")
 
 
 def run(options: argparse.Namespace) -> int:
+    from clew.cli.grid import run_grid
     from clew.cli.progress import clock, report
+    from clew.recipes.grid import expand
     from clew.recipes.running import run_recipe
     from clew.runs.directory import is_run
     from clew.training.processes import is_first
     from clew.training.signals import Interrupted
 
+    one, *others = expand(options.recipe, options.settings)
+    if others:
+        return run_grid(options)
     code = None if options.code is None else Path(options.code)
     try:
         with report() as shown:
             result = run_recipe(
-                options.recipe,
-                options.settings,
+                one.recipe,
+                one.assignments,
                 out=None if options.out is None else Path(options.out),
                 resume=options.resume,
                 code=code,
@@ -47,12 +68,9 @@ def run(options: argparse.Namespace) -> int:
     if not is_first():
         return 0
     run = result.run
-    unit = run.tokenizer.unit
-    say(
-        f"trained {result.step} steps in {clock(result.seconds)}; best validation at step {result.best_step}: {result.valid.describe(unit)}"
-    )
+    say(f"trained {result.step} steps in {clock(result.seconds)}; best validation at step {result.best_step}: {result.valid}")
     if result.test is not None:
-        say(f"test: {result.test.describe(unit)}")
+        say(f"test: {result.test}")
     say(f"a sample (temperature {run.config.decoding.temperature:g}):")
     print(run.generate([""], max_new=min(run.config.decoding.max_new, 400))[0].text, flush=True)
     say(what_next(options, run.folder, run.config.model.family))  # type: ignore[attr-defined]
@@ -78,7 +96,3 @@ def what_next(options: argparse.Namespace, folder: Path, family: str) -> str:
 def command(options: argparse.Namespace, *words: str) -> str:
     """A line that can be pasted into a shell, with the user's file where one was given."""
     return shlex.join(["clew", *words, *(["--code", options.code] if options.code else [])])
-
-
-def say(text: str) -> None:
-    print(text, file=sys.stderr, flush=True)

@@ -8,15 +8,38 @@ import inspect
 from collections.abc import Callable, Mapping
 from typing import Any, get_args
 
-from pydantic import BaseModel, BeforeValidator, ConfigDict, PydanticSchemaGenerationError, TypeAdapter, ValidationError
+from pydantic import (
+    BaseModel,
+    BeforeValidator,
+    ConfigDict,
+    PydanticSchemaGenerationError,
+    TypeAdapter,
+    ValidationError,
+    field_validator,
+)
+from pydantic_core import PydanticCustomError
 
-from clew.core.errors import UserError, did_you_mean, unknown
+from clew.core.errors import UserError, did_you_mean, named, shown, unknown
+
+STRICT = ConfigDict(strict=True, allow_inf_nan=False)
 
 
 class Section(BaseModel):
     """A part of a config: frozen, with no field but its own, and strict about types (a string is never a number)."""
 
-    model_config = ConfigDict(frozen=True, extra="forbid", strict=True, allow_inf_nan=False)
+    model_config = ConfigDict(frozen=True, extra="forbid", **STRICT)
+
+    @field_validator("*", mode="before")
+    @classmethod
+    def _fits(cls, value: Any) -> Any:
+        if is_vast(value):
+            raise PydanticCustomError("too_large", "takes a number between -2^63 and 2^63")
+        return value
+
+
+def is_vast(value: Any) -> bool:
+    """Whether it is a whole number that nothing below Python can hold."""
+    return isinstance(value, int) and not -(2**63) < value < 2**63
 
 
 Part = str | dict[str, Any]
@@ -41,22 +64,27 @@ def build_part(kind: str, part: Part, table: Mapping[str, Callable[..., Any]], *
     except (ValueError, TypeError, RuntimeError, ZeroDivisionError) as error:
         if not options:
             raise
-        raise UserError(f"{kind} '{part_name(part)}' cannot be built with {options}: {error}") from error
+        raise UserError(f"{kind} '{part_name(part)}' cannot be built with {shown(options)}: {str(error)[:120]}") from error
 
 
 def check_part(kind: str, part: Any, table: Mapping[str, Callable[..., Any]]) -> Part:
     """The part itself, if its name is in the table and its options are that member's; else the sentence that says what is."""
-    if not isinstance(part, (str, dict)) or (isinstance(part, dict) and not isinstance(part.get("name"), str)):
-        raise UserError(f"{kind} takes a name, or a name with options ({{name: ..., option: ...}}), not {part!r}")
-    name = part_name(part)
+    name = part_name(check_form(kind, part))
     if name not in table:
         raise unknown(kind, name, table)
     allowed = options_of(table[name])
     for option, value in part_options(part).items():
         if option not in allowed:
             known = ", ".join(allowed) or "none"
-            raise UserError(f"{kind} '{name}' has no option '{option}'{did_you_mean(option, allowed)} its options: {known}")
+            raise UserError(f"{kind} '{name}' has no option {named(option)}{did_you_mean(option, allowed)} its options: {known}")
         _check_type(f"{kind} option '{name}.{option}'", value, allowed[option])
+    return part
+
+
+def check_form(kind: str, part: Any) -> Part:
+    """The part itself, if it is a name, or a name with options, whatever table it is from."""
+    if not isinstance(part, (str, dict)) or (isinstance(part, dict) and not isinstance(part.get("name"), str)):
+        raise UserError(f"{kind} takes a name, or a name with options ({{name: ..., option: ...}}), not {shown(part)}")
     return part
 
 
@@ -71,18 +99,25 @@ def one_of(kind: str, table: Mapping[str, Callable[..., Any]]) -> BeforeValidato
     return BeforeValidator(lambda part: check_part(kind, part, table))
 
 
+def part_of(kind: str) -> BeforeValidator:
+    """For a field whose table is known only further up: `Annotated[Part, part_of("optimiser")]`."""
+    return BeforeValidator(lambda part: check_form(kind, part))
+
+
 def _check_type(what: str, value: Any, parameter: inspect.Parameter) -> None:
     """Booleans are never numbers, numbers never strings; an annotation that says nothing plain is left to the constructor."""
     annotation = parameter.annotation
+    if is_vast(value):
+        raise UserError(f"{what} takes a number between -2^63 and 2^63, not {shown(value)}")
     if annotation is inspect.Parameter.empty or isinstance(annotation, str):
         return
     try:
-        TypeAdapter(annotation, config=ConfigDict(strict=True)).validate_python(value)
+        TypeAdapter(annotation, config=STRICT).validate_python(value)
     except PydanticSchemaGenerationError:
         return
     except ValidationError:
         kinds = [WORDS.get(kind, str(kind)) for kind in get_args(annotation) or (annotation,)]
-        raise UserError(f"{what} takes {' or '.join(kinds)}, not {value!r}") from None
+        raise UserError(f"{what} takes {' or '.join(kinds)}, not {shown(value)}") from None
 
 
 WORDS = {int: "a whole number", float: "a number", bool: "true or false", str: "a text", type(None): "null"}

@@ -1,59 +1,241 @@
-"""Text corpora by name: those that ship with the package, and those that a person has under the folder that CLEW_DATA names."""
+"""Corpora by name: those that ship with the package, and those that a person has below the folder that CLEW_DATA names."""
 
 import os
-from dataclasses import dataclass
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from itertools import chain
 from pathlib import Path
+from typing import Any, NamedTuple
 
 from clew.core.errors import UserError, unknown
-from clew.data.samples import sample_path
+from clew.data.contents import Captions, Choices, Content, LabelTable, PairTable, ParallelText, RunningText, Tagged, Trees
+from clew.data.example_splits import PARTS, split_examples
+from clew.data.notes import Notes
+from clew.data.records import Column
+from clew.data.samples import EMBEDDED
+
+FEW = 5
 
 
 @dataclass(frozen=True)
 class Corpus:
-    """Where a corpus's files stand below CLEW_DATA, who publishes it, and the recipe to try without it. An embedded one has no
-    files to find."""
+    """Where the files of each part stand, below CLEW_DATA or in the package; what they hold; who publishes it; what to try without it.
 
-    train: str = ""
-    valid: str | None = None
-    test: str | None = None
+    A part without files is cut off the training part: running text at its end, as much as a config says, examples by hash, as much as
+    `cut` says. Parts that `may_lack` are left out where their files are not there.
+    """
+
+    train: str | tuple[str, ...]
+    valid: str | tuple[str, ...] | None = None
+    test: str | tuple[str, ...] | None = None
+    content: Content = RunningText()
+    cut: Mapping[str, float] = field(default_factory=dict)
+    may_lack: tuple[str, ...] = ()
+    embedded: bool = False
     published: str = ""
     instead: str = ""
 
 
-@dataclass(frozen=True)
-class Files:
+class Files(NamedTuple):
+    """The files of running text."""
+
     train: Path
     valid: Path | None = None
     test: Path | None = None
 
 
 def find_corpus(name: str) -> Files:
-    """The corpus's files, or a sentence on how to get them."""
-    if name not in CORPORA:
-        raise unknown("corpus", name, CORPORA)
-    corpus = CORPORA[name]
-    if not corpus.train:
-        return Files(sample_path(name))
-    root = os.environ.get("CLEW_DATA")
-    wanted = [path for path in (corpus.train, corpus.valid, corpus.test) if path is not None]
-    missing = wanted if root is None else [path for path in wanted if not (Path(root) / path).is_file()]
+    """The files of a corpus of running text, or a sentence on how to get them."""
+    corpus = get_corpus(name)
+    if not isinstance(corpus.content, RunningText):
+        running = ", ".join(other for other, found in CORPORA.items() if isinstance(found.content, RunningText))
+        raise UserError(f"the corpus {name} holds {corpus.content.kind}; this task reads running text, such as {running}")
+    return Files(**{part: files[0] for part, files in find_files(name).items()})
+
+
+def read_corpus(
+    name: str,
+    *,
+    source: str | None = None,
+    target: str | None = None,
+    tags: str | None = None,
+    seed: int = 1,
+    notes: Notes | None = None,
+) -> dict[str, Sequence[Any]]:
+    """The examples of every part. `source` and `target` choose languages and `tags` a kind of tags, where the corpus has several; `seed`
+    decides what is cut off where the corpus has no parts of its own."""
+    content: Any = get_corpus(name).content
+    if not hasattr(content, "read"):
+        raise UserError(f"the corpus {name} holds {content.kind}, not examples of pairs, labels or tags; choose another corpus or task")
+    choices = {"source": source, "target": target, "tags": tags}
+    notes = Notes() if notes is None else notes
+    parts = {part: list(content.read(files, choices, notes)) for part, files in find_files(name, **choices).items()}
+    cut = get_corpus(name).cut
+    return split_examples(
+        parts["train"],
+        parts.get("valid"),
+        parts.get("test"),
+        seed=seed,
+        valid_fraction=cut.get("valid", 0.0),
+        test_fraction=cut.get("test", 0.0),
+        key=content.key(choices),
+    )
+
+
+def find_files(name: str, **choices: Column | None) -> dict[str, tuple[Path, ...]]:
+    """The files of every part that has some, or a sentence on how to get them. A file may be gzipped."""
+    corpus = get_corpus(name)
+    root = EMBEDDED if corpus.embedded else os.environ.get("CLEW_DATA")
+    wanted = {part: wanted_files(corpus, part, choices) for part in PARTS if getattr(corpus, part) is not None}
+    found = {part: [None if root is None else there(Path(root) / path) for path in paths] for part, paths in wanted.items()}
+    for part in corpus.may_lack:
+        if None in found.get(part, ()):
+            del wanted[part], found[part]
+    missing = [path for part in wanted for path, file in zip(wanted[part], found[part], strict=True) if file is None]
     if missing:
         place = f"below CLEW_DATA ({root})" if root else "below a folder, and set CLEW_DATA to that folder"
         raise UserError(
-            f"the corpus {name} does not ship with clew; put {', '.join(missing)} {place}; {corpus.published}; "
+            f"the corpus {name} does not ship with clew; put {few(list(dict.fromkeys(missing)))} {place}; {corpus.published}; "
             f"without it, try `clew train {corpus.instead}`"
         )
-    assert root is not None
-    return Files(*(Path(root) / path if path is not None else None for path in (corpus.train, corpus.valid, corpus.test)))  # type: ignore[arg-type]
+    return {part: tuple(file for file in files if file is not None) for part, files in found.items()}
+
+
+def wanted_files(corpus: Corpus, part: str, choices: Choices) -> list[str]:
+    paths = getattr(corpus, part)
+    return list(chain.from_iterable(corpus.content.files(path, choices) for path in ([paths] if isinstance(paths, str) else paths)))
+
+
+def there(path: Path) -> Path | None:
+    return next((file for file in (path, Path(f"{path}.gz")) if file.is_file()), None)
+
+
+def few(paths: Sequence[str]) -> str:
+    return ", ".join(paths[:FEW]) + (f" and {len(paths) - FEW} more" if len(paths) > FEW else "")
+
+
+def get_corpus(name: str) -> Corpus:
+    if name not in CORPORA:
+        raise unknown("corpus", name, CORPORA)
+    return CORPORA[name]
+
+
+def wsj(first: int, last: int) -> tuple[str, ...]:
+    return tuple(f"wsj-sample/wsj_{number:04}.mrg" for number in range(first, last + 1))
+
+
+def craft(part: str) -> tuple[str, ...]:
+    return tuple(f"craft/{article}.tree" for article in CRAFT[part].split())
+
+
+# CRAFT's own lists (articles/ids): 60, 7 and 30 articles, with 18,951, 2,780 and 9,099 trees
+CRAFT = {
+    "train": """
+        11532192 11597317 11897010 12079497 12546709 12585968 12925238 14609438 14611657 14723793 14737183 15005800 15040800 15061865
+        15207008 15314655 15314659 15320950 15328533 15345036 15492776 15550985 15588329 15630473 15676071 15760270 15819996 15836427
+        15876356 15917436 15921521 15938754 16098226 16103912 16109169 16110338 16121255 16121256 16216087 16221973 16255782 16279840
+        16362077 16433929 16462940 16504143 16504174 16507151 16539743 16579849 16628246 16670015 16700629 16870721 17002498 17020410
+        17022820 17069463 17078885 17083276
+    """,
+    "valid": """
+        17194222 17244351 17425782 17447844 17590087 17608565 17696610
+    """,
+    "test": """
+        11319941 11604102 14624252 14675480 14691534 15018652 15070402 15238161 15328538 15560850 15615595 15619330 15784609 15850489
+        15882093 16026622 16027110 16410827 16517939 16611361 16787536 16800892 16968134 17029558 17201918 17206865 17465682 17503968
+        17565376 17677002
+    """,
+}
 
 
 CORPORA = {
-    "tinyshakespeare": Corpus(),
+    "tinyshakespeare": Corpus("lm/tinyshakespeare.txt", embedded=True),
     "ptb": Corpus(
         "ptb/ptb.train.txt",
         "ptb/ptb.valid.txt",
         "ptb/ptb.test.txt",
         published="it is Mikolov's version of the Penn Treebank, published with his RNNLM toolkit as simple-examples/data",
         instead="shakespeare-lstm",
+    ),
+    "tatoeba-sample": Corpus("mt/train.{}", "mt/dev.{}", "mt/test.{}", ParallelText(("en", "de")), embedded=True),
+    "tatoeba": Corpus(
+        "tatoeba/deu.txt",
+        content=PairTable({"en": 1, "de": 2}, split_by="en"),  # an English sentence has several translations
+        cut={"valid": 0.02, "test": 0.02},
+        published="it is deu-eng.zip of https://www.manythings.org/anki/, made of https://tatoeba.org",
+        instead="tatoeba-transformer",
+    ),
+    "multi30k": Corpus(
+        "multi30k/train.{}",
+        "multi30k/val.{}",
+        "multi30k/test_2016_flickr.{}",
+        ParallelText(("en", "de", "fr", "cs")),
+        published="it is data/task1/raw of https://github.com/multi30k/dataset",
+        instead="tatoeba-transformer",
+    ),
+    "sentiment-sample": Corpus(
+        "sentiment/train.tsv", "sentiment/dev.tsv", "sentiment/test.tsv", LabelTable(text=2, label=1), embedded=True
+    ),
+    "gum-trees-sample": Corpus("trees/train.tsv", "trees/dev.tsv", "trees/test.tsv", LabelTable(text=3, label=2), embedded=True),
+    "ewt-sample": Corpus("tagging/train.tsv", "tagging/dev.tsv", "tagging/test.tsv", Tagged({"upos": 2, "xpos": 3}), embedded=True),
+    "ewt": Corpus(
+        "ewt/en_ewt-ud-train.conllu",
+        "ewt/en_ewt-ud-dev.conllu",
+        "ewt/en_ewt-ud-test.conllu",
+        Tagged({"upos": "upos", "xpos": "xpos", "feats": "feats", "deprel": "deprel"}, "conllu"),
+        published="it is https://github.com/UniversalDependencies/UD_English-EWT",
+        instead="ewt-tagger",
+    ),
+    "conll2003": Corpus(
+        "conll2003/eng.train",
+        "conll2003/eng.testa",
+        "conll2003/eng.testb",
+        Tagged({"ner": 4, "chunk": 3, "pos": 2}),
+        may_lack=("test",),
+        published="its annotation is at https://www.clips.uantwerpen.be/conll2003/ner/, its text is Reuters RCV1, from NIST",
+        instead="ewt-tagger",
+    ),
+    "conll2000": Corpus(
+        "conll2000/train.txt",
+        test="conll2000/test.txt",
+        content=Tagged({"chunk": 3, "pos": 2}),
+        cut={"valid": 0.1},
+        published="it is at https://www.clips.uantwerpen.be/conll2000/chunking/",
+        instead="ewt-tagger",
+    ),
+    "sst": Corpus(
+        "sst-trees/train.txt",
+        "sst-trees/dev.txt",
+        "sst-trees/test.txt",
+        Trees(),
+        published="it is trainDevTestTrees_PTB.zip of https://nlp.stanford.edu/sentiment/",
+        instead="gum-tree-lstm",
+    ),
+    "craft-sample": Corpus("parsing/train.mrg", "parsing/dev.mrg", "parsing/test.mrg", Trees(), embedded=True),
+    "craft": Corpus(
+        craft("train"),
+        craft("valid"),
+        craft("test"),
+        Trees(),
+        published="it is structural-annotation/treebank/penn of https://github.com/UCDenver-ccp/CRAFT",
+        instead="craft-parser",
+    ),
+    # by file, which is an article: 3,068, 433 and 413 trees; all are from sections 00 and 01, and figures on section 23 do not compare
+    "wsj-sample": Corpus(
+        wsj(1, 139),
+        wsj(140, 169),
+        wsj(170, 199),
+        Trees(),
+        published="it is corpora/treebank/combined of NLTK's data, https://www.nltk.org/nltk_data/",
+        instead="craft-parser",
+    ),
+    "flickr8k": Corpus(
+        "flickr8k/Flickr_8k.trainImages.txt",
+        "flickr8k/Flickr_8k.devImages.txt",
+        "flickr8k/Flickr_8k.testImages.txt",
+        Captions("flickr8k/Flickr8k.token.txt", "flickr8k/images-128.tar"),
+        published="its captions and lists are Flickr8k_text.zip of Hodosh et al. (2013), and images-128.tar is its photographs, "
+        "scaled down to 128 pixels on their short side",
+        instead="coco-captioner",
     ),
 }

@@ -15,7 +15,7 @@ from typing import IO, Any
 import numpy as np
 
 from clew.core.errors import UserError
-from clew.data.text_files import Measure, Piece, TextSource, measure
+from clew.data.text_files import Measure, Measuring, Piece, TextSource, measure
 from clew.text.tokenizer import Tokenizer
 
 FORMAT = 1
@@ -71,7 +71,7 @@ def write_tokens(path: Path, source: TextSource, size: Measure, tokenizer: Token
     aside = path.with_suffix(f".partial-{os.getpid()}")
     try:
         with aside.open("wb") as file:
-            about = encode_into(file, source, size.num_characters, tokenizer, progress)
+            about = encode_into(file, source, size, tokenizer, progress)
         with aside.open("rb") as file:
             about["sha256"] = hashlib.file_digest(file, "sha256").hexdigest()
         aside.replace(path)
@@ -81,31 +81,37 @@ def write_tokens(path: Path, source: TextSource, size: Measure, tokenizer: Token
         aside.unlink(missing_ok=True)
 
 
-def encode_into(
-    file: IO[bytes], source: TextSource, num_characters: int, tokenizer: Tokenizer, progress: Progress | None
-) -> dict[str, Any]:
-    """Write the ids, in the order of the text; what the JSON says of them."""
+def encode_into(file: IO[bytes], source: TextSource, size: Measure, tokenizer: Tokenizer, progress: Progress | None) -> dict[str, Any]:
+    """Write the ids, in the order of the text; what the JSON says of them. The text must be the one that was measured, or its key would
+    lead to another's ids."""
     dtype = np.dtype(np.uint16 if tokenizer.vocabulary < 2**16 else np.uint32)
     num_tokens = num_unknown = num_done = num_before_targets = 0
+    measuring = Measuring()
     for piece, ids in encoded_pieces(source, tokenizer):
         if ids and not num_tokens:
-            num_before_targets = num_done + tokenizer.encode_with_offsets(piece.text)[1][0][1]
+            spans = tokenizer.encode_with_offsets(piece.text)[1]
+            num_before_targets = num_done + (spans[0][1] if spans else len(piece.text))  # a document of white space is its end alone
         array = np.array(ids, dtype=dtype)
         array.tofile(file)
         num_tokens += len(ids)
         num_unknown += 0 if tokenizer.unknown is None else int((array == tokenizer.unknown).sum())
         num_done += len(piece.text)
+        measuring.add(piece)
         if progress is not None:
-            progress(num_done, num_characters)
+            progress(num_done, size.num_characters)
+    if measuring.measure() != size:
+        raise UserError(f"{source}: it changed while it was read; let no other program write there and try again")
     if not num_tokens:
-        raise UserError(f"the text has no tokens: its {num_characters} characters are all white space; give a text with words in it")
+        raise UserError(
+            f"{source}: there is no token in its {size.num_characters} characters, all of them white space; give a text with words in it"
+        )
     return {
         "format": FORMAT,
         "tokenizer": tokenizer.hash,
         "dtype": dtype.name,
         "num_tokens": num_tokens,
-        "num_characters": num_characters,
-        "num_target_characters": num_characters - num_before_targets,
+        "num_characters": size.num_characters,
+        "num_target_characters": size.num_characters - num_before_targets,
         "num_unknown": num_unknown,
     }
 

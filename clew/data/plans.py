@@ -135,6 +135,12 @@ def bucket_plan(lengths: np.ndarray, batch_tokens: int, seed: int, epoch: int) -
     return ExamplePlan([order[batches[number]] for number in random.permutation(len(batches))])
 
 
+def shuffled_plan(num_examples: int, batch_size: int, seed: int, epoch: int) -> ExamplePlan:
+    """Every example once, `batch_size` a batch, in random order."""
+    order = np.random.default_rng([seed, epoch]).permutation(num_examples)
+    return ExamplePlan([order[start : start + batch_size] for start in range(0, num_examples, batch_size)])
+
+
 def cut_by_budget(sides: np.ndarray, batch_tokens: int) -> list[slice]:
     """Neighbours (example, side) in batches: as many as keep rows * sum over sides of the longest within the budget, and at least one."""
     batches, start = [], 0

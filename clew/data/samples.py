@@ -5,12 +5,14 @@ from pathlib import Path
 
 from clew.core.errors import unknown
 
+EMBEDDED = Path(str(files("clew.data") / "embedded"))
+
 
 def sample_path(name: str) -> Path:
     """The file of an embedded corpus, or its folder where it has several files."""
     if name not in SAMPLES:
         raise unknown("sample", name, SAMPLES)
-    return Path(str(files("clew.data") / "embedded")) / SAMPLES[name]
+    return EMBEDDED / SAMPLES[name]
 
 
 SAMPLES = {

@@ -31,6 +31,9 @@ class TextPart:
     def __iter__(self) -> Iterator[str]:
         return (piece.text for piece in self.pieces())
 
+    def __str__(self) -> str:
+        return str(self.whole)
+
 
 def split_text(
     train: Paths | TextSource,
@@ -68,7 +71,10 @@ def cut_parts(whole: TextSource, fractions: dict[str, float]) -> dict[str, TextS
     wanted = {name: span for name, span in bounds.items() if name == "train" or fractions[name]}
     for name, (start, stop) in wanted.items():
         if start == stop:
-            raise UserError(f"the {name} part of a text of {length} characters is empty; give more text or other fractions")
+            raise UserError(
+                f"{whole}: the {name} part of its {length} characters is empty; give more text, or another data.valid_fraction "
+                "or data.test_fraction"
+            )
     return {name: TextPart(whole, *span) for name, span in wanted.items()}
 
 

@@ -1,20 +1,20 @@
 """Plain text of any size, from files or a string, read in pieces. Knows no tokenizer.
 
-The text is UTF-8; a byte order mark is dropped, and every line end is read as a newline.
+The text is UTF-8; a byte order mark is dropped, every line end is read as a newline, and what ends in .gz is unzipped.
 """
 
 import hashlib
 import io
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
-from difflib import get_close_matches
 from pathlib import Path
 from typing import NamedTuple, Protocol, TextIO
 
-from clew.core.errors import UserError
+from clew.core.errors import UserError, shortened
+from clew.data.lines import near, no_text, opened
+from clew.text.tokenizer import check_is_text
 
 PIECE = 2**16
-FEW = 5
 
 
 class Piece(NamedTuple):
@@ -25,7 +25,7 @@ class Piece(NamedTuple):
 
 
 class TextSource(Protocol):
-    """A text that can be read again and again, in pieces cut at line ends; iterating gives their strings."""
+    """A text that can be read again and again, in pieces cut at line ends; iterating gives their strings, and `str` says which it is."""
 
     def pieces(self) -> Iterator[Piece]: ...
 
@@ -45,11 +45,16 @@ class TextFiles:
                 if held is not None:
                     yield closed(held) if i == 0 else held
                 held = Piece(text)
-        if held is not None:
-            yield held
+        if held is None:
+            raise UserError(f"{self}: nothing is left to read, though there was; let no other program write there")
+        yield held
 
     def __iter__(self) -> Iterator[str]:
         return (piece.text for piece in self.pieces())
+
+    def __str__(self) -> str:
+        more = len(self.paths) - 1
+        return f"{self.paths[0]} and {more} more" if more else str(self.paths[0])
 
 
 @dataclass(frozen=True)
@@ -58,44 +63,79 @@ class TextString:
 
     text: str
 
+    def __post_init__(self) -> None:
+        check_is_text(self.text, "text")
+
     def pieces(self) -> Iterator[Piece]:
         return (Piece(text) for text in cut(io.StringIO(self.text, newline=None)))
 
     def __iter__(self) -> Iterator[str]:
         return (piece.text for piece in self.pieces())
 
+    def __str__(self) -> str:
+        return "the text"
+
 
 class Measure(NamedTuple):
+    """How long a text is and its SHA-256, which does not depend on how it is cut into pieces or files named."""
+
     num_characters: int
     digest: str
 
 
-def measure(source: TextSource) -> Measure:
-    """How long a text is and its SHA-256, which does not depend on how it is cut into pieces or files named."""
-    num_characters = 0
-    digest = hashlib.sha256()
-    for piece in source.pieces():
-        num_characters += len(piece.text)
-        digest.update(piece.text.encode())
+class Measuring:
+    """A measure that is taken piece by piece, while something else is done with them."""
+
+    def __init__(self) -> None:
+        self.num_characters = 0
+        self.sha256 = hashlib.sha256()
+
+    def add(self, piece: Piece) -> None:
+        self.num_characters += len(piece.text)
+        self.sha256.update(piece.text.encode())
         if piece.closes:
-            digest.update(b"\xff")  # no byte of UTF-8
-    return Measure(num_characters, digest.hexdigest())
+            self.sha256.update(b"\xff")  # no byte of UTF-8
+
+    def measure(self) -> Measure:
+        return Measure(self.num_characters, self.sha256.hexdigest())
+
+
+def measure(source: TextSource) -> Measure:
+    measuring = Measuring()
+    for piece in source.pieces():
+        measuring.add(piece)
+    return measuring.measure()
 
 
 def find_text(paths: Path | str | Sequence[Path | str]) -> TextFiles:
     """The text in a file, in the .txt files under a folder in the order of their names, or in several of these."""
     if isinstance(paths, (Path, str)):
         paths = [paths]
-    return TextFiles(tuple(file for path in paths for file in files_at(Path(path).expanduser())))
+    return TextFiles(tuple(file for path in paths for file in files_at(at_home(path))))
+
+
+def at_home(path: Path | str) -> Path:
+    try:
+        return Path(path).expanduser()
+    except RuntimeError:
+        raise UserError(
+            f"no such file: {shortened(str(path))}; there is no user of that name; write ./~ for a name that begins so"
+        ) from None
 
 
 def files_at(path: Path) -> list[Path]:
-    if path.is_file():
+    try:
+        is_file, is_folder, is_there = path.is_file(), path.is_dir(), path.exists()
+    except OSError as error:
+        raise UserError(f"no such file: {shortened(str(path))}; {error.strerror or error}") from None
+    if is_file:
         if not any(read_pieces(path)):
             raise UserError(f"{path}: the file is empty; give one with text in it")
         return [path]
-    if not path.is_dir():
-        raise UserError(f"no such file: {path}; {near(path)}")
+    if is_there and not is_folder:
+        raise UserError(f"{path}: neither a file nor a folder; a text is read more than once, so save it to a file first")
+    if not is_folder:
+        raise UserError(f"no such file: {shortened(str(path))}; {near(path)}")
     named = sorted(file for file in path.rglob("*.txt") if file.is_file() and not file.name.startswith("."))
     found = [file for file in named if any(read_pieces(file))]
     if not found:
@@ -103,26 +143,15 @@ def files_at(path: Path) -> list[Path]:
     return found
 
 
-def near(path: Path) -> str:
-    """What stands where a missing path was looked for."""
-    folder = path.parent
-    if not folder.is_dir():
-        return f"nor is there a folder {folder}"
-    names = sorted(entry.name for entry in folder.iterdir())
-    close = get_close_matches(path.name, names, n=1)
-    if close:
-        return f"near it there is {folder / close[0]}"
-    if not names:
-        return f"the folder {folder} is empty"
-    return f"the folder {folder} has {', '.join(names[:FEW])}{' and more' if len(names) > FEW else ''}"
-
-
 def read_pieces(path: Path) -> Iterator[str]:
-    try:
-        with path.open(encoding="utf-8-sig", newline=None) as stream:
-            yield from cut(stream)
-    except UnicodeDecodeError as error:
-        raise undecodable(path) from error
+    """A file's text; whatever is against reading it is said of that file."""
+    if not path.is_file():
+        raise UserError(f"{path}: there is no file any more; put it back and let no other program write there")
+    with opened(path) as stream:
+        for text in cut(stream):
+            if "\0" in text:
+                raise no_text(path)
+            yield text
 
 
 def cut(stream: TextIO) -> Iterator[str]:
@@ -140,20 +169,3 @@ def cut(stream: TextIO) -> Iterator[str]:
 def closed(piece: Piece) -> Piece:
     """The end of a document, on a line of its own, so that words of two files never run together."""
     return Piece(piece.text if piece.text.endswith("\n") else piece.text + "\n", closes=True)
-
-
-def undecodable(path: Path) -> UserError:
-    """Where the first bad byte of a file is. Lines can be decoded one by one: no byte of a longer character is a newline."""
-    offset = 0
-    with path.open("rb") as stream:
-        for number, line in enumerate(stream, start=1):
-            try:
-                line.decode()
-            except UnicodeDecodeError as error:
-                byte, place = line[error.start], offset + error.start
-                return UserError(
-                    f"{path}: byte 0x{byte:02x} at offset {place} (line {number}) is not UTF-8; "
-                    f"convert it, e.g. iconv -f latin1 -t utf-8 {path.name} > utf8-{path.name}"
-                )
-            offset += len(line)
-    return UserError(f"{path}: not UTF-8; convert it with iconv")

@@ -15,7 +15,7 @@ from pathlib import Path
 
 from clew.core.errors import UserError
 from clew.core.trees import Tree, bracketed, fold, walk
-from clew.data.text_files import near, undecodable
+from clew.data.lines import near, opened
 
 SUFFIXES = (".mrg", ".tree", ".trees", ".ptb")
 """What is read in a folder."""
@@ -65,11 +65,8 @@ def tree_files(path: Path) -> list[Path]:
 
 
 def trees_in(path: Path) -> list[Tree]:
-    try:
-        with path.open(encoding="utf-8-sig", newline=None) as lines:
-            return some(parse_lines(lines, str(path)), str(path))
-    except UnicodeDecodeError as error:
-        raise undecodable(path) from error
+    with opened(path) as lines:
+        return some(parse_lines(lines, str(path)), str(path))
 
 
 def some(trees: Iterator[Tree], name: str) -> list[Tree]:

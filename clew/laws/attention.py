@@ -48,6 +48,14 @@ def dot_products(build: Build, sizes: Sizes) -> None:
     case.same("as_dot against forward", case.module(query, key, positions), scale * left @ right.mT, axes=PAIR)
 
 
+def preparing(build: Build, sizes: Sizes) -> None:
+    """What is done once for the keys and what is then done for each query are together the score."""
+    case = Case("preparing", build, sizes)
+    query, key, positions = draw_pairs(case)
+    together = case.module.compare(query, case.module.prepare(key), positions)
+    case.same("compare(query, prepare(key)) against forward", case.module(query, key, positions), together, axes=PAIR)
+
+
 def hidden_keys(build: Build, sizes: Sizes) -> None:
     """Keys that may not be seen get no weight, and the weights of the others add up to one."""
     case = Case("hidden keys", build, sizes)
@@ -134,5 +142,11 @@ def draw_pairs(case: Case) -> tuple[Tensor, Tensor, Tensor]:
     return query, key, torch.arange(sizes.length + 1)[None, None]
 
 
-SCORE_LAWS: dict[str, Law] = {"contract": score_contract, "pairs": pairs, "dot products": dot_products, "hidden keys": hidden_keys}
+SCORE_LAWS: dict[str, Law] = {
+    "contract": score_contract,
+    "pairs": pairs,
+    "dot products": dot_products,
+    "preparing": preparing,
+    "hidden keys": hidden_keys,
+}
 POSITION_LAWS: dict[str, Law] = {"contract": position_contract, "shifting": shifting, "content": content}

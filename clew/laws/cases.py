@@ -10,7 +10,6 @@ import torch
 from torch import Tensor, nn
 
 from clew.core.types import State
-from clew.models.body import Body
 
 TOLERANCE = 1e-8
 PLACES = ("row", "position", "feature")
@@ -105,6 +104,11 @@ class Case:
     def causal(self) -> bool:
         return bool(self.module.causal)
 
+    @property
+    def reads_tokens(self) -> bool:
+        """Whether it is a body, which knows how many tokens there are, or a layer, which reads vectors."""
+        return hasattr(self.module, "vocabulary")
+
     def randn(self, *shape: int) -> Tensor:
         return torch.randn(*shape, dtype=torch.float64, generator=self.generator)
 
@@ -116,19 +120,19 @@ class Case:
         """Inputs (batch, length, input_dim), or tokens (batch, length) where a body reads them."""
         batch = self.sizes.batch if batch is None else batch
         length = self.sizes.length if length is None else length
-        if isinstance(self.module, Body):
+        if self.reads_tokens:
             return torch.randint(self.module.vocabulary, (batch, length), generator=self.generator)
         return self.randn(batch, length, self.sizes.input_dim)
 
     def garbage(self, like: Tensor) -> Tensor:
         """What stands where nothing may look."""
-        if isinstance(self.module, Body):
+        if self.reads_tokens:
             return torch.randint(self.module.vocabulary, like.shape, generator=self.generator)
         return 10 * self.randn(*like.shape)
 
     def start(self, batch: int, capacity: int | None = None) -> State:
         """The state before anything is read."""
-        if isinstance(self.module, Body):
+        if self.reads_tokens:
             return self.module.initial_state(batch, capacity=capacity)
         return self.module.initial_state(batch, capacity=capacity, like=self.randn(1))
 

@@ -65,6 +65,19 @@ def handing_over(build: Build, sizes: Sizes) -> None:
     case.same_rows("y from a memory's final state", case.read(more, state=state).rows, case.read(more, state=started).rows)
 
 
+def late_features(build: Build, sizes: Sizes) -> None:
+    """Features that come only at each step count as if they had been there from the start: the inputs are the same."""
+    case = Case("late features", build, sizes)
+    case.module.eval()
+    cell, x = case.module, case.draw()
+    early = unbind_steps(cell.early_inputs(x[..., : sizes.input_dim // 2]), sizes.length)
+    state = late = cell.initial_state(sizes.batch, like=x)
+    for t, inputs in enumerate(unbind_steps(cell.inputs(x), sizes.length)):
+        y, state = cell(inputs, state)
+        y_late, late = cell(cell.late_inputs(early[t], x[:, t, sizes.input_dim // 2 :]), late)
+        case.same(f"y at position {t} when half of x comes late", y, y_late, axes=("row", "feature"))
+
+
 def outline(tree: Tree) -> str:
     """A tree's form: its containers, and the shape of every tensor."""
     if isinstance(tree, Tensor):
@@ -88,4 +101,5 @@ CELL_LAWS: dict[str, Law] = {
     "remembering": remembering,
     "stacking": stacking,
     "handing over": handing_over,
+    "late features": late_features,
 }

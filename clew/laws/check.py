@@ -12,6 +12,7 @@ from clew.core.errors import unknown
 from clew.laws.attention import HEADS, POSITION_LAWS, SCORE_LAWS
 from clew.laws.cases import Broken, Build, Law, Sizes
 from clew.laws.cells import CELL_LAWS
+from clew.laws.encoder_decoders import CONDITIONED_LAWS, SOURCE_LAWS, Conditioned
 from clew.laws.sequences import BODY_LAWS, SEQUENCE_LAWS
 from clew.laws.vectors import NORM_LAWS, POOLING_LAWS
 from clew.layers.attention import SelfAttention
@@ -164,7 +165,11 @@ def _wiring_trials(build: Build, example: Any) -> Iterator[Trial]:
 
 
 def _body_trials(build: Build, example: Any) -> Iterator[Trial]:
-    yield from (Trial("", law, build) for law in BODY_LAWS.values())
+    if not getattr(example, "encodes", False):
+        yield from (Trial("", law, build) for law in BODY_LAWS.values())
+        return
+    yield from (Trial("", law, build) for law in SOURCE_LAWS.values())
+    yield from (Trial(", after a source", law, lambda sizes: Conditioned(build(sizes))) for law in CONDITIONED_LAWS.values())
 
 
 def _norm_trials(build: Build, example: Any) -> Iterator[Trial]:
@@ -192,7 +197,8 @@ def _build_model(family: Any, sizes: Sizes) -> Any:
     """A family's body with its usual fields set small, those that it has."""
     small = {"dim": sizes.dim, "embedding_dim": sizes.dim, "num_layers": 2, "num_heads": 2, "max_length": 64, "width": 2}
     config: type[Section] = family.config
-    return family.build(config(**{name: value for name, value in small.items() if name in config.model_fields}), VOCABULARY)
+    vocabularies = (VOCABULARY, VOCABULARY - 2) if family.encodes else (VOCABULARY,)
+    return family.build(config(**{name: value for name, value in small.items() if name in config.model_fields}), *vocabularies)
 
 
 ATTENTIONS: dict[str, dict[str, Any]] = {
@@ -216,5 +222,5 @@ KINDS: dict[str, Kind] = {
     "model": Kind(MODELS, "Family(config, build)", ((4, 4), (8, 8), (16, 16)), _build_model, _body_trials),
 }
 
-TABLES_OF_LAWS = (BODY_LAWS, CELL_LAWS, SCORE_LAWS, POSITION_LAWS, NORM_LAWS, POOLING_LAWS)
+TABLES_OF_LAWS = (BODY_LAWS, SOURCE_LAWS, CELL_LAWS, SCORE_LAWS, POSITION_LAWS, NORM_LAWS, POOLING_LAWS)
 NAMES: dict[Law, str] = {law: name for table in TABLES_OF_LAWS for name, law in table.items()}

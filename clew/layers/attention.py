@@ -1,7 +1,7 @@
 """Attention: softmax(score(query, key)) value, over a sequence's own past or a memory. Scores and positions are parts that are
 passed in."""
 
-from typing import Any
+from typing import Any, NamedTuple
 
 import torch
 import torch.nn.functional as F
@@ -29,6 +29,15 @@ from clew.layers.caches import (
 from clew.layers.positions import Position
 from clew.layers.scores import ScaledDot, Score
 from clew.layers.sequence import SequenceLayer
+
+
+class Prepared(NamedTuple):
+    """A memory as attention reads it query by query: all that does not depend on the query is done."""
+
+    keys: Tensor  # (sentences, heads, places, width) as `Score.compare` takes them
+    values: Tensor  # (sentences, heads, places, dim)
+    bias: Tensor | None  # (sentences, 1, 1, places) 0 where real, -inf where padding; None where all are real
+    positions: Tensor | None  # (sentences, 1, places) -1 where padding; None unless the score asks
 
 
 class Attention(nn.Module):
@@ -78,12 +87,33 @@ class Attention(nn.Module):
             scores = scores + bias
         if visible is not None:
             scores = scores.masked_fill(~visible, float("-inf"))
-        weights = self.weights(torch.softmax(self.scores(scores), -1))
-        weights = F.dropout(weights, self.dropout, self.training)
+        weights = self.weigh(scores)
         context = weights @ value
         if position is not None and position.adds_values:
             context = context + position.values(weights, places.index, key_index)
         return context
+
+    def weigh(self, scores: Tensor) -> Tensor:
+        weights = self.weights(torch.softmax(self.scores(scores), -1))
+        return F.dropout(weights, self.dropout, self.training)
+
+    def prepare(self, key: Tensor, value: Tensor, mask: Tensor | None) -> Prepared:
+        """Keys and values (sentences, heads, places, dim) of a memory, made ready for `read`."""
+        real, bias, positions = seen_places(mask), None, None
+        if real is not None:
+            bias = torch.zeros_like(real, dtype=value.dtype).masked_fill(~real, float("-inf"))[:, None, None]
+        if self.score.uses_positions:
+            positions = torch.arange(key.shape[2], device=key.device).expand(len(key), 1, -1)
+            positions = positions if real is None else torch.where(real[:, None], positions, -1)
+        return Prepared(self.score.prepare(key), value, bias, positions)
+
+    def read(self, query: Tensor, memory: Prepared) -> Tensor:
+        """The context (sentences, heads, query, dim) of queries that see every real place of their sentence."""
+        return self.weigh(self.compare(query, memory)) @ memory.values
+
+    def compare(self, query: Tensor, memory: Prepared) -> Tensor:
+        scores = self.score.compare(query, memory.keys, memory.positions)
+        return scores if memory.bias is None else scores + memory.bias
 
 
 class SelfAttention(SequenceLayer):
@@ -266,10 +296,14 @@ class CrossAttention(SequenceLayer):
             raise UserError("cross-attention reads its memory from the state; start it with initial_state(batch_size, memory)")
         if isinstance(state.values, Tensor):
             keys, values = split_heads(self.key(state.values), self.head_dim), split_heads(self.value(state.values), self.head_dim)
-            state = Memory((keys, values), state.mask)
-        keys, values = state.values
-        query = split_heads(fold_beams(self.query(x), len(keys)), self.head_dim)
-        context = attend_memory(self.attention, query, keys, values, state.mask)
+            prepared: Any = (keys, values) if self.attention.kernel else self.attention.prepare(keys, values, state.mask)
+            state = Memory(prepared, state.mask)
+        query = split_heads(fold_beams(self.query(x), len(state.values[0])), self.head_dim)
+        if isinstance(state.values, Prepared):
+            context = self.attention.read(query, state.values)
+        else:
+            keys, values = state.values
+            context = attend_memory(self.attention, query, keys, values, state.mask)
         return self.output(unfold_beams(context.transpose(1, 2).flatten(2), len(x))), state
 
 
@@ -277,8 +311,14 @@ def attend_memory(attention: Attention, query: Tensor, keys: Tensor, values: Ten
     """Every query sees every real place of its sentence's memory."""
     key_index = torch.arange(keys.shape[2], device=keys.device)[None]
     nowhere = torch.zeros(1, query.shape[2], dtype=torch.long, device=keys.device)
-    visible = None if mask is None else real_positions(mask)[:, None, None, :]  # type: ignore[index]
-    return attention(query, keys, values, Places(nowhere, nowhere), key_index, visible)
+    real = seen_places(mask)
+    return attention(query, keys, values, Places(nowhere, nowhere), key_index, None if real is None else real[:, None, None, :])
+
+
+def seen_places(mask: Tensor | None) -> Tensor | None:
+    """The places of a memory that are looked at: the real ones; all where a sentence has none, or its softmax is NaN."""
+    real = real_positions(mask)
+    return None if real is None else real | ~real.any(1, keepdim=True)
 
 
 def split_heads(x: Tensor, head_dim: int) -> Tensor:

@@ -1,20 +1,37 @@
-"""Recurrent decoders that look at a memory at every step. A decoder cell is a cell, so `Recurrent` runs it and beams reorder it."""
+"""Recurrent decoders that look at a memory at every step, before the cell or after it. A decoder cell is a cell, so `Recurrent` runs it
+and beams reorder it. Where what was looked at is not fed back, all steps look at once."""
 
 from typing import NamedTuple
 
 import torch
-from torch import Tensor
+from torch import Tensor, nn
 
 from clew.core.errors import UserError
-from clew.core.types import Fixed, Memory, State, Tree
-from clew.layers.attention import Attention, attend_memory, fold_beams, unfold_beams
-from clew.layers.cells import Cell, fixed_inputs, inputs_at_step
+from clew.core.types import Memory, State, Tree
+from clew.layers.attention import Attention, Prepared, attend_memory, fold_beams, unfold_beams
+from clew.layers.cells import Cell
+from clew.layers.hard_attention import Draws, HardAttention
+from clew.layers.recurrent import Recurrent
 from clew.layers.scores import Score
+from clew.layers.sequence import SequenceLayer
 
 
 class AttentiveState(NamedTuple):
     cell: State
     memory: Memory
+
+
+class FeedingState(NamedTuple):
+    cell: State
+    fed: Tensor  # (batch, dim) what was given at the step before
+    memory: Memory
+
+
+class Drawn(NamedTuple):
+    """What a cell with hard attention gives: y, and in training what its draws were worth."""
+
+    y: Tensor
+    draws: Draws | None
 
 
 class AttentiveCell(Cell):
@@ -24,34 +41,147 @@ class AttentiveCell(Cell):
         s'      = cell([x; context], s)
         y       = [s'; context]
 
-    The query is the cell's output of the step before, or its initial state. `cell` takes input_dim + memory_dim features.
+    The query is the cell's output of the step before, or its initial state. `cell` takes input_dim + memory_dim features. With `hard` the
+    context is one h_i, and y is `Drawn`.
     """
 
-    def __init__(self, input_dim: int, memory_dim: int, cell: Cell, score: Score):
+    def __init__(self, input_dim: int, memory_dim: int, cell: Cell, score: Score, *, hard: bool = False):
         super().__init__(input_dim, cell.dim + memory_dim)
         if cell.input_dim != input_dim + memory_dim:
             raise UserError(
                 f"an attentive cell hands its inner cell [x; context] of width {input_dim + memory_dim}, but it takes {cell.input_dim}"
             )
         self.cell = cell
-        self.attention = Attention(score)
+        self.attention = HardAttention(score) if hard else Attention(score)
 
     def initial_state(self, batch_size: int, memory: Memory | None = None, *, like: Tensor) -> State:
-        if memory is None:
-            raise UserError("an attentive decoder needs something to attend to; give initial_state a memory")
-        return AttentiveState(self.cell.initial_state(batch_size, memory, like=like), Memory(memory.values, memory.mask))
+        return AttentiveState(self.cell.initial_state(batch_size, memory, like=like), without_final(memory))
 
     def inputs(self, x: Tensor) -> Tree:
-        return x, Fixed(fixed_inputs(self.cell, x))
+        return self.cell.early_inputs(x)
 
-    def forward(self, inputs: Tree, state: AttentiveState) -> tuple[Tensor, AttentiveState]:
-        x, fixed = inputs
-        hidden = query_of(state.cell)
-        values = state.memory.values[:, None]  # (sentences, 1, length, dim)
-        query = fold_beams(hidden[:, None], len(values))[:, None]
-        context = unfold_beams(attend_memory(self.attention, query, values, values, state.memory.mask)[:, 0], len(x))[:, 0]
-        y, cell_state = self.cell(inputs_at_step(self.cell, torch.cat([x, context], -1), fixed.value), state.cell)
-        return torch.cat([y, context], -1), AttentiveState(cell_state, state.memory)
+    def forward(self, inputs: Tree, state: AttentiveState) -> tuple[Tensor | Drawn, AttentiveState]:
+        memory = prepared(self.attention, state.memory)
+        context, draws = look(self.attention, query_of(state.cell)[:, None], memory)
+        y, cell_state = self.cell(self.cell.late_inputs(inputs, context[:, 0]), state.cell)
+        return drawn(self.attention, torch.cat([y, context[:, 0]], -1), draws), AttentiveState(cell_state, memory)
+
+
+class FeedingCell(Cell):
+    """Attention after the cell, what it gave fed back (Luong et al. 2015, section 3.3).
+
+        s'      = cell([x; h~], s)                        h~ of the step before, at first 0
+        context = sum_i softmax_i(score(s', h_i)) h_i
+        h~'     = tanh(W_c [context; s'])
+        y       = h~'
+
+    `cell` takes input_dim + dim features; a stack of cells is looked out of at its top. With `hard` the context is one h_i, and y is
+    `Drawn`.
+    """
+
+    def __init__(self, input_dim: int, dim: int, memory_dim: int, cell: Cell, score: Score, *, hard: bool = False):
+        super().__init__(input_dim, dim)
+        if cell.input_dim != input_dim + dim:
+            raise UserError(f"a feeding cell hands its inner cell [x; h~] of width {input_dim + dim}, but it takes {cell.input_dim}")
+        self.cell = cell
+        self.attention = HardAttention(score) if hard else Attention(score)
+        self.join = nn.Linear(memory_dim + cell.dim, dim, bias=False)
+
+    def initial_state(self, batch_size: int, memory: Memory | None = None, *, like: Tensor) -> State:
+        fed = like.new_zeros(batch_size, self.dim)
+        return FeedingState(self.cell.initial_state(batch_size, memory, like=like), fed, without_final(memory))
+
+    def inputs(self, x: Tensor) -> Tree:
+        return self.cell.early_inputs(x)
+
+    def forward(self, inputs: Tree, state: FeedingState) -> tuple[Tensor | Drawn, FeedingState]:
+        memory = prepared(self.attention, state.memory)
+        s, cell_state = self.cell(self.cell.late_inputs(inputs, state.fed), state.cell)
+        context, draws = look(self.attention, s[:, None], memory)
+        y = torch.tanh(self.join(torch.cat([context[:, 0], s], -1)))
+        return drawn(self.attention, y, draws), FeedingState(cell_state, y, memory)
+
+
+class LookingState(NamedTuple):
+    memory: Memory
+    draws: Draws | None
+
+
+class Looking(SequenceLayer):
+    """Attention after the cell, nothing fed back (Luong et al. 2015, section 3.1): h~ = tanh(W_c [context; s]), all steps at once.
+
+    What goes in is s, a decoder's hidden vectors; they are the queries.
+    """
+
+    def __init__(self, input_dim: int, dim: int, memory_dim: int, score: Score, *, hard: bool = False):
+        super().__init__()
+        self.dim = dim
+        self.attention = HardAttention(score) if hard else Attention(score)
+        self.join = nn.Linear(memory_dim + input_dim, dim, bias=False)
+
+    def initial_state(self, batch_size: int, memory: Memory | None = None, capacity: int | None = None, *, like: Tensor) -> State:
+        return LookingState(without_final(memory), None)
+
+    def forward(self, x: Tensor, mask: Tensor | None = None, state: State = None) -> tuple[Tensor, State]:
+        memory = without_final(None) if state is None else state.memory
+        if self.attention.kernel is None:
+            memory = prepared(self.attention, memory)
+            context, draws = look(self.attention, x, memory)
+        else:
+            values, draws = memory.values[:, None], None
+            context = attend_memory(self.attention, fold_beams(x, len(values))[:, None], values, values, memory.mask)
+            context = unfold_beams(context[:, 0], len(x))
+        return torch.tanh(self.join(torch.cat([context, x], -1))), LookingState(memory, draws)
+
+
+class DrawingState(NamedTuple):
+    recurrent: State
+    draws: Draws | None
+
+
+class Drawing(Recurrent):
+    """A cell with hard attention over a sequence: what the chunk's draws were worth is in the state it leaves."""
+
+    def initial_state(self, batch_size: int, memory: Memory | None = None, capacity: int | None = None, *, like: Tensor) -> State:
+        return DrawingState(super().initial_state(batch_size, memory, capacity, like=like), None)
+
+    def forward(self, x: Tensor, mask: Tensor | None = None, state: State = None) -> tuple[Tensor, State]:
+        state = self.initial_state(len(x), like=x) if state is None else state
+        found, recurrent = super().forward(x, mask, state.recurrent)
+        y, draws = found if isinstance(found, Drawn) else (found, None)
+        return y, DrawingState(recurrent, draws)
+
+
+def without_final(memory: Memory | None) -> Memory:
+    """What a decoder looks at; what started it is in its state by then."""
+    if memory is None:
+        raise UserError("an attentive decoder needs something to attend to; give initial_state a memory")
+    return Memory(memory.values, memory.mask)
+
+
+def prepared(attention: Attention, memory: Memory) -> Memory:
+    """The memory (sentences, places, dim) as one head reads it; itself where that is done."""
+    if isinstance(memory.values, Prepared):
+        return memory
+    values = memory.values[:, None]  # (sentences, 1, places, dim)
+    return Memory(attention.prepare(values, values, memory.mask), memory.mask)
+
+
+def look(attention: Attention, query: Tensor, memory: Memory) -> tuple[Tensor, Draws | None]:
+    """The contexts (rows, length, dim) of queries (rows, length, width); the beams of a sentence share its row of memory."""
+    ready, rows = memory.values, len(query)
+    query = fold_beams(query, len(ready.values))[:, None]  # (sentences, 1, query, width)
+    if not isinstance(attention, HardAttention):
+        return unfold_beams(attention.read(query, ready)[:, 0], rows), None
+    context, draws = attention.draw(query, ready)
+    worth = None if draws is None else Draws(*(part[:, 0].reshape(rows, -1) for part in draws))
+    return unfold_beams(context[:, 0], rows), worth
+
+
+def drawn(attention: Attention, y: Tensor, draws: Draws | None) -> Tensor | Drawn:
+    if not isinstance(attention, HardAttention):
+        return y
+    return Drawn(y, None if draws is None else Draws(draws.log_probs[:, 0], draws.entropies[:, 0]))
 
 
 def query_of(state: State) -> Tensor:

@@ -4,6 +4,9 @@
     inputs(x (batch, length, dim)) -> tree      once a chunk: what does not depend on the state before (W x, dropped weights in `Fixed`)
     forward(inputs_t, state) -> (y_t, state)    one step: the paper's equation
 
+Where some features of x are known only at each step (a context, what was written before), they are its last ones, and
+`late_inputs(early_inputs(x_first)_t, x_last_t)` is `inputs([x_first; x_last])_t`.
+
 A cell that equals a kernel of clew.kernels names it in `kernel` and gives it tensors through `kernel_weights`.
 """
 
@@ -18,7 +21,7 @@ from clew.core.errors import UserError, unknown
 from clew.core.state import map_tree
 from clew.core.taps import Tap
 from clew.core.types import Fixed, Memory, State, Tree
-from clew.layers.dropouts import drop_weight
+from clew.layers.dropouts import DROPOUTS, checked, drop_weight
 from clew.layers.sequence import uniform_init
 
 
@@ -42,6 +45,15 @@ class Cell(nn.Module):
 
     def inputs(self, x: Tensor) -> Tree:
         return x
+
+    def early_inputs(self, x: Tensor) -> Tree:
+        """Once a chunk: what can be done with the first features of x while the last are unknown."""
+        return x, Fixed(fixed_inputs(self, x))
+
+    def late_inputs(self, early: Tree, x_t: Tensor) -> Tree:
+        """One step's inputs, now that the last features `x_t` (batch, dim) are known."""
+        first, fixed = early
+        return inputs_at_step(self, torch.cat([first, x_t], -1), fixed.value)
 
     def kernel_weights(self) -> tuple[Tensor, ...]:
         """Input weight, hidden weight, input bias, hidden bias, as the kernel named in `kernel` takes them."""
@@ -69,7 +81,7 @@ class Gated(Cell):
 
     def __init__(self, input_dim: int, dim: int, num_gates: int, weight_drop: float = 0.0):
         super().__init__(input_dim, dim)
-        self.weight_drop = weight_drop
+        self.weight_drop = checked("weight_drop", weight_drop)
         self.input_weight = nn.Parameter(torch.empty(num_gates * dim, input_dim))
         self.hidden_weight = nn.Parameter(torch.empty(num_gates * dim, dim))
         self.bias = nn.Parameter(torch.empty(num_gates * dim))
@@ -77,6 +89,15 @@ class Gated(Cell):
 
     def inputs(self, x: Tensor) -> Tree:
         return F.linear(x, self.input_weight, self.bias), Fixed(self.dropped_hidden_weight())
+
+    def early_inputs(self, x: Tensor) -> Tree:
+        first, last = self.input_weight.split_with_sizes([x.shape[-1], self.input_dim - x.shape[-1]], 1)
+        return F.linear(x, first, self.bias), Fixed((self.dropped_hidden_weight(), last))
+
+    def late_inputs(self, early: Tree, x_t: Tensor) -> Tree:
+        projected, fixed = early
+        hidden_weight, last = fixed.value
+        return torch.addmm(projected, x_t, last.mT), Fixed(hidden_weight)
 
     def dropped_hidden_weight(self) -> Tensor:
         return drop_weight(self.hidden_weight, self.weight_drop, self.training)
@@ -225,6 +246,8 @@ class LayerNormLSTM(LSTM):
     h' = o * tanh(LN(c'))
     """
 
+    early_inputs, late_inputs = Cell.early_inputs, Cell.late_inputs  # the norm is over all of W x
+
     def __init__(self, input_dim: int, dim: int, *, forget_bias: float = 0.0, weight_drop: float = 0.0):
         super().__init__(input_dim, dim, forget_bias=forget_bias, weight_drop=weight_drop)
         self.kernel = None
@@ -291,8 +314,17 @@ class StackedCell(Cell):
         return tuple(cell.initial_state(batch_size, part, like=like) for cell, part in zip(self.cells, parts, strict=True))
 
     def inputs(self, x: Tensor) -> Tree:
-        above = tuple(fixed_inputs(cell, x) for cell in list(self.cells)[1:])
-        return self.cells[0].inputs(x), Fixed(above)
+        return self.cells[0].inputs(x), self.fixed_above(x)
+
+    def early_inputs(self, x: Tensor) -> Tree:
+        return self.cells[0].early_inputs(x), self.fixed_above(x)
+
+    def late_inputs(self, early: Tree, x_t: Tensor) -> Tree:
+        first, above = early
+        return self.cells[0].late_inputs(first, x_t), above
+
+    def fixed_above(self, x: Tensor) -> Fixed:
+        return Fixed(tuple(fixed_inputs(cell, x) for cell in list(self.cells)[1:]))
 
     def forward(self, inputs: Tree, state: State) -> tuple[Tensor, State]:
         first, above = inputs
@@ -302,6 +334,42 @@ class StackedCell(Cell):
             y, new = cell(inputs_at_step(cell, y, fixed), before)
             states.append(new)
         return y, tuple(states)
+
+
+class DroppedCell(Cell):
+    """y = dropout(cell(x)), the state whole: what `Plain` is to layers. `locked` draws one mask a chunk."""
+
+    def __init__(self, cell: Cell, p: float, kind: str = "plain"):
+        super().__init__(cell.input_dim, cell.dim)
+        if kind not in DROPOUTS:
+            raise unknown("dropout_kind", kind, DROPOUTS)
+        self.cell = cell
+        self.p = p
+        self.locked = kind == "locked"
+
+    def initial_state(self, batch_size: int, memory: Memory | None = None, *, like: Tensor) -> State:
+        return self.cell.initial_state(batch_size, memory, like=like)
+
+    def inputs(self, x: Tensor) -> Tree:
+        return self.cell.inputs(x), self.kept(x)
+
+    def early_inputs(self, x: Tensor) -> Tree:
+        return self.cell.early_inputs(x), self.kept(x)
+
+    def late_inputs(self, early: Tree, x_t: Tensor) -> Tree:
+        inner, kept = early
+        return self.cell.late_inputs(inner, x_t), kept
+
+    def kept(self, x: Tensor) -> Fixed:
+        """What y is multiplied by at every step; None where each step draws its own."""
+        return Fixed(F.dropout(x.new_ones(len(x), self.dim), self.p) if self.locked and self.training and self.p else None)
+
+    def forward(self, inputs: Tree, state: State) -> tuple[Tensor, State]:
+        inner, kept = inputs
+        y, state = self.cell(inner, state)
+        if kept.value is not None:
+            return y * kept.value, state
+        return F.dropout(y, self.p, self.training and not self.locked), state
 
 
 def fixed_inputs(cell: Cell, like: Tensor) -> Tree:

@@ -4,13 +4,15 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
+from clew.core.errors import UserError
+
 
 class Dropout(nn.Module):
     """Each feature of each position on its own (Srivastava et al. 2014)."""
 
     def __init__(self, p: float):
         super().__init__()
-        self.p = p
+        self.p = checked("dropout", p)
 
     def forward(self, x: Tensor) -> Tensor:
         return F.dropout(x, self.p) if self.training and self.p else x
@@ -21,12 +23,19 @@ class LockedDropout(nn.Module):
 
     def __init__(self, p: float):
         super().__init__()
-        self.p = p
+        self.p = checked("dropout", p)
 
     def forward(self, x: Tensor) -> Tensor:
         if not self.training or self.p == 0:
             return x
         return x * F.dropout(torch.ones_like(x[:, :1]), self.p)  # (batch, 1, dim)
+
+
+def checked(name: str, p: float) -> float:
+    """The probability itself; all dropped, nothing is left to scale up."""
+    if not 0 <= p < 1:
+        raise UserError(f"{name} ({p}) must be at least 0 and below 1")
+    return p
 
 
 def drop_words(weight: Tensor, p: float, training: bool) -> Tensor:

@@ -23,7 +23,7 @@ class TokenEmbedding(nn.Module):
     """x_i = E[token_i] (+ position_i) (+ S[segment_i]).
 
     `scaled` multiplies E by sqrt(dim) (Vaswani et al. 2017). `word_dropout` drops whole words of the table. The output layer may tie its
-    weight to `weight`.
+    weight to `weight`. `table` is another embedding's E, which stays a part of that one alone: a shared table is saved once.
     """
 
     def __init__(
@@ -37,13 +37,17 @@ class TokenEmbedding(nn.Module):
         dropout: float = 0.0,
         dropout_kind: str = "plain",
         word_dropout: float = 0.0,
+        table: nn.Embedding | None = None,
     ):
         super().__init__()
         if vocabulary < 1:
             raise UserError(f"vocabulary ({vocabulary}) must be at least 1")
         self.vocabulary = vocabulary
         self.dim = dim
-        self.tokens = nn.Embedding(vocabulary, dim)
+        if table is None:
+            self.tokens = nn.Embedding(vocabulary, dim)
+        else:
+            object.__setattr__(self, "tokens", table)  # seen by neither parameters() nor state_dict()
         self.segments = nn.Embedding(num_segments, dim) if num_segments else None
         self.position = position
         self.scale = math.sqrt(dim) if scaled else 1.0

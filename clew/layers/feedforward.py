@@ -1,4 +1,4 @@
-"""The position-wise network: every position alone."""
+"""Position-wise networks: every position alone."""
 
 from collections.abc import Callable
 
@@ -35,6 +35,38 @@ class FeedForward(SequenceLayer):
     def forward(self, x: Tensor, mask: Tensor | None = None, state: State = None) -> tuple[Tensor, State]:
         hidden = F.silu(self.inner(x)) * self.gate(x) if self.gate is not None else ACTIVATIONS[self.activation](self.inner(x))
         return self.outer(self.dropout(hidden) if self.training else hidden), None
+
+
+class Linear(SequenceLayer):
+    """y = W x + b."""
+
+    def __init__(self, input_dim: int, dim: int):
+        super().__init__()
+        self.dim = dim
+        self.linear = nn.Linear(input_dim, dim)
+
+    def forward(self, x: Tensor, mask: Tensor | None = None, state: State = None) -> tuple[Tensor, State]:
+        return self.linear(x), None
+
+
+class Readout(SequenceLayer):
+    """What an output layer reads of several vectors side by side.
+
+    tanh     y   = tanh(W x + b)
+    maxout   y_k = max(t_{2k}, t_{2k + 1}),   t = W x + b    (Goodfellow et al. 2013)
+    """
+
+    def __init__(self, input_dim: int, dim: int, *, kind: str = "tanh"):
+        super().__init__()
+        if kind not in ("tanh", "maxout"):
+            raise unknown("readout", kind, ["tanh", "maxout"])
+        self.dim = dim
+        self.kind = kind
+        self.linear = nn.Linear(input_dim, dim if kind == "tanh" else 2 * dim)
+
+    def forward(self, x: Tensor, mask: Tensor | None = None, state: State = None) -> tuple[Tensor, State]:
+        t = self.linear(x)
+        return torch.tanh(t) if self.kind == "tanh" else t.unflatten(-1, (self.dim, 2)).amax(-1), None
 
 
 ACTIVATIONS: dict[str, Callable[[Tensor], Tensor]] = {"relu": torch.relu, "gelu": F.gelu, "gelu_tanh": gelu_tanh, "tanh": torch.tanh}

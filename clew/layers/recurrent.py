@@ -6,7 +6,7 @@ import torch
 from torch import Tensor
 
 from clew.core.masks import document_starts, has_documents, last_real, real_positions, reverse_rows
-from clew.core.state import where_rows
+from clew.core.state import map_tree, where_rows
 from clew.core.taps import reordered, steps_of_a_loop
 from clew.core.types import Fixed, Memory, State, Tree
 from clew.kernels import choose
@@ -55,7 +55,7 @@ class Recurrent(SequenceLayer):
                 y, new = self.cell(inputs, carried)
                 carried = new if real is None else where_rows(real[:, t], new, carried)
                 outputs.append(y)
-        y = torch.stack(outputs, 1) if outputs else x.new_zeros(len(x), 0, self.dim)
+        y = map_tree(lambda *steps: torch.stack(steps, 1), *outputs) if outputs else x.new_zeros(len(x), 0, self.dim)
         return y, RecurrentState(carried, document)
 
 
@@ -77,9 +77,30 @@ class Bidirectional(SequenceLayer):
     def forward(self, x: Tensor, mask: Tensor | None = None, state: State = None) -> tuple[Tensor, State]:
         self.refuse_state(state)
         ahead, ahead_state = self.forward_layer(x, mask)
-        with reordered(lambda seen: reverse_rows(seen, mask)):
-            back, back_state = self.backward_layer(reverse_rows(x, mask), _reversed_mask(mask))
-        return torch.cat([ahead, reverse_rows(back, mask)], -1), (ahead_state, back_state)
+        back, back_state = read_backwards(self.backward_layer, x, mask)
+        return torch.cat([ahead, back], -1), (ahead_state, back_state)
+
+
+class Backward(SequenceLayer):
+    """A reader from the last word to the first (Sutskever et al. 2014 read their sources so); what comes out is in reading order."""
+
+    causal = False
+
+    def __init__(self, layer: SequenceLayer):
+        super().__init__()
+        self.layer = layer
+        self.dim = layer.dim
+
+    def forward(self, x: Tensor, mask: Tensor | None = None, state: State = None) -> tuple[Tensor, State]:
+        self.refuse_state(state)
+        return read_backwards(self.layer, x, mask)
+
+
+def read_backwards(layer: SequenceLayer, x: Tensor, mask: Tensor | None) -> tuple[Tensor, State]:
+    """What a layer gives that reads each row's real positions from the end, in reading order, and where it ended."""
+    with reordered(lambda seen: reverse_rows(seen, mask)):
+        y, state = layer(reverse_rows(x, mask), _reversed_mask(mask))
+    return reverse_rows(y, mask), state
 
 
 def unbind_steps(tree: Tree, length: int) -> list[Tree]:
@@ -98,4 +119,4 @@ def _reversed_mask(mask: Tensor | None) -> Tensor | None:
     return reverse_rows(mask, mask) if mask is not None and has_documents(mask) else mask
 
 
-__all__ = ["Bidirectional", "Recurrent", "RecurrentState", "unbind_steps"]
+__all__ = ["Backward", "Bidirectional", "Recurrent", "RecurrentState", "unbind_steps"]

@@ -4,6 +4,10 @@
 `uses_positions` is given where each key stands for each query (batch, query or 1, key), -1 where the query does not see it. A
 score that is a dot product after a projection also says so through `as_dot`, and then runs on the fused kernel. Where query and
 key differ in width and the score needs them equal, the query is first mapped to the key's width.
+
+    score(query, key, key_positions) = score.compare(query, score.prepare(key), key_positions)
+
+so that a decoder whose queries come one by one does what concerns the keys alone once.
 """
 
 import math
@@ -37,19 +41,36 @@ class Score(nn.Module):
         """A query, a key and a scale whose scaled dot product is this score."""
         return self.mapped(query), key, 1.0
 
+    def prepare(self, key: Tensor) -> Tensor:
+        """What of the score depends on the keys alone, for `compare`; the batch, the heads and the keys stay its first three axes."""
+        return key
+
+    def compare(self, query: Tensor, prepared: Tensor, key_positions: Tensor | None) -> Tensor:
+        """The score from prepared keys."""
+        return self(query, prepared, key_positions)
+
 
 class Dot(Score):
     """score = s . h  (Luong et al. 2015)."""
 
+    def prepare(self, key: Tensor) -> Tensor:
+        return key if self.map is None else key @ self.map.weight  # (map q) . k = q . (map^T k)
 
-class ScaledDot(Score):
+    def compare(self, query: Tensor, prepared: Tensor, key_positions: Tensor | None) -> Tensor:
+        return query @ prepared.mT
+
+
+class ScaledDot(Dot):
     """score = s . h / sqrt(width)  (Vaswani et al. 2017): keeps the variance at 1 where the entries' is."""
+
+    def prepare(self, key: Tensor) -> Tensor:
+        return super().prepare(key) / math.sqrt(key.shape[-1])
 
     def as_dot(self, query: Tensor, key: Tensor) -> tuple[Tensor, Tensor, float]:
         return self.mapped(query), key, 1 / math.sqrt(key.shape[-1])
 
 
-class General(Score):
+class General(Dot):
     """score = s^T W h  (Luong et al. 2015)."""
 
     def __init__(self, query_dim: int, key_dim: int):
@@ -68,6 +89,12 @@ class Content(Score):
     def as_dot(self, query: Tensor, key: Tensor) -> tuple[Tensor, Tensor, float]:
         return self.sharpness * F.normalize(self.mapped(query), dim=-1), F.normalize(key, dim=-1), 1.0
 
+    def prepare(self, key: Tensor) -> Tensor:
+        return F.normalize(key, dim=-1)
+
+    def compare(self, query: Tensor, prepared: Tensor, key_positions: Tensor | None) -> Tensor:
+        return self.sharpness * F.normalize(self.mapped(query), dim=-1) @ prepared.mT
+
 
 class Additive(Score):
     """score = v^T tanh(W1 h + W2 s)  (Bahdanau et al. 2015)."""
@@ -79,11 +106,17 @@ class Additive(Score):
         hidden_dim = hidden_dim or key_dim
         self.query_weight = nn.Linear(query_dim, hidden_dim, bias=False)
         self.key_weight = nn.Linear(key_dim, hidden_dim)
-        self.vector = nn.Parameter(torch.empty(hidden_dim).uniform_(-(hidden_dim**-0.5), hidden_dim**-0.5))
+        self.vector = nn.Linear(hidden_dim, 1, bias=False)
 
     def forward(self, query: Tensor, key: Tensor, key_positions: Tensor) -> Tensor:
-        joined = self.query_weight(query)[..., :, None, :] + self.key_weight(key)[..., None, :, :]  # (batch, heads, query, key, hidden)
-        return torch.tanh(joined) @ self.vector
+        return self.compare(query, self.prepare(key), key_positions)
+
+    def prepare(self, key: Tensor) -> Tensor:
+        return self.key_weight(key)
+
+    def compare(self, query: Tensor, prepared: Tensor, key_positions: Tensor | None) -> Tensor:
+        joined = self.query_weight(query)[..., :, None, :] + prepared[..., None, :, :]  # (batch, heads, query, key, hidden)
+        return self.vector(torch.tanh(joined))[..., 0]
 
 
 class Location(Score):

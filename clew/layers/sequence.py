@@ -39,7 +39,7 @@ class SequenceLayer(nn.Module):
 
 
 class Stack(SequenceLayer):
-    """Layers one after another; the state is the tuple of theirs.
+    """Layers one after another; the state is the tuple of theirs. A memory's `final` has a part for each of the first layers.
 
     With `recompute` a layer in training keeps only what goes in, and is run again, with the same randomness, when its gradients are
     asked for (Chen et al. 2016): less memory for one more forward pass. A layer that is watched is run once, or it would be seen twice.
@@ -55,7 +55,11 @@ class Stack(SequenceLayer):
         self.dim = built[-1].dim if built else 0
 
     def initial_state(self, batch_size: int, memory: Memory | None = None, capacity: int | None = None, *, like: Tensor) -> State:
-        return tuple(layer.initial_state(batch_size, memory, capacity, like=like) for layer in self.layers)
+        memories = [memory] * len(self.layers)
+        if memory is not None and memory.final is not None:
+            finals = [*memory.final, *[None] * (len(self.layers) - len(memory.final))]
+            memories = [Memory(memory.values, memory.mask, final) for final in finals]
+        return tuple(layer.initial_state(batch_size, part, capacity, like=like) for layer, part in zip(self.layers, memories, strict=True))
 
     def forward(self, x: Tensor, mask: Tensor | None = None, state: State = None) -> tuple[Tensor, State]:
         levels, state = self.levels(x, mask, state)

@@ -105,6 +105,23 @@ class Dense(Plain):
         return torch.cat([x, self.dropped(y)], -1), state
 
 
+class Beside(Plain):
+    """y = [dropout(f(x_1 .. x_reads)); the last `keeps` features of x]: some of what goes in passes by, for layers above.
+
+    It is in no table: how many features are read and kept is a matter of the layers around it.
+    """
+
+    def __init__(self, dim: int, layer: SequenceLayer, *, reads: int, keeps: int, dropout: float = 0.0, dropout_kind: str = "plain"):
+        super().__init__(dim, layer, dropout=dropout, dropout_kind=dropout_kind)
+        self.reads, self.keeps = reads, keeps
+        self.dim = layer.dim + keeps
+
+    def forward(self, x: Tensor, mask: Tensor | None = None, state: State = None) -> tuple[Tensor, State]:
+        y, state = self.layer(x[..., : self.reads], mask, state)
+        y = self.dropped(y)
+        return torch.cat([y, x[..., x.shape[-1] - self.keeps :]], -1) if self.keeps else y, state
+
+
 WIRINGS: dict[str, Callable[..., Plain]] = {
     "plain": Plain,
     "residual": Residual,

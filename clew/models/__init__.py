@@ -4,17 +4,22 @@ from collections.abc import Callable
 from typing import Any, NamedTuple
 
 from clew.core.config import Section
-from clew.models.body import Body
+from clew.models.convolutional import ConvolutionalConfig, build_convolutional
 from clew.models.gpt import GPTConfig, build_gpt
 from clew.models.llama import LlamaConfig, build_llama
 from clew.models.mixed import MixedConfig, build_mixed
 from clew.models.recurrent import RecurrentConfig, build_recurrent
+from clew.models.seq2seq import Seq2SeqConfig, build_seq2seq
+from clew.models.transformer import TransformerConfig, build_transformer
 from clew.models.window import WindowConfig, build_window
 
 
 class Family(NamedTuple):
+    """`build(config, vocabulary)`, or where it `encodes` a source `build(config, vocabulary, source_vocabulary)`."""
+
     config: type[Section]
-    build: Callable[[Any, int], Body]
+    build: Callable[..., Any]
+    encodes: bool = False
 
 
 MODELS: dict[str, Family] = {
@@ -23,4 +28,7 @@ MODELS: dict[str, Family] = {
     "gpt": Family(GPTConfig, build_gpt),
     "llama": Family(LlamaConfig, build_llama),
     "mixed": Family(MixedConfig, build_mixed),
+    "seq2seq": Family(Seq2SeqConfig, build_seq2seq, encodes=True),
+    "transformer": Family(TransformerConfig, build_transformer, encodes=True),
+    "convolutional": Family(ConvolutionalConfig, build_convolutional, encodes=True),
 }

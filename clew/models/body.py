@@ -47,9 +47,9 @@ class Body(nn.Module):
         hidden, layers = self.layers(x, mask, None if state is None else state.layers)
         return self.norm(hidden), BodyState(clock, layers)
 
-    def levels(self, inputs: Any, mask: Tensor | None = None) -> list[Tensor]:
-        x, _ = self.embed(inputs, mask, None)
-        *lower, top = self.layers.levels(x, mask)[0]
+    def levels(self, inputs: Any, mask: Tensor | None = None, state: State = None) -> list[Tensor]:
+        x, _ = self.embed(inputs, mask, state)
+        *lower, top = self.layers.levels(x, mask, None if state is None else state.layers)[0]
         return [*lower, self.norm(top)]
 
     def embed(self, inputs: Any, mask: Tensor | None, state: State) -> tuple[Tensor, Clock]:

@@ -21,7 +21,7 @@ class LlamaConfig(Section):
 
     family: Literal["llama"] = "llama"
     dim: int = Field(384, ge=1)
-    num_layers: int = Field(6, ge=1)
+    num_layers: int = Field(6, ge=1, le=1000)
     num_heads: int = Field(6, ge=1)
     num_kv_heads: int | None = Field(None, ge=1, description="key and value heads, each shared by a group of query heads")
     hidden_dim: int | None = Field(None, ge=1, description="width of the gated network; 8/3 of dim where not given")

@@ -5,7 +5,7 @@ from typing import Annotated, Any, Literal
 
 from pydantic import BeforeValidator, Field
 
-from clew.core.config import Part, Section, build_part, check_part, one_of, part_name
+from clew.core.config import Part, Section, build_part, check_part, one_of, options_of, part_name
 from clew.core.errors import UserError
 from clew.layers.attention import SelfAttention
 from clew.layers.cells import CELLS
@@ -14,7 +14,7 @@ from clew.layers.embeddings import TokenEmbedding
 from clew.layers.feedforward import FeedForward
 from clew.layers.norms import NORMS
 from clew.layers.positions import POSITIONS
-from clew.layers.recurrent import Recurrent
+from clew.layers.recurrent import Bidirectional, Recurrent
 from clew.layers.scores import SCORES
 from clew.layers.sequence import SequenceLayer, Stack
 from clew.layers.wiring import WIRINGS
@@ -28,25 +28,30 @@ def attention_mixer(
     num_heads: int = 4,
     num_kv_heads: int | None = None,
     window: int | None = None,
-    score: str = "scaled",
-    position: str = "rotary",
+    score: Part = "scaled",
+    position: Part = "rotary",
+    causal: bool = True,
+    bias: bool = True,
+    dropout: float = 0.0,
 ) -> SequenceLayer:
-    head_dim = max(dim // num_heads, 1)
+    head_dim, name = max(dim // num_heads, 1), part_name(position)
     added, in_layers = build_positions(position, dim, num_heads, head_dim, 1)
-    if added is not None and position != "none":
+    if added is not None and name != "none":
         raise UserError(
-            f"position '{position}' is added to the embedding, not inside a layer; write model.position={position} and give the layer none"
+            f"position '{name}' is added to the embedding, not inside a layer; write model.position={name} and give the layer none"
         )
-    built = build_part("score", score, SCORES, head_dim, head_dim)
-    return SelfAttention(dim, num_heads, num_kv_heads=num_kv_heads, window=window, score=built, position=in_layers())
+    parts = {"score": build_part("score", score, SCORES, head_dim, head_dim), "position": in_layers()}
+    return SelfAttention(dim, num_heads, num_kv_heads=num_kv_heads, window=window, causal=causal, bias=bias, dropout=dropout, **parts)
 
 
-def convolution_mixer(dim: int, *, width: int = 3) -> SequenceLayer:
-    return Convolution(dim, dim, width=width)
+def convolution_mixer(dim: int, *, width: int = 3, causal: bool = True) -> SequenceLayer:
+    return Convolution(dim, dim, width=width, causal=causal)
 
 
-def feedforward_mixer(dim: int, *, hidden_dim: int | None = None, activation: str = "gelu") -> SequenceLayer:
-    return FeedForward(dim, hidden_dim=hidden_dim, activation=activation)
+def feedforward_mixer(
+    dim: int, *, hidden_dim: int | None = None, activation: str = "gelu", bias: bool = True, dropout: float = 0.0
+) -> SequenceLayer:
+    return FeedForward(dim, hidden_dim=hidden_dim, activation=activation, bias=bias, dropout=dropout)
 
 
 MIXERS: dict[str, Callable[..., SequenceLayer]] = {
@@ -95,7 +100,14 @@ def build_mixed(config: MixedConfig, vocabulary: int) -> Body:
     return Body(embedding, Stack(layers), build_part("norm", config.norm, NORMS, dim))
 
 
-def build_mixer(part: Part, dim: int) -> SequenceLayer:
-    if part_name(part) in CELLS:
+def build_mixer(part: Part, dim: int, *, causal: bool = True, **given: Any) -> SequenceLayer:
+    """A cell over time, or a mixer, as wide as what goes in. `given` are options that a mixer takes where it has them and the part does not
+    say. Where the whole sequence is seen, a cell is two of half the width that read in opposite directions."""
+    if part_name(part) not in CELLS:
+        options = options_of(MIXERS[part_name(part)])
+        return build_part("layer", part, MIXERS, dim, **{k: v for k, v in {**given, "causal": causal}.items() if k in options})
+    if causal:
         return Recurrent(build_part("layer", part, CELLS, dim, dim))
-    return build_part("layer", part, MIXERS, dim)
+    if dim % 2:
+        raise UserError(f"a {part_name(part)} layer that reads both ways gives half of its width to each, so dim ({dim}) must be even")
+    return Bidirectional(*(Recurrent(build_part("layer", part, CELLS, dim, dim // 2)) for _ in range(2)))

@@ -19,7 +19,7 @@ class RecurrentConfig(Section):
     family: Literal["recurrent"] = "recurrent"
     cell: Annotated[Part, one_of("cell", CELLS)] = "lstm"
     dim: int = Field(512, ge=1, description="width of the hidden state")
-    num_layers: int = Field(1, ge=1)
+    num_layers: int = Field(1, ge=1, le=1000)
     embedding_dim: int | None = Field(None, ge=1, description="width of the embedding; the hidden width where not given")
     last_dim: int | None = Field(None, ge=1, description="width of the last layer; the hidden width where not given")
     wiring: Annotated[Part, one_of("wiring", WIRINGS)] = Field("plain", description="how a layer is joined to the one below")

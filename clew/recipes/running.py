@@ -6,8 +6,9 @@ from typing import Any
 
 from clew.core.errors import UserError, unknown
 from clew.recipes import RECIPES
-from clew.runs.config import Config, differences, overlay, override, read_yaml, resolve
+from clew.runs.config import Config, changed_fields, differences, overlay, override, resolve
 from clew.runs.directory import check_code, check_run, config_there, default_folder, is_run, read_config
+from clew.runs.values import read_yaml
 from clew.training.processes import from_first, is_first, is_restart, process_group
 from clew.training.run import Report, Result, Silence, check_training, train_run
 
@@ -110,13 +111,20 @@ def resumed(recipe: str, assignments: Sequence[str], config: Config, out: Path |
     return folder, config
 
 
+def changes(config: Config) -> dict[str, Any] | None:
+    """The fields in which a run departs from its recipe, and their values; None where the recipe is not known here."""
+    if config.recipe not in RECIPES:
+        return None
+    return {name: here for name, (_, here) in changed_fields(config_of(config.recipe), config).items()}
+
+
 def fixed_differences(there: Config, config: Config) -> list[str]:
     """In what two configs differ that a resumed run must keep."""
     return [line for line in differences(there, config) if not line.startswith(CHANGEABLE)]
 
 
 def newest_run(config: Config, exactly: bool) -> Path:
-    """The newest folder below runs/ of this recipe; of exactly these settings, where some were given."""
+    """The newest folder below runs/ of this recipe; of exactly these settings, where some were given, be it one of a grid's."""
     found, number, folder = None, 1, Path("runs") / config.recipe
     while folder.exists():
         there = config_there(folder) if is_run(folder) else None
@@ -124,6 +132,9 @@ def newest_run(config: Config, exactly: bool) -> Path:
             found = folder
         number += 1
         folder = Path("runs") / f"{config.recipe}-{number}"
+    if found is None and exactly:
+        others = (there for there in sorted(Path("runs").glob("*=*")) if is_run(there))
+        found = next((there for there in others if (run := config_there(there)) and not fixed_differences(run, config)), None)
     if found is None:
         raise UserError(
             f"below runs/ there is no run of {config.recipe}{' with these settings' if exactly else ''} to go on with; "

@@ -15,6 +15,7 @@ from clew.data.splits import split_text
 from clew.data.text_files import TextSource
 from clew.models import MODELS
 from clew.runs.config import Config, DataConfig, TextConfig
+from clew.runs.memory import build_within_memory
 from clew.tasks import TASKS
 from clew.text.tokenizer import Tokenizer
 from clew.text.train import TOKENIZERS
@@ -43,7 +44,15 @@ def train_tokenizer(text: TextConfig, source: TextSource) -> Tokenizer:
 
 
 def encode_texts(texts: dict[str, TextSource], tokenizer: Tokenizer, cache: Path, progress: Progress | None = None) -> dict[str, TokenFile]:
-    return {name: encode_corpus(source, tokenizer, cache, progress) for name, source in texts.items()}
+    """Every part as ids; one too short to predict anything in is refused here, and not after the first steps of training."""
+    encoded = {name: encode_corpus(source, tokenizer, cache, progress) for name, source in texts.items()}
+    for name, text in encoded.items():
+        if len(text) < 2:
+            raise UserError(
+                f"{texts[name]}: the {name} part has 1 token and needs 2, one to read and one to predict; give more text, "
+                "or another data.valid_fraction or data.test_fraction"
+            )
+    return encoded
 
 
 def build_body(config: Config, vocabulary: int) -> Body:
@@ -51,14 +60,19 @@ def build_body(config: Config, vocabulary: int) -> Body:
     return MODELS[family.family].build(config.model, vocabulary)
 
 
-def build_task(config: Config, tokenizer: Tokenizer) -> nn.Module:
-    """The untrained task of a config, the same for the same seed."""
-    with torch.random.fork_rng(devices=[]):
-        torch.manual_seed(config.seed)
-        body = build_body(config, tokenizer.vocabulary)
-        kind = TASKS[config.task.name]  # type: ignore[attr-defined]
-        check_needs(kind.needs, body, config)
-        return kind.build(body, tokenizer, config.task)
+def build_task(config: Config, vocabularies: dict[str, Any], *, to_train: bool = True) -> nn.Module:
+    """The untrained task of a config, the same for the same seed; refused where memory would not hold it, or its training."""
+    vocabulary = vocabularies["tokenizer"].vocabulary
+
+    def build() -> nn.Module:
+        with torch.random.fork_rng(devices=[]):
+            torch.manual_seed(config.seed)
+            body = build_body(config, vocabulary)
+            kind = TASKS[config.task.name]  # type: ignore[attr-defined]
+            check_needs(kind.needs, body, config)
+            return kind.build(body, vocabularies, config.task)
+
+    return build_within_memory(build, config, vocabulary, choose_device(config.device)[0] if to_train else None)
 
 
 def check_needs(needs: tuple[str, ...], body: Body, config: Config) -> None:

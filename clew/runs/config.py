@@ -1,17 +1,17 @@
 """The config of a run: its sections, how settings given by the user are laid over a recipe, and what is said when one is wrong."""
 
-import json
-from collections.abc import Iterable, Mapping
-from pathlib import Path
+from collections.abc import Iterable, Mapping, Sequence
+from copy import deepcopy
 from typing import Annotated, Any, Literal, get_args, get_origin
 
 import yaml
 from pydantic import BeforeValidator, Field, SerializeAsAny, ValidationError
 from typing_extensions import TypeAliasType
 
-from clew.core.config import Part, Section
-from clew.core.errors import UserError, did_you_mean, unknown
+from clew.core.config import Part, Section, part_of
+from clew.core.errors import UserError, did_you_mean, named, shown, unknown
 from clew.models import MODELS
+from clew.runs.values import parse_assignment
 from clew.tasks import TASKS
 from clew.tasks.generation import DecodingConfig
 from clew.text.train import TOKENIZERS
@@ -52,16 +52,20 @@ class TrainingConfig(Section):
     batching: Literal["streams", "windows"] = Field(
         "windows", description="streams: rows go on where the step before ended, the state carried; windows: pieces in random order"
     )
-    optimiser: Part = Field(
+    optimiser: Annotated[Part, part_of("optimiser")] = Field(
         "adamw", description="sgd, adam, adamw, with options such as weight_decay, and decay_vectors: norms and biases decay too"
     )
     learning_rate: float = Field(1e-3, gt=0)
-    schedule: Part = Field("constant", description="constant, cosine, linear, inverse_sqrt, by_epoch, plateau, with options such as warmup")
+    schedule: Annotated[Part, part_of("schedule")] = Field(
+        "constant", description="constant, cosine, linear, inverse_sqrt, by_epoch, plateau, with options such as warmup"
+    )
     clip_norm: float | None = Field(1.0, gt=0, description="gradients are scaled down to this norm")
     clip_value: float | None = Field(None, gt=0, description="every gradient entry is cut to this size")
     vary_length: bool = Field(False, description="streams: chunks of varied length, the learning rate scaled with it (Merity et al. 2018)")
     accumulate: int = Field(1, ge=1, description="micro-batches a step; the batch is cut, not multiplied")
-    average: Part | None = Field(None, description="evaluate and keep averaged weights: ema with a decay, or triggered (NT-ASGD)")
+    average: Annotated[Part, part_of("average")] | None = Field(
+        None, description="evaluate and keep averaged weights: ema with a decay, or triggered (NT-ASGD)"
+    )
     parallel: Literal["ddp", "fsdp"] = Field("ddp", description="over several processes: every one has the whole model, or a shard of it")
     recompute: bool = Field(False, description="layers are run again in the backward pass instead of being remembered")
     workers: int = Field(0, ge=0, le=64, description="processes that make batches ahead of time")
@@ -91,7 +95,7 @@ def _member(kind: str, key: str, table: Mapping[str, Any]) -> BeforeValidator:
         if isinstance(value, Section):
             return value
         if not isinstance(value, dict):
-            raise UserError(f"{kind} takes fields, not {value!r}")
+            raise UserError(f"{kind} takes fields, not {shown(value)}")
         default = next(iter(table))
         name = value.get(key, default)
         if not isinstance(name, str) or name not in table:
@@ -133,64 +137,19 @@ def resolve(settings: Mapping[str, Any]) -> Config:
 def override(settings: Mapping[str, Any], assignments: Iterable[str]) -> dict[str, Any]:
     """Whole settings with `section.field=value` laid over them, left to right; a new `model.family` or `task.name` first
     resets its section."""
-    parsed = [parse_assignment(assignment) for assignment in assignments]
-    result = json.loads(json.dumps(settings))
-    for path, value in parsed:
-        section, key = path[0], path[-1]
-        if (section, key) in (("model", "family"), ("task", "name")) and len(path) == 2 and result.get(section, {}).get(key) != value:
-            table: Mapping[str, Any] = MODELS if section == "model" else TASKS
-            known = isinstance(value, str) and value in table
-            result[section] = table[value].config().model_dump(mode="json") if known else {key: value}
-    for path, value in parsed:
-        _set(result, path, value)
-    return result
+    return _lay(settings, [parse_assignment(assignment) for assignment in assignments])
 
 
 def overlay(settings: Mapping[str, Any], more: Mapping[str, Any]) -> dict[str, Any]:
     """Settings with nested settings (of a YAML file) laid over them, by the same rules as assignments."""
-    return override(settings, [f"{'.'.join(path)}={json.dumps(value, default=str)}" for path, value in _paths(more)])
-
-
-def parse_assignment(assignment: str) -> tuple[list[str], Any]:
-    """`model.dim=256` -> (["model", "dim"], 256). Values are JSON or YAML's lists and mappings, else strings."""
-    name, equals, text = assignment.partition("=")
-    path = name.strip().split(".")
-    if not equals or not all(path):
-        raise UserError(f"a setting is section.field=value, such as training.steps=500, not {assignment!r}")
-    return path, parse_value(text)
-
-
-def parse_value(text: str) -> Any:
-    try:
-        return json.loads(text, parse_constant=lambda name: name)
-    except (json.JSONDecodeError, RecursionError):
-        pass
-    if text[:1] in "[{" and text:
-        try:
-            return yaml.safe_load(text)
-        except (yaml.YAMLError, RecursionError, ValueError):
-            raise UserError(f"{text!r} begins like a list or a mapping but is not one; write it as [a, b] or {{name: value}}") from None
-    return text
-
-
-def read_yaml(path: Path) -> dict[str, Any]:
-    """Settings from a YAML file, which names the recipe that they are laid over. No tag in it is ever obeyed."""
-    try:
-        loaded = yaml.safe_load(path.read_text(encoding="utf-8"))
-    except (UnicodeDecodeError, yaml.YAMLError, RecursionError, ValueError) as error:
-        mark = getattr(error, "problem_mark", None)
-        where = f"{path}:{mark.line + 1}" if mark is not None else str(path)
-        raise UserError(f"{where}: this is not YAML that can be read: {getattr(error, 'problem', None) or error}") from None
-    if not isinstance(loaded, dict) or not isinstance(loaded.get("recipe"), str) or not all(isinstance(key, str) for key in loaded):
-        raise UserError(f"{path}: a run's YAML file has a line `recipe: NAME` and sections below it; `clew recipes NAME` prints one")
-    return loaded
+    return _lay(settings, _paths(more))
 
 
 def explain(error: ValidationError, root: type[Section], prefix: str = "") -> str:
     """The first mistake that pydantic found, as one sentence with the field's whole name."""
-    first = error.errors()[0]
+    first = error.errors(include_url=False)[0]
     location = [str(part) for part in first["loc"] if not isinstance(part, int)]
-    name = prefix + ".".join(location)
+    name = prefix + dotted(location)
     kind, given, context = first["type"], first.get("input"), first.get("ctx", {})
     if kind == "value_error":
         inner = context["error"]
@@ -198,16 +157,31 @@ def explain(error: ValidationError, root: type[Section], prefix: str = "") -> st
     if kind == "extra_forbidden":
         section = _section_at(root, location[:-1])
         known = list(section.model_fields) if section is not None else []
-        where = (prefix + ".".join(location[:-1])).strip(".")
+        where = (prefix + dotted(location[:-1])).strip(".")
         where = f" of {where}" if where else ""
-        return f"unknown field '{location[-1]}'{where}{did_you_mean(location[-1], known)} known: {', '.join(known)}"
-    return f"{name} {_rule(kind, context, first['msg'])}, not {given!r}"
+        return f"unknown field {named(location[-1])}{where}{did_you_mean(location[-1], known)} known: {', '.join(known)}"
+    return f"{name} {_rule(kind, context, first['msg'])}, not {shown(given)}"
+
+
+def dotted(path: Sequence[str]) -> str:
+    """A field's whole name, cut where it is none of ours."""
+    return named(".".join(path))[1:-1]
+
+
+def fields_of(config: Config) -> dict[str, Any]:
+    """Every field's whole name and its value; a part with its options is one value."""
+    return {".".join(path): value for path, value in _paths(config.model_dump(mode="json"))}
+
+
+def changed_fields(first: Config, second: Config) -> dict[str, tuple[Any, Any]]:
+    """The fields in which two configs differ, each with its value in both; None where a config has no such field."""
+    a, b = fields_of(first), fields_of(second)
+    return {name: (a.get(name), b.get(name)) for name in sorted({*a, *b}) if a.get(name) != b.get(name)}
 
 
 def differences(first: Config, second: Config) -> list[str]:
     """The fields in which two configs differ, as `field: one -> other`."""
-    a, b = dict(_paths_joined(first)), dict(_paths_joined(second))
-    return [f"{name}: {a.get(name)!r} -> {b.get(name)!r}" for name in sorted({*a, *b}) if a.get(name) != b.get(name)]
+    return [f"{name}: {one!r} -> {other!r}" for name, (one, other) in changed_fields(first, second).items()]
 
 
 def commented_yaml(config: Config) -> str:
@@ -261,6 +235,22 @@ def _section_at(root: type[Section], path: list[str]) -> type[Section] | None:
     return section if isinstance(section, type) and issubclass(section, Section) else None
 
 
+def _lay(settings: Mapping[str, Any], more: list[tuple[list[str], Any]]) -> dict[str, Any]:
+    """Settings with others laid over them, left to right."""
+    result = deepcopy(dict(settings))
+    for path, value in more:
+        section, key = path[0], path[-1]
+        if (section, key) in (("model", "family"), ("task", "name")) and len(path) == 2:
+            table: Mapping[str, Any] = MODELS if section == "model" else TASKS
+            here = result.get(section)
+            if not isinstance(here, dict) or here.get(key) != value:
+                known = isinstance(value, str) and value in table
+                result[section] = table[value].config().model_dump(mode="json") if known else {key: value}
+    for path, value in more:
+        _set(result, path, value)
+    return result
+
+
 def _set(settings: dict[str, Any], path: list[str], value: Any) -> None:
     """Sets a field; an option of a part given by name alone makes it a name with options."""
     here = settings
@@ -271,7 +261,7 @@ def _set(settings: dict[str, Any], path: list[str], value: Any) -> None:
         elif inner is None:
             inner = {}
         elif not isinstance(inner, dict):
-            raise UserError(f"{'.'.join(path)}: {name} is {inner!r}, which has no fields")
+            raise UserError(f"{dotted(path)}: {dotted([name])} is {shown(inner)}, which has no fields")
         here[name] = inner
         here = inner
     here[path[-1]] = value
@@ -282,11 +272,7 @@ def _paths(settings: Mapping[str, Any], sections: bool = True) -> list[tuple[lis
     found: list[tuple[list[str], Any]] = []
     for name, value in settings.items():
         if isinstance(value, dict) and value and (sections or "name" not in value):
-            found += [([str(name), *path], leaf) for path, leaf in _paths(value, sections=False)]
+            found += [([*name.split("."), *path], leaf) for path, leaf in _paths(value, sections=False)]
         else:
-            found.append(([str(name)], value))
+            found.append((name.split("."), value))
     return found
-
-
-def _paths_joined(config: Config) -> list[tuple[str, Any]]:
-    return [(".".join(path), value) for path, value in _paths(config.model_dump(mode="json"))]

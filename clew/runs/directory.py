@@ -5,6 +5,8 @@ model.safetensors     the weights of the best evaluation
 vocabulary/           every tokenizer and label table, by role
 metrics.jsonl         one object a record: step, and what was measured
 environment.json      versions and machine
+predictions.jsonl     scores of single examples, where an evaluation wrote them (clew.runs.predictions)
+lock                  there while a process writes the run
 code.py               a copy of the user's file, where the run used one
 checkpoints/          what is needed to go on (clew.training.checkpoints)
 """
@@ -23,7 +25,7 @@ from safetensors import SafetensorError, safe_open
 from safetensors.torch import save_file
 from torch import Tensor
 
-from clew.core.errors import UserError
+from clew.core.errors import UserError, shown
 from clew.runs.config import Config, differences, resolve
 
 FORMAT = 1
@@ -73,7 +75,10 @@ def read_config(folder: Path) -> Config:
     if not isinstance(settings, dict):
         raise UserError(f"{folder / CONFIG} is not a run's config: it holds no fields")
     check_format(settings.pop("format", None), folder / CONFIG)
-    return resolve(settings)
+    try:
+        return resolve(settings)
+    except UserError as error:
+        raise UserError(f"{folder / CONFIG}: {error}") from None
 
 
 def config_there(folder: Path) -> Config | None:
@@ -87,7 +92,8 @@ def config_there(folder: Path) -> Config | None:
 def check_format(found: Any, path: Path) -> None:
     if found != FORMAT:
         raise UserError(
-            f"{path} is of format {found!r}, but this clew reads format {FORMAT}; use the version of clew that wrote it, or train again"
+            f"{path} is of format {shown(found)}, but this clew reads format {FORMAT}; "
+            "use the version of clew that wrote it, or train again"
         )
 
 
@@ -104,15 +110,17 @@ def append_metrics(folder: Path, record: Mapping[str, Any]) -> None:
 
 
 def read_metrics(folder: Path) -> Iterator[dict[str, Any]]:
-    """Every record that is whole; a line cut short by a crash is passed over."""
+    """Every record that is whole; a line cut short by a crash, or that is none of ours, is passed over."""
     path = folder / METRICS
     if not path.is_file():
         return
-    for line in path.read_text(encoding="utf-8").splitlines():
+    for line in path.read_text(encoding="utf-8", errors="replace").splitlines():
         try:
-            yield json.loads(line)
-        except json.JSONDecodeError:
+            record = json.loads(line)
+        except (json.JSONDecodeError, RecursionError):
             continue
+        if isinstance(record, dict):
+            yield record
 
 
 def truncate_metrics(folder: Path, step: int) -> None:
@@ -186,9 +194,12 @@ def write_json(path: Path, content: Any) -> None:
 
 
 def write_text(path: Path, text: str) -> None:
-    """Written aside, flushed and renamed: a reader sees the old file or the new one."""
+    """Written aside, flushed and renamed: a reader sees the old file or the new one.
+
+    A file name with bytes that are no UTF-8 holds half characters, which are written as the escapes that JSON reads back.
+    """
     aside = path.with_name(path.name + ".partial")
-    aside.write_text(text, encoding="utf-8")
+    aside.write_text(text, encoding="utf-8", errors="backslashreplace")
     flush(aside)
     aside.replace(path)
 
@@ -213,5 +224,16 @@ def read_json(path: Path) -> Any:
         return json.loads(path.read_text(encoding="utf-8"))
     except FileNotFoundError:
         raise UserError(f"{path} is missing") from None
-    except (json.JSONDecodeError, UnicodeDecodeError) as error:
-        raise UserError(f"{path} is not JSON: {error}") from None
+    except OSError as error:
+        raise UserError(f"{path} cannot be read: {error.strerror or error}") from None
+    except RecursionError:
+        raise UserError(f"{path} is not JSON that can be read: it is nested too deep") from None
+    except ValueError as error:  # no JSON, no UTF-8, or more digits than Python reads
+        raise UserError(f"{path} is not JSON: {str(error).partition('; use sys.')[0]}") from None
+
+
+def cache_folder() -> Path:
+    """Where encoded texts are kept: CLEW_CACHE, or the user's own cache folder."""
+    if "CLEW_CACHE" in os.environ:
+        return Path(os.environ["CLEW_CACHE"])
+    return Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache") / "clew"

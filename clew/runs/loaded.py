@@ -11,21 +11,24 @@ from clew.core.errors import UserError
 from clew.runs.build import build_task, choose_device
 from clew.runs.config import Config, explain
 from clew.runs.directory import WEIGHTS, check_code, check_run, read_config, read_weights
+from clew.runs.vocabularies import TOKENIZER, load_vocabularies
 from clew.tasks.generation import DecodingConfig, generate, stream
 from clew.tasks.scoring import Scored, score_text
 from clew.text.tokenizer import Tokenizer
-
-TOKENIZER = "vocabulary/tokenizer.json"
 
 
 class Run:
     """A run directory with its model loaded. `task` is the torch module; the methods are what people do with it."""
 
-    def __init__(self, folder: Path, config: Config, tokenizer: Tokenizer, task: Any):
+    def __init__(self, folder: Path, config: Config, vocabularies: dict[str, Any], task: Any):
         self.folder = folder
         self.config = config
-        self.tokenizer = tokenizer
+        self.vocabularies = vocabularies
         self.task = task
+
+    @property
+    def tokenizer(self) -> Tokenizer:
+        return self.vocabularies[TOKENIZER]
 
     def generate(self, prompts: str | Sequence[str] = "", *, seed: int | None = None, **options: Any) -> Any:
         """Continuations of one prompt or of several; options are the fields of the config's `decoding` section.
@@ -58,11 +61,11 @@ def load_run(folder: Path | str, *, device: str = "auto", code: Path | None = No
     check_run(folder)
     check_code(folder, code)
     config = read_config(folder)
-    tokenizer = Tokenizer.load(folder / TOKENIZER)
-    task = build_task(config, tokenizer)
+    vocabularies = load_vocabularies(folder, config)
+    task = build_task(config, vocabularies, to_train=False)
     load_weights(task, folder)
     task.to(choose_device(device)[0]).eval()
-    return Run(folder, config, tokenizer, task)
+    return Run(folder, config, vocabularies, task)
 
 
 def load_weights(task: torch.nn.Module, folder: Path) -> None:

@@ -98,6 +98,10 @@ class LanguageModel(nn.Module):
         """V (vocabulary, dim): the output layer's own, or the embedding's."""
         return self.body.embedding.weight if self.output_weight is None else self.output_weight
 
+    def looked_up(self) -> list[Tensor]:
+        """Tables that no vector is multiplied with: they cost no FLOPs."""
+        return [] if self.output_weight is None else [self.body.embedding.weight]
+
     def logits(self, hidden: Tensor) -> Tensor:
         return F.linear(hidden, self.weight, self.output_bias)
 

@@ -4,8 +4,9 @@ No kind joins what a newline parts, so that lines may be encoded apart and put t
 """
 
 import json
+import re
 from collections import Counter
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Iterator
 
 import tokenizers
 from tokenizers import Regex, decoders, models, normalizers, pre_tokenizers, trainers
@@ -20,6 +21,8 @@ BERT = ["[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]"]
 SUBWORDS = 8192  # the size of a subword vocabulary where none is asked for
 UNLIMITED = 2**31
 PENALTY = 1e-4
+LONGEST = 1000  # characters without white space, or of white space alone, that are learnt from as one word
+RUN = re.compile(rf"\S{{{LONGEST + 1},}}|[^\S\n]{{{LONGEST + 1},}}")
 
 
 def train_character(texts: Iterable[str], *, size: int | None = None, min_count: int = 1, lowercase: bool = False) -> Tokenizer:
@@ -61,7 +64,7 @@ def train_bpe(texts: Iterable[str], *, size: int | None = None, min_count: int =
         initial_alphabet=sorted(pre_tokenizers.ByteLevel.alphabet()),
         show_progress=False,
     )
-    inner.train_from_iterator(repeatable(texts), trainer)
+    inner.train_from_iterator(short_words(repeatable(texts)), trainer)
     return Tokenizer(inner)
 
 
@@ -85,7 +88,7 @@ def train_wordpiece(texts: Iterable[str], *, size: int | None = None, min_count:
         special_tokens=[*BERT, *continuations],
         show_progress=False,
     )
-    draft.train_from_iterator(texts, trainer)
+    draft.train_from_iterator(short_words(texts), trainer)
     inner = assembled(models.WordPiece(draft.get_vocab(), unk_token="[UNK]"), normalizer, pre_tokenizer, decoders.WordPiece())
     inner.add_special_tokens(BERT)
     return Tokenizer(inner)
@@ -112,7 +115,7 @@ def train_unigram(texts: Iterable[str], *, size: int | None = None, min_count: i
     room = max(size or SUBWORDS, smallest) - len(specials)
     draft = assembled(models.Unigram(), normalizer, pre_tokenizer)
     trainer = trainers.UnigramTrainer(vocab_size=room + 1, special_tokens=[UNKNOWN], unk_token=UNKNOWN, show_progress=False)
-    draft.train_from_iterator(texts, trainer)
+    draft.train_from_iterator(short_words(texts), trainer)
     pieces = settled_pieces(draft, room)
     lowest = pieces[-1][1]
     model = models.Unigram([*((name, lowest) for name in specials), *pieces], 0, byte_fallback=True)
@@ -176,6 +179,17 @@ def frequent_words(
     counter.train_from_iterator(texts, trainers.WordLevelTrainer(vocab_size=UNLIMITED, min_frequency=min_count, show_progress=False))
     ids = counter.get_vocab()
     return sorted(ids, key=ids.__getitem__)
+
+
+def short_words(texts: Iterable[str]) -> Iterator[str]:
+    """The texts, cut inside words that are no words, such as a genome in one line: the trainers take the square of a word's length."""
+    for text in texts:
+        start = 0
+        for run in RUN.finditer(text):
+            for stop in range(run.start() + LONGEST, run.end(), LONGEST):
+                yield text[start:stop]
+                start = stop
+        yield text[start:]
 
 
 def repeatable(texts: Iterable[str]) -> Iterable[str]:

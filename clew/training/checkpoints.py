@@ -86,6 +86,7 @@ def save_checkpoint(folder: Path, training: Training, keep: int = 2) -> Path:
             "skipped": standing.skipped,
             "halvings": standing.halvings,
             "seconds": standing.seconds,
+            "tokens": standing.tokens,
             "carried": int(carried is not None),
             "schedule": training.schedule.state_dict(),
             "best": training.best.state_dict(),
@@ -213,7 +214,7 @@ def load_checkpoint(checkpoint: Path, training: Training) -> None:
     standing = training.standing
     standing.step, standing.epoch, standing.batch = about["step"], about["epoch"], about["batch"]
     standing.skipped, standing.halvings = about["skipped"], about.get("halvings", 0)
-    standing.seconds = about.get("seconds", 0.0)
+    standing.seconds, standing.tokens = about.get("seconds", 0.0), about.get("tokens", 0)
     standing.state = None
     if about["carried"]:
         rows = carried_state(training.task, read_group(checkpoint, CARRIED), "0")

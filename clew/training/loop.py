@@ -56,7 +56,7 @@ class Standing:
     """Where training stands: all that is needed to go on, besides weights, optimiser, schedule and averages.
 
     `state` is what is carried for this process's rows; `halvings` how often micro-batches had to be halved to fit into memory;
-    `seconds` is how long training has taken, which the caller keeps.
+    `seconds` and `tokens` are how long training has taken and how much it has read, which the caller keeps.
     """
 
     step: int = 0
@@ -66,6 +66,7 @@ class Standing:
     skipped: int = 0
     halvings: int = 0
     seconds: float = 0.0
+    tokens: int = 0
 
 
 @dataclass

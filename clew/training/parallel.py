@@ -6,7 +6,8 @@ processes can be read by any other.
 """
 
 import warnings
-from contextlib import AbstractContextManager, nullcontext
+from collections.abc import Iterator
+from contextlib import AbstractContextManager, contextmanager, nullcontext
 from typing import Any
 
 import torch
@@ -53,6 +54,24 @@ def gradients_together(task: nn.Module, last: bool) -> AbstractContextManager[An
     elif isinstance(task, nn.parallel.DistributedDataParallel) and not last:
         return task.no_sync()
     return nullcontext()
+
+
+@contextmanager
+def gathered(task: nn.Module) -> Iterator[None]:
+    """Within this context every process holds the whole of a sharded task, so that each may run it as often as it likes."""
+    if not isinstance(task, FSDPModule):
+        yield
+        return
+    shards = [part for part in task.modules() if isinstance(part, FSDPModule)]
+    for part in shards:
+        part.set_reshard_after_forward(False, recurse=False)
+        part.unshard()
+    try:
+        yield
+    finally:
+        for part in shards:
+            part.set_reshard_after_forward(True, recurse=False)
+            part.reshard()
 
 
 def local(tensor: Tensor) -> Tensor:

@@ -2,25 +2,20 @@
 
 import hashlib
 import json
-import os
 import time
 from collections.abc import Callable
-from contextlib import AbstractContextManager, nullcontext
+from contextlib import nullcontext
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Protocol
 
 import torch
-from torch import nn
+from torch import Tensor, nn
 
 from clew.core.config import build_part, check_part
 from clew.core.errors import UserError
-from clew.data.encoded import TokenFile
-from clew.data.text_files import TextSource
-from clew.layers.attention import SelfAttention
 from clew.layers.sequence import Stack
-from clew.metrics.perplexity import Likelihood
-from clew.runs.build import build_task, choose_device, encode_texts, find_texts, train_tokenizer
+from clew.runs.build import build_task, choose_device
 from clew.runs.config import Config, TrainingConfig
 from clew.runs.directory import (
     WEIGHTS,
@@ -33,24 +28,30 @@ from clew.runs.directory import (
     write_environment,
     write_weights,
 )
-from clew.runs.loaded import TOKENIZER, Run, load_weights
+from clew.runs.loaded import Run, load_weights
 from clew.runs.lock import locked
-from clew.tasks.language_model import LanguageModel
-from clew.text.tokenizer import Tokenizer
+from clew.runs.vocabularies import save_vocabularies
+from clew.tasks import TASKS
 from clew.training.averaging import AVERAGES
-from clew.training.batches import language_batches
 from clew.training.checkpoints import Training, find_checkpoint, load_checkpoint, save_checkpoint
-from clew.training.evaluation import evaluate
+from clew.training.events import Events
 from clew.training.hardware import peak_flops, peak_memory
+from clew.training.language import language_problem
 from clew.training.loader import Loader
 from clew.training.loop import Batches, Record, Standing, train
 from clew.training.observers import Best
 from clew.training.optimisers import OPTIMISERS
 from clew.training.parallel import replicate, shard, whole_weights
 from clew.training.precision import precision
-from clew.training.processes import first_alone, from_first, is_distributed, local_rank, rank, world_size
+from clew.training.problem import Autocast, Problem, Score
+from clew.training.processes import first_alone, is_distributed, local_rank, rank, world_size
 from clew.training.schedules import SCHEDULES
 from clew.training.signals import Interrupted, Request, stop_requests
+
+PROBLEMS: dict[str, Callable[[Config, Path | None, Callable[[int, int], None]], Problem]] = {"text": language_problem}
+"""How a run's data are read, by the kind of data that its task learns from."""
+EVENTS = "events"
+"""The folder of a run's TensorBoard files."""
 
 
 class Report(Protocol):
@@ -62,7 +63,7 @@ class Report(Protocol):
 
     def step(self, record: Record, steps: int, tokens_per_second: float) -> None: ...
 
-    def evaluated(self, step: int, likelihood: Likelihood, unit: str, is_best: bool) -> None: ...
+    def evaluated(self, step: int, score: Score, is_best: bool) -> None: ...
 
 
 class Silence:
@@ -74,7 +75,7 @@ class Silence:
 
     def step(self, record: Record, steps: int, tokens_per_second: float) -> None: ...
 
-    def evaluated(self, step: int, likelihood: Likelihood, unit: str, is_best: bool) -> None: ...
+    def evaluated(self, step: int, score: Score, is_best: bool) -> None: ...
 
 
 @dataclass(frozen=True)
@@ -84,8 +85,8 @@ class Result:
     run: Run
     step: int
     best_step: int
-    valid: Likelihood
-    test: Likelihood | None
+    valid: Score
+    test: Score | None
     seconds: float
     flops: float
 
@@ -96,18 +97,26 @@ class Running:
 
     config: Config
     folder: Path
+    problem: Problem
     training: Training
     batches: Batches
-    texts: dict[str, TokenFile]
     model: Any
     """The task, or its compiled form: what evaluation runs."""
     forward: nn.Module
     """What the loop runs: the model, spread over the processes where there are several."""
-    autocast: Callable[[], AbstractContextManager[Any]]
+    autocast: Autocast
     request: Request
     report: Report
     flops_per_token: float
     peak: float | None
+    events: Events | None = None
+
+    def note(self, record: dict[str, Any]) -> None:
+        """One more record of what was measured, written by the first process."""
+        if rank() == 0:
+            append_metrics(self.folder, record)
+        if self.events is not None:
+            self.events.add(record)
 
     @property
     def settings(self) -> TrainingConfig:
@@ -138,21 +147,6 @@ def check_training(training: TrainingConfig) -> None:
         )
 
 
-def check_reach(config: Config, task: Any) -> None:
-    """What training asks of the body's positions and state, before a folder is made."""
-    training, limit = config.training, task.body.max_length
-    if limit is not None and training.length > limit:
-        raise UserError(
-            f"training.length ({training.length}) must be at most the {limit} positions that the model can tell apart; "
-            "lower it, or raise model.max_length"
-        )
-    if training.batching == "streams" and any(isinstance(part, SelfAttention) for part in task.modules()):
-        raise UserError(
-            "training.batching=streams carries the state from step to step, and attention's would grow all through an epoch; "
-            "set training.batching=windows"
-        )
-
-
 def train_run(config: Config, folder: Path, *, resume: bool = False, code: Path | None = None, report: Report | None = None) -> Result:
     """Trains a config in a folder: a new one, or one that is gone on with. Raises `Interrupted` where a signal came, after saving.
 
@@ -165,65 +159,50 @@ def train_run(config: Config, folder: Path, *, resume: bool = False, code: Path 
         if is_distributed():
             device = torch.device(device.type, local_rank()) if device.type == "cuda" else device
             reason += f"; {world_size()} processes"
-        sources = find_texts(config.data)
-        report.say(f"device {reason}")
-        tokenizer, texts = read_texts(config, sources, folder, resume, request, report)
-        batches = language_batches(texts["train"], config)
-        batches.per_epoch(0)
-        task: Any = build_task(config, tokenizer)
-        check_reach(config, task)
-        report.say(describe_start(task, tokenizer, texts, folder))
+
+        def progress(done: int, total: int) -> None:
+            report.encoding(done, total)
+            leave_if_asked(request, folder, "before the first step")
+
+        problem = prepare_problem(config, folder if resume else None, progress)
         leave_if_asked(request, folder, "before the first step")
+        count = sum(p.numel() for p in problem.task.parameters())
+        report.say(f"device {reason}")
+        report.say(f"{count:,} parameters; {problem.about}; writing to {folder}")
         first_alone(lambda: make_folder(folder) if rank() == 0 else None)
         with locked(folder) if rank() == 0 else nullcontext(), precision(config.training, device) as autocast:
             if rank() == 0:
-                prepare_folder(folder, config, tokenizer, device, code, resume)
-            running = start(config, folder, task.to(device), tokenizer, texts, batches, autocast, request, report)
+                prepare_folder(folder, config, problem.vocabularies, device, code, resume)
+            running = start(config, folder, problem, device, autocast, request, report)
             if resume:
                 go_back(folder, running.training, report)
-            seconds = run_loop(running)
-            return finish(running, tokenizer, seconds)
+            if rank() == 0:
+                running.events = Events(folder / EVENTS, after=running.training.standing.step if resume else None)
+            try:
+                run_loop(running)
+                return finish(running)
+            finally:
+                if running.events is not None:
+                    running.events.close()
 
 
-def read_texts(
-    config: Config, sources: dict[str, TextSource], folder: Path, resume: bool, request: Request, report: Report
-) -> tuple[Tokenizer, dict[str, TokenFile]]:
-    """The tokenizer, trained by the first process or the run's own, and every part of the text as ids."""
-
-    def progress(done: int, total: int) -> None:
-        report.encoding(done, total)
-        leave_if_asked(request, folder, "before the first step")
-
-    def tokenizer_json() -> str:
-        tokenizer = Tokenizer.load(folder / TOKENIZER) if resume else train_tokenizer(config.text, sources["train"])
-        return tokenizer.to_json()
-
-    tokenizer = Tokenizer.from_json(from_first(tokenizer_json))
-    leave_if_asked(request, folder, "before the first step")
-    return tokenizer, first_alone(lambda: encode_texts(sources, tokenizer, cache_folder(), progress))
+def prepare_problem(config: Config, run: Path | None = None, progress: Callable[[int, int], None] = lambda done, total: None) -> Problem:
+    """What a config trains on, with the vocabularies of a run that is there already, or new ones."""
+    return PROBLEMS[TASKS[config.task.name].data](config, run, progress)  # type: ignore[attr-defined]
 
 
 def start(
-    config: Config,
-    folder: Path,
-    task: Any,
-    tokenizer: Tokenizer,
-    texts: dict[str, TokenFile],
-    batches: Batches,
-    autocast: Any,
-    request: Request,
-    report: Report,
+    config: Config, folder: Path, problem: Problem, device: torch.device, autocast: Autocast, request: Request, report: Report
 ) -> Running:
     """Everything that takes part, at step 0."""
     settings = config.training
-    device = next(task.parameters()).device
+    task = problem.task.to(device)
     flops = 6.0 * counted_parameters(task)
     is_sharded = settings.parallel == "fsdp" and is_distributed()
-    if settings.recompute:
-        for part in task.modules():
-            if isinstance(part, Stack):
-                part.recompute = True
-    known = identity(config, task, tokenizer, texts["train"])
+    for part in task.modules():
+        if isinstance(part, Stack):
+            part.recompute = settings.recompute
+    known = {**identity(config, task, problem.vocabularies), **problem.identity}
     if is_sharded:
         shard(task)
     training = Training(
@@ -237,13 +216,13 @@ def start(
     )
     model: Any = torch.compile(task) if settings.compile else task
     forward = model if is_sharded else replicate(model)
-    loader = Loader(batches, settings.workers, pin=device.type == "cuda")
+    loader = Loader(problem.batches, settings.workers, pin=device.type == "cuda")
     peak = peak_flops(device, settings.precision)
-    return Running(config, folder, training, loader, texts, model, forward, autocast, request, report, flops, peak)
+    return Running(config, folder, problem, training, loader, model, forward, autocast, request, report, flops, peak)
 
 
-def run_loop(running: Running) -> float:
-    """Steps, evaluations and checkpoints until the end, a request to stop, or no more patience; the seconds it took since step 0."""
+def run_loop(running: Running) -> None:
+    """Steps, evaluations and checkpoints until the end, a request to stop, or no more patience."""
     settings, training, folder, report = running.settings, running.training, running.folder, running.report
     steps = train(
         running.forward,
@@ -268,12 +247,13 @@ def run_loop(running: Running) -> float:
         evaluate_now(running)
     if training.best.is_exhausted:
         report.say(f"no better evaluation in {settings.patience}; stopped at step {training.standing.step}")
-        return training.standing.seconds
+        return
     halvings = training.standing.halvings
     for record in steps:
         counted += record.count
         now = time.perf_counter()
         training.standing.seconds = now - began
+        training.standing.tokens += record.count
         if training.standing.halvings != halvings:
             halvings = training.standing.halvings
             report.say(f"out of memory at step {record.step}: the same batch is cut into {record.parts} micro-batches from here on")
@@ -294,35 +274,32 @@ def run_loop(running: Running) -> float:
             raise Interrupted(running.request.number or 2, f"stopped at step {record.step} of {settings.steps}; saved in {folder}", folder)
         if training.best.is_exhausted:
             report.say(f"no better evaluation in {settings.patience}; stopped at step {record.step}")
-            break
-    return training.standing.seconds
+            return
 
 
-def finish(running: Running, tokenizer: Tokenizer, seconds: float) -> Result:
+def finish(running: Running) -> Result:
     """The best weights and what they score; a finished run's metrics end with that."""
-    config, folder, training = running.config, running.folder, running.training
+    config, folder, training, problem = running.config, running.folder, running.training, running.problem
     task: Any = running.task
     if running.settings.parallel == "fsdp" and is_distributed():
-        device = running.device
-        task = build_task(config, tokenizer).to(device)
+        task = build_task(config, problem.vocabularies).to(running.device)
     load_weights(task, folder)
-    scores: dict[str, Likelihood] = {}
-    for part in ("valid", "test"):
-        if part in running.texts:
-            found = evaluate(
-                task, running.texts[part], running.settings, autocast=running.autocast, interrupted=lambda: bool(running.request)
-            )
-            if found is None:
-                leave_if_asked(running.request, folder, "after the last step, before the final evaluation")
-            assert found is not None
-            scores[part] = found
+    scores: dict[str, Score] = {}
+    for part in problem.parts:
+        found = problem.judge(part, task, task, running.autocast, lambda: bool(running.request))
+        if found is None:
+            leave_if_asked(running.request, folder, "after the last step, before the final evaluation")
+        assert found is not None
+        scores[part] = found
     task.eval()
-    step, flops = training.standing.step, training_flops(task, config, training.standing.step)
-    if rank() == 0:
-        record = {"step": step, "best.step": training.best.step, **measures("best.valid", scores["valid"]), "train.flops": flops}
-        append_metrics(folder, {**record, **(measures("best.test", scores["test"]) if "test" in scores else {}), "seconds": seconds})
-    run = Run(folder, config, tokenizer, task)
-    return Result(run, step, training.best.step, scores["valid"], scores.get("test"), seconds, flops)
+    standing = training.standing
+    flops = running.flops_per_token * standing.tokens
+    record: dict[str, Any] = {"step": standing.step, "best.step": training.best.step}
+    for part, score in scores.items():
+        record |= {f"best.{part}.{name}": value for name, value in score.measures.items()}
+    running.note({**record, "train.flops": flops, "seconds": standing.seconds})
+    run = Run(folder, config, problem.vocabularies, task)
+    return Result(run, standing.step, training.best.step, scores["valid"], scores.get("test"), standing.seconds, flops)
 
 
 def leave_if_asked(request: Request, folder: Path, when: str) -> None:
@@ -342,28 +319,20 @@ def evaluate_now(running: Running) -> None:
     """An evaluation and what reacts to it; the weights of the best one are the run's. With averaging, those are the averaged ones."""
     training, average = running.training, running.training.average
     with average.in_place() if average is not None else nullcontext():
-        likelihood = evaluate(
-            running.task,
-            running.texts["valid"],
-            running.settings,
-            forward=running.model,
-            autocast=running.autocast,
-            interrupted=lambda: bool(running.request),
-        )
-        if likelihood is None:
+        score = running.problem.judge("valid", running.task, running.model, running.autocast, lambda: bool(running.request))
+        if score is None:
             return
         step = training.standing.step
-        training.schedule.observe(likelihood.loss)
-        is_best = training.best.observe(likelihood.loss, step)
+        training.schedule.observe(score.value)
+        is_best = training.best.observe(score.value, step)
         if is_best or training.best.step == 0:
             weights = whole_weights(running.task)
             if rank() == 0:
                 write_weights(running.folder / WEIGHTS, weights)
     if average is not None:
-        average.observe(likelihood.loss)
-    if rank() == 0:
-        append_metrics(running.folder, {"step": step, **measures("valid", likelihood)})
-    running.report.evaluated(step, likelihood, running.task.tokenizer.unit, is_best)
+        average.observe(score.value)
+    running.note({"step": step, **{f"valid.{name}": value for name, value in score.measures.items()}})
+    running.report.evaluated(step, score, is_best)
 
 
 def make_folder(folder: Path) -> None:
@@ -373,14 +342,16 @@ def make_folder(folder: Path) -> None:
         raise UserError(cannot_write(folder, error)) from None
 
 
-def prepare_folder(folder: Path, config: Config, tokenizer: Tokenizer, device: torch.device, code: Path | None, resume: bool) -> None:
+def prepare_folder(
+    folder: Path, config: Config, vocabularies: dict[str, Any], device: torch.device, code: Path | None, resume: bool
+) -> None:
     """The files of a new run, its config last; of one that is gone on with, the config alone, whose steps may have changed."""
     if not resume and is_run(folder):
         raise UserError(f"{folder} has become a run meanwhile; choose another folder with --out")
     try:
         if resume:
             return write_config(folder, config)
-        tokenizer.save(folder / TOKENIZER)
+        save_vocabularies(folder, vocabularies)
         write_environment(folder, device)
         if code is not None:
             keep_code(folder, code)
@@ -407,35 +378,19 @@ def go_back(folder: Path, training: Training, report: Report) -> None:
     report.say(f"going on from step {training.standing.step}")
 
 
-def identity(config: Config, task: nn.Module, tokenizer: Tokenizer, text: TokenFile) -> dict[str, str]:
-    """What a resumed run must share with the one that was interrupted, in words that tell one from another."""
-    training = config.training
+def identity(config: Config, task: nn.Module, vocabularies: dict[str, Any]) -> dict[str, str]:
+    """What a resumed run must share with the one that was interrupted, besides its data."""
     parts = [config.model.model_dump(mode="json"), config.task.model_dump(mode="json")]
     parameters = sum(p.numel() for p in task.parameters())
-    kind = f"{'varied ' if training.vary_length else ''}{training.batching}"
-    return {
-        "model": f"{config.model.family} of {parameters:,} parameters, {digest(parts)}",  # type: ignore[attr-defined]
-        "tokenizer": f"{tokenizer.vocabulary:,} {tokenizer.unit}s, {tokenizer.hash[:8]}",
-        "training text": f"{len(text):,} tokens, {Path(str(text.tokens.filename)).stem[:8]}",
-        "order of batches": f"{kind} of {training.batch_size} x {training.length}, seed {config.seed}",
-    }
+    words = {role: f"{vocabulary.vocabulary:,} {vocabulary.unit}s, {vocabulary.hash[:8]}" for role, vocabulary in vocabularies.items()}
+    return {"model": f"{config.model.family} of {parameters:,} parameters, {digest(parts)}", **words}  # type: ignore[attr-defined]
 
 
 def digest(content: Any) -> str:
     return hashlib.sha256(json.dumps(content, sort_keys=True).encode()).hexdigest()[:8]
 
 
-def measures(name: str, likelihood: Likelihood) -> dict[str, float]:
-    return {
-        f"{name}.loss": likelihood.loss,
-        f"{name}.perplexity": likelihood.perplexity,
-        f"{name}.bits_per_character": likelihood.bits_per_character,
-    }
-
-
 def log_step(running: Running, record: Record, tokens_per_second: float) -> None:
-    if rank() != 0:
-        return
     measured: dict[str, Any] = {f"train.{name}": value for name, value in record.losses.items()}
     measured |= {"epoch": record.epoch, "gradient_norm": record.gradient_norm, "learning_rate": record.learning_rate}
     measured["tokens_per_second"] = round(tokens_per_second)
@@ -445,32 +400,11 @@ def log_step(running: Running, record: Record, tokens_per_second: float) -> None
         measured["peak_memory"] = memory
     if record.skipped:
         measured["skipped"] = True
-    append_metrics(running.folder, {"step": record.step, **measured})
+    running.note({"step": record.step, **measured})
 
 
 def counted_parameters(task: nn.Module) -> int:
-    """Those that a token is multiplied with: the embedding table is not, unless it is the output layer too."""
+    """Those that a token is multiplied with: tables that it is only looked up in are not."""
     parameters = sum(p.numel() for p in task.parameters())
-    if isinstance(task, LanguageModel) and task.output_weight is not None:
-        parameters -= task.body.embedding.weight.numel()
-    return parameters
-
-
-def training_flops(task: nn.Module, config: Config, steps: int) -> float:
-    """6 * parameters * tokens."""
-    return 6.0 * counted_parameters(task) * steps * config.training.batch_size * config.training.length
-
-
-def describe_start(task: nn.Module, tokenizer: Tokenizer, encoded: dict[str, TokenFile], folder: Path) -> str:
-    count = sum(p.numel() for p in task.parameters())
-    sizes = ", ".join(f"{len(text):,} {name}" for name, text in encoded.items())
-    unknown = sum(text.num_unknown for name, text in encoded.items() if name != "train")
-    note = f"; {unknown:,} unknown outside the training part" if unknown else ""
-    return f"{count:,} parameters; {tokenizer.vocabulary:,} {tokenizer.unit}s; {sizes} tokens{note}; writing to {folder}"
-
-
-def cache_folder() -> Path:
-    """Where encoded texts are kept: CLEW_CACHE, or the user's own cache folder."""
-    if "CLEW_CACHE" in os.environ:
-        return Path(os.environ["CLEW_CACHE"])
-    return Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache") / "clew"
+    unused: list[Tensor] = getattr(task, "looked_up", list)()
+    return parameters - sum(table.numel() for table in unused)

@@ -19,7 +19,11 @@ def assert_refused(found: Outcome, sentence: str) -> None:
 @pytest.mark.parametrize(
     ("arguments", "sentence"),
     [
-        (["trian"], "unknown verb 'trian'; did you mean 'train'? known: check, describe, evaluate, generate, predict, recipes, train"),
+        (
+            ["trian"],
+            "unknown verb 'trian'; did you mean 'train'? "
+            "known: average, check, compare, describe, evaluate, generate, predict, recipes, runs, train",
+        ),
         (["--verbose"], "unrecognized arguments: --verbose; `clew --help` shows how"),
         (["train"], "the following arguments are required: RECIPE; `clew train --help` shows how"),
         (["train", "shakespear-lstm"], "unknown recipe 'shakespear-lstm'; did you mean 'shakespeare-lstm'?"),

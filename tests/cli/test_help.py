@@ -8,6 +8,7 @@ import pytest
 
 from clew.cli.main import VERBS, verb_parser
 from clew.recipes import RECIPES
+from clew.recipes.grid import expand
 from clew.recipes.running import config_of
 from clew.runs.config import parse_assignment
 from tests.cli.conftest import Clew
@@ -28,12 +29,16 @@ def test_the_examples_of_a_help_parse_and_name_what_there_is(verb: str) -> None:
     for command, *rest in examples(verb):
         assert command == verb
         options = verb_parser(verb).parse_intermixed_args(rest)
-        for given in (getattr(options, "recipe", None), getattr(options, "name", None), getattr(options, "what", None)):
+        for given in (getattr(options, "name", None), getattr(options, "what", None)):
             assert given is None or given in RECIPES or given.startswith("runs/"), given
         if hasattr(options, "recipe"):
-            config_of(options.recipe, options.settings)
+            for combination in expand(options.recipe, options.settings):
+                assert combination.recipe in RECIPES
+                config_of(combination.recipe, combination.assignments)
         if getattr(options, "folder", "").startswith("runs/"):
             assert options.folder.removeprefix("runs/") in RECIPES
+        for folder in getattr(options, "runs", []):
+            assert folder == "runs" or folder.startswith("runs/"), folder
 
 
 @pytest.mark.parametrize("verb", VERBS)

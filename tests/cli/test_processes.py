@@ -116,3 +116,14 @@ def test_a_mistake_gives_its_exit_code_to_the_shell(environment: dict[str, str],
     found = subprocess.run([*COMMAND, "trian"], cwd=tmp_path, env=environment, capture_output=True, text=True)
     assert (found.returncode, found.stdout) == (2, "")
     assert found.stderr.startswith("clew: unknown verb 'trian'; did you mean 'train'?")
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="names of any bytes")
+def test_a_text_whose_name_is_no_utf8_is_trained_on_and_named(environment: dict[str, str], tmp_path: Path) -> None:
+    given = [*lstm_settings(tmp_path, steps=1)[1:], "data.train=caf\udce9.txt", "--out", "run"]
+    (tmp_path / "story.txt").rename(tmp_path / "caf\udce9.txt")
+    found = subprocess.run([*COMMAND, "train", "text-lstm", *given], cwd=tmp_path, env=environment, capture_output=True)
+    assert found.returncode == 0, found.stderr
+    assert "data.train=caf\\udce9.txt" in found.stderr.decode()
+    found = subprocess.run([*COMMAND, "evaluate", "run", "caf\udce9.txt"], cwd=tmp_path, env=environment, capture_output=True)
+    assert found.stdout.startswith(b"caf\xe9.txt: loss ")

@@ -57,6 +57,12 @@ def test_options_are_the_keyword_only_arguments():
         ({"name": "square", "scale": "x"}, "shape option 'square.scale' takes a number, not 'x'"),
         ({"name": "square", "filled": 1}, "shape option 'square.filled' takes true or false, not 1"),
         ({"name": "square", "colour": 3}, "shape option 'square.colour' takes a text, not 3"),
+        ({"name": "square", "scale": float("nan")}, "shape option 'square.scale' takes a number, not nan"),
+        (
+            {"name": "square", "scale": 10**400},
+            r"shape option 'square.scale' takes a number between -2\^63 and 2\^63, not a number of about",
+        ),
+        ({"name": "square", "x" * 999: 1}, "shape 'square' has no option 'xxxxx"),
         (3, r"shape takes a name, or a name with options \(\{name: ..., option: ...\}\), not 3"),
         ({"colour": "red"}, "shape takes a name, or a name with options"),
     ],
@@ -88,3 +94,15 @@ def test_a_section_is_frozen_knows_its_fields_and_never_turns_strings_into_numbe
     for wrong in ("2", True, 2.0):
         with pytest.raises(ValidationError, match="valid integer"):
             Drawing(size=wrong)
+    with pytest.raises(ValidationError, match=r"takes a number between -2\^63 and 2\^63"):
+        Drawing(size=2**63)
+
+
+def test_what_a_constructor_says_of_a_users_options_is_kept_short():
+    def burst(*, holes: int = 0):
+        raise RuntimeError("no\n" * 999)
+
+    with pytest.raises(UserError) as error:
+        build_part("shape", {"name": "burst", "holes": 3}, {"burst": burst})
+    assert str(error.value).startswith("shape 'burst' cannot be built with {'holes': 3}: no no no")
+    assert len(str(error.value)) < 200

@@ -1,4 +1,4 @@
-from clew.core.errors import UserError, did_you_mean, unknown
+from clew.core.errors import UserError, did_you_mean, shown, unknown
 
 
 def test_an_unknown_name_is_told_what_is_near_and_what_is_known():
@@ -14,3 +14,25 @@ def test_where_nothing_is_near_nothing_is_suggested():
 
 def test_a_users_mistake_is_a_value_error():
     assert issubclass(UserError, ValueError)
+
+
+def test_a_sentence_is_one_line_that_every_terminal_can_show():
+    error = UserError("caf\udce9.txt\n  is\u2028\x1b[31mred, \u202eon the left; naïve 🧵 stays")
+    assert str(error) == "caf\\udce9.txt is \\x1b[31mred, \\u202eon the left; naïve 🧵 stays"
+    assert str(error).encode()
+
+
+def test_a_long_name_is_cut_and_still_finds_what_is_near():
+    sentence = str(unknown("cell", "x" * 10**6, ["lstm"]))
+    assert sentence == f"unknown cell '{'x' * 60}...'; known: lstm"
+    assert did_you_mean("gr" + "u" * 10**6, ["g" + "r" + "u" * 50]).startswith("; did you mean")
+
+
+def test_a_value_is_quoted_as_python_writes_it_and_cut_where_it_is_long():
+    assert [shown(value) for value in (5, "a\n", None, {"name": "gru"}, [1.5])] == ["5", "'a\\n'", "None", "{'name': 'gru'}", "[1.5]"]
+    deep: list = []
+    for _ in range(10_000):
+        deep = [deep]
+    for value in ("x" * 9999, list(range(9999)), dict.fromkeys(range(99), "y" * 99), deep, 10**9999):
+        assert len(shown(value)) < 160
+    assert shown(16**9999) == "a number of about 11,999 digits"

@@ -8,7 +8,7 @@ from clew.data import text_files
 from clew.data.encoded import encode_corpus
 from clew.data.splits import TextPart
 from clew.data.text_files import TextString, find_text
-from clew.text.train import TOKENIZERS, train_bpe, train_character, train_word
+from clew.text.train import TOKENIZERS, train_bpe, train_character, train_word, train_wordpiece
 
 TEXT = "the cat sat on the mat\nthe dog sat on  the log\n\nwhat, no cat?\n"
 
@@ -126,6 +126,33 @@ def test_what_is_broken_off_leaves_nothing_behind(tmp_path):
 
 
 def test_a_text_without_tokens_is_refused(tmp_path):
-    message = "the text has no tokens: its 3 characters are all white space; give a text with words in it"
+    message = "the text: there is no token in its 3 characters, all of them white space; give a text with words in it"
     with pytest.raises(UserError, match=message):
         encode_corpus(TextString("   "), train_word(TEXT), tmp_path)
+
+
+def test_a_document_of_white_space_is_its_end_alone(tmp_path):
+    (tmp_path / "a.txt").write_text("  ", encoding="utf-8")
+    (tmp_path / "b.txt").write_text("the cat", encoding="utf-8")
+    corpus = encode_corpus(find_text([tmp_path / "a.txt", tmp_path / "b.txt"]), train_wordpiece(TEXT), tmp_path / "cache")
+    assert (len(corpus), corpus.num_characters, corpus.num_target_characters) == (3, 10, 7)
+
+
+class Rewritten:
+    """A text that is another the second time it is read."""
+
+    def __init__(self, *texts):
+        self.texts = list(texts)
+
+    def pieces(self):
+        return TextString(self.texts.pop(0)).pieces()
+
+    def __str__(self):
+        return "book.txt"
+
+
+def test_a_text_that_changes_while_it_is_read_is_refused_and_not_cached(tmp_path):
+    message = "book.txt: it changed while it was read; let no other program write there and try again"
+    with pytest.raises(UserError, match=message):
+        encode_corpus(Rewritten(TEXT, TEXT.upper()), train_character(TEXT), tmp_path)
+    assert list(tmp_path.iterdir()) == []

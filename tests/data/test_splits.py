@@ -54,5 +54,6 @@ def test_fractions_out_of_range_are_refused():
 
 
 def test_an_empty_part_is_refused():
-    with pytest.raises(UserError, match="the train part of a text of 1 characters is empty; give more text or other fractions"):
+    message = "the text: the train part of its 1 characters is empty; give more text, or another data.valid_fraction or data.test_fraction"
+    with pytest.raises(UserError, match=message):
         split_text(TextString("a"))

@@ -1,3 +1,7 @@
+import gzip
+import os
+import sys
+
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -43,6 +47,10 @@ def test_a_byte_order_mark_and_carriage_returns_are_dropped(tmp_path, monkeypatc
     monkeypatch.setattr(text_files, "PIECE", 2)
     path = write(tmp_path / "a.txt", b"\xef\xbb\xbfa\r\nb\r\n")
     assert "".join(find_text(path)) == "a\nb\n" == "".join(TextString("a\r\nb\r\n"))
+
+
+def test_a_zipped_text_is_the_text(tmp_path):
+    assert "".join(find_text(write(tmp_path / "a.txt.gz", gzip.compress(TEXT.encode(), mtime=0)))) == TEXT
 
 
 def test_a_folder_is_read_in_the_order_of_names(tmp_path):
@@ -112,3 +120,120 @@ def test_a_byte_that_is_not_utf8_is_told_with_its_place(tmp_path):
 def test_a_file_that_ends_inside_a_character_is_refused(tmp_path):
     with pytest.raises(UserError, match=r"byte 0xe2 at offset 1 \(line 1\) is not UTF-8"):
         list(TextFiles((write(tmp_path / "a.txt", "a€".encode()[:-1]),)))
+
+
+@pytest.mark.parametrize(
+    ("content", "sentence"),
+    [
+        ("the cat".encode("utf-16"), "byte 0xff at offset 0 (line 1) is not UTF-8; convert it, e.g. iconv -f utf-16 -t utf-8 a.txt >"),
+        ("the cat".encode("utf-16-le"), "byte 0x00 at offset 1 (line 1) is not text; convert it, e.g. iconv -f utf-16le -t utf-8 a.txt >"),
+        ("the cat".encode("utf-16-be"), "byte 0x00 at offset 0 (line 1) is not text; convert it, e.g. iconv -f utf-16be -t utf-8 a.txt >"),
+        (b"one\ntwo\0", "byte 0x00 at offset 7 (line 2) is not text; take it out, e.g. tr -d '\\000' < a.txt > utf8-a.txt"),
+        (b"one\n\xff\0", "byte 0xff at offset 4 (line 2) is not UTF-8; convert it, e.g. iconv -f latin1"),
+    ],
+)
+def test_what_makes_text_of_a_file_is_told_by_its_bytes(content, sentence, tmp_path):
+    path = write(tmp_path / "a.txt", content)
+    with pytest.raises(UserError) as caught:
+        list(find_text(path))
+    assert str(caught.value).startswith(f"{path}: {sentence}")
+
+
+def test_a_command_to_convert_a_file_can_be_pasted(tmp_path):
+    with pytest.raises(UserError, match=r"iconv -f latin1 -t utf-8 'my book.txt' > 'utf8-my book.txt'$"):
+        find_text(write(tmp_path / "my book.txt", b"\xff"))
+    with pytest.raises(UserError, match=r"iconv -f latin1 -t utf-8 FILE > utf8-FILE$"):
+        find_text(write(tmp_path / f"{'x' * 99}.txt", b"\xff"))
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="a file that nobody can read")
+def test_a_file_that_cannot_be_read_is_named(tmp_path):
+    (tmp_path / "a.txt").symlink_to("/proc/self/mem")
+    for path in (tmp_path, tmp_path / "a.txt"):
+        with pytest.raises(UserError, match=r"a.txt: cannot be read: Input/output error"):
+            find_text(path)
+
+
+@pytest.mark.skipif(sys.platform == "win32", reason="no pipes among files")
+def test_what_is_neither_file_nor_folder_is_not_waited_for(tmp_path):
+    os.mkfifo(tmp_path / "pipe.txt")
+    message = "pipe.txt: neither a file nor a folder; a text is read more than once, so save it to a file first"
+    with pytest.raises(UserError, match=message):
+        find_text(tmp_path / "pipe.txt")
+    with pytest.raises(UserError, match="no .txt file with text in this folder or below"):
+        find_text(tmp_path)
+
+
+def vanish(path):
+    path.unlink()
+
+
+def empty(path):
+    path.write_bytes(b"")
+
+
+def spoil(path):
+    path.write_bytes(b"the cat\n\xff")
+
+
+def become_a_folder(path):
+    path.unlink()
+    path.mkdir()
+
+
+@pytest.mark.parametrize(
+    ("happen", "sentence"),
+    [
+        (vanish, "there is no file any more; put it back and let no other program write there"),
+        (become_a_folder, "there is no file any more; put it back and let no other program write there"),
+        (empty, "nothing is left to read, though there was; let no other program write there"),
+        (spoil, "byte 0xff at offset 8 (line 2) is not UTF-8; convert it"),
+    ],
+)
+def test_a_file_that_changes_after_it_was_found_is_named(happen, sentence, tmp_path):
+    path = write(tmp_path / "a.txt", TEXT)
+    source = find_text(path)
+    happen(path)
+    with pytest.raises(UserError) as caught:
+        list(source)
+    assert str(caught.value).startswith(f"{path}: {sentence}")
+
+
+@pytest.mark.parametrize(
+    ("path", "sentence"),
+    [
+        ("~nobody-of-that-name/x.txt", "no such file: ~nobody-of-that-name/x.txt; there is no user of that name; write ./~ for a name"),
+        ("x" * 9999, f"no such file: {'x' * 60}...{'x' * 60}; File name too long"),
+        ("x/" * 999, f"no such file: {'x/' * 30}.../x"),
+        ("a\0b", "no such file: a\\x00b; "),
+    ],
+)
+def test_a_path_that_can_be_none_is_told_in_a_sentence(path, sentence, tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    with pytest.raises(UserError) as caught:
+        find_text(path)
+    assert str(caught.value).startswith(sentence)
+    assert len(str(caught.value)) < 400
+
+
+@pytest.mark.skipif(sys.platform == "win32", reason="links need a permission")
+def test_a_link_to_itself_is_no_file(tmp_path):
+    (tmp_path / "a.txt").symlink_to(tmp_path / "a.txt")
+    with pytest.raises(UserError, match=r"no such file: .*a.txt; the folder .* is empty"):
+        find_text(tmp_path / "a.txt")
+    write(tmp_path / "b.txt", "b")
+    assert "".join(find_text(tmp_path)) == "b"
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="names of any bytes")
+def test_a_name_that_is_no_utf8_is_read_and_shown_escaped(tmp_path):
+    path = tmp_path / os.fsdecode(b"caf\xe9.txt")
+    assert "".join(find_text(write(path, TEXT))) == TEXT
+    with pytest.raises(UserError, match=r"caf\\udce9.txt: byte 0xff") as caught:
+        find_text(write(path, b"\xff"))
+    assert str(caught.value).encode()
+
+
+def test_half_a_character_is_no_text():
+    with pytest.raises(UserError, match=r"character 3 of the text \(U\+D800\) is half a character; give it as UTF-8"):
+        TextString("ab\ud800")

@@ -16,6 +16,7 @@ WRONG = {
     "norm": wrong.NORMS,
     "pooling": wrong.POOLINGS,
     "wiring": wrong.WIRINGS,
+    "model": wrong.MODELS,
 }
 CASES = [(kind, law, member) for kind, laws in WRONG.items() for law, members in laws.items() for member in members]
 
@@ -34,7 +35,9 @@ def broken_laws(kind, member):
     return {result.law: result for result in check_table_entry(kind, "mine", member) if not result.holds}
 
 
-@pytest.mark.parametrize(("kind", "law", "member"), CASES, ids=lambda value: getattr(value, "__name__", str(value)))
+@pytest.mark.parametrize(
+    ("kind", "law", "member"), CASES, ids=lambda value: getattr(getattr(value, "build", value), "__name__", str(value))
+)
 def test_each_law_catches_the_member_that_breaks_it(kind, law, member):
     (result,) = check_table_entry(kind, "mine", member, only=law)
     assert not result.holds

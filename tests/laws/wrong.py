@@ -5,7 +5,8 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 
 from clew.core.masks import reverse_rows
-from clew.core.types import Fixed
+from clew.core.state import map_tree
+from clew.core.types import Fixed, Memory
 from clew.layers.cells import GRU, LSTM, Cell, Elman
 from clew.layers.norms import LayerNorm
 from clew.layers.pooling import First
@@ -13,6 +14,9 @@ from clew.layers.positions import ALiBi, Position
 from clew.layers.scores import Dot, Score
 from clew.layers.sequence import SequenceLayer
 from clew.layers.wiring import Plain
+from clew.models import Family
+from clew.models.encoder_decoder import EncoderDecoder
+from clew.models.seq2seq import Seq2SeqConfig, build_seq2seq
 
 
 class Minimal(Cell):
@@ -199,7 +203,16 @@ class CountsOffset(Minimal):
         return super().forward(x, state * (1 - first))
 
 
+class InputsOfItsOwn(GRU):
+    """Says what x becomes when all of it is there, and not when some comes late."""
+
+    def inputs(self, x):
+        projected, fixed = super().inputs(x)
+        return torch.tanh(projected), fixed
+
+
 CELLS = {
+    "late features": [InputsOfItsOwn],
     "purity": [KeepsStateOnSelf, CountsSteps, WritesIntoState],
     "batch": [SumsOverRows, BatchNorms],
     "causality": [LooksAhead, CentresOverLength, FixedOfTheChunk, LooksAheadBehindAKernel],
@@ -413,6 +426,7 @@ class AbsolutePlace(Score):
 SCORES = {
     "pairs": [LooksAtAllKeys, Unmaskable, AbsolutePlace],
     "dot products": [AnotherDot],
+    "preparing": [AnotherDot],
     "hidden keys": [LooksAtAllKeys, Unmaskable],
     "contract": [NegativeInfinity, WrongAxes],
     "causality, in self-attention": [LooksAtAllKeys],
@@ -506,3 +520,59 @@ class LosesState(Plain):
 
 
 WIRINGS = {"causality": [LooksAheadAround], "chunking": [LosesState]}
+
+
+class ForgetsTheSourcesMask(EncoderDecoder):
+    def encode(self, inputs, mask=None):
+        return super().encode(inputs)._replace(mask=mask)
+
+
+class LooksAtPadding(EncoderDecoder):
+    def encode(self, inputs, mask=None):
+        return super().encode(inputs, mask)._replace(mask=None)
+
+
+class NeverLooks(EncoderDecoder):
+    def initial_state(self, batch_size, memory=None, capacity=None, *, like=None):
+        memory = memory and Memory(torch.zeros_like(memory.values), memory.mask)
+        return super().initial_state(batch_size, memory, capacity, like=like)
+
+
+class DealsBeamsOut(EncoderDecoder):
+    """Starts beam 0 of every sentence, then beam 1 of every sentence."""
+
+    def initial_state(self, batch_size, memory=None, capacity=None, *, like=None):
+        if memory is not None and batch_size > len(memory.values):
+            memory = memory._replace(final=map_tree(lambda leaf: leaf.repeat(batch_size // len(leaf), 1), memory.final))
+            return self.decoder.initial_state(batch_size, memory, capacity, like=like)
+        return super().initial_state(batch_size, memory, capacity, like=like)
+
+
+class DoesWithoutASource(EncoderDecoder):
+    def forward(self, inputs, mask=None, state=None):
+        if state is None:
+            state = self.initial_state(len(inputs), self.encode(inputs % self.source_vocabulary))
+        return super().forward(inputs, mask, state)
+
+
+class LevelsOfAnother(EncoderDecoder):
+    def source_levels(self, inputs, mask=None):
+        return super().source_levels(inputs.flip(1), mask)
+
+
+def family(kind):
+    def build(config, vocabulary, source_vocabulary):
+        body = build_seq2seq(config, vocabulary, source_vocabulary)
+        return kind(body.encoder, body.decoder, body.bridge)
+
+    build.__name__ = kind.__name__
+    return Family(Seq2SeqConfig, build, encodes=True)
+
+
+MODELS = {
+    "encoding": [family(ForgetsTheSourcesMask), family(LooksAtPadding)],
+    "looking": [family(NeverLooks)],
+    "sharing": [family(DealsBeamsOut)],
+    "needing a source": [family(DoesWithoutASource)],
+    "source levels": [family(LevelsOfAnother)],
+}

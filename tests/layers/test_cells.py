@@ -8,8 +8,8 @@ from torch import nn
 from clew.core.errors import UserError
 from clew.core.types import Memory
 from clew.kernels import only_equations
-from clew.layers.cells import CELLS, GRU, LSTM, Elman, LSTMState, StackedCell
-from clew.layers.recurrent import Recurrent
+from clew.layers.cells import CELLS, GRU, LSTM, DroppedCell, Elman, LSTMState, StackedCell
+from clew.layers.recurrent import Recurrent, unbind_steps
 from tests.references import cells as references
 from tests.references.agreement import assert_agrees, randn, randomise
 
@@ -155,6 +155,32 @@ def test_each_cell_of_a_stack_starts_from_its_own_final_state():
     assert all(torch.equal(a, b) for a, b in zip(start, final, strict=True))
 
 
+@pytest.mark.parametrize("cell", [StackedCell([LSTM(5, 3), GRU(3, 4)]), DroppedCell(GRU(5, 4), 0.5)], ids=["stack", "dropped"])
+def test_features_that_come_late_to_cells_around_cells_count_as_if_they_had_been_there(cell):
+    cell = randomise(cell).eval()
+    x = randn(2, 1, 5)
+    state = cell.initial_state(2, like=x)
+    expected, _ = Recurrent(cell)(x)
+    (early,) = unbind_steps(cell.early_inputs(x[..., :2]), 1)
+    torch.testing.assert_close(cell(cell.late_inputs(early, x[:, 0, 2:]), state)[0], expected[:, 0])
+
+
+@pytest.mark.parametrize("kind", ["plain", "locked"])
+def test_a_dropped_cell_drops_what_it_gives_and_not_what_it_remembers(kind):
+    torch.manual_seed(0)
+    inner = randomise(GRU(2, 40))
+    layer = Recurrent(DroppedCell(inner, 0.5, kind))
+    x = randn(2, 6, 2)
+    whole, state = Recurrent(inner)(x)
+    y, after = layer(x)
+    torch.testing.assert_close(after.cell, state.cell)
+    kept = y != 0
+    torch.testing.assert_close(y[kept], 2 * whole[kept])
+    assert 0.35 < float(kept.double().mean()) < 0.65
+    assert torch.equal(kept, kept[:, :1].expand_as(kept)) == (kind == "locked")
+    torch.testing.assert_close(layer.eval()(x)[0], whole)
+
+
 def test_weight_drop_is_the_same_at_every_step_of_a_chunk_and_drawn_anew_for_the_next():
     """With W = 0, b = 0 and h = 1 for ever, y_t counts which weights were kept, so every step has to say the same."""
     torch.manual_seed(0)
@@ -197,5 +223,10 @@ def test_mistakes_are_told_in_a_sentence():
         LSTM(2, 3, cell_output="none")
     with pytest.raises(UserError, match="a cell's widths must be at least 1, not input_dim=0, dim=3"):
         GRU(0, 3)
+    with pytest.raises(UserError, match="unknown dropout_kind 'plane'; did you mean 'plain'"):
+        DroppedCell(GRU(2, 3), 0.5, "plane")
+    for share in (-0.1, 1.0, 7.0):
+        with pytest.raises(UserError, match=rf"weight_drop \({share}\) must be at least 0 and below 1"):
+            GRU(2, 3, weight_drop=share)
     with pytest.raises(UserError, match="a cell of width 3 cannot feed one that takes 4; make the two equal"):
         StackedCell([Elman(2, 3), Elman(4, 3)])

@@ -1,6 +1,7 @@
 import pytest
 import torch
 
+from clew.core.errors import UserError
 from clew.layers.dropouts import DROPOUTS, LockedDropout, drop_weight, drop_words
 
 
@@ -44,3 +45,10 @@ def test_dropout_rests_in_evaluation_and_at_zero(kind, p, training):
 @pytest.mark.parametrize("kind", DROPOUTS)
 def test_dropout_keeps_the_mean(kind):
     assert float(DROPOUTS[kind](0.3)(torch.ones(200, 1, 200)).mean()) == pytest.approx(1.0, abs=0.02)
+
+
+@pytest.mark.parametrize("kind", DROPOUTS)
+@pytest.mark.parametrize("p", [-0.5, 1.0, 6.0, float("nan")])
+def test_a_share_that_leaves_nothing_is_refused_before_it_is_drawn(kind, p):
+    with pytest.raises(UserError, match=rf"dropout \({p}\) must be at least 0 and below 1"):
+        DROPOUTS[kind](p)

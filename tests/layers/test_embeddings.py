@@ -1,3 +1,5 @@
+import copy
+
 import pytest
 import torch
 
@@ -29,6 +31,16 @@ def test_a_dropped_word_is_gone_at_all_its_occurrences():
     gone = (x == 0).all(-1)
     assert torch.equal(gone, gone[:1, :40].repeat(2, 3))
     assert 5 < int(gone[0, :40].sum()) < 35
+
+
+def test_a_shared_table_is_one_parameter_that_follows_its_owner():
+    owner = TokenEmbedding(3, 4)
+    reader = TokenEmbedding(3, 4, scaled=True, table=owner.tokens)
+    both = torch.nn.ModuleList([owner, reader])
+    assert list(both.state_dict()) == ["0.tokens.weight"] and len(list(both.parameters())) == 1
+    both = copy.deepcopy(both).double()
+    assert both[1].weight is both[0].weight is not owner.weight
+    torch.testing.assert_close(both[1](TOKENS, PLACES), 2 * both[0](TOKENS, PLACES))
 
 
 def test_mistakes_are_told_in_a_sentence():

@@ -8,7 +8,7 @@ from clew.core.taps import watching
 from clew.kernels import choose, only_equations
 from clew.layers.attention import SelfAttention
 from clew.layers.cells import CELLS, GRU, LSTM, Elman
-from clew.layers.recurrent import Bidirectional, Recurrent
+from clew.layers.recurrent import Backward, Bidirectional, Recurrent
 from clew.layers.sequence import Stack
 from tests.references.agreement import randn, randomise
 
@@ -32,6 +32,16 @@ def test_a_bidirectional_lstm_equals_torch_on_rows_of_different_lengths():
     for state, h, c in zip((ahead, back), hidden, cell, strict=True):
         torch.testing.assert_close(state.cell.hidden, h)
         torch.testing.assert_close(state.cell.cell, c)
+
+
+def test_a_backward_reader_is_the_backward_half_of_two_readers():
+    ahead, back = Recurrent(randomise(GRU(3, 4))), Recurrent(randomise(GRU(3, 4), 1))
+    x, mask = randn(3, 6, 3), torch.arange(6) < torch.tensor([6, 2, 4])[:, None]
+    both, (_, state) = Bidirectional(ahead, back)(x, mask)
+    y, ended = Backward(back)(x, mask)
+    assert torch.equal(y, both[..., 4:]) and torch.equal(ended.cell, state.cell)
+    with pytest.raises(UserError, match="Backward sees the whole sequence at once, so it cannot go on from a state"):
+        Backward(back)(x, mask, ended)
 
 
 def test_two_stacks_that_meet_at_the_top_never_see_each_other_below():

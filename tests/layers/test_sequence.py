@@ -10,6 +10,9 @@ from clew.core.types import Memory
 from clew.inspection.recording import record
 from clew.kernels import only_equations
 from clew.layers.attention import CrossAttention
+from clew.layers.cells import GRU, LSTM, Elman, LSTMState
+from clew.layers.feedforward import FeedForward
+from clew.layers.recurrent import Recurrent
 from clew.layers.sequence import Stack
 from clew.models.gpt import GPTConfig, build_gpt
 from clew.models.recurrent import RecurrentConfig, build_recurrent
@@ -135,3 +138,11 @@ def test_a_compiled_stack_may_run_again_too(make):
     loss = hidden.square().sum() + sum(leaf.square().sum() for leaf in leaves(state) if leaf.is_floating_point())
     for found, one in zip(torch.autograd.grad(loss, list(body.parameters()), allow_unused=True), gradients, strict=True):
         assert one is None or torch.testing.assert_close(found, one) is None
+
+
+def test_each_layer_of_a_stack_starts_from_its_own_part_of_a_memorys_final_state():
+    stack = Stack([Recurrent(LSTM(2, 3)), Recurrent(GRU(3, 4)), FeedForward(4), Recurrent(Elman(4, 3))])
+    parts = [torch.full((2, width), float(number)) for number, width in enumerate([3, 3, 4])]
+    state = stack.initial_state(2, Memory(None, None, (LSTMState(parts[0], parts[1]), parts[2])), like=torch.zeros(1))
+    assert torch.equal(state[0].cell.cell, parts[1]) and torch.equal(state[1].cell, parts[2])
+    assert state[2] is None and not state[3].cell.any()

@@ -7,7 +7,7 @@ from clew.layers.attention import SelfAttention
 from clew.layers.feedforward import FeedForward
 from clew.layers.norms import RMSNorm
 from clew.layers.sequence import Stack
-from clew.layers.wiring import WIRINGS, Highway, PostNorm, PreNorm, Residual
+from clew.layers.wiring import WIRINGS, Beside, Highway, PostNorm, PreNorm, Residual
 from tests.references import parts
 from tests.references.agreement import assert_agrees, randn, randomise
 
@@ -20,6 +20,15 @@ def test_a_connection_equals_its_equation_in_values_and_gradients(name):
         return parts.wiring(name, p, x, lambda inner, inputs: parts.feedforward(inner, inputs, "tanh"))
 
     assert_agrees(layer, lambda x: layer(x)[0], reference, randn(2, 3, 3))
+
+
+def test_what_passes_beside_a_layer_comes_out_behind_what_the_layer_gives():
+    inner = FeedForward(2, hidden_dim=4)
+    x = randn(2, 3, 5)
+    layer = randomise(Beside(5, inner, reads=2, keeps=4))
+    assert layer.dim == 6
+    torch.testing.assert_close(layer(x)[0], torch.cat([inner(x[..., :2])[0], x[..., 1:]], -1))
+    torch.testing.assert_close(Beside(5, inner, reads=2, keeps=0)(x)[0], inner(x[..., :2])[0])
 
 
 @pytest.mark.parametrize(("wiring", "norm_first"), [(PreNorm, True), (PostNorm, False)])
@@ -46,7 +55,8 @@ def test_a_transformer_block_equals_torch(wiring, norm_first):
 
 @pytest.mark.parametrize("name", WIRINGS)
 def test_dropout_acts_on_what_the_layer_gives_and_never_on_what_goes_around_it(name):
-    layer = randomise(WIRINGS[name](3, FeedForward(3), dropout=1.0))
+    layer = randomise(WIRINGS[name](3, FeedForward(3), dropout=0.5))
+    layer.dropout.p = 1.0
     x = randn(2, 4, 3)
     nothing = torch.zeros_like(x)
     expected = {

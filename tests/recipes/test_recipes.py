@@ -27,7 +27,7 @@ def test_a_recipe_is_a_whole_config_that_can_be_built(name: str) -> None:
     assert config.recipe == name
     check_training(config.training)
     small = config_of(name, SMALL[config.model.family])
-    assert sum(parameter.numel() for parameter in build_task(small, train_tokenizer(small.text, [TEXT])).parameters()) > 0
+    assert sum(parameter.numel() for parameter in build_task(small, {"tokenizer": train_tokenizer(small.text, [TEXT])}).parameters()) > 0
 
 
 @pytest.mark.parametrize("name", RECIPES)
@@ -74,7 +74,7 @@ def test_meritys_model_has_its_24_million_parameters() -> None:
 
 def test_meritys_task_drops_what_the_body_leaves_whole() -> None:
     config = config_of("ptb-awd-lstm", ["model.dim=8", "model.embedding_dim=4", "model.last_dim=4"])
-    task = build_task(config, TOKENIZER)
+    task = build_task(config, {"tokenizer": TOKENIZER})
     layers = task.body.layers.layers
     drops = [task.body.embedding.dropout, *(layer.dropout for layer in layers), task.dropout]
     assert [drop.p for drop in drops] == [0.4, 0.25, 0.25, 0.0, 0.4]
@@ -88,5 +88,5 @@ def test_the_recurrent_recipes_have_as_many_parameters_each() -> None:
     counts = []
     for cell in ("elman", "lstm", "gru"):
         config = config_of(f"shakespeare-{cell}")
-        counts.append(sum(p.numel() for p in build_task(config, train_tokenizer(config.text, [text])).parameters()))
+        counts.append(sum(p.numel() for p in build_task(config, {"tokenizer": train_tokenizer(config.text, [text])}).parameters()))
     assert max(counts) / min(counts) < 1.01

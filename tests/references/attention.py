@@ -21,7 +21,7 @@ def mapped(p, s):
 
 def additive(p, s, h, j):
     inside = affine(p["key_weight.weight"], h) + p["key_weight.bias"] + affine(p["query_weight.weight"], s)
-    return sum(v * math.tanh(a) for v, a in zip(p["vector"], inside, strict=True))
+    return sum(v * math.tanh(a) for v, a in zip(p["vector.weight"][0], inside, strict=True))
 
 
 def location(p, s, h, j):

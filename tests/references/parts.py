@@ -122,3 +122,61 @@ def bahdanau(p: dict, x: np.ndarray, memory: list[np.ndarray], score, cell_step,
             outputs.append(np.concatenate([state, context]))
         rows.append(outputs)
     return np.array(rows)
+
+
+def luong(p: dict, x: np.ndarray, memory: list[np.ndarray], score, cell_step, hidden: np.ndarray, fed_dim: int) -> np.ndarray:
+    """Luong et al. 2015 with input feeding: feed [x; h~], attend with the new state, give h~ = tanh(W_c [context; s]). One memory a row."""
+    rows = []
+    for row, places in zip(x, memory, strict=True):
+        state, fed, outputs = hidden.copy(), np.zeros(fed_dim), []
+        for x_t in row:
+            state = cell_step(np.concatenate([x_t, fed]), state)
+            fed = attentional(p["join.weight"], state, places, score)
+            outputs.append(fed)
+        rows.append(outputs)
+    return np.array(rows)
+
+
+def attentional(weight: np.ndarray, state: np.ndarray, places: np.ndarray, score) -> np.ndarray:
+    """Luong et al. 2015, equation 5."""
+    weights = softmax([score(state, h, j) for j, h in enumerate(places)])
+    context = sum(w * h for w, h in zip(weights, places, strict=True))
+    return np.tanh(affine(weight, np.concatenate([context, state])))
+
+
+def readout(p: dict, x: np.ndarray, kind: str) -> np.ndarray:
+    rows = []
+    for place in np.ndindex(x.shape[:2]):
+        t = affine(p["linear.weight"], x[place]) + p["linear.bias"]
+        rows.append([math.tanh(v) for v in t] if kind == "tanh" else [max(t[k], t[k + 1]) for k in range(0, len(t), 2)])
+    return np.array(rows).reshape(*x.shape[:2], -1)
+
+
+def gated_convolution(p: dict, x: np.ndarray, causal: bool) -> np.ndarray:
+    """Gehring et al. 2017: the gated window and what went in, times sqrt(1/2)."""
+    return math.sqrt(0.5) * (x + gated_window(p, x, causal))
+
+
+def gated_window(p: dict, x: np.ndarray, causal: bool) -> np.ndarray:
+    of_convolution = {key.removeprefix("convolution."): value for key, value in p.items() if key.startswith("convolution.")}
+    both = convolution(of_convolution, x, causal)
+    dim = both.shape[-1] // 2
+    out = np.zeros((*x.shape[:2], dim))
+    for b, t, k in np.ndindex(out.shape):
+        out[b, t, k] = both[b, t, k] * sigmoid(both[b, t, dim + k])
+    return out
+
+
+def looking_convolution(p: dict, x: np.ndarray, memory: list[np.ndarray], dim: int) -> np.ndarray:
+    """Gehring et al. 2017, section 3.3 and 3.4; x is [h; g] and each place of a row's memory [z; z + e]."""
+    h, g = x[..., :dim], x[..., dim:]
+    a = gated_window(p, h, causal=True)
+    out = np.zeros_like(x)
+    for b, t in np.ndindex(x.shape[:2]):
+        d = math.sqrt(0.5) * (affine(p["query.weight"], a[b, t]) + p["query.bias"] + g[b, t])
+        keys, values = np.split(memory[b], 2, -1)
+        weights = softmax([sum(d * z) for z in keys])
+        context = math.sqrt(len(keys)) * sum(w * v for w, v in zip(weights, values, strict=True))
+        attended = math.sqrt(0.5) * (a[b, t] + affine(p["output.weight"], context) + p["output.bias"])
+        out[b, t] = np.concatenate([math.sqrt(0.5) * (h[b, t] + attended), g[b, t]])
+    return out

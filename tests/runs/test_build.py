@@ -6,13 +6,14 @@ from torch import nn
 
 from clew.core.config import Section
 from clew.core.errors import UserError
+from clew.data.splits import TextPart
 from clew.layers.attention import SelfAttention
 from clew.layers.embeddings import TokenEmbedding
 from clew.layers.sequence import Stack
 from clew.models import MODELS, Family
 from clew.models.body import Body
 from clew.recipes.running import config_of
-from clew.runs.build import build_task, choose_device, find_texts, train_tokenizer
+from clew.runs.build import build_task, choose_device, encode_texts, find_texts, train_tokenizer
 from tests.runs.small import TEXT, write_text
 
 
@@ -32,17 +33,17 @@ def test_a_body_that_sees_the_future_cannot_be_a_language_model(monkeypatch: pyt
         "recurrent, window, gpt, llama, mixed"
     )
     with pytest.raises(UserError, match=message):
-        build_task(config, train_tokenizer(config.text, [TEXT]))
+        build_task(config, {"tokenizer": train_tokenizer(config.text, [TEXT])})
 
 
 def test_the_same_seed_builds_the_same_model_and_leaves_the_generator_alone() -> None:
     config = config_of("text-lstm", ["model.dim=8", "seed=5"])
     tokenizer = train_tokenizer(config.text, [TEXT])
     state = torch.get_rng_state()
-    first, second = build_task(config, tokenizer), build_task(config, tokenizer)
+    first, second = build_task(config, {"tokenizer": tokenizer}), build_task(config, {"tokenizer": tokenizer})
     assert torch.equal(state, torch.get_rng_state())
     assert all(torch.equal(a, b) for a, b in zip(first.parameters(), second.parameters(), strict=True))
-    other = build_task(config_of("text-lstm", ["model.dim=8", "seed=6"]), tokenizer)
+    other = build_task(config_of("text-lstm", ["model.dim=8", "seed=6"]), {"tokenizer": tokenizer})
     assert not torch.equal(next(first.parameters()), next(other.parameters()))
 
 
@@ -56,6 +57,18 @@ def test_a_text_and_a_corpus_exclude_each_other(tmp_path: Path) -> None:
     parts = find_texts(config_of("shakespeare-lstm", ["data.corpus=null", f"data.train={path}", "data.test_fraction=0.1"]).data)
     assert "".join(text for part in parts.values() for text in part) == TEXT
     assert list(parts) == ["train", "valid", "test"]
+
+
+def test_a_part_too_short_to_predict_anything_is_refused_before_training(tmp_path: Path) -> None:
+    path = write_text(tmp_path, "twelve chars")
+    config = config_of("text-lstm", [f"data.train={path}"])
+    texts = find_texts(config.data)
+    with pytest.raises(UserError) as error:
+        encode_texts({**texts, "valid": TextPart(texts["train"], 0, 1)}, train_tokenizer(config.text, texts["train"]), tmp_path / "cache")
+    assert str(error.value) == (
+        f"{path}: the valid part has 1 token and needs 2, one to read and one to predict; give more text, or another data.valid_fraction "
+        "or data.test_fraction"
+    )
 
 
 def test_a_corpus_that_does_not_ship_says_what_it_wants_and_where(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -107,11 +120,11 @@ def test_a_tied_output_layer_needs_equal_widths() -> None:
     config = config_of("text-lstm", ["model.dim=8", "model.embedding_dim=4", "task.tied=true"])
     message = r"a tied output layer needs the body's width \(8\) to be the embedding's \(4\); make them equal or set task.tied=false"
     with pytest.raises(UserError, match=message):
-        build_task(config, train_tokenizer(config.text, [TEXT]))
+        build_task(config, {"tokenizer": train_tokenizer(config.text, [TEXT])})
 
 
 @pytest.mark.parametrize("family", MODELS)
 def test_every_family_builds_a_task_from_its_defaults(family: str) -> None:
     config = config_of("text-lstm", [f"model.family={family}", "model.dim=24"])
-    task = build_task(config, train_tokenizer(config.text, [TEXT]))
+    task = build_task(config, {"tokenizer": train_tokenizer(config.text, [TEXT])})
     assert isinstance(task, nn.Module) and task.body.vocabulary == task.tokenizer.vocabulary

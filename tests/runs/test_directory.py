@@ -78,6 +78,13 @@ def test_a_config_is_read_as_it_was_written() -> None:
     assert read_config(Path("run")) == config
 
 
+def test_a_text_whose_name_is_no_utf8_is_in_the_config_to_the_byte(tmp_path: Path) -> None:
+    config = config_of("text-lstm", ["data.train=caf\udce9 \u00e9.txt"])
+    write_config(tmp_path, config)
+    assert read_config(tmp_path) == config
+    assert b"caf\\udce9 \xc3\xa9.txt" in (tmp_path / "config.json").read_bytes()
+
+
 @pytest.mark.parametrize(
     ("content", "sentence"),
     [
@@ -88,7 +95,11 @@ def test_a_config_is_read_as_it_was_written() -> None:
         ("{}", "run/config.json is of format None, but this clew reads format 1"),
         ("{", "run/config.json is not JSON"),
         ("[1]", "run/config.json is not a run's config: it holds no fields"),
-        ('{"format": 1, "recipe": "x", "sed": 1}', "unknown field 'sed'; did you mean 'seed'?"),
+        ('{"format": 1, "recipe": "x", "sed": 1}', "run/config.json: unknown field 'sed'; did you mean 'seed'?"),
+        ('{"format": 1, "seed": ' + "9" * 5000 + "}", "run/config.json is not JSON: Exceeds the limit (4300 digits)"),
+        ('{"format": ' + "[" * 99999, "run/config.json is not JSON that can be read: it is nested too deep"),
+        ('{"format": "' + "x" * 9999 + '"}', "run/config.json is of format 'xxxxxxxxxxxxxxxxxxxxxxxxxxx...xxxx"),
+        ('{"format": 1, "recipe": "x", "text": {"tokenizer": "\\ud800"}}', "run/config.json: text.tokenizer: unknown tokenizer '\\ud800';"),
     ],
 )
 def test_a_config_that_is_none_is_refused(content: str, sentence: str) -> None:
@@ -187,4 +198,5 @@ def test_weights_come_back_to_the_bit_and_leave_nothing_beside_them() -> None:
 
 
 def test_nothing_in_a_run_can_be_unpickled(run: Path) -> None:
-    assert {path.suffix for path in run.rglob("*") if path.is_file()} == {".json", ".jsonl", ".safetensors"}
+    files = [path for path in run.rglob("*") if path.is_file() and path.parent.name != "events"]
+    assert {path.suffix for path in files} == {".json", ".jsonl", ".safetensors"}

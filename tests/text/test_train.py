@@ -7,7 +7,7 @@ from hypothesis import strategies as st
 
 from clew.core.errors import UserError
 from clew.data.samples import sample_path
-from clew.text.train import TOKENIZERS, train_bpe, train_character, train_unigram, train_word, train_wordpiece
+from clew.text.train import LONGEST, TOKENIZERS, short_words, train_bpe, train_character, train_unigram, train_word, train_wordpiece
 
 TEXT = "the cat sat on the mat\nthe dog sat on the log\n\nwhat, no cat?\n"
 by_kind = pytest.mark.parametrize("kind", TOKENIZERS)
@@ -138,3 +138,23 @@ def test_white_space_alone_has_no_words(train):
 def test_unigram_refuses_min_count():
     with pytest.raises(UserError, match=r"a Unigram tokenizer has no min_count \(got 2\); set text.size to limit it"):
         train_unigram("ab", min_count=2)
+
+
+def test_only_what_is_no_word_is_cut():
+    text = "a word and " + "x" * LONGEST + " another\n" + "\n" * 3000
+    assert list(short_words([text])) == [text]
+    assert list(short_words(["ab " + "x" * 2500 + " c" + " " * 1500])) == [
+        "ab " + "x" * 1000,
+        "x" * 1000,
+        "x" * 500 + " c" + " " * 1000,
+        " " * 500,
+    ]
+
+
+@pytest.mark.timeout(60)
+@pytest.mark.parametrize("kind", TOKENIZERS)
+def test_a_gigantic_word_is_learnt_from_in_a_moment(kind):
+    text = "the cat sat\n" + "日本語" * 60_000
+    tokenizer = TOKENIZERS[kind]([text], size=300 if kind != "unigram" else 400)
+    if kind in ("character", "bpe", "unigram"):
+        assert tokenizer.decode(tokenizer.encode(text)) == text

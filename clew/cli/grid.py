@@ -1,0 +1,116 @@
+"""What `clew train` does with commas: runs every combination, says which is under way, and shows one table at the end."""
+
+import argparse
+import glob
+import os
+import shlex
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+from clew.cli.progress import say
+from clew.cli.tables import duration, number, show_table
+
+
+def run_grid(options: argparse.Namespace) -> int:
+    """0 where every run of the grid has finished, 1 where one failed or another process has it; 130 or 143 where a signal came."""
+    from clew.recipes.many import plan_grid
+    from clew.training.processes import process_group
+
+    code = None if options.code is None else Path(options.code)
+    grid = plan_grid(options.recipe, options.settings, parent=Path(options.out or "runs"), code=code)
+    with process_group(grid[0].config.device):
+        return run_all(options, grid, code)
+
+
+def run_all(options: argparse.Namespace, grid: Sequence[Any], code: Path | None) -> int:
+    from clew.cli.progress import report
+    from clew.core.errors import UserError
+    from clew.recipes.many import is_done, run_planned
+    from clew.runs.lock import is_locked
+    from clew.training.processes import from_first, is_first
+    from clew.training.signals import Interrupted
+
+    def state_of(planned: Any) -> str:
+        return "done" if is_done(planned) else "locked" if is_locked(planned.folder) else "open"
+
+    failures: dict[Path, str] = {}
+    try:
+        for count, planned in enumerate(grid, start=1):
+            title = f"run {count} of {len(grid)}, {planned.folder}"
+            state = from_first(lambda planned=planned: state_of(planned))  # type: ignore[misc]
+            if state == "done":
+                say(f"{title}: finished before")
+                continue
+            if state == "locked":
+                failures[planned.folder] = "another process is writing it"
+                say(f"{title}: {failures[planned.folder]}; passed over")
+                continue
+            say(title)
+            try:
+                with report() as shown:
+                    run_planned(planned, code=code, report=shown)
+            except (Interrupted, KeyboardInterrupt):
+                raise
+            except Exception as error:
+                if options.debug:
+                    raise
+                failures[planned.folder] = reason(error, UserError)
+                say(f"{title}: failed: {failures[planned.folder]}")
+    except (Interrupted, KeyboardInterrupt) as stop:
+        show(grid)
+        signal = stop.number if isinstance(stop, Interrupted) else 2
+        done = sum(map(is_done, grid))
+        raise Interrupted(signal, f"stopped; {done} of {len(grid)} runs are finished; go on with `{again(options)}`", Path()) from None
+    if not is_first():
+        return 1 if failures else 0
+    show(grid)
+    for folder, failure in failures.items():
+        say(f"{folder}: {failure}")
+    say(f"next:  {shlex.join(['clew', 'compare', *together([planned.folder for planned in grid])])}")
+    return 1 if failures else 0
+
+
+def reason(error: Exception, mistake: type[Exception]) -> str:
+    kind = "" if isinstance(error, (mistake, OSError)) else f"{type(error).__name__}: "
+    return kind + " ".join(str(error).split())
+
+
+def again(options: argparse.Namespace) -> str:
+    """The command that goes on: the one that was given."""
+    out = ["--out", options.out] if options.out else []
+    code = ["--code", options.code] if options.code else []
+    return shlex.join(["clew", "train", options.recipe, *options.settings, *out, *code])
+
+
+def together(folders: Sequence[Path]) -> list[str]:
+    """The folders, or the pattern that stands for them and no other."""
+    parent = folders[0].parent
+    pattern = glob.escape(os.path.commonprefix([folder.name for folder in folders])) + "*"
+    return [str(parent / pattern)] if set(parent.glob(pattern)) == set(folders) else [str(folder) for folder in folders]
+
+
+def show(grid: Sequence[Any]) -> None:
+    """A row a run: what the grid chose, and what came of it."""
+    from clew.recipes.many import is_done
+    from clew.runs.directory import is_run
+    from clew.runs.summary import summarise
+
+    several = len({planned.combination.recipe for planned in grid}) > 1
+    fields = [name for name, _ in grid[0].combination.chosen]
+    header = [*(["recipe"] if several else []), *fields, "steps", "valid loss", "perplexity", "test perplexity", "time", "state", "folder"]
+    rows = []
+    for planned in grid:
+        chosen = [*([planned.combination.recipe] if several else []), *(value for _, value in planned.combination.chosen)]
+        steps = planned.config.training.steps
+        if not is_run(planned.folder):
+            rows.append([*chosen, f"0/{steps}", "", "", "", "", "not started", str(planned.folder)])
+            continue
+        run = summarise(planned.folder)
+        scores = [
+            number(run.best.get(name), digits) for name, digits in (("valid.loss", 4), ("valid.perplexity", 2), ("test.perplexity", 2))
+        ]
+        state = "finished" if is_done(planned) else run.state
+        rows.append([*chosen, f"{run.step}/{steps}", *scores, duration(run.seconds), state, str(planned.folder)])
+    first = len(header) - 7
+    show_table(header, rows, right=range(first, first + 5))

@@ -1,0 +1,98 @@
+"""Tables: aligned lines, Markdown and LaTeX; on a terminal, columns that fold instead of running over its edge."""
+
+import re
+import sys
+from collections.abc import Sequence
+
+from clew.cli.progress import clock
+
+Rows = Sequence[Sequence[str]]
+
+LATEX = {
+    "\\": r"\textbackslash{}",
+    "~": r"\textasciitilde{}",
+    "^": r"\textasciicircum{}",
+    "±": r"$\pm$",
+    "<": "$<$",
+    ">": "$>$",
+    **{character: f"\\{character}" for character in "&%$#_{}"},
+}
+
+
+def text_table(header: Sequence[str], rows: Rows, right: Sequence[int] = ()) -> str:
+    """Columns two spaces apart; those numbered in `right` end together. A column that is empty below its header is left out."""
+    header, rows, right = without_empty(header, rows, right)
+    lines = [list(header), *map(list, rows)]
+    widths = [max(len(line[column]) for line in lines) for column in range(len(header))]
+    cells = [
+        [cell.rjust(width) if column in right else cell.ljust(width) for column, (cell, width) in enumerate(zip(line, widths, strict=True))]
+        for line in lines
+    ]
+    return "\n".join("  ".join(line).rstrip() for line in cells)
+
+
+def markdown_table(header: Sequence[str], rows: Rows, right: Sequence[int] = ()) -> str:
+    header, rows, right = without_empty(header, rows, right)
+    rule = ["---:" if column in right else "---" for column in range(len(header))]
+    return "\n".join("| " + " | ".join(markdown(cell) for cell in line) + " |" for line in [header, rule, *rows])
+
+
+def latex_table(header: Sequence[str], rows: Rows, right: Sequence[int] = ()) -> str:
+    """A tabular with the rules of booktabs."""
+    header, rows, right = without_empty(header, rows, right)
+    columns = "".join("r" if column in right else "l" for column in range(len(header)))
+    lines = [" & ".join(latex(cell) for cell in line) + r" \\" for line in [header, *rows]]
+    body = [r"\toprule", lines[0], r"\midrule", *lines[1:], r"\bottomrule"]
+    return "\n".join([rf"\begin{{tabular}}{{{columns}}}", *body, r"\end{tabular}"])
+
+
+def show_table(header: Sequence[str], rows: Rows, right: Sequence[int] = ()) -> None:
+    """The table on standard output: aligned lines on a pipe; on a terminal, words fold where they would run over its edge."""
+    if not sys.stdout.isatty():
+        print(text_table(header, rows, right))
+        return
+    from rich.console import Console
+    from rich.table import Table
+    from rich.text import Text
+
+    header, rows, right = without_empty(header, rows, right)
+    table = Table(box=None, pad_edge=False, padding=(0, 2, 0, 0))
+    for column, name in enumerate(header):
+        if column in right:
+            table.add_column(Text(name), justify="right", no_wrap=True)
+        else:
+            table.add_column(Text(name), overflow="fold")
+    for row in rows:
+        table.add_row(*map(Text, row))
+    Console().print(table)
+
+
+def without_empty(header: Sequence[str], rows: Rows, right: Sequence[int]) -> tuple[Sequence[str], Rows, list[int]]:
+    kept = [column for column in range(len(header)) if not rows or any(row[column] for row in rows)]
+    moved = [new for new, column in enumerate(kept) if column in right]
+    return [header[column] for column in kept], [[row[column] for column in kept] for row in rows], moved
+
+
+def markdown(cell: str) -> str:
+    return re.sub(r"([\\|`<>*])", r"\\\1", " ".join(cell.split()))
+
+
+def latex(cell: str) -> str:
+    return "".join(LATEX.get(character, character) for character in " ".join(cell.split()))
+
+
+def duration(seconds: float | None) -> str:
+    return "" if seconds is None else clock(seconds)
+
+
+def number(value: float | None, digits: int) -> str:
+    """So many digits behind the point; what is too large for that in powers of ten."""
+    return "" if value is None else f"{value:.{digits}f}" if abs(value) < 1e6 else f"{value:.2e}"
+
+
+def size(count: int) -> str:
+    """1.2 kB, 3.4 MB: powers of a thousand, as disks are sold."""
+    amount, units = float(count), ["B", "kB", "MB", "GB", "TB"]
+    while amount >= 999.5 and len(units) > 1:
+        amount, units = amount / 1000, units[1:]
+    return f"{amount:.0f} {units[0]}" if units[0] == "B" or amount >= 99.95 else f"{amount:.1f} {units[0]}"

@@ -1,0 +1,115 @@
+"""CoNLL columns: a word a line with its tags beside it, an empty line after each sentence. Readers only: tags stay as they stand.
+
+Columns are parted by tabs, or else by spaces, and numbered from 1, or from -1 at the last. Lines that begin with -DOCSTART- are
+passed over, and so are comments, which stand before a sentence: `# key = value`, or a line with # that has not the file's columns (a
+sentence may begin with the word #).
+"""
+
+import re
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+from typing import NamedTuple
+
+from clew.core.errors import UserError
+from clew.data.examples import Sentence
+from clew.data.heads import read_heads
+from clew.data.lines import read_lines
+from clew.data.notes import Notes
+from clew.data.records import check_found
+
+COMMENT = re.compile(r"#\s*([\w.:-]+\s*=|(newdoc|newpar)\b)")
+
+
+class Block(NamedTuple):
+    """A sentence as the file has it: a row a word, and the number of each row's line."""
+
+    rows: list[list[str]]
+    lines: list[int]
+
+
+def read_conll(
+    path: Path, *, words: int = 1, tags: int | None = -1, heads: int | None = None, relations: int | None = None, notes: Notes | None = None
+) -> Iterator[Sentence]:
+    """The sentences; `words`, `tags`, `heads` and `relations` are numbers of columns, None for what is not there."""
+    notes = Notes() if notes is None else notes
+    wanted = {"words": words, "tags": tags, "heads": heads, "relations": relations}
+    places: dict[str, int] = {}
+    found = False
+    for block in read_blocks(path, notes):
+        if not places:
+            width = len(block.rows[0])
+            places = {role: column_place(number, width, role, path) for role, number in wanted.items() if number is not None}
+        columns = {role: tuple(row[place] for row in block.rows) for role, place in places.items()}
+        sentence = as_sentence(columns, str(path), block.lines, notes)
+        if sentence is not None:
+            found = True
+            yield sentence
+    check_found(found, path, False, notes)
+
+
+def read_blocks(path: Path, notes: Notes) -> Iterator[Block]:
+    """The sentences, parted into columns; one with a line of another width than the file's first is a fault."""
+    width, tabbed = 0, False
+    for group in line_groups(path):
+        block = Block([], [])
+        for number, line in group:
+            if line.startswith("-DOCSTART-") or (not block.rows and is_comment(line, width, tabbed)):
+                continue
+            if not width:
+                tabbed = "\t" in line
+                width = len(parted(line, tabbed))
+            row = parted(line, tabbed)
+            if len(row) != width:
+                between = "tab-separated" if tabbed else "space-separated"
+                notes.fault("wrong number of columns", f"{path}:{number}", f"expected {width} {between} columns, found {len(row)}")
+                break
+            block.rows.append(row)
+            block.lines.append(number)
+        else:
+            if block.rows:
+                yield block
+
+
+def line_groups(path: Path) -> Iterator[list[tuple[int, str]]]:
+    """Lines that no empty line parts, each with its number."""
+    group: list[tuple[int, str]] = []
+    for number, line in enumerate(read_lines(path), start=1):
+        if line.strip():
+            group.append((number, line))
+        elif group:
+            yield group
+            group = []
+    if group:
+        yield group
+
+
+def is_comment(line: str, width: int, tabbed: bool) -> bool:
+    if not line.startswith("#"):
+        return False
+    return bool(COMMENT.match(line)) or (bool(width) and len(parted(line, tabbed)) != width)
+
+
+def parted(line: str, tabbed: bool) -> list[str]:
+    """Columns; other white space, such as a space that does not break, may be part of a word."""
+    return line.split("\t") if tabbed else [field for field in line.replace("\t", " ").split(" ") if field]
+
+
+def column_place(number: int, width: int, role: str, path: Path) -> int:
+    if not (1 <= number <= width or -width <= number <= -1):
+        raise UserError(f"{path}: no column {number} for data.{role}; there are {width}, counted from 1, or from -1 at the last")
+    return number - 1 if number > 0 else width + number
+
+
+def as_sentence(columns: dict[str, tuple[str, ...]], name: str, lines: Sequence[int], notes: Notes) -> Sentence | None:
+    """The sentence, if every word is one and every head is the number of a word; else None, and the fault is noted."""
+    for role, values in columns.items():
+        if "" in values:
+            notes.fault("empty field", f"{name}:{lines[values.index('')]}", f"the column for data.{role} is empty")
+            return None
+    heads = None
+    if "heads" in columns:
+        heads, fault = read_heads(columns["heads"])
+        if fault is not None:
+            notes.fault("bad head", f"{name}:{lines[fault.word]}", fault.sentence)
+            return None
+    return Sentence(columns["words"], columns.get("tags"), heads, columns.get("relations") if heads else None, f"{name}:{lines[0]}")

@@ -1,0 +1,276 @@
+"""What was understood of a data file: its format, columns, lengths, labels, duplicates, and the lines that cannot be used.
+
+A description is made in one pass that holds a few numbers a record, no text.
+"""
+
+import json
+from array import array
+from collections import Counter
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from clew.core.errors import UserError
+from clew.data.conll_files import Block, read_blocks
+from clew.data.conllu_files import COLUMNS, read_conllu_blocks
+from clew.data.formats import FORMATS, TABLES, find_format
+from clew.data.json_files import dotted_names, value_at
+from clew.data.line_files import read_parallel
+from clew.data.notes import Notes
+from clew.data.records import Record
+
+NUM_EXAMPLES = 3
+MOST_LABELS = 100
+"""A column with more different values than this holds no labels."""
+MOST_COLUMNS = 100
+SHOWN_LABELS = 12
+SHOWN_CHARACTERS = 100
+
+
+@dataclass(frozen=True)
+class Distribution:
+    mean: float
+    median: float
+    percentile_95: float
+    max: float
+
+    def __str__(self) -> str:
+        return f"mean {self.mean:.1f}, median {self.median:g}, 95 % {self.percentile_95:g}, max {self.max:g}"
+
+
+@dataclass(frozen=True)
+class ColumnDescription:
+    """One column. `labels` counts its values where they are few and come again; in CoNLL files those of every word."""
+
+    name: str
+    num_empty: int
+    num_different: int
+    words: Distribution
+    characters: Distribution
+    labels: Mapping[str, int] | None
+
+
+@dataclass(frozen=True)
+class Description:
+    """A file as it was read. `stopped` is the sentence of what kept the rest from being read; `ratio` the words of the second text for each
+    word of the first, where there are two."""
+
+    path: str
+    format: str
+    num_records: int
+    columns: tuple[ColumnDescription, ...]
+    examples: tuple[tuple[str, Mapping[str, str]], ...]
+    num_duplicates: int
+    skipped: Mapping[str, int]
+    num_faults: int
+    faults: tuple[str, ...]
+    stopped: str | None
+    ratio: Distribution | None
+
+    def __repr__(self) -> str:
+        return "\n".join(shown(self))
+
+
+def describe(path: Path | str, target: Path | str | None = None, *, format: str | None = None, header: bool | None = None) -> Description:
+    """What is in a file; with `target`, in two files of parallel text. A file of which nothing can be read is refused."""
+    path = Path(path).expanduser()
+    notes = Notes(faults="skip")
+    if target is None:
+        format = find_format(path, format)
+        rows = read_rows(path, format, header, notes)
+    else:
+        format = "parallel"
+        rows = table_rows(read_parallel(path, Path(target).expanduser(), notes=notes))
+    survey, stopped = Survey(), None
+    try:
+        for place, fields in rows:
+            survey.add(place, fields)
+    except UserError as error:
+        if not survey.num_records:
+            raise
+        stopped = str(error)
+    return survey.description(str(path), format, notes, stopped)
+
+
+class Field(NamedTuple):
+    """A value as text, how many words it has, and what may be labels in it."""
+
+    text: str
+    num_words: int
+    labels: Iterable[str]
+
+
+Row = tuple[str, dict[str, Field]]
+
+
+def read_rows(path: Path, format: str, header: bool | None, notes: Notes) -> Iterator[Row]:
+    if format == "conll":
+        return block_rows(path, read_blocks(path, notes), None)
+    if format == "conllu":
+        return block_rows(path, (without_id(block) for block in read_conllu_blocks(path, notes)), COLUMNS[1:])
+    if format == "jsonl":
+        return json_rows(TABLES[format](path, notes=notes))
+    if format in TABLES:
+        return table_rows(TABLES[format](path, header=header, notes=notes))
+    raise UserError(f"{path}: this is {FORMATS[format]} ({format}), which has no columns to describe; if it is not, name its format")
+
+
+def table_rows(records: Iterable[Record]) -> Iterator[Row]:
+    for record in records:
+        yield record.place, {name: text_field(value) for name, value in record.values.items()}
+
+
+def json_rows(records: Iterable[Record]) -> Iterator[Row]:
+    for record in records:
+        names = dotted_names(record.values)[:MOST_COLUMNS]
+        yield record.place, {name: json_field(value_at(record.values, name)) for name in names}
+
+
+def block_rows(path: Path, blocks: Iterable[Block], names: tuple[str, ...] | None) -> Iterator[Row]:
+    for block in blocks:
+        columns = zip(*block.rows, strict=True)
+        named = zip(names or map(str, range(1, len(block.rows[0]) + 1)), columns, strict=True)
+        yield f"{path}:{block.lines[0]}", {name: Field(" ".join(words), len(words), labels_in(name, words)) for name, words in named}
+
+
+def without_id(block: Block) -> Block:
+    return Block([row[1:] for row in block.rows], block.lines)
+
+
+def labels_in(name: str, words: tuple[str, ...]) -> tuple[str, ...]:
+    """A CoNLL-U file says which columns hold no labels."""
+    return () if name in ("form", "lemma", "head", "deps", "misc") else words
+
+
+def text_field(text: str) -> Field:
+    return Field(text, len(text.split()), (text.strip(),))
+
+
+def json_field(value: Any) -> Field:
+    if isinstance(value, str):
+        return text_field(value)
+    if isinstance(value, list) and all(isinstance(word, str) for word in value):
+        return Field(" ".join(value), len(value), value)
+    return text_field("" if value is None else json.dumps(value, ensure_ascii=False))
+
+
+class ColumnSurvey:
+    def __init__(self) -> None:
+        self.words = array("I")
+        self.characters = array("I")
+        self.hashes = array("q")
+        self.labels: Counter[str] = Counter()
+        self.num_empty = 0
+
+    def add(self, field: Field) -> None:
+        self.words.append(min(field.num_words, 2**32 - 1))
+        self.characters.append(min(len(field.text), 2**32 - 1))
+        self.hashes.append(hash(field.text))
+        self.num_empty += not field.text or field.text.isspace()
+        if len(self.labels) <= MOST_LABELS:
+            self.labels.update(field.labels)
+
+    def description(self, name: str) -> ColumnDescription:
+        num_different = len(np.unique(np.asarray(self.hashes)))
+        is_label = 0 < len(self.labels) <= MOST_LABELS and 2 * len(self.labels) <= self.labels.total()
+        labels = dict(sorted(self.labels.items(), key=lambda item: (-item[1], item[0]))) if is_label else None
+        return ColumnDescription(name, self.num_empty, num_different, distribution(self.words), distribution(self.characters), labels)
+
+
+class Survey:
+    """Counts, filled row by row."""
+
+    def __init__(self) -> None:
+        self.num_records = 0
+        self.columns: dict[str, ColumnSurvey] = {}
+        self.hashes = array("q")
+        self.examples: list[tuple[str, Mapping[str, str]]] = []
+
+    def add(self, place: str, fields: dict[str, Field]) -> None:
+        self.num_records += 1
+        for name, field in fields.items():
+            column = self.columns.get(name)
+            if column is None:
+                if len(self.columns) >= MOST_COLUMNS:
+                    continue
+                column = self.columns[name] = ColumnSurvey()
+            column.add(field)
+        self.hashes.append(hash(tuple(field.text for field in fields.values())))
+        if len(self.examples) < NUM_EXAMPLES:
+            self.examples.append((place, {name: field.text for name, field in fields.items()}))
+
+    def description(self, path: str, format: str, notes: Notes, stopped: str | None) -> Description:
+        columns = tuple(column.description(name) for name, column in self.columns.items())
+        return Description(
+            path,
+            format,
+            self.num_records,
+            columns,
+            tuple(self.examples),
+            self.num_records - len(np.unique(np.asarray(self.hashes))),
+            dict(notes.skipped),
+            notes.num_faults,
+            tuple(notes.sentences),
+            stopped,
+            self.ratio([column.name for column in columns if column.labels is None]) if format in TABLES or format == "parallel" else None,
+        )
+
+    def ratio(self, texts: list[str]) -> Distribution | None:
+        """Words of the second text for each of the first, where there are just two in every record."""
+        if len(texts) != 2 or any(len(self.columns[name].words) != self.num_records for name in texts):
+            return None
+        first, second = (np.asarray(self.columns[name].words, dtype=float) for name in texts)
+        full = first > 0
+        return distribution(second[full] / first[full]) if full.any() else None
+
+
+def distribution(values: Any) -> Distribution:
+    numbers = np.asarray(values)
+    median, percentile_95 = np.quantile(numbers, [0.5, 0.95], method="inverted_cdf")
+    return Distribution(float(numbers.mean()), float(median), float(percentile_95), float(numbers.max()))
+
+
+def shown(description: Description) -> Iterator[str]:
+    """The lines of a description."""
+    yield f"{description.path}: {FORMATS[description.format]}, {description.num_records:,} records"
+    for column in description.columns:
+        num_different = column.num_different if column.labels is None else len(column.labels)
+        empty = f", {column.num_empty:,} empty" if column.num_empty else ""
+        yield f"column {column.name}: {num_different:,} different{empty}"
+        if column.labels is None:
+            yield f"  words: {column.words}"
+            yield f"  characters: {column.characters}"
+        else:
+            yield f"  labels: {shown_labels(column.labels)}"
+    if description.ratio is not None:
+        yield f"words of the second text for each word of the first: {shown_ratio(description.ratio)}"
+    yield f"duplicates: {description.num_duplicates:,} records repeat an earlier one"
+    for reason, count in description.skipped.items():
+        yield f"skipped: {count:,} x {reason}"
+    yield from (f"bad: {sentence}" for sentence in description.faults)
+    if description.num_faults > len(description.faults):
+        yield f"bad: {description.num_faults - len(description.faults):,} more"
+    if description.stopped is not None:
+        yield f"not read to the end: {description.stopped}"
+    for place, fields in description.examples:
+        yield f"example, {place}"
+        yield from (f"  {name}: {shortened(text)}" for name, text in fields.items())
+
+
+def shown_labels(labels: Mapping[str, int]) -> str:
+    total = sum(labels.values())
+    first = list(labels.items())[:SHOWN_LABELS]
+    more = f" and {len(labels) - len(first)} more" if len(labels) > len(first) else ""
+    return ", ".join(f"{label or '(empty)'} {count:,} ({count / total:.1%})" for label, count in first) + more
+
+
+def shown_ratio(ratio: Distribution) -> str:
+    return f"mean {ratio.mean:.2f}, median {ratio.median:.2f}, 95 % {ratio.percentile_95:.2f}, max {ratio.max:.2f}"
+
+
+def shortened(text: str) -> str:
+    text = " ".join(text.split())
+    return text if len(text) <= SHOWN_CHARACTERS else f"{text[: SHOWN_CHARACTERS - 3]}..."

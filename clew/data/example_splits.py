@@ -1,0 +1,184 @@
+"""One set of examples into training, validation and test parts, by hash; and what given parts have in common.
+
+Every example has a key (its text, its source) and every key a number, a hash of the seed and the key with its white space evened out.
+Keys are put in the order of their numbers; the first make up the test part, the next the validation part, the rest is to train on. So a
+part depends on the seed and on which examples there are, not on their order; examples with the same key are on one side; and when
+examples are added, few others change sides. A part has the number of examples it should have, rounded, and is off by no more than half
+of what its last key has; a key that has more examples than the smallest held-out part is trained on.
+
+With strata (labels) the same is done within each, what rounding left over or took too much going to the next stratum. Every stratum
+keeps a key to train on. A key whose examples differ in label counts for the most frequent of them.
+"""
+
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from hashlib import blake2b
+from typing import Any, NamedTuple, TypeVar
+
+import numpy as np
+
+from clew.core.errors import UserError
+from clew.data.examples import Example
+from clew.data.splits import check_fraction
+
+E = TypeVar("E", bound=Example)
+
+PARTS = ("train", "valid", "test")
+Key = Callable[[Any], str]
+
+
+def split_examples(
+    train: Sequence[E],
+    valid: Sequence[E] | None = None,
+    test: Sequence[E] | None = None,
+    *,
+    seed: int = 1,
+    valid_fraction: float = 0.1,
+    test_fraction: float = 0.0,
+    key: Key | None = None,
+    stratify: Key | None = None,
+) -> dict[str, Sequence[E]]:
+    """The parts by name: `train`, and `valid` and `test` where there are any, each in the order of the file.
+
+    Given parts stay as they are; a part that is not given is taken out of the training examples. `key` says what makes two examples
+    the same, `stratify` gives the label whose shares every part should have.
+    """
+    check_fraction("valid_fraction", valid_fraction)
+    check_fraction("test_fraction", test_fraction)
+    given = {name: part for name, part in (("valid", valid), ("test", test)) if part is not None}
+    numbers = assign_parts(
+        map(key_of if key is None else key, train),
+        None if stratify is None else map(stratify, train),
+        seed=seed,
+        valid_fraction=0.0 if "valid" in given else valid_fraction,
+        test_fraction=0.0 if "test" in given else test_fraction,
+    )
+    cut: dict[str, Sequence[E]] = {}
+    for number, name in enumerate(PARTS):
+        members = np.flatnonzero(numbers == number)
+        if name not in given and (len(members) or name == "train"):
+            cut[name] = train if len(members) == len(train) else [train[i] for i in members.tolist()]
+    return {name: part for name in PARTS for part in [given.get(name, cut.get(name))] if part is not None}
+
+
+def assign_parts(
+    keys: Iterable[str],
+    strata: Iterable[str] | None = None,
+    *,
+    seed: int,
+    valid_fraction: float,
+    test_fraction: float,
+) -> np.ndarray:
+    """The part of every example, (example,): 0 to train on, 1 to validate, 2 to test. Holds 8 bytes an example of the keys."""
+    fractions = {"test": test_fraction, "valid": valid_fraction}
+    held_out = test_fraction + valid_fraction
+    if held_out >= 1:
+        raise UserError(
+            f"valid_fraction ({valid_fraction}) + test_fraction ({test_fraction}) must be below 1, or nothing is left to train on"
+        )
+    hashes = hash_keys(keys, seed)
+    parts = np.zeros(len(hashes), dtype=np.int8)
+    wanted = {name: fraction for name, fraction in fractions.items() if fraction}
+    if not wanted:
+        return parts
+    _, group_of, counts = np.unique(hashes, return_inverse=True, return_counts=True)  # groups in the order of their hashes
+    if len(counts) <= len(wanted):
+        raise too_few(len(counts), len(hashes), wanted)
+    stratum_of = np.zeros(len(counts), dtype=np.int64) if strata is None else group_strata(group_of, strata)
+    group_parts = assign_groups(counts, stratum_of, wanted, stratified=strata is not None)
+    for name in wanted:
+        if not (group_parts == PARTS.index(name)).any():
+            raise too_few(len(counts), len(hashes), wanted, stratified=True)
+    return group_parts[group_of]
+
+
+def assign_groups(counts: np.ndarray, stratum_of: np.ndarray, wanted: dict[str, float], stratified: bool) -> np.ndarray:
+    """The part of every group; groups are in the order in which they are taken."""
+    parts = np.zeros(len(counts), dtype=np.int8)
+    smallest_part = min(counts.sum() * fraction for fraction in wanted.values())
+    largest = max(smallest_part, np.partition(counts, len(wanted) - 1)[len(wanted) - 1])  # there is a group for every part
+    shared = np.flatnonzero(np.bincount(stratum_of)[stratum_of] > 1)  # the only group of a stratum is trained on
+    order = shared[np.argsort(stratum_of[shared], kind="stable")]
+    carried = dict.fromkeys(wanted, 0.0)
+    for members in np.split(order, np.flatnonzero(np.diff(stratum_of[order])) + 1):
+        size = counts[members].sum()
+        free = members[counts[members] <= largest]
+        keep = 1 if len(free) == len(members) else 0  # what trains of the groups that could be taken
+        for later, (name, fraction) in zip(reversed(range(len(wanted))), wanted.items(), strict=True):
+            share = size * fraction + carried[name]
+            spare = len(free) - keep - (0 if stratified else later)
+            taken = min(max(num_groups(counts[free], share), 0 if stratified else 1), max(spare, 0))
+            parts[free[:taken]] = PARTS.index(name)
+            carried[name] = float(np.clip(share - counts[free[:taken]].sum(), -1, 1))
+            free = free[taken:]
+    return parts
+
+
+def num_groups(counts: np.ndarray, share: float) -> int:
+    """How many of the first groups come nearest to a share of the examples; the fewer where two do."""
+    edges = np.concatenate([[0], np.cumsum(counts)])
+    return int(np.argmin(np.abs(edges - share)))
+
+
+def group_strata(group_of: np.ndarray, strata: Iterable[str]) -> np.ndarray:
+    """The most frequent stratum of every group, the first in the alphabet where several are."""
+    names = [str(name) for name in strata]
+    code = {name: number for number, name in enumerate(sorted(set(names)))}
+    stratum_of = np.fromiter((code[name] for name in names), np.int64, len(names))
+    assert len(stratum_of) == len(group_of), "a stratum an example"
+    both, counts = np.unique(group_of * len(code) + stratum_of, return_counts=True)
+    groups, numbers = np.divmod(both, len(code))
+    order = np.lexsort((numbers, -counts, groups))
+    _, first = np.unique(groups[order], return_index=True)
+    return numbers[order][first]
+
+
+def hash_keys(keys: Iterable[str], seed: int = 0) -> np.ndarray:
+    """A number of 64 bits a key, the same on every machine; white space of any kind and length is one space."""
+    start = blake2b(digest_size=8, key=blake2b(str(seed).encode(), digest_size=32).digest())
+    digests = bytearray()
+    for key in keys:
+        digest = start.copy()
+        digest.update(" ".join(key.split()).encode("utf-8", "surrogatepass"))
+        digests += digest.digest()
+    return np.frombuffer(bytes(digests), dtype="<u8")
+
+
+def key_of(example: Example) -> str:
+    return example.key
+
+
+def too_few(num_keys: int, num_examples: int, wanted: dict[str, float], stratified: bool = False) -> UserError:
+    parts = " and ".join(f"a {name} part ({name}_fraction={wanted[name]})" for name in reversed(wanted))
+    counted = f"{num_examples:,} example{'' if num_examples == 1 else 's'} with {num_keys:,} different text{'' if num_keys == 1 else 's'}"
+    reason = ", where no label has enough to share," if stratified else ""
+    return UserError(f"{counted}{reason} cannot give {parts} and something to train on; give more examples, or each part as a file")
+
+
+class Overlap(NamedTuple):
+    """How many examples of a held-out part have a key that the training part has too."""
+
+    part: str
+    num_shared: int
+    num_examples: int
+    first: str  # its id
+
+    def __str__(self) -> str:
+        share = self.num_shared / self.num_examples
+        shared = f"{self.num_shared:,} of {self.num_examples:,} {self.part} examples ({share:.1%})"
+        return f"{shared} have a text that the training part has too (first: {self.first})"
+
+
+def find_overlaps(parts: Mapping[str, Sequence[E]], key: Key | None = None) -> list[Overlap]:
+    """What `valid` and `test` share with `train`, where they share anything."""
+    key = key_of if key is None else key
+    seen = np.sort(hash_keys(map(key, parts["train"])))
+    overlaps = []
+    for name in PARTS[1:]:
+        part = parts.get(name, ())
+        hashes = hash_keys(map(key, part))
+        places = np.searchsorted(seen, hashes)
+        inside = places < len(seen)
+        shared = np.flatnonzero(inside)[seen[places[inside]] == hashes[inside]]
+        if len(shared):
+            overlaps.append(Overlap(name, len(shared), len(part), part[int(shared[0])].id))
+    return overlaps

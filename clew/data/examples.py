@@ -1,0 +1,67 @@
+"""What a task is given to learn from: plain tuples of strings, each with where it came from. Knows no file.
+
+`key` is what decides whether two examples are the same one again, when a set is split: what a model reads, not what it answers.
+"""
+
+from typing import NamedTuple, Protocol
+
+
+class Example(Protocol):
+    @property
+    def key(self) -> str: ...
+
+    @property
+    def id(self) -> str: ...
+
+
+class Text(NamedTuple):
+    text: str
+    id: str = ""  # file:line
+
+    @property
+    def key(self) -> str:
+        return self.text
+
+
+class Labelled(NamedTuple):
+    """A text, or two texts together, with a label; with several, or none, where labels do not exclude each other."""
+
+    text: str
+    labels: tuple[str, ...] = ()
+    second: str | None = None
+    id: str = ""
+
+    @property
+    def key(self) -> str:
+        return self.text
+
+    @property
+    def label(self) -> str:
+        """All labels in one string."""
+        return "|".join(self.labels)
+
+
+class Pair(NamedTuple):
+    """A text and what becomes of it: a translation, a summary, an answer."""
+
+    source: str
+    target: str
+    id: str = ""
+
+    @property
+    def key(self) -> str:
+        return self.source
+
+
+class Sentence(NamedTuple):
+    """Words, and for each a tag, or the number of its head counted from 1 (0: the root) and how it relates to it."""
+
+    words: tuple[str, ...]
+    tags: tuple[str, ...] | None = None
+    heads: tuple[int, ...] | None = None
+    relations: tuple[str, ...] | None = None
+    id: str = ""
+
+    @property
+    def key(self) -> str:
+        return " ".join(self.words)

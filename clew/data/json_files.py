@@ -1,0 +1,69 @@
+"""JSON lines: an object a line. A field inside another is named with dots: `translation.en`."""
+
+import json
+from collections.abc import Collection, Iterator, Mapping
+from pathlib import Path
+from typing import Any
+
+from clew.core.errors import UserError
+from clew.data.lines import read_lines
+from clew.data.notes import Notes
+from clew.data.records import Column, Record, check_found
+
+KINDS = {dict: "an object", list: "a list", str: "a string", bool: "true or false", type(None): "null", int: "a number", float: "a number"}
+
+
+def read_jsonl(path: Path, *, header: bool | None = None, wanted: Collection[Column] = (), notes: Notes | None = None) -> Iterator[Record]:
+    """The records: the objects as they are, fields inside fields too; `value_at` finds one by its dotted name."""
+    notes = Notes() if notes is None else notes
+    name = str(path)
+    found = False
+    for number, line in enumerate(read_lines(path), start=1):
+        if not line.strip():
+            notes.skip("empty line", f"{name}:{number}")
+            continue
+        try:
+            values = json.loads(line)
+        except (ValueError, RecursionError) as error:
+            if number == 1 and line.strip() in ("[", "{"):
+                raise UserError(f"{path}: {one_a_line(path)}") from None
+            notes.fault("bad JSON", f"{name}:{number}", f"this is not JSON: {why(error)}")
+            continue
+        if isinstance(values, dict):
+            found = True
+            yield Record(values, name, number)
+        elif number == 1 and isinstance(values, list):
+            raise UserError(f"{path}: {one_a_line(path)}")
+        else:
+            notes.fault("no object", f"{name}:{number}", f"expected an object ({{...}}), found {KINDS[type(values)]}")
+    check_found(found, path, False, notes)
+
+
+def value_at(values: Mapping[str, Any], name: str) -> Any:
+    """A field by its name, dots going into fields of fields; KeyError where there is none."""
+    if name in values:
+        return values[name]
+    here: Any = values
+    for part in name.split("."):
+        if not isinstance(here, dict) or part not in here:
+            raise KeyError(name)
+        here = here[part]
+    return here
+
+
+def dotted_names(values: Mapping[str, Any], prefix: str = "") -> list[str]:
+    """The names of all fields that hold no fields themselves."""
+    names: list[str] = []
+    for key, value in values.items():
+        names += dotted_names(value, f"{prefix}{key}.") if isinstance(value, dict) and value else [f"{prefix}{key}"]
+    return names
+
+
+def one_a_line(path: Path) -> str:
+    return f"JSON lines have an object a line, and this is one value over many; write a record a line, e.g. jq -c '.[]' {path.name}"
+
+
+def why(error: Exception) -> str:
+    if isinstance(error, json.JSONDecodeError):
+        return f"{error.msg[0].lower()}{error.msg[1:]} at column {error.colno}"
+    return "it is nested too deeply" if isinstance(error, RecursionError) else "a number in it is too long"

@@ -1,0 +1,133 @@
+"""A file's lines, one at a time. Knows no format.
+
+The text is UTF-8; a byte order mark is dropped, every line end (LF, CRLF, CR) is read as a newline, and a file whose name ends in .gz
+is unzipped as it is read. What cannot be read so is told with the file's name and, where it has one, the line.
+"""
+
+import gzip
+import shlex
+import zlib
+from collections.abc import Iterator
+from contextlib import contextmanager
+from difflib import get_close_matches
+from pathlib import Path
+from typing import BinaryIO, TextIO
+
+from clew.core.errors import UserError, shortened
+
+FEW = 5
+
+
+def read_lines(path: Path) -> Iterator[str]:
+    """The lines without their ends."""
+    return (line.rstrip("\n") for line in ended_lines(path))
+
+
+def ended_lines(path: Path) -> Iterator[str]:
+    """The lines, each with the newline that ends it; the last may have none. A file without a single character is refused."""
+    number = 0
+    with opened(path) as stream:
+        for number, line in enumerate(stream, start=1):
+            if "\0" in line:
+                raise UserError(f"{path}:{number}: a NUL character, so this is no plain text, or is damaged; mend it, or give another file")
+            yield line
+    if not number:
+        raise UserError(f"{path}: the file is empty; give one with text in it")
+
+
+@contextmanager
+def opened(path: Path) -> Iterator[TextIO]:
+    """The decoded stream of a file; whatever goes wrong with it is one sentence with the file's name."""
+    try:
+        check_file(path)
+        try:
+            with open_text(path) as stream:
+                yield stream
+        except UnicodeDecodeError:
+            raise no_text(path) from None
+    except (EOFError, zlib.error, gzip.BadGzipFile) as error:
+        raise UserError(
+            f"{path}: cannot be unzipped ({str(error).rstrip('.')}); copy it again, or rename it if it is no gzip file"
+        ) from None
+    except OSError as error:
+        raise UserError(f"{path}: cannot be read: {error.strerror or error}") from None
+
+
+def open_text(path: Path) -> TextIO:
+    if is_zipped(path):
+        return gzip.open(path, "rt", encoding="utf-8-sig", newline=None)  # type: ignore[return-value]
+    return path.open(encoding="utf-8-sig", newline=None)
+
+
+def open_bytes(path: Path) -> BinaryIO:
+    return gzip.open(path, "rb") if is_zipped(path) else path.open("rb")  # type: ignore[return-value]
+
+
+def is_zipped(path: Path) -> bool:
+    return path.suffix.lower() == ".gz"
+
+
+def check_file(path: Path) -> None:
+    """A sentence where a path is no file. Files are read more than once, which a pipe is not."""
+    if path.is_dir():
+        raise UserError(f"{path}: this is a folder; name a file in it: {near(path / '*')}")
+    if not path.exists():
+        raise UserError(f"no such file: {path}; {near(path)}")
+    if not path.is_file():
+        raise UserError(f"{path}: this is a pipe or a device; write what comes from it to a file, and name that")
+
+
+def near(path: Path) -> str:
+    """What stands where a missing path was looked for."""
+    folder = path.parent
+    if not folder.is_dir():
+        return f"nor is there a folder {shortened(str(folder))}"
+    try:
+        names = sorted(entry.name for entry in folder.iterdir() if entry.name != path.name)
+    except OSError as error:
+        return f"the folder {folder} cannot be read: {error.strerror or error}"
+    close = get_close_matches(path.name, names, n=1)
+    if close:
+        return f"near it there is {shortened(str(folder / close[0]))}"
+    if not names:
+        return f"the folder {folder} is empty"
+    return f"the folder {folder} has {', '.join(shortened(name, 20) for name in names[:FEW])}{' and more' if len(names) > FEW else ''}"
+
+
+def no_text(path: Path) -> UserError:
+    """Where the first byte is that no UTF-8 text has, and what makes text of it. Lines can be decoded one by one: no byte of a longer
+    character is a newline."""
+    offset, number, start = 0, 1, b""
+    with open_bytes(path) as stream:
+        for line in stream:
+            start = start or line[:2]
+            zero = line.find(0)
+            try:
+                line[: zero if zero >= 0 else None].decode()
+                bad = zero
+            except UnicodeDecodeError as error:
+                bad = error.start
+            if bad >= 0:
+                where = f"byte 0x{line[bad]:02x} at offset {offset + bad} (line {number + num_ends(line[:bad])})"
+                return UserError(f"{path}: {where} is not {'text' if bad == zero else 'UTF-8'}; {remedy(path.name, start, bad == zero)}")
+            offset += len(line)
+            number += num_ends(line)
+    return UserError(f"{path}: it was not UTF-8 when it was read, and now it is; let no other program write there")
+
+
+def remedy(name: str, start: bytes, is_zero: bool) -> str:
+    """A command that makes UTF-8 of the likeliest encoding, told by the first two bytes, or takes zeros out."""
+    file, new = (shlex.quote(name), shlex.quote(f"utf8-{name}")) if len(name) <= 40 else ("FILE", "utf8-FILE")
+    if start in (b"\xff\xfe", b"\xfe\xff"):
+        encoding = "utf-16"
+    elif 0 in start:
+        encoding = "utf-16le" if start[0] else "utf-16be"
+    elif is_zero:
+        return f"take it out, e.g. tr -d '\\000' < {file} > {new}"
+    else:
+        encoding = "latin1"
+    return f"convert it, e.g. iconv -f {encoding} -t utf-8 {file} > {new}"
+
+
+def num_ends(line: bytes) -> int:
+    return line.count(b"\n") + line.count(b"\r") - line.count(b"\r\n")

@@ -1,0 +1,85 @@
+"""Sequence tasks whose right answer is known: a source line to a target line, symbols parted by spaces, the same for the same seed.
+
+Members of SYNTHETIC are functions `(random, length) -> (source, target)`; `length` is how long the sequence, or the gap, is.
+"""
+
+import random
+from collections.abc import Callable
+from typing import NamedTuple
+
+from clew.core.errors import UserError, unknown
+
+LETTERS = "abcdefghijklmnopqrst"
+FILLER = "."
+
+
+class Line(NamedTuple):
+    source: str
+    target: str
+
+
+def copy(random: random.Random, length: int) -> Line:
+    """The same again: b a c -> b a c."""
+    symbols = " ".join(random.choices(LETTERS, k=length))
+    return Line(symbols, symbols)
+
+
+def reverse(random: random.Random, length: int) -> Line:
+    """Backwards: b a c -> c a b."""
+    symbols = random.choices(LETTERS, k=length)
+    return Line(" ".join(symbols), " ".join(reversed(symbols)))
+
+
+def sort(random: random.Random, length: int) -> Line:
+    """In order, no symbol twice: b a c -> a b c."""
+    symbols = random.sample(LETTERS, k=min(length, len(LETTERS)))
+    return Line(" ".join(symbols), " ".join(sorted(symbols)))
+
+
+def addition(random: random.Random, length: int) -> Line:
+    """Long addition, digit by digit: 4 8 + 7 -> 5 5."""
+    first, second = (random.randrange(10 ** random.randint(1, length)) for _ in range(2))
+    return Line(" ".join([*str(first), "+", *str(second)]), " ".join(str(first + second)))
+
+
+def recall(random: random.Random, length: int) -> Line:
+    """One of three symbols, told at the start and asked for after a gap: a 7 c 2 d 4 . . . c -> 2."""
+    keys = random.sample(LETTERS, k=3)
+    digits = [str(random.randrange(10)) for _ in keys]
+    told = [part for pair in zip(keys, digits, strict=True) for part in pair]
+    asked = random.randrange(len(keys))
+    return Line(" ".join([*told, *[FILLER] * length, keys[asked]]), digits[asked])
+
+
+def synthetic_lines(name: str, size: int, seed: int, shortest: int, longest: int) -> list[Line]:
+    """So many lines, their lengths between the two, ends counted."""
+    if name not in SYNTHETIC:
+        raise unknown("synthetic corpus", name, SYNTHETIC)
+    if not 1 <= shortest <= longest:
+        raise UserError(
+            f"lengths go from data.shortest ({shortest}) to data.longest ({longest}); the first must be 1 or more and not above"
+        )
+    draw = random.Random(f"{name} {seed}")
+    return [SYNTHETIC[name](draw, draw.randint(shortest, longest)) for _ in range(size)]
+
+
+def right_place(name: str, source: str, step: int) -> int | None:
+    """Where in the source the symbol of a target's step comes from, where that is certain: for copy, reverse and sort."""
+    symbols = source.split()
+    if step >= len(symbols):
+        return None
+    places = {
+        "copy": list(range(len(symbols))),
+        "reverse": list(reversed(range(len(symbols)))),
+        "sort": sorted(range(len(symbols)), key=lambda place: symbols[place]),
+    }
+    return places[name][step] if name in places else None
+
+
+SYNTHETIC: dict[str, Callable[[random.Random, int], Line]] = {
+    "copy": copy,
+    "reverse": reverse,
+    "sort": sort,
+    "addition": addition,
+    "recall": recall,
+}

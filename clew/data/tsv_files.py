@@ -1,0 +1,78 @@
+"""Tab-separated values, with or without a header: a line a record, a tab between fields, and nothing else that is special.
+
+Quotes are characters like others: a text that begins with one needs no other that closes it. A file whose fields are quoted, as
+spreadsheets write them, is read as CSV (data.format=csv).
+"""
+
+from collections.abc import Collection, Iterator, Sequence
+from itertools import chain, islice
+from pathlib import Path
+
+from clew.data.lines import read_lines
+from clew.data.notes import Notes
+from clew.data.records import Column, Record, as_number, check_found, header_columns
+
+USUAL = {
+    *("category", "class", "gold", "intent", "label", "labels", "output", "score", "sentiment", "summary", "tag", "tags", "target", "tgt"),
+    *("document", "id", "idx", "index", "input", "question", "review", "sentence", "sentence1", "sentence2", "source", "src", "text"),
+    *("text1", "text2", "title", "token", "tokens", "tree", "word", "words"),
+}
+"""What columns are usually called."""
+
+LOOKED_AT = 20
+"""Lines from which a header is told."""
+
+
+def read_tsv(path: Path, *, header: bool | None = None, wanted: Collection[Column] = (), notes: Notes | None = None) -> Iterator[Record]:
+    """The records. Where `header` does not say whether the first line is one, it is when a column is `wanted` by name, or when it
+    looks like one (`looks_like_header`)."""
+    notes = Notes() if notes is None else notes
+    name = str(path)
+    lines = filled_lines(path, notes)
+    start = list(islice(lines, LOOKED_AT))
+    rows = [line.split("\t") for _, line in start]
+    if header is None and rows:
+        header = any(as_number(column) is None for column in wanted) or looks_like_header(rows)
+    if rows and header:
+        columns = header_columns(rows[0], f"{path}:{start.pop(0)[0]}")
+    else:
+        columns = [str(number) for number in range(1, len(rows[0]) + 1)] if rows else []
+    width, found = len(columns), False
+    for number, line in chain(start, lines):
+        values = line.split("\t")
+        if len(values) == width:
+            found = True
+            yield Record(dict(zip(columns, values, strict=True)), name, number)
+        else:
+            notes.fault("wrong number of fields", f"{name}:{number}", f"expected {width} tab-separated columns, found {len(values)}")
+    check_found(found, path, bool(header), notes)
+
+
+def filled_lines(path: Path, notes: Notes) -> Iterator[tuple[int, str]]:
+    """The lines that have something in them, with their numbers; a line of nothing but tabs is a record of empty fields."""
+    for number, line in enumerate(read_lines(path), start=1):
+        if "\t" in line or line.strip():
+            yield number, line
+        else:
+            notes.skip("empty line", f"{path}:{number}")
+
+
+def looks_like_header(rows: Sequence[Sequence[str]]) -> bool:
+    """No field of the first row is empty, a number, or there twice; and one is what columns are usually called, or stands above nothing
+    but numbers."""
+    names = [field.strip().lower() for field in rows[0]]
+    if len(set(names)) < len(names) or any(is_value(name) for name in names):
+        return False
+    if not USUAL.isdisjoint(names):
+        return True
+    below = [row for row in rows[1:] if len(row) == len(names)]
+    return any(all(map(is_number, column)) for column in zip(*below, strict=True))
+
+
+def is_value(name: str) -> bool:
+    """What no column is called."""
+    return not name or len(name) > 40 or is_number(name)
+
+
+def is_number(field: str) -> bool:
+    return field.strip().removeprefix("-").replace(".", "", 1).isdigit()

@@ -1,0 +1,97 @@
+"""Hard attention: one place, drawn, instead of the mean of all; and the policy gradient that trains the draws. Knows no task."""
+
+from typing import NamedTuple
+
+import torch
+import torch.nn.functional as F
+from torch import Tensor, nn
+
+from clew.core.masks import real_positions
+from clew.core.taps import Tap
+from clew.core.types import State, Term
+from clew.layers.attention import Attention, Prepared
+from clew.layers.scores import Score
+
+
+class Draws(NamedTuple):
+    """The places that training drew, one a position of a chunk."""
+
+    log_probs: Tensor  # (batch, length) of each draw
+    entropies: Tensor  # (batch, length) of what it was drawn from
+
+
+class HardAttention(Attention):
+    """One place s of a memory (Xu et al. 2015, section 4.1).
+
+        w = softmax(score(q, k)),   s ~ w in training, s = argmax w in evaluation,   context = v_s
+
+    No gradient passes a draw: the values are trained through the place that was drawn, the scores through `Reinforce`.
+    """
+
+    def __init__(self, score: Score):
+        super().__init__(score)
+        self.kernel = None
+        self.places = Tap()
+
+    def draw(self, query: Tensor, memory: Prepared) -> tuple[Tensor, Draws | None]:
+        """The context (sentences, heads, query, dim), and in training what the draws were worth (sentences, heads, query)."""
+        log_weights = F.log_softmax(self.scores(self.compare(query, memory)), -1)
+        weights = self.weights(log_weights.exp())
+        if self.training:
+            place = torch.multinomial(weights.detach().flatten(0, -2), 1).view(weights.shape[:-1])
+        else:
+            place = weights.argmax(-1)
+        chosen = self.places(F.one_hot(place, weights.shape[-1]).to(weights.dtype))  # (sentences, heads, query, places)
+        context = chosen.to(memory.values.dtype) @ memory.values
+        if not self.training:
+            return context, None
+        finite = log_weights if memory.bias is None else log_weights.masked_fill(memory.bias < 0, 0.0)
+        return context, Draws((chosen * finite).sum(-1), -(weights * finite).sum(-1))
+
+    def read(self, query: Tensor, memory: Prepared) -> Tensor:
+        return self.draw(query, memory)[0]
+
+
+class Reinforce(nn.Module):
+    """The part of the gradient that a draw's probability takes (Williams 1992; Xu et al. 2015, equations 11 to 13).
+
+        d E[log p(y | s)] = E[ d log p(y | s) + sum_t (R_t - b_t) d log w_t[s_t] ]
+        R_t = sum_{u >= t} log p(y_u | s)          b_t = baseline * (how many targets there are from t on)
+        baseline <- 0.9 baseline + 0.1 mean log p(y_u | s)
+
+    The first part of the expectation is the gradient of the plain loss. Each draw is credited with what comes after it, which it can
+    have changed, rather than with the whole sentence: the same expectation, less noise. The baseline is a buffer, a number a target,
+    and starts at that of a uniform guess; it is read before it is moved, so that no draw is weighed by itself. `entropy_weight` holds
+    the draws open (lambda_e).
+    """
+
+    baseline: Tensor
+
+    def __init__(self, vocabulary: int, *, entropy_weight: float = 0.01, decay: float = 0.9):
+        super().__init__()
+        self.entropy_weight = entropy_weight
+        self.decay = decay
+        self.register_buffer("baseline", -torch.tensor(float(vocabulary)).log())
+
+    def forward(self, draws: Draws, log_probs: Tensor, mask: Tensor | None = None) -> dict[str, Term]:
+        """Terms whose gradients are those of the draws, from log p (batch, length) of each target; they count the targets."""
+        real = real_positions(mask)
+        real = torch.ones_like(log_probs, dtype=torch.bool) if real is None else real
+        log_probs = torch.where(real, log_probs.detach(), 0.0)
+        above = torch.where(real, log_probs - self.baseline.to(log_probs.dtype), 0.0)
+        advantage = above.flip(1).cumsum(1).flip(1)  # (batch, length) R_t - b_t
+        if self.training:
+            mean = log_probs.sum() / real.sum().clamp(min=1)
+            self.baseline.mul_(self.decay).add_((1 - self.decay) * mean)
+        policy = -torch.where(real, advantage * draws.log_probs, 0.0).sum()
+        entropy = -torch.where(real, draws.entropies, 0.0).sum()
+        return {"policy": Term(policy, real.sum()), "entropy": Term(entropy, real.sum(), self.entropy_weight)}
+
+
+def find_draws(state: State) -> Draws | None:
+    """The draws that a chunk's state holds, wherever the layer that made them stands."""
+    if isinstance(state, Draws):
+        return state
+    if not isinstance(state, (tuple, list)):
+        return None
+    return next((found for part in state if (found := find_draws(part)) is not None), None)

@@ -1,0 +1,82 @@
+"""The bootstrap: what a mean over examples would have been on other examples of the same kind (Efron 1979)."""
+
+from collections.abc import Iterator, Sequence
+from typing import NamedTuple
+
+import numpy as np
+
+from clew.core.errors import UserError
+
+SAMPLES = 10_000
+AT_ONCE = 2**22
+"""Numbers drawn at a time, so that memory stays small however many examples there are."""
+
+
+class Interval(NamedTuple):
+    low: float
+    high: float
+
+
+class Paired(NamedTuple):
+    """Two systems on the same examples. `difference` is the first one's mean less the second one's."""
+
+    difference: float
+    interval: Interval
+    p: float
+
+
+def bootstrap_interval(scores: Sequence[float], *, level: float = 0.95, samples: int = SAMPLES, seed: int = 1) -> Interval:
+    """The percentile interval of the scores' mean: so much of the resamples' means lies in it, as much below it as above."""
+    values = checked(scores)
+    if not 0 < level < 1:
+        raise UserError(f"level ({level}) must be between 0 and 1")
+    return percentiles(np.concatenate(list(resampled_means(values, samples, seed))), level)
+
+
+def paired_bootstrap(first: Sequence[float], second: Sequence[float], *, samples: int = SAMPLES, seed: int = 1) -> Paired:
+    """Paired bootstrap resampling (Koehn 2004).
+
+        share = (1 + resamples in which the better system is not better) / (1 + resamples)
+        p     = min(1, 2 * share)
+
+    Both systems are scored on the same resample of examples, drawn with replacement. The share is Koehn's, with the observed sample
+    counted among the resamples, so that it is never 0; doubled it is two-sided, as other tests here are. Equal means have p = 1. The
+    interval holds 95 % of the resamples' differences.
+    """
+    values = checked(first) - checked(second, len(first))
+    difference = float(values.mean())
+    means = np.concatenate(list(resampled_means(values, samples, seed)))
+    if difference == 0:
+        return Paired(0.0, percentiles(means, 0.95), 1.0)
+    # Sums of the same numbers in another order differ in their last bits; a tie is a tie all the same.
+    tie = 1e-12 * max(float(np.abs(values).max()), 1e-300)
+    share = (1 + int((means * np.sign(difference) <= tie).sum())) / (1 + samples)
+    return Paired(difference, percentiles(means, 0.95), min(1.0, 2 * share))
+
+
+def resampled_means(values: np.ndarray, samples: int, seed: int) -> Iterator[np.ndarray]:
+    if samples < 1:
+        raise UserError(f"samples ({samples}) must be at least 1")
+    generator = np.random.default_rng(seed)
+    rows = max(1, AT_ONCE // len(values))
+    for start in range(0, samples, rows):
+        chosen = generator.integers(len(values), size=(min(rows, samples - start), len(values)), dtype=np.int32)
+        yield values[chosen].mean(axis=1)
+
+
+def percentiles(means: np.ndarray, level: float) -> Interval:
+    low, high = np.quantile(means, [(1 - level) / 2, (1 + level) / 2])
+    return Interval(float(low), float(high))
+
+
+def checked(scores: Sequence[float], length: int | None = None) -> np.ndarray:
+    values = np.asarray(scores, dtype=np.float64)
+    if values.ndim != 1 or len(values) == 0:
+        raise UserError("the bootstrap needs at least one example, each with one score")
+    if length is not None and len(values) != length:
+        raise UserError(f"paired systems are scored on the same examples, but one has {length} scores and the other {len(values)}")
+    if not np.isfinite(values).all():
+        raise UserError(
+            f"example {int(np.argmin(np.isfinite(values))) + 1} has a score that is no finite number; leave it out of both systems"
+        )
+    return values

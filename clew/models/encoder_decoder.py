@@ -1,0 +1,143 @@
+"""An encoder-decoder: one body reads a source whole, another writes the target word by word and looks at what was read.
+
+It knows no family and no task. What a task sees besides `encode` is a body: a language model that starts from a memory.
+"""
+
+from typing import Any
+
+from torch import Tensor, nn
+
+from clew.core.errors import UserError
+from clew.core.masks import has_documents
+from clew.core.state import map_tree
+from clew.core.types import Memory, State, Term
+from clew.layers.embeddings import TokenEmbedding
+from clew.layers.hard_attention import Reinforce, find_draws
+from clew.layers.positions import Position
+from clew.models.body import Body
+
+
+class EncoderDecoder(nn.Module):
+    """p(target | source) = product over t of p(y_t | y_<t, source).
+
+        memory = encode(source)                      values (batch, length, dim), mask, and what starts a recurrent decoder
+        state  = initial_state(batch_size, memory)
+        hidden = decoder(tokens, state)
+
+    `bridge` makes of the encoder's last states those that the decoder's first layers start from. `reinforce` is there where attention
+    is hard; `hard_terms` is then what a task adds to its loss.
+    """
+
+    causal = True
+    encodes = True
+
+    def __init__(self, encoder: Body, decoder: Body, bridge: nn.Module | None = None, reinforce: Reinforce | None = None):
+        super().__init__()
+        if not decoder.causal:
+            raise UserError("a decoder writes word by word, so each of its layers must be causal; these see the whole sequence at once")
+        self.encoder = encoder
+        self.decoder = decoder
+        self.bridge = bridge
+        self.reinforce = reinforce
+        self.dim = decoder.dim
+        self.vocabulary = decoder.vocabulary
+        self.source_vocabulary = encoder.vocabulary
+
+    @property
+    def embedding(self) -> TokenEmbedding:
+        """The target's; where embeddings are shared it is the source's too, and an output layer tied to it makes the three one."""
+        return self.decoder.embedding
+
+    @property
+    def source_embedding(self) -> TokenEmbedding:
+        return self.encoder.embedding
+
+    @property
+    def shares_embeddings(self) -> bool:
+        return self.source_embedding.tokens is self.embedding.tokens
+
+    @property
+    def max_length(self) -> int | None:
+        """The number of target positions it can tell apart, where that is bounded."""
+        return self.decoder.max_length
+
+    @property
+    def source_max_length(self) -> int | None:
+        return self.encoder.max_length
+
+    @property
+    def is_hard(self) -> bool:
+        """Whether places are drawn, so that training needs `hard_terms`."""
+        return self.reinforce is not None
+
+    def encode(self, inputs: Any, mask: Tensor | None = None) -> Memory:
+        """The source as the decoder reads it. A row without a real position is read as its padding is."""
+        refuse_documents(mask)
+        values, state = self.encoder(inputs, mask)
+        return Memory(values, mask, None if self.bridge is None else self.bridge(state.layers))
+
+    def initial_state(
+        self, batch_size: int, memory: Memory | None = None, capacity: int | None = None, *, like: Tensor | None = None
+    ) -> State:
+        """Before the first word. `batch_size` may be a multiple of the memory's rows: each is then shared by so many hypotheses."""
+        if memory is None:
+            raise UserError("an encoder-decoder writes from a source; give initial_state a memory: body.encode(inputs, mask)")
+        sentences = len(memory.values)
+        if sentences == 0 or batch_size % sentences:
+            raise UserError(f"{batch_size} rows cannot share {sentences} rows of memory; the rows must be a multiple of the sentences")
+        beams = batch_size // sentences
+        if beams > 1 and memory.final is not None:
+            memory = Memory(memory.values, memory.mask, map_tree(lambda leaf: leaf.repeat_interleave(beams, 0), memory.final))
+        return self.decoder.initial_state(batch_size, memory, capacity, like=like)
+
+    def forward(self, inputs: Any, mask: Tensor | None = None, state: State = None) -> tuple[Tensor, State]:
+        """The decoder over a chunk of target tokens."""
+        if state is None:
+            raise UserError(
+                "an encoder-decoder writes from a source; give it the state of initial_state(batch_size, memory), "
+                "the memory being what encode(inputs, mask) gives"
+            )
+        refuse_documents(mask)
+        return self.decoder(inputs, mask, state)
+
+    def levels(self, inputs: Any, mask: Tensor | None = None, memory: Memory | None = None) -> list[Tensor]:
+        """Every decoder layer's output over a target, the embedding first."""
+        refuse_documents(mask)
+        tokens = inputs if isinstance(inputs, Tensor) else inputs.tokens
+        return self.decoder.levels(inputs, mask, self.initial_state(len(tokens), memory))
+
+    def source_levels(self, inputs: Any, mask: Tensor | None = None) -> list[Tensor]:
+        """Every encoder layer's output, the embedding first."""
+        return self.encoder.levels(inputs, mask)
+
+    def hard_terms(self, state: State, log_probs: Tensor, mask: Tensor | None = None) -> dict[str, Term]:
+        """What hard attention adds to a loss: terms by name, from the state that a training chunk left and log p (batch, length) of its
+        targets, without gradient. Nothing where attention is soft or the body evaluates."""
+        draws = None if self.reinforce is None else find_draws(state)
+        return {} if draws is None or self.reinforce is None else self.reinforce(draws, log_probs, mask)
+
+
+def refuse_documents(mask: Tensor | None) -> None:
+    if has_documents(mask):
+        raise UserError("an encoder-decoder has one source and one target a row; give it a boolean mask, not document numbers")
+
+
+def embeddings(
+    vocabulary: int,
+    source_vocabulary: int,
+    dim: int,
+    *,
+    shared: bool,
+    position: Position | None = None,
+    source_position: Position | None = None,
+    **options: Any,
+) -> tuple[TokenEmbedding, TokenEmbedding]:
+    """The source's and the target's; with `shared` both read one table (Press and Wolf 2017), which the target's holds."""
+    if shared and source_vocabulary != vocabulary:
+        raise UserError(
+            f"shared embeddings need one vocabulary, but the source has {source_vocabulary} tokens and the target {vocabulary}; "
+            "train one tokenizer on both, or set model.shared_embeddings=false"
+        )
+    target = TokenEmbedding(vocabulary, dim, position=position, **options)
+    table = target.tokens if shared else None
+    return TokenEmbedding(source_vocabulary, dim, position=source_position, table=table, **options), target

@@ -1,0 +1,212 @@
+"""Recurrent encoder-decoders: the plain bottleneck (Sutskever et al. 2014), attention before the decoder's cell (Bahdanau et al. 2015) and
+after it (Luong et al. 2015), soft or hard (Xu et al. 2015)."""
+
+from collections.abc import Sequence
+from typing import Annotated, Literal
+
+import torch
+from pydantic import Field
+from torch import nn
+
+from clew.core.config import Part, Section, build_part, one_of
+from clew.core.errors import UserError
+from clew.core.state import leaves, map_tree
+from clew.core.types import State, Tree
+from clew.layers.attentive import AttentiveCell, Drawing, FeedingCell, Looking
+from clew.layers.cells import CELLS, Cell, DroppedCell, StackedCell
+from clew.layers.feedforward import Readout
+from clew.layers.hard_attention import Reinforce
+from clew.layers.recurrent import Backward, Bidirectional, Recurrent, RecurrentState
+from clew.layers.scores import SCORES, Score
+from clew.layers.sequence import SequenceLayer, Stack
+from clew.layers.wiring import Beside, Plain
+from clew.models.body import Body, uniform_init_all
+from clew.models.encoder_decoder import EncoderDecoder, embeddings
+
+
+class Seq2SeqConfig(Section):
+    """Recurrences that read a source, and recurrences that write from what was read."""
+
+    family: Literal["seq2seq"] = "seq2seq"
+    cell: Annotated[Part, one_of("cell", CELLS)] = "lstm"
+    dim: int = Field(512, ge=1, description="width of each recurrence, and of what the output layer reads")
+    num_layers: int = Field(1, ge=1, description="of the decoder, and of the encoder unless told")
+    encoder_layers: int | None = Field(None, ge=1)
+    embedding_dim: int | None = Field(None, ge=1, description="width of the embeddings; dim where not given")
+    shared_embeddings: bool = Field(False, description="one table for source and target; with task.tied for the output too")
+    direction: Literal["forward", "backward", "both"] = Field(
+        "both", description="how the encoder reads; both ways makes its vectors twice dim"
+    )
+    bridge: Literal["copy", "dense", "zero"] = Field(
+        "dense", description="the decoder starts from the encoder's last states: as they are, through tanh(W s + b), or not at all"
+    )
+    attention: Literal["none", "before", "after"] = Field(
+        "before", description="where the decoder looks at the source: never, before its cell, after it"
+    )
+    score: Annotated[Part, one_of("score", SCORES)] = "additive"
+    hard: bool = Field(False, description="look at one drawn place instead of the mean of all")
+    entropy_weight: float = Field(0.01, ge=0, description="hard attention: how much its draws are held open")
+    feeding: bool = Field(True, description="attention after the cell: what it gave is fed to the next step")
+    readout: Literal["none", "tanh", "maxout"] = Field(
+        "maxout", description="attention before the cell: how state, context and word are joined"
+    )
+    dropout: float = Field(0.0, ge=0, lt=1, description="after the embeddings and after every layer")
+    dropout_kind: Literal["plain", "locked"] = Field("plain", description="locked: one mask a sequence")
+    init_scale: float | None = Field(None, gt=0, description="every parameter from U(-s, s); each part's own start where not given")
+
+
+class Bridge(nn.Module):
+    """Starts layer l of a decoder from where layer l of an encoder ended, or from its last where it has fewer.
+
+        s = tanh(W [forward; backward] + b), for each part of a cell's state    (the form of Bahdanau et al. 2015)
+
+    They take the backward reader's state alone. `states` are of one row each and tell how wide they are. `in_one` is for cells stacked
+    into one layer.
+    """
+
+    def __init__(self, encoder_states: Sequence[Sequence[State]], decoder_states: Sequence[State], *, in_one: bool = False):
+        super().__init__()
+        self.in_one = in_one
+        self.sources = [min(layer, len(encoder_states) - 1) for layer in range(len(decoder_states))]
+        widths = [joined_widths(encoder_states[source]) for source in self.sources]
+        self.maps = nn.ModuleList(
+            nn.ModuleList(nn.Linear(width, leaf.shape[-1]) for width, leaf in zip(each, leaves(state), strict=True))
+            for each, state in zip(widths, decoder_states, strict=True)
+        )
+
+    def forward(self, states: Sequence[State]) -> Tree:
+        finals = []
+        for source, maps in zip(self.sources, self.maps, strict=True):
+            readers = reader_states(states[source])
+            each = iter(maps)  # type: ignore[call-overload]
+            finals.append(map_tree(lambda *parts: torch.tanh(next(each)(torch.cat(parts, -1))), *readers))  # noqa: B023
+        return (tuple(finals),) if self.in_one else tuple(finals)
+
+
+class Copy(nn.Module):
+    """Starts every layer of a decoder where the encoder's layer beside it ended (Sutskever et al. 2014)."""
+
+    def __init__(self, *, in_one: bool = False):
+        super().__init__()
+        self.in_one = in_one
+
+    def forward(self, states: Sequence[State]) -> Tree:
+        finals = tuple(reader_states(state)[0] for state in states)
+        return (finals,) if self.in_one else finals
+
+
+def reader_states(state: State) -> list[State]:
+    """The cell states in which the one or two readers of an encoder layer ended."""
+    return [state.cell] if isinstance(state, RecurrentState) else [part.cell for part in state]
+
+
+def joined_widths(readers: Sequence[State]) -> list[int]:
+    return [sum(leaf.shape[-1] for leaf in together) for together in zip(*map(leaves, readers), strict=True)]
+
+
+def build_seq2seq(config: Seq2SeqConfig, vocabulary: int, source_vocabulary: int | None = None) -> EncoderDecoder:
+    """`source_vocabulary` is the target's where not given."""
+    check_choices(config)
+    source_vocabulary = source_vocabulary or vocabulary
+    embedding_dim = config.embedding_dim or config.dim
+    source, target = embeddings(
+        vocabulary, source_vocabulary, embedding_dim,
+        shared=config.shared_embeddings, dropout=config.dropout, dropout_kind=config.dropout_kind,
+    )  # fmt: skip
+    encoder = Body(source, Stack(encoder_layers(config, embedding_dim)))
+    layers = {"none": bottleneck_layers, "before": layers_looking_before, "after": layers_looking_after}[config.attention]
+    decoder = Body(target, Stack(layers(config, embedding_dim, encoder.dim)))
+    reinforce = Reinforce(vocabulary, entropy_weight=config.entropy_weight) if config.hard else None
+    body = EncoderDecoder(encoder, decoder, build_bridge(config), reinforce)
+    for embedding in (source, target):
+        embedding.weight.data.uniform_(-0.1, 0.1)
+    if config.init_scale is not None:
+        uniform_init_all(body, config.init_scale)
+    return body
+
+
+def check_choices(config: Seq2SeqConfig) -> None:
+    if config.attention == "none" and config.hard:
+        raise UserError("model.hard=true draws where attention looks, but model.attention=none does not look; take before or after")
+    if config.attention == "none" and config.bridge == "zero":
+        raise UserError("with model.attention=none and model.bridge=zero nothing of the source would reach the decoder; take copy or dense")
+    encoder_layers = config.encoder_layers or config.num_layers
+    if config.bridge == "copy" and (config.direction == "both" or encoder_layers != config.num_layers):
+        raise UserError(
+            f"model.bridge=copy needs one reader and as many layers in both halves, not direction {config.direction} and "
+            f"{encoder_layers} layers under {config.num_layers}; take dense, or model.direction=backward"
+        )
+
+
+def encoder_layers(config: Seq2SeqConfig, dim: int) -> list[SequenceLayer]:
+    layers: list[SequenceLayer] = []
+    for _ in range(config.encoder_layers or config.num_layers):
+        readers: list[SequenceLayer] = [Recurrent(build_cell(config, dim)) for _ in range(2 if config.direction == "both" else 1)]
+        layer = (
+            Bidirectional(*readers) if config.direction == "both" else Backward(*readers) if config.direction == "backward" else readers[0]
+        )
+        layers.append(dropped(config, dim, layer))
+        dim = layer.dim
+    return layers
+
+
+def bottleneck_layers(config: Seq2SeqConfig, dim: int, memory_dim: int) -> list[SequenceLayer]:
+    """Nothing of the source but the state they start from."""
+    widths = [dim] + [config.dim] * (config.num_layers - 1)
+    return [dropped(config, width, Recurrent(build_cell(config, width))) for width in widths]
+
+
+def layers_looking_before(config: Seq2SeqConfig, dim: int, memory_dim: int) -> list[SequenceLayer]:
+    """The first layer looks, as Bahdanau's only one does; those above it read its state and context (Wu et al. 2016), so that they run
+    over all steps at once. The readout joins the top's state, the context and the word (Bahdanau et al. 2015, appendix A.2.2)."""
+    word_dim = 0 if config.readout == "none" else dim
+    first = AttentiveCell(dim, memory_dim, build_cell(config, dim + memory_dim), build_score(config, memory_dim), hard=config.hard)
+    looking = Drawing(first) if config.hard else Recurrent(first)
+    layers: list[SequenceLayer] = [beside(config, dim, looking, reads=dim, keeps=word_dim)]  # [s; context; word]
+    for _ in range(config.num_layers - 1):
+        above = Recurrent(build_cell(config, config.dim + memory_dim))
+        layers.append(beside(config, layers[-1].dim, above, reads=above.cell.input_dim, keeps=memory_dim + word_dim))
+    if config.readout != "none":
+        layers.append(Readout(layers[-1].dim, config.dim, kind=config.readout))
+    return layers
+
+
+def layers_looking_after(config: Seq2SeqConfig, dim: int, memory_dim: int) -> list[SequenceLayer]:
+    """The top layer's state looks (Luong et al. 2015). Fed back, the stack is one cell; else its layers run over all steps at once."""
+    score = build_score(config, memory_dim)
+    if not config.feeding:
+        looking = Looking(config.dim, config.dim, memory_dim, score, hard=config.hard)
+        return [*bottleneck_layers(config, dim, memory_dim), dropped(config, config.dim, looking)]
+    cells: list[Cell] = [build_cell(config, dim + config.dim)]
+    for _ in range(config.num_layers - 1):
+        cells[-1] = DroppedCell(cells[-1], config.dropout, config.dropout_kind)
+        cells.append(build_cell(config, config.dim))
+    cell = FeedingCell(dim, config.dim, memory_dim, StackedCell(cells), score, hard=config.hard)
+    return [dropped(config, dim, Drawing(cell) if config.hard else Recurrent(cell))]
+
+
+def build_bridge(config: Seq2SeqConfig) -> nn.Module | None:
+    in_one = config.attention == "after" and config.feeding
+    if config.bridge == "zero":
+        return None
+    if config.bridge == "copy":
+        return Copy(in_one=in_one)
+    state = build_cell(config, 1).initial_state(1, like=torch.zeros(1))
+    readers = [state] * (2 if config.direction == "both" else 1)
+    return Bridge([readers] * (config.encoder_layers or config.num_layers), [state] * config.num_layers, in_one=in_one)
+
+
+def build_cell(config: Seq2SeqConfig, input_dim: int) -> Cell:
+    return build_part("cell", config.cell, CELLS, input_dim, config.dim)
+
+
+def build_score(config: Seq2SeqConfig, memory_dim: int) -> Score:
+    return build_part("score", config.score, SCORES, config.dim, memory_dim)
+
+
+def dropped(config: Seq2SeqConfig, dim: int, layer: SequenceLayer) -> SequenceLayer:
+    return Plain(dim, layer, dropout=config.dropout, dropout_kind=config.dropout_kind)
+
+
+def beside(config: Seq2SeqConfig, dim: int, layer: SequenceLayer, *, reads: int, keeps: int) -> SequenceLayer:
+    return Beside(dim, layer, reads=reads, keeps=keeps, dropout=config.dropout, dropout_kind=config.dropout_kind)

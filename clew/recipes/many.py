@@ -1,0 +1,99 @@
+"""The runs of a grid, one after another: finished ones are passed over, interrupted ones gone on with, a failing one stops no other."""
+
+import gc
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+import torch
+
+from clew.core.errors import UserError
+from clew.recipes.grid import Combination, expand, split_values
+from clew.recipes.running import config_of, fixed_differences, run_recipe
+from clew.runs.config import Config
+from clew.runs.directory import append_metrics, check_code, config_there, is_run
+from clew.runs.lock import is_locked
+from clew.runs.summary import is_finished, summarise
+from clew.training.processes import from_first, rank
+from clew.training.run import Report, check_training
+from clew.training.signals import Interrupted
+
+
+@dataclass(frozen=True)
+class Planned:
+    """A combination, its config, and the folder that its run has or will have."""
+
+    combination: Combination
+    config: Config
+    folder: Path
+
+
+def plan_grid(recipe: str, assignments: Sequence[str], *, parent: Path = Path("runs"), code: Path | None = None) -> list[Planned]:
+    """Every run of the grid in order; a mistake in any of them is refused before the first one starts."""
+    if is_run(parent):
+        raise UserError(f"{parent} is a run, and the runs of a grid go below a folder that is none; choose another with --out")
+    if parent.exists() and not parent.is_dir():
+        raise UserError(f"{parent} is not a folder, and the runs of a grid go below one; choose another with --out")
+    for assignment in assignments:
+        field, _, text = assignment.partition("=")
+        if len(split_values(text)) > 1 and Path(text).exists():
+            raise UserError(f"commas separate the runs of a grid, and {text} is one file; write it as {field}='\"{text}\"'")
+    planned: list[Planned] = []
+    for combination in expand(recipe, assignments):
+        config = config_of(combination.recipe, combination.assignments)
+        check_training(config.training)
+        planned.append(Planned(combination, config, place(combination, config, parent, code, {other.folder for other in planned})))
+    return planned
+
+
+def place(combination: Combination, config: Config, parent: Path, code: Path | None, taken: set[Path]) -> Path:
+    """Where the combination's run is, or where it will be: NAME, or NAME-2, ... where runs of other settings have the name."""
+    number, folder = 1, parent / combination.name
+    while folder in taken or (folder.exists() and not is_same_run(folder, config, code)):
+        number += 1
+        folder = parent / f"{combination.name}-{number}"
+    return folder
+
+
+def is_same_run(folder: Path, config: Config, code: Path | None) -> bool:
+    """Whether a folder holds a run that training with this config would go on with: no setting differs that a run must keep, it was not
+    meant to be longer, and the user's file is the same."""
+    there = config_there(folder) if is_run(folder) else None
+    if there is None or fixed_differences(there, config) or there.training.steps > config.training.steps:
+        return False
+    try:
+        check_code(folder, code)
+    except UserError:
+        return False
+    return True
+
+
+def is_done(planned: Planned) -> bool:
+    return is_run(planned.folder) and is_finished(summarise(planned.folder).records, planned.config.training)
+
+
+def run_planned(planned: Planned, *, code: Path | None = None, report: Report | None = None) -> None:
+    """Starts the run, or goes on with it. What makes it fail is noted in its metrics, and raised."""
+    folder, combination = planned.folder, planned.combination
+    if from_first(lambda: str(is_locked(folder))) == "True":
+        raise UserError(f"{folder} is being written by another process; wait for it, or stop it first")
+    try:
+        run_recipe(
+            combination.recipe,
+            combination.assignments,
+            out=folder,
+            resume=from_first(lambda: str(is_run(folder))) == "True",
+            code=code,
+            report=report,
+        )
+    except Interrupted:
+        raise
+    except Exception as error:
+        if is_run(folder) and not is_locked(folder) and rank() == 0:
+            append_metrics(folder, {"step": summarise(folder).step, "failed": " ".join(str(error).split())})
+        raise
+    finally:
+        # Nothing of one run may be in the way of the next: compiled code of its modules, cycles that hold a GPU's memory.
+        if planned.config.training.compile:
+            torch.compiler.reset()
+        gc.collect()

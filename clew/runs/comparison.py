@@ -1,0 +1,174 @@
+"""Runs side by side: those that differ in the seed alone are one group, with a mean, a spread, and a test against another group."""
+
+import json
+import math
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from statistics import fmean, stdev
+from typing import Any, NamedTuple
+
+from clew.core.errors import UserError, unknown
+from clew.metrics.bootstrap import paired_bootstrap
+from clew.metrics.welch import welch
+from clew.runs.config import fields_of
+from clew.runs.predictions import read_predictions
+from clew.runs.summary import Summary
+
+WITHOUT_EFFECT = ("device", "training.log_every", "training.save_every")
+"""Settings that change nothing of what is measured; runs that differ in them are still one group."""
+LOWER_IS_BETTER = ("loss", "perplexity", "bits_per_character", "error")
+TOKEN_MEASURES = ("loss", "perplexity")
+"""Measures per token, which compare between runs with the same tokens only."""
+
+
+@dataclass(frozen=True)
+class Group:
+    """Runs of one config but for the seed. `label` says what sets the group apart from the others."""
+
+    label: str
+    runs: tuple[Summary, ...]
+
+    def scores(self, measure: str) -> list[float]:
+        return [run.best[measure] for run in self.runs if measure in run.best]
+
+    def mean(self, measure: str) -> float | None:
+        scores = self.scores(measure)
+        return fmean(scores) if scores else None
+
+    def spread(self, measure: str) -> float | None:
+        """The sample's standard deviation over seeds; None where there is one seed."""
+        scores = self.scores(measure)
+        return stdev(scores) if len(scores) > 1 else None
+
+
+class Verdict(NamedTuple):
+    """What a test said of two groups: which test it was, its p-value, and over how many values."""
+
+    name: str
+    p: float | None
+    over: str
+
+
+def lower_is_better(measure: str) -> bool:
+    return measure.rpartition(".")[2] in LOWER_IS_BETTER
+
+
+def group_runs(runs: Iterable[Summary]) -> tuple[list[Group], list[str]]:
+    """Groups in the order of their first runs, and a sentence on each run left out: a second one of the same seed says nothing new."""
+    found: dict[str, dict[int, Summary]] = {}
+    notes = []
+    for run in runs:
+        seeds = found.setdefault(json.dumps([identity(run), len(run.averaged)], sort_keys=True), {})
+        twin = seeds.setdefault(run.config.seed, run)
+        if twin is not run:
+            notes.append(f"{run.folder} has the settings and the seed of {twin.folder}, and is left out")
+    members = [tuple(run for _, run in sorted(seeds.items())) for seeds in found.values()]
+    return [Group(label, runs) for label, runs in zip(labels([runs[0] for runs in members]), members, strict=True)], notes
+
+
+def identity(run: Summary) -> dict[str, Any]:
+    return {name: value for name, value in fields_of(run.config).items() if name != "seed" and name not in WITHOUT_EFFECT}
+
+
+def labels(runs: Sequence[Summary]) -> list[str]:
+    """What sets one run of each group apart: the recipe where there are several, and the fields that differ within a recipe."""
+    several = len({run.config.recipe for run in runs}) > 1
+    found = []
+    for run in runs:
+        own = [other for other in runs if other.config.recipe == run.config.recipe]
+        fields = [name for name, _ in differing([identity(other) for other in own])]
+        ends = [name.rpartition(".")[2] for name in fields]
+        words = [
+            f"{end if ends.count(end) == 1 else name}={spelt(identity(run).get(name))}" for name, end in zip(fields, ends, strict=True)
+        ]
+        words = [*([run.config.recipe] if several or not words else []), *words, *(["averaged"] if run.averaged else [])]
+        found.append(" ".join(words))
+    return found
+
+
+def differing(settings: Sequence[dict[str, Any]]) -> list[tuple[str, list[Any]]]:
+    """The fields that are not the same in all settings, with the value in each; None where one has no such field."""
+    names = dict.fromkeys(name for each in settings for name in each)
+    rows = [(name, [each.get(name) for each in settings]) for name in names]
+    return [(name, values) for name, values in rows if any(value != values[0] for value in values)]
+
+
+def group_differences(groups: Sequence[Group]) -> list[tuple[str, list[Any]]]:
+    return differing([identity(group.runs[0]) for group in groups])
+
+
+def spelt(value: Any) -> str:
+    return value if isinstance(value, str) else json.dumps(value, ensure_ascii=False)
+
+
+def ranked(groups: Iterable[Group], measure: str) -> list[Group]:
+    """The best mean first; groups without the measure are refused."""
+    groups = list(groups)
+    known = sorted({name for group in groups for run in group.runs for name in run.best})
+    if measure not in known:
+        raise unknown("measure", measure, known)
+    sign = 1 if lower_is_better(measure) else -1
+    return sorted(groups, key=lambda group: math.inf if group.mean(measure) is None else sign * (group.mean(measure) or 0.0))
+
+
+def compare_groups(group: Group, other: Group, measure: str) -> tuple[Verdict, list[str]]:
+    """Whether two groups differ by more than chance. Where all their runs were scored on the same examples, paired bootstrap over those
+    (the mean of a group's runs on each); else Welch's test over at least two seeds each; else no test. With it, what stood in the way."""
+    notes: list[str] = []
+    try:
+        first, second = example_scores(group), example_scores(other)
+        if first is not None and second is not None:
+            if first.keys() == second.keys():
+                p = paired_bootstrap(list(first.values()), [second[name] for name in first]).p
+                return Verdict("paired bootstrap", p, f"{len(first):,} examples"), notes
+            notes.append(
+                f"the predictions of {group.label} and of {other.label} are of different examples, so that they are compared over seeds"
+            )
+    except UserError as error:
+        notes.append(str(error))
+    one, two = group.scores(measure), other.scores(measure)
+    if len(one) < 2 or len(two) < 2:
+        return Verdict("none", None, f"{len(one)} and {len(two)} seeds"), notes
+    return Verdict("Welch", welch(one, two).p, f"{len(one)} and {len(two)} seeds"), notes
+
+
+def example_scores(group: Group) -> dict[str, float] | None:
+    """Every example's score, the mean over the group's runs; None where a run has no predictions."""
+    found = [scores for run in group.runs if (scores := read_predictions(run.folder)) is not None]
+    if len(found) < len(group.runs):
+        return None
+    for run, scores in zip(group.runs, found, strict=True):
+        if scores.keys() != found[0].keys():
+            odd = len(scores.keys() ^ found[0].keys())
+            raise UserError(
+                f"{run.folder} and {group.runs[0].folder} have predictions of different examples ({odd} are in one of them alone)"
+            )
+    return {name: fmean(scores[name] for scores in found) for name in found[0]}
+
+
+def cautions(groups: Sequence[Group], measure: str) -> list[str]:
+    """What a reader of the numbers must know: other tokens, other texts, unfinished runs."""
+    found = []
+    fields = [name for name, _ in group_differences(groups)]
+    texts = [name for name in fields if name.startswith("data.")]
+    tokens = [name for name in fields if name.startswith("text.")]
+    if texts:
+        found.append(f"the groups read different texts ({', '.join(texts)}), so that their scores do not compare")
+    if tokens and measure.rpartition(".")[2] in TOKEN_MEASURES:
+        fair = f"{measure.rpartition('.')[0]}.bits_per_character"
+        found.append(f"the groups have different tokens ({', '.join(tokens)}), so that {measure} does not compare; use --measure {fair}")
+    for group in groups:
+        for run in group.runs:
+            if run.state not in ("finished", "averaged"):
+                found.append(f"{run.folder} is {run.state} at step {run.step} of {run.config.training.steps}")
+    return found
+
+
+def curve(run: Summary, measure: str) -> tuple[tuple[int, ...], tuple[float, ...]]:
+    """Steps and values of what a run logged, such as `train.loss`; what is not finite is left out."""
+    points = [
+        (record["step"], record[measure])
+        for record in run.records
+        if isinstance(record.get(measure), (int, float)) and math.isfinite(record[measure])
+    ]
+    return tuple(step for step, _ in points), tuple(value for _, value in points)

@@ -1,0 +1,154 @@
+"""What a run directory says about its run: how far it came, what it scored, whether it goes on. Reads configs and metrics, no weights."""
+
+import math
+import re
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from functools import cached_property
+from glob import glob
+from pathlib import Path
+from typing import Any
+
+from clew.core.errors import UserError
+from clew.runs.config import Config, TrainingConfig
+from clew.runs.directory import CONFIG, METRICS, check_run, is_run, read_config, read_metrics
+from clew.runs.lock import is_locked
+
+DEPTH = 2
+"""How many folders below the one that is named runs are looked for: runs/NAME and runs/STUDY/NAME."""
+
+
+@dataclass(frozen=True)
+class Summary:
+    """One run: its config, and its records in the order in which they were written."""
+
+    folder: Path
+    config: Config
+    records: list[dict[str, Any]]
+
+    @property
+    def step(self) -> int:
+        """Steps done."""
+        return max((record["step"] for record in self.records), default=0)
+
+    @cached_property
+    def best(self) -> dict[str, float]:
+        """What the run's weights score, by measure (`valid.loss`, `test.perplexity`): of the whole run where it has ended, else of its
+        best evaluation so far."""
+        end = last_with(self.records, "best.step")
+        if end is not None:
+            scores = {name.removeprefix("best."): value for name, value in numbers(end).items() if name.startswith("best.")}
+            return {name: value for name, value in scores.items() if name != "step"}
+        evaluations = [numbers(record) for record in self.records if "valid.loss" in numbers(record)]
+        if not evaluations:
+            return {}
+        best = min(evaluations, key=lambda record: record["valid.loss"])
+        return {name: value for name, value in best.items() if name.startswith("valid.")}
+
+    @property
+    def averaged(self) -> list[dict[str, Any]]:
+        """The weights that this run is the mean of; none where it was trained."""
+        end = last_with(self.records, "averaged")
+        return [] if end is None else list(end["averaged"])
+
+    @property
+    def failure(self) -> str | None:
+        """Why the run ended, where its last record says that it failed."""
+        return str(self.records[-1]["failed"]) if self.records and "failed" in self.records[-1] else None
+
+    @property
+    def seconds(self) -> float | None:
+        """How long it trained: as the run says, else from the speed that it logged; None where it logged none."""
+        said = [record["seconds"] for record in map(numbers, self.records) if "seconds" in record]
+        if said:
+            return max(said)
+        training, before, total = self.config.training, 0, 0.0
+        for record in map(numbers, self.records):
+            if record.get("tokens_per_second", 0) > 0:
+                total += (record["step"] - before) * training.batch_size * training.length / record["tokens_per_second"]
+                before = int(record["step"])
+        return total if before else None
+
+    @property
+    def state(self) -> str:
+        """running, averaged, finished, failed or interrupted."""
+        if is_locked(self.folder):
+            return "running"
+        if self.averaged:
+            return "averaged"
+        if is_finished(self.records, self.config.training):
+            return "finished"
+        return "interrupted" if self.failure is None else "failed"
+
+    @property
+    def size(self) -> int:
+        """Bytes on disk."""
+        return sum(path.stat().st_size for path in self.folder.rglob("*") if path.is_file())
+
+
+def summarise(folder: Path) -> Summary:
+    """The summary of a run directory; one that cannot be read here is refused with a sentence."""
+    if not is_run(folder):
+        raise UserError(f"{folder} has no {CONFIG}; it was copied in part, or is no run directory")
+    records = [record for record in read_metrics(folder) if isinstance(record.get("step"), int)]
+    return Summary(folder, read_config(folder), records)
+
+
+def is_finished(records: list[dict[str, Any]], training: TrainingConfig) -> bool:
+    """Whether a run has ended by these settings: its summary is written, and it reached the last step or lost patience."""
+    end = last_with(records, "best.step")
+    if end is None:
+        return False
+    worse = sum("valid.loss" in record and record["step"] > end["best.step"] for record in records)
+    return end["step"] >= training.steps or (training.patience is not None and worse >= training.patience)
+
+
+def find_runs(folder: Path, depth: int = DEPTH) -> list[Path]:
+    """The run directories below a folder, or the folder itself where it is one; a damaged one is among them. 2 comes before 10."""
+    if is_run(folder) or (folder / METRICS).is_file() or (folder / "checkpoints").is_dir():
+        return [folder]
+    return [run for child in folders_in(folder) for run in find_runs(child, depth - 1)] if depth > 0 else []
+
+
+def named_runs(words: Sequence[str]) -> list[Path]:
+    """The run directories that words name, each once: a run, a folder that runs are below, or a pattern such as runs/ptb-*."""
+    found: dict[Path, Path] = {}
+    for word in words:
+        folder, runs = Path(word), list[Path]()
+        if folder.is_dir():
+            runs = find_runs(folder)
+            if not runs:
+                raise UserError(f"there is no run below {folder}; `clew runs DIR` lists those below a folder")
+        elif any(character in word for character in "*?["):
+            matches = sorted((Path(match) for match in glob(word)), key=lambda path: natural(str(path)))
+            runs = [run for match in matches if match.is_dir() for run in find_runs(match)]
+            if not runs:
+                raise UserError(f"no run matches {word}; `clew runs` lists the runs")
+        else:
+            check_run(folder)
+        for run in runs:
+            found.setdefault(run.resolve(), run)
+    return list(found.values())
+
+
+def folders_in(folder: Path) -> Iterator[Path]:
+    children = (path for path in folder.iterdir() if path.is_dir() and not path.name.startswith("."))
+    yield from sorted(children, key=lambda path: natural(path.name))
+
+
+def natural(name: str) -> list[tuple[int, int, str]]:
+    """A key that sorts `seed=2` before `seed=10`."""
+    return [(0, int(part), "") if part.isdecimal() else (1, 0, part.lower()) for part in re.split(r"([0-9]+)", name) if part]
+
+
+def last_with(records: list[dict[str, Any]], key: str) -> dict[str, Any] | None:
+    return next((record for record in reversed(records) if key in record), None)
+
+
+def numbers(record: dict[str, Any]) -> dict[str, float]:
+    """What was measured in a record: finite numbers alone."""
+    return {
+        name: value
+        for name, value in record.items()
+        if isinstance(value, (int, float)) and not isinstance(value, bool) and math.isfinite(value)
+    }

@@ -1,0 +1,22 @@
+"""The vocabularies of a run, by role: tokenizers and label tables, one JSON file each below vocabulary/."""
+
+from pathlib import Path
+from typing import Any
+
+from clew.runs.config import Config
+from clew.tasks import TASKS
+
+VOCABULARY = "vocabulary"
+TOKENIZER = "tokenizer"
+"""The role of the only tokenizer, where there is one."""
+
+
+def save_vocabularies(folder: Path, vocabularies: dict[str, Any]) -> None:
+    for role, vocabulary in vocabularies.items():
+        vocabulary.save(folder / VOCABULARY / f"{role}.json")
+
+
+def load_vocabularies(folder: Path, config: Config) -> dict[str, Any]:
+    """Those that the run's task asks for."""
+    kinds = TASKS[config.task.name].vocabularies  # type: ignore[attr-defined]
+    return {role: kind.load(folder / VOCABULARY / f"{role}.json") for role, kind in kinds.items()}

@@ -1,0 +1,98 @@
+"""The problem of a language model: one text, encoded once, read in streams or windows."""
+
+from collections.abc import Callable
+from functools import lru_cache
+from pathlib import Path
+from typing import Any
+
+from torch import nn
+
+from clew.core.errors import UserError
+from clew.data.encoded import TokenFile
+from clew.data.plans import stream_plan, varied_stream_plan, window_plan
+from clew.layers.attention import SelfAttention
+from clew.metrics.perplexity import Likelihood
+from clew.runs.build import build_task, encode_texts, find_texts, train_tokenizer
+from clew.runs.config import Config
+from clew.runs.directory import cache_folder
+from clew.runs.vocabularies import TOKENIZER, load_vocabularies
+from clew.text.tokenizer import Tokenizer
+from clew.training.evaluation import evaluate
+from clew.training.loop import Batches
+from clew.training.problem import Autocast, Problem, Score
+from clew.training.processes import first_alone, from_first
+
+
+def language_problem(config: Config, run: Path | None, progress: Callable[[int, int], None]) -> Problem:
+    """The tokenizer, trained by the first process or that of the run which is gone on with, every part of the text as ids, and the task."""
+    sources = find_texts(config.data)
+
+    def tokenizer_json() -> str:
+        tokenizer = train_tokenizer(config.text, sources["train"]) if run is None else load_vocabularies(run, config)[TOKENIZER]
+        return tokenizer.to_json()
+
+    tokenizer = Tokenizer.from_json(from_first(tokenizer_json))
+    texts: dict[str, TokenFile] = first_alone(lambda: encode_texts(sources, tokenizer, cache_folder(), progress))
+    batches = language_batches(texts["train"], config)
+    batches.per_epoch(0)
+    vocabularies = {TOKENIZER: tokenizer}
+    task: Any = build_task(config, vocabularies)
+    check_reach(config, task)
+
+    def judge(part: str, task: nn.Module, forward: Any, autocast: Autocast, interrupted: Callable[[], bool]) -> Score | None:
+        found = evaluate(task, texts[part], config.training, forward=forward, autocast=autocast, interrupted=interrupted)  # type: ignore[arg-type]
+        return None if found is None else score_of(found, tokenizer.unit)
+
+    parts = tuple(name for name in texts if name != "train")
+    return Problem(task, vocabularies, batches, parts, judge, describe(tokenizer, texts), identity(config, texts["train"]))
+
+
+def language_batches(text: TokenFile, config: Config) -> Batches:
+    """Batch b of epoch e of a text."""
+    training = config.training
+
+    @lru_cache(maxsize=2)
+    def plan(epoch: int) -> Any:
+        if training.vary_length:
+            return varied_stream_plan(len(text), training.batch_size, training.length, config.seed, epoch)
+        if training.batching == "streams":
+            return stream_plan(len(text), training.batch_size, training.length)
+        return window_plan(len(text), training.length, training.batch_size, config.seed, epoch)
+
+    return Batches(lambda epoch: plan(epoch).num_batches, lambda epoch, number: plan(epoch).batch(text.tokens, number))
+
+
+def score_of(likelihood: Likelihood, unit: str) -> Score:
+    measures = {"loss": likelihood.loss, "perplexity": likelihood.perplexity, "bits_per_character": likelihood.bits_per_character}
+    return Score(measures, likelihood.loss, likelihood.describe(unit))
+
+
+def check_reach(config: Config, task: Any) -> None:
+    """What training asks of the body's positions and state, before a folder is made."""
+    training, limit = config.training, task.body.max_length
+    if limit is not None and training.length > limit:
+        raise UserError(
+            f"training.length ({training.length}) must be at most the {limit} positions that the model can tell apart; "
+            "lower it, or raise model.max_length"
+        )
+    if training.batching == "streams" and any(isinstance(part, SelfAttention) for part in task.modules()):
+        raise UserError(
+            "training.batching=streams carries the state from step to step, and attention's would grow all through an epoch; "
+            "set training.batching=windows"
+        )
+
+
+def identity(config: Config, text: TokenFile) -> dict[str, str]:
+    training = config.training
+    kind = f"{'varied ' if training.vary_length else ''}{training.batching}"
+    return {
+        "training text": f"{len(text):,} tokens, {Path(str(text.tokens.filename)).stem[:8]}",
+        "order of batches": f"{kind} of {training.batch_size} x {training.length}, seed {config.seed}",
+    }
+
+
+def describe(tokenizer: Tokenizer, texts: dict[str, TokenFile]) -> str:
+    sizes = ", ".join(f"{len(text):,} {name}" for name, text in texts.items())
+    unknown = sum(text.num_unknown for name, text in texts.items() if name != "train")
+    note = f"; {unknown:,} unknown outside the training part" if unknown else ""
+    return f"{tokenizer.vocabulary:,} {tokenizer.unit}s; {sizes} tokens{note}"

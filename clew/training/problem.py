@@ -1,0 +1,53 @@
+"""What a run trains: a task, its batches, and how it is measured. The loop and the run know no data and no metric beyond this."""
+
+from collections.abc import Callable
+from contextlib import AbstractContextManager
+from dataclasses import dataclass
+from typing import Any, Protocol
+
+from torch import nn
+
+from clew.training.loop import Batches
+
+
+@dataclass(frozen=True)
+class Score:
+    """What an evaluation found: measures by name, the value that is to become small, and all of it in words."""
+
+    measures: dict[str, float]
+    value: float
+    text: str
+
+    @property
+    def loss(self) -> float:
+        return self.measures["loss"]
+
+    def __str__(self) -> str:
+        return self.text
+
+
+Autocast = Callable[[], AbstractContextManager[Any]]
+
+
+class Judge(Protocol):
+    """Scores a part of the data, each process its share; None where `interrupted` says to stop, which a process alone may do.
+
+    `forward` is the task or its compiled form.
+    """
+
+    def __call__(self, part: str, task: nn.Module, forward: Any, autocast: Autocast, interrupted: Callable[[], bool]) -> Score | None: ...
+
+
+@dataclass
+class Problem:
+    task: Any
+    vocabularies: dict[str, Any]
+    """Every tokenizer and label table, by role."""
+    batches: Batches
+    parts: tuple[str, ...]
+    """What can be scored: valid, and test where there is one."""
+    judge: Judge
+    about: str
+    """The data, in a sentence."""
+    identity: dict[str, str]
+    """What a resumed run must find again, in words that tell one from another."""

@@ -1,0 +1,125 @@
+"""The harness sees what it should, and clew stands some hundred of each kind of fault."""
+
+import os
+import subprocess
+import sys
+import time
+from pathlib import Path
+from random import Random
+
+import pytest
+
+pytest.importorskip("resource", reason="the harness needs a system with limits and signals")
+
+from benchmarks.faults import commands, configs, texts
+from benchmarks.faults.__main__ import KINDS
+from benchmarks.faults.trials import Fault, in_this_process, put_through, watched
+from clew.core.errors import UserError
+
+ROOT = Path(__file__).parents[2]
+
+
+def test_two_hundred_fuzzed_configs_are_built_or_refused_with_a_sentence() -> None:
+    result = configs.run(200, seed=11, watch=in_this_process)
+    assert not result.failures, str(result)
+    assert min(result.outcomes.values()) > 20
+
+
+def test_two_hundred_fuzzed_data_files_are_learnt_from_or_refused_by_name() -> None:
+    result = texts.run(200, seed=11, watch=in_this_process)
+    assert not result.failures, str(result)
+    assert min(result.outcomes.values()) > 20
+
+
+def test_thirty_fuzzed_commands_end_with_a_step_or_a_sentence() -> None:
+    result = commands.run(30, seed=11, call=commands.by_call)
+    assert not result.failures, str(result)
+    assert len(result.outcomes) == 2
+
+
+def ninth(random: Random) -> int:
+    return random.randrange(9)
+
+
+def fault(attempt, draw=ninth, smaller=lambda case: range(case), seconds: float = 5.0) -> Fault:
+    return Fault("numbers", draw, attempt, str, smaller, seconds)
+
+
+def refuse(sentence: str):
+    def attempt(case: int) -> str:
+        raise UserError(sentence)
+
+    return attempt
+
+
+def test_every_trial_is_counted_by_how_it_ended() -> None:
+    def attempt(case: int) -> str:
+        if case % 2:
+            raise UserError(f"{case} is odd; give an even number")
+        return "halved"
+
+    result = put_through(fault(attempt), 50, 1, in_this_process)
+    assert result.outcomes["halved"] + result.outcomes["refused with a sentence"] == 50
+    assert result.failures == []
+    assert str(result).startswith("50 numbers: no traceback, ") and "refused with a sentence, " in str(result)
+
+
+def test_a_failure_is_shown_with_its_smallest_case() -> None:
+    def attempt(case: int) -> str:
+        if case > 3:
+            raise KeyError(f"{case} is large")
+        return "kept"
+
+    result = put_through(fault(attempt), 40, 1, in_this_process)
+    (failure,) = result.failures
+    assert (failure.case, failure.what) == ("4", "KeyError at no line of clew's: _")
+    assert failure.times == 40 - result.outcomes["kept"]
+    assert f"40 numbers: {failure.times} failed in 1 ways, " in str(result)
+
+
+@pytest.mark.parametrize(
+    ("sentence", "complaint"),
+    [
+        ("x" * 401, "a sentence of more than 400 characters"),
+        ("not <clew.text.tokenizer.Tokenizer object at 0x7f>", "a sentence with the inside of Python in it"),
+        ("1 validation error for Config: ValidationError", "a sentence with the inside of Python in it"),
+    ],
+)
+def test_a_sentence_that_nobody_can_read_is_a_failure(sentence: str, complaint: str) -> None:
+    (failure,) = put_through(fault(refuse(sentence)), 3, 1, in_this_process).failures
+    assert failure.what.startswith(complaint) and failure.times == 3
+
+
+def test_a_trial_that_takes_too_long_is_a_failure() -> None:
+    def attempt(case: int) -> str:
+        time.sleep(9)
+        return "slept"
+
+    (failure,) = put_through(fault(attempt, seconds=0.05), 2, 1, in_this_process).failures
+    assert (failure.what, failure.times) == ("took longer than 0.05 s", 2)
+
+
+def test_a_trial_that_ends_its_process_is_a_failure_and_the_others_go_on() -> None:
+    def attempt(case: int) -> str:
+        if case == 0:
+            os._exit(9)
+        return "lived"
+
+    result = put_through(fault(attempt), 30, 1, watched)
+    (failure,) = result.failures
+    assert (failure.what, failure.case) == ("ended its process (status 9)", "0")
+    assert failure.times + result.outcomes["lived"] == 30 and result.outcomes["lived"] > 10
+
+
+def test_an_obeyed_tag_would_be_seen(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    monkeypatch.setattr(configs, "OBEYED", tmp_path)
+    with pytest.raises(AssertionError, match="a tag of a YAML file was obeyed"):
+        configs.attempt(configs.Case("assignments", "text-lstm", (), ("model.dim=4",)))
+
+
+def test_every_kind_of_fault_is_a_file_and_the_command_runs_it() -> None:
+    assert all((ROOT / "benchmarks" / "faults" / f"{name}.py").is_file() for name in KINDS)
+    command = [sys.executable, "-m", "benchmarks.faults", "configs", "--count", "5"]
+    found = subprocess.run(command, cwd=ROOT, env={**os.environ, "OMP_NUM_THREADS": "1"}, capture_output=True, text=True)
+    assert found.returncode == 0, found.stderr
+    assert found.stdout.startswith("5 fuzzed configs: no traceback, ")

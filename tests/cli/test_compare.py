@@ -1,0 +1,167 @@
+import json
+from pathlib import Path
+
+import pytest
+
+from clew.recipes.running import config_of
+from clew.runs.directory import append_metrics, write_config
+from clew.runs.predictions import write_predictions
+from tests.cli.conftest import Clew
+from tests.cli.test_errors import assert_refused
+
+
+def new_run(folder: str, loss: float | None, *settings: str, recipe: str = "shakespeare-lstm") -> Path:
+    path = Path(folder)
+    path.mkdir(parents=True)
+    config = config_of(recipe, settings)
+    write_config(path, config)
+    if loss is not None:
+        for step in (500, 1000, config.training.steps):
+            append_metrics(path, {"step": step, "train.loss": loss + 100 / step})
+            append_metrics(path, {"step": step, "valid.loss": loss + 200 / step, "valid.perplexity": 2 ** (loss + 200 / step)})
+        append_metrics(path, {"step": config.training.steps, "best.step": 1000, "best.valid.loss": loss, "best.valid.perplexity": 2**loss})
+    return path
+
+
+@pytest.fixture
+def cells(clew: Clew) -> None:
+    for cell, loss in (("lstm", 1.56), ("gru", 1.53), ("elman", 1.71)):
+        for seed in (1, 2, 3):
+            new_run(f"runs/cell={cell}-seed={seed}", loss + 0.01 * seed, f"model.cell={cell}", f"seed={seed}")
+
+
+@pytest.mark.usefixtures("cells")
+def test_groups_are_ranked_tested_and_told_apart(clew: Clew) -> None:
+    found = clew("compare", "runs")
+    assert (found.status, found.err) == (0, "")
+    header, *lines = found.out.splitlines()
+    assert header.split() == ["#", "group", "n", "valid", "loss", "valid", "perplexity", "p", "test"]
+    assert lines[0].split() == ["1", "cell=gru", "3", "1.5500", "±", "0.0100", "2.93", "±", "0.02", "reference"]
+    assert lines[1].split()[:2] == ["2", "cell=lstm"] and lines[1].endswith("0.021  Welch, 3 and 3 seeds")
+    assert lines[2].split()[:2] == ["3", "cell=elman"] and lines[2].endswith("<0.001  Welch, 3 and 3 seeds")
+    assert [line.split() for line in lines[3:]] == [
+        [],
+        ["differs", "value", "(groups)"],
+        ["model.cell", "gru", "(1);", "lstm", "(2);", "elman", "(3)"],
+    ]
+
+
+@pytest.mark.usefixtures("cells")
+def test_the_first_group_can_be_what_others_are_tested_against(clew: Clew) -> None:
+    given = ["runs/cell=elman-seed=1", "runs/cell=elman-seed=2", "runs/cell=gru-*"]
+    rows = [json.loads(line) for line in clew("compare", *given, "--against", "first", "--json").out.splitlines()]
+    assert [(row["group"], row.get("against")) for row in rows] == [("cell=gru", "cell=elman"), ("cell=elman", None)]
+    assert rows[0]["test"] == "Welch" and rows[0]["over"] == "3 and 2 seeds" and rows[0]["p"] < 0.01
+    assert rows[0]["mean"]["valid.loss"] == pytest.approx(1.55) and rows[0]["spread"]["valid.loss"] == pytest.approx(0.01)
+    assert rows[0]["settings"] == {"model.cell": "gru"} and len(rows[0]["runs"]) == rows[0]["n"] == 3
+
+
+@pytest.mark.usefixtures("cells")
+def test_predictions_make_it_a_paired_bootstrap(clew: Clew) -> None:
+    for cell, better in (("lstm", 0.0), ("gru", 0.3)):
+        write_predictions(Path(f"runs/cell={cell}-seed=1"), {f"example {i}": (i % 7) * 0.1 + better for i in range(40)})
+    found = clew("compare", "runs/cell=lstm-seed=1", "runs/cell=gru-seed=1")
+    assert found.out.splitlines()[2].endswith("<0.001  paired bootstrap, 40 examples")
+
+
+@pytest.mark.usefixtures("cells")
+def test_tables_for_papers_and_pages(clew: Clew) -> None:
+    markdown = clew("compare", "runs", "--format", "markdown").out.splitlines()
+    assert markdown[1] == "| ---: | --- | ---: | ---: | ---: | ---: | --- |"
+    assert markdown[2] == "| 1 | cell=gru | 3 | 1.5500 ± 0.0100 | 2.93 ± 0.02 |  | reference |"
+    latex = clew("compare", "runs", "--format", "latex").out.splitlines()
+    assert latex[0] == r"\begin{tabular}{rlrrrrl}" and latex[4].startswith(r"1 & cell=gru & 3 & 1.5500 $\pm$ 0.0100 & ")
+
+
+@pytest.mark.usefixtures("cells")
+@pytest.mark.parametrize("name", ["curves.html", "curves.png", "curves.pdf"])
+def test_curves_are_drawn_into_a_file(clew: Clew, name: str) -> None:
+    if not name.endswith(".html"):
+        pytest.importorskip("matplotlib")
+    found = clew("compare", "runs", "--curves", name)
+    assert found.status == 0 and found.err == f"curves are in {name}\n"
+    content = Path(name).read_bytes()
+    assert content.startswith({"html": b"<!doctype html>", "png": b"\x89PNG", "pdf": b"%PDF"}[name[7:]])
+    if name.endswith(".html"):
+        text = content.decode()
+        assert "Learning curves of shakespeare-lstm" in text and "9 runs in 3 groups" in text and "nats per character" in text
+        assert text.count('class="run"') == 2 * 9 and text.count('class="mean"') == 2 * 3
+
+
+@pytest.mark.usefixtures("cells")
+def test_what_cannot_be_compared_is_named_and_left_out(clew: Clew) -> None:
+    new_run("runs/new", None)
+    Path("runs/broken").mkdir()
+    Path("runs/broken/config.json").write_text("{")
+    new_run("runs/again", 1.0, "model.cell=gru", "seed=1")
+    found = clew("compare", "runs")
+    assert found.status == 0
+    assert found.err.splitlines()[1:] == [
+        "left out: runs/new has no evaluation yet",
+        "note: runs/cell=gru-seed=1 has the settings and the seed of runs/again, and is left out",
+    ]
+    assert found.err.startswith("left out: runs/broken/config.json is not JSON")
+
+
+def test_one_group_is_shown_without_a_test(clew: Clew) -> None:
+    new_run("runs/a", 1.5)
+    found = clew("compare", "runs/a")
+    assert [line.split() for line in found.out.splitlines()] == [
+        ["#", "group", "n", "valid", "loss", "valid", "perplexity"],
+        ["1", "shakespeare-lstm", "1", "1.5000", "2.83"],
+    ]
+
+
+def test_unfinished_runs_and_other_tokens_are_noted(clew: Clew) -> None:
+    new_run("runs/a", 1.5, "training.steps=1200")
+    new_run("runs/b", 4.5, "text.tokenizer=word", "training.steps=1200")
+    config = json.loads(Path("runs/a/config.json").read_text())
+    config["training"]["steps"] = 1500
+    Path("runs/a/config.json").write_text(json.dumps(config))
+    found = clew("compare", "runs")
+    assert "note: runs/a is interrupted at step 1200 of 1500\n" in found.err
+    assert "note: the groups have different tokens (text.tokenizer), so that valid.loss does not compare;" in found.err
+
+
+@pytest.mark.parametrize(
+    ("arguments", "sentence"),
+    [
+        (["runs/x*"], "no run matches runs/x*; `clew runs` lists the runs"),
+        (["runs/empty"], "there is no run below runs/empty; `clew runs DIR` lists those below a folder"),
+        (["nowhere"], "nowhere is not a run directory (it has no config.json); runs here: runs/a"),
+        (
+            ["runs", "--measure", "valid.bleu"],
+            "unknown measure 'valid.bleu'; did you mean 'valid.loss'? known: valid.loss, valid.perplexity",
+        ),
+        (["runs", "--curves", "curves.gif"], "--curves (curves.gif) must end in .html, .png, .pdf or .svg"),
+        (["runs", "--curves", "none/curves.html"], "no such folder: none, where --curves is to write; make it first"),
+        (["runs", "--format", "word"], "argument --format: invalid choice: 'word'"),
+        ([], "the following arguments are required: RUN; `clew compare --help` shows how"),
+    ],
+)
+def test_mistakes_in_comparing_are_one_line(clew: Clew, arguments: list[str], sentence: str) -> None:
+    new_run("runs/a", 1.5)
+    Path("runs/empty").mkdir()
+    assert_refused(clew("compare", *arguments), sentence)
+
+
+def test_where_no_run_can_be_compared_that_is_said(clew: Clew) -> None:
+    new_run("runs/new", None)
+    found = clew("compare", "runs/new")
+    assert found.status == 2
+    assert found.err.splitlines() == [
+        "left out: runs/new has no evaluation yet",
+        "clew: none of these runs can be compared; `clew runs` says how each stands",
+    ]
+
+
+def test_without_matplotlib_a_picture_is_refused_and_the_page_named(clew: Clew, monkeypatch: pytest.MonkeyPatch) -> None:
+    import sys
+
+    new_run("runs/a", 1.5)
+    monkeypatch.setitem(sys.modules, "matplotlib", None)
+    monkeypatch.delitem(sys.modules, "matplotlib.figure", raising=False)
+    assert_refused(
+        clew("compare", "runs/a", "--curves", "x.png"), "pictures are drawn with matplotlib, which is not installed; `pip install"
+    )
+    assert clew("compare", "runs/a", "--curves", "x.html").status == 0

@@ -1,0 +1,131 @@
+import json
+from pathlib import Path
+
+import pytest
+
+from clew.recipes.running import config_of, run_recipe
+from clew.runs.directory import append_metrics, write_config
+from tests.cli.conftest import Clew
+from tests.cli.test_errors import assert_refused
+from tests.runs.small import lstm_settings
+
+
+def new_run(folder: str, *settings: str, **measured: float) -> Path:
+    path = Path(folder)
+    path.mkdir(parents=True)
+    config = config_of("shakespeare-lstm", settings)
+    write_config(path, config)
+    if measured:
+        scores = {f"best.{name.replace('_', '.')}": value for name, value in measured.items()}
+        append_metrics(path, {"step": config.training.steps, "best.step": 500, **scores})
+    return path
+
+
+@pytest.fixture
+def three(clew: Clew) -> None:
+    new_run("runs/b", "model.cell=gru", valid_loss=1.5, valid_perplexity=4.48, test_perplexity=4.6, test_loss=1.53)
+    new_run("runs/a", "seed=2", "training.steps=200", valid_loss=1.7, valid_perplexity=5.47)
+    new_run("runs/study/c")
+
+
+@pytest.mark.usefixtures("three")
+def test_the_list_says_what_each_run_is_and_how_it_went(clew: Clew) -> None:
+    found = clew("runs")
+    assert (found.status, found.err) == (0, "")
+    header, *lines = found.out.splitlines()
+    assert header.split() == ["run", "recipe", "steps", "valid", "loss", "perplexity", "test", "perplexity", "state", "size", "changed"]
+    assert [line.split()[0] for line in lines] == ["runs/a", "runs/b", "runs/study/c"]
+    assert lines[0].split()[:5] == ["runs/a", "shakespeare-lstm", "200/200", "1.7000", "5.47"]
+    assert "finished" in lines[0] and lines[0].endswith("seed=2 training.steps=200")
+    assert "4.60" in lines[1] and lines[1].endswith("model.cell=gru")
+    assert "0/1500" in lines[2] and "interrupted" in lines[2]
+
+
+@pytest.mark.usefixtures("three")
+def test_what_all_runs_changed_is_said_once(clew: Clew) -> None:
+    found = clew("runs", "runs/study")
+    assert "all of them" not in found.out
+    for name in ("d", "e"):
+        new_run(f"runs/alike/{name}", "model.dim=64", f"seed={ord(name)}")
+    lines = clew("runs", "runs/alike").out.splitlines()
+    assert lines[-1] == "all of them changed model.dim=64"
+    assert [line.split()[-1] for line in lines[1:3]] == ["seed=100", "seed=101"]
+
+
+@pytest.mark.usefixtures("three")
+@pytest.mark.parametrize(
+    ("sort", "order"),
+    [("name", "a b c"), ("valid", "b a c"), ("test", "b a c"), ("steps", "b a c"), ("size", None), ("time", None), ("newest", None)],
+)
+def test_runs_are_sorted_as_asked(clew: Clew, sort: str, order: str | None) -> None:
+    def names(*arguments: str) -> list[str]:
+        return [line.split()[0][-1] for line in clew("runs", "--sort", sort, *arguments).out.splitlines()[1:]]
+
+    found = names()
+    assert sorted(found) == ["a", "b", "c"]
+    assert order is None or found == order.split()
+    if sort == "name":
+        assert names("--reverse") == found[::-1]
+
+
+@pytest.mark.usefixtures("three")
+def test_runs_as_json_have_every_fact(clew: Clew) -> None:
+    Path("runs/broken").mkdir()
+    Path("runs/broken/config.json").write_text("{")
+    rows = [json.loads(line) for line in clew("runs", "--json").out.splitlines()]
+    assert [row["folder"] for row in rows] == ["runs/a", "runs/b", "runs/study/c", "runs/broken"]
+    first = {key: rows[1][key] for key in ("recipe", "changes", "seed", "step", "steps", "state", "failure", "averaged", "seconds")}
+    assert first == {
+        "recipe": "shakespeare-lstm",
+        "changes": {"model.cell": "gru"},
+        "seed": 1,
+        "step": 1500,
+        "steps": 1500,
+        "state": "finished",
+        "failure": None,
+        "averaged": None,
+        "seconds": None,
+    }
+    assert (rows[1]["valid.loss"], rows[1]["test.perplexity"]) == (1.5, 4.6) and rows[1]["bytes"] > 0
+    assert rows[3]["fault"].startswith("runs/broken/config.json is not JSON")
+
+
+def test_broken_folders_are_named_and_stop_nothing(clew: Clew) -> None:
+    new_run("runs/fine", valid_loss=1.5)
+    for name, content in (("json", "{"), ("format", '{"format": 99}'), ("list", "[1]"), ("bytes", "\udcff")):
+        Path(f"runs/{name}").mkdir()
+        Path(f"runs/{name}/config.json").write_text(content, errors="surrogateescape")
+    Path("runs/copied").mkdir()
+    Path("runs/copied/metrics.jsonl").touch()
+    found = clew("runs")
+    assert found.status == 0
+    assert [line.split()[0] for line in found.out.splitlines()[1:]] == ["runs/fine"]
+    assert [line.split(" is ")[0].split(" has ")[0] for line in found.err.splitlines()] == [
+        "cannot be read: runs/bytes/config.json",
+        "cannot be read: runs/copied",
+        "cannot be read: runs/format/config.json",
+        "cannot be read: runs/json/config.json",
+        "cannot be read: runs/list/config.json",
+    ]
+
+
+def test_where_there_is_no_run_that_is_said(clew: Clew) -> None:
+    nothing = "there is no run below {}; train one first, e.g. `clew train shakespeare-lstm`\n"
+    assert clew("runs") == (0, "", nothing.format("runs"))
+    Path("empty").mkdir()
+    assert clew("runs", "empty") == (0, "", nothing.format("empty"))
+    assert clew("runs", "empty", "--json") == (0, "", nothing.format("empty"))
+    assert_refused(clew("runs", "nowhere"), "no such folder: nowhere; give the one that your runs are below")
+
+
+def test_a_recipe_that_is_not_known_here_is_said_to_be(clew: Clew) -> None:
+    new_run("runs/mine")
+    config = json.loads(Path("runs/mine/config.json").read_text())
+    Path("runs/mine/config.json").write_text(json.dumps({**config, "recipe": "of-my-own"}))
+    assert clew("runs").out.splitlines()[1].endswith("(recipe unknown here)")
+
+
+def test_a_trained_run_is_listed_with_its_time(clew: Clew, tmp_path: Path) -> None:
+    run_recipe("text-lstm", lstm_settings(tmp_path, steps=4))
+    (row,) = [json.loads(line) for line in clew("runs", "--json").out.splitlines()]
+    assert row["seconds"] > 0 and row["state"] == "finished" and row["valid.bits_per_character"] > 0

@@ -1,0 +1,82 @@
+import gzip
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from clew.data.lines import read_lines
+from tests.data.written import refusal, write, written
+
+
+@pytest.mark.parametrize("end", ["\n", "\r\n", "\r"])
+@pytest.mark.parametrize("mark", [b"", b"\xef\xbb\xbf"])
+@pytest.mark.parametrize("last", [True, False])
+def test_lines_do_not_depend_on_how_they_end(tmp_path, end, mark, last):
+    path = write(tmp_path / "a.txt", mark + end.join(["eins", "", "zwei ä\u2028\x0b", "drei"]).encode() + end.encode() * last)
+    assert list(read_lines(path)) == ["eins", "", "zwei ä\u2028\x0b", "drei"]
+
+
+@given(st.lists(st.text(st.characters(exclude_characters="\r\n\0", exclude_categories=["Cs"]), max_size=5), min_size=1, max_size=5))
+def test_a_zipped_file_reads_like_the_file(lines):
+    content = "".join(f"{line}\n" for line in lines)
+    with written("a.txt", content) as plain, written("b.txt.gz", gzip.compress(content.encode(), mtime=0)) as zipped:
+        assert list(read_lines(plain)) == list(read_lines(zipped)) == [lines[0].removeprefix("\ufeff"), *lines[1:]]
+
+
+def test_lines_are_read_as_they_are_asked_for(tmp_path):
+    lines = read_lines(write(tmp_path / "a.txt", b"first\n" + b"x" * 100_000 + b"\n\xff"))
+    assert next(lines) == "first"
+
+
+def test_a_line_of_ten_thousand_words_is_a_line(tmp_path):
+    line = " ".join(f"word{i}" for i in range(10_000))
+    assert list(read_lines(write(tmp_path / "a.txt", line + "\nend\n"))) == [line, "end"]
+
+
+def test_a_nul_is_told_with_its_line(tmp_path):
+    path = write(tmp_path / "a.tsv", b"one\ntwo\0\n")
+    assert refusal(lambda: read_lines(path)) == (
+        f"{path}:2: a NUL character, so this is no plain text, or is damaged; mend it, or give another file"
+    )
+
+
+@pytest.mark.parametrize("end", [b"\n", b"\r\n", b"\r"])
+def test_a_byte_that_is_not_utf8_is_told_with_its_line(tmp_path, end):
+    path = write(tmp_path / "a.txt", b"one" + end + b"two" + end + b"thr\xe9e" + end)
+    assert refusal(lambda: read_lines(path)) == (
+        f"{path}: byte 0xe9 at offset {9 + 2 * len(end)} (line 3) is not UTF-8; "
+        "convert it, e.g. iconv -f latin1 -t utf-8 a.txt > utf8-a.txt"
+    )
+
+
+def test_utf16_is_told_as_such(tmp_path):
+    path = write(tmp_path / "a.csv", "text,label\nä,1\n".encode("utf-16"))
+    assert refusal(lambda: read_lines(path)) == (
+        f"{path}: byte 0xff at offset 0 (line 1) is not UTF-8; convert it, e.g. iconv -f utf-16 -t utf-8 a.csv > utf8-a.csv"
+    )
+
+
+@pytest.mark.parametrize(("name", "content"), [("a.txt", b""), ("a.txt", b"\xef\xbb\xbf"), ("a.txt.gz", gzip.compress(b"", mtime=0))])
+def test_an_empty_file_is_refused(tmp_path, name, content):
+    path = write(tmp_path / name, content)
+    assert refusal(lambda: read_lines(path)) == f"{path}: the file is empty; give one with text in it"
+
+
+def test_a_broken_zip_is_refused(tmp_path):
+    whole = gzip.compress(b"a line\n" * 1000, mtime=0)
+    for name, content in {"cut.gz": whole[:-12], "bad.gz": whole[:20] + b"\0\0\0\0" + whole[24:], "none.gz": b"plain text\n"}.items():
+        path = write(tmp_path / name, content)
+        sentence = refusal(lambda path=path: read_lines(path))
+        assert sentence.startswith(f"{path}: cannot be unzipped (")
+        assert sentence.endswith("); copy it again, or rename it if it is no gzip file")
+
+
+def test_what_is_no_file_is_refused(tmp_path):
+    write(tmp_path / "train.tsv", "a")
+    assert refusal(lambda: read_lines(tmp_path / "trian.tsv")) == (
+        f"no such file: {tmp_path / 'trian.tsv'}; near it there is {tmp_path / 'train.tsv'}"
+    )
+    assert refusal(lambda: read_lines(tmp_path)) == (
+        f"{tmp_path}: this is a folder; name a file in it: the folder {tmp_path} has train.tsv"
+    )
+    assert refusal(lambda: read_lines(tmp_path / ("x" * 300))).endswith(": cannot be read: File name too long")

@@ -1,0 +1,37 @@
+import pytest
+
+from clew.data.records import Record, find_column, find_role
+from tests.data.written import refusal
+
+
+@pytest.mark.parametrize(("wanted", "found"), [("text", "text"), ("2", "text"), (2, "text"), (1, "label"), ("7", "7")])
+def test_a_column_is_found_by_name_and_by_number(wanted, found):
+    assert find_column(["label", "text", "7"], wanted, "text", "a.csv") == found
+
+
+def test_a_column_that_is_not_there_is_told_with_those_that_are():
+    columns = ["sentence", "label"]
+    assert refusal(lambda: find_column(columns, "sentense", "text", "a.csv")) == (
+        "a.csv: no column 'sentense' for data.text; did you mean 'sentence'? there are: sentence, label"
+    )
+    for number in (0, 3, "3", -1):
+        assert refusal(lambda number=number: find_column(columns, number, "text", "a.csv")) == (
+            f"a.csv: no column {number} for data.text; there are 2, counted from 1: sentence, label"
+        )
+
+
+def test_a_role_takes_the_column_of_its_name_or_asks():
+    assert find_role(["label", "text"], None, "text", "a.csv") == "text"
+    assert find_role(["1", "2"], None, "text", "a.csv", instead="2") == "2"
+    assert refusal(lambda: find_role(["a", "b"], None, "text", "a.csv")) == (
+        "a.csv: no column 'text'; say which one it is with data.text=NAME; there are: a, b"
+    )
+
+
+def test_many_columns_are_told_in_part():
+    columns = [f"c{i}" for i in range(25)]
+    assert refusal(lambda: find_column(columns, "x", "text", "a.csv")).endswith("c18, c19 and 5 more")
+
+
+def test_a_record_knows_its_place():
+    assert Record({"text": "a"}, "folder/a.csv", 7).place == "folder/a.csv:7"

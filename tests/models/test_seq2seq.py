@@ -1,0 +1,177 @@
+import numpy as np
+import pytest
+import torch
+from pydantic import ValidationError
+
+from clew.core.errors import UserError
+from clew.layers.cells import CELLS
+from clew.layers.recurrent import Recurrent
+from clew.layers.scores import SCORES
+from clew.models.seq2seq import Seq2SeqConfig, build_seq2seq
+from tests.models.translators import START, Translator, build, obeys_every_law, pair_of, reversals, total
+from tests.references import attention, cells, parts
+from tests.references.agreement import randomise
+
+LENGTHS = [4, 2]
+SOURCE = torch.tensor([[1, 2, 3, 4], [5, 6, 0, 0]])
+MASK = torch.arange(4) < torch.tensor(LENGTHS)[:, None]
+TOKENS = torch.tensor([[0, 3, 1], [0, 2, 4]])
+
+
+@pytest.mark.parametrize("cell", CELLS)
+@pytest.mark.parametrize("looks", ["none", "before", "after"])
+def test_every_cell_can_read_and_write(cell, looks):
+    obeys_every_law(way="bahdanau", cell=cell, attention=looks, num_layers=2 if cell in ("lstm", "layernorm_lstm") else 1)
+
+
+@pytest.mark.parametrize("score", SCORES)
+@pytest.mark.parametrize(("looks", "feeding"), [("before", False), ("after", True), ("after", False)])
+def test_every_score_can_look_from_narrow_queries_at_wide_keys(score, looks, feeding):
+    obeys_every_law(way="bahdanau", score=score, attention=looks, feeding=feeding)
+
+
+def of(parameters, path):
+    return {name.removeprefix(path + "."): value for name, value in parameters.items() if name.startswith(path + ".")}
+
+
+def read_both_ways(p, x):
+    """The readers' outputs side by side, and where each ended: the first after the last word, the other after the first."""
+    ahead = cells.elman(of(p, "forward_layer.cell"), x[None])[0]
+    back = cells.elman(of(p, "backward_layer.cell"), x[None, ::-1])[0][::-1]
+    return np.concatenate([ahead, back], -1), np.concatenate([ahead[-1], back[0]])
+
+
+def by_the_papers(body, looks, row):
+    """What a body of Elman cells writes for one sentence, a step at a time."""
+    p = {name: value.detach().numpy() for name, value in body.named_parameters()}
+    words = p["decoder.embedding.tokens.weight"][TOKENS[row].numpy()]
+    read = p["encoder.embedding.tokens.weight"][SOURCE[row, : LENGTHS[row]].numpy()]
+    places, ended = read_both_ways(of(p, "encoder.layers.layers.0.layer"), read)
+    start = np.tanh(cells.affine(p["bridge.maps.0.0.weight"], ended) + p["bridge.maps.0.0.bias"])
+    q = of(p, "decoder.layers.layers.0.layer.cell")
+    inner = of(q, "cell") if looks == "before" else of(q, "cell.cells.0")
+    score_parameters = of(q, "attention.score")
+
+    def step(inputs, state):
+        return np.tanh(cells.affine(inner["input_weight"], inputs) + cells.affine(inner["hidden_weight"], state) + inner["bias"])
+
+    if looks == "after":
+        return parts.luong(q, words[None], [places], lambda s, h, j: attention.dot(score_parameters, s, h, j), step, start, 5)[0]
+    written = parts.bahdanau(q, words[None], [places], lambda s, h: attention.additive(score_parameters, s, h, 0), step, start)[0]
+    joined = np.concatenate([written, words], -1)
+    return parts.readout(of(p, "decoder.layers.layers.1"), joined[None], "maxout")[0]
+
+
+@pytest.mark.parametrize(("looks", "score"), [("before", "additive"), ("after", "general")])
+def test_a_whole_model_writes_what_the_papers_equations_write(looks, score):
+    config = Seq2SeqConfig(cell="elman", dim=5, embedding_dim=3, attention=looks, score=score)
+    body = randomise(build_seq2seq(config, 5, 7))
+    hidden, _ = body(TOKENS, None, body.initial_state(2, body.encode(SOURCE, MASK)))
+    for row in range(2):
+        np.testing.assert_allclose(hidden[row].detach().numpy(), by_the_papers(body, looks, row), rtol=1e-9, atol=1e-9)
+
+
+def test_the_bottleneck_hands_the_encoders_states_to_the_decoder_layer_by_layer():
+    """Sutskever et al. 2014: with a decoder that is the encoder, writing goes on where reading ended."""
+    body = randomise(build("bottleneck", num_layers=2, direction="forward"))
+    for there, here in zip(body.decoder.layers.parameters(), body.encoder.layers.parameters(), strict=True):
+        there.data.copy_(here.data)
+    body.decoder.embedding.tokens.weight.data.copy_(body.encoder.embedding.tokens.weight.data[:8])
+    source, tokens = torch.tensor([[2, 3, 4]]), torch.tensor([[5, 6]])
+    written, _ = body(tokens, None, body.initial_state(1, body.encode(source)))
+    read = body.encode(torch.cat([source, tokens], 1)).values
+    torch.testing.assert_close(written, read[:, 3:])
+
+
+def test_a_source_read_backwards_is_the_reversed_source_read_forwards():
+    ahead, back = (randomise(build("bottleneck", direction=direction)) for direction in ("forward", "backward"))
+    source = torch.tensor([[2, 3, 4, 5]])
+    torch.testing.assert_close(ahead.encode(source.flip(1)).values.flip(1), back.encode(source).values)
+
+
+def test_only_the_layer_that_looks_runs_step_by_step():
+    """The others are recurrences over the whole chunk, which a kernel takes."""
+    body = build("bahdanau-deep")
+    above = [layer.layer for layer in body.decoder.layers.layers[1:]]
+    assert len(above) == 2 and all(isinstance(layer, Recurrent) and layer.cell.kernel == "lstm" for layer in above)
+    unfed = [layer.layer for layer in build("luong-unfed").decoder.layers.layers]
+    assert [getattr(getattr(layer, "cell", None), "kernel", None) for layer in unfed] == ["lstm", "lstm", None]
+
+
+def test_dropout_stands_between_all_layers_and_rests_in_evaluation():
+    for way in ("bahdanau-deep", "luong-deep", "luong-unfed", "bottleneck"):
+        for kind in ("plain", "locked"):
+            body = build(way, dropout=0.5, dropout_kind=kind)
+            memory = body.eval().encode(SOURCE, MASK)
+            quiet = [body(TOKENS, None, body.initial_state(2, memory))[0] for _ in range(2)]
+            assert torch.equal(*quiet)
+            body.train()
+            loud = [body(TOKENS, None, body.initial_state(2, memory))[0] for _ in range(2)]
+            assert not torch.equal(*loud)
+
+
+def test_hard_attention_gives_a_task_its_terms_in_training_alone():
+    translator = Translator("hard")
+    batch = reversals(3)
+    terms = translator(batch)
+    assert set(terms) == {"loss", "policy", "entropy"}
+    assert terms["entropy"].weight == 0.01 and all(term.count == batch.mask.sum() for term in terms.values())
+    total(terms).backward()
+    score = translator.body.decoder.layers.layers[0].layer.cell.attention.score
+    assert all(bool(parameter.grad.any()) for parameter in score.parameters())
+    assert set(translator.eval()(batch)) == {"loss"}
+    assert set(Translator("bahdanau")(batch)) == {"loss"}
+
+
+def test_hard_attention_learns_where_to_look():
+    """Nothing but attention brings the source to the decoder, and one word of it is wanted, which stands anywhere."""
+    torch.manual_seed(0)
+    translator = Translator("hard", bridge="zero", dim=16, embedding_dim=16, direction="forward", entropy_weight=0.0)
+    optimiser = torch.optim.Adam(translator.parameters(), 0.02)
+    generator = torch.Generator().manual_seed(0)
+    for _ in range(150):
+        marked = torch.randint(3, 8, (64,), generator=generator)
+        source = torch.full((64, 5), 2)
+        source[torch.arange(64), torch.randint(5, (64,), generator=generator)] = marked
+        tokens = torch.full((64, 1), START)
+        memory = translator.body.encode(source)
+        hidden, state = translator.body(tokens, None, translator.body.initial_state(64, memory))
+        log_probs = translator.output(hidden).log_softmax(-1).gather(-1, marked[:, None, None])[..., 0]
+        terms = translator.body.hard_terms(state, log_probs)
+        optimiser.zero_grad()
+        (-log_probs.mean() + total(terms)).backward()
+        optimiser.step()
+    assert float(log_probs.detach().mean()) > -0.4  # by chance it is -1.6
+
+
+def test_a_seq2seq_has_its_number_of_parameters_by_formula():
+    dim, width, vocabulary, source = 6, 4, 11, 9
+    body = build_seq2seq(Seq2SeqConfig(cell="gru", dim=dim, embedding_dim=width), vocabulary, source)
+    gru = 3 * dim * (width + dim + 1) + dim
+    looking = 3 * dim * (width + 2 * dim + dim + 1) + dim
+    score = 2 * dim * dim + 2 * dim * (2 * dim) + 2 * dim + 2 * dim
+    readout = 2 * dim * (dim + 2 * dim + width + 1)
+    bridge = dim * (2 * dim + 1)
+    assert sum(p.numel() for p in body.parameters()) == (vocabulary + source) * width + 2 * gru + looking + score + readout + bridge
+
+
+def test_an_initial_scale_bounds_every_parameter():
+    body = build("bottleneck", init_scale=0.08)
+    largest = max(float(parameter.detach().abs().max()) for parameter in body.parameters())
+    assert 0.07 < largest <= 0.08
+
+
+def test_mistakes_are_told_in_a_sentence():
+    with pytest.raises(ValidationError, match=r"unknown score 'addtive'; did you mean 'additive'"):
+        Seq2SeqConfig(score="addtive")
+    with pytest.raises(UserError, match="model.hard=true draws where attention looks, but model.attention=none does not look"):
+        build("bottleneck", hard=True)
+    with pytest.raises(UserError, match="with model.attention=none and model.bridge=zero nothing of the source would reach the decoder"):
+        build("bottleneck", bridge="zero")
+    with pytest.raises(UserError, match="model.bridge=copy needs one reader and as many layers in both halves, not direction both and 1"):
+        build("bahdanau", bridge="copy")
+    body = build("bahdanau", score={"name": "location", "max_length": 3})
+    batch = pair_of([[2, 3, 4, 5]])
+    state = body.initial_state(1, body.encode(batch.source))
+    with pytest.raises(UserError, match="location scores know 3 places, but there are 4; raise the option max_length of the score"):
+        body(batch.tokens, None, state)

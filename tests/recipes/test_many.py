@@ -1,0 +1,201 @@
+import json
+import signal
+from pathlib import Path
+
+import pytest
+import torch
+
+from clew.core.errors import UserError
+from clew.recipes.many import Planned, is_done, plan_grid, run_planned
+from clew.recipes.running import changes, config_of, run_recipe
+from clew.runs.directory import CONFIG, read_metrics, read_weights
+from clew.runs.lock import locked
+from clew.runs.summary import summarise
+from clew.training.run import Silence
+from clew.training.signals import Interrupted
+from tests.runs.small import lstm_settings, write_text
+
+
+@pytest.fixture(autouse=True)
+def own_folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setenv("CLEW_CACHE", str(tmp_path / "cache"))
+
+
+class Stopper(Silence):
+    """Sends a signal at a step."""
+
+    def __init__(self, step: int):
+        self.at = step
+
+    def step(self, record, steps, tokens_per_second) -> None:
+        if record.step == self.at:
+            signal.raise_signal(signal.SIGINT)
+
+
+def run_all(planned: list[Planned]) -> None:
+    for each in planned:
+        if not is_done(each):
+            run_planned(each)
+
+
+def names(planned: list[Planned]) -> list[str]:
+    return [str(each.folder) for each in planned]
+
+
+def test_a_run_of_a_grid_is_to_the_bit_the_run_alone(tmp_path: Path) -> None:
+    given = [*lstm_settings(tmp_path, steps=5), "model.dropout=0.2"]
+    run_all(plan_grid("text-lstm", [*given, "model.cell=gru,lstm", "seed=1,2"]))
+    run_recipe("text-lstm", [*given, "model.cell=lstm", "seed=2"], out=Path("alone"))
+    there, here = (read_weights(folder / "model.safetensors") for folder in (Path("alone"), Path("runs/text-lstm-cell=lstm-seed=2")))
+    assert there.keys() == here.keys() and all(torch.equal(value, here[name]) for name, value in there.items())
+    settings = json.loads((Path("alone") / CONFIG).read_text())
+    assert json.loads((Path("runs/text-lstm-cell=lstm-seed=2") / CONFIG).read_text()) == settings
+
+
+def test_finished_runs_are_done_and_interrupted_ones_go_on(tmp_path: Path) -> None:
+    given = [*lstm_settings(tmp_path, steps=8), "seed=1,2"]
+    first, second = plan_grid("text-lstm", given)
+    run_planned(first)
+    with pytest.raises(Interrupted):
+        run_planned(second, report=Stopper(5))
+    again = plan_grid("text-lstm", given)
+    assert names(again) == names([first, second])
+    assert [is_done(each) for each in again] == [True, False]
+    assert [summarise(each.folder).state for each in again] == ["finished", "interrupted"]
+    run_planned(again[1])
+    assert is_done(again[1])
+    run_recipe("text-lstm", [*given[:-1], "seed=2"], out=Path("straight"))
+    measured = [[{**r, "tokens_per_second": 0, "seconds": 0} for r in read_metrics(folder)] for folder in (Path("straight"), second.folder)]
+    assert measured[0] == measured[1]
+
+
+def test_more_steps_go_on_with_a_run_and_fewer_are_another(tmp_path: Path) -> None:
+    given = [*lstm_settings(tmp_path, steps=4), "seed=1,2"]
+    run_all(plan_grid("text-lstm", given))
+    longer = plan_grid("text-lstm", [*given, "training.steps=6"])
+    assert names(longer) == ["runs/text-lstm-seed=1", "runs/text-lstm-seed=2"] and not is_done(longer[0])
+    run_planned(longer[0])
+    assert summarise(longer[0].folder).step == 6
+    assert names(plan_grid("text-lstm", [*given, "training.steps=2"]))[0] == "runs/text-lstm-seed=1-2"
+
+
+def test_a_run_that_lost_patience_is_done(tmp_path: Path) -> None:
+    given = [
+        *lstm_settings(tmp_path, steps=40),
+        "training.learning_rate=50.0",
+        "training.patience=1",
+        "training.evaluate_every=1",
+        "seed=1,2",
+    ]
+    planned = plan_grid("text-lstm", given)
+    run_planned(planned[0])
+    assert summarise(planned[0].folder).step < 40
+    assert is_done(planned[0])
+    assert not is_done(plan_grid("text-lstm", [*given, "training.patience=30"])[0]), "asked for more patience it goes on"
+
+
+def test_runs_of_other_settings_with_the_name_are_let_be(tmp_path: Path) -> None:
+    given = [*lstm_settings(tmp_path, steps=2), "seed=1,2"]
+    run_all(plan_grid("text-lstm", given))
+    other = plan_grid("text-lstm", [*given, "model.dim=12"])
+    assert names(other) == ["runs/text-lstm-seed=1-2", "runs/text-lstm-seed=2-2"]
+    Path("runs/text-lstm-seed=3").mkdir()
+    assert names(plan_grid("text-lstm", [*given[:-1], "seed=3,4"])) == ["runs/text-lstm-seed=3-2", "runs/text-lstm-seed=4"]
+
+
+def test_a_run_made_with_other_code_is_another_run(tmp_path: Path) -> None:
+    given = [*lstm_settings(tmp_path, steps=2), "seed=1,2"]
+    code = write_text(tmp_path, "x = 1\n", "mine.py")
+    for planned in plan_grid("text-lstm", given, code=code):
+        run_planned(planned, code=code)
+    assert all(map(is_done, plan_grid("text-lstm", given, code=code)))
+    code.write_text("x = 2\n")
+    assert names(plan_grid("text-lstm", given, code=code)) == ["runs/text-lstm-seed=1-2", "runs/text-lstm-seed=2-2"]
+
+
+def test_recipes_and_a_folder_of_ones_own(tmp_path: Path) -> None:
+    planned = plan_grid("shakespeare-lstm,shakespeare-gru", ["seed=1,2"], parent=Path("cells"))
+    assert [Path(name).as_posix() for name in names(planned)] == [
+        f"cells/shakespeare-{cell}-seed={seed}" for cell in ("lstm", "gru") for seed in (1, 2)
+    ]
+    assert names(plan_grid("shakespeare-lstm,shakespeare-gru", [])) == ["runs/shakespeare-lstm", "runs/shakespeare-gru"]
+    assert not Path("cells").exists(), "planning writes nothing"
+
+
+def test_two_combinations_of_one_name_have_two_folders() -> None:
+    Path("one").mkdir()
+    Path("two").mkdir()
+    for folder, dim in (("one", 8), ("two", 12)):
+        Path(folder, "mine.yaml").write_text(f"recipe: text-lstm\nmodel: {{dim: {dim}}}\n")
+    assert names(plan_grid("one/mine.yaml,two/mine.yaml", [])) == ["runs/mine", "runs/mine-2"]
+
+
+@pytest.mark.parametrize(
+    ("recipe", "settings", "sentence"),
+    [
+        ("text-lstm,text-lsmt", [], "unknown recipe 'text-lsmt'; did you mean 'text-lstm'?"),
+        ("text-lstm", ["model.cell=gru,lsmt"], "model.cell: unknown cell 'lsmt'; did you mean 'lstm'?"),
+        ("text-lstm", ["training.optimiser=adam,sdg"], "unknown optimiser 'sdg'; did you mean 'sgd'?"),
+        ("text-lstm", ["sead=1,2"], "unknown field 'sead'; did you mean 'seed'?"),
+    ],
+)
+def test_a_mistake_in_any_combination_is_refused_before_the_first_run(recipe: str, settings: list[str], sentence: str) -> None:
+    with pytest.raises(UserError) as error:
+        plan_grid(recipe, settings)
+    assert str(error.value).startswith(sentence)
+    assert not Path("runs").exists()
+
+
+def test_a_file_with_a_comma_in_its_name_is_not_taken_for_two(tmp_path: Path) -> None:
+    write_text(tmp_path, name="here, there.txt")
+    with pytest.raises(UserError) as error:
+        plan_grid("text-lstm", ["data.train=here, there.txt"])
+    quoted = "data.train='\"here, there.txt\"'"
+    assert str(error.value) == f"commas separate the runs of a grid, and here, there.txt is one file; write it as {quoted}"
+    assert config_of("text-lstm", ['data.train="here, there.txt"']).data.train == "here, there.txt"
+
+
+def test_a_grid_does_not_go_below_a_run_or_a_file(tmp_path: Path) -> None:
+    run_recipe("text-lstm", lstm_settings(tmp_path, steps=1), out=Path("run"))
+    with pytest.raises(UserError, match="run is a run, and the runs of a grid go below a folder that is none; choose another with --out"):
+        plan_grid("text-lstm", ["seed=1,2"], parent=Path("run"))
+    with pytest.raises(UserError, match="story.txt is not a folder, and the runs of a grid go below one; choose another with --out"):
+        plan_grid("text-lstm", ["seed=1,2"], parent=Path("story.txt"))
+
+
+def test_what_makes_a_run_fail_is_noted_in_its_metrics(tmp_path: Path) -> None:
+    given = [*lstm_settings(tmp_path, steps=40), "training.learning_rate=1e38,1e-3", "training.clip_norm=null", "training.optimiser=sgd"]
+    diverging, fine = plan_grid("text-lstm", given)
+    with pytest.raises(UserError, match="10 steps in a row had no finite gradient"):
+        run_planned(diverging)
+    run_planned(fine)
+    there = summarise(diverging.folder)
+    assert there.state == "failed" and there.failure is not None and there.failure.startswith("10 steps in a row had no finite gradient")
+    assert is_done(fine) and not is_done(diverging)
+
+
+def test_a_run_that_another_process_writes_is_left_alone(tmp_path: Path) -> None:
+    planned = plan_grid("text-lstm", [*lstm_settings(tmp_path, steps=2), "seed=1,2"])[0]
+    run_planned(planned)
+    before = (planned.folder / "metrics.jsonl").read_text()
+    message = "runs/text-lstm-seed=1 is being written by another process; wait for it, or stop it first"
+    with locked(planned.folder), pytest.raises(UserError, match=message):
+        run_planned(planned)
+    assert (planned.folder / "metrics.jsonl").read_text() == before
+
+
+def test_resume_finds_a_run_of_a_grid_by_its_settings(tmp_path: Path) -> None:
+    given = lstm_settings(tmp_path, steps=2)
+    run_all(plan_grid("text-lstm", [*given, "seed=1,2"]))
+    assert run_recipe("text-lstm", [*given, "seed=2", "training.steps=3"], resume=True).run.folder == Path("runs/text-lstm-seed=2")
+    with pytest.raises(UserError, match="there is no run of text-lstm with these settings to go on with"):
+        run_recipe("text-lstm", [*given, "seed=3"], resume=True)
+
+
+def test_what_a_run_changes_of_its_recipe_is_known() -> None:
+    assert changes(config_of("shakespeare-lstm")) == {}
+    changed = changes(config_of("shakespeare-lstm", ["model.cell=gru", "seed=2", "training.schedule.warmup=5"]))
+    schedule = {"name": "cosine", "warmup": 5, "floor": 0.02}
+    assert changed == {"model.cell": "gru", "seed": 2, "training.schedule": schedule}
+    assert changes(config_of("shakespeare-lstm").model_copy(update={"recipe": "mine"})) is None

@@ -1,0 +1,98 @@
+import pytest
+import torch
+from torch import nn
+
+from clew.core.errors import UserError
+from clew.recipes.running import config_of
+from clew.runs import memory
+from clew.runs.build import build_task, train_tokenizer
+from clew.runs.config import Config
+from clew.runs.memory import Allowance, TooLarge, gigabytes, largest_number, machine_memory, weight_bytes
+from clew.text.tokenizer import Tokenizer
+from tests.runs.small import TEXT
+
+CPU = ["device=cpu"]
+
+
+@pytest.fixture
+def tokenizer() -> Tokenizer:
+    return train_tokenizer(config_of("text-lstm").text, [TEXT])
+
+
+@pytest.mark.parametrize(
+    ("recipe", "settings", "sentence"),
+    [
+        ("text-lstm", ["model.dim=100000000"], r"need 6\.4e\+08 GB, but this machine has .* GB of memory; lower model.dim \(100000000\)"),
+        ("text-gpt", ["model.dim=6000000"], r"need .* GB, but this machine has .*; lower model.dim \(6000000\)"),
+        ("text-lstm", ["model.dim=1000000000000000000"], r"; lower model.dim \(1000000000000000000\)"),
+        ("text-lstm", ["model.cell={name: lstm, forget_bias: 1}", "model.dim=1000000000000000000"], r"; lower model.dim \("),
+        ("text-gpt", ["model.max_length=1000000000000"], r"; lower model.max_length \(1000000000000\)"),
+        ("text-gpt", ["model.score={name: location, max_length: 9000000000000}"], r"; lower model.score.max_length \(9000000000000\)"),
+        ("text-lstm", ["model.family=mixed", "model.layers=[{name: convolution, width: 900000000}]"], r"; lower model.layers.width \(9000"),
+    ],
+)
+def test_a_model_that_no_machine_holds_is_refused_with_what_it_needs(
+    tokenizer: Tokenizer, recipe: str, settings: list[str], sentence: str
+) -> None:
+    with pytest.raises(UserError, match=sentence) as error:
+        build_task(config_of(recipe, [*CPU, *settings]), {"tokenizer": tokenizer})
+    assert str(error.value).startswith("to train the model, its weights, gradients and moments need ") or "weights need" in str(error.value)
+
+
+def test_training_needs_more_than_the_weights(tokenizer: Tokenizer, monkeypatch: pytest.MonkeyPatch) -> None:
+    config = config_of("text-lstm", [*CPU, "model.dim=64"])
+    weights = sum(p.nbytes for p in build_task(config, {"tokenizer": tokenizer}).parameters())
+    monkeypatch.setattr(memory, "LIGHT", 1000)
+    monkeypatch.setattr(memory, "machine_memory", lambda device: 3 * weights)
+    with pytest.raises(UserError, match="to train the model, its weights, gradients and moments need"):
+        build_task(config, {"tokenizer": tokenizer})
+    built = build_task(config, {"tokenizer": tokenizer}, to_train=False)
+    assert sum(p.nbytes for p in built.parameters()) == weights
+    shards = config_of("text-lstm", [*CPU, "model.dim=64", "training.parallel=fsdp"])
+    monkeypatch.setenv("WORLD_SIZE", "2")
+    assert sum(p.nbytes for p in build_task(shards, {"tokenizer": tokenizer}).parameters()) == weights
+    plain = config_of("text-lstm", [*CPU, "model.dim=64", "training.optimiser=sgd"])
+    assert sum(p.nbytes for p in build_task(plain, {"tokenizer": tokenizer}).parameters()) == weights
+
+
+def test_what_is_not_light_and_fits_is_built_to_the_same_numbers(tokenizer: Tokenizer, monkeypatch: pytest.MonkeyPatch) -> None:
+    config = config_of("text-gpt", [*CPU, "model.dim=12", "model.num_layers=2"])
+    light = build_task(config, {"tokenizer": tokenizer})
+    monkeypatch.setattr(memory, "LIGHT", 1000)
+    heavy = build_task(config, {"tokenizer": tokenizer})
+    assert all(torch.equal(a, b) for a, b in zip(light.parameters(), heavy.parameters(), strict=True))
+    assert weight_bytes(lambda: build_task(config, {"tokenizer": tokenizer})) == sum(p.nbytes for p in light.parameters())
+
+
+def test_a_run_is_loaded_where_its_device_is_not(tokenizer: Tokenizer) -> None:
+    config = config_of("text-lstm", ["device=mps", "model.dim=8"])
+    assert isinstance(build_task(config, {"tokenizer": tokenizer}, to_train=False), nn.Module)
+
+
+def test_a_body_that_looks_at_its_own_numbers_is_not_weighed() -> None:
+    assert weight_bytes(lambda: nn.Linear(2, int(torch.ones(()).item()))) == 0
+
+
+def test_a_tensor_over_the_allowance_is_never_made() -> None:
+    with pytest.raises(TooLarge) as error, Allowance(1000):
+        torch.zeros((10, 10))
+        nn.Linear(10**12, 10**12)
+    assert error.value.asked == 400 + 4 * 10**24
+
+
+def test_the_memory_of_a_container_counts_where_it_is_less(tmp_path, monkeypatch: pytest.MonkeyPatch) -> None:
+    whole = machine_memory(torch.device("cpu"))
+    monkeypatch.setattr(memory, "LIMIT", tmp_path / "memory.max")
+    for text, expected in (("max\n", whole), ("1000\n", 1000)):
+        (tmp_path / "memory.max").write_text(text)
+        assert machine_memory(torch.device("cpu")) == expected
+
+
+def test_the_vocabulary_is_named_where_it_is_what_is_large() -> None:
+    config: Config = config_of("text-lstm", ["model.dim=64"])
+    assert largest_number(config, 10**6) == "text.size (the vocabulary is 1000000)"
+    assert largest_number(config, 60) == "model.embedding_dim (128)"
+
+
+def test_bytes_are_told_in_gigabytes() -> None:
+    assert [gigabytes(number) for number in (25_300_000_000, 4 * 10**13, 10**30)] == ["25.3 GB", "40,000.0 GB", "1.0e+21 GB"]

@@ -1,0 +1,52 @@
+from pathlib import Path
+
+import pytest
+
+from clew.core.errors import UserError
+from clew.runs.predictions import PREDICTIONS, read_predictions, write_predictions
+
+
+@pytest.fixture(autouse=True)
+def own_folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    Path("run").mkdir()
+
+
+def test_predictions_are_read_as_they_were_written() -> None:
+    scores = {"test-1": -1.5, "é\u2028\n": 0.0, "3": 1e-300}
+    write_predictions(Path("run"), scores)
+    assert read_predictions(Path("run")) == scores
+
+
+def test_a_run_without_predictions_has_none() -> None:
+    assert read_predictions(Path("run")) is None
+
+
+def test_whole_numbers_are_ids_and_other_fields_let_be() -> None:
+    Path("run", PREDICTIONS).write_text('{"id": 7, "score": 1, "text": "the ball"}\n\n{"id": "8", "score": 0.5}')
+    assert read_predictions(Path("run")) == {"7": 1.0, "8": 0.5}
+
+
+@pytest.mark.parametrize(
+    ("content", "sentence"),
+    [
+        ("", "run/predictions.jsonl has no predictions in it; evaluate the run again"),
+        ('{"id": 1, "score": 2}\n{"id"', "run/predictions.jsonl:2: this is not JSON: "),
+        ("[1]", 'run/predictions.jsonl:1: a prediction is an object with an "id" (a text or a whole number) and a "score", not [1]'),
+        ('{"score": 2}', 'run/predictions.jsonl:1: a prediction is an object with an "id"'),
+        ('{"id": true, "score": 2}', 'run/predictions.jsonl:1: a prediction is an object with an "id"'),
+        ('{"id": 1}', 'run/predictions.jsonl:1: "score" takes a finite number, not None'),
+        ('{"id": 1, "score": NaN}', 'run/predictions.jsonl:1: "score" takes a finite number, not nan'),
+        ('{"id": 1, "score": true}', 'run/predictions.jsonl:1: "score" takes a finite number, not True'),
+        (
+            '{"id": 1, "score": 2}\n{"id": "1", "score": 3}',
+            "run/predictions.jsonl:2: the id '1' stands above already; every example has an id",
+        ),
+        (b"\xff", "run/predictions.jsonl: byte 0 is not UTF-8; evaluate the run again"),
+    ],
+)
+def test_predictions_that_are_none_are_refused(content: str | bytes, sentence: str) -> None:
+    Path("run", PREDICTIONS).write_bytes(content if isinstance(content, bytes) else content.encode())
+    with pytest.raises(UserError) as error:
+        read_predictions(Path("run"))
+    assert str(error.value).startswith(sentence)

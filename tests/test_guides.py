@@ -1,0 +1,27 @@
+"""The code of a guide runs as it stands."""
+
+import re
+from pathlib import Path
+
+import pytest
+
+GUIDE = Path(__file__).parents[1] / "docs" / "guides" / "own-data.md"
+
+
+def test_the_code_on_own_data_runs(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
+    monkeypatch.chdir(tmp_path)
+    Path("reviews.csv").write_text("review,stars\n" + "".join(f"film {n},{n % 3}\n" for n in range(30)) + ",1\n\n", encoding="utf-8")
+    Path("names.conll").write_text("Ada NNP B-PER\nruns VBZ O\n\nBo NNP B-PER\n", encoding="utf-8")
+    Path("corpus").mkdir()
+    for language, text in {"en": "a cat\n", "de": "eine Katze\n"}.items():
+        Path(f"corpus/train.{language}").write_text(text, encoding="utf-8")
+    block = re.search(r"```python\n(.*?)```", GUIDE.read_text(encoding="utf-8"), re.DOTALL)
+    assert block is not None
+    names: dict = {}
+    exec(block[1], names)
+    assert {name: len(part) for name, part in names["parts"].items()} == {"train": 24, "valid": 6}
+    assert names["pairs"][1][:2] == ("a dog", "ein Hund")
+    assert names["tagged"][0].tags == ("B-PER", "O")
+    shown = capsys.readouterr().out
+    assert "reviews.csv: comma-separated values, 31 records" in shown
+    assert "skipped 1 x empty field (first: reviews.csv:32)" in shown

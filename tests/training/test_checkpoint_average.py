@@ -1,0 +1,208 @@
+import json
+from pathlib import Path
+
+import pytest
+import torch
+
+from clew.core.errors import UserError
+from clew.recipes.running import run_recipe
+from clew.runs.directory import file_hash, keep_code, read_config, read_metrics, read_weights, write_weights
+from clew.runs.loaded import load_run
+from clew.training.checkpoint_average import Source, average_runs, average_weights, choose_sources, whole_checkpoints
+from clew.training.checkpoints import checkpoint_folders
+from tests.runs.small import lstm_settings, write_text
+
+
+@pytest.fixture(autouse=True)
+def own_folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setenv("CLEW_CACHE", str(tmp_path / "cache"))
+
+
+def train(name: str, *settings: str, steps: int = 8) -> Path:
+    """Checkpoints at 4 and 8."""
+    run_recipe("text-lstm", [*lstm_settings(Path(".").resolve(), steps=steps), *settings], out=Path(name))
+    return Path(name)
+
+
+def test_the_average_of_checkpoints_is_their_mean() -> None:
+    run = train("run")
+    done = average_runs([run], Path("mean"), device="cpu")
+    newest, older = (read_weights(folder / "model.safetensors") for folder in checkpoint_folders(run))
+    found = read_weights(Path("mean/model.safetensors"))
+    assert found.keys() == newest.keys()
+    for name, value in found.items():
+        assert value.dtype == newest[name].dtype
+        torch.testing.assert_close(value, (newest[name] + older[name]) / 2)
+    assert [source.step for source in done.sources] == [8, 4]
+
+
+def test_what_was_written_is_a_run_that_says_what_it_stands_on() -> None:
+    run = train("run")
+    done = average_runs([run], Path("mean"), device="cpu")
+    assert load_run("mean", device="cpu").generate("the", max_new=5).text
+    assert read_config(Path("mean")) == read_config(run)
+    assert {path.name for path in Path("mean").iterdir()} == {
+        "config.json",
+        "model.safetensors",
+        "vocabulary",
+        "environment.json",
+        "metrics.jsonl",
+    }
+    (record,) = read_metrics(Path("mean"))
+    assert record["averaged"] == [
+        {"weights": str(folder), "step": step, "sha256": file_hash(folder / "manifest.json")}
+        for folder, step in zip(checkpoint_folders(run), (8, 4), strict=True)
+    ]
+    assert record["best.valid.loss"] == done.loss.loss and record["step"] == 8
+
+
+def test_sources_and_average_are_scored_alike() -> None:
+    run = train("run")
+    done = average_runs([run], Path("mean"), device="cpu")
+    logged = {record["step"]: record["valid.loss"] for record in read_metrics(run) if "valid.loss" in record}
+    assert [likelihood.loss for likelihood in done.losses] == pytest.approx([logged[8], logged[4]], rel=1e-6)
+    assert done.loss.loss not in logged.values() and done.loss.loss < 4
+
+
+def test_several_runs_are_averaged_by_the_weights_they_are_used_with() -> None:
+    runs = [train(f"run-{seed}", f"seed={seed}", steps=4) for seed in (1, 2, 3)]
+    done = average_runs(runs, Path("mean"), device="cpu")
+    weights = [read_weights(run / "model.safetensors") for run in runs]
+    for name, value in read_weights(Path("mean/model.safetensors")).items():
+        torch.testing.assert_close(value, sum(each[name] for each in weights) / 3)
+    assert [source.name for source in done.sources] == ["run-1", "run-2", "run-3"]
+
+
+def test_the_mean_of_one_run_with_itself_is_that_run() -> None:
+    run = train("run", steps=4)
+    again = Path("again")
+    run.rename(again)
+    train("run", steps=4)
+    average_runs([Path("run"), again], Path("mean"), device="cpu")
+    there, here = read_weights(Path("run/model.safetensors")), read_weights(Path("mean/model.safetensors"))
+    assert all(torch.equal(value, here[name]) for name, value in there.items())
+
+
+def test_checkpoints_are_chosen_by_number_by_step_and_with_the_best() -> None:
+    run = train("run")
+    steps = lambda **options: [source.step for source in choose_sources(run, **options)]  # noqa: E731
+    assert steps(last=1) == [8]
+    assert steps(last=2) == [8, 4]
+    assert steps(steps=[4]) == [4]
+    assert steps(steps=[4, 8, 4]) == [8, 4]
+    best = choose_sources(run, best=True)
+    assert [(source.path.name, source.name) for source in best] == [("model.safetensors", "run")]
+    assert steps(last=2, best=True) == [8, 4], "the best weights are those of step 8, which counts once"
+    other = 4 if best[0].step == 8 else 8
+    assert steps(steps=[other], best=True) == [other, best[0].step]
+
+
+def test_a_damaged_checkpoint_is_named_and_passed_over() -> None:
+    run = train("run")
+    path = checkpoint_folders(run)[0]
+    (path / "model.safetensors").write_bytes(b"x")
+    said: list[str] = []
+    assert list(whole_checkpoints(run, said.append)) == [4]
+    assert said == [f"{path} is damaged (model.safetensors is not what was written) and is passed over"]
+    with pytest.raises(UserError, match="run has 1 whole checkpoints, not 2; it has: 4"):
+        choose_sources(run, last=2)
+
+
+def test_whole_numbers_are_kept_and_small_types_summed_in_large_ones() -> None:
+    for name, value in (("a", 1.0), ("b", 2.0)):
+        write_weights(Path(f"{name}.safetensors"), {"x": torch.full((2,), value, dtype=torch.bfloat16), "count": torch.tensor(int(value))})
+    sources = [Source(Path(name), Path(f"{name}.safetensors"), 1) for name in ("a", "b")]
+    found = average_weights(sources)
+    assert torch.equal(found["x"], torch.full((2,), 1.5, dtype=torch.bfloat16)) and found["count"] == 1
+
+
+@pytest.mark.parametrize(
+    ("tensors", "shapes"),
+    [({"x": (3, 2)}, "x is (2, 2) in a and (3, 2) in b"), ({"y": (2, 2)}, "x is (2, 2) in a and missing in b")],
+)
+def test_weights_of_other_shapes_are_refused(tensors: dict[str, tuple[int, ...]], shapes: str) -> None:
+    write_weights(Path("a.safetensors"), {"x": torch.zeros(2, 2)})
+    write_weights(Path("b.safetensors"), {name: torch.zeros(shape) for name, shape in tensors.items()})
+    with pytest.raises(UserError) as error:
+        average_weights([Source(Path(name), Path(f"{name}.safetensors"), 1) for name in ("a", "b")])
+    assert str(error.value) == f"only weights of one model can be averaged, but {shapes}"
+
+
+def test_runs_of_different_models_are_refused_and_the_difference_named() -> None:
+    first, second = train("a", steps=1), train("b", "model.cell=gru", "model.dim=12", "training.learning_rate=0.5", steps=1)
+    with pytest.raises(UserError) as error:
+        average_runs([first, second], Path("mean"))
+    assert str(error.value) == (
+        "only runs of one model can be averaged, but b differs from a in model.cell: 'lstm' -> 'gru'; model.dim: 16 -> 12"
+    )
+    assert not Path("mean").exists()
+
+
+def test_runs_with_other_vocabularies_are_refused() -> None:
+    first = train("a", steps=1)
+    write_text(Path("."), "other letters: QXZ, and many of them. " * 20, "other.txt")
+    second = train("b", "data.train=other.txt", steps=1)
+    with pytest.raises(UserError, match="only runs with one vocabulary can be averaged, but b was trained with another than a"):
+        average_runs([first, second], Path("mean"))
+
+
+@pytest.mark.parametrize(
+    ("options", "sentence"),
+    [
+        ({"last": 5}, "run has 2 whole checkpoints, not 5; it has: 4, 8"),
+        ({"steps": [3]}, "run has no whole checkpoint of step 3; it has: 4, 8"),
+        ({"last": 1}, "an average needs at least two weights, and there is 1 to take; name more checkpoints or runs, or add --best"),
+    ],
+)
+def test_what_is_not_there_cannot_be_averaged(options: dict, sentence: str) -> None:
+    run = train("run")
+    with pytest.raises(UserError) as error:
+        average_runs([run], Path("mean"), **options)
+    assert str(error.value) == sentence
+    assert not Path("mean").exists()
+
+
+def test_a_run_without_checkpoints_has_none_to_average() -> None:
+    average_runs([train("run")], Path("mean"), device="cpu")
+    with pytest.raises(UserError, match="an average needs at least two weights, and there are none to take"):
+        average_runs([Path("mean")], Path("again"))
+
+
+def test_folders_with_something_in_them_are_not_written_to() -> None:
+    run = train("run")
+    Path("full").mkdir()
+    Path("full/letter.txt").write_text("dear reader")
+    with pytest.raises(UserError, match="full is there and not an empty folder; choose another with --out"):
+        average_runs([run], Path("full"))
+    with pytest.raises(UserError, match="run is a run already; choose another folder with --out"):
+        average_runs([run], run)
+    with pytest.raises(UserError, match="nothing is not a run directory"):
+        average_runs([Path("nothing")], Path("mean"))
+    with pytest.raises(UserError, match=r"cannot write the average to story.txt/mean: .*; choose another place with --out"):
+        average_runs([run], Path("story.txt/mean"), device="cpu")
+
+
+def test_without_its_text_a_run_is_averaged_and_not_evaluated() -> None:
+    run = train("run")
+    Path("story.txt").unlink()
+    said: list[str] = []
+    done = average_runs([run], Path("mean"), device="cpu", say=said.append)
+    assert (done.losses, done.loss) == (None, None)
+    assert len(said) == 1 and said[0].startswith("not evaluated: no such file: ")
+    assert load_run("mean", device="cpu").score("the ball").log_probs
+
+
+def test_code_of_the_users_goes_with_the_average() -> None:
+    run, code = train("run"), Path("mine.py")
+    code.write_text("x = 1\n")
+    keep_code(run, code)
+    with pytest.raises(UserError, match="run was trained with code of the user's, which is never loaded by itself"):
+        average_runs([run], Path("mean"))
+    average_runs([run], Path("mean"), device="cpu", code=code)
+    assert Path("mean/code.py").read_text() == "x = 1\n"
+
+
+def test_the_record_of_an_average_is_plain_json() -> None:
+    average_runs([train("run")], Path("mean"), device="cpu")
+    assert json.loads(Path("mean/metrics.jsonl").read_text())["best.step"] == 8
