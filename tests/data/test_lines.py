@@ -56,7 +56,11 @@ def test_utf16_is_told_as_such(tmp_path):
     )
 
 
-@pytest.mark.parametrize(("name", "content"), [("a.txt", b""), ("a.txt", b"\xef\xbb\xbf"), ("a.txt.gz", gzip.compress(b""))])
+@pytest.mark.parametrize(
+    ("name", "content"),
+    [("a.txt", b""), ("a.txt", b"\xef\xbb\xbf"), ("a.txt.gz", gzip.compress(b""))],
+    ids=["nothing", "a mark", "zipped"],
+)
 def test_an_empty_file_is_refused(tmp_path, name, content):
     path = write(tmp_path / name, content)
     assert refusal(lambda: read_lines(path)) == f"{path}: the file is empty; give one with text in it"
