@@ -52,6 +52,7 @@ def test_empty_lines_are_skipped_and_counted(tmp_path):
         ("[1]", "expected an object ({...}), found a list"),
         ("null", "expected an object ({...}), found null"),
     ],
+    ids=lambda text: text[:30],
 )
 def test_what_is_no_object_is_a_fault(tmp_path, line, sentence):
     path = write(tmp_path / "a.jsonl", f'{{"a": 1}}\n{line}\n{{"a": 3}}\n')
