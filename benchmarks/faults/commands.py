@@ -127,9 +127,8 @@ def draw(random: Random) -> Any:
     if random.random() < 0.5:
         return replace(texts.draw(random), event="", after="")
     case = configs.draw(random)
-    family = configs.RECIPES[case.recipe].settings["model"]["family"]
     edits = tuple(edit for edit in case.edits if edit[0] != "training.compile")  # a minute each
-    return replace(case, edits=edits, assignments=case.assignments or tuple(configs.SMALL[family]))
+    return replace(case, edits=edits, assignments=case.assignments or tuple(configs.smallest(case.recipe)))
 
 
 def describe(case: Any) -> str:

@@ -91,13 +91,14 @@ def pretended_memory() -> Iterator[None]:
 
 
 def attempt(case: Case) -> str:
-    with tempfile.TemporaryDirectory(prefix="clew-configs-") as folder:
-        config = read(case, Path(folder))
+    try:
+        with tempfile.TemporaryDirectory(prefix="clew-configs-") as folder:
+            config = read(case, Path(folder))
         check_training(config.training)
-        task = build_task(config, {"tokenizer": TOKENIZER})
-        step(task)
+        step(build_task(config, {"tokenizer": TOKENIZER}))
         assert resolve(json.loads(json.dumps(config.model_dump(mode="json")))) == config, "what is written does not read back"
-    assert not OBEYED.exists(), "a tag of a YAML file was obeyed"
+    finally:
+        assert not OBEYED.exists(), "a tag of a YAML file was obeyed"
     return "resolved"
 
 
@@ -178,6 +179,7 @@ def draw(random: Random) -> Case:
     form = random.choices(["assignments", "yaml", "json"], [5, 3, 2])[0]
     number = random.randint(1, 4)
     if form == "assignments":
+        recipe = random.choice(RECIPE_NAMES) if random.random() < strangeness / 20 else recipe
         return Case(form, recipe, (), (*small, *(assignment(random, fields, strangeness) for _ in range(number))))
     edits: list[Any] = [setting(random, fields, strangeness) for _ in range(number)]
     if form == "yaml":
@@ -190,14 +192,34 @@ def draw(random: Random) -> Case:
     return Case(form, recipe, tuple(edits), small)
 
 
+RECIPE_NAMES = [
+    "",
+    ".",
+    "text-lsmt",
+    "TEXT-LSTM",
+    "nowhere.yaml",
+    "~/x.yml",
+    "x" * 5000,
+    "x" * 5000 + ".yaml",
+    "a\0.yaml",
+    "\udce9",
+    "/dev/null",
+]
+
+
 def small_settings(recipe: str, random: Random) -> tuple[str, ...]:
     """Mostly a small model, so that most that is well-formed is also built."""
     if random.random() < 0.1:
         return ()
-    family = random.choice([*MODELS, ""])
-    if family:
-        return (f"model.family={family}", *SMALL[family])
-    return tuple(SMALL[RECIPES[recipe].settings["model"]["family"]])
+    if random.random() < 0.2:
+        return tuple(smallest(recipe))
+    family = random.choice(list(SMALL))
+    return (f"model.family={family}", *SMALL[family])
+
+
+def smallest(recipe: str) -> list[str]:
+    """Settings that make a recipe's own model small."""
+    return SMALL.get(config_of(recipe).model.model_dump()["family"], [])
 
 
 def assignment(random: Random, fields: dict[str, Any], strangeness: float) -> str:

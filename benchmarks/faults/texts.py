@@ -45,7 +45,7 @@ class Case:
 
 
 def run(count: int, seed: int, watch: Watch = watched) -> Result:
-    return put_through(Fault("fuzzed data files", draw, attempt, describe, smaller), count, seed, watch)
+    return put_through(Fault("fuzzed data files", draw, attempt, describe, smaller, seconds=30.0), count, seed, watch)
 
 
 def attempt(case: Case) -> str:
@@ -327,7 +327,8 @@ def content(random: Random) -> tuple[Chunk, ...] | str:
     if kind < 0.06:
         return ()
     if kind < 0.09:  # one gigantic line, or a gigantic word
-        return ((random.choice([b"a", b"ab", b"a ", "é".encode(), WORDS.strip(), "日本語".encode()]), random.choice([5_000, 70_000])),)
+        unit = random.choice([b"a", b"ab", b"a ", "é".encode(), WORDS.strip(), "日本語".encode()])
+        return ((unit, random.choice([20_000, 500_000]) // len(unit)),)
     base = [(WORDS, random.choice([1, 3, 20]))] if random.random() < 0.7 else []
     odd = [text_chunk(random) for _ in range(random.choice([0, 1, 1, 2, 4]))]
     if random.random() < 0.25:

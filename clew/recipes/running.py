@@ -4,7 +4,7 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
-from clew.core.errors import UserError, unknown
+from clew.core.errors import UserError, shortened, unknown
 from clew.recipes import RECIPES
 from clew.runs.config import Config, changed_fields, differences, overlay, override, resolve
 from clew.runs.directory import check_code, check_run, config_there, default_folder, is_run, read_config
@@ -41,13 +41,20 @@ def read_recipe(recipe: str) -> tuple[str, dict[str, Any]]:
     """The recipe's name, and the settings that a YAML file lays over it."""
     path, name, more = Path(recipe), recipe, {}
     if path.suffix in (".yaml", ".yml"):
-        if not path.is_file():
-            raise UserError(f"no such file: {recipe}; a recipe is a name from `clew recipes` or a YAML file")
+        if not is_there(path):
+            raise UserError(f"no such file: {shortened(recipe)}; a recipe is a name from `clew recipes` or a YAML file")
         more = read_yaml(path)
         name = more.pop("recipe")
     if name not in RECIPES:
         raise unknown("recipe", name, RECIPES)
     return name, more
+
+
+def is_there(path: Path) -> bool:
+    try:
+        return path.is_file()
+    except OSError:  # a name that no file can have
+        return False
 
 
 def run_recipe(

@@ -242,6 +242,8 @@ def test_a_family_set_over_a_section_that_is_none_resets_it(tmp_path: Path, line
 def test_a_yaml_file_that_is_not_there_is_said_to_be_missing() -> None:
     with pytest.raises(UserError, match="no such file: nowhere.yaml; a recipe is a name from `clew recipes` or a YAML file"):
         config_of("nowhere.yaml")
+    with pytest.raises(UserError, match=r"no such file: x{60}\.\.\.x{55}.yaml; a recipe is a name"):
+        config_of("x" * 5000 + ".yaml")
 
 
 def test_a_yaml_file_of_bytes_that_are_no_text_is_refused(tmp_path: Path) -> None:
