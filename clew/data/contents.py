@@ -7,7 +7,7 @@ which that part is split (`key`). `choices` are the person's: `source` and `targ
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
-from typing import ClassVar, Protocol
+from typing import Any, ClassVar, Protocol, runtime_checkable
 
 from clew.core.errors import UserError, unknown
 from clew.data.caption_files import Captioned, read_captions
@@ -23,6 +23,15 @@ class Content(Protocol):
     kind: ClassVar[str]
 
     def files(self, path: str, choices: Choices) -> tuple[str, ...]: ...
+
+
+@runtime_checkable
+class ExampleContent(Content, Protocol):
+    """Content that is read as examples here; running text is read in pieces, and trees by the tasks on them."""
+
+    def read(self, paths: tuple[Path, ...], choices: Choices, notes: Notes) -> Iterator[Any]: ...
+
+    def key(self, choices: Choices) -> Callable[[Any], str]: ...
 
 
 @dataclass(frozen=True)

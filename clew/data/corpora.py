@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from clew.core.errors import UserError, unknown
-from clew.data.contents import Captions, Choices, Content, LabelTable, PairTable, ParallelText, RunningText, Tagged, Trees
+from clew.data.contents import Captions, Choices, Content, ExampleContent, LabelTable, PairTable, ParallelText, RunningText, Tagged, Trees
 from clew.data.example_splits import PARTS, split_examples
 from clew.data.notes import Notes
 from clew.data.records import Column
@@ -64,20 +64,20 @@ def read_corpus(
 ) -> dict[str, Sequence[Any]]:
     """The examples of every part. `source` and `target` choose languages and `tags` a kind of tags, where the corpus has several; `seed`
     decides what is cut off where the corpus has no parts of its own."""
-    content: Any = get_corpus(name).content
-    if not hasattr(content, "read"):
+    corpus = get_corpus(name)
+    content = corpus.content
+    if not isinstance(content, ExampleContent):
         raise UserError(f"the corpus {name} holds {content.kind}, not examples of pairs, labels or tags; choose another corpus or task")
     choices = {"source": source, "target": target, "tags": tags}
     notes = Notes() if notes is None else notes
     parts = {part: list(content.read(files, choices, notes)) for part, files in find_files(name, **choices).items()}
-    cut = get_corpus(name).cut
     return split_examples(
         parts["train"],
         parts.get("valid"),
         parts.get("test"),
         seed=seed,
-        valid_fraction=cut.get("valid", 0.0),
-        test_fraction=cut.get("test", 0.0),
+        valid_fraction=corpus.cut.get("valid", 0.0),
+        test_fraction=corpus.cut.get("test", 0.0),
         key=content.key(choices),
     )
 

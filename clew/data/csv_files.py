@@ -38,7 +38,7 @@ def read_csv(path: Path, *, header: bool | None = None, wanted: Collection[Colum
         except StopIteration:
             break
         except csv.Error as error:
-            refuse(error, name, number, reader.line_num, delimiter, notes)
+            refuse(error, name, number, reader.line_num, notes)
             continue
         if not values or (len(columns) != 1 and len(values) == 1 and not values[0].strip()):
             notes.skip("empty line", f"{name}:{number}")
@@ -73,7 +73,7 @@ def find_delimiter(line: str) -> str:
     return max(DELIMITERS, key=bare.count)
 
 
-def refuse(error: csv.Error, name: str, number: int, last: int, delimiter: str, notes: Notes) -> None:
+def refuse(error: csv.Error, name: str, number: int, last: int, notes: Notes) -> None:
     """Raise for a quote that never closes; a record with a quote in the wrong place is a fault like others."""
     message = str(error)
     if "unexpected end of data" in message or "field larger" in message:
@@ -82,9 +82,6 @@ def refuse(error: csv.Error, name: str, number: int, last: int, delimiter: str, 
             f"{name}:{number}: a quote opens in the record that begins here and does not close {within}; "
             'close it, or double it ("") if it is part of a text, or set data.format=tsv if quotes mean nothing in this file'
         ) from None
-    if "expected after" in message:
-        where = f", which ends in line {last}," if last > number else ""
-        sentence = f"a field of this record{where} goes on after the quote that closes it; double quotes that are part of a text"
-        notes.fault("misplaced quote", f"{name}:{number}", sentence)
-    else:
-        notes.fault("bad record", f"{name}:{number}", message)
+    where = f", which ends in line {last}," if last > number else ""
+    sentence = f"a field of this record{where} goes on after the quote that closes it; double quotes that are part of a text"
+    notes.fault("misplaced quote", f"{name}:{number}", sentence)

@@ -1,4 +1,5 @@
 import gzip
+import os
 
 import pytest
 from hypothesis import given
@@ -80,3 +81,11 @@ def test_what_is_no_file_is_refused(tmp_path):
         f"{tmp_path}: this is a folder; name a file in it: the folder {tmp_path} has train.tsv"
     )
     assert refusal(lambda: read_lines(tmp_path / ("x" * 300))).endswith(": cannot be read: File name too long")
+
+
+@pytest.mark.skipif(not hasattr(os, "mkfifo"), reason="no named pipes here")
+def test_a_pipe_is_refused_and_not_waited_for(tmp_path):
+    os.mkfifo(tmp_path / "pipe")
+    assert refusal(lambda: read_lines(tmp_path / "pipe")) == (
+        f"{tmp_path / 'pipe'}: this is a pipe or a device; write what comes from it to a file, and name that"
+    )
