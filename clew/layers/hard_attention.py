@@ -77,7 +77,8 @@ class Reinforce(nn.Module):
         """Terms whose gradients are those of the draws, from log p (batch, length) of each target; they count the targets."""
         real = real_positions(mask)
         real = torch.ones_like(log_probs, dtype=torch.bool) if real is None else real
-        log_probs = torch.where(real, log_probs.detach(), 0.0)
+        precise = torch.promote_types(log_probs.dtype, torch.float32)
+        log_probs = torch.where(real, log_probs.detach().to(precise), 0.0)
         above = torch.where(real, log_probs - self.baseline.to(log_probs.dtype), 0.0)
         advantage = above.flip(1).cumsum(1).flip(1)  # (batch, length) R_t - b_t
         if self.training:

@@ -84,7 +84,7 @@ class Content(Score):
 
     def __init__(self, query_dim: int, key_dim: int, *, sharpness: float = 1.0):
         super().__init__(query_dim, key_dim)
-        self.sharpness = nn.Parameter(torch.tensor(float(sharpness)))
+        self.sharpness = nn.Parameter(torch.full((1,), float(sharpness)))  # sharding knows no scalars
 
     def as_dot(self, query: Tensor, key: Tensor) -> tuple[Tensor, Tensor, float]:
         return self.sharpness * F.normalize(self.mapped(query), dim=-1), F.normalize(key, dim=-1), 1.0

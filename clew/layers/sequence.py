@@ -57,6 +57,11 @@ class Stack(SequenceLayer):
     def initial_state(self, batch_size: int, memory: Memory | None = None, capacity: int | None = None, *, like: Tensor) -> State:
         memories = [memory] * len(self.layers)
         if memory is not None and memory.final is not None:
+            if len(memory.final) > len(self.layers):
+                raise UserError(
+                    f"a memory's final state has a part for each of the first layers, but here are {len(memory.final)} parts for "
+                    f"{len(self.layers)} layers"
+                )
             finals = [*memory.final, *[None] * (len(self.layers) - len(memory.final))]
             memories = [Memory(memory.values, memory.mask, final) for final in finals]
         return tuple(layer.initial_state(batch_size, part, capacity, like=like) for layer, part in zip(self.layers, memories, strict=True))

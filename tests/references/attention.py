@@ -30,7 +30,7 @@ def location(p, s, h, j):
 
 def content(p, s, h, j):
     s = mapped(p, s)
-    return float(p["sharpness"]) * dot({}, s, h, j) / (math.sqrt(sum(a * a for a in s)) * math.sqrt(sum(b * b for b in h)))
+    return p["sharpness"].item() * dot({}, s, h, j) / (math.sqrt(sum(a * a for a in s)) * math.sqrt(sum(b * b for b in h)))
 
 
 SCORES = {"dot": dot, "scaled": scaled, "general": dot, "additive": additive, "location": location, "content": content}
