@@ -7,7 +7,7 @@ import torch
 
 from benchmarks.side_by_side import device
 
-WORKLOADS = ("lstm_train", "gpt_train", "decode")
+WORKLOADS = ("lstm_train", "gpt_train", "seq2seq_train", "decode")
 
 if __name__ == "__main__":
     names = sys.argv[1:] or WORKLOADS

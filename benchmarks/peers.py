@@ -68,3 +68,68 @@ class MinimalGPT(nn.Module):
             logits, past = self(found[-1][:, None], past)
             found.append(logits[:, -1].argmax(-1))
         return torch.stack(found, 1)
+
+
+class PlainAttentive(nn.Module):
+    """nn.LSTM both ways, and a decoder with attention: a loop over nn.LSTMCell, keys projected once, or nn.LSTM where nothing is fed back.
+
+    `kind` is before (additive, the context goes into the cell), fed or after (general, h~ = tanh(W [context; s]), fed back or not).
+    """
+
+    def __init__(self, vocabulary: int, dim: int, kind: str):
+        super().__init__()
+        self.kind = kind
+        self.source, self.target = nn.Embedding(vocabulary, dim), nn.Embedding(vocabulary, dim)
+        self.encoder = nn.LSTM(dim, dim, batch_first=True, bidirectional=True)
+        self.bridge = nn.ModuleList(nn.Linear(2 * dim, dim) for _ in range(2))
+        self.cell = nn.LSTM(dim, dim, batch_first=True) if kind == "after" else nn.LSTMCell(3 * dim if kind == "before" else 2 * dim, dim)
+        self.keys = nn.Linear(2 * dim, 2 * dim if kind == "before" else dim)
+        self.query, self.vector = nn.Linear(dim, 2 * dim, bias=False), nn.Linear(2 * dim, 1, bias=False)
+        self.join = nn.Linear(3 * dim, dim, bias=False)
+        self.output = nn.Linear(3 * dim if kind == "before" else dim, vocabulary)
+
+    def forward(self, source: Tensor, mask: Tensor, tokens: Tensor) -> Tensor:
+        lengths = mask.sum(1).cpu()
+        packed = nn.utils.rnn.pack_padded_sequence(self.source(source), lengths, batch_first=True, enforce_sorted=False)
+        read, final = self.encoder(packed)
+        memory, _ = nn.utils.rnn.pad_packed_sequence(read, batch_first=True, total_length=source.shape[1])
+        h, c = (torch.tanh(linear(torch.cat([part[0], part[1]], -1))) for linear, part in zip(self.bridge, final, strict=True))
+        keys, hidden, x = self.keys(memory), (~mask)[:, None], self.target(tokens)
+        if self.kind == "after":
+            s, _ = self.cell(x, (h[None], c[None]))
+            weights = (s @ keys.mT).masked_fill(hidden, float("-inf")).softmax(-1)
+            return self.output(torch.tanh(self.join(torch.cat([weights @ memory, s], -1))))
+        outputs, fed = [], torch.zeros_like(h)
+        for x_t in x.unbind(1):
+            if self.kind == "before":
+                scores = self.vector(torch.tanh(self.query(h)[:, None] + keys))[..., 0]
+                context = (scores.masked_fill(~mask, float("-inf")).softmax(-1)[:, None] @ memory)[:, 0]
+                h, c = self.cell(torch.cat([x_t, context], -1), (h, c))
+                outputs.append(torch.cat([h, context], -1))
+            else:
+                h, c = self.cell(torch.cat([x_t, fed], -1), (h, c))
+                weights = (h[:, None] @ keys.mT).masked_fill(hidden, float("-inf")).softmax(-1)
+                fed = torch.tanh(self.join(torch.cat([(weights @ memory)[:, 0], h], -1)))
+                outputs.append(fed)
+        return self.output(torch.stack(outputs, 1))
+
+
+class PlainTransformer(nn.Module):
+    """torch.nn.Transformer between embeddings and an output layer."""
+
+    def __init__(self, vocabulary: int, dim: int, num_heads: int, num_layers: int):
+        super().__init__()
+        self.source, self.target = nn.Embedding(vocabulary, dim), nn.Embedding(vocabulary, dim)
+        self.positions = nn.Embedding(1024, dim)
+        encoder = nn.TransformerEncoder(
+            nn.TransformerEncoderLayer(dim, num_heads, 4 * dim, 0.0, batch_first=True), num_layers, enable_nested_tensor=False
+        )
+        self.transformer = nn.Transformer(dim, num_heads, 0, num_layers, 4 * dim, 0.0, custom_encoder=encoder, batch_first=True)
+        self.output = nn.Linear(dim, vocabulary)
+
+    def forward(self, source: Tensor, mask: Tensor, tokens: Tensor) -> Tensor:
+        places = torch.arange(tokens.shape[1], device=tokens.device)
+        future = nn.Transformer.generate_square_subsequent_mask(tokens.shape[1], device=tokens.device, dtype=torch.bool)
+        read, written = self.source(source) + self.positions(places), self.target(tokens) + self.positions(places)
+        options = {"tgt_mask": future, "tgt_is_causal": True, "src_key_padding_mask": ~mask, "memory_key_padding_mask": ~mask}
+        return self.output(self.transformer(read, written, **options))

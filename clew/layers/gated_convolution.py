@@ -1,5 +1,5 @@
-"""Convolutional encoders and decoders of gated linear units, in the form of Gehring et al. 2017: each sum of two is scaled by sqrt(1/2), to
-keep the variance what it was."""
+"""Convolutional encoders and decoders of gated linear units, in the form of Gehring et al. 2017: every sum of two is scaled by sqrt(1/2),
+to keep the variance what it was."""
 
 import math
 from typing import NamedTuple

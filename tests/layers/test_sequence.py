@@ -147,6 +147,7 @@ def test_each_layer_of_a_stack_starts_from_its_own_part_of_a_memorys_final_state
     state = stack.initial_state(2, Memory(None, None, (LSTMState(parts[0], parts[1]), parts[2])), like=torch.zeros(1))
     assert torch.equal(state[0].cell.cell, parts[1]) and torch.equal(state[1].cell, parts[2])
     assert state[2] is None and not state[3].cell.any()
-    message = "a memory's final state has a part for each of the first layers, but here are 5 parts for 4 layers"
-    with pytest.raises(UserError, match=message):
+    with pytest.raises(
+        UserError, match="a memory's final state has a part for each of the first layers, but here are 5 parts for 4 layers"
+    ):
         stack.initial_state(2, Memory(None, None, (None,) * 5), like=torch.zeros(1))
