@@ -1,0 +1,34 @@
+"""`python -m benchmarks.faults [NAME ...] [--count N] [--seed N]` tries each kind of fault and prints what became of it."""
+
+import argparse
+import os
+import sys
+from importlib import import_module
+
+KINDS = {
+    "kills": 300,
+    "saves": 1000,
+    "corruptions": 1000,
+    "interruptions": 200,
+    "orders": 50,
+    "ranks": 22,
+    "memory": 100_000,
+    "divergence": 300,
+}
+"""Each kind's number of trials; of memory, of steps."""
+
+if __name__ == "__main__":
+    parser = argparse.ArgumentParser(prog="python -m benchmarks.faults", description=__doc__)
+    parser.add_argument("names", metavar="NAME", nargs="*", help=f"kinds of fault: {', '.join(KINDS)} (default: all)")
+    parser.add_argument("--count", type=int, help="trials of each kind (default: the kind's own number)")
+    parser.add_argument("--seed", type=int, default=0, help="another seed draws other trials")
+    options = parser.parse_args()
+    if unknown := [name for name in options.names if name not in KINDS]:
+        parser.error(f"unknown kind {unknown[0]!r}; known: {', '.join(KINDS)}")
+    os.environ["CUDA_VISIBLE_DEVICES"] = ""  # processes are forked, and a GPU that was touched cannot be
+    failed = False
+    for name in options.names or KINDS:
+        result = import_module(f"benchmarks.faults.{name}").run(options.count or KINDS[name], options.seed)
+        failed |= bool(result.failures)
+        print(result, flush=True)
+    sys.exit(int(failed))
