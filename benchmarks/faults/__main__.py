@@ -12,8 +12,16 @@ KINDS = {
     "configs": 10_000,
     "texts": 10_000,
     "commands": 100,
+    "kills": 300,
+    "saves": 1000,
+    "corruptions": 1000,
+    "interruptions": 200,
+    "orders": 50,
+    "ranks": 22,
+    "memory": 100_000,
+    "divergence": 300,
 }
-"""Each kind's number of trials."""
+"""Each kind's number of trials; of memory, of steps."""
 
 if __name__ == "__main__":
     parser = argparse.ArgumentParser(prog="python -m benchmarks.faults", description=__doc__)

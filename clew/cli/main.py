@@ -72,7 +72,18 @@ def verb_parser(verb: str) -> Parser:
 
 
 def main(arguments: list[str] | None = None) -> int:
-    arguments = sys.argv[1:] if arguments is None else arguments
+    before = signal.signal(signal.SIGTERM, terminate) if threading.current_thread() is threading.main_thread() else None
+    try:
+        return run(sys.argv[1:] if arguments is None else arguments)
+    except KeyboardInterrupt as stop:
+        return complain("; ".join(["interrupted", *map(str, stop.args)]), 143 if isinstance(stop, Terminated) else 130)
+    finally:
+        if before is not None:
+            signal.signal(signal.SIGTERM, before)
+
+
+def run(arguments: list[str]) -> int:
+    """One command; what goes wrong in it is one line."""
     # Text is UTF-8 in files, and so it is on pipes, whatever the system's code page; a file may still have a name of any bytes.
     for stream, errors in ((sys.stdin, "strict"), (sys.stdout, "surrogateescape"), (sys.stderr, "backslashreplace")):
         if isinstance(stream, io.TextIOWrapper):
@@ -88,7 +99,6 @@ def main(arguments: list[str] | None = None) -> int:
 
         return complain(str(unknown("verb", verb, VERBS)))
     options = verb_parser(verb).parse_intermixed_args(rest)
-    before = signal.signal(signal.SIGTERM, terminate) if threading.current_thread() is threading.main_thread() else None
     try:
         if options.code is not None:
             from pathlib import Path
@@ -103,15 +113,20 @@ def main(arguments: list[str] | None = None) -> int:
         # Python flushes standard output once more at exit; it must not find the closed pipe again.
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         return 0
-    except KeyboardInterrupt as stop:
-        return complain("interrupted", 143 if isinstance(stop, Terminated) else 130)
     except Exception as error:
         if options.debug:
             raise
-        return explain(error)
-    finally:
-        if before is not None:
-            signal.signal(signal.SIGTERM, before)
+        status = explain(error)
+        if int(os.environ.get("WORLD_SIZE", 1)) > 1:
+            leave(status)
+        return status
+
+
+def leave(status: int) -> NoReturn:
+    """Ends one process of several at once: torch may wait for ever for another that died when what the error holds on to is tidied up."""
+    sys.stdout.flush()
+    sys.stderr.flush()
+    os._exit(status)
 
 
 def explain(error: Exception) -> int:

@@ -24,6 +24,7 @@ Ctrl-C finishes the step, saves, and says how to go on.
 import argparse
 import shlex
 from pathlib import Path
+from typing import Any
 
 from clew.cli.progress import say
 
@@ -41,7 +42,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 def run(options: argparse.Namespace) -> int:
     from clew.cli.grid import run_grid
-    from clew.cli.progress import clock, report
+    from clew.cli.progress import report
     from clew.recipes.grid import expand
     from clew.recipes.running import run_recipe
     from clew.runs.directory import is_run
@@ -65,16 +66,26 @@ def run(options: argparse.Namespace) -> int:
     except Interrupted as stop:
         again = f"; go on with `{resume_command(options, stop.folder)}`" if is_run(stop.folder) else ""
         raise Interrupted(stop.number, f"{stop}{again}", stop.folder) from None
-    if not is_first():
-        return 0
+    if is_first():
+        try:
+            show(options, result)
+        except KeyboardInterrupt as stop:
+            stop.args = (f"the run in {result.run.folder} is complete",)
+            raise
+    return 0
+
+
+def show(options: argparse.Namespace, result: Any) -> None:
+    """What the run came to, a sample of what it writes, and what can be done with it."""
+    from clew.cli.progress import clock
+
     run = result.run
     say(f"trained {result.step} steps in {clock(result.seconds)}; best validation at step {result.best_step}: {result.valid}")
     if result.test is not None:
         say(f"test: {result.test}")
     say(f"a sample (temperature {run.config.decoding.temperature:g}):")
     print(run.generate([""], max_new=min(run.config.decoding.max_new, 400))[0].text, flush=True)
-    say(what_next(options, run.folder, run.config.model.family))  # type: ignore[attr-defined]
-    return 0
+    say(what_next(options, run.folder, run.config.model.family))
 
 
 def resume_command(options: argparse.Namespace, folder: Path) -> str:

@@ -7,6 +7,7 @@ import hashlib
 import json
 import os
 from collections.abc import Callable, Iterable, Iterator
+from contextlib import suppress
 from dataclasses import dataclass
 from itertools import islice
 from pathlib import Path
@@ -41,13 +42,18 @@ class TokenFile:
 def encode_corpus(source: TextSource, tokenizer: Tokenizer, cache: Path | str, progress: Progress | None = None) -> TokenFile:
     """The ids of a text, from the cache where they are there and whole. Documents are parted by the tokenizer's `end`."""
     size = measure(source)
-    cache = Path(cache)
-    cache.mkdir(parents=True, exist_ok=True)
     key = hashlib.sha256(f"{FORMAT} {size.digest} {tokenizer.hash}".encode()).hexdigest()[:32]
-    path = cache / f"{key}.tokens"
+    path = Path(cache) / f"{key}.tokens"
     found = load_tokens(path)
     if found is None:
-        write_tokens(path, source, size, tokenizer, progress)
+        try:
+            path.parent.mkdir(parents=True, exist_ok=True)
+            write_tokens(path, source, size, tokenizer, progress)
+        except OSError as error:
+            raise UserError(
+                f"the encoded text cannot be kept in {cache}: {error.strerror or error}; make room there, allow writing to it, "
+                "or name another folder in the environment variable CLEW_CACHE"
+            ) from None
         found = load_tokens(path)
         assert found is not None, f"{path} cannot be read back"
     return found
@@ -78,7 +84,8 @@ def write_tokens(path: Path, source: TextSource, size: Measure, tokenizer: Token
         aside.write_text(json.dumps(about, indent=1), encoding="utf-8")
         aside.replace(path.with_suffix(".json"))
     finally:
-        aside.unlink(missing_ok=True)
+        with suppress(OSError):
+            aside.unlink()
 
 
 def encode_into(file: IO[bytes], source: TextSource, size: Measure, tokenizer: Tokenizer, progress: Progress | None) -> dict[str, Any]:
@@ -92,7 +99,7 @@ def encode_into(file: IO[bytes], source: TextSource, size: Measure, tokenizer: T
             spans = tokenizer.encode_with_offsets(piece.text)[1]
             num_before_targets = num_done + (spans[0][1] if spans else len(piece.text))  # a document of white space is its end alone
         array = np.array(ids, dtype=dtype)
-        array.tofile(file)
+        file.write(array.data)
         num_tokens += len(ids)
         num_unknown += 0 if tokenizer.unknown is None else int((array == tokenizer.unknown).sum())
         num_done += len(piece.text)

@@ -7,7 +7,7 @@ from typing import Any
 from clew.core.errors import UserError, shortened, unknown
 from clew.recipes import RECIPES
 from clew.runs.config import Config, changed_fields, differences, overlay, override, resolve
-from clew.runs.directory import check_code, check_run, config_there, default_folder, is_run, read_config
+from clew.runs.directory import check_code, check_files, check_run, config_there, default_folder, is_abandoned, is_run, read_config
 from clew.runs.values import read_yaml
 from clew.training.processes import from_first, is_first, is_restart, process_group
 from clew.training.run import Report, Result, Silence, check_training, train_run
@@ -97,7 +97,7 @@ def new_folder(config: Config, out: Path | None, report: Report) -> Path:
         return folder
     if is_run(out):
         raise UserError(f"{out} is a run already; go on with it by `--resume`, or choose another folder")
-    if out.exists() and (not out.is_dir() or any(out.iterdir())):
+    if out.exists() and not is_abandoned(out) and (not out.is_dir() or any(out.iterdir())):
         raise UserError(f"{out} is there and not an empty folder; choose another with --out")
     return out
 
@@ -107,6 +107,7 @@ def resumed(recipe: str, assignments: Sequence[str], config: Config, out: Path |
     _, more = read_recipe(recipe)
     folder = out if out is not None else newest_run(config, exactly=bool(assignments or more))
     check_run(folder)
+    check_files(folder)
     there = read_config(folder)
     if there.recipe != config.recipe:
         raise UserError(f"{folder} is a run of {there.recipe}, not of {config.recipe}; name that recipe, or another folder")

@@ -1,6 +1,6 @@
 """A run directory: what is in it, how it is named, read and written. Only JSON and safetensors; nothing is ever unpickled.
 
-config.json           the resolved config, with a format number
+config.json           the resolved config, with a format number, a hash of itself and one of each file that stands beside it for good
 model.safetensors     the weights of the best evaluation
 vocabulary/           every tokenizer and label table, by role
 metrics.jsonl         one object a record: step, and what was measured
@@ -17,6 +17,7 @@ import os
 import platform
 import shutil
 from collections.abc import Iterator, Mapping
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Any
 
@@ -27,16 +28,20 @@ from torch import Tensor
 
 from clew.core.errors import UserError, shown
 from clew.runs.config import Config, differences, resolve
+from clew.runs.lock import LOCK
 
 FORMAT = 1
 CONFIG, WEIGHTS, METRICS, ENVIRONMENT, CODE = "config.json", "model.safetensors", "metrics.jsonl", "environment.json", "code.py"
+VOCABULARY = "vocabulary"
+PARTIAL = ".partial"
+"""How the name of what is being written ends, until it is whole."""
 
 
 def default_folder(config: Config, runs: Path = Path("runs")) -> tuple[Path, list[str]]:
     """Where a new run of this config goes, and how it differs from the newest run of the same recipe: runs/RECIPE, then
     runs/RECIPE-2, ..."""
     folder, number, newest = runs / config.recipe, 1, None
-    while folder.exists():
+    while folder.exists() and not is_abandoned(folder):
         there = config_there(folder)
         if there is not None:
             newest = there
@@ -54,6 +59,23 @@ def is_run(folder: Path) -> bool:
     return (folder / CONFIG).is_file()
 
 
+def is_abandoned(folder: Path) -> bool:
+    """Whether a folder has only what a run leaves behind that was killed before its config, the last of its files, was written."""
+    names = {path.name.removesuffix(PARTIAL) for path in folder.iterdir()} if folder.is_dir() and not is_run(folder) else set()
+    return LOCK in names and names <= {LOCK, VOCABULARY, ENVIRONMENT, CODE, CONFIG}
+
+
+def remove_leftovers(folder: Path) -> None:
+    """Drops what a process was writing when it was killed, and all of a run that never got its config."""
+    left = [*folder.glob(f"*{PARTIAL}"), *folder.glob(f"*/*{PARTIAL}")]
+    left += [] if is_run(folder) else [folder / VOCABULARY, folder / ENVIRONMENT, folder / CODE]
+    for path in left:
+        if path.is_dir():
+            shutil.rmtree(path, ignore_errors=True)
+        else:
+            path.unlink(missing_ok=True)
+
+
 def check_run(folder: Path) -> None:
     """Refuses what is no run directory, naming the runs near it."""
     if is_run(folder):
@@ -67,18 +89,50 @@ def check_run(folder: Path) -> None:
 
 
 def write_config(folder: Path, config: Config) -> None:
-    write_json(folder / CONFIG, {"format": FORMAT, **config.model_dump(mode="json")})
+    """The last of a new run's files: it has the hashes of the others."""
+    content = {"format": FORMAT, **config.model_dump(mode="json"), "files": hashes(folder)}
+    write_json(folder / CONFIG, {**content, "sha256": json_hash(content)})
 
 
 def read_config(folder: Path) -> Config:
-    settings = read_json(folder / CONFIG)
-    if not isinstance(settings, dict):
-        raise UserError(f"{folder / CONFIG} is not a run's config: it holds no fields")
-    check_format(settings.pop("format", None), folder / CONFIG)
+    settings, _ = read_settings(folder)
     try:
         return resolve(settings)
     except UserError as error:
         raise UserError(f"{folder / CONFIG}: {error}") from None
+
+
+def read_settings(folder: Path) -> tuple[dict[str, Any], dict[str, str]]:
+    """The config's fields, and the hashes of the files beside it; there are none in runs of before they were kept."""
+    path = folder / CONFIG
+    settings = read_json(path)
+    if not isinstance(settings, dict):
+        raise UserError(f"{path} is not a run's config: it holds no fields")
+    expected = settings.pop("sha256", None)
+    if expected is not None and json_hash(settings) != expected:
+        raise UserError(
+            f"{path} is not what was written; bring it back, or, where it was changed on purpose, "
+            "remove its field sha256 to have it taken as it is"
+        )
+    check_format(settings.pop("format", None), path)
+    files = settings.pop("files", {})
+    return settings, files if isinstance(files, dict) else {}
+
+
+def hashes(folder: Path) -> dict[str, str]:
+    """Of the files that a run gets at its start and keeps."""
+    there = [path for path in (*sorted((folder / VOCABULARY).glob("*")), folder / CODE) if path.is_file()]
+    return {path.relative_to(folder).as_posix(): file_hash(path) for path in there}
+
+
+def check_files(folder: Path) -> None:
+    """Refuses a run whose tokenizers or code are not those that it was trained with."""
+    _, expected = read_settings(folder)
+    found = hashes(folder)
+    for name, digest in expected.items():
+        if found.get(name) != digest:
+            what = "is damaged: it is not what the run was trained with" if name in found else "is missing"
+            raise UserError(f"{folder / name} {what}; copy it again, or train again")
 
 
 def config_there(folder: Path) -> Config | None:
@@ -110,7 +164,7 @@ def append_metrics(folder: Path, record: Mapping[str, Any]) -> None:
 
 
 def read_metrics(folder: Path) -> Iterator[dict[str, Any]]:
-    """Every record that is whole; a line cut short by a crash, or that is none of ours, is passed over."""
+    """Every record that is whole; a line that was cut short by a crash, damaged, or none of ours, is passed over."""
     path = folder / METRICS
     if not path.is_file():
         return
@@ -123,23 +177,26 @@ def read_metrics(folder: Path) -> Iterator[dict[str, Any]]:
             yield record
 
 
-def truncate_metrics(folder: Path, step: int) -> None:
-    """Drops what was written after a step that training goes back to, and the summary of a run that had ended, since it will end again."""
-    kept = [json.dumps(record) for record in read_metrics(folder) if record.get("step", 0) <= step and "best.step" not in record]
+def truncate_metrics(folder: Path, step: int, evaluated: int | None = None) -> None:
+    """Drops what was written after a step that training goes back to, and the summary of a run that had ended, since it will end again;
+    evaluations after the step `evaluated`, where that is an earlier one."""
+
+    def is_kept(record: dict[str, Any]) -> bool:
+        last = step if evaluated is None or "valid.loss" not in record else min(step, evaluated)
+        return record.get("step", 0) <= last and "best.step" not in record
+
+    kept = [json.dumps(record) for record in read_metrics(folder) if is_kept(record)]
     write_text(folder / METRICS, "".join(line + "\n" for line in kept))
 
 
 def write_weights(path: Path, tensors: Mapping[str, Tensor]) -> None:
     """Tensors as safetensors with a digest of their content, written aside and renamed."""
-    aside = path.with_name(path.name + ".partial")
     contiguous = {name: tensor.detach().to("cpu").contiguous().clone() for name, tensor in tensors.items()}
-    try:
-        save_file(contiguous, aside, {"format": "pt", "sha256": tensors_hash(contiguous)})
-        flush(aside)
-        aside.replace(path)
-    except SafetensorError as error:
-        aside.unlink(missing_ok=True)
-        raise OSError(f"{path} cannot be written: {error}") from None
+    with written_aside(path) as aside:
+        try:
+            save_file(contiguous, aside, {"format": "pt", "sha256": tensors_hash(contiguous)})
+        except SafetensorError as error:
+            raise OSError(f"{path.name}: {str(error).removeprefix('Error while serializing: ')}") from None
 
 
 def read_weights(path: Path) -> dict[str, Tensor]:
@@ -154,6 +211,11 @@ def read_weights(path: Path) -> dict[str, Tensor]:
     if expected is not None and tensors_hash(tensors) != expected:
         raise UserError(f"{path} is damaged: its content is not what was written; copy it again, or go on with the run by --resume")
     return tensors
+
+
+def json_hash(content: Any) -> str:
+    """SHA-256 of what JSON says, however it is laid out."""
+    return hashlib.sha256(json.dumps(content, sort_keys=True).encode()).hexdigest()
 
 
 def tensors_hash(tensors: Mapping[str, Tensor]) -> str:
@@ -194,14 +256,23 @@ def write_json(path: Path, content: Any) -> None:
 
 
 def write_text(path: Path, text: str) -> None:
-    """Written aside, flushed and renamed: a reader sees the old file or the new one.
+    """A file name with bytes that are no UTF-8 holds half characters, which are written as the escapes that JSON reads back."""
+    with written_aside(path) as aside:
+        aside.write_text(text, encoding="utf-8", errors="backslashreplace")
 
-    A file name with bytes that are no UTF-8 holds half characters, which are written as the escapes that JSON reads back.
-    """
-    aside = path.with_name(path.name + ".partial")
-    aside.write_text(text, encoding="utf-8", errors="backslashreplace")
-    flush(aside)
-    aside.replace(path)
+
+@contextmanager
+def written_aside(path: Path) -> Iterator[Path]:
+    """A file to write in the place of another: flushed and renamed in the end, so that a reader sees the old one or the new one."""
+    aside = path.with_name(path.name + PARTIAL)
+    try:
+        yield aside
+        flush(aside)
+        aside.replace(path)
+    except OSError:
+        with suppress(OSError):
+            aside.unlink(missing_ok=True)
+        raise
 
 
 def flush(path: Path) -> None:

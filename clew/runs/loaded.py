@@ -10,7 +10,7 @@ from pydantic import ValidationError
 from clew.core.errors import UserError
 from clew.runs.build import build_task, choose_device
 from clew.runs.config import Config, explain
-from clew.runs.directory import WEIGHTS, check_code, check_run, read_config, read_weights
+from clew.runs.directory import WEIGHTS, check_code, check_files, check_run, read_config, read_weights
 from clew.runs.vocabularies import TOKENIZER, load_vocabularies
 from clew.tasks.generation import DecodingConfig, generate, stream
 from clew.tasks.scoring import Scored, score_text
@@ -59,6 +59,7 @@ def load_run(folder: Path | str, *, device: str = "auto", code: Path | None = No
     """The run in a folder, with the weights of its best evaluation."""
     folder = Path(folder)
     check_run(folder)
+    check_files(folder)
     check_code(folder, code)
     config = read_config(folder)
     vocabularies = load_vocabularies(folder, config)

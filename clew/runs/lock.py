@@ -6,7 +6,7 @@ import os
 import socket
 import time
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Any
 
@@ -28,8 +28,10 @@ def locked(folder: Path) -> Iterator[None]:
     finally:
         if os.name == "nt":  # where an open file cannot be removed
             file.close()
-        (folder / LOCK).unlink(missing_ok=True)
-        file.close()
+        with suppress(OSError):  # it binds nobody without its process
+            (folder / LOCK).unlink()
+        with suppress(OSError):
+            file.close()
 
 
 def is_locked(folder: Path) -> bool:

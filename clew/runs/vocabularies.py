@@ -4,9 +4,9 @@ from pathlib import Path
 from typing import Any
 
 from clew.runs.config import Config
+from clew.runs.directory import VOCABULARY
 from clew.tasks import TASKS
 
-VOCABULARY = "vocabulary"
 TOKENIZER = "tokenizer"
 """The role of the only tokenizer, where there is one."""
 

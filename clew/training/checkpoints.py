@@ -15,6 +15,7 @@ are looked at all the same.
 
 import shutil
 from collections.abc import Callable, Mapping
+from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -26,7 +27,7 @@ from torch.distributed.tensor import DTensor
 from clew.core.batches import cut_rows
 from clew.core.errors import UserError
 from clew.core.types import State, Tree
-from clew.runs.directory import FORMAT, check_format, file_hash, flush, read_json, read_weights, write_json, write_weights
+from clew.runs.directory import FORMAT, PARTIAL, check_format, file_hash, flush, read_json, read_weights, write_json, write_weights
 from clew.training.averaging import Average
 from clew.training.loop import Standing
 from clew.training.observers import Best
@@ -55,7 +56,7 @@ class Training:
 def save_checkpoint(folder: Path, training: Training, keep: int = 2) -> Path:
     """Writes checkpoints/step-N below the run's folder and drops all but the newest `keep`. Every process has to call it."""
     name = f"step-{training.standing.step:08d}"
-    aside, final = folder / "checkpoints" / f".{name}.partial", folder / "checkpoints" / name
+    aside, final = folder / "checkpoints" / f".{name}{PARTIAL}", folder / "checkpoints" / name
     standing, average = training.standing, training.average
     tensors, numbers = split_optimiser(training.optimiser.state_dict())
     carried = gather_rows(standing.state)
@@ -68,7 +69,7 @@ def save_checkpoint(folder: Path, training: Training, keep: int = 2) -> Path:
 
     def begin() -> None:
         if rank() == 0:
-            shutil.rmtree(aside, ignore_errors=True)
+            drop_partials(folder)
             aside.mkdir(parents=True)
 
     def write() -> None:
@@ -97,11 +98,13 @@ def save_checkpoint(folder: Path, training: Training, keep: int = 2) -> Path:
         write_json(aside / TRAINING, about)
         write_json(aside / MANIFEST, {path.name: file_hash(path) for path in sorted(aside.iterdir())})
         flush(aside)
-        shutil.rmtree(final, ignore_errors=True)
+        drop(final)
         aside.replace(final)
         flush(final.parent)
-        for old in checkpoint_folders(folder)[keep:]:
-            shutil.rmtree(old, ignore_errors=True)
+        there = checkpoint_folders(folder)
+        newer = [path for path in there if path.name > name]  # damaged, since training went back behind them
+        for path in [*newer, *there[len(newer) + keep :]]:
+            drop(path)
 
     for stage in (begin, write, end):
         all_together(stage, folder)
@@ -119,12 +122,30 @@ def all_together(stage: Callable[[], None], folder: Path) -> None:
     if not failed:
         return
     if rank() == 0:
-        for partial in (folder / "checkpoints").glob(".*.partial"):
-            shutil.rmtree(partial, ignore_errors=True)
-    why = (failure.strerror or str(failure)) if failure is not None else "another process says why"
-    newest = next(iter(checkpoint_folders(folder)), None)
-    remedy = f"{newest} is whole: once there is room, go on by --resume" if newest is not None else "nothing was saved yet"
-    raise UserError(f"a checkpoint cannot be written below {folder}: {why}; {remedy}")
+        drop_partials(folder)
+    raise cannot_write("a checkpoint", folder, failure)
+
+
+def cannot_write(what: str, folder: Path, error: OSError | None) -> UserError:
+    """The sentence for a disk that is full or may not be written to, in the middle of a run; without an error, it was another process's."""
+    why = (error.strerror or str(error)) if error is not None else "another process says why"
+    newest = next((path.name for path in checkpoint_folders(folder)), "the start: nothing was saved yet")
+    return UserError(
+        f"{what} cannot be written below {folder}: {why}; make room there, or allow writing to it, and go on by --resume from {newest}"
+    )
+
+
+def drop(checkpoint: Path) -> None:
+    """Removes a checkpoint, if it can be; one that has its name stays whole to the last."""
+    gone = checkpoint.with_name(f".{checkpoint.name}.dropped{PARTIAL}")
+    with suppress(OSError):
+        checkpoint.replace(gone)
+    shutil.rmtree(gone, ignore_errors=True)
+
+
+def drop_partials(folder: Path) -> None:
+    for partial in (folder / "checkpoints").glob(f".*{PARTIAL}"):
+        shutil.rmtree(partial, ignore_errors=True)
 
 
 def write_group(folder: Path, group: str, tensors: Mapping[str, Tensor]) -> None:

@@ -71,7 +71,8 @@ class _ByPosition(Dataset[Any]):
 
 
 def _leave_signals_to_the_first(worker: int) -> None:
-    """Ctrl-C reaches every process of a terminal: the one that trains saves and ends, and the others with it."""
+    """Ctrl-C reaches every process of a terminal, and SIGTERM often every process of a job: the one that trains saves and ends, and the
+    others with it. A second SIGTERM is the loader's own."""
     signal.signal(signal.SIGINT, signal.SIG_IGN)
-    signal.signal(signal.SIGTERM, signal.SIG_DFL)
+    signal.signal(signal.SIGTERM, lambda number, frame: signal.signal(number, signal.SIG_DFL) and None)
     torch.set_num_threads(1)

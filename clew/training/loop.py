@@ -142,6 +142,8 @@ def train(
         skipped = not math.isfinite(norm) or not all(math.isfinite(loss) for loss in losses.values())
         if skipped:
             standing.skipped += 1
+            if carry and batch.fresh:  # what stands there is another stream's
+                standing.state = None
             if standing.skipped >= MOST_SKIPPED:
                 raise UserError(
                     f"{MOST_SKIPPED} steps in a row had no finite gradient (step {standing.step + 1}: loss {sum(losses.values())}, "

@@ -55,7 +55,10 @@ def is_restart() -> bool:
 
 @contextmanager
 def process_group(device: str) -> Iterator[None]:
-    """Joins the processes that torchrun started, for as long as this context lasts; alone, does nothing."""
+    """Joins the processes that torchrun started, for as long as this context lasts; alone, does nothing.
+
+    After an error the group is left to the end of the process: to take leave of one that died may take for ever.
+    """
     if int(os.environ.get("WORLD_SIZE", 1)) <= 1 or is_distributed():
         yield
         return
@@ -82,9 +85,7 @@ def process_group(device: str) -> Iterator[None]:
             f"process {os.environ.get('RANK')} lost another one, which died or cannot be reached ({str(error).splitlines()[0][:120]}); "
             "torchrun says which; go on by --resume, or let torchrun restart them with --max-restarts"
         ) from error
-    finally:
-        if is_distributed():
-            dist.destroy_process_group()
+    dist.destroy_process_group()
 
 
 def sum_over_processes(value: Tensor) -> Tensor:

@@ -2,9 +2,11 @@
 
 import hashlib
 import json
+import math
+import signal
 import time
-from collections.abc import Callable
-from contextlib import nullcontext
+from collections.abc import Callable, Iterator
+from contextlib import ExitStack, contextmanager, nullcontext, suppress
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Protocol
@@ -22,7 +24,8 @@ from clew.runs.directory import (
     append_metrics,
     is_run,
     keep_code,
-    read_metrics,
+    read_weights,
+    remove_leftovers,
     truncate_metrics,
     write_config,
     write_environment,
@@ -33,7 +36,7 @@ from clew.runs.lock import locked
 from clew.runs.vocabularies import save_vocabularies
 from clew.tasks import TASKS
 from clew.training.averaging import AVERAGES
-from clew.training.checkpoints import Training, find_checkpoint, load_checkpoint, save_checkpoint
+from clew.training.checkpoints import Training, cannot_write, checkpoint_folders, find_checkpoint, load_checkpoint, save_checkpoint
 from clew.training.events import Events
 from clew.training.hardware import peak_flops, peak_memory
 from clew.training.language import language_problem
@@ -114,7 +117,8 @@ class Running:
     def note(self, record: dict[str, Any]) -> None:
         """One more record of what was measured, written by the first process."""
         if rank() == 0:
-            append_metrics(self.folder, record)
+            with writing("the metrics", self.folder):
+                append_metrics(self.folder, record)
         if self.events is not None:
             self.events.add(record)
 
@@ -155,35 +159,46 @@ def train_run(config: Config, folder: Path, *, resume: bool = False, code: Path 
     report = report if report is not None and rank() == 0 else Silence()
     check_training(config.training)
     with stop_requests() as request:
-        device, reason = choose_device(config.device)
-        if is_distributed():
-            device = torch.device(device.type, local_rank()) if device.type == "cuda" else device
-            reason += f"; {world_size()} processes"
+        try:
+            return run_through(config, folder, resume, code, request, report)
+        except KeyboardInterrupt:
+            last = next((f"the last save is {path}" for path in checkpoint_folders(folder)), "nothing was saved")
+            raise Interrupted(request.number or signal.SIGINT, f"stopped at once; {last}", folder) from None
 
-        def progress(done: int, total: int) -> None:
-            report.encoding(done, total)
-            leave_if_asked(request, folder, "before the first step")
 
-        problem = prepare_problem(config, folder if resume else None, progress)
+def run_through(config: Config, folder: Path, resume: bool, code: Path | None, request: Request, report: Report) -> Result:
+    """One run from its data to its last evaluation."""
+    device, reason = choose_device(config.device)
+    if is_distributed():
+        device = torch.device(device.type, local_rank()) if device.type == "cuda" else device
+        reason += f"; {world_size()} processes"
+
+    def progress(done: int, total: int) -> None:
+        report.encoding(done, total)
         leave_if_asked(request, folder, "before the first step")
-        count = sum(p.numel() for p in problem.task.parameters())
-        report.say(f"device {reason}")
-        report.say(f"{count:,} parameters; {problem.about}; writing to {folder}")
-        first_alone(lambda: make_folder(folder) if rank() == 0 else None)
-        with locked(folder) if rank() == 0 else nullcontext(), precision(config.training, device) as autocast:
-            if rank() == 0:
-                prepare_folder(folder, config, problem.vocabularies, device, code, resume)
-            running = start(config, folder, problem, device, autocast, request, report)
-            if resume:
-                go_back(folder, running.training, report)
-            if rank() == 0:
-                running.events = Events(folder / EVENTS, after=running.training.standing.step if resume else None)
-            try:
-                run_loop(running)
-                return finish(running)
-            finally:
-                if running.events is not None:
-                    running.events.close()
+
+    problem = prepare_problem(config, folder if resume else None, progress)
+    leave_if_asked(request, folder, "before the first step")
+    count = sum(p.numel() for p in problem.task.parameters())
+    report.say(f"device {reason}")
+    report.say(f"{count:,} parameters; {problem.about}; writing to {folder}")
+    first_alone(lambda: make_folder(folder) if rank() == 0 else None)
+    with alone(folder) if rank() == 0 else nullcontext(), precision(config.training, device) as autocast:
+        if rank() == 0:
+            prepare_folder(folder, config, problem.vocabularies, device, code, resume)
+        running = start(config, folder, problem, device, autocast, request, report)
+        if resume:
+            go_back(running)
+        if rank() == 0:
+            running.events = Events(folder / EVENTS, after=running.training.standing.step if resume else None)
+        try:
+            run_loop(running)
+            result = finish(running)
+        finally:
+            if running.events is not None:
+                running.events.close()
+    leave_if_asked(request, folder, "after the final evaluation")
+    return result
 
 
 def prepare_problem(config: Config, run: Path | None = None, progress: Callable[[int, int], None] = lambda done, total: None) -> Problem:
@@ -243,7 +258,7 @@ def run_loop(running: Running) -> None:
     )
     clock, counted = time.perf_counter(), 0
     began = clock - training.standing.seconds
-    if is_unevaluated(folder, training.standing.step, settings):
+    if is_unevaluated(running):
         evaluate_now(running)
     if training.best.is_exhausted:
         report.say(f"no better evaluation in {settings.patience}; stopped at step {training.standing.step}")
@@ -309,10 +324,11 @@ def leave_if_asked(request: Request, folder: Path, when: str) -> None:
         raise Interrupted(request.number or 2, f"stopped {when}; {saved}", folder)
 
 
-def is_unevaluated(folder: Path, step: int, settings: TrainingConfig) -> bool:
+def is_unevaluated(running: Running) -> bool:
     """Whether a run that goes on from this step was interrupted while it was evaluated there."""
+    step, evaluated, settings = running.training.standing.step, running.training.best.evaluated, running.settings
     is_due = step > 0 and (step % settings.evaluate_every == 0 or step == settings.steps)
-    return is_due and not any(record.get("step") == step and "valid.loss" in record for record in read_metrics(folder))
+    return is_due and evaluated is not None and evaluated < step
 
 
 def evaluate_now(running: Running) -> None:
@@ -326,20 +342,44 @@ def evaluate_now(running: Running) -> None:
         training.schedule.observe(score.value)
         is_best = training.best.observe(score.value, step)
         if is_best or training.best.step == 0:
-            weights = whole_weights(running.task)
-            if rank() == 0:
-                write_weights(running.folder / WEIGHTS, weights)
+            keep_weights(running)
     if average is not None:
         average.observe(score.value)
     running.note({"step": step, **{f"valid.{name}": value for name, value in score.measures.items()}})
     running.report.evaluated(step, score, is_best)
 
 
-def make_folder(folder: Path) -> None:
+def keep_weights(running: Running) -> None:
+    """The task's weights as the run's; every process has to ask."""
+    weights = whole_weights(running.task)
+    if rank() == 0:
+        with writing("the weights", running.folder):
+            write_weights(running.folder / WEIGHTS, weights)
+
+
+@contextmanager
+def writing(what: str, folder: Path) -> Iterator[None]:
+    """Within this context a disk that is full or may not be written to ends the run with a sentence."""
     try:
-        folder.mkdir(parents=True, exist_ok=True)
+        yield
     except OSError as error:
-        raise UserError(cannot_write(folder, error)) from None
+        if is_run(folder):
+            raise cannot_write(what, folder, error) from None
+        raise UserError(f"cannot write the run to {folder}: {error.strerror or error}; choose another place with --out") from None
+
+
+@contextmanager
+def alone(folder: Path) -> Iterator[None]:
+    """Within this context no other process writes the run."""
+    with ExitStack() as stack:
+        with writing("the run", folder):
+            stack.enter_context(locked(folder))
+        yield
+
+
+def make_folder(folder: Path) -> None:
+    with writing("the run", folder):
+        folder.mkdir(parents=True, exist_ok=True)
 
 
 def prepare_folder(
@@ -348,34 +388,55 @@ def prepare_folder(
     """The files of a new run, its config last; of one that is gone on with, the config alone, whose steps may have changed."""
     if not resume and is_run(folder):
         raise UserError(f"{folder} has become a run meanwhile; choose another folder with --out")
-    try:
-        if resume:
-            return write_config(folder, config)
-        save_vocabularies(folder, vocabularies)
-        write_environment(folder, device)
-        if code is not None:
-            keep_code(folder, code)
-        write_config(folder, config)
-    except OSError as error:
-        raise UserError(cannot_write(folder, error)) from None
+    with writing("the run", folder):
+        remove_leftovers(folder)
+        try:
+            if not resume:
+                save_vocabularies(folder, vocabularies)
+                write_environment(folder, device)
+                if code is not None:
+                    keep_code(folder, code)
+            write_config(folder, config)
+        except OSError:
+            with suppress(OSError):
+                remove_leftovers(folder)
+            raise
 
 
-def cannot_write(folder: Path, error: OSError) -> str:
-    return f"cannot write the run to {folder}: {error.strerror or error}; choose another place with --out"
-
-
-def go_back(folder: Path, training: Training, report: Report) -> None:
+def go_back(running: Running) -> None:
     """Puts training where the newest whole checkpoint left it; from the start where there is none."""
+    folder, training, report = running.folder, running.training, running.report
     checkpoint, complaints = find_checkpoint(folder)
     for complaint in complaints:
         report.say(complaint)
+    if checkpoint is not None:
+        load_checkpoint(checkpoint, training)
+    standing, best = training.standing, training.best
+
+    def truncate() -> None:
+        if rank() == 0:
+            with writing("the metrics", folder):
+                truncate_metrics(folder, standing.step if checkpoint is not None else -1, best.evaluated)
+
+    first_alone(truncate)
     if checkpoint is None:
-        report.say(f"{folder} has no checkpoint yet; starting from step 0")
-        first_alone(lambda: truncate_metrics(folder, -1) if rank() == 0 else None)
-        return
-    load_checkpoint(checkpoint, training)
-    first_alone(lambda: truncate_metrics(folder, training.standing.step) if rank() == 0 else None)
-    report.say(f"going on from step {training.standing.step}")
+        return report.say(f"{folder} has no checkpoint yet; starting from step 0")
+    report.say(f"going on from step {standing.step}")
+    if best.step > 0 and (fault := weights_fault(folder)):
+        report.say(f"{fault}; the weights of step {standing.step} take the place of those of step {best.step}, the best so far")
+        if best.step != standing.step:
+            best.step, best.value = standing.step, math.inf
+        with training.average.in_place() if training.average is not None else nullcontext():
+            keep_weights(running)
+
+
+def weights_fault(folder: Path) -> str | None:
+    """What is wrong with the run's own weights, if anything is."""
+    try:
+        read_weights(folder / WEIGHTS)
+        return None
+    except UserError as error:
+        return str(error).partition(";")[0]
 
 
 def identity(config: Config, task: nn.Module, vocabularies: dict[str, Any]) -> dict[str, str]:

@@ -25,7 +25,7 @@ TORCHRUN_REPEATS = 10.0
 
 
 class Request:
-    """Which signal has come, if any. A second one does not wait."""
+    """Which signal has come last, if any. A second one does not wait."""
 
     number: int | None = None
     time: float = 0.0
@@ -45,6 +45,7 @@ def stop_requests() -> Iterator[Request]:
     def note(number: int, frame: FrameType | None) -> None:
         now = time.monotonic()
         if request and not ("TORCHELASTIC_RUN_ID" in os.environ and now - request.time < TORCHRUN_REPEATS):
+            request.number = number
             raise KeyboardInterrupt
         if request:
             return

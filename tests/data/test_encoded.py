@@ -51,6 +51,24 @@ def test_large_vocabularies_take_four_bytes(tmp_path):
     assert corpus.tokens.dtype == np.uint32 and corpus.tokens.tolist() == [2, 2**16 + 1]
 
 
+def test_a_cache_that_cannot_be_written_is_told_with_a_remedy(tmp_path, monkeypatch):
+    (tmp_path / "file").write_text("not a folder")
+    message = (
+        "the encoded text cannot be kept in .*cache: {}; make room there, allow writing to it, "
+        "or name another folder in the environment variable CLEW_CACHE"
+    )
+    with pytest.raises(UserError, match=message.format("Not a directory")):
+        encode_corpus(TextString(TEXT), train_character(TEXT), tmp_path / "file" / "cache")
+
+    def full(*_):
+        raise OSError(28, "No space left on device")
+
+    monkeypatch.setattr("clew.data.encoded.encode_into", full)
+    with pytest.raises(UserError, match=message.format("No space left on device")):
+        encode_corpus(TextString(TEXT), train_character(TEXT), tmp_path / "cache")
+    assert not list((tmp_path / "cache").iterdir())
+
+
 def test_progress_is_told_in_characters(tmp_path):
     told = []
     encode_corpus(TextString(TEXT), train_character(TEXT), tmp_path, progress=lambda done, total: told.append((done, total)))

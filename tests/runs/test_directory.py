@@ -1,3 +1,4 @@
+import errno
 import json
 from pathlib import Path
 
@@ -18,6 +19,7 @@ from clew.runs.directory import (
     read_weights,
     truncate_metrics,
     write_config,
+    write_text,
     write_weights,
 )
 from clew.runs.loaded import load_run
@@ -147,6 +149,7 @@ def test_weights_cut_short_are_refused(run: Path) -> None:
 def test_weights_of_another_model_are_refused(run: Path) -> None:
     config = json.loads((run / "config.json").read_text())
     config["model"]["dim"] = 24
+    del config["sha256"]
     (run / "config.json").write_text(json.dumps(config))
     with pytest.raises(
         UserError, match="run/model.safetensors does not fit the model that run/config.json describes: .*size mismatch"
@@ -157,8 +160,34 @@ def test_weights_of_another_model_are_refused(run: Path) -> None:
 
 def test_a_run_without_its_tokenizer_is_refused(run: Path) -> None:
     (run / "vocabulary" / "tokenizer.json").unlink()
-    with pytest.raises(UserError, match="no tokenizer at run/vocabulary/tokenizer.json"):
+    with pytest.raises(UserError, match="run/vocabulary/tokenizer.json is missing; copy it again, or train again"):
         load_run(run)
+
+
+def test_a_changed_tokenizer_is_refused(run: Path) -> None:
+    path = run / "vocabulary" / "tokenizer.json"
+    path.write_text(path.read_text().replace('"a": ', '"A": '))
+    message = "run/vocabulary/tokenizer.json is damaged: it is not what the run was trained with; copy it again, or train again"
+    with pytest.raises(UserError, match=message):
+        load_run(run)
+    with pytest.raises(UserError, match=message):
+        run_recipe("text-lstm", [], out=run, resume=True)
+
+
+def test_a_changed_config_is_refused_unless_it_was_changed_on_purpose(run: Path) -> None:
+    path = run / "config.json"
+    content = json.loads(path.read_text())
+    path.write_text(json.dumps(content))  # laid out otherwise, it says the same
+    load_run(run)
+    content["decoding"]["temperature"] = 0.3
+    path.write_text(json.dumps(content))
+    with pytest.raises(
+        UserError, match="run/config.json is not what was written; bring it back, or, where it was changed on purpose, remove"
+    ):
+        load_run(run)
+    del content["sha256"]
+    path.write_text(json.dumps(content))
+    assert load_run(run).config.decoding.temperature == 0.3
 
 
 def test_a_run_made_with_code_needs_that_code_again(run: Path) -> None:
@@ -187,6 +216,65 @@ def test_metrics_after_a_step_are_dropped_and_broken_lines_passed_over() -> None
     truncate_metrics(folder, 2)
     assert list(read_metrics(folder)) == [{"step": 1, "train.loss": 0.1}, {"step": 2, "train.loss": 0.2}]
     assert list(read_metrics(Path("elsewhere"))) == []
+
+
+def test_damaged_metrics_are_read_as_far_as_they_can_be() -> None:
+    Path("metrics.jsonl").write_bytes(b'{"step": 1}\n{"step": \xff}\n[2]\n{"step": 3}\n')
+    assert list(read_metrics(Path("."))) == [{"step": 1}, {"step": 3}]
+
+
+def test_evaluations_that_a_checkpoint_knows_nothing_of_are_dropped() -> None:
+    for record in ({"step": 2, "valid.loss": 2.0}, {"step": 4, "train.loss": 1.0}, {"step": 4, "valid.loss": 1.0}):
+        append_metrics(Path("."), record)
+    truncate_metrics(Path("."), 4, evaluated=2)
+    assert list(read_metrics(Path("."))) == [{"step": 2, "valid.loss": 2.0}, {"step": 4, "train.loss": 1.0}]
+
+
+def test_a_file_that_cannot_be_written_leaves_the_old_one_and_nothing_beside_it(monkeypatch: pytest.MonkeyPatch) -> None:
+    write_text(Path("x.json"), "old")
+    write_weights(Path("w.safetensors"), {"a": torch.ones(2)})
+
+    def full(path: Path) -> None:
+        raise OSError(errno.ENOSPC, "No space left on device")
+
+    monkeypatch.setattr("clew.runs.directory.flush", full)
+    with pytest.raises(OSError, match="No space left"):
+        write_text(Path("x.json"), "new")
+    with pytest.raises(OSError, match="No space left"):
+        write_weights(Path("w.safetensors"), {"a": torch.zeros(2)})
+    assert Path("x.json").read_text() == "old"
+    assert torch.equal(read_weights(Path("w.safetensors"))["a"], torch.ones(2))
+    assert not list(Path(".").glob("*.partial"))
+
+
+def left_behind(folder: str) -> Path:
+    """What is there of a run that was killed before its config was written."""
+    path = Path(folder)
+    (path / "vocabulary").mkdir(parents=True)
+    for name in ("lock", "vocabulary/tokenizer.json.partial", "environment.json", "config.json.partial"):
+        (path / name).write_text("{")
+    return path
+
+
+def test_a_run_killed_while_it_started_is_started_again_in_the_same_place(tmp_path: Path) -> None:
+    settings = lstm_settings(tmp_path, steps=2)
+    left_behind("chosen")
+    run_recipe("text-lstm", settings, out=Path("chosen"))
+    left_behind("runs/text-lstm")
+    assert run_recipe("text-lstm", settings).run.folder == Path("runs/text-lstm")
+    for folder in ("chosen", "runs/text-lstm"):
+        assert not list(Path(folder).rglob("*.partial")) and not (Path(folder) / "lock").exists()
+
+
+def test_a_folder_with_anything_else_in_it_is_left_alone(tmp_path: Path) -> None:
+    for stranger in ("notes.txt", "checkpoints"):
+        (left_behind(stranger + "-folder") / stranger).write_text("mine")
+        with pytest.raises(UserError, match=f"{stranger}-folder is there and not an empty folder; choose another with --out"):
+            run_recipe("text-lstm", lstm_settings(tmp_path, steps=2), out=Path(stranger + "-folder"))
+    Path("code").mkdir()
+    (Path("code") / "code.py").write_text("mine")
+    with pytest.raises(UserError, match="code is there and not an empty folder"):
+        run_recipe("text-lstm", lstm_settings(tmp_path, steps=2), out=Path("code"))
 
 
 def test_weights_come_back_to_the_bit_and_leave_nothing_beside_them() -> None:

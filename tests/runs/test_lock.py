@@ -54,3 +54,17 @@ def test_a_lock_is_gone_when_its_run_has_ended(tmp_path: Path) -> None:
         raise ZeroDivisionError
     assert not is_locked(tmp_path)
     assert not (tmp_path / LOCK).exists()
+
+
+def test_a_lock_file_that_cannot_be_removed_binds_nobody(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def refuse(path: Path, missing_ok: bool = False) -> None:
+        raise PermissionError(13, "Permission denied", str(path))
+
+    with monkeypatch.context() as patch:
+        patch.setattr(Path, "unlink", refuse)
+        with locked(tmp_path):
+            assert is_locked(tmp_path)
+    assert (tmp_path / LOCK).exists()
+    assert not is_locked(tmp_path)
+    with locked(tmp_path):
+        assert is_locked(tmp_path)

@@ -1,3 +1,4 @@
+import errno
 import json
 from pathlib import Path
 
@@ -71,6 +72,53 @@ def test_only_the_newest_few_are_kept(tmp_path: Path) -> None:
         training.standing.step = step
         save_checkpoint(tmp_path, training)
     assert [path.name for path in checkpoint_folders(tmp_path)] == [f"step-{step:08d}" for step in (4, 3)]
+
+
+def test_damaged_ones_do_not_push_out_those_that_are_written_after_them(tmp_path: Path) -> None:
+    """Where training went back behind damaged checkpoints, they are dropped with the first that is written again."""
+    training = training_of()
+    for step in (6, 8):
+        training.standing.step = step
+        corrupt(save_checkpoint(tmp_path, training) / "model.safetensors")
+    training.standing.step = 2
+    save_checkpoint(tmp_path, training, keep=1)
+    assert [path.name for path in checkpoint_folders(tmp_path)] == ["step-00000002"]
+
+
+def test_a_checkpoint_that_is_being_dropped_has_no_name_any_more(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """So that one that was half removed when its process was killed is never taken for a damaged one."""
+    training = training_of()
+    training.standing.step = 2
+    save_checkpoint(tmp_path, training)
+    with monkeypatch.context() as patch:
+        patch.setattr("shutil.rmtree", lambda path, ignore_errors: (Path(path) / "training.json").unlink(missing_ok=True))
+        training.standing.step = 4
+        save_checkpoint(tmp_path, training, keep=1)
+    assert [path.name for path in checkpoint_folders(tmp_path)] == ["step-00000004"]
+    training.standing.step = 6
+    save_checkpoint(tmp_path, training, keep=1)
+    assert [path.name for path in (tmp_path / "checkpoints").iterdir()] == ["step-00000006"]
+
+
+@pytest.mark.parametrize("full_at", ["carried.safetensors", "training.json", "manifest.json"])
+def test_a_full_disk_is_told_and_leaves_the_checkpoint_before(
+    saved: tuple[Path, Training], monkeypatch: pytest.MonkeyPatch, full_at: str
+) -> None:
+    folder, training = saved
+
+    def flush(path: Path) -> None:
+        if path.name == f"{full_at}.partial":
+            raise OSError(errno.ENOSPC, "No space left on device")
+
+    monkeypatch.setattr("clew.runs.directory.flush", flush)
+    training.standing.step = 6
+    message = (
+        "a checkpoint cannot be written below .*: No space left on device; make room there, or allow writing to it, and go on by --resume"
+    )
+    with pytest.raises(UserError, match=f"{message} from step-00000004"):
+        save_checkpoint(folder, training)
+    assert sorted(path.name for path in (folder / "checkpoints").iterdir()) == ["step-00000002", "step-00000004"]
+    assert find_checkpoint(folder) == (folder / "checkpoints" / "step-00000004", [])
 
 
 def test_the_newest_whole_one_is_found_without_complaint(saved: tuple[Path, Training]) -> None:

@@ -117,6 +117,12 @@ def test_a_step_without_a_finite_loss_leaves_weights_state_and_optimiser_alone()
     assert math.isfinite(task.weight.item())
 
 
+def test_streams_that_start_with_a_skipped_step_carry_nothing_of_those_before() -> None:
+    task, standing = Adder(), Standing()
+    run(task, each(ONE, NAN, ONE._replace(fresh=False)), 3, standing=standing, carry=True)
+    assert task.carried_in == [None, None, None]
+
+
 def test_ten_such_steps_in_a_row_end_the_run_with_a_sentence() -> None:
     task = Adder()
     standing = Standing()

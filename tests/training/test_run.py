@@ -1,3 +1,5 @@
+import errno
+import json
 import signal
 from pathlib import Path
 
@@ -9,6 +11,7 @@ from clew.core.errors import UserError
 from clew.data.plans import TokenBatch
 from clew.recipes.running import config_of, run_recipe
 from clew.runs.directory import read_metrics, read_weights
+from clew.runs.loaded import Run
 from clew.training.checkpoints import checkpoint_folders
 from clew.training.run import Silence, check_training, train_run
 from clew.training.signals import Interrupted, stop_requests
@@ -76,6 +79,104 @@ def test_a_run_stopped_while_it_was_evaluated_is_evaluated_when_it_goes_on(tmp_p
         run_recipe("text-lstm", given, out=Path("stopped"), report=Listener(stop_at_evaluation=step))
     run_recipe("text-lstm", [], out=Path("stopped"), resume=True)
     assert_same_run(Path("straight"), Path("stopped"))
+
+
+class Killed(BaseException):
+    """As good as SIGKILL to whatever has not been written yet."""
+
+
+@pytest.mark.parametrize("step", [4, 8])
+def test_a_run_killed_after_it_made_up_for_an_evaluation_makes_up_for_it_again(tmp_path: Path, step: int) -> None:
+    """What reacts to evaluations is in the checkpoint, which knows nothing of one that was made up for after it was written."""
+    given = [*lstm_settings(tmp_path, steps=12), "training.schedule={name: plateau, patience: 1}", "training.learning_rate=1.0"]
+    run_recipe("text-lstm", given, out=Path("straight"))
+    with pytest.raises(Interrupted):
+        run_recipe("text-lstm", given, out=Path("killed"), report=Listener(stop_at_evaluation=step))
+
+    class Killer(Silence):
+        def step(self, record, steps, tokens_per_second) -> None:
+            raise Killed
+
+    with pytest.raises(Killed):
+        run_recipe("text-lstm", [], out=Path("killed"), resume=True, report=Killer())
+    run_recipe("text-lstm", [], out=Path("killed"), resume=True)
+    assert_same_run(Path("straight"), Path("killed"))
+    first, second = (json.loads((checkpoint_folders(Path(name))[0] / "training.json").read_text()) for name in ("straight", "killed"))
+    assert (first["best"], first["schedule"]) == (second["best"], second["schedule"])
+
+
+def test_a_signal_that_comes_with_the_last_evaluation_is_not_forgotten(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def signalled(*parts):
+        signal.raise_signal(signal.SIGTERM)
+        return Run(*parts)
+
+    monkeypatch.setattr("clew.training.run.Run", signalled)
+    with pytest.raises(Interrupted, match="stopped after the final evaluation; saved in run") as stop:
+        run_recipe("text-lstm", lstm_settings(tmp_path, steps=4), out=Path("run"))
+    assert stop.value.number == signal.SIGTERM
+    assert any("best.step" in record for record in read_metrics(Path("run")))
+
+
+def test_a_second_signal_stops_at_once_and_says_what_is_saved(tmp_path: Path) -> None:
+    class Impatient(Silence):
+        def step(self, record, steps, tokens_per_second) -> None:
+            if record.step == 6:
+                signal.raise_signal(signal.SIGINT)
+                signal.raise_signal(signal.SIGTERM)
+
+    with pytest.raises(Interrupted, match="stopped at once; the last save is run/checkpoints/step-00000004") as stop:
+        run_recipe("text-lstm", lstm_settings(tmp_path, steps=8), out=Path("run"), report=Impatient())
+    assert stop.value.number == signal.SIGTERM
+
+
+@pytest.mark.parametrize("damage", [Path.unlink, lambda path: path.write_bytes(path.read_bytes()[:-9])], ids=["missing", "cut short"])
+@pytest.mark.parametrize("average", ["null", "ema"])
+def test_lost_weights_are_made_up_for_when_the_run_goes_on(tmp_path: Path, damage, average: str) -> None:
+    given = [*lstm_settings(tmp_path, steps=4), f"training.average={average}"]
+    run_recipe("text-lstm", given, out=Path("straight"))
+    run_recipe("text-lstm", given, out=Path("lost"))
+    damage(Path("lost/model.safetensors"))
+    listener = Listener()
+    run_recipe("text-lstm", [], out=Path("lost"), resume=True, report=listener)
+    assert any("; the weights of step 4 take the place of those of step 4, the best so far" in said for said in listener.said)
+    assert_same_run(Path("straight"), Path("lost"))
+
+
+def test_lost_weights_of_an_earlier_step_give_way_to_the_next_evaluation(tmp_path: Path) -> None:
+    """A learning rate that changes nothing: the best evaluation is the first."""
+    given = [*lstm_settings(tmp_path, steps=8), "training.learning_rate=1e-12"]
+    run_recipe("text-lstm", given, out=Path("run"))
+    Path("run/model.safetensors").unlink()
+    listener = Listener()
+    result = run_recipe("text-lstm", ["training.steps=12"], out=Path("run"), resume=True, report=listener)
+    assert any("the weights of step 8 take the place of those of step 4" in said for said in listener.said)
+    assert result.best_step == 12
+
+
+@pytest.mark.parametrize("file", ["metrics.jsonl", "model.safetensors"])
+def test_a_full_disk_ends_a_run_with_a_sentence(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, file: str) -> None:
+    def full(*_) -> None:
+        raise OSError(errno.ENOSPC, "No space left on device")
+
+    monkeypatch.setattr(f"clew.training.run.{'append_metrics' if file == 'metrics.jsonl' else 'write_weights'}", full)
+    what = "metrics" if file == "metrics.jsonl" else "weights"
+    message = (
+        f"the {what} cannot be written below run: No space left on device; make room there, or allow writing to it, and go on by --resume"
+    )
+    with pytest.raises(UserError, match=f"{message} from the start: nothing was saved yet"):
+        run_recipe("text-lstm", lstm_settings(tmp_path, steps=4), out=Path("run"))
+
+
+def test_a_run_that_cannot_be_prepared_leaves_an_empty_folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def full(*_) -> None:
+        raise OSError(errno.ENOSPC, "No space left on device")
+
+    with monkeypatch.context() as patch:
+        patch.setattr("clew.training.run.write_config", full)
+        with pytest.raises(UserError, match="cannot write the run to run: No space left on device; choose another place with --out"):
+            run_recipe("text-lstm", lstm_settings(tmp_path, steps=2), out=Path("run"))
+    assert list(Path("run").iterdir()) == []
+    run_recipe("text-lstm", lstm_settings(tmp_path, steps=2), out=Path("run"))
 
 
 def test_a_run_goes_on_from_the_checkpoint_before_a_damaged_one(tmp_path: Path) -> None:
