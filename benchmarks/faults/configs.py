@@ -1,6 +1,7 @@
 """Fuzzed configs: assignments, YAML files and a run's config.json, laid over every recipe, checked, built and run one step."""
 
 import json
+import math
 import os
 import shlex
 import tempfile
@@ -14,7 +15,7 @@ from typing import Any
 import torch
 
 from benchmarks.faults.trials import Fault, Result, Watch, put_through, watched
-from clew.core.config import options_of
+from clew.core.config import build_part, options_of
 from clew.data.plans import TokenBatch
 from clew.layers.cells import CELLS
 from clew.layers.norms import NORMS
@@ -95,7 +96,7 @@ def attempt(case: Case) -> str:
         with tempfile.TemporaryDirectory(prefix="clew-configs-") as folder:
             config = read(case, Path(folder))
         check_training(config.training)
-        step(build_task(config, {"tokenizer": TOKENIZER}))
+        step(config, build_task(config, {"tokenizer": TOKENIZER}))
         assert resolve(json.loads(json.dumps(config.model_dump(mode="json")))) == config, "what is written does not read back"
     finally:
         assert not OBEYED.exists(), "a tag of a YAML file was obeyed"
@@ -112,11 +113,17 @@ def read(case: Case, folder: Path) -> Config:
     return config_of(case.recipe, case.assignments)
 
 
-def step(task: Any) -> None:
-    """What was said to be a model reads and learns."""
+def step(config: Config, task: Any) -> None:
+    """What was said to be a model, an optimiser and a schedule learns, and at a rate that is none below zero."""
+    training = config.training
+    optimiser = build_part("optimiser", training.optimiser, OPTIMISERS, task.parameters(), training.learning_rate)
+    schedule = build_part("schedule", training.schedule, SCHEDULES, training.steps)
+    for number, epoch in ((0, 0), (training.steps - 1, 9), (training.steps - 1, 10**6)):
+        assert 0 <= schedule.factor(number, epoch) < math.inf, "a learning rate below zero or without bound"
     tokens = torch.tensor(TOKENIZER.encode("the thread")[:8])[None]
     terms, _ = task.train()(TokenBatch(tokens[:, :-1], tokens[:, 1:]))
     sum(term.weight * term.sum for term in terms.values()).backward()  # type: ignore[union-attr]
+    optimiser.step()
 
 
 def yaml_of(case: Case) -> bytes:
@@ -236,7 +243,7 @@ def setting(random: Random, fields: dict[str, Any], strangeness: float) -> tuple
     """A field and a value: both right, one right, or neither."""
     strange = random.random() < strangeness
     tables = [path for path in PARTS if strange or (path in fields and path != "model.family")]
-    path, kind = random.choice([*fields, *tables]), random.random()
+    path, kind = random.choice([*fields, *tables * 4]), random.random()
     if path in PARTS and kind < 0.6:
         return path, layers(random, strangeness) if path == "model.layers" else part(random, PARTS[path], strangeness)
     if path in PARTS and path not in ("model.family", "model.layers", "task.name", "text.tokenizer"):

@@ -5,6 +5,7 @@ table's member, so a new cell needs no config class.
 """
 
 import inspect
+import math
 from collections.abc import Callable, Mapping
 from typing import Any, get_args
 
@@ -32,14 +33,16 @@ class Section(BaseModel):
     @field_validator("*", mode="before")
     @classmethod
     def _fits(cls, value: Any) -> Any:
-        if is_vast(value):
-            raise PydanticCustomError("too_large", "takes a number between -2^63 and 2^63")
+        if bounds := bounds_missed(value):
+            raise PydanticCustomError("out_of_bounds", f"takes a number between {bounds}")  # type: ignore[arg-type]
         return value
 
 
-def is_vast(value: Any) -> bool:
-    """Whether it is a whole number that nothing below Python can hold."""
-    return isinstance(value, int) and not -(2**63) < value < 2**63
+def bounds_missed(value: Any) -> str:
+    """The bounds of what a 64-bit integer or a 32-bit float can hold, where a number is outside them; infinity is told elsewhere."""
+    if isinstance(value, int) and not -(2**63) < value < 2**63:
+        return "-2^63 and 2^63"
+    return "-1e38 and 1e38" if isinstance(value, float) and 1e38 < abs(value) < math.inf else ""
 
 
 Part = str | dict[str, Any]
@@ -107,8 +110,8 @@ def part_of(kind: str) -> BeforeValidator:
 def _check_type(what: str, value: Any, parameter: inspect.Parameter) -> None:
     """Booleans are never numbers, numbers never strings; an annotation that says nothing plain is left to the constructor."""
     annotation = parameter.annotation
-    if is_vast(value):
-        raise UserError(f"{what} takes a number between -2^63 and 2^63, not {shown(value)}")
+    if bounds := bounds_missed(value):
+        raise UserError(f"{what} takes a number between {bounds}, not {shown(value)}")
     if annotation is inspect.Parameter.empty or isinstance(annotation, str):
         return
     try:

@@ -48,7 +48,7 @@ class Cosine(Constant):
 
     def __init__(self, steps: int, *, warmup: int = 0, floor: float = 0.1):
         super().__init__(steps, warmup=warmup)
-        self.floor = floor
+        self.floor = share("floor", floor)
 
     def after_warmup(self, step: int, epoch: int) -> float:
         return self.floor + (1 - self.floor) * 0.5 * (1 + math.cos(math.pi * self.progress(step)))
@@ -79,7 +79,7 @@ class ByEpoch(Constant):
 
     def __init__(self, steps: int, *, warmup: int = 0, decay: float = 0.5, constant: int = 4):
         super().__init__(steps, warmup=warmup)
-        self.decay = decay
+        self.decay = share("decay", decay)
         self.constant = constant
 
     def after_warmup(self, step: int, epoch: int) -> float:
@@ -91,7 +91,7 @@ class Plateau(Constant):
 
     def __init__(self, steps: int, *, warmup: int = 0, decay: float = 0.5, patience: int = 1):
         super().__init__(steps, warmup=warmup)
-        self.decay = decay
+        self.decay = share("decay", decay)
         self.patience = patience
         self.best = math.inf
         self.worse = 0
@@ -114,6 +114,13 @@ class Plateau(Constant):
     def load_state_dict(self, state: dict[str, Any]) -> None:
         self.best = math.inf if state["best"] is None else state["best"]
         self.worse, self.current = state["worse"], state["current"]
+
+
+def share(name: str, value: float) -> float:
+    """The value itself, where it is a part of the learning rate: below 0 training would climb, above 1 it would grow without bound."""
+    if not 0 <= value <= 1:
+        raise UserError(f"the schedule's {name} ({value}) must be between 0 and 1; set training.schedule.{name}")
+    return value
 
 
 SCHEDULES: dict[str, Callable[..., Constant]] = {

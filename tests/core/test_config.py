@@ -62,6 +62,7 @@ def test_options_are_the_keyword_only_arguments():
             {"name": "square", "scale": 10**400},
             r"shape option 'square.scale' takes a number between -2\^63 and 2\^63, not a number of about",
         ),
+        ({"name": "square", "scale": -1e300}, r"shape option 'square.scale' takes a number between -1e38 and 1e38, not -1e\+300"),
         ({"name": "square", "x" * 999: 1}, "shape 'square' has no option 'xxxxx"),
         (3, r"shape takes a name, or a name with options \(\{name: ..., option: ...\}\), not 3"),
         ({"colour": "red"}, "shape takes a name, or a name with options"),

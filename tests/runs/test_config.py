@@ -69,6 +69,7 @@ CELL_NAMES, FAMILY_NAMES = ", ".join(sorted(CELLS)), ", ".join(sorted(MODELS))
         ("seed.more=1", "seed.more: seed is 1, which has no fields"),
         ("seed=9223372036854775808", "seed takes a number between -2^63 and 2^63, not 9223372036854775808"),
         ("model.dim=1" + "0" * 400, "model.dim takes a number between -2^63 and 2^63, not a number of about 398 digits"),
+        ("task.init_scale=1e308", "task.init_scale takes a number between -1e38 and 1e38, not 1e+308"),
         ("model.num_layers=1000000000", "model.num_layers must be at most 1000, not 1000000000"),
         ("model.cell.forget_bias=1" + "0" * 40, "model.cell: cell option 'lstm.forget_bias' takes a number between -2^63 and 2^63, not a"),
         ("training.optimiser=5", "training.optimiser: optimiser takes a name, or a name with options ({name: ..., option: ...}), not 5"),

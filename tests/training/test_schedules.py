@@ -68,3 +68,11 @@ def test_a_warmup_longer_than_the_run_is_refused(name: str) -> None:
     )
     with pytest.raises(UserError, match=message):
         SCHEDULES[name](10, warmup=11)
+
+
+@pytest.mark.parametrize(("name", "option"), [("cosine", "floor"), ("linear", "floor"), ("by_epoch", "decay"), ("plateau", "decay")])
+@pytest.mark.parametrize("value", [-0.1, 10.0])
+def test_what_is_left_of_the_rate_is_a_share_of_it(name, option, value):
+    message = rf"the schedule's {option} \({value}\) must be between 0 and 1; set training.schedule.{option}"
+    with pytest.raises(UserError, match=message):
+        SCHEDULES[name](10, **{option: value})
