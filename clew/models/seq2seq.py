@@ -1,8 +1,8 @@
 """Recurrent encoder-decoders: the plain bottleneck (Sutskever et al. 2014), attention before the decoder's cell (Bahdanau et al. 2015) and
 after it (Luong et al. 2015), soft or hard (Xu et al. 2015)."""
 
-from collections.abc import Sequence
-from typing import Annotated, Literal
+from collections.abc import Iterable, Sequence
+from typing import Annotated, Any, Literal
 
 import torch
 from pydantic import Field
@@ -56,31 +56,30 @@ class Seq2SeqConfig(Section):
 
 
 class Bridge(nn.Module):
-    """Starts layer l of a decoder from where layer l of an encoder ended, or from its last where it has fewer.
+    """Starts the decoder's layers from where the encoder's ended, its top from their top.
 
         s = tanh(W [forward; backward] + b), for each part of a cell's state    (the form of Bahdanau et al. 2015)
 
-    They take the backward reader's state alone. `states` are of one row each and tell how wide they are. `in_one` is for cells stacked
-    into one layer.
+    They take the backward reader's state alone. `state` is one of the cell's, which tells how wide its parts are. `in_one` is for cells
+    stacked into one layer.
     """
 
-    def __init__(self, encoder_states: Sequence[Sequence[State]], decoder_states: Sequence[State], *, in_one: bool = False):
+    def __init__(self, state: State, *, readers: int, encoder_layers: int, decoder_layers: int, in_one: bool = False):
         super().__init__()
         self.in_one = in_one
-        self.sources = [min(layer, len(encoder_states) - 1) for layer in range(len(decoder_states))]
-        widths = [joined_widths(encoder_states[source]) for source in self.sources]
-        self.maps = nn.ModuleList(
-            nn.ModuleList(nn.Linear(width, leaf.shape[-1]) for width, leaf in zip(each, leaves(state), strict=True))
-            for each, state in zip(widths, decoder_states, strict=True)
-        )
+        self.sources = [max(0, layer + encoder_layers - decoder_layers) for layer in range(decoder_layers)]
+        widths = [leaf.shape[-1] for leaf in leaves(state)]
+        self.maps: Any = nn.ModuleList(nn.ModuleList(nn.Linear(readers * n, n) for n in widths) for _ in range(decoder_layers))
 
     def forward(self, states: Sequence[State]) -> Tree:
-        finals = []
-        for source, maps in zip(self.sources, self.maps, strict=True):
-            readers = reader_states(states[source])
-            each = iter(maps)  # type: ignore[call-overload]
-            finals.append(map_tree(lambda *parts: torch.tanh(next(each)(torch.cat(parts, -1))), *readers))  # noqa: B023
-        return (tuple(finals),) if self.in_one else tuple(finals)
+        finals = tuple(mapped(maps, reader_states(states[source])) for source, maps in zip(self.sources, self.maps, strict=True))
+        return (finals,) if self.in_one else finals
+
+
+def mapped(maps: Iterable[nn.Module], readers: Sequence[State]) -> State:
+    """A state of the readers' form, each part made of theirs."""
+    each = iter(maps)
+    return map_tree(lambda *parts: torch.tanh(next(each)(torch.cat(parts, -1))), *readers)
 
 
 class Copy(nn.Module):
@@ -100,19 +99,13 @@ def reader_states(state: State) -> list[State]:
     return [state.cell] if isinstance(state, RecurrentState) else [part.cell for part in state]
 
 
-def joined_widths(readers: Sequence[State]) -> list[int]:
-    return [sum(leaf.shape[-1] for leaf in together) for together in zip(*map(leaves, readers), strict=True)]
-
-
 def build_seq2seq(config: Seq2SeqConfig, vocabulary: int, source_vocabulary: int | None = None) -> EncoderDecoder:
     """`source_vocabulary` is the target's where not given."""
     check_choices(config)
     source_vocabulary = source_vocabulary or vocabulary
     embedding_dim = config.embedding_dim or config.dim
-    source, target = embeddings(
-        vocabulary, source_vocabulary, embedding_dim,
-        shared=config.shared_embeddings, dropout=config.dropout, dropout_kind=config.dropout_kind,
-    )  # fmt: skip
+    dropout: dict[str, Any] = {"dropout": config.dropout, "dropout_kind": config.dropout_kind}
+    source, target = embeddings(vocabulary, source_vocabulary, embedding_dim, shared=config.shared_embeddings, **dropout)
     encoder = Body(source, Stack(encoder_layers(config, embedding_dim)))
     layers = {"none": bottleneck_layers, "before": layers_looking_before, "after": layers_looking_after}[config.attention]
     decoder = Body(target, Stack(layers(config, embedding_dim, encoder.dim)))
@@ -141,10 +134,11 @@ def check_choices(config: Seq2SeqConfig) -> None:
 def encoder_layers(config: Seq2SeqConfig, dim: int) -> list[SequenceLayer]:
     layers: list[SequenceLayer] = []
     for _ in range(config.encoder_layers or config.num_layers):
-        readers: list[SequenceLayer] = [Recurrent(build_cell(config, dim)) for _ in range(2 if config.direction == "both" else 1)]
-        layer = (
-            Bidirectional(*readers) if config.direction == "both" else Backward(*readers) if config.direction == "backward" else readers[0]
-        )
+        layer: SequenceLayer = Recurrent(build_cell(config, dim))
+        if config.direction == "both":
+            layer = Bidirectional(layer, Recurrent(build_cell(config, dim)))
+        elif config.direction == "backward":
+            layer = Backward(layer)
         layers.append(dropped(config, dim, layer))
         dim = layer.dim
     return layers
@@ -191,9 +185,13 @@ def build_bridge(config: Seq2SeqConfig) -> nn.Module | None:
         return None
     if config.bridge == "copy":
         return Copy(in_one=in_one)
-    state = build_cell(config, 1).initial_state(1, like=torch.zeros(1))
-    readers = [state] * (2 if config.direction == "both" else 1)
-    return Bridge([readers] * (config.encoder_layers or config.num_layers), [state] * config.num_layers, in_one=in_one)
+    return Bridge(
+        build_cell(config, 1).initial_state(1, like=torch.zeros(1)),
+        readers=2 if config.direction == "both" else 1,
+        encoder_layers=config.encoder_layers or config.num_layers,
+        decoder_layers=config.num_layers,
+        in_one=in_one,
+    )
 
 
 def build_cell(config: Seq2SeqConfig, input_dim: int) -> Cell:

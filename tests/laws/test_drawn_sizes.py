@@ -13,10 +13,11 @@ from clew.layers.attention import SelfAttention
 from clew.layers.cells import CELLS, LSTM, Elman, StackedCell
 from clew.layers.convolution import Convolution
 from clew.layers.feedforward import ACTIVATIONS, FeedForward
+from clew.layers.gated_convolution import GatedConvolution
 from clew.layers.norms import NORMS
 from clew.layers.pooling import POOLINGS
 from clew.layers.positions import POSITIONS
-from clew.layers.recurrent import Bidirectional, Recurrent
+from clew.layers.recurrent import Backward, Bidirectional, Recurrent
 from clew.layers.scores import SCORES
 from clew.layers.sequence import Stack
 from clew.layers.wiring import WIRINGS, PreNorm
@@ -98,6 +99,18 @@ def test_every_position_obeys_every_law(name, at):
 def test_every_convolution_obeys_every_law(at, width, causal, bias):
     width = width if causal else width | 1
     obeys(SEQUENCE_LAWS, lambda s: Convolution(s.input_dim, s.dim, width=width, causal=causal, bias=bias), at)
+
+
+@given(at=sizes, width=st.sampled_from([1, 3, 5]), causal=st.booleans())
+@drawn(8)
+def test_every_gated_convolution_obeys_every_law(at, width, causal):
+    obeys(SEQUENCE_LAWS, lambda s: GatedConvolution(s.input_dim, width=width, causal=causal), at)
+
+
+@given(at=sizes, cell=st.sampled_from(sorted(CELLS)))
+@drawn(6)
+def test_a_backward_reader_obeys_every_law(at, cell):
+    obeys(SEQUENCE_LAWS, lambda s: Backward(Recurrent(CELLS[cell](s.input_dim, s.dim))), at)
 
 
 @pytest.mark.parametrize("activation", [*ACTIVATIONS, "swiglu"])

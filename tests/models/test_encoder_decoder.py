@@ -177,8 +177,9 @@ def test_a_compiled_encoder_decoder_trains_as_an_eager_one(way):
 
 
 @pytest.mark.slow
+@pytest.mark.timeout(900)
 @pytest.mark.filterwarnings("default")
-@compiled_ways
+@pytest.mark.parametrize("way", ["bahdanau", "luong-unfed", "transformer", "convolutional"])
 def test_inductor_trains_as_eager_does(way):
     # torch 2.13 gets gradients of a bidirectional encoder under an attentive decoder wrong on a CPU when it writes buffers in place.
     with torch._inductor.config.patch(inplace_buffers=False, force_disable_caches=True):
@@ -187,7 +188,7 @@ def test_inductor_trains_as_eager_does(way):
 
 def compiled_like_eager(way, backend):
     torch.compiler.reset()
-    eager, compiled = Translator(way).double().eval(), Translator(way).double().eval()
+    eager, compiled = (Translator(way, num_layers=1).double().eval() for _ in range(2))
     batch = reversals(4)
     expected = eager(batch)["loss"].sum
     found = torch.compile(compiled, backend=backend)(batch)["loss"].sum
@@ -196,7 +197,7 @@ def compiled_like_eager(way, backend):
         loss.backward()
     for there, here in zip(eager.parameters(), compiled.parameters(), strict=True):
         if there.grad is not None:
-            torch.testing.assert_close(here.grad, there.grad, rtol=1e-6, atol=1e-8)
+            torch.testing.assert_close(here.grad, there.grad, rtol=1e-5, atol=1e-7)  # waves of positions are of float32
     torch.compiler.reset()
 
 

@@ -83,6 +83,19 @@ def test_the_bottleneck_hands_the_encoders_states_to_the_decoder_layer_by_layer(
     torch.testing.assert_close(written, read[:, 3:])
 
 
+@pytest.mark.parametrize(
+    ("encoder_layers", "decoder_layers", "sources"), [(2, 2, [0, 1]), (3, 1, [2]), (1, 3, [0, 0, 0]), (2, 3, [0, 0, 1])]
+)
+def test_the_top_layer_of_a_decoder_starts_from_that_of_the_encoder(encoder_layers, decoder_layers, sources):
+    body = build("bahdanau", encoder_layers=encoder_layers, num_layers=decoder_layers)
+    assert body.bridge.sources == sources
+    _, state = body.encoder(SOURCE, MASK)
+    final = body.encode(SOURCE, MASK).final
+    for layer, source in enumerate(sources):
+        ahead, back = state.layers[source]
+        torch.testing.assert_close(final[layer], torch.tanh(body.bridge.maps[layer][0](torch.cat([ahead.cell, back.cell], -1))))
+
+
 def test_a_source_read_backwards_is_the_reversed_source_read_forwards():
     ahead, back = (randomise(build("bottleneck", direction=direction)) for direction in ("forward", "backward"))
     source = torch.tensor([[2, 3, 4, 5]])
