@@ -77,11 +77,15 @@ def build_task(config: Config, vocabularies: dict[str, Any], *, to_train: bool =
 
 def check_needs(needs: tuple[str, ...], body: Body, config: Config) -> None:
     """Any body works with any task whose needs it offers; a sentence lists those that would do."""
+    task, family = config.task.name, config.model.family  # type: ignore[attr-defined]
+    if getattr(body, "encodes", False) and "encodes" not in needs:
+        able = [name for name, other in MODELS.items() if not other.encodes]
+        raise UserError(f"the task {task} has no source for a {family} to read; these would do: {', '.join(able)}")
     for need in needs:
         if getattr(body, need, False):
             continue
-        task, family = config.task.name, config.model.family  # type: ignore[attr-defined]
-        able = [name for name, other in MODELS.items() if getattr(other.build(other.config(), 2), need, False)]
+        plain = {name: other for name, other in MODELS.items() if not other.encodes}
+        able = [name for name, other in plain.items() if getattr(other.build(other.config(), 2), need, False)]
         raise UserError(f"the task {task} needs a body that is {need}, which this {family} is not; these would do: {', '.join(able)}")
 
 

@@ -123,8 +123,15 @@ def test_a_tied_output_layer_needs_equal_widths() -> None:
         build_task(config, {"tokenizer": train_tokenizer(config.text, [TEXT])})
 
 
-@pytest.mark.parametrize("family", MODELS)
+@pytest.mark.parametrize("family", [name for name, family in MODELS.items() if not family.encodes])
 def test_every_family_builds_a_task_from_its_defaults(family: str) -> None:
     config = config_of("text-lstm", [f"model.family={family}", "model.dim=24"])
     task = build_task(config, {"tokenizer": train_tokenizer(config.text, [TEXT])})
     assert isinstance(task, nn.Module) and task.body.vocabulary == task.tokenizer.vocabulary
+
+
+def test_a_task_without_a_source_refuses_an_encoder_decoder() -> None:
+    config = config_of("text-lstm", ["model.family=seq2seq", "model.dim=8"])
+    message = "the task language_model has no source for a seq2seq to read; these would do: recurrent, window, gpt, llama, mixed"
+    with pytest.raises(UserError, match=message):
+        build_task(config, {"tokenizer": train_tokenizer(config.text, [TEXT])})
