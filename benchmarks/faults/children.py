@@ -85,7 +85,8 @@ class Child:
         if not self.ends_within(seconds):
             raise TimeoutError(f"a process did not end within {seconds:g} s")
         assert self.status is not None
-        return Ended(self.status, *((Path(self.output) / name).read_text(errors="replace") for name in ("out", "err")))
+        files = [Path(self.output) / name for name in ("out", "err")]  # one that was killed at once has none
+        return Ended(self.status, *(file.read_text(errors="replace") if file.exists() else "" for file in files))
 
 
 def _live(do: Callable[[], int | None], folder: Path, output: Path, environment: dict[str, str]) -> None:

@@ -129,9 +129,9 @@ def count_calls(do: Callable[[], int], place: Path) -> Counter[str]:
 
 def attempt(case: Case, straight: Path) -> str:
     folder = straight.with_name("trial") if case.verb == "train" else straight
+    shutil.rmtree(folder.parent / "cache", ignore_errors=True)
     if case.verb == "train":
         shutil.rmtree(folder, ignore_errors=True)
-        shutil.rmtree(folder.parent / "cache", ignore_errors=True)
     ended = interrupt(case, folder)
     if ended.status == 0:  # it came when all was done
         assert case.phase == "any call" or case.verb != "train", f"{case.phase}: exit 0"

@@ -48,7 +48,8 @@ TIMEOUT = "15"
 
 
 class Case(NamedTuple):
-    """What is tried, on which model, spread how; which process is killed after which share of the time, or poisoned in which step."""
+    """What is tried, on which model, spread how; which process is killed after which share of the time, or poisoned in which step, or
+    which signal comes."""
 
     what: str
     subject: str = "lstm"
@@ -66,18 +67,19 @@ def run(count: int, seed: int) -> Result:
 
 
 def drawn(count: int, seed: int) -> list[Case]:
-    """The curves of every model and both ways to spread it and as many poisoned ones, two restarts, and deaths for the rest."""
+    """The curves of every model and both ways to spread it, poisoned steps, signals, restarts, and deaths for the rest."""
     chance = random.Random(f"ranks {seed}")
     every = [(subject, parallel) for subject in ("lstm", "gpt", "decoder") for parallel in SPREADS]
     curves = [Case("curve", *pair) for pair in every]
     poisoned = [Case("poison", "decoder", parallel, rank, chance.randrange(1, STEPS - 1)) for parallel in SPREADS for rank in (0, 1)]
+    signals = [Case("signal", subject, when=number) for subject, number in (("lstm", signal.SIGTERM), ("gpt", signal.SIGINT))]
     restarts = [Case("restart", rank=rank, when=chance.uniform(0.2, 0.6)) for rank in (0, 1)]
     deaths = [
         Case("death", chance.choice(list(RECIPES)), chance.choice(list(SPREADS)), chance.randrange(2), chance.uniform(0, 1))
-        for _ in range(max(count - len(curves) - len(poisoned) - len(restarts), 1))
+        for _ in range(max(count - len(curves) - len(poisoned) - len(signals) - len(restarts), 1))
     ]
     few = [curves[1], poisoned[1], deaths[0]]
-    return few[:count] if count <= len(few) else [*curves, *poisoned, *deaths, *restarts][:count]
+    return few[:count] if count <= len(few) else [*curves, *poisoned, *signals, *deaths, *restarts][:count]
 
 
 class Straight:
@@ -107,7 +109,7 @@ class Straight:
 
 
 def attempt(case: Case, straight: Straight) -> str:
-    return {"curve": curve, "poison": poison, "death": death, "restart": restart}[case.what](case, straight)
+    return {"curve": curve, "poison": poison, "signal": interrupt, "death": death, "restart": restart}[case.what](case, straight)
 
 
 def settings(subject: str, parallel: str, steps: int = STEPS) -> tuple[str, list[str]]:
@@ -170,12 +172,39 @@ def poison(case: Case, straight: Straight) -> str:
     return "poisoned on one, skipped on both"
 
 
+def interrupt(case: Case, straight: Straight) -> str:
+    """A signal to both, as torchrun sends it: both save, end with its exit code, and the run goes on to the same end."""
+    steps, number = 200, signal.Signals(int(case.when))
+    whole, _ = straight.pair(case.subject, case.parallel, steps)
+    folder = straight.place / "trial"
+    shutil.rmtree(folder, ignore_errors=True)
+
+    def send(children: list[Child]) -> None:
+        wait_for(lambda: len(measured(folder)) > 10)
+        for child in children:
+            child.send(number)
+
+    for ended in command(case.subject, case.parallel, folder, steps, send):
+        assert ended.status == 128 + number, f"status {ended.status}: {ended.last}"
+        assert "; saved in " in ended.last and "--resume" in ended.last, ended.last
+    for again in command(case.subject, case.parallel, folder, steps):
+        assert again.status == 0, again.last
+    found = difference(whole, folder)
+    assert not found, f"another {found}"
+    return "signals, saved and gone on to the same bits"
+
+
 def death(case: Case, straight: Straight) -> str:
     """One of two is killed: the other ends in time with a sentence, and the run goes on to the same end."""
     whole, seconds = straight.pair(case.subject, case.parallel)
     folder = straight.place / "trial"
     shutil.rmtree(folder, ignore_errors=True)
-    ended = command(case.subject, case.parallel, folder, STEPS, kill=(case.rank, case.when * seconds))
+
+    def kill(children: list[Child]) -> None:
+        if not children[case.rank].ends_within(case.when * seconds):
+            children[case.rank].send(signal.SIGKILL)
+
+    ended = command(case.subject, case.parallel, folder, STEPS, kill)
     other = ended[1 - case.rank]
     if ended[case.rank].was_killed and other.status != 0:  # else it died when all was done
         assert other.status == 2, f"status {other.status}: {other.last}"
@@ -189,8 +218,10 @@ def death(case: Case, straight: Straight) -> str:
     return "deaths, ended in time and gone on to the same bits"
 
 
-def command(subject: str, parallel: str, folder: Path, steps: int, kill: tuple[int, float] | None = None) -> list[Ended]:
-    """`clew train` by two processes that torchrun would have started so, one of which may be killed after some seconds."""
+def command(
+    subject: str, parallel: str, folder: Path, steps: int, meddle: Callable[[list[Child]], None] = lambda children: None
+) -> list[Ended]:
+    """`clew train` by two processes that torchrun would have started so, and what is done to them meanwhile."""
     recipe, given = settings(subject, parallel, steps)
     port = 20000 + (os.getpid() * 31 + time.monotonic_ns() // 1000) % 20000
     again = ["--resume"] if is_run(folder) else []
@@ -202,8 +233,7 @@ def command(subject: str, parallel: str, folder: Path, steps: int, kill: tuple[i
             stack.enter_context(Child(lambda: main(arguments), folder.parent, {**shared, "RANK": str(rank), "LOCAL_RANK": str(rank)}))
             for rank in range(2)
         ]
-        if kill is not None and not children[kill[0]].ends_within(kill[1]):
-            children[kill[0]].send(signal.SIGKILL)
+        meddle(children)
         return [child.wait(PATIENCE) for child in children]
 
 

@@ -68,7 +68,7 @@ def is_abandoned(folder: Path) -> bool:
 def remove_leftovers(folder: Path) -> None:
     """Drops what a process was writing when it was killed, and all of a run that never got its config."""
     left = [*folder.glob(f"*{PARTIAL}"), *folder.glob(f"*/*{PARTIAL}")]
-    left += [] if is_run(folder) else [folder / VOCABULARY, folder / ENVIRONMENT, folder / CODE]
+    left += [folder / VOCABULARY, folder / ENVIRONMENT, folder / CODE] if is_abandoned(folder) else []
     for path in left:
         if path.is_dir():
             shutil.rmtree(path, ignore_errors=True)
