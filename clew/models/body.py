@@ -10,6 +10,9 @@ from clew.core.types import Memory, State
 from clew.layers.embeddings import Segmented, TokenEmbedding
 from clew.layers.sequence import Stack
 
+MOST_LAYERS = 1000
+"""More take minutes to build, however small they are."""
+
 
 class BodyState(NamedTuple):
     clock: Clock

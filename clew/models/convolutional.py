@@ -17,7 +17,7 @@ from clew.layers.gated_convolution import HALF, GatedConvolution, LookingConvolu
 from clew.layers.positions import POSITIONS
 from clew.layers.sequence import SequenceLayer, Stack
 from clew.layers.wiring import Beside
-from clew.models.body import Body, BodyState
+from clew.models.body import MOST_LAYERS, Body, BodyState
 from clew.models.encoder_decoder import EncoderDecoder, embeddings
 from clew.models.gpt import build_positions
 
@@ -28,8 +28,8 @@ class ConvolutionalConfig(Section):
     family: Literal["convolutional"] = "convolutional"
     dim: int = Field(256, ge=1, description="width of the convolutions")
     embedding_dim: int = Field(256, ge=1, description="width of the embeddings, and of what the output layer reads")
-    num_layers: int = Field(4, ge=1, description="of either half unless told")
-    decoder_layers: int | None = Field(None, ge=1)
+    num_layers: int = Field(4, ge=1, le=MOST_LAYERS, description="of either half unless told")
+    decoder_layers: int | None = Field(None, ge=1, le=MOST_LAYERS)
     width: int = Field(3, ge=1, description="positions that a window holds; odd, since the encoder's is centred")
     position: Annotated[Part, one_of("position", POSITIONS)] = "learned"
     max_length: int = Field(1024, ge=1, description="positions of source and target, where they are learnt")

@@ -15,7 +15,7 @@ from clew.layers.positions import POSITIONS, Position
 from clew.layers.scores import SCORES
 from clew.layers.sequence import Stack
 from clew.layers.wiring import PreNorm
-from clew.models.body import Body, normal_init
+from clew.models.body import MOST_LAYERS, Body, normal_init
 
 
 class GPTConfig(Section):
@@ -23,7 +23,7 @@ class GPTConfig(Section):
 
     family: Literal["gpt"] = "gpt"
     dim: int = Field(384, ge=1)
-    num_layers: int = Field(6, ge=1, le=1000)
+    num_layers: int = Field(6, ge=1, le=MOST_LAYERS)
     num_heads: int = Field(6, ge=1)
     max_length: int = Field(256, ge=1, description="positions the model can tell apart, where they are learnt")
     position: Annotated[Part, one_of("position", POSITIONS)] = "learned"

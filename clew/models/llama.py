@@ -12,7 +12,7 @@ from clew.layers.norms import RMSNorm
 from clew.layers.positions import Rotary
 from clew.layers.sequence import Stack
 from clew.layers.wiring import PreNorm
-from clew.models.body import Body
+from clew.models.body import MOST_LAYERS, Body
 from clew.models.gpt import init_transformer
 
 
@@ -21,7 +21,7 @@ class LlamaConfig(Section):
 
     family: Literal["llama"] = "llama"
     dim: int = Field(384, ge=1)
-    num_layers: int = Field(6, ge=1, le=1000)
+    num_layers: int = Field(6, ge=1, le=MOST_LAYERS)
     num_heads: int = Field(6, ge=1)
     num_kv_heads: int | None = Field(None, ge=1, description="key and value heads, each shared by a group of query heads")
     hidden_dim: int | None = Field(None, ge=1, description="width of the gated network; 8/3 of dim where not given")

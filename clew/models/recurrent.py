@@ -10,7 +10,7 @@ from clew.layers.embeddings import TokenEmbedding
 from clew.layers.recurrent import Recurrent
 from clew.layers.sequence import Stack
 from clew.layers.wiring import WIRINGS
-from clew.models.body import Body, uniform_init_all
+from clew.models.body import MOST_LAYERS, Body, uniform_init_all
 
 
 class RecurrentConfig(Section):
@@ -19,7 +19,7 @@ class RecurrentConfig(Section):
     family: Literal["recurrent"] = "recurrent"
     cell: Annotated[Part, one_of("cell", CELLS)] = "lstm"
     dim: int = Field(512, ge=1, description="width of the hidden state")
-    num_layers: int = Field(1, ge=1, le=1000)
+    num_layers: int = Field(1, ge=1, le=MOST_LAYERS)
     embedding_dim: int | None = Field(None, ge=1, description="width of the embedding; the hidden width where not given")
     last_dim: int | None = Field(None, ge=1, description="width of the last layer; the hidden width where not given")
     wiring: Annotated[Part, one_of("wiring", WIRINGS)] = Field("plain", description="how a layer is joined to the one below")

@@ -20,7 +20,7 @@ from clew.layers.recurrent import Backward, Bidirectional, Recurrent, RecurrentS
 from clew.layers.scores import SCORES, Score
 from clew.layers.sequence import SequenceLayer, Stack
 from clew.layers.wiring import Beside, Plain
-from clew.models.body import Body, uniform_init_all
+from clew.models.body import MOST_LAYERS, Body, uniform_init_all
 from clew.models.encoder_decoder import EncoderDecoder, embeddings
 
 
@@ -30,8 +30,8 @@ class Seq2SeqConfig(Section):
     family: Literal["seq2seq"] = "seq2seq"
     cell: Annotated[Part, one_of("cell", CELLS)] = "lstm"
     dim: int = Field(512, ge=1, description="width of each recurrence, and of what the output layer reads")
-    num_layers: int = Field(1, ge=1, description="of the decoder, and of the encoder unless told")
-    encoder_layers: int | None = Field(None, ge=1)
+    num_layers: int = Field(1, ge=1, le=MOST_LAYERS, description="of the decoder, and of the encoder unless told")
+    encoder_layers: int | None = Field(None, ge=1, le=MOST_LAYERS)
     embedding_dim: int | None = Field(None, ge=1, description="width of the embeddings; dim where not given")
     shared_embeddings: bool = Field(False, description="one table for source and target; with task.tied for the output too")
     direction: Literal["forward", "backward", "both"] = Field(

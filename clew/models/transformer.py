@@ -9,7 +9,7 @@ from pydantic import BeforeValidator, Field
 from torch import nn
 
 from clew.core.config import Part, Section, build_part, check_part, one_of, part_name
-from clew.core.errors import UserError
+from clew.core.errors import UserError, shown
 from clew.layers.attention import CrossAttention, SelfAttention
 from clew.layers.cells import CELLS
 from clew.layers.feedforward import FeedForward
@@ -18,7 +18,7 @@ from clew.layers.positions import POSITIONS
 from clew.layers.scores import SCORES
 from clew.layers.sequence import SequenceLayer, Stack
 from clew.layers.wiring import WIRINGS
-from clew.models.body import Body
+from clew.models.body import MOST_LAYERS, Body
 from clew.models.encoder_decoder import EncoderDecoder, embeddings
 from clew.models.gpt import build_positions
 from clew.models.mixed import MIXERS, build_mixer
@@ -38,11 +38,13 @@ def layers_of(half: str, also: dict[str, Any]) -> BeforeValidator:
     """A number of the usual layers, or a list of cells and mixers by name; `also` are those that only this half has."""
 
     def check(layers: Any) -> Any:
-        if layers is None or (isinstance(layers, int) and not isinstance(layers, bool) and layers >= 1):
+        if layers is None or (isinstance(layers, int) and not isinstance(layers, bool) and 1 <= layers <= MOST_LAYERS):
             return layers
         if not isinstance(layers, list) or not layers:
             known = "[lstm, cross_attention, feedforward]" if also else "[lstm, {name: attention, window: 64}, feedforward]"
-            raise UserError(f"{half}_layers takes a number of layers, at least 1, or a list of them such as {known}, not {layers!r}")
+            raise UserError(
+                f"{half}_layers takes a number of layers, 1 to {MOST_LAYERS}, or a list of them such as {known}, not {shown(layers)}"
+            )
         return [check_part("layer", layer, {**CELLS, **MIXERS, **also}) for layer in layers]
 
     return BeforeValidator(check)
@@ -55,7 +57,7 @@ class TransformerConfig(Section):
     family: Literal["transformer"] = "transformer"
     dim: int = Field(512, ge=1)
     num_heads: int = Field(8, ge=1)
-    num_layers: int = Field(6, ge=1, description="of either half unless told")
+    num_layers: int = Field(6, ge=1, le=MOST_LAYERS, description="of either half unless told")
     encoder_layers: Annotated[int | list[Part] | None, layers_of("encoder", {})] = Field(
         None, description="how many, or a list of layers: cells and mixers by name, each one joined as wiring says"
     )

@@ -159,7 +159,7 @@ def test_matrices_start_as_glorots_and_embeddings_of_size_one():
 
 def test_mistakes_are_told_in_a_sentence():
     with pytest.raises(
-        ValidationError, match=r"encoder_layers takes a number of layers, at least 1, or a list of them such as \[lstm, .*, not 0"
+        ValidationError, match=r"encoder_layers takes a number of layers, 1 to 1000, or a list of them such as \[lstm, .*, not 0"
     ):
         TransformerConfig(encoder_layers=0)
     with pytest.raises(ValidationError, match=r"decoder_layers takes a number of layers.*\[lstm, cross_attention, feedforward\], not True"):

@@ -1,8 +1,12 @@
+import contextlib
+from typing import get_args
+
 import pytest
 import torch
 from torch import nn
 
 from clew.core.errors import UserError
+from clew.models import MODELS
 from clew.recipes.running import config_of
 from clew.runs import memory
 from clew.runs.build import build_task, train_tokenizer
@@ -37,6 +41,23 @@ def test_a_model_that_no_machine_holds_is_refused_with_what_it_needs(
     with pytest.raises(UserError, match=sentence) as error:
         build_task(config_of(recipe, [*CPU, *settings]), {"tokenizer": tokenizer})
     assert str(error.value).startswith("to train the model, its weights, gradients and moments need ") or "weights need" in str(error.value)
+
+
+def whole_numbers_of_families() -> list[tuple[str, str]]:
+    return [
+        (family, field)
+        for family, (section, *_) in MODELS.items()
+        for field, info in section.model_fields.items()
+        if any(kind is int for kind in (info.annotation, *get_args(info.annotation)))
+    ]
+
+
+@pytest.mark.timeout(60)
+@pytest.mark.parametrize(("family", "field"), whole_numbers_of_families())
+def test_no_number_of_any_family_makes_a_machine_wait(tokenizer: Tokenizer, family: str, field: str) -> None:
+    assignments = [*CPU, f"model.family={family}", "model.dim=4", f"model.{field}=1000000000"]
+    with contextlib.suppress(UserError):
+        build_task(config_of("text-lstm", assignments), {"tokenizer": tokenizer})
 
 
 def test_training_needs_more_than_the_weights(tokenizer: Tokenizer, monkeypatch: pytest.MonkeyPatch) -> None:
