@@ -83,8 +83,9 @@ def show(options: argparse.Namespace, result: Any) -> None:
     say(f"trained {result.step} steps in {clock(result.seconds)}; best validation at step {result.best_step}: {result.valid}")
     if result.test is not None:
         say(f"test: {result.test}")
-    say(f"a sample (temperature {run.config.decoding.temperature:g}):")
-    print(run.generate([""], max_new=min(run.config.decoding.max_new, 400))[0].text, flush=True)
+    if run.config.task.name == "language_model":
+        say(f"a sample (temperature {run.config.decoding.temperature:g}):")
+        print(run.generate([""], max_new=min(run.config.decoding.max_new, 400))[0].text, flush=True)
     say(what_next(options, run.folder, run.config.model.family))
 
 

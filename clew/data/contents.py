@@ -11,9 +11,9 @@ from typing import Any, ClassVar, Protocol, runtime_checkable
 
 from clew.core.errors import UserError, unknown
 from clew.data.caption_files import Captioned, read_captions
-from clew.data.examples import Labelled, Pair, Sentence
+from clew.data.examples import Labelled, Pair, Parsed, Sentence
 from clew.data.notes import Notes
-from clew.data.readers import read_labelled, read_pairs, read_sentences
+from clew.data.readers import read_labelled, read_pairs, read_parsed, read_sentences
 from clew.data.records import Column
 
 Choices = Mapping[str, Column | None]
@@ -27,7 +27,7 @@ class Content(Protocol):
 
 @runtime_checkable
 class ExampleContent(Content, Protocol):
-    """Content that is read as examples here; running text is read in pieces, and trees by the tasks on them."""
+    """Content that is read as examples; running text is read in pieces."""
 
     def read(self, paths: tuple[Path, ...], choices: Choices, notes: Notes) -> Iterator[Any]: ...
 
@@ -52,6 +52,12 @@ class Trees:
 
     def files(self, path: str, choices: Choices) -> tuple[str, ...]:
         return (path,)
+
+    def read(self, paths: tuple[Path, ...], choices: Choices, notes: Notes) -> Iterator[Parsed]:
+        return read_parsed(paths)
+
+    def key(self, choices: Choices) -> Callable[[Parsed], str]:
+        return lambda example: example.key
 
 
 @dataclass(frozen=True)

@@ -46,10 +46,7 @@ class Files(NamedTuple):
 
 def find_corpus(name: str) -> Files:
     """The files of a corpus of running text, or a sentence on how to get them."""
-    corpus = get_corpus(name)
-    if not isinstance(corpus.content, RunningText):
-        running = ", ".join(other for other, found in CORPORA.items() if isinstance(found.content, RunningText))
-        raise UserError(f"the corpus {name} holds {corpus.content.kind}; this task reads running text, such as {running}")
+    check_kind(name, RunningText.kind)
     return Files(**{part: files[0] for part, files in find_files(name).items()})
 
 
@@ -59,15 +56,21 @@ def read_corpus(
     source: str | None = None,
     target: str | None = None,
     tags: str | None = None,
+    kind: str | None = None,
     seed: int = 1,
     notes: Notes | None = None,
 ) -> dict[str, Sequence[Any]]:
-    """The examples of every part. `source` and `target` choose languages and `tags` a kind of tags, where the corpus has several; `seed`
-    decides what is cut off where the corpus has no parts of its own."""
+    """The examples of every part, which are to be of a `kind` where one is given.
+
+    `source` and `target` choose languages and `tags` a kind of tags, where the corpus has several; `seed` decides what is cut off where
+    the corpus has no parts of its own.
+    """
     corpus = get_corpus(name)
     content = corpus.content
+    if kind is not None:
+        check_kind(name, kind)
     if not isinstance(content, ExampleContent):
-        raise UserError(f"the corpus {name} holds {content.kind}, not examples of pairs, labels or tags; choose another corpus or task")
+        raise UserError(f"the corpus {name} holds {content.kind}, not examples; choose another corpus or task")
     choices = {"source": source, "target": target, "tags": tags}
     notes = Notes() if notes is None else notes
     parts = {part: list(content.read(files, choices, notes)) for part, files in find_files(name, **choices).items()}
@@ -80,6 +83,14 @@ def read_corpus(
         test_fraction=corpus.cut.get("test", 0.0),
         key=content.key(choices),
     )
+
+
+def check_kind(name: str, kind: str) -> None:
+    """Refuses a corpus that holds something else."""
+    found = get_corpus(name).content.kind
+    if found != kind:
+        able = ", ".join(other for other, corpus in CORPORA.items() if corpus.content.kind == kind)
+        raise UserError(f"the corpus {name} holds {found}; this task reads {kind}, such as {able}")
 
 
 def find_files(name: str, **choices: Column | None) -> dict[str, tuple[Path, ...]]:

@@ -5,6 +5,8 @@
 
 from typing import NamedTuple, Protocol
 
+from clew.core.trees import Tree
+
 
 class Example(Protocol):
     @property
@@ -42,11 +44,13 @@ class Labelled(NamedTuple):
 
 
 class Pair(NamedTuple):
-    """A text and what becomes of it: a translation, a summary, an answer."""
+    """A text and what becomes of it: a translation, a summary, an answer. `into` says what is asked for, where a model can do several:
+    the target's language."""
 
     source: str
     target: str
     id: str = ""
+    into: str = ""
 
     @property
     def key(self) -> str:
@@ -65,3 +69,14 @@ class Sentence(NamedTuple):
     @property
     def key(self) -> str:
         return " ".join(self.words)
+
+
+class Parsed(NamedTuple):
+    """A sentence with its tree."""
+
+    tree: Tree
+    id: str = ""
+
+    @property
+    def key(self) -> str:
+        return " ".join(self.tree.words)

@@ -14,13 +14,14 @@ from typing import Any, NamedTuple, TypeVar
 from clew.core.errors import UserError
 from clew.data.conll_files import read_conll
 from clew.data.conllu_files import read_conllu
-from clew.data.examples import Labelled, Pair, Sentence, Text
+from clew.data.examples import Labelled, Pair, Parsed, Sentence, Text
 from clew.data.formats import FORMATS, TABLES, find_format
 from clew.data.heads import read_heads
 from clew.data.json_files import KINDS, dotted_names, value_at
 from clew.data.line_files import find_parallel, read_parallel
 from clew.data.notes import Notes
 from clew.data.records import Column, Record, are_numbered, as_number, check_found, find_role
+from clew.data.trees import read_trees
 
 FilePath = Path | str
 Row = tuple[Mapping[str, Any], str]
@@ -106,7 +107,9 @@ def read_pairs(
         rows = table_rows(as_path(data), "pairs", {"source": source, "target": target}, format, header, notes)
     else:
         rows = listed_rows(data, Pair, [("source", "target")])
-    return built(rows, lambda values, place: Pair(as_text(values, "source"), as_text(values, "target"), place), data, notes)
+    return built(
+        rows, lambda values, place: Pair(as_text(values, "source"), as_text(values, "target"), place, values.get("into", "")), data, notes
+    )
 
 
 def read_sentences(
@@ -151,6 +154,13 @@ def read_sentences(
         raise holds_no(path, format, "words with tags", ("conll", "conllu", "jsonl"))
     wanted = {"words": words, **({"tags": tags} if with_tags else {}), **({"heads": heads} if heads and with_heads else {})}
     return built(table_rows(path, "words with tags", wanted, format, None, notes), make_sentence, data, notes)
+
+
+def read_parsed(paths: FilePath | Sequence[FilePath]) -> Iterator[Parsed]:
+    """Bracketed trees, each numbered within its file. A file that cannot be read to its end is refused."""
+    for path in [paths] if isinstance(paths, (Path, str)) else paths:
+        for number, tree in enumerate(read_trees(as_path(path)), start=1):
+            yield Parsed(tree, f"{path}:tree {number}")
 
 
 def table_rows(

@@ -1,6 +1,6 @@
 """Named runs. A recipe is a config and the published result it reproduces."""
 
-from clew.recipes import own_text, ptb, shakespeare
+from clew.recipes import own_text, ptb, shakespeare, translation
 from clew.recipes.recipe import Recipe
 
 RECIPES: dict[str, Recipe] = {
@@ -14,6 +14,8 @@ RECIPES: dict[str, Recipe] = {
     "ptb-lstm-medium": ptb.MEDIUM,
     "ptb-lstm-large": ptb.LARGE,
     "ptb-awd-lstm": ptb.AWD,
+    "tatoeba-transformer": translation.TATOEBA_TRANSFORMER,
+    "tatoeba-lstm": translation.TATOEBA_LSTM,
     "text-lstm": own_text.LSTM,
     "text-gpt": own_text.GPT,
 }

@@ -1,6 +1,6 @@
 """From a config to its parts: text, tokenizer, body, task, device."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterable, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -18,29 +18,39 @@ from clew.runs.config import Config, DataConfig, TextConfig
 from clew.runs.memory import build_within_memory
 from clew.tasks import TASKS
 from clew.text.tokenizer import Tokenizer
-from clew.text.train import TOKENIZERS
+from clew.text.train import END, TOKENIZERS
 
 Progress = Callable[..., None]
 
 
 def find_texts(data: DataConfig) -> dict[str, TextSource]:
     """The text's parts by name: train, valid, and test where there is one."""
-    if (data.corpus is None) == (data.train is None):
-        raise UserError(
-            "data.train names your text, e.g. `clew train text-lstm data.train=book.txt`"
-            if data.corpus is None
-            else "data.corpus and data.train exclude each other; give one of them (data.corpus=null for your own text)"
-        )
+    check_given(data, "data.train names your text, e.g. `clew train text-lstm data.train=book.txt`")
     options = {"valid_fraction": data.valid_fraction, "test_fraction": data.test_fraction}
     if data.corpus is not None:
         files = find_corpus(data.corpus)
         return split_text(files.train, files.valid, files.test, **options)
-    assert data.train is not None
-    return split_text(data.train, data.valid, data.test, **options)
+    for part in ("train", "valid", "test"):
+        if isinstance(getattr(data, part), list):
+            raise UserError(f"data.{part} is a list, but a text is one file or folder; put its files into a folder")
+    return split_text(data.train, data.valid, data.test, **options)  # type: ignore[arg-type]
 
 
-def train_tokenizer(text: TextConfig, source: TextSource) -> Tokenizer:
-    return TOKENIZERS[text.tokenizer](source, size=text.size, min_count=text.min_count, lowercase=text.lowercase)
+def check_given(data: DataConfig, how: str) -> None:
+    """Refuses data that are given twice or not at all."""
+    if data.corpus is None and data.train is None:
+        raise UserError(how)
+    if data.corpus is not None and data.train is not None:
+        raise UserError("data.corpus and data.train exclude each other; give one of them (data.corpus=null for your own data)")
+
+
+def train_tokenizer(text: TextConfig, source: Iterable[str], specials: Sequence[str] = ()) -> Tokenizer:
+    return TOKENIZERS[text.tokenizer](source, size=text.size, min_count=text.min_count, lowercase=text.lowercase, specials=specials)
+
+
+def train_side(text: TextConfig, texts: Sequence[str], specials: Sequence[str]) -> Tokenizer:
+    """A tokenizer of sequences that end: characters have no token of their own for that."""
+    return train_tokenizer(text, texts, [END, *specials] if text.tokenizer == "character" else specials)
 
 
 def encode_texts(texts: dict[str, TextSource], tokenizer: Tokenizer, cache: Path, progress: Progress | None = None) -> dict[str, TokenFile]:
@@ -55,32 +65,42 @@ def encode_texts(texts: dict[str, TextSource], tokenizer: Tokenizer, cache: Path
     return encoded
 
 
-def build_body(config: Config, vocabulary: int) -> Body:
-    family: Any = config.model
-    return MODELS[family.family].build(config.model, vocabulary)
+def build_body(config: Config, vocabulary: int, source_vocabulary: int | None = None) -> Body:
+    """The body over the vocabulary that is written, and where it reads a source over the source's."""
+    family = MODELS[config.model.family]  # type: ignore[attr-defined]
+    return family.build(config.model, vocabulary, source_vocabulary) if family.encodes else family.build(config.model, vocabulary)
 
 
 def build_task(config: Config, vocabularies: dict[str, Any], *, to_train: bool = True) -> nn.Module:
     """The untrained task of a config, the same for the same seed; refused where memory would not hold it, or its training."""
-    vocabulary = vocabularies["tokenizer"].vocabulary
+    check_source(config, reads="source" in vocabularies)
+    sizes = [vocabularies[role].vocabulary for role in ("tokenizer", "target", "source") if role in vocabularies]
 
     def build() -> nn.Module:
         with torch.random.fork_rng(devices=[]):
             torch.manual_seed(config.seed)
-            body = build_body(config, vocabulary)
+            body = build_body(config, *sizes)
             kind = TASKS[config.task.name]  # type: ignore[attr-defined]
             check_needs(kind.needs, body, config)
             return kind.build(body, vocabularies, config.task)
 
-    return build_within_memory(build, config, vocabulary, choose_device(config.device)[0] if to_train else None)
+    return build_within_memory(build, config, max(sizes), choose_device(config.device)[0] if to_train else None)
+
+
+def check_source(config: Config, *, reads: bool) -> None:
+    """A body with an encoder is for a task with a source, and the other way round."""
+    task, family = config.task.name, config.model.family  # type: ignore[attr-defined]
+    if MODELS[family].encodes == reads:
+        return
+    able = ", ".join(name for name, other in MODELS.items() if other.encodes == reads)
+    if reads:
+        raise UserError(f"the task {task} has a source, which a {family} cannot read; these would do: {able}")
+    raise UserError(f"the task {task} has no source for a {family} to read; these would do: {able}")
 
 
 def check_needs(needs: tuple[str, ...], body: Body, config: Config) -> None:
     """Any body works with any task whose needs it offers; a sentence lists those that would do."""
     task, family = config.task.name, config.model.family  # type: ignore[attr-defined]
-    if getattr(body, "encodes", False) and "encodes" not in needs:
-        able = [name for name, other in MODELS.items() if not other.encodes]
-        raise UserError(f"the task {task} has no source for a {family} to read; these would do: {', '.join(able)}")
     for need in needs:
         if getattr(body, need, False):
             continue

@@ -16,16 +16,32 @@ from clew.tasks import TASKS
 from clew.tasks.generation import DecodingConfig
 from clew.text.train import TOKENIZERS
 
+Files = str | list[str]
+"""A path, or the two of parallel text."""
+
 
 class DataConfig(Section):
-    """Where the text comes from: a corpus by name, or files of one's own."""
+    """Where the data come from: a corpus by name, or files of one's own."""
 
-    corpus: str | None = Field(None, description="an embedded corpus, or one found under the folder CLEW_DATA names")
-    train: str | None = Field(None, description="a text file or a folder of them")
-    valid: str | None = Field(None, description="a text file; the end of the training text where not given")
-    test: str | None = None
-    valid_fraction: float = Field(0.1, gt=0, lt=1, description="the share of the text's end that is kept for validation")
-    test_fraction: float = Field(0.0, ge=0, lt=1, description="the share of the text's end that is kept for testing")
+    corpus: str | None = Field(None, description="an embedded or a drawn corpus, or one found under the folder CLEW_DATA names")
+    train: Files | None = Field(
+        None, description="a text, a folder of them, a table or a treebank; [source file, target file] of parallel text"
+    )
+    valid: Files | None = Field(None, description="the same; a part of the training data where not given")
+    test: Files | None = None
+    valid_fraction: float = Field(
+        0.1, gt=0, lt=1, description="the share kept for validation: of a text its end, of examples those that a hash draws"
+    )
+    test_fraction: float = Field(0.0, ge=0, lt=1, description="the share kept for testing")
+    format: str | None = Field(None, description="lines, csv, tsv, jsonl, parallel; told from the file where not given")
+    header: bool | None = Field(None, description="the first line of a table names its columns; told from it where not given")
+    source: str | int | None = Field(None, description="pairs: the column that is read, by name or number; a corpus's language")
+    target: str | int | None = Field(None, description="pairs: the column that is written; a corpus's language")
+    directions: list[str] | None = Field(None, description="a corpus's language pairs, such as [de-en, en-de], one model for all")
+    faults: Literal["refuse", "skip"] = Field("refuse", description="what becomes of records that cannot be used")
+    size: int = Field(10_000, ge=1, description="a drawn corpus: how many examples")
+    shortest: int = Field(1, ge=1, description="a drawn corpus: the shortest sequence, or gap")
+    longest: int = Field(20, ge=1, description="a drawn corpus: the longest")
 
 
 def _known_tokenizer(kind: Any) -> Any:
@@ -41,13 +57,17 @@ class TextConfig(Section):
     size: int | None = Field(None, ge=1, description="tokens in the vocabulary at most")
     min_count: int = Field(1, ge=1, description="rarer words are unknown")
     lowercase: bool = False
+    joint: bool = Field(False, description="one vocabulary for source and target")
 
 
 class TrainingConfig(Section):
     """How the model is trained."""
 
     steps: int = Field(1000, ge=1)
-    batch_size: int = Field(32, ge=1)
+    batch_size: int = Field(32, ge=1, description="rows of a step")
+    batch_tokens: int | None = Field(
+        None, ge=1, description="of examples: tokens of a step, both sides and padding counted, instead of a number of rows"
+    )
     length: int = Field(64, ge=1, description="tokens of each row in a step")
     batching: Literal["streams", "windows"] = Field(
         "windows", description="streams: rows go on where the step before ended, the state carried; windows: pieces in random order"
@@ -145,10 +165,14 @@ def overlay(settings: Mapping[str, Any], more: Mapping[str, Any]) -> dict[str, A
     return _lay(settings, _paths(more))
 
 
+CHOICES = ("str", "int", "list[str]")
+"""What pydantic adds to the place of a mistake in a field that takes values of several types."""
+
+
 def explain(error: ValidationError, root: type[Section], prefix: str = "") -> str:
     """The first mistake that pydantic found, as one sentence with the field's whole name."""
     first = error.errors(include_url=False)[0]
-    location = [str(part) for part in first["loc"] if not isinstance(part, int)]
+    location = [str(part) for part in first["loc"] if not isinstance(part, int) and part not in CHOICES]
     name = prefix + dotted(location)
     kind, given, context = first["type"], first.get("input"), first.get("ctx", {})
     if kind == "value_error":

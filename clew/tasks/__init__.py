@@ -7,23 +7,44 @@ from torch import nn
 
 from clew.core.config import Section
 from clew.tasks.language_model import LanguageModel, LanguageModelConfig
+from clew.tasks.parsing import ConstituencyParser, ParsingConfig, train_parsing_vocabularies
+from clew.tasks.sequence import SequenceConfig, SequenceToSequence, TranslationConfig, train_sequence_vocabularies
 from clew.text.tokenizer import Tokenizer
 
 
 class TaskKind(NamedTuple):
-    """`build(body, vocabularies, config)`; `vocabularies` has the type of each by role; `data` names the kind of data it learns from."""
+    """`build(body, vocabularies, config)`; `vocabularies` has the type of each by role; `data` names the kind of data it learns from.
+
+    A task that learns from examples has `train_vocabularies(train, joint, examples, config)`, `train(texts, specials)` being what makes a
+    tokenizer.
+    """
 
     config: type[Section]
     build: Callable[..., nn.Module]
     needs: tuple[str, ...]
     vocabularies: dict[str, Any]
     data: str = "text"
+    train_vocabularies: Callable[..., dict[str, Any]] | None = None
 
 
 def build_language_model(body: Any, vocabularies: dict[str, Any], config: LanguageModelConfig) -> LanguageModel:
     return LanguageModel(body, vocabularies["tokenizer"], config)
 
 
+def build_sequence(body: Any, vocabularies: dict[str, Any], config: SequenceConfig) -> SequenceToSequence:
+    return SequenceToSequence(body, vocabularies["source"], vocabularies["target"], config)
+
+
+def build_parser(body: Any, vocabularies: dict[str, Any], config: ParsingConfig) -> ConstituencyParser:
+    return ConstituencyParser(body, vocabularies["source"], vocabularies["target"], config)
+
+
+SIDES = {"source": Tokenizer, "target": Tokenizer}
+ENCODES = SequenceToSequence.needs
+
 TASKS: dict[str, TaskKind] = {
     "language_model": TaskKind(LanguageModelConfig, build_language_model, LanguageModel.needs, {"tokenizer": Tokenizer}),
+    "translation": TaskKind(TranslationConfig, build_sequence, ENCODES, SIDES, "pairs", train_sequence_vocabularies),
+    "sequence": TaskKind(SequenceConfig, build_sequence, ENCODES, SIDES, "pairs", train_sequence_vocabularies),
+    "parsing": TaskKind(ParsingConfig, build_parser, ENCODES, SIDES, "trees", train_parsing_vocabularies),
 }

@@ -1,12 +1,13 @@
 """Training a tokenizer on text, and on nothing else: equal texts give equal tokenizers, on any machine.
 
-No kind joins what a newline parts, so that lines may be encoded apart and put together.
+No kind joins what a newline parts, so that lines may be encoded apart and put together. `specials` are tokens that no text is encoded to,
+besides the kind's own: a task puts their ids where they belong.
 """
 
 import json
 import re
 from collections import Counter
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Sequence
 
 import tokenizers
 from tokenizers import Regex, decoders, models, normalizers, pre_tokenizers, trainers
@@ -25,42 +26,51 @@ LONGEST = 1000  # characters without white space, or of white space alone, that 
 RUN = re.compile(rf"\S{{{LONGEST + 1},}}|[^\S\n]{{{LONGEST + 1},}}")
 
 
-def train_character(texts: Iterable[str], *, size: int | None = None, min_count: int = 1, lowercase: bool = False) -> Tokenizer:
+def train_character(
+    texts: Iterable[str], *, size: int | None = None, min_count: int = 1, lowercase: bool = False, specials: Sequence[str] = ()
+) -> Tokenizer:
     """Every character its own token, newline too, in the order of Unicode; the rest is `<unk>`."""
-    check_size(size, 2, "a character tokenizer", f"{UNKNOWN} and one character")
+    specials = added([UNKNOWN], specials)
+    check_size(size, len(specials) + 1, "a character tokenizer", f"{', '.join(specials)} and one character")
     normalizer = lowering(lowercase)
     counts: Counter[str] = Counter()
     for text in repeatable(texts):
         counts.update(normalized(normalizer, text))
     by_frequency = sorted(counts, key=lambda character: (-counts[character], character))
-    kept = [character for character in by_frequency if counts[character] >= min_count][: size and size - 1]
+    kept = [character for character in by_frequency if counts[character] >= min_count][: size and size - len(specials)]
     check_found(kept, "character", min_count)
 
     each_apart = pre_tokenizers.Split(Regex(r"[\s\S]"), "isolated")
-    return Tokenizer(assembled(word_level([UNKNOWN, *sorted(kept)]), normalizer, each_apart, decoders.Fuse()))
+    return Tokenizer(assembled(word_level([*specials, *sorted(kept)]), normalizer, each_apart, decoders.Fuse()))
 
 
-def train_word(texts: Iterable[str], *, size: int | None = None, min_count: int = 1, lowercase: bool = False) -> Tokenizer:
+def train_word(
+    texts: Iterable[str], *, size: int | None = None, min_count: int = 1, lowercase: bool = False, specials: Sequence[str] = ()
+) -> Tokenizer:
     """Words between white space, the most frequent first; a newline is `<eos>`, a rare word `<unk>` (Mikolov's Penn Treebank)."""
-    check_size(size, 3, "a word tokenizer", f"{UNKNOWN}, {END} and one word")
+    specials = added([UNKNOWN, END], specials)
+    check_size(size, len(specials) + 1, "a word tokenizer", f"{', '.join(specials)} and one word")
     newline = normalizers.Replace("\n", f" {END} ")
     normalizer = normalizers.Sequence([normalizers.Lowercase(), newline]) if lowercase else newline
     pre_tokenizer = pre_tokenizers.WhitespaceSplit()
     found = frequent_words(repeatable(texts), normalizer, pre_tokenizer, min_count)
-    words = [word for word in found if word not in (UNKNOWN, END)][: size and size - 2]
+    words = [word for word in found if word not in specials][: size and size - len(specials)]
     check_found(words, "word", min_count)
-    return Tokenizer(assembled(word_level([UNKNOWN, END, *words]), normalizer, pre_tokenizer))
+    return Tokenizer(assembled(word_level([*specials, *words]), normalizer, pre_tokenizer))
 
 
-def train_bpe(texts: Iterable[str], *, size: int | None = None, min_count: int = 1, lowercase: bool = False) -> Tokenizer:
+def train_bpe(
+    texts: Iterable[str], *, size: int | None = None, min_count: int = 1, lowercase: bool = False, specials: Sequence[str] = ()
+) -> Tokenizer:
     """Byte-pair encoding (Sennrich et al. 2016) over bytes (Radford et al. 2019): nothing is unknown and decoding is exact."""
-    check_size(size, 257, "a BPE tokenizer", f"{END} and 256 bytes")
+    specials = added([END], specials)
+    check_size(size, len(specials) + 256, "a BPE tokenizer", f"{', '.join(specials)} and 256 bytes")
     pre_tokenizer = pre_tokenizers.Sequence([newlines_apart(), pre_tokenizers.ByteLevel(add_prefix_space=False)])
     inner = assembled(models.BPE(), lowering(lowercase), pre_tokenizer, decoders.ByteLevel())
     trainer = trainers.BpeTrainer(
         vocab_size=size or SUBWORDS,
         min_frequency=min_count,
-        special_tokens=[END],
+        special_tokens=specials,
         initial_alphabet=sorted(pre_tokenizers.ByteLevel.alphabet()),
         show_progress=False,
     )
@@ -68,33 +78,38 @@ def train_bpe(texts: Iterable[str], *, size: int | None = None, min_count: int =
     return Tokenizer(inner)
 
 
-def train_wordpiece(texts: Iterable[str], *, size: int | None = None, min_count: int = 1, lowercase: bool = False) -> Tokenizer:
+def train_wordpiece(
+    texts: Iterable[str], *, size: int | None = None, min_count: int = 1, lowercase: bool = False, specials: Sequence[str] = ()
+) -> Tokenizer:
     """WordPiece as BERT has it (Devlin et al. 2019): `##` continues a word, white space is lost, `[SEP]` ends a document.
 
     The library numbers the continuing characters in a hash table's order; named first and sorted, they make training repeatable.
     """
     texts = repeatable(texts)
+    specials = added(BERT, specials)
     normalizer, pre_tokenizer = normalizers.BertNormalizer(lowercase=lowercase), pre_tokenizers.BertPreTokenizer()
     words = frequent_words(texts, normalizer, pre_tokenizer)
     check_found(words, "word", 1)
     continuations = sorted({f"##{character}" for word in words for character in word[1:]})
-    smallest = len(BERT) + len(set("".join(words))) + len(continuations)
-    check_size(size, smallest, "this WordPiece tokenizer", f"{', '.join(BERT)} and the text's characters, alone and after ##")
+    smallest = len(specials) + len(set("".join(words))) + len(continuations)
+    check_size(size, smallest, "this WordPiece tokenizer", f"{', '.join(specials)} and the text's characters, alone and after ##")
 
     draft = assembled(models.WordPiece(unk_token="[UNK]"), normalizer, pre_tokenizer)
     trainer = trainers.WordPieceTrainer(
         vocab_size=max(size or SUBWORDS, smallest),
         min_frequency=min_count,
-        special_tokens=[*BERT, *continuations],
+        special_tokens=[*specials, *continuations],
         show_progress=False,
     )
     draft.train_from_iterator(short_words(texts), trainer)
     inner = assembled(models.WordPiece(draft.get_vocab(), unk_token="[UNK]"), normalizer, pre_tokenizer, decoders.WordPiece())
-    inner.add_special_tokens(BERT)
+    inner.add_special_tokens(specials)
     return Tokenizer(inner)
 
 
-def train_unigram(texts: Iterable[str], *, size: int | None = None, min_count: int = 1, lowercase: bool = False) -> Tokenizer:
+def train_unigram(
+    texts: Iterable[str], *, size: int | None = None, min_count: int = 1, lowercase: bool = False, specials: Sequence[str] = ()
+) -> Tokenizer:
     """Unigram language model (Kudo 2018) with bytes for what it has not seen: nothing is unknown and decoding is exact.
 
     A space stays a space, at the front of its word, so that no other character has to stand for it; `<` stands alone, so that
@@ -107,10 +122,11 @@ def train_unigram(texts: Iterable[str], *, size: int | None = None, min_count: i
     angles_apart = pre_tokenizers.Split("<", "isolated")
     words = pre_tokenizers.Split(" ", "merged_with_next")
     pre_tokenizer = pre_tokenizers.Sequence([newlines_apart(), angles_apart, words])
-    specials = [UNKNOWN, END, *BYTES]
+    named = added([UNKNOWN, END], specials)
+    specials = [*named, *BYTES]
     characters = {character for text in texts for character in set(normalized(normalizer, text))}
     smallest = len(specials) + len(characters)
-    check_size(size, smallest, "this Unigram tokenizer", f"{UNKNOWN}, {END}, 256 bytes and the text's characters")
+    check_size(size, smallest, "this Unigram tokenizer", f"{', '.join(named)}, 256 bytes and the text's characters")
 
     room = max(size or SUBWORDS, smallest) - len(specials)
     draft = assembled(models.Unigram(), normalizer, pre_tokenizer)
@@ -121,7 +137,7 @@ def train_unigram(texts: Iterable[str], *, size: int | None = None, min_count: i
     model = models.Unigram([*((name, lowest) for name in specials), *pieces], 0, byte_fallback=True)
     decoder = decoders.Sequence([decoders.ByteFallback(), decoders.Fuse()])
     inner = assembled(model, normalizer, pre_tokenizer, decoder)
-    inner.add_special_tokens([UNKNOWN, END])
+    inner.add_special_tokens(named)
     return Tokenizer(inner)
 
 
@@ -190,6 +206,11 @@ def short_words(texts: Iterable[str]) -> Iterator[str]:
                 yield text[start:stop]
                 start = stop
         yield text[start:]
+
+
+def added(own: Sequence[str], more: Sequence[str]) -> list[str]:
+    """A kind's own special tokens and those that are asked for besides, each once."""
+    return list(dict.fromkeys([*own, *more]))
 
 
 def repeatable(texts: Iterable[str]) -> Iterable[str]:

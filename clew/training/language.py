@@ -39,7 +39,9 @@ def language_problem(config: Config, run: Path | None, progress: Callable[[int, 
     task: Any = build_task(config, vocabularies)
     check_reach(config, task)
 
-    def judge(part: str, task: nn.Module, forward: Any, autocast: Autocast, interrupted: Callable[[], bool]) -> Score | None:
+    def judge(
+        part: str, task: nn.Module, forward: Any, autocast: Autocast, interrupted: Callable[[], bool], *, final: bool = False
+    ) -> Score | None:
         found = evaluate(task, texts[part], config.training, forward=forward, autocast=autocast, interrupted=interrupted)  # type: ignore[arg-type]
         return None if found is None else score_of(found, tokenizer.unit)
 

@@ -2,7 +2,7 @@
 
 from collections.abc import Callable
 from contextlib import AbstractContextManager
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any, Protocol
 
 from torch import nn
@@ -17,6 +17,8 @@ class Score:
     measures: dict[str, float]
     value: float
     text: str
+    examples: dict[str, float] = field(default_factory=dict, repr=False)
+    """A number for each example by its id, higher being better, where the data are examples and this is the last evaluation."""
 
     @property
     def loss(self) -> float:
@@ -32,10 +34,12 @@ Autocast = Callable[[], AbstractContextManager[Any]]
 class Judge(Protocol):
     """Scores a part of the data, each process its share; None where `interrupted` says to stop, which a process alone may do.
 
-    `forward` is the task or its compiled form.
+    `forward` is the task or its compiled form. A `final` evaluation decodes as the config says, those on the way greedily.
     """
 
-    def __call__(self, part: str, task: nn.Module, forward: Any, autocast: Autocast, interrupted: Callable[[], bool]) -> Score | None: ...
+    def __call__(
+        self, part: str, task: nn.Module, forward: Any, autocast: Autocast, interrupted: Callable[[], bool], *, final: bool = False
+    ) -> Score | None: ...
 
 
 @dataclass
@@ -51,3 +55,5 @@ class Problem:
     """The data, in a sentence."""
     identity: dict[str, str]
     """What a resumed run must find again, in words that tell one from another."""
+    notes: tuple[str, ...] = ()
+    """What a person should know of the data, a line each."""

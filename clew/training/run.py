@@ -33,11 +33,13 @@ from clew.runs.directory import (
 )
 from clew.runs.loaded import Run, load_weights
 from clew.runs.lock import locked
+from clew.runs.predictions import write_predictions
 from clew.runs.vocabularies import save_vocabularies
 from clew.tasks import TASKS
 from clew.training.averaging import AVERAGES
 from clew.training.checkpoints import Training, cannot_write, checkpoint_folders, find_checkpoint, load_checkpoint, save_checkpoint
 from clew.training.events import Events
+from clew.training.examples import example_problem
 from clew.training.hardware import peak_flops, peak_memory
 from clew.training.language import language_problem
 from clew.training.loader import Loader
@@ -51,7 +53,11 @@ from clew.training.processes import first_alone, is_distributed, local_rank, ran
 from clew.training.schedules import SCHEDULES
 from clew.training.signals import Interrupted, Request, stop_requests
 
-PROBLEMS: dict[str, Callable[[Config, Path | None, Callable[[int, int], None]], Problem]] = {"text": language_problem}
+PROBLEMS: dict[str, Callable[[Config, Path | None, Callable[[int, int], None]], Problem]] = {
+    "text": language_problem,
+    "pairs": example_problem,
+    "trees": example_problem,
+}
 """How a run's data are read, by the kind of data that its task learns from."""
 EVENTS = "events"
 """The folder of a run's TensorBoard files."""
@@ -181,6 +187,8 @@ def run_through(config: Config, folder: Path, resume: bool, code: Path | None, r
     leave_if_asked(request, folder, "before the first step")
     count = sum(p.numel() for p in problem.task.parameters())
     report.say(f"device {reason}")
+    for note in problem.notes:
+        report.say(note)
     report.say(f"{count:,} parameters; {problem.about}; writing to {folder}")
     first_alone(lambda: make_folder(folder) if rank() == 0 else None)
     with alone(folder) if rank() == 0 else nullcontext(), precision(config.training, device) as autocast:
@@ -301,7 +309,7 @@ def finish(running: Running) -> Result:
     load_weights(task, folder)
     scores: dict[str, Score] = {}
     for part in problem.parts:
-        found = problem.judge(part, task, task, running.autocast, lambda: bool(running.request))
+        found = problem.judge(part, task, task, running.autocast, lambda: bool(running.request), final=True)
         if found is None:
             leave_if_asked(running.request, folder, "after the last step, before the final evaluation")
         assert found is not None
@@ -313,6 +321,9 @@ def finish(running: Running) -> Result:
     for part, score in scores.items():
         record |= {f"best.{part}.{name}": value for name, value in score.measures.items()}
     running.note({**record, "train.flops": flops, "seconds": standing.seconds})
+    if rank() == 0 and (examples := scores[problem.parts[-1]].examples):
+        with writing("the predictions", folder):
+            write_predictions(folder, examples)
     run = Run(folder, config, problem.vocabularies, task)
     return Result(run, standing.step, training.best.step, scores["valid"], scores.get("test"), standing.seconds, flops)
 

@@ -102,9 +102,13 @@ def test_running_text_is_found_and_nothing_else_taken_for_it():
     assert refusal(lambda: find_corpus("tatoeba-sample")) == (
         "the corpus tatoeba-sample holds pairs; this task reads running text, such as tinyshakespeare, ptb"
     )
-    assert refusal(lambda: read_corpus("craft-sample")) == (
-        "the corpus craft-sample holds bracketed trees, not examples of pairs, labels or tags; choose another corpus or task"
+    assert refusal(lambda: read_corpus("tinyshakespeare")) == (
+        "the corpus tinyshakespeare holds running text, not examples; choose another corpus or task"
     )
+    assert refusal(lambda: read_corpus("craft-sample", kind="pairs")) == (
+        "the corpus craft-sample holds bracketed trees; this task reads pairs, such as tatoeba-sample, tatoeba, multi30k"
+    )
+    assert len(read_corpus("craft-sample", kind="bracketed trees")["valid"]) > 10
 
 
 def test_an_unknown_corpus_is_told_with_what_is_near():

@@ -8,6 +8,7 @@ from clew.layers.dropouts import LockedDropout
 from clew.recipes import RECIPES
 from clew.recipes.running import config_of
 from clew.runs.build import build_body, build_task, train_tokenizer
+from clew.tasks import TASKS
 from clew.tasks.language_model import LanguageModel
 from clew.text.train import train_character
 from clew.training.run import check_training
@@ -26,8 +27,10 @@ def test_a_recipe_is_a_whole_config_that_can_be_built(name: str) -> None:
     config = config_of(name)
     assert config.recipe == name
     check_training(config.training)
-    small = config_of(name, SMALL[config.model.family])
-    assert sum(parameter.numel() for parameter in build_task(small, {"tokenizer": train_tokenizer(small.text, [TEXT])}).parameters()) > 0
+    small = config_of(name, SMALL.get(config.model.family, []))
+    tokenizer = train_tokenizer(small.text, [TEXT], ["<eos>"])
+    vocabularies = dict.fromkeys(TASKS[small.task.name].vocabularies, tokenizer)
+    assert sum(parameter.numel() for parameter in build_task(small, vocabularies).parameters()) > 0
 
 
 @pytest.mark.parametrize("name", RECIPES)

@@ -50,7 +50,7 @@ def test_the_same_seed_builds_the_same_model_and_leaves_the_generator_alone() ->
 def test_a_text_and_a_corpus_exclude_each_other(tmp_path: Path) -> None:
     with pytest.raises(UserError, match="data.train names your text, e.g. `clew train text-lstm data.train=book.txt`"):
         find_texts(config_of("text-lstm").data)
-    message = r"data.corpus and data.train exclude each other; give one of them \(data.corpus=null for your own text\)"
+    message = r"data.corpus and data.train exclude each other; give one of them \(data.corpus=null for your own data\)"
     with pytest.raises(UserError, match=message):
         find_texts(config_of("shakespeare-lstm", ["data.train=x.txt"]).data)
     path = write_text(tmp_path)

@@ -1,0 +1,31 @@
+"""Several models that write one text together: a stepper of steppers."""
+
+from collections.abc import Sequence
+
+import torch
+from torch import Tensor
+
+from clew.core.errors import UserError
+from clew.core.types import State
+from clew.decoding.stepper import Stepper
+
+
+class Ensemble:
+    """log p(w) = mean over models of log p_m(w), the geometric mean of their probabilities. Its state is a tuple of theirs."""
+
+    def __init__(self, steppers: Sequence[Stepper]):
+        sizes = [stepper.vocabulary for stepper in steppers]
+        if not sizes or len(set(sizes)) > 1:
+            raise UserError(f"models that write together need one vocabulary; these have {', '.join(map(str, sizes)) or 'none'} tokens")
+        self.steppers = list(steppers)
+
+    @property
+    def vocabulary(self) -> int:
+        return self.steppers[0].vocabulary
+
+    def initial_state(self, rows: int, capacity: int | None = None) -> State:
+        return tuple(stepper.initial_state(rows, capacity) for stepper in self.steppers)
+
+    def __call__(self, tokens: Tensor, mask: Tensor | None, state: State) -> tuple[Tensor, State]:
+        found = [stepper(tokens, mask, own) for stepper, own in zip(self.steppers, state, strict=True)]
+        return torch.stack([log_probs for log_probs, _ in found]).mean(0), tuple(own for _, own in found)

@@ -1,0 +1,94 @@
+"""The examples of a config, in parts: from a corpus, a file, or a generator. One function a kind of data."""
+
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from typing import Any
+
+from clew.core.errors import UserError
+from clew.data.contents import Trees
+from clew.data.corpora import read_corpus
+from clew.data.example_splits import PARTS, split_examples
+from clew.data.examples import Pair, Parsed
+from clew.data.notes import Notes
+from clew.data.readers import read_pairs, read_parsed
+from clew.data.synthetic import SYNTHETIC, synthetic_lines
+from clew.data.trees import cleaned
+from clew.runs.build import check_given
+from clew.runs.config import DataConfig
+
+Parts = dict[str, Sequence[Any]]
+
+
+def read_examples(kind: str, data: DataConfig, seed: int, notes: Notes | None = None) -> Parts:
+    """Train, valid, and test where there is one."""
+    notes = Notes(faults=data.faults) if notes is None else notes
+    parts = READERS[kind](data, seed, notes)
+    for part, examples in parts.items():
+        if not examples:
+            raise UserError(f"the {part} part has no examples; {notes.report()[0] if notes.skipped else 'give more data'}")
+    return parts
+
+
+def pairs_of(data: DataConfig, seed: int, notes: Notes) -> Parts:
+    check_given(data, "data.train names your pairs, e.g. `clew train translate data.train=pairs.tsv` or data.train=[train.de,train.en]")
+    if data.directions is not None:
+        return many_directions(data, seed, notes)
+    if data.corpus in SYNTHETIC:
+        lines = synthetic_lines(data.corpus, data.size, seed, data.shortest, data.longest)  # type: ignore[arg-type]
+        pairs = [Pair(line.source, line.target, f"{data.corpus} {number}") for number, line in enumerate(lines, start=1)]
+        return cut(pairs, data, seed)
+    if data.corpus is not None:
+        source, target = language(data.source, "source"), language(data.target, "target")
+        return dict(read_corpus(data.corpus, source=source, target=target, kind="pairs", seed=seed, notes=notes))
+    options: dict[str, Any] = {"source": data.source, "target": data.target, "format": data.format, "header": data.header, "notes": notes}
+    return cut_files(lambda files: read_pairs(files, **options), data, seed)
+
+
+def many_directions(data: DataConfig, seed: int, notes: Notes) -> Parts:
+    """The pairs of every direction, each marked with the language that it goes into."""
+    if data.corpus is None or data.source is not None or data.target is not None:
+        raise UserError("data.directions is for a corpus with several languages, and takes the place of data.source and data.target")
+    found: dict[str, list[Pair]] = {}
+    for direction in data.directions or []:
+        source, dash, target = direction.partition("-")
+        if not (source and dash and target):
+            raise UserError(f"data.directions: '{direction}' is not two languages with a hyphen between, such as de-en")
+        for part, pairs in read_corpus(data.corpus, source=source, target=target, kind="pairs", seed=seed, notes=notes).items():
+            found.setdefault(part, []).extend(pair._replace(id=f"{pair.id} {direction}", into=target) for pair in pairs)
+    if not found:
+        raise UserError("data.directions is empty; name at least one, such as [de-en]")
+    return dict(found)
+
+
+def trees_of(data: DataConfig, seed: int, notes: Notes) -> Parts:
+    """Trees as parsers learn them: no traces, no function tags, one root."""
+    check_given(data, "data.train names your trees, e.g. `clew train craft-parser data.corpus=null data.train=trees.mrg`")
+
+    def clean(examples: Iterable[Parsed]) -> Iterator[Parsed]:
+        for example in examples:
+            tree = cleaned(example.tree)
+            if tree is None:
+                notes.skip("trees of traces alone", example.id)
+            else:
+                yield Parsed(tree, example.id)
+
+    if data.corpus is not None:
+        return {part: list(clean(examples)) for part, examples in read_corpus(data.corpus, kind=Trees.kind, seed=seed, notes=notes).items()}
+    return cut_files(lambda files: clean(read_parsed(files)), data, seed)
+
+
+def cut_files(read: Callable[[Any], Iterable[Any]], data: DataConfig, seed: int) -> Parts:
+    given = {part: list(read(files)) for part in PARTS if (files := getattr(data, part)) is not None}
+    return cut(given["train"], data, seed, given.get("valid"), given.get("test"))
+
+
+def cut(train: Sequence[Any], data: DataConfig, seed: int, valid: Any = None, test: Any = None) -> Parts:
+    return dict(split_examples(train, valid, test, seed=seed, valid_fraction=data.valid_fraction, test_fraction=data.test_fraction))
+
+
+def language(name: str | int | None, role: str) -> str | None:
+    if isinstance(name, int):
+        raise UserError(f"data.{role} is a number ({name}), but a corpus has languages; name one")
+    return name
+
+
+READERS: dict[str, Callable[[DataConfig, int, Notes], Parts]] = {"pairs": pairs_of, "trees": trees_of}

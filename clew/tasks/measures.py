@@ -1,0 +1,73 @@
+"""What written targets are measured by. Members of MEASURES are given what was written and what was wanted; knows no model."""
+
+from collections.abc import Callable, Sequence
+from typing import NamedTuple
+
+from clew.metrics.rouge import rouge, score_text
+from clew.metrics.strings import character_error_rate, edit_distance, exact_match, word_error_rate
+from clew.metrics.translation import bleu, chrf, sentence_bleu, sentence_chrf
+
+Texts = Sequence[str]
+
+
+class Measured(NamedTuple):
+    """Numbers by name, shares and scores between 0 and 100, and all of it in words."""
+
+    values: dict[str, float]
+    text: str
+
+
+class Measure(NamedTuple):
+    """`corpus(written, wanted, lowercase)` is of all sentences together; `sentence` is of one, higher being better."""
+
+    corpus: Callable[[Texts, Texts, bool], Measured]
+    sentence: Callable[[str, str, bool], float]
+
+
+def measure_bleu(written: Texts, wanted: Texts, lowercase: bool) -> Measured:
+    found = bleu(written, wanted, lowercase=lowercase)
+    return Measured({"bleu": found.score}, found.describe())
+
+
+def measure_chrf(written: Texts, wanted: Texts, lowercase: bool) -> Measured:
+    found = chrf(written, wanted, lowercase=lowercase)
+    return Measured({"chrf": found.score}, found.describe())
+
+
+def measure_rouge(written: Texts, wanted: Texts, lowercase: bool) -> Measured:
+    found = rouge(written, wanted)
+    parts = {"rouge_1": found.one, "rouge_2": found.two, "rouge_l": found.longest, "rouge_lsum": found.summary}
+    return Measured({name: 100 * part.f1 for name, part in parts.items()}, found.describe())
+
+
+def measure_exact_match(written: Texts, wanted: Texts, lowercase: bool) -> Measured:
+    share = 100 * exact_match(cased(written, lowercase), cased(wanted, lowercase)).value
+    return Measured({"exact_match": share}, f"{share:.2f} % right")
+
+
+def measure_edit_distance(written: Texts, wanted: Texts, lowercase: bool) -> Measured:
+    written, wanted = cased(written, lowercase), cased(wanted, lowercase)
+    words, characters = 100 * word_error_rate(written, wanted).value, 100 * character_error_rate(written, wanted).value
+    return Measured(
+        {"word_error_rate": words, "character_error_rate": characters}, f"edits {words:.2f} % of words, {characters:.2f} % of characters"
+    )
+
+
+def cased(texts: Texts, lowercase: bool) -> list[str]:
+    return [text.lower() if lowercase else text for text in texts]
+
+
+MEASURES: dict[str, Measure] = {
+    "bleu": Measure(measure_bleu, lambda written, wanted, lowercase: sentence_bleu(written, wanted, lowercase=lowercase)),
+    "chrf": Measure(measure_chrf, lambda written, wanted, lowercase: sentence_chrf(written, wanted, lowercase=lowercase)),
+    "rouge": Measure(measure_rouge, lambda written, wanted, lowercase: 100 * score_text(written, [wanted]).longest.f1),
+    "exact_match": Measure(
+        measure_exact_match, lambda written, wanted, lowercase: 100.0 * (cased([written], lowercase) == cased([wanted], lowercase))
+    ),
+    "edit_distance": Measure(
+        measure_edit_distance, lambda written, wanted, lowercase: -float(edit_distance(written.split(), wanted.split()))
+    ),
+}
+
+VALUES = {"rouge": ["rouge_1", "rouge_2", "rouge_l", "rouge_lsum"], "edit_distance": []}
+"""The names under which a measure gives values of which the highest is best, where they are not its own name."""

@@ -1,0 +1,316 @@
+"""Sequence to sequence: a source line in, a target line out. Any body that encodes; translation and parsing are this with other data."""
+
+from collections.abc import Callable, Sequence
+from typing import Annotated, Any, Literal, NamedTuple
+
+import torch
+import torch.nn.functional as F
+from pydantic import BeforeValidator, Field
+from torch import Tensor, nn
+
+from clew.core.config import Section
+from clew.core.errors import UserError, unknown
+from clew.core.masks import real_positions
+from clew.core.types import Memory, State, Term
+from clew.data.examples import Pair
+from clew.decoding.stepper import Stepper
+from clew.layers.losses import CrossEntropy
+from clew.tasks.generation import DecodingConfig
+from clew.tasks.measures import MEASURES, VALUES, Measured
+from clew.tasks.writing import Hypothesis, write
+from clew.text.tokenizer import Tokenizer
+
+GREEDY = DecodingConfig(method="greedy")
+
+
+def known_measures(names: Any) -> Any:
+    for name in names if isinstance(names, list) else ():
+        if name not in MEASURES:
+            raise unknown("measure", name, MEASURES)
+    return names
+
+
+TrainTokenizer = Callable[[Sequence[str], Sequence[str]], Tokenizer]
+"""A tokenizer of texts and special tokens."""
+
+Measures = Annotated[list[str], BeforeValidator(known_measures)]
+
+
+class SequenceConfig(Section):
+    """A decoder that writes the target after an encoder has read the source."""
+
+    name: Literal["sequence"] = "sequence"
+    tied: bool | None = Field(
+        None, description="the output layer's weight is the target embedding's; where their widths agree, if not told"
+    )
+    bias: bool = Field(True, description="the output layer has a bias")
+    dropout: float = Field(0.0, ge=0, lt=1, description="of what the output layer reads; besides the body's own")
+    label_smoothing: float = Field(0.0, ge=0, lt=1, description="the share of a target that is spread over the vocabulary, in training")
+    longest: int = Field(256, ge=1, description="training examples with more tokens than this on a side are left out, and counted")
+    measures: Measures = Field(
+        ["exact_match", "edit_distance"], description=f"what is written is held against its target by {', '.join(MEASURES)}"
+    )
+    lowercase: bool = Field(False, description="measures do not see case")
+    best: str = Field("loss", description="the best evaluation is that of the lowest loss, or of the highest value of this measure")
+
+
+class TranslationConfig(SequenceConfig):
+    """A translation of the source: sacreBLEU and chrF are its measures."""
+
+    name: Literal["translation"] = "translation"  # type: ignore[assignment]
+    measures: Measures = Field(["bleu", "chrf"], description=f"what is written is held against its target by {', '.join(MEASURES)}")
+    best: str = Field("bleu", description="the best evaluation is that of the lowest loss, or of the highest value of this measure")
+
+
+class Sides(NamedTuple):
+    """An example as ids: what is read, its end marked, and what is written, without its end. `words` is how many words a tree is over."""
+
+    source: list[int]
+    target: list[int]
+    words: int = 0
+
+
+class SequenceBatch(NamedTuple):
+    source: Tensor  # (batch, source length)
+    source_mask: Tensor | None
+    tokens: Tensor  # (batch, length), the target one step late
+    targets: Tensor  # (batch, length)
+    mask: Tensor | None
+    words: Tensor  # (batch,)
+    fresh: bool = True
+
+
+class Written(NamedTuple):
+    """One target that was found for a source. `log_prob` is of all its tokens and its end, `score` what it was chosen by."""
+
+    text: str
+    tokens: list[int]
+    log_prob: float
+    score: float
+
+
+class SequenceToSequence(nn.Module):
+    """P(y | x) = product over t of softmax(V d_t + b)[y_t],  d_t = dropout(decoder(y_<t, encoder(x))), trained on the sum of -log P.
+
+    A sequence's end is a token, on both sides; the target's is also what the decoder reads first. A source begins with the token `<2L>`
+    where its pair says that it goes into L.
+    """
+
+    needs = ("encodes",)
+
+    def __init__(self, body: Any, source: Tokenizer, target: Tokenizer, config: SequenceConfig | None = None):
+        super().__init__()
+        config = config or SequenceConfig()
+        check_best(config)
+        check_vocabularies(body, source, target)
+        if config.tied and body.embedding.dim != body.dim:
+            raise UserError(
+                f"a tied output layer needs the body's width ({body.dim}) to be the embedding's ({body.embedding.dim}); "
+                "make them equal or set task.tied=false"
+            )
+        tied = body.embedding.dim == body.dim if config.tied is None else config.tied
+        self.body = body
+        self.source = source
+        self.target = target
+        self.config = config
+        self.source_end, self.end = end_of(source), end_of(target)
+        self.output_weight = None if tied else nn.Parameter(torch.empty(body.vocabulary, body.dim))
+        self.output_bias = nn.Parameter(torch.zeros(body.vocabulary)) if config.bias else None
+        if self.output_weight is not None:
+            nn.init.uniform_(self.output_weight, -(body.dim**-0.5), body.dim**-0.5)
+        self.dropout = nn.Dropout(config.dropout)
+        self.cross_entropy = CrossEntropy(config.label_smoothing)
+
+    def forward(self, batch: SequenceBatch, state: State = None) -> tuple[dict[str, Term], State]:
+        hidden, state = self.decode(batch)
+        dropped = self.dropout(hidden)
+        costs = self.cross_entropy(dropped, self.weight, self.output_bias, batch.targets, real_positions(batch.mask))
+        counts = self.counts(batch)
+        terms = {"loss": Term(costs.loss, counts["loss"])}
+        if "smoothing" in counts:  # reported apart from the loss itself, with the gradient of both
+            terms = {"loss": Term(costs.plain, counts["loss"]), "smoothing": Term(costs.loss - costs.plain, counts["smoothing"])}
+        if "policy" in counts:
+            with torch.no_grad():
+                log_probs = self.log_probs(dropped).gather(-1, batch.targets[..., None])[..., 0]
+            terms |= {name: term._replace(count=counts[name]) for name, term in self.body.hard_terms(state, log_probs, batch.mask).items()}
+        return terms, None
+
+    def counts(self, batch: SequenceBatch) -> dict[str, Tensor]:
+        """How many targets each term adds over, from the batch alone."""
+        real = real_positions(batch.mask)
+        targets = torch.full((), batch.targets.numel(), device=batch.targets.device) if real is None else real.sum()
+        names = ["loss"]
+        if self.training and self.cross_entropy.label_smoothing:
+            names.append("smoothing")
+        if self.training and self.body.is_hard:
+            names += ["policy", "entropy"]
+        return dict.fromkeys(names, targets)
+
+    def decode(self, batch: SequenceBatch) -> tuple[Tensor, State]:
+        """A vector for each target that is given."""
+        return self.body(batch.tokens, batch.mask, self.body.initial_state(len(batch.tokens), self.read(batch)))
+
+    def read(self, batch: SequenceBatch) -> Memory:
+        return self.body.encode(batch.source, batch.source_mask)
+
+    @property
+    def weight(self) -> Tensor:
+        """V (vocabulary, dim): the output layer's own, or the target embedding's."""
+        return self.body.embedding.weight if self.output_weight is None else self.output_weight
+
+    def looked_up(self) -> list[Tensor]:
+        """Tables that no vector is multiplied with: they cost no FLOPs."""
+        tables = {id(table): table for table in (self.body.source_embedding.weight, self.body.embedding.weight)}
+        tables.pop(id(self.weight), None)
+        return list(tables.values())
+
+    def log_probs(self, hidden: Tensor) -> Tensor:
+        logits = F.linear(hidden, self.weight, self.output_bias)
+        return logits.to(torch.promote_types(logits.dtype, torch.float32)).log_softmax(-1)
+
+    def encode(self, examples: Sequence[Pair]) -> list[Sides]:
+        """Sources and targets as ids, all at once."""
+        targets = self.target.encode_batch([pair.target for pair in examples])
+        return [Sides(source, target) for source, target in zip(self.encode_sources(examples), targets, strict=True)]
+
+    def encode_sources(self, examples: Sequence[Pair]) -> list[list[int]]:
+        sources = self.source.encode_batch([pair.source for pair in examples])
+        return [[*self.asked(pair.into), *ids, self.source_end] for pair, ids in zip(examples, sources, strict=True)]
+
+    def asked(self, into: str) -> list[int]:
+        """The token that asks for a language."""
+        languages = [token[2:-1] for token in self.source.tokens if token.startswith("<2") and token.endswith(">")]
+        if not into and languages:
+            raise UserError(f"this model translates into {', '.join(languages)}; say which with data.target")
+        if into and into not in languages:
+            known = f"it translates into {', '.join(languages)}" if languages else "it knows no languages by name"
+            raise UserError(f"the model was not trained to write '{into}'; {known}")
+        return [self.source.id(language_token(into))] if into else []
+
+    def lengths(self, sides: Sides) -> tuple[int, int]:
+        """How many places each side takes in a batch."""
+        return len(sides.source), len(sides.target) + 1
+
+    @property
+    def longest(self) -> int:
+        """Places on a side that training takes at most."""
+        limits = [self.config.longest, self.body.source_max_length, self.body.max_length]
+        return min(limit for limit in limits if limit is not None)
+
+    def check_length(self, sides: Sides, place: str) -> None:
+        """Refuses what the body's positions cannot hold."""
+        for side, length, limit in zip(
+            ("source", "target"), self.lengths(sides), (self.body.source_max_length, self.body.max_length), strict=True
+        ):
+            if limit is not None and length > limit:
+                raise UserError(
+                    f"{place}: the {side} has {length} tokens, but the model can tell apart {limit} positions; shorten it, "
+                    "or train with a larger model.max_length or another model.position"
+                )
+
+    def collate(self, examples: Sequence[Sides]) -> SequenceBatch:
+        source, source_mask = padded([sides.source for sides in examples])
+        whole, mask = padded([[self.end, *sides.target, self.end] for sides in examples])
+        words = torch.tensor([sides.words for sides in examples])
+        return SequenceBatch(source, source_mask, whole[:, :-1], whole[:, 1:], None if mask is None else mask[:, 1:], words)
+
+    def stepper(self, batch: SequenceBatch) -> Stepper:
+        return SequenceStepper(self, self.read(batch))
+
+    @torch.no_grad()
+    def write(
+        self, batch: SequenceBatch, config: DecodingConfig = GREEDY, seed: int = 0, stepper: Stepper | None = None
+    ) -> list[list[Written]]:
+        """The best targets for each source; with a `stepper` of several models, theirs."""
+        max_new = self.max_new(batch, config)
+        banned = tuple(token for token in (self.target.pad,) if token is not None)
+        found = write(
+            self.stepper(batch) if stepper is None else stepper,
+            len(batch.source),
+            config,
+            end=self.end,
+            max_new=max_new,
+            banned=banned,
+            seed=seed,
+            device=batch.source.device,
+        )
+        return [[self.written(hypothesis) for hypothesis in row] for row in found]
+
+    def max_new(self, batch: SequenceBatch, config: DecodingConfig) -> int:
+        """How many tokens a target may have, its end counted."""
+        return config.max_new if self.body.max_length is None else min(config.max_new, self.body.max_length)
+
+    def written(self, hypothesis: Hypothesis) -> Written:
+        return Written(self.target.decode(hypothesis.tokens).strip(), *hypothesis)
+
+    def predict(self, batch: SequenceBatch, config: DecodingConfig = GREEDY) -> list[str]:
+        """The best target for each source."""
+        return [best[0].text if best else "" for best in self.write(batch, config)]
+
+    def measure(self, examples: Sequence[Pair], predictions: Sequence[str]) -> Measured:
+        """Every measure of what was written."""
+        wanted = [" ".join(pair.target.split()) for pair in examples]
+        written = [" ".join(text.split()) for text in predictions]
+        found = [MEASURES[name].corpus(written, wanted, self.config.lowercase) for name in self.config.measures]
+        values = {name: value for measured in found for name, value in measured.values.items()}
+        return Measured(values, ", ".join(measured.text for measured in found))
+
+    def sentence_scores(self, examples: Sequence[Pair], predictions: Sequence[str]) -> list[float]:
+        """A number an example, higher being better, by the first measure."""
+        sentence = MEASURES[self.config.measures[0]].sentence if self.config.measures else lambda a, b, c: float(a == b)
+        return [sentence(text, pair.target, self.config.lowercase) for pair, text in zip(examples, predictions, strict=True)]
+
+
+class SequenceStepper:
+    """What decoding sees: the source is in the state, so it is called as a language model's is."""
+
+    def __init__(self, task: SequenceToSequence, memory: Memory):
+        self.task = task
+        self.memory = memory
+        self.vocabulary = task.body.vocabulary
+
+    def initial_state(self, rows: int, capacity: int | None = None) -> State:
+        return self.task.body.initial_state(rows, self.memory, capacity)
+
+    def __call__(self, tokens: Tensor, mask: Tensor | None, state: State) -> tuple[Tensor, State]:
+        hidden, state = self.task.body(tokens, mask, state)
+        return self.task.log_probs(hidden), state
+
+
+def padded(rows: Sequence[list[int]]) -> tuple[Tensor, Tensor | None]:
+    """Rows of ids side by side, 0 after each row's end, and which are real; None where all are."""
+    lengths = torch.tensor([len(row) for row in rows])
+    tensor = nn.utils.rnn.pad_sequence([torch.tensor(row) for row in rows], batch_first=True)
+    mask = torch.arange(tensor.shape[1]) < lengths[:, None]
+    return tensor, None if bool(mask.all()) else mask
+
+
+def language_token(language: str) -> str:
+    """What asks for a language, at a source's beginning (Johnson et al. 2017)."""
+    return f"<2{language}>"
+
+
+def train_sequence_vocabularies(train: TrainTokenizer, joint: bool, pairs: Sequence[Pair], config: SequenceConfig) -> dict[str, Tokenizer]:
+    """One tokenizer a side, or one for both; the source's has a token for each language that is asked for."""
+    languages = sorted({language_token(pair.into) for pair in pairs if pair.into})
+    sources, targets = [pair.source for pair in pairs], [pair.target for pair in pairs]
+    if joint:
+        both = train([*sources, *targets], languages)
+        return {"source": both, "target": both}
+    return {"source": train(sources, languages), "target": train(targets, [])}
+
+
+def check_best(config: SequenceConfig) -> None:
+    known = ["loss", *(name for measure in config.measures for name in VALUES.get(measure, [measure]))]
+    if config.best not in known:
+        raise unknown("value for task.best", config.best, known)
+
+
+def check_vocabularies(body: Any, source: Tokenizer, target: Tokenizer) -> None:
+    if body.shares_embeddings and source.hash != target.hash:
+        raise UserError("shared embeddings need one vocabulary for both sides; set text.joint=true, or model.shared_embeddings=false")
+
+
+def end_of(tokenizer: Tokenizer) -> int:
+    assert tokenizer.end is not None, "tokenizers of sequence tasks are trained with an end token"
+    return tokenizer.end

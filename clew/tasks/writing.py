@@ -1,0 +1,75 @@
+"""Targets written by a stepper that has read its source: by any decoding algorithm, for many sources at once."""
+
+from typing import NamedTuple
+
+import torch
+
+from clew.decoding.beam import beam_search
+from clew.decoding.filters import with_filters
+from clew.decoding.sampling import greedy_sequences, sample_sequences
+from clew.decoding.stepper import Stepper
+from clew.tasks.generation import DecodingConfig
+
+
+class Hypothesis(NamedTuple):
+    """One target: its ids without the end, log p of them and the end, and the score by which beam search chose it."""
+
+    tokens: list[int]
+    log_prob: float
+    score: float
+
+
+def write(
+    stepper: Stepper,
+    rows: int,
+    config: DecodingConfig,
+    *,
+    end: int,
+    max_new: int,
+    banned: tuple[int, ...] = (),
+    seed: int = 0,
+    device: torch.device | None = None,
+) -> list[list[Hypothesis]]:
+    """The hypotheses of each row, best first: `n_best` of beam search, else one. `end` starts a target and ends it."""
+    prompt = torch.full((rows, 1), end, device=device)
+    filtered = with_filters(
+        stepper,
+        temperature=config.temperature,
+        top_k=config.top_k,
+        top_p=config.top_p,
+        repetition_penalty=config.repetition_penalty,
+        no_repeat_ngram=config.no_repeat_ngram,
+        banned=banned,
+    )
+    if config.method == "beam":
+        best = beam_search(
+            filtered,
+            prompt,
+            beams=max(config.beams, config.n_best),
+            max_new=max_new,
+            end=end,
+            length_penalty=config.length_penalty,
+            n_best=config.n_best,
+        )
+        return [
+            [
+                Hypothesis(without_end(tokens, length, end), log_prob, score)
+                for tokens, length, log_prob, score in zip(*row, strict=True)
+                if length
+            ]
+            for row in zip(best.tokens.tolist(), best.lengths.tolist(), best.log_probs.tolist(), best.scores.tolist(), strict=True)
+        ]
+    if config.method == "greedy":
+        found = greedy_sequences(filtered, prompt, max_new=max_new, end=end)
+    else:
+        found = sample_sequences(filtered, prompt, max_new=max_new, end=end, seed=seed)
+    rows_found = zip(found.tokens.tolist(), found.lengths.tolist(), found.log_probs.sum(1).tolist(), strict=True)
+    return [
+        [Hypothesis(without_end(tokens, length, end), log_prob, log_prob / max(length, 1) ** config.length_penalty)]
+        for tokens, length, log_prob in rows_found
+    ]
+
+
+def without_end(tokens: list[int], length: int, end: int) -> list[int]:
+    kept = tokens[:length]
+    return kept[:-1] if kept and kept[-1] == end else kept

@@ -1,0 +1,190 @@
+"""The problem of a task that learns from examples: each is encoded once, examples of like length share a batch.
+
+What it asks of a task, besides the loop's forward and counts: `encode(examples)`, `lengths(encoded)`, `longest`, `check_length`,
+`collate(encoded)`, `predict(batch, decoding)`, `measure(examples, predictions)` and `sentence_scores(examples, predictions)`.
+"""
+
+import hashlib
+import json
+import math
+from collections.abc import Callable, Sequence
+from functools import lru_cache
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import torch
+from torch import nn
+
+from clew.core.batches import to_device
+from clew.core.errors import UserError
+from clew.data.example_splits import find_overlaps
+from clew.data.notes import Notes
+from clew.data.plans import ExamplePlan, bucket_plan, cut_by_budget, shuffled_plan
+from clew.runs.build import build_task, train_side
+from clew.runs.config import Config
+from clew.runs.examples import read_examples
+from clew.runs.vocabularies import load_vocabularies
+from clew.tasks import TASKS, TaskKind
+from clew.tasks.generation import DecodingConfig
+from clew.training.loop import Batches
+from clew.training.parallel import gathered
+from clew.training.problem import Autocast, Problem, Score
+from clew.training.processes import from_all, from_first, rank, sum_over_processes, world_size
+
+GREEDY = {"method": "greedy", "temperature": 1.0, "top_k": None, "top_p": None}
+
+
+def example_problem(config: Config, run: Path | None, progress: Callable[[int, int], None]) -> Problem:
+    """The vocabularies, trained by the first process or those of the run which is gone on with, every part as ids, and the task."""
+    kind: TaskKind = TASKS[config.task.name]  # type: ignore[attr-defined]
+    check_settings(config)
+    notes = Notes(faults=config.data.faults)
+    parts = read_examples(kind.data, config.data, config.seed, notes)
+    vocabularies = agreed_vocabularies(config, kind, run, parts["train"])
+    task: Any = build_task(config, vocabularies)
+    encoded = {part: task.encode(examples) for part, examples in parts.items()}
+    for part in parts.keys() - {"train"}:
+        for example, ids in zip(parts[part], encoded[part], strict=True):
+            task.check_length(ids, example.id)
+    lengths = lengths_of(task, encoded["train"])
+    fitting = np.flatnonzero(lengths.max(1) <= task.longest)
+    if not len(fitting):
+        raise UserError(f"none of the {len(lengths):,} training examples has at most {task.longest} tokens on a side; raise task.longest")
+
+    @lru_cache(maxsize=2)
+    def plan(epoch: int) -> ExamplePlan:
+        if config.training.batch_tokens is not None:
+            return bucket_plan(lengths[fitting], config.training.batch_tokens, config.seed, epoch)
+        return shuffled_plan(len(fitting), config.training.batch_size, config.seed, epoch)
+
+    def get(epoch: int, number: int) -> Any:
+        return task.collate([encoded["train"][row] for row in fitting[plan(epoch).rows(number)]])
+
+    def judge(
+        part: str, task: nn.Module, forward: Any, autocast: Autocast, interrupted: Callable[[], bool], *, final: bool = False
+    ) -> Score | None:
+        decoding = config.decoding if final else config.decoding.model_copy(update=GREEDY)
+        found = (parts[part], encoded[part])
+        return judge_examples(task, forward, *found, evaluation_budget(config), decoding, autocast, interrupted, final)
+
+    notes_to_show = [*notes.report(), *map(str, find_overlaps(parts))]
+    if left_out := len(lengths) - len(fitting):
+        notes_to_show.append(f"{left_out:,} training examples of more than {task.longest} tokens on a side are left out")
+    return Problem(
+        task,
+        vocabularies,
+        Batches(lambda epoch: plan(epoch).num_batches, get),
+        tuple(part for part in parts if part != "train"),
+        judge,
+        describe(vocabularies, parts),
+        identity(config, parts["train"]),
+        tuple(notes_to_show),
+    )
+
+
+def agreed_vocabularies(config: Config, kind: TaskKind, run: Path | None, train: Sequence[Any]) -> dict[str, Any]:
+    """Those of the run that is gone on with, or trained by the first process and told to the others."""
+
+    def as_json() -> str:
+        if run is not None:
+            found = load_vocabularies(run, config)
+        else:
+            assert kind.train_vocabularies is not None
+            found = kind.train_vocabularies(
+                lambda texts, specials: train_side(config.text, texts, specials), config.text.joint, train, config.task
+            )
+        return json.dumps({role: vocabulary.to_json() for role, vocabulary in found.items()})
+
+    texts = json.loads(from_first(as_json))
+    return {role: kind.vocabularies[role].from_json(text) for role, text in texts.items()}
+
+
+@torch.no_grad()
+def judge_examples(
+    task: Any,
+    forward: Any,
+    examples: Sequence[Any],
+    encoded: Sequence[Any],
+    budget: int,
+    decoding: DecodingConfig,
+    autocast: Autocast,
+    interrupted: Callable[[], bool] = lambda: False,
+    with_examples: bool = False,
+) -> Score | None:
+    """The loss, and what the task measures of its predictions, all of them together; every process predicts its share of the batches."""
+    lengths = lengths_of(task, encoded)
+    order = np.argsort(lengths.sum(1), kind="stable")
+    cuts = cut_by_budget(lengths[order], budget)
+    device = next(task.parameters()).device
+    was_training = task.training
+    task.eval()
+    totals = torch.zeros(2, dtype=torch.float64)  # loss and targets
+    mine: list[tuple[int, Any]] = []
+    try:
+        with gathered(task):
+            for cut in cuts[rank() :: world_size()]:
+                if interrupted() and world_size() == 1:
+                    return None
+                rows = order[cut].tolist()
+                batch = to_device(task.collate([encoded[row] for row in rows]), device)
+                with autocast():
+                    loss = forward(batch, None)[0]["loss"]
+                    mine += zip(rows, task.predict(batch, decoding), strict=True)
+                totals += torch.tensor([float(loss.sum), float(loss.count)], dtype=torch.float64)
+    finally:
+        task.train(was_training)
+    nats, count = sum_over_processes(totals).tolist()
+    found: dict[int, Any] = dict(pair for text in from_all(json.dumps(mine)) for pair in json.loads(text))
+    return score_of(task, examples, [found[row] for row in range(len(examples))], nats / max(count, 1), with_examples)
+
+
+def score_of(task: Any, examples: Sequence[Any], predictions: Sequence[Any], loss: float, with_examples: bool) -> Score:
+    measured = task.measure(examples, predictions)
+    values = {"loss": loss, "perplexity": math.exp(min(loss, 700.0)), **measured.values}
+    best = task.config.best
+    words = measured.text if with_examples else ", ".join(f"{name} {value:.2f}" for name, value in measured.values.items())
+    text = f"loss {loss:.4f}, perplexity {values['perplexity']:.2f} per target token{f', {words}' if words else ''}"
+    by_id = (
+        dict(zip((example.id for example in examples), task.sentence_scores(examples, predictions), strict=True)) if with_examples else {}
+    )
+    return Score(values, values["loss"] if best == "loss" else -values[best], text, by_id)
+
+
+def lengths_of(task: Any, encoded: Sequence[Any]) -> np.ndarray:
+    """How many places each side of every example takes, (examples, sides)."""
+    return np.array([task.lengths(example) for example in encoded]).reshape(len(encoded), -1)
+
+
+def evaluation_budget(config: Config) -> int:
+    """Places in a batch when a part is scored, both sides and padding counted."""
+    training = config.training
+    return training.batch_tokens or (training.evaluate_batch or training.batch_size) * 64
+
+
+def check_settings(config: Config) -> None:
+    training = config.training
+    if training.batching == "streams":
+        raise UserError(
+            "training.batching=streams carries a state through one text; a task that learns from examples has none, leave it out"
+        )
+
+
+def describe(vocabularies: dict[str, Any], parts: dict[str, Sequence[Any]]) -> str:
+    hashes = {vocabulary.hash for vocabulary in vocabularies.values()}
+    sizes = [f"{vocabulary.vocabulary:,} {vocabulary.unit}s ({role})" for role, vocabulary in vocabularies.items()]
+    words = sizes if len(hashes) == len(sizes) else [sizes[0].replace("(source)", "(source and target)")]
+    counts = ", ".join(f"{len(examples):,} {part}" for part, examples in parts.items())
+    return f"{', '.join(words)}; {counts} examples"
+
+
+def identity(config: Config, train: Sequence[Any]) -> dict[str, str]:
+    digest = hashlib.sha256()
+    for example in train:
+        digest.update(repr(tuple(example)).encode("utf-8", "surrogatepass"))
+    training = config.training
+    size = f"{training.batch_tokens:,} tokens" if training.batch_tokens is not None else f"{training.batch_size} examples"
+    return {
+        "training examples": f"{len(train):,}, {digest.hexdigest()[:8]}",
+        "order of batches": f"batches of {size}, seed {config.seed}",
+    }
