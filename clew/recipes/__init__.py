@@ -16,6 +16,10 @@ RECIPES: dict[str, Recipe] = {
     "ptb-awd-lstm": ptb.AWD,
     "tatoeba-transformer": translation.TATOEBA_TRANSFORMER,
     "tatoeba-lstm": translation.TATOEBA_LSTM,
+    "multi30k-transformer": translation.MULTI30K_TRANSFORMER,
+    "multi30k-lstm": translation.MULTI30K_LSTM,
+    "multi30k-plain": translation.MULTI30K_PLAIN,
+    "multi30k-many": translation.MULTI30K_MANY,
     "text-lstm": own_text.LSTM,
     "text-gpt": own_text.GPT,
 }

@@ -110,7 +110,7 @@ def judge_examples(
     decoding: DecodingConfig,
     autocast: Autocast,
     interrupted: Callable[[], bool] = lambda: False,
-    with_examples: bool = False,
+    is_final: bool = False,
 ) -> Score | None:
     """The loss, and what the task measures of its predictions, all of them together; every process predicts its share of the batches."""
     lengths = lengths_of(task, encoded)
@@ -136,19 +136,21 @@ def judge_examples(
         task.train(was_training)
     nats, count = sum_over_processes(totals).tolist()
     found: dict[int, Any] = dict(pair for text in from_all(json.dumps(mine)) for pair in json.loads(text))
-    return score_of(task, examples, [found[row] for row in range(len(examples))], nats / max(count, 1), with_examples)
+    return score_of(task, examples, [found[row] for row in range(len(examples))], nats / max(count, 1), is_final)
 
 
-def score_of(task: Any, examples: Sequence[Any], predictions: Sequence[Any], loss: float, with_examples: bool) -> Score:
+def score_of(task: Any, examples: Sequence[Any], predictions: Sequence[Any], loss: float, is_final: bool) -> Score:
     measured = task.measure(examples, predictions)
     values = {"loss": loss, "perplexity": math.exp(min(loss, 700.0)), **measured.values}
     best = task.config.best
-    words = measured.text if with_examples else ", ".join(f"{name} {value:.2f}" for name, value in measured.values.items())
+    words = measured.text if is_final else ", ".join(f"{name} {value:.2f}" for name, value in measured.values.items())
     text = f"loss {loss:.4f}, perplexity {values['perplexity']:.2f} per target token{f', {words}' if words else ''}"
-    by_id = (
-        dict(zip((example.id for example in examples), task.sentence_scores(examples, predictions), strict=True)) if with_examples else {}
-    )
-    return Score(values, values["loss"] if best == "loss" else -values[best], text, by_id)
+    value = values["loss"] if best == "loss" else -values[best]
+    if not is_final:
+        return Score(values, value, text)
+    names = [example.id for example in examples]
+    scores = dict(zip(names, task.sentence_scores(examples, predictions), strict=True))
+    return Score(values, value, text, scores, dict(zip(names, predictions, strict=True)))
 
 
 def lengths_of(task: Any, encoded: Sequence[Any]) -> np.ndarray:
