@@ -183,7 +183,7 @@ def describe(vocabularies: dict[str, Any], parts: dict[str, Sequence[Any]]) -> s
 def identity(config: Config, train: Sequence[Any]) -> dict[str, str]:
     digest = hashlib.sha256()
     for example in train:
-        digest.update(repr(tuple(example)).encode("utf-8", "surrogatepass"))
+        digest.update(repr(tuple(example._replace(id=""))).encode("utf-8", "surrogatepass"))
     training = config.training
     size = f"{training.batch_tokens:,} tokens" if training.batch_tokens is not None else f"{training.batch_size} examples"
     return {
