@@ -1,6 +1,6 @@
 """Named runs. A recipe is a config and the published result it reproduces."""
 
-from clew.recipes import own_text, ptb, shakespeare, translation
+from clew.recipes import own_text, parsing, ptb, shakespeare, translation
 from clew.recipes.recipe import Recipe
 
 RECIPES: dict[str, Recipe] = {
@@ -20,6 +20,7 @@ RECIPES: dict[str, Recipe] = {
     "multi30k-lstm": translation.MULTI30K_LSTM,
     "multi30k-plain": translation.MULTI30K_PLAIN,
     "multi30k-many": translation.MULTI30K_MANY,
+    "craft-parser": parsing.CRAFT_PARSER,
     "text-lstm": own_text.LSTM,
     "text-gpt": own_text.GPT,
 }

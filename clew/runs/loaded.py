@@ -8,11 +8,13 @@ import torch
 from pydantic import ValidationError
 
 from clew.core.errors import UserError
+from clew.data.trees import words_of
 from clew.runs.build import build_task, choose_device
 from clew.runs.config import Config, explain
 from clew.runs.directory import WEIGHTS, check_code, check_files, check_run, read_config, read_weights
 from clew.runs.vocabularies import TOKENIZER, load_vocabularies
 from clew.tasks.generation import DecodingConfig, generate, stream
+from clew.tasks.parsing import ConstituencyParser
 from clew.tasks.scoring import Scored, score_text
 from clew.text.tokenizer import Tokenizer
 
@@ -48,6 +50,28 @@ class Run:
         """The log-probability of every token of a text."""
         training = self.config.training
         return score_text(self.task, text, training.length, carry=training.batching == "streams")
+
+    def parse(self, sentences: str | Sequence[str | Sequence[str]], *, seed: int | None = None, first: int = 1, **options: Any) -> Any:
+        """The tree of a sentence (a `Parse`), or of each of several; lists of them, best first, where `n_best` is above 1. A sentence
+        without words has none (None).
+
+        A sentence is a text with spaces between the words, or a list of words, which may be any. Options are the fields of the config's
+        `decoding` section; `beams` or `n_best` asks for beam search.
+        """
+        if not isinstance(self.task, ConstituencyParser):
+            task = self.config.task.name  # type: ignore[attr-defined]
+            raise UserError(
+                f"{self.folder} is a run of the task {task}, which does not parse; train a parser, e.g. `clew train craft-parser`"
+            )
+        if {"beams", "n_best"} & options.keys():
+            options = {"method": "beam", **options}
+        config = decoding_config(self.config.decoding, options)
+        given = [sentences] if isinstance(sentences, str) else sentences
+        words = [words_of(sentence) if isinstance(sentence, str) else sentence for sentence in given]
+        found: Sequence[Any] = self.task.parse(words, config, self.config.seed if seed is None else seed, first)
+        if config.n_best == 1:
+            found = [parses[0] if parses else None for parses in found]
+        return found[0] if isinstance(sentences, str) else found
 
     def __repr__(self) -> str:
         family = self.config.model.family  # type: ignore[attr-defined]

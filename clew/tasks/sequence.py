@@ -59,6 +59,11 @@ class SequenceConfig(Section):
     )
     best: str = Field("loss", description="the best evaluation is that of the lowest loss, or of the highest value of this measure")
 
+    @property
+    def values(self) -> list[str]:
+        """The names of what is measured and best when highest."""
+        return [name for measure in self.measures for name in VALUES.get(measure, [measure])]
+
 
 class TranslationConfig(SequenceConfig):
     """A translation of the source: sacreBLEU and chrF are its measures."""
@@ -323,7 +328,7 @@ def train_sequence_vocabularies(train: TrainTokenizer, joint: bool, pairs: Seque
 
 
 def check_best(config: SequenceConfig) -> None:
-    known = ["loss", *(name for measure in config.measures for name in VALUES.get(measure, [measure]))]
+    known = ["loss", *config.values]
     if config.best not in known:
         raise unknown("value for task.best", config.best, known)
 

@@ -27,6 +27,7 @@ from clew.runs.examples import read_examples
 from clew.runs.vocabularies import load_vocabularies
 from clew.tasks import TASKS, TaskKind
 from clew.tasks.generation import DecodingConfig
+from clew.training.baselines import with_baseline
 from clew.training.loop import Batches
 from clew.training.parallel import gathered
 from clew.training.problem import Autocast, Problem, Score
@@ -66,7 +67,8 @@ def example_problem(config: Config, run: Path | None, progress: Callable[[int, i
     ) -> Score | None:
         decoding = config.decoding if final else config.decoding.model_copy(update=GREEDY)
         found = (parts[part], encoded[part])
-        return judge_examples(task, forward, *found, evaluation_budget(config), decoding, autocast, interrupted, final)
+        score = judge_examples(task, forward, *found, evaluation_budget(config), decoding, autocast, interrupted, final)
+        return with_baseline(score, kind.data, parts["train"], parts[part]) if final and score is not None else score
 
     notes_to_show = [*notes.report(), *map(str, find_overlaps(parts))]
     if left_out := len(lengths) - len(fitting):
