@@ -199,7 +199,7 @@ class SequenceToSequence(nn.Module):
         """The token that asks for a language."""
         languages = self.languages
         if not into and languages:
-            raise UserError(f"this model translates into {', '.join(languages)}; say which with data.target")
+            raise UserError(f"this model translates into {', '.join(languages)}; say which (--into on the command line)")
         if into and into not in languages:
             known = f"it translates into {', '.join(languages)}" if languages else "it knows no languages by name"
             raise UserError(f"the model was not trained to write '{into}'; {known}")
@@ -237,7 +237,12 @@ class SequenceToSequence(nn.Module):
 
     @torch.no_grad()
     def write(
-        self, batch: SequenceBatch, config: DecodingConfig = GREEDY, seed: int = 0, stepper: Stepper | None = None
+        self,
+        batch: SequenceBatch,
+        config: DecodingConfig = GREEDY,
+        seed: int = 0,
+        stepper: Stepper | None = None,
+        row_numbers: Sequence[int] | None = None,
     ) -> list[list[Written]]:
         """The best targets for each source; with a `stepper` of several models, theirs."""
         max_new = self.max_new(batch, config)
@@ -250,6 +255,7 @@ class SequenceToSequence(nn.Module):
             max_new=max_new,
             banned=banned,
             seed=seed,
+            row_numbers=row_numbers,
             device=batch.source.device,
         )
         return [[self.written(hypothesis) for hypothesis in row] for row in found]

@@ -20,7 +20,7 @@ from clew.core.batches import to_device
 from clew.core.errors import UserError
 from clew.data.example_splits import find_overlaps
 from clew.data.notes import Notes
-from clew.data.plans import ExamplePlan, bucket_plan, cut_by_budget, shuffled_plan
+from clew.data.plans import ExamplePlan, batches_by_length, bucket_plan, shuffled_plan
 from clew.runs.build import build_task, train_side
 from clew.runs.config import Config
 from clew.runs.examples import read_examples
@@ -115,9 +115,7 @@ def judge_examples(
     is_final: bool = False,
 ) -> Score | None:
     """The loss, and what the task measures of its predictions, all of them together; every process predicts its share of the batches."""
-    lengths = lengths_of(task, encoded)
-    order = np.argsort(lengths.sum(1), kind="stable")
-    cuts = cut_by_budget(lengths[order], budget)
+    batches = batches_by_length(lengths_of(task, encoded), budget)
     device = next(task.parameters()).device
     was_training = task.training
     task.eval()
@@ -125,10 +123,9 @@ def judge_examples(
     mine: list[tuple[int, Any]] = []
     try:
         with gathered(task):
-            for cut in cuts[rank() :: world_size()]:
+            for rows in batches[rank() :: world_size()]:
                 if interrupted() and world_size() == 1:
                     return None
-                rows = order[cut].tolist()
                 batch = to_device(task.collate([encoded[row] for row in rows]), device)
                 with autocast():
                     loss = forward(batch, None)[0]["loss"]
