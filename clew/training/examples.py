@@ -20,7 +20,7 @@ from clew.core.batches import to_device
 from clew.core.errors import UserError
 from clew.data.example_splits import find_overlaps
 from clew.data.notes import Notes
-from clew.data.plans import ExamplePlan, bucket_plan, cut_by_budget, shuffled_plan
+from clew.data.plans import ExamplePlan, batches_by_length, bucket_plan, shuffled_plan
 from clew.runs.build import build_task, train_side
 from clew.runs.config import Config
 from clew.runs.examples import read_examples
@@ -112,12 +112,10 @@ def judge_examples(
     decoding: DecodingConfig,
     autocast: Autocast,
     interrupted: Callable[[], bool] = lambda: False,
-    with_examples: bool = False,
+    is_final: bool = False,
 ) -> Score | None:
     """The loss, and what the task measures of its predictions, all of them together; every process predicts its share of the batches."""
-    lengths = lengths_of(task, encoded)
-    order = np.argsort(lengths.sum(1), kind="stable")
-    cuts = cut_by_budget(lengths[order], budget)
+    batches = batches_by_length(lengths_of(task, encoded), budget)
     device = next(task.parameters()).device
     was_training = task.training
     task.eval()
@@ -125,10 +123,9 @@ def judge_examples(
     mine: list[tuple[int, Any]] = []
     try:
         with gathered(task):
-            for cut in cuts[rank() :: world_size()]:
+            for rows in batches[rank() :: world_size()]:
                 if interrupted() and world_size() == 1:
                     return None
-                rows = order[cut].tolist()
                 batch = to_device(task.collate([encoded[row] for row in rows]), device)
                 with autocast():
                     loss = forward(batch, None)[0]["loss"]
@@ -138,19 +135,21 @@ def judge_examples(
         task.train(was_training)
     nats, count = sum_over_processes(totals).tolist()
     found: dict[int, Any] = dict(pair for text in from_all(json.dumps(mine)) for pair in json.loads(text))
-    return score_of(task, examples, [found[row] for row in range(len(examples))], nats / max(count, 1), with_examples)
+    return score_of(task, examples, [found[row] for row in range(len(examples))], nats / max(count, 1), is_final)
 
 
-def score_of(task: Any, examples: Sequence[Any], predictions: Sequence[Any], loss: float, with_examples: bool) -> Score:
+def score_of(task: Any, examples: Sequence[Any], predictions: Sequence[Any], loss: float, is_final: bool) -> Score:
     measured = task.measure(examples, predictions)
     values = {"loss": loss, "perplexity": math.exp(min(loss, 700.0)), **measured.values}
     best = task.config.best
-    words = measured.text if with_examples else ", ".join(f"{name} {value:.2f}" for name, value in measured.values.items())
+    words = measured.text if is_final else ", ".join(f"{name} {value:.2f}" for name, value in measured.values.items())
     text = f"loss {loss:.4f}, perplexity {values['perplexity']:.2f} per target token{f', {words}' if words else ''}"
-    by_id = (
-        dict(zip((example.id for example in examples), task.sentence_scores(examples, predictions), strict=True)) if with_examples else {}
-    )
-    return Score(values, values["loss"] if best == "loss" else -values[best], text, by_id)
+    value = values["loss"] if best == "loss" else -values[best]
+    if not is_final:
+        return Score(values, value, text)
+    names = [example.id for example in examples]
+    scores = dict(zip(names, task.sentence_scores(examples, predictions), strict=True))
+    return Score(values, value, text, scores, dict(zip(names, predictions, strict=True)))
 
 
 def lengths_of(task: Any, encoded: Sequence[Any]) -> np.ndarray:
@@ -183,7 +182,7 @@ def describe(vocabularies: dict[str, Any], parts: dict[str, Sequence[Any]]) -> s
 def identity(config: Config, train: Sequence[Any]) -> dict[str, str]:
     digest = hashlib.sha256()
     for example in train:
-        digest.update(repr(tuple(example)).encode("utf-8", "surrogatepass"))
+        digest.update(repr(tuple(example._replace(id=""))).encode("utf-8", "surrogatepass"))
     training = config.training
     size = f"{training.batch_tokens:,} tokens" if training.batch_tokens is not None else f"{training.batch_size} examples"
     return {
