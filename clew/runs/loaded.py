@@ -17,7 +17,6 @@ from clew.runs.vocabularies import TOKENIZER, load_vocabularies
 from clew.tasks import TASKS
 from clew.tasks.alignment import Alignment
 from clew.tasks.generation import DecodingConfig, generate, stream
-from clew.tasks.parsing import ConstituencyParser
 from clew.tasks.scoring import Scored, score_text
 from clew.tasks.translation import BATCH_TOKENS, ScoredPair, align, score_pairs, translate
 from clew.text.tokenizer import Tokenizer
@@ -73,11 +72,7 @@ class Run:
         A sentence is a text with spaces between the words, or a list of words, which may be any. Options are the fields of the config's
         `decoding` section; `beams` or `n_best` asks for beam search.
         """
-        if not isinstance(self.task, ConstituencyParser):
-            task = self.config.task.name  # type: ignore[attr-defined]
-            raise UserError(
-                f"{self.folder} is a run of the task {task}, which does not parse; train a parser, e.g. `clew train craft-parser`"
-            )
+        check_verb(self, "parse")
         if {"beams", "n_best"} & options.keys():
             options = {"method": "beam", **options}
         config = decoding_config(self.config.decoding, options)

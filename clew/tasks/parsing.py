@@ -5,7 +5,6 @@ from dataclasses import dataclass
 from typing import Any, Literal
 
 import numpy as np
-import torch
 from pydantic import Field
 from torch import Tensor
 
@@ -14,7 +13,7 @@ from clew.core.errors import UserError
 from clew.core.trees import Tree
 from clew.data.examples import Parsed
 from clew.data.linearisation import WORD, delinearise, linearise, tree_tokens
-from clew.data.plans import cut_by_budget
+from clew.data.plans import batches_by_length
 from clew.data.trees import format_tree
 from clew.decoding.stepper import Stepper
 from clew.decoding.trees import TreeConstraint
@@ -22,6 +21,7 @@ from clew.metrics.brackets import score_brackets, score_sentence, share
 from clew.tasks.generation import DecodingConfig
 from clew.tasks.measures import Measured
 from clew.tasks.sequence import SequenceBatch, SequenceConfig, SequenceToSequence, Sides, TrainTokenizer
+from clew.tasks.translation import evaluating
 from clew.text.tokenizer import Tokenizer, check_is_text
 from clew.text.train import train_word
 
@@ -98,26 +98,20 @@ class ConstituencyParser(SequenceToSequence):
         """Room for every tree that may be written, whatever `decoding.max_new` says: a tree that is cut off is none."""
         return int(self.longest_trees(batch.words).max())
 
-    @torch.no_grad()
     def parse(self, sentences: Sequence[Sequence[str]], config: DecodingConfig, seed: int = 0, first: int = 1) -> list[list[Parse]]:
         """The best trees of each sentence: `n_best` of beam search, else one; none of a sentence without words. A sentence that is refused
         is named by its number, the first one's being `first`."""
         encoded = self.checked(sentences, first)
-        lengths = np.array([(len(sides.source), SYMBOLS_A_WORD * sides.words) for sides in encoded]).reshape(-1, 2)
-        order = np.argsort(lengths.sum(1), kind="stable")
-        order = order[lengths[order, 1] > 0]
+        there = [row for row, words in enumerate(sentences) if words]
+        lengths = np.array([(len(encoded[row].source), SYMBOLS_A_WORD * encoded[row].words) for row in there]).reshape(-1, 2)
         device = next(self.parameters()).device
         found: dict[int, list[Parse]] = {}
-        was_training = self.training
-        self.eval()
-        try:
-            for cut in cut_by_budget(lengths[order], BATCH):
-                rows = order[cut].tolist()
+        with evaluating([self]):
+            for numbers in batches_by_length(lengths, BATCH):
+                rows = [there[number] for number in numbers]
                 batch = to_device(self.collate([encoded[row] for row in rows]), device)
-                for row, written in zip(rows, self.write(batch, config, seed), strict=True):
+                for row, written in zip(rows, self.write(batch, config, seed, row_numbers=[first + row for row in rows]), strict=True):
                     found[row] = [Parse(delinearise(each.text.split(), sentences[row]), each.log_prob, each.score) for each in written]
-        finally:
-            self.train(was_training)
         return [found.get(row, []) for row in range(len(sentences))]
 
     def checked(self, sentences: Sequence[Sequence[str]], first: int) -> list[Sides]:

@@ -111,9 +111,14 @@ def score_pairs(tasks: Tasks, pairs: Sequence[Pair], *, batch_tokens: int = BATC
         for rows, batch in batches(tasks[0], encoded, range(len(pairs)), batch_tokens):
             log_probs = torch.stack([given_log_probs(task, batch) for task in tasks]).mean(0)
             found |= dict(zip(rows, log_probs.tolist(), strict=True))
-    token = tasks[0].target.token
+    target = tasks[0].target
     return [
-        ScoredPair(pair.source, pair.target, [token(id) for id in [*sides.target, tasks[0].end]], found[row][: len(sides.target) + 1])
+        ScoredPair(
+            pair.source,
+            pair.target,
+            [*tokens_of(target, pair.target, sides.target).texts, target.token(tasks[0].end)],
+            found[row][: len(sides.target) + 1],
+        )
         for row, (pair, sides) in enumerate(zip(pairs, encoded, strict=True))
     ]
 
