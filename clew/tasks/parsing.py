@@ -74,6 +74,10 @@ class ConstituencyParser(SequenceToSequence):
         values |= {"complete": 100 * found.complete_match, "well_formed": 100 * formed}
         return Measured(values, f"{found.describe().splitlines()[0].partition(', crossing')[0]}, well-formed {100 * formed:.1f} %")
 
+    def described(self, example: Parsed, prediction: str) -> dict[str, str]:  # type: ignore[override]
+        tree = tree_of(prediction, example.tree)
+        return {"source": example.key, "target": str(example.tree), "prediction": prediction if tree is None else str(tree)}
+
     def sentence_scores(self, examples: Sequence[Parsed], predictions: Sequence[str]) -> list[float]:  # type: ignore[override]
         pairs = zip(examples, predictions, strict=True)
         return [100 * score_sentence(example.tree, tree_of(text, example.tree)).all.f1 for example, text in pairs]

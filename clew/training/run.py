@@ -321,9 +321,10 @@ def finish(running: Running) -> Result:
     for part, score in scores.items():
         record |= {f"best.{part}.{name}": value for name, value in score.measures.items()}
     running.note({**record, "train.flops": flops, "seconds": standing.seconds})
-    if rank() == 0 and (examples := scores[problem.parts[-1]].examples):
+    last = scores[problem.parts[-1]]
+    if rank() == 0 and last.examples:
         with writing("the predictions", folder):
-            write_predictions(folder, examples)
+            write_predictions(folder, last.examples, last.predictions)
     run = Run(folder, config, problem.vocabularies, task)
     return Result(run, standing.step, training.best.step, scores["valid"], scores.get("test"), standing.seconds, flops)
 
