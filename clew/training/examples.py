@@ -109,7 +109,7 @@ def evaluate_examples(task: Any, examples: Sequence[Any], config: Config) -> Sco
     encoded = task.encode(examples)
     for example, ids in zip(examples, encoded, strict=True):
         task.check_length(ids, example.id)
-    found = judge_examples(task, task, examples, encoded, evaluation_budget(config), config.decoding, nullcontext, with_examples=True)
+    found = judge_examples(task, task, examples, encoded, evaluation_budget(config), config.decoding, nullcontext, is_final=True)
     assert found is not None
     return found
 
