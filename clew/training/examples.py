@@ -171,9 +171,9 @@ def lengths_of(task: Any, encoded: Sequence[Any]) -> np.ndarray:
 
 
 def evaluation_budget(config: Config) -> int:
-    """Places in a batch when a part is scored, both sides and padding counted."""
+    """Places in a batch when a part is scored, both sides and padding counted: more than in training, as no gradient is kept."""
     training = config.training
-    return training.batch_tokens or (training.evaluate_batch or training.batch_size) * 64
+    return (training.batch_tokens or (training.evaluate_batch or training.batch_size) * 64) * 4
 
 
 def check_settings(config: Config) -> None:
