@@ -19,13 +19,13 @@ from clew.runs.directory import write_text
 PREDICTIONS = "predictions.jsonl"
 
 
-def write_predictions(folder: Path, scores: Mapping[str, float], predictions: Mapping[str, Any] | None = None) -> None:
-    """An example a line, by its id."""
-    lines = []
-    for name, score in scores.items():
-        more = {} if predictions is None else {"prediction": predictions[name]}
-        lines.append(json.dumps({"id": name, "score": score, **more}, ensure_ascii=False) + "\n")
-    write_text(folder / PREDICTIONS, "".join(lines))
+def write_predictions(folder: Path, scores: Mapping[str, float], fields: Mapping[str, Mapping[str, Any]] | None = None) -> None:
+    """An example a line, by its id, with other fields where there are some."""
+    write_text(folder / PREDICTIONS, "".join(prediction_line(name, score, (fields or {}).get(name, {})) for name, score in scores.items()))
+
+
+def prediction_line(name: str, score: float, fields: Mapping[str, Any]) -> str:
+    return json.dumps({"id": name, "score": score, **fields}, ensure_ascii=False) + "\n"
 
 
 def read_predictions(folder: Path) -> dict[str, float] | None:

@@ -135,6 +135,10 @@ class ConstituencyParser(SequenceToSequence):
             words += f", tags {values['tags']:.2f} % right"
         return Measured(values, words)
 
+    def described(self, example: Parsed, prediction: str) -> dict[str, str]:  # type: ignore[override]
+        tree = tree_of(prediction, example.tree)
+        return {"source": example.key, "target": str(example.tree), "prediction": prediction if tree is None else str(tree)}
+
     def sentence_scores(self, examples: Sequence[Parsed], predictions: Sequence[str]) -> list[float]:  # type: ignore[override]
         pairs = zip(examples, predictions, strict=True)
         return [100 * score_sentence(example.tree, tree_of(text, example.tree)).all.f1 for example, text in pairs]

@@ -279,6 +279,10 @@ class SequenceToSequence(nn.Module):
         values = {name: value for measured in found for name, value in measured.values.items()}
         return Measured(values, ", ".join(measured.text for measured in found))
 
+    def described(self, example: Pair, prediction: str) -> dict[str, str]:
+        """An example and what was written for it, as a person reads them."""
+        return {"source": example.source, "target": example.target, "prediction": prediction}
+
     def sentence_scores(self, examples: Sequence[Pair], predictions: Sequence[str]) -> list[float]:
         """A number an example, higher being better, by the first measure."""
         sentence = MEASURES[self.config.measures[0]].sentence if self.config.measures else lambda a, b, c: float(a == b)

@@ -94,6 +94,15 @@ def translate(
     return found
 
 
+def translate_through(
+    tasks: Tasks, examples: Sequence[Pair], config: DecodingConfig, pivot: str, **options: Any
+) -> tuple[list[str], list[str]]:
+    """The best targets of every example by way of another language, and what was written in that."""
+    between = [found[0].text for found in translate(tasks, [example._replace(into=pivot) for example in examples], config, **options)]
+    onward = [example._replace(source=text) for example, text in zip(examples, between, strict=True)]
+    return [found[0].text for found in translate(tasks, onward, config, **options)], between
+
+
 def write_together(
     tasks: Tasks, batch: SequenceBatch, config: DecodingConfig, seed: int, row_numbers: Sequence[int]
 ) -> list[list[Written]]:

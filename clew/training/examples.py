@@ -1,13 +1,15 @@
 """The problem of a task that learns from examples: each is encoded once, examples of like length share a batch.
 
 What it asks of a task, besides the loop's forward and counts: `encode(examples)`, `lengths(encoded)`, `longest`, `check_length`,
-`collate(encoded)`, `predict(batch, decoding)`, `measure(examples, predictions)` and `sentence_scores(examples, predictions)`.
+`collate(encoded)`, `predict(batch, decoding)`, `measure(examples, predictions)`, `sentence_scores(examples, predictions)` and
+`described(example, prediction)`.
 """
 
 import hashlib
 import json
 import math
 from collections.abc import Callable, Sequence
+from contextlib import nullcontext
 from functools import lru_cache
 from pathlib import Path
 from typing import Any
@@ -102,6 +104,16 @@ def agreed_vocabularies(config: Config, kind: TaskKind, run: Path | None, train:
     return {role: kind.vocabularies[role].from_json(text) for role, text in texts.items()}
 
 
+def evaluate_examples(task: Any, examples: Sequence[Any], config: Config) -> Score:
+    """The score of examples by a trained task, decoding as the config says; those too long for it are refused."""
+    encoded = task.encode(examples)
+    for example, ids in zip(examples, encoded, strict=True):
+        task.check_length(ids, example.id)
+    found = judge_examples(task, task, examples, encoded, evaluation_budget(config), config.decoding, nullcontext, is_final=True)
+    assert found is not None
+    return found
+
+
 @torch.no_grad()
 def judge_examples(
     task: Any,
@@ -147,9 +159,10 @@ def score_of(task: Any, examples: Sequence[Any], predictions: Sequence[Any], los
     value = values["loss"] if best == "loss" else -values[best]
     if not is_final:
         return Score(values, value, text)
-    names = [example.id for example in examples]
-    scores = dict(zip(names, task.sentence_scores(examples, predictions), strict=True))
-    return Score(values, value, text, scores, dict(zip(names, predictions, strict=True)))
+    ids = [example.id for example in examples]
+    described = [task.described(example, prediction) for example, prediction in zip(examples, predictions, strict=True)]
+    scores = task.sentence_scores(examples, predictions)
+    return Score(values, value, text, dict(zip(ids, scores, strict=True)), dict(zip(ids, described, strict=True)))
 
 
 def lengths_of(task: Any, encoded: Sequence[Any]) -> np.ndarray:

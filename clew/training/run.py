@@ -324,7 +324,8 @@ def finish(running: Running) -> Result:
     for part, score in scores.items():
         record |= {f"best.{part}.{name}": value for name, value in score.measures.items()}
     running.note({**record, "train.flops": flops, "seconds": standing.seconds})
-    if rank() == 0 and (last := scores[problem.parts[-1]]).examples:
+    last = scores[problem.parts[-1]]
+    if rank() == 0 and last.examples:
         with writing("the predictions", folder):
             write_predictions(folder, last.examples, last.predictions)
     run = Run(folder, config, problem.vocabularies, task)
