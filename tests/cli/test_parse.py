@@ -58,7 +58,13 @@ def test_a_file_and_standard_input_give_the_same_and_so_does_each_sentence_alone
 
 
 def test_predict_parses_with_a_parser(clew: Clew, run: Path) -> None:
-    assert clew("predict", run, stdin=SENTENCES).out == clew("parse", run, stdin=SENTENCES).out
+    assert clew("predict", run, stdin=SENTENCES).out == clew("parse", run, stdin=SENTENCES).out != ""
+    Path("sentences.txt").write_text(SENTENCES, encoding="utf-8")
+    several = clew("predict", run, "sentences.txt", "--n-best", 2, "--json").out
+    assert several == clew("parse", run, "--n-best", 2, "--format", "json", stdin=SENTENCES).out
+    assert_refused(
+        clew("predict", run, "--top-p", 0.9, stdin=SENTENCES), "unrecognized arguments: --top-p 0.9; `clew parse --help` shows how"
+    )
 
 
 def test_several_trees_have_scores_that_fall(clew: Clew, run: Path) -> None:
