@@ -2,11 +2,14 @@
 
 import json
 import re
+import shlex
 from pathlib import Path
 
 import pytest
 
+from clew.cli.main import verb_parser
 from clew.data.trees import parse_trees, read_trees, words_of
+from clew.recipes.running import config_of, run_recipe
 from tests.cli.conftest import Clew
 from tests.cli.test_errors import assert_refused
 
@@ -30,8 +33,6 @@ SENTENCES = "the dog sees .\n\nit ( never ) rains\n"
 @pytest.fixture(scope="module")
 def run(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """A parser after four steps."""
-    from clew.recipes.running import run_recipe
-
     folder = tmp_path_factory.mktemp("parser")
     (folder / "trees.mrg").write_text(TREES, encoding="utf-8")
     run_recipe("parse", [f"data.train={folder / 'trees.mrg'}", "data.test_fraction=0.1", *SETTINGS], out=folder / "run")
@@ -167,3 +168,30 @@ def test_what_is_missing_or_does_not_fit_is_one_line(clew: Clew) -> None:
     assert_refused(clew(*given, "task.best=bleu"), "task.best must be one of 'loss' or 'f1', not 'bleu'")
     assert_refused(clew(*given, "model.family=recurrent"), "the task parsing has a source, which a recurrent cannot read; these would do: ")
     assert_refused(clew(*given, "task.longest=3"), "none of the 2")
+
+
+def test_the_code_of_the_guide_runs(run: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
+    monkeypatch.chdir(tmp_path)
+    Path("runs").mkdir()
+    Path("runs/craft-parser").symlink_to(run)
+    guide = (Path(__file__).parents[2] / "docs" / "guides" / "parsing.md").read_text(encoding="utf-8")
+    block = re.search(r"```python\n(.*?)```", guide, re.DOTALL)
+    assert block is not None
+    names: dict = {}
+    exec(block[1], names)
+    assert names["parse"].tree.words == words_of("The gene is expressed in the brain .")
+    assert names["best"].tree.words == names["second"].tree.words == ["New York", "is", "big"]
+    assert names["best"].log_prob >= names["second"].log_prob
+    assert re.search(r"^ *The +gene +is +expressed +in +the +brain +\.$", capsys.readouterr().out, re.MULTILINE)
+
+
+def test_the_commands_of_the_guide_are_commands() -> None:
+    guide = (Path(__file__).parents[2] / "docs" / "guides" / "parsing.md").read_text(encoding="utf-8")
+    commands = re.findall(r"^(?:.*\| )?clew (\w+ .*)$", guide, re.MULTILINE)
+    assert len(commands) == 9
+    for verb, *rest in map(shlex.split, commands):
+        options = verb_parser(verb).parse_intermixed_args(rest)
+        if verb == "train":
+            config_of(options.recipe, options.settings)
+    for setting in re.findall(r"^\| `(\w+\.\w+=\w+)`", guide, re.MULTILINE):
+        config_of("craft-parser", [setting])
