@@ -177,9 +177,14 @@ class SequenceToSequence(nn.Module):
         sources = self.source.encode_batch([pair.source for pair in examples])
         return [[*self.asked(pair.into), *ids, self.source_end] for pair, ids in zip(examples, sources, strict=True)]
 
+    @property
+    def languages(self) -> list[str]:
+        """Those that can be asked for; none where there is only one to write."""
+        return [token[2:-1] for token in self.source.tokens if token.startswith("<2") and token.endswith(">") and len(token) > 3]
+
     def asked(self, into: str) -> list[int]:
         """The token that asks for a language."""
-        languages = [token[2:-1] for token in self.source.tokens if token.startswith("<2") and token.endswith(">")]
+        languages = self.languages
         if not into and languages:
             raise UserError(f"this model translates into {', '.join(languages)}; say which (--into on the command line)")
         if into and into not in languages:
@@ -263,7 +268,8 @@ class SequenceToSequence(nn.Module):
 
     def described(self, example: Pair, prediction: str) -> dict[str, str]:
         """An example and what was written for it, as a person reads them."""
-        return {"source": example.source, "target": example.target, "prediction": prediction}
+        into = {"into": example.into} if example.into else {}
+        return {"source": example.source, **into, "target": example.target, "prediction": prediction}
 
     def sentence_scores(self, examples: Sequence[Pair], predictions: Sequence[str]) -> list[float]:
         """A number an example, higher being better, by the first measure."""
