@@ -1,6 +1,6 @@
 """Named runs. A recipe is a config and the published result it reproduces."""
 
-from clew.recipes import own_text, ptb, shakespeare, translation
+from clew.recipes import own_text, parsing, ptb, shakespeare, translation
 from clew.recipes.recipe import Recipe
 
 RECIPES: dict[str, Recipe] = {
@@ -16,6 +16,11 @@ RECIPES: dict[str, Recipe] = {
     "ptb-awd-lstm": ptb.AWD,
     "tatoeba-transformer": translation.TATOEBA_TRANSFORMER,
     "tatoeba-lstm": translation.TATOEBA_LSTM,
+    "multi30k-transformer": translation.MULTI30K_TRANSFORMER,
+    "multi30k-lstm": translation.MULTI30K_LSTM,
+    "multi30k-plain": translation.MULTI30K_PLAIN,
+    "multi30k-many": translation.MULTI30K_MANY,
+    "craft-parser": parsing.CRAFT_PARSER,
     "text-lstm": own_text.LSTM,
     "text-gpt": own_text.GPT,
 }

@@ -9,6 +9,7 @@ from pydantic import ValidationError
 
 from clew.core.errors import UserError
 from clew.data.examples import Pair
+from clew.data.trees import words_of
 from clew.runs.build import build_task, choose_device
 from clew.runs.config import Config, explain
 from clew.runs.directory import WEIGHTS, check_code, check_files, check_run, read_config, read_weights
@@ -63,6 +64,24 @@ class Run:
         check_verb(self, "generate", "score a text by itself")
         training = self.config.training
         return score_text(self.task, text, training.length, carry=training.batching == "streams")
+
+    def parse(self, sentences: str | Sequence[str | Sequence[str]], *, seed: int | None = None, first: int = 1, **options: Any) -> Any:
+        """The tree of a sentence (a `Parse`), or of each of several; lists of them, best first, where `n_best` is above 1. A sentence
+        without words has none (None).
+
+        A sentence is a text with spaces between the words, or a list of words, which may be any. Options are the fields of the config's
+        `decoding` section; `beams` or `n_best` asks for beam search.
+        """
+        check_verb(self, "parse")
+        if {"beams", "n_best"} & options.keys():
+            options = {"method": "beam", **options}
+        config = decoding_config(self.config.decoding, options)
+        given = [sentences] if isinstance(sentences, str) else sentences
+        words = [words_of(sentence) if isinstance(sentence, str) else sentence for sentence in given]
+        found: Sequence[Any] = self.task.parse(words, config, self.config.seed if seed is None else seed, first)
+        if config.n_best == 1:
+            found = [parses[0] if parses else None for parses in found]
+        return found[0] if isinstance(sentences, str) else found
 
     def translate(self, texts: str | Sequence[str], **options: Any) -> Any:
         """The target of one source or of several, as `translate_together` has it with this run alone."""

@@ -1,9 +1,10 @@
 """predictions.jsonl in a run directory: what an evaluation scored, one object an example.
 
-    {"id": "test-17", "score": -1.52}
+    {"id": "test-17", "score": -1.52, "prediction": "a dog barks"}
 
 `id` names the example, the same in every run that was scored on it. `score` is a finite number, higher is better, and its mean over the
-examples is the run's: a log-probability, 1 for right and 0 for wrong, the F1 of a sentence. Other fields are the evaluation's own.
+examples is the run's: a log-probability, 1 for right and 0 for wrong, the F1 of a sentence. `prediction` and other fields are the
+evaluation's own.
 """
 
 import json

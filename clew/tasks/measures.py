@@ -65,7 +65,8 @@ MEASURES: dict[str, Measure] = {
         measure_exact_match, lambda written, wanted, lowercase: 100.0 * (cased([written], lowercase) == cased([wanted], lowercase))
     ),
     "edit_distance": Measure(
-        measure_edit_distance, lambda written, wanted, lowercase: -float(edit_distance(written.split(), wanted.split()))
+        measure_edit_distance,
+        lambda written, wanted, lowercase: -float(edit_distance(*(text.split() for text in cased([written, wanted], lowercase)))),
     ),
 }
 

@@ -1,6 +1,7 @@
 """Sequence to sequence: a source line in, a target line out. Any body that encodes; translation and parsing are this with other data."""
 
 from collections.abc import Callable, Sequence
+from functools import cached_property
 from typing import Annotated, Any, Literal, NamedTuple
 
 import torch
@@ -46,12 +47,22 @@ class SequenceConfig(Section):
     bias: bool = Field(True, description="the output layer has a bias")
     dropout: float = Field(0.0, ge=0, lt=1, description="of what the output layer reads; besides the body's own")
     label_smoothing: float = Field(0.0, ge=0, lt=1, description="the share of a target that is spread over the vocabulary, in training")
-    longest: int = Field(256, ge=1, description="training examples with more tokens than this on a side are left out, and counted")
+    longest: int = Field(
+        256, ge=1, description="training examples with more tokens than this on a side, the end among them, are left out, and counted"
+    )
     measures: Measures = Field(
         ["exact_match", "edit_distance"], description=f"what is written is held against its target by {', '.join(MEASURES)}"
     )
     lowercase: bool = Field(False, description="measures do not see case")
+    exact_space: bool = Field(
+        False, description="white space is written and measured as it stands, as in code; else any stretch of it is one space"
+    )
     best: str = Field("loss", description="the best evaluation is that of the lowest loss, or of the highest value of this measure")
+
+    @property
+    def values(self) -> list[str]:
+        """The names of what is measured and best when highest."""
+        return [name for measure in self.measures for name in VALUES.get(measure, [measure])]
 
 
 class TranslationConfig(SequenceConfig):
@@ -92,8 +103,8 @@ class Written(NamedTuple):
 class SequenceToSequence(nn.Module):
     """P(y | x) = product over t of softmax(V d_t + b)[y_t],  d_t = dropout(decoder(y_<t, encoder(x))), trained on the sum of -log P.
 
-    A sequence's end is a token, on both sides; the target's is also what the decoder reads first. A source begins with the token `<2L>`
-    where its pair says that it goes into L.
+    A sequence's end is a token, on both sides; the target's is also what the decoder reads first. Inside a sequence there is none: where
+    words are tokens, a newline is passed over. A source begins with the token `<2L>` where its pair says that it goes into L.
     """
 
     needs = ("encodes",)
@@ -171,11 +182,18 @@ class SequenceToSequence(nn.Module):
     def encode(self, examples: Sequence[Pair]) -> list[Sides]:
         """Sources and targets as ids, all at once."""
         targets = self.target.encode_batch([pair.target for pair in examples])
-        return [Sides(source, target) for source, target in zip(self.encode_sources(examples), targets, strict=True)]
+        sides = zip(self.encode_sources(examples), targets, strict=True)
+        return [Sides(source, without(self.end, target)) for source, target in sides]
 
     def encode_sources(self, examples: Sequence[Pair]) -> list[list[int]]:
         sources = self.source.encode_batch([pair.source for pair in examples])
-        return [[*self.asked(pair.into), *ids, self.source_end] for pair, ids in zip(examples, sources, strict=True)]
+        pairs = zip(examples, sources, strict=True)
+        return [[*self.asked(pair.into), *without(self.source_end, ids), self.source_end] for pair, ids in pairs]
+
+    @cached_property
+    def languages(self) -> list[str]:
+        """Those that a source may ask for; none where there is one alone."""
+        return [token[2:-1] for token in self.source.tokens if token.startswith("<2") and token.endswith(">")]
 
     @property
     def languages(self) -> list[str]:
@@ -252,7 +270,8 @@ class SequenceToSequence(nn.Module):
         return config.max_new if self.body.max_length is None else min(config.max_new, self.body.max_length)
 
     def written(self, hypothesis: Hypothesis) -> Written:
-        return Written(self.target.decode(hypothesis.tokens).strip(), *hypothesis)
+        text = self.target.decode(hypothesis.tokens)
+        return Written(text if self.config.exact_space else text.strip(), *hypothesis)
 
     def predict(self, batch: SequenceBatch, config: DecodingConfig = GREEDY) -> list[str]:
         """The best target for each source."""
@@ -260,8 +279,7 @@ class SequenceToSequence(nn.Module):
 
     def measure(self, examples: Sequence[Pair], predictions: Sequence[str]) -> Measured:
         """Every measure of what was written."""
-        wanted = [" ".join(pair.target.split()) for pair in examples]
-        written = [" ".join(text.split()) for text in predictions]
+        wanted, written = self.measured([pair.target for pair in examples]), self.measured(predictions)
         found = [MEASURES[name].corpus(written, wanted, self.config.lowercase) for name in self.config.measures]
         values = {name: value for measured in found for name, value in measured.values.items()}
         return Measured(values, ", ".join(measured.text for measured in found))
@@ -274,7 +292,12 @@ class SequenceToSequence(nn.Module):
     def sentence_scores(self, examples: Sequence[Pair], predictions: Sequence[str]) -> list[float]:
         """A number an example, higher being better, by the first measure."""
         sentence = MEASURES[self.config.measures[0]].sentence if self.config.measures else lambda a, b, c: float(a == b)
-        return [sentence(text, pair.target, self.config.lowercase) for pair, text in zip(examples, predictions, strict=True)]
+        wanted, written = self.measured([pair.target for pair in examples]), self.measured(predictions)
+        return [sentence(text, target, self.config.lowercase) for text, target in zip(written, wanted, strict=True)]
+
+    def measured(self, texts: Sequence[str]) -> list[str]:
+        """Texts as measures see them."""
+        return list(texts) if self.config.exact_space else [" ".join(text.split()) for text in texts]
 
 
 class SequenceStepper:
@@ -291,6 +314,10 @@ class SequenceStepper:
     def __call__(self, tokens: Tensor, mask: Tensor | None, state: State) -> tuple[Tensor, State]:
         hidden, state = self.task.body(tokens, mask, state)
         return self.task.log_probs(hidden), state
+
+
+def without(token: int, ids: list[int]) -> list[int]:
+    return [one for one in ids if one != token] if token in ids else ids
 
 
 def padded(rows: Sequence[list[int]]) -> tuple[Tensor, Tensor | None]:
@@ -317,7 +344,7 @@ def train_sequence_vocabularies(train: TrainTokenizer, joint: bool, pairs: Seque
 
 
 def check_best(config: SequenceConfig) -> None:
-    known = ["loss", *(name for measure in config.measures for name in VALUES.get(measure, [measure]))]
+    known = ["loss", *config.values]
     if config.best not in known:
         raise unknown("value for task.best", config.best, known)
 

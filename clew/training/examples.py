@@ -29,6 +29,7 @@ from clew.runs.examples import read_examples
 from clew.runs.vocabularies import load_vocabularies
 from clew.tasks import TASKS, TaskKind
 from clew.tasks.generation import DecodingConfig
+from clew.training.baselines import with_baseline
 from clew.training.loop import Batches
 from clew.training.parallel import gathered
 from clew.training.problem import Autocast, Problem, Score
@@ -68,7 +69,8 @@ def example_problem(config: Config, run: Path | None, progress: Callable[[int, i
     ) -> Score | None:
         decoding = config.decoding if final else config.decoding.model_copy(update=GREEDY)
         found = (parts[part], encoded[part])
-        return judge_examples(task, forward, *found, evaluation_budget(config), decoding, autocast, interrupted, final)
+        score = judge_examples(task, forward, *found, evaluation_budget(config), decoding, autocast, interrupted, final)
+        return with_baseline(score, kind.data, parts["train"], parts[part]) if final and score is not None else score
 
     notes_to_show = [*notes.report(), *map(str, find_overlaps(parts))]
     if left_out := len(lengths) - len(fitting):
@@ -107,7 +109,7 @@ def evaluate_examples(task: Any, examples: Sequence[Any], config: Config) -> Sco
     encoded = task.encode(examples)
     for example, ids in zip(examples, encoded, strict=True):
         task.check_length(ids, example.id)
-    found = judge_examples(task, task, examples, encoded, evaluation_budget(config), config.decoding, nullcontext, with_examples=True)
+    found = judge_examples(task, task, examples, encoded, evaluation_budget(config), config.decoding, nullcontext, is_final=True)
     assert found is not None
     return found
 
@@ -122,7 +124,7 @@ def judge_examples(
     decoding: DecodingConfig,
     autocast: Autocast,
     interrupted: Callable[[], bool] = lambda: False,
-    with_examples: bool = False,
+    is_final: bool = False,
 ) -> Score | None:
     """The loss, and what the task measures of its predictions, all of them together; every process predicts its share of the batches."""
     batches = batches_by_length(lengths_of(task, encoded), budget)
@@ -145,17 +147,17 @@ def judge_examples(
         task.train(was_training)
     nats, count = sum_over_processes(totals).tolist()
     found: dict[int, Any] = dict(pair for text in from_all(json.dumps(mine)) for pair in json.loads(text))
-    return score_of(task, examples, [found[row] for row in range(len(examples))], nats / max(count, 1), with_examples)
+    return score_of(task, examples, [found[row] for row in range(len(examples))], nats / max(count, 1), is_final)
 
 
-def score_of(task: Any, examples: Sequence[Any], predictions: Sequence[Any], loss: float, with_examples: bool) -> Score:
+def score_of(task: Any, examples: Sequence[Any], predictions: Sequence[Any], loss: float, is_final: bool) -> Score:
     measured = task.measure(examples, predictions)
     values = {"loss": loss, "perplexity": math.exp(min(loss, 700.0)), **measured.values}
     best = task.config.best
-    words = measured.text if with_examples else ", ".join(f"{name} {value:.2f}" for name, value in measured.values.items())
+    words = measured.text if is_final else ", ".join(f"{name} {value:.2f}" for name, value in measured.values.items())
     text = f"loss {loss:.4f}, perplexity {values['perplexity']:.2f} per target token{f', {words}' if words else ''}"
     value = values["loss"] if best == "loss" else -values[best]
-    if not with_examples:
+    if not is_final:
         return Score(values, value, text)
     ids = [example.id for example in examples]
     described = [task.described(example, prediction) for example, prediction in zip(examples, predictions, strict=True)]
@@ -193,7 +195,7 @@ def describe(vocabularies: dict[str, Any], parts: dict[str, Sequence[Any]]) -> s
 def identity(config: Config, train: Sequence[Any]) -> dict[str, str]:
     digest = hashlib.sha256()
     for example in train:
-        digest.update(repr(tuple(example)).encode("utf-8", "surrogatepass"))
+        digest.update(repr(tuple(example._replace(id=""))).encode("utf-8", "surrogatepass"))
     training = config.training
     size = f"{training.batch_tokens:,} tokens" if training.batch_tokens is not None else f"{training.batch_size} examples"
     return {
