@@ -36,4 +36,6 @@ def run(options: argparse.Namespace) -> int:
         raise UserError("--into is for models that translate into several languages, which this run is not; leave it out")
     given = {**vars(options), "runs": [options.folder], "prompts": [], "file": options.file or options.source}
     whole = argparse.Namespace(**{**vars(verb_parser(verb).parse_args([options.folder])), **given})
+    if verb == "parse" and options.json:
+        whole.format = "json"
     return import_module(f"clew.cli.{verb}").run(whole)

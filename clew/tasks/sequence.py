@@ -195,11 +195,6 @@ class SequenceToSequence(nn.Module):
         """Those that a source may ask for; none where there is one alone."""
         return [token[2:-1] for token in self.source.tokens if token.startswith("<2") and token.endswith(">")]
 
-    @property
-    def languages(self) -> list[str]:
-        """Those that can be asked for; none where there is only one to write."""
-        return [token[2:-1] for token in self.source.tokens if token.startswith("<2") and token.endswith(">") and len(token) > 3]
-
     def asked(self, into: str) -> list[int]:
         """The token that asks for a language."""
         languages = self.languages
