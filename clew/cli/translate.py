@@ -141,8 +141,8 @@ def show(translation: Any, line: int, rank: int, as_json: bool, several: bool) -
         names = ("source", "text", "tokens", "log_prob", "score")
         print(json.dumps({"line": line, "rank": rank, **{name: getattr(translation, name) for name in names}}, ensure_ascii=False))
     else:
-        text = " ".join(translation.text.replace("\t", " ").splitlines())
-        print(f"{text}\t{translation.score:.4f}" if several else text)
+        text = " ".join(translation.text.splitlines())
+        print(text.replace("\t", " ") + f"\t{translation.score:.4f}" if several else text)
 
 
 def score_lines(runs: list[Any], options: argparse.Namespace, alignments: "Alignments | None") -> None:

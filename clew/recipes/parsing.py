@@ -46,7 +46,7 @@ CRAFT = parser(
     training(3000),
 )
 CRAFT_FULL = parser(
-    "A parser as Vinyals et al. have it on all of CRAFT, whose sentences are of biomedical articles. For a GPU.",
+    "The same parser on all of CRAFT, whose sentences are of biomedical articles. For a GPU.",
     {"corpus": "craft"},
     attentive(dim=256, num_layers=2),
     training(20000, batch_tokens=8192, precision="tf32"),

@@ -281,7 +281,8 @@ class SequenceToSequence(nn.Module):
 
     def described(self, example: Pair, prediction: str) -> dict[str, str]:
         """An example and what was written for it, as a person reads them."""
-        return {"source": example.source, "target": example.target, "prediction": prediction}
+        into = {"into": example.into} if example.into else {}
+        return {"source": example.source, **into, "target": example.target, "prediction": prediction}
 
     def sentence_scores(self, examples: Sequence[Pair], predictions: Sequence[str]) -> list[float]:
         """A number an example, higher being better, by the first measure."""

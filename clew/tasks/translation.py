@@ -74,7 +74,7 @@ def translate(
     """
     if replace_unknown:
         check_words(tasks)
-    encoded = encode_sources(tasks, examples, first)
+    encoded = encode_pairs(tasks, [example._replace(target="") for example in examples], first)
     found = [[Translation(example.source, "", [], 0.0, 0.0)] for example in examples]
     there = [row for row, example in enumerate(examples) if example.source.strip()]
     with evaluating(tasks):
@@ -114,7 +114,7 @@ def write_together(
 
 def score_pairs(tasks: Tasks, pairs: Sequence[Pair], *, batch_tokens: int = BATCH_TOKENS, first: int = 1) -> list[ScoredPair]:
     """log p of every token of given targets, over several models the mean of theirs, as when they write."""
-    encoded = encode_pairs(tasks, pairs, tasks[0].target.encode_batch([pair.target for pair in pairs]), first)
+    encoded = encode_pairs(tasks, pairs, first)
     found: dict[int, list[float]] = {}
     with evaluating(tasks):
         for rows, batch in batches(tasks[0], encoded, range(len(pairs)), batch_tokens):
@@ -148,8 +148,7 @@ def align(
     """How given targets look at their sources, the mean over models; `targets` are their ids, where they are others than their texts are
     encoded to. `layer` is as in `attention_weights`."""
     task = tasks[0]
-    ids = task.target.encode_batch([pair.target for pair in pairs]) if targets is None else targets
-    encoded = encode_pairs(tasks, pairs, ids, first)
+    encoded = encode_pairs(tasks, pairs, first, targets)
     weights: dict[int, Tensor] = {}
     with evaluating(tasks):
         for rows, batch in batches(task, encoded, range(len(pairs)), batch_tokens):
@@ -177,16 +176,14 @@ def with_source_words(task: SequenceToSequence, ids: Sequence[int], alignment: A
     return " ".join(words)
 
 
-def encode_sources(tasks: Tasks, examples: Sequence[Pair], first: int) -> list[Sides]:
-    return encode_pairs(tasks, examples, [[] for _ in examples], first)
-
-
-def encode_pairs(tasks: Tasks, pairs: Sequence[Pair], targets: Sequence[Sequence[int]], first: int) -> list[Sides]:
-    """Sources and targets as ids; one that is no text, or longer than a model's positions, is refused with its line."""
+def encode_pairs(tasks: Tasks, pairs: Sequence[Pair], first: int, targets: Sequence[Sequence[int]] | None = None) -> list[Sides]:
+    """Sources and targets as ids; a text that is none, or is longer than a model's positions, is refused with its line."""
     for number, pair in enumerate(pairs, start=first):
         for text in (pair.source, pair.target):
             check_is_text(text, f"text in line {number}")
-    encoded = [Sides(source, list(target)) for source, target in zip(tasks[0].encode_sources(pairs), targets, strict=True)]
+    encoded = tasks[0].encode(pairs)
+    if targets is not None:
+        encoded = [sides._replace(target=list(target)) for sides, target in zip(encoded, targets, strict=True)]
     for number, sides in enumerate(encoded, start=first):
         for task in tasks:
             task.check_length(sides, f"line {number}")
