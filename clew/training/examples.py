@@ -50,7 +50,10 @@ def example_problem(config: Config, run: Path | None, progress: Callable[[int, i
     lengths = lengths_of(task, encoded["train"])
     fitting = np.flatnonzero(lengths.max(1) <= task.longest)
     if not len(fitting):
-        raise UserError(f"none of the {len(lengths):,} training examples has at most {task.longest} tokens on a side; raise task.longest")
+        remedy = "raise task.longest" if task.longest == config.task.longest else "raise model.max_length, or take another model.position"  # type: ignore[attr-defined]
+        raise UserError(
+            f"none of the {len(lengths):,} training examples has at most {task.longest} tokens on a side, the end among them; {remedy}"
+        )
 
     @lru_cache(maxsize=2)
     def plan(epoch: int) -> ExamplePlan:
