@@ -33,11 +33,12 @@ def measured(folder: Path) -> list[float]:
 
 def test_two_processes_train_and_judge_as_one(tmp_path: Path) -> None:
     """Batches whose rows do not divide by two, a validation part of fewer batches than processes, a test part of many. One run was
-    stopped in an evaluation, with which the two begin."""
+    stopped in an evaluation, with which the two begin. No bias of keys: its gradient is 0 but for rounding, which Adam makes large."""
     few, many = write_pairs(tmp_path, "few.tsv", 3, seed=2), write_pairs(tmp_path, "many.tsv", 40, seed=3)
     more = [f"data.valid={few}", f"data.test={many}", "task.label_smoothing=0.1", "training.batch_tokens=150"]
     lstm = [*pair_settings(tmp_path, steps=8), *more]
-    transformer = [*pair_settings(tmp_path, steps=8, model=TRANSFORMER), *more, "text.joint=true", "model.shared_embeddings=true"]
+    shared = ["text.joint=true", "model.shared_embeddings=true", "model.bias=false"]
+    transformer = [*pair_settings(tmp_path, steps=8, model=TRANSFORMER), *more, *shared]
     fsdp = "training.parallel=fsdp"
     run_recipe("translate", lstm, out=Path("lstm-one"))
     run_recipe("translate", transformer, out=Path("transformer-one"))
