@@ -73,7 +73,8 @@ def example_problem(config: Config, run: Path | None, progress: Callable[[int, i
 
     notes_to_show = [*notes.report(), *map(str, find_overlaps(parts))]
     if left_out := len(lengths) - len(fitting):
-        notes_to_show.append(f"{left_out:,} training examples of more than {task.longest} tokens on a side are left out")
+        first = parts["train"][int(np.argmax(lengths.max(1) > task.longest))].id
+        notes_to_show.append(f"left out {left_out:,} x training example of more than {task.longest} tokens on a side (first: {first})")
     return Problem(
         task,
         vocabularies,

@@ -144,8 +144,8 @@ def test_examples_that_are_too_long_are_left_out_and_counted(tmp_path: Path) -> 
     longer = sum(len(line.split("\t")[0].split()) == 6 for line in (tmp_path / "pairs.tsv").read_text().splitlines())
     kept = sum(len(problem.batches.get(0, number).source) for number in range(problem.batches.per_epoch(0)))
     [note] = problem.notes
-    left_out = int(note.split()[0])
-    assert note == f"{left_out} training examples of more than 6 tokens on a side are left out"
+    left_out = int(note.split()[2])
+    assert note.startswith(f"left out {left_out} x training example of more than 6 tokens on a side (first: {tmp_path}/pairs.tsv:")
     assert 0 < left_out <= longer and kept == 54 - left_out
 
 
