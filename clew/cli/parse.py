@@ -33,6 +33,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     add("--beams", type=int, metavar="N", help="beam search's width (default: the run's)")
     add("--n-best", type=int, metavar="N", help="trees shown of each sentence, best first")
     add("--format", choices=["brackets", "text", "svg", "json"], default="brackets", help="how trees are shown (default: brackets)")
+    add("--json", action="store_const", dest="format", const="json", help="the same as --format json")
     add("--out", metavar="FILE", help="write here instead of to standard output")
     add("--device", default="auto", choices=["auto", "cpu", "cuda", "mps"], help="where the model runs")
 

@@ -1,15 +1,17 @@
-"""Do what a run's task does, for every line of FILE or of standard input: a language model goes on from it, a translation
-model translates it, a parser parses it. The verb of that name has the options that fit it alone.
+"""Do what a run's task does, for every line of FILE or of standard input: a language model goes on from each line, a
+translator translates it, a parser gives its tree.
 
 For example:
 
   clew predict runs/shakespeare-lstm prompts.txt
   echo 'ROMEO:' | clew predict runs/shakespeare-lstm --json --max-new 50
-  echo 'Guten Morgen!' | clew predict runs/tatoeba-transformer --n-best 3
+  clew predict runs/tatoeba-transformer sentences.de --beams 8
+  clew predict runs/craft-parser sentences.txt --n-best 3
+
+Not every task has every option; `clew generate`, `clew translate` and `clew parse` say with --help which it has, and more.
 """
 
 import argparse
-from importlib import import_module
 from pathlib import Path
 
 from clew.cli import generate
@@ -18,7 +20,7 @@ from clew.cli import generate
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("folder", metavar="RUN", help="a run directory")
     parser.add_argument("source", metavar="FILE", nargs="?", default="-", help="lines to work on (default: standard input)")
-    parser.add_argument("--into", metavar="LANGUAGE", default="", help="the language to write, where a model translates into several")
+    parser.add_argument("--into", metavar="LANGUAGE", help="the language to write, where a model translates into several")
     generate.add_options(parser)
 
 
@@ -28,14 +30,22 @@ def run(options: argparse.Namespace) -> int:
     from clew.runs.directory import check_run, read_config
     from clew.tasks import TASKS
 
-    check_run(Path(options.folder))
-    verb = TASKS[read_config(Path(options.folder)).task.name].verb  # type: ignore[attr-defined]
-    if verb != "generate" and (options.samples != 1 or options.measure):
-        raise UserError("--samples and --measure are for language models, which this run is not; leave them out")
-    if verb == "generate" and options.into:
-        raise UserError("--into is for models that translate into several languages, which this run is not; leave it out")
-    given = {**vars(options), "runs": [options.folder], "prompts": [], "file": options.file or options.source}
-    whole = argparse.Namespace(**{**vars(verb_parser(verb).parse_args([options.folder])), **given})
-    if verb == "parse" and options.json:
-        whole.format = "json"
-    return import_module(f"clew.cli.{verb}").run(whole)
+    folder = Path(options.folder)
+    check_run(folder)
+    options.file = options.file or options.source
+    verb = TASKS[read_config(folder).task.name].verb  # type: ignore[attr-defined]
+    if verb == "generate":
+        if options.into is not None:
+            raise UserError("--into is for models that translate into several languages, which this run is not; leave it out")
+        options.prompts = []
+        return generate.run(options)
+    named = verb_parser(verb).parse_intermixed_args([options.folder, "--file", options.file, *given(options)])
+    return named.run(argparse.Namespace(**{**vars(named), "code": options.code}))
+
+
+def given(options: argparse.Namespace) -> list[str]:
+    """The options that were given, as words again."""
+    words = [option for option in ("json", "measure") if getattr(options, option)]
+    values = [(name, getattr(options, name)) for name in (*generate.FIELDS, "seed", "device", "into") if getattr(options, name) is not None]
+    values += [("samples", options.samples)] if options.samples != 1 else []
+    return [f"--{word}" for word in words] + [part for name, value in values for part in (f"--{name.replace('_', '-')}", str(value))]

@@ -20,7 +20,10 @@ RECIPES: dict[str, Recipe] = {
     "multi30k-lstm": translation.MULTI30K_LSTM,
     "multi30k-plain": translation.MULTI30K_PLAIN,
     "multi30k-many": translation.MULTI30K_MANY,
-    "craft-parser": parsing.CRAFT_PARSER,
+    "craft-parser": parsing.CRAFT,
+    "craft-parser-full": parsing.CRAFT_FULL,
+    "wsj-parser": parsing.WSJ,
+    "parse": parsing.OWN,
     "text-lstm": own_text.LSTM,
     "text-gpt": own_text.GPT,
 }

@@ -69,7 +69,7 @@ def many_directions(data: DataConfig, seed: int, notes: Notes) -> Parts:
 
 def trees_of(data: DataConfig, seed: int, notes: Notes) -> Parts:
     """Trees as parsers learn them: no traces, no function tags, one root."""
-    check_given(data, "data.train names your trees, e.g. `clew train craft-parser data.corpus=null data.train=trees.mrg`")
+    check_given(data, "data.train names your trees, e.g. `clew train parse data.train=trees.mrg`")
 
     if data.corpus is not None:
         found = read_corpus(data.corpus, kind=Trees.kind, seed=seed, notes=notes)

@@ -70,7 +70,7 @@ def example_problem(config: Config, run: Path | None, progress: Callable[[int, i
         decoding = config.decoding if final else config.decoding.model_copy(update=GREEDY)
         found = (parts[part], encoded[part])
         score = judge_examples(task, forward, *found, evaluation_budget(config), decoding, autocast, interrupted, final)
-        return with_baseline(score, kind.data, parts["train"], parts[part]) if final and score is not None else score
+        return with_baseline(score, kind.data, parts[part]) if final and score is not None else score
 
     notes_to_show = [*notes.report(), *map(str, find_overlaps(parts))]
     if left_out := len(lengths) - len(fitting):
@@ -111,7 +111,7 @@ def evaluate_examples(task: Any, examples: Sequence[Any], config: Config) -> Sco
         task.check_length(ids, example.id)
     found = judge_examples(task, task, examples, encoded, evaluation_budget(config), config.decoding, nullcontext, is_final=True)
     assert found is not None
-    return found
+    return with_baseline(found, TASKS[config.task.name].data, examples)  # type: ignore[attr-defined]
 
 
 @torch.no_grad()
@@ -171,9 +171,9 @@ def lengths_of(task: Any, encoded: Sequence[Any]) -> np.ndarray:
 
 
 def evaluation_budget(config: Config) -> int:
-    """Places in a batch when a part is scored, both sides and padding counted."""
+    """Places in a batch when a part is scored, both sides and padding counted: more than in training, as no gradient is kept."""
     training = config.training
-    return training.batch_tokens or (training.evaluate_batch or training.batch_size) * 64
+    return (training.batch_tokens or (training.evaluate_batch or training.batch_size) * 64) * 4
 
 
 def check_settings(config: Config) -> None:
