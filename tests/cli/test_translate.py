@@ -217,7 +217,7 @@ def test_each_verb_says_which_fits_a_run(clew: Clew, translator: Path) -> None:
     for refused in (lambda: run.stream("red"), lambda: run.score("red"), lambda: run.generate("red"), lambda: run.parse("red")):
         with pytest.raises(UserError, match="a run of the task translation, which does not .*; `clew translate` is what it does"):
             refused()
-    assert_refused(clew("predict", translator, "--samples", 3, stdin="a\n"), "--samples and --measure are for language models")
+    assert_refused(clew("predict", translator, "--samples", 3, stdin="a\n"), "unrecognized arguments: --samples 3; `clew translate --help` shows how")
 
 
 def test_from_python_one_text_gives_one_translation_and_several_give_lists(translator: Path) -> None:
