@@ -57,6 +57,22 @@ class Pair(NamedTuple):
         return self.source
 
 
+class Dialogue(NamedTuple):
+    """What people said in turn, from a line of a file on."""
+
+    turns: tuple[str, ...]
+    file: str = ""
+    line: int = 1
+
+    @property
+    def key(self) -> str:
+        return " ".join(self.turns)
+
+    @property
+    def id(self) -> str:
+        return f"{self.file}:{self.line}"
+
+
 class Sentence(NamedTuple):
     """Words, and for each a tag, or the number of its head counted from 1 (0: the root) and how it relates to it."""
 

@@ -1,6 +1,6 @@
 """Named runs. A recipe is a config and the published result it reproduces."""
 
-from clew.recipes import own_text, parsing, ptb, shakespeare, translation
+from clew.recipes import own_text, parsing, ptb, sequences, shakespeare, translation
 from clew.recipes.recipe import Recipe
 
 RECIPES: dict[str, Recipe] = {
@@ -25,6 +25,15 @@ RECIPES: dict[str, Recipe] = {
     "craft-parser-full": parsing.CRAFT_FULL,
     "wsj-parser": parsing.WSJ,
     "parse": parsing.OWN,
+    "translate": sequences.TRANSLATE,
+    "summarise": sequences.SUMMARISE,
+    "dialogue": sequences.DIALOGUE,
+    "text-to-code": sequences.TEXT_TO_CODE,
+    "copy": sequences.COPY,
+    "reverse": sequences.REVERSE,
+    "sort": sequences.SORT,
+    "addition": sequences.ADDITION,
+    "recall": sequences.RECALL,
     "text-lstm": own_text.LSTM,
     "text-gpt": own_text.GPT,
 }

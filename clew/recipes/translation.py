@@ -40,7 +40,7 @@ def training(steps: int, **changes: Any) -> dict[str, Any]:
     } | changes
 
 
-def multi30k(about: str, model: dict[str, Any], training: dict[str, Any], published: str, data: dict[str, Any] = MULTI30K) -> Recipe:
+def multi30k(about: str, model: dict[str, Any], training: dict[str, Any], published: str = "", data: dict[str, Any] = MULTI30K) -> Recipe:
     return Recipe(
         about,
         {
@@ -59,25 +59,23 @@ MULTI30K_TRANSFORMER = multi30k(
     "A small Transformer from German to English, on Multi30k. For a GPU.",
     transformer(dim=512, hidden_dim=1024, num_heads=8),
     training(5000, average={"name": "ema", "decay": 0.999}),
-    published="",
+    published="BLEU 36.5 by a Transformer, greedy, by torchtext's BLEU on its own words (bentrevett's notebooks)",
 )
 MULTI30K_LSTM = multi30k(
     "An LSTM with Luong's attention from German to English, on Multi30k. For a GPU.",
     luong(embedding_dim=512),
     training(5000, average={"name": "ema", "decay": 0.999}),
-    published="",
+    published="BLEU 28.1 by a GRU with attention, greedy, by torchtext's BLEU on its own words (bentrevett's notebooks)",
 )
 MULTI30K_PLAIN = multi30k(
     "Two LSTMs with nothing but a state between them, German to English, on Multi30k. For a GPU.",
     luong(attention="none", num_layers=2),
     training(5000, average={"name": "ema", "decay": 0.999}),
-    published="",
 )
 MULTI30K_MANY = multi30k(
     "One Transformer between English and German, French and Czech, on Multi30k. For a GPU.",
     transformer(dim=512, hidden_dim=1024, num_heads=8, dropout=0.2),
     training(12000, average={"name": "ema", "decay": 0.999}),
-    published="",
     data={"corpus": "multi30k", "directions": ["en-de", "de-en", "en-fr", "fr-en", "en-cs", "cs-en"]},
 )
 TATOEBA_TRANSFORMER = Recipe(
@@ -87,7 +85,7 @@ TATOEBA_TRANSFORMER = Recipe(
         "text": {"tokenizer": "bpe", "size": 4000, "joint": True},
         "model": transformer(),
         "task": {"name": "translation", "label_smoothing": 0.1},
-        "training": training(1500, batch_tokens=2048, learning_rate=1e-3, precision="float32"),
+        "training": training(1200, batch_tokens=2048, precision="float32"),
         "decoding": BEAM,
     },
 )
@@ -96,7 +94,7 @@ TATOEBA_LSTM = Recipe(
     {
         "data": TATOEBA,
         "text": {"tokenizer": "bpe", "size": 4000, "joint": True},
-        "model": luong(dim=256),
+        "model": luong(dim=256, dropout=0.3),
         "task": {"name": "translation", "label_smoothing": 0.1},
         "training": training(1500, batch_tokens=2048, learning_rate=2e-3, precision="float32"),
         "decoding": BEAM,

@@ -38,6 +38,9 @@ class DataConfig(Section):
     source: str | int | None = Field(None, description="pairs: the column that is read, by name or number; a corpus's language")
     target: str | int | None = Field(None, description="pairs: the column that is written; a corpus's language")
     directions: list[str] | None = Field(None, description="a corpus's language pairs, such as [de-en, en-de], one model for all")
+    turns: int | None = Field(
+        None, ge=1, description="the files are dialogues, a turn a line, an empty line between two: a reply is written after so many turns"
+    )
     faults: Literal["refuse", "skip"] = Field("refuse", description="what becomes of records that cannot be used")
     size: int = Field(10_000, ge=1, description="a drawn corpus: how many examples")
     shortest: int = Field(1, ge=1, description="a drawn corpus: the shortest sequence, or gap")

@@ -1,11 +1,13 @@
 """The examples of a config, in parts: from a corpus, a file, or a generator. One function a kind of data."""
 
 from collections.abc import Callable, Iterable, Iterator, Sequence
+from pathlib import Path
 from typing import Any
 
 from clew.core.errors import UserError
 from clew.data.contents import Trees
 from clew.data.corpora import read_corpus
+from clew.data.dialogue_files import read_dialogues, replies
 from clew.data.example_splits import PARTS, split_examples
 from clew.data.examples import Pair, Parsed
 from clew.data.notes import Notes
@@ -37,6 +39,8 @@ def pairs_of(data: DataConfig, seed: int, notes: Notes) -> Parts:
     check_given(data, "data.train names your pairs, e.g. `clew train translate data.train=pairs.tsv` or data.train=[train.de,train.en]")
     if data.directions is not None:
         return many_directions(data, seed, notes)
+    if data.turns is not None:
+        return dialogues_of(data, seed, notes)
     if data.corpus in SYNTHETIC:
         lines = synthetic_lines(data.corpus, data.size, seed, data.shortest, data.longest)  # type: ignore[arg-type]
         pairs = [Pair(line.source, line.target, f"{data.corpus} {number}") for number, line in enumerate(lines, start=1)]
@@ -65,6 +69,19 @@ def many_directions(data: DataConfig, seed: int, notes: Notes) -> Parts:
     if not found:
         raise UserError("data.directions is empty; name at least one, such as [de-en]")
     return dict(found)
+
+
+def dialogues_of(data: DataConfig, seed: int, notes: Notes) -> Parts:
+    """Replies with what was said before them. Dialogues are split, not replies: no dialogue is on two sides."""
+    if data.corpus is not None:
+        raise UserError(f"data.turns is for files of dialogues, and data.corpus={data.corpus} is none; leave one of them out")
+
+    def read(files: Any) -> Iterator[Any]:
+        for file in [files] if isinstance(files, str) else files:
+            yield from read_dialogues(Path(file).expanduser(), notes=notes)
+
+    parts = cut_files(read, data, seed)
+    return {part: [pair for dialogue in parts[part] for pair in replies(dialogue, data.turns or 1)] for part in parts}
 
 
 def trees_of(data: DataConfig, seed: int, notes: Notes) -> Parts:

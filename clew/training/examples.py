@@ -53,7 +53,10 @@ def example_problem(config: Config, run: Path | None, progress: Callable[[int, i
     lengths = lengths_of(task, encoded["train"])
     fitting = np.flatnonzero(lengths.max(1) <= task.longest)
     if not len(fitting):
-        raise UserError(f"none of the {len(lengths):,} training examples has at most {task.longest} tokens on a side; raise task.longest")
+        remedy = "raise task.longest" if task.longest == config.task.longest else "raise model.max_length, or take another model.position"  # type: ignore[attr-defined]
+        raise UserError(
+            f"none of the {len(lengths):,} training examples has at most {task.longest} tokens on a side, the end among them; {remedy}"
+        )
 
     @lru_cache(maxsize=2)
     def plan(epoch: int) -> ExamplePlan:
@@ -74,7 +77,8 @@ def example_problem(config: Config, run: Path | None, progress: Callable[[int, i
 
     notes_to_show = [*notes.report(), *map(str, find_overlaps(parts))]
     if left_out := len(lengths) - len(fitting):
-        notes_to_show.append(f"{left_out:,} training examples of more than {task.longest} tokens on a side are left out")
+        first = parts["train"][int(np.argmax(lengths.max(1) > task.longest))].id
+        notes_to_show.append(f"left out {left_out:,} x training example of more than {task.longest} tokens on a side (first: {first})")
     return Problem(
         task,
         vocabularies,

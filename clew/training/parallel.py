@@ -72,6 +72,17 @@ def gathered(task: nn.Module) -> Iterator[None]:
         for part in shards:
             part.set_reshard_after_forward(True, recurse=False)
             part.reshard()
+            forget_forwards(part)
+
+
+def forget_forwards(part: Any) -> None:
+    """A backward pass gathers layers ahead in the order in which they were run since the one before. Processes that evaluate run theirs
+    as often as each has to, would then gather in different orders, and wait for each other for ever."""
+    state = part._get_fsdp_state()
+    getattr(state._comm_ctx, "post_forward_order", []).clear()  # not there before the first
+    groups = state._fsdp_param_groups if hasattr(state, "_fsdp_param_groups") else [state._fsdp_param_group]  # torch 2.11 has one
+    for group in groups:
+        group._post_forward_indices.clear()
 
 
 def local(tensor: Tensor) -> Tensor:

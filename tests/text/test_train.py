@@ -158,3 +158,17 @@ def test_a_gigantic_word_is_learnt_from_in_a_moment(kind):
     tokenizer = TOKENIZERS[kind]([text], size=300 if kind != "unigram" else 400)
     if kind in ("character", "bpe", "unigram"):
         assert tokenizer.decode(tokenizer.encode(text)) == text
+
+
+@by_kind
+def test_more_special_tokens_have_ids_that_no_text_is_encoded_to(kind):
+    texts = ["ask <2de> for it\n<2de>", "and <2fr> <eos>"]
+    tokenizer = TOKENIZERS[kind](texts, specials=["<2de>", "<2fr>", "<eos>"])
+    plain = TOKENIZERS[kind](texts)
+    asked = [tokenizer.id(token) for token in ("<2de>", "<2fr>")]
+    assert len(set(asked)) == 2 and tokenizer.tokens.count("<eos>") == 1
+    assert tokenizer.vocabulary >= plain.vocabulary
+    if kind != "word":  # which reads words that are tokens as themselves
+        assert not set(asked) & {i for text in texts for i in tokenizer.encode(text)}
+    assert tokenizer.decode(tokenizer.encode("and it")).strip() == plain.decode(plain.encode("and it")).strip()
+    assert type(tokenizer).from_json(tokenizer.to_json()).id("<2fr>") == asked[1]

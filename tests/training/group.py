@@ -10,19 +10,19 @@ from torch import multiprocessing
 from clew.recipes.running import run_recipe
 
 Run = tuple[list[str], str, bool]
-"""Settings of text-lstm, the run's folder, and whether it is gone on with."""
+"""Settings of a recipe, the run's folder, and whether it is gone on with."""
 
 
-def train_together(processes: int, folder: Path, runs: Sequence[Run]) -> None:
+def train_together(processes: int, folder: Path, runs: Sequence[Run], recipe: str = "text-lstm") -> None:
     """Trains each run by so many processes."""
-    multiprocessing.spawn(_train, args=(processes, folder, runs), nprocs=processes)
+    multiprocessing.spawn(_train, args=(processes, folder, runs, recipe), nprocs=processes)
 
 
-def _train(rank: int, processes: int, folder: Path, runs: Sequence[Run]) -> None:
+def _train(rank: int, processes: int, folder: Path, runs: Sequence[Run], recipe: str) -> None:
     torch.set_num_threads(1)
     os.chdir(folder)
     os.environ.update(CLEW_CACHE=str(folder / "cache"), MASTER_ADDR="127.0.0.1")
     for number, (settings, out, resume) in enumerate(runs):
         port = 20000 + (os.getppid() * 7 + number) % 20000
         os.environ.update(RANK=str(rank), LOCAL_RANK=str(rank), WORLD_SIZE=str(processes), MASTER_PORT=str(port))
-        run_recipe("text-lstm", settings, out=Path(out), resume=resume)
+        run_recipe(recipe, settings, out=Path(out), resume=resume)

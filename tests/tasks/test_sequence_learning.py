@@ -1,0 +1,86 @@
+"""That attention learns: short sequences copied and reversed, and looked at in the right places."""
+
+from functools import cache
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+
+from clew.data.examples import Pair
+from clew.data.synthetic import right_place, synthetic_lines
+from clew.inspection.recording import record
+from clew.metrics.strings import Accuracy, alignment_accuracy
+from clew.models import MODELS
+from clew.tasks.sequence import SequenceConfig, SequenceToSequence
+from clew.text.train import train_word
+from clew.training.loop import Batches, Standing, train
+from clew.training.optimisers import adamw
+from clew.training.schedules import Cosine
+
+LONGEST, HELD_OUT = 5, 200
+LSTM = {"family": "seq2seq", "dim": 48, "attention": "after", "score": "general"}
+LEARNT: dict[str, tuple[str, dict[str, Any], int]] = {
+    "lstm-copy": ("copy", LSTM, 150),
+    "lstm-reverse": ("reverse", LSTM, 150),
+    "transformer-copy": ("copy", {"family": "transformer", "dim": 48, "num_layers": 1, "num_heads": 4, "dropout": 0.0}, 200),
+    "hard-copy": ("copy", {**LSTM, "hard": True, "entropy_weight": 0.1}, 200),
+}
+"""The corpus, the model, and how many steps it is given."""
+
+
+@cache
+def learnt(name: str) -> tuple[SequenceToSequence, list[Pair]]:
+    """A trained task, and pairs that it has not seen."""
+    corpus, settings, steps = LEARNT[name]
+    pairs = [Pair(*line) for line in synthetic_lines(corpus, 4000 + HELD_OUT, 1, 1, LONGEST)]
+    seen = {pair.source for pair in pairs[HELD_OUT:]}
+    held_out = [pair for pair in pairs[:HELD_OUT] if pair.source not in seen]
+    torch.manual_seed(0)
+    tokenizer = train_word([pair.source for pair in pairs])
+    family = MODELS[settings["family"]]
+    body = family.build(family.config(**settings), tokenizer.vocabulary, tokenizer.vocabulary)
+    task = SequenceToSequence(body, tokenizer, tokenizer, SequenceConfig(tied=True))
+    encoded = task.encode(pairs[HELD_OUT:])
+
+    def batch(epoch: int, number: int) -> Any:
+        rows = np.random.default_rng([epoch, number]).integers(len(encoded), size=64)
+        return task.collate([encoded[row] for row in rows])
+
+    optimiser = adamw(task.parameters(), 0.01, weight_decay=0.0)
+    batches = Batches(lambda epoch: 10**6, batch)
+    for _ in train(task, batches, optimiser, Cosine(steps, warmup=20), steps=steps, standing=Standing(), seed=0, clip_norm=1.0):
+        pass
+    return task.eval(), held_out
+
+
+def right(name: str) -> float:
+    task, pairs = learnt(name)
+    return task.measure(pairs, task.predict(task.collate(task.encode(pairs)))).values["exact_match"]
+
+
+@pytest.mark.parametrize("name", ["lstm-copy", "lstm-reverse", "transformer-copy"])
+def test_sequences_that_were_never_seen_are_written_right(name: str) -> None:
+    assert right(name) >= 90
+
+
+def test_hard_attention_learns_to_copy() -> None:
+    """A guess is right once in twenty symbols, and a sequence of these lengths once in a hundred."""
+    assert right("hard-copy") >= 20
+
+
+@torch.no_grad()
+@pytest.mark.parametrize("name", ["lstm-copy", "lstm-reverse"])
+def test_the_largest_weight_is_on_the_word_that_is_written(name: str) -> None:
+    task, pairs = learnt(name)
+    batch = task.collate(task.encode(pairs))
+    with record(task, "*.weights") as seen:
+        task(batch)
+    [path] = seen
+    weights = seen[path][:, :, 0, 0]  # (batch, length, source length)
+    found = Accuracy()
+    for row, pair in enumerate(pairs):
+        length = len(pair.target.split())
+        places = torch.tensor([[right_place(LEARNT[name][0], pair.source, step) for step in range(length)]])
+        found += alignment_accuracy(weights[row : row + 1, :length], places)
+    assert found.value >= 0.9

@@ -1,0 +1,217 @@
+"""Training on examples: the same run however it is cut, spread or interrupted, and a sentence for whatever cannot be learnt from."""
+
+import json
+import signal
+from contextlib import nullcontext
+from pathlib import Path
+
+import pytest
+import torch
+
+from clew.core.errors import UserError
+from clew.recipes.running import config_of, run_recipe
+from clew.runs.directory import read_metrics, read_weights
+from clew.runs.examples import read_examples
+from clew.training.examples import evaluation_budget, example_problem, judge_examples
+from clew.training.run import Silence, prepare_problem
+from clew.training.signals import Interrupted
+from tests.training.group import train_together
+from tests.training.pairs import LSTM, TRANSFORMER, pair_settings, write_pairs
+from tests.training.test_run import Listener, assert_same_run
+
+
+@pytest.fixture(autouse=True)
+def own_folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+
+
+def measured(folder: Path) -> list[float]:
+    """Every loss and score in order."""
+    names = ("loss", "smoothing", "perplexity", "bleu", "chrf")
+    return [value for record in read_metrics(folder) for name, value in sorted(record.items()) if name.rpartition(".")[2] in names]
+
+
+def test_two_processes_train_and_judge_as_one(tmp_path: Path) -> None:
+    """Batches whose rows do not divide by two, a validation part of fewer batches than processes, a test part of many. One run was
+    stopped in an evaluation, with which the two begin. No bias of keys: its gradient is 0 but for rounding, which Adam makes large."""
+    few, many = write_pairs(tmp_path, "few.tsv", 3, seed=2), write_pairs(tmp_path, "many.tsv", 40, seed=3)
+    more = [f"data.valid={few}", f"data.test={many}", "task.label_smoothing=0.1", "training.batch_tokens=150"]
+    lstm = [*pair_settings(tmp_path, steps=8), *more]
+    shared = ["text.joint=true", "model.shared_embeddings=true", "model.bias=false"]
+    transformer = [*pair_settings(tmp_path, steps=8, model=TRANSFORMER), *more, *shared]
+    fsdp = "training.parallel=fsdp"
+    run_recipe("translate", lstm, out=Path("lstm-one"))
+    run_recipe("translate", transformer, out=Path("transformer-one"))
+    with pytest.raises(Interrupted):
+        run_recipe("translate", transformer, out=Path("transformer-one-then-two"), report=Listener(stop_at_evaluation=4))
+    runs = [
+        (lstm, "lstm-two", False),
+        ([*lstm, fsdp], "lstm-two-sharded", False),
+        (transformer, "transformer-two", False),
+        ([*transformer, fsdp], "transformer-two-sharded", False),
+        ([fsdp], "transformer-one-then-two", True),
+    ]
+    train_together(2, tmp_path, runs, "translate")
+    for _, name, _ in runs:
+        alone, together = Path(f"{name.partition('-')[0]}-one"), Path(name)
+        assert measured(together) == pytest.approx(measured(alone), rel=1e-6, abs=1e-6), name
+        assert (together / "predictions.jsonl").read_text() == (alone / "predictions.jsonl").read_text(), name
+        straight = read_weights(alone / "model.safetensors")
+        for key, value in read_weights(together / "model.safetensors").items():
+            torch.testing.assert_close(value, straight[key], rtol=1e-5, atol=1e-6, msg=f"{name} {key}")
+
+
+@pytest.mark.parametrize("model", [LSTM, TRANSFORMER], ids=["lstm", "transformer"])
+def test_a_run_goes_on_to_the_bit(tmp_path: Path, model: list[str]) -> None:
+    given = [*pair_settings(tmp_path, steps=9, model=model), "model.dropout=0.2", "training.batch_tokens=100"]
+    run_recipe("translate", given, out=Path("straight"))
+    with pytest.raises(Interrupted, match="stopped at step 6 of 9; saved in stopped"):
+        run_recipe("translate", given, out=Path("stopped"), report=Listener(stop_at_step=6))
+    run_recipe("translate", [], out=Path("stopped"), resume=True)
+    assert_same_run(Path("straight"), Path("stopped"))
+    assert Path("straight/predictions.jsonl").read_text() == Path("stopped/predictions.jsonl").read_text()
+
+
+@pytest.mark.parametrize("step", [4, 8])
+def test_a_run_stopped_while_it_was_evaluated_is_evaluated_when_it_goes_on(tmp_path: Path, step: int) -> None:
+    given = [*pair_settings(tmp_path, steps=8), "training.evaluate_batch=1"]
+    run_recipe("translate", given, out=Path("straight"))
+    with pytest.raises(Interrupted):
+        run_recipe("translate", given, out=Path("stopped"), report=Listener(stop_at_evaluation=step))
+    assert not any(record["step"] == step and "valid.loss" in record for record in read_metrics(Path("stopped")))
+    run_recipe("translate", [], out=Path("stopped"), resume=True)
+    assert_same_run(Path("straight"), Path("stopped"))
+
+
+def test_a_signal_ends_the_final_evaluation(tmp_path: Path) -> None:
+    class AtTheEnd(Silence):
+        def evaluated(self, step, score, is_best) -> None:
+            if step == 8:
+                signal.raise_signal(signal.SIGTERM)
+
+    with pytest.raises(Interrupted, match="stopped at step 8 of 8; saved in run"):
+        run_recipe("translate", pair_settings(tmp_path, steps=8), out=Path("run"), report=AtTheEnd())
+    assert run_recipe("translate", [], out=Path("run"), resume=True).step == 8
+
+
+def test_changed_examples_are_told_and_moved_ones_are_not(tmp_path: Path) -> None:
+    run_recipe("translate", pair_settings(tmp_path, steps=4), out=Path("run"))
+    pairs = tmp_path / "pairs.tsv"
+    before = pairs.read_text()
+    pairs.write_text("\n\n" + before)
+    run_recipe("translate", ["training.steps=5"], out=Path("run"), resume=True)
+    pairs.write_text(before.replace("a", "b"))
+    message = r"the training examples is not what .* was written with \(then [\d,]+, \w+; now [\d,]+, \w+\), so the run cannot"
+    with pytest.raises(UserError, match=message):
+        run_recipe("translate", ["training.steps=6"], out=Path("run"), resume=True)
+
+
+def test_workers_make_the_same_run(tmp_path: Path) -> None:
+    for workers in (0, 2):
+        run_recipe("translate", [*pair_settings(tmp_path, steps=8), f"training.workers={workers}"], out=Path(f"workers-{workers}"))
+    assert_same_run(Path("workers-0"), Path("workers-2"))
+
+
+def rows_in_batches(settings: list[str]) -> list[tuple[int, int]]:
+    """The rows of every batch of an epoch, and the places that it takes."""
+    problem = prepare_problem(config_of("translate", settings))
+    batches = [problem.batches.get(0, number) for number in range(problem.batches.per_epoch(0))]
+    return [(len(batch.source), batch.source.numel() + batch.tokens.numel()) for batch in batches]
+
+
+def test_a_batch_has_so_many_examples_or_so_many_tokens(tmp_path: Path) -> None:
+    given = pair_settings(tmp_path)
+    by_size = rows_in_batches([*given, "training.batch_size=8"])
+    by_tokens = rows_in_batches([*given, "training.batch_tokens=100"])
+    assert sum(rows for rows, _ in by_size) == sum(rows for rows, _ in by_tokens) == 54
+    assert [rows for rows, _ in by_size] == [8] * 6 + [6]
+    assert all(places <= 100 for _, places in by_tokens) and len({rows for rows, _ in by_tokens}) > 1
+
+
+def test_epochs_differ_in_order_and_every_example_comes_once(tmp_path: Path) -> None:
+    problem = prepare_problem(config_of("translate", pair_settings(tmp_path)))
+    epochs = []
+    for epoch in (0, 1):
+        batches = [problem.batches.get(epoch, number) for number in range(problem.batches.per_epoch(epoch))]
+        epochs.append([tuple(row[row > 0].tolist()) for batch in batches for row in batch.targets])
+    assert epochs[0] != epochs[1] and sorted(epochs[0]) == sorted(epochs[1])
+
+
+def test_examples_that_are_too_long_are_left_out_and_counted(tmp_path: Path) -> None:
+    """Of six words at most and the end: those of six are seven."""
+    config = config_of("translate", [*pair_settings(tmp_path), "task.longest=6"])
+    problem = prepare_problem(config)
+    longer = sum(len(line.split("\t")[0].split()) == 6 for line in (tmp_path / "pairs.tsv").read_text().splitlines())
+    kept = sum(len(problem.batches.get(0, number).source) for number in range(problem.batches.per_epoch(0)))
+    [note] = problem.notes
+    left_out = int(note.split()[2])
+    assert note.startswith(f"left out {left_out} x training example of more than 6 tokens on a side (first: {tmp_path}/pairs.tsv:")
+    assert 0 < left_out <= longer and kept == 54 - left_out
+
+
+def test_nothing_short_enough_is_refused(tmp_path: Path) -> None:
+    message = "none of the 54 training examples has at most 1 tokens on a side, the end among them; raise task.longest"
+    with pytest.raises(UserError, match=message):
+        prepare_problem(config_of("translate", [*pair_settings(tmp_path), "task.longest=1"]))
+    learnt = [
+        *pair_settings(tmp_path, model=TRANSFORMER),
+        "model.position=learned",
+        "model.max_length=1",
+        f"data.valid={tmp_path / 'v.tsv'}",
+    ]
+    (tmp_path / "v.tsv").write_text("a\tb\n")
+    with pytest.raises(UserError, match="v.tsv:1: the source has 2 tokens, but the model can tell apart 1 positions"):
+        prepare_problem(config_of("translate", learnt))
+
+
+def test_an_example_to_be_judged_that_has_no_positions_is_refused_with_its_line(tmp_path: Path) -> None:
+    valid = tmp_path / "valid.tsv"
+    valid.write_text("a b\tb a\na b c d e f g h\th g\n")
+    given = [*pair_settings(tmp_path, model=TRANSFORMER), f"data.valid={valid}", "model.position=learned", "model.max_length=8"]
+    message = "valid.tsv:2: the source has 9 tokens, but the model can tell apart 8 positions; shorten it, or train with a larger model.max"
+    with pytest.raises(UserError, match=message):
+        prepare_problem(config_of("translate", given))
+    prepare_problem(config_of("translate", [*given, "model.max_length=9"]))
+
+
+def test_streams_are_refused(tmp_path: Path) -> None:
+    with pytest.raises(UserError, match="training.batching=streams carries a state through one text; a task that learns from examples has"):
+        example_problem(config_of("translate", [*pair_settings(tmp_path), "training.batching=streams"]), None, lambda done, total: None)
+
+
+def test_a_score_does_not_depend_on_how_examples_are_batched(tmp_path: Path) -> None:
+    config = config_of("translate", pair_settings(tmp_path, model=TRANSFORMER))
+    problem = prepare_problem(config)
+    task = problem.task.double()
+    pairs = read_examples("pairs", config.data, config.seed)["valid"]
+    found = [
+        judge_examples(task, task, pairs, task.encode(pairs), budget, config.decoding, nullcontext, with_examples=True)
+        for budget in (1, 60, 9999)
+    ]
+    for score in found[1:]:
+        assert score.measures == pytest.approx(found[0].measures, rel=1e-9)
+        assert score.examples == found[0].examples
+    assert list(found[0].examples) == [pair.id for pair in pairs]
+    assert task.training
+
+
+def test_the_last_evaluation_decodes_as_the_config_says_and_leaves_predictions(tmp_path: Path) -> None:
+    result = run_recipe("translate", pair_settings(tmp_path, steps=4), out=Path("run"))
+    assert "BLEU" in result.valid.text and "nrefs:1|case:mixed|eff:no|tok:13a|smooth:exp" in result.valid.text
+    lines = [json.loads(line) for line in Path("run/predictions.jsonl").read_text().splitlines()]
+    assert len(lines) == 6 and all(line["id"].startswith(f"{tmp_path}/pairs.tsv:") for line in lines)
+
+
+def test_the_best_evaluation_is_that_of_the_measure_asked_for(tmp_path: Path) -> None:
+    for best in ("loss", "chrf"):
+        result = run_recipe(
+            "translate", [*pair_settings(tmp_path, steps=12), "training.evaluate_every=2", f"task.best={best}"], out=Path(best)
+        )
+        values = {r["step"]: r[f"valid.{best}"] for r in read_metrics(Path(best)) if f"valid.{best}" in r}
+        assert values[result.best_step] == (min if best == "loss" else max)(values.values())
+
+
+def test_evaluation_takes_batches_of_the_size_of_trainings() -> None:
+    assert evaluation_budget(config_of("translate", ["training.batch_tokens=500"])) == 500
+    assert evaluation_budget(config_of("copy", ["training.batch_size=8"])) == 8 * 64
+    assert evaluation_budget(config_of("copy", ["training.evaluate_batch=3"])) == 3 * 64
