@@ -20,7 +20,6 @@ RECIPES: dict[str, Recipe] = {
     "multi30k-lstm": translation.MULTI30K_LSTM,
     "multi30k-plain": translation.MULTI30K_PLAIN,
     "multi30k-many": translation.MULTI30K_MANY,
-    "translate": translation.OWN,
     "craft-parser": parsing.CRAFT,
     "craft-parser-full": parsing.CRAFT_FULL,
     "wsj-parser": parsing.WSJ,

@@ -1,4 +1,4 @@
-"""Translation: embedded Tatoeba pairs for two CPU cores, Multi30k for a GPU, and pairs of one's own."""
+"""Translation: embedded Tatoeba pairs for two CPU cores, and Multi30k for a GPU."""
 
 from typing import Any
 
@@ -99,8 +99,4 @@ TATOEBA_LSTM = Recipe(
         "training": training(1500, batch_tokens=2048, learning_rate=2e-3, precision="float32"),
         "decoding": BEAM,
     },
-)
-OWN = Recipe(
-    "The Transformer of tatoeba-transformer on pairs of your own: data.train=FILE.",
-    {**TATOEBA_TRANSFORMER.settings, "data": {}},
 )

@@ -87,7 +87,8 @@ def translate(
     aligned = align(
         tasks, [examples[row]._replace(target=one.text) for row, one in each], [one.tokens for _, one in each], layer, batch_tokens
     )
-    found = [translations if row not in there else [] for row, translations in enumerate(found)]
+    for row in there:
+        found[row] = []
     for (row, one), alignment in zip(each, aligned, strict=True):
         text = with_source_words(tasks[0], one.tokens, alignment, examples[row].into) if replace_unknown else one.text
         found[row].append(replace(one, text=text, attention=alignment if with_attention else None))

@@ -251,6 +251,8 @@ def test_a_run_and_a_recipe_of_pairs_are_described_and_compared(clew: Clew, tran
     assert "test bleu" in listed
     compared = clew("compare", translators["lstm"], translators["gru"], "--measure", "test.chrf")
     assert "paired bootstrap" in compared.out and "test bleu" in compared.out
+    assert clew("average", translators["lstm"], "--out", "average").status == 0
+    assert clew("translate", "average", stdin="red big fox\n").out.strip()
 
 
 def test_training_ends_with_examples_and_the_verb_that_fits(clew: Clew, translators: dict[str, Path], tmp_path: Path) -> None:
