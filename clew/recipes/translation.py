@@ -7,6 +7,7 @@ from clew.recipes.recipe import Recipe
 BEAM = {"method": "beam", "beams": 5, "max_new": 100}
 TATOEBA = {"corpus": "tatoeba-sample", "source": "de", "target": "en"}
 MULTI30K = {"corpus": "multi30k", "source": "de", "target": "en"}
+SUBWORDS = {"tokenizer": "bpe", "size": 4000, "joint": True}
 LOWER_CASED = {"tokenizer": "bpe", "size": 6000, "joint": True, "lowercase": True}
 
 
@@ -26,6 +27,9 @@ def transformer(**changes: Any) -> dict[str, Any]:
 def luong(**changes: Any) -> dict[str, Any]:
     """Attention after the cell, fed to the next step."""
     return {"family": "seq2seq", "cell": "lstm", "dim": 512, "attention": "after", "score": "general", "dropout": 0.5} | changes
+
+
+SMALL_TRANSFORMER = transformer()
 
 
 def training(steps: int, **changes: Any) -> dict[str, Any]:
@@ -82,8 +86,8 @@ TATOEBA_TRANSFORMER = Recipe(
     "A small Transformer from German to English, on the embedded Tatoeba pairs.",
     {
         "data": TATOEBA,
-        "text": {"tokenizer": "bpe", "size": 4000, "joint": True},
-        "model": transformer(),
+        "text": SUBWORDS,
+        "model": SMALL_TRANSFORMER,
         "task": {"name": "translation", "label_smoothing": 0.1},
         "training": training(1200, batch_tokens=2048, precision="float32"),
         "decoding": BEAM,
@@ -93,7 +97,7 @@ TATOEBA_LSTM = Recipe(
     "An LSTM with Luong's attention from German to English, on the embedded Tatoeba pairs.",
     {
         "data": TATOEBA,
-        "text": {"tokenizer": "bpe", "size": 4000, "joint": True},
+        "text": SUBWORDS,
         "model": luong(dim=256, dropout=0.3),
         "task": {"name": "translation", "label_smoothing": 0.1},
         "training": training(1500, batch_tokens=2048, learning_rate=2e-3, precision="float32"),
