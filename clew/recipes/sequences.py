@@ -3,7 +3,7 @@
 from typing import Any
 
 from clew.recipes.recipe import Recipe
-from clew.recipes.translation import BEAM, transformer
+from clew.recipes.translation import BEAM, SMALL_TRANSFORMER, SUBWORDS
 
 LUONG: dict[str, Any] = {"family": "seq2seq", "cell": "lstm", "dim": 128, "attention": "after", "score": "general", "readout": "none"}
 BAHDANAU: dict[str, Any] = {"family": "seq2seq", "cell": "gru", "dim": 128, "attention": "before", "score": "additive"}
@@ -59,8 +59,8 @@ def own(about: str, task: dict[str, Any], decoding: dict[str, Any], **data: Any)
         about,
         {
             "data": data,
-            "text": {"tokenizer": "bpe", "size": 4000, "joint": True},
-            "model": transformer(),
+            "text": SUBWORDS,
+            "model": SMALL_TRANSFORMER,
             "task": {"label_smoothing": 0.1, **task},
             "training": {
                 "steps": 3000,

@@ -80,7 +80,7 @@ def translate(
     with evaluating(tasks):
         for rows, batch in batches(tasks[0], encoded, there, batch_tokens):
             for row, written in zip(rows, write_together(tasks, batch, config, seed, [first + row for row in rows]), strict=True):
-                found[row] = [Translation(examples[row].source, *hypothesis) for hypothesis in written]
+                found[row] = [Translation(examples[row].source, *hypothesis) for hypothesis in written] or found[row]
     if not (with_attention or replace_unknown):
         return found
     each = [(row, translation) for row in there for translation in found[row]]
