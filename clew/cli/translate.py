@@ -127,9 +127,9 @@ def translate_lines(runs: list[Any], options: argparse.Namespace, changed: dict[
         for number, translations in enumerate(found, start=first):
             several = isinstance(translations, list)
             for rank, translation in enumerate(translations if several else [translations], start=1):
-                show(translation, number, rank, options.json, several)
                 if alignments is not None:
                     alignments.add(number, rank, translation.attention)
+                show(translation, number, rank, options.json, several)
             if several and not options.json:
                 print()
         sys.stdout.flush()
@@ -230,7 +230,7 @@ class Alignments:
     def __exit__(self, kind: Any, *_: Any) -> None:
         if self.lines is not None:
             self.lines.close()
-        elif kind is None or kind is KeyboardInterrupt:
+        elif kind is None or issubclass(kind, KeyboardInterrupt):
             self.draw()
 
     def draw(self) -> None:

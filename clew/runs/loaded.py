@@ -120,9 +120,12 @@ def translate_together(
     """A `Translation` of one text, a list of them for several; lists of these where beam search is asked for `n_best` above 1.
 
     Several runs write together, as an ensemble. `into` names the language, where they write several; `layer` and what else is not said
-    here is as in `clew.tasks.translation.translate`. Options are the fields of the first run's `decoding` section.
+    here is as in `clew.tasks.translation.translate`. Options are the fields of the first run's `decoding` section; `beams` or `n_best` asks
+    for beam search.
     """
     check_together(runs)
+    if {"beams", "n_best"} & options.keys():
+        options = {"method": "beam", **options}
     config = decoding_config(runs[0].config.decoding, options)
     examples = [Pair(text, "", into=into) for text in ([texts] if isinstance(texts, str) else texts)]
     found: Sequence[Any] = translate(

@@ -33,15 +33,10 @@ class Alignment:
 
     def by_word(self) -> Tensor:
         """Weights (target words, source words): the sum over a source word's tokens, the mean over a target word's."""
-        source = membership(self.source, self.weights)
-        target = membership(self.target, self.weights)
-        return (target / target.sum(1, keepdim=True)) @ self.weights @ source.T
-
-
-def membership(tokens: Tokens, like: Tensor) -> Tensor:
-    """(words, tokens), 1 where a token is part of a word."""
-    numbers = torch.tensor(tokens.word_of)
-    return (numbers == torch.arange(len(tokens.words))[:, None]).to(like)
+        source, target = (torch.tensor(tokens.word_of) for tokens in (self.source, self.target))
+        columns = self.weights.new_zeros(len(target), len(self.source.words)).index_add(1, source, self.weights)
+        rows = self.weights.new_zeros(len(self.target.words), columns.shape[1]).index_add(0, target, columns)
+        return rows / target.bincount(minlength=len(rows))[:, None]
 
 
 @torch.no_grad()

@@ -80,14 +80,15 @@ def translate(
     with evaluating(tasks):
         for rows, batch in batches(tasks[0], encoded, there, batch_tokens):
             for row, written in zip(rows, write_together(tasks, batch, config, seed, [first + row for row in rows]), strict=True):
-                found[row] = [Translation(examples[row].source, *hypothesis) for hypothesis in written]
+                found[row] = [Translation(examples[row].source, *hypothesis) for hypothesis in written] or found[row]
     if not (with_attention or replace_unknown):
         return found
     each = [(row, translation) for row in there for translation in found[row]]
     aligned = align(
         tasks, [examples[row]._replace(target=one.text) for row, one in each], [one.tokens for _, one in each], layer, batch_tokens
     )
-    found = [translations if row not in there else [] for row, translations in enumerate(found)]
+    for row in there:
+        found[row] = []
     for (row, one), alignment in zip(each, aligned, strict=True):
         text = with_source_words(tasks[0], one.tokens, alignment, examples[row].into) if replace_unknown else one.text
         found[row].append(replace(one, text=text, attention=alignment if with_attention else None))

@@ -1,6 +1,8 @@
 import io
 import json
 import os
+import re
+import shlex
 import subprocess
 import sys
 from pathlib import Path
@@ -9,7 +11,9 @@ from typing import Any
 import pytest
 
 import clew as library
+from clew.cli.main import verb_parser
 from clew.core.errors import UserError
+from clew.recipes.running import config_of
 from tests.cli.conftest import Clew
 from tests.cli.test_errors import assert_refused
 
@@ -217,7 +221,7 @@ def test_each_verb_says_which_fits_a_run(clew: Clew, translator: Path) -> None:
     for refused in (lambda: run.stream("red"), lambda: run.score("red"), lambda: run.generate("red"), lambda: run.parse("red")):
         with pytest.raises(UserError, match="a run of the task translation, which does not .*; `clew translate` is what it does"):
             refused()
-    assert_refused(clew("predict", translator, "--samples", 3, stdin="a\n"), "unrecognized arguments: --samples 3; `clew translate --help` shows how")
+    assert_refused(clew("predict", translator, "--samples", 3, stdin="a\n"), "unrecognized arguments: --samples 3; `clew translate --help`")
 
 
 def test_from_python_one_text_gives_one_translation_and_several_give_lists(translator: Path) -> None:
@@ -247,6 +251,8 @@ def test_a_run_and_a_recipe_of_pairs_are_described_and_compared(clew: Clew, tran
     assert "test bleu" in listed
     compared = clew("compare", translators["lstm"], translators["gru"], "--measure", "test.chrf")
     assert "paired bootstrap" in compared.out and "test bleu" in compared.out
+    assert clew("average", translators["lstm"], "--out", "average").status == 0
+    assert clew("translate", "average", stdin="red big fox\n").out.strip()
 
 
 def test_training_ends_with_examples_and_the_verb_that_fits(clew: Clew, translators: dict[str, Path], tmp_path: Path) -> None:
@@ -262,3 +268,32 @@ def test_training_ends_with_examples_and_the_verb_that_fits(clew: Clew, translat
         assert written.startswith("written:")
     first = parts[0].split("\n")[0].removeprefix("source:  ")
     assert f"next:  echo '{first}' | clew translate run\n" in found.err
+
+
+GUIDE = Path(__file__).parents[2] / "docs" / "guides" / "translation.md"
+
+
+def test_the_code_of_the_guide_runs(translators: dict[str, Path], tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    Path("runs").mkdir()
+    for name in ("tatoeba-transformer", "tatoeba-transformer-2"):
+        Path("runs", name).symlink_to(translators["transformer"])
+    block = re.search(r"```python\n(.*?)```", GUIDE.read_text(encoding="utf-8"), re.DOTALL)
+    assert block is not None
+    names: dict[str, Any] = {}
+    exec(block[1], names)
+    assert names["alignment"].target.words == ["Good", "morning!", "<eos>"]
+    assert names["shown"].source.words == ["Ich", "bin", "müde.", "<eos>"]
+    assert names["together"][0].text == names["run"].translate("Guten Morgen!").text
+
+
+def test_the_commands_and_settings_of_the_guide_are_true() -> None:
+    text = GUIDE.read_text(encoding="utf-8")
+    commands = re.findall(r"^(?:.*\| )?clew (\w+ .*)$", text, re.MULTILINE)
+    assert len(commands) == 21
+    for verb, *rest in (shlex.split(command.split(" < ")[0]) for command in commands):
+        options = verb_parser(verb).parse_intermixed_args(rest)
+        if verb == "train":
+            config_of(options.recipe, options.settings)
+    for setting in re.findall(r"^\| `([\w.]+=\w+)`", text, re.MULTILINE):
+        config_of("translate", [setting])
