@@ -1,7 +1,8 @@
 """clew: the whole lineage of neural sequence models, one library and one command.
 
 clew.train("shakespeare-lstm", "training.steps=200") trains a recipe and gives back the run, clew.load(folder) a run trained before,
-clew.record(model, pattern) looks inside. Everything else is a plain module to import: clew.layers, clew.models, clew.decoding.
+clew.translate(runs, texts) translates with several runs together, clew.record(model, pattern) looks inside. Everything else is a plain
+module to import: clew.layers, clew.models, clew.decoding.
 Nothing is loaded until it is asked for.
 """
 
@@ -10,6 +11,7 @@ from typing import TYPE_CHECKING, Any
 __version__ = "0.1.0"
 
 if TYPE_CHECKING:
+    from collections.abc import Sequence
     from pathlib import Path
 
     from clew.runs.loaded import Run
@@ -49,6 +51,13 @@ def load(folder: "Path | str", *, device: str = "auto", code: "Path | str | None
     if path is not None:
         load_code(path)
     return load_run(folder, device=device, code=path)
+
+
+def translate(runs: "Run | Sequence[Run]", texts: "str | Sequence[str]", **options: Any) -> Any:
+    """Translations by one run or by several as an ensemble; options are those of `clew.runs.loaded.translate_together`."""
+    from clew.runs.loaded import Run, translate_together
+
+    return translate_together([runs] if isinstance(runs, Run) else runs, texts, **options)
 
 
 def __getattr__(name: str) -> Any:

@@ -24,8 +24,8 @@ from typing import Any
 
 from clew.cli.progress import say
 
-SHOWN = ("valid.loss", "valid.perplexity", "test.loss", "test.perplexity")
-DIGITS = {"perplexity": 2}
+SHOWN = ("valid.loss", "valid.perplexity", "test.loss", "test.perplexity", "test.bleu", "test.chrf", "test.exact_match", "test.f1")
+DIGITS = {"perplexity": 2, "bleu": 2, "chrf": 2, "exact_match": 2, "f1": 2}
 PICTURES = (".png", ".pdf", ".svg")
 
 

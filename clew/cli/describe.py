@@ -32,12 +32,12 @@ def run(options: argparse.Namespace) -> int:
             print(json.dumps(row))
         print(json.dumps({"path": "", "kind": type(task).__name__, "shapes": {k: list(v) for k, v in own.items()}, "parameters": total}))
         return 0
-    width = max(len(indented(row)) for row in rows)
+    width, kinds = max(len(indented(row)) for row in rows), max(len(row["kind"]) for row in [*rows, {"kind": type(task).__name__}])
     for row in rows:
-        print(f"{indented(row):{width}}  {row['kind']:16} {row['parameters']:>12,}  {describe_shapes(row['shapes'])}".rstrip())
+        print(f"{indented(row):{width}}  {row['kind']:{kinds}} {row['parameters']:>12,}  {describe_shapes(row['shapes'])}".rstrip())
     if own:
-        print(f"{'output':{width}}  {'':16} {sum(task.get_parameter(name).numel() for name in own):>12,}  {describe_shapes(own)}")
-    print(f"{'total':{width}}  {type(task).__name__:16} {total:>12,}")
+        print(f"{'output':{width}}  {'':{kinds}} {sum(task.get_parameter(name).numel() for name in own):>12,}  {describe_shapes(own)}")
+    print(f"{'total':{width}}  {type(task).__name__:{kinds}} {total:>12,}")
     return 0
 
 
@@ -45,7 +45,7 @@ def task_of(options: argparse.Namespace) -> Any:
     from clew.core.errors import UserError, did_you_mean
     from clew.recipes import RECIPES
     from clew.recipes.running import config_of
-    from clew.runs.build import build_task, find_texts, train_tokenizer
+    from clew.runs.build import build_task
     from clew.runs.directory import is_run
     from clew.runs.loaded import load_run
 
@@ -57,7 +57,20 @@ def task_of(options: argparse.Namespace) -> Any:
             raise UserError(f"settings are laid over a recipe, and {options.what} is a run; leave {' '.join(options.settings)} out")
         return load_run(options.what, device="cpu", code=None if options.code is None else Path(options.code)).task
     config = config_of(options.what, options.settings)
-    return build_task(config, {"tokenizer": train_tokenizer(config.text, find_texts(config.data)["train"])}, to_train=False)
+    return build_task(config, vocabularies_of(config), to_train=False)
+
+
+def vocabularies_of(config: Any) -> dict[str, Any]:
+    """What a recipe's training would begin with."""
+    from clew.runs.build import find_texts, train_tokenizer
+    from clew.runs.examples import read_examples
+    from clew.tasks import TASKS
+    from clew.training.examples import agreed_vocabularies
+
+    kind = TASKS[config.task.name]
+    if kind.data == "text":
+        return {"tokenizer": train_tokenizer(config.text, find_texts(config.data)["train"])}
+    return agreed_vocabularies(config, kind, None, read_examples(kind.data, config.data, config.seed)["train"])
 
 
 def shapes(module: Any) -> dict[str, list[int]]:

@@ -1,37 +1,78 @@
-"""A run's loss, perplexity and bits per character: on its own validation and test text, or on a FILE.
+"""A run's scores: on its own validation and test data, or on a FILE.
 
-With --json and a FILE, the log-probability of every token: one JSON object a token, then one with the totals.
+Of a language model, loss, perplexity and bits per character of a text; with --json and a FILE, the log-probability of
+every token: one JSON object a token, then one with the totals.
 
   clew evaluate runs/shakespeare-lstm
   clew evaluate runs/shakespeare-lstm poem.txt
   clew evaluate runs/shakespeare-lstm poem.txt --json
+
+Of a task that writes a target, such as translation or parsing, loss, perplexity and what is measured of its predictions,
+each measure with its signature. FILE is then a file of pairs or of trees, or two files whose lines translate each other.
+It is decoded as the run's config says; options and settings of the sections data and decoding change that. A model of
+several languages is scored on any direction, also one that it was never trained on, and with --pivot by way of a third
+language.
+
+  clew evaluate runs/tatoeba-transformer --beams 10
+  clew evaluate runs/tatoeba-transformer test.de test.en --out predictions.jsonl
+  clew evaluate runs/tatoeba-transformer pairs.csv data.source=german data.target=english
+  clew evaluate runs/tatoeba-transformer data.directions=[de-fr] --pivot en
 """
 
 import argparse
 import json
+import re
 from pathlib import Path
 from typing import Any
 
+from clew.cli.translate import add_decoding, decoding_options
+
+SETTING = re.compile(r"\w+(\.\w+)+=")
+
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
-    parser.add_argument("folder", metavar="RUN", help="a run directory")
-    parser.add_argument("file", metavar="FILE", nargs="?", help="a text to score; - is standard input (default: the run's own data)")
-    parser.add_argument("--streams", type=int, metavar="N", help="read the run's own text as N parallel streams (default: as in training)")
-    parser.add_argument("--device", default="auto", choices=["auto", "cpu", "cuda", "mps"], help="where the model runs")
-    parser.add_argument("--json", action="store_true", help="JSON lines")
+    add = parser.add_argument
+    add("folder", metavar="RUN", help="a run directory")
+    add(
+        "given",
+        metavar="FILE",
+        nargs="*",
+        default=[],
+        help="what to score: a text (- is standard input), a file of pairs or trees, two of parallel text; and section.field=value",
+    )
+    add("--streams", type=int, metavar="N", help="read a run's own text as N parallel streams (default: as in training)")
+    add("--into", metavar="LANGUAGE", help="pairs of a FILE: their target language, where the model writes several")
+    add("--pivot", metavar="LANGUAGE", help="translate into this language first, and from that into the target's")
+    add_decoding(parser)
+    add("--out", metavar="FILE", help="write every example's source, target, prediction and score, as JSON lines")
+    add("--device", default="auto", choices=["auto", "cpu", "cuda", "mps"], help="where the model runs")
+    add("--json", action="store_true", help="JSON lines")
 
 
 def run(options: argparse.Namespace) -> int:
+    from clew.cli.evaluate_examples import evaluate_run
     from clew.core.errors import UserError
     from clew.runs.loaded import load_run
 
+    files = [word for word in options.given if not SETTING.match(word)]
+    settings = [word for word in options.given if SETTING.match(word)]
+    changed = decoding_options(options)
     run = load_run(options.folder, device=options.device, code=None if options.code is None else Path(options.code))
-    if options.file is not None and options.streams is not None:
+    if run.verb != "generate":
+        if options.streams is not None:
+            raise UserError("--streams is for a language model's own text; this run is scored example by example")
+        return evaluate_run(run, files, settings, changed, options)
+    meant = [f"--{name.replace('_', '-')}" for name in (*changed, "into", "pivot", "out") if getattr(options, name) is not None]
+    if meant or settings:
+        raise UserError(f"{(meant or settings)[0]} is for tasks that write a target; a language model is scored on a text as it stands")
+    if len(files) > 1:
+        raise UserError(f"a language model is scored on one text at a time, not on {len(files)}")
+    if files and options.streams is not None:
         raise UserError("--streams is for a run's own text; a FILE is always read as one stream")
-    if options.file is None:
-        evaluate_own(run, options.streams, options.json)
+    if files:
+        evaluate_file(run, files[0], options.json)
     else:
-        evaluate_file(run, options.file, options.json)
+        evaluate_own(run, options.streams, options.json)
     return 0
 
 

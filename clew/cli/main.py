@@ -13,6 +13,8 @@ from typing import NoReturn
 VERBS = {
     "train": "train a recipe, or your own text",
     "generate": "write text with a trained run",
+    "translate": "translate lines with a trained run, or with several",
+    "parse": "draw up the trees of sentences",
     "predict": "do what a run's task does, on a file or standard input",
     "evaluate": "a run's loss on its own data or on a text",
     "runs": "list the runs below a folder, and how they went",

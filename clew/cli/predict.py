@@ -1,12 +1,18 @@
-"""Do what a run's task does, for every line of FILE or of standard input. A language model goes on from each line.
+"""Do what a run's task does, for every line of FILE or of standard input: a language model goes on from each line, a
+translator translates it, a parser gives its tree.
 
 For example:
 
   clew predict runs/shakespeare-lstm prompts.txt
   echo 'ROMEO:' | clew predict runs/shakespeare-lstm --json --max-new 50
+  clew predict runs/tatoeba-transformer sentences.de --beams 8
+  clew predict runs/craft-parser sentences.txt --n-best 3
+
+Not every task has every option; `clew generate`, `clew translate` and `clew parse` say with --help which it has, and more.
 """
 
 import argparse
+from pathlib import Path
 
 from clew.cli import generate
 
@@ -14,10 +20,32 @@ from clew.cli import generate
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("folder", metavar="RUN", help="a run directory")
     parser.add_argument("source", metavar="FILE", nargs="?", default="-", help="lines to work on (default: standard input)")
+    parser.add_argument("--into", metavar="LANGUAGE", help="the language to write, where a model translates into several")
     generate.add_options(parser)
 
 
 def run(options: argparse.Namespace) -> int:
-    options.prompts = []
+    from clew.cli.main import verb_parser
+    from clew.core.errors import UserError
+    from clew.runs.directory import check_run, read_config
+    from clew.tasks import TASKS
+
+    folder = Path(options.folder)
+    check_run(folder)
     options.file = options.file or options.source
-    return generate.run(options)
+    verb = TASKS[read_config(folder).task.name].verb  # type: ignore[attr-defined]
+    if verb == "generate":
+        if options.into is not None:
+            raise UserError("--into is for models that translate into several languages, which this run is not; leave it out")
+        options.prompts = []
+        return generate.run(options)
+    named = verb_parser(verb).parse_intermixed_args([options.folder, "--file", options.file, *given(options)])
+    return named.run(argparse.Namespace(**{**vars(named), "code": options.code}))
+
+
+def given(options: argparse.Namespace) -> list[str]:
+    """The options that were given, as words again."""
+    words = [option for option in ("json", "measure") if getattr(options, option)]
+    values = [(name, getattr(options, name)) for name in (*generate.FIELDS, "seed", "device", "into") if getattr(options, name) is not None]
+    values += [("samples", options.samples)] if options.samples != 1 else []
+    return [f"--{word}" for word in words] + [part for name, value in values for part in (f"--{name.replace('_', '-')}", str(value))]

@@ -109,7 +109,7 @@ def show(runs: list[Any]) -> None:
     from clew.cli.tables import duration, number, show_table, size
     from clew.recipes.running import changes
 
-    header = ["run", "recipe", "steps", "valid loss", "perplexity", "test perplexity", "time", "state", "size", "changed"]
+    header = ["run", "recipe", "steps", "valid loss", "perplexity", "test perplexity", "measure", "time", "state", "size", "changed"]
     listed = [["(recipe unknown here)"] if (found := changes(run.config)) is None else assignments(found) for run in runs]
     shared = [word for word in listed[0] if all(word in words for words in listed)] if len(runs) > 1 else []
     rows = []
@@ -117,11 +117,23 @@ def show(runs: list[Any]) -> None:
         scores = [
             number(run.best.get(name), digits) for name, digits in (("valid.loss", 4), ("valid.perplexity", 2), ("test.perplexity", 2))
         ]
-        facts = [f"{run.step}/{run.config.training.steps}", *scores, duration(run.seconds), run.state, size(run.size)]
+        facts = [f"{run.step}/{run.config.training.steps}", *scores, measured(run), duration(run.seconds), run.state, size(run.size)]
         rows.append([str(run.folder), run.config.recipe, *facts, " ".join(word for word in words if word not in shared)])
-    show_table(header, rows, right=(2, 3, 4, 5, 6, 8))
+    if all(run.measure == "loss" for run in runs):
+        header, *rows = ([*row[:6], *row[7:]] for row in [header, *rows])
+    show_table(header, rows, right=(2, 3, 4, 5, *(header.index(name) for name in ("time", "size"))))
     if shared:
         print(f"all of them changed {' '.join(shared)}")
+
+
+def measured(run: Any) -> str:
+    """The value of what the run's best evaluation was chosen by, on the test data where there are some."""
+    from clew.cli.tables import number
+
+    if run.measure == "loss":
+        return ""
+    part = "test" if f"test.{run.measure}" in run.best else "valid"
+    return f"{part} {run.measure} {number(run.best.get(f'{part}.{run.measure}'), 2)}"
 
 
 def assignments(changed: dict[str, Any]) -> list[str]:

@@ -28,6 +28,8 @@ from typing import Any
 
 from clew.cli.progress import say
 
+NUM_EXAMPLES = 3
+
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("recipe", metavar="RECIPE", help="a recipe's name, or a YAML file; several with commas")
@@ -76,33 +78,46 @@ def run(options: argparse.Namespace) -> int:
 
 
 def show(options: argparse.Namespace, result: Any) -> None:
-    """What the run came to, a sample of what it writes, and what can be done with it."""
+    """What the run came to, a sample of what it writes or some validation examples, and what can be done with it."""
     from clew.cli.progress import clock
 
     run = result.run
     say(f"trained {result.step} steps in {clock(result.seconds)}; best validation at step {result.best_step}: {result.valid}")
     if result.test is not None:
         say(f"test: {result.test}")
-    if run.config.task.name == "language_model":
+    if run.verb == "generate":
         say(f"a sample (temperature {run.config.decoding.temperature:g}):")
         print(run.generate([""], max_new=min(run.config.decoding.max_new, 400))[0].text, flush=True)
-    say(what_next(options, run.folder, run.config.model.family))
+    shown = list(result.valid.predictions.values())[:NUM_EXAMPLES]
+    for fields in shown:
+        print(f"source:  {fields['source']}\nwanted:  {fields['target']}\nwritten: {fields['prediction']}\n", flush=True)
+    say(what_next(options, run, shown[0] if shown else {}))
 
 
 def resume_command(options: argparse.Namespace, folder: Path) -> str:
     return command(options, "train", options.recipe, *options.settings, "--out", str(folder), "--resume")
 
 
-def what_next(options: argparse.Namespace, folder: Path, family: str) -> str:
-    prompt = ["ROMEO:"] if options.recipe.startswith("shakespeare") else []
-    another = "model.num_layers=2" if family == "recurrent" else "model.dropout=0.1"
+def what_next(options: argparse.Namespace, run: Any, example: dict[str, str]) -> str:
+    folder, family = str(run.folder), run.config.model.family
+    another = "model.num_layers=2" if family in ("recurrent", "seq2seq") else "model.dropout=0.1"
     commands = [
-        command(options, "generate", str(folder), *prompt, "--temperature", "0.7"),
-        command(options, "evaluate", str(folder)),
-        command(options, "describe", str(folder)),
+        used(options, run, example),
+        command(options, "evaluate", folder),
+        command(options, "describe", folder),
         command(options, "train", options.recipe, *options.settings, another),
     ]
     return "next:  " + "\n       ".join(commands)
+
+
+def used(options: argparse.Namespace, run: Any, example: dict[str, str]) -> str:
+    """What the run is for."""
+    folder = str(run.folder)
+    if run.verb == "generate":
+        prompt = ["ROMEO:"] if options.recipe.startswith("shakespeare") else []
+        return command(options, "generate", folder, *prompt, "--temperature", "0.7")
+    into = ["--into", example["into"]] if "into" in example else []
+    return f"echo {shlex.quote(example['source'])} | {command(options, run.verb, folder, *into)}"
 
 
 def command(options: argparse.Namespace, *words: str) -> str:

@@ -154,6 +154,12 @@ def cut_by_budget(sides: np.ndarray, batch_tokens: int) -> list[slice]:
     return batches
 
 
+def batches_by_length(sides: np.ndarray, batch_tokens: int) -> list[list[int]]:
+    """Which examples (example, side) share a batch where their order is free: those of like length, within the budget."""
+    order = np.argsort(sides.sum(1), kind="stable")
+    return [order[cut].tolist() for cut in cut_by_budget(sides[order], batch_tokens)]
+
+
 def stream_plan(num_tokens: int, batch_size: int, length: int) -> StreamPlan:
     """Training on `batch_size` streams of equal size: every token but the first is a target once, less at most batch_size - 1."""
     check_sizes(num_tokens, batch_size, length)

@@ -30,6 +30,7 @@ WRITTEN_AS = str.maketrans({"(": "-LRB-", ")": "-RRB-"})
 # White space is ASCII's alone: some treebanks have words with a no-break space inside.
 TOKEN = re.compile(r"[()]|[^()\s]+", re.ASCII)
 SPACE = re.compile(r"\s", re.ASCII)
+WORD = re.compile(r"\S+", re.ASCII)
 ESCAPE = re.compile("|".join(READ_AS))
 
 
@@ -142,6 +143,11 @@ def closed(bracket: Bracket, name: str) -> Tree:
 def unescape(word: str) -> str:
     """-LRB- as the bracket that it stands for."""
     return ESCAPE.sub(lambda found: READ_AS[found[0]], word) if "-" in word else word
+
+
+def words_of(text: str) -> list[str]:
+    """The words of a sentence with white space between them; -LRB- is read as in a tree."""
+    return [unescape(word) for word in WORD.findall(text)]
 
 
 def escape(word: str) -> str:

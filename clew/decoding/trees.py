@@ -79,9 +79,10 @@ class TreeState(NamedTuple):
 class TreeConstraint:
     """p'(w) = p(w) where w goes on with a tree that can still be finished, else 0.
 
-    A row's tree begins after its first `start` token; before it stands any prompt. It is over exactly `lengths` (rows,) words, ends with
-    the end token, is no longer than `max_length` tokens with it, no deeper than `max_depth`, and has at most `max_unary` brackets around
-    the same words. With w words to write and d brackets open,
+    A row's tree begins after its first `start` token, which may be the end token too; before it stands any prompt. It is over exactly
+    `lengths` (rows,) words, ends with the end token, is no longer than `max_length` tokens with it (a number for all rows, or one for
+    each), no deeper than `max_depth`, and has at most `max_unary` brackets around the same words. With w words to write and d brackets
+    open,
 
         a word     may come inside a bracket while w > 0
         an opening may come while w > 0, d < max_depth and w + d + 3 tokens or more are left
@@ -92,16 +93,20 @@ class TreeConstraint:
     can always follow, and w + d + 1 of them are always enough. What is refused is lost, as in a filter; filters go around a constraint.
     """
 
-    def __init__(self, stepper: Stepper, *, tokens: TreeTokens, lengths: Tensor, max_length: int, max_depth: int = 64, max_unary: int = 6):
+    def __init__(
+        self, stepper: Stepper, *, tokens: TreeTokens, lengths: Tensor, max_length: int | Tensor, max_depth: int = 64, max_unary: int = 6
+    ):
         for name, value in (("max_depth", max_depth), ("max_unary", max_unary)):
             if value < 1:
                 raise UserError(f"{name} ({value}) must be at least 1")
         _check_tokens(tokens, stepper.vocabulary)
-        _check_lengths(lengths, max_length)
+        _check_lengths(lengths)
         self.stepper = stepper
         self.lengths = lengths.long()
         self.start = tokens.start
-        self.max_length, self.max_depth, self.max_unary = max_length, max_depth, max_unary
+        self.max_lengths = torch.zeros_like(self.lengths) + max_length
+        self.max_depth, self.max_unary = max_depth, max_unary
+        _check_max_lengths(self.lengths, self.max_lengths)
         self.kinds = torch.full((stepper.vocabulary,), OTHER, device=lengths.device)
         self.labels = torch.full_like(self.kinds, -1)
         for kind, ids in ((OPEN, tokens.opens), (CLOSE, tokens.closes), (WORD, tokens.words), (END, [tokens.end])):
@@ -117,14 +122,15 @@ class TreeConstraint:
     def initial_state(self, rows: int, capacity: int | None = None) -> TreeState:
         if rows != len(self.lengths):
             raise UserError(f"lengths ({len(self.lengths)}) must be as many as the prompt has rows ({rows})")
-        if capacity is not None and capacity <= self.max_length:
+        longest = int(self.max_lengths.max())
+        if capacity is not None and capacity <= longest:
             raise UserError(
-                f"max_length ({self.max_length}) is more than the {capacity - 1} tokens there is room for after the start; "
+                f"max_length ({longest}) is more than the {capacity - 1} tokens there is room for after the start; "
                 "decode with max_new of at least max_length, or every tree may be cut off"
             )
         zeros = torch.zeros_like(self.lengths)
         stack = zeros.new_zeros(rows, self.max_depth, len(Bracket._fields))
-        writing = Writing(zeros + BEFORE, self.lengths, zeros + self.max_length, zeros, stack)
+        writing = Writing(zeros + BEFORE, self.lengths, self.max_lengths, zeros, stack)
         return TreeState(self.stepper.initial_state(rows, capacity), writing)
 
     def __call__(self, tokens: Tensor, mask: Tensor | None, state: TreeState) -> tuple[Tensor, TreeState]:
@@ -211,7 +217,7 @@ def _check_tokens(tokens: TreeTokens, vocabulary: int) -> None:
         )
     if not tokens.opens or not tokens.words:
         raise UserError("a tree needs at least one label to open and close, and one token that stands for a word")
-    roles = [*tokens.opens, *tokens.closes, *tokens.words, tokens.start, tokens.end]
+    roles = [*tokens.opens, *tokens.closes, *tokens.words, *{tokens.start, tokens.end}]
     for token in roles:
         if not 0 <= token < vocabulary:
             raise UserError(f"token ({token}) must be at least 0 and below vocabulary ({vocabulary})")
@@ -222,14 +228,18 @@ def _check_tokens(tokens: TreeTokens, vocabulary: int) -> None:
         )
 
 
-def _check_lengths(lengths: Tensor, max_length: int) -> None:
+def _check_lengths(lengths: Tensor) -> None:
     if lengths.dim() != 1 or len(lengths) == 0:
         raise UserError(f"lengths must be a row of numbers, one a sentence, and has the shape {tuple(lengths.shape)}")
     if int(lengths.min()) < 1:
         raise UserError(f"every sentence needs at least one word; sentence {int(lengths.argmin())} has {int(lengths.min())}")
-    longest = int(lengths.max())
-    if max_length < longest + 3:
+
+
+def _check_max_lengths(lengths: Tensor, max_lengths: Tensor) -> None:
+    short = (max_lengths < lengths + 3).nonzero().flatten().tolist()
+    if short:
+        words, most = int(lengths[short[0]]), int(max_lengths[short[0]])
         raise UserError(
-            f"max_length ({max_length}) must be at least {longest + 3}: the longest sentence's {longest} words, the root's "
-            "two brackets and the end"
+            f"max_length ({most}) must be at least {words + 3}: the {words} words of sentence {short[0]}, the root's two brackets "
+            "and the end"
         )

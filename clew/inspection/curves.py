@@ -157,10 +157,8 @@ def draw(axis: Any, panel: Panel) -> list[Any]:
     return thick
 
 
-def load_matplotlib() -> Any:
+def load_matplotlib(instead: str = "draw a page: --curves FILE.html") -> Any:
     try:
         return import_module("matplotlib.figure")
     except ModuleNotFoundError:
-        raise UserError(
-            "pictures are drawn with matplotlib, which is not installed; `pip install 'clew[plot]'`, or draw a page: --curves FILE.html"
-        ) from None
+        raise UserError(f"pictures are drawn with matplotlib, which is not installed; `pip install 'clew[plot]'`, or {instead}") from None

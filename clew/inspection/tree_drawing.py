@@ -7,14 +7,14 @@ strip of its child, so that it crosses nothing either.
 
 import re
 import unicodedata
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from html import escape
 from itertools import accumulate
 from pathlib import Path
 from typing import Literal
 
-from clew.core.errors import unknown
+from clew.core.errors import UserError, unknown
 from clew.core.trees import Tree, fold
 
 Theme = Literal["auto", "light", "dark"]
@@ -161,18 +161,35 @@ JOINERS, REPLACEMENT = "\u200c\u200d", "\ufffd"
 
 def tree_svg(tree: Tree, theme: Theme = "auto") -> str:
     """A tree as a picture of its natural size, in light or dark colours as the reader's system has them, or always in one of these."""
+    return trees_svg([tree], theme)
+
+
+def trees_svg(trees: Sequence[Tree], theme: Theme = "auto") -> str:
+    """Several trees as one picture, one below the other."""
     if theme not in STYLES:
         raise unknown("theme", theme, STYLES)
-    boxes = lay_out(tree, picture_size, GAP)
-    root, words = boxes[0], escape(printable(" ".join(tree.words)))
-    width, height = root.width + 2 * MARGIN, middle(boxes[-1], root) + WORD_BELOW + 6 + MARGIN
-    lines = "".join(branch(box, child, root) for box in boxes for child in box.children)
-    nodes = "".join(leaf_shape(box, root) if box.node.is_leaf else phrase_shape(box, root) for box in boxes)
+    if not trees:
+        raise UserError("there is no tree to draw; give at least one")
+    layouts = [lay_out(tree, picture_size, GAP) for tree in trees]
+    heights = [middle(boxes[-1], boxes[0]) + WORD_BELOW + 6 + MARGIN for boxes in layouts]
+    width, height = max(boxes[0].width for boxes in layouts) + 2 * MARGIN, sum(heights)
+    words = escape(printable(" / ".join(" ".join(tree.words) for tree in trees)))
+    starts = accumulate(heights, initial=0)
+    shapes = [shapes_of(boxes) for boxes in layouts]
+    moved = [f'<g transform="translate(0 {y})">{each}</g>' if y else each for y, each in zip(starts, shapes, strict=False)]
     return (
         f'<svg xmlns="http://www.w3.org/2000/svg" class="clew-tree-{theme}" role="img" aria-label="{words}" width="{width}" '
         f'height="{height}" viewBox="0 0 {width} {height}" style="max-width:none"><title>{words}</title><style>{STYLES[theme]}</style>'
-        f'<rect class="page" width="{width}" height="{height}" rx="10"/><path class="line" d="{lines}"/>{nodes}</svg>'
+        f'<rect class="page" width="{width}" height="{height}" rx="10"/>{"".join(moved)}</svg>'
     )
+
+
+def shapes_of(boxes: list[Box]) -> str:
+    """A tree's lines and nodes."""
+    root = boxes[0]
+    lines = "".join(branch(box, child, root) for box in boxes for child in box.children)
+    nodes = "".join(leaf_shape(box, root) if box.node.is_leaf else phrase_shape(box, root) for box in boxes)
+    return f'<path class="line" d="{lines}"/>{nodes}'
 
 
 def tree_html(tree: Tree, theme: Theme = "auto") -> str:

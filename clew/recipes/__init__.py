@@ -1,6 +1,6 @@
 """Named runs. A recipe is a config and the published result it reproduces."""
 
-from clew.recipes import own_text, ptb, sequences, shakespeare, translation
+from clew.recipes import own_text, parsing, ptb, sequences, shakespeare, translation
 from clew.recipes.recipe import Recipe
 
 RECIPES: dict[str, Recipe] = {
@@ -16,6 +16,14 @@ RECIPES: dict[str, Recipe] = {
     "ptb-awd-lstm": ptb.AWD,
     "tatoeba-transformer": translation.TATOEBA_TRANSFORMER,
     "tatoeba-lstm": translation.TATOEBA_LSTM,
+    "multi30k-transformer": translation.MULTI30K_TRANSFORMER,
+    "multi30k-lstm": translation.MULTI30K_LSTM,
+    "multi30k-plain": translation.MULTI30K_PLAIN,
+    "multi30k-many": translation.MULTI30K_MANY,
+    "craft-parser": parsing.CRAFT,
+    "craft-parser-full": parsing.CRAFT_FULL,
+    "wsj-parser": parsing.WSJ,
+    "parse": parsing.OWN,
     "translate": sequences.TRANSLATE,
     "summarise": sequences.SUMMARISE,
     "dialogue": sequences.DIALOGUE,

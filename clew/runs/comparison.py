@@ -16,7 +16,7 @@ from clew.runs.summary import Summary
 
 WITHOUT_EFFECT = ("device", "training.log_every", "training.save_every")
 """Settings that change nothing of what is measured; runs that differ in them are still one group."""
-LOWER_IS_BETTER = ("loss", "perplexity", "bits_per_character", "error")
+LOWER_IS_BETTER = ("loss", "perplexity", "bits_per_character", "error", "word_error_rate", "character_error_rate")
 TOKEN_MEASURES = ("loss", "perplexity")
 """Measures per token, which compare between runs with the same tokens only."""
 
@@ -155,7 +155,8 @@ def cautions(groups: Sequence[Group], measure: str) -> list[str]:
     if texts:
         found.append(f"the groups read different texts ({', '.join(texts)}), so that their scores do not compare")
     if tokens and measure.rpartition(".")[2] in TOKEN_MEASURES:
-        fair = f"{measure.rpartition('.')[0]}.bits_per_character"
+        chosen = {run.measure for group in groups for run in group.runs} - {"loss"}
+        fair = f"{measure.rpartition('.')[0]}.{min(chosen, default='bits_per_character')}"
         found.append(f"the groups have different tokens ({', '.join(tokens)}), so that {measure} does not compare; use --measure {fair}")
     for group in groups:
         for run in group.runs:

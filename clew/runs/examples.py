@@ -30,6 +30,11 @@ def read_examples(kind: str, data: DataConfig, seed: int, notes: Notes | None = 
     return parts
 
 
+def read_files(kind: str, data: DataConfig, files: Any, notes: Notes) -> Sequence[Any]:
+    """The examples of a file, or of the two of parallel text."""
+    return list(FILE_READERS[kind](files, data, notes))
+
+
 def pairs_of(data: DataConfig, seed: int, notes: Notes) -> Parts:
     check_given(data, "data.train names your pairs, e.g. `clew train translate data.train=pairs.tsv` or data.train=[train.de,train.en]")
     if data.directions is not None:
@@ -43,8 +48,11 @@ def pairs_of(data: DataConfig, seed: int, notes: Notes) -> Parts:
     if data.corpus is not None:
         source, target = language(data.source, "source"), language(data.target, "target")
         return dict(read_corpus(data.corpus, source=source, target=target, kind="pairs", seed=seed, notes=notes))
-    options: dict[str, Any] = {"source": data.source, "target": data.target, "format": data.format, "header": data.header, "notes": notes}
-    return cut_files(lambda files: read_pairs(files, **options), data, seed)
+    return cut_files(lambda files: pairs_in(files, data, notes), data, seed)
+
+
+def pairs_in(files: Any, data: DataConfig, notes: Notes) -> Iterator[Pair]:
+    return read_pairs(files, source=data.source, target=data.target, format=data.format, header=data.header, notes=notes)
 
 
 def many_directions(data: DataConfig, seed: int, notes: Notes) -> Parts:
@@ -78,19 +86,25 @@ def dialogues_of(data: DataConfig, seed: int, notes: Notes) -> Parts:
 
 def trees_of(data: DataConfig, seed: int, notes: Notes) -> Parts:
     """Trees as parsers learn them: no traces, no function tags, one root."""
-    check_given(data, "data.train names your trees, e.g. `clew train craft-parser data.corpus=null data.train=trees.mrg`")
-
-    def clean(examples: Iterable[Parsed]) -> Iterator[Parsed]:
-        for example in examples:
-            tree = cleaned(example.tree)
-            if tree is None:
-                notes.skip("trees of traces alone", example.id)
-            else:
-                yield Parsed(tree, example.id)
+    check_given(data, "data.train names your trees, e.g. `clew train parse data.train=trees.mrg`")
 
     if data.corpus is not None:
-        return {part: list(clean(examples)) for part, examples in read_corpus(data.corpus, kind=Trees.kind, seed=seed, notes=notes).items()}
-    return cut_files(lambda files: clean(read_parsed(files)), data, seed)
+        found = read_corpus(data.corpus, kind=Trees.kind, seed=seed, notes=notes)
+        return {part: list(clean(examples, notes)) for part, examples in found.items()}
+    return cut_files(lambda files: trees_in(files, data, notes), data, seed)
+
+
+def trees_in(files: Any, data: DataConfig, notes: Notes) -> Iterator[Parsed]:
+    return clean(read_parsed(files), notes)
+
+
+def clean(examples: Iterable[Parsed], notes: Notes) -> Iterator[Parsed]:
+    for example in examples:
+        tree = cleaned(example.tree)
+        if tree is None:
+            notes.skip("trees of traces alone", example.id)
+        else:
+            yield Parsed(tree, example.id)
 
 
 def cut_files(read: Callable[[Any], Iterable[Any]], data: DataConfig, seed: int) -> Parts:
@@ -109,3 +123,4 @@ def language(name: str | int | None, role: str) -> str | None:
 
 
 READERS: dict[str, Callable[[DataConfig, int, Notes], Parts]] = {"pairs": pairs_of, "trees": trees_of}
+FILE_READERS: dict[str, Callable[[Any, DataConfig, Notes], Iterator[Any]]] = {"pairs": pairs_in, "trees": trees_in}

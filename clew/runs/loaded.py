@@ -8,12 +8,17 @@ import torch
 from pydantic import ValidationError
 
 from clew.core.errors import UserError
+from clew.data.examples import Pair
+from clew.data.trees import words_of
 from clew.runs.build import build_task, choose_device
 from clew.runs.config import Config, explain
 from clew.runs.directory import WEIGHTS, check_code, check_files, check_run, read_config, read_weights
 from clew.runs.vocabularies import TOKENIZER, load_vocabularies
+from clew.tasks import TASKS
+from clew.tasks.alignment import Alignment
 from clew.tasks.generation import DecodingConfig, generate, stream
 from clew.tasks.scoring import Scored, score_text
+from clew.tasks.translation import BATCH_TOKENS, ScoredPair, align, score_pairs, translate
 from clew.text.tokenizer import Tokenizer
 
 
@@ -28,13 +33,22 @@ class Run:
 
     @property
     def tokenizer(self) -> Tokenizer:
+        """The only one, where there is one."""
+        if TOKENIZER not in self.vocabularies:
+            raise UserError(f"{self.folder} has several tokenizers: vocabularies[role], the roles being {', '.join(self.vocabularies)}")
         return self.vocabularies[TOKENIZER]
+
+    @property
+    def verb(self) -> str:
+        """What this run does: generate, translate, parse."""
+        return TASKS[self.config.task.name].verb  # type: ignore[attr-defined]
 
     def generate(self, prompts: str | Sequence[str] = "", *, seed: int | None = None, **options: Any) -> Any:
         """Continuations of one prompt or of several; options are the fields of the config's `decoding` section.
 
         One prompt gives one `Generated` (a list where beam search is asked for more), several give a list.
         """
+        check_verb(self, "generate")
         config = decoding_config(self.config.decoding, options)
         one = isinstance(prompts, str)
         found = generate(self.task, [prompts] if isinstance(prompts, str) else prompts, config, self.config.seed if seed is None else seed)
@@ -42,17 +56,110 @@ class Run:
 
     def stream(self, prompt: str = "", *, seed: int | None = None, **options: Any) -> Iterator[str]:
         """One continuation, piece by piece."""
+        check_verb(self, "generate")
         return stream(self.task, prompt, decoding_config(self.config.decoding, options), self.config.seed if seed is None else seed)
 
     def score(self, text: str) -> Scored:
         """The log-probability of every token of a text."""
+        check_verb(self, "generate", "score a text by itself")
         training = self.config.training
         return score_text(self.task, text, training.length, carry=training.batching == "streams")
+
+    def parse(self, sentences: str | Sequence[str | Sequence[str]], *, seed: int | None = None, first: int = 1, **options: Any) -> Any:
+        """The tree of a sentence (a `Parse`), or of each of several; lists of them, best first, where `n_best` is above 1. A sentence
+        without words has none (None).
+
+        A sentence is a text with spaces between the words, or a list of words, which may be any. Options are the fields of the config's
+        `decoding` section; `beams` or `n_best` asks for beam search.
+        """
+        check_verb(self, "parse")
+        if {"beams", "n_best"} & options.keys():
+            options = {"method": "beam", **options}
+        config = decoding_config(self.config.decoding, options)
+        given = [sentences] if isinstance(sentences, str) else sentences
+        words = [words_of(sentence) if isinstance(sentence, str) else sentence for sentence in given]
+        found: Sequence[Any] = self.task.parse(words, config, self.config.seed if seed is None else seed, first)
+        if config.n_best == 1:
+            found = [parses[0] if parses else None for parses in found]
+        return found[0] if isinstance(sentences, str) else found
+
+    def translate(self, texts: str | Sequence[str], **options: Any) -> Any:
+        """The target of one source or of several, as `translate_together` has it with this run alone."""
+        return translate_together([self], texts, **options)
+
+    def score_translation(self, source: str, target: str, *, into: str = "") -> ScoredPair:
+        """The log-probability of every token of a given target, and of all of it."""
+        check_verb(self, "translate")
+        return score_pairs([self.task], [Pair(source, target, into=into)])[0]
+
+    def align(self, source: str, target: str, *, into: str = "", layer: int | None = None) -> Alignment:
+        """How much each token of a given target looks at each of the source."""
+        check_verb(self, "translate")
+        return align([self.task], [Pair(source, target, into=into)], layer=layer)[0]
 
     def __repr__(self) -> str:
         family = self.config.model.family  # type: ignore[attr-defined]
         count = sum(p.numel() for p in self.task.parameters())
-        return f"Run({str(self.folder)!r}: {family}, {count:,} parameters, {self.tokenizer.vocabulary} {self.tokenizer.unit}s)"
+        sizes = dict.fromkeys(f"{vocabulary.vocabulary} {vocabulary.unit}s" for vocabulary in self.vocabularies.values())
+        return f"Run({str(self.folder)!r}: {family}, {count:,} parameters, {', '.join(sizes)})"
+
+
+def translate_together(
+    runs: Sequence[Run],
+    texts: str | Sequence[str],
+    *,
+    into: str = "",
+    with_attention: bool = False,
+    layer: int | None = None,
+    replace_unknown: bool = False,
+    batch_tokens: int = BATCH_TOKENS,
+    seed: int | None = None,
+    first: int = 1,
+    **options: Any,
+) -> Any:
+    """A `Translation` of one text, a list of them for several; lists of these where beam search is asked for `n_best` above 1.
+
+    Several runs write together, as an ensemble. `into` names the language, where they write several; `layer` and what else is not said
+    here is as in `clew.tasks.translation.translate`. Options are the fields of the first run's `decoding` section.
+    """
+    check_together(runs)
+    config = decoding_config(runs[0].config.decoding, options)
+    examples = [Pair(text, "", into=into) for text in ([texts] if isinstance(texts, str) else texts)]
+    found: Sequence[Any] = translate(
+        [run.task for run in runs],
+        examples,
+        config,
+        with_attention=with_attention,
+        layer=layer,
+        replace_unknown=replace_unknown,
+        batch_tokens=batch_tokens,
+        seed=runs[0].config.seed if seed is None else seed,
+        first=first,
+    )
+    if config.n_best == 1:
+        found = [translations[0] for translations in found]
+    return found[0] if isinstance(texts, str) else found
+
+
+def check_verb(run: Run, verb: str, asked: str | None = None) -> None:
+    """Refuses what another task's runs do, with what this run does."""
+    if run.verb != verb:
+        task = run.config.task.name  # type: ignore[attr-defined]
+        raise UserError(f"{run.folder} is a run of the task {task}, which does not {asked or verb}; `clew {run.verb}` is what it does")
+
+
+def check_together(runs: Sequence[Run]) -> None:
+    """Runs that write together read and write the same tokens."""
+    if not runs:
+        raise UserError("there is no run to translate with; give at least one")
+    for run in runs:
+        check_verb(run, "translate")
+        for role in ("source", "target"):
+            if run.vocabularies[role].hash != runs[0].vocabularies[role].hash:
+                raise UserError(
+                    f"runs that translate together need the same tokens, but the {role} vocabularies of {runs[0].folder} and {run.folder} "
+                    "differ; train them on the same data with the same text settings, other seeds or models being free"
+                )
 
 
 def load_run(folder: Path | str, *, device: str = "auto", code: Path | None = None) -> Run:

@@ -1,9 +1,10 @@
 """predictions.jsonl in a run directory: what an evaluation scored, one object an example.
 
-    {"id": "test-17", "score": -1.52}
+    {"id": "test-17", "score": -1.52, "prediction": "a dog barks"}
 
 `id` names the example, the same in every run that was scored on it. `score` is a finite number, higher is better, and its mean over the
-examples is the run's: a log-probability, 1 for right and 0 for wrong, the F1 of a sentence. Other fields are the evaluation's own.
+examples is the run's: a log-probability, 1 for right and 0 for wrong, the F1 of a sentence. `prediction` and other fields are the
+evaluation's own.
 """
 
 import json
@@ -18,9 +19,13 @@ from clew.runs.directory import write_text
 PREDICTIONS = "predictions.jsonl"
 
 
-def write_predictions(folder: Path, scores: Mapping[str, float]) -> None:
-    """An example a line, by its id."""
-    write_text(folder / PREDICTIONS, "".join(json.dumps({"id": name, "score": score}) + "\n" for name, score in scores.items()))
+def write_predictions(folder: Path, scores: Mapping[str, float], fields: Mapping[str, Mapping[str, Any]] | None = None) -> None:
+    """An example a line, by its id, with other fields where there are some."""
+    write_text(folder / PREDICTIONS, "".join(prediction_line(name, score, (fields or {}).get(name, {})) for name, score in scores.items()))
+
+
+def prediction_line(name: str, score: float, fields: Mapping[str, Any]) -> str:
+    return json.dumps({"id": name, "score": score, **fields}, ensure_ascii=False) + "\n"
 
 
 def read_predictions(folder: Path) -> dict[str, float] | None:

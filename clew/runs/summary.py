@@ -31,6 +31,11 @@ class Summary:
         """Steps done."""
         return max((record["step"] for record in self.records), default=0)
 
+    @property
+    def measure(self) -> str:
+        """What the run's best evaluation is chosen by."""
+        return getattr(self.config.task, "best", "loss")
+
     @cached_property
     def best(self) -> dict[str, float]:
         """What the run's weights score, by measure (`valid.loss`, `test.perplexity`): of the whole run where it has ended, else of its
@@ -42,7 +47,8 @@ class Summary:
         evaluations = [numbers(record) for record in self.records if "valid.loss" in numbers(record)]
         if not evaluations:
             return {}
-        best = min(evaluations, key=lambda record: record["valid.loss"])
+        chosen = f"valid.{self.measure}"
+        best = min(evaluations, key=lambda record: record["valid.loss"] if self.measure == "loss" else -record.get(chosen, -math.inf))
         return {name: value for name, value in best.items() if name.startswith("valid.")}
 
     @property

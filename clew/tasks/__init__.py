@@ -15,8 +15,8 @@ from clew.text.tokenizer import Tokenizer
 class TaskKind(NamedTuple):
     """`build(body, vocabularies, config)`; `vocabularies` has the type of each by role; `data` names the kind of data it learns from.
 
-    A task that learns from examples has `train_vocabularies(train, joint, examples, config)`, `train(texts, specials)` being what makes a
-    tokenizer.
+    `verb` is what is done with a trained run, on the command line and from Python. A task that learns from examples has
+    `train_vocabularies(train, joint, examples, config)`, `train(texts, specials)` being what makes a tokenizer.
     """
 
     config: type[Section]
@@ -25,6 +25,7 @@ class TaskKind(NamedTuple):
     vocabularies: dict[str, Any]
     data: str = "text"
     train_vocabularies: Callable[..., dict[str, Any]] | None = None
+    verb: str = "generate"
 
 
 def build_language_model(body: Any, vocabularies: dict[str, Any], config: LanguageModelConfig) -> LanguageModel:
@@ -44,7 +45,7 @@ ENCODES = SequenceToSequence.needs
 
 TASKS: dict[str, TaskKind] = {
     "language_model": TaskKind(LanguageModelConfig, build_language_model, LanguageModel.needs, {"tokenizer": Tokenizer}),
-    "translation": TaskKind(TranslationConfig, build_sequence, ENCODES, SIDES, "pairs", train_sequence_vocabularies),
-    "sequence": TaskKind(SequenceConfig, build_sequence, ENCODES, SIDES, "pairs", train_sequence_vocabularies),
-    "parsing": TaskKind(ParsingConfig, build_parser, ENCODES, SIDES, "trees", train_parsing_vocabularies),
+    "translation": TaskKind(TranslationConfig, build_sequence, ENCODES, SIDES, "pairs", train_sequence_vocabularies, "translate"),
+    "sequence": TaskKind(SequenceConfig, build_sequence, ENCODES, SIDES, "pairs", train_sequence_vocabularies, "translate"),
+    "parsing": TaskKind(ParsingConfig, build_parser, ENCODES, SIDES, "trees", train_parsing_vocabularies, "parse"),
 }

@@ -1,22 +1,35 @@
 """Constituency parsing as translation: a sentence in, its tree out as brackets (Vinyals et al. 2015, Grammar as a foreign language)."""
 
 from collections.abc import Sequence
-from functools import cached_property
+from dataclasses import dataclass
 from typing import Any, Literal
 
+import numpy as np
 from pydantic import Field
+from torch import Tensor
 
+from clew.core.batches import to_device
+from clew.core.errors import UserError
 from clew.core.trees import Tree
 from clew.data.examples import Parsed
 from clew.data.linearisation import WORD, delinearise, linearise, tree_tokens
+from clew.data.plans import batches_by_length
+from clew.data.trees import format_tree
 from clew.decoding.stepper import Stepper
 from clew.decoding.trees import TreeConstraint
-from clew.metrics.brackets import score_brackets, score_sentence
+from clew.metrics.brackets import score_brackets, score_sentence, share
 from clew.tasks.generation import DecodingConfig
 from clew.tasks.measures import Measured
 from clew.tasks.sequence import SequenceBatch, SequenceConfig, SequenceToSequence, Sides, TrainTokenizer
-from clew.text.tokenizer import Tokenizer
+from clew.tasks.translation import evaluating
+from clew.text.tokenizer import Tokenizer, check_is_text
 from clew.text.train import train_word
+
+SYMBOLS_A_WORD, MORE_SYMBOLS = 4, 10
+"""A tree over n words has at most 4 n + 10 symbols, its end among them: no gold tree of WSJ or CRAFT has more than 4 n + 4."""
+
+BATCH = 8192
+"""Words and symbols that are parsed at a time."""
 
 
 class ParsingConfig(SequenceConfig):
@@ -27,70 +40,142 @@ class ParsingConfig(SequenceConfig):
     best: Literal["loss", "f1"] = Field("f1", description="the best evaluation is that of the lowest loss, or of the highest F1")  # type: ignore[assignment]
     tags: bool = Field(False, description="write every word's tag, instead of XX for all of them")
 
+    @property
+    def values(self) -> list[str]:
+        return ["f1"]
+
+
+@dataclass(frozen=True)
+class Parse:
+    """A tree over a sentence. `log_prob` is of all its symbols and their end, `score` what beam search chose it by. `str()` is brackets."""
+
+    tree: Tree
+    log_prob: float
+    score: float
+
+    def __str__(self) -> str:
+        return format_tree(self.tree)
+
 
 class ConstituencyParser(SequenceToSequence):
     """P(tree | words) as of the target (S (NP XX XX )NP (VP XX )VP )S, with p(symbol) 0 where no tree over the words could follow."""
 
+    config: ParsingConfig
+
     def __init__(self, body: Any, source: Tokenizer, target: Tokenizer, config: ParsingConfig | None = None):
         super().__init__(body, source, target, config or ParsingConfig())
-        self.leaf = leaf_of(self.config)  # type: ignore[arg-type]
-
-    @cached_property
-    def tree_tokens(self) -> Any:
-        return tree_tokens(self.target.tokens, self.end, self.end)
+        self.tree_tokens = tree_tokens(target.tokens, self.end, self.end)
 
     def encode(self, examples: Sequence[Parsed]) -> list[Sides]:  # type: ignore[override]
-        words = [example.tree.words for example in examples]
-        sources = self.source.encode_batch([" ".join(each) for each in words])
-        targets = self.target.encode_batch([" ".join(linearise(example.tree, self.leaf)) for example in examples])
-        sides = zip(sources, targets, words, strict=True)
-        return [Sides([*source, self.source_end], target, len(each)) for source, target, each in sides]
+        sentences = self.encode_words([example.tree.words for example in examples])
+        targets = self.target.encode_batch([symbols_of(example.tree, self.config) for example in examples])
+        return [sides._replace(target=target) for sides, target in zip(sentences, targets, strict=True)]
 
     def encode_words(self, sentences: Sequence[Sequence[str]]) -> list[Sides]:
         """Sentences to parse."""
-        sources = self.source.encode_batch([" ".join(words) for words in sentences])
+        sources = self.source.encode_batch([text_of(words) for words in sentences])
         return [Sides([*source, self.source_end], [], len(words)) for source, words in zip(sources, sentences, strict=True)]
 
+    def check_length(self, sides: Sides, place: str) -> None:
+        super().check_length(sides, place)
+        limit = self.body.max_length
+        if limit is not None and sides.words + 3 > limit:
+            raise UserError(
+                f"{place}: a tree over {sides.words} words has at least {sides.words + 3} symbols, but the model can tell apart {limit} "
+                "positions; cut the sentence, or train with a larger model.max_length or another model.position"
+            )
+
     def stepper(self, batch: SequenceBatch) -> Stepper:
-        return self.constrained(super().stepper(batch), batch)
+        longest = self.longest_trees(batch.words)
+        return TreeConstraint(super().stepper(batch), tokens=self.tree_tokens, lengths=batch.words, max_length=longest)
 
-    def constrained(self, stepper: Stepper, batch: SequenceBatch) -> Stepper:
-        limit = self.longest_tree(batch)
-        return TreeConstraint(stepper, tokens=self.tree_tokens, lengths=batch.words, max_length=limit)
-
-    def longest_tree(self, batch: SequenceBatch) -> int:
-        most = 4 * int(batch.words.max()) + 10
-        return most if self.body.max_length is None else min(most, self.body.max_length)
+    def longest_trees(self, words: Tensor) -> Tensor:
+        """How many symbols each sentence's tree may have, its end counted: by its own words alone, whatever shares its batch."""
+        most = SYMBOLS_A_WORD * words + MORE_SYMBOLS
+        return most if self.body.max_length is None else most.clamp(max=self.body.max_length)
 
     def max_new(self, batch: SequenceBatch, config: DecodingConfig) -> int:
-        """Room for every tree that may be written; what may follow keeps it short."""
-        return self.longest_tree(batch)
+        """Room for every tree that may be written, whatever `decoding.max_new` says: a tree that is cut off is none."""
+        return int(self.longest_trees(batch.words).max())
+
+    def parse(self, sentences: Sequence[Sequence[str]], config: DecodingConfig, seed: int = 0, first: int = 1) -> list[list[Parse]]:
+        """The best trees of each sentence: `n_best` of beam search, else one; none of a sentence without words. A sentence that is refused
+        is named by its number, the first one's being `first`."""
+        encoded = self.checked(sentences, first)
+        there = [row for row, words in enumerate(sentences) if words]
+        lengths = np.array([(len(encoded[row].source), SYMBOLS_A_WORD * encoded[row].words) for row in there]).reshape(-1, 2)
+        device = next(self.parameters()).device
+        found: dict[int, list[Parse]] = {}
+        with evaluating([self]):
+            for numbers in batches_by_length(lengths, BATCH):
+                rows = [there[number] for number in numbers]
+                batch = to_device(self.collate([encoded[row] for row in rows]), device)
+                for row, written in zip(rows, self.write(batch, config, seed, row_numbers=[first + row for row in rows]), strict=True):
+                    found[row] = [Parse(delinearise(each.text.split(), sentences[row]), each.log_prob, each.score) for each in written]
+        return [found.get(row, []) for row in range(len(sentences))]
+
+    def checked(self, sentences: Sequence[Sequence[str]], first: int) -> list[Sides]:
+        for number, words in enumerate(sentences, start=first):
+            check_is_text(" ".join(words), f"sentence {number}")
+        encoded = self.encode_words(sentences)
+        for number, sides in enumerate(encoded, start=first):
+            self.check_length(sides, f"sentence {number}")
+        return encoded
 
     def measure(self, examples: Sequence[Parsed], predictions: Sequence[str]) -> Measured:  # type: ignore[override]
-        trees = [tree_of(text, example.tree) for example, text in zip(examples, predictions, strict=True)]
-        found = score_brackets([example.tree for example in examples], trees).all
-        formed = sum(tree is not None for tree in trees) / max(len(trees), 1)
+        golds = [example.tree for example in examples]
+        trees = [tree_of(text, gold) for text, gold in zip(predictions, golds, strict=True)]
+        found = score_brackets(golds, trees).all
+        formed = 100 * share(sum(tree is not None for tree in trees), len(trees))
         values = {"f1": 100 * found.f1, "precision": 100 * found.precision, "recall": 100 * found.recall}
-        values |= {"complete": 100 * found.complete_match, "well_formed": 100 * formed}
-        return Measured(values, f"{found.describe().splitlines()[0].partition(', crossing')[0]}, well-formed {100 * formed:.1f} %")
+        values |= {"complete": 100 * found.complete_match, "well_formed": formed}
+        words = f"{found.describe().partition(', crossing')[0]}, well-formed {formed:.1f} %"
+        if self.config.tags:
+            values["tags"] = 100 * tagging_accuracy(golds, predictions)
+            words += f", tags {values['tags']:.2f} % right"
+        return Measured(values, words)
+
+    def described(self, example: Parsed, prediction: str) -> dict[str, str]:  # type: ignore[override]
+        tree = tree_of(prediction, example.tree)
+        return {"source": example.key, "target": str(example.tree), "prediction": prediction if tree is None else str(tree)}
 
     def sentence_scores(self, examples: Sequence[Parsed], predictions: Sequence[str]) -> list[float]:  # type: ignore[override]
         pairs = zip(examples, predictions, strict=True)
         return [100 * score_sentence(example.tree, tree_of(text, example.tree)).all.f1 for example, text in pairs]
 
 
-def leaf_of(config: ParsingConfig) -> str | None:
-    return None if config.tags else WORD
+def text_of(words: Sequence[str]) -> str:
+    """A sentence as the tokenizer reads it, each word one: a no-break space and its like inside a word would part it."""
+    return " ".join("_".join(word.split()) or "_" for word in words)
+
+
+def symbols_of(tree: Tree, config: ParsingConfig) -> str:
+    return " ".join(linearise(tree, None if config.tags else WORD))
 
 
 def tree_of(symbols: str, gold: Tree) -> Tree | None:
-    """The tree that symbols describe over a gold tree's words; it is given the gold tags, by which EVALB knows punctuation."""
-    return delinearise(symbols.split(), gold.words, gold.tags)
+    """The tree that symbols describe over a gold tree's words, None where they are none. It is given the gold tags, by which EVALB knows
+    punctuation: a wrong tag does not make a bracket wrong."""
+    try:
+        return delinearise(symbols.split(), gold.words, gold.tags)
+    except UserError:
+        return None
+
+
+def tagging_accuracy(golds: Sequence[Tree], predictions: Sequence[str]) -> float:
+    """The share of words, punctuation among them, whose tag is right."""
+    right = 0
+    for gold, symbols in zip(golds, predictions, strict=True):
+        tags = [symbol for symbol in symbols.split() if not symbol.startswith(("(", ")"))]
+        right += sum(a == b for a, b in zip(gold.tags, tags, strict=False))
+    return share(right, sum(len(gold.tags) for gold in golds))
 
 
 def train_parsing_vocabularies(
     train: TrainTokenizer, joint: bool, examples: Sequence[Parsed], config: ParsingConfig
 ) -> dict[str, Tokenizer]:
     """A tokenizer of words, and a table of symbols."""
-    symbols = [" ".join(linearise(example.tree, leaf_of(config))) for example in examples]
-    return {"source": train([" ".join(example.tree.words) for example in examples], []), "target": train_word(symbols)}
+    if joint:
+        raise UserError("a parser reads words and writes brackets, which share no vocabulary; set text.joint=false")
+    sentences, symbols = [text_of(example.tree.words) for example in examples], [symbols_of(example.tree, config) for example in examples]
+    return {"source": train(sentences, []), "target": train_word(symbols)}

@@ -61,6 +61,11 @@ class SequenceConfig(Section):
     )
     best: str = Field("loss", description="the best evaluation is that of the lowest loss, or of the highest value of this measure")
 
+    @property
+    def values(self) -> list[str]:
+        """The names of what is measured and best when highest."""
+        return [name for measure in self.measures for name in VALUES.get(measure, [measure])]
+
 
 class TranslationConfig(SequenceConfig):
     """A translation of the source: sacreBLEU and chrF are its measures."""
@@ -196,7 +201,7 @@ class SequenceToSequence(nn.Module):
         """The token that asks for a language."""
         languages = self.languages
         if not into and languages:
-            raise UserError(f"this model translates into {', '.join(languages)}; say which with data.target")
+            raise UserError(f"this model translates into {', '.join(languages)}; say which (--into on the command line)")
         if into and into not in languages:
             known = f"it translates into {', '.join(languages)}" if languages else "it knows no languages by name"
             raise UserError(f"the model was not trained to write '{into}'; {known}")
@@ -234,7 +239,12 @@ class SequenceToSequence(nn.Module):
 
     @torch.no_grad()
     def write(
-        self, batch: SequenceBatch, config: DecodingConfig = GREEDY, seed: int = 0, stepper: Stepper | None = None
+        self,
+        batch: SequenceBatch,
+        config: DecodingConfig = GREEDY,
+        seed: int = 0,
+        stepper: Stepper | None = None,
+        row_numbers: Sequence[int] | None = None,
     ) -> list[list[Written]]:
         """The best targets for each source; with a `stepper` of several models, theirs."""
         max_new = self.max_new(batch, config)
@@ -247,6 +257,7 @@ class SequenceToSequence(nn.Module):
             max_new=max_new,
             banned=banned,
             seed=seed,
+            row_numbers=row_numbers,
             device=batch.source.device,
         )
         return [[self.written(hypothesis) for hypothesis in row] for row in found]
@@ -269,6 +280,11 @@ class SequenceToSequence(nn.Module):
         found = [MEASURES[name].corpus(written, wanted, self.config.lowercase) for name in self.config.measures]
         values = {name: value for measured in found for name, value in measured.values.items()}
         return Measured(values, ", ".join(measured.text for measured in found))
+
+    def described(self, example: Pair, prediction: str) -> dict[str, str]:
+        """An example and what was written for it, as a person reads them."""
+        into = {"into": example.into} if example.into else {}
+        return {"source": example.source, **into, "target": example.target, "prediction": prediction}
 
     def sentence_scores(self, examples: Sequence[Pair], predictions: Sequence[str]) -> list[float]:
         """A number an example, higher being better, by the first measure."""
@@ -326,7 +342,7 @@ def train_sequence_vocabularies(train: TrainTokenizer, joint: bool, pairs: Seque
 
 
 def check_best(config: SequenceConfig) -> None:
-    known = ["loss", *(name for measure in config.measures for name in VALUES.get(measure, [measure]))]
+    known = ["loss", *config.values]
     if config.best not in known:
         raise unknown("value for task.best", config.best, known)
 

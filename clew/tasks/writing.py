@@ -1,5 +1,6 @@
 """Targets written by a stepper that has read its source: by any decoding algorithm, for many sources at once."""
 
+from collections.abc import Sequence
 from typing import NamedTuple
 
 import torch
@@ -28,9 +29,13 @@ def write(
     max_new: int,
     banned: tuple[int, ...] = (),
     seed: int = 0,
+    row_numbers: Sequence[int] | None = None,
     device: torch.device | None = None,
 ) -> list[list[Hypothesis]]:
-    """The hypotheses of each row, best first: `n_best` of beam search, else one. `end` starts a target and ends it."""
+    """The hypotheses of each row, best first: `n_best` of beam search, else one. `end` starts a target and ends it.
+
+    `row_numbers` are what sampling draws a row by, whatever batch it is in.
+    """
     prompt = torch.full((rows, 1), end, device=device)
     filtered = with_filters(
         stepper,
@@ -62,7 +67,7 @@ def write(
     if config.method == "greedy":
         found = greedy_sequences(filtered, prompt, max_new=max_new, end=end)
     else:
-        found = sample_sequences(filtered, prompt, max_new=max_new, end=end, seed=seed)
+        found = sample_sequences(filtered, prompt, max_new=max_new, end=end, seed=seed, row_numbers=row_numbers)
     rows_found = zip(found.tokens.tolist(), found.lengths.tolist(), found.log_probs.sum(1).tolist(), strict=True)
     return [
         [Hypothesis(without_end(tokens, length, end), log_prob, log_prob / max(length, 1) ** config.length_penalty)]

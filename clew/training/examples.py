@@ -1,13 +1,15 @@
 """The problem of a task that learns from examples: each is encoded once, examples of like length share a batch.
 
 What it asks of a task, besides the loop's forward and counts: `encode(examples)`, `lengths(encoded)`, `longest`, `check_length`,
-`collate(encoded)`, `predict(batch, decoding)`, `measure(examples, predictions)` and `sentence_scores(examples, predictions)`.
+`collate(encoded)`, `predict(batch, decoding)`, `measure(examples, predictions)`, `sentence_scores(examples, predictions)` and
+`described(example, prediction)`.
 """
 
 import hashlib
 import json
 import math
 from collections.abc import Callable, Sequence
+from contextlib import nullcontext
 from functools import lru_cache
 from pathlib import Path
 from typing import Any
@@ -20,13 +22,14 @@ from clew.core.batches import to_device
 from clew.core.errors import UserError
 from clew.data.example_splits import find_overlaps
 from clew.data.notes import Notes
-from clew.data.plans import ExamplePlan, bucket_plan, cut_by_budget, shuffled_plan
+from clew.data.plans import ExamplePlan, batches_by_length, bucket_plan, shuffled_plan
 from clew.runs.build import build_task, train_side
 from clew.runs.config import Config
 from clew.runs.examples import read_examples
 from clew.runs.vocabularies import load_vocabularies
 from clew.tasks import TASKS, TaskKind
 from clew.tasks.generation import DecodingConfig
+from clew.training.baselines import with_baseline
 from clew.training.loop import Batches
 from clew.training.parallel import gathered
 from clew.training.problem import Autocast, Problem, Score
@@ -69,7 +72,8 @@ def example_problem(config: Config, run: Path | None, progress: Callable[[int, i
     ) -> Score | None:
         decoding = config.decoding if final else config.decoding.model_copy(update=GREEDY)
         found = (parts[part], encoded[part])
-        return judge_examples(task, forward, *found, evaluation_budget(config), decoding, autocast, interrupted, final)
+        score = judge_examples(task, forward, *found, evaluation_budget(config), decoding, autocast, interrupted, final)
+        return with_baseline(score, kind.data, parts[part]) if final and score is not None else score
 
     notes_to_show = [*notes.report(), *map(str, find_overlaps(parts))]
     if left_out := len(lengths) - len(fitting):
@@ -104,6 +108,16 @@ def agreed_vocabularies(config: Config, kind: TaskKind, run: Path | None, train:
     return {role: kind.vocabularies[role].from_json(text) for role, text in texts.items()}
 
 
+def evaluate_examples(task: Any, examples: Sequence[Any], config: Config) -> Score:
+    """The score of examples by a trained task, decoding as the config says; those too long for it are refused."""
+    encoded = task.encode(examples)
+    for example, ids in zip(examples, encoded, strict=True):
+        task.check_length(ids, example.id)
+    found = judge_examples(task, task, examples, encoded, evaluation_budget(config), config.decoding, nullcontext, is_final=True)
+    assert found is not None
+    return with_baseline(found, TASKS[config.task.name].data, examples)  # type: ignore[attr-defined]
+
+
 @torch.no_grad()
 def judge_examples(
     task: Any,
@@ -114,12 +128,10 @@ def judge_examples(
     decoding: DecodingConfig,
     autocast: Autocast,
     interrupted: Callable[[], bool] = lambda: False,
-    with_examples: bool = False,
+    is_final: bool = False,
 ) -> Score | None:
     """The loss, and what the task measures of its predictions, all of them together; every process predicts its share of the batches."""
-    lengths = lengths_of(task, encoded)
-    order = np.argsort(lengths.sum(1), kind="stable")
-    cuts = cut_by_budget(lengths[order], budget)
+    batches = batches_by_length(lengths_of(task, encoded), budget)
     device = next(task.parameters()).device
     was_training = task.training
     task.eval()
@@ -127,10 +139,9 @@ def judge_examples(
     mine: list[tuple[int, Any]] = []
     try:
         with gathered(task):
-            for cut in cuts[rank() :: world_size()]:
+            for rows in batches[rank() :: world_size()]:
                 if interrupted() and world_size() == 1:
                     return None
-                rows = order[cut].tolist()
                 batch = to_device(task.collate([encoded[row] for row in rows]), device)
                 with autocast():
                     loss = forward(batch, None)[0]["loss"]
@@ -140,19 +151,22 @@ def judge_examples(
         task.train(was_training)
     nats, count = sum_over_processes(totals).tolist()
     found: dict[int, Any] = dict(pair for text in from_all(json.dumps(mine)) for pair in json.loads(text))
-    return score_of(task, examples, [found[row] for row in range(len(examples))], nats / max(count, 1), with_examples)
+    return score_of(task, examples, [found[row] for row in range(len(examples))], nats / max(count, 1), is_final)
 
 
-def score_of(task: Any, examples: Sequence[Any], predictions: Sequence[Any], loss: float, with_examples: bool) -> Score:
+def score_of(task: Any, examples: Sequence[Any], predictions: Sequence[Any], loss: float, is_final: bool) -> Score:
     measured = task.measure(examples, predictions)
     values = {"loss": loss, "perplexity": math.exp(min(loss, 700.0)), **measured.values}
     best = task.config.best
-    words = measured.text if with_examples else ", ".join(f"{name} {value:.2f}" for name, value in measured.values.items())
+    words = measured.text if is_final else ", ".join(f"{name} {value:.2f}" for name, value in measured.values.items())
     text = f"loss {loss:.4f}, perplexity {values['perplexity']:.2f} per target token{f', {words}' if words else ''}"
-    by_id = (
-        dict(zip((example.id for example in examples), task.sentence_scores(examples, predictions), strict=True)) if with_examples else {}
-    )
-    return Score(values, values["loss"] if best == "loss" else -values[best], text, by_id)
+    value = values["loss"] if best == "loss" else -values[best]
+    if not is_final:
+        return Score(values, value, text)
+    ids = [example.id for example in examples]
+    described = [task.described(example, prediction) for example, prediction in zip(examples, predictions, strict=True)]
+    scores = task.sentence_scores(examples, predictions)
+    return Score(values, value, text, dict(zip(ids, scores, strict=True)), dict(zip(ids, described, strict=True)))
 
 
 def lengths_of(task: Any, encoded: Sequence[Any]) -> np.ndarray:
@@ -161,9 +175,9 @@ def lengths_of(task: Any, encoded: Sequence[Any]) -> np.ndarray:
 
 
 def evaluation_budget(config: Config) -> int:
-    """Places in a batch when a part is scored, both sides and padding counted."""
+    """Places in a batch when a part is scored, both sides and padding counted: more than in training, as no gradient is kept."""
     training = config.training
-    return training.batch_tokens or (training.evaluate_batch or training.batch_size) * 64
+    return (training.batch_tokens or (training.evaluate_batch or training.batch_size) * 64) * 4
 
 
 def check_settings(config: Config) -> None:

@@ -19,6 +19,8 @@ class Score:
     text: str
     examples: dict[str, float] = field(default_factory=dict, repr=False)
     """A number for each example by its id, higher being better, where the data are examples and this is the last evaluation."""
+    predictions: dict[str, dict[str, str]] = field(default_factory=dict, repr=False)
+    """Then also each example's source, target and prediction."""
 
     @property
     def loss(self) -> float:

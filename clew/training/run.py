@@ -126,7 +126,8 @@ class Running:
             with writing("the metrics", self.folder):
                 append_metrics(self.folder, record)
         if self.events is not None:
-            self.events.add(record)
+            with writing("the events", self.folder):
+                self.events.add(record)
 
     @property
     def settings(self) -> TrainingConfig:
@@ -198,13 +199,15 @@ def run_through(config: Config, folder: Path, resume: bool, code: Path | None, r
         if resume:
             go_back(running)
         if rank() == 0:
-            running.events = Events(folder / EVENTS, after=running.training.standing.step if resume else None)
+            with writing("the events", folder):
+                running.events = Events(folder / EVENTS, after=running.training.standing.step if resume else None)
         try:
             run_loop(running)
             result = finish(running)
         finally:
             if running.events is not None:
-                running.events.close()
+                with suppress(OSError):  # what was to be written is in metrics.jsonl too
+                    running.events.close()
     leave_if_asked(request, folder, "after the final evaluation")
     return result
 
@@ -321,9 +324,10 @@ def finish(running: Running) -> Result:
     for part, score in scores.items():
         record |= {f"best.{part}.{name}": value for name, value in score.measures.items()}
     running.note({**record, "train.flops": flops, "seconds": standing.seconds})
-    if rank() == 0 and (examples := scores[problem.parts[-1]].examples):
+    last = scores[problem.parts[-1]]
+    if rank() == 0 and last.examples:
         with writing("the predictions", folder):
-            write_predictions(folder, examples)
+            write_predictions(folder, last.examples, last.predictions)
     run = Run(folder, config, problem.vocabularies, task)
     return Result(run, standing.step, training.best.step, scores["valid"], scores.get("test"), standing.seconds, flops)
 

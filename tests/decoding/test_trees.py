@@ -262,7 +262,11 @@ def test_a_state_that_every_step_overwrites_is_not_rewound():
         ({"lengths": torch.tensor([3, 0])}, "every sentence needs at least one word; sentence 1 has 0"),
         ({"lengths": torch.zeros(2, 2)}, "lengths must be a row of numbers, one a sentence, and has the shape (2, 2)"),
         ({"lengths": torch.zeros(0)}, "lengths must be a row of numbers, one a sentence, and has the shape (0,)"),
-        ({"max_length": 6}, "max_length (6) must be at least 7: the longest sentence's 4 words, the root's two brackets and the end"),
+        ({"max_length": 6}, "max_length (6) must be at least 7: the 4 words of sentence 0, the root's two brackets and the end"),
+        (
+            {"max_length": torch.tensor([9, 3])},
+            "max_length (3) must be at least 4: the 1 words of sentence 1, the root's two brackets and the end",
+        ),
         ({"tokens": TOKENS._replace(closes=[4])}, "opens (2) must be as many as closes (1), of the same labels in the same order"),
         ({"tokens": TOKENS._replace(words=[])}, "a tree needs at least one label to open and close, and one token that stands for a word"),
         ({"tokens": TOKENS._replace(words=[9])}, "token (9) must be at least 0 and below vocabulary (9)"),
@@ -289,3 +293,24 @@ def test_a_decoder_that_would_stop_too_soon_is_refused():
     )
     with pytest.raises(UserError, match=r"^lengths \(2\) must be as many as the prompt has rows \(1\)$"):
         greedy_sequences(stepper, torch.tensor([[START]]), max_new=9, end=END)
+
+
+def test_a_row_is_bounded_by_its_own_longest_whatever_stands_beside_it():
+    eager = Transition([[0.4 if symbol == "(A" else 0.6 / (len(SYMBOLS) - 1) for symbol in SYMBOLS]] * len(SYMBOLS))
+    prompt = torch.full((2, 1), START)
+    found = greedy_sequences(constrained(eager, [2, 2], torch.tensor([7, 12])), prompt, max_new=12, end=END)
+    assert found.lengths.tolist() == [7, 11]  # a bracket is two symbols, so one place is left over
+    alone = greedy_sequences(constrained(eager, [2], 7), prompt[:1], max_new=7, end=END)
+    assert found.tokens[0, :7].tolist() == alone.tokens[0].tolist()
+
+
+def test_one_token_may_start_and_end():
+    symbols = ["<end>", "(A", ")A", "XX"]
+    stepper = TreeConstraint(
+        Transition([[0.25] * 4] * 4), tokens=tree_tokens(symbols, 0, 0), lengths=torch.tensor([1, 2]), max_length=torch.tensor([4, 5])
+    )
+    found = greedy_sequences(stepper, torch.zeros(2, 1, dtype=torch.long), max_new=5, end=0)
+    assert [[symbols[token] for token in row] for row in found.tokens.tolist()] == [
+        ["(A", "XX", ")A", "<end>", "<end>"],
+        ["(A", "XX", "XX", ")A", "<end>"],
+    ]

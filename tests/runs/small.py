@@ -1,5 +1,6 @@
-"""A text of a few lines and the settings that train something on it in a fraction of a second."""
+"""Texts and pairs of a few lines, and the settings that train something on them in a fraction of a second."""
 
+from itertools import product
 from pathlib import Path
 
 TEXT = (
@@ -46,3 +47,49 @@ def lstm_settings(folder: Path, steps: int = 6) -> list[str]:
 
 def gpt_settings(folder: Path, steps: int = 6) -> list[str]:
     return [f"data.train={write_text(folder)}", *GPT, f"training.steps={steps}"]
+
+
+PAIRS = [f"{a} {b} {c}\t{c} {b} {a}" for a, b, c in product(["red", "blue"], ["big", "old", "new"], ["fox", "owl", "cat", "dog"])]
+REVERSER = [
+    "data.corpus=null",
+    "data.source=null",
+    "data.target=null",
+    "data.valid_fraction=0.2",
+    "data.test_fraction=0.2",
+    "text.tokenizer=word",
+    "text.size=null",
+    "model.dim=16",
+    "model.dropout=0",
+    "training.steps=40",
+    "training.batch_size=4",
+    "training.batch_tokens=null",
+    "training.learning_rate=0.01",
+    "training.schedule=constant",
+    "training.evaluate_every=20",
+    "decoding.max_new=8",
+    "decoding.beams=2",
+    "device=cpu",
+]
+
+
+def pair_settings(folder: Path) -> list[str]:
+    return [f"data.train={write_text(folder, chr(10).join(PAIRS), 'pairs.tsv')}", *REVERSER]
+
+
+def save_many_languages(folder: Path) -> None:
+    """An untrained run that translates between German, English and French."""
+    from clew.data.examples import Pair
+    from clew.recipes.running import config_of
+    from clew.runs.build import build_task, train_side
+    from clew.runs.directory import WEIGHTS, write_config, write_weights
+    from clew.runs.vocabularies import save_vocabularies
+    from clew.tasks.sequence import train_sequence_vocabularies
+
+    words = {"de": "ein roter Fuchs", "en": "a red fox", "fr": "un renard roux"}
+    pairs = [Pair(words[a], words[b], f"{a}-{b}", b) for a in words for b in words if a != b]
+    config = config_of("tatoeba-lstm", [*REVERSER, "data.train=pairs.tsv"])
+    vocabularies = train_sequence_vocabularies(lambda texts, more: train_side(config.text, texts, more), True, pairs, config.task)  # type: ignore[arg-type]
+    folder.mkdir()
+    save_vocabularies(folder, vocabularies)
+    write_weights(folder / WEIGHTS, build_task(config, vocabularies).state_dict())
+    write_config(folder, config)

@@ -222,7 +222,7 @@ def test_a_language_is_asked_for_by_a_token() -> None:
     body = build_seq2seq(Seq2SeqConfig(dim=4), vocabularies["target"].vocabulary, vocabularies["source"].vocabulary)
     task = SequenceToSequence(body, **vocabularies)
     assert [sides.source[0] for sides in task.encode(pairs)] == [task.source.id("<2de>"), task.source.id("<2fr>")]
-    with pytest.raises(UserError, match="this model translates into de, fr; say which with data.target"):
+    with pytest.raises(UserError, match="this model translates into de, fr; say which"):
         task.encode([Pair("one", "eins")])
     with pytest.raises(UserError, match="the model was not trained to write 'it'; it translates into de, fr"):
         task.encode([Pair("one", "uno", into="it")])

@@ -1,0 +1,247 @@
+"""Translate lines with a trained run, or with several runs together.
+
+Every line of standard input, or of --file, is one source; its translation is one line of standard output, in the same
+order and as soon as it is there. What else a task writes from a source (a summary, an answer, a sorted list) is written
+in the same way.
+
+  echo 'Wo ist der Bahnhof?' | clew translate runs/tatoeba-transformer
+  clew translate runs/tatoeba-transformer --file sentences.de --beams 8 > sentences.en
+  clew translate runs/tatoeba-transformer runs/tatoeba-transformer-2 --file sentences.de
+  clew translate runs/tatoeba-transformer --file sentences.de --n-best 3 --json
+  clew translate runs/tatoeba-transformer --file sentences.de --attention alignments.svg
+  clew translate runs/tatoeba-transformer --file sentences.de --score sentences.en
+
+Several runs write as an ensemble, by the mean of their log-probabilities; they must have been trained with the same
+vocabularies. With --n-best, every source has so many lines, `translation<TAB>score`, and an empty line after them. The
+score is log p / length^X, X being --length-penalty. With --score nothing is written: line n of TARGETS is scored as the
+translation of line n, and its log-probability printed; --json has that of every token.
+
+--attention writes which source words were looked at for every word. A file that ends in .jsonl has one object a
+translation with the words of both sides and the weights, a row a target word; .svg, .png and .pdf are pictures (the
+last two need matplotlib) of the first 50 translations, the best of each line.
+"""
+
+import argparse
+import json
+import sys
+from collections.abc import Iterator
+from contextlib import nullcontext
+from itertools import islice
+from pathlib import Path
+from typing import Any
+
+from clew.cli.progress import say
+
+FIELDS = (
+    "method",
+    "max_new",
+    "temperature",
+    "top_k",
+    "top_p",
+    "repetition_penalty",
+    "no_repeat_ngram",
+    "beams",
+    "length_penalty",
+    "n_best",
+)
+PICTURES = (".svg", ".png", ".pdf")
+MOST_PICTURES = 50
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    add = parser.add_argument
+    add("runs", metavar="RUN", nargs="+", help="a run directory; several translate together")
+    add("--file", metavar="FILE", help="what to translate, a source a line (default: standard input)")
+    add("--into", metavar="LANGUAGE", default="", help="the language to write, where the model writes several")
+    add_decoding(parser)
+    add("--n-best", type=int, metavar="N", help="translations shown of each line, by beam search")
+    add("--seed", type=int, metavar="N", help="another seed samples other translations (default: the run's)")
+    add("--score", metavar="TARGETS", help="score the lines of this file as translations, instead of translating")
+    add("--attention", metavar="FILE", help="write alignments to FILE.jsonl, .svg, .png or .pdf")
+    add("--layer", type=int, metavar="N", help="which of the decoder's layers --attention shows, from 1 (default: the last but one)")
+    add("--replace-unknown", action="store_true", help="models of words: for an unknown word the source word that was looked at most")
+    add("--device", default="auto", choices=["auto", "cpu", "cuda", "mps"], help="where the model runs")
+    add("--json", action="store_true", help="one JSON object a translation")
+
+
+def add_decoding(parser: argparse.ArgumentParser) -> None:
+    add = parser.add_argument
+    add("--method", choices=["beam", "greedy", "sample"], help="how the next token is chosen (default: the run's)")
+    add("--beams", type=int, metavar="N", help="beam search's width")
+    add("--length-penalty", type=float, metavar="X", help="beam scores are log p / length^X")
+    add("--max-new", type=int, metavar="N", help="tokens written at most")
+    add("--temperature", type=float, metavar="T", help="sampling: below 1 sharpens the distribution, above 1 flattens it")
+    add("--top-k", type=int, metavar="K", help="sampling: only the K most probable tokens")
+    add("--top-p", type=float, metavar="P", help="sampling: only the most probable tokens whose mass reaches P")
+    add("--repetition-penalty", type=float, metavar="X", help="above 1 discourages tokens that were written already")
+    add("--no-repeat-ngram", type=int, metavar="N", help="no N tokens in a row twice")
+
+
+def decoding_options(options: argparse.Namespace) -> dict[str, Any]:
+    """What was asked for; a beam's width or several translations ask for beam search."""
+    from clew.core.errors import UserError
+
+    changed = {name: getattr(options, name) for name in FIELDS if getattr(options, name, None) is not None}
+    beam = [f"--{name.replace('_', '-')}" for name in ("beams", "n_best") if name in changed]
+    if beam and changed.setdefault("method", "beam") != "beam":
+        raise UserError(f"{beam[0]} is for beam search, and --method is {changed['method']}; leave one of them out")
+    return changed
+
+
+def run(options: argparse.Namespace) -> int:
+    from clew.runs.loaded import check_together, load_run
+
+    check_named(options.runs)
+    changed = decoding_options(options)
+    alignments = None if options.attention is None else Alignments(options.attention)
+    code = None if options.code is None else Path(options.code)
+    runs = [load_run(folder, device=options.device, code=code) for folder in options.runs]
+    check_together(runs)
+    if options.file is None and sys.stdin.isatty():
+        say("reading lines from the terminal; Ctrl-D ends them")
+    with alignments or nullcontext():
+        if options.score is None:
+            translate_lines(runs, options, changed, alignments)
+        else:
+            score_lines(runs, options, alignments)
+    return 0
+
+
+def translate_lines(runs: list[Any], options: argparse.Namespace, changed: dict[str, Any], alignments: "Alignments | None") -> None:
+    from clew.cli.lines import some_lines
+    from clew.runs.loaded import translate_together
+
+    first = 1
+    for lines in some_lines(options.file):
+        found = translate_together(
+            runs,
+            lines,
+            into=options.into,
+            with_attention=alignments is not None,
+            layer=options.layer,
+            replace_unknown=options.replace_unknown,
+            seed=options.seed,
+            first=first,
+            **changed,
+        )
+        for number, translations in enumerate(found, start=first):
+            several = isinstance(translations, list)
+            for rank, translation in enumerate(translations if several else [translations], start=1):
+                show(translation, number, rank, options.json, several)
+                if alignments is not None:
+                    alignments.add(number, rank, translation.attention)
+            if several and not options.json:
+                print()
+        sys.stdout.flush()
+        first += len(lines)
+
+
+def show(translation: Any, line: int, rank: int, as_json: bool, several: bool) -> None:
+    if as_json:
+        names = ("source", "text", "tokens", "log_prob", "score")
+        print(json.dumps({"line": line, "rank": rank, **{name: getattr(translation, name) for name in names}}, ensure_ascii=False))
+    else:
+        text = " ".join(translation.text.splitlines())
+        print(text.replace("\t", " ") + f"\t{translation.score:.4f}" if several else text)
+
+
+def score_lines(runs: list[Any], options: argparse.Namespace, alignments: "Alignments | None") -> None:
+    from clew.data.examples import Pair
+    from clew.tasks.translation import align, score_pairs
+
+    tasks, first = [run.task for run in runs], 1
+    for lines in some_pairs(options.file, options.score):
+        pairs = [Pair(source, target, into=options.into) for source, target in lines]
+        for number, scored in enumerate(score_pairs(tasks, pairs, first=first), start=first):
+            if options.json:
+                fields = {name: getattr(scored, name) for name in ("source", "target", "log_prob", "tokens", "log_probs")}
+                print(json.dumps({"line": number, **fields}, ensure_ascii=False))
+            else:
+                print(f"{scored.log_prob:.4f}")
+        if alignments is not None:
+            for number, alignment in enumerate(align(tasks, pairs, layer=options.layer, first=first), start=first):
+                alignments.add(number, 1, alignment)
+        sys.stdout.flush()
+        first += len(lines)
+
+
+def some_pairs(sources: str | None, targets: str) -> Iterator[list[tuple[str, str]]]:
+    """Lines of the sources, each with that of the targets which stands where it does."""
+    from clew.cli.lines import some_lines
+    from clew.core.errors import UserError
+    from clew.data.lines import read_lines
+
+    where, partners, count = "standard input" if sources in (None, "-") else sources, read_lines(Path(targets)), 0
+    for lines in some_lines(sources):
+        found = list(islice(partners, len(lines)))
+        yield list(zip(lines, found, strict=False))
+        count += len(found)
+        if len(found) < len(lines):
+            raise UserError(f"{targets} has {count:,} lines, and {where} has more: line {count + 1} has no partner")
+    if next(partners, None) is not None:
+        raise UserError(f"{where} has {count:,} lines, and {targets} has more: line {count + 1} has no partner")
+
+
+def check_named(names: list[str]) -> None:
+    """Refuses a text among the runs, which is an easy mistake."""
+    from clew.core.errors import UserError, shortened
+
+    for name in names[1:]:
+        if not Path(name).exists() and (" " in name or not Path(name).parent.is_dir()):
+            raise UserError(f"{shortened(name)!r} is no run directory; what is to be translated comes on standard input, or from --file")
+
+
+class Alignments:
+    """The file that --attention names: lines as they come, or a picture at the end."""
+
+    def __init__(self, name: str):
+        from clew.core.errors import UserError
+
+        self.path = Path(name)
+        self.kind = self.path.suffix.lower()
+        self.seen: list[Any] = []
+        self.count = 0
+        if self.kind not in (".jsonl", *PICTURES):
+            raise UserError(f"--attention ({name}) must end in .jsonl, {', '.join(PICTURES[:-1])} or {PICTURES[-1]}")
+        if not self.path.parent.is_dir():
+            raise UserError(f"no such folder: {self.path.parent}, where --attention is to write; make it first")
+        if self.kind in PICTURES[1:]:
+            from clew.inspection.alignment import load_matplotlib
+
+            load_matplotlib("take .svg, which needs nothing")
+
+    def __enter__(self) -> None:
+        self.lines = self.path.open("w", encoding="utf-8") if self.kind == ".jsonl" else None
+
+    def add(self, line: int, rank: int, alignment: Any) -> None:
+        """A blank line has none."""
+        if alignment is None:
+            return
+        weights = alignment.by_word().tolist()
+        if self.lines is not None:
+            fields = {"line": line, "rank": rank, "source": alignment.source.words, "target": alignment.target.words}
+            rounded = [[round(weight, 5) for weight in row] for row in weights]
+            print(json.dumps({**fields, "weights": rounded}, ensure_ascii=False), file=self.lines, flush=True)
+        elif rank == 1:
+            self.count += 1
+            if len(self.seen) < MOST_PICTURES:
+                self.seen.append((alignment.source.words, alignment.target.words, weights))
+
+    def __exit__(self, kind: Any, *_: Any) -> None:
+        if self.lines is not None:
+            self.lines.close()
+        elif kind is None or kind is KeyboardInterrupt:
+            self.draw()
+
+    def draw(self) -> None:
+        from clew.inspection.alignment import Drawn, alignment_svg, save_figure
+
+        drawn = [Drawn(*each) for each in self.seen]
+        if not drawn:
+            say(f"nothing was translated, so that there is no picture in {self.path}")
+        elif self.kind == ".svg":
+            self.path.write_text(alignment_svg(drawn), encoding="utf-8")
+        else:
+            save_figure(drawn, self.path)
+        if self.count > len(drawn):
+            say(f"{self.path} shows the first {len(drawn)} of {self.count:,} translations; FILE.jsonl has all of them")

@@ -1,0 +1,220 @@
+"""What a person does with a task from source to target: targets written for sources, and given ones scored and aligned, by one model or
+several together."""
+
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass, replace
+from typing import Any
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from clew.core.batches import to_device
+from clew.core.errors import UserError
+from clew.data.examples import Pair
+from clew.data.plans import batches_by_length
+from clew.decoding.ensemble import Ensemble
+from clew.tasks.alignment import Alignment, attention_weights, tokens_of, with_marks
+from clew.tasks.generation import DecodingConfig
+from clew.tasks.sequence import SequenceBatch, SequenceToSequence, Sides, Written
+from clew.text.tokenizer import check_is_text
+
+BATCH_TOKENS = 4096
+"""Places of a batch, padding counted."""
+
+Tasks = Sequence[SequenceToSequence]
+
+
+@dataclass(frozen=True)
+class Translation:
+    """One target of a source. `log_prob` is of all its tokens and its end, `score` what it was chosen by; `str()` is its text."""
+
+    source: str
+    text: str
+    tokens: list[int]
+    log_prob: float
+    score: float
+    attention: Alignment | None = None
+
+    def __str__(self) -> str:
+        return self.text
+
+
+@dataclass(frozen=True)
+class ScoredPair:
+    """A given target's tokens, its end the last, and the log-probability of each."""
+
+    source: str
+    target: str
+    tokens: list[str]
+    log_probs: list[float]
+
+    @property
+    def log_prob(self) -> float:
+        return sum(self.log_probs)
+
+
+def translate(
+    tasks: Tasks,
+    examples: Sequence[Pair],
+    config: DecodingConfig,
+    *,
+    with_attention: bool = False,
+    layer: int | None = None,
+    replace_unknown: bool = False,
+    batch_tokens: int = BATCH_TOKENS,
+    seed: int = 0,
+    first: int = 1,
+) -> list[list[Translation]]:
+    """The best targets of every example's source, in the order given; several models write by the mean of their log-probabilities.
+
+    A blank source has a blank target. `first` is the number of the first source: sampling draws by it, and a source that is refused is
+    named by it. With `replace_unknown` a word that is unknown to the model is the source's word that it looked at most.
+    """
+    if replace_unknown:
+        check_words(tasks)
+    encoded = encode_pairs(tasks, [example._replace(target="") for example in examples], first)
+    found = [[Translation(example.source, "", [], 0.0, 0.0)] for example in examples]
+    there = [row for row, example in enumerate(examples) if example.source.strip()]
+    with evaluating(tasks):
+        for rows, batch in batches(tasks[0], encoded, there, batch_tokens):
+            for row, written in zip(rows, write_together(tasks, batch, config, seed, [first + row for row in rows]), strict=True):
+                found[row] = [Translation(examples[row].source, *hypothesis) for hypothesis in written]
+    if not (with_attention or replace_unknown):
+        return found
+    each = [(row, translation) for row in there for translation in found[row]]
+    aligned = align(
+        tasks, [examples[row]._replace(target=one.text) for row, one in each], [one.tokens for _, one in each], layer, batch_tokens
+    )
+    found = [translations if row not in there else [] for row, translations in enumerate(found)]
+    for (row, one), alignment in zip(each, aligned, strict=True):
+        text = with_source_words(tasks[0], one.tokens, alignment, examples[row].into) if replace_unknown else one.text
+        found[row].append(replace(one, text=text, attention=alignment if with_attention else None))
+    return found
+
+
+def translate_through(
+    tasks: Tasks, examples: Sequence[Pair], config: DecodingConfig, pivot: str, **options: Any
+) -> tuple[list[str], list[str]]:
+    """The best targets of every example by way of another language, and what was written in that."""
+    between = [found[0].text for found in translate(tasks, [example._replace(into=pivot) for example in examples], config, **options)]
+    onward = [example._replace(source=text) for example, text in zip(examples, between, strict=True)]
+    return [found[0].text for found in translate(tasks, onward, config, **options)], between
+
+
+def write_together(
+    tasks: Tasks, batch: SequenceBatch, config: DecodingConfig, seed: int, row_numbers: Sequence[int]
+) -> list[list[Written]]:
+    steppers = [task.stepper(batch) for task in tasks]
+    together = steppers[0] if len(steppers) == 1 else Ensemble(steppers)
+    config = config.model_copy(update={"max_new": min(task.max_new(batch, config) for task in tasks)})
+    return tasks[0].write(batch, config, seed, together, row_numbers)
+
+
+def score_pairs(tasks: Tasks, pairs: Sequence[Pair], *, batch_tokens: int = BATCH_TOKENS, first: int = 1) -> list[ScoredPair]:
+    """log p of every token of given targets, over several models the mean of theirs, as when they write."""
+    encoded = encode_pairs(tasks, pairs, first)
+    found: dict[int, list[float]] = {}
+    with evaluating(tasks):
+        for rows, batch in batches(tasks[0], encoded, range(len(pairs)), batch_tokens):
+            log_probs = torch.stack([given_log_probs(task, batch) for task in tasks]).mean(0)
+            found |= dict(zip(rows, log_probs.tolist(), strict=True))
+    target = tasks[0].target
+    return [
+        ScoredPair(
+            pair.source,
+            pair.target,
+            [*tokens_of(target, pair.target, sides.target).texts, target.token(tasks[0].end)],
+            found[row][: len(sides.target) + 1],
+        )
+        for row, (pair, sides) in enumerate(zip(pairs, encoded, strict=True))
+    ]
+
+
+def given_log_probs(task: SequenceToSequence, batch: SequenceBatch) -> Tensor:
+    """log p (batch, length) of a batch's targets."""
+    return task.log_probs(task.decode(batch)[0]).gather(-1, batch.targets[..., None])[..., 0]
+
+
+def align(
+    tasks: Tasks,
+    pairs: Sequence[Pair],
+    targets: Sequence[Sequence[int]] | None = None,
+    layer: int | None = None,
+    batch_tokens: int = BATCH_TOKENS,
+    first: int = 1,
+) -> list[Alignment]:
+    """How given targets look at their sources, the mean over models; `targets` are their ids, where they are others than their texts are
+    encoded to. `layer` is as in `attention_weights`."""
+    task = tasks[0]
+    encoded = encode_pairs(tasks, pairs, first, targets)
+    weights: dict[int, Tensor] = {}
+    with evaluating(tasks):
+        for rows, batch in batches(task, encoded, range(len(pairs)), batch_tokens):
+            looked = torch.stack([attention_weights(each, batch, layer) for each in tasks]).mean(0).cpu()
+            weights |= dict(zip(rows, looked, strict=True))
+    found = []
+    for row, (pair, sides) in enumerate(zip(pairs, encoded, strict=True)):
+        asked = len(task.asked(pair.into))
+        source = tokens_of(task.source, pair.source, sides.source[asked:-1])
+        target = tokens_of(task.target, pair.target, sides.target)
+        source = with_marks(source, [task.source.token(id) for id in sides.source[:asked]], [task.source.token(task.source_end)])
+        target = with_marks(target, [], [task.target.token(task.end)])
+        found.append(Alignment(source, target, weights[row][: len(target.texts), : len(source.texts)]))
+    return found
+
+
+def with_source_words(task: SequenceToSequence, ids: Sequence[int], alignment: Alignment, into: str) -> str:
+    """Words that were written, in place of each unknown one the source's word that was looked at most (Luong et al. 2015b)."""
+    asked = len(task.asked(into))
+    places = (asked + alignment.weights[:, asked:-1].argmax(1)).tolist()  # neither the language asked for nor the end
+    words = [
+        alignment.source.texts[place] if id == task.target.unknown else task.target.token(id)
+        for id, place in zip(ids, places, strict=False)
+    ]
+    return " ".join(words)
+
+
+def encode_pairs(tasks: Tasks, pairs: Sequence[Pair], first: int, targets: Sequence[Sequence[int]] | None = None) -> list[Sides]:
+    """Sources and targets as ids; a text that is none, or is longer than a model's positions, is refused with its line."""
+    for number, pair in enumerate(pairs, start=first):
+        for text in (pair.source, pair.target):
+            check_is_text(text, f"text in line {number}")
+    encoded = tasks[0].encode(pairs)
+    if targets is not None:
+        encoded = [sides._replace(target=list(target)) for sides, target in zip(encoded, targets, strict=True)]
+    for number, sides in enumerate(encoded, start=first):
+        for task in tasks:
+            task.check_length(sides, f"line {number}")
+    return encoded
+
+
+def batches(task: SequenceToSequence, encoded: Sequence[Sides], rows: Sequence[int], budget: int) -> Iterator[tuple[list[int], Any]]:
+    """The rows of every batch, those of like length together, and the batch."""
+    if budget < 1:
+        raise UserError(f"batch_tokens ({budget}) must be at least 1")
+    lengths = np.array([task.lengths(encoded[row]) for row in rows]).reshape(len(rows), 2)
+    for numbers in batches_by_length(lengths, budget):
+        some = [rows[number] for number in numbers]
+        yield some, to_device(task.collate([encoded[row] for row in some]), next(task.parameters()).device)
+
+
+def check_words(tasks: Tasks) -> None:
+    target = tasks[0].target
+    if target.unit != "word" or target.unknown is None:
+        raise UserError(f"this model writes {target.unit}s, of which none is unknown; replacing unknown words is for text.tokenizer=word")
+
+
+@contextmanager
+def evaluating(tasks: Tasks) -> Iterator[None]:
+    """Without gradients, and in evaluation mode as long as this lasts."""
+    were = [task.training for task in tasks]
+    try:
+        for task in tasks:
+            task.eval()
+        with torch.no_grad():
+            yield
+    finally:
+        for task, was in zip(tasks, were, strict=True):
+            task.train(was)

@@ -1,0 +1,197 @@
+"""`clew parse` and the treebanks that parsers are trained on, through the command."""
+
+import json
+import re
+import shlex
+from pathlib import Path
+
+import pytest
+
+from clew.cli.main import verb_parser
+from clew.data.trees import parse_trees, read_trees, words_of
+from clew.recipes.running import config_of, run_recipe
+from tests.cli.conftest import Clew
+from tests.cli.test_errors import assert_refused
+
+TREES = "\n".join(
+    f"( (S (NP (DT the) (NN {noun})) (VP (VBZ {verb})) (. .)) )\n(S (NP (PRP it)) (VP (VBZ {verb}) (NP (DT a) (NN {noun}))) (. .))"
+    for noun in ("dog", "cat", "bird", "fish")
+    for verb in ("sees", "hears", "likes")
+)
+SETTINGS = [
+    "model.dim=12",
+    "text.min_count=1",
+    "training.batch_tokens=200",
+    "training.schedule=constant",
+    "training.steps=4",
+    "training.evaluate_every=4",
+    "device=cpu",
+]
+SENTENCES = "the dog sees .\n\nit ( never ) rains\n"
+
+
+@pytest.fixture(scope="module")
+def run(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A parser after four steps."""
+    folder = tmp_path_factory.mktemp("parser")
+    (folder / "trees.mrg").write_text(TREES, encoding="utf-8")
+    run_recipe("parse", [f"data.train={folder / 'trees.mrg'}", "data.test_fraction=0.1", *SETTINGS], out=folder / "run")
+    return folder / "run"
+
+
+def test_a_tree_comes_out_for_every_line_in_order(clew: Clew, run: Path) -> None:
+    found = clew("parse", run, stdin=SENTENCES)
+    assert found.status == 0 and found.err == ""
+    first, empty, last = found.out.splitlines()
+    assert empty == ""
+    assert [parse_trees(tree)[0].words for tree in (first, last)] == [words_of("the dog sees ."), words_of("it ( never ) rains")]
+    assert re.search(r"-LRB-\).* never\).* -RRB-\)", last)
+
+
+def test_a_file_and_standard_input_give_the_same_and_so_does_each_sentence_alone(clew: Clew, run: Path) -> None:
+    Path("sentences.txt").write_text("\ufeff" + SENTENCES.replace("\n", "\r\n"), encoding="utf-8")
+    piped = clew("parse", run, stdin=SENTENCES).out
+    assert clew("parse", run, "--file", "sentences.txt").out == piped
+    assert "".join(clew("parse", run, stdin=line).out for line in SENTENCES.splitlines(keepends=True)) == piped
+    assert clew("parse", run, "--file", "sentences.txt", "--out", "trees.mrg").out == ""
+    assert Path("trees.mrg").read_text(encoding="utf-8") == piped
+    assert len(read_trees("trees.mrg")) == 2
+
+
+def test_predict_parses_with_a_parser(clew: Clew, run: Path) -> None:
+    assert clew("predict", run, stdin=SENTENCES).out == clew("parse", run, stdin=SENTENCES).out != ""
+    Path("sentences.txt").write_text(SENTENCES, encoding="utf-8")
+    several = clew("predict", run, "sentences.txt", "--n-best", 2, "--json").out
+    assert several == clew("parse", run, "--n-best", 2, "--format", "json", stdin=SENTENCES).out
+    assert_refused(
+        clew("predict", run, "--top-p", 0.9, stdin=SENTENCES), "unrecognized arguments: --top-p 0.9; `clew parse --help` shows how"
+    )
+
+
+def test_several_trees_have_scores_that_fall(clew: Clew, run: Path) -> None:
+    found = clew("parse", run, "--n-best", 3, "--beams", 5, stdin=SENTENCES)
+    groups = found.out.split("\n\n")
+    assert [len(group.splitlines()) for group in groups] == [3, 0, 3] or [len(g.strip().splitlines()) for g in groups] == [3, 3, 0]
+    scores = [float(line.split("\t")[1]) for line in groups[0].splitlines()]
+    assert scores == sorted(scores, reverse=True)
+
+
+def test_json_has_one_object_a_tree(clew: Clew, run: Path) -> None:
+    found = clew("parse", run, "--n-best", 2, "--format", "json", stdin=SENTENCES)
+    objects = [json.loads(line) for line in found.out.splitlines()]
+    assert [(each["line"], each["rank"]) for each in objects] == [(1, 1), (1, 2), (3, 1), (3, 2)]
+    assert objects[0]["sentence"] == "the dog sees ."
+    assert parse_trees(objects[0]["tree"])[0].words == ["the", "dog", "sees", "."]
+    assert objects[0]["log_prob"] < 0
+
+
+def test_trees_are_drawn_as_text_and_as_one_picture(clew: Clew, run: Path) -> None:
+    drawn = clew("parse", run, "--format", "text", stdin=SENTENCES).out
+    assert len(re.findall(r"^ *the +dog +sees +\.$", drawn, re.MULTILINE)) == 1
+    assert len(re.findall(r"^ *it +\( +never +\) +rains$", drawn, re.MULTILINE)) == 1
+    clew("parse", run, "--format", "svg", "--out", "trees.svg", stdin=SENTENCES)
+    picture = Path("trees.svg").read_text(encoding="utf-8")
+    assert picture.startswith("<svg ") and picture.count("<svg ") == 1 and ">never<" in picture and ">sees<" in picture
+
+
+def test_no_input_gives_no_output(clew: Clew, run: Path) -> None:
+    found = clew("parse", run, stdin="")
+    assert (found.status, found.out, found.err) == (0, "", "")
+    assert_refused(clew("parse", run, "--format", "svg", stdin="\n\n"), "there is no tree to draw; give at least one")
+
+
+def test_the_evaluation_stands_beside_the_right_branching_one(clew: Clew, run: Path) -> None:
+    found = clew("evaluate", run)
+    assert found.status == 0
+    for part in ("valid", "test"):
+        assert re.search(rf"^{part}: .*F1 [\d.]+, .*well-formed 100\.0 %.*right-branching trees have F1 [\d.]+", found.out, re.MULTILINE)
+
+
+def test_a_parser_does_nothing_but_parse(clew: Clew, run: Path, lstm: Path) -> None:
+    assert_refused(
+        clew("generate", run, "the"), f"{run} is a run of the task parsing, which does not generate; `clew parse` is what it does"
+    )
+    assert_refused(
+        clew("parse", lstm, stdin="a\n"),
+        f"{lstm} is a run of the task language_model, which does not parse; `clew generate` is what it does",
+    )
+
+
+@pytest.mark.parametrize(
+    ("options", "sentence"),
+    [
+        (["--n-best", "0"], "decoding.n_best must be at least 1, not 0"),
+        (["--beams", "0"], "decoding.beams must be at least 1, not 0"),
+        (["--file", "none.txt"], "no such file: none.txt; "),
+        (["--format", "png"], "argument --format: invalid choice: 'png' (choose from "),
+        (["--out", "nowhere/trees.mrg"], "nowhere/trees.mrg: No such file or directory"),
+    ],
+)
+def test_a_mistake_in_an_option_is_one_line(clew: Clew, run: Path, options: list[str], sentence: str) -> None:
+    assert_refused(clew("parse", run, *options, stdin="it rains\n"), sentence)
+
+
+@pytest.mark.parametrize(
+    ("text", "sentence"),
+    [
+        (
+            "(S (NP (DT the) (NN dog))\n",
+            "trees.mrg:1: the tree that begins here is not closed; 1 closing bracket is missing before the end",
+        ),
+        ("(S (NN a))\n(S (NN b)))\n", "trees.mrg:2: a closing bracket has no opening one before it; take it away, or add the opening one"),
+        ("", "trees.mrg: there is no tree in it; give bracketed trees, such as (S (NP (PRP it)) (VP (VBZ rains)))"),
+        ("It rains .\n", "trees.mrg:1: 'It' stands outside all brackets; a tree is one bracket, such as (S (NP (PRP it)))"),
+        ("a,b\n1,2\n", "trees.mrg:1: 'a,b' stands outside all brackets; a tree is one bracket, such as (S (NP (PRP it)))"),
+        ("(S\n ((NN a)))\n", "trees.mrg:2: a bracket inside another has no label; only the outermost may have none."),
+        (
+            "(S (NP the dog))\n",
+            "trees.mrg:1: 2 words, 'the' and 'dog', stand in one bracket (NP ...); each word needs a bracket of its own",
+        ),
+        ("(S ())\n", "trees.mrg:1: the bracket () is empty; it needs a label, and brackets or one word after it"),
+        ("((-NONE- *T*))\n", "0 examples with 0 different texts cannot give a valid part"),
+    ],
+)
+def test_a_treebank_that_cannot_be_read_is_refused_with_its_line(clew: Clew, text: str, sentence: str) -> None:
+    Path("trees.mrg").write_text(text, encoding="utf-8")
+    assert_refused(clew("train", "parse", "data.train=trees.mrg", *SETTINGS, "--out", "run"), sentence)
+    assert not Path("run").exists()
+
+
+def test_what_is_missing_or_does_not_fit_is_one_line(clew: Clew) -> None:
+    assert_refused(clew("train", "parse"), "data.train names your trees, e.g. `clew train parse data.train=trees.mrg`")
+    assert_refused(clew("train", "parse", "data.train=none.mrg"), "no such file: none.mrg; ")
+    Path("trees.mrg").write_text(TREES, encoding="utf-8")
+    given = ["train", "parse", "data.train=trees.mrg", *SETTINGS]
+    assert_refused(
+        clew(*given, "text.joint=true"), "a parser reads words and writes brackets, which share no vocabulary; set text.joint=false"
+    )
+    assert_refused(clew(*given, "task.best=bleu"), "task.best must be one of 'loss' or 'f1', not 'bleu'")
+    assert_refused(clew(*given, "model.family=recurrent"), "the task parsing has a source, which a recurrent cannot read; these would do: ")
+    assert_refused(clew(*given, "task.longest=3"), "none of the 2")
+
+
+def test_the_code_of_the_guide_runs(run: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
+    monkeypatch.chdir(tmp_path)
+    Path("runs").mkdir()
+    Path("runs/craft-parser").symlink_to(run)
+    guide = (Path(__file__).parents[2] / "docs" / "guides" / "parsing.md").read_text(encoding="utf-8")
+    block = re.search(r"```python\n(.*?)```", guide, re.DOTALL)
+    assert block is not None
+    names: dict = {}
+    exec(block[1], names)
+    assert names["parse"].tree.words == words_of("The gene is expressed in the brain .")
+    assert names["best"].tree.words == names["second"].tree.words == ["New York", "is", "big"]
+    assert names["best"].log_prob >= names["second"].log_prob
+    assert re.search(r"^ *The +gene +is +expressed +in +the +brain +\.$", capsys.readouterr().out, re.MULTILINE)
+
+
+def test_the_commands_of_the_guide_are_commands() -> None:
+    guide = (Path(__file__).parents[2] / "docs" / "guides" / "parsing.md").read_text(encoding="utf-8")
+    commands = re.findall(r"^(?:.*\| )?clew (\w+ .*)$", guide, re.MULTILINE)
+    assert len(commands) == 9
+    for verb, *rest in map(shlex.split, commands):
+        options = verb_parser(verb).parse_intermixed_args(rest)
+        if verb == "train":
+            config_of(options.recipe, options.settings)
+    for setting in re.findall(r"^\| `(\w+\.\w+=\w+)`", guide, re.MULTILINE):
+        config_of("craft-parser", [setting])

@@ -1,0 +1,261 @@
+"""The parser: what it reads and writes, and that whatever it writes is a tree over the words it was given."""
+
+from typing import Any
+
+import pytest
+import torch
+
+from clew.core.errors import UserError
+from clew.core.trees import Tree
+from clew.data.examples import Parsed
+from clew.data.linearisation import delinearise, linearise
+from clew.data.samples import sample_path
+from clew.data.trees import cleaned, parse_tree, read_trees, words_of
+from clew.decoding.sampling import greedy_sequences
+from clew.models import MODELS
+from clew.tasks.generation import DecodingConfig
+from clew.tasks.parsing import ConstituencyParser, ParsingConfig, train_parsing_vocabularies
+from clew.text.train import train_bpe, train_character, train_word
+
+TREES = [
+    "(S (NP (DT the) (NN dog)) (VP (VBZ barks)) (. .))",
+    "(S (NP (PRP it)) (VP (VBZ rains)) (. .))",
+    "(NP (NP (DT a) (NN dog)) (-LRB- -LRB-) (ADJP (JJ old)) (-RRB- -RRB-))",
+    "(S (NP (PRP she)) (VP (VBZ hears) (SBAR (S (NP (PRP it)) (VP (VBZ barks))))))",
+]
+EXAMPLES = [Parsed(cleaned(parse_tree(tree)), f"tree {number}") for number, tree in enumerate(TREES, start=1)]  # type: ignore[arg-type]
+SENTENCES = [words_of(text) for text in ("the dog", "it", "she hears a dog ( old ) .", "never seen these words", "it rains .")]
+
+BODIES: dict[str, dict[str, Any]] = {
+    "luong": {"family": "seq2seq", "dim": 12, "attention": "after", "score": "general"},
+    "bahdanau": {"family": "seq2seq", "dim": 12, "cell": "gru"},
+    "transformer": {
+        "family": "transformer",
+        "dim": 12,
+        "num_heads": 2,
+        "num_layers": 1,
+        "hidden_dim": 16,
+        "dropout": 0.0,
+        "max_length": 64,
+    },
+}
+METHODS = {
+    "greedy": DecodingConfig(method="greedy"),
+    "beam": DecodingConfig(method="beam", beams=3, n_best=3, length_penalty=0.0),
+    "sample": DecodingConfig(method="sample", temperature=1.5, top_p=0.9),
+}
+
+
+def parser(body: str = "luong", examples: list[Parsed] = EXAMPLES, tokenizer: Any = train_word, tags: bool = False, **model: Any) -> Any:
+    """An untrained one, in float64, whose outputs are far from uniform."""
+    config = ParsingConfig(tags=tags)
+    vocabularies = train_parsing_vocabularies(lambda texts, specials: tokenizer(texts, specials=specials), False, examples, config)
+    source, target = vocabularies["source"], vocabularies["target"]
+    settings = {**BODIES[body], **model}
+    family = MODELS[settings["family"]]
+    torch.manual_seed(5)
+    task = ConstituencyParser(family.build(family.config(**settings), target.vocabulary, source.vocabulary), source, target, config)
+    with torch.no_grad():
+        for parameter in task.parameters():
+            parameter.mul_(3.0)
+    return task.double().eval()
+
+
+def symbols_of(task: ConstituencyParser, tokens: list[int]) -> str:
+    return " ".join(task.target.token(token) for token in tokens)
+
+
+def test_an_example_is_its_words_and_its_brackets() -> None:
+    task = parser()
+    sides = task.encode(EXAMPLES[:1])[0]
+    assert symbols_of(task, sides.target) == "(TOP (S (NP XX XX )NP (VP XX )VP XX )S )TOP"
+    assert [task.source.token(token) for token in sides.source] == ["the", "dog", "barks", ".", "<eos>"]
+    assert sides.words == 4
+
+
+def test_with_tags_the_symbols_of_words_are_their_tags() -> None:
+    task = parser(tags=True)
+    assert symbols_of(task, task.encode(EXAMPLES[:1])[0].target) == "(TOP (S (NP DT NN )NP (VP VBZ )VP . )S )TOP"
+    (found,), *_ = task.parse([["it", "rains"]], METHODS["greedy"])
+    assert set(found.tree.tags) <= {tag for example in EXAMPLES for tag in example.tree.tags}
+
+
+@pytest.mark.parametrize("tokenizer", [train_word, train_bpe, train_character])
+@pytest.mark.parametrize("word", ["New York", "a\u200ab", "\u00a0", "two\nlines", "(", ")", "(S", "<eos>", "XX"])
+def test_any_word_is_one_word_of_the_tree(tokenizer: Any, word: str) -> None:
+    if tokenizer is train_character:
+        task = parser(tokenizer=lambda texts, specials: train_character(texts, specials=["<eos>", *specials]))
+    else:
+        task = parser(tokenizer=tokenizer)
+    sentence = ["it", word, "rains"]
+    assert task.parse([sentence], METHODS["greedy"])[0][0].tree.words == sentence
+    if tokenizer is train_word and word != "<eos>":
+        assert len(task.encode_words([sentence])[0].source) == 4  # a word each, and the end
+
+
+@pytest.mark.parametrize("method", METHODS)
+@pytest.mark.parametrize("body", BODIES)
+def test_every_output_of_an_untrained_parser_is_a_tree_over_the_words(body: str, method: str) -> None:
+    task = parser(body)
+    labels = {node.label for example in EXAMPLES for node in example.tree.nodes() if not node.is_leaf}
+    for words, found in zip(SENTENCES, task.parse(SENTENCES, METHODS[method], seed=3), strict=True):
+        assert len(found) == (3 if method == "beam" else 1)
+        for each in found:
+            assert each.tree.words == words and not each.tree.is_leaf
+            assert {node.label for node in each.tree.nodes() if not node.is_leaf} <= labels
+            assert set(each.tree.tags) == {"XX"}
+            assert len(linearise(each.tree)) + 1 <= 4 * len(words) + 10
+        assert [each.score for each in found] == sorted((each.score for each in found), reverse=True)
+        assert len({each.tree for each in found}) == len(found)
+
+
+@pytest.mark.parametrize("method", ["greedy", "beam"])
+@pytest.mark.parametrize("body", BODIES)
+def test_sentences_together_are_parsed_as_each_alone(body: str, method: str) -> None:
+    task = parser(body)
+    together = task.parse(SENTENCES, METHODS[method])
+    alone = [task.parse([words], METHODS[method])[0] for words in SENTENCES]
+    assert [[each.tree for each in found] for found in together] == [[each.tree for each in found] for found in alone]
+    for one, other in zip(together, alone, strict=True):
+        assert [each.log_prob for each in one] == pytest.approx([each.log_prob for each in other], rel=1e-9)
+
+
+@pytest.mark.parametrize("body", BODIES)
+def test_a_tree_costs_what_it_costs_when_all_its_symbols_are_read_at_once(body: str) -> None:
+    task = parser(body)
+    batch = task.collate(task.encode_words(SENTENCES))
+    found = greedy_sequences(
+        task.stepper(batch), torch.full((len(SENTENCES), 1), task.end), max_new=task.max_new(batch, METHODS["greedy"]), end=task.end
+    )
+    with torch.no_grad():
+        for row, length in enumerate(found.lengths.tolist()):
+            tokens = found.tokens[row, :length].tolist()
+            encoded = task.encode_words([SENTENCES[row]])[0]._replace(target=tokens[:-1])
+            one = task.collate([encoded])
+            log_probs, _ = task.stepper(one)(one.tokens, None, task.stepper(one).initial_state(1))
+            assert [int(token) for token in log_probs[0].argmax(-1)] == tokens
+            uncached = task.log_probs(task.decode(one)[0])[0, range(length), tokens]
+            assert uncached.tolist() == pytest.approx(found.log_probs[row, :length].tolist(), rel=1e-9)
+
+
+def test_sampling_is_repeated_by_its_seed() -> None:
+    task = parser()
+    first, again, other = (task.parse(SENTENCES, METHODS["sample"], seed=seed) for seed in (1, 1, 2))
+    assert first == again != other
+
+
+def test_a_sentence_of_300_words_and_one_of_one_are_parsed_together() -> None:
+    task = parser()
+    words = ["dog", "it", "barks"] * 100
+    long, short = task.parse([words, ["it"]], METHODS["greedy"])
+    assert long[0].tree.words == words and short[0].tree.words == ["it"]
+    assert short == task.parse([["it"]], METHODS["greedy"])[0]
+
+
+def test_a_sentence_without_words_has_no_tree() -> None:
+    task = parser()
+    assert [len(found) for found in task.parse([[], ["it"], []], METHODS["greedy"])] == [0, 1, 0]
+    assert task.parse([], METHODS["greedy"]) == []
+
+
+def test_the_mode_of_a_parser_in_training_is_left_as_it_was() -> None:
+    task = parser().train()
+    task.parse([["it"]], METHODS["greedy"])
+    assert task.training
+
+
+def test_more_words_than_positions_are_refused_by_number() -> None:
+    task = parser("transformer", position="learned", max_length=20)
+    with pytest.raises(UserError) as caught:
+        task.parse([["it"], ["it"] * 18], METHODS["greedy"], first=7)
+    assert str(caught.value) == (
+        "sentence 8: a tree over 18 words has at least 21 symbols, but the model can tell apart 20 positions; cut the sentence, or train "
+        "with a larger model.max_length or another model.position"
+    )
+    found = task.parse([["it"] * 17], METHODS["greedy"])[0][0]
+    assert len(linearise(found.tree)) + 1 == 20  # no room but for one bracket
+
+
+def test_half_a_character_is_refused() -> None:
+    with pytest.raises(UserError, match=r"^character 4 of the sentence 1 \(U\+DC80\) is half a character; give it as UTF-8$"):
+        parser().parse([["it", "\udc80"]], METHODS["greedy"])
+
+
+def test_symbols_that_training_never_had_are_unknown_and_never_written() -> None:
+    task = parser()
+    strange = Parsed(parse_tree("(TOP (INTJ (UH oh)))"), "dev")
+    assert symbols_of(task, task.encode([strange])[0].target) == "(TOP <unk> XX <unk> )TOP"
+    terms, _ = task(task.collate(task.encode([strange])))
+    assert torch.isfinite(terms["loss"].sum)
+    written = task.predict(task.collate(task.encode([strange])))
+    assert task.measure([strange], written).values["well_formed"] == 100
+    assert "<unk>" not in written[0]
+
+
+def test_gold_trees_score_100() -> None:
+    for task in (parser(), parser(tags=True)):
+        gold = [" ".join(linearise(example.tree, None if task.config.tags else "XX")) for example in EXAMPLES]
+        values = task.measure(EXAMPLES, gold).values
+        assert values == dict.fromkeys(values, 100.0)
+        assert ("tags" in values) == task.config.tags
+        assert task.sentence_scores(EXAMPLES, gold) == [100.0] * len(EXAMPLES)
+
+
+def test_brackets_are_scored_as_evalb_does() -> None:
+    # Of (S 0 3) (NP 0 2) (VP 2 3), the full stop left out, S and VP are right; (NP 0 1) is wrong.
+    measured = parser().measure(EXAMPLES[:1], ["(TOP (S (NP XX )NP XX (VP XX )VP XX )S )TOP"])
+    assert measured.values["f1"] == pytest.approx(100 * 2 / 3)
+    assert measured.text == "F1 66.67, precision 66.67, recall 66.67, complete 0.00, well-formed 100.0 %"
+
+
+def test_wrong_tags_lower_the_tagging_accuracy_and_no_bracket() -> None:
+    task = parser(tags=True)
+    measured = task.measure(EXAMPLES[:1], ["(TOP (S (NP DT VBZ )NP (VP VBZ )VP NN )S )TOP"])
+    assert measured.values["tags"] == 50.0 and measured.values["f1"] == 100.0
+    assert measured.text.endswith("tags 50.00 % right")
+
+
+@pytest.mark.parametrize("text", ["", "(TOP (S XX XX )S", "(TOP XX XX XX XX XX )TOP", "XX"])
+def test_what_is_no_tree_over_the_words_counts_as_none(text: str) -> None:
+    measured = parser().measure(EXAMPLES[:2], [text, " ".join(linearise(EXAMPLES[1].tree))])
+    assert measured.values["well_formed"] == 50.0
+    assert parser().sentence_scores(EXAMPLES[:1], [text]) == [0.0]
+
+
+def test_every_gold_tree_of_the_embedded_treebank_may_be_written() -> None:
+    examples = [Parsed(tree, "") for tree in map(cleaned, read_trees(sample_path("craft") / "dev.mrg")) if tree is not None]
+    examples.sort(key=lambda example: 4 * len(example.tree.words) - len(linearise(example.tree)))
+    task = parser(examples=examples[:60])
+    batch = task.collate(task.encode(examples[:60]))
+    stepper = task.stepper(batch)
+    with torch.no_grad():
+        log_probs, _ = stepper(batch.tokens, batch.mask, stepper.initial_state(60))
+    assert bool((log_probs.gather(-1, batch.targets[..., None])[..., 0][batch.mask] > -torch.inf).all())
+
+
+def test_words_and_brackets_share_no_vocabulary() -> None:
+    with pytest.raises(UserError, match=r"^a parser reads words and writes brackets, which share no vocabulary; set text\.joint=false$"):
+        train_parsing_vocabularies(lambda texts, specials: train_word(texts), True, EXAMPLES, ParsingConfig())
+
+
+def test_training_learns_two_trees_by_heart() -> None:
+    torch.manual_seed(1)
+    task = parser("bahdanau", dim=24).float().train()
+    with torch.no_grad():
+        for parameter in task.parameters():
+            parameter.div_(3.0)
+    examples = [EXAMPLES[0], EXAMPLES[2]]
+    batch = task.collate(task.encode(examples))
+    optimiser = torch.optim.Adam(task.parameters(), 0.02)
+    for _ in range(60):
+        loss = task(batch)[0]["loss"]
+        optimiser.zero_grad()
+        (loss.sum / loss.count).backward()
+        optimiser.step()
+    parses = task.parse([example.tree.words for example in examples], METHODS["greedy"])
+    assert [found[0].tree for found in parses] == [untagged(example.tree) for example in examples]
+    assert str(parses[1][0]) == "(TOP (NP (NP (XX a) (XX dog)) (XX -LRB-) (ADJP (XX old)) (XX -RRB-)))"
+
+
+def untagged(tree: Tree) -> Tree:
+    return delinearise(linearise(tree), tree.words)
