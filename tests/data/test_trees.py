@@ -17,6 +17,7 @@ from clew.data.trees import (
     without_functions,
     without_root,
     without_traces,
+    words_of,
     write_trees,
 )
 from tests.core.trees import nested, phrases
@@ -213,3 +214,11 @@ def test_only_the_root_is_written_without_a_label():
     for tree in (Tree("S", [Tree("", [Tree("NN", word="a")])]), Tree("", word="a")):
         with pytest.raises(UserError, match=r"^a node inside the tree has no label, and only the root may have none; give it one$"):
             format_tree(tree)
+
+
+def test_the_words_of_a_sentence_are_read_as_those_of_a_tree():
+    text = "a\u00a0b -LRB- c,d \t-RRB-  ."
+    assert words_of(text) == ["a\u00a0b", "(", "c,d", ")", "."]
+    tree = parse_tree(f"(S {' '.join(f'(X {word})' for word in text.split(' ') if word.strip())})")
+    assert tree.words == words_of(text)
+    assert words_of(" \n") == []

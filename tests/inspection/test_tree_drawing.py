@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 from clew.core.errors import UserError
 from clew.core.trees import Tree
 from clew.data.trees import parse_tree
-from clew.inspection.tree_drawing import TreeDrawing, cells, lay_out, text_width, tree_html, tree_svg, tree_text
+from clew.inspection.tree_drawing import TreeDrawing, cells, lay_out, text_width, tree_html, tree_svg, tree_text, trees_svg
 from tests.core.trees import nested, phrases
 
 DOG = parse_tree("(S (NP (DT the) (NN dog)) (VP (VBZ barks) (ADVP (RB loudly))) (. .))")
@@ -167,3 +167,15 @@ def test_a_tree_may_be_deeper_than_the_stack():
 def test_an_unknown_theme_is_refused():
     with pytest.raises(UserError, match=r"^unknown theme 'drak'; did you mean 'dark'\? known: auto, dark, light$"):
         tree_svg(DOG, "drak")
+
+
+def test_several_trees_stand_below_each_other_in_one_picture():
+    other = parse_tree("(S (NP (PRP it)) (VP (VBZ rains)))")
+    both, first, second = (ElementTree.fromstring(trees_svg(trees)) for trees in ([DOG, other], [DOG], [other]))
+    assert int(both.get("height")) == int(first.get("height")) + int(second.get("height"))
+    assert int(both.get("width")) == max(int(first.get("width")), int(second.get("width")))
+    groups = both.findall("{*}g")
+    assert [group.get("transform") for group in groups] == [f"translate(0 {first.get('height')})"]
+    assert [text.text for text in groups[0].iter() if text.get("class") == "word"] == ["it", "rains"]
+    with pytest.raises(UserError, match="^there is no tree to draw; give at least one$"):
+        trees_svg([])
