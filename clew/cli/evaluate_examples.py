@@ -15,8 +15,9 @@ def evaluate_run(run: Any, files: list[str], settings: list[str], changed: dict[
 
     if options.out is not None and not Path(options.out).parent.is_dir():
         raise UserError(f"no such folder: {Path(options.out).parent}, where --out is to write; make it first")
-    if options.pivot is not None and run.verb != "translate":
-        raise UserError(f"--pivot is for translation between several languages, which {run.folder} does not do")
+    for name in ("into", "pivot"):
+        if getattr(options, name) is not None and run.verb != "translate":
+            raise UserError(f"--{name} is for translation between several languages, which {run.folder} does not do")
     config = changed_config(run.config, settings, changed, files)
     found = []
     for part, examples in examples_of(config, settings, files).items():
@@ -68,11 +69,20 @@ def examples_of(config: Any, settings: list[str], files: list[str]) -> dict[str,
     elif named:
         found = {part: read_files(kind, config.data, getattr(config.data, part), notes) for part in named}
     else:
-        found = dict(read_examples(kind, config.data, config.seed, notes))
-        found.pop("train")
+        parts = read_examples(kind, config.data, config.seed, notes)
+        found = by_direction({part: examples for part, examples in parts.items() if part != "train"}, config.data.directions or [])
     for note in notes.report():
         say(note)
     return found
+
+
+def by_direction(parts: dict[str, Any], directions: list[str]) -> dict[str, Any]:
+    """Every direction of a part by itself, where there are several: a score over all of them says little of any."""
+    if len(directions) < 2:
+        return parts
+    pieces = [(part, direction) for part in parts for direction in directions]
+    found = {f"{part} {way}": [example for example in parts[part] if example.id.endswith(f" {way}")] for part, way in pieces}
+    return {name: examples for name, examples in found.items() if examples}
 
 
 def scored(run: Any, config: Any, examples: Any, pivot: str | None) -> Any:

@@ -11,8 +11,10 @@ from typing import Any
 import pytest
 
 import clew as library
+from clew.cli.evaluate_examples import by_direction
 from clew.cli.main import verb_parser
 from clew.core.errors import UserError
+from clew.data.examples import Pair
 from clew.recipes.running import config_of
 from tests.cli.conftest import Clew
 from tests.cli.test_errors import assert_refused
@@ -138,6 +140,13 @@ def test_a_model_of_several_languages_is_scored_on_any_direction_and_through_ano
     [row] = objects(Path("through.jsonl").read_text(encoding="utf-8"))
     assert row["pivot"] == clew("translate", translators["many"], "--into", "de", stdin="a red fox\n").out.strip()
     assert row["prediction"] == clew("translate", translators["many"], "--into", "fr", stdin=row["pivot"] + "\n").out.strip()
+
+
+def test_directions_are_scored_one_by_one() -> None:
+    pairs = [Pair("a", "b", f"test.en:1 {way}", way[-2:]) for way in ("de-en", "en-de")]
+    parts = {"valid": pairs[:1], "test": pairs}
+    assert by_direction(parts, ["de-en", "en-de"]) == {"valid de-en": pairs[:1], "test de-en": pairs[:1], "test en-de": pairs[1:]}
+    assert by_direction(parts, ["de-en"]) == parts and by_direction(parts, []) == parts
 
 
 def test_a_run_is_evaluated_on_its_own_examples_and_on_others(clew: Clew, translators: dict[str, Path]) -> None:
