@@ -2,6 +2,7 @@ import pytest
 import torch
 
 from clew.core.errors import UserError
+from clew.core.taps import watching
 from clew.tasks.alignment import Alignment, Tokens, attention_weights, layers_looking, tokens_at, tokens_of, with_marks
 from clew.text.train import train_bpe, train_character, train_word, train_wordpiece
 from tests.models.translators import LOOKING
@@ -41,8 +42,6 @@ def test_the_weights_are_those_by_which_the_context_is_made() -> None:
         memory.mask,
     )
     seen: list[torch.Tensor] = []
-    from clew.core.taps import watching
-
     with watching({cell.attention.weights: seen.append}):
         context = cell.attention.read(query, ready)
     torch.testing.assert_close(context[:, 0, 0, 0], (seen[0][:, 0, 0] * torch.arange(seen[0].shape[-1])).sum(-1))
