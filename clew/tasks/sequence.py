@@ -2,8 +2,10 @@
 
 from collections.abc import Callable, Sequence
 from functools import cached_property
+from itertools import chain
 from typing import Annotated, Any, Literal, NamedTuple
 
+import numpy as np
 import torch
 import torch.nn.functional as F
 from pydantic import BeforeValidator, Field
@@ -317,10 +319,11 @@ def without(token: int, ids: list[int]) -> list[int]:
 
 def padded(rows: Sequence[list[int]]) -> tuple[Tensor, Tensor | None]:
     """Rows of ids side by side, 0 after each row's end, and which are real; None where all are."""
-    lengths = torch.tensor([len(row) for row in rows])
-    tensor = nn.utils.rnn.pad_sequence([torch.tensor(row) for row in rows], batch_first=True)
-    mask = torch.arange(tensor.shape[1]) < lengths[:, None]
-    return tensor, None if bool(mask.all()) else mask
+    lengths = np.array([len(row) for row in rows])
+    mask = np.arange(lengths.max()) < lengths[:, None]
+    ids = np.zeros(mask.shape, dtype=np.int64)
+    ids[mask] = np.fromiter(chain.from_iterable(rows), np.int64, lengths.sum())
+    return torch.from_numpy(ids), None if mask.all() else torch.from_numpy(mask)
 
 
 def language_token(language: str) -> str:
