@@ -9,7 +9,7 @@ from clew.data.contents import Trees
 from clew.data.corpora import read_corpus
 from clew.data.dialogue_files import read_dialogues, replies
 from clew.data.example_splits import PARTS, split_examples
-from clew.data.examples import Pair, Parsed
+from clew.data.examples import Dialogue, Pair, Parsed
 from clew.data.notes import Notes
 from clew.data.readers import read_pairs, read_parsed
 from clew.data.synthetic import SYNTHETIC, synthetic_lines
@@ -52,6 +52,8 @@ def pairs_of(data: DataConfig, seed: int, notes: Notes) -> Parts:
 
 
 def pairs_in(files: Any, data: DataConfig, notes: Notes) -> Iterator[Pair]:
+    if data.turns is not None:
+        return (pair for dialogue in dialogues_in(files, notes) for pair in replies(dialogue, data.turns))
     return read_pairs(files, source=data.source, target=data.target, format=data.format, header=data.header, notes=notes)
 
 
@@ -75,13 +77,13 @@ def dialogues_of(data: DataConfig, seed: int, notes: Notes) -> Parts:
     """Replies with what was said before them. Dialogues are split, not replies: no dialogue is on two sides."""
     if data.corpus is not None:
         raise UserError(f"data.turns is for files of dialogues, and data.corpus={data.corpus} is none; leave one of them out")
-
-    def read(files: Any) -> Iterator[Any]:
-        for file in [files] if isinstance(files, str) else files:
-            yield from read_dialogues(Path(file).expanduser(), notes=notes)
-
-    parts = cut_files(read, data, seed)
+    parts = cut_files(lambda files: dialogues_in(files, notes), data, seed)
     return {part: [pair for dialogue in parts[part] for pair in replies(dialogue, data.turns or 1)] for part in parts}
+
+
+def dialogues_in(files: Any, notes: Notes) -> Iterator[Dialogue]:
+    for file in files if isinstance(files, (list, tuple)) else [files]:
+        yield from read_dialogues(Path(file).expanduser(), notes=notes)
 
 
 def trees_of(data: DataConfig, seed: int, notes: Notes) -> Parts:

@@ -10,7 +10,7 @@ from clew.core.errors import UserError
 from clew.data.examples import Pair
 from clew.data.notes import Notes
 from clew.runs.config import DataConfig
-from clew.runs.examples import read_examples
+from clew.runs.examples import read_examples, read_files
 
 PAIRS = [("a b", "b a"), ("c", "c"), ("d e f", "f e d"), ("ü ß", "ß ü")]
 
@@ -120,6 +120,12 @@ def test_a_reply_is_written_after_the_turns_before_it() -> None:
         Pair("bye", "good bye", "talk.txt:8"),
     ]
     assert [pair.source for pair in read(train="talk.txt", valid="other.txt", turns=1)["train"]] == ["hello", "hi", "how are you ?", "bye"]
+
+
+def test_a_file_of_dialogues_is_read_whole_to_be_evaluated_on() -> None:
+    write("talk.txt", DIALOGUES)
+    found = read_files("pairs", DataConfig(train="other.txt", turns=2), "talk.txt", Notes())
+    assert [pair.target for pair in found] == ["hi", "how are you ?", "fine", "good bye"]
 
 
 def test_a_dialogue_is_on_one_side_alone() -> None:
