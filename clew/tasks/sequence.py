@@ -195,7 +195,7 @@ class SequenceToSequence(nn.Module):
     @cached_property
     def languages(self) -> list[str]:
         """Those that a source may ask for; none where there is one alone."""
-        return [token[2:-1] for token in self.source.tokens if token.startswith("<2") and token.endswith(">")]
+        return [token[2:-1] for token in language_tokens(self.source)]
 
     def asked(self, into: str) -> list[int]:
         """The token that asks for a language."""
@@ -248,19 +248,24 @@ class SequenceToSequence(nn.Module):
     ) -> list[list[Written]]:
         """The best targets for each source; with a `stepper` of several models, theirs."""
         max_new = self.max_new(batch, config)
-        banned = tuple(token for token in (self.target.pad,) if token is not None)
         found = write(
             self.stepper(batch) if stepper is None else stepper,
             len(batch.source),
             config,
             end=self.end,
             max_new=max_new,
-            banned=banned,
+            banned=self.never_written,
             seed=seed,
             row_numbers=row_numbers,
             device=batch.source.device,
         )
         return [[self.written(hypothesis) for hypothesis in row] for row in found]
+
+    @cached_property
+    def never_written(self) -> tuple[int, ...]:
+        """Padding, and where both sides share their tokens what asks for a language."""
+        pad = [] if self.target.pad is None else [self.target.pad]
+        return (*pad, *language_tokens(self.target).values())
 
     def max_new(self, batch: SequenceBatch, config: DecodingConfig) -> int:
         """How many tokens a target may have, its end counted."""
@@ -329,6 +334,11 @@ def padded(rows: Sequence[list[int]]) -> tuple[Tensor, Tensor | None]:
 def language_token(language: str) -> str:
     """What asks for a language, at a source's beginning (Johnson et al. 2017)."""
     return f"<2{language}>"
+
+
+def language_tokens(tokenizer: Tokenizer) -> dict[str, int]:
+    """Those of a tokenizer, and their ids. `<2d>` as a word of the text is none."""
+    return {token: id for token, id in tokenizer.specials.items() if token.startswith("<2") and token.endswith(">")}
 
 
 def train_sequence_vocabularies(train: TrainTokenizer, joint: bool, pairs: Sequence[Pair], config: SequenceConfig) -> dict[str, Tokenizer]:
