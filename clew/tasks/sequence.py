@@ -105,8 +105,8 @@ class Written(NamedTuple):
 class SequenceToSequence(nn.Module):
     """P(y | x) = product over t of softmax(V d_t + b)[y_t],  d_t = dropout(decoder(y_<t, encoder(x))), trained on the sum of -log P.
 
-    A sequence's end is a token, on both sides; the target's is also what the decoder reads first. Inside a sequence there is none: where
-    words are tokens, a newline is passed over. A source begins with the token `<2L>` where its pair says that it goes into L.
+    A sequence's end is a token, on both sides; the target's is also what the decoder reads first. A source begins with the token `<2L>`
+    where its pair says that it goes into L. Inside a sequence there are none of these: where words are tokens, a newline is passed over.
     """
 
     needs = ("encodes",)
@@ -185,12 +185,14 @@ class SequenceToSequence(nn.Module):
         """Sources and targets as ids, all at once."""
         targets = self.target.encode_batch([pair.target for pair in examples])
         sides = zip(self.encode_sources(examples), targets, strict=True)
-        return [Sides(source, without(self.end, target)) for source, target in sides]
+        marks = {self.end, *language_tokens(self.target).values()}
+        return [Sides(source, without(marks, target)) for source, target in sides]
 
     def encode_sources(self, examples: Sequence[Pair]) -> list[list[int]]:
         sources = self.source.encode_batch([pair.source for pair in examples])
         pairs = zip(examples, sources, strict=True)
-        return [[*self.asked(pair.into), *without(self.source_end, ids), self.source_end] for pair, ids in pairs]
+        marks = {self.source_end, *language_tokens(self.source).values()}
+        return [[*self.asked(pair.into), *without(marks, ids), self.source_end] for pair, ids in pairs]
 
     @cached_property
     def languages(self) -> list[str]:
@@ -318,8 +320,8 @@ class SequenceStepper:
         return self.task.log_probs(hidden), state
 
 
-def without(token: int, ids: list[int]) -> list[int]:
-    return [one for one in ids if one != token] if token in ids else ids
+def without(marks: set[int], ids: list[int]) -> list[int]:
+    return ids if marks.isdisjoint(ids) else [id for id in ids if id not in marks]
 
 
 def padded(rows: Sequence[list[int]]) -> tuple[Tensor, Tensor | None]:

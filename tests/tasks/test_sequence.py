@@ -249,6 +249,7 @@ def test_a_language_is_asked_for_and_never_written(train: Any) -> None:
     asked = [task.target.id("<2de>"), task.target.id("<2fr>")]
     with torch.no_grad():
         task.output_bias[asked] = 100.0  # type: ignore[index]
+    assert task.encode([Pair("<2fr> one", "<2fr> un", into="de")])[0].source.count(asked[1]) == 0
     [[best]] = task.write(task.collate(task.encode(pairs[:1])), DecodingConfig(method="sample", max_new=30))
     assert best.tokens and not set(asked) & set(best.tokens)
 
