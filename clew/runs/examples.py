@@ -56,6 +56,10 @@ def pairs_of(data: DataConfig, seed: int, notes: Notes) -> Parts:
 def pairs_in(files: Any, data: DataConfig, notes: Notes) -> Iterator[Pair]:
     if data.turns is not None:
         return (pair for dialogue in dialogues_in(files, notes) for pair in replies(dialogue, data.turns))
+    if isinstance(files, (list, tuple)):
+        if len(files) > 2:
+            raise UserError(f"pairs are in one file, or in two whose lines translate each other, not in {len(files)}")
+        files = files[0] if len(files) == 1 else files
     return read_pairs(files, source=data.source, target=data.target, format=data.format, header=data.header, notes=notes)
 
 

@@ -156,6 +156,7 @@ def test_a_dialogue_of_one_turn_is_a_fault() -> None:
         ({"corpus": "tatoeba-sample", "directions": []}, "data.directions is empty; name at least one, such as "),
         ({"corpus": "tatoeba-sample", "source": 1, "target": "en"}, r"data.source is a number \(1\), but a corpus has languages; name one"),
         ({"train": "one.tsv"}, "1 example with 1 different text cannot give a valid part"),
+        ({"train": ["a", "b", "c"]}, "pairs are in one file, or in two whose lines translate each other, not in 3"),
         ({"train": "none.tsv"}, "none.tsv: the file is empty"),
         ({"train": "lines.txt"}, r"lines.txt: this is .* \(lines\), which holds no pairs"),
     ],
