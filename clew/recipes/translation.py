@@ -89,7 +89,7 @@ TATOEBA_TRANSFORMER = Recipe(
         "text": SUBWORDS,
         "model": SMALL_TRANSFORMER,
         "task": {"name": "translation", "label_smoothing": 0.1},
-        "training": training(1200, batch_tokens=2048, precision="float32"),
+        "training": training(1000, batch_tokens=2048, precision="float32", evaluate_every=200),
         "decoding": BEAM,
     },
 )
@@ -100,7 +100,7 @@ TATOEBA_LSTM = Recipe(
         "text": SUBWORDS,
         "model": luong(dim=256, dropout=0.3),
         "task": {"name": "translation", "label_smoothing": 0.1},
-        "training": training(1500, batch_tokens=2048, learning_rate=2e-3, precision="float32"),
+        "training": training(1500, batch_tokens=2048, learning_rate=2e-3, precision="float32", evaluate_every=300),
         "decoding": BEAM,
     },
 )
