@@ -6,9 +6,12 @@ from pathlib import Path
 
 import pytest
 
+from clew.cli.main import verb_parser
+from clew.recipes import RECIPES
 from clew.recipes.running import config_of
 
-GUIDE = Path(__file__).parents[1] / "docs" / "guides" / "own-data.md"
+GUIDES = sorted((Path(__file__).parents[1] / "docs" / "guides").glob("*.md"))
+GUIDE, TRANSLATION = (next(guide for guide in GUIDES if guide.stem == name) for name in ("own-data", "translation"))
 
 
 def test_the_code_on_own_data_runs(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
@@ -34,3 +37,28 @@ def test_the_code_on_own_data_runs(tmp_path: Path, monkeypatch: pytest.MonkeyPat
 def test_a_command_on_own_data_is_a_config(command: str) -> None:
     recipe, *settings = shlex.split(command)[2:]
     assert config_of(recipe, settings).data.train is not None
+
+
+def commands() -> list[str]:
+    """Every call of `clew` in the guides' blocks, without what the shell does around it."""
+    blocks = [block for guide in GUIDES for block in re.findall(r"```\n(.*?)```", guide.read_text(encoding="utf-8"), re.DOTALL)]
+    calls = [part.partition("<")[0].partition(">")[0] for block in blocks for line in block.splitlines() for part in line.split(" | ")]
+    return [call.strip() for call in calls if call.strip().startswith("clew ") and "RECIPE" not in call]
+
+
+@pytest.mark.parametrize("command", commands())
+def test_a_command_of_a_guide_parses(command: str) -> None:
+    verb, *rest = shlex.split(command)[1:]
+    options = verb_parser(verb).parse_intermixed_args(rest)
+    if verb == "train":
+        config_of(options.recipe, options.settings)
+
+
+def test_every_run_that_a_guide_uses_is_of_a_recipe() -> None:
+    named = {name for command in commands() for name in re.findall(r"runs/([\w-]+)", command)}
+    assert len(named) > 4 and {re.sub(r"-\d$", "", name) for name in named} <= set(RECIPES)
+
+
+@pytest.mark.parametrize("setting", re.findall(r"^\| `((?:\w+\.\w+=\S+ ?)+)` \|", TRANSLATION.read_text(encoding="utf-8"), re.MULTILINE))
+def test_a_setting_of_the_guide_to_translation_is_one(setting: str) -> None:
+    config_of("translate", ["data.train=pairs.tsv", *setting.split()])
