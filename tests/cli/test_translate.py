@@ -36,6 +36,16 @@ def test_every_line_has_one_line_in_order(clew: Clew, translator: Path, tmp_path
     assert clew("translate", translator, stdin="").out == ""
 
 
+def test_what_is_sampled_for_an_evaluation_is_what_is_sampled_for_its_lines(clew: Clew, translator: Path) -> None:
+    lines = [line for line in SOURCES.splitlines() if line]
+    Path("pairs.tsv").write_text("".join(f"{line}\tcat\n" for line in lines), encoding="utf-8")
+    sampled = ["--method", "sample", "--temperature", 2]
+    assert clew("evaluate", translator, "pairs.tsv", *sampled, "--out", "found.jsonl").status == 0
+    found = [row["prediction"] for row in objects(Path("found.jsonl").read_text(encoding="utf-8"))]
+    assert found == clew("translate", translator, *sampled, stdin="\n".join(lines)).out.splitlines()
+    assert len(set(found)) > 1
+
+
 def test_a_pipe_is_answered_line_by_line(translator: Path) -> None:
     command = [sys.executable, "-m", "clew", "translate", str(translator), "--device", "cpu"]
     environment = {**os.environ, "PYTHONPATH": str(Path(__file__).parents[2]), "OMP_NUM_THREADS": "1"}
