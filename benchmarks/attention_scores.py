@@ -13,11 +13,11 @@ import torch
 
 from clew.core.batches import to_device
 from clew.data.synthetic import right_place
-from clew.inspection.recording import record
 from clew.layers.scores import SCORES
 from clew.metrics.strings import Accuracy, alignment_accuracy
 from clew.runs.config import Config, resolve
 from clew.runs.examples import read_examples
+from clew.tasks.alignment import attention_weights
 from clew.training.run import train_run
 
 TASKS = ("copy", "reverse", "sort")
@@ -53,16 +53,13 @@ def aligned(config: Config, task: Any) -> Accuracy:
     for start in range(0, len(pairs), 200):
         some = pairs[start : start + 200]
         batch = to_device(task.collate(task.encode(some)), device)
-        with torch.no_grad(), record(task, "*.attention.weights") as seen:
-            task(batch)
-        weights = seen["*.attention.weights"][:, :, 0, 0]  # (batch, steps, places)
         places = torch.full(batch.targets.shape, -1)
         for row, pair in enumerate(some):
             for step in range(len(pair.target.split())):
                 place = right_place(str(config.data.corpus), pair.source, step)
                 assert place is not None
                 places[row, step] = place
-        found = found + alignment_accuracy(weights.cpu(), places)
+        found += alignment_accuracy(attention_weights(task, batch).cpu(), places)
     return found
 
 

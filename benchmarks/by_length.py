@@ -11,7 +11,8 @@ from typing import Any
 from clew.inspection.curves import load_matplotlib, style
 from clew.metrics.translation import bleu
 
-BINS = ((1, 6), (7, 9), (10, 12), (13, 15), (16, 19), (20, 99))
+LONGEST = 1_000_000
+BINS = ((1, 6), (7, 9), (10, 12), (13, 15), (16, 19), (20, LONGEST))
 """Words of a source, white space between them."""
 
 
@@ -27,6 +28,10 @@ def scores(run: Path) -> dict[tuple[int, int], tuple[int, float]]:
     return found
 
 
+def named(first: int, last: int) -> str:
+    return f"{first}-{last}" if last < LONGEST else f"{first} or more"
+
+
 def draw(runs: dict[str, dict[tuple[int, int], tuple[int, float]]], path: Path) -> None:
     figure = load_matplotlib().Figure(figsize=(6.4, 4.2), dpi=150)
     axis = figure.subplots()
@@ -35,7 +40,7 @@ def draw(runs: dict[str, dict[tuple[int, int], tuple[int, float]]], path: Path) 
         axis.plot(
             places, [score for _, score in found.values()], color=style(number)[0], linewidth=2.2, marker="o", markersize=4, label=name
         )
-    axis.set_xticks(range(len(BINS)), [f"{first}-{last}" if last < 99 else f"{first} or more" for first, last in BINS])
+    axis.set_xticks(range(len(BINS)), [named(*each) for each in BINS])
     axis.set_xlabel("words in the source")
     axis.set_ylabel("BLEU")
     axis.set_ylim(bottom=0)
@@ -53,6 +58,6 @@ if __name__ == "__main__":
     options = parser.parse_args()
     found = {run.name: scores(run) for run in options.runs}
     for name, by_length in found.items():
-        print(f"{name:20}", "  ".join(f"{a}-{b}: {score:5.2f} ({count})" for (a, b), (count, score) in by_length.items()))
+        print(f"{name:20}", "  ".join(f"{named(*each)}: {score:5.2f} ({count})" for each, (count, score) in by_length.items()))
     if options.out is not None:
         draw(found, options.out)

@@ -44,5 +44,5 @@ def test_every_file_that_the_lineage_names_is_there() -> None:
 
 
 def test_every_recipe_that_the_lineage_names_is_one() -> None:
-    named = set(re.findall(r"`((?:shakespeare|ptb|text)-[\w-]+)`", LINEAGE))
+    named = set(re.findall(r"`((?:shakespeare|ptb|text|tatoeba|multi30k|craft|wsj)-[\w-]+)`", LINEAGE))
     assert named <= set(RECIPES)

@@ -1,4 +1,4 @@
-"""The code of a guide runs as it stands, and its commands are commands."""
+"""The code of a guide runs as it stands, and its commands are commands. The code of those on runs is tried beside their verbs."""
 
 import re
 import shlex
@@ -6,9 +6,12 @@ from pathlib import Path
 
 import pytest
 
+from clew.cli.main import verb_parser
+from clew.recipes import RECIPES
 from clew.recipes.running import config_of
 
-GUIDE = Path(__file__).parents[1] / "docs" / "guides" / "own-data.md"
+GUIDES = sorted((Path(__file__).parents[1] / "docs" / "guides").glob("*.md"))
+GUIDE = next(guide for guide in GUIDES if guide.stem == "own-data")
 
 
 def test_the_code_on_own_data_runs(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
@@ -30,7 +33,36 @@ def test_the_code_on_own_data_runs(tmp_path: Path, monkeypatch: pytest.MonkeyPat
     assert "skipped 1 x empty field (first: reviews.csv:32)" in shown
 
 
-@pytest.mark.parametrize("command", re.findall(r"^clew train .+$", GUIDE.read_text(encoding="utf-8"), re.MULTILINE))
-def test_a_command_on_own_data_is_a_config(command: str) -> None:
-    recipe, *settings = shlex.split(command)[2:]
-    assert config_of(recipe, settings).data.train is not None
+def commands() -> list[str]:
+    """Every call of `clew` in the guides' blocks, without what the shell does around it."""
+    fenced = re.compile(r"^```\w*\n(.*?)^```", re.DOTALL | re.MULTILINE)
+    blocks = [block for guide in GUIDES for block in fenced.findall(guide.read_text(encoding="utf-8"))]
+    calls = [part.partition("<")[0].partition(">")[0] for block in blocks for line in block.splitlines() for part in line.split(" | ")]
+    return [call.strip() for call in calls if call.strip().startswith("clew ") and "RECIPE" not in call]
+
+
+@pytest.mark.parametrize("command", commands())
+def test_a_command_of_a_guide_parses(command: str) -> None:
+    verb, *rest = shlex.split(command)[1:]
+    options = verb_parser(verb).parse_intermixed_args(rest)
+    if verb == "train":
+        config_of(options.recipe, options.settings)
+
+
+def test_every_run_that_a_guide_uses_is_of_a_recipe() -> None:
+    named = {name for command in commands() for name in re.findall(r"runs/([\w-]+)", command)}
+    assert len(named) > 4 and {re.sub(r"-\d$", "", name) for name in named} <= set(RECIPES)
+
+
+def settings() -> list[tuple[str, str]]:
+    """The settings in the tables of guides, each with a recipe that it is for."""
+    recipes = {"translation": ["translate", "data.train=pairs.tsv"], "parsing": ["craft-parser"]}
+    row = re.compile(r"^\| `((?:\w+\.\w+=\S+ ?)+)` \|", re.MULTILINE)
+    texts = {guide.stem: guide.read_text(encoding="utf-8") for guide in GUIDES}
+    return [(" ".join(recipes[name]), setting) for name in recipes for setting in row.findall(texts[name])]
+
+
+@pytest.mark.parametrize(("recipe", "setting"), settings())
+def test_a_setting_of_a_guide_is_one(recipe: str, setting: str) -> None:
+    name, *given = recipe.split()
+    config_of(name, [*given, *setting.split()])

@@ -16,7 +16,7 @@ language.
   clew evaluate runs/tatoeba-transformer --beams 10
   clew evaluate runs/tatoeba-transformer test.de test.en --out predictions.jsonl
   clew evaluate runs/tatoeba-transformer pairs.csv data.source=german data.target=english
-  clew evaluate runs/tatoeba-transformer data.directions=[de-fr] --pivot en
+  clew evaluate runs/multi30k-many data.directions=[de-fr] --pivot en
 """
 
 import argparse

@@ -209,7 +209,7 @@ class Alignments:
         if not self.path.parent.is_dir():
             raise UserError(f"no such folder: {self.path.parent}, where --attention is to write; make it first")
         if self.kind in PICTURES[1:]:
-            from clew.inspection.alignment import load_matplotlib
+            from clew.inspection.curves import load_matplotlib
 
             load_matplotlib("take .svg, which needs nothing")
 

@@ -5,7 +5,7 @@
 A closing bracket names what it closes, and every word is XX, or its tag. Given the sentence's words (and tags) the way back is exact.
 """
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 
 from clew.core.errors import UserError
 from clew.core.trees import Tree, walk
@@ -64,11 +64,6 @@ def check_tags(words: Sequence[str], tags: Sequence[str] | None) -> None:
         raise UserError("a tree needs at least one word, and the sentence has none")
     if tags is not None and len(tags) != len(words):
         raise UserError(f"tags ({len(tags)}) must be as many as words ({len(words)})")
-
-
-def tree_symbols(trees: Iterable[Tree], leaf: str | None = WORD) -> list[str]:
-    """Every symbol that is needed to write these trees, and the closing bracket of every opening one, in alphabetical order."""
-    return sorted({found for tree in trees for found in linearise(tree, leaf)})
 
 
 def tree_tokens(symbols: Sequence[str], start: int, end: int) -> TreeTokens:

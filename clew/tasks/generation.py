@@ -144,6 +144,11 @@ def stepper_of(task: LanguageModel, config: DecodingConfig, prompt: Tensor) -> S
     banned = [token for token in (tokenizer.unknown, tokenizer.pad) if token is not None]
     if end_of(tokenizer, config) is None and tokenizer.unit == "subword" and tokenizer.end is not None:
         banned.append(tokenizer.end)
+    return filtered_as(config, stepper, tuple(banned))
+
+
+def filtered_as(config: DecodingConfig, stepper: Stepper, banned: tuple[int, ...]) -> Stepper:
+    """A stepper under the filters that a config asks for, some tokens banned besides."""
     return with_filters(
         stepper,
         temperature=config.temperature,
@@ -151,7 +156,7 @@ def stepper_of(task: LanguageModel, config: DecodingConfig, prompt: Tensor) -> S
         top_p=config.top_p,
         repetition_penalty=config.repetition_penalty,
         no_repeat_ngram=config.no_repeat_ngram,
-        banned=tuple(banned),
+        banned=banned,
     )
 
 

@@ -277,9 +277,11 @@ class SequenceToSequence(nn.Module):
         text = self.target.decode(hypothesis.tokens)
         return Written(text if self.config.exact_space else text.strip(), *hypothesis)
 
-    def predict(self, batch: SequenceBatch, config: DecodingConfig = GREEDY) -> list[str]:
+    def predict(
+        self, batch: SequenceBatch, config: DecodingConfig = GREEDY, seed: int = 0, row_numbers: Sequence[int] | None = None
+    ) -> list[str]:
         """The best target for each source."""
-        return [best[0].text if best else "" for best in self.write(batch, config)]
+        return [best[0].text if best else "" for best in self.write(batch, config, seed, row_numbers=row_numbers)]
 
     def measure(self, examples: Sequence[Pair], predictions: Sequence[str]) -> Measured:
         """Every measure of what was written."""

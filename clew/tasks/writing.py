@@ -6,10 +6,9 @@ from typing import NamedTuple
 import torch
 
 from clew.decoding.beam import beam_search
-from clew.decoding.filters import with_filters
 from clew.decoding.sampling import greedy_sequences, sample_sequences
 from clew.decoding.stepper import Stepper
-from clew.tasks.generation import DecodingConfig
+from clew.tasks.generation import DecodingConfig, filtered_as, without_end
 
 
 class Hypothesis(NamedTuple):
@@ -37,15 +36,7 @@ def write(
     `row_numbers` are what sampling draws a row by, whatever batch it is in.
     """
     prompt = torch.full((rows, 1), end, device=device)
-    filtered = with_filters(
-        stepper,
-        temperature=config.temperature,
-        top_k=config.top_k,
-        top_p=config.top_p,
-        repetition_penalty=config.repetition_penalty,
-        no_repeat_ngram=config.no_repeat_ngram,
-        banned=banned,
-    )
+    filtered = filtered_as(config, stepper, banned)
     if config.method == "beam":
         best = beam_search(
             filtered,
@@ -58,7 +49,7 @@ def write(
         )
         return [
             [
-                Hypothesis(without_end(tokens, length, end), log_prob, score)
+                Hypothesis(without_end(tokens[:length], end), log_prob, score)
                 for tokens, length, log_prob, score in zip(*row, strict=True)
                 if length
             ]
@@ -70,11 +61,6 @@ def write(
         found = sample_sequences(filtered, prompt, max_new=max_new, end=end, seed=seed, row_numbers=row_numbers)
     rows_found = zip(found.tokens.tolist(), found.lengths.tolist(), found.log_probs.sum(1).tolist(), strict=True)
     return [
-        [Hypothesis(without_end(tokens, length, end), log_prob, log_prob / max(length, 1) ** config.length_penalty)]
+        [Hypothesis(without_end(tokens[:length], end), log_prob, log_prob / max(length, 1) ** config.length_penalty)]
         for tokens, length, log_prob in rows_found
     ]
-
-
-def without_end(tokens: list[int], length: int, end: int) -> list[int]:
-    kept = tokens[:length]
-    return kept[:-1] if kept and kept[-1] == end else kept

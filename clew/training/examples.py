@@ -1,8 +1,8 @@
 """The problem of a task that learns from examples: each is encoded once, examples of like length share a batch.
 
 What it asks of a task, besides the loop's forward and counts: `encode(examples)`, `lengths(encoded)`, `longest`, `check_length`,
-`collate(encoded)`, `predict(batch, decoding)`, `measure(examples, predictions)`, `sentence_scores(examples, predictions)` and
-`described(example, prediction)`.
+`collate(encoded)`, `predict(batch, decoding, seed, row_numbers)`, `measure(examples, predictions)`,
+`sentence_scores(examples, predictions)` and `described(example, prediction)`.
 """
 
 import hashlib
@@ -72,7 +72,7 @@ def example_problem(config: Config, run: Path | None, progress: Callable[[int, i
     ) -> Score | None:
         decoding = config.decoding if final else config.decoding.model_copy(update=GREEDY)
         found = (parts[part], encoded[part])
-        score = judge_examples(task, forward, *found, evaluation_budget(config), decoding, autocast, interrupted, final)
+        score = judge_examples(task, forward, *found, evaluation_budget(config), decoding, autocast, config.seed, interrupted, final)
         return with_baseline(score, kind.data, parts[part]) if final and score is not None else score
 
     notes_to_show = [*notes.report(), *map(str, find_overlaps(parts))]
@@ -113,7 +113,9 @@ def evaluate_examples(task: Any, examples: Sequence[Any], config: Config) -> Sco
     encoded = task.encode(examples)
     for example, ids in zip(examples, encoded, strict=True):
         task.check_length(ids, example.id)
-    found = judge_examples(task, task, examples, encoded, evaluation_budget(config), config.decoding, nullcontext, is_final=True)
+    found = judge_examples(
+        task, task, examples, encoded, evaluation_budget(config), config.decoding, nullcontext, config.seed, is_final=True
+    )
     assert found is not None
     return with_baseline(found, TASKS[config.task.name].data, examples)  # type: ignore[attr-defined]
 
@@ -127,6 +129,7 @@ def judge_examples(
     budget: int,
     decoding: DecodingConfig,
     autocast: Autocast,
+    seed: int,
     interrupted: Callable[[], bool] = lambda: False,
     is_final: bool = False,
 ) -> Score | None:
@@ -145,7 +148,7 @@ def judge_examples(
                 batch = to_device(task.collate([encoded[row] for row in rows]), device)
                 with autocast():
                     loss = forward(batch, None)[0]["loss"]
-                    mine += zip(rows, task.predict(batch, decoding), strict=True)
+                    mine += zip(rows, task.predict(batch, decoding, seed, [row + 1 for row in rows]), strict=True)
                 totals += torch.tensor([float(loss.sum), float(loss.count)], dtype=torch.float64)
     finally:
         task.train(was_training)

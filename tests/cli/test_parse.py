@@ -2,14 +2,12 @@
 
 import json
 import re
-import shlex
 from pathlib import Path
 
 import pytest
 
-from clew.cli.main import verb_parser
 from clew.data.trees import parse_trees, read_trees, words_of
-from clew.recipes.running import config_of, run_recipe
+from clew.recipes.running import run_recipe
 from tests.cli.conftest import Clew
 from tests.cli.test_errors import assert_refused
 
@@ -183,15 +181,3 @@ def test_the_code_of_the_guide_runs(run: Path, tmp_path: Path, monkeypatch: pyte
     assert names["best"].tree.words == names["second"].tree.words == ["New York", "is", "big"]
     assert names["best"].log_prob >= names["second"].log_prob
     assert re.search(r"^ *The +gene +is +expressed +in +the +brain +\.$", capsys.readouterr().out, re.MULTILINE)
-
-
-def test_the_commands_of_the_guide_are_commands() -> None:
-    guide = (Path(__file__).parents[2] / "docs" / "guides" / "parsing.md").read_text(encoding="utf-8")
-    commands = re.findall(r"^(?:.*\| )?clew (\w+ .*)$", guide, re.MULTILINE)
-    assert len(commands) == 9
-    for verb, *rest in map(shlex.split, commands):
-        options = verb_parser(verb).parse_intermixed_args(rest)
-        if verb == "train":
-            config_of(options.recipe, options.settings)
-    for setting in re.findall(r"^\| `(\w+\.\w+=\w+)`", guide, re.MULTILINE):
-        config_of("craft-parser", [setting])

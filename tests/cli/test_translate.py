@@ -2,7 +2,6 @@ import io
 import json
 import os
 import re
-import shlex
 import subprocess
 import sys
 from pathlib import Path
@@ -12,10 +11,8 @@ import pytest
 
 import clew as library
 from clew.cli.evaluate_examples import by_direction
-from clew.cli.main import verb_parser
 from clew.core.errors import UserError
 from clew.data.examples import Pair
-from clew.recipes.running import config_of
 from tests.cli.conftest import Clew
 from tests.cli.test_errors import assert_refused
 
@@ -37,6 +34,16 @@ def test_every_line_has_one_line_in_order(clew: Clew, translator: Path, tmp_path
     assert clew("translate", translator, "--file", "sources.txt").out == found.out
     assert clew("predict", translator, "sources.txt").out == found.out
     assert clew("translate", translator, stdin="").out == ""
+
+
+def test_what_is_sampled_for_an_evaluation_is_what_is_sampled_for_its_lines(clew: Clew, translator: Path) -> None:
+    lines = [line for line in SOURCES.splitlines() if line]
+    Path("pairs.tsv").write_text("".join(f"{line}\tcat\n" for line in lines), encoding="utf-8")
+    sampled = ["--method", "sample", "--temperature", 2]
+    assert clew("evaluate", translator, "pairs.tsv", *sampled, "--out", "found.jsonl").status == 0
+    found = [row["prediction"] for row in objects(Path("found.jsonl").read_text(encoding="utf-8"))]
+    assert found == clew("translate", translator, *sampled, stdin="\n".join(lines)).out.splitlines()
+    assert len(set(found)) > 1
 
 
 def test_a_pipe_is_answered_line_by_line(translator: Path) -> None:
@@ -298,15 +305,3 @@ def test_the_code_of_the_guide_runs(translators: dict[str, Path], tmp_path: Path
     assert names["alignment"].target.words == ["Good", "morning!", "<eos>"]
     assert names["shown"].source.words == ["Ich", "bin", "müde.", "<eos>"]
     assert names["together"][0].text == names["run"].translate("Guten Morgen!").text
-
-
-def test_the_commands_and_settings_of_the_guide_are_true() -> None:
-    text = GUIDE.read_text(encoding="utf-8")
-    commands = re.findall(r"^(?:.*\| )?clew (\w+ .*)$", text, re.MULTILINE)
-    assert len(commands) == 21
-    for verb, *rest in (shlex.split(command.split(" < ")[0]) for command in commands):
-        options = verb_parser(verb).parse_intermixed_args(rest)
-        if verb == "train":
-            config_of(options.recipe, options.settings)
-    for setting in re.findall(r"^\| `([\w.]+=\w+)`", text, re.MULTILINE):
-        config_of("translate", [setting])

@@ -6,7 +6,7 @@ from hypothesis import strategies as st
 
 from clew.core.errors import UserError
 from clew.core.trees import Tree
-from clew.data.linearisation import delinearise, linearise, tree_symbols, tree_tokens
+from clew.data.linearisation import delinearise, linearise, tree_tokens
 from clew.data.samples import sample_path
 from clew.data.trees import parse_tree, read_trees
 from clew.decoding.trees import TreeTokens
@@ -70,7 +70,6 @@ def test_words_and_tags_are_as_many_and_some():
 
 
 def test_the_symbols_of_trees_become_the_tokens_of_a_constraint():
-    assert tree_symbols([DOG, nested(1)]) == ["(NP", "(S", "(VP", "(X", ")NP", ")S", ")VP", ")X", "XX"]
     symbols = ["<pad>", "<s>", "</s>", ")NP", "(S", "XX", "(NP", ")S", "NN"]
     assert tree_tokens(symbols, start=1, end=2) == TreeTokens([4, 6], [7, 3], [5, 8], 1, 2)
     assert tree_tokens(["(S", ")S", "XX", "go", "stop"], start=3, end=4) == TreeTokens([0], [1], [2], 3, 4)

@@ -4,8 +4,8 @@ import math
 
 import pytest
 
-from clew.tasks.generation import DecodingConfig
-from clew.tasks.writing import Hypothesis, without_end, write
+from clew.tasks.generation import DecodingConfig, without_end
+from clew.tasks.writing import Hypothesis, write
 from tests.decoding.steppers import Transition
 
 END, A, B = 0, 1, 2
@@ -68,6 +68,7 @@ def test_samples_follow_the_model_and_the_seed() -> None:
 
 
 def test_the_end_is_taken_off_once_and_only_where_it_stands() -> None:
-    assert without_end([A, END, END], 2, END) == [A]
-    assert without_end([A, B, END], 2, END) == [A, B]
-    assert without_end([], 0, END) == []
+    assert without_end([A, END], END) == [A]
+    assert without_end([A, END, END], END) == [A, END]
+    assert without_end([A, B], END) == [A, B]
+    assert without_end([], END) == []

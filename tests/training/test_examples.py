@@ -179,18 +179,20 @@ def test_streams_are_refused(tmp_path: Path) -> None:
         example_problem(config_of("translate", [*pair_settings(tmp_path), "training.batching=streams"]), None, lambda done, total: None)
 
 
-def test_a_score_does_not_depend_on_how_examples_are_batched(tmp_path: Path) -> None:
-    config = config_of("translate", pair_settings(tmp_path, model=TRANSFORMER))
+@pytest.mark.parametrize("method", ["beam", "sample"])
+def test_a_score_does_not_depend_on_how_examples_are_batched(tmp_path: Path, method: str) -> None:
+    config = config_of("translate", [*pair_settings(tmp_path, model=TRANSFORMER), f"decoding.method={method}"])
     problem = prepare_problem(config)
     task = problem.task.double()
     pairs = read_examples("pairs", config.data, config.seed)["valid"]
     found = [
-        judge_examples(task, task, pairs, task.encode(pairs), budget, config.decoding, nullcontext, is_final=True)
+        judge_examples(task, task, pairs, task.encode(pairs), budget, config.decoding, nullcontext, config.seed, is_final=True)
         for budget in (1, 60, 9999)
     ]
     for score in found[1:]:
         assert score.measures == pytest.approx(found[0].measures, rel=1e-9)
         assert score.examples == found[0].examples
+        assert score.predictions == found[0].predictions
     assert list(found[0].examples) == [pair.id for pair in pairs]
     assert task.training
 
