@@ -133,4 +133,4 @@ class NaryTreeLSTM(TreeLSTM):
         return LSTMState(torch.sigmoid(o + from_o) * torch.tanh(cell), cell)
 
 
-TREE_LSTMS: dict[str, Callable[..., TreeLSTM]] = {"child_sum": ChildSumTreeLSTM, "n_ary": NaryTreeLSTM}
+TREE_LAYERS: dict[str, Callable[..., TreeLSTM]] = {"child_sum_lstm": ChildSumTreeLSTM, "n_ary_lstm": NaryTreeLSTM}

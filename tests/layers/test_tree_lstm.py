@@ -9,7 +9,7 @@ from clew.core.tree_batches import Nodes, batch_trees, head_nodes, phrase_nodes
 from clew.core.trees import Tree, binarised
 from clew.layers.cells import LSTM
 from clew.layers.recurrent import Recurrent
-from clew.layers.tree_lstm import TREE_LSTMS, ChildSumTreeLSTM, NaryTreeLSTM
+from clew.layers.tree_lstm import TREE_LAYERS, ChildSumTreeLSTM, NaryTreeLSTM
 from tests.core.trees import phrases
 from tests.references import tree_lstm as references
 from tests.references.agreement import assert_agrees, randn, randomise
@@ -24,14 +24,16 @@ def chain(length):
     return Nodes((*range(1, length), -1), (0,) * length)
 
 
-@pytest.mark.parametrize("name", TREE_LSTMS)
+@pytest.mark.parametrize("name", TREE_LAYERS)
 def test_a_tree_lstm_equals_its_paper_in_values_and_gradients(name):
-    layer = randomise(TREE_LSTMS[name](2, 3))
+    layer = randomise(TREE_LAYERS[name](2, 3))
     trees = batch_trees(ROWS)
     assert_agrees(layer, lambda x: layer(x, trees).hidden, lambda p, x: references.REFERENCES[name](p, x, ROWS), randn(4, 5, 2), entries=6)
 
 
-@pytest.mark.parametrize(("layer", "wide"), [(ChildSumTreeLSTM(2, 3), "child_sum"), (NaryTreeLSTM(2, 3, num_children=4), "n_ary")])
+@pytest.mark.parametrize(
+    ("layer", "wide"), [(ChildSumTreeLSTM(2, 3), "child_sum_lstm"), (NaryTreeLSTM(2, 3, num_children=4), "n_ary_lstm")]
+)
 def test_more_than_two_children(layer, wide):
     rows = [head_nodes([0, 1, 1, 1, 1])]
     trees = batch_trees(rows)
@@ -55,10 +57,10 @@ def test_a_chain_is_an_lstm(layer):
         torch.testing.assert_close(parameter.grad, dict(cell.named_parameters())[name].grad)
 
 
-@pytest.mark.parametrize("name", TREE_LSTMS)
+@pytest.mark.parametrize("name", TREE_LAYERS)
 @given(trees=st.lists(phrases.map(binarised), min_size=1, max_size=3))
 def test_a_tree_in_a_batch_is_the_tree_alone(name, trees):
-    layer = randomise(TREE_LSTMS[name](2, 3)).requires_grad_(False)
+    layer = randomise(TREE_LAYERS[name](2, 3)).requires_grad_(False)
     shapes = [phrase_nodes(tree)[1] for tree in trees]
     together = batch_trees(shapes)
     x = randn(len(trees), together.depths.shape[1], 2)
@@ -70,17 +72,17 @@ def test_a_tree_in_a_batch_is_the_tree_alone(name, trees):
             assert not ours[row, len(shape.parents) :].any()
 
 
-@pytest.mark.parametrize("name", TREE_LSTMS)
+@pytest.mark.parametrize("name", TREE_LAYERS)
 def test_rows_of_a_batch_give_rows_of_the_result(name):
-    layer, x, trees = randomise(TREE_LSTMS[name](2, 3)), randn(4, 5, 2), batch_trees(ROWS)
+    layer, x, trees = randomise(TREE_LAYERS[name](2, 3)), randn(4, 5, 2), batch_trees(ROWS)
     whole = layer(x, trees).hidden
     parts = [layer(part, rows).hidden for part, rows in zip(cut_rows(x, 3), cut_rows(trees, 3), strict=True)]
     torch.testing.assert_close(torch.cat(parts), whole)
 
 
-@pytest.mark.parametrize("name", TREE_LSTMS)
+@pytest.mark.parametrize("name", TREE_LAYERS)
 def test_a_node_depends_on_what_is_below_it_and_nothing_else(name):
-    layer = randomise(TREE_LSTMS[name](2, 3))
+    layer = randomise(TREE_LAYERS[name](2, 3))
     x = randn(1, 5, 2).requires_grad_()
     found = layer(x, batch_trees([phrase_nodes(DOG)[1]])).hidden  # the dog barks, NP, S
     below = {0: {0}, 1: {1}, 2: {2}, 3: {0, 1, 3}, 4: {0, 1, 2, 3, 4}}
@@ -92,24 +94,24 @@ def test_a_node_depends_on_what_is_below_it_and_nothing_else(name):
 def test_only_the_n_ary_one_tells_children_apart():
     x = randn(1, 5, 2)
     swapped = Nodes((3, 3, 4, 4, -1), (1, 0, 0, 1, 0))
-    for name, differs in (("child_sum", False), ("n_ary", True)):
-        layer = randomise(TREE_LSTMS[name](2, 3)).requires_grad_(False)
+    for name, differs in (("child_sum_lstm", False), ("n_ary_lstm", True)):
+        layer = randomise(TREE_LAYERS[name](2, 3)).requires_grad_(False)
         change = layer(x, batch_trees([ROWS[0]])).hidden - layer(x, batch_trees([swapped])).hidden
         assert bool(change[0, 4].abs().max() > 1e-6) == differs
 
 
-@pytest.mark.parametrize("name", TREE_LSTMS)
+@pytest.mark.parametrize("name", TREE_LAYERS)
 def test_nothing_to_read_gives_nothing(name):
-    layer = TREE_LSTMS[name](2, 3)
+    layer = TREE_LAYERS[name](2, 3)
     assert layer(torch.zeros(0, 0, 2), batch_trees([])).hidden.shape == (0, 0, 3)
     assert layer(torch.zeros(2, 0, 2), batch_trees([Nodes((), ())] * 2)).cell.shape == (2, 0, 3)
     trees = batch_trees([head_nodes([0]), head_nodes([])])
     assert not layer(torch.ones(1, 1, 2), cut_rows(trees, 2)[1]).hidden.any()
 
 
-@pytest.mark.parametrize("name", TREE_LSTMS)
+@pytest.mark.parametrize("name", TREE_LAYERS)
 def test_half_precision_runs(name):
-    layer, trees = TREE_LSTMS[name](2, 3), batch_trees(ROWS)
+    layer, trees = TREE_LAYERS[name](2, 3), batch_trees(ROWS)
     with torch.autocast("cpu", torch.bfloat16):
         found = layer(torch.randn(4, 5, 2), trees).hidden
     found.float().sum().backward()

@@ -68,4 +68,4 @@ def n_ary(p: dict, x: np.ndarray, rows) -> np.ndarray:
     return over_trees(p, x, rows, combine)
 
 
-REFERENCES = {"child_sum": child_sum, "n_ary": n_ary}
+REFERENCES = {"child_sum_lstm": child_sum, "n_ary_lstm": n_ary}
