@@ -1,9 +1,12 @@
-"""The code of a guide runs as it stands."""
+"""The code of a guide runs as it stands, and its commands are commands."""
 
 import re
+import shlex
 from pathlib import Path
 
 import pytest
+
+from clew.recipes.running import config_of
 
 GUIDE = Path(__file__).parents[1] / "docs" / "guides" / "own-data.md"
 
@@ -25,3 +28,9 @@ def test_the_code_on_own_data_runs(tmp_path: Path, monkeypatch: pytest.MonkeyPat
     shown = capsys.readouterr().out
     assert "reviews.csv: comma-separated values, 31 records" in shown
     assert "skipped 1 x empty field (first: reviews.csv:32)" in shown
+
+
+@pytest.mark.parametrize("command", re.findall(r"^clew train .+$", GUIDE.read_text(encoding="utf-8"), re.MULTILINE))
+def test_a_command_on_own_data_is_a_config(command: str) -> None:
+    recipe, *settings = shlex.split(command)[2:]
+    assert config_of(recipe, settings).data.train is not None

@@ -30,20 +30,9 @@ from itertools import islice
 from pathlib import Path
 from typing import Any
 
+from clew.cli.generate import FIELDS
 from clew.cli.progress import say
 
-FIELDS = (
-    "method",
-    "max_new",
-    "temperature",
-    "top_k",
-    "top_p",
-    "repetition_penalty",
-    "no_repeat_ngram",
-    "beams",
-    "length_penalty",
-    "n_best",
-)
 PICTURES = (".svg", ".png", ".pdf")
 MOST_PICTURES = 50
 

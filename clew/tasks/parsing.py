@@ -136,8 +136,11 @@ class ConstituencyParser(SequenceToSequence):
         return Measured(values, words)
 
     def described(self, example: Parsed, prediction: str) -> dict[str, str]:  # type: ignore[override]
-        tree = tree_of(prediction, example.tree)
-        return {"source": example.key, "target": str(example.tree), "prediction": prediction if tree is None else str(tree)}
+        try:
+            written = format_tree(delinearise(prediction.split(), example.tree.words))
+        except UserError:
+            written = prediction
+        return {"source": example.key, "target": format_tree(example.tree), "prediction": written}
 
     def sentence_scores(self, examples: Sequence[Parsed], predictions: Sequence[str]) -> list[float]:  # type: ignore[override]
         pairs = zip(examples, predictions, strict=True)

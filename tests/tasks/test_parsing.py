@@ -215,6 +215,17 @@ def test_wrong_tags_lower_the_tagging_accuracy_and_no_bracket() -> None:
     assert measured.text.endswith("tags 50.00 % right")
 
 
+def test_a_prediction_is_shown_with_the_tags_that_were_written() -> None:
+    gold = "(TOP (NP (NP (DT a) (NN dog)) (-LRB- -LRB-) (ADJP (JJ old)) (-RRB- -RRB-)))"
+    shown = parser(tags=True).described(EXAMPLES[2], "(TOP (NP DT VBZ )NP -LRB- JJ -RRB- )TOP")
+    assert shown == {
+        "source": "a dog ( old )",
+        "target": gold,
+        "prediction": "(TOP (NP (DT a) (VBZ dog)) (-LRB- -LRB-) (JJ old) (-RRB- -RRB-))",
+    }
+    assert parser().described(EXAMPLES[2], "(TOP XX")["prediction"] == "(TOP XX"
+
+
 @pytest.mark.parametrize("text", ["", "(TOP (S XX XX )S", "(TOP XX XX XX XX XX )TOP", "XX"])
 def test_what_is_no_tree_over_the_words_counts_as_none(text: str) -> None:
     measured = parser().measure(EXAMPLES[:2], [text, " ".join(linearise(EXAMPLES[1].tree))])
