@@ -3,9 +3,12 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
+from clew.core.errors import UserError
 from clew.data.vectors import read_vectors
-from tests.data.written import refusal, write
+from tests.data.written import refusal, write, written
 
 GLOVE = "the 0.5 -1 2e-1\nparis 1 2 3\n. . . 4 5 6\nNew 7 8 9\n"
 WORDS = ["<pad>", "the", "Paris", "New", "absent", ". . ."]
@@ -102,3 +105,18 @@ def test_a_missing_or_damaged_file_is_told(tmp_path):
     assert "cannot be unzipped" in refusal(lambda: read_vectors(broken, []))
     binary = write(Path(tmp_path / "binary.bin"), b"1 2\nword \xff\xfe\x00\n")
     assert "is not UTF-8" in refusal(lambda: read_vectors(binary, []))
+
+
+PIECES = b"a b 1 0.5 -2e3 nan 1_0 x".split() + [b" ", b"  ", b"\t", b"\n", b"\r\n", b"\xff", b"\0", b"2 2\n", b"a 1 2\n", b"b 3 4\n"]
+
+
+@given(st.lists(st.sampled_from(PIECES), max_size=15).map(b"".join))
+def test_whatever_a_file_holds_there_are_vectors_or_a_sentence_with_its_name(content):
+    with written("v.txt", content) as path:
+        try:
+            found = read_vectors(path, ["a", "B", "x"])
+        except UserError as error:
+            assert str(error).startswith(str(path))
+        else:
+            assert np.isfinite(found.values).all()
+            assert not found.values[~found.found].any()

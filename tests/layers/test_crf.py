@@ -201,6 +201,20 @@ def test_where_nothing_is_allowed_the_fewest_forbidden_steps_are_taken():
     assert tags.tolist() in ([[0, 1, 1]], [[0, 0, 1]], [[0, 1, 0]])
 
 
+def test_transitions_alone_learn_a_sequence_by_heart():
+    """Tags go round, O B I O B I, and the words say nothing."""
+    crf, tags, emissions = CRF(3), torch.tensor([[0, 1, 2, 0, 1, 2]]), torch.zeros(1, 6, 3)
+    before = crf(emissions, tags).item()
+    assert before == pytest.approx(6 * math.log(3), rel=1e-5)
+    optimiser = torch.optim.Adam(crf.parameters(), lr=0.3)
+    for _ in range(40):
+        optimiser.zero_grad()
+        crf(emissions, tags).backward()
+        optimiser.step()
+    assert crf.viterbi(emissions)[0].tolist() == tags.tolist()
+    assert crf(emissions, tags).item() < 0.05 * before
+
+
 def test_half_precision_is_computed_in_float32():
     crf, emissions = CRF(3), randn(2, 30, 3).bfloat16()
     assert crf.log_partition(emissions).dtype == torch.float32
