@@ -95,6 +95,8 @@ class CRF(nn.Module):
     @torch.no_grad()
     def k_best(self, emissions: Tensor, mask: Tensor | None = None, *, k: int) -> Paths:
         """The k best sequences, best first: Viterbi's algorithm with the k best ways to each tag."""
+        if k < 1:
+            raise UserError(f"k ({k}) must be at least 1")
         chain = self.chain(emissions, mask)
         batch, length = chain.real.shape
         scores = chain.emissions.new_full((batch, k, self.num_tags), -torch.inf)

@@ -54,10 +54,12 @@ def spearmans(x: np.ndarray, y: np.ndarray, times: np.ndarray) -> np.ndarray:
 
 def ranks(values: np.ndarray, times: np.ndarray) -> np.ndarray:
     """Each example's rank (samples, examples) in each resample: those below it, and the middle of its equals."""
-    _, place = np.unique(values, return_inverse=True)
-    equals = np.zeros((len(times), place.max() + 1))
-    np.add.at(equals.T, place, times.T)
-    return (equals.cumsum(1) - equals + (equals + 1) / 2)[:, place]
+    order = values.argsort(kind="stable")
+    _, starts, place = np.unique(values[order], return_index=True, return_inverse=True)
+    equals = np.add.reduceat(times[:, order], starts, axis=1)  # (samples, different values)
+    found = np.empty(times.shape)
+    found[:, order] = (equals.cumsum(1) - equals + (equals + 1) / 2)[:, place]
+    return found
 
 
 def checked(gold: Sequence[float], predicted: Sequence[float]) -> tuple[np.ndarray, np.ndarray]:

@@ -226,6 +226,8 @@ def test_a_table_or_emissions_of_other_tags_are_refused():
         CRF(3, allowed=Transitions(((True,),), (True,), (True,)))
     with pytest.raises(UserError, match=r"emissions \(2, 4, 5\) must be \(batch, length, 3\)"):
         CRF(3).log_partition(torch.zeros(2, 4, 5))
+    with pytest.raises(UserError, match=r"k \(0\) must be at least 1"):
+        CRF(3).k_best(torch.zeros(1, 1, 3), k=0)
     with pytest.raises(UserError, match=r"num_tags \(0\) must be at least 1"):
         CRF(0)
 
