@@ -7,6 +7,7 @@ from clew.core.batches import cut_rows
 from clew.core.errors import UserError
 from clew.core.tree_batches import Nodes, batch_trees, head_nodes, phrase_nodes
 from clew.core.trees import Tree, binarised
+from clew.data.trees import parse_tree
 from clew.layers.cells import LSTM
 from clew.layers.recurrent import Recurrent
 from clew.layers.tree_lstm import TREE_LAYERS, ChildSumTreeLSTM, NaryTreeLSTM
@@ -116,6 +117,28 @@ def test_half_precision_runs(name):
         found = layer(torch.randn(4, 5, 2), trees).hidden
     found.float().sum().backward()
     assert layer.hidden_weight.grad.isfinite().all()
+
+
+@pytest.mark.parametrize("name", TREE_LAYERS)
+def test_a_tree_layer_learns_what_a_bag_of_words_cannot(name):
+    """The four trees have the same words: the label is the one that stands alone, high up."""
+    texts = ["(S (A a) (S (B b) (B b)))", "(S (B b) (S (A a) (B b)))", "(S (S (B b) (B b)) (A a))", "(S (S (A a) (B b)) (B b))"]
+    shapes = [phrase_nodes(parse_tree(text)) for text in texts]
+    trees, words = batch_trees([shape for _, shape in shapes]), torch.zeros(4, 5, 2)
+    for row, (nodes, _) in enumerate(shapes):
+        for place, node in enumerate(nodes):
+            if node.word is not None:
+                words[row, place, "ab".index(node.word)] = 1.0
+    torch.manual_seed(0)
+    layer, output = TREE_LAYERS[name](2, 8), torch.nn.Linear(8, 2)
+    optimiser = torch.optim.Adam([*layer.parameters(), *output.parameters()], lr=0.05)
+    targets = torch.tensor([0, 1, 0, 1])
+    for _ in range(60):
+        loss = torch.nn.functional.cross_entropy(output(layer(words, trees).hidden[trees.roots]), targets)
+        optimiser.zero_grad()
+        loss.backward()
+        optimiser.step()
+    assert loss.item() < 0.1
 
 
 def test_mistakes_have_their_sentences():
