@@ -27,7 +27,8 @@ class Sparse(NamedTuple):
 
     @property
     def mT(self) -> "Sparse":
-        return sparse(self.columns.numpy(), self.rows.numpy(), self.values.numpy(), self.shape[::-1])
+        flipped = sparse(self.columns.numpy(), self.rows.numpy(), self.values.numpy(), self.shape[::-1])
+        return flipped._replace(values=flipped.values.to(self.values.dtype))
 
     def __matmul__(self, dense: Tensor) -> Tensor:
         """y_i = sum_j x_ij d_j, for d (columns, dim): a bag of the rows of d, weighted."""
