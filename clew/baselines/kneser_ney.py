@@ -100,7 +100,6 @@ class KneserNey:
         grams = text  # the number of the n-gram that ends at each place
         for order in self.orders:
             history = np.append(NOTHING, grams[:-1])
-            history[text == start] = NOTHING
             places = np.flatnonzero(history >= 0)
             found = look_up(order.keys, history[places] * (start + 1) + text[places])
             grams = np.full(len(text), NOTHING)
@@ -139,7 +138,7 @@ def fit_kneser_ney(sequences: Iterable[Sequence[int] | np.ndarray], vocabulary: 
     for k, ngrams in enumerate(counted):
         counts = ngrams.counts if k + 1 == order else continuations(ngrams, counted[k + 1])
         if k == 0:
-            counts = counts[:vocabulary]
+            counts = counts[:vocabulary]  # the start is never predicted
             discounts = discounts_of(counts)
             unigrams = (counts - discounts + discounts.sum() / vocabulary) / counts.sum()
         else:
@@ -171,7 +170,6 @@ def count_ngrams(text: np.ndarray, start: int, order: int) -> Iterator[Counted]:
     """One order after the other, each numbered by the one before. No n-gram reaches over a start."""
     tokens = start + 1
     counts = np.bincount(text, minlength=tokens)
-    counts[start] = 0  # it is never predicted
     numbers = text  # of the n-gram that ends at each place
     is_first = np.arange(tokens) == start
     yield Counted(np.arange(tokens), counts, np.empty(0, np.int64), is_first)

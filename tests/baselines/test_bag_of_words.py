@@ -57,9 +57,9 @@ def test_features_of_two_texts_tell_them_apart():
 
 def test_tf_idf_is_its_equation():
     bag = fit_bag_of_words(TEXTS, num_words=1, weighting="tf-idf")
-    found = bag.transform(["good good film", "a film", "never"]).to_dense()
+    found = bag.transform(["bad bad film", "not a film", "never"]).to_dense()
     idf = {word: 1 + math.log(6 / (1 + sum(word in text.split() for text in TEXTS))) for word in bag.features}
-    for row, counts in zip(found, [{"good": 2, "film": 1}, {"a": 1, "film": 1}, {}], strict=True):
+    for row, counts in zip(found, [{"bad": 2, "film": 1}, {"not": 1, "a": 1, "film": 1}, {}], strict=True):
         weights = np.array([counts.get(word, 0) * idf[word] for word in bag.features])
         assert row.numpy() == pytest.approx(weights / max(math.hypot(*weights), 1e-9))
 

@@ -138,6 +138,24 @@ def test_a_step_goes_down_the_loss():
         assert torch.allclose(table.squares, gradient**2 + 1e-8, rtol=1e-4, atol=1e-6)
 
 
+@pytest.mark.parametrize("method", ["skip_gram", "cbow"])
+def test_what_is_read_and_predicted_and_the_noise(method, monkeypatch):
+    batches = []
+    monkeypatch.setattr(word_vectors, "learn", lambda inputs, outputs, batch, num_noise, rate: batches.append(batch))
+    sentences = [["c"] * 9 + ["b"] * 3 + ["a"]] * 50
+    words = fit_word2vec(sentences, method, window=1, subsample=0, epochs=2, batch=8).words.words
+    assert words == ("c", "b", "a")
+    counts = Counter(torch.cat([batch.noise for batch in batches]).tolist())
+    expected = np.array([9, 3, 1]) ** 0.75
+    assert [counts[i] / counts.total() for i in range(3)] == pytest.approx(expected / expected.sum(), abs=0.01)
+    one, some = ("read", "targets") if method == "skip_gram" else ("targets", "read")
+    pairs = Counter()
+    for batch in batches:
+        for centre, neighbours in zip(getattr(batch, one).tolist(), getattr(batch, some).tolist(), strict=True):
+            pairs.update((words[centre[0]], words[i]) for i in neighbours if i >= 0)
+    assert pairs == {("c", "c"): 1600, ("c", "b"): 100, ("b", "c"): 100, ("b", "b"): 400, ("b", "a"): 100, ("a", "b"): 100}
+
+
 def test_pmi_is_its_equation_over_all_pairs(monkeypatch):
     monkeypatch.setattr(word_vectors, "AT_ONCE", 4)
     words = fit_words(SENTENCES)
