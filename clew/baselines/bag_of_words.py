@@ -168,12 +168,11 @@ def least_cost(
         bias.grad = errors.sum(0)
         return cost(logits) + l2 / 2 * (weight**2).sum()
 
-    tolerance = 1e-7 * len(targets)
     torch.optim.LBFGS(
         [weight, bias],
         max_iter=MAX_STEPS,
-        max_eval=2 * MAX_STEPS,
-        tolerance_grad=tolerance,
+        history_size=10,
+        tolerance_grad=1e-6 * len(targets),
         tolerance_change=0.0,
         line_search_fn="strong_wolfe",
     ).step(closure)  # type: ignore[arg-type]
