@@ -1,9 +1,12 @@
-"""The code of a guide runs as it stands."""
+"""The code of a guide runs as it stands, and its commands are commands."""
 
 import re
+import shlex
 from pathlib import Path
 
 import pytest
+
+from clew.recipes.running import config_of
 
 GUIDES = Path(__file__).parents[1] / "docs" / "guides"
 
@@ -41,3 +44,9 @@ def test_the_code_on_baselines_runs(tmp_path: Path, monkeypatch: pytest.MonkeyPa
     assert "'DET', 'NOUN', 'VERB', 'PRON', 'ADP', 'NUM', 'PUNCT'" in shown
     assert names["vectors"].nearest("king", 1)[0][1] > 0.5
     assert Path("vectors.txt").is_file()
+
+
+@pytest.mark.parametrize("command", re.findall(r"^clew train .+$", (GUIDES / "own-data.md").read_text(encoding="utf-8"), re.MULTILINE))
+def test_a_command_on_own_data_is_a_config(command: str) -> None:
+    recipe, *settings = shlex.split(command)[2:]
+    assert config_of(recipe, settings).data.train is not None

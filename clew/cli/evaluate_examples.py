@@ -55,17 +55,14 @@ def changed_config(config: Any, settings: list[str], changed: dict[str, Any], fi
 
 def examples_of(config: Any, settings: list[str], files: list[str]) -> dict[str, Any]:
     """What is scored, by name: the files, or those that settings name, or the run's own validation and test parts."""
-    from clew.core.errors import UserError
     from clew.data.notes import Notes
     from clew.runs.examples import read_examples, read_files
     from clew.tasks import TASKS
 
     kind, notes = TASKS[config.task.name].data, Notes(faults=config.data.faults)
-    if kind == "pairs" and len(files) > 2:
-        raise UserError(f"pairs are in one file, or in two whose lines translate each other, not in {len(files)}")
     named = [part for part in ("valid", "test") if any(setting.startswith(f"data.{part}=") for setting in settings)]
     if files:
-        found: dict[str, Any] = {" ".join(files): read_files(kind, config.data, files[0] if len(files) == 1 else files, notes)}
+        found: dict[str, Any] = {" ".join(files): read_files(kind, config.data, files, notes)}
     elif named:
         found = {part: read_files(kind, config.data, getattr(config.data, part), notes) for part in named}
     else:

@@ -30,20 +30,9 @@ from itertools import islice
 from pathlib import Path
 from typing import Any
 
+from clew.cli.generate import FIELDS
 from clew.cli.progress import say
 
-FIELDS = (
-    "method",
-    "max_new",
-    "temperature",
-    "top_k",
-    "top_p",
-    "repetition_penalty",
-    "no_repeat_ngram",
-    "beams",
-    "length_penalty",
-    "n_best",
-)
 PICTURES = (".svg", ".png", ".pdf")
 MOST_PICTURES = 50
 
@@ -93,6 +82,7 @@ def run(options: argparse.Namespace) -> int:
 
     check_named(options.runs)
     changed = decoding_options(options)
+    check_used(options, changed)
     alignments = None if options.attention is None else Alignments(options.attention)
     code = None if options.code is None else Path(options.code)
     runs = [load_run(folder, device=options.device, code=code) for folder in options.runs]
@@ -189,6 +179,19 @@ def check_named(names: list[str]) -> None:
     for name in names[1:]:
         if not Path(name).exists() and (" " in name or not Path(name).parent.is_dir()):
             raise UserError(f"{shortened(name)!r} is no run directory; what is to be translated comes on standard input, or from --file")
+
+
+def check_used(options: argparse.Namespace, changed: dict[str, Any]) -> None:
+    """Refuses what would change nothing."""
+    from clew.core.errors import UserError
+
+    if options.layer is not None and options.attention is None:
+        raise UserError("--layer says which layer --attention shows; give a file with --attention, or leave it out")
+    if options.score is None:
+        return
+    names = [*changed, *(["seed"] if options.seed is not None else []), *(["replace_unknown"] if options.replace_unknown else [])]
+    if names:
+        raise UserError(f"--{names[0].replace('_', '-')} is for writing, and --score scores what is written already; leave one of them out")
 
 
 class Alignments:

@@ -37,16 +37,17 @@ WORD_NUMBER = re.compile(r"\d+([-.]\d+)?")
 TAG = re.compile(r"[^a-z\s]+|[BIOESLU]-\S+")
 
 
-def find_format(path: Path, format: str | None = None) -> str:
-    """The format asked for, if it is one; else the one that the file seems to have."""
+def find_format(path: Path, format: str | None = None, *, tables_alone: bool = False) -> str:
+    """The format asked for, if it is one; else the one that the file seems to have. With `tables_alone` a .tsv is what it says it is, and
+    never CoNLL columns."""
     if format is None:
-        return recognise(path)
+        return recognise(path, tables_alone)
     if format not in FORMATS:
         raise unknown("data.format", format, FORMATS)
     return format
 
 
-def recognise(path: Path) -> str:
+def recognise(path: Path, tables_alone: bool = False) -> str:
     """By extension, .gz aside; else by content."""
     suffixes = [suffix.lower() for suffix in path.suffixes]
     suffix = next(reversed(suffixes[:-1] if suffixes[-1:] == [".gz"] else suffixes), "")
@@ -54,7 +55,7 @@ def recognise(path: Path) -> str:
         return EXTENSIONS[suffix]
     lines = list(sample(path))
     if suffix in (".tsv", ".tab"):
-        return "conll" if is_conll(lines) else "tsv"
+        return "conll" if is_conll(lines) and not tables_alone else "tsv"
     return recognise_lines(lines)
 
 

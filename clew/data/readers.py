@@ -167,7 +167,7 @@ def table_rows(
     path: Path, kind: str, wanted: Mapping[str, Column | None], format: str | None, header: bool | None, notes: Notes
 ) -> Iterator[Row]:
     """The columns that are wanted, by role, of every record."""
-    format = find_format(path, format)
+    format = find_format(path, format, tables_alone=True)
     if format not in TABLES or (format == "lines" and len(wanted) > 1):
         raise holds_no(path, format, kind, TABLES)
     named = [column for column in wanted.values() if column is not None]

@@ -136,7 +136,7 @@ class ConstituencyParser(SequenceToSequence):
         return Measured(values, words)
 
     def described(self, example: Parsed, prediction: str) -> dict[str, str]:  # type: ignore[override]
-        tree = tree_of(prediction, example.tree)
+        tree = tree_over(prediction, example.tree.words)  # with the tags that were written, as `parse` has them
         return {"source": example.key, "target": str(example.tree), "prediction": prediction if tree is None else str(tree)}
 
     def sentence_scores(self, examples: Sequence[Parsed], predictions: Sequence[str]) -> list[float]:  # type: ignore[override]
@@ -154,10 +154,14 @@ def symbols_of(tree: Tree, config: ParsingConfig) -> str:
 
 
 def tree_of(symbols: str, gold: Tree) -> Tree | None:
-    """The tree that symbols describe over a gold tree's words, None where they are none. It is given the gold tags, by which EVALB knows
-    punctuation: a wrong tag does not make a bracket wrong."""
+    """The tree as it is scored: it is given the gold tags, by which EVALB knows punctuation, and a wrong tag makes no bracket wrong."""
+    return tree_over(symbols, gold.words, gold.tags)
+
+
+def tree_over(symbols: str, words: Sequence[str], tags: Sequence[str] | None = None) -> Tree | None:
+    """The tree that symbols describe over a sentence's words, None where they are none."""
     try:
-        return delinearise(symbols.split(), gold.words, gold.tags)
+        return delinearise(symbols.split(), words, tags)
     except UserError:
         return None
 

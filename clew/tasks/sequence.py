@@ -105,8 +105,8 @@ class Written(NamedTuple):
 class SequenceToSequence(nn.Module):
     """P(y | x) = product over t of softmax(V d_t + b)[y_t],  d_t = dropout(decoder(y_<t, encoder(x))), trained on the sum of -log P.
 
-    A sequence's end is a token, on both sides; the target's is also what the decoder reads first. Inside a sequence there is none: where
-    words are tokens, a newline is passed over. A source begins with the token `<2L>` where its pair says that it goes into L.
+    A sequence's end is a token, on both sides; the target's is also what the decoder reads first. A source begins with the token `<2L>`
+    where its pair says that it goes into L. Inside a sequence there are none of these: where words are tokens, a newline is passed over.
     """
 
     needs = ("encodes",)
@@ -185,17 +185,19 @@ class SequenceToSequence(nn.Module):
         """Sources and targets as ids, all at once."""
         targets = self.target.encode_batch([pair.target for pair in examples])
         sides = zip(self.encode_sources(examples), targets, strict=True)
-        return [Sides(source, without(self.end, target)) for source, target in sides]
+        marks = {self.end, *language_tokens(self.target).values()}
+        return [Sides(source, without(marks, target)) for source, target in sides]
 
     def encode_sources(self, examples: Sequence[Pair]) -> list[list[int]]:
         sources = self.source.encode_batch([pair.source for pair in examples])
         pairs = zip(examples, sources, strict=True)
-        return [[*self.asked(pair.into), *without(self.source_end, ids), self.source_end] for pair, ids in pairs]
+        marks = {self.source_end, *language_tokens(self.source).values()}
+        return [[*self.asked(pair.into), *without(marks, ids), self.source_end] for pair, ids in pairs]
 
     @cached_property
     def languages(self) -> list[str]:
         """Those that a source may ask for; none where there is one alone."""
-        return [token[2:-1] for token in self.source.tokens if token.startswith("<2") and token.endswith(">")]
+        return [token[2:-1] for token in language_tokens(self.source)]
 
     def asked(self, into: str) -> list[int]:
         """The token that asks for a language."""
@@ -248,19 +250,24 @@ class SequenceToSequence(nn.Module):
     ) -> list[list[Written]]:
         """The best targets for each source; with a `stepper` of several models, theirs."""
         max_new = self.max_new(batch, config)
-        banned = tuple(token for token in (self.target.pad,) if token is not None)
         found = write(
             self.stepper(batch) if stepper is None else stepper,
             len(batch.source),
             config,
             end=self.end,
             max_new=max_new,
-            banned=banned,
+            banned=self.never_written,
             seed=seed,
             row_numbers=row_numbers,
             device=batch.source.device,
         )
         return [[self.written(hypothesis) for hypothesis in row] for row in found]
+
+    @cached_property
+    def never_written(self) -> tuple[int, ...]:
+        """Padding, and where both sides share their tokens what asks for a language."""
+        pad = [] if self.target.pad is None else [self.target.pad]
+        return (*pad, *language_tokens(self.target).values())
 
     def max_new(self, batch: SequenceBatch, config: DecodingConfig) -> int:
         """How many tokens a target may have, its end counted."""
@@ -313,8 +320,8 @@ class SequenceStepper:
         return self.task.log_probs(hidden), state
 
 
-def without(token: int, ids: list[int]) -> list[int]:
-    return [one for one in ids if one != token] if token in ids else ids
+def without(marks: set[int], ids: list[int]) -> list[int]:
+    return ids if marks.isdisjoint(ids) else [id for id in ids if id not in marks]
 
 
 def padded(rows: Sequence[list[int]]) -> tuple[Tensor, Tensor | None]:
@@ -329,6 +336,11 @@ def padded(rows: Sequence[list[int]]) -> tuple[Tensor, Tensor | None]:
 def language_token(language: str) -> str:
     """What asks for a language, at a source's beginning (Johnson et al. 2017)."""
     return f"<2{language}>"
+
+
+def language_tokens(tokenizer: Tokenizer) -> dict[str, int]:
+    """Those of a tokenizer, and their ids. `<2d>` as a word of the text is none."""
+    return {token: id for token, id in tokenizer.specials.items() if token.startswith("<2") and token.endswith(">")}
 
 
 def train_sequence_vocabularies(train: TrainTokenizer, joint: bool, pairs: Sequence[Pair], config: SequenceConfig) -> dict[str, Tokenizer]:

@@ -72,6 +72,11 @@ class Tokenizer:
         return [self.inner.id_to_token(i) or "" for i in range(self.vocabulary)]
 
     @cached_property
+    def specials(self) -> dict[str, int]:
+        """Ids of tokens that were named in training, and not found in the text."""
+        return {token.content: id for id, token in self.inner.get_added_tokens_decoder().items() if token.special}
+
+    @cached_property
     def vocabulary(self) -> int:
         """How many ids there are."""
         return max(self.inner.get_vocab(with_added_tokens=True).values()) + 1

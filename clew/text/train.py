@@ -30,33 +30,37 @@ def train_character(
     texts: Iterable[str], *, size: int | None = None, min_count: int = 1, lowercase: bool = False, specials: Sequence[str] = ()
 ) -> Tokenizer:
     """Every character its own token, newline too, in the order of Unicode; the rest is `<unk>`."""
-    specials = added([UNKNOWN], specials)
-    check_size(size, len(specials) + 1, "a character tokenizer", f"{', '.join(specials)} and one character")
+    named = added([UNKNOWN], specials)
+    check_size(size, len(named) + 1, "a character tokenizer", f"{', '.join(named)} and one character")
     normalizer = lowering(lowercase)
     counts: Counter[str] = Counter()
     for text in repeatable(texts):
         counts.update(normalized(normalizer, text))
     by_frequency = sorted(counts, key=lambda character: (-counts[character], character))
-    kept = [character for character in by_frequency if counts[character] >= min_count][: size and size - len(specials)]
+    kept = [character for character in by_frequency if counts[character] >= min_count][: size and size - len(named)]
     check_found(kept, "character", min_count)
 
     each_apart = pre_tokenizers.Split(Regex(r"[\s\S]"), "isolated")
-    return Tokenizer(assembled(word_level([*specials, *sorted(kept)]), normalizer, each_apart, decoders.Fuse()))
+    inner = assembled(word_level([*named, *sorted(kept)]), normalizer, each_apart, decoders.Fuse())
+    inner.add_special_tokens(list(specials))
+    return Tokenizer(inner)
 
 
 def train_word(
     texts: Iterable[str], *, size: int | None = None, min_count: int = 1, lowercase: bool = False, specials: Sequence[str] = ()
 ) -> Tokenizer:
     """Words between white space, the most frequent first; a newline is `<eos>`, a rare word `<unk>` (Mikolov's Penn Treebank)."""
-    specials = added([UNKNOWN, END], specials)
-    check_size(size, len(specials) + 1, "a word tokenizer", f"{', '.join(specials)} and one word")
+    named = added([UNKNOWN, END], specials)
+    check_size(size, len(named) + 1, "a word tokenizer", f"{', '.join(named)} and one word")
     newline = normalizers.Replace("\n", f" {END} ")
     normalizer = normalizers.Sequence([normalizers.Lowercase(), newline]) if lowercase else newline
     pre_tokenizer = pre_tokenizers.WhitespaceSplit()
     found = frequent_words(repeatable(texts), normalizer, pre_tokenizer, min_count)
-    words = [word for word in found if word not in specials][: size and size - len(specials)]
+    words = [word for word in found if word not in named][: size and size - len(named)]
     check_found(words, "word", min_count)
-    return Tokenizer(assembled(word_level([*specials, *words]), normalizer, pre_tokenizer))
+    inner = assembled(word_level([*named, *words]), normalizer, pre_tokenizer)
+    inner.add_special_tokens(list(specials))
+    return Tokenizer(inner)
 
 
 def train_bpe(

@@ -151,6 +151,12 @@ def test_a_format_that_cannot_hold_the_examples_is_told(tmp_path):
     )
 
 
+def test_pairs_of_single_words_with_an_empty_line_are_no_conll_columns(tmp_path):
+    path = write(tmp_path / "a.tsv", "Hund\tdog\nKatze\tcat\n\nMaus\tmouse\n")
+    assert [(pair.source, pair.id) for pair in read_pairs(path)] == [("Hund", f"{path}:1"), ("Katze", f"{path}:2"), ("Maus", f"{path}:4")]
+    assert [sentence.words for sentence in read_sentences(path)] == [("Hund", "Katze"), ("Maus",)]
+
+
 def test_parallel_text_needs_its_languages(tmp_path):
     assert refusal(lambda: read_pairs("corpus/train", format="parallel")) == (
         "corpus/train: parallel text is two files, such as corpus/train.en and corpus/train.de; "

@@ -10,7 +10,7 @@ from clew.core.errors import UserError
 from clew.data.examples import Pair
 from clew.data.notes import Notes
 from clew.runs.config import DataConfig
-from clew.runs.examples import read_examples
+from clew.runs.examples import read_examples, read_files
 
 PAIRS = [("a b", "b a"), ("c", "c"), ("d e f", "f e d"), ("ü ß", "ß ü")]
 
@@ -122,6 +122,12 @@ def test_a_reply_is_written_after_the_turns_before_it() -> None:
     assert [pair.source for pair in read(train="talk.txt", valid="other.txt", turns=1)["train"]] == ["hello", "hi", "how are you ?", "bye"]
 
 
+def test_a_file_of_dialogues_is_read_whole_to_be_evaluated_on() -> None:
+    write("talk.txt", DIALOGUES)
+    found = read_files("pairs", DataConfig(train="other.txt", turns=2), "talk.txt", Notes())
+    assert [pair.target for pair in found] == ["hi", "how are you ?", "fine", "good bye"]
+
+
 def test_a_dialogue_is_on_one_side_alone() -> None:
     write("talk.txt", "".join(f"question {n}\nanswer {n}\nthanks {n}\nwelcome {n}\n\n" for n in range(20)))
     parts = read(train="talk.txt", turns=1, valid_fraction=0.25)
@@ -141,6 +147,8 @@ def test_a_dialogue_of_one_turn_is_a_fault() -> None:
     ("data", "message"),
     [
         ({}, "data.train names your pairs, e.g. `clew train translate data.train=pairs.tsv` or data.train="),
+        ({"turns": 1}, "data.train names your dialogues, a turn a line, e.g. `clew train dialogue data.train=talk.txt`"),
+        ({"corpus": "revers"}, "unknown corpus 'revers'; did you mean 'reverse'?"),
         ({"train": "pairs.tsv", "corpus": "copy"}, "data.corpus and data.train exclude each other"),
         ({"corpus": "copy", "turns": 2}, "data.turns is for files of dialogues, and data.corpus=copy is none; leave one of them out"),
         ({"train": "pairs.tsv", "directions": ["de-en"]}, "data.directions is for a corpus with several languages"),
@@ -148,6 +156,7 @@ def test_a_dialogue_of_one_turn_is_a_fault() -> None:
         ({"corpus": "tatoeba-sample", "directions": []}, "data.directions is empty; name at least one, such as "),
         ({"corpus": "tatoeba-sample", "source": 1, "target": "en"}, r"data.source is a number \(1\), but a corpus has languages; name one"),
         ({"train": "one.tsv"}, "1 example with 1 different text cannot give a valid part"),
+        ({"train": ["a", "b", "c"]}, "pairs are in one file, or in two whose lines translate each other, not in 3"),
         ({"train": "none.tsv"}, "none.tsv: the file is empty"),
         ({"train": "lines.txt"}, r"lines.txt: this is .* \(lines\), which holds no pairs"),
     ],

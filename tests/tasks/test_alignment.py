@@ -2,10 +2,11 @@ import pytest
 import torch
 
 from clew.core.errors import UserError
+from clew.core.taps import watching
 from clew.tasks.alignment import Alignment, Tokens, attention_weights, layers_looking, tokens_at, tokens_of, with_marks
 from clew.text.train import train_bpe, train_character, train_word, train_wordpiece
 from tests.models.translators import LOOKING
-from tests.tasks.sequences import batch_of, sequence_task
+from tests.tasks.sequences import PAIRS, batch_of, sequence_task
 
 TEXTS = ["the löwe sleeps in the sun", "猫が寝る 😀 now", "a a a b"]
 
@@ -28,24 +29,18 @@ def test_hard_attention_is_aligned_with_the_place_it_took(way: str) -> None:
     assert set(weights.unique().tolist()) == {0.0, 1.0}
 
 
-def test_the_weights_are_those_by_which_the_context_is_made() -> None:
-    """With values that number the places, a cell's context is the mean place that its weights say."""
-    task = sequence_task("luong").eval()
-    batch = batch_of(task)
-    cell = task.body.decoder.layers.layers[0].layer.cell
-    memory = task.read(batch)
-    query = torch.randn(len(batch.source), 1, 1, cell.cell.dim, dtype=torch.float64)
-    ready = cell.attention.prepare(
-        memory.values[:, None],
-        torch.arange(memory.values.shape[1]).double()[None, None, :, None].expand(len(batch.source), 1, -1, 1),
-        memory.mask,
-    )
+@pytest.mark.parametrize("way", LOOKING)
+def test_row_by_row_the_weights_are_those_of_writing_token_by_token(way: str) -> None:
+    task = sequence_task(way).eval()
+    batch = batch_of(task, PAIRS[:1])
+    chosen = layers_looking(task)[0]
     seen: list[torch.Tensor] = []
-    from clew.core.taps import watching
-
-    with watching({cell.attention.weights: seen.append}):
-        context = cell.attention.read(query, ready)
-    torch.testing.assert_close(context[:, 0, 0, 0], (seen[0][:, 0, 0] * torch.arange(seen[0].shape[-1])).sum(-1))
+    state = task.body.initial_state(1, task.read(batch))
+    with torch.no_grad(), watching({getattr(chosen, "places", chosen.weights): seen.append}):
+        for token in batch.tokens[0]:
+            _, state = task.body(token.view(1, 1), None, state)
+    rows = torch.stack([weights.reshape(-1, weights.shape[-1]).mean(0) for weights in seen])
+    torch.testing.assert_close(attention_weights(task, batch, 1)[0], rows)
 
 
 def test_the_last_layer_but_one_is_shown_unless_another_is_named() -> None:

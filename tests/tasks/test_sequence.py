@@ -230,6 +230,30 @@ def test_a_language_is_asked_for_by_a_token() -> None:
         sequence_task("luong").encode([Pair("a", "A", into="it")])
 
 
+@pytest.mark.parametrize("train", [train_word, train_bpe])
+def test_a_word_that_looks_like_a_language_is_a_word(train: Any) -> None:
+    pairs = [Pair("a <2d> array", "<2d> array a")] * 20
+    vocabularies = train_sequence_vocabularies(lambda texts, more: train(texts, specials=more), True, pairs, SequenceConfig())
+    body = build_seq2seq(Seq2SeqConfig(dim=4), vocabularies["target"].vocabulary, vocabularies["source"].vocabulary)
+    task = SequenceToSequence(body, **vocabularies)
+    assert task.languages == [] and task.never_written == ()
+    assert task.source.decode(task.encode(pairs)[0].source[:-1]) == "a <2d> array"
+
+
+@pytest.mark.parametrize("train", [train_word, train_bpe, lambda texts, specials: train_character(texts, specials=["<eos>", *specials])])
+def test_a_language_is_asked_for_and_never_written(train: Any) -> None:
+    pairs = [Pair("one", "eins", into="de"), Pair("one", "un", into="fr")]
+    vocabularies = train_sequence_vocabularies(lambda texts, more: train(texts, specials=more), True, pairs, SequenceConfig())
+    body = build_seq2seq(Seq2SeqConfig(dim=4), vocabularies["target"].vocabulary, vocabularies["source"].vocabulary)
+    task = SequenceToSequence(body, **vocabularies)
+    asked = [task.target.id("<2de>"), task.target.id("<2fr>")]
+    with torch.no_grad():
+        task.output_bias[asked] = 100.0  # type: ignore[index]
+    assert task.encode([Pair("<2fr> one", "<2fr> un", into="de")])[0].source.count(asked[1]) == 0
+    [[best]] = task.write(task.collate(task.encode(pairs[:1])), DecodingConfig(method="sample", max_new=30))
+    assert best.tokens and not set(asked) & set(best.tokens)
+
+
 def test_one_vocabulary_is_trained_for_both_sides_where_it_is_joint() -> None:
     found = train_sequence_vocabularies(lambda texts, more: train_word(texts, specials=more), True, PAIRS, SequenceConfig())
     assert found["source"] is found["target"]

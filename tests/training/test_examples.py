@@ -34,7 +34,7 @@ def measured(folder: Path) -> list[float]:
 def test_two_processes_train_and_judge_as_one(tmp_path: Path) -> None:
     """Batches whose rows do not divide by two, a validation part of fewer batches than processes, a test part of many. One run was
     stopped in an evaluation, with which the two begin. No bias of keys: its gradient is 0 but for rounding, which Adam makes large."""
-    few, many = write_pairs(tmp_path, "few.tsv", 3, seed=2), write_pairs(tmp_path, "many.tsv", 40, seed=3)
+    few, many = write_pairs(tmp_path, "few.tsv", 3, seed=2), write_pairs(tmp_path, "many.tsv", 150, seed=3)
     more = [f"data.valid={few}", f"data.test={many}", "task.label_smoothing=0.1", "training.batch_tokens=150"]
     lstm = [*pair_settings(tmp_path, steps=8), *more]
     shared = ["text.joint=true", "model.shared_embeddings=true", "model.bias=false"]
@@ -185,7 +185,7 @@ def test_a_score_does_not_depend_on_how_examples_are_batched(tmp_path: Path) -> 
     task = problem.task.double()
     pairs = read_examples("pairs", config.data, config.seed)["valid"]
     found = [
-        judge_examples(task, task, pairs, task.encode(pairs), budget, config.decoding, nullcontext, with_examples=True)
+        judge_examples(task, task, pairs, task.encode(pairs), budget, config.decoding, nullcontext, is_final=True)
         for budget in (1, 60, 9999)
     ]
     for score in found[1:]:
@@ -211,7 +211,7 @@ def test_the_best_evaluation_is_that_of_the_measure_asked_for(tmp_path: Path) ->
         assert values[result.best_step] == (min if best == "loss" else max)(values.values())
 
 
-def test_evaluation_takes_batches_of_the_size_of_trainings() -> None:
-    assert evaluation_budget(config_of("translate", ["training.batch_tokens=500"])) == 500
-    assert evaluation_budget(config_of("copy", ["training.batch_size=8"])) == 8 * 64
-    assert evaluation_budget(config_of("copy", ["training.evaluate_batch=3"])) == 3 * 64
+def test_evaluation_takes_larger_batches_than_training() -> None:
+    assert evaluation_budget(config_of("translate", ["training.batch_tokens=500"])) == 4 * 500
+    assert evaluation_budget(config_of("copy", ["training.batch_size=8"])) == 4 * 8 * 64
+    assert evaluation_budget(config_of("copy", ["training.evaluate_batch=3"])) == 4 * 3 * 64
