@@ -14,6 +14,12 @@ GUIDES = sorted((Path(__file__).parents[1] / "docs" / "guides").glob("*.md"))
 GUIDE = next(guide for guide in GUIDES if guide.stem == "own-data")
 
 
+def code_of(guide: Path) -> str:
+    block = re.search(r"```python\n(.*?)```", guide.read_text(encoding="utf-8"), re.DOTALL)
+    assert block is not None
+    return block[1]
+
+
 def test_the_code_on_own_data_runs(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
     monkeypatch.chdir(tmp_path)
     Path("reviews.csv").write_text("review,stars\n" + "".join(f"film {n},{n % 3}\n" for n in range(30)) + ",1\n\n", encoding="utf-8")
@@ -21,10 +27,8 @@ def test_the_code_on_own_data_runs(tmp_path: Path, monkeypatch: pytest.MonkeyPat
     Path("corpus").mkdir()
     for language, text in {"en": "a cat\n", "de": "eine Katze\n"}.items():
         Path(f"corpus/train.{language}").write_text(text, encoding="utf-8")
-    block = re.search(r"```python\n(.*?)```", GUIDE.read_text(encoding="utf-8"), re.DOTALL)
-    assert block is not None
     names: dict = {}
-    exec(block[1], names)
+    exec(code_of(GUIDE), names)
     assert {name: len(part) for name, part in names["parts"].items()} == {"train": 24, "valid": 6}
     assert names["pairs"][1][:2] == ("a dog", "ein Hund")
     assert names["tagged"][0].tags == ("B-PER", "O")
@@ -66,3 +70,15 @@ def settings() -> list[tuple[str, str]]:
 def test_a_setting_of_a_guide_is_one(recipe: str, setting: str) -> None:
     name, *given = recipe.split()
     config_of(name, [*given, *setting.split()])
+
+
+def test_the_code_on_baselines_runs(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
+    monkeypatch.chdir(tmp_path)
+    names: dict = {}
+    exec(code_of(GUIDE.with_stem("baselines")), names)
+    shown = capsys.readouterr().out
+    accuracy = {name: float(figure) for name, figure in re.findall(r"(naive Bayes|most frequent class): ([\d.]+)", shown)}
+    assert accuracy["naive Bayes"] > 70 > 60 > accuracy["most frequent class"]
+    assert "'DET', 'NOUN', 'VERB', 'PRON', 'ADP', 'NUM', 'PUNCT'" in shown
+    assert names["vectors"].nearest("king", 1)[0][1] > 0.5
+    assert Path("vectors.txt").is_file()

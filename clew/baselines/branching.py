@@ -11,6 +11,7 @@ from dataclasses import dataclass
 from itertools import pairwise
 from typing import Literal
 
+from clew.baselines.most_frequent import most_frequent
 from clew.core.errors import UserError
 from clew.core.trees import Tree
 from clew.data.trees import without_root
@@ -62,8 +63,3 @@ def fit_branching(trees: Iterable[Tree], side: Side = "right") -> Branching:
     if not outer:
         raise UserError("no tree has a phrase to take labels from; give some trees")
     return Branching(side, most_frequent(outer), most_frequent(inner))
-
-
-def most_frequent(counts: Counter[str]) -> str:
-    """The first in the alphabet among equals."""
-    return min(counts, key=lambda label: (-counts[label], label))

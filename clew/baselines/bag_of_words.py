@@ -1,0 +1,234 @@
+"""Texts as bags of words, and what classifies them: naive Bayes, logistic and softmax regression.
+
+A text is put in lower case and cut into words: a run of letters and digits, with the apostrophes inside it (`it'll`), or any other
+character by itself, as `!` and `)` tell much about a text. Its features are its words and its n-grams of neighbouring words.
+
+    counts     x_f = how often f is in the text
+    presence   x_f = 1 where it is
+    tf-idf     x_f = count_f * (1 + log((1 + N) / (1 + N_f))), the row divided by its length       N_f of N texts have f
+
+All three classifiers are linear: p = softmax(W x + b) where labels exclude each other, and where not, p = sigmoid(W x + b) for each.
+"""
+
+import re
+from collections import Counter
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass, field
+from functools import cached_property
+from typing import Literal, get_args
+
+import numpy as np
+import torch
+import torch.nn.functional as F
+from torch import Tensor
+
+from clew.baselines.most_frequent import Labels, chosen, known_labels
+from clew.baselines.sparse import Sparse, sparse
+from clew.core.errors import UserError, unknown
+
+Reading = str | tuple[str, str]
+"""A text, or two that are judged together: then each feature is of the first or of the second."""
+
+Weighting = Literal["counts", "presence", "tf-idf"]
+WORD = re.compile(r"[^\W_]+(?:['’][^\W_]+)*|\S")
+MAX_STEPS = 1000
+
+
+def words_of(text: str) -> list[str]:
+    return WORD.findall(text.lower())
+
+
+def features_of(text: Reading, num_words: int) -> Iterator[str]:
+    """A feature for every time it comes: n-grams of up to so many words."""
+    if not isinstance(text, str):
+        first, second = text
+        yield from features_of(first, num_words)
+        yield from (f"second: {feature}" for feature in features_of(second, num_words))
+        return
+    words = words_of(text)
+    for n in range(1, num_words + 1):
+        yield from (" ".join(words[i : i + n]) for i in range(len(words) - n + 1))
+
+
+@dataclass(frozen=True)
+class BagOfWords:
+    """Texts to rows of a sparse matrix, one column a feature. Features that were not known when it was fitted count for nothing."""
+
+    features: tuple[str, ...]
+    idf: np.ndarray = field(repr=False)  # (features,)
+    weighting: Weighting = "counts"
+    num_words: int = 2
+
+    @cached_property
+    def index(self) -> dict[str, int]:
+        return {feature: i for i, feature in enumerate(self.features)}
+
+    def transform(self, texts: Sequence[Reading]) -> Sparse:
+        rows: list[int] = []
+        columns: list[int] = []
+        for row, text in enumerate(texts):
+            known = [self.index[feature] for feature in features_of(text, self.num_words) if feature in self.index]
+            columns += known
+            rows += [row] * len(known)
+        counts = sparse(np.array(rows), np.array(columns, np.int64), np.ones(len(rows)), (len(texts), len(self.features)))
+        if self.weighting == "counts":
+            return counts
+        if self.weighting == "presence":
+            return counts._replace(values=torch.ones_like(counts.values))
+        weighted = counts.values * torch.from_numpy(self.idf)[counts.columns]
+        squares = torch.zeros(len(texts), dtype=weighted.dtype).index_add_(0, counts.rows, weighted**2)
+        return counts._replace(values=weighted / squares.sqrt()[counts.rows])
+
+
+def fit_bag_of_words(texts: Sequence[Reading], *, weighting: Weighting = "counts", num_words: int = 2, min_texts: int = 1) -> BagOfWords:
+    """With the features that at least `min_texts` of the texts have."""
+    if weighting not in get_args(Weighting):
+        raise unknown("weighting", weighting, get_args(Weighting))
+    if num_words < 1 or min_texts < 1:
+        raise UserError(f"num_words ({num_words}) and min_texts ({min_texts}) must be at least 1")
+    having: Counter[str] = Counter()
+    for text in texts:
+        having.update(set(features_of(text, num_words)))
+    features = sorted(feature for feature, count in having.items() if count >= min_texts)
+    if not features:
+        raise UserError(f"no word is in {min_texts} of the texts ({len(texts)}); give more texts or a smaller min_texts")
+    idf = 1 + np.log((1 + len(texts)) / (1 + np.array([having[feature] for feature in features])))
+    return BagOfWords(tuple(features), idf, weighting, num_words)
+
+
+@dataclass(frozen=True)
+class Linear:
+    """p(label | x) = softmax(W x + b), or sigmoid(W x + b) for each label by itself."""
+
+    weight: Tensor = field(repr=False)  # (features, labels)
+    bias: Tensor  # (labels,)
+    exclusive: bool = True
+
+    def probs(self, features: Sparse) -> Tensor:
+        logits = features @ self.weight + self.bias  # (texts, labels)
+        return logits.softmax(-1) if self.exclusive else logits.sigmoid()
+
+
+def fit_naive_bayes(features: Sparse, targets: Tensor, *, exclusive: bool = True, smoothing: float = 1.0) -> Linear:
+    """Multinomial naive Bayes (McCallum and Nigam 1998), for targets (texts, labels) of 0 and 1.
+
+        p(label)      = (texts of it + s) / (texts + s * labels)
+        p(f | label)  = (x_f over its texts + s) / (all x over its texts + s * features)
+
+    Where labels do not exclude each other, each is told from its absence.
+    """
+    if smoothing <= 0:
+        raise UserError(f"smoothing ({smoothing}) must be above 0")
+    if not exclusive:
+        having, lacking = (log_probs(features, side, smoothing, 2) for side in (targets, 1 - targets))
+        return Linear(having[0] - lacking[0], having[1] - lacking[1], exclusive=False)
+    return Linear(*log_probs(features, targets, smoothing, targets.shape[1]))
+
+
+def log_probs(features: Sparse, targets: Tensor, smoothing: float, num_outcomes: int) -> tuple[Tensor, Tensor]:
+    """log p(f | label) (features, labels), and log p(label)."""
+    counts = features.mT @ targets.double() + smoothing
+    priors = (targets.double().sum(0) + smoothing) / (len(targets) + smoothing * num_outcomes)
+    return (counts / counts.sum(0)).log(), priors.log()
+
+
+def fit_softmax_regression(features: Sparse, targets: Tensor, *, l2: float = 1.0) -> Linear:
+    """argmin_{W, b}  sum of -log p(target)  +  l2 / 2 * |W|^2, for targets (texts, labels) with a single 1 a row."""
+    weight, bias = least_cost(features, targets, l2, lambda logits: -(logits.log_softmax(-1) * targets).sum(), lambda z: z.softmax(-1))
+    return Linear(weight, bias)
+
+
+def fit_logistic_regression(features: Sparse, targets: Tensor, *, l2: float = 1.0) -> Linear:
+    """The same for each label by itself, present or not, for targets (texts, labels) of 0 and 1."""
+
+    def cost(logits: Tensor) -> Tensor:
+        return F.binary_cross_entropy_with_logits(logits, targets.to(logits), reduction="sum")
+
+    weight, bias = least_cost(features, targets, l2, cost, torch.sigmoid)
+    return Linear(weight, bias, exclusive=False)
+
+
+def least_cost(
+    features: Sparse, targets: Tensor, l2: float, cost: Callable[[Tensor], Tensor], probs: Callable[[Tensor], Tensor]
+) -> tuple[Tensor, Tensor]:
+    """The one W and b of least cost + l2 / 2 * |W|^2, by L-BFGS over all texts at once, in float64 and from 0: nothing is random.
+
+    d cost / d W = X^T (p - targets) + l2 * W          d cost / d b = sum of (p - targets)
+    """
+    if l2 <= 0:
+        raise UserError(f"l2 ({l2}) must be above 0; without it, weights of words that tell a label surely have no end")
+    transposed = features.mT
+    weight = torch.zeros(features.num_columns, targets.shape[1], dtype=torch.float64)
+    bias = torch.zeros(targets.shape[1], dtype=torch.float64)
+
+    def closure() -> Tensor:
+        logits = features @ weight + bias
+        errors = probs(logits) - targets
+        weight.grad = transposed @ errors + l2 * weight
+        bias.grad = errors.sum(0)
+        return cost(logits) + l2 / 2 * (weight**2).sum()
+
+    torch.optim.LBFGS(
+        [weight, bias],
+        max_iter=MAX_STEPS,
+        history_size=10,
+        tolerance_grad=1e-6 * len(targets),
+        tolerance_change=0.0,
+        line_search_fn="strong_wolfe",
+    ).step(closure)  # type: ignore[arg-type]
+    return weight, bias
+
+
+@dataclass(frozen=True)
+class TextClassifier:
+    """Texts to labels, through a bag of words."""
+
+    labels: Labels
+    bag: BagOfWords = field(repr=False)
+    linear: Linear = field(repr=False)
+    exclusive: bool = True
+
+    def predict_proba(self, texts: Sequence[Reading]) -> np.ndarray:
+        """(texts, labels); rows add up to one where labels exclude each other."""
+        probs = self.linear.probs(self.bag.transform(texts)).numpy()
+        return probs / probs.sum(axis=1, keepdims=True) if self.exclusive else probs
+
+    def predict(self, texts: Sequence[Reading]) -> list[Labels]:
+        return chosen(self.predict_proba(texts), self.labels, self.exclusive)
+
+
+METHODS = ("naive_bayes", "logistic", "softmax")
+
+
+def fit_text_classifier(
+    texts: Sequence[Reading],
+    answers: Sequence[Labels],
+    method: str = "naive_bayes",
+    *,
+    exclusive: bool = True,
+    weighting: Weighting | None = None,
+    num_words: int = 2,
+    min_texts: int = 1,
+    l2: float = 0.1,
+) -> TextClassifier:
+    """naive_bayes reads counts, logistic and softmax tf-idf, unless `weighting` says otherwise. logistic tells each label from all others;
+    where labels exclude each other, its probabilities are divided by their sum."""
+    if method not in METHODS:
+        raise unknown("method", method, METHODS)
+    if method == "softmax" and not exclusive:
+        raise UserError("softmax regression gives a text one label; use logistic where labels do not exclude each other")
+    if len(texts) != len(answers):
+        raise UserError(f"texts ({len(texts)}) and their labels ({len(answers)}) must be as many")
+    labels = known_labels(answers, exclusive)
+    bag = fit_bag_of_words(
+        texts, weighting=weighting or ("counts" if method == "naive_bayes" else "tf-idf"), num_words=num_words, min_texts=min_texts
+    )
+    features = bag.transform(texts)
+    targets = torch.tensor([[label in answer for label in labels] for answer in answers], dtype=torch.float64)
+    if method == "naive_bayes":
+        linear = fit_naive_bayes(features, targets, exclusive=exclusive)
+    elif method == "logistic":
+        linear = fit_logistic_regression(features, targets, l2=l2)
+    else:
+        linear = fit_softmax_regression(features, targets, l2=l2)
+    return TextClassifier(labels, bag, linear, exclusive)
