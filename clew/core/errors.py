@@ -2,11 +2,11 @@
 
 import re
 import reprlib
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from difflib import get_close_matches
 from typing import Any
 
-LONGEST_NAME, LONGEST_VALUE = 60, 150
+LONGEST_NAME, LONGEST_VALUE, LONGEST_LIST = 60, 150, 250
 BREAKS = re.compile(r"\s*[\n\r\v\f\x1c-\x1e\x85\u2028\u2029]\s*")
 
 
@@ -50,7 +50,15 @@ def did_you_mean(name: Any, known: Iterable[str]) -> str:
 def unknown(kind: str, name: Any, known: Iterable[str]) -> UserError:
     """The error for a name that is in no table: what was said, what is near, what is known."""
     known = sorted(str(k) for k in known)
-    return UserError(f"unknown {kind} {named(name)}{did_you_mean(name, known)} known: {', '.join(known)}")
+    return UserError(f"unknown {kind} {named(name)}{did_you_mean(name, known)} known: {few_of(known)}")
+
+
+def few_of(names: Sequence[str]) -> str:
+    """The names, as many as a sentence can hold."""
+    kept = len(names)
+    while kept > 1 and len(", ".join(names[:kept])) > LONGEST_LIST:
+        kept -= 1
+    return ", ".join(names[:kept]) + (f" and {len(names) - kept} more" if kept < len(names) else "")
 
 
 class _Short(reprlib.Repr):

@@ -25,6 +25,8 @@ RECIPES: dict[str, Recipe] = {
     "wsj-parser": parsing.WSJ,
     "parse": parsing.OWN,
     "translate": sequences.TRANSLATE,
+    "translate-base": translation.BASE,
+    "translate-big": translation.BIG,
     "summarise": sequences.SUMMARISE,
     "dialogue": sequences.DIALOGUE,
     "text-to-code": sequences.TEXT_TO_CODE,

@@ -5,7 +5,7 @@ from typing import Any
 
 from clew.recipes.recipe import Recipe
 
-BEAM = {"method": "beam", "beams": 5, "length_penalty": 0.0}
+BEAM = {"method": "beam", "beams": 10, "length_penalty": 0.0}
 
 
 def attentive(**changes: Any) -> dict[str, Any]:

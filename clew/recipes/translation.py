@@ -89,7 +89,7 @@ TATOEBA_TRANSFORMER = Recipe(
         "text": SUBWORDS,
         "model": SMALL_TRANSFORMER,
         "task": {"name": "translation", "label_smoothing": 0.1},
-        "training": training(1200, batch_tokens=2048, precision="float32"),
+        "training": training(1000, batch_tokens=2048, precision="float32", evaluate_every=200),
         "decoding": BEAM,
     },
 )
@@ -100,7 +100,35 @@ TATOEBA_LSTM = Recipe(
         "text": SUBWORDS,
         "model": luong(dim=256, dropout=0.3),
         "task": {"name": "translation", "label_smoothing": 0.1},
-        "training": training(1500, batch_tokens=2048, learning_rate=2e-3, precision="float32"),
+        "training": training(1500, batch_tokens=2048, learning_rate=2e-3, precision="float32", evaluate_every=300),
         "decoding": BEAM,
     },
 )
+
+
+def vaswani(name: str, *, steps: int, **model: Any) -> Recipe:
+    """Vaswani et al. 2017, sections 5 and 6.1. Their rate rises to dim^-0.5 * warmup^-0.5; their 25,000 tokens a side are 50,000 here."""
+    return Recipe(
+        f"The Transformer as published, {name}, on pairs of your own: data.train=FILE. For GPUs.",
+        {
+            "text": {"tokenizer": "bpe", "size": 37_000, "joint": True},
+            "model": {"family": "transformer", "shared_embeddings": True, **model},
+            "task": {"name": "translation", "label_smoothing": 0.1},
+            "training": {
+                "steps": steps,
+                "batch_tokens": 50_000,
+                "optimiser": {"name": "adam", "beta2": 0.98, "eps": 1e-9},
+                "learning_rate": (model.get("dim", 512) * 4000) ** -0.5,
+                "schedule": {"name": "inverse_sqrt", "warmup": 4000},
+                "precision": "bfloat16",
+                "evaluate_every": 2000,
+                "keep": 5,
+                "log_every": 100,
+            },
+            "decoding": {"method": "beam", "beams": 4, "length_penalty": 0.6, "max_new": 200},
+        },
+    )
+
+
+BASE = vaswani("base", steps=100_000)
+BIG = vaswani("big", steps=300_000, dim=1024, num_heads=16, hidden_dim=4096, dropout=0.3)

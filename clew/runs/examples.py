@@ -4,9 +4,9 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
-from clew.core.errors import UserError
+from clew.core.errors import UserError, unknown
 from clew.data.contents import Trees
-from clew.data.corpora import read_corpus
+from clew.data.corpora import CORPORA, read_corpus
 from clew.data.dialogue_files import read_dialogues, replies
 from clew.data.example_splits import PARTS, split_examples
 from clew.data.examples import Dialogue, Pair, Parsed
@@ -36,16 +36,18 @@ def read_files(kind: str, data: DataConfig, files: Any, notes: Notes) -> Sequenc
 
 
 def pairs_of(data: DataConfig, seed: int, notes: Notes) -> Parts:
+    if data.turns is not None:
+        return dialogues_of(data, seed, notes)
     check_given(data, "data.train names your pairs, e.g. `clew train translate data.train=pairs.tsv` or data.train=[train.de,train.en]")
     if data.directions is not None:
         return many_directions(data, seed, notes)
-    if data.turns is not None:
-        return dialogues_of(data, seed, notes)
     if data.corpus in SYNTHETIC:
         lines = synthetic_lines(data.corpus, data.size, seed, data.shortest, data.longest)  # type: ignore[arg-type]
         pairs = [Pair(line.source, line.target, f"{data.corpus} {number}") for number, line in enumerate(lines, start=1)]
         return cut(pairs, data, seed)
     if data.corpus is not None:
+        if data.corpus not in CORPORA:
+            raise unknown("corpus", data.corpus, [*CORPORA, *SYNTHETIC])
         source, target = language(data.source, "source"), language(data.target, "target")
         return dict(read_corpus(data.corpus, source=source, target=target, kind="pairs", seed=seed, notes=notes))
     return cut_files(lambda files: pairs_in(files, data, notes), data, seed)
@@ -81,6 +83,7 @@ def dialogues_of(data: DataConfig, seed: int, notes: Notes) -> Parts:
     """Replies with what was said before them. Dialogues are split, not replies: no dialogue is on two sides."""
     if data.corpus is not None:
         raise UserError(f"data.turns is for files of dialogues, and data.corpus={data.corpus} is none; leave one of them out")
+    check_given(data, "data.train names your dialogues, a turn a line, e.g. `clew train dialogue data.train=talk.txt`")
     parts = cut_files(lambda files: dialogues_in(files, notes), data, seed)
     return {part: [pair for dialogue in parts[part] for pair in replies(dialogue, data.turns or 1)] for part in parts}
 

@@ -111,7 +111,7 @@ def test_a_body_that_reads_no_source_is_refused(clew: Clew) -> None:
     assert_refused(found, "the task translation has a source, which a gpt cannot read; these would do: seq2seq, transformer, convolutional")
 
 
-def test_dialogues_and_code_are_learnt_from(clew: Clew) -> None:
+def test_dialogues_code_and_summaries_are_learnt_from(clew: Clew) -> None:
     write("talk.txt", "".join(f"hello {n}\nhi {n}\nwhat ?\n\n" for n in range(20)))
     found = clew("train", "dialogue", "data.train=talk.txt", *SMALL, "--out", "talk")
     assert found.status == 0 and "36 train, 4 valid examples" in found.err, found.err
@@ -119,3 +119,7 @@ def test_dialogues_and_code_are_learnt_from(clew: Clew) -> None:
     settings = ["data.source=text", "data.target=code", *SMALL, "text.tokenizer=character"]
     found = clew("train", "text-to-code", "data.train=code.csv", *settings, "--out", "code")
     assert found.status == 0 and "% right" in found.err, found.err
+    write("articles.jsonl", "".join(f'{{"text": "word {n} " , "summary": "one {n}.\\ntwo {n}."}}\n' for n in range(20)))
+    settings = ["data.source=text", "data.target=summary", *SMALL, "text.tokenizer=bpe"]
+    found = clew("train", "summarise", "data.train=articles.jsonl", *settings, "--out", "summary")
+    assert found.status == 0 and "ROUGE-1" in found.err, found.err

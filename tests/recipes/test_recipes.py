@@ -19,6 +19,7 @@ SMALL = {
     "recurrent": ["model.dim=8", "model.embedding_dim=8", "model.last_dim=8"],
     "gpt": ["model.num_layers=1"],
     "llama": ["model.num_layers=1"],
+    "transformer": ["model.num_layers=1"],
 }
 
 

@@ -147,6 +147,8 @@ def test_a_dialogue_of_one_turn_is_a_fault() -> None:
     ("data", "message"),
     [
         ({}, "data.train names your pairs, e.g. `clew train translate data.train=pairs.tsv` or data.train="),
+        ({"turns": 1}, "data.train names your dialogues, a turn a line, e.g. `clew train dialogue data.train=talk.txt`"),
+        ({"corpus": "revers"}, "unknown corpus 'revers'; did you mean 'reverse'?"),
         ({"train": "pairs.tsv", "corpus": "copy"}, "data.corpus and data.train exclude each other"),
         ({"corpus": "copy", "turns": 2}, "data.turns is for files of dialogues, and data.corpus=copy is none; leave one of them out"),
         ({"train": "pairs.tsv", "directions": ["de-en"]}, "data.directions is for a corpus with several languages"),

@@ -192,14 +192,6 @@ def test_symbols_that_training_never_had_are_unknown_and_never_written() -> None
     assert "<unk>" not in written[0]
 
 
-def test_an_example_is_shown_with_the_tags_that_were_written() -> None:
-    example = Parsed(parse_tree("(TOP (S (NP (PRP it)) (VP (VBZ barks))))"), "dev")
-    task = parser(tags=True)
-    described = task.described(example, "(TOP (S VBZ PRP )S )TOP")
-    assert described == {"source": "it barks", "target": str(example.tree), "prediction": "(TOP (S (VBZ it) (PRP barks)))"}
-    assert task.described(example, "(TOP")["prediction"] == "(TOP"
-
-
 def test_gold_trees_score_100() -> None:
     for task in (parser(), parser(tags=True)):
         gold = [" ".join(linearise(example.tree, None if task.config.tags else "XX")) for example in EXAMPLES]
@@ -221,6 +213,17 @@ def test_wrong_tags_lower_the_tagging_accuracy_and_no_bracket() -> None:
     measured = task.measure(EXAMPLES[:1], ["(TOP (S (NP DT VBZ )NP (VP VBZ )VP NN )S )TOP"])
     assert measured.values["tags"] == 50.0 and measured.values["f1"] == 100.0
     assert measured.text.endswith("tags 50.00 % right")
+
+
+def test_a_prediction_is_shown_with_the_tags_that_were_written() -> None:
+    gold = "(TOP (NP (NP (DT a) (NN dog)) (-LRB- -LRB-) (ADJP (JJ old)) (-RRB- -RRB-)))"
+    shown = parser(tags=True).described(EXAMPLES[2], "(TOP (NP DT VBZ )NP -LRB- JJ -RRB- )TOP")
+    assert shown == {
+        "source": "a dog ( old )",
+        "target": gold,
+        "prediction": "(TOP (NP (DT a) (VBZ dog)) (-LRB- -LRB-) (JJ old) (-RRB- -RRB-))",
+    }
+    assert parser().described(EXAMPLES[2], "(TOP XX")["prediction"] == "(TOP XX"
 
 
 @pytest.mark.parametrize("text", ["", "(TOP (S XX XX )S", "(TOP XX XX XX XX XX )TOP", "XX"])
