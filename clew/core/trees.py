@@ -5,6 +5,7 @@ Nothing here recurses, so that a tree may be deeper than Python's stack.
 
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
+from functools import reduce
 from itertools import zip_longest
 from typing import NamedTuple, TypeVar
 
@@ -100,6 +101,18 @@ def fold(tree: Tree, function: Callable[[Tree, list[Made]], Made]) -> Made:
             below = made.pop()
             made[-1].append(function(node, below))
     return made[0][0]
+
+
+def binarised(tree: Tree) -> Tree:
+    """The same words in phrases of at most two children: (NP a b c) becomes (NP (@NP a b) c)."""
+
+    def binary(node: Tree, below: list[Tree]) -> Tree:
+        if len(below) > 2:
+            first = reduce(lambda left, right: Tree(f"@{node.label}", [left, right]), below[:-1])
+            below = [first, below[-1]]
+        return Tree(node.label, below, node.word)
+
+    return fold(tree, binary)
 
 
 def spans(tree: Tree) -> list[Span]:

@@ -14,6 +14,7 @@ from clew.laws.cases import Broken, Build, Law, Sizes
 from clew.laws.cells import CELL_LAWS
 from clew.laws.encoder_decoders import CONDITIONED_LAWS, SOURCE_LAWS, Conditioned
 from clew.laws.sequences import BODY_LAWS, SEQUENCE_LAWS
+from clew.laws.trees import TREE_LAWS
 from clew.laws.vectors import NORM_LAWS, POOLING_LAWS
 from clew.layers.attention import SelfAttention
 from clew.layers.cells import CELLS, GRU
@@ -24,6 +25,7 @@ from clew.layers.positions import POSITIONS
 from clew.layers.recurrent import Recurrent
 from clew.layers.scores import SCORES
 from clew.layers.sequence import Stack
+from clew.layers.tree_lstm import TREE_LAYERS
 from clew.layers.wiring import WIRINGS, Residual
 from clew.models import MODELS
 from clew.models.body import Body
@@ -180,6 +182,10 @@ def _pooling_trials(build: Build, example: Any) -> Iterator[Trial]:
     yield from (Trial("", law, build) for law in POOLING_LAWS.values())
 
 
+def _tree_trials(build: Build, example: Any) -> Iterator[Trial]:
+    yield from (Trial("", law, build) for law in TREE_LAWS.values())
+
+
 def _sequence_trials(where: str, build: Build) -> Iterator[Trial]:
     yield from (Trial(where, law, build) for law in SEQUENCE_LAWS.values())
 
@@ -219,8 +225,9 @@ KINDS: dict[str, Kind] = {
     "mixer": Kind(MIXERS, "M(dim)", SQUARE, lambda m, s: m(s.dim), _wiring_trials),
     "norm": Kind(NORMS, "N(dim)", ((3, 3), *SQUARE[1:]), lambda m, s: m(s.dim), _norm_trials),
     "pooling": Kind(POOLINGS, "P(dim)", ((2, 2), *SQUARE[1:]), lambda m, s: m(s.dim), _pooling_trials),
+    "tree layer": Kind(TREE_LAYERS, "T(input_dim, dim)", ((2, 3), *SQUARE[1:]), lambda m, s: m(s.input_dim, s.dim), _tree_trials),
     "model": Kind(MODELS, "Family(config, build)", ((4, 4), (8, 8), (16, 16)), _build_model, _body_trials),
 }
 
-TABLES_OF_LAWS = (BODY_LAWS, SOURCE_LAWS, CELL_LAWS, SCORE_LAWS, POSITION_LAWS, NORM_LAWS, POOLING_LAWS)
+TABLES_OF_LAWS = (BODY_LAWS, SOURCE_LAWS, CELL_LAWS, SCORE_LAWS, POSITION_LAWS, NORM_LAWS, POOLING_LAWS, TREE_LAWS)
 NAMES: dict[Law, str] = {law: name for table in TABLES_OF_LAWS for name, law in table.items()}

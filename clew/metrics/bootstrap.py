@@ -1,6 +1,6 @@
-"""The bootstrap: what a mean over examples would have been on other examples of the same kind (Efron 1979)."""
+"""The bootstrap: what a mean over examples, or another number, would have been on other examples of the same kind (Efron 1979)."""
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from typing import NamedTuple
 
 import numpy as np
@@ -10,6 +10,10 @@ from clew.core.errors import UserError
 SAMPLES = 10_000
 AT_ONCE = 2**22
 """Numbers drawn at a time, so that memory stays small however many examples there are."""
+
+
+Statistic = Callable[[np.ndarray], np.ndarray]
+"""From how often examples of each kind were drawn (samples, kinds), a number a sample."""
 
 
 class Interval(NamedTuple):
@@ -28,9 +32,20 @@ class Paired(NamedTuple):
 def bootstrap_interval(scores: Sequence[float], *, level: float = 0.95, samples: int = SAMPLES, seed: int = 1) -> Interval:
     """The percentile interval of the scores' mean: so much of the resamples' means lies in it, as much below it as above."""
     values = checked(scores)
-    if not 0 < level < 1:
-        raise UserError(f"level ({level}) must be between 0 and 1")
+    check_level(level)
     return percentiles(np.concatenate(list(resampled_means(values, samples, seed))), level)
+
+
+def statistic_interval(
+    statistic: Statistic, times: Sequence[int] | np.ndarray, *, level: float = 0.95, samples: int = SAMPLES, seed: int = 1
+) -> Interval:
+    """The percentile interval of what is no mean over examples: an F1, a correlation. There are `times` examples of each kind, where
+    examples of one kind are all the same to the statistic."""
+    counts = np.asarray(times)
+    if not counts.sum():
+        raise UserError("the bootstrap needs at least one example")
+    check_level(level)
+    return percentiles(np.concatenate([statistic(drawn) for drawn in resampled_times(counts, samples, seed)]), level)
 
 
 def paired_bootstrap(first: Sequence[float], second: Sequence[float], *, samples: int = SAMPLES, seed: int = 1) -> Paired:
@@ -55,13 +70,31 @@ def paired_bootstrap(first: Sequence[float], second: Sequence[float], *, samples
 
 
 def resampled_means(values: np.ndarray, samples: int, seed: int) -> Iterator[np.ndarray]:
-    if samples < 1:
-        raise UserError(f"samples ({samples}) must be at least 1")
+    check_samples(samples)
     generator = np.random.default_rng(seed)
     rows = max(1, AT_ONCE // len(values))
     for start in range(0, samples, rows):
         chosen = generator.integers(len(values), size=(min(rows, samples - start), len(values)), dtype=np.int32)
         yield values[chosen].mean(axis=1)
+
+
+def resampled_times(times: np.ndarray, samples: int, seed: int) -> Iterator[np.ndarray]:
+    """How often examples of each kind are in each resample of as many examples (samples, kinds)."""
+    check_samples(samples)
+    generator = np.random.default_rng(seed)
+    rows = max(1, AT_ONCE // len(times))
+    for start in range(0, samples, rows):
+        yield generator.multinomial(times.sum(), times / times.sum(), size=min(rows, samples - start))
+
+
+def check_level(level: float) -> None:
+    if not 0 < level < 1:
+        raise UserError(f"level ({level}) must be between 0 and 1")
+
+
+def check_samples(samples: int) -> None:
+    if samples < 1:
+        raise UserError(f"samples ({samples}) must be at least 1")
 
 
 def percentiles(means: np.ndarray, level: float) -> Interval:

@@ -4,7 +4,7 @@ import pytest
 from hypothesis import given
 
 from clew.core.errors import UserError
-from clew.core.trees import Span, Tree, bracketed, fold, spans, walk
+from clew.core.trees import Span, Tree, binarised, bracketed, fold, spans, walk
 from tests.core.trees import nested, phrases
 
 DOG = Tree("S", [Tree("NP", [Tree("DT", word="the"), Tree("NN", word="dog")]), Tree("VP", [Tree("VBZ", word="barks")])])
@@ -78,3 +78,17 @@ def test_a_node_has_children_or_a_word():
         Tree("NP")
     with pytest.raises(UserError, match="^the node 'NP' has children and the word 'dog'; a node has one or the other$"):
         Tree("NP", [DOG], "dog")
+
+
+def test_a_binary_tree_has_two_children_at_most():
+    wide = Tree("NP", [Tree("DT", word=word) for word in "abcd"])
+    assert repr(binarised(wide)) == "(NP (@NP (@NP (DT a) (DT b)) (DT c)) (DT d))"
+    assert binarised(DOG) == DOG
+
+
+@given(phrases)
+def test_a_binary_tree_keeps_words_and_phrases(tree):
+    binary = binarised(tree)
+    assert all(len(node.children) <= 2 for node in binary.nodes())
+    assert (binary.words, binary.tags) == (tree.words, tree.tags)
+    assert [span for span in spans(binary) if not span.label.startswith("@")] == spans(tree)

@@ -4,6 +4,7 @@ from pathlib import Path
 import pytest
 
 from clew.core.errors import UserError
+from clew.core.tag_schemes import detect_scheme, tag_spans
 from clew.data.corpora import CORPORA, find_corpus, find_files, read_corpus
 from clew.data.example_splits import find_overlaps
 from clew.data.examples import Labelled, Pair
@@ -124,6 +125,17 @@ def test_a_corpus_at_hand_has_its_published_size(name):
         assert tuple(len(part) for part in parts.values())[: len(SIZES[name])] == SIZES[name]
     else:
         assert all(isinstance(path, Path) for paths in find_files(name).values() for path in paths)
+
+
+@pytest.mark.corpus
+@pytest.mark.parametrize(
+    ("name", "part", "scheme", "phrases"),
+    [("conll2003", "train", "iob1", 7140 + 3438 + 6321 + 6600), ("conll2000", "test", "iob2", 23_852)],
+)
+def test_tagged_corpora_at_hand_have_their_published_phrases(name, part, scheme, phrases):
+    tags = [sentence.tags for sentence in read_corpus(name)[part]]
+    assert detect_scheme(tags) == scheme
+    assert sum(len(tag_spans(sentence)) for sentence in tags) == phrases
 
 
 @pytest.mark.corpus

@@ -17,6 +17,7 @@ WRONG = {
     "pooling": wrong.POOLINGS,
     "wiring": wrong.WIRINGS,
     "model": wrong.MODELS,
+    "tree layer": wrong.TREE_LAYERS,
 }
 CASES = [(kind, law, member) for kind, laws in WRONG.items() for law, members in laws.items() for member in members]
 

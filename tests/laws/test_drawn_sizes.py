@@ -8,6 +8,7 @@ from clew.laws.attention import POSITION_LAWS, SCORE_LAWS
 from clew.laws.cases import Sizes
 from clew.laws.cells import CELL_LAWS
 from clew.laws.sequences import SEQUENCE_LAWS
+from clew.laws.trees import TREE_LAWS
 from clew.laws.vectors import NORM_LAWS, POOLING_LAWS
 from clew.layers.attention import SelfAttention
 from clew.layers.cells import CELLS, LSTM, Elman, StackedCell
@@ -20,6 +21,7 @@ from clew.layers.positions import POSITIONS
 from clew.layers.recurrent import Backward, Bidirectional, Recurrent
 from clew.layers.scores import SCORES
 from clew.layers.sequence import Stack
+from clew.layers.tree_lstm import TREE_LAYERS
 from clew.layers.wiring import WIRINGS, PreNorm
 
 IN_LAYERS = ["none", "rotary", "alibi", "relative"]
@@ -168,3 +170,10 @@ def test_every_norm_obeys_every_law(name, at):
 @drawn(5)
 def test_every_pooling_obeys_every_law(name, at):
     obeys(POOLING_LAWS, lambda s: POOLINGS[name](s.dim), at)
+
+
+@pytest.mark.parametrize("name", TREE_LAYERS)
+@given(at=sizes)
+@drawn(5)
+def test_every_tree_layer_obeys_every_law(name, at):
+    obeys(TREE_LAWS, lambda s: TREE_LAYERS[name](s.input_dim, s.dim), at)

@@ -13,6 +13,7 @@ from clew.layers.pooling import First
 from clew.layers.positions import ALiBi, Position
 from clew.layers.scores import Dot, Score
 from clew.layers.sequence import SequenceLayer
+from clew.layers.tree_lstm import ChildSumTreeLSTM
 from clew.layers.wiring import Plain
 from clew.models import Family
 from clew.models.encoder_decoder import EncoderDecoder
@@ -575,4 +576,39 @@ MODELS = {
     "sharing": [family(DealsBeamsOut)],
     "needing a source": [family(DoesWithoutASource)],
     "source levels": [family(LevelsOfAnother)],
+}
+
+
+class OnlyHidden(ChildSumTreeLSTM):
+    def forward(self, x, trees):
+        return super().forward(x, trees).hidden
+
+
+class CentresOverNodes(ChildSumTreeLSTM):
+    def forward(self, x, trees):
+        return super().forward(x - x.mean((0, 1)), trees)
+
+
+class ForgetsChildren(ChildSumTreeLSTM):
+    def step(self, inputs, children):
+        return super().step(inputs, map_tree(lambda leaf: leaf[:0], children))
+
+
+class LooksUp(ChildSumTreeLSTM):
+    """Every node sees its root as well."""
+
+    def forward(self, x, trees):
+        return super().forward(x + (x * trees.roots[..., None]).sum(1, keepdim=True), trees)
+
+
+class CountsNodes(ChildSumTreeLSTM):
+    def forward(self, x, trees):
+        return super().forward(x * torch.arange(1, x.shape[1] + 1)[:, None], trees)
+
+
+TREE_LAYERS = {
+    "contract": [OnlyHidden],
+    "trees alone": [CentresOverNodes],
+    "what is below": [ForgetsChildren, LooksUp],
+    "places": [CountsNodes],
 }

@@ -7,7 +7,7 @@ import pytest
 
 from clew.core.errors import UserError
 from clew.metrics import bootstrap
-from clew.metrics.bootstrap import bootstrap_interval, paired_bootstrap
+from clew.metrics.bootstrap import bootstrap_interval, paired_bootstrap, statistic_interval
 
 DIFFERENCES = [[1.0, 2.0, -1.5], [3.0, -1.0, -1.0, 0.5], [0.1, 0.2, -0.3, 0.4, 0.5], [1.0, -1.0, 0.25]]
 
@@ -97,3 +97,17 @@ def test_what_cannot_be_paired_is_refused(arguments: tuple, options: dict, sente
 def test_a_level_that_is_none_is_refused() -> None:
     with pytest.raises(UserError, match=r"level \(1.0\) must be between 0 and 1"):
         bootstrap_interval([1.0, 2.0], level=1.0)
+
+
+def test_a_mean_as_a_statistic_has_the_interval_of_a_mean():
+    scores = [0.0] * 30 + [1.0] * 70
+    found = statistic_interval(lambda drawn: drawn @ np.array([0.0, 1.0]) / drawn.sum(1), [30, 70])
+    np.testing.assert_allclose(found, bootstrap_interval(scores), atol=0.011)
+    assert found == statistic_interval(lambda drawn: drawn @ np.array([0.0, 1.0]) / drawn.sum(1), [30, 70])
+
+
+def test_a_statistic_needs_an_example():
+    with pytest.raises(UserError, match="the bootstrap needs at least one example"):
+        statistic_interval(lambda drawn: drawn[:, 0], [0, 0])
+    with pytest.raises(UserError, match=r"level \(1.5\) must be between 0 and 1"):
+        statistic_interval(lambda drawn: drawn[:, 0], [1], level=1.5)

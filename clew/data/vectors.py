@@ -1,0 +1,130 @@
+"""Word vectors from text files, as GloVe, word2vec and fastText write them: a word and its numbers a line, with spaces between.
+
+word2vec and fastText begin with a line that says how many words there are and how many numbers each has; GloVe does not. Only the words
+that are asked for are kept, so that memory is theirs alone; of the other lines just the number of columns is looked at. A word may have
+spaces inside, as some of GloVe's do. Of a word that is there twice the first line counts.
+"""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+import numpy as np
+
+from clew.core.errors import UserError, shown
+from clew.data.lines import read_lines
+
+LARGEST = float(np.finfo(np.float32).max)
+RULE = "a line is a word and its numbers, with spaces between"
+
+
+@dataclass(frozen=True, eq=False)
+class WordVectors:
+    """A row a word that was asked for; `found` is True where the file has it, and other rows are 0."""
+
+    values: np.ndarray  # (words, dim), float32
+    found: np.ndarray  # (words,)
+    num_lowercased: int  # of these, how many were found in lower case alone
+    num_in_file: int
+
+    @property
+    def dim(self) -> int:
+        return self.values.shape[1]
+
+    def describe(self) -> str:
+        """One line."""
+        found, asked = int(self.found.sum()), len(self.found)
+        lowercased = f" ({self.num_lowercased:,} in lower case)" if self.num_lowercased else ""
+        return f"{found:,} of {asked:,} words{lowercased} among {self.num_in_file:,} vectors of {self.dim}"
+
+
+def read_vectors(path: Path | str, words: Sequence[str], *, dim: int | None = None, lowercase: bool = True) -> WordVectors:
+    """The vectors of `words`. `lowercase` takes paris for Paris where there is no Paris; `dim` is what the width must be, if any will not
+    do."""
+    path = Path(path).expanduser()
+    exact: dict[str, list[int]] = {}
+    lowered: dict[str, list[int]] = {}
+    for place, word in enumerate(words):
+        exact.setdefault(word, []).append(place)
+        if lowercase and word.lower() != word:
+            lowered.setdefault(word.lower(), []).append(place)
+
+    values, width, num_in_file = np.zeros((0, 0), np.float32), 0, 0
+    found, found_lowered = np.zeros((2, len(words)), dtype=bool)
+    for number, line in enumerate(read_lines(path), start=1):
+        line = line.replace("\t", " ").rstrip(" ")
+        if number == 1:
+            said = header_width(line)
+            width = said or num_numbers(line.split(" "))
+            check_width(f"{path}:1", dim, width)
+            if said:
+                continue
+        if not line:
+            continue
+        end = line.index(" ") if line.count(" ") == width else word_end(line, width, f"{path}:{number}")
+        if not num_in_file:
+            values = np.zeros((len(words), width), np.float32)
+        num_in_file += 1
+        word = line[:end]
+        if word not in exact and word not in lowered:
+            continue
+        new = [place for place in exact.get(word, ()) if not found[place]]
+        new_lowered = [place for place in lowered.get(word, ()) if not found[place] and not found_lowered[place]]
+        if new or new_lowered:
+            vector = parse_numbers(line[end + 1 :], f"{path}:{number}")
+            for place in new:
+                values[place], found[place] = vector, True
+            for place in new_lowered:
+                values[place], found_lowered[place] = vector, True
+    if not num_in_file:
+        raise UserError(f"{path}: there are no vectors in it; {RULE}")
+    return WordVectors(values, found | found_lowered, int((found_lowered & ~found).sum()), num_in_file)
+
+
+def header_width(line: str) -> int | None:
+    """The width that a first line of two numbers tells; None where it is no such line."""
+    fields = line.split(" ")
+    if len(fields) == 2 and all(field.isascii() and field.isdigit() for field in fields):
+        return int(fields[1])
+    return None
+
+
+def word_end(line: str, width: int, where: str) -> int:
+    """Where the word ends on a line that has not a space before each number and no other: the word has some too, or the line is wrong."""
+    fields = line.split(" ")
+    numbers = num_numbers(fields)
+    if numbers != width:
+        raise UserError(f"{where}: expected a word and {width} numbers, as the first line has it, found {numbers} numbers")
+    return len(" ".join(fields[:-width]))
+
+
+def num_numbers(fields: Sequence[str]) -> int:
+    """How many stand at the end of a line; the first field is a word, or its beginning."""
+    return next((place for place, field in enumerate(reversed(fields[1:])) if not is_number(field)), len(fields) - 1)
+
+
+def parse_numbers(text: str, where: str) -> list[float]:
+    fields = text.split(" ")
+    try:
+        numbers = list(map(float, fields))
+    except ValueError:
+        wrong = next(field for field in fields if not is_number(field))
+        raise UserError(f"{where}: {shown(wrong)} is no number; {RULE}") from None
+    if not sum(map(abs, numbers)) < LARGEST:
+        raise UserError(f"{where}: the vector has a number that is not finite; leave the line out")
+    return numbers
+
+
+def is_number(field: str) -> bool:
+    try:
+        float(field)
+    except ValueError:
+        return False
+    return True
+
+
+def check_width(where: str, dim: int | None, width: int) -> None:
+    if width < 1:
+        raise UserError(f"{where}: there is no number on the line; {RULE}")
+    if dim is not None and dim != width:
+        raise UserError(f"{where}: vectors of {width} numbers, and {dim} are wanted; name another file, or set the width to {width}")

@@ -1,0 +1,107 @@
+"""The laws of layers that read trees: `(x (batch, nodes, input_dim), trees) -> (hidden (batch, nodes, dim), ...)`."""
+
+import torch
+from torch import Tensor
+
+from clew.core.tree_batches import Nodes, batch_trees
+from clew.laws.cases import Build, Case, Law, Sizes
+from clew.laws.sequences import check_output
+
+CHILDREN = 2
+
+
+def tree_contract(build: Build, sizes: Sizes) -> None:
+    """A tree layer gives a tuple, of which the first is a vector (batch, nodes, dim) for each node, of the type of what it is given."""
+    case = Case("contract", build, sizes)
+    trees = [draw_tree(case, sizes.length) for _ in range(sizes.batch)]
+    found = case.module(draw_nodes(case, sizes.batch), batch_trees(trees))
+    if not isinstance(found, tuple):
+        case.fail(f"a tree layer must return (hidden, ...), not a {type(found).__name__}")
+    check_output(case, found[0], (sizes.batch, sizes.length, sizes.dim))
+
+
+def trees_alone(build: Build, sizes: Sizes) -> None:
+    """A tree of a batch gives what it gives alone, in values and gradients: neither padding nor other trees count."""
+    case = Case("trees alone", build, sizes)
+    case.module.eval()
+    trees = [draw_tree(case, case.randint(1, sizes.length)) for _ in range(sizes.batch)]
+    x = draw_nodes(case, sizes.batch, max(len(tree.parents) for tree in trees)).requires_grad_()
+    together = hidden_of(case, x, trees)
+    for row, tree in enumerate(trees):
+        n = len(tree.parents)
+        alone = hidden_of(case, x[row : row + 1, :n], [tree])[0]
+        case.same(f"the tree of row {row}, of {n} nodes, alone", alone, together[row, :n], axes=("node", "feature"))
+        weights = [case.randn(n, sizes.dim)]
+        expected, actual = (case.gradients([found], weights, x) for found in (alone, together[row, :n]))
+        case.same_gradients(f"the tree of row {row} alone", expected, actual)
+
+
+def what_is_below(build: Build, sizes: Sizes) -> None:
+    """A node's vector depends on its own input and on those of the nodes below it, and on no other."""
+    for seed in range(sizes.seed, sizes.seed + 4):  # a small rectified layer may be dead, but not all of them
+        case = Case("what is below", build, sizes._replace(seed=seed))
+        case.module.eval()
+        tree = draw_tree(case, sizes.length)
+        x = draw_nodes(case, 1).requires_grad_()
+        found = hidden_of(case, x, [tree])[0]
+        silent = False
+        for node in range(sizes.length):
+            (gradient,) = torch.autograd.grad(found[node].sum(), x, retain_graph=True)
+            for other, felt in enumerate((gradient[0] != 0).any(1).tolist()):
+                below = is_below(tree, other, node)
+                if felt and not below:
+                    case.fail(f"the vector of node {node} depends on the input of node {other}, which is not below it")
+                silent = silent or (below and not felt)
+        if not silent:
+            return
+    case.fail("a node's vector does not depend on the inputs of all nodes below it; a step must use its children's states")
+
+
+def places(build: Build, sizes: Sizes) -> None:
+    """Where a node stands in its row does not matter: its parent's place and its own among the children say all."""
+    case = Case("places", build, sizes)
+    case.module.eval()
+    tree, x = draw_tree(case, sizes.length), draw_nodes(case, 1)
+    new = torch.randperm(sizes.length, generator=case.generator)
+    old = new.argsort().tolist()
+    moved = Nodes(tuple(-1 if tree.parents[a] < 0 else int(new[tree.parents[a]]) for a in old), tuple(tree.slots[a] for a in old))
+    found = hidden_of(case, x[:, old], [moved])
+    case.same(
+        "the vectors of a tree whose nodes stand elsewhere", hidden_of(case, x, [tree])[:, old], found, axes=("row", "node", "feature")
+    )
+
+
+def hidden_of(case: Case, x: Tensor, trees: list[Nodes]) -> Tensor:
+    return case.module(x, batch_trees(trees))[0]
+
+
+def draw_nodes(case: Case, batch: int, num_nodes: int | None = None) -> Tensor:
+    return case.randn(batch, case.sizes.length if num_nodes is None else num_nodes, case.sizes.input_dim)
+
+
+def draw_tree(case: Case, num_nodes: int) -> Nodes:
+    """So many nodes in one tree, none with more than two children."""
+    parents, slots, num_children = [-1], [0], [0]
+    while len(parents) < num_nodes:
+        open_nodes = [node for node, count in enumerate(num_children) if count < CHILDREN]
+        parent = open_nodes[case.randint(0, len(open_nodes) - 1)]
+        parents.append(parent)
+        slots.append(num_children[parent])
+        num_children[parent] += 1
+        num_children.append(0)
+    return Nodes(tuple(parents), tuple(slots))
+
+
+def is_below(tree: Nodes, node: int, other: int) -> bool:
+    """Whether a node is another, or below it."""
+    while node >= 0 and node != other:
+        node = tree.parents[node]
+    return node == other
+
+
+TREE_LAWS: dict[str, Law] = {
+    "contract": tree_contract,
+    "trees alone": trees_alone,
+    "what is below": what_is_below,
+    "places": places,
+}

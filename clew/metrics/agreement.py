@@ -1,0 +1,60 @@
+"""How what was found agrees with what was there: precision, recall and F1, of counts that add.
+
+    precision = matched / predicted      recall = matched / gold      F1 = 2 matched / (gold + predicted)
+
+A share of nothing is 0.
+"""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import numpy as np
+
+from clew.metrics.bootstrap import SAMPLES, Interval, statistic_interval
+
+
+@dataclass(frozen=True)
+class Agreement:
+    """So many things were there, so many were found, and so many of these were right."""
+
+    gold: int = 0
+    predicted: int = 0
+    matched: int = 0
+
+    def __add__(self, other: "Agreement") -> "Agreement":
+        return Agreement(self.gold + other.gold, self.predicted + other.predicted, self.matched + other.matched)
+
+    @property
+    def precision(self) -> float:
+        return float(shares(self.matched, self.predicted))
+
+    @property
+    def recall(self) -> float:
+        return float(shares(self.matched, self.gold))
+
+    @property
+    def f1(self) -> float:
+        return float(f1s(self.gold, self.predicted, self.matched))
+
+    def describe(self) -> str:
+        return f"F1 {100 * self.f1:.2f}, precision {100 * self.precision:.2f}, recall {100 * self.recall:.2f}"
+
+
+def f1_interval(parts: Sequence[Agreement], *, level: float = 0.95, samples: int = SAMPLES, seed: int = 1) -> Interval:
+    """The bootstrap's interval of the F1 of all parts together; a part is an example: a sentence, a text."""
+    kinds, times = distinct_rows([(part.gold, part.predicted, part.matched) for part in parts])
+    return statistic_interval(lambda drawn: f1s(*(drawn @ kinds).T), times, level=level, samples=samples, seed=seed)
+
+
+def distinct_rows(rows: Sequence[Sequence[int]] | np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+    """Each row once (kinds, columns), and how often it was there (kinds,)."""
+    return np.unique(np.asarray(rows), axis=0, return_counts=True)
+
+
+def f1s(gold: np.ndarray | int, predicted: np.ndarray | int, matched: np.ndarray | int) -> np.ndarray:
+    return shares(2 * np.asarray(matched), np.asarray(gold) + np.asarray(predicted))
+
+
+def shares(part: np.ndarray | int, whole: np.ndarray | int) -> np.ndarray:
+    part, whole = np.asarray(part, dtype=np.float64), np.asarray(whole, dtype=np.float64)
+    return np.divide(part, whole, out=np.zeros(np.broadcast_shapes(part.shape, whole.shape)), where=whole > 0)

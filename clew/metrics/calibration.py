@@ -1,0 +1,112 @@
+"""Whether a classifier is right as often as it says: expected calibration error, and the temperature that mends it (Guo et al. 2017)."""
+
+from dataclasses import dataclass
+
+import numpy as np
+import torch
+import torch.nn.functional as F
+from torch import Tensor
+
+from clew.core.errors import UserError
+from clew.metrics.bootstrap import Interval, statistic_interval
+
+BINS = 15
+SAMPLES = 2_000
+LOWEST, HIGHEST = 0.01, 100.0
+"""Between these a temperature is looked for."""
+
+
+@dataclass(frozen=True)
+class Calibration:
+    """Predictions by confidence, which is the largest probability, in bins of equal width: how many, how many right, and the confidences
+    summed. Parts add."""
+
+    counts: tuple[int, ...]
+    right: tuple[int, ...]
+    confidence: tuple[float, ...]
+
+    def __add__(self, other: "Calibration") -> "Calibration":
+        if len(self.counts) != len(other.counts):
+            raise UserError(f"calibrations of {len(self.counts)} and {len(other.counts)} bins cannot be added")
+        return Calibration(
+            tuple(a + b for a, b in zip(self.counts, other.counts, strict=True)),
+            tuple(a + b for a, b in zip(self.right, other.right, strict=True)),
+            tuple(a + b for a, b in zip(self.confidence, other.confidence, strict=True)),
+        )
+
+    @property
+    def expected_error(self) -> float:
+        """sum_b (count_b / count) |accuracy_b - mean confidence_b|, between 0 and 1."""
+        if not sum(self.counts):
+            raise UserError("nothing was counted, so there is no calibration error; give at least one example")
+        return sum(abs(right - confidence) for right, confidence in zip(self.right, self.confidence, strict=True)) / sum(self.counts)
+
+    def describe(self) -> str:
+        """One line in per cent."""
+        whole = max(sum(self.counts), 1)
+        return (
+            f"calibration error {100 * self.expected_error:.2f}, "
+            f"confidence {100 * sum(self.confidence) / whole:.2f}, accuracy {100 * sum(self.right) / whole:.2f}"
+        )
+
+
+def calibration(probabilities: Tensor, targets: Tensor, *, num_bins: int = BINS) -> Calibration:
+    """Of probabilities (examples, labels) and the right labels (examples,). A bin holds its upper end."""
+    confidence, right, bins = binned(probabilities, targets, num_bins)
+    counts, rights, sums = (torch.bincount(bins, weights, num_bins) for weights in (None, right, confidence))
+    return Calibration(tuple(counts.tolist()), tuple(rights.long().tolist()), tuple(sums.tolist()))
+
+
+def calibration_interval(
+    probabilities: Tensor, targets: Tensor, *, num_bins: int = BINS, level: float = 0.95, samples: int = SAMPLES, seed: int = 1
+) -> Interval:
+    """The bootstrap's interval of the expected calibration error."""
+    confidence, right, bins = binned(probabilities, targets, num_bins)
+    gaps = (F.one_hot(bins, num_bins) * (right - confidence)[:, None]).numpy()  # (examples, bins)
+    return statistic_interval(
+        lambda drawn: np.abs(drawn @ gaps).sum(1) / drawn.sum(1), np.ones(len(gaps), np.int64), level=level, samples=samples, seed=seed
+    )
+
+
+def fit_temperature(logits: Tensor, targets: Tensor) -> float:
+    """The T for which softmax(logits / T) loses least on `targets` (examples,), to be taken from held-out examples.
+
+    The loss is convex in 1 / T, and its slope there is sum_n E[logit_n] - logit_n[target_n]; the 0 of the slope is found by halving.
+    Labels do not change, only how sure they are. T is between 0.01 and 100: at an end where all or none are right, and 1 where nothing
+    tells.
+    """
+    check_examples(logits, targets)
+    logits = logits.detach().double()
+    chosen = logits.gather(1, targets[:, None]).sum()
+
+    def slope(temperature: float) -> float:
+        return float(((logits / temperature).softmax(1) * logits).sum() - chosen)
+
+    if slope(LOWEST) == slope(HIGHEST):
+        return 1.0
+    low, high = LOWEST, HIGHEST
+    for _ in range(60):
+        middle = (low * high) ** 0.5
+        # Above the best T, softmax(logits / T) is too flat: the mean logit lies below the target's, and the slope below 0.
+        if slope(middle) <= 0:
+            high = middle
+        else:
+            low = middle
+    return (low * high) ** 0.5
+
+
+def binned(probabilities: Tensor, targets: Tensor, num_bins: int) -> tuple[Tensor, Tensor, Tensor]:
+    """Each example's confidence, whether it is right, and its bin, on the CPU in float64."""
+    check_examples(probabilities, targets)
+    if num_bins < 1:
+        raise UserError(f"num_bins ({num_bins}) must be at least 1")
+    confidence, label = probabilities.detach().cpu().double().max(1)
+    bins = ((confidence * num_bins).ceil().long() - 1).clamp(0, num_bins - 1)
+    return confidence, (label == targets.cpu()).double(), bins
+
+
+def check_examples(given: Tensor, targets: Tensor) -> None:
+    if given.dim() != 2 or targets.shape != given.shape[:1]:
+        raise UserError(f"targets {tuple(targets.shape)} must be (examples,) for {tuple(given.shape)} of (examples, labels)")
+    if not len(given):
+        raise UserError("calibration needs at least one example")

@@ -1,0 +1,122 @@
+import gzip
+from pathlib import Path
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from clew.core.errors import UserError
+from clew.data.vectors import read_vectors
+from tests.data.written import refusal, write, written
+
+GLOVE = "the 0.5 -1 2e-1\nparis 1 2 3\n. . . 4 5 6\nNew 7 8 9\n"
+WORDS = ["<pad>", "the", "Paris", "New", "absent", ". . ."]
+EXPECTED = [[0, 0, 0], [0.5, -1, 0.2], [1, 2, 3], [7, 8, 9], [0, 0, 0], [4, 5, 6]]
+
+
+@pytest.mark.parametrize(
+    ("name", "content"),
+    [
+        ("glove.txt", GLOVE),
+        ("word2vec.txt", "4 3\n" + GLOVE),
+        ("fasttext.vec", "4 3\n" + GLOVE.replace("\n", " \n")),
+        ("tabs.txt", GLOVE.replace("the ", "the\t").replace("paris 1 2 3", "paris\t1\t2\t3")),
+        ("windows.txt", "\ufeff" + GLOVE.replace("\n", "\r\n")),
+        ("unended.txt", GLOVE.rstrip("\n")),
+        ("blank.txt", GLOVE + "\n\n"),
+        ("zipped.txt.gz", gzip.compress(GLOVE.encode())),
+        ("zipped.vec.gz", gzip.compress(b"4 3\n" + GLOVE.encode())),
+    ],
+)
+def test_every_kind_of_file_gives_the_same_vectors(tmp_path, name, content):
+    found = read_vectors(write(tmp_path / name, content), WORDS)
+    np.testing.assert_allclose(found.values, EXPECTED, rtol=1e-6)
+    assert found.values.dtype == np.float32
+    assert found.found.tolist() == [False, True, True, True, False, True]
+    assert (found.dim, found.num_lowercased, found.num_in_file) == (3, 1, 4)
+    assert found.describe() == "4 of 6 words (1 in lower case) among 4 vectors of 3"
+
+
+def test_a_first_word_may_have_spaces(tmp_path):
+    found = read_vectors(write(tmp_path / "v.txt", "at name@domain.com 1 2\nb 3 4\n"), ["b", "at name@domain.com"])
+    assert found.values.tolist() == [[3, 4], [1, 2]]
+
+
+def test_a_word_that_is_a_number_is_a_word(tmp_path):
+    found = read_vectors(write(tmp_path / "v.txt", "1 0.5 0.25\n2020 3 4\n"), ["2020", "1"])
+    assert found.values.tolist() == [[3, 4], [0.5, 0.25]]
+
+
+def test_lower_case_is_taken_only_where_there_is_nothing_better(tmp_path):
+    for content in ("us 1 1\nUS 2 2\n", "US 2 2\nus 1 1\n"):
+        path = write(tmp_path / "v.txt", content)
+        found = read_vectors(path, ["US", "Us", "us"])
+        assert found.values.tolist() == [[2, 2], [1, 1], [1, 1]]
+        assert found.num_lowercased == 1
+        assert read_vectors(path, ["US", "Us", "us"], lowercase=False).found.tolist() == [True, False, True]
+
+
+def test_of_a_word_that_is_there_twice_the_first_counts(tmp_path):
+    found = read_vectors(write(tmp_path / "v.txt", "a 1 1\na 2 2\n"), ["a", "A", "a"])
+    assert found.values.tolist() == [[1, 1]] * 3
+
+
+def test_no_word_asked_for_or_found(tmp_path):
+    path = write(tmp_path / "v.txt", GLOVE)
+    assert read_vectors(path, []).values.shape == (0, 3)
+    assert read_vectors(path, ["x"]).describe() == "0 of 1 words among 4 vectors of 3"
+
+
+@pytest.mark.parametrize(
+    ("content", "sentence"),
+    [
+        ("a 1 2\nb 1\n", ":2: expected a word and 2 numbers, as the first line has it, found 1 numbers"),
+        ("a 1 2\nb 1 2 3\n", ":2: expected a word and 2 numbers, as the first line has it, found 3 numbers"),
+        ("2 3\na 1 2\n", ":2: expected a word and 3 numbers, as the first line has it, found 2 numbers"),
+        ("a 1 2\nb 1 x\n", ":2: 'x' is no number; a line is a word and its numbers, with spaces between"),
+        ("a 1 2\nb 1  2\n", ":2: expected a word and 2 numbers, as the first line has it, found 1 numbers"),
+        ("a 1 2\nb 1 nan\n", ":2: the vector has a number that is not finite; leave the line out"),
+        ("b 1 1e300\n", ":1: the vector has a number that is not finite; leave the line out"),
+        ("word\n", ":1: there is no number on the line; a line is a word and its numbers, with spaces between"),
+        ("2 3\n", ": there are no vectors in it; a line is a word and its numbers, with spaces between"),
+        ("4 99999999999999\na 1\n", ":2: expected a word and 99999999999999 numbers, as the first line has it, found 1 numbers"),
+    ],
+)
+def test_a_fault_has_its_file_and_line(tmp_path, content, sentence):
+    path = write(tmp_path / "v.txt", content)
+    assert refusal(lambda: read_vectors(path, ["a", "b"])) == f"{path}{sentence}"
+
+
+def test_a_width_that_is_not_wanted_is_refused(tmp_path):
+    path = write(tmp_path / "v.txt", GLOVE)
+    assert read_vectors(path, ["the"], dim=3).dim == 3
+    assert refusal(lambda: read_vectors(path, ["the"], dim=50)) == (
+        f"{path}:1: vectors of 3 numbers, and 50 are wanted; name another file, or set the width to 3"
+    )
+
+
+def test_a_missing_or_damaged_file_is_told(tmp_path):
+    write(tmp_path / "glove.txt", GLOVE)
+    assert refusal(lambda: read_vectors(tmp_path / "glov.txt", [])) == (
+        f"no such file: {tmp_path / 'glov.txt'}; near it there is {tmp_path / 'glove.txt'}"
+    )
+    broken = write(tmp_path / "broken.txt.gz", gzip.compress(GLOVE.encode())[:-12])
+    assert "cannot be unzipped" in refusal(lambda: read_vectors(broken, []))
+    binary = write(Path(tmp_path / "binary.bin"), b"1 2\nword \xff\xfe\x00\n")
+    assert "is not UTF-8" in refusal(lambda: read_vectors(binary, []))
+
+
+PIECES = b"a b 1 0.5 -2e3 nan 1_0 x".split() + [b" ", b"  ", b"\t", b"\n", b"\r\n", b"\xff", b"\0", b"2 2\n", b"a 1 2\n", b"b 3 4\n"]
+
+
+@given(st.lists(st.sampled_from(PIECES), max_size=15).map(b"".join))
+def test_whatever_a_file_holds_there_are_vectors_or_a_sentence_with_its_name(content):
+    with written("v.txt", content) as path:
+        try:
+            found = read_vectors(path, ["a", "B", "x"])
+        except UserError as error:
+            assert str(error).startswith(str(path))
+        else:
+            assert np.isfinite(found.values).all()
+            assert not found.values[~found.found].any()
