@@ -137,7 +137,8 @@ class ConstituencyParser(SequenceToSequence):
 
     def described(self, example: Parsed, prediction: str) -> dict[str, str]:  # type: ignore[override]
         tree = tree_over(prediction, example.tree.words)  # with the tags that were written, as `parse` has them
-        return {"source": example.key, "target": str(example.tree), "prediction": prediction if tree is None else str(tree)}
+        written = prediction if tree is None else format_tree(tree)
+        return {"source": example.key, "target": format_tree(example.tree), "prediction": written}
 
     def sentence_scores(self, examples: Sequence[Parsed], predictions: Sequence[str]) -> list[float]:  # type: ignore[override]
         pairs = zip(examples, predictions, strict=True)

@@ -192,14 +192,6 @@ def test_symbols_that_training_never_had_are_unknown_and_never_written() -> None
     assert "<unk>" not in written[0]
 
 
-def test_an_example_is_shown_with_the_tags_that_were_written() -> None:
-    example = Parsed(parse_tree("(TOP (S (NP (PRP it)) (VP (VBZ barks))))"), "dev")
-    task = parser(tags=True)
-    described = task.described(example, "(TOP (S VBZ PRP )S )TOP")
-    assert described == {"source": "it barks", "target": str(example.tree), "prediction": "(TOP (S (VBZ it) (PRP barks)))"}
-    assert task.described(example, "(TOP")["prediction"] == "(TOP"
-
-
 def test_gold_trees_score_100() -> None:
     for task in (parser(), parser(tags=True)):
         gold = [" ".join(linearise(example.tree, None if task.config.tags else "XX")) for example in EXAMPLES]
