@@ -102,6 +102,8 @@ def as_svg(parsed: Iterator[list[Line]]) -> Iterator[str]:
 def as_json(parsed: Iterator[list[Line]]) -> Iterator[str]:
     for lines in parsed:
         for line in lines:
+            if not line.trees:
+                yield json.dumps({"line": line.number, "rank": 1, "sentence": line.sentence, "tree": None}, ensure_ascii=False) + "\n"
             for rank, one in enumerate(line.trees, start=1):
                 fields = {"line": line.number, "rank": rank, "sentence": line.sentence, "tree": str(one)}
                 yield json.dumps({**fields, "log_prob": one.log_prob, "score": one.score}, ensure_ascii=False) + "\n"

@@ -37,7 +37,10 @@ class DataConfig(Section):
     header: bool | None = Field(None, description="the first line of a table names its columns; told from it where not given")
     source: str | int | None = Field(None, description="pairs: the column that is read, by name or number; a corpus's language")
     target: str | int | None = Field(None, description="pairs: the column that is written; a corpus's language")
-    directions: list[str] | None = Field(None, description="a corpus's language pairs, such as [de-en, en-de], one model for all")
+    directions: list[str] | None = Field(
+        None,
+        description="language pairs, such as [de-en, en-de], one model for all; of a corpus, or of files train.de, train.en, ...",
+    )
     turns: int | None = Field(
         None, ge=1, description="the files are dialogues, a turn a line, an empty line between two: a reply is written after so many turns"
     )

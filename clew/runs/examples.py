@@ -65,18 +65,33 @@ def pairs_in(files: Any, data: DataConfig, notes: Notes) -> Iterator[Pair]:
 
 def many_directions(data: DataConfig, seed: int, notes: Notes) -> Parts:
     """The pairs of every direction, each marked with the language that it goes into."""
-    if data.corpus is None or data.source is not None or data.target is not None:
-        raise UserError("data.directions is for a corpus with several languages, and takes the place of data.source and data.target")
+    if data.source is not None or data.target is not None:
+        raise UserError("data.directions takes the place of data.source and data.target; leave these out")
     found: dict[str, list[Pair]] = {}
     for direction in data.directions or []:
         source, dash, target = direction.partition("-")
         if not (source and dash and target):
             raise UserError(f"data.directions: '{direction}' is not two languages with a hyphen between, such as de-en")
-        for part, pairs in read_corpus(data.corpus, source=source, target=target, kind="pairs", seed=seed, notes=notes).items():
+        for part, pairs in one_direction(data, source, target, seed, notes).items():
             found.setdefault(part, []).extend(pair._replace(id=f"{pair.id} {direction}", into=target) for pair in pairs)
     if not found:
         raise UserError("data.directions is empty; name at least one, such as [de-en]")
     return dict(found)
+
+
+def one_direction(data: DataConfig, source: str, target: str, seed: int, notes: Notes) -> Parts:
+    """Of a corpus, or of a file a language: data.train=folder/train with folder/train.de, folder/train.en and so on. Lines are split by
+    their number, so that a sentence is on one side in every language."""
+    if data.corpus is not None:
+        return dict(read_corpus(data.corpus, source=source, target=target, kind="pairs", seed=seed, notes=notes))
+    given: dict[str, list[Pair]] = {}
+    for part in PARTS:
+        if (files := getattr(data, part)) is None:
+            continue
+        if isinstance(files, list):
+            raise UserError(f"with data.directions, data.{part} is what the names of its files begin with, not a list")
+        given[part] = list(read_pairs(files, source=source, target=target, format="parallel", notes=notes))
+    return cut(given["train"], data, seed, given.get("valid"), given.get("test"), key=lambda pair: pair.id.rpartition(":")[2])
 
 
 def dialogues_of(data: DataConfig, seed: int, notes: Notes) -> Parts:
@@ -121,8 +136,11 @@ def cut_files(read: Callable[[Any], Iterable[Any]], data: DataConfig, seed: int)
     return cut(given["train"], data, seed, given.get("valid"), given.get("test"))
 
 
-def cut(train: Sequence[Any], data: DataConfig, seed: int, valid: Any = None, test: Any = None) -> Parts:
-    return dict(split_examples(train, valid, test, seed=seed, valid_fraction=data.valid_fraction, test_fraction=data.test_fraction))
+def cut(
+    train: Sequence[Any], data: DataConfig, seed: int, valid: Any = None, test: Any = None, key: Callable[[Any], str] | None = None
+) -> Parts:
+    fractions = (data.valid_fraction, data.test_fraction)
+    return dict(split_examples(train, valid, test, seed=seed, valid_fraction=fractions[0], test_fraction=fractions[1], key=key))
 
 
 def language(name: str | int | None, role: str) -> str | None:

@@ -73,9 +73,7 @@ class Run:
         `decoding` section; `beams` or `n_best` asks for beam search.
         """
         check_verb(self, "parse")
-        if {"beams", "n_best"} & options.keys():
-            options = {"method": "beam", **options}
-        config = decoding_config(self.config.decoding, options)
+        config = searching(self.config.decoding, options)
         given = [sentences] if isinstance(sentences, str) else sentences
         words = [words_of(sentence) if isinstance(sentence, str) else sentence for sentence in given]
         found: Sequence[Any] = self.task.parse(words, config, self.config.seed if seed is None else seed, first)
@@ -124,9 +122,7 @@ def translate_together(
     for beam search.
     """
     check_together(runs)
-    if {"beams", "n_best"} & options.keys():
-        options = {"method": "beam", **options}
-    config = decoding_config(runs[0].config.decoding, options)
+    config = searching(runs[0].config.decoding, options)
     examples = [Pair(text, "", into=into) for text in ([texts] if isinstance(texts, str) else texts)]
     found: Sequence[Any] = translate(
         [run.task for run in runs],
@@ -186,6 +182,16 @@ def load_weights(task: torch.nn.Module, folder: Path) -> None:
     except RuntimeError as error:
         detail = str(error).strip().splitlines()[-1].strip()
         raise UserError(f"{folder / WEIGHTS} does not fit the model that {folder / 'config.json'} describes: {detail}") from None
+
+
+def searching(config: DecodingConfig, options: dict[str, Any]) -> DecodingConfig:
+    """The decoding section of a run that writes targets; `beams` or `n_best` asks for beam search."""
+    if {"beams", "n_best"} & options.keys():
+        options = {"method": "beam", **options}
+    found = decoding_config(config, options)
+    if options.get("n_best", 1) > 1 and found.method != "beam":
+        raise UserError(f"n_best={found.n_best} is for beam search; with method={found.method} one is found")
+    return found
 
 
 def decoding_config(config: DecodingConfig, options: dict[str, Any]) -> DecodingConfig:

@@ -77,7 +77,8 @@ def test_several_trees_have_scores_that_fall(clew: Clew, run: Path) -> None:
 def test_json_has_one_object_a_tree(clew: Clew, run: Path) -> None:
     found = clew("parse", run, "--n-best", 2, "--format", "json", stdin=SENTENCES)
     objects = [json.loads(line) for line in found.out.splitlines()]
-    assert [(each["line"], each["rank"]) for each in objects] == [(1, 1), (1, 2), (3, 1), (3, 2)]
+    assert [(each["line"], each["rank"]) for each in objects] == [(1, 1), (1, 2), (2, 1), (3, 1), (3, 2)]
+    assert objects[2] == {"line": 2, "rank": 1, "sentence": "", "tree": None}
     assert objects[0]["sentence"] == "the dog sees ."
     assert parse_trees(objects[0]["tree"])[0].words == ["the", "dog", "sees", "."]
     assert objects[0]["log_prob"] < 0

@@ -106,6 +106,20 @@ def test_drawn_examples_are_the_same_for_the_same_seed() -> None:
     assert parts == read(**data) and parts != read_examples("pairs", DataConfig(**data), 2)
 
 
+def test_a_file_a_language_gives_every_direction_and_a_line_is_on_one_side_in_all() -> None:
+    for language in ("de", "en", "fr"):
+        write(f"train.{language}", "".join(f"{language} {number}\n" for number in range(20)))
+    parts = read(train="train", directions=["de-en", "en-fr", "fr-de"], valid_fraction=0.25)
+    assert {part: len(pairs) for part, pairs in parts.items()} == {"train": 45, "valid": 15}
+    numbers = [{pair.source.split()[1] for pair in part} for part in parts.values()]
+    assert not numbers[0] & numbers[1]
+    assert {(pair.source[:2], pair.target[:2], pair.into) for pair in parts["train"]} == {
+        ("de", "en", "en"),
+        ("en", "fr", "fr"),
+        ("fr", "de", "de"),
+    }
+
+
 DIALOGUES = "hello\nhi\nhow are you ?\nfine\n\n\nbye\ngood bye\n"
 
 
@@ -151,7 +165,12 @@ def test_a_dialogue_of_one_turn_is_a_fault() -> None:
         ({"corpus": "revers"}, "unknown corpus 'revers'; did you mean 'reverse'?"),
         ({"train": "pairs.tsv", "corpus": "copy"}, "data.corpus and data.train exclude each other"),
         ({"corpus": "copy", "turns": 2}, "data.turns is for files of dialogues, and data.corpus=copy is none; leave one of them out"),
-        ({"train": "pairs.tsv", "directions": ["de-en"]}, "data.directions is for a corpus with several languages"),
+        ({"train": ["a", "b"], "directions": ["de-en"]}, "with data.directions, data.train is what the names of its files begin with"),
+        ({"train": "none", "directions": ["de-en"]}, "none.de"),
+        (
+            {"corpus": "tatoeba-sample", "directions": ["de-en"], "target": "en"},
+            "data.directions takes the place of data.source and data.t",
+        ),
         ({"corpus": "tatoeba-sample", "directions": ["de"]}, "data.directions: 'de' is not two languages with a hyphen between"),
         ({"corpus": "tatoeba-sample", "directions": []}, "data.directions is empty; name at least one, such as "),
         ({"corpus": "tatoeba-sample", "source": 1, "target": "en"}, r"data.source is a number \(1\), but a corpus has languages; name one"),
