@@ -13,7 +13,7 @@ from clew.core.errors import UserError, did_you_mean, named, shown, unknown
 from clew.models import MODELS
 from clew.runs.values import parse_assignment
 from clew.tasks import TASKS
-from clew.tasks.generation import DecodingConfig
+from clew.tasks.writing import DecodingConfig
 from clew.text.train import TOKENIZERS
 
 Files = str | list[str]

@@ -16,9 +16,10 @@ from clew.runs.directory import WEIGHTS, check_code, check_files, check_run, rea
 from clew.runs.vocabularies import TOKENIZER, load_vocabularies
 from clew.tasks import TASKS
 from clew.tasks.alignment import Alignment
-from clew.tasks.generation import DecodingConfig, generate, stream
+from clew.tasks.generation import generate, stream
 from clew.tasks.scoring import Scored, score_text
 from clew.tasks.translation import BATCH_TOKENS, ScoredPair, align, score_pairs, translate
+from clew.tasks.writing import DecodingConfig
 from clew.text.tokenizer import Tokenizer
 
 

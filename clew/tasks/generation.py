@@ -2,37 +2,17 @@
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
-from typing import Any, Literal
 
 import torch
-from pydantic import Field
 from torch import Tensor
 
-from clew.core.config import Section
 from clew.core.errors import UserError
-from clew.decoding.beam import beam_search
-from clew.decoding.filters import with_filters
-from clew.decoding.sampling import greedy, greedy_sequences, sample, sample_sequences
+from clew.decoding.sampling import greedy, sample
 from clew.decoding.sliding import Sliding
 from clew.decoding.stepper import Stepper
 from clew.tasks.language_model import LanguageModel
+from clew.tasks.writing import DecodingConfig, filtered_as, write
 from clew.text.tokenizer import Tokenizer
-
-
-class DecodingConfig(Section):
-    """How text is generated."""
-
-    method: Literal["sample", "greedy", "beam"] = "sample"
-    max_new: int = Field(300, ge=1, description="tokens generated at most")
-    temperature: float = Field(1.0, gt=0, description="below 1 sharpens the distribution, above 1 flattens it")
-    top_k: int | None = Field(None, ge=1, description="only the k most probable tokens")
-    top_p: float | None = Field(None, gt=0, le=1, description="only the most probable tokens whose mass reaches p")
-    repetition_penalty: float = Field(1.0, gt=0, description="multiplies log-probabilities of tokens that stand in the text already")
-    no_repeat_ngram: int | None = Field(None, ge=1, description="no n-gram of this size twice")
-    beams: int = Field(4, ge=1)
-    length_penalty: float = Field(1.0, description="beam scores are log p / length^length_penalty")
-    n_best: int = Field(1, ge=1, description="hypotheses returned by beam search")
-    stop: bool | None = Field(None, description="end at the tokenizer's end token; where not given, only for subwords")
 
 
 @dataclass(frozen=True)
@@ -57,19 +37,20 @@ def generate(task: LanguageModel, prompts: Sequence[str], config: DecodingConfig
     was_training = task.training
     task.eval()
     try:
-        if config.method == "beam":
-            return _beam(task.tokenizer, stepper, prompts, tokens, mask, end, config)
-        if config.method == "greedy":
-            found = greedy_sequences(stepper, tokens, mask, max_new=config.max_new, end=end)
-        else:
-            found = sample_sequences(stepper, tokens, mask, max_new=config.max_new, end=end, seed=seed)
+        found = write(stepper, tokens, config, mask=mask, end=end, max_new=config.max_new, seed=seed)
     finally:
         task.train(was_training)
-    results = []
-    for prompt, row, length, log_probs in zip(prompts, found.tokens, found.lengths, found.log_probs, strict=True):
-        ids = without_end(row[:length].tolist(), end)
-        results.append(Generated(prompt, continuation(task.tokenizer, prompt, ids), ids, float(log_probs.sum())))
-    return results
+    return [
+        Generated(
+            prompt,
+            continuation(task.tokenizer, prompt, hypothesis.tokens),
+            hypothesis.tokens,
+            hypothesis.log_prob,
+            hypothesis.score if config.method == "beam" else None,
+        )
+        for prompt, row in zip(prompts, found, strict=True)
+        for hypothesis in row
+    ]
 
 
 def stream(task: LanguageModel, prompt: str, config: DecodingConfig, seed: int = 0) -> Iterator[str]:
@@ -147,19 +128,6 @@ def stepper_of(task: LanguageModel, config: DecodingConfig, prompt: Tensor) -> S
     return filtered_as(config, stepper, tuple(banned))
 
 
-def filtered_as(config: DecodingConfig, stepper: Stepper, banned: tuple[int, ...]) -> Stepper:
-    """A stepper under the filters that a config asks for, some tokens banned besides."""
-    return with_filters(
-        stepper,
-        temperature=config.temperature,
-        top_k=config.top_k,
-        top_p=config.top_p,
-        repetition_penalty=config.repetition_penalty,
-        no_repeat_ngram=config.no_repeat_ngram,
-        banned=banned,
-    )
-
-
 def end_of(tokenizer: Tokenizer, config: DecodingConfig) -> int | None:
     stops = tokenizer.unit == "subword" if config.stop is None else config.stop
     return tokenizer.end if stops else None
@@ -175,43 +143,8 @@ def start_of(tokenizer: Tokenizer) -> list[int]:
     return [next(token for token in range(tokenizer.vocabulary) if token != tokenizer.unknown)]
 
 
-def without_end(ids: list[int], end: int | None) -> list[int]:
-    return ids[:-1] if ids and ids[-1] == end else ids
-
-
 def continuation(tokenizer: Tokenizer, prompt: str, ids: Sequence[int]) -> str:
     """The text that the new tokens add to the prompt's: what the two give together, less what the prompt gives alone."""
     read = tokenizer.encode(prompt)
     text = tokenizer.decode([*read, *ids])[len(tokenizer.decode(read)) :]
     return text.removeprefix(" ") if tokenizer.kind in ("word", "wordpiece") and prompt[-1:].isspace() else text
-
-
-def _beam(
-    tokenizer: Tokenizer,
-    stepper: Stepper,
-    prompts: Sequence[str],
-    tokens: Tensor,
-    mask: Tensor | None,
-    end: int | None,
-    config: DecodingConfig,
-) -> list[Generated]:
-    found: Any = beam_search(
-        stepper,
-        tokens,
-        mask,
-        beams=config.beams,
-        max_new=config.max_new,
-        end=end,
-        length_penalty=config.length_penalty,
-        n_best=config.n_best,
-    )
-    results = []
-    for row, prompt in enumerate(prompts):
-        for rank in range(config.n_best):
-            length = int(found.lengths[row, rank])
-            if not length:
-                continue
-            ids = without_end(found.tokens[row, rank, :length].tolist(), end)
-            text = continuation(tokenizer, prompt, ids)
-            results.append(Generated(prompt, text, ids, float(found.log_probs[row, rank]), float(found.scores[row, rank])))
-    return results

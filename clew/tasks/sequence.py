@@ -18,9 +18,8 @@ from clew.core.types import Memory, State, Term
 from clew.data.examples import Pair
 from clew.decoding.stepper import Stepper
 from clew.layers.losses import CrossEntropy
-from clew.tasks.generation import DecodingConfig
 from clew.tasks.measures import MEASURES, VALUES, Measured
-from clew.tasks.writing import Hypothesis, write
+from clew.tasks.writing import DecodingConfig, Hypothesis, filtered_as, write
 from clew.text.tokenizer import Tokenizer
 
 GREEDY = DecodingConfig(method="greedy")
@@ -249,18 +248,10 @@ class SequenceToSequence(nn.Module):
         row_numbers: Sequence[int] | None = None,
     ) -> list[list[Written]]:
         """The best targets for each source; with a `stepper` of several models, theirs."""
+        filtered = filtered_as(config, self.stepper(batch) if stepper is None else stepper, self.never_written)
+        starts = torch.full((len(batch.source), 1), self.end, device=batch.source.device)
         max_new = self.max_new(batch, config)
-        found = write(
-            self.stepper(batch) if stepper is None else stepper,
-            len(batch.source),
-            config,
-            end=self.end,
-            max_new=max_new,
-            banned=self.never_written,
-            seed=seed,
-            row_numbers=row_numbers,
-            device=batch.source.device,
-        )
+        found = write(filtered, starts, config, end=self.end, max_new=max_new, seed=seed, row_numbers=row_numbers)
         return [[self.written(hypothesis) for hypothesis in row] for row in found]
 
     @cached_property

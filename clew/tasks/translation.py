@@ -16,8 +16,8 @@ from clew.data.examples import Pair
 from clew.data.plans import batches_by_length
 from clew.decoding.ensemble import Ensemble
 from clew.tasks.alignment import Alignment, attention_weights, tokens_of, with_marks
-from clew.tasks.generation import DecodingConfig
 from clew.tasks.sequence import SequenceBatch, SequenceToSequence, Sides, Written
+from clew.tasks.writing import DecodingConfig
 from clew.text.tokenizer import check_is_text
 
 BATCH_TOKENS = 4096

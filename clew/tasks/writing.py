@@ -1,18 +1,36 @@
-"""Targets written by a stepper that has read its source: by any decoding algorithm, for many sources at once."""
+"""How text is written: the settings, and many rows written at once by any decoding algorithm over a stepper. Knows no task."""
 
 from collections.abc import Sequence
-from typing import NamedTuple
+from typing import Literal, NamedTuple
 
-import torch
+from pydantic import Field
+from torch import Tensor
 
+from clew.core.config import Section
 from clew.decoding.beam import beam_search
+from clew.decoding.filters import with_filters
 from clew.decoding.sampling import greedy_sequences, sample_sequences
 from clew.decoding.stepper import Stepper
-from clew.tasks.generation import DecodingConfig, filtered_as, without_end
+
+
+class DecodingConfig(Section):
+    """How text is generated."""
+
+    method: Literal["sample", "greedy", "beam"] = "sample"
+    max_new: int = Field(300, ge=1, description="tokens generated at most")
+    temperature: float = Field(1.0, gt=0, description="below 1 sharpens the distribution, above 1 flattens it")
+    top_k: int | None = Field(None, ge=1, description="only the k most probable tokens")
+    top_p: float | None = Field(None, gt=0, le=1, description="only the most probable tokens whose mass reaches p")
+    repetition_penalty: float = Field(1.0, gt=0, description="multiplies log-probabilities of tokens that stand in the text already")
+    no_repeat_ngram: int | None = Field(None, ge=1, description="no n-gram of this size twice")
+    beams: int = Field(4, ge=1)
+    length_penalty: float = Field(1.0, description="beam scores are log p / length^length_penalty")
+    n_best: int = Field(1, ge=1, description="hypotheses returned by beam search, which is at least so wide")
+    stop: bool | None = Field(None, description="end at the tokenizer's end token; where not given, only for subwords")
 
 
 class Hypothesis(NamedTuple):
-    """One target: its ids without the end, log p of them and the end, and the score by which beam search chose it."""
+    """One continuation: its ids without the end, log p of them and the end, and the score by which beam search chooses."""
 
     tokens: list[int]
     log_prob: float
@@ -21,26 +39,24 @@ class Hypothesis(NamedTuple):
 
 def write(
     stepper: Stepper,
-    rows: int,
+    prompt: Tensor,
     config: DecodingConfig,
     *,
-    end: int,
+    mask: Tensor | None = None,
+    end: int | None,
     max_new: int,
-    banned: tuple[int, ...] = (),
     seed: int = 0,
     row_numbers: Sequence[int] | None = None,
-    device: torch.device | None = None,
 ) -> list[list[Hypothesis]]:
-    """The hypotheses of each row, best first: `n_best` of beam search, else one. `end` starts a target and ends it.
+    """Continuations of each row of a prompt (rows, length), best first: `n_best` of beam search, else one.
 
     `row_numbers` are what sampling draws a row by, whatever batch it is in.
     """
-    prompt = torch.full((rows, 1), end, device=device)
-    filtered = filtered_as(config, stepper, banned)
     if config.method == "beam":
         best = beam_search(
-            filtered,
+            stepper,
             prompt,
+            mask,
             beams=max(config.beams, config.n_best),
             max_new=max_new,
             end=end,
@@ -56,11 +72,28 @@ def write(
             for row in zip(best.tokens.tolist(), best.lengths.tolist(), best.log_probs.tolist(), best.scores.tolist(), strict=True)
         ]
     if config.method == "greedy":
-        found = greedy_sequences(filtered, prompt, max_new=max_new, end=end)
+        found = greedy_sequences(stepper, prompt, mask, max_new=max_new, end=end)
     else:
-        found = sample_sequences(filtered, prompt, max_new=max_new, end=end, seed=seed, row_numbers=row_numbers)
-    rows_found = zip(found.tokens.tolist(), found.lengths.tolist(), found.log_probs.sum(1).tolist(), strict=True)
+        found = sample_sequences(stepper, prompt, mask, max_new=max_new, end=end, seed=seed, row_numbers=row_numbers)
+    rows = zip(found.tokens.tolist(), found.lengths.tolist(), found.log_probs.sum(1).tolist(), strict=True)
     return [
         [Hypothesis(without_end(tokens[:length], end), log_prob, log_prob / max(length, 1) ** config.length_penalty)]
-        for tokens, length, log_prob in rows_found
+        for tokens, length, log_prob in rows
     ]
+
+
+def filtered_as(config: DecodingConfig, stepper: Stepper, banned: tuple[int, ...]) -> Stepper:
+    """A stepper under the filters that a config asks for, some tokens banned besides."""
+    return with_filters(
+        stepper,
+        temperature=config.temperature,
+        top_k=config.top_k,
+        top_p=config.top_p,
+        repetition_penalty=config.repetition_penalty,
+        no_repeat_ngram=config.no_repeat_ngram,
+        banned=banned,
+    )
+
+
+def without_end(ids: list[int], end: int | None) -> list[int]:
+    return ids[:-1] if ids and ids[-1] == end else ids

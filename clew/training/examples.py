@@ -28,7 +28,7 @@ from clew.runs.config import Config
 from clew.runs.examples import read_examples
 from clew.runs.vocabularies import load_vocabularies
 from clew.tasks import TASKS, TaskKind
-from clew.tasks.generation import DecodingConfig
+from clew.tasks.writing import DecodingConfig
 from clew.training.baselines import with_baseline
 from clew.training.loop import Batches
 from clew.training.parallel import gathered

@@ -7,7 +7,8 @@ from clew.core.errors import UserError
 from clew.inspection.recording import find_places
 from clew.layers.cells import CELLS, LSTM
 from clew.layers.recurrent import Bidirectional, Recurrent
-from clew.tasks.generation import DecodingConfig, generate
+from clew.tasks.generation import generate
+from clew.tasks.writing import DecodingConfig
 from tests.thread.models import LINES, gpt, lines_batch, lstm
 
 CELL = "body.layers.layers.0.layer.cell"

@@ -89,7 +89,6 @@ def test_scoring_does_not_depend_on_how_long_the_chunks_are(run: Run) -> None:
         ({"temperature": 0.0}, "decoding.temperature must be above 0, not 0.0"),
         ({"method": "bem"}, "decoding.method must be one of 'sample', 'greedy' or 'beam', not 'bem'"),
         ({"max_new": True}, "decoding.max_new takes a whole number, not True"),
-        ({"method": "beam", "beams": 2, "n_best": 3}, "n_best (3) must be at least 1 and at most beams (2)"),
     ],
 )
 def test_a_mistaken_option_is_one_sentence(run: Run, options: dict, sentence: str) -> None:

@@ -3,8 +3,9 @@ import torch
 
 from clew.core.errors import UserError
 from clew.models.gpt import GPTConfig, build_gpt
-from clew.tasks.generation import DecodingConfig, continuation, generate, pieces, prompt_batch, start_of, stream
+from clew.tasks.generation import continuation, generate, pieces, prompt_batch, start_of, stream
 from clew.tasks.language_model import LanguageModel
+from clew.tasks.writing import DecodingConfig
 from clew.text.train import train_bpe, train_character, train_word, train_wordpiece
 from tests.thread.models import LINES, gpt, lstm
 

@@ -13,8 +13,8 @@ from clew.data.samples import sample_path
 from clew.data.trees import cleaned, parse_tree, read_trees, words_of
 from clew.decoding.sampling import greedy_sequences
 from clew.models import MODELS
-from clew.tasks.generation import DecodingConfig
 from clew.tasks.parsing import ConstituencyParser, ParsingConfig, train_parsing_vocabularies
+from clew.tasks.writing import DecodingConfig
 from clew.text.train import train_bpe, train_character, train_word
 
 TREES = [

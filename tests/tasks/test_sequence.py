@@ -8,9 +8,8 @@ import torch
 from clew.core.errors import UserError
 from clew.data.examples import Pair
 from clew.models.seq2seq import Seq2SeqConfig, build_seq2seq
-from clew.tasks.generation import DecodingConfig
 from clew.tasks.sequence import SequenceConfig, SequenceToSequence, Sides, TranslationConfig, train_sequence_vocabularies
-from clew.tasks.writing import Hypothesis
+from clew.tasks.writing import DecodingConfig, Hypothesis
 from clew.text.train import train_bpe, train_character, train_word
 from clew.training.loop import Standing, train
 from clew.training.optimisers import adamw

@@ -6,9 +6,9 @@ import torch
 from clew.core.errors import UserError
 from clew.data.examples import Pair
 from clew.models import MODELS
-from clew.tasks.generation import DecodingConfig
 from clew.tasks.sequence import SequenceConfig, SequenceToSequence, train_sequence_vocabularies
 from clew.tasks.translation import align, score_pairs, translate, translate_through
+from clew.tasks.writing import DecodingConfig
 from clew.text.train import train_bpe, train_word
 from tests.models.translators import WAYS
 from tests.tasks.sequences import PAIRS, sequence_task, sharp

@@ -3,9 +3,9 @@
 import math
 
 import pytest
+import torch
 
-from clew.tasks.generation import DecodingConfig, without_end
-from clew.tasks.writing import Hypothesis, write
+from clew.tasks.writing import DecodingConfig, Hypothesis, filtered_as, without_end, write
 from tests.decoding.steppers import Transition
 
 END, A, B = 0, 1, 2
@@ -15,7 +15,8 @@ TABLE = [[0.1, 0.5, 0.4], [0.3, 0.3, 0.4], [0.9, 0.05, 0.05]]
 
 def only(method: str, rows: int = 1, max_new: int = 5, **options) -> list[list[Hypothesis]]:
     banned = options.pop("banned", ())
-    return write(Transition(TABLE), rows, DecodingConfig(method=method, **options), end=END, max_new=max_new, banned=banned)
+    config = DecodingConfig(method=method, **options)
+    return write(filtered_as(config, Transition(TABLE), banned), torch.full((rows, 1), END), config, end=END, max_new=max_new)
 
 
 def test_greedy_takes_the_likeliest_and_beam_search_the_best() -> None:
@@ -49,7 +50,8 @@ def test_n_best_are_the_best_of_all_sequences_in_order() -> None:
 def test_more_hypotheses_than_beams_widen_the_beam_and_those_that_are_not_there_are_left_out() -> None:
     [found] = only("beam", beams=1, n_best=3)
     assert len(found) == 3
-    [few] = write(Transition([[1.0, 0.0], [1.0, 0.0]]), 1, DecodingConfig(method="beam", n_best=4), end=0, max_new=3)
+    certain = Transition([[1.0, 0.0], [1.0, 0.0]])
+    [few] = write(certain, torch.zeros(1, 1, dtype=torch.long), DecodingConfig(method="beam", n_best=4), end=0, max_new=3)
     assert [hypothesis.tokens for hypothesis in few] == [[]]
 
 
@@ -61,7 +63,7 @@ def test_banned_tokens_are_never_written() -> None:
 
 def test_samples_follow_the_model_and_the_seed() -> None:
     config = DecodingConfig(method="sample")
-    first, again, other = (write(Transition(TABLE), 400, config, end=END, max_new=9, seed=seed) for seed in (1, 1, 2))
+    first, again, other = (write(Transition(TABLE), torch.full((400, 1), END), config, end=END, max_new=9, seed=seed) for seed in (1, 1, 2))
     assert first == again != other
     assert sum(row[0].tokens == [] for row in first) / 400 == pytest.approx(0.1, abs=0.05)
     assert sum(row[0].tokens == [B] for row in first) / 400 == pytest.approx(0.36, abs=0.07)
