@@ -67,7 +67,6 @@ def test_a_misspelt_command_is_one_line(clew: Clew, arguments: list[str], senten
         (["the", "--temperature", "0"], "decoding.temperature must be above 0, not 0.0"),
         (["the", "--temperature", "nan"], "decoding.temperature"),
         (["the", "--top-p", "1.5"], "decoding.top_p must be at most 1, not 1.5"),
-        (["the", "--method", "beam", "--beams", "2", "--n-best", "3"], "n_best (3) must be at least 1 and at most beams (2)"),
         (["the", "--samples", "0"], "--samples (0) must be at least 1"),
         (["the %"], "the prompt has characters the model has never seen: '%' (U+0025); it knows"),
         (["the", "she \udc80"], "character 5 of the prompt (U+DC80) is half a character; give it as UTF-8"),
