@@ -87,9 +87,9 @@ TATOEBA_TRANSFORMER = Recipe(
     {
         "data": TATOEBA,
         "text": SUBWORDS,
-        "model": SMALL_TRANSFORMER,
+        "model": transformer(dim=128, hidden_dim=512),
         "task": {"name": "translation", "label_smoothing": 0.1},
-        "training": training(1000, batch_tokens=2048, precision="float32", evaluate_every=200),
+        "training": training(2500, batch_tokens=2048, learning_rate=2e-3, precision="float32", evaluate_every=500),
         "decoding": BEAM,
     },
 )
