@@ -5,6 +5,7 @@ from typing import Any
 from clew.recipes.recipe import Recipe
 
 BEAM = {"method": "beam", "beams": 5, "max_new": 100}
+SHORT_BEAM = {**BEAM, "max_new": 50}
 TATOEBA = {"corpus": "tatoeba-sample", "source": "de", "target": "en"}
 MULTI30K = {"corpus": "multi30k", "source": "de", "target": "en"}
 SUBWORDS = {"tokenizer": "bpe", "size": 4000, "joint": True}
@@ -90,7 +91,7 @@ TATOEBA_TRANSFORMER = Recipe(
         "model": transformer(dim=128, hidden_dim=512),
         "task": {"name": "translation", "label_smoothing": 0.1},
         "training": training(2500, batch_tokens=2048, learning_rate=2e-3, precision="float32", evaluate_every=500),
-        "decoding": BEAM,
+        "decoding": SHORT_BEAM,
     },
 )
 TATOEBA_LSTM = Recipe(
@@ -101,7 +102,7 @@ TATOEBA_LSTM = Recipe(
         "model": luong(dim=256, dropout=0.3),
         "task": {"name": "translation", "label_smoothing": 0.1},
         "training": training(1500, batch_tokens=2048, learning_rate=2e-3, precision="float32", evaluate_every=300),
-        "decoding": BEAM,
+        "decoding": SHORT_BEAM,
     },
 )
 
