@@ -44,7 +44,7 @@ def beam_search(
     state: State = None,
     *,
     beams: int,
-    max_new: int,
+    max_new: int | Tensor,
     end: End,
     length_penalty: float = 1.0,
     n_best: int = 1,
@@ -56,38 +56,52 @@ def beam_search(
 
     Each step looks at the 2 * beams most probable candidates, so that `beams` of them go on although each beam may end (with several end
     tokens, (1 + ends) * beams). Those that end are kept by score. A sentence is done when no running hypothesis can still beat its n_best
-    kept ones; those that run at `max_new` compete as they are. Rows are sentence * beams + beam.
+    kept ones; those that run at `max_new` compete as they are. `max_new` may be each sentence's own (sentences,). Rows are
+    sentence * beams + beam; where half of the sentences are done, the others go on without them.
     """
     _check_widths(beams, n_best)
-    check_max_new(max_new)
-    ends = end_tokens(end, stepper.vocabulary, prompt.device)
     sentences, vocabulary = len(prompt), stepper.vocabulary
+    limits = torch.as_tensor(max_new, device=prompt.device).expand(sentences)
+    longest = int(limits.max())
+    check_max_new(int(limits.min()))
+    ends = end_tokens(end, vocabulary, prompt.device)
     if state is None:
-        state = stepper.initial_state(sentences, prompt.shape[1] + max_new)
+        state = stepper.initial_state(sentences, prompt.shape[1] + longest)
     log_probs, state = prefill(stepper, prompt, mask, state)
     first_rows = torch.arange(sentences, device=prompt.device).repeat_interleave(beams)
     log_probs, state = log_probs[first_rows], select_rows(state, first_rows)
-    running, finished = _start(sentences, beams, max_new, ends)
-    for step in range(1, max_new + 1):
+    running, finished = _start(sentences, beams, longest, log_probs)
+    results, places = finished, torch.arange(sentences, device=prompt.device)  # `places` are those of the sentences that go on
+    for step in range(1, longest + 1):
         width = min((1 + len(ends)) * beams, beams * vocabulary)
-        candidates, parents = _expand(running, log_probs.view(sentences, beams, vocabulary), step, width, length_penalty)
+        candidates, parents = _expand(running, log_probs.view(len(places), beams, vocabulary), step, width, length_penalty)
         has_ended = torch.isin(candidates.tokens[..., step - 1], ends)
         finished, _ = _best(_join(finished, _only(candidates, has_ended)), beams)
         running, kept = _best(_only(candidates, ~has_ended), beams)
         if watch is not None:
             watch(Expansion(parents, candidates.tokens[..., step - 1], candidates.log_probs, kept))
-        running = _only(running, ~_is_done(running, finished.scores[:, n_best - 1], step, max_new, length_penalty)[:, None])
-        if step == max_new or bool((running.log_probs == -math.inf).all()):
+        at_limit = (limits[places] <= step)[:, None]
+        finished, _ = _best(_join(finished, _only(running, at_limit)), beams)
+        is_done = _is_done(running, finished.scores[:, n_best - 1], step, limits[places], length_penalty)[:, None]
+        running = _only(running, ~(at_limit | is_done))
+        goes_on = (running.log_probs > -math.inf).any(1)
+        count = int(goes_on.sum())
+        if count == 0:
             break
-        rows = parents.gather(1, kept) + torch.arange(sentences, device=prompt.device)[:, None] * beams
-        log_probs, state = stepper(running.tokens[..., step - 1].reshape(-1, 1), None, select_rows(state, rows.flatten()))
-    return _trimmed(_best(_join(finished, running), n_best)[0], ends)
+        rows = parents.gather(1, kept) + torch.arange(len(places), device=prompt.device)[:, None] * beams
+        sources = None
+        if 2 * count <= len(places) and watch is None:
+            results = _written(results, places, finished)
+            sources = goes_on.nonzero()[:, 0]
+            rows, places, running, finished = rows[sources], places[sources], _rows(running, sources), _rows(finished, sources)
+        log_probs, state = stepper(running.tokens[..., step - 1].reshape(-1, 1), None, select_rows(state, rows.flatten(), sources))
+    return _trimmed(_best(_written(results, places, finished), n_best)[0], ends)
 
 
-def _start(sentences: int, beams: int, max_new: int, ends: Tensor) -> tuple[Hypotheses, Hypotheses]:
+def _start(sentences: int, beams: int, max_new: int, like: Tensor) -> tuple[Hypotheses, Hypotheses]:
     """One running hypothesis a sentence, of no tokens and log-probability 0, and no finished one."""
-    tokens = torch.zeros(sentences, beams, max_new, dtype=torch.long, device=ends.device)
-    nothing = torch.full((sentences, beams), -math.inf, device=ends.device)
+    tokens = torch.zeros(sentences, beams, max_new, dtype=torch.long, device=like.device)
+    nothing = like.new_full((sentences, beams), -math.inf)
     finished = Hypotheses(tokens, tokens[..., 0], nothing, nothing)
     only_first = nothing.clone()
     only_first[:, 0] = 0.0
@@ -104,15 +118,14 @@ def _expand(running: Hypotheses, log_probs: Tensor, step: int, width: int, lengt
     return Hypotheses(tokens, torch.full_like(token, step), best, best / step**length_penalty), parents
 
 
-def _is_done(running: Hypotheses, to_beat: Tensor, step: int, max_new: int, length_penalty: float) -> Tensor:
+def _is_done(running: Hypotheses, to_beat: Tensor, step: int, limits: Tensor, length_penalty: float) -> Tensor:
     """Whether no running hypothesis of a sentence can come to a score above `to_beat` (sentences,).
 
-    Its log-probability can only fall, and its length will be step + 1 .. max_new. For a fixed log-probability the score is monotone in the
-    length, rising or falling by the signs of both, so one of the two ends bounds it.
+    Its log-probability can only fall, and its length will be step + 1 .. limits (sentences,). For a fixed log-probability the score is
+    monotone in the length, rising or falling by the signs of both, so one of the two ends bounds it.
     """
     most = running.log_probs.amax(1)
-    shortest, longest = min(step + 1, max_new), max_new
-    return torch.maximum(most / shortest**length_penalty, most / longest**length_penalty) <= to_beat
+    return torch.maximum(most / limits.clamp(max=step + 1) ** length_penalty, most / limits**length_penalty) <= to_beat
 
 
 def _best(hypotheses: Hypotheses, count: int) -> tuple[Hypotheses, Tensor]:
@@ -126,6 +139,16 @@ def _take(hypotheses: Hypotheses, index: Tensor) -> Hypotheses:
     tokens, *others = hypotheses
     along = index[..., None].expand(-1, -1, tokens.shape[-1])
     return Hypotheses(tokens.gather(1, along), *(other.gather(1, index) for other in others))
+
+
+def _rows(hypotheses: Hypotheses, rows: Tensor) -> Hypotheses:
+    """Those of some sentences."""
+    return Hypotheses(*(part[rows] for part in hypotheses))
+
+
+def _written(results: Hypotheses, places: Tensor, found: Hypotheses) -> Hypotheses:
+    """All results, with what was found for the sentences at `places`."""
+    return Hypotheses(*(part.index_copy(0, places, new) for part, new in zip(results, found, strict=True)))
 
 
 def _join(first: Hypotheses, second: Hypotheses) -> Hypotheses:

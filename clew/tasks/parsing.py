@@ -94,9 +94,9 @@ class ConstituencyParser(SequenceToSequence):
         most = SYMBOLS_A_WORD * words + MORE_SYMBOLS
         return most if self.body.max_length is None else most.clamp(max=self.body.max_length)
 
-    def max_new(self, batch: SequenceBatch, config: DecodingConfig) -> int:
+    def max_new(self, batch: SequenceBatch, config: DecodingConfig) -> Tensor:
         """Room for every tree that may be written, whatever `decoding.max_new` says: a tree that is cut off is none."""
-        return int(self.longest_trees(batch.words).max())
+        return self.longest_trees(batch.words)
 
     def parse(self, sentences: Sequence[Sequence[str]], config: DecodingConfig, seed: int = 0, first: int = 1) -> list[list[Parse]]:
         """The best trees of each sentence: `n_best` of beam search, else one; none of a sentence without words. A sentence that is refused

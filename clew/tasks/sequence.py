@@ -13,7 +13,7 @@ from torch import Tensor, nn
 
 from clew.core.config import Section
 from clew.core.errors import UserError, unknown
-from clew.core.masks import real_positions
+from clew.core.masks import real_positions, row_lengths
 from clew.core.types import Memory, State, Term
 from clew.data.examples import Pair
 from clew.decoding.stepper import Stepper
@@ -54,6 +54,9 @@ class SequenceConfig(Section):
     measures: Measures = Field(
         ["exact_match", "edit_distance"], description=f"what is written is held against its target by {', '.join(MEASURES)}"
     )
+    max_ratio: float | None = Field(
+        None, gt=0, description="a target is written with at most so many tokens for each of its source, and 10 more"
+    )
     lowercase: bool = Field(False, description="measures do not see case")
     exact_space: bool = Field(
         False, description="white space is written and measured as it stands, as in code; else any stretch of it is one space"
@@ -71,6 +74,9 @@ class TranslationConfig(SequenceConfig):
 
     name: Literal["translation"] = "translation"  # type: ignore[assignment]
     measures: Measures = Field(["bleu", "chrf"], description=f"what is written is held against its target by {', '.join(MEASURES)}")
+    max_ratio: float | None = Field(
+        3.0, gt=0, description="a target is written with at most so many tokens for each of its source, and 10 more"
+    )
     best: str = Field("bleu", description="the best evaluation is that of the lowest loss, or of the highest value of this measure")
 
 
@@ -260,9 +266,19 @@ class SequenceToSequence(nn.Module):
         pad = [] if self.target.pad is None else [self.target.pad]
         return (*pad, *language_tokens(self.target).values())
 
-    def max_new(self, batch: SequenceBatch, config: DecodingConfig) -> int:
-        """How many tokens a target may have, its end counted."""
+    def most_new(self, config: DecodingConfig) -> int:
+        """How many tokens a target may have, whatever its source."""
         return config.max_new if self.body.max_length is None else min(config.max_new, self.body.max_length)
+
+    def max_new(self, batch: SequenceBatch, config: DecodingConfig) -> Tensor:
+        """How many tokens each target may have, its end counted, (batch,)."""
+        most = self.most_new(config)
+        if self.config.max_ratio is None:
+            return torch.full((len(batch.source),), most, device=batch.source.device)
+        lengths = (
+            row_lengths(batch.source_mask) if batch.source_mask is not None else torch.full_like(batch.source[:, 0], batch.source.shape[1])
+        )
+        return (self.config.max_ratio * lengths + 10).long().clamp(max=most)
 
     def written(self, hypothesis: Hypothesis) -> Written:
         text = self.target.decode(hypothesis.tokens)

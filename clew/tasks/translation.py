@@ -109,7 +109,7 @@ def write_together(
 ) -> list[list[Written]]:
     steppers = [task.stepper(batch) for task in tasks]
     together = steppers[0] if len(steppers) == 1 else Ensemble(steppers)
-    config = config.model_copy(update={"max_new": min(task.max_new(batch, config) for task in tasks)})
+    config = config.model_copy(update={"max_new": min(task.most_new(config) for task in tasks)})
     return tasks[0].write(batch, config, seed, together, row_numbers)
 
 

@@ -3,6 +3,7 @@
 from collections.abc import Sequence
 from typing import Literal, NamedTuple
 
+import torch
 from pydantic import Field
 from torch import Tensor
 
@@ -44,13 +45,13 @@ def write(
     *,
     mask: Tensor | None = None,
     end: int | None,
-    max_new: int,
+    max_new: int | Tensor,
     seed: int = 0,
     row_numbers: Sequence[int] | None = None,
 ) -> list[list[Hypothesis]]:
     """Continuations of each row of a prompt (rows, length), best first: `n_best` of beam search, else one.
 
-    `row_numbers` are what sampling draws a row by, whatever batch it is in.
+    `max_new` may be each row's own (rows,). `row_numbers` are what sampling draws a row by, whatever batch it is in.
     """
     if config.method == "beam":
         best = beam_search(
@@ -71,11 +72,14 @@ def write(
             ]
             for row in zip(best.tokens.tolist(), best.lengths.tolist(), best.log_probs.tolist(), best.scores.tolist(), strict=True)
         ]
+    limits = torch.as_tensor(max_new, device=prompt.device).expand(len(prompt))
     if config.method == "greedy":
-        found = greedy_sequences(stepper, prompt, mask, max_new=max_new, end=end)
+        found = greedy_sequences(stepper, prompt, mask, max_new=int(limits.max()), end=end)
     else:
-        found = sample_sequences(stepper, prompt, mask, max_new=max_new, end=end, seed=seed, row_numbers=row_numbers)
-    rows = zip(found.tokens.tolist(), found.lengths.tolist(), found.log_probs.sum(1).tolist(), strict=True)
+        found = sample_sequences(stepper, prompt, mask, max_new=int(limits.max()), end=end, seed=seed, row_numbers=row_numbers)
+    is_within = torch.arange(found.tokens.shape[1], device=prompt.device) < limits[:, None]
+    lengths, log_probs = torch.minimum(found.lengths, limits), torch.where(is_within, found.log_probs, 0.0).sum(1)
+    rows = zip(found.tokens.tolist(), lengths.tolist(), log_probs.tolist(), strict=True)
     return [
         [Hypothesis(without_end(tokens[:length], end), log_prob, log_prob / max(length, 1) ** config.length_penalty)]
         for tokens, length, log_prob in rows

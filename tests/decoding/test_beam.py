@@ -209,3 +209,18 @@ def test_a_search_that_makes_no_sense_is_refused(options, sentence):
     with pytest.raises(UserError) as error:
         beam_search(ANSWERS, torch.tensor([[START]]), **{"beams": 2, "max_new": 5, "end": END, **options})
     assert str(error.value) == sentence
+
+
+@pytest.mark.parametrize("length_penalty", [0.0, 1.0])
+def test_sentences_with_limits_of_their_own_are_searched_as_each_alone_and_leave_when_they_are_done(length_penalty):
+    generator = torch.Generator().manual_seed(3)
+    sources = torch.randn(9, 5, generator=generator, dtype=torch.float64)
+    limits = torch.tensor([1, 2, 2, 3, 3, 3, 9, 14, 20])
+    stepper = Translator(6, 2, sources)
+    prompts = torch.randint(1, 6, (9, 2), generator=generator)
+    options = {"beams": 3, "end": 0, "n_best": 3, "length_penalty": length_penalty}
+    together = beam_search(stepper, prompts, max_new=limits, **options)
+    assert max(stepper.rows_of_memory) == 9 and min(stepper.rows_of_memory) <= 4
+    for i, limit in enumerate(limits.tolist()):
+        alone = beam_search(Translator(6, 2, sources[i : i + 1]), prompts[i : i + 1], max_new=limit, **options)
+        assert_same(found_by(together, i), found_by(alone))

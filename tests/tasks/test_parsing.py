@@ -125,7 +125,10 @@ def test_a_tree_costs_what_it_costs_when_all_its_symbols_are_read_at_once(body: 
     task = parser(body)
     batch = task.collate(task.encode_words(SENTENCES))
     found = greedy_sequences(
-        task.stepper(batch), torch.full((len(SENTENCES), 1), task.end), max_new=task.max_new(batch, METHODS["greedy"]), end=task.end
+        task.stepper(batch),
+        torch.full((len(SENTENCES), 1), task.end),
+        max_new=int(task.max_new(batch, METHODS["greedy"]).max()),
+        end=task.end,
     )
     with torch.no_grad():
         for row, length in enumerate(found.lengths.tolist()):

@@ -74,3 +74,12 @@ def test_the_end_is_taken_off_once_and_only_where_it_stands() -> None:
     assert without_end([A, END, END], END) == [A, END]
     assert without_end([A, B], END) == [A, B]
     assert without_end([], END) == []
+
+
+def test_each_row_has_its_own_limit() -> None:
+    never = Transition([[0.0, 1.0, 0.0]] * 3)
+    for method in ("greedy", "sample", "beam"):
+        config = DecodingConfig(method=method, beams=2)
+        found = write(never, torch.full((3, 1), END), config, end=END, max_new=torch.tensor([1, 4, 2]))
+        assert [row[0].tokens for row in found] == [[A], [A] * 4, [A] * 2]
+        assert [row[0].log_prob for row in found] == pytest.approx([0.0, 0.0, 0.0])
