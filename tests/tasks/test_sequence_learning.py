@@ -64,6 +64,7 @@ def test_sequences_that_were_never_seen_are_written_right(name: str) -> None:
     assert right(name) >= 90
 
 
+@pytest.mark.slow
 def test_hard_attention_learns_to_copy() -> None:
     """A guess is right once in twenty symbols, and a sequence of these lengths once in a hundred."""
     assert right("hard-copy") >= 20
