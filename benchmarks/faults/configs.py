@@ -16,7 +16,9 @@ import torch
 
 from benchmarks.faults.trials import Fault, Result, Watch, put_through, watched
 from clew.core.config import build_part, options_of
+from clew.data.examples import Pair, Parsed
 from clew.data.plans import TokenBatch
+from clew.data.trees import parse_tree
 from clew.layers.cells import CELLS
 from clew.layers.norms import NORMS
 from clew.layers.positions import POSITIONS
@@ -32,7 +34,7 @@ from clew.runs.config import Config, resolve
 from clew.runs.directory import FORMAT, read_config
 from clew.runs.values import parse_value
 from clew.tasks import TASKS
-from clew.text.train import TOKENIZERS, train_character
+from clew.text.train import TOKENIZERS, train_character, train_word
 from clew.training.averaging import AVERAGES
 from clew.training.optimisers import OPTIMISERS
 from clew.training.run import check_training
@@ -42,6 +44,9 @@ LARGEST = 50 * 2**20  # bytes of weights; the machine is said to have no more
 OBEYED = Path(tempfile.gettempdir()) / f"clew-tag-obeyed-{os.getpid()}"
 TAG = f"!!python/object/apply:os.system ['touch {OBEYED}']"
 TOKENIZER = train_character("the ball of thread\n")
+SIDE = train_character("the ball of thread", specials=["<eos>"])
+PAIRS = [Pair("the ball", "of thread"), Pair("a", "ball")]
+TREE = parse_tree("(TOP (S (NP (DT the) (NN ball)) (VP (VB ravels))))")
 PARTS = {
     "model.cell": CELLS,
     "model.wiring": WIRINGS,
@@ -62,6 +67,9 @@ SMALL = {
     "gpt": ["model.dim=8", "model.num_layers=1", "model.num_heads=2", "model.max_length=8"],
     "llama": ["model.dim=8", "model.num_layers=1", "model.num_heads=2"],
     "mixed": ["model.dim=8"],
+    "seq2seq": ["model.dim=6", "model.embedding_dim=6"],
+    "transformer": ["model.dim=8", "model.num_layers=1", "model.num_heads=2"],
+    "convolutional": ["model.dim=6", "model.embedding_dim=6", "model.num_layers=1"],
 }
 
 
@@ -96,7 +104,7 @@ def attempt(case: Case) -> str:
         with tempfile.TemporaryDirectory(prefix="clew-configs-") as folder:
             config = read(case, Path(folder))
         check_training(config.training)
-        step(config, build_task(config, {"tokenizer": TOKENIZER}))
+        step(config, build_task(config, vocabularies(config)))
         assert resolve(json.loads(json.dumps(config.model_dump(mode="json")))) == config, "what is written does not read back"
     finally:
         assert not OBEYED.exists(), "a tag of a YAML file was obeyed"
@@ -113,6 +121,24 @@ def read(case: Case, folder: Path) -> Config:
     return config_of(case.recipe, case.assignments)
 
 
+def vocabularies(config: Config) -> dict[str, Any]:
+    kind = TASKS[config.task.name]  # type: ignore[attr-defined]
+    if kind.data == "text":
+        return {"tokenizer": TOKENIZER}
+    if kind.data == "pairs":
+        return {"source": SIDE, "target": SIDE}
+    assert kind.train_vocabularies is not None
+    return kind.train_vocabularies(lambda texts, specials: train_word(texts), False, [Parsed(TREE)], config.task)
+
+
+def batch_of(config: Config, task: Any) -> Any:
+    kind = TASKS[config.task.name].data  # type: ignore[attr-defined]
+    if kind == "text":
+        tokens = torch.tensor(TOKENIZER.encode("the thread")[:8])[None]
+        return TokenBatch(tokens[:, :-1], tokens[:, 1:])
+    return task.collate(task.encode(PAIRS if kind == "pairs" else [Parsed(TREE)]))
+
+
 def step(config: Config, task: Any) -> None:
     """What was said to be a model, an optimiser and a schedule learns, and at a rate that is none below zero."""
     training = config.training
@@ -120,8 +146,7 @@ def step(config: Config, task: Any) -> None:
     schedule = build_part("schedule", training.schedule, SCHEDULES, training.steps)
     for number, epoch in ((0, 0), (training.steps - 1, 9), (training.steps - 1, 10**6)):
         assert 0 <= schedule.factor(number, epoch) < math.inf, "a learning rate below zero or without bound"
-    tokens = torch.tensor(TOKENIZER.encode("the thread")[:8])[None]
-    terms, _ = task.train()(TokenBatch(tokens[:, :-1], tokens[:, 1:]))
+    terms, _ = task.train()(batch_of(config, task))
     sum(term.weight * term.sum for term in terms.values()).backward()  # type: ignore[union-attr]
     optimiser.step()
 
