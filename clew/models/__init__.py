@@ -5,6 +5,7 @@ from typing import Any, NamedTuple
 
 from clew.core.config import Section
 from clew.models.convolutional import ConvolutionalConfig, build_convolutional
+from clew.models.elmo import ELMoConfig, build_elmo
 from clew.models.gpt import GPTConfig, build_gpt
 from clew.models.llama import LlamaConfig, build_llama
 from clew.models.mixed import MixedConfig, build_mixed
@@ -28,6 +29,7 @@ MODELS: dict[str, Family] = {
     "gpt": Family(GPTConfig, build_gpt),
     "llama": Family(LlamaConfig, build_llama),
     "mixed": Family(MixedConfig, build_mixed),
+    "elmo": Family(ELMoConfig, build_elmo),
     "seq2seq": Family(Seq2SeqConfig, build_seq2seq, encodes=True),
     "transformer": Family(TransformerConfig, build_transformer, encodes=True),
     "convolutional": Family(ConvolutionalConfig, build_convolutional, encodes=True),

@@ -8,6 +8,7 @@ from torch import Tensor, nn
 from clew.core.masks import Clock, advance, new_clock
 from clew.core.types import Memory, State
 from clew.layers.embeddings import TokenEmbedding, tokens_of
+from clew.layers.recurrent import Bidirectional
 from clew.layers.sequence import Stack
 
 MOST_LAYERS = 1000
@@ -25,7 +26,7 @@ class Body(nn.Module):
     `forward` takes a chunk of any length and the state of the chunk before; `levels` gives every layer's output, the embedding first.
     """
 
-    def __init__(self, embedding: TokenEmbedding, layers: Stack, norm: nn.Module | None = None):
+    def __init__(self, embedding: TokenEmbedding, layers: Stack | Bidirectional, norm: nn.Module | None = None):
         super().__init__()
         self.embedding = embedding
         self.layers = layers

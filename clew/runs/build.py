@@ -9,10 +9,10 @@ from torch import nn
 
 from clew.core.errors import UserError, unknown
 from clew.core.types import Body
-from clew.data.corpora import find_corpus
+from clew.data.corpora import find_corpus, holds_sentences, read_lines
 from clew.data.encoded import TokenFile, encode_corpus
 from clew.data.splits import split_text
-from clew.data.text_files import TextSource
+from clew.data.text_files import TextSource, TextString
 from clew.models import MODELS
 from clew.runs.config import Config, DataConfig, TextConfig
 from clew.runs.embedding import check_embedding, enrich
@@ -28,6 +28,9 @@ def find_texts(data: DataConfig) -> dict[str, TextSource]:
     """The text's parts by name: train, valid, and test where there is one."""
     check_given(data, "data.train names your text, e.g. `clew train text-lstm data.train=book.txt`")
     options = {"valid_fraction": data.valid_fraction, "test_fraction": data.test_fraction}
+    if data.corpus is not None and holds_sentences(data.corpus):
+        lines = {part: TextString(text) for part, text in read_lines(data.corpus).items()}
+        return split_text(lines["train"], lines.get("valid"), lines.get("test"), **options)
     if data.corpus is not None:
         files = find_corpus(data.corpus)
         return split_text(files.train, files.valid, files.test, **options)
@@ -109,7 +112,12 @@ def check_needs(needs: tuple[str, ...], body: Body, config: Config) -> None:
             continue
         plain = {name: other for name, other in MODELS.items() if not other.encodes}
         able = [name for name, other in plain.items() if getattr(other.build(other.config(), 2), need, False)]
-        raise UserError(f"the task {task} needs a body that is {need}, which this {family} is not; these would do: {', '.join(able)}")
+        wanted = NEEDS.get(need, need)
+        raise UserError(f"the task {task} needs a body that is {wanted}, which this {family} is not; these would do: {', '.join(able)}")
+
+
+NEEDS = {"directions": "two readers of opposite directions"}
+"""What a body that lacks it is not, where the attribute's name does not say so."""
 
 
 def choose_device(name: str) -> tuple[torch.device, str]:
