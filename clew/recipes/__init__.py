@@ -1,6 +1,6 @@
 """Named runs. A recipe is a config and the published result it reproduces."""
 
-from clew.recipes import own_text, parsing, ptb, sequences, shakespeare, tagging, translation
+from clew.recipes import contextual, own_text, parsing, ptb, sequences, shakespeare, tagging, translation
 from clew.recipes.recipe import Recipe
 
 RECIPES: dict[str, Recipe] = {
@@ -39,6 +39,9 @@ RECIPES: dict[str, Recipe] = {
     "sort": sequences.SORT,
     "addition": sequences.ADDITION,
     "recall": sequences.RECALL,
+    "ewt-elmo": contextual.EWT,
+    "ewt-elmo-full": contextual.EWT_FULL,
+    "text-elmo": contextual.OWN,
     "text-lstm": own_text.LSTM,
     "text-gpt": own_text.GPT,
 }
