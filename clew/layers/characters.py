@@ -1,7 +1,7 @@
 """Words from their letters: vectors for any word, seen before or not.
 
 Members of CHARACTERS are built as `C(dim, *, num_letters, ...)` and read letters (batch, length, letters), 0 being padding behind a
-word's last letter: `forward(letters) -> (batch, length, dim)`, zeros where a place has no letters. They know nothing of a word's neighbours.
+word's last letter: `forward(letters) -> (batch, length, dim)`, zeros where a place has no letters. They see a word alone.
 """
 
 import math
