@@ -9,6 +9,7 @@ from clew.core.config import Section
 from clew.tasks.language_model import LanguageModel, LanguageModelConfig
 from clew.tasks.parsing import ConstituencyParser, ParsingConfig, train_parsing_vocabularies
 from clew.tasks.sequence import SequenceConfig, SequenceToSequence, TranslationConfig, train_sequence_vocabularies
+from clew.tasks.tagging import TAGS, TaggingConfig, build_tagger, train_tagging_vocabularies
 from clew.text.tokenizer import Tokenizer
 
 
@@ -48,4 +49,5 @@ TASKS: dict[str, TaskKind] = {
     "translation": TaskKind(TranslationConfig, build_sequence, ENCODES, SIDES, "pairs", train_sequence_vocabularies, "translate"),
     "sequence": TaskKind(SequenceConfig, build_sequence, ENCODES, SIDES, "pairs", train_sequence_vocabularies, "translate"),
     "parsing": TaskKind(ParsingConfig, build_parser, ENCODES, SIDES, "trees", train_parsing_vocabularies, "parse"),
+    "tagging": TaskKind(TaggingConfig, build_tagger, (), TAGS, "tagged", train_tagging_vocabularies, "tag"),
 }

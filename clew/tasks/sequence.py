@@ -2,15 +2,14 @@
 
 from collections.abc import Callable, Sequence
 from functools import cached_property
-from itertools import chain
 from typing import Annotated, Any, Literal, NamedTuple
 
-import numpy as np
 import torch
 import torch.nn.functional as F
 from pydantic import BeforeValidator, Field
 from torch import Tensor, nn
 
+from clew.core.batches import padded
 from clew.core.config import Section
 from clew.core.errors import UserError, unknown
 from clew.core.masks import real_positions, row_lengths
@@ -18,6 +17,7 @@ from clew.core.types import Memory, State, Term
 from clew.data.examples import Pair
 from clew.decoding.stepper import Stepper
 from clew.layers.losses import CrossEntropy
+from clew.metrics.bootstrap import Interval
 from clew.tasks.measures import MEASURES, VALUES, Measured
 from clew.tasks.writing import DecodingConfig, Hypothesis, filtered_as, write
 from clew.text.tokenizer import Tokenizer
@@ -115,6 +115,7 @@ class SequenceToSequence(nn.Module):
     """
 
     needs = ("encodes",)
+    writes = True
 
     def __init__(self, body: Any, source: Tokenizer, target: Tokenizer, config: SequenceConfig | None = None):
         super().__init__()
@@ -163,6 +164,11 @@ class SequenceToSequence(nn.Module):
         if self.training and self.body.is_hard:
             names += ["policy", "entropy"]
         return dict.fromkeys(names, targets)
+
+    @property
+    def best(self) -> str:
+        """The name of what the best evaluation is told by."""
+        return self.config.best
 
     def decode(self, batch: SequenceBatch) -> tuple[Tensor, State]:
         """A vector for each target that is given."""
@@ -308,6 +314,14 @@ class SequenceToSequence(nn.Module):
         wanted, written = self.measured([pair.target for pair in examples]), self.measured(predictions)
         return [sentence(text, target, self.config.lowercase) for text, target in zip(written, wanted, strict=True)]
 
+    def intervals(self, examples: Sequence[Any], predictions: Sequence[Any]) -> dict[str, Interval]:
+        """None: measures of what was written are compared pairwise, from run to run."""
+        return {}
+
+    def report(self, examples: Sequence[Any], predictions: Sequence[Any]) -> tuple[str, ...]:
+        """Nothing beyond the measures."""
+        return ()
+
     def measured(self, texts: Sequence[str]) -> list[str]:
         """Texts as measures see them."""
         return list(texts) if self.config.exact_space else [" ".join(text.split()) for text in texts]
@@ -331,15 +345,6 @@ class SequenceStepper:
 
 def without(marks: set[int], ids: list[int]) -> list[int]:
     return ids if marks.isdisjoint(ids) else [id for id in ids if id not in marks]
-
-
-def padded(rows: Sequence[list[int]]) -> tuple[Tensor, Tensor | None]:
-    """Rows of ids side by side, 0 after each row's end, and which are real; None where all are."""
-    lengths = np.array([len(row) for row in rows])
-    mask = np.arange(lengths.max()) < lengths[:, None]
-    ids = np.zeros(mask.shape, dtype=np.int64)
-    ids[mask] = np.fromiter(chain.from_iterable(rows), np.int64, lengths.sum())
-    return torch.from_numpy(ids), None if mask.all() else torch.from_numpy(mask)
 
 
 def language_token(language: str) -> str:

@@ -14,7 +14,7 @@ from clew.baselines.branching import fit_branching
 from clew.baselines.kneser_ney import fit_kneser_ney
 from clew.baselines.most_frequent import fit_most_frequent_class, fit_most_frequent_tag
 from clew.core.errors import UserError
-from clew.core.tag_schemes import is_phrase_tag
+from clew.core.tag_schemes import OUTSIDE, convert_tags, is_phrase_tag
 from clew.data.encoded import TokenFile
 from clew.data.examples import Labelled, Parsed, Sentence
 from clew.data.text_files import TextSource
@@ -97,32 +97,34 @@ def tree_baselines(train: Train) -> Iterator[Baseline]:
 
 
 def tag_baselines(train: Train) -> Iterator[Baseline]:
-    """The most frequent tag of each word, with F1 where all tags are phrases'."""
+    """The most frequent tag of each word; with F1 where tags are of phrases, which are then in IOB2."""
     sentences: Sequence[Sentence] = train()
-    tagger = fit_most_frequent_tag((sentence.words, tags_of(sentence)) for sentence in sentences)
     are_phrases = all_phrases(sentences)
+    tagger = fit_most_frequent_tag((sentence.words, tags_of(sentence, are_phrases)) for sentence in sentences)
 
     def measure(examples: Sequence[Sentence]) -> Measured:
-        gold, found = [tags_of(example) for example in examples], [tagger.tag(example.words) for example in examples]
+        has_f1 = are_phrases and all_phrases(examples)
+        gold = [tags_of(example, has_f1) for example in examples]
+        found = [tags_of(example._replace(tags=tuple(tagger.tag(example.words))), has_f1) for example in examples]
         right = sum(a == b for tags, others in zip(gold, found, strict=True) for a, b in zip(tags, others, strict=True))
-        accuracy = 100 * Accuracy(right, sum(map(len, gold))).value
-        if not (are_phrases and all_phrases(examples)):
-            return Measured({"baseline_most_frequent_tag": accuracy}, f"accuracy {accuracy:.2f}")
-        f1 = 100 * score_spans(gold, found).f1
-        values = {"baseline_most_frequent_tag": accuracy, "baseline_most_frequent_tag_f1": f1}
-        return Measured(values, f"accuracy {accuracy:.2f} and F1 {f1:.2f}")
+        values = {"baseline_most_frequent_tag": 100 * Accuracy(right, sum(map(len, gold))).value}
+        text = f"accuracy {values['baseline_most_frequent_tag']:.2f}"
+        if has_f1:
+            values["baseline_most_frequent_tag_f1"] = f1 = 100 * score_spans(gold, found).f1
+            text = f"F1 {f1:.2f}, {text}"
+        return Measured(values, text)
 
     yield Baseline("the most frequent tag has", measure)
 
 
-def tags_of(sentence: Sentence) -> tuple[str, ...]:
-    if sentence.tags is None:
-        raise UserError(f"{sentence.id}: the words have no tags; give some that have")
-    return sentence.tags
+def tags_of(sentence: Sentence, are_phrases: bool) -> Sequence[str]:
+    tags = sentence.tags or ()
+    return convert_tags(tags, "iob2") if are_phrases else tags
 
 
 def all_phrases(sentences: Iterable[Sentence]) -> bool:
-    return all(is_phrase_tag(tag) for tag in {tag for sentence in sentences for tag in tags_of(sentence)})
+    tags = {tag for sentence in sentences for tag in sentence.tags or ()}
+    return all(map(is_phrase_tag, tags)) and tags != {OUTSIDE}
 
 
 def label_baselines(train: Train) -> Iterator[Baseline]:

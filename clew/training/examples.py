@@ -1,8 +1,9 @@
 """The problem of a task that learns from examples: each is encoded once, examples of like length share a batch.
 
 What it asks of a task, besides the loop's forward and counts: `encode(examples)`, `lengths(encoded)`, `longest`, `check_length`,
-`collate(encoded)`, `predict(batch, decoding, seed, row_numbers)`, `measure(examples, predictions)`,
-`sentence_scores(examples, predictions)` and `described(example, prediction)`.
+`collate(encoded)`, `predict(batch, decoding, seed, row_numbers)`, `measure(examples, predictions)`, `best`, the measure that the best
+evaluation is told by, and whether it `writes` tokens; of the last evaluation `intervals`, `report` and `sentence_scores` of examples and
+predictions, and `described(example, prediction)`.
 """
 
 import hashlib
@@ -25,8 +26,9 @@ from clew.data.notes import Notes
 from clew.data.plans import ExamplePlan, batches_by_length, bucket_plan, shuffled_plan
 from clew.runs.build import build_task, train_side
 from clew.runs.config import Config
+from clew.runs.embedding import CONTEXT, Source, begin, check_embedding, knowing
 from clew.runs.examples import read_examples
-from clew.runs.vocabularies import load_vocabularies
+from clew.runs.vocabularies import kinds_of, load_vocabularies
 from clew.tasks import TASKS, TaskKind
 from clew.tasks.writing import DecodingConfig
 from clew.training.baselines import Baselines
@@ -42,10 +44,12 @@ def example_problem(config: Config, run: Path | None, progress: Callable[[int, i
     """The vocabularies, trained by the first process or those of the run which is gone on with, every part as ids, and the task."""
     kind: TaskKind = TASKS[config.task.name]  # type: ignore[attr-defined]
     check_settings(config)
+    check_embedding(config)
     notes = Notes(faults=config.data.faults)
     parts = read_examples(kind.data, config.data, config.seed, notes)
     vocabularies = agreed_vocabularies(config, kind, run, parts["train"])
     task: Any = build_task(config, vocabularies)
+    found = begin(task.body, config, vocabularies) if run is None else []
     encoded = {part: task.encode(examples) for part, examples in parts.items()}
     for part in parts.keys() - {"train"}:
         for example, ids in zip(parts[part], encoded[part], strict=True):
@@ -77,7 +81,7 @@ def example_problem(config: Config, run: Path | None, progress: Callable[[int, i
         score = judge_examples(task, forward, *found, evaluation_budget(config), decoding, autocast, config.seed, interrupted, final)
         return baselines.beside(score, parts[part], interrupted) if final and score is not None else score
 
-    notes_to_show = [*notes.report(), *map(str, find_overlaps(parts))]
+    notes_to_show = [*found, *notes.report(), *map(str, find_overlaps(parts))]
     if left_out := len(lengths) - len(fitting):
         first = parts["train"][int(np.argmax(lengths.max(1) > task.longest))].id
         notes_to_show.append(f"left out {left_out:,} x training example of more than {task.longest} tokens on a side (first: {first})")
@@ -102,12 +106,17 @@ def agreed_vocabularies(config: Config, kind: TaskKind, run: Path | None, train:
         else:
             assert kind.train_vocabularies is not None
             found = kind.train_vocabularies(
-                lambda texts, specials: train_side(config.text, texts, specials), config.text.joint, train, config.task
+                lambda texts, specials: knowing(train_side(config.text, texts, specials), config),
+                config.text.joint,
+                train,
+                config.task,
             )
+            if (source := config.embedding.source) is not None:  # type: ignore[attr-defined]
+                found[CONTEXT] = Source.of_run(Path(source))
         return json.dumps({role: vocabulary.to_json() for role, vocabulary in found.items()})
 
     texts = json.loads(from_first(as_json))
-    return {role: kind.vocabularies[role].from_json(text) for role, text in texts.items()}
+    return {role: kinds_of(config)[role].from_json(text) for role, text in texts.items()}
 
 
 def evaluate_examples(task: Any, examples: Sequence[Any], config: Config, baselines: Baselines) -> Score:
@@ -161,17 +170,26 @@ def judge_examples(
 
 def score_of(task: Any, examples: Sequence[Any], predictions: Sequence[Any], loss: float, is_final: bool) -> Score:
     measured = task.measure(examples, predictions)
-    values = {"loss": loss, "perplexity": math.exp(min(loss, 700.0)), **measured.values}
-    best = task.config.best
+    values, text = {"loss": loss}, f"loss {loss:.4f}"
+    if task.writes:
+        values["perplexity"] = math.exp(min(loss, 700.0))
+        text += f", perplexity {values['perplexity']:.2f} per target token"
+    values |= measured.values
     words = measured.text if is_final else ", ".join(f"{name} {value:.2f}" for name, value in measured.values.items())
-    text = f"loss {loss:.4f}, perplexity {values['perplexity']:.2f} per target token{f', {words}' if words else ''}"
+    text += f", {words}" if words else ""
+    best = task.best
     value = values["loss"] if best == "loss" else -values[best]
     if not is_final:
         return Score(values, value, text)
     ids = [example.id for example in examples]
     described = [task.described(example, prediction) for example, prediction in zip(examples, predictions, strict=True)]
     scores = task.sentence_scores(examples, predictions)
-    return Score(values, value, text, dict(zip(ids, scores, strict=True)), dict(zip(ids, described, strict=True)))
+    intervals = task.intervals(examples, predictions)
+    if intervals:
+        found = ", ".join(f"{name.replace('_', ' ')} {interval.low:.2f} to {interval.high:.2f}" for name, interval in intervals.items())
+        text += f"; 95 % intervals: {found}"
+    report = task.report(examples, predictions)
+    return Score(values, value, text, dict(zip(ids, scores, strict=True)), dict(zip(ids, described, strict=True)), intervals, report)
 
 
 def lengths_of(task: Any, encoded: Sequence[Any]) -> np.ndarray:

@@ -56,7 +56,14 @@ def test_tags_of_phrases_are_scored_as_phrases_too():
     train = [sentence("Ada/B-PER Lovelace/I-PER met/O Babbage/B-PER"), sentence("Paris/B-LOC")]
     found = beside("tagged", train, [sentence("Ada/B-PER met/O Paris/B-PER"), sentence("Babbage/B-PER Lovelace/I-PER")])
     assert found.measures["baseline_most_frequent_tag_f1"] == pytest.approx(100 * 2 / 3)
-    assert found.text.endswith("the most frequent tag has accuracy 80.00 and F1 66.67")
+    assert found.text.endswith("the most frequent tag has F1 66.67, accuracy 80.00")
+
+
+def test_phrases_are_the_same_in_whichever_scheme_they_stand():
+    train, test = (sentence(text) for text in ("Ada/B-PER Lovelace/I-PER met/O Bo/B-PER", "Ada/B-PER Lovelace/I-PER met/O"))
+    other = Sentence(test.words, ("B-PER", "E-PER", "O"))
+    scores = [beside("tagged", [train], [example]).measures for example in (test, other)]
+    assert scores[0] == scores[1] and scores[0]["baseline_most_frequent_tag"] == 100
 
 
 LABELLED = [Labelled(text, (label,)) for text, label in [("good good film", "+"), ("good play", "+"), ("bad film", "-")] * 4]

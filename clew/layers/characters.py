@@ -1,0 +1,136 @@
+"""Words from their letters: vectors for any word, seen before or not.
+
+Members of CHARACTERS are built as `C(dim, *, num_letters, ...)` and read letters (batch, length, letters), 0 being padding behind a
+word's last letter: `forward(letters) -> (batch, length, dim)`, zeros where a place has no letters. They know nothing of a word's neighbours.
+"""
+
+import math
+from collections.abc import Callable
+from typing import Any
+
+import torch
+import torch.nn.functional as F
+from torch import Tensor, nn
+
+from clew.core.errors import UserError, unknown
+from clew.core.types import State
+from clew.layers.cells import LSTM
+from clew.layers.dropouts import Dropout
+from clew.layers.feedforward import Linear
+from clew.layers.recurrent import Bidirectional, Recurrent
+from clew.layers.wiring import Highway
+
+
+class Characters(nn.Module):
+    """What all readers of letters share: a table of letters, and each word of a batch read once, however often it stands there."""
+
+    def __init__(self, dim: int, num_letters: int, letter_dim: int, dropout: float):
+        super().__init__()
+        for name, value in (("dim", dim), ("num_letters", num_letters), ("letter_dim", letter_dim)):
+            if value < 1:
+                raise UserError(f"{name} ({value}) must be at least 1")
+        self.dim = dim
+        self.letters = nn.Embedding(num_letters, letter_dim)
+        nn.init.uniform_(self.letters.weight, -math.sqrt(3 / letter_dim), math.sqrt(3 / letter_dim))
+        self.dropout = Dropout(dropout)
+
+    def forward(self, letters: Tensor) -> Tensor:
+        if torch.compiler.is_compiling():  # as many words as there are places: shapes that depend on the words would break the graph
+            return self.read(letters.flatten(0, 1)).unflatten(0, letters.shape[:2])
+        longest = int((letters > 0).sum(-1).max()) if letters.numel() else 0
+        if longest == 0:
+            return self.letters.weight.new_zeros(*letters.shape[:2], self.dim)
+        words, place = letters[..., :longest].flatten(0, 1).unique(dim=0, return_inverse=True)
+        return self.read(words)[place].unflatten(0, letters.shape[:2])
+
+    def embed(self, letters: Tensor) -> tuple[Tensor, Tensor]:
+        """Vectors (words, letters, letter_dim), zeros on padding, and which are letters."""
+        real = letters > 0
+        x = self.letters(letters)
+        return torch.where(real[..., None], self.dropout(x) if self.training else x, 0.0), real
+
+    def read(self, letters: Tensor) -> Tensor:
+        """Words (words, letters) to vectors (words, dim)."""
+        raise NotImplementedError
+
+
+class CharacterCNN(Characters):
+    """Convolutions over a word's letters, the largest value of each filter (Ma and Hovy 2016); with filters of several widths and highway
+    layers above them that of Kim et al. (2016) and ELMo.
+
+        f_w = max_t (W_w [x_t; ..; x_{t + w - 1}] + b_w)     t over the word's letters, zeros behind the last
+        y   = P highway(.. highway(g([f_w; f_w'; ..])))       P only where there are more or fewer filters than `dim`
+
+    `filters` says how many there are of each width; where not given, the widths share `dim`.
+    """
+
+    def __init__(
+        self,
+        dim: int,
+        *,
+        num_letters: int = 259,
+        letter_dim: int = 30,
+        widths: list[int] | None = None,
+        filters: list[int] | None = None,
+        highways: int = 0,
+        activation: str = "relu",
+        dropout: float = 0.0,
+    ):
+        super().__init__(dim, num_letters, letter_dim, dropout)
+        if activation not in ("relu", "tanh"):
+            raise unknown("activation", activation, ["relu", "tanh"])
+        widths = [3] if widths is None else widths
+        filters = shares(dim, len(widths)) if filters is None else filters
+        if not widths or len(widths) != len(filters) or min(widths) < 1 or min(filters) < 1 or highways < 0:
+            raise UserError(
+                f"a character CNN takes as many numbers of filters as widths, all at least 1, and highways of at least 0; "
+                f"not widths={widths}, filters={filters}, highways={highways}"
+            )
+        self.activation = torch.relu if activation == "relu" else torch.tanh
+        self.convolutions: Any = nn.ModuleList(nn.Conv1d(letter_dim, count, width) for width, count in zip(widths, filters, strict=True))
+        total = sum(filters)
+        self.highways: Any = nn.ModuleList(Highway(total, Rectified(total, total)) for _ in range(highways))
+        self.projection = nn.Linear(total, dim) if total != dim else None
+
+    def read(self, letters: Tensor) -> Tensor:
+        x, real = self.embed(letters)
+        counted = torch.cat([torch.ones_like(real[:, :1]), real[:, 1:]], 1)[:, None]  # nothing to read is read as zeros, never as -inf
+        found = []
+        for convolution in self.convolutions:
+            y = convolution(F.pad(x.mT, (0, convolution.kernel_size[0] - 1)))  # (words, filters, letters)
+            found.append(y.masked_fill(~counted, -math.inf).amax(-1))
+        y = self.activation(torch.cat(found, -1))
+        for highway in self.highways:
+            y, _ = highway(y)
+        y = y if self.projection is None else self.projection(y)
+        return torch.where(real[:, :1], y, 0.0)
+
+
+class CharacterLSTM(Characters):
+    """Two LSTMs over a word's letters, one from each end, and where they end (Lample et al. 2016): y = [ahead_last; back_first]."""
+
+    def __init__(self, dim: int, *, num_letters: int = 259, letter_dim: int = 25, dropout: float = 0.0):
+        super().__init__(dim, num_letters, letter_dim, dropout)
+        if dim % 2:
+            raise UserError(f"dim ({dim}) must be even: half is for each of the two directions")
+        self.reader = Bidirectional(Recurrent(LSTM(letter_dim, dim // 2)), Recurrent(LSTM(letter_dim, dim // 2)))
+
+    def read(self, letters: Tensor) -> Tensor:
+        x, real = self.embed(letters)
+        _, (ahead, back) = self.reader(x, real)
+        return torch.where(real[:, :1], torch.cat([ahead.cell.hidden, back.cell.hidden], -1), 0.0)
+
+
+class Rectified(Linear):
+    """y = relu(W x + b)."""
+
+    def forward(self, x: Tensor, mask: Tensor | None = None, state: State = None) -> tuple[Tensor, State]:
+        return torch.relu(self.linear(x)), None
+
+
+def shares(total: int, parts: int) -> list[int]:
+    """`total` in whole parts, as equal as can be, the first ones larger."""
+    return [total // parts + (part < total % parts) for part in range(parts)]
+
+
+CHARACTERS: dict[str, Callable[..., Characters]] = {"cnn": CharacterCNN, "lstm": CharacterLSTM}
