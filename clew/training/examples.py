@@ -31,7 +31,7 @@ from clew.runs.examples import read_examples
 from clew.runs.vocabularies import kinds_of, load_vocabularies
 from clew.tasks import TASKS, TaskKind
 from clew.tasks.writing import DecodingConfig
-from clew.training.baselines import with_baseline
+from clew.training.baselines import Baselines
 from clew.training.loop import Batches
 from clew.training.parallel import gathered
 from clew.training.problem import Autocast, Problem, Score
@@ -73,13 +73,15 @@ def example_problem(config: Config, run: Path | None, progress: Callable[[int, i
     def get(epoch: int, number: int) -> Any:
         return task.collate([encoded["train"][row] for row in fitting[plan(epoch).rows(number)]])
 
+    baselines = Baselines(kind.data, lambda: parts["train"])
+
     def judge(
         part: str, task: nn.Module, forward: Any, autocast: Autocast, interrupted: Callable[[], bool], *, final: bool = False
     ) -> Score | None:
         decoding = config.decoding if final else config.decoding.model_copy(update=GREEDY)
         found = (parts[part], encoded[part])
         score = judge_examples(task, forward, *found, evaluation_budget(config), decoding, autocast, config.seed, interrupted, final)
-        return with_baseline(score, kind.data, parts[part]) if final and score is not None else score
+        return baselines.beside(score, parts[part], interrupted) if final and score is not None else score
 
     def settle(task: Any) -> bool:
         rows = batches_by_length(lengths_of(task, encoded["valid"]), evaluation_budget(config))
@@ -125,8 +127,8 @@ def agreed_vocabularies(config: Config, kind: TaskKind, run: Path | None, train:
     return {role: kinds_of(config)[role].from_json(text) for role, text in texts.items()}
 
 
-def evaluate_examples(task: Any, examples: Sequence[Any], config: Config) -> Score:
-    """The score of examples by a trained task, decoding as the config says; those too long for it are refused."""
+def evaluate_examples(task: Any, examples: Sequence[Any], config: Config, baselines: Baselines) -> Score:
+    """The score of examples by a trained task, decoding as the config says, and the baselines'; those too long for it are refused."""
     encoded = task.encode(examples)
     for example, ids in zip(examples, encoded, strict=True):
         task.check_length(ids, example.id)
@@ -134,7 +136,7 @@ def evaluate_examples(task: Any, examples: Sequence[Any], config: Config) -> Sco
         task, task, examples, encoded, evaluation_budget(config), config.decoding, nullcontext, config.seed, is_final=True
     )
     assert found is not None
-    return with_baseline(found, TASKS[config.task.name].data, examples)  # type: ignore[attr-defined]
+    return baselines.beside(found, examples) or found
 
 
 @torch.no_grad()
