@@ -137,7 +137,7 @@ def block_rows(path: Path, blocks: Iterable[Block], names: tuple[str, ...] | Non
 
 
 def without_id(block: Block) -> Block:
-    return Block([row[1:] for row in block.rows], block.lines)
+    return block._replace(rows=[row[1:] for row in block.rows])
 
 
 def labels_in(name: str, words: tuple[str, ...]) -> tuple[str, ...]:

@@ -3,7 +3,8 @@
 import torch
 from torch import Tensor
 
-from clew.core.tree_batches import Nodes, batch_trees
+from clew.core.tree_batches import batch_trees
+from clew.core.tree_nodes import Nodes
 from clew.laws.cases import Build, Case, Law, Sizes
 from clew.laws.sequences import check_output
 
