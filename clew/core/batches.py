@@ -1,8 +1,10 @@
 """Batches of any task: NamedTuples whose tensors have the rows as their first axis. What is no tensor holds for all rows alike."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
+from itertools import chain
 from typing import Any
 
+import numpy as np
 import torch
 from torch import Tensor
 
@@ -41,3 +43,12 @@ def cut_rows(batch: Any, parts: int) -> list[Any]:
 
 def to_device(batch: Any, device: torch.device) -> Any:
     return map_batch(lambda tensor: tensor.to(device, non_blocking=True), batch)
+
+
+def padded(rows: Sequence[Sequence[int]]) -> tuple[Tensor, Tensor | None]:
+    """Rows of ids side by side, 0 after each row's end, and which are real; None where all are."""
+    lengths = np.array([len(row) for row in rows], dtype=np.int64)
+    mask = np.arange(lengths.max(initial=0)) < lengths[:, None]
+    ids = np.zeros(mask.shape, dtype=np.int64)
+    ids[mask] = np.fromiter(chain.from_iterable(rows), np.int64, lengths.sum())
+    return torch.from_numpy(ids), None if mask.all() else torch.from_numpy(mask)

@@ -5,9 +5,11 @@ that are asked for are kept, so that memory is theirs alone; of the other lines 
 spaces inside, as some of GloVe's do. Of a word that is there twice the first line counts.
 """
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
+from itertools import islice
 from pathlib import Path
+from typing import NamedTuple
 
 import numpy as np
 
@@ -49,8 +51,51 @@ def read_vectors(path: Path | str, words: Sequence[str], *, dim: int | None = No
         if lowercase and word.lower() != word:
             lowered.setdefault(word.lower(), []).append(place)
 
-    values, width, num_in_file = np.zeros((0, 0), np.float32), 0, 0
+    values, num_in_file = np.zeros((0, 0), np.float32), 0
     found, found_lowered = np.zeros((2, len(words)), dtype=bool)
+    for line in vector_lines(path, dim):
+        if not num_in_file:
+            values = np.zeros((len(words), line.width), np.float32)
+        num_in_file += 1
+        if line.word not in exact and line.word not in lowered:
+            continue
+        new = [place for place in exact.get(line.word, ()) if not found[place]]
+        new_lowered = [place for place in lowered.get(line.word, ()) if not found[place] and not found_lowered[place]]
+        if new or new_lowered:
+            vector = parse_numbers(line.numbers, line.where)
+            for place in new:
+                values[place], found[place] = vector, True
+            for place in new_lowered:
+                values[place], found_lowered[place] = vector, True
+    if not num_in_file:
+        raise UserError(f"{path}: there are no vectors in it; {RULE}")
+    return WordVectors(values, found | found_lowered, int((found_lowered & ~found).sum()), num_in_file)
+
+
+def first_words(path: Path | str, most: int) -> list[str]:
+    """The file's words, so many of the first: where it is sorted as usual, the most frequent."""
+    return [line.word for line in islice(vector_lines(Path(path).expanduser()), most)]
+
+
+def vector_width(path: Path | str) -> int:
+    """How many numbers a word has, as the first line tells."""
+    path = Path(path).expanduser()
+    line = next(vector_lines(path), None)
+    if line is None:
+        raise UserError(f"{path}: there are no vectors in it; {RULE}")
+    return line.width
+
+
+class Line(NamedTuple):
+    word: str
+    numbers: str
+    width: int
+    where: str
+
+
+def vector_lines(path: Path, dim: int | None = None) -> Iterator[Line]:
+    """Every line with a vector; `dim` is what the width must be, if any will not do."""
+    width = 0
     for number, line in enumerate(read_lines(path), start=1):
         line = line.replace("\t", " ").rstrip(" ")
         if number == 1:
@@ -59,26 +104,10 @@ def read_vectors(path: Path | str, words: Sequence[str], *, dim: int | None = No
             check_width(f"{path}:1", dim, width)
             if said:
                 continue
-        if not line:
-            continue
-        end = line.index(" ") if line.count(" ") == width else word_end(line, width, f"{path}:{number}")
-        if not num_in_file:
-            values = np.zeros((len(words), width), np.float32)
-        num_in_file += 1
-        word = line[:end]
-        if word not in exact and word not in lowered:
-            continue
-        new = [place for place in exact.get(word, ()) if not found[place]]
-        new_lowered = [place for place in lowered.get(word, ()) if not found[place] and not found_lowered[place]]
-        if new or new_lowered:
-            vector = parse_numbers(line[end + 1 :], f"{path}:{number}")
-            for place in new:
-                values[place], found[place] = vector, True
-            for place in new_lowered:
-                values[place], found_lowered[place] = vector, True
-    if not num_in_file:
-        raise UserError(f"{path}: there are no vectors in it; {RULE}")
-    return WordVectors(values, found | found_lowered, int((found_lowered & ~found).sum()), num_in_file)
+        if line:
+            where = f"{path}:{number}"
+            end = line.index(" ") if line.count(" ") == width else word_end(line, width, where)
+            yield Line(line[:end], line[end + 1 :], width, where)
 
 
 def header_width(line: str) -> int | None:

@@ -1,8 +1,10 @@
 """Token ids to vectors, with what is added to them before the first layer."""
 
 import math
-from typing import NamedTuple
+from collections.abc import Sequence
+from typing import Any, NamedTuple
 
+import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
@@ -19,11 +21,26 @@ class Segmented(NamedTuple):
     segments: Tensor
 
 
+class Words(NamedTuple):
+    """Tokens that are words, with the letters of each (batch, length, letters) and their pieces for another body, where these are read."""
+
+    tokens: Tensor
+    letters: Tensor | None = None
+    context: Any = None
+
+
+def tokens_of(inputs: Any) -> Tensor:
+    """The ids (batch, length) among what an embedding is given."""
+    return inputs if isinstance(inputs, Tensor) else inputs.tokens
+
+
 class TokenEmbedding(nn.Module):
     """x_i = E[token_i] (+ position_i) (+ S[segment_i]).
 
     `scaled` multiplies E by sqrt(dim) (Vaswani et al. 2017). `word_dropout` drops whole words of the table. The output layer may tie its
     weight to `weight`. `table` is another embedding's E, which stays a part of that one alone: a shared table is saved once.
+
+    With parts beside its table (`enrich`), x_i = W [E[token_i]; part_1(word_i); part_2(word_i); ...], without W where widths agree.
     """
 
     def __init__(
@@ -44,23 +61,44 @@ class TokenEmbedding(nn.Module):
             raise UserError(f"vocabulary ({vocabulary}) must be at least 1")
         self.vocabulary = vocabulary
         self.dim = dim
+        self.tokens: nn.Embedding | None
         if table is None:
             self.tokens = nn.Embedding(vocabulary, dim)
         else:
             object.__setattr__(self, "tokens", table)  # seen by neither parameters() nor state_dict()
+        self.parts: Any = nn.ModuleList()
+        self.map: nn.Linear | None = None
         self.segments = nn.Embedding(num_segments, dim) if num_segments else None
         self.position = position
         self.scale = math.sqrt(dim) if scaled else 1.0
         self.word_dropout = word_dropout
         self.dropout = DROPOUTS[dropout_kind](dropout)
 
+    def enrich(self, table: nn.Embedding | None, parts: Sequence[nn.Module] = ()) -> None:
+        """Takes another table of words, or none, and puts parts beside it: modules that make of `Words` vectors (batch, length, dim)."""
+        width = sum(part.dim for part in parts) + (0 if table is None else table.embedding_dim)  # type: ignore[misc]
+        self.tokens = table
+        self.parts = nn.ModuleList(parts)
+        self.map = None if width == self.dim else nn.Linear(width, self.dim)
+
     @property
     def weight(self) -> Tensor:
+        """E."""
+        if self.tokens is None:
+            raise UserError("this embedding has no table of words (embedding.words=false), so no output layer can be tied to it")
         return self.tokens.weight
 
-    def forward(self, inputs: Tensor | Segmented, places: Places) -> Tensor:
-        tokens = inputs.tokens if isinstance(inputs, Segmented) else inputs
-        x = F.embedding(tokens, drop_words(self.weight, self.word_dropout, self.training))
+    @property
+    def like(self) -> Tensor:
+        """A tensor of the type and on the device of what comes out."""
+        return self.tokens.weight if self.tokens is not None else next(self.parameters())
+
+    def looked_up(self) -> list[Tensor]:
+        """Tables that no vector is multiplied with: they cost no FLOPs."""
+        return [] if self.tokens is None else [self.tokens.weight]
+
+    def forward(self, inputs: Tensor | Segmented | Words, places: Places) -> Tensor:
+        x = self.read(inputs)
         if self.scale != 1.0:
             x = x * self.scale
         if self.position is not None:
@@ -70,3 +108,29 @@ class TokenEmbedding(nn.Module):
                 raise UserError("this embedding has no segments; build it with num_segments")
             x = x + self.segments(inputs.segments)
         return self.dropout(x) if self.training else x
+
+    def read(self, inputs: Tensor | Segmented | Words) -> Tensor:
+        found = []
+        if self.tokens is not None:
+            found.append(F.embedding(tokens_of(inputs), drop_words(self.tokens.weight, self.word_dropout, self.training)))
+        words = inputs if isinstance(inputs, Words) else Words(tokens_of(inputs))
+        found += [part(words) for part in self.parts]
+        x = found[0] if len(found) == 1 else torch.cat(found, -1)
+        return x if self.map is None else self.map(x)
+
+
+class Spelled(nn.Module):
+    """What a reader of letters makes of every word. `spelling` (vocabulary, letters) has those of each token, for inputs without any."""
+
+    spelling: Tensor
+
+    def __init__(self, reader: nn.Module, spelling: Tensor, *, dropout: float = 0.0):
+        super().__init__()
+        self.reader = reader
+        self.dim: int = reader.dim  # type: ignore[assignment]
+        self.dropout = nn.Dropout(dropout)
+        self.register_buffer("spelling", spelling, persistent=False)
+
+    def forward(self, words: Words) -> Tensor:
+        letters = self.spelling[words.tokens] if words.letters is None else words.letters
+        return self.dropout(self.reader(letters.long()))

@@ -73,19 +73,69 @@ class AttentionPooling(First):
         return (torch.softmax(scores, -1)[:, None] @ hidden)[:, 0]
 
 
-class LayerMix(nn.Module):
+class Levels(nn.Module):
+    """One vector of a body's levels, the embedding's first: the sum of the `last` ones, or all of them side by side where it `joins`."""
+
+    def __init__(self, num_levels: int, dim: int, *, last: int | None = None, skip: int = 0, joins: bool = False):
+        super().__init__()
+        chosen = range(num_levels)[: num_levels - skip] if skip < num_levels else range(1)
+        self.chosen = list(chosen if last is None else chosen[-last:])
+        self.num_levels = num_levels
+        self.joins = joins
+        self.dim = dim * len(self.chosen) if joins else dim
+
+    def forward(self, levels: Sequence[Tensor]) -> Tensor:
+        self.check(levels)
+        found = [levels[number] for number in self.chosen]
+        return torch.cat(found, -1) if self.joins else sum(found[1:], found[0])
+
+    def check(self, levels: Sequence[Tensor]) -> None:
+        if len(levels) != self.num_levels:
+            raise UserError(f"this mix weighs {self.num_levels} levels, but {len(levels)} were given")
+
+
+class LayerMix(Levels):
     """gamma * sum_l softmax(s)_l h_l: a task's own weighting of a body's levels (Peters et al. 2018)."""
 
-    def __init__(self, num_levels: int):
-        super().__init__()
+    def __init__(self, num_levels: int, dim: int = 0):
+        super().__init__(num_levels, dim)
         self.scalars = nn.Parameter(torch.zeros(num_levels))
         self.gamma = nn.Parameter(torch.ones(()))
 
     def forward(self, levels: Sequence[Tensor]) -> Tensor:
-        if len(levels) != len(self.scalars):
-            raise UserError(f"this mix weighs {len(self.scalars)} levels, but {len(levels)} were given")
+        self.check(levels)
         weights = torch.softmax(self.scalars, 0)
         return self.gamma * sum(weight * level for weight, level in zip(weights, levels, strict=True))
 
 
+def first_level(num_levels: int, dim: int) -> Levels:
+    return Levels(num_levels, dim, last=1, skip=num_levels - 1)
+
+
+def last_level(num_levels: int, dim: int) -> Levels:
+    return Levels(num_levels, dim, last=1)
+
+
+def second_to_last_level(num_levels: int, dim: int) -> Levels:
+    return Levels(num_levels, dim, last=1, skip=1)
+
+
+def sum_of_last_four(num_levels: int, dim: int) -> Levels:
+    return Levels(num_levels, dim, last=4)
+
+
+def last_four_joined(num_levels: int, dim: int) -> Levels:
+    return Levels(num_levels, dim, last=4, joins=True)
+
+
+MIXES: dict[str, Callable[[int, int], Levels]] = {
+    "learned": LayerMix,
+    "first": first_level,
+    "last": last_level,
+    "second_to_last": second_to_last_level,
+    "sum": Levels,
+    "sum_last_four": sum_of_last_four,
+    "join_last_four": last_four_joined,
+}
+"""Ways to make one vector of a body's levels; members are built as `M(num_levels, dim)`."""
 POOLINGS: dict[str, Callable[..., First]] = {"first": First, "last": Last, "mean": Mean, "max": Max, "attention": AttentionPooling}

@@ -7,7 +7,7 @@ from torch import Tensor, nn
 
 from clew.core.masks import Clock, advance, new_clock
 from clew.core.types import Memory, State
-from clew.layers.embeddings import Segmented, TokenEmbedding
+from clew.layers.embeddings import TokenEmbedding, tokens_of
 from clew.layers.sequence import Stack
 
 MOST_LAYERS = 1000
@@ -42,7 +42,7 @@ class Body(nn.Module):
     def initial_state(
         self, batch_size: int, memory: Memory | None = None, capacity: int | None = None, *, like: Tensor | None = None
     ) -> State:
-        like = self.embedding.weight if like is None else like
+        like = self.embedding.like if like is None else like
         return BodyState(new_clock(batch_size, like.device), self.layers.initial_state(batch_size, memory, capacity, like=like))
 
     def forward(self, inputs: Any, mask: Tensor | None = None, state: State = None) -> tuple[Tensor, State]:
@@ -56,8 +56,7 @@ class Body(nn.Module):
         return [*lower, self.norm(top)]
 
     def embed(self, inputs: Any, mask: Tensor | None, state: State) -> tuple[Tensor, Clock]:
-        tokens = inputs.tokens if isinstance(inputs, Segmented) else inputs
-        places, clock = advance(None if state is None else state.clock, mask, tokens)
+        places, clock = advance(None if state is None else state.clock, mask, tokens_of(inputs))
         return self.embedding(inputs, places), clock
 
 

@@ -47,5 +47,5 @@ def build_recurrent(config: RecurrentConfig, vocabulary: int) -> Body:
     if config.init_scale is not None:
         uniform_init_all(body, config.init_scale)
     else:
-        embedding.tokens.weight.data.uniform_(-0.1, 0.1)
+        embedding.weight.data.uniform_(-0.1, 0.1)
     return body

@@ -8,6 +8,7 @@ from clew.core.errors import UserError, shortened, unknown
 from clew.recipes import RECIPES
 from clew.runs.config import Config, changed_fields, differences, overlay, override, resolve
 from clew.runs.directory import check_code, check_files, check_run, config_there, default_folder, is_abandoned, is_run, read_config
+from clew.runs.embedding import filled
 from clew.runs.values import read_yaml
 from clew.training.processes import from_first, is_first, is_restart, process_group
 from clew.training.run import Report, Result, Silence, check_training, train_run
@@ -34,7 +35,7 @@ def config_of(recipe: str, assignments: Sequence[str] = ()) -> Config:
     """The resolved config of a recipe, or of a YAML file that names one, with settings laid over it."""
     name, more = read_recipe(recipe)
     settings = resolve({"recipe": name, **RECIPES[name].settings}).model_dump(mode="json")
-    return resolve(override(overlay(settings, more), assignments))
+    return filled(resolve(override(overlay(settings, more), assignments)))
 
 
 def read_recipe(recipe: str) -> tuple[str, dict[str, Any]]:

@@ -15,6 +15,7 @@ from clew.data.splits import split_text
 from clew.data.text_files import TextSource
 from clew.models import MODELS
 from clew.runs.config import Config, DataConfig, TextConfig
+from clew.runs.embedding import check_embedding, enrich
 from clew.runs.memory import build_within_memory
 from clew.tasks import TASKS
 from clew.text.tokenizer import Tokenizer
@@ -74,12 +75,14 @@ def build_body(config: Config, vocabulary: int, source_vocabulary: int | None = 
 def build_task(config: Config, vocabularies: dict[str, Any], *, to_train: bool = True) -> nn.Module:
     """The untrained task of a config, the same for the same seed; refused where memory would not hold it, or its training."""
     check_source(config, reads="source" in vocabularies)
+    check_embedding(config)
     sizes = [vocabularies[role].vocabulary for role in ("tokenizer", "target", "source") if role in vocabularies]
 
     def build() -> nn.Module:
         with torch.random.fork_rng(devices=[]):
             torch.manual_seed(config.seed)
             body = build_body(config, *sizes)
+            enrich(body, config, vocabularies)
             kind = TASKS[config.task.name]  # type: ignore[attr-defined]
             check_needs(kind.needs, body, config)
             return kind.build(body, vocabularies, config.task)

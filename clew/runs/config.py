@@ -5,11 +5,13 @@ from copy import deepcopy
 from typing import Annotated, Any, Literal, get_args, get_origin
 
 import yaml
-from pydantic import BeforeValidator, Field, SerializeAsAny, ValidationError
+from pydantic import BeforeValidator, Field, SerializeAsAny, ValidationError, create_model
 from typing_extensions import TypeAliasType
 
-from clew.core.config import Part, Section, part_of
+from clew.core.config import Part, Section, one_of, part_of
 from clew.core.errors import UserError, did_you_mean, named, shown, unknown
+from clew.layers.characters import CHARACTERS
+from clew.layers.pooling import MIXES
 from clew.models import MODELS
 from clew.runs.values import parse_assignment
 from clew.tasks import TASKS
@@ -33,10 +35,21 @@ class DataConfig(Section):
         0.1, gt=0, lt=1, description="the share kept for validation: of a text its end, of examples those that a hash draws"
     )
     test_fraction: float = Field(0.0, ge=0, lt=1, description="the share kept for testing")
-    format: str | None = Field(None, description="lines, csv, tsv, jsonl, parallel; told from the file where not given")
+    format: str | None = Field(
+        None, description="lines, csv, tsv, jsonl, parallel, conll, conllu, trees; told from the file where not given"
+    )
     header: bool | None = Field(None, description="the first line of a table names its columns; told from it where not given")
     source: str | int | None = Field(None, description="pairs: the column that is read, by name or number; a corpus's language")
     target: str | int | None = Field(None, description="pairs: the column that is written; a corpus's language")
+    text: str | int | None = Field(None, description="labelled texts: the column of the text, by name or number")
+    second: str | int | None = Field(None, description="labelled texts: the column of a second text, where two are judged together")
+    label: str | int | None = Field(None, description="labelled texts: the column of the label; of CoNLL-U trees a comment's name")
+    label_separator: str | None = Field(None, min_length=1, description="what parts several labels in a field")
+    label_map: dict[str, str | None] | None = Field(
+        None, description="other names for labels, such as {0: bad, 1: bad, 2: null, 3: good}; null leaves its examples out"
+    )
+    words: str | int | None = Field(None, description="tagged words: the column of the word, by name or number")
+    tags: str | int | None = Field(None, description="tagged words: the column of the tag; of a corpus the kind of tags")
     directions: list[str] | None = Field(
         None,
         description="language pairs, such as [de-en, en-de], one model for all; of a corpus, or of files train.de, train.en, ...",
@@ -48,6 +61,12 @@ class DataConfig(Section):
     size: int = Field(10_000, ge=1, description="a drawn corpus: how many examples")
     shortest: int = Field(1, ge=1, description="a drawn corpus: the shortest sequence, or gap")
     longest: int = Field(20, ge=1, description="a drawn corpus: the longest")
+
+
+def _known_mix(name: Any) -> Any:
+    if not isinstance(name, str) or name not in MIXES:
+        raise unknown("mix", name, MIXES)
+    return name
 
 
 def _known_tokenizer(kind: Any) -> Any:
@@ -64,6 +83,48 @@ class TextConfig(Section):
     min_count: int = Field(1, ge=1, description="rarer words are unknown")
     lowercase: bool = False
     joint: bool = Field(False, description="one vocabulary for source and target")
+
+
+class InputsConfig(Section):
+    """What stands for a token before the first layer: a table's vector, its letters, another run's vectors, side by side."""
+
+    words: bool = Field(True, description="a table with a vector for every token")
+    dim: int | None = Field(
+        None, ge=1, description="width of the table; that of the vectors, or what the model's first layer reads, where not given"
+    )
+    vectors: str | None = Field(
+        None, description="a file of word vectors (GloVe, word2vec, fastText; may be gzipped) that the table starts from"
+    )
+    tune: bool = Field(True, description="the vectors of that file are trained along")
+    most_vectors: int = Field(
+        100_000, ge=0, description="of that file's words so many of the first are known to the model, seen in training or not"
+    )
+    characters: Annotated[Part, one_of("reader of characters", CHARACTERS)] | None = Field(
+        None, description="a vector from each word's letters: cnn or lstm, with options"
+    )
+    characters_dim: int = Field(50, ge=1, description="its width")
+    mix: Annotated[str, BeforeValidator(_known_mix)] = Field("learned", description=f"how that run's levels become one: {', '.join(MIXES)}")
+    pieces: Literal["first", "last", "mean"] = Field("last", description="which of a word's tokens stand for it in that run")
+    tune_from: bool = Field(False, description="that run's weights are trained along")
+    dropout: float = Field(0.0, ge=0, lt=1, description="of what letters and that run give")
+
+    @property
+    def source(self) -> str | None:
+        """The field `from`, whose name Python keeps for itself."""
+        return getattr(self, "from")
+
+    @property
+    def is_plain(self) -> bool:
+        """Whether the family's own embedding is left as it is."""
+        return self.words and self.dim is None and not (self.vectors or self.characters or self.source)
+
+
+EmbeddingConfig = create_model(
+    "EmbeddingConfig",
+    __base__=InputsConfig,
+    __doc__=InputsConfig.__doc__,
+    **{"from": (str | None, Field(None, description="a run whose vectors of each word in its sentence are read"))},  # type: ignore[call-overload]
+)
 
 
 class TrainingConfig(Section):
@@ -146,6 +207,7 @@ class Config(Section):
     device: Literal["auto", "cpu", "cuda", "mps"] = "auto"
     data: DataConfig = DataConfig()
     text: TextConfig = TextConfig()
+    embedding: EmbeddingConfig = Field(default_factory=EmbeddingConfig)  # type: ignore[valid-type]
     model: ModelSection = Field(default_factory=dict, validate_default=True)  # type: ignore[assignment]
     task: TaskSection = Field(default_factory=dict, validate_default=True)  # type: ignore[assignment]
     training: TrainingConfig = TrainingConfig()

@@ -5,6 +5,7 @@ from typing import Any
 
 from clew.runs.config import Config
 from clew.runs.directory import VOCABULARY
+from clew.runs.embedding import CONTEXT, Source
 from clew.tasks import TASKS
 
 TOKENIZER = "tokenizer"
@@ -18,5 +19,10 @@ def save_vocabularies(folder: Path, vocabularies: dict[str, Any]) -> None:
 
 def load_vocabularies(folder: Path, config: Config) -> dict[str, Any]:
     """Those that the run's task asks for."""
+    return {role: kind.load(folder / VOCABULARY / f"{role}.json") for role, kind in kinds_of(config).items()}
+
+
+def kinds_of(config: Config) -> dict[str, Any]:
+    """The type of each by role."""
     kinds = TASKS[config.task.name].vocabularies  # type: ignore[attr-defined]
-    return {role: kind.load(folder / VOCABULARY / f"{role}.json") for role, kind in kinds.items()}
+    return kinds if config.embedding.source is None else {**kinds, CONTEXT: Source}  # type: ignore[attr-defined]

@@ -108,7 +108,7 @@ def prompt_batch(task: LanguageModel, prompts: Sequence[str]) -> tuple[Tensor, T
                 "or train with a larger model.max_length"
             )
         rows.append(torch.tensor(tokens))
-    device = task.body.embedding.weight.device
+    device = task.body.embedding.like.device
     lengths = torch.tensor([len(row) for row in rows])
     padded = torch.nn.utils.rnn.pad_sequence(rows, batch_first=True)
     mask = torch.arange(padded.shape[1]) < lengths[:, None]

@@ -46,9 +46,9 @@ class LanguageModel(nn.Module):
     def __init__(self, body: Body, tokenizer: Tokenizer, config: LanguageModelConfig | None = None):
         super().__init__()
         config = config or LanguageModelConfig()
-        if config.tied and body.embedding.dim != body.dim:
+        if config.tied and (width := body.embedding.weight.shape[1]) != body.dim:
             raise UserError(
-                f"a tied output layer needs the body's width ({body.dim}) to be the embedding's ({body.embedding.dim}); "
+                f"a tied output layer needs the body's width ({body.dim}) to be the embedding's ({width}); "
                 "make them equal or set task.tied=false"
             )
         self.body = body
@@ -100,7 +100,7 @@ class LanguageModel(nn.Module):
 
     def looked_up(self) -> list[Tensor]:
         """Tables that no vector is multiplied with: they cost no FLOPs."""
-        return [] if self.output_weight is None else [self.body.embedding.weight]
+        return [] if self.output_weight is None else self.body.embedding.looked_up()
 
     def logits(self, hidden: Tensor) -> Tensor:
         return F.linear(hidden, self.weight, self.output_bias)
@@ -118,7 +118,7 @@ class LanguageModel(nn.Module):
         for row, tokens in enumerate(examples):
             rows[row, : len(tokens)] = torch.as_tensor(tokens)
             mask[row, : max(len(tokens) - 1, 0)] = True
-        device = self.body.embedding.weight.device
+        device = self.body.embedding.like.device
         return TokenBatch(rows[:, :-1].to(device), rows[:, 1:].to(device), None if bool(mask.all()) else mask.to(device), True)
 
     def predict(self, batch: TokenBatch, state: State = None) -> tuple[Tensor, State]:

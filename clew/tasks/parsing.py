@@ -21,6 +21,7 @@ from clew.metrics.brackets import score_brackets, score_sentence, share
 from clew.tasks.measures import Measured
 from clew.tasks.sequence import SequenceBatch, SequenceConfig, SequenceToSequence, Sides, TrainTokenizer
 from clew.tasks.translation import evaluating
+from clew.tasks.words import one_word_each
 from clew.tasks.writing import DecodingConfig
 from clew.text.tokenizer import Tokenizer, check_is_text
 from clew.text.train import train_word
@@ -73,7 +74,7 @@ class ConstituencyParser(SequenceToSequence):
 
     def encode_words(self, sentences: Sequence[Sequence[str]]) -> list[Sides]:
         """Sentences to parse."""
-        sources = self.source.encode_batch([text_of(words) for words in sentences])
+        sources = self.source.encode_batch([one_word_each(words) for words in sentences])
         return [Sides([*source, self.source_end], [], len(words)) for source, words in zip(sources, sentences, strict=True)]
 
     def check_length(self, sides: Sides, place: str) -> None:
@@ -145,11 +146,6 @@ class ConstituencyParser(SequenceToSequence):
         return [100 * score_sentence(example.tree, tree_of(text, example.tree)).all.f1 for example, text in pairs]
 
 
-def text_of(words: Sequence[str]) -> str:
-    """A sentence as the tokenizer reads it, each word one: a no-break space and its like inside a word would part it."""
-    return " ".join("_".join(word.split()) or "_" for word in words)
-
-
 def symbols_of(tree: Tree, config: ParsingConfig) -> str:
     return " ".join(linearise(tree, None if config.tags else WORD))
 
@@ -182,5 +178,5 @@ def train_parsing_vocabularies(
     """A tokenizer of words, and a table of symbols."""
     if joint:
         raise UserError("a parser reads words and writes brackets, which share no vocabulary; set text.joint=false")
-    sentences, symbols = [text_of(example.tree.words) for example in examples], [symbols_of(example.tree, config) for example in examples]
+    sentences, symbols = [one_word_each(example.tree.words) for example in examples], [symbols_of(example.tree, config) for example in examples]
     return {"source": train(sentences, []), "target": train_word(symbols)}

@@ -43,7 +43,7 @@ def score_text(task: LanguageModel, text: str, length: int, carry: bool) -> Scor
 
 
 def _log_probs(task: LanguageModel, tokens: list[int], length: int, carry: bool) -> list[float]:
-    ids = torch.tensor(tokens, device=task.body.embedding.weight.device)[None]
+    ids = torch.tensor(tokens, device=task.body.embedding.like.device)[None]
     log_probs: list[float] = []
     state = None
     for start in range(0, len(tokens) - 1, length):

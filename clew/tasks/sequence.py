@@ -11,6 +11,7 @@ import torch.nn.functional as F
 from pydantic import BeforeValidator, Field
 from torch import Tensor, nn
 
+from clew.core.batches import padded
 from clew.core.config import Section
 from clew.core.errors import UserError, unknown
 from clew.core.masks import real_positions, row_lengths
@@ -331,15 +332,6 @@ class SequenceStepper:
 
 def without(marks: set[int], ids: list[int]) -> list[int]:
     return ids if marks.isdisjoint(ids) else [id for id in ids if id not in marks]
-
-
-def padded(rows: Sequence[list[int]]) -> tuple[Tensor, Tensor | None]:
-    """Rows of ids side by side, 0 after each row's end, and which are real; None where all are."""
-    lengths = np.array([len(row) for row in rows])
-    mask = np.arange(lengths.max()) < lengths[:, None]
-    ids = np.zeros(mask.shape, dtype=np.int64)
-    ids[mask] = np.fromiter(chain.from_iterable(rows), np.int64, lengths.sum())
-    return torch.from_numpy(ids), None if mask.all() else torch.from_numpy(mask)
 
 
 def language_token(language: str) -> str:

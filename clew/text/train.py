@@ -63,6 +63,16 @@ def train_word(
     return Tokenizer(inner)
 
 
+def with_words(tokenizer: Tokenizer, words: Iterable[str]) -> Tokenizer:
+    """A word tokenizer that knows more words, their ids behind its own."""
+    description = json.loads(tokenizer.to_json())
+    vocabulary: dict[str, int] = description["model"]["vocab"]
+    for word in words:
+        if word and not any(map(str.isspace, word)):
+            vocabulary.setdefault(word, len(vocabulary))
+    return Tokenizer.from_json(json.dumps(description))
+
+
 def train_bpe(
     texts: Iterable[str], *, size: int | None = None, min_count: int = 1, lowercase: bool = False, specials: Sequence[str] = ()
 ) -> Tokenizer:

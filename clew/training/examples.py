@@ -25,8 +25,9 @@ from clew.data.notes import Notes
 from clew.data.plans import ExamplePlan, batches_by_length, bucket_plan, shuffled_plan
 from clew.runs.build import build_task, train_side
 from clew.runs.config import Config
+from clew.runs.embedding import CONTEXT, Source, begin, check_embedding, knowing
 from clew.runs.examples import read_examples
-from clew.runs.vocabularies import load_vocabularies
+from clew.runs.vocabularies import kinds_of, load_vocabularies
 from clew.tasks import TASKS, TaskKind
 from clew.tasks.writing import DecodingConfig
 from clew.training.baselines import with_baseline
@@ -42,10 +43,12 @@ def example_problem(config: Config, run: Path | None, progress: Callable[[int, i
     """The vocabularies, trained by the first process or those of the run which is gone on with, every part as ids, and the task."""
     kind: TaskKind = TASKS[config.task.name]  # type: ignore[attr-defined]
     check_settings(config)
+    check_embedding(config)
     notes = Notes(faults=config.data.faults)
     parts = read_examples(kind.data, config.data, config.seed, notes)
     vocabularies = agreed_vocabularies(config, kind, run, parts["train"])
     task: Any = build_task(config, vocabularies)
+    found = begin(task.body, config, vocabularies) if run is None else []
     encoded = {part: task.encode(examples) for part, examples in parts.items()}
     for part in parts.keys() - {"train"}:
         for example, ids in zip(parts[part], encoded[part], strict=True):
@@ -75,7 +78,7 @@ def example_problem(config: Config, run: Path | None, progress: Callable[[int, i
         score = judge_examples(task, forward, *found, evaluation_budget(config), decoding, autocast, config.seed, interrupted, final)
         return with_baseline(score, kind.data, parts[part]) if final and score is not None else score
 
-    notes_to_show = [*notes.report(), *map(str, find_overlaps(parts))]
+    notes_to_show = [*found, *notes.report(), *map(str, find_overlaps(parts))]
     if left_out := len(lengths) - len(fitting):
         first = parts["train"][int(np.argmax(lengths.max(1) > task.longest))].id
         notes_to_show.append(f"left out {left_out:,} x training example of more than {task.longest} tokens on a side (first: {first})")
@@ -100,12 +103,17 @@ def agreed_vocabularies(config: Config, kind: TaskKind, run: Path | None, train:
         else:
             assert kind.train_vocabularies is not None
             found = kind.train_vocabularies(
-                lambda texts, specials: train_side(config.text, texts, specials), config.text.joint, train, config.task
+                lambda texts, specials: knowing(train_side(config.text, texts, specials), config),
+                config.text.joint,
+                train,
+                config.task,
             )
+            if (source := config.embedding.source) is not None:  # type: ignore[attr-defined]
+                found[CONTEXT] = Source.of_run(Path(source))
         return json.dumps({role: vocabulary.to_json() for role, vocabulary in found.items()})
 
     texts = json.loads(from_first(as_json))
-    return {role: kind.vocabularies[role].from_json(text) for role, text in texts.items()}
+    return {role: kinds_of(config)[role].from_json(text) for role, text in texts.items()}
 
 
 def evaluate_examples(task: Any, examples: Sequence[Any], config: Config) -> Score:

@@ -15,6 +15,7 @@ from clew.metrics.perplexity import Likelihood
 from clew.runs.build import build_task, encode_texts, find_texts, train_tokenizer
 from clew.runs.config import Config
 from clew.runs.directory import cache_folder
+from clew.runs.embedding import begin
 from clew.runs.vocabularies import TOKENIZER, load_vocabularies
 from clew.text.tokenizer import Tokenizer
 from clew.training.evaluation import evaluate
@@ -38,6 +39,7 @@ def language_problem(config: Config, run: Path | None, progress: Callable[[int, 
     vocabularies = {TOKENIZER: tokenizer}
     task: Any = build_task(config, vocabularies)
     check_reach(config, task)
+    found = begin(task.body, config, vocabularies) if run is None else []
 
     def judge(
         part: str, task: nn.Module, forward: Any, autocast: Autocast, interrupted: Callable[[], bool], *, final: bool = False
@@ -46,7 +48,7 @@ def language_problem(config: Config, run: Path | None, progress: Callable[[int, 
         return None if found is None else score_of(found, tokenizer.unit)
 
     parts = tuple(name for name in texts if name != "train")
-    return Problem(task, vocabularies, batches, parts, judge, describe(tokenizer, texts), identity(config, texts["train"]))
+    return Problem(task, vocabularies, batches, parts, judge, describe(tokenizer, texts), identity(config, texts["train"]), tuple(found))
 
 
 def language_batches(text: TokenFile, config: Config) -> Batches:

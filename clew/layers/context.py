@@ -1,0 +1,83 @@
+"""Words as another body sees them in their sentence: its levels, mixed to one vector a word (Peters et al. 2018)."""
+
+from typing import Any, NamedTuple
+
+import torch
+from torch import Tensor, nn
+
+from clew.core.errors import UserError
+from clew.layers.embeddings import Words
+from clew.layers.pooling import Levels
+
+
+class Pieces(NamedTuple):
+    """A sentence as a body reads it, and which of its pieces each word is: [start, end) (batch, words), both 0 on padding."""
+
+    inputs: Any
+    mask: Tensor | None
+    starts: Tensor
+    ends: Tensor
+
+
+def first_pieces(hidden: Tensor, pieces: Pieces) -> Tensor:
+    return at(hidden, pieces.starts)
+
+
+def last_pieces(hidden: Tensor, pieces: Pieces) -> Tensor:
+    return at(hidden, (pieces.ends - 1).clamp(min=0))
+
+
+def mean_pieces(hidden: Tensor, pieces: Pieces) -> Tensor:
+    places = torch.arange(hidden.shape[1], device=hidden.device)
+    inside = (places >= pieces.starts[..., None]) & (places < pieces.ends[..., None])  # (batch, words, pieces)
+    if pieces.mask is not None:
+        hidden = hidden.masked_fill(~(pieces.mask > 0)[..., None], 0.0)
+    return (inside.to(hidden.dtype) @ hidden) / inside.sum(-1, keepdim=True).clamp(min=1)
+
+
+def at(hidden: Tensor, places: Tensor) -> Tensor:
+    return hidden.gather(1, places[..., None].expand(-1, -1, hidden.shape[-1]))
+
+
+WORD_VECTORS = {"first": first_pieces, "last": last_pieces, "mean": mean_pieces}
+"""What a word's vector is of the vectors of its pieces (batch, pieces, dim)."""
+
+
+class Context(nn.Module):
+    """A part of an embedding: word_i -> dropout(mix(levels of `body`)_i), of its first, last or all pieces.
+
+    Levels of another width than the top's are left out. The body is trained along where it is `tuned`; else it stays as it is, and in
+    evaluation mode.
+    """
+
+    def __init__(self, body: Any, widths: list[int], mix: Any, *, pieces: str = "last", tuned: bool = False, dropout: float = 0.0):
+        super().__init__()
+        self.body = body
+        self.chosen = mixable(widths)
+        self.mix: Levels = mix(len(self.chosen), widths[-1])
+        self.dim = self.mix.dim
+        self.vector_of = WORD_VECTORS[pieces]
+        self.tuned = tuned
+        self.dropout = nn.Dropout(dropout)
+        if not tuned:
+            body.requires_grad_(False)
+            body.eval()
+
+    def train(self, mode: bool = True) -> "Context":
+        super().train(mode)
+        if not self.tuned:
+            self.body.eval()
+        return self
+
+    def forward(self, words: Words) -> Tensor:
+        if words.context is None:
+            raise UserError("this embedding reads another body's vectors; give it the words' pieces")
+        with torch.set_grad_enabled(self.tuned and torch.is_grad_enabled()):
+            levels = self.body.levels(words.context.inputs, words.context.mask)
+            found = [self.vector_of(levels[number], words.context) for number in self.chosen]
+        return self.dropout(self.mix(found))
+
+
+def mixable(widths: list[int]) -> list[int]:
+    """The numbers of the levels that are as wide as the last."""
+    return [number for number, width in enumerate(widths) if width == widths[-1]]

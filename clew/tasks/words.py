@@ -1,0 +1,134 @@
+"""Sentences of words as a body reads them: tokens, the letters of each word, and its pieces for another body. What tasks on words share.
+
+A word tokenizer has a token for each word. Another cuts words into pieces; which of them are a word's is kept.
+"""
+
+from collections.abc import Sequence
+from typing import Any, NamedTuple
+
+import torch
+from torch import Tensor
+
+from clew.core.batches import padded
+from clew.core.errors import UserError
+from clew.layers.context import Pieces
+from clew.layers.embeddings import Words
+from clew.text.letters import letters_of
+from clew.text.tokenizer import Tokenizer
+
+Sentences = Sequence[Sequence[str]]
+
+
+class EncodedWords(NamedTuple):
+    """A sentence as ids. Word i is the tokens [starts[i], ends[i]); there is one token at least for each."""
+
+    tokens: list[int]
+    starts: list[int]
+    ends: list[int]
+    letters: list[list[int]] | None = None
+    context: "EncodedWords | None" = None
+
+
+class WordReader:
+    """Sentences to ids, and those to what a body takes.
+
+    `letters` says that each word's are wanted; `context` reads the same words for another body. With `ends`, a sentence stands between
+    tokens that end a line, as a language model of words has read it.
+    """
+
+    def __init__(self, tokenizer: Tokenizer, *, letters: bool = False, context: "WordReader | None" = None, ends: bool = False):
+        self.tokenizer = tokenizer
+        self.letters = letters
+        self.context = context
+        self.mark = tokenizer.end if ends else None
+
+    def encode(self, sentences: Sentences) -> list[EncodedWords]:
+        encoded = self.encode_words(sentences) if self.tokenizer.unit == "word" else self.encode_pieces(sentences)
+        if self.mark is not None:
+            encoded = [
+                each._replace(
+                    tokens=[self.mark, *each.tokens, self.mark],
+                    starts=[start + 1 for start in each.starts],
+                    ends=[end + 1 for end in each.ends],
+                )
+                for each in encoded
+            ]
+        if self.letters:
+            spelt = ([letters_of(word) for word in words] for words in sentences)
+            outside: list[list[int]] = [] if self.mark is None else [letters_of(self.tokenizer.token(self.mark))]
+            encoded = [each._replace(letters=[*outside, *letters, *outside]) for each, letters in zip(encoded, spelt, strict=True)]
+        if self.context is not None:
+            others = self.context.encode(sentences)
+            encoded = [each._replace(context=other) for each, other in zip(encoded, others, strict=True)]
+        return encoded
+
+    def encode_words(self, sentences: Sentences) -> list[EncodedWords]:
+        found = self.tokenizer.encode_batch([one_word_each(words) for words in sentences])
+        return [EncodedWords(tokens, [*range(len(tokens))], [*range(1, len(tokens) + 1)]) for tokens in found]
+
+    def encode_pieces(self, sentences: Sentences) -> list[EncodedWords]:
+        return [self.cut(one_word_each(words), len(words)) for words in sentences]
+
+    def cut(self, text: str, num_words: int) -> EncodedWords:
+        """The pieces of a text whose words stand apart. A piece is of the word that its last character is in; a word that the tokenizer
+        leaves nothing of has the piece before it."""
+        tokens, offsets = self.tokenizer.encode_with_offsets(text)
+        starts, ends, word, place = [0] * num_words, [0] * num_words, -1, 0
+        word_at = []
+        for character in f" {text}"[: len(text)]:
+            word += character == " "
+            word_at.append(word)
+        for number, (start, stop) in enumerate(offsets):
+            if stop > start and not text[stop - 1].isspace():
+                place = word_at[stop - 1]
+                if not ends[place]:
+                    starts[place] = number
+                ends[place] = number + 1
+        for place in range(num_words):
+            if not ends[place]:
+                ends[place] = max(ends[place - 1], 1) if place else 1
+                starts[place] = ends[place] - 1
+        return EncodedWords(tokens or [0], starts, ends)
+
+    def collate(self, encoded: Sequence[EncodedWords]) -> Pieces:
+        """Rows, padded. Letters, where they are read, are those of tokens: of words alone, then."""
+        tokens, mask = padded([each.tokens for each in encoded])
+        starts, _ = padded([each.starts for each in encoded])
+        ends, _ = padded([each.ends for each in encoded])
+        inputs: Any = tokens
+        if self.letters or self.context is not None:
+            letters = padded_letters([each.letters or [] for each in encoded], tokens.shape[1]) if self.letters else None
+            context = self.context.collate([each.context for each in encoded if each.context]) if self.context is not None else None
+            inputs = Words(tokens, letters, context)
+        return Pieces(inputs, mask, starts, ends)
+
+    @property
+    def is_whole(self) -> bool:
+        """Whether every word is one token, at its own place."""
+        return self.tokenizer.unit == "word" and self.mark is None
+
+
+def lengths_of(encoded: EncodedWords) -> int:
+    """How many places a sentence takes, in whichever body it takes the most."""
+    return max(len(encoded.tokens), 0 if encoded.context is None else len(encoded.context.tokens))
+
+
+def check_words(encoded: EncodedWords, limits: Sequence[int | None], place: str) -> None:
+    """Refuses a sentence that is longer than what the positions of its bodies can tell apart."""
+    for each, limit in zip((encoded, encoded.context), limits, strict=False):
+        if each is not None and limit is not None and len(each.tokens) > limit:
+            raise UserError(
+                f"{place}: the sentence has {len(each.tokens)} tokens, but the model can tell apart {limit} positions; shorten it, "
+                "or train with a larger model.max_length or another model.position"
+            )
+
+
+def one_word_each(words: Sequence[str]) -> str:
+    """A sentence as the tokenizer reads it, each word one: a no-break space and its like inside a word would part it."""
+    return " ".join("_".join(word.split()) or "_" for word in words)
+
+
+def padded_letters(rows: Sequence[Sequence[Sequence[int]]], length: int) -> Tensor:
+    """Letters (rows, length, letters), 0 where there are none."""
+    letters, _ = padded([word for row in rows for word in [*row, *[[]] * (length - len(row))]])
+    return letters.to(torch.int16).unflatten(0, (len(rows), length))

@@ -1,0 +1,78 @@
+"""A table of labels: names to ids and back, kept beside a run's tokenizers and as they are."""
+
+import hashlib
+import json
+from collections.abc import Iterable, Sequence
+from functools import cached_property
+from pathlib import Path
+
+from clew.core.errors import UserError, unknown
+from clew.text.tokenizer import few
+
+
+class Labels:
+    """Labels in the order of their ids."""
+
+    unit = "label"
+
+    def __init__(self, names: Sequence[str]):
+        self.names = tuple(names)
+        if not self.names:
+            raise UserError("there are no labels; give labelled examples")
+
+    @classmethod
+    def of(cls, labels: Iterable[str]) -> "Labels":
+        """Every label once, in the order of the alphabet."""
+        return cls(sorted(set(labels)))
+
+    @property
+    def vocabulary(self) -> int:
+        """How many ids there are."""
+        return len(self.names)
+
+    def id(self, name: str, place: str = "") -> int:
+        """The id of a label; one that was not in the training part is refused, with where it stands."""
+        if name not in self._ids:
+            complaint = unknown("label", name, self.names)
+            raise UserError(f"{place}: {complaint}; the training part has it not" if place else str(complaint))
+        return self._ids[name]
+
+    def __contains__(self, name: str) -> bool:
+        return name in self._ids
+
+    def __len__(self) -> int:
+        return len(self.names)
+
+    @cached_property
+    def _ids(self) -> dict[str, int]:
+        return {name: id for id, name in enumerate(self.names)}
+
+    @cached_property
+    def hash(self) -> str:
+        return hashlib.sha256(json.dumps(self.names).encode()).hexdigest()
+
+    def to_json(self) -> str:
+        return json.dumps({"labels": self.names}, ensure_ascii=False, indent=2) + "\n"
+
+    @classmethod
+    def from_json(cls, text: str) -> "Labels":
+        return cls(json.loads(text)["labels"])
+
+    def save(self, path: Path) -> Path:
+        path.parent.mkdir(parents=True, exist_ok=True)
+        aside = path.with_name(path.name + ".partial")
+        aside.write_text(self.to_json(), encoding="utf-8", errors="backslashreplace")
+        aside.replace(path)
+        return path
+
+    @classmethod
+    def load(cls, path: Path) -> "Labels":
+        try:
+            return cls.from_json(path.read_text(encoding="utf-8"))
+        except FileNotFoundError:
+            raise UserError(f"{path} is missing; copy it again, or train again") from None
+        except (ValueError, KeyError, TypeError) as error:
+            raise UserError(f"{path}: not a table of labels ({error}); copy it again, or train again") from None
+
+    def __repr__(self) -> str:
+        return f"Labels({self.vocabulary}: {few(self.names)})"
