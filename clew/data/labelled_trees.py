@@ -49,7 +49,9 @@ def labelled_nodes(examples: Iterable[Parsed], notes: Notes) -> Iterator[Labelle
     """Trees whose nodes' labels are classes."""
     for tree, place in examples:
         if tree.label == "":
-            notes.fault("node without a label", place, "the root has no label; every node of a labelled tree needs one, such as (3 (2 It) ...)")
+            notes.fault(
+                "node without a label", place, "the root has no label; every node of a labelled tree needs one, such as (3 (2 It) ...)"
+            )
             continue
         nodes, shape = phrase_nodes(tree)
         yield LabelledTree(tuple(tree.words), shape, tuple(node.label for node in nodes), id=place)
@@ -102,7 +104,9 @@ def dependency_trees(path: Path, label: Column | None, notes: Notes) -> Iterator
 def label_of(block: Block, name: str, place: str, notes: Notes) -> str | None:
     found = block.comments.get(name)
     if not found:
-        notes.fault("no label", place, f"no comment '# {name} = ...' before this sentence; there are: {listed(list(block.comments)) or 'none'}")
+        notes.fault(
+            "no label", place, f"no comment '# {name} = ...' before this sentence; there are: {listed(list(block.comments)) or 'none'}"
+        )
     return found or None
 
 

@@ -11,7 +11,7 @@ from clew.core.errors import UserError
 from clew.core.masks import advance
 from clew.core.tree_batches import TreeBatch, TreeInputs
 from clew.core.types import Memory, State
-from clew.layers.embeddings import TokenEmbedding
+from clew.layers.embeddings import TokenEmbedding, tokens_of
 from clew.layers.tree_lstm import TREE_LAYERS, TreeLSTM
 
 
@@ -67,7 +67,7 @@ class TreeBody(nn.Module):
 
     def embed(self, inputs: TreeInputs) -> Tensor:
         """A vector a node: its word's, or zeros."""
-        places, _ = advance(None, inputs.mask, inputs.words)
+        places, _ = advance(None, inputs.mask, tokens_of(inputs.words))
         x = self.embedding(inputs.words, places)
         if inputs.mask is not None:
             x = x.masked_fill(~inputs.mask[..., None], 0.0)

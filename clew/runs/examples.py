@@ -5,11 +5,12 @@ from pathlib import Path
 from typing import Any
 
 from clew.core.errors import UserError, unknown
-from clew.data.contents import Trees
-from clew.data.corpora import CORPORA, read_corpus
+from clew.data.contents import LabelTable, Trees
+from clew.data.corpora import CORPORA, get_corpus, read_corpus
 from clew.data.dialogue_files import read_dialogues, replies
 from clew.data.example_splits import PARTS, split_examples
-from clew.data.examples import Dialogue, Pair, Parsed
+from clew.data.examples import Dialogue, LabelledTree, Pair, Parsed
+from clew.data.labelled_trees import labelled_nodes, labelled_roots, read_labelled_trees, renamed
 from clew.data.notes import Notes
 from clew.data.readers import read_pairs, read_parsed
 from clew.data.synthetic import SYNTHETIC, synthetic_lines
@@ -131,6 +132,24 @@ def clean(examples: Iterable[Parsed], notes: Notes) -> Iterator[Parsed]:
             yield Parsed(tree, example.id)
 
 
+def labelled_trees_of(data: DataConfig, seed: int, notes: Notes) -> Parts:
+    check_given(data, "data.train names your labelled trees, e.g. `clew train classify-trees data.train=trees.txt`")
+    if data.corpus is None:
+        return cut_files(lambda files: labelled_trees_in(files, data, notes), data, seed)
+    content = get_corpus(data.corpus).content
+    if not isinstance(content, (Trees, LabelTable)):
+        raise UserError(f"the corpus {data.corpus} holds {content.kind}; this task reads trees with labels, such as gum-trees-sample, sst")
+    as_trees: Callable[[Any, Notes], Iterator[LabelledTree]] = labelled_nodes if isinstance(content, Trees) else labelled_roots
+    found = read_corpus(data.corpus, seed=seed, notes=notes)
+    return {part: list(renamed(as_trees(examples, notes), data.label_map or {}, notes)) for part, examples in found.items()}
+
+
+def labelled_trees_in(files: Any, data: DataConfig, notes: Notes) -> Iterator[LabelledTree]:
+    columns = {"text": data.text, "label": data.label, "format": data.format, "header": data.header, "label_map": data.label_map}
+    for file in files if isinstance(files, (list, tuple)) else [files]:
+        yield from read_labelled_trees(file, **columns, notes=notes)  # type: ignore[arg-type]
+
+
 def cut_files(read: Callable[[Any], Iterable[Any]], data: DataConfig, seed: int) -> Parts:
     given = {part: list(read(files)) for part in PARTS if (files := getattr(data, part)) is not None}
     return cut(given["train"], data, seed, given.get("valid"), given.get("test"))
@@ -149,5 +168,9 @@ def language(name: str | int | None, role: str) -> str | None:
     return name
 
 
-READERS: dict[str, Callable[[DataConfig, int, Notes], Parts]] = {"pairs": pairs_of, "trees": trees_of}
-FILE_READERS: dict[str, Callable[[Any, DataConfig, Notes], Iterator[Any]]] = {"pairs": pairs_in, "trees": trees_in}
+READERS: dict[str, Callable[[DataConfig, int, Notes], Parts]] = {"pairs": pairs_of, "trees": trees_of, "labelled_trees": labelled_trees_of}
+FILE_READERS: dict[str, Callable[[Any, DataConfig, Notes], Iterator[Any]]] = {
+    "pairs": pairs_in,
+    "trees": trees_in,
+    "labelled_trees": labelled_trees_in,
+}

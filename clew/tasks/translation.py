@@ -8,7 +8,7 @@ from typing import Any
 
 import numpy as np
 import torch
-from torch import Tensor
+from torch import Tensor, nn
 
 from clew.core.batches import to_device
 from clew.core.errors import UserError
@@ -208,7 +208,7 @@ def check_words(tasks: Tasks) -> None:
 
 
 @contextmanager
-def evaluating(tasks: Tasks) -> Iterator[None]:
+def evaluating(tasks: Sequence[nn.Module]) -> Iterator[None]:
     """Without gradients, and in evaluation mode as long as this lasts."""
     were = [task.training for task in tasks]
     try:

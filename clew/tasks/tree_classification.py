@@ -6,6 +6,7 @@ from dataclasses import dataclass
 from functools import cached_property
 from typing import Any, Literal, NamedTuple
 
+import numpy as np
 import torch
 import torch.nn.functional as F
 from pydantic import Field
@@ -21,10 +22,10 @@ from clew.data.examples import LabelledTree
 from clew.data.plans import batches_by_length
 from clew.metrics.classification import count_confusion
 from clew.tasks.measures import Measured
-from clew.tasks.sequence import TrainTokenizer, padded
+from clew.tasks.sequence import TrainTokenizer
 from clew.tasks.translation import evaluating
+from clew.tasks.words import EncodedWords, WordReader, one_word_each
 from clew.text.labels import Labels
-from clew.text.tokenizer import Tokenizer
 
 NONE = -1
 """The target of a node that has no label."""
@@ -48,13 +49,13 @@ class TreeClassificationConfig(Section):
 class EncodedTree(NamedTuple):
     """A tree as ids: of its words, those of its phrases behind them where these are read; which nodes hang where; their labels."""
 
-    words: list[int]
+    words: EncodedWords
     nodes: Nodes
     targets: list[int]
 
 
 class LabelledTreeBatch(NamedTuple):
-    words: Tensor  # (batch, words)
+    words: Any  # (batch, words)
     mask: Tensor | None
     trees: TreeBatch
     targets: Tensor  # (batch, nodes)
@@ -76,10 +77,12 @@ class TreeClassifier(nn.Module):
 
     needs = ("trees",)
 
-    def __init__(self, body: Any, tokenizer: Tokenizer, labels: Labels, config: TreeClassificationConfig | None = None):
+    def __init__(self, body: Any, reader: WordReader, labels: Labels, config: TreeClassificationConfig | None = None):
         super().__init__()
         self.body = body
-        self.tokenizer = tokenizer
+        if not reader.is_whole:
+            raise UserError("a node of a tree has a whole word, and this tokenizer cuts words; set text.tokenizer=word")
+        self.reader = reader
         self.labels = labels
         self.config = config or TreeClassificationConfig()
         self.output = nn.Linear(body.dim, labels.vocabulary)
@@ -110,7 +113,7 @@ class TreeClassifier(nn.Module):
 
     def looked_up(self) -> list[Tensor]:
         """Tables that no vector is multiplied with: they cost no FLOPs."""
-        return [self.body.embedding.weight]
+        return self.body.embedding.looked_up()
 
     def encode(self, examples: Sequence[LabelledTree]) -> list[EncodedTree]:
         encoded = self.encode_trees(examples)
@@ -118,7 +121,7 @@ class TreeClassifier(nn.Module):
 
     def encode_trees(self, examples: Sequence[LabelledTree]) -> list[EncodedTree]:
         """Trees to classify, without labels. Where the body bounds the children of a node, trees are made binary."""
-        words = self.tokenizer.encode_batch([text_of(read_words(example, self.config)) for example in examples])
+        words = self.reader.encode([read_words(example, self.config) for example in examples])
         shapes = [self.fitting(example.nodes) for example in examples]
         return [EncodedTree(ids, nodes, [NONE] * len(nodes.parents)) for ids, nodes in zip(words, shapes, strict=True)]
 
@@ -147,11 +150,11 @@ class TreeClassifier(nn.Module):
         """Trees of any size can be read."""
 
     def collate(self, examples: Sequence[EncodedTree]) -> LabelledTreeBatch:
-        words, mask = padded([tree.words for tree in examples])
+        words = self.reader.collate([tree.words for tree in examples])
         trees = batch_trees([tree.nodes for tree in examples])
         size = trees.depths.shape[1]
         targets = torch.tensor([[*tree.targets, *[NONE] * (size - len(tree.targets))] for tree in examples])
-        return LabelledTreeBatch(words, mask, trees, targets)
+        return LabelledTreeBatch(words.inputs, words.mask, trees, targets)
 
     @torch.no_grad()
     def predict(self, batch: LabelledTreeBatch, config: Any = None, seed: int = 0, row_numbers: Any = None) -> list[dict[str, Any]]:
@@ -160,7 +163,8 @@ class TreeClassifier(nn.Module):
         roots = log_probs[batch.trees.roots].exp().tolist()
         nodes, sizes = log_probs.argmax(-1).tolist(), batch.trees.mask.sum(1).tolist()
         return [
-            {"probabilities": probabilities, "nodes": labels[:size]} for probabilities, labels, size in zip(roots, nodes, sizes, strict=True)
+            {"probabilities": probabilities, "nodes": labels[:size]}
+            for probabilities, labels, size in zip(roots, nodes, sizes, strict=True)
         ]
 
     def classified(self, example: LabelledTree, prediction: dict[str, Any]) -> ClassifiedTree:
@@ -175,7 +179,7 @@ class TreeClassifier(nn.Module):
         device = next(self.parameters()).device
         found: dict[int, ClassifiedTree] = {}
         with evaluating([self]):
-            for rows in batches_by_length([self.lengths(tree) for tree in encoded], BATCH):
+            for rows in batches_by_length(np.array([self.lengths(tree) for tree in encoded]).reshape(-1, 1), BATCH):
                 batch = to_device(self.collate([encoded[row] for row in rows]), device)
                 for row, prediction in zip(rows, self.predict(batch), strict=True):
                     found[row] = self.classified(examples[row], prediction)
@@ -187,8 +191,12 @@ class TreeClassifier(nn.Module):
         roots = count_confusion([example.label for example in examples], [tree.label for tree in found], self.labels.names)
         low, high = roots.interval("accuracy")
         values = {"accuracy": 100 * roots.accuracy, "macro_f1": 100 * roots.macro_f1}
-        text = f"accuracy {values['accuracy']:.2f} (95 % {100 * low:.2f} to {100 * high:.2f}), macro F1 {values['macro_f1']:.2f} at the root"
-        if self.config.nodes == "all" and any(label is not None and node != e.root for e in examples for node, label in enumerate(e.labels)):
+        text = (
+            f"accuracy {values['accuracy']:.2f} (95 % {100 * low:.2f} to {100 * high:.2f}), macro F1 {values['macro_f1']:.2f} at the root"
+        )
+        if self.config.nodes == "all" and any(
+            label is not None and node != e.root for e in examples for node, label in enumerate(e.labels)
+        ):
             pairs = [
                 (gold, label)
                 for example, tree in zip(examples, found, strict=True)
@@ -219,15 +227,10 @@ def read_words(example: LabelledTree, config: TreeClassificationConfig) -> Seque
     return [*example.words, *(f"({name}" for name in example.phrases)]
 
 
-def text_of(words: Sequence[str]) -> str:
-    """A sentence as the tokenizer reads it, each word one: a no-break space and its like inside a word would part it."""
-    return " ".join("_".join(word.split()) or "_" for word in words)
-
-
 def train_tree_vocabularies(
     train: TrainTokenizer, joint: bool, examples: Sequence[LabelledTree], config: TreeClassificationConfig
 ) -> dict[str, Any]:
     """A tokenizer of words, and the labels of the nodes that are trained on."""
     labels = [label for example in examples for label in (example.labels if config.nodes == "all" else [example.label])]
-    texts = [text_of(read_words(example, config)) for example in examples]
+    texts = [one_word_each(read_words(example, config)) for example in examples]
     return {"tokenizer": train(texts, []), "labels": Labels.of(label for label in labels if label is not None)}

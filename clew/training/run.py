@@ -57,6 +57,7 @@ PROBLEMS: dict[str, Callable[[Config, Path | None, Callable[[int, int], None]], 
     "text": language_problem,
     "pairs": example_problem,
     "trees": example_problem,
+    "labelled_trees": example_problem,
 }
 """How a run's data are read, by the kind of data that its task learns from."""
 EVENTS = "events"

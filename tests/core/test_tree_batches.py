@@ -9,6 +9,7 @@ from clew.core.tree_batches import batch_trees, tree_levels
 from clew.core.tree_nodes import Nodes, head_nodes, node_depths, phrase_nodes
 from tests.core.trees import nested
 
+
 def test_a_batch_is_padded_and_its_rows_are_a_batch():
     trees = [head_nodes([2, 0, 4, 2]), head_nodes([0]), head_nodes([])]
     batch = batch_trees(trees)
