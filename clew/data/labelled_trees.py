@@ -42,7 +42,7 @@ def read_labelled_trees(
         found = dependency_trees(path, label, notes)
     else:
         found = labelled_roots(read_labelled(path, text=text, label=label, format=format, header=header, notes=notes), notes)
-    return some(renamed(found, label_map or {}, notes), path, notes)
+    return some(renamed_nodes(found, label_map or {}, notes), path, notes)
 
 
 def labelled_nodes(examples: Iterable[Parsed], notes: Notes) -> Iterator[LabelledTree]:
@@ -110,7 +110,7 @@ def label_of(block: Block, name: str, place: str, notes: Notes) -> str | None:
     return found or None
 
 
-def renamed(examples: Iterable[LabelledTree], label_map: LabelMap, notes: Notes) -> Iterator[LabelledTree]:
+def renamed_nodes(examples: Iterable[LabelledTree], label_map: LabelMap, notes: Notes) -> Iterator[LabelledTree]:
     """Labels by their new names; a label that the map does not have stays."""
     seen: set[str] = set()
     for example in examples:

@@ -20,6 +20,10 @@ class Interval(NamedTuple):
     low: float
     high: float
 
+    def times(self, number: float) -> "Interval":
+        """The same in another unit, such as per cent."""
+        return Interval(number * self.low, number * self.high)
+
 
 class Paired(NamedTuple):
     """Two systems on the same examples. `difference` is the first one's mean less the second one's."""

@@ -5,10 +5,11 @@ from typing import Annotated, Literal
 from pydantic import Field
 
 from clew.core.config import Part, Section, build_part, one_of
+from clew.core.errors import UserError
 from clew.layers.cells import CELLS
 from clew.layers.embeddings import TokenEmbedding
-from clew.layers.recurrent import Recurrent
-from clew.layers.sequence import Stack
+from clew.layers.recurrent import Bidirectional, Recurrent
+from clew.layers.sequence import SequenceLayer, Stack
 from clew.layers.wiring import WIRINGS
 from clew.models.body import MOST_LAYERS, Body, uniform_init_all
 
@@ -19,6 +20,7 @@ class RecurrentConfig(Section):
     family: Literal["recurrent"] = "recurrent"
     cell: Annotated[Part, one_of("cell", CELLS)] = "lstm"
     dim: int = Field(512, ge=1, description="width of the hidden state")
+    bidirectional: bool = Field(False, description="every layer reads both ways, half of its width each; not for writing")
     num_layers: int = Field(1, ge=1, le=MOST_LAYERS)
     embedding_dim: int | None = Field(None, ge=1, description="width of the embedding; the hidden width where not given")
     last_dim: int | None = Field(None, ge=1, description="width of the last layer; the hidden width where not given")
@@ -40,7 +42,7 @@ def build_recurrent(config: RecurrentConfig, vocabulary: int) -> Body:
     widths, dropouts = [config.dim] * below + [config.last_dim or config.dim], [config.dropout] * below + [last_dropout]
     layers = []
     for width, dropout in zip(widths, dropouts, strict=True):
-        layer = Recurrent(build_part("cell", config.cell, CELLS, dim, width))
+        layer = build_reader(config, dim, width)
         layers.append(build_part("wiring", config.wiring, WIRINGS, dim, layer, dropout=dropout, dropout_kind=config.dropout_kind))
         dim = layers[-1].dim
     body = Body(embedding, Stack(layers))
@@ -49,3 +51,12 @@ def build_recurrent(config: RecurrentConfig, vocabulary: int) -> Body:
     else:
         embedding.weight.data.uniform_(-0.1, 0.1)
     return body
+
+
+def build_reader(config: RecurrentConfig, input_dim: int, dim: int) -> SequenceLayer:
+    """One recurrence, or two of half the width that read in opposite directions."""
+    if not config.bidirectional:
+        return Recurrent(build_part("cell", config.cell, CELLS, input_dim, dim))
+    if dim % 2:
+        raise UserError(f"a layer that reads both ways gives half of its width to each, so {dim} must be even")
+    return Bidirectional(*(Recurrent(build_part("cell", config.cell, CELLS, input_dim, dim // 2)) for _ in range(2)))

@@ -1,6 +1,6 @@
 """Named runs. A recipe is a config and the published result it reproduces."""
 
-from clew.recipes import own_text, parsing, ptb, sequences, shakespeare, translation, trees
+from clew.recipes import own_text, parsing, ptb, sequences, shakespeare, tagging, translation, trees
 from clew.recipes.recipe import Recipe
 
 RECIPES: dict[str, Recipe] = {
@@ -24,6 +24,10 @@ RECIPES: dict[str, Recipe] = {
     "craft-parser-full": parsing.CRAFT_FULL,
     "wsj-parser": parsing.WSJ,
     "parse": parsing.OWN,
+    "ewt-tagger": tagging.EWT,
+    "ewt-tagger-full": tagging.EWT_FULL,
+    "conll-tagger": tagging.CONLL,
+    "tag": tagging.OWN,
     "gum-tree-lstm": trees.GUM,
     "gum-tree-childsum": trees.GUM_CHILD_SUM,
     "sst-tree-lstm": trees.SST,

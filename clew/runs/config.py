@@ -48,6 +48,7 @@ class DataConfig(Section):
     label_map: dict[str, str | None] | None = Field(
         None, description="other names for labels, such as {0: bad, 1: bad, 2: null, 3: good}; null leaves its examples out"
     )
+    phrases: bool = Field(False, description="of trees with a label on every node, each phrase is a training example")
     words: str | int | None = Field(None, description="tagged words: the column of the word, by name or number")
     tags: str | int | None = Field(None, description="tagged words: the column of the tag; of a corpus the kind of tags")
     directions: list[str] | None = Field(

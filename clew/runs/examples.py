@@ -1,18 +1,19 @@
 """The examples of a config, in parts: from a corpus, a file, or a generator. One function a kind of data."""
 
 from collections.abc import Callable, Iterable, Iterator, Sequence
+from itertools import chain
 from pathlib import Path
 from typing import Any
 
 from clew.core.errors import UserError, unknown
-from clew.data.contents import LabelTable, Trees
+from clew.data.contents import LabelTable, Tagged, Trees
 from clew.data.corpora import CORPORA, get_corpus, read_corpus
 from clew.data.dialogue_files import read_dialogues, replies
 from clew.data.example_splits import PARTS, split_examples
-from clew.data.examples import Dialogue, LabelledTree, Pair, Parsed
-from clew.data.labelled_trees import labelled_nodes, labelled_roots, read_labelled_trees, renamed
+from clew.data.examples import Dialogue, Labelled, LabelledTree, Pair, Parsed, Sentence
+from clew.data.labelled_trees import labelled_nodes, labelled_roots, read_labelled_trees, renamed_nodes
 from clew.data.notes import Notes
-from clew.data.readers import read_pairs, read_parsed
+from clew.data.readers import read_labelled, read_pairs, read_parsed, read_sentences
 from clew.data.synthetic import SYNTHETIC, synthetic_lines
 from clew.data.trees import cleaned
 from clew.runs.build import check_given
@@ -105,7 +106,7 @@ def dialogues_of(data: DataConfig, seed: int, notes: Notes) -> Parts:
 
 
 def dialogues_in(files: Any, notes: Notes) -> Iterator[Dialogue]:
-    for file in files if isinstance(files, (list, tuple)) else [files]:
+    for file in one_or_more(files):
         yield from read_dialogues(Path(file).expanduser(), notes=notes)
 
 
@@ -123,6 +124,64 @@ def trees_in(files: Any, data: DataConfig, notes: Notes) -> Iterator[Parsed]:
     return clean(read_parsed(files), notes)
 
 
+def sentences_of(data: DataConfig, seed: int, notes: Notes) -> Parts:
+    check_given(data, "data.train names your tagged words, e.g. `clew train tag data.train=train.conll data.words=1 data.tags=4`")
+    if data.corpus is not None:
+        tags = None if data.tags is None else str(data.tags)
+        return dict(read_corpus(data.corpus, tags=tags, kind=Tagged.kind, seed=seed, notes=notes))
+    return cut_files(lambda files: sentences_in(files, data, notes), data, seed)
+
+
+def sentences_in(files: Any, data: DataConfig, notes: Notes) -> Iterator[Sentence]:
+    options: dict[str, Any] = {"words": data.words, "tags": data.tags, "format": data.format, "with_heads": False}
+    return chain.from_iterable(read_sentences(file, notes=notes, **options) for file in one_or_more(files))
+
+
+def labelled_of(data: DataConfig, seed: int, notes: Notes) -> Parts:
+    """Texts with labels; an unsplit file is split so that every label has its share on both sides."""
+    check_given(data, "data.train names your labelled texts, e.g. `clew train classify data.train=my.csv data.text=body data.label=queue`")
+    if data.corpus is None:
+        return cut_files(lambda files: labelled_in(files, data, notes), data, seed, stratify=lambda example: example.label)
+    if get_corpus(data.corpus).content.kind == Trees.kind:
+        found = read_corpus(data.corpus, seed=seed, notes=notes)
+        texts = {part: [Labelled(one.key, (one.tree.label,), id=one.id) for one in examples] for part, examples in found.items()}
+        if data.phrases:
+            texts["train"] = [phrase for one in found["train"] for phrase in phrases_of(one)]
+    else:
+        texts = {part: list(each) for part, each in read_corpus(data.corpus, kind=LabelTable.kind, seed=seed, notes=notes).items()}
+    return {part: list(renamed(examples, data, notes)) for part, examples in texts.items()}
+
+
+def phrases_of(example: Parsed) -> Iterator[Labelled]:
+    """Every phrase of a tree with labels on all nodes, words among them (Socher et al. 2013)."""
+    for number, node in enumerate(example.tree.nodes(), start=1):
+        yield Labelled(" ".join(node.words), (node.label,), id=f"{example.id} phrase {number}")
+
+
+def labelled_in(files: Any, data: DataConfig, notes: Notes) -> Iterator[Labelled]:
+    options: dict[str, Any] = {"text": data.text, "second": data.second, "label": data.label, "label_separator": data.label_separator}
+    read = (read_labelled(file, format=data.format, header=data.header, notes=notes, **options) for file in one_or_more(files))
+    return renamed(chain.from_iterable(read), data, notes)
+
+
+def renamed(examples: Iterable[Labelled], data: DataConfig, notes: Notes) -> Iterator[Labelled]:
+    """Labels by their other names; an example whose label has none is left out."""
+    names = data.label_map
+    for example in examples:
+        if names is None:
+            yield example
+            continue
+        labels = [names.get(label, label) for label in example.labels]
+        if None in labels:
+            notes.skip("labels that data.label_map leaves out", example.id)
+        else:
+            yield example._replace(labels=tuple(dict.fromkeys(label for label in labels if label is not None)))
+
+
+def one_or_more(files: Any) -> Sequence[Any]:
+    return files if isinstance(files, (list, tuple)) else [files]
+
+
 def clean(examples: Iterable[Parsed], notes: Notes) -> Iterator[Parsed]:
     for example in examples:
         tree = cleaned(example.tree)
@@ -133,33 +192,33 @@ def clean(examples: Iterable[Parsed], notes: Notes) -> Iterator[Parsed]:
 
 
 def labelled_trees_of(data: DataConfig, seed: int, notes: Notes) -> Parts:
+    """Trees with labels at all nodes, or at the root; an unsplit file is split as texts with labels are."""
     check_given(data, "data.train names your labelled trees, e.g. `clew train classify-trees data.train=trees.txt`")
     if data.corpus is None:
-        return cut_files(lambda files: labelled_trees_in(files, data, notes), data, seed)
+        return cut_files(lambda files: labelled_trees_in(files, data, notes), data, seed, stratify=lambda example: example.label)
     content = get_corpus(data.corpus).content
     if not isinstance(content, (Trees, LabelTable)):
         raise UserError(f"the corpus {data.corpus} holds {content.kind}; this task reads trees with labels, such as gum-trees-sample, sst")
     as_trees: Callable[[Any, Notes], Iterator[LabelledTree]] = labelled_nodes if isinstance(content, Trees) else labelled_roots
     found = read_corpus(data.corpus, seed=seed, notes=notes)
-    return {part: list(renamed(as_trees(examples, notes), data.label_map or {}, notes)) for part, examples in found.items()}
+    return {part: list(renamed_nodes(as_trees(examples, notes), data.label_map or {}, notes)) for part, examples in found.items()}
 
 
 def labelled_trees_in(files: Any, data: DataConfig, notes: Notes) -> Iterator[LabelledTree]:
     columns = {"text": data.text, "label": data.label, "format": data.format, "header": data.header, "label_map": data.label_map}
-    for file in files if isinstance(files, (list, tuple)) else [files]:
+    for file in one_or_more(files):
         yield from read_labelled_trees(file, **columns, notes=notes)  # type: ignore[arg-type]
 
 
-def cut_files(read: Callable[[Any], Iterable[Any]], data: DataConfig, seed: int) -> Parts:
+def cut_files(read: Callable[[Any], Iterable[Any]], data: DataConfig, seed: int, **by: Callable[[Any], str]) -> Parts:
     given = {part: list(read(files)) for part in PARTS if (files := getattr(data, part)) is not None}
-    return cut(given["train"], data, seed, given.get("valid"), given.get("test"))
+    return cut(given["train"], data, seed, given.get("valid"), given.get("test"), **by)
 
 
-def cut(
-    train: Sequence[Any], data: DataConfig, seed: int, valid: Any = None, test: Any = None, key: Callable[[Any], str] | None = None
-) -> Parts:
-    fractions = (data.valid_fraction, data.test_fraction)
-    return dict(split_examples(train, valid, test, seed=seed, valid_fraction=fractions[0], test_fraction=fractions[1], key=key))
+def cut(train: Sequence[Any], data: DataConfig, seed: int, valid: Any = None, test: Any = None, **by: Callable[[Any], str]) -> Parts:
+    """Parts that are not given are cut off the training part, `by` a key and in equal shares of each stratum."""
+    fractions = {"valid_fraction": data.valid_fraction, "test_fraction": data.test_fraction}
+    return dict(split_examples(train, valid, test, seed=seed, **fractions, **by))  # type: ignore[arg-type]
 
 
 def language(name: str | int | None, role: str) -> str | None:
@@ -168,9 +227,17 @@ def language(name: str | int | None, role: str) -> str | None:
     return name
 
 
-READERS: dict[str, Callable[[DataConfig, int, Notes], Parts]] = {"pairs": pairs_of, "trees": trees_of, "labelled_trees": labelled_trees_of}
+READERS: dict[str, Callable[[DataConfig, int, Notes], Parts]] = {
+    "pairs": pairs_of,
+    "trees": trees_of,
+    "tagged": sentences_of,
+    "labelled": labelled_of,
+    "labelled_trees": labelled_trees_of,
+}
 FILE_READERS: dict[str, Callable[[Any, DataConfig, Notes], Iterator[Any]]] = {
     "pairs": pairs_in,
     "trees": trees_in,
+    "tagged": sentences_in,
+    "labelled": labelled_in,
     "labelled_trees": labelled_trees_in,
 }

@@ -9,9 +9,14 @@ from clew.core.config import Section
 from clew.tasks.language_model import LanguageModel, LanguageModelConfig
 from clew.tasks.parsing import ConstituencyParser, ParsingConfig, train_parsing_vocabularies
 from clew.tasks.sequence import SequenceConfig, SequenceToSequence, TranslationConfig, train_sequence_vocabularies
-from clew.tasks.tree_classification import TreeClassificationConfig, TreeClassifier, train_tree_vocabularies
-from clew.tasks.words import WordReader
-from clew.text.labels import Labels
+from clew.tasks.tagging import TAGS, TaggingConfig, build_tagger, train_tagging_vocabularies
+from clew.tasks.tree_classification import (
+    LABELS,
+    TreeClassificationConfig,
+    TreeClassifier,
+    build_tree_classifier,
+    train_tree_vocabularies,
+)
 from clew.text.tokenizer import Tokenizer
 
 
@@ -43,10 +48,6 @@ def build_parser(body: Any, vocabularies: dict[str, Any], config: ParsingConfig)
     return ConstituencyParser(body, vocabularies["source"], vocabularies["target"], config)
 
 
-def build_tree_classifier(body: Any, vocabularies: dict[str, Any], config: TreeClassificationConfig) -> TreeClassifier:
-    return TreeClassifier(body, WordReader(vocabularies["tokenizer"]), vocabularies["labels"], config)
-
-
 SIDES = {"source": Tokenizer, "target": Tokenizer}
 ENCODES = SequenceToSequence.needs
 
@@ -55,11 +56,12 @@ TASKS: dict[str, TaskKind] = {
     "translation": TaskKind(TranslationConfig, build_sequence, ENCODES, SIDES, "pairs", train_sequence_vocabularies, "translate"),
     "sequence": TaskKind(SequenceConfig, build_sequence, ENCODES, SIDES, "pairs", train_sequence_vocabularies, "translate"),
     "parsing": TaskKind(ParsingConfig, build_parser, ENCODES, SIDES, "trees", train_parsing_vocabularies, "parse"),
+    "tagging": TaskKind(TaggingConfig, build_tagger, (), TAGS, "tagged", train_tagging_vocabularies, "tag"),
     "tree_classification": TaskKind(
         TreeClassificationConfig,
         build_tree_classifier,
         TreeClassifier.needs,
-        {"tokenizer": Tokenizer, "labels": Labels},
+        LABELS,
         "labelled_trees",
         train_tree_vocabularies,
         "classify",

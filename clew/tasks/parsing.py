@@ -10,6 +10,7 @@ from torch import Tensor
 
 from clew.core.batches import to_device
 from clew.core.errors import UserError
+from clew.core.modes import evaluating
 from clew.core.trees import Tree
 from clew.data.examples import Parsed
 from clew.data.linearisation import WORD, delinearise, linearise, tree_tokens
@@ -20,7 +21,6 @@ from clew.decoding.trees import TreeConstraint
 from clew.metrics.brackets import score_brackets, score_sentence, share
 from clew.tasks.measures import Measured
 from clew.tasks.sequence import SequenceBatch, SequenceConfig, SequenceToSequence, Sides, TrainTokenizer
-from clew.tasks.translation import evaluating
 from clew.tasks.words import one_word_each
 from clew.tasks.writing import DecodingConfig
 from clew.text.tokenizer import Tokenizer, check_is_text
@@ -178,5 +178,5 @@ def train_parsing_vocabularies(
     """A tokenizer of words, and a table of symbols."""
     if joint:
         raise UserError("a parser reads words and writes brackets, which share no vocabulary; set text.joint=false")
-    sentences, symbols = [one_word_each(example.tree.words) for example in examples], [symbols_of(example.tree, config) for example in examples]
-    return {"source": train(sentences, []), "target": train_word(symbols)}
+    sentences = [one_word_each(example.tree.words) for example in examples]
+    return {"source": train(sentences, []), "target": train_word([symbols_of(example.tree, config) for example in examples])}

@@ -2,10 +2,8 @@
 
 from collections.abc import Callable, Sequence
 from functools import cached_property
-from itertools import chain
 from typing import Annotated, Any, Literal, NamedTuple
 
-import numpy as np
 import torch
 import torch.nn.functional as F
 from pydantic import BeforeValidator, Field
@@ -19,6 +17,7 @@ from clew.core.types import Memory, State, Term
 from clew.data.examples import Pair
 from clew.decoding.stepper import Stepper
 from clew.layers.losses import CrossEntropy
+from clew.metrics.bootstrap import Interval
 from clew.tasks.measures import MEASURES, VALUES, Measured
 from clew.tasks.writing import DecodingConfig, Hypothesis, filtered_as, write
 from clew.text.tokenizer import Tokenizer
@@ -116,6 +115,7 @@ class SequenceToSequence(nn.Module):
     """
 
     needs = ("encodes",)
+    writes = True
 
     def __init__(self, body: Any, source: Tokenizer, target: Tokenizer, config: SequenceConfig | None = None):
         super().__init__()
@@ -164,6 +164,11 @@ class SequenceToSequence(nn.Module):
         if self.training and self.body.is_hard:
             names += ["policy", "entropy"]
         return dict.fromkeys(names, targets)
+
+    @property
+    def best(self) -> str:
+        """The name of what the best evaluation is told by."""
+        return self.config.best
 
     def decode(self, batch: SequenceBatch) -> tuple[Tensor, State]:
         """A vector for each target that is given."""
@@ -308,6 +313,14 @@ class SequenceToSequence(nn.Module):
         sentence = MEASURES[self.config.measures[0]].sentence if self.config.measures else lambda a, b, c: float(a == b)
         wanted, written = self.measured([pair.target for pair in examples]), self.measured(predictions)
         return [sentence(text, target, self.config.lowercase) for text, target in zip(written, wanted, strict=True)]
+
+    def intervals(self, examples: Sequence[Any], predictions: Sequence[Any]) -> dict[str, Interval]:
+        """None: measures of what was written are compared pairwise, from run to run."""
+        return {}
+
+    def report(self, examples: Sequence[Any], predictions: Sequence[Any]) -> tuple[str, ...]:
+        """Nothing beyond the measures."""
+        return ()
 
     def measured(self, texts: Sequence[str]) -> list[str]:
         """Texts as measures see them."""

@@ -2,16 +2,16 @@
 several together."""
 
 from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
 import torch
-from torch import Tensor, nn
+from torch import Tensor
 
 from clew.core.batches import to_device
 from clew.core.errors import UserError
+from clew.core.modes import evaluating
 from clew.data.examples import Pair
 from clew.data.plans import batches_by_length
 from clew.decoding.ensemble import Ensemble
@@ -205,17 +205,3 @@ def check_words(tasks: Tasks) -> None:
     target = tasks[0].target
     if target.unit != "word" or target.unknown is None:
         raise UserError(f"this model writes {target.unit}s, of which none is unknown; replacing unknown words is for text.tokenizer=word")
-
-
-@contextmanager
-def evaluating(tasks: Sequence[nn.Module]) -> Iterator[None]:
-    """Without gradients, and in evaluation mode as long as this lasts."""
-    were = [task.training for task in tasks]
-    try:
-        for task in tasks:
-            task.eval()
-        with torch.no_grad():
-            yield
-    finally:
-        for task, was in zip(tasks, were, strict=True):
-            task.train(was)

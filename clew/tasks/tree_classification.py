@@ -15,17 +15,19 @@ from torch import Tensor, nn
 from clew.core.batches import to_device
 from clew.core.config import Section
 from clew.core.errors import UserError
+from clew.core.modes import evaluating
 from clew.core.tree_batches import TreeBatch, TreeInputs, batch_trees
 from clew.core.tree_nodes import Nodes, binary_nodes
 from clew.core.types import State, Term
 from clew.data.examples import LabelledTree
 from clew.data.plans import batches_by_length
-from clew.metrics.classification import count_confusion
+from clew.metrics.bootstrap import Interval
+from clew.metrics.classification import Confusion, count_confusion
 from clew.tasks.measures import Measured
 from clew.tasks.sequence import TrainTokenizer
-from clew.tasks.translation import evaluating
 from clew.tasks.words import EncodedWords, WordReader, one_word_each
 from clew.text.labels import Labels
+from clew.text.tokenizer import Tokenizer
 
 NONE = -1
 """The target of a node that has no label."""
@@ -76,6 +78,7 @@ class TreeClassifier(nn.Module):
     """p(label | node) = softmax(W h_node + b), trained on the sum of -log p over all nodes that have a label."""
 
     needs = ("trees",)
+    writes = False
 
     def __init__(self, body: Any, reader: WordReader, labels: Labels, config: TreeClassificationConfig | None = None):
         super().__init__()
@@ -186,26 +189,39 @@ class TreeClassifier(nn.Module):
         return [found[row] for row in range(len(examples))]
 
     def measure(self, examples: Sequence[LabelledTree], predictions: Sequence[dict[str, Any]]) -> Measured:
-        """Accuracy and macro F1 at the root, with the bootstrap's interval, and the accuracy over all nodes where they have labels."""
-        found = [self.classified(*pair) for pair in zip(examples, predictions, strict=True)]
-        roots = count_confusion([example.label for example in examples], [tree.label for tree in found], self.labels.names)
-        low, high = roots.interval("accuracy")
+        """Accuracy and macro F1 at the root, and accuracy over all nodes where others have labels too."""
+        roots = self.confusion(examples, predictions)
         values = {"accuracy": 100 * roots.accuracy, "macro_f1": 100 * roots.macro_f1}
-        text = (
-            f"accuracy {values['accuracy']:.2f} (95 % {100 * low:.2f} to {100 * high:.2f}), macro F1 {values['macro_f1']:.2f} at the root"
-        )
-        if self.config.nodes == "all" and any(
-            label is not None and node != e.root for e in examples for node, label in enumerate(e.labels)
-        ):
+        text = f"accuracy {values['accuracy']:.2f}, macro F1 {values['macro_f1']:.2f} at the root"
+        if self.config.nodes == "all" and any(has_inner_labels(example) for example in examples):
             pairs = [
                 (gold, label)
-                for example, tree in zip(examples, found, strict=True)
-                for gold, label in zip(example.labels, tree.nodes, strict=True)
+                for example, prediction in zip(examples, predictions, strict=True)
+                for gold, label in zip(example.labels, self.classified(example, prediction).nodes, strict=True)
                 if gold is not None
             ]
             values["node_accuracy"] = 100 * sum(gold == label for gold, label in pairs) / len(pairs)
             text += f", accuracy {values['node_accuracy']:.2f} over all {len(pairs):,} nodes"
         return Measured(values, text)
+
+    def confusion(self, examples: Sequence[LabelledTree], predictions: Sequence[dict[str, Any]]) -> Confusion:
+        """At the root."""
+        found = [self.classified(*pair).label for pair in zip(examples, predictions, strict=True)]
+        return count_confusion([example.label for example in examples], found, self.labels.names)
+
+    def intervals(self, examples: Sequence[LabelledTree], predictions: Sequence[dict[str, Any]]) -> dict[str, Interval]:
+        """What each measure at the root would be on other trees of the same kind."""
+        roots = self.confusion(examples, predictions)
+        return {name: roots.interval(name).times(100) for name in ("accuracy", "macro_f1")}
+
+    def report(self, examples: Sequence[LabelledTree], predictions: Sequence[dict[str, Any]]) -> tuple[str, str]:
+        """A line a label, and which labels were taken for which."""
+        roots = self.confusion(examples, predictions)
+        return roots.describe().partition("\n")[2], roots.table()
+
+    @property
+    def best(self) -> str:
+        return self.config.best
 
     def described(self, example: LabelledTree, prediction: dict[str, Any]) -> dict[str, str]:
         found = self.classified(example, prediction)
@@ -213,6 +229,11 @@ class TreeClassifier(nn.Module):
 
     def sentence_scores(self, examples: Sequence[LabelledTree], predictions: Sequence[dict[str, Any]]) -> list[float]:
         return [100.0 * (self.classified(*pair).label == pair[0].label) for pair in zip(examples, predictions, strict=True)]
+
+
+def has_inner_labels(example: LabelledTree) -> bool:
+    """Whether other nodes than the root have labels."""
+    return any(label is not None for node, label in enumerate(example.labels) if node != example.root)
 
 
 def read_words(example: LabelledTree, config: TreeClassificationConfig) -> Sequence[str]:
@@ -234,3 +255,10 @@ def train_tree_vocabularies(
     labels = [label for example in examples for label in (example.labels if config.nodes == "all" else [example.label])]
     texts = [one_word_each(read_words(example, config)) for example in examples]
     return {"tokenizer": train(texts, []), "labels": Labels.of(label for label in labels if label is not None)}
+
+
+def build_tree_classifier(body: Any, vocabularies: dict[str, Any], config: TreeClassificationConfig) -> TreeClassifier:
+    return TreeClassifier(body, WordReader.of(body, vocabularies), vocabularies["labels"], config)
+
+
+LABELS = {"tokenizer": Tokenizer, "labels": Labels}

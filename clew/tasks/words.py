@@ -11,8 +11,8 @@ from torch import Tensor
 
 from clew.core.batches import padded
 from clew.core.errors import UserError
-from clew.layers.context import Pieces
-from clew.layers.embeddings import Words
+from clew.layers.context import Context, Pieces
+from clew.layers.embeddings import Spelled, Words
 from clew.text.letters import letters_of
 from clew.text.tokenizer import Tokenizer
 
@@ -41,6 +41,21 @@ class WordReader:
         self.letters = letters
         self.context = context
         self.mark = tokenizer.end if ends else None
+
+    @classmethod
+    def of(cls, body: Any, vocabularies: dict[str, Any]) -> "WordReader":
+        """What a body's embedding asks for, by its parts."""
+        parts = body.embedding.parts
+        context = next((part for part in parts if isinstance(part, Context)), None)
+        inner = None
+        if context is not None:
+            tokenizer = vocabularies["context"].tokenizer
+            inner = cls(tokenizer, letters=is_spelled(context.body), ends=tokenizer.unit == "word")
+        return cls(vocabularies["tokenizer"], letters=is_spelled(body), context=inner)
+
+    def limits(self, body: Any) -> list[int | None]:
+        """How many positions the body can tell apart, and the one below it."""
+        return [body.max_length, *(part.body.max_length for part in body.embedding.parts if isinstance(part, Context))]
 
     def encode(self, sentences: Sentences) -> list[EncodedWords]:
         encoded = self.encode_words(sentences) if self.tokenizer.unit == "word" else self.encode_pieces(sentences)
@@ -108,7 +123,12 @@ class WordReader:
         return self.tokenizer.unit == "word" and self.mark is None
 
 
-def lengths_of(encoded: EncodedWords) -> int:
+def is_spelled(body: Any) -> bool:
+    """Whether a body's embedding reads letters."""
+    return any(isinstance(part, Spelled) for part in body.embedding.parts)
+
+
+def places_of(encoded: EncodedWords) -> int:
     """How many places a sentence takes, in whichever body it takes the most."""
     return max(len(encoded.tokens), 0 if encoded.context is None else len(encoded.context.tokens))
 

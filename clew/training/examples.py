@@ -1,8 +1,9 @@
 """The problem of a task that learns from examples: each is encoded once, examples of like length share a batch.
 
 What it asks of a task, besides the loop's forward and counts: `encode(examples)`, `lengths(encoded)`, `longest`, `check_length`,
-`collate(encoded)`, `predict(batch, decoding, seed, row_numbers)`, `measure(examples, predictions)`,
-`sentence_scores(examples, predictions)` and `described(example, prediction)`.
+`collate(encoded)`, `predict(batch, decoding, seed, row_numbers)`, `measure(examples, predictions)`, `best`, the measure that the best
+evaluation is told by, and whether it `writes` tokens; of the last evaluation `intervals`, `report` and `sentence_scores` of examples and
+predictions, and `described(example, prediction)`.
 """
 
 import hashlib
@@ -167,17 +168,26 @@ def judge_examples(
 
 def score_of(task: Any, examples: Sequence[Any], predictions: Sequence[Any], loss: float, is_final: bool) -> Score:
     measured = task.measure(examples, predictions)
-    values = {"loss": loss, "perplexity": math.exp(min(loss, 700.0)), **measured.values}
-    best = task.config.best
+    values, text = {"loss": loss}, f"loss {loss:.4f}"
+    if task.writes:
+        values["perplexity"] = math.exp(min(loss, 700.0))
+        text += f", perplexity {values['perplexity']:.2f} per target token"
+    values |= measured.values
     words = measured.text if is_final else ", ".join(f"{name} {value:.2f}" for name, value in measured.values.items())
-    text = f"loss {loss:.4f}, perplexity {values['perplexity']:.2f} per target token{f', {words}' if words else ''}"
+    text += f", {words}" if words else ""
+    best = task.best
     value = values["loss"] if best == "loss" else -values[best]
     if not is_final:
         return Score(values, value, text)
     ids = [example.id for example in examples]
     described = [task.described(example, prediction) for example, prediction in zip(examples, predictions, strict=True)]
     scores = task.sentence_scores(examples, predictions)
-    return Score(values, value, text, dict(zip(ids, scores, strict=True)), dict(zip(ids, described, strict=True)))
+    intervals = task.intervals(examples, predictions)
+    if intervals:
+        found = ", ".join(f"{name.replace('_', ' ')} {interval.low:.2f} to {interval.high:.2f}" for name, interval in intervals.items())
+        text += f"; 95 % intervals: {found}"
+    report = task.report(examples, predictions)
+    return Score(values, value, text, dict(zip(ids, scores, strict=True)), dict(zip(ids, described, strict=True)), intervals, report)
 
 
 def lengths_of(task: Any, encoded: Sequence[Any]) -> np.ndarray:

@@ -1,6 +1,6 @@
 """What a run trains: a task, its batches, and how it is measured. The loop and the run know no data and no metric beyond this."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from contextlib import AbstractContextManager
 from dataclasses import dataclass, field
 from typing import Any, Protocol
@@ -19,8 +19,12 @@ class Score:
     text: str
     examples: dict[str, float] = field(default_factory=dict, repr=False)
     """A number for each example by its id, higher being better, where the data are examples and this is the last evaluation."""
-    predictions: dict[str, dict[str, str]] = field(default_factory=dict, repr=False)
+    predictions: dict[str, dict[str, Any]] = field(default_factory=dict, repr=False)
     """Then also each example's source, target and prediction."""
+    intervals: Mapping[str, tuple[float, float]] = field(default_factory=dict, repr=False)
+    """And what the bootstrap says of some measures, by name."""
+    report: tuple[str, ...] = field(default=(), repr=False)
+    """And tables in words: a line a label, which label was taken for which."""
 
     @property
     def loss(self) -> float:

@@ -58,6 +58,8 @@ PROBLEMS: dict[str, Callable[[Config, Path | None, Callable[[int, int], None]], 
     "pairs": example_problem,
     "trees": example_problem,
     "labelled_trees": example_problem,
+    "tagged": example_problem,
+    "labelled": example_problem,
 }
 """How a run's data are read, by the kind of data that its task learns from."""
 EVENTS = "events"

@@ -1,0 +1,81 @@
+"""Tagging: EWT's embedded sample for two CPU cores, whole corpora for a GPU, and words of one's own (Lample et al. 2016)."""
+
+from typing import Any
+
+from clew.recipes.recipe import Recipe
+
+CNN = {"name": "cnn", "letter_dim": 30, "widths": [3]}
+
+
+def training(steps: int, **changes: Any) -> dict[str, Any]:
+    return {
+        "steps": steps,
+        "batch_size": 32,
+        "learning_rate": 2e-3,
+        "optimiser": {"name": "adamw", "weight_decay": 0.01},
+        "schedule": {"name": "cosine", "warmup": 100, "floor": 0.02},
+        "evaluate_every": max(steps // 10, 1),
+        "log_every": 50,
+    } | changes
+
+
+def tagger(
+    about: str,
+    data: dict[str, Any],
+    training: dict[str, Any],
+    *,
+    model: dict[str, Any] | None = None,
+    embedding: dict[str, Any] | None = None,
+    task: dict[str, Any] | None = None,
+    text: dict[str, Any] | None = None,
+    published: str = "",
+) -> Recipe:
+    """A BiLSTM-CRF on words, in lower case, and their letters, as they stand."""
+    return Recipe(
+        about,
+        {
+            "data": data,
+            "text": {"tokenizer": "word", "lowercase": True, "min_count": 2, **(text or {})},
+            "embedding": {"characters": CNN, "characters_dim": 60, "dim": 100, "dropout": 0.3, **(embedding or {})},
+            "model": {
+                "family": "recurrent",
+                "cell": "lstm",
+                "bidirectional": True,
+                "dim": 200,
+                "embedding_dim": 160,
+                "dropout": 0.5,
+                **(model or {}),
+            },
+            "task": {"name": "tagging", "output": "crf", **(task or {})},
+            "training": training,
+        },
+        published=published,
+    )
+
+
+EWT = tagger(
+    "A BiLSTM with a character CNN that gives words their parts of speech, on EWT's embedded sample.",
+    {"corpus": "ewt-sample"},
+    training(1000),
+    task={"output": "softmax"},
+)
+EWT_FULL = tagger(
+    "The tagger of parts of speech on all of UD English EWT. For a GPU; add embedding.vectors=GLOVE.",
+    {"corpus": "ewt"},
+    training(6000, evaluate_every=600),
+    model={"dim": 400, "num_layers": 2},
+    task={"output": "softmax"},
+    published="UPOS about 95.4 for a BiLSTM",
+)
+CONLL = tagger(
+    "BiLSTM-CRF with characters for names in CoNLL-2003. For a GPU; add embedding.vectors=GLOVE.",
+    {"corpus": "conll2003"},
+    training(20_000, batch_size=16, evaluate_every=1000, learning_rate=1e-3),
+    model={"dim": 400},
+    published="F1 90.94 on testb (Lample et al. 2016), 91.21 (Ma and Hovy 2016)",
+)
+OWN = tagger(
+    "A BiLSTM-CRF with characters on tagged words of your own: data.train=FILE, CoNLL columns, CoNLL-U or JSON lines.",
+    {},
+    training(1500),
+)

@@ -1,0 +1,267 @@
+"""Tagging: a tag for every word. Each tag by itself (softmax), or all of a sentence's together (CRF); phrases as tags in any scheme."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any, Literal, NamedTuple
+
+import torch
+import torch.nn.functional as F
+from pydantic import Field
+from torch import Tensor, nn
+
+from clew.core.batches import padded, to_device
+from clew.core.config import Section
+from clew.core.errors import UserError
+from clew.core.modes import evaluating
+from clew.core.tag_schemes import OUTSIDE, SCHEMES, allowed_transitions, convert_tags, is_phrase_tag, tag_parts
+from clew.core.trees import Span
+from clew.core.types import State, Term
+from clew.data.examples import Sentence
+from clew.layers.context import WORD_VECTORS, Pieces
+from clew.layers.crf import CRF
+from clew.metrics.agreement import f1_interval
+from clew.metrics.bootstrap import Interval, bootstrap_interval
+from clew.metrics.classification import count_confusion
+from clew.metrics.spans import score_sentences, score_spans
+from clew.tasks.measures import Measured
+from clew.tasks.sequence import TrainTokenizer
+from clew.tasks.words import EncodedWords, WordReader, check_words, one_word_each, places_of
+from clew.text.labels import Labels
+from clew.text.tokenizer import Tokenizer, check_is_text
+
+BATCH = 128
+"""Sentences that are tagged at a time."""
+
+
+class TaggingConfig(Section):
+    """A tag for every word of a sentence."""
+
+    name: Literal["tagging"] = "tagging"
+    output: Literal["crf", "softmax"] = Field("crf", description="crf: a sentence's tags are chosen together; softmax: each by itself")
+    scheme: Literal["bioes", "iob2", "iob1", "none"] = Field(
+        "bioes", description="how phrases are learnt, whatever the file has; none: tags are learnt as they stand"
+    )
+    pieces: Literal["first", "last", "mean"] = Field("first", description="which of a word's tokens its tag is told from")
+    dropout: float = Field(0.0, ge=0, lt=1, description="of what the output layer reads; besides the body's own")
+    longest: int = Field(256, ge=1, description="training sentences with more tokens than this are left out, and counted")
+    best: Literal["score", "loss", "accuracy", "f1"] = Field(
+        "score", description="the best evaluation: score is F1 where tags are of phrases, and else accuracy"
+    )
+
+
+class TaggedWords(NamedTuple):
+    """A sentence as ids."""
+
+    words: EncodedWords
+    tags: list[int]
+
+
+class TagBatch(NamedTuple):
+    pieces: Pieces
+    mask: Tensor | None  # (batch, words)
+    tags: Tensor  # (batch, words)
+    fresh: bool = True
+
+
+@dataclass(frozen=True)
+class TaggedWord:
+    """A word with its tag and the tag's probability, and the characters [start, stop) of the text that it is."""
+
+    word: str
+    tag: str
+    probability: float
+    start: int
+    stop: int
+
+
+@dataclass(frozen=True)
+class TaggedText:
+    """A sentence's words, and its phrases where tags are of phrases."""
+
+    text: str
+    words: list[TaggedWord]
+    spans: list[Span]
+
+    def __str__(self) -> str:
+        return "\n".join(f"{word.word}\t{word.tag}\t{word.probability:.3f}" for word in self.words)
+
+
+class Tagger(nn.Module):
+    """emission_t = W dropout(h_t) + b, h_t being the body's vector of word t;  p(tags) = CRF(emissions), or the product of softmaxes."""
+
+    needs = ()
+    writes = False
+
+    def __init__(self, body: Any, reader: WordReader, tags: Labels, config: TaggingConfig | None = None):
+        super().__init__()
+        self.config = config = config or TaggingConfig()
+        self.body = body
+        self.reader = reader
+        self.tags = tags
+        self.scheme = scheme_of(tags.names, config)
+        if config.best == "f1" and not self.scheme:
+            raise UserError("task.best=f1 is for tags of phrases, and these are none; leave it out, or set task.best=accuracy")
+        allowed = allowed_transitions(tags.names, self.scheme) if self.scheme else None
+        self.dropout = nn.Dropout(config.dropout)
+        self.output = nn.Linear(body.dim, len(tags))
+        self.crf = CRF(len(tags), allowed=allowed) if config.output == "crf" else None
+        self.vector_of = WORD_VECTORS[config.pieces]
+
+    def forward(self, batch: TagBatch, state: State = None) -> tuple[dict[str, Term], State]:
+        emissions = self.emissions(batch)
+        if self.crf is not None:
+            return {"loss": Term(self.crf(emissions, batch.tags, batch.mask), self.counts(batch)["loss"])}, None
+        losses = F.cross_entropy(emissions.float().flatten(0, 1), batch.tags.flatten(), reduction="none").view_as(batch.tags)
+        loss = losses.sum() if batch.mask is None else losses[batch.mask].sum()
+        return {"loss": Term(loss, self.counts(batch)["loss"])}, None
+
+    def counts(self, batch: TagBatch) -> dict[str, Tensor]:
+        """Words."""
+        tags, mask = batch.tags, batch.mask
+        return {"loss": torch.full((), tags.numel(), device=tags.device) if mask is None else mask.sum()}
+
+    def emissions(self, batch: TagBatch) -> Tensor:
+        """A score for every tag of every word (batch, words, tags)."""
+        pieces = batch.pieces
+        hidden, _ = self.body(pieces.inputs, pieces.mask)
+        if not self.reader.is_whole:
+            hidden = self.vector_of(hidden, pieces)
+        return self.output(self.dropout(hidden))
+
+    def looked_up(self) -> list[Tensor]:
+        return self.body.embedding.looked_up()
+
+    def encode(self, examples: Sequence[Sentence]) -> list[TaggedWords]:
+        encoded = self.reader.encode([example.words for example in examples])
+        return [TaggedWords(words, self.tag_ids(example)) for words, example in zip(encoded, examples, strict=True)]
+
+    def tag_ids(self, example: Sentence) -> list[int]:
+        tags = learnt_tags(example.tags or (), self.scheme)
+        return [self.tags.id(tag, f"{example.id}, word {number}") for number, tag in enumerate(tags, start=1)]
+
+    def lengths(self, encoded: TaggedWords) -> tuple[int]:
+        return (places_of(encoded.words),)
+
+    @property
+    def longest(self) -> int:
+        limits = [self.config.longest, *self.limits]
+        return min(limit for limit in limits if limit is not None)
+
+    @property
+    def limits(self) -> list[int | None]:
+        return self.reader.limits(self.body)
+
+    def check_length(self, encoded: TaggedWords, place: str) -> None:
+        check_words(encoded.words, self.limits, place)
+
+    def collate(self, examples: Sequence[TaggedWords]) -> TagBatch:
+        tags, mask = padded([example.tags for example in examples])
+        return TagBatch(self.reader.collate([example.words for example in examples]), mask, tags)
+
+    @torch.no_grad()
+    def predict(self, batch: TagBatch, decoding: Any = None, seed: int = 0, row_numbers: Any = None) -> list[list[str]]:
+        """Every sentence's tags, phrases in IOB2."""
+        emissions = self.emissions(batch)
+        found = self.crf.viterbi(emissions, batch.mask)[0] if self.crf is not None else emissions.argmax(-1)
+        return [self.written(tags) for tags in self.rows(found, batch.mask)]
+
+    def rows(self, found: Tensor, mask: Tensor | None) -> list[list[int]]:
+        lengths = [found.shape[1]] * len(found) if mask is None else mask.sum(1).tolist()
+        return [row[:length] for row, length in zip(found.tolist(), lengths, strict=True)]
+
+    def written(self, ids: Sequence[int]) -> list[str]:
+        tags = [self.tags.names[id] for id in ids]
+        return convert_tags(tags, "iob2") if self.scheme else tags
+
+    @torch.no_grad()
+    def tag(self, sentences: Sequence[Sequence[str]], first: int = 1) -> list[list[tuple[str, float]]]:
+        """The tag of every word and its probability. A sentence that is refused is named by its number, the first one's being `first`."""
+        for number, words in enumerate(sentences, start=first):
+            check_is_text(" ".join(words), f"sentence {number}")
+        encoded = [TaggedWords(words, [0] * len(words.starts)) for words in self.reader.encode(sentences)]
+        for number, each in enumerate(encoded, start=first):
+            self.check_length(each, f"sentence {number}")
+        there = sorted((row for row, words in enumerate(sentences) if words), key=lambda row: len(sentences[row]))
+        found: dict[int, list[tuple[str, float]]] = {}
+        with evaluating([self]):
+            for start in range(0, len(there), BATCH):
+                rows = there[start : start + BATCH]
+                batch = to_device(self.collate([encoded[row] for row in rows]), next(self.parameters()).device)
+                emissions = self.emissions(batch)
+                if self.crf is not None:
+                    best, probs = self.crf.viterbi(emissions, batch.mask)[0], self.crf.marginals(emissions, batch.mask)
+                else:
+                    best, probs = emissions.argmax(-1), emissions.float().softmax(-1)
+                chosen = probs.gather(-1, best[..., None])[..., 0].tolist()
+                for row, ids, shares in zip(rows, self.rows(best, batch.mask), chosen, strict=True):
+                    found[row] = list(zip(self.written(ids), shares, strict=False))
+        return [found.get(row, []) for row in range(len(sentences))]
+
+    def measure(self, examples: Sequence[Sentence], predictions: Sequence[Sequence[str]]) -> Measured:
+        golds = self.golds(examples)
+        found = score_spans(golds, predictions) if self.scheme else None
+        right = sum(a == b for gold, tags in zip(golds, predictions, strict=True) for a, b in zip(gold, tags, strict=True))
+        accuracy = 100 * right / max(sum(map(len, golds)), 1)
+        if found is None:
+            return Measured({"accuracy": accuracy}, f"accuracy {accuracy:.2f}")
+        values = {"f1": 100 * found.f1, "precision": 100 * found.precision, "recall": 100 * found.recall, "accuracy": accuracy}
+        return Measured(values, ", ".join(f"{name} {value:.2f}" for name, value in values.items()).replace("f1", "F1"))
+
+    def intervals(self, examples: Sequence[Sentence], predictions: Sequence[Sequence[str]]) -> dict[str, Interval]:
+        """What each measure would be on other sentences of the same kind."""
+        golds = self.golds(examples)
+        if self.scheme:
+            return {"f1": f1_interval([score.total for score in score_sentences(golds, predictions)]).times(100)}
+        words = [100.0 * (a == b) for gold, tags in zip(golds, predictions, strict=True) for a, b in zip(gold, tags, strict=True)]
+        return {"accuracy": bootstrap_interval(words, samples=1000)}
+
+    def report(self, examples: Sequence[Sentence], predictions: Sequence[Sequence[str]]) -> tuple[str, str]:
+        """A line a label, and which tags were taken for which."""
+        golds = self.golds(examples)
+        flat = [tag for tags in golds for tag in tags], [tag for tags in predictions for tag in tags]
+        confusion = count_confusion(*flat, sorted({*flat[0], *flat[1]}))
+        labels = score_spans(golds, predictions).describe() if self.scheme else confusion.describe()
+        return labels.partition("\n")[2], confusion.table()
+
+    def golds(self, examples: Sequence[Sentence]) -> list[list[str]]:
+        return [learnt_tags(example.tags or (), "iob2" if self.scheme else None) for example in examples]
+
+    def sentence_scores(self, examples: Sequence[Sentence], predictions: Sequence[Sequence[str]]) -> list[float]:
+        """The share of words whose tag is right."""
+        pairs = zip(self.golds(examples), predictions, strict=True)
+        return [100 * sum(a == b for a, b in zip(gold, tags, strict=True)) / max(len(gold), 1) for gold, tags in pairs]
+
+    def described(self, example: Sentence, prediction: Sequence[str]) -> dict[str, str]:
+        return {"source": example.key, "target": " ".join(self.golds([example])[0]), "prediction": " ".join(prediction)}
+
+    @property
+    def best(self) -> str:
+        """The name of what the best evaluation is told by."""
+        return self.config.best if self.config.best != "score" else "f1" if self.scheme else "accuracy"
+
+
+def learnt_tags(tags: Sequence[str], scheme: str | None) -> list[str]:
+    return convert_tags(tags, scheme) if scheme else list(tags)
+
+
+def scheme_of(tags: Sequence[str], config: TaggingConfig) -> str | None:
+    """The scheme that phrases are learnt in; None where tags are no phrases', or are to be learnt as they stand."""
+    phrases = all(map(is_phrase_tag, tags)) and any(tag != OUTSIDE for tag in tags)
+    return config.scheme if phrases and config.scheme != "none" else None
+
+
+def train_tagging_vocabularies(train: TrainTokenizer, joint: bool, examples: Sequence[Sentence], config: TaggingConfig) -> dict[str, Any]:
+    """A tokenizer of words or pieces, and a table of tags: of phrases all that the scheme has for each of their labels."""
+    found = {tag for example in examples for tag in example.tags or ()}
+    if scheme := scheme_of(sorted(found), config):
+        labels = {tag_parts(tag)[1] for tag in found if tag != OUTSIDE}
+        prefixes = SCHEMES[scheme].replace(OUTSIDE, "")
+        found = {OUTSIDE} | {f"{prefix}-{label}" if label else prefix for label in labels for prefix in prefixes}
+    return {"tokenizer": train([one_word_each(example.words) for example in examples], []), "tags": Labels.of(found)}
+
+
+def build_tagger(body: Any, vocabularies: dict[str, Any], config: TaggingConfig) -> Tagger:
+    return Tagger(body, WordReader.of(body, vocabularies), vocabularies["tags"], config)
+
+
+TAGS = {"tokenizer": Tokenizer, "tags": Labels}
