@@ -10,7 +10,7 @@ from clew.core.tree_nodes import head_nodes, phrase_nodes
 from clew.core.trees import Tree
 from clew.data.conll_files import Block, as_sentence
 from clew.data.conllu_files import COLUMNS, read_conllu_blocks
-from clew.data.examples import Labelled, LabelledTree, Parsed
+from clew.data.examples import Labelled, LabelledTree, Parsed, Sentence
 from clew.data.formats import find_format
 from clew.data.notes import Notes
 from clew.data.readers import read_labelled
@@ -67,16 +67,33 @@ def labelled_roots(examples: Iterable[Labelled], notes: Notes) -> Iterator[Label
             yield LabelledTree(tuple(tree.words), shape, labels, tuple(node.label for node in nodes if not node.is_leaf), example.id)
 
 
+def unlabelled(tree: str | Tree | Sentence, place: str) -> LabelledTree:
+    """A tree to classify: brackets, whose labels are the names of phrases, or words with heads."""
+    if isinstance(tree, Sentence):
+        if not tree.words or tree.heads is None or tree.heads.count(0) != 1:
+            raise UserError(f"{place}: a dependency tree needs a head for each of its words, and one of them is 0, the root's")
+        return LabelledTree(tree.words, head_nodes(tree.heads), (None,) * len(tree.words), id=place)
+    tree = one_tree(tree, place) if isinstance(tree, str) else tree
+    nodes, shape = phrase_nodes(tree)
+    return LabelledTree(tuple(tree.words), shape, (None,) * len(nodes), tuple(node.label for node in nodes if not node.is_leaf), place)
+
+
 def tree_of(example: Labelled, notes: Notes) -> Tree | None:
-    """The one tree of a text; None where the fault is noted."""
+    """The tree that a text is; None where the fault is noted."""
     try:
-        trees = parse_trees(example.text, example.id)
+        return one_tree(example.text, example.id)
     except UserError as error:
-        notes.fault("broken tree", example.id, str(error).removeprefix(f"{example.id}:1: ").removeprefix(f"{example.id}: "))
+        notes.fault("broken tree", example.id, str(error).removeprefix(f"{example.id}: "))
         return None
+
+
+def one_tree(text: str, place: str) -> Tree:
+    try:
+        trees = parse_trees(text, place)
+    except UserError as error:
+        raise UserError(str(error).replace(f"{place}:1: ", f"{place}: ", 1)) from None
     if len(trees) > 1:
-        notes.fault("several trees", example.id, f"expected 1 tree, found {len(trees)}; put each into a record of its own")
-        return None
+        raise UserError(f"{place}: expected 1 tree, found {len(trees)}; put each on a line of its own")
     return trees[0]
 
 

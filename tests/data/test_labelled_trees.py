@@ -59,7 +59,7 @@ def test_a_comment_has_the_class_of_a_dependency_tree(tmp_path: Path) -> None:
         ("a.txt", f"{FILM}\n((2 A) (3 b))", {}, "a.txt:2: the root has no label; every node of a labelled tree needs one"),
         ("a.trees", "\n", {}, "a.trees: there is no record in it"),
         ("a.csv", "label,text\nx,(S (N a)\n", {}, "a.csv:2: the tree that begins here is not closed; 1 closing bracket is missing"),
-        ("a.csv", "label,text\nx,(N a) (N b)\n", {}, "a.csv:2: expected 1 tree, found 2; put each into a record of its own"),
+        ("a.csv", "label,text\nx,(N a) (N b)\n", {}, "a.csv:2: expected 1 tree, found 2; put each on a line of its own"),
         ("a.csv", "label,text\n,(N a)\n", {}, "a.csv:2: the field for data.label is empty"),
         ("a.csv", "label,text\nx,it rains\n", {}, "a.csv:2: 'it' stands outside all brackets"),
         ("a.conllu", ROW, {}, "the labels of CoNLL-U sentences are in comments; say which with data.label=NAME; there are: none"),
