@@ -165,7 +165,7 @@ def tree_rows(path: Path, notes: Notes) -> Iterator[Row]:
 
 
 def without_id(block: Block) -> Block:
-    return Block([row[1:] for row in block.rows], block.lines)
+    return block._replace(rows=[row[1:] for row in block.rows])
 
 
 def labels_in(name: str, words: tuple[str, ...]) -> tuple[str, ...]:

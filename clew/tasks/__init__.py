@@ -11,6 +11,13 @@ from clew.tasks.language_model import LanguageModel, LanguageModelConfig
 from clew.tasks.parsing import ConstituencyParser, ParsingConfig, train_parsing_vocabularies
 from clew.tasks.sequence import SequenceConfig, SequenceToSequence, TranslationConfig, train_sequence_vocabularies
 from clew.tasks.tagging import TAGS, TaggingConfig, build_tagger, train_tagging_vocabularies
+from clew.tasks.tree_classification import (
+    LABELS,
+    TreeClassificationConfig,
+    TreeClassifier,
+    build_tree_classifier,
+    train_tree_vocabularies,
+)
 from clew.text.tokenizer import Tokenizer
 
 
@@ -52,4 +59,13 @@ TASKS: dict[str, TaskKind] = {
     "parsing": TaskKind(ParsingConfig, build_parser, ENCODES, SIDES, "trees", train_parsing_vocabularies, "parse"),
     "classification": TaskKind(ClassificationConfig, build_classifier, (), CLASSES, "labelled", train_class_vocabularies, "classify"),
     "tagging": TaskKind(TaggingConfig, build_tagger, (), TAGS, "tagged", train_tagging_vocabularies, "tag"),
+    "tree_classification": TaskKind(
+        TreeClassificationConfig,
+        build_tree_classifier,
+        TreeClassifier.needs,
+        LABELS,
+        "labelled_trees",
+        train_tree_vocabularies,
+        "classify",
+    ),
 }
