@@ -36,6 +36,7 @@ class ELMo(Body):
     """
 
     directions = True
+    halves = True
 
 
 def build_elmo(config: ELMoConfig, vocabulary: int) -> ELMo:

@@ -107,17 +107,20 @@ def check_source(config: Config, *, reads: bool) -> None:
 def check_needs(needs: tuple[str, ...], body: Body, config: Config) -> None:
     """Any body works with any task whose needs it offers; a sentence lists those that would do."""
     task, family = config.task.name, config.model.family  # type: ignore[attr-defined]
+    plain = {name: other for name, other in MODELS.items() if not other.encodes}
+    if MODELS[family].trees and "trees" not in needs:
+        able = [name for name, other in plain.items() if not other.trees]
+        raise UserError(f"the task {task} has no trees for a {family} to read; these would do: {', '.join(able)}")
     for need in needs:
         if getattr(body, need, False):
             continue
-        plain = {name: other for name, other in MODELS.items() if not other.encodes}
         able = [name for name, other in plain.items() if getattr(other.build(other.config(), 2), need, False)]
-        wanted = NEEDS.get(need, need)
-        raise UserError(f"the task {task} needs a body that is {wanted}, which this {family} is not; these would do: {', '.join(able)}")
+        needed = f"that {NEEDS[need]}, which a {family} does" if need in NEEDS else f"that is {need}, which this {family} is"
+        raise UserError(f"the task {task} needs a body {needed} not; these would do: {', '.join(able)}")
 
 
-NEEDS = {"directions": "two readers of opposite directions"}
-"""What a body that lacks it is not, where the attribute's name does not say so."""
+NEEDS = {"trees": "reads trees", "directions": "reads in two directions that never meet"}
+"""What a body does that offers it, where it is no adjective."""
 
 
 def choose_device(name: str) -> tuple[torch.device, str]:
