@@ -49,6 +49,8 @@ class BidirectionalLanguageModel(nn.Module):
     """
 
     needs = ("directions",)
+    directions = ("forward", "backward")
+    """Terms of their own in evaluation, beside the loss."""
 
     def __init__(self, body: Body, tokenizer: Tokenizer, config: BidirectionalLanguageModelConfig | None = None):
         super().__init__()
@@ -71,11 +73,14 @@ class BidirectionalLanguageModel(nn.Module):
 
     def forward(self, batch: TokenBatch, state: State = None) -> tuple[dict[str, Term], None]:
         found, real, count = self.read(batch), real_positions(batch.mask), self.counts(batch)["loss"]
-        sums = {
-            name: self.cross_entropy(hidden, self.weight, self.output_bias, targets, real).loss
-            for name, hidden, targets in (("forward", found.ahead, found.nexts), ("backward", found.back, found.previous))
-        }
-        return {"loss": Term((sums["forward"] + sums["backward"]) / 2, count)}, None
+        sums = [
+            self.cross_entropy(hidden, self.weight, self.output_bias, targets, real).loss
+            for hidden, targets in ((found.ahead, found.nexts), (found.back, found.previous))
+        ]
+        terms = {"loss": Term((sums[0] + sums[1]) / 2, count)}
+        if not self.training:
+            terms.update({name: Term(total, count, 0.0) for name, total in zip(self.directions, sums, strict=True)})
+        return terms, None
 
     def counts(self, batch: TokenBatch) -> dict[str, Tensor]:
         """How many tokens each direction predicts, from the batch alone."""

@@ -73,6 +73,7 @@ def language_batches(text: TokenFile, config: Config) -> Batches:
 
 def score_of(likelihood: Likelihood, unit: str) -> Score:
     measures = {"loss": likelihood.loss, "perplexity": likelihood.perplexity, "bits_per_character": likelihood.bits_per_character}
+    measures |= {f"{name}_loss": loss for name, loss in likelihood.losses().items()}
     return Score(measures, likelihood.loss, likelihood.describe(unit))
 
 

@@ -48,7 +48,7 @@ def test_the_loss_is_the_mean_of_two_language_models(tied):
     with only_equations():
         torch.testing.assert_close(task(batch)[0]["loss"].sum, expected, rtol=1e-10, atol=0)
     ahead, back = task.predict(batch)
-    assert float(ahead.sum() + back.sum()) == pytest.approx(-2 * float(expected), rel=1e-5)
+    assert (ahead.sum() + back.sum()).item() == pytest.approx(-2 * expected.item(), rel=1e-5)
 
 
 def test_no_direction_sees_the_word_that_it_predicts():
