@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from clew.cli.main import verb_parser
+from clew.cli.main import main, verb_parser
 from clew.recipes import RECIPES
 from clew.recipes.running import config_of
 
@@ -35,6 +35,15 @@ def test_the_code_on_own_data_runs(tmp_path: Path, monkeypatch: pytest.MonkeyPat
     shown = capsys.readouterr().out
     assert "reviews.csv: comma-separated values, 31 records" in shown
     assert "skipped 1 x empty field (first: reviews.csv:32)" in shown
+
+
+def test_a_file_is_described_as_the_guide_shows(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    Path("pairs.csv").write_text("german,english\neine Katze,a cat\nder Hund,the dog\nja,yes,yes\n", encoding="utf-8")
+    assert main(["data", "pairs.csv"]) == 0
+    assert f"```\n{capsys.readouterr().out}```" in GUIDE.read_text(encoding="utf-8")
 
 
 def commands() -> list[str]:

@@ -79,7 +79,9 @@ def fit_most_frequent_tag(sentences: Iterable[tuple[Sequence[str], Sequence[str]
             raise UserError(f"sentence {number} has {len(words)} words and {len(tags)} tags; each word needs one")
         for word, tag in zip(words, tags, strict=True):
             by_word[word][tag] += 1
-    overall = sum(by_word.values(), Counter())
+    overall: Counter[str] = Counter()
+    for counts in by_word.values():
+        overall.update(counts)
     if not overall:
         raise UserError("no words to take tags from; give some tagged sentences")
     by_shape: defaultdict[Shape, Counter[str]] = defaultdict(Counter)

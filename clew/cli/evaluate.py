@@ -1,7 +1,8 @@
 """A run's scores: on its own validation and test data, or on a FILE.
 
 Of a language model, loss, perplexity and bits per character of a text; with --json and a FILE, the log-probability of
-every token: one JSON object a token, then one with the totals.
+every token: one JSON object a token, then one with the totals. Where the training data are still there, what they alone
+tell is shown beside it: n-grams, the most frequent tag, naive Bayes and others, whichever the task has.
 
   clew evaluate runs/shakespeare-lstm
   clew evaluate runs/shakespeare-lstm poem.txt
@@ -81,18 +82,28 @@ def evaluate_own(run: Any, streams: int | None, as_json: bool) -> None:
     from clew.core.errors import UserError
     from clew.runs.build import encode_texts, find_texts
     from clew.runs.directory import cache_folder
+    from clew.training.baselines import Baselines, check_size
     from clew.training.evaluation import evaluate
+    from clew.training.language import score_of
 
     training = run.config.training
     if streams is not None:
         if streams < 1:
             raise UserError(f"--streams ({streams}) must be at least 1")
         training = training.model_copy(update={"evaluate_batch": streams})
-    texts = {name: text for name, text in find_texts(run.config.data).items() if name != "train"}
+    texts = find_texts(run.config.data)
+    train = texts.pop("train")
+
+    def training_text() -> tuple[Any, int]:
+        check_size(train)
+        return encode_texts({"train": train}, run.tokenizer, cache_folder(), Lines().encoding)["train"], run.tokenizer.vocabulary
+
+    baselines = Baselines("text", training_text)
     for name, text in encode_texts(texts, run.tokenizer, cache_folder(), Lines().encoding).items():
         likelihood = evaluate(run.task, text, training)
         assert likelihood is not None
-        show(name, likelihood, run.tokenizer.unit, as_json)
+        score = score_of(likelihood, run.tokenizer.unit)
+        show(name, baselines.beside(score, text) or score, likelihood.tokens, run.tokenizer.unit, as_json)
 
 
 def evaluate_file(run: Any, file: str, as_json: bool) -> None:
@@ -100,6 +111,7 @@ def evaluate_file(run: Any, file: str, as_json: bool) -> None:
 
     from clew.cli.generate import read_stdin
     from clew.data.text_files import find_text
+    from clew.training.language import score_of
 
     text = read_stdin() if file == "-" else "".join(find_text(file))
     scored = run.score(text)
@@ -115,12 +127,11 @@ def evaluate_file(run: Any, file: str, as_json: bool) -> None:
     count = sum(token == unknown for token in scored.tokens) if unknown is not None else 0
     if count:
         print(f"{count} of {len(scored.tokens)} tokens are unknown to the model", file=sys.stderr)
-    show(file, scored.likelihood, run.tokenizer.unit, as_json)
+    show(file, score_of(scored.likelihood, run.tokenizer.unit), scored.likelihood.tokens, run.tokenizer.unit, as_json)
 
 
-def show(name: str, likelihood: Any, unit: str, as_json: bool) -> None:
+def show(name: str, score: Any, tokens: int, unit: str, as_json: bool) -> None:
     if as_json:
-        numbers = {"loss": likelihood.loss, "perplexity": likelihood.perplexity, "bits_per_character": likelihood.bits_per_character}
-        print(json.dumps({"text": name, "tokens": likelihood.tokens, "unit": unit, **numbers}))
+        print(json.dumps({"text": name, "tokens": tokens, "unit": unit, **score.measures}))
     else:
-        print(f"{name}: {likelihood.describe(unit)} ({likelihood.tokens:,} tokens)")
+        print(f"{name}: {score.text} ({tokens:,} tokens)")

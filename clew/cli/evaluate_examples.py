@@ -11,7 +11,7 @@ OWN = ("data.valid=", "data.test=")
 
 
 def evaluate_run(run: Any, files: list[str], settings: list[str], changed: dict[str, Any], options: argparse.Namespace) -> int:
-    from clew.core.errors import UserError
+    from clew.core.errors import UserError, counted
 
     if options.out is not None and not Path(options.out).parent.is_dir():
         raise UserError(f"no such folder: {Path(options.out).parent}, where --out is to write; make it first")
@@ -19,18 +19,19 @@ def evaluate_run(run: Any, files: list[str], settings: list[str], changed: dict[
         if getattr(options, name) is not None and run.verb != "translate":
             raise UserError(f"--{name} is for translation between several languages, which {run.folder} does not do")
     config = changed_config(run.config, settings, changed, files)
+    baselines = baselines_of(run)
     found = []
     for part, examples in examples_of(config, settings, files).items():
         if options.into is not None:
             examples = [example._replace(into=options.into) for example in examples]
-        score = scored(run, config, examples, options.pivot)
+        score = scored(run, config, examples, options.pivot, baselines)
         found.append((part, score))
         if options.json:
             print(
                 json.dumps({"part": part, "examples": len(examples), **score.measures, "text": score.text}, ensure_ascii=False), flush=True
             )
         else:
-            print(f"{part}: {score.text} ({len(examples):,} examples)", flush=True)
+            print(f"{part}: {score.text} ({counted(len(examples), 'example')})", flush=True)
     if options.out is not None:
         write(Path(options.out), found)
         say(f"predictions are in {options.out}")
@@ -82,13 +83,23 @@ def by_direction(parts: dict[str, Any], directions: list[str]) -> dict[str, Any]
     return {name: examples for name, examples in found.items() if examples}
 
 
-def scored(run: Any, config: Any, examples: Any, pivot: str | None) -> Any:
+def baselines_of(run: Any) -> Any:
+    """What the run's training examples alone tell; they are read again where a baseline learns from them."""
+    from clew.runs.examples import read_examples
+    from clew.tasks import TASKS
+    from clew.training.baselines import Baselines
+
+    kind = TASKS[run.config.task.name].data
+    return Baselines(kind, lambda: read_examples(kind, run.config.data, run.config.seed)["train"])
+
+
+def scored(run: Any, config: Any, examples: Any, pivot: str | None, baselines: Any) -> Any:
     from clew.tasks.translation import translate_through
     from clew.training.examples import evaluate_examples
     from clew.training.problem import Score
 
     if pivot is None:
-        return evaluate_examples(run.task, examples, config)
+        return evaluate_examples(run.task, examples, config, baselines)
     predictions, between = translate_through([run.task], examples, config.decoding, pivot, seed=config.seed)
     measured = run.task.measure(examples, predictions)
     ids, scores = [example.id for example in examples], run.task.sentence_scores(examples, predictions)

@@ -12,6 +12,7 @@ from typing import NoReturn
 
 VERBS = {
     "train": "train a recipe, or your own text",
+    "data": "what is understood of a data file of yours",
     "generate": "write text with a trained run",
     "translate": "translate lines with a trained run, or with several",
     "parse": "draw up the trees of sentences",

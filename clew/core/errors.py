@@ -41,6 +41,11 @@ def shortened(text: str, most: int = 2 * LONGEST_NAME) -> str:
     return text if len(text) <= most else f"{text[: most // 2]}...{text[-most // 2 :]}"
 
 
+def counted(count: int, noun: str) -> str:
+    """`1 example`, `2,000 examples`."""
+    return f"{count:,} {noun}{'' if count == 1 else 's'}"
+
+
 def did_you_mean(name: Any, known: Iterable[str]) -> str:
     """`; did you mean 'gru'?` where something known is near, else nothing."""
     near = get_close_matches(str(name)[:LONGEST_NAME], [str(k) for k in known], n=1, cutoff=0.5)

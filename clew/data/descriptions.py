@@ -13,14 +13,16 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from clew.core.errors import UserError
+from clew.core.errors import UserError, counted
 from clew.data.conll_files import Block, read_blocks
 from clew.data.conllu_files import COLUMNS, read_conllu_blocks
 from clew.data.formats import FORMATS, TABLES, find_format
 from clew.data.json_files import dotted_names, value_at
 from clew.data.line_files import read_parallel
+from clew.data.lines import opened
 from clew.data.notes import Notes
-from clew.data.records import Record
+from clew.data.records import Record, check_found
+from clew.data.trees import cleaned, format_tree, parse_lines
 
 NUM_EXAMPLES = 3
 MOST_LABELS = 100
@@ -43,7 +45,8 @@ class Distribution:
 
 @dataclass(frozen=True)
 class ColumnDescription:
-    """One column. `labels` counts its values where they are few and come again; in CoNLL files those of every word."""
+    """One column. `labels` counts its values where they are few and come again; in CoNLL files those of every word, in trees those of
+    every phrase. `is_list` says that a record has a list of strings there."""
 
     name: str
     num_empty: int
@@ -51,6 +54,7 @@ class ColumnDescription:
     words: Distribution
     characters: Distribution
     labels: Mapping[str, int] | None
+    is_list: bool = False
 
 
 @dataclass(frozen=True)
@@ -92,6 +96,7 @@ def describe(path: Path | str, target: Path | str | None = None, *, format: str 
         if not survey.num_records:
             raise
         stopped = str(error)
+    check_found(survey.num_records > 0, path, False, notes)
     return survey.description(str(path), format, notes, stopped)
 
 
@@ -101,6 +106,7 @@ class Field(NamedTuple):
     text: str
     num_words: int
     labels: Iterable[str]
+    is_list: bool = False
 
 
 Row = tuple[str, dict[str, Field]]
@@ -113,9 +119,11 @@ def read_rows(path: Path, format: str, header: bool | None, notes: Notes) -> Ite
         return block_rows(path, (without_id(block) for block in read_conllu_blocks(path, notes)), COLUMNS[1:])
     if format == "jsonl":
         return json_rows(TABLES[format](path, notes=notes))
-    if format in TABLES:
-        return table_rows(TABLES[format](path, header=header, notes=notes))
-    raise UserError(f"{path}: this is {FORMATS[format]} ({format}), which has no columns to describe; if it is not, name its format")
+    if format == "trees":
+        return tree_rows(path, notes)
+    if format == "parallel":
+        raise UserError(f"{path}: parallel text is two files; name both, first the one that is read and then its translation")
+    return table_rows(TABLES[format](path, header=header, notes=notes))
 
 
 def table_rows(records: Iterable[Record]) -> Iterator[Row]:
@@ -136,6 +144,26 @@ def block_rows(path: Path, blocks: Iterable[Block], names: tuple[str, ...] | Non
         yield f"{path}:{block.lines[0]}", {name: Field(" ".join(words), len(words), labels_in(name, words)) for name, words in named}
 
 
+def tree_rows(path: Path, notes: Notes) -> Iterator[Row]:
+    """Trees as parsers learn them: no traces, no function tags, one root."""
+    with opened(path) as lines:
+        for number, (tree, _) in enumerate(parse_lines(lines, str(path)), start=1):
+            place, clean = f"{path}:tree {number}", cleaned(tree)
+            if clean is None:
+                notes.skip("trees of traces alone", place)
+                continue
+            words, tags = clean.words, clean.tags
+            phrases = [node.label for node in clean.nodes() if not node.is_leaf][1:]
+            yield (
+                place,
+                {
+                    "words": Field(" ".join(words), len(words), ()),
+                    "tags": Field(" ".join(tags), len(tags), tags),
+                    "tree": Field(format_tree(clean), len(words), phrases),
+                },
+            )
+
+
 def without_id(block: Block) -> Block:
     return block._replace(rows=[row[1:] for row in block.rows])
 
@@ -153,7 +181,7 @@ def json_field(value: Any) -> Field:
     if isinstance(value, str):
         return text_field(value)
     if isinstance(value, list) and all(isinstance(word, str) for word in value):
-        return Field(" ".join(value), len(value), value)
+        return Field(" ".join(value), len(value), value, is_list=True)
     return text_field("" if value is None else json.dumps(value, ensure_ascii=False))
 
 
@@ -164,12 +192,14 @@ class ColumnSurvey:
         self.hashes = array("q")
         self.labels: Counter[str] = Counter()
         self.num_empty = 0
+        self.is_list = True
 
     def add(self, field: Field) -> None:
         self.words.append(min(field.num_words, 2**32 - 1))
         self.characters.append(min(len(field.text), 2**32 - 1))
         self.hashes.append(hash(field.text))
         self.num_empty += not field.text or field.text.isspace()
+        self.is_list &= field.is_list
         if len(self.labels) <= MOST_LABELS:
             self.labels.update(field.labels)
 
@@ -177,7 +207,8 @@ class ColumnSurvey:
         num_different = len(np.unique(np.asarray(self.hashes)))
         is_label = 0 < len(self.labels) <= MOST_LABELS and 2 * len(self.labels) <= self.labels.total()
         labels = dict(sorted(self.labels.items(), key=lambda item: (-item[1], item[0]))) if is_label else None
-        return ColumnDescription(name, self.num_empty, num_different, distribution(self.words), distribution(self.characters), labels)
+        lengths = distribution(self.words), distribution(self.characters)
+        return ColumnDescription(name, self.num_empty, num_different, *lengths, labels, self.is_list)
 
 
 class Survey:
@@ -235,7 +266,7 @@ def distribution(values: Any) -> Distribution:
 
 def shown(description: Description) -> Iterator[str]:
     """The lines of a description."""
-    yield f"{description.path}: {FORMATS[description.format]}, {description.num_records:,} records"
+    yield f"{description.path}: {FORMATS[description.format]}, {counted(description.num_records, 'record')}"
     for column in description.columns:
         num_different = column.num_different if column.labels is None else len(column.labels)
         empty = f", {column.num_empty:,} empty" if column.num_empty else ""
@@ -245,9 +276,15 @@ def shown(description: Description) -> Iterator[str]:
             yield f"  characters: {column.characters}"
         else:
             yield f"  labels: {shown_labels(column.labels)}"
+    if description.format == "lines":
+        (column,) = description.columns
+        words, characters = (round(lengths.mean * description.num_records) for lengths in (column.words, column.characters))
+        num_lines = description.num_records + sum(description.skipped.values())
+        yield f"in all: {counted(words, 'word')}, {counted(characters + num_lines, 'character')} with the line ends"
     if description.ratio is not None:
         yield f"words of the second text for each word of the first: {shown_ratio(description.ratio)}"
-    yield f"duplicates: {description.num_duplicates:,} records repeat an earlier one"
+    repeat = "repeats" if description.num_duplicates == 1 else "repeat"
+    yield f"duplicates: {counted(description.num_duplicates, 'record')} {repeat} an earlier one"
     for reason, count in description.skipped.items():
         yield f"skipped: {count:,} x {reason}"
     yield from (f"bad: {sentence}" for sentence in description.faults)

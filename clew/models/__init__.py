@@ -4,6 +4,8 @@ from collections.abc import Callable
 from typing import Any, NamedTuple
 
 from clew.core.config import Section
+from clew.models.bag import BagConfig, build_bag
+from clew.models.cnn import CNNConfig, build_cnn
 from clew.models.convolutional import ConvolutionalConfig, build_convolutional
 from clew.models.gpt import GPTConfig, build_gpt
 from clew.models.llama import LlamaConfig, build_llama
@@ -30,6 +32,8 @@ MODELS: dict[str, Family] = {
     "window": Family(WindowConfig, build_window),
     "gpt": Family(GPTConfig, build_gpt),
     "llama": Family(LlamaConfig, build_llama),
+    "bag": Family(BagConfig, build_bag),
+    "cnn": Family(CNNConfig, build_cnn),
     "mixed": Family(MixedConfig, build_mixed),
     "seq2seq": Family(Seq2SeqConfig, build_seq2seq, encodes=True),
     "transformer": Family(TransformerConfig, build_transformer, encodes=True),

@@ -6,6 +6,7 @@ from typing import Any, NamedTuple
 from torch import nn
 
 from clew.core.config import Section
+from clew.tasks.classification import CLASSES, ClassificationConfig, build_classifier, train_class_vocabularies
 from clew.tasks.language_model import LanguageModel, LanguageModelConfig
 from clew.tasks.parsing import ConstituencyParser, ParsingConfig, train_parsing_vocabularies
 from clew.tasks.sequence import SequenceConfig, SequenceToSequence, TranslationConfig, train_sequence_vocabularies
@@ -56,6 +57,7 @@ TASKS: dict[str, TaskKind] = {
     "translation": TaskKind(TranslationConfig, build_sequence, ENCODES, SIDES, "pairs", train_sequence_vocabularies, "translate"),
     "sequence": TaskKind(SequenceConfig, build_sequence, ENCODES, SIDES, "pairs", train_sequence_vocabularies, "translate"),
     "parsing": TaskKind(ParsingConfig, build_parser, ENCODES, SIDES, "trees", train_parsing_vocabularies, "parse"),
+    "classification": TaskKind(ClassificationConfig, build_classifier, (), CLASSES, "labelled", train_class_vocabularies, "classify"),
     "tagging": TaskKind(TaggingConfig, build_tagger, (), TAGS, "tagged", train_tagging_vocabularies, "tag"),
     "tree_classification": TaskKind(
         TreeClassificationConfig,

@@ -1,33 +1,196 @@
-"""What a trained model is held against: the score of something that has learnt next to nothing. One function a kind of data."""
+"""What a trained model is held against: the scores of something that has learnt next to nothing, or that was known before neural models.
 
-from collections.abc import Callable, Sequence
+A kind of data has a function that fits its baselines on the training examples, one after the other as they are asked for. What would take
+longer than a few seconds is left out.
+"""
+
+import json
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import replace
-from typing import Any
+from typing import Any, NamedTuple
 
+from clew.baselines.bag_of_words import Reading, fit_text_classifier
 from clew.baselines.branching import fit_branching
+from clew.baselines.kneser_ney import fit_kneser_ney
+from clew.baselines.most_frequent import fit_most_frequent_class, fit_most_frequent_tag
 from clew.core.errors import UserError
-from clew.data.examples import Parsed
+from clew.core.tag_schemes import OUTSIDE, convert_tags, is_phrase_tag
+from clew.data.encoded import TokenFile
+from clew.data.examples import Labelled, Parsed, Sentence
+from clew.data.text_files import TextSource
 from clew.metrics.brackets import score_brackets
+from clew.metrics.classification import count_label_sets
+from clew.metrics.perplexity import Likelihood
+from clew.metrics.spans import score_spans
+from clew.metrics.strings import Accuracy, exact_match
+from clew.tasks.measures import Measured
 from clew.training.problem import Score
+from clew.training.processes import from_first, world_size
+
+MOST_TOKENS = 5_000_000
+"""Of a text that n-grams are counted in."""
+MOST_TEXT = 10 * MOST_TOKENS
+"""Characters of a text that is worth encoding to see how many tokens it has."""
+MOST_CHARACTERS = 20_000_000
+"""Of texts that naive Bayes learns from."""
+MOST_WORK = 10_000_000
+"""Characters times labels that regression learns from."""
+ORDER = 5
 
 
-def with_baseline(score: Score, kind: str, examples: Sequence[Any]) -> Score:
-    """A final score with the baseline's on the same examples, where the kind of data has one."""
-    if kind not in BASELINES:
-        return score
-    try:
-        name, value, text = BASELINES[kind](examples)
-    except UserError:  # trees without a single phrase have no labels to branch with
-        return score
-    return replace(score, measures={**score.measures, name: value}, text=f"{score.text}; {text}")
+class Baseline(NamedTuple):
+    """`words` begins the sentence: `naive Bayes has`. `measure` scores examples and ends it."""
+
+    words: str
+    measure: Callable[[Any], Measured]
 
 
-def right_branching(examples: Sequence[Parsed]) -> tuple[str, float, str]:
-    """F1 of trees that branch to the right, whatever the words, with the two labels that suit these very trees best."""
-    golds = [example.tree for example in examples]
-    branching = fit_branching(golds)
-    found = score_brackets(golds, [branching.parse(tree.words, tree.tags) for tree in golds]).all
-    return "right_branching_f1", 100 * found.f1, f"right-branching trees have F1 {100 * found.f1:.2f}"
+Train = Callable[[], Any]
+"""Gives the training examples, where they are needed."""
 
 
-BASELINES: dict[str, Callable[[Sequence[Any]], tuple[str, float, str]]] = {"trees": right_branching}
+class Baselines:
+    """Those of a kind of data, each fitted when it is first asked for."""
+
+    def __init__(self, kind: str, train: Train):
+        self.fitted: list[Baseline] = []
+        self.unfitted: Iterator[Baseline] = BASELINES[kind](train) if kind in BASELINES else iter(())
+
+    def beside(self, score: Score, examples: Any, interrupted: Callable[[], bool] = lambda: False) -> Score | None:
+        """The score with the baselines' on the same examples; None where `interrupted` says to stop, which a process alone may do."""
+        found = json.loads(from_first(lambda: json.dumps(self.measured(examples, interrupted))))
+        if not found:
+            return None if found is None else score
+        measures = {name: value for values, _ in found for name, value in values.items()}
+        return replace(score, measures={**score.measures, **measures}, text=f"{score.text}; {', '.join(text for _, text in found)}")
+
+    def measured(self, examples: Any, interrupted: Callable[[], bool]) -> list[Measured] | None:
+        """What each is found to reach, in whole sentences."""
+        found = []
+        try:
+            for baseline in self.all():
+                if interrupted() and world_size() == 1:
+                    return None
+                values, text = baseline.measure(examples)
+                found.append(Measured(values, f"{baseline.words} {text}"))
+        except UserError:  # no training data any more, or such as nothing can be learnt from, as trees without a single phrase
+            pass
+        return found
+
+    def all(self) -> Iterator[Baseline]:
+        yield from tuple(self.fitted)
+        for baseline in self.unfitted:
+            self.fitted.append(baseline)
+            yield baseline
+
+
+def tree_baselines(train: Train) -> Iterator[Baseline]:
+    """Trees that branch to the right, whatever the words, with the two labels that suit the very trees best that are judged."""
+
+    def measure(examples: Sequence[Parsed]) -> Measured:
+        golds = [example.tree for example in examples]
+        branching = fit_branching(golds)
+        found = score_brackets(golds, [branching.parse(tree.words, tree.tags) for tree in golds]).all
+        return Measured({"right_branching_f1": 100 * found.f1}, f"F1 {100 * found.f1:.2f}")
+
+    yield Baseline("right-branching trees have", measure)
+
+
+def tag_baselines(train: Train) -> Iterator[Baseline]:
+    """The most frequent tag of each word; with F1 where tags are of phrases, which are then in IOB2."""
+    sentences: Sequence[Sentence] = train()
+    are_phrases = all_phrases(sentences)
+    tagger = fit_most_frequent_tag((sentence.words, tags_of(sentence, are_phrases)) for sentence in sentences)
+
+    def measure(examples: Sequence[Sentence]) -> Measured:
+        has_f1 = are_phrases and all_phrases(examples)
+        gold = [tags_of(example, has_f1) for example in examples]
+        found = [tags_of(example._replace(tags=tuple(tagger.tag(example.words))), has_f1) for example in examples]
+        right = sum(a == b for tags, others in zip(gold, found, strict=True) for a, b in zip(tags, others, strict=True))
+        values = {"baseline_most_frequent_tag": 100 * Accuracy(right, sum(map(len, gold))).value}
+        text = f"accuracy {values['baseline_most_frequent_tag']:.2f}"
+        if has_f1:
+            values["baseline_most_frequent_tag_f1"] = f1 = 100 * score_spans(gold, found).f1
+            text = f"F1 {f1:.2f}, {text}"
+        return Measured(values, text)
+
+    yield Baseline("the most frequent tag has", measure)
+
+
+def tags_of(sentence: Sentence, are_phrases: bool) -> Sequence[str]:
+    tags = sentence.tags or ()
+    return convert_tags(tags, "iob2") if are_phrases else tags
+
+
+def all_phrases(sentences: Iterable[Sentence]) -> bool:
+    tags = {tag for sentence in sentences for tag in sentence.tags or ()}
+    return all(map(is_phrase_tag, tags)) and tags != {OUTSIDE}
+
+
+def label_baselines(train: Train) -> Iterator[Baseline]:
+    """The most frequent class, naive Bayes, and softmax regression; where labels do not exclude each other, logistic regression."""
+    examples: Sequence[Labelled] = train()
+    texts, answers = [reading(example) for example in examples], [example.labels for example in examples]
+    exclusive = all(len(answer) == 1 for answer in answers)
+    size = sum(len(example.text) + len(example.second or "") for example in examples)
+    num_labels = len({label for answer in answers for label in answer})
+    frequent = fit_most_frequent_class(answers, exclusive)
+    yield label_baseline("most_frequent_class", "the most frequent class has", frequent, exclusive)
+    if size <= MOST_CHARACTERS and size * num_labels <= 10 * MOST_WORK:
+        bayes = fit_text_classifier(texts, answers, exclusive=exclusive)
+        yield label_baseline("naive_bayes", "naive Bayes has", bayes, exclusive)
+    if size * num_labels <= MOST_WORK:
+        method = "softmax" if exclusive else "logistic"
+        regression = fit_text_classifier(texts, answers, method, exclusive=exclusive, min_texts=2)
+        yield label_baseline(f"{method}_regression", f"{method} regression has", regression, exclusive)
+
+
+def reading(example: Labelled) -> Reading:
+    return example.text if example.second is None else (example.text, example.second)
+
+
+def label_baseline(name: str, words: str, model: Any, exclusive: bool) -> Baseline:
+    def measure(examples: Sequence[Labelled]) -> Measured:
+        gold, found = [example.labels for example in examples], model.predict([reading(example) for example in examples])
+        if exclusive:
+            share = 100 * exact_match(found, gold).value
+            return Measured({f"baseline_{name}": share}, f"accuracy {share:.2f}")
+        labels = sorted({label for answer in (*gold, *found) for label in answer})
+        f1 = 100 * count_label_sets(gold, found, labels).micro_f1
+        return Measured({f"baseline_{name}": f1}, f"micro F1 {f1:.2f}")
+
+    return Baseline(words, measure)
+
+
+def text_baselines(train: Train) -> Iterator[Baseline]:
+    """Interpolated n-grams over the very tokens that the model reads; `train` gives them with the size of their vocabulary."""
+    text, vocabulary = train()
+    if len(text) > MOST_TOKENS:
+        return
+    model = fit_kneser_ney([text.tokens], vocabulary, ORDER)
+
+    def measure(other: TokenFile) -> Measured:
+        """Every token but the first, which nothing predicts."""
+        log_probs = model.log_probs(other.tokens)[1:]
+        found = Likelihood(-float(log_probs.sum()), len(log_probs))
+        values = {"baseline_kneser_ney": found.perplexity, "baseline_kneser_ney_loss": found.loss}
+        return Measured(values, f"loss {found.loss:.4f} and perplexity {found.perplexity:.2f}")
+
+    yield Baseline(f"{ORDER}-grams (Kneser-Ney) have", measure)
+
+
+def check_size(text: TextSource) -> None:
+    """Refuses a text that would have too many tokens, before it is encoded for nothing."""
+    size = 0
+    for piece in text:
+        size += len(piece)
+        if size > MOST_TEXT:
+            raise UserError(f"{text}: more than {MOST_TEXT:,} characters, too many to count n-grams in")
+
+
+BASELINES: dict[str, Callable[[Train], Iterator[Baseline]]] = {
+    "text": text_baselines,
+    "trees": tree_baselines,
+    "tagged": tag_baselines,
+    "labelled": label_baselines,
+}

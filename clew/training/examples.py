@@ -31,7 +31,7 @@ from clew.runs.examples import read_examples
 from clew.runs.vocabularies import kinds_of, load_vocabularies
 from clew.tasks import TASKS, TaskKind
 from clew.tasks.writing import DecodingConfig
-from clew.training.baselines import with_baseline
+from clew.training.baselines import Baselines
 from clew.training.loop import Batches
 from clew.training.parallel import gathered
 from clew.training.problem import Autocast, Problem, Score
@@ -51,6 +51,8 @@ def example_problem(config: Config, run: Path | None, progress: Callable[[int, i
     task: Any = build_task(config, vocabularies)
     found = begin(task.body, config, vocabularies) if run is None else []
     encoded = {part: task.encode(examples) for part, examples in parts.items()}
+    if run is None:
+        task.prepare(encoded["train"])
     for part in parts.keys() - {"train"}:
         for example, ids in zip(parts[part], encoded[part], strict=True):
             task.check_length(ids, example.id)
@@ -71,13 +73,20 @@ def example_problem(config: Config, run: Path | None, progress: Callable[[int, i
     def get(epoch: int, number: int) -> Any:
         return task.collate([encoded["train"][row] for row in fitting[plan(epoch).rows(number)]])
 
+    baselines = Baselines(kind.data, lambda: parts["train"])
+
     def judge(
         part: str, task: nn.Module, forward: Any, autocast: Autocast, interrupted: Callable[[], bool], *, final: bool = False
     ) -> Score | None:
         decoding = config.decoding if final else config.decoding.model_copy(update=GREEDY)
         found = (parts[part], encoded[part])
         score = judge_examples(task, forward, *found, evaluation_budget(config), decoding, autocast, config.seed, interrupted, final)
-        return with_baseline(score, kind.data, parts[part]) if final and score is not None else score
+        return baselines.beside(score, parts[part], interrupted) if final and score is not None else score
+
+    def settle(task: Any) -> bool:
+        rows = batches_by_length(lengths_of(task, encoded["valid"]), evaluation_budget(config))
+        device = next(task.parameters()).device
+        return task.settle([to_device(task.collate([encoded["valid"][row] for row in some]), device) for some in rows])
 
     notes_to_show = [*found, *notes.report(), *map(str, find_overlaps(parts))]
     if left_out := len(lengths) - len(fitting):
@@ -92,6 +101,7 @@ def example_problem(config: Config, run: Path | None, progress: Callable[[int, i
         describe(vocabularies, parts),
         identity(config, parts["train"]),
         tuple(notes_to_show),
+        settle,
     )
 
 
@@ -117,8 +127,8 @@ def agreed_vocabularies(config: Config, kind: TaskKind, run: Path | None, train:
     return {role: kinds_of(config)[role].from_json(text) for role, text in texts.items()}
 
 
-def evaluate_examples(task: Any, examples: Sequence[Any], config: Config) -> Score:
-    """The score of examples by a trained task, decoding as the config says; those too long for it are refused."""
+def evaluate_examples(task: Any, examples: Sequence[Any], config: Config, baselines: Baselines) -> Score:
+    """The score of examples by a trained task, decoding as the config says, and the baselines'; those too long for it are refused."""
     encoded = task.encode(examples)
     for example, ids in zip(examples, encoded, strict=True):
         task.check_length(ids, example.id)
@@ -126,7 +136,7 @@ def evaluate_examples(task: Any, examples: Sequence[Any], config: Config) -> Sco
         task, task, examples, encoded, evaluation_budget(config), config.decoding, nullcontext, config.seed, is_final=True
     )
     assert found is not None
-    return with_baseline(found, TASKS[config.task.name].data, examples)  # type: ignore[attr-defined]
+    return baselines.beside(found, examples) or found
 
 
 @torch.no_grad()

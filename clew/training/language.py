@@ -18,6 +18,7 @@ from clew.runs.directory import cache_folder
 from clew.runs.embedding import begin
 from clew.runs.vocabularies import TOKENIZER, load_vocabularies
 from clew.text.tokenizer import Tokenizer
+from clew.training.baselines import Baselines
 from clew.training.evaluation import evaluate
 from clew.training.loop import Batches
 from clew.training.problem import Autocast, Problem, Score
@@ -39,13 +40,17 @@ def language_problem(config: Config, run: Path | None, progress: Callable[[int, 
     vocabularies = {TOKENIZER: tokenizer}
     task: Any = build_task(config, vocabularies)
     check_reach(config, task)
+    baselines = Baselines("text", lambda: (texts["train"], tokenizer.vocabulary))
     found = begin(task.body, config, vocabularies) if run is None else []
 
     def judge(
         part: str, task: nn.Module, forward: Any, autocast: Autocast, interrupted: Callable[[], bool], *, final: bool = False
     ) -> Score | None:
         found = evaluate(task, texts[part], config.training, forward=forward, autocast=autocast, interrupted=interrupted)  # type: ignore[arg-type]
-        return None if found is None else score_of(found, tokenizer.unit)
+        if found is None:
+            return None
+        score = score_of(found, tokenizer.unit)
+        return baselines.beside(score, texts[part], interrupted) if final else score
 
     parts = tuple(name for name in texts if name != "train")
     return Problem(task, vocabularies, batches, parts, judge, describe(tokenizer, texts), identity(config, texts["train"]), tuple(found))

@@ -121,6 +121,8 @@ def test_evaluating_a_run_on_its_own_text_gives_what_training_said(clew: Clew, l
     assert row["perplexity"] == pytest.approx(math.exp(row["loss"]))
     shown = clew("evaluate", lstm).out
     assert shown.startswith("valid: loss ") and shown.endswith(f"({row['tokens']:,} tokens)\n")
+    assert row["baseline_kneser_ney"] == pytest.approx(best["best.valid.baseline_kneser_ney"])
+    assert f"; 5-grams (Kneser-Ney) have loss {row['baseline_kneser_ney_loss']:.4f} and perplexity" in shown
 
 
 def test_more_streams_score_as_many_tokens(clew: Clew, lstm: Path) -> None:

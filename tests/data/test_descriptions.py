@@ -22,7 +22,7 @@ def test_a_table_is_described_as_it_was_read(tmp_path):
             "  characters: mean 4.2, median 3, 95 % 11, max 11",
             "column label: 2 different",
             "  labels: good 3 (60.0%), bad 2 (40.0%)",
-            "duplicates: 1 records repeat an earlier one",
+            "duplicates: 1 record repeats an earlier one",
             "skipped: 1 x empty line",
             "skipped: 1 x misplaced quote",
             "skipped: 1 x wrong number of fields",
@@ -95,11 +95,31 @@ def test_a_file_that_cannot_be_read_to_its_end_is_described_so_far(tmp_path):
 def test_a_file_of_which_nothing_can_be_read_is_refused(tmp_path):
     path = write(tmp_path / "a.csv", "")
     assert refusal(lambda: describe(path)) == f"{path}: the file is empty; give one with text in it"
-    path = write(tmp_path / "a.mrg", "(S (NP a))")
+    path = write(tmp_path / "a.mrg", "(S (NP a)")
     assert refusal(lambda: describe(path)) == (
-        f"{path}: this is bracketed trees (trees), which has no columns to describe; if it is not, name its format"
+        f"{path}:1: the tree that begins here is not closed; 1 closing bracket is missing before the end"
+    )
+    path = write(tmp_path / "b.mrg", "\n")
+    assert refusal(lambda: describe(path)) == f"{path}: there is no record in it; give a file with records in it"
+    assert refusal(lambda: describe(tmp_path / "train", format="parallel")).endswith(
+        "parallel text is two files; name both, first the one that is read and then its translation"
     )
     assert refusal(lambda: describe(tmp_path / "b.csv")).startswith(f"no such file: {tmp_path / 'b.csv'}; ")
+
+
+def test_trees_are_described_as_parsers_learn_them(tmp_path):
+    path = write(tmp_path / "a.mrg", "( (S (NP-SBJ (PRP It)) (VP (VBZ rains))))\n(S (-NONE- *))\n(NP (NN Rain))\n")
+    description = describe(path)
+    columns = {column.name: column for column in description.columns}
+    assert (description.num_records, description.skipped) == (2, {"trees of traces alone": 1})
+    assert columns["tree"].num_different == 2 and columns["words"].words.max == 2
+    assert description.examples[0][1]["tree"] == "(TOP (S (NP (PRP It)) (VP (VBZ rains))))"
+    assert description.examples[1][0] == f"{path}:tree 3"
+
+
+def test_the_length_of_a_plain_text_counts_its_line_ends(tmp_path):
+    path = write(tmp_path / "a.txt", "one two\n\nthree\n")
+    assert "in all: 3 words, 15 characters with the line ends" in repr(describe(path))
 
 
 def test_a_description_is_plain_data(tmp_path):

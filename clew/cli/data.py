@@ -1,0 +1,86 @@
+"""What is understood of a data file: its format and columns, three examples as they are read, how often each label comes,
+how long texts are, what comes twice, the lines that cannot be used, and the command that trains on it.
+
+FILE is any of the formats of docs/guides/own-data.md, gzipped or not: a text, CSV, TSV, JSON lines, CoNLL columns,
+CoNLL-U or bracketed trees. Two files are parallel text, line by line.
+
+  clew data tickets.csv
+  clew data train.de train.en
+  clew data names.txt --format conll
+  clew data pairs.tsv --no-header --json
+"""
+
+import argparse
+import json
+import shlex
+from typing import Any
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    add = parser.add_argument
+    add("files", metavar="FILE", nargs="+", help="a data file; two of parallel text, first what is read and then its translation")
+    add("--format", metavar="NAME", help="csv, tsv, jsonl, lines, conll, conllu or trees (default: told from the file)")
+    add(
+        "--header",
+        action=argparse.BooleanOptionalAction,
+        default=None,
+        help="whether the first line of a table names its columns (default: told from it)",
+    )
+    add("--json", action="store_true", help="one JSON object")
+
+
+def run(options: argparse.Namespace) -> int:
+    from dataclasses import asdict
+
+    from clew.core.errors import UserError
+    from clew.data.descriptions import describe, shown
+
+    if len(options.files) > 2:
+        raise UserError(f"one file is described at a time, or two of parallel text, not {len(options.files)}")
+    if len(options.files) == 2 and (options.format not in (None, "parallel") or options.header is not None):
+        raise UserError("two files are parallel text, line by line; --format and --header are for one file")
+    description = describe(*options.files, format=options.format, header=options.header)
+    command = training_command(description, options)
+    if options.json:
+        print(json.dumps({**asdict(description), "command": command}, ensure_ascii=False))
+        return 0
+    for line in shown(description):
+        print(line)
+    print(f"train on it with:\n  {command}" if command else why_not(description))
+    return 0
+
+
+def training_command(description: Any, options: argparse.Namespace) -> str | None:
+    """What to paste into a shell; None where the file cannot be trained on as it is."""
+    from clew.data.uses import find_use
+
+    use = find_use(description)
+    if use is None or description.stopped is not None:
+        return None
+    files = f"[{','.join(map(value, options.files))}]" if len(options.files) == 2 else value(options.files[0])
+    settings = {"data.train": files, **{name: value(text) for name, text in use.settings.items()}}
+    if options.format is not None and len(options.files) == 1:
+        settings["data.format"] = options.format
+    if options.header is not None:
+        settings["data.header"] = str(options.header).lower()
+    return shlex.join(["clew", "train", use.recipe, *(f"{name}={text}" for name, text in settings.items())])
+
+
+def value(text: str) -> str:
+    """A text as a setting takes it: in quotes where it would be read as something else, or as several."""
+    from clew.recipes.grid import split_values
+    from clew.runs.values import parse_value
+
+    is_plain = parse_value(text) in (text, as_number(text)) and split_values(text) == [text] and not set(text) & set("[]{}\"'")
+    return text if is_plain else json.dumps(text, ensure_ascii=False)
+
+
+def as_number(text: str) -> int | None:
+    """Columns may be given by their number."""
+    return int(text) if text.isascii() and text.isdigit() else None
+
+
+def why_not(description: Any) -> str:
+    if description.stopped is not None:
+        return "mend what keeps it from being read to the end, and then train on it"
+    return "there is nothing to learn in it by itself: a text needs a label, a translation or tags beside it, or to be a plain text"

@@ -1,0 +1,164 @@
+"""What a described file can be used for: a recipe and the settings that train on it.
+
+Columns are told by their names, else by what is in them: few values that come again are labels, the longest texts are the text.
+"""
+
+import re
+from collections.abc import Collection, Iterable, Sequence
+from typing import NamedTuple
+
+from clew.data.descriptions import ColumnDescription, Description
+
+Columns = Sequence[ColumnDescription]
+
+LABELS = ("label", "labels", "category", "class", "sentiment", "intent", "target", "queue", "topic", "tag", "gold", "rating", "stars")
+TEXTS = ("text", "sentence", "review", "document", "body", "content", "message", "tweet", "input", "question")
+TARGETS = {"summary": "summarise", "highlights": "summarise", "code": "text-to-code", "program": "text-to-code"}
+"""What is made of a text, where a column is called so."""
+PAIRS = (("source", "target"), ("src", "tgt"), ("input", "output"), ("question", "answer"), ("prompt", "response"))
+TOGETHER = (("premise", "hypothesis"), ("text", "second"), ("question", "passage"), ("question", "sentence"), ("query", "document"))
+"""Columns whose texts are judged together; sentence1 and sentence2, text_a and text_b are too."""
+NUMBER = re.compile("1|a$|A$")
+SEPARATORS = ("|", ";", ",")
+SHORT = 50
+"""Records of a file that is too short to have labels many times."""
+
+
+class Use(NamedTuple):
+    """A recipe, and its settings by name."""
+
+    recipe: str
+    settings: dict[str, str]
+
+
+def find_use(description: Description) -> Use | None:
+    """What the file seems to be for; None where nothing fits."""
+    whole = {"lines": "text-lstm", "parallel": "translate", "trees": "parse"}
+    if description.format in whole:
+        found: Use | None = Use(whole[description.format], {})
+    elif description.format == "conllu":
+        found = conllu_tags(description.columns)
+    elif description.format == "conll":
+        found = conll_tags(description)
+    else:
+        columns, texts = description.columns, texts_of(description)
+        found = listed_tags(columns) or named_pair(columns, texts) or labelled(description, texts) or two_texts(columns, texts)
+    if found is not None and has_faults(description, found.settings.values()):
+        found.settings["data.faults"] = "skip"
+    return found
+
+
+def has_faults(description: Description, used: Collection[str]) -> bool:
+    """Whether training would refuse a record: a faulty one, or one that lacks what is asked for."""
+    return bool(description.num_faults or any(column.num_empty and column.name in used for column in description.columns))
+
+
+def conllu_tags(columns: Columns) -> Use | None:
+    return next((Use("tag", {"data.tags": column.name}) for column in columns if len(column.labels or ()) > 1), None)
+
+
+def conll_tags(description: Description) -> Use | None:
+    """Words are the first column that is no number, tags the last of those behind it that have few values."""
+    words, *others = [column for column in description.columns if not is_of_numbers(description, column.name)] or description.columns
+    tags = [column for column in others if len(column.labels or ()) > 1] or others
+    return Use("tag", {"data.words": words.name, "data.tags": tags[-1].name}) if tags else None
+
+
+def listed_tags(columns: Columns) -> Use | None:
+    """Two lists that are as long in every record."""
+    lists = [column for column in columns if column.is_list]
+    words = called(lists, ("words", "tokens")) or next((column for column in lists if column.labels is None), None)
+    tags = [column for column in lists if words is not None and column is not words and column.words == words.words]
+    if words is None or not tags:
+        return None
+    return Use("tag", {"data.words": words.name, "data.tags": (called(tags, ("tags", "ner_tags", "pos_tags")) or tags[-1]).name})
+
+
+def named_pair(columns: Columns, texts: Columns) -> Use | None:
+    """Two columns that are called like a text and what is made of it."""
+    for name, recipe in TARGETS.items():
+        target = called(columns, [name])
+        sources = [column for column in texts if column is not target]
+        if target is not None and sources:
+            return Use(recipe, {"data.source": sources[0].name, "data.target": target.name})
+    for names in PAIRS:
+        source, target = (called(columns, [name]) for name in names)
+        if source is not None and target is not None and target.labels is None:
+            return Use("translate", {"data.source": source.name, "data.target": target.name})
+    return None
+
+
+def labelled(description: Description, texts: Columns) -> Use | None:
+    """A text, or two together, and a label."""
+    label = find_label(description, texts[:1])
+    texts = [column for column in texts if column is not label]
+    if label is None or not texts:
+        return None
+    both = judged_together(texts)
+    text = both[0] if both else called(texts, TEXTS) or texts[0]
+    second = {"data.second": both[1].name} if both else {}
+    separator = find_separator(label.labels or ())
+    parted = {} if separator is None else {"data.label_separator": separator}
+    return Use("classify", {"data.text": text.name, **second, "data.label": label.name, **parted})
+
+
+def two_texts(columns: Columns, texts: Columns) -> Use | None:
+    """Just two columns of texts, the first being the source."""
+    if len(texts) != 2:
+        return None
+    source, target = sorted(texts, key=columns.index)
+    return Use("translate", {"data.source": source.name, "data.target": target.name})
+
+
+def texts_of(description: Description) -> list[ColumnDescription]:
+    """Columns that hold texts, the longest first; where none has several words, those of single ones."""
+    able = [column for column in description.columns if not column.is_list and column.num_different > 1]
+    able = [column for column in able if not is_of_numbers(description, column.name)]
+    texts = [column for column in able if column.words.max > 1] or [column for column in able if column.labels is None]
+    return sorted(texts, key=lambda column: (-column.words.mean, -column.characters.mean))
+
+
+def find_label(description: Description, text: Columns) -> ColumnDescription | None:
+    """The column that is called like one; else the last of few values, or in a short file of values that come again."""
+    others = [column for column in description.columns if column not in text]
+    several = [column for column in others if column.num_different > 1]
+    few = [column for column in several if column.labels is not None]
+    if not few and description.num_records < SHORT:
+        few = [column for column in several if column.num_different < description.num_records and column.words.max <= 3]
+    full = [column for column in few if not column.num_empty] or few
+    return called(others, LABELS) or (full[-1] if full else None)
+
+
+def judged_together(texts: Columns) -> tuple[ColumnDescription, ColumnDescription] | None:
+    """Premise and hypothesis, sentence1 and sentence2."""
+    for names in TOGETHER:
+        first, second = (called(texts, [name]) for name in names)
+        if first is not None and second is not None:
+            return first, second
+    for one in texts:
+        next_name = NUMBER.sub(lambda found: chr(ord(found[0]) + 1), one.name)
+        other = called([column for column in texts if column is not one], [next_name.lower()])
+        if other is not None and not one.name.isdigit():
+            return one, other
+    return None
+
+
+def find_separator(labels: Iterable[str]) -> str | None:
+    """What parts several labels in one field: fewer are left when they are parted."""
+    whole = {label for label in labels if label}
+    for separator in SEPARATORS:
+        parts = {part.strip() for label in whole for part in label.split(separator) if part.strip()}
+        if any(separator in label for label in whole) and len(parts) < len(whole):
+            return separator
+    return None
+
+
+def called(columns: Columns, names: Sequence[str]) -> ColumnDescription | None:
+    """The column with the first of these names that there is."""
+    return next((column for name in names for column in columns if column.name.lower() == name), None)
+
+
+def is_of_numbers(description: Description, name: str) -> bool:
+    """Whether the examples have more digits than letters there."""
+    text = "".join(fields.get(name, "") for _, fields in description.examples)
+    return sum(map(str.isdigit, text)) > sum(map(str.isalpha, text))

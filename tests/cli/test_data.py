@@ -1,0 +1,70 @@
+import gzip
+import json
+import shlex
+from pathlib import Path
+
+import pytest
+
+from tests.cli.conftest import Clew
+
+TICKETS = "body,queue\n" + "".join(f"the {n}th bill is wrong,{'money' if n % 2 else 'other'}\n" for n in range(8)) + "x\n"
+
+
+def test_a_file_is_described_and_the_command_is_last(clew: Clew) -> None:
+    Path("tickets.csv").write_text(TICKETS, encoding="utf-8")
+    found = clew("data", "tickets.csv")
+    lines = found.out.splitlines()
+    assert found.status == 0 and found.err == ""
+    assert lines[0] == "tickets.csv: comma-separated values, 8 records"
+    assert "  labels: money 4 (50.0%), other 4 (50.0%)" in lines
+    assert "bad: tickets.csv:10: expected 2 columns between commas, found 1" in lines
+    assert lines[-1] == "  clew train classify data.train=tickets.csv data.text=body data.label=queue data.faults=skip"
+
+
+def test_json_has_the_same(clew: Clew) -> None:
+    Path("tickets.csv.gz").write_bytes(gzip.compress(TICKETS.encode()))
+    found = json.loads(clew("data", "tickets.csv.gz", "--json").out)
+    assert (found["num_records"], found["num_faults"], found["columns"][1]["labels"]) == (8, 1, {"money": 4, "other": 4})
+    assert found["command"].startswith("clew train classify data.train=tickets.csv.gz ")
+
+
+def test_two_files_are_parallel_text(clew: Clew) -> None:
+    for name, text in {"a.de": "eine Katze\n", "a.en": "a cat\n"}.items():
+        Path(name).write_text(text, encoding="utf-8")
+    assert clew("data", "a.de", "a.en").out.splitlines()[-1] == "  clew train translate 'data.train=[a.de,a.en]'"
+
+
+def test_what_was_asked_for_is_in_the_command_and_odd_names_are_quoted(clew: Clew) -> None:
+    Path("a, b.txt").write_text("text\tlabel\nso so\tx\noh no\ty\nhm hm\tx\n", encoding="utf-8")
+    command = shlex.split(clew("data", "a, b.txt", "--format", "tsv", "--no-header").out.splitlines()[-1])
+    assert command[2:4] == ["classify", 'data.train="a, b.txt"']
+    assert command[4:] == ["data.text=1", "data.label=2", "data.format=tsv", "data.header=false"]
+
+
+def test_a_file_that_ends_badly_has_no_command(clew: Clew) -> None:
+    Path("a.csv").write_text('text,label\na b,c\n"d,e\n', encoding="utf-8")
+    assert clew("data", "a.csv").out.endswith("mend what keeps it from being read to the end, and then train on it\n")
+    Path("a.jsonl").write_text('{"n": 1}\n', encoding="utf-8")
+    assert clew("data", "a.jsonl").out.splitlines()[-1].startswith("there is nothing to learn in it by itself")
+
+
+@pytest.mark.parametrize(
+    ("files", "sentence"),
+    [
+        (["empty.csv"], "empty.csv: the file is empty; give one with text in it"),
+        (["binary.bin"], "binary.bin: byte 0x89 at offset 0 (line 1) is not UTF-8"),
+        (["none.csv"], "no such file: none.csv; "),
+        (["folder"], "folder: this is a folder; name a file in it: the folder folder is empty"),
+        (["a", "b", "c"], "one file is described at a time, or two of parallel text, not 3"),
+        (["a", "b", "--format", "csv"], "two files are parallel text, line by line; --format and --header are for one file"),
+        (["empty.csv", "--format", "cvs"], "unknown data.format 'cvs'; did you mean 'csv'?"),
+        (["train", "--format", "parallel"], "train: parallel text is two files; name both"),
+    ],
+)
+def test_a_file_that_is_none_is_one_line(clew: Clew, files: list[str], sentence: str) -> None:
+    Path("empty.csv").touch()
+    Path("binary.bin").write_bytes(b"\x89PNG\r\n\x1a\n\0\0\0")
+    Path("folder").mkdir()
+    found = clew("data", *files)
+    assert (found.status, found.out, found.err.count("\n")) == (2, "", 1)
+    assert found.err.startswith(f"clew: {sentence}")

@@ -1,0 +1,69 @@
+import json
+
+import pytest
+
+from clew.data.descriptions import describe
+from clew.data.samples import EMBEDDED
+from clew.data.uses import Use, find_separator, find_use
+from tests.data.written import write
+
+REVIEWS = "".join(
+    f"{n},2020-01-{n:02} 10:00,{'mail' if n % 2 else 'phone'},the {n}th thing went wrong,{'a' if n % 3 else 'b'}\n" for n in range(1, 13)
+)
+TAGS = "text,tags\n" + "a b,x|y\nc d,x\ne f,y|z\ng h,z\ni j,y\nk l,x|z\n" * 2
+TWO = "#1 String\t#2 String\tlabel\na b\tc d\t1\ne f\tg h\t0\n"
+ARTICLES = '{"id": 1, "summary": "s t", "article": "a long one"}\n{"id": 2, "summary": "u", "article": "b c"}\n'
+WORDS = {"tokens": ["Ada", "ran"], "pos": ["NNP", "VBD"], "tags": ["B-PER", "O"]}
+XPOS = "{}\t{}\t_\t_\t{}\t_\t0\troot\t_\t_\n"
+
+
+def use(tmp_path, name, text):
+    return find_use(describe(write(tmp_path / name, text)))
+
+
+@pytest.mark.parametrize(
+    ("name", "text", "recipe", "settings"),
+    [
+        ("a.csv", "id,date,channel,body,queue\n" + REVIEWS, "classify", "data.text=body data.label=queue"),
+        ("a.csv", "id,date,channel,what,where\n" + REVIEWS, "classify", "data.text=what data.label=where"),
+        ("a.csv", "body,stars\nso good,5\nso bad,1\nvery good,5\n,1\n", "classify", "data.text=body data.label=stars data.faults=skip"),
+        ("a.csv", TAGS, "classify", "data.text=text data.label=tags data.label_separator=|"),
+        ("a.tsv", "good\ta nice film\nbad\ta poor film\ngood\tso nice\n", "classify", "data.text=2 data.label=1"),
+        ("a.tsv", TWO, "classify", "data.text=#1 String data.second=#2 String data.label=label"),
+        ("a.tsv", TWO.replace("#1 String", "premise").replace("#2 String", "hypothesis"), "classify",
+         "data.text=premise data.second=hypothesis data.label=label"),
+        ("a.tsv", "a cat\teine Katze\nthe dog\tder Hund\n", "translate", "data.source=1 data.target=2"),
+        ("a.csv", "german,english\neine Katze,a cat\nder Hund,the dog\n", "translate", "data.source=german data.target=english"),
+        ("a.jsonl", ARTICLES, "summarise", "data.source=article data.target=summary"),
+        ("a.jsonl", json.dumps(WORDS), "tag", "data.words=tokens data.tags=tags"),
+        ("a.jsonl", '{"words": ["a"], "n": 1}\n', None, ""),
+        ("a.conll", "1 Ada NNP B-PER\n2 ran VBD O\n\n1 Bo NNP B-PER\n", "tag", "data.words=2 data.tags=4"),
+        ("a.txt", "Once upon a time\nthere was.\n", "text-lstm", ""),
+        ("a.mrg", "(S (NP (PRP It)) (VP (VBZ rains)))", "parse", ""),
+        ("a.csv", "n,date\n1,2020-01-01 10:00\n2,2020-01-01 11:00\n", None, ""),
+    ],
+)  # fmt: skip
+def test_columns_are_told_by_their_names_and_by_what_is_in_them(tmp_path, name, text, recipe, settings):
+    found = use(tmp_path, name, text)
+    if recipe is None:
+        assert found is None
+    else:
+        assert found is not None and found.recipe == recipe
+        assert " ".join(f"{name}={value}" for name, value in found.settings.items()) == settings
+
+
+def test_the_embedded_samples_are_known_for_what_they_are():
+    assert find_use(describe(EMBEDDED / "sentiment/dev.tsv")) == Use("classify", {"data.text": "2", "data.label": "1"})
+    assert find_use(describe(EMBEDDED / "tagging/dev.tsv")) == Use("tag", {"data.words": "1", "data.tags": "3"})
+    assert find_use(describe(EMBEDDED / "mt/dev.en", EMBEDDED / "mt/dev.de")) == Use("translate", {})
+
+
+def test_a_conllu_file_is_tagged_by_its_first_tags(tmp_path):
+    rows = XPOS.format(1, "Ada", "NNP") + XPOS.format(2, "ran", "VBD")
+    assert use(tmp_path, "a.conllu", f"{rows}\n{rows}\n") == Use("tag", {"data.tags": "xpos"})
+
+
+def test_a_separator_leaves_fewer_labels():
+    assert find_separator(["a;b", "a", "b;c", "c"]) == ";"
+    assert find_separator(["yes, please", "no"]) is None
+    assert find_separator(["a", "b"]) is None
