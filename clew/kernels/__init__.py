@@ -20,6 +20,7 @@ KERNELS: dict[str, Callable[..., Any]] = {
     "elman_tanh": elman_tanh,
     "elman_relu": elman_relu,
     "lstm": lstm,
+    "projected_lstm": lstm,
     "gru": gru,
     "dot_attention": dot_attention,
     "cross_entropy": cross_entropy,

@@ -19,19 +19,19 @@ OPEN = 1e4
 
 # cuDNN would rather have its weights in one block; gathering them costs microseconds a call.
 warnings.filterwarnings("ignore", message="RNN module weights are not part of single contiguous chunk")
+warnings.filterwarnings("ignore", message="LSTM with projections is not supported with oneDNN")  # plain C++ then, as is meant
 
 
-def lstm(
-    x: Tensor, mask: Tensor | None, state: Any, input_weight: Tensor, hidden_weight: Tensor, input_bias: Tensor, hidden_bias: Tensor
-) -> tuple[Tensor, Any]:
-    dim = hidden_weight.shape[1]
+def lstm(x: Tensor, mask: Tensor | None, state: Any, input_weight: Tensor, *weights: Tensor) -> tuple[Tensor, Any]:
+    """Weights on h, the two biases, and last, where there is one, a projection: h is then narrower than the cell."""
+    dim = state.cell.shape[-1]
     if mask is not None:
         gates = x.new_zeros(4 * dim, 1)
         gates[:dim] = CLOSED
         gates[dim : 2 * dim] = OPEN
         x, input_weight = _with_padding_column(x, mask, input_weight, gates)
     initial = (state.hidden[None].contiguous(), state.cell[None].contiguous())
-    y, hidden, cell = _run(torch.lstm, x, initial, (input_weight, hidden_weight, input_bias, hidden_bias))
+    y, hidden, cell = _run(torch.lstm, x, initial, (input_weight, *weights))
     return y, (hidden[0] if mask is None else last_real(y, mask, state.hidden.to(y.dtype)), cell[0])
 
 

@@ -56,7 +56,7 @@ class Cell(nn.Module):
         return inputs_at_step(self, torch.cat([first, x_t], -1), fixed.value)
 
     def kernel_weights(self) -> tuple[Tensor, ...]:
-        """Input weight, hidden weight, input bias, hidden bias, as the kernel named in `kernel` takes them."""
+        """Input weight, hidden weight, input bias, hidden bias and what more there is, as the kernel named in `kernel` takes them."""
         raise NotImplementedError
 
     def kernel_state(self, found: Tree) -> State:
@@ -77,15 +77,19 @@ class Taps(nn.Module):
 
 
 class Gated(Cell):
-    """What the cells with `num_gates` stacked linear maps share: one weight for all maps of x, one for all maps of h, one bias."""
+    """What the cells with `num_gates` stacked linear maps share: one weight for all maps of x, one for all maps of h, one bias.
 
-    def __init__(self, input_dim: int, dim: int, num_gates: int, weight_drop: float = 0.0):
+    A gate is as wide as h, or `gate_dim` wide.
+    """
+
+    def __init__(self, input_dim: int, dim: int, num_gates: int, weight_drop: float = 0.0, gate_dim: int | None = None):
         super().__init__(input_dim, dim)
+        gate_dim = dim if gate_dim is None else gate_dim
         self.weight_drop = checked("weight_drop", weight_drop)
-        self.input_weight = nn.Parameter(torch.empty(num_gates * dim, input_dim))
-        self.hidden_weight = nn.Parameter(torch.empty(num_gates * dim, dim))
-        self.bias = nn.Parameter(torch.empty(num_gates * dim))
-        uniform_init(dim**-0.5, self.input_weight, self.hidden_weight, self.bias)
+        self.input_weight = nn.Parameter(torch.empty(num_gates * gate_dim, input_dim))
+        self.hidden_weight = nn.Parameter(torch.empty(num_gates * gate_dim, dim))
+        self.bias = nn.Parameter(torch.empty(num_gates * gate_dim))
+        uniform_init(gate_dim**-0.5, self.input_weight, self.hidden_weight, self.bias)
 
     def inputs(self, x: Tensor) -> Tree:
         return F.linear(x, self.input_weight, self.bias), Fixed(self.dropped_hidden_weight())
@@ -129,7 +133,7 @@ class Elman(Gated):
 
 class LSTMState(NamedTuple):
     hidden: Tensor  # (batch, dim)
-    cell: Tensor  # (batch, dim)
+    cell: Tensor  # (batch, dim), or as wide as a projected cell is inside
 
 
 class LSTM(Gated):
@@ -297,6 +301,52 @@ class CoupledLSTM(Gated):
         return hidden, LSTMState(hidden, cell)
 
 
+class ProjectedLSTM(Gated):
+    """LSTM whose wide cell is projected to a narrow hidden state, which is what comes out and is fed back (Sak et al. 2014).
+
+        i, f, c~, o, c'   as in the LSTM, `hidden_dim` wide
+        h' = P (o * tanh(c'))
+
+    `hidden_dim` is four times `dim` where not given.
+    """
+
+    kernel_state = LSTM.kernel_state
+
+    def __init__(self, input_dim: int, dim: int, *, hidden_dim: int | None = None, forget_bias: float = 0.0, weight_drop: float = 0.0):
+        if hidden_dim is not None and hidden_dim < 1:
+            raise UserError(f"hidden_dim ({hidden_dim}) must be at least 1")
+        hidden_dim = 4 * dim if hidden_dim is None else hidden_dim
+        super().__init__(input_dim, dim, num_gates=4, weight_drop=weight_drop, gate_dim=hidden_dim)
+        self.kernel = "projected_lstm" if dim < hidden_dim else None
+        self.hidden_dim = hidden_dim
+        self.projection = nn.Parameter(torch.empty(dim, hidden_dim))
+        uniform_init(hidden_dim**-0.5, self.projection)
+        with torch.no_grad():
+            self.bias[hidden_dim : 2 * hidden_dim] += forget_bias
+        self.gates = Taps("input", "forget", "candidate", "output")
+        self.cell_state = Tap()
+        self.hidden = Tap()
+
+    def initial_state(self, batch_size: int, memory: Memory | None = None, *, like: Tensor) -> State:
+        if memory is not None and memory.final is not None:
+            return LSTMState(*memory.final)
+        return LSTMState(like.new_zeros(batch_size, self.dim), like.new_zeros(batch_size, self.hidden_dim))
+
+    def kernel_weights(self) -> tuple[Tensor, ...]:
+        return *super().kernel_weights(), self.projection
+
+    def forward(self, inputs: Tree, state: LSTMState) -> tuple[Tensor, LSTMState]:
+        projected, hidden_weight = inputs
+        i, f, c, o = (projected + F.linear(state.hidden, hidden_weight.value)).chunk(4, -1)
+        input_gate = self.gates.input(torch.sigmoid(i))
+        forget_gate = self.gates.forget(torch.sigmoid(f))
+        candidate = self.gates.candidate(torch.tanh(c))
+        output_gate = self.gates.output(torch.sigmoid(o))
+        cell = self.cell_state(forget_gate * state.cell + input_gate * candidate)
+        hidden = self.hidden(F.linear(output_gate * torch.tanh(cell), self.projection))
+        return hidden, LSTMState(hidden, cell)
+
+
 class StackedCell(Cell):
     """Cells one above another make a cell: each step runs them all, so what is around it (attention, feeding) sees the top at
     every step."""
@@ -400,4 +450,5 @@ CELLS: dict[str, Callable[..., Cell]] = {
     "peephole_lstm": PeepholeLSTM,
     "layernorm_lstm": LayerNormLSTM,
     "coupled_lstm": CoupledLSTM,
+    "projected_lstm": ProjectedLSTM,
 }

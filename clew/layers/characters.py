@@ -1,7 +1,7 @@
 """Words from their letters: vectors for any word, seen before or not.
 
 Members of CHARACTERS are built as `C(dim, *, num_letters, ...)` and read letters (batch, length, letters), 0 being padding behind a
-word's last letter: `forward(letters) -> (batch, length, dim)`, zeros where a place has no letters. They know nothing of a word's neighbours.
+word's last letter: `forward(letters) -> (batch, length, dim)`, zeros where a place has no letters. They know nothing of neighbours.
 """
 
 import math
@@ -35,22 +35,21 @@ class Characters(nn.Module):
         self.dropout = Dropout(dropout)
 
     def forward(self, letters: Tensor) -> Tensor:
-        if torch.compiler.is_compiling():  # as many words as there are places: shapes that depend on the words would break the graph
-            return self.read(letters.flatten(0, 1)).unflatten(0, letters.shape[:2])
-        longest = int((letters > 0).sum(-1).max()) if letters.numel() else 0
+        counts = (letters > 0).sum(-1)
+        longest = int(counts.max()) if counts.numel() else 0
         if longest == 0:
             return self.letters.weight.new_zeros(*letters.shape[:2], self.dim)
         words, place = letters[..., :longest].flatten(0, 1).unique(dim=0, return_inverse=True)
-        return self.read(words)[place].unflatten(0, letters.shape[:2])
+        empty = int(words[0, 0] == 0)  # they are sorted: what has no letters comes first
+        return F.pad(self.read(words[empty:]), (0, 0, empty, 0))[place].unflatten(0, letters.shape[:2])
 
-    def embed(self, letters: Tensor) -> tuple[Tensor, Tensor]:
-        """Vectors (words, letters, letter_dim), zeros on padding, and which are letters."""
-        real = letters > 0
+    def embed(self, letters: Tensor) -> Tensor:
+        """Vectors (words, letters, letter_dim), zeros on padding."""
         x = self.letters(letters)
-        return torch.where(real[..., None], self.dropout(x) if self.training else x, 0.0), real
+        return torch.where((letters > 0)[..., None], self.dropout(x) if self.training else x, 0.0)
 
     def read(self, letters: Tensor) -> Tensor:
-        """Words (words, letters) to vectors (words, dim)."""
+        """Words (words, letters), each of at least one letter, to vectors (words, dim)."""
         raise NotImplementedError
 
 
@@ -93,17 +92,19 @@ class CharacterCNN(Characters):
         self.projection = nn.Linear(total, dim) if total != dim else None
 
     def read(self, letters: Tensor) -> Tensor:
-        x, real = self.embed(letters)
-        counted = torch.cat([torch.ones_like(real[:, :1]), real[:, 1:]], 1)[:, None]  # nothing to read is read as zeros, never as -inf
+        word, place = letters.nonzero(as_tuple=True)  # one entry a letter: words are short, and the longest is much longer than most
+        x = F.pad(self.embed(letters), (0, 0, 0, max(c.kernel_size[0] for c in self.convolutions) - 1))
         found = []
         for convolution in self.convolutions:
-            y = convolution(F.pad(x.mT, (0, convolution.kernel_size[0] - 1)))  # (words, filters, letters)
-            found.append(y.masked_fill(~counted, -math.inf).amax(-1))
+            weight = convolution.weight.flatten(1)  # (filters, letter_dim * width)
+            windows = x.unfold(1, convolution.kernel_size[0], 1)[word, place].flatten(1)
+            y = F.linear(windows, weight, convolution.bias)
+            lowest = y.new_full((len(letters), len(weight)), -math.inf)
+            found.append(lowest.scatter_reduce(0, word[:, None].expand_as(y), y, "amax"))
         y = self.activation(torch.cat(found, -1))
         for highway in self.highways:
             y, _ = highway(y)
-        y = y if self.projection is None else self.projection(y)
-        return torch.where(real[:, :1], y, 0.0)
+        return y if self.projection is None else self.projection(y)
 
 
 class CharacterLSTM(Characters):
@@ -116,9 +117,8 @@ class CharacterLSTM(Characters):
         self.reader = Bidirectional(Recurrent(LSTM(letter_dim, dim // 2)), Recurrent(LSTM(letter_dim, dim // 2)))
 
     def read(self, letters: Tensor) -> Tensor:
-        x, real = self.embed(letters)
-        _, (ahead, back) = self.reader(x, real)
-        return torch.where(real[:, :1], torch.cat([ahead.cell.hidden, back.cell.hidden], -1), 0.0)
+        _, (ahead, back) = self.reader(self.embed(letters), letters > 0)
+        return torch.cat([ahead.cell.hidden, back.cell.hidden], -1)
 
 
 class Rectified(Linear):

@@ -1,6 +1,7 @@
 """Convolution over time: a position sees a fixed number of neighbours."""
 
-from typing import NamedTuple
+from collections.abc import Sequence
+from typing import Any, NamedTuple
 
 import torch
 import torch.nn.functional as F
@@ -76,3 +77,25 @@ class Convolution(SequenceLayer):
             return seen[:, seen.shape[1] - (self.width - 1) :]
         index = row_lengths(mask)[:, None] + torch.arange(self.width - 1, device=x.device)
         return seen.gather(1, index[..., None].expand(-1, -1, self.input_dim))
+
+
+class Windows(SequenceLayer):
+    """y_t = relu([y_t of width w; y_t of width w'; ..]): causal windows of several widths side by side (Kim 2014).
+
+    Pooled by their largest values, they are the paper's feature maps: each window that ends inside the sequence is counted once.
+    """
+
+    def __init__(self, input_dim: int, filters: int, *, widths: Sequence[int] = (3, 4, 5)):
+        super().__init__()
+        if not widths:
+            raise UserError("widths is empty; give at least one, such as [3, 4, 5]")
+        self.windows: Any = nn.ModuleList(Convolution(input_dim, filters, width=width) for width in widths)
+        self.dim = filters * len(widths)
+
+    def initial_state(self, batch_size: int, memory: Memory | None = None, capacity: int | None = None, *, like: Tensor) -> State:
+        return tuple(window.initial_state(batch_size, memory, capacity, like=like) for window in self.windows)
+
+    def forward(self, x: Tensor, mask: Tensor | None = None, state: State = None) -> tuple[Tensor, State]:
+        states = [None] * len(self.windows) if state is None else state
+        found = [window(x, mask, before) for window, before in zip(self.windows, states, strict=True)]
+        return torch.relu(torch.cat([y for y, _ in found], -1)), tuple(after for _, after in found)

@@ -47,12 +47,13 @@ class Stack(SequenceLayer):
 
     recompute: bool = False
 
-    def __init__(self, layers: Iterable[SequenceLayer]):
+    def __init__(self, layers: Iterable[SequenceLayer], *, dim: int = 0):
+        """`dim` is the width of what goes in, where there may be no layers."""
         super().__init__()
         built = list(layers)
         self.layers: Any = nn.ModuleList(built)
         self.causal = all(layer.causal for layer in built)
-        self.dim = built[-1].dim if built else 0
+        self.dim = built[-1].dim if built else dim
 
     def initial_state(self, batch_size: int, memory: Memory | None = None, capacity: int | None = None, *, like: Tensor) -> State:
         memories = [memory] * len(self.layers)

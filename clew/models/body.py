@@ -25,6 +25,9 @@ class Body(nn.Module):
     `forward` takes a chunk of any length and the state of the chunk before; `levels` gives every layer's output, the embedding first.
     """
 
+    halves = False
+    """Whether one half of each vector has read to the left of its position and the other to the right."""
+
     def __init__(self, embedding: TokenEmbedding, layers: Stack, norm: nn.Module | None = None):
         super().__init__()
         self.embedding = embedding

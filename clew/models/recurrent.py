@@ -46,6 +46,7 @@ def build_recurrent(config: RecurrentConfig, vocabulary: int) -> Body:
         layers.append(build_part("wiring", config.wiring, WIRINGS, dim, layer, dropout=dropout, dropout_kind=config.dropout_kind))
         dim = layers[-1].dim
     body = Body(embedding, Stack(layers))
+    body.halves = config.bidirectional
     if config.init_scale is not None:
         uniform_init_all(body, config.init_scale)
     else:

@@ -1,6 +1,6 @@
 """Named runs. A recipe is a config and the published result it reproduces."""
 
-from clew.recipes import own_text, parsing, ptb, sequences, shakespeare, tagging, translation
+from clew.recipes import classification, own_text, parsing, ptb, sequences, shakespeare, tagging, translation, trees
 from clew.recipes.recipe import Recipe
 
 RECIPES: dict[str, Recipe] = {
@@ -24,10 +24,21 @@ RECIPES: dict[str, Recipe] = {
     "craft-parser-full": parsing.CRAFT_FULL,
     "wsj-parser": parsing.WSJ,
     "parse": parsing.OWN,
+    "sentiment-bag": classification.SENTIMENT_BAG,
+    "sentiment-cnn": classification.SENTIMENT_CNN,
+    "sentiment-lstm": classification.SENTIMENT_LSTM,
+    "sentiment-attention": classification.SENTIMENT_ATTENTION,
+    "sst-lstm": classification.SST,
+    "classify": classification.OWN,
     "ewt-tagger": tagging.EWT,
     "ewt-tagger-full": tagging.EWT_FULL,
     "conll-tagger": tagging.CONLL,
     "tag": tagging.OWN,
+    "gum-tree-lstm": trees.GUM,
+    "gum-tree-childsum": trees.GUM_CHILD_SUM,
+    "sst-tree-lstm": trees.SST,
+    "sst-tree-lstm-binary": trees.SST_BINARY,
+    "classify-trees": trees.OWN,
     "translate": sequences.TRANSLATE,
     "translate-base": translation.BASE,
     "translate-big": translation.BIG,

@@ -104,12 +104,17 @@ def check_source(config: Config, *, reads: bool) -> None:
 def check_needs(needs: tuple[str, ...], body: Body, config: Config) -> None:
     """Any body works with any task whose needs it offers; a sentence lists those that would do."""
     task, family = config.task.name, config.model.family  # type: ignore[attr-defined]
+    plain = {name: other for name, other in MODELS.items() if not other.encodes}
+    if MODELS[family].trees and "trees" not in needs:
+        able = [name for name, other in plain.items() if not other.trees]
+        raise UserError(f"the task {task} has no trees for a {family} to read; these would do: {', '.join(able)}")
     for need in needs:
         if getattr(body, need, False):
             continue
-        plain = {name: other for name, other in MODELS.items() if not other.encodes}
         able = [name for name, other in plain.items() if getattr(other.build(other.config(), 2), need, False)]
-        raise UserError(f"the task {task} needs a body that is {need}, which this {family} is not; these would do: {', '.join(able)}")
+        needed = "needs a body that reads trees, which a" if need == "trees" else f"needs a body that is {need}, which this"
+        lacks = "does" if need == "trees" else "is"
+        raise UserError(f"the task {task} {needed} {family} {lacks} not; these would do: {', '.join(able)}")
 
 
 def choose_device(name: str) -> tuple[torch.device, str]:

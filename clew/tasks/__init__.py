@@ -6,10 +6,18 @@ from typing import Any, NamedTuple
 from torch import nn
 
 from clew.core.config import Section
+from clew.tasks.classification import CLASSES, ClassificationConfig, build_classifier, train_class_vocabularies
 from clew.tasks.language_model import LanguageModel, LanguageModelConfig
 from clew.tasks.parsing import ConstituencyParser, ParsingConfig, train_parsing_vocabularies
 from clew.tasks.sequence import SequenceConfig, SequenceToSequence, TranslationConfig, train_sequence_vocabularies
 from clew.tasks.tagging import TAGS, TaggingConfig, build_tagger, train_tagging_vocabularies
+from clew.tasks.tree_classification import (
+    LABELS,
+    TreeClassificationConfig,
+    TreeClassifier,
+    build_tree_classifier,
+    train_tree_vocabularies,
+)
 from clew.text.tokenizer import Tokenizer
 
 
@@ -49,5 +57,15 @@ TASKS: dict[str, TaskKind] = {
     "translation": TaskKind(TranslationConfig, build_sequence, ENCODES, SIDES, "pairs", train_sequence_vocabularies, "translate"),
     "sequence": TaskKind(SequenceConfig, build_sequence, ENCODES, SIDES, "pairs", train_sequence_vocabularies, "translate"),
     "parsing": TaskKind(ParsingConfig, build_parser, ENCODES, SIDES, "trees", train_parsing_vocabularies, "parse"),
+    "classification": TaskKind(ClassificationConfig, build_classifier, (), CLASSES, "labelled", train_class_vocabularies, "classify"),
     "tagging": TaskKind(TaggingConfig, build_tagger, (), TAGS, "tagged", train_tagging_vocabularies, "tag"),
+    "tree_classification": TaskKind(
+        TreeClassificationConfig,
+        build_tree_classifier,
+        TreeClassifier.needs,
+        LABELS,
+        "labelled_trees",
+        train_tree_vocabularies,
+        "classify",
+    ),
 }

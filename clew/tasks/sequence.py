@@ -17,7 +17,7 @@ from clew.core.types import Memory, State, Term
 from clew.data.examples import Pair
 from clew.decoding.stepper import Stepper
 from clew.layers.losses import CrossEntropy
-from clew.metrics.bootstrap import Interval
+from clew.tasks.examples import ExampleTask
 from clew.tasks.measures import MEASURES, VALUES, Measured
 from clew.tasks.writing import DecodingConfig, Hypothesis, filtered_as, write
 from clew.text.tokenizer import Tokenizer
@@ -107,7 +107,7 @@ class Written(NamedTuple):
     score: float
 
 
-class SequenceToSequence(nn.Module):
+class SequenceToSequence(ExampleTask):
     """P(y | x) = product over t of softmax(V d_t + b)[y_t],  d_t = dropout(decoder(y_<t, encoder(x))), trained on the sum of -log P.
 
     A sequence's end is a token, on both sides; the target's is also what the decoder reads first. A source begins with the token `<2L>`
@@ -313,14 +313,6 @@ class SequenceToSequence(nn.Module):
         sentence = MEASURES[self.config.measures[0]].sentence if self.config.measures else lambda a, b, c: float(a == b)
         wanted, written = self.measured([pair.target for pair in examples]), self.measured(predictions)
         return [sentence(text, target, self.config.lowercase) for text, target in zip(written, wanted, strict=True)]
-
-    def intervals(self, examples: Sequence[Any], predictions: Sequence[Any]) -> dict[str, Interval]:
-        """None: measures of what was written are compared pairwise, from run to run."""
-        return {}
-
-    def report(self, examples: Sequence[Any], predictions: Sequence[Any]) -> tuple[str, ...]:
-        """Nothing beyond the measures."""
-        return ()
 
     def measured(self, texts: Sequence[str]) -> list[str]:
         """Texts as measures see them."""

@@ -23,6 +23,7 @@ from clew.metrics.agreement import f1_interval
 from clew.metrics.bootstrap import Interval, bootstrap_interval
 from clew.metrics.classification import count_confusion
 from clew.metrics.spans import score_sentences, score_spans
+from clew.tasks.examples import ExampleTask
 from clew.tasks.measures import Measured
 from clew.tasks.sequence import TrainTokenizer
 from clew.tasks.words import EncodedWords, WordReader, check_words, one_word_each, places_of
@@ -86,11 +87,8 @@ class TaggedText:
         return "\n".join(f"{word.word}\t{word.tag}\t{word.probability:.3f}" for word in self.words)
 
 
-class Tagger(nn.Module):
+class Tagger(ExampleTask):
     """emission_t = W dropout(h_t) + b, h_t being the body's vector of word t;  p(tags) = CRF(emissions), or the product of softmaxes."""
-
-    needs = ()
-    writes = False
 
     def __init__(self, body: Any, reader: WordReader, tags: Labels, config: TaggingConfig | None = None):
         super().__init__()
@@ -127,9 +125,6 @@ class Tagger(nn.Module):
         if not self.reader.is_whole:
             hidden = self.vector_of(hidden, pieces)
         return self.output(self.dropout(hidden))
-
-    def looked_up(self) -> list[Tensor]:
-        return self.body.embedding.looked_up()
 
     def encode(self, examples: Sequence[Sentence]) -> list[TaggedWords]:
         encoded = self.reader.encode([example.words for example in examples])

@@ -77,6 +77,31 @@ class WordReader:
             encoded = [each._replace(context=other) for each, other in zip(encoded, others, strict=True)]
         return encoded
 
+    def encode_whole(self, texts: Sequence[str]) -> list[EncodedWords]:
+        """Texts that need not be cut into words first; nothing is known of their words then."""
+        nothing = [self.tokenizer.end or 0]
+        return [EncodedWords(tokens or nothing, [], []) for tokens in self.tokenizer.encode_batch(list(texts))]
+
+    def joined(self, first: EncodedWords, second: EncodedWords) -> EncodedWords:
+        """Two texts as one, with the token that ends a text between them."""
+        end = self.tokenizer.end or 0
+        letters = None
+        if first.letters is not None and second.letters is not None:
+            letters = [*first.letters, letters_of(self.tokenizer.token(end)), *second.letters]
+        starts, ends = ([*one, *(place + len(first.tokens) + 1 for place in two)] for one, two in zip(first[1:3], second[1:3], strict=True))
+        if not self.is_whole:
+            return EncodedWords([*first.tokens, end, *second.tokens], starts, ends, letters)
+        places = range(len(first.tokens) + 1 + len(second.tokens))  # the mark is a word of its own
+        context = None
+        if self.context is not None and first.context is not None and second.context is not None:
+            context = self.context.joined(first.context, second.context)
+            mark = len(first.context.tokens)
+            cut = len(first.starts)
+            context = context._replace(
+                starts=[*context.starts[:cut], mark, *context.starts[cut:]], ends=[*context.ends[:cut], mark + 1, *context.ends[cut:]]
+            )
+        return EncodedWords([*first.tokens, end, *second.tokens], [*places], [place + 1 for place in places], letters, context)
+
     def encode_words(self, sentences: Sentences) -> list[EncodedWords]:
         found = self.tokenizer.encode_batch([one_word_each(words) for words in sentences])
         return [EncodedWords(tokens, [*range(len(tokens))], [*range(1, len(tokens) + 1)]) for tokens in found]

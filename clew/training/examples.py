@@ -51,6 +51,8 @@ def example_problem(config: Config, run: Path | None, progress: Callable[[int, i
     task: Any = build_task(config, vocabularies)
     found = begin(task.body, config, vocabularies) if run is None else []
     encoded = {part: task.encode(examples) for part, examples in parts.items()}
+    if run is None:
+        task.prepare(encoded["train"])
     for part in parts.keys() - {"train"}:
         for example, ids in zip(parts[part], encoded[part], strict=True):
             task.check_length(ids, example.id)
@@ -81,6 +83,11 @@ def example_problem(config: Config, run: Path | None, progress: Callable[[int, i
         score = judge_examples(task, forward, *found, evaluation_budget(config), decoding, autocast, config.seed, interrupted, final)
         return baselines.beside(score, parts[part], interrupted) if final and score is not None else score
 
+    def settle(task: Any) -> bool:
+        rows = batches_by_length(lengths_of(task, encoded["valid"]), evaluation_budget(config))
+        device = next(task.parameters()).device
+        return task.settle([to_device(task.collate([encoded["valid"][row] for row in some]), device) for some in rows])
+
     notes_to_show = [*found, *notes.report(), *map(str, find_overlaps(parts))]
     if left_out := len(lengths) - len(fitting):
         first = parts["train"][int(np.argmax(lengths.max(1) > task.longest))].id
@@ -94,6 +101,7 @@ def example_problem(config: Config, run: Path | None, progress: Callable[[int, i
         describe(vocabularies, parts),
         identity(config, parts["train"]),
         tuple(notes_to_show),
+        settle,
     )
 
 

@@ -57,6 +57,7 @@ PROBLEMS: dict[str, Callable[[Config, Path | None, Callable[[int, int], None]], 
     "text": language_problem,
     "pairs": example_problem,
     "trees": example_problem,
+    "labelled_trees": example_problem,
     "tagged": example_problem,
     "labelled": example_problem,
 }
@@ -312,6 +313,9 @@ def finish(running: Running) -> Result:
     if running.settings.parallel == "fsdp" and is_distributed():
         task = build_task(config, problem.vocabularies).to(running.device)
     load_weights(task, folder)
+    if problem.settle(task) and rank() == 0:
+        with writing("the weights", folder):
+            write_weights(folder / WEIGHTS, task.state_dict())
     scores: dict[str, Score] = {}
     for part in problem.parts:
         found = problem.judge(part, task, task, running.autocast, lambda: bool(running.request), final=True)

@@ -4,11 +4,12 @@ import pytest
 import torch
 
 from clew.core.types import Memory
-from clew.layers.cells import GRU, LSTM, Elman
+from clew.layers.cells import GRU, LSTM, Elman, ProjectedLSTM
 from clew.layers.recurrent import Recurrent
 from tests.references.agreement import randn, randomise
 
-CELLS = {"elman": Elman, "lstm": LSTM, "gru": GRU}
+CELLS = {"elman": Elman, "lstm": LSTM, "gru": GRU, "projected_lstm": ProjectedLSTM}
+LSTMS = ("lstm", "projected_lstm")
 LENGTHS = torch.tensor([5, 0, 2, 1])
 
 
@@ -18,7 +19,7 @@ def test_a_fused_recurrence_ends_in_the_state_of_each_rows_last_real_position(na
     x = randn(4, 5, 2)
     state = layer.initial_state(4, like=x)
     if started:
-        final = type(state.cell)(randn(4, 3, seed=1), randn(4, 3, seed=2)) if name == "lstm" else randn(4, 3, seed=1)
+        final = type(state.cell)(randn(4, 3, seed=1), randn(*state.cell.cell.shape, seed=2)) if name in LSTMS else randn(4, 3, seed=1)
         state = layer.initial_state(4, Memory(None, None, final), like=x)
     mask = torch.arange(5) < LENGTHS[:, None]
     _, fused = layer(x, mask, state)
@@ -26,7 +27,7 @@ def test_a_fused_recurrence_ends_in_the_state_of_each_rows_last_real_position(na
         expected = state
         for t in range(length):
             _, expected = layer.loop(x[:, t : t + 1], None, expected)
-        parts = zip(fused.cell, expected.cell, strict=True) if name == "lstm" else [(fused.cell, expected.cell)]
+        parts = zip(fused.cell, expected.cell, strict=True) if name in LSTMS else [(fused.cell, expected.cell)]
         for ours, theirs in parts:
             torch.testing.assert_close(ours[row], theirs[row])
 
@@ -36,9 +37,11 @@ def test_a_padded_row_keeps_its_state_to_the_bit_in_float32(name):
     layer = Recurrent(CELLS[name](2, 3))
     x = 100 * torch.randn(2, 50, 2)
     final = torch.randn(2, 3)
-    state = layer.initial_state(2, Memory(None, None, (final, 7 * final) if name == "lstm" else final), like=x)
+    if name in LSTMS:
+        final = (final, 7 * torch.randn(2, 12 if name == "projected_lstm" else 3))
+    state = layer.initial_state(2, Memory(None, None, final), like=x)
     _, after = layer(x, torch.zeros(2, 50, dtype=torch.bool), state)
-    parts = zip(after.cell, state.cell, strict=True) if name == "lstm" else [(after.cell, state.cell)]
+    parts = zip(after.cell, state.cell, strict=True) if name in LSTMS else [(after.cell, state.cell)]
     assert all(torch.equal(ours, before) for ours, before in parts)
 
 
@@ -48,7 +51,7 @@ def test_padding_gets_no_gradient_from_a_fused_recurrence(name):
     x = randn(4, 5, 2).requires_grad_()
     mask = torch.arange(5) < LENGTHS[:, None]
     y, state = layer(x, mask)
-    total = torch.where(mask[..., None], y, 0.0).sum() + sum(leaf.sum() for leaf in (state.cell if name == "lstm" else [state.cell]))
+    total = torch.where(mask[..., None], y, 0.0).sum() + sum(leaf.sum() for leaf in (state.cell if name in LSTMS else [state.cell]))
     (gradient,) = torch.autograd.grad(total, x)
     assert torch.equal(gradient[~mask], torch.zeros_like(gradient[~mask]))
     assert bool((gradient[mask] != 0).any())

@@ -8,7 +8,7 @@ from torch import nn
 from clew.core.errors import UserError
 from clew.core.types import Memory
 from clew.kernels import only_equations
-from clew.layers.cells import CELLS, GRU, LSTM, DroppedCell, Elman, LSTMState, StackedCell
+from clew.layers.cells import CELLS, GRU, LSTM, DroppedCell, Elman, LSTMState, ProjectedLSTM, StackedCell
 from clew.layers.recurrent import Recurrent, unbind_steps
 from tests.references import cells as references
 from tests.references.agreement import assert_agrees, randn, randomise
@@ -105,6 +105,30 @@ def test_an_lstm_equals_torch(fused):
     torch.testing.assert_close(y, expected)
     torch.testing.assert_close(state.cell.hidden, last_hidden[0])
     torch.testing.assert_close(state.cell.cell, last_cell[0])
+
+
+@pytest.mark.parametrize("fused", [True, False])
+def test_a_projected_lstm_equals_torch(fused):
+    ours, theirs = randomise(ProjectedLSTM(3, 2, hidden_dim=5)), nn.LSTM(3, 5, proj_size=2, batch_first=True).double()
+    copy(ours, theirs)
+    with torch.no_grad():
+        theirs.weight_hr_l0.copy_(ours.projection)
+    x, hidden, cell = randn(2, 6, 3), randn(2, 2, seed=1), randn(2, 5, seed=2)
+    layer = Recurrent(ours)
+    start = layer.initial_state(2, Memory(None, None, LSTMState(hidden, cell)), like=x)
+    expected, (last_hidden, last_cell) = theirs(x, (hidden[None], cell[None]))
+    y, state = layer(x, None, start) if fused else layer.loop(x, None, start)
+    torch.testing.assert_close(y, expected)
+    torch.testing.assert_close(state.cell.hidden, last_hidden[0])
+    torch.testing.assert_close(state.cell.cell, last_cell[0])
+
+
+def test_a_projected_lstm_may_be_as_narrow_inside_as_outside():
+    for hidden_dim in (1, 3):
+        cell = randomise(ProjectedLSTM(2, 3, hidden_dim=hidden_dim))
+        assert_agrees(cell, lambda x, cell=cell: Recurrent(cell)(x)[0], references.projected_lstm, randn(2, 4, 2))
+    with pytest.raises(UserError, match=r"hidden_dim \(0\) must be at least 1"):
+        ProjectedLSTM(2, 3, hidden_dim=0)
 
 
 @pytest.mark.parametrize("fused", [True, False])

@@ -26,7 +26,7 @@ SMALL = {
     "llama": {"dim": 8, "num_layers": 2, "num_heads": 4, "num_kv_heads": 2},
     "mixed": {"dim": 8, "layers": ["lstm", "attention", "convolution", "feedforward"]},
 }
-BODIES = [name for name, family in MODELS.items() if not family.encodes]
+BODIES = [name for name, family in MODELS.items() if not family.encodes and not family.trees]
 SIZES = [Sizes(1, 1, 0, 0), Sizes(3, 7, 0, 0, seed=1)]
 
 

@@ -92,6 +92,20 @@ def coupled_lstm(p: dict, x: np.ndarray) -> np.ndarray:
     return over_time(step, x, np.zeros(dim), np.zeros(dim))
 
 
+def projected_lstm(p: dict, x: np.ndarray) -> np.ndarray:
+    """Sak et al. 2014: the state that is fed back is P (o * tanh(c'))."""
+    dim, wide = p["projection"].shape
+
+    def step(x_t, h, c):
+        a = affine(p["input_weight"], x_t) + affine(p["hidden_weight"], h) + p["bias"]
+        i, f, o = ([sigmoid(v) for v in a[gate * wide : (gate + 1) * wide]] for gate in (0, 1, 3))
+        c = np.array([f[k] * c[k] + i[k] * math.tanh(a[2 * wide + k]) for k in range(wide)])
+        h = affine(p["projection"], np.array([o[k] * math.tanh(c[k]) for k in range(wide)]))
+        return h, h, c
+
+    return over_time(step, x, np.zeros(dim), np.zeros(wide))
+
+
 def gru(p: dict, x: np.ndarray) -> np.ndarray:
     """Cho et al. 2014, the reset gate behind the recurrent matrix: n = tanh(W x + b + r (U h + c))."""
     dim = p["hidden_weight"].shape[1]
@@ -116,4 +130,5 @@ REFERENCES = {
     "peephole_lstm": lambda p, x: lstm(p, x, peephole=True),
     "layernorm_lstm": lambda p, x: lstm(p, x, layer_norm=True),
     "coupled_lstm": coupled_lstm,
+    "projected_lstm": projected_lstm,
 }

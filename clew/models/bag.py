@@ -1,0 +1,26 @@
+"""Words without their order: an embedding and nothing above it. Averaged, under a feed-forward network, it is the deep averaging network
+of Iyyer et al. (2015)."""
+
+from typing import Literal
+
+from pydantic import Field
+
+from clew.core.config import Section
+from clew.layers.embeddings import TokenEmbedding
+from clew.layers.sequence import Stack
+from clew.models.body import Body
+
+
+class BagConfig(Section):
+    """An embedding alone."""
+
+    family: Literal["bag"] = "bag"
+    dim: int = Field(100, ge=1, description="width of the embedding")
+    dropout: float = Field(0.0, ge=0, lt=1)
+    word_dropout: float = Field(0.0, ge=0, lt=1, description="whole words of the embedding table")
+
+
+def build_bag(config: BagConfig, vocabulary: int) -> Body:
+    embedding = TokenEmbedding(vocabulary, config.dim, dropout=config.dropout, word_dropout=config.word_dropout)
+    embedding.weight.data.uniform_(-0.1, 0.1)
+    return Body(embedding, Stack([], dim=config.dim))

@@ -1,0 +1,31 @@
+"""The convolutional classifier's body (Kim 2014): windows of several widths over word vectors; pooling by the maximum is the task's."""
+
+from typing import Annotated, Literal
+
+from pydantic import Field
+
+from clew.core.config import Section
+from clew.layers.convolution import Windows
+from clew.layers.embeddings import TokenEmbedding
+from clew.layers.sequence import Stack
+from clew.layers.wiring import Plain
+from clew.models.body import Body
+
+Width = Annotated[int, Field(ge=1)]
+
+
+class CNNConfig(Section):
+    """One layer of windows under an embedding."""
+
+    family: Literal["cnn"] = "cnn"
+    embedding_dim: int = Field(100, ge=1)
+    widths: list[Width] = Field([3, 4, 5], min_length=1, description="how many words each kind of window holds")
+    filters: int = Field(100, ge=1, description="features of each kind")
+    dropout: float = Field(0.0, ge=0, lt=1, description="of the embedding")
+
+
+def build_cnn(config: CNNConfig, vocabulary: int) -> Body:
+    embedding = TokenEmbedding(vocabulary, config.embedding_dim, dropout=config.dropout)
+    embedding.weight.data.uniform_(-0.25, 0.25)
+    windows = Windows(config.embedding_dim, config.filters, widths=config.widths)
+    return Body(embedding, Stack([Plain(config.embedding_dim, windows)]))

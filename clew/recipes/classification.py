@@ -1,0 +1,96 @@
+"""Classification: sentiment on the embedded sample for two CPU cores, one recipe a body; the Stanford Sentiment Treebank as sentences; and
+labelled texts of one's own."""
+
+from typing import Any
+
+from clew.recipes.recipe import Recipe
+
+SELF_ATTENTION = {
+    "family": "mixed",
+    "layers": [{"name": "attention", "causal": False, "position": "none"}, "feedforward"],
+    "dim": 128,
+    "position": "sinusoidal",
+    "dropout": 0.3,
+}
+BIDIRECTIONAL = {"family": "recurrent", "cell": "lstm", "bidirectional": True, "dim": 200, "embedding_dim": 100, "dropout": 0.5}
+
+
+def training(steps: int, **changes: Any) -> dict[str, Any]:
+    return {
+        "steps": steps,
+        "batch_size": 32,
+        "learning_rate": 1e-3,
+        "optimiser": {"name": "adamw", "weight_decay": 0.01},
+        "schedule": {"name": "cosine", "warmup": 50, "floor": 0.02},
+        "evaluate_every": max(steps // 10, 1),
+        "log_every": 50,
+        "patience": 5,
+    } | changes
+
+
+def classifier(
+    about: str,
+    data: dict[str, Any],
+    model: dict[str, Any],
+    training: dict[str, Any],
+    *,
+    task: dict[str, Any] | None = None,
+    published: str = "",
+) -> Recipe:
+    return Recipe(
+        about,
+        {
+            "data": data,
+            "text": {"tokenizer": "word", "lowercase": True, "min_count": 2},
+            "model": model,
+            "task": {"name": "classification", "dropout": 0.5, **(task or {})},
+            "training": training,
+        },
+        published=published,
+    )
+
+
+SENTIMENT = {"corpus": "sentiment-sample"}
+SENTIMENT_BAG = classifier(
+    "Averaged word vectors under a feed-forward network: is a sentence of a film review for or against it?",
+    SENTIMENT,
+    {"family": "bag", "dim": 100, "dropout": 0.3},
+    training(1000),
+    task={"pooling": "mean", "num_hidden": 1},
+)
+SENTIMENT_CNN = classifier(
+    "Windows of 3, 4 and 5 words, pooled by their maximum (Kim 2014), on the same sentences.",
+    SENTIMENT,
+    {"family": "cnn", "embedding_dim": 100, "filters": 100},
+    training(800),
+    task={"pooling": "max"},
+)
+SENTIMENT_LSTM = classifier(
+    "A bidirectional LSTM, pooled by its maximum, on the same sentences.",
+    SENTIMENT,
+    BIDIRECTIONAL,
+    training(800),
+    task={"pooling": "max"},
+)
+SENTIMENT_ATTENTION = classifier(
+    "A layer of self-attention, pooled by attention, on the same sentences.",
+    SENTIMENT,
+    SELF_ATTENTION,
+    training(800),
+    task={"pooling": "attention"},
+)
+SST = classifier(
+    "A bidirectional LSTM on sentences and phrases of the Stanford Sentiment Treebank. For a GPU; add embedding.vectors=GLOVE.",
+    {"corpus": "sst", "phrases": True},
+    BIDIRECTIONAL,
+    training(12_000, batch_size=64, evaluate_every=500, learning_rate=5e-4, patience=8),
+    task={"pooling": "max", "split": False},
+    published="accuracy 49.1 for a bidirectional LSTM with GloVe of 300 dimensions (Tai et al. 2015)",
+)
+OWN = classifier(
+    "A bidirectional LSTM on labelled texts of your own: data.train=FILE data.text=COLUMN data.label=COLUMN.",
+    {},
+    BIDIRECTIONAL,
+    training(1500),
+    task={"pooling": "max"},
+)

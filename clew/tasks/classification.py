@@ -1,0 +1,256 @@
+"""Classification: a label for a text or for two together, several labels, or a number. Any body, and what its vectors are pooled to."""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from itertools import pairwise
+from typing import Annotated, Any, Literal, NamedTuple
+
+import torch
+from pydantic import Field
+from torch import Tensor, nn
+
+from clew.core.batches import to_device
+from clew.core.config import Part, Section, build_part, one_of, part_name
+from clew.core.errors import UserError
+from clew.core.modes import evaluating
+from clew.core.types import State, Term
+from clew.data.examples import Labelled
+from clew.layers.context import Pieces
+from clew.layers.pooling import POOLINGS
+from clew.metrics.bootstrap import Interval
+from clew.tasks.answers import ANSWERS, Found
+from clew.tasks.examples import ExampleTask
+from clew.tasks.measures import Measured
+from clew.tasks.sequence import TrainTokenizer
+from clew.tasks.words import EncodedWords, WordReader, check_words, one_word_each, places_of
+from clew.text.labels import Labels
+from clew.text.tokenizer import Tokenizer, check_is_text
+from clew.text.words import words_of
+
+BATCH = 128
+"""Texts that are classified at a time."""
+
+
+class ClassificationConfig(Section):
+    """A label for each text, several, or a number."""
+
+    name: Literal["classification"] = "classification"
+    labels: Literal["one", "several", "number"] = Field(
+        "one", description="one: labels exclude each other; several: any of them; number: what is told is a number (regression)"
+    )
+    pooling: Annotated[Part, one_of("pooling", POOLINGS)] = Field("max", description=f"what a text's vectors become: {', '.join(POOLINGS)}")
+    num_hidden: int = Field(0, ge=0, le=10, description="hidden layers between the pooled vector and the output")
+    hidden_dim: int | None = Field(None, ge=1, description="their width; the body's where not given")
+    pair: Literal["joined", "apart"] = Field(
+        "joined", description="two texts are read as one with a mark between, or each by itself and joined as [u; v; |u - v|; u v]"
+    )
+    split: bool = Field(True, description="of text.tokenizer=word: words and punctuation are parted first; false: spaces part words")
+    class_weights: Literal["none", "balanced"] | dict[str, float] = Field(
+        "none", description="what a label's examples weigh: all the same; balanced, so that labels weigh the same; or numbers by label"
+    )
+    dropout: float = Field(0.0, ge=0, lt=1, description="of the pooled vector and of hidden layers")
+    label_smoothing: float = Field(0.0, ge=0, lt=1, description="the share of a target that is spread over the labels, in training")
+    calibrate: bool = Field(True, description="probabilities are mended by one temperature, found on the validation part at the end")
+    longest: int = Field(512, ge=1, description="training texts with more tokens than this are left out, and counted")
+    best: str = Field("score", description="the best evaluation: score is accuracy, micro F1 or Pearson's; or loss, or another measure")
+
+
+class LabelledWords(NamedTuple):
+    """A text as ids, and a second where they are read apart; what is to be told of it as numbers."""
+
+    texts: tuple[EncodedWords, ...]
+    target: list[float]
+
+
+class ClassBatch(NamedTuple):
+    texts: tuple[Pieces, ...]
+    targets: Tensor  # (batch, labels), 1 where a label is the text's; (batch, 1) of numbers
+    fresh: bool = True
+
+
+@dataclass(frozen=True)
+class Classified:
+    """What was told of a text: its labels, likeliest first, and the probability of every label; or a number."""
+
+    text: str
+    labels: tuple[str, ...]
+    probabilities: Mapping[str, float]
+    number: float | None = None
+
+    @property
+    def label(self) -> str:
+        """All labels in one string."""
+        return "|".join(self.labels)
+
+    def __str__(self) -> str:
+        return f"{self.number:g}" if self.number is not None else self.label
+
+
+class Classifier(ExampleTask):
+    """logits = W g(.. g(pool(h_1 .. h_n))), h being the body's vectors, g hidden layers; what they say is the `answer`'s."""
+
+    def __init__(self, body: Any, reader: WordReader, labels: Labels, config: ClassificationConfig | None = None):
+        super().__init__()
+        self.config = config = config or ClassificationConfig()
+        self.body = body
+        self.reader = reader
+        self.labels = labels
+        self.answer = ANSWERS[config.labels](
+            labels, class_weights=config.class_weights, label_smoothing=config.label_smoothing, calibrate=config.calibrate
+        )
+        known = ["score", "loss", *self.answer.measures]
+        if config.best not in known:
+            raise UserError(f"task.best={config.best} is not measured where task.labels={config.labels}; take {', '.join(known)}")
+        halves = {"halves": True} if part_name(config.pooling) == "last" and body.halves else {}
+        self.pooling = build_part("pooling", config.pooling, POOLINGS, body.dim, **halves)
+        width = body.dim * (4 if config.pair == "apart" else 1)
+        widths = [width, *[config.hidden_dim or body.dim] * config.num_hidden]
+        self.hidden: Any = nn.ModuleList(nn.Linear(a, b) for a, b in pairwise(widths))
+        self.dropout = nn.Dropout(config.dropout)
+        self.output = nn.Linear(widths[-1], len(labels))
+
+    def forward(self, batch: ClassBatch, state: State = None) -> tuple[dict[str, Term], State]:
+        return {"loss": Term(self.answer.loss(self.logits(batch), batch.targets), self.counts(batch)["loss"])}, None
+
+    def counts(self, batch: ClassBatch) -> dict[str, Tensor]:
+        """What the examples weigh together."""
+        return {"loss": self.answer.count(batch.targets)}
+
+    def logits(self, batch: ClassBatch) -> Tensor:
+        """(batch, labels)."""
+        found = [self.pooling(self.body(text.inputs, text.mask)[0], text.mask) for text in batch.texts]
+        features = found[0]
+        if len(found) == 2:
+            u, v = found
+            features = torch.cat([u, v, (u - v).abs(), u * v], -1)
+        features = self.dropout(features)
+        for layer in self.hidden:
+            features = self.dropout(torch.relu(layer(features)))
+        return self.output(features).float()
+
+    def prepare(self, encoded: Sequence[LabelledWords]) -> None:
+        self.answer.prepare(torch.tensor([example.target for example in encoded]))
+
+    def settle(self, batches: Sequence[ClassBatch]) -> bool:
+        with evaluating([self]):
+            found = [(self.logits(batch).cpu(), batch.targets.cpu()) for batch in batches]
+        return self.answer.settle(*(torch.cat(sides) for sides in zip(*found, strict=True)))
+
+    def encode(self, examples: Sequence[Labelled]) -> list[LabelledWords]:
+        texts = self.encode_texts(examples)
+        return [LabelledWords(sides, self.answer.target(example)) for sides, example in zip(texts, examples, strict=True)]
+
+    def encode_texts(self, examples: Sequence[Labelled]) -> list[tuple[EncodedWords, ...]]:
+        """Each example's text, and the second with it or beside it."""
+        lacking = next((example for example in examples if example.second is None), None)
+        firsts = self.encode_side([example.text for example in examples])
+        if lacking is not None:
+            if self.config.pair == "apart":
+                raise UserError(f"{lacking.id}: task.pair=apart is for two texts that are judged together; name the second by data.second")
+            if any(example.second is not None for example in examples):
+                raise UserError(f"{lacking.id}: the second text is missing; every example has one, or none has")
+            return [(first,) for first in firsts]
+        pairs = zip(firsts, self.encode_side([example.second or "" for example in examples]), strict=True)
+        return list(pairs) if self.config.pair == "apart" else [(self.reader.joined(*pair),) for pair in pairs]
+
+    def encode_side(self, texts: Sequence[str]) -> list[EncodedWords]:
+        if self.reader.tokenizer.unit == "word":
+            return self.reader.encode([cut(text, self.config) for text in texts])
+        return self.reader.encode_whole(texts)
+
+    def lengths(self, encoded: LabelledWords) -> tuple[int, ...]:
+        return tuple(map(places_of, encoded.texts))
+
+    @property
+    def longest(self) -> int:
+        limits = [self.config.longest, *self.reader.limits(self.body)]
+        return min(limit for limit in limits if limit is not None)
+
+    def check_length(self, encoded: LabelledWords, place: str) -> None:
+        for text in encoded.texts:
+            check_words(text, self.reader.limits(self.body), place)
+
+    def collate(self, examples: Sequence[LabelledWords]) -> ClassBatch:
+        sides = zip(*(example.texts for example in examples), strict=True)
+        return ClassBatch(
+            tuple(self.reader.collate(side) for side in sides), torch.tensor([example.target for example in examples], dtype=torch.float32)
+        )
+
+    @torch.no_grad()
+    def predict(self, batch: ClassBatch, decoding: Any = None, seed: int = 0, row_numbers: Any = None) -> list[dict[str, Any]]:
+        return self.answer.told(self.logits(batch))
+
+    def classify(self, texts: Sequence[str | tuple[str, str]], first: int = 1) -> list[Classified]:
+        """What each text is, or each two texts together. One that is refused is named by its number, the first one's being `first`."""
+        examples = []
+        for number, given in enumerate(texts, start=first):
+            text, second = (given, None) if isinstance(given, str) else given
+            check_is_text(f"{text} {second or ''}", f"text {number}")
+            examples.append(Labelled(text, (), second, f"text {number}"))
+        nothing = [0.0] * len(self.labels)
+        encoded = [LabelledWords(sides, nothing) for sides in self.encode_texts(examples)] if examples else []
+        for example, each in zip(examples, encoded, strict=True):
+            self.check_length(each, example.id)
+        order = sorted(range(len(encoded)), key=lambda row: self.lengths(encoded[row]))
+        found: dict[int, Found] = {}
+        with evaluating([self]):
+            for start in range(0, len(order), BATCH):
+                rows = order[start : start + BATCH]
+                batch = to_device(self.collate([encoded[row] for row in rows]), self.output.weight.device)
+                found |= dict(zip(rows, self.predict(batch), strict=True))
+        return [self.told(example.text, found[row]) for row, example in enumerate(examples)]
+
+    def told(self, text: str, found: Found) -> Classified:
+        if "number" in found:
+            return Classified(text, (), {}, found["number"])
+        pairs = sorted(zip(self.labels.names, found["probabilities"], strict=True), key=lambda pair: -pair[1])
+        return Classified(text, tuple(found["labels"]), dict(pairs))
+
+    @property
+    def best(self) -> str:
+        """The name of what the best evaluation is told by."""
+        return self.answer.measures[0] if self.config.best == "score" else self.config.best
+
+    def measure(self, examples: Sequence[Labelled], predictions: Sequence[Found]) -> Measured:
+        return self.answer.measure(examples, predictions)
+
+    def intervals(self, examples: Sequence[Labelled], predictions: Sequence[Found]) -> dict[str, Interval]:
+        return self.answer.intervals(examples, predictions)
+
+    def report(self, examples: Sequence[Labelled], predictions: Sequence[Found]) -> tuple[str, ...]:
+        return self.answer.report(examples, predictions)
+
+    def sentence_scores(self, examples: Sequence[Labelled], predictions: Sequence[Found]) -> list[float]:
+        return self.answer.scores(examples, predictions)
+
+    def described(self, example: Labelled, prediction: Found) -> dict[str, Any]:
+        second = {} if example.second is None else {"second": example.second}
+        return {"source": example.text, **second, **self.answer.described(example, prediction)}
+
+
+def cut(text: str, config: ClassificationConfig) -> list[str]:
+    """A text's words; one that stands for nothing where there are none."""
+    return (words_of(text) if config.split else text.split()) or ["_"]
+
+
+def train_class_vocabularies(
+    train: TrainTokenizer, joint: bool, examples: Sequence[Labelled], config: ClassificationConfig
+) -> dict[str, Any]:
+    """A tokenizer of all texts, and a table of labels."""
+    texts = [text for example in examples for text in (example.text, example.second) if text is not None]
+    labels = Labels(["number"]) if config.labels == "number" else Labels.of(label for example in examples for label in example.labels)
+    if config.labels == "one" and len(labels) == 1:
+        raise UserError(f"every training example has the label '{labels.names[0]}', so there is nothing to tell apart; see data.label")
+    if config.labels == "one" and len(labels) > 2 * len(examples) // 3 and len(labels) > 20:
+        raise UserError(
+            f"{len(examples):,} training examples have {len(labels):,} different labels; if these are numbers set task.labels=number, "
+            "and else name the column of the labels with data.label"
+        )
+    return {"tokenizer": train([one_word_each(cut(text, config)) for text in texts] if config.split else texts, []), "labels": labels}
+
+
+def build_classifier(body: Any, vocabularies: dict[str, Any], config: ClassificationConfig) -> Classifier:
+    return Classifier(body, WordReader.of(body, vocabularies), vocabularies["labels"], config)
+
+
+CLASSES = {"tokenizer": Tokenizer, "labels": Labels}
