@@ -78,7 +78,7 @@ class OneLabel(nn.Module):
     def settle(self, logits: Tensor, targets: Tensor) -> bool:
         """Finds T on the validation part; whether there is one."""
         if self.calibrate:
-            self.temperature.fill_(fit_temperature(logits, targets.argmax(1)))
+            self.temperature.fill_(fit_temperature(logits, targets.argmax(1), smoothing=1 / (len(logits) + 2)))
         return self.calibrate
 
     def loss(self, logits: Tensor, targets: Tensor) -> Tensor:
@@ -151,7 +151,7 @@ class SeveralLabels(OneLabel):
     def settle(self, logits: Tensor, targets: Tensor) -> bool:
         both = torch.stack([torch.zeros_like(logits), logits], -1).flatten(0, 1)  # there or not: two labels that exclude each other
         if self.calibrate:
-            self.temperature.fill_(fit_temperature(both, targets.long().flatten()))
+            self.temperature.fill_(fit_temperature(both, targets.long().flatten(), smoothing=1 / (len(both) + 2)))
         return self.calibrate
 
     def loss(self, logits: Tensor, targets: Tensor) -> Tensor:
