@@ -18,6 +18,14 @@ language.
   clew evaluate runs/tatoeba-transformer test.de test.en --out predictions.jsonl
   clew evaluate runs/tatoeba-transformer pairs.csv data.source=german data.target=english
   clew evaluate runs/multi30k-many data.directions=[de-fr] --pivot en
+
+Of taggers and classifiers, each measure with what the bootstrap says of it, a line a label, and which label was taken for
+which: a row a gold label, a column a predicted one; where there are more than ten, with --confusion. --errors lists the
+worst predictions.
+
+  clew evaluate runs/sentiment-lstm --errors 50
+  clew evaluate runs/ewt-tagger test.conllu data.format=conllu --confusion
+  clew evaluate runs/classify more.csv data.text=body data.label=queue --json
 """
 
 import argparse
@@ -45,6 +53,8 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     add("--into", metavar="LANGUAGE", help="pairs of a FILE: their target language, where the model writes several")
     add("--pivot", metavar="LANGUAGE", help="translate into this language first, and from that into the target's")
     add_decoding(parser)
+    add("--errors", type=int, default=0, metavar="N", help="the N worst predictions, worst first")
+    add("--confusion", action="store_true", help="which label was taken for which, however many there are")
     add("--out", metavar="FILE", help="write every example's source, target, prediction and score, as JSON lines")
     add("--device", default="auto", choices=["auto", "cpu", "cuda", "mps"], help="where the model runs")
     add("--json", action="store_true", help="JSON lines")
@@ -64,9 +74,10 @@ def run(options: argparse.Namespace) -> int:
         if options.streams is not None:
             raise UserError("--streams is for a language model's own text; this run is scored example by example")
         return evaluate_run(run, files, settings, changed, options)
-    meant = [f"--{name.replace('_', '-')}" for name in (*changed, "into", "pivot", "out") if getattr(options, name) is not None]
+    asked = [name for name in (*changed, "into", "pivot", "out") if getattr(options, name) is not None]
+    meant = [f"--{name.replace('_', '-')}" for name in (*asked, *(name for name in ("errors", "confusion") if getattr(options, name)))]
     if meant or settings:
-        raise UserError(f"{(meant or settings)[0]} is for tasks that write a target; a language model is scored on a text as it stands")
+        raise UserError(f"{(meant or settings)[0]} is for tasks that have a target; a language model is scored on a text as it stands")
     if len(files) > 1:
         raise UserError(f"a language model is scored on one text at a time, not on {len(files)}")
     if files and options.streams is not None:
