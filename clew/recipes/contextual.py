@@ -22,7 +22,7 @@ def elmo(
         about,
         {
             "data": data,
-            "text": {"tokenizer": "word"},
+            "text": {"tokenizer": "word", "min_count": 2},
             "embedding": {"words": False, "characters": reader, "characters_dim": dim},
             "model": {"family": "elmo", "dim": dim, "dropout": dropout},
             "task": {"name": "bidirectional_language_model"},
@@ -41,8 +41,8 @@ EWT = elmo(
     {"corpus": "ewt-sample"},
     128,
     [16, 32, 48, 64, 96],
-    {"steps": 500, "batch_size": 32, "length": 32, "learning_rate": 4e-3, "evaluate_every": 50},
-    dropout=0.3,
+    {"steps": 500, "batch_size": 32, "length": 32, "learning_rate": 3e-3, "evaluate_every": 50},
+    dropout=0.4,
 )
 EWT_FULL = elmo(
     "The same on all text of UD English EWT, wider. For a GPU.",
