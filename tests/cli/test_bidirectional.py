@@ -11,6 +11,7 @@ from tests.runs.small import write_text
 
 SMALL = [
     "model.dim=12",
+    "task.predicted=20",
     "embedding.characters={name: cnn, letter_dim: 4, widths: [1, 2, 3], filters: [4, 4, 8], highways: 1}",
     "embedding.characters_dim=12",
     "training.batch_size=4",
@@ -38,7 +39,8 @@ def test_a_run_is_loaded_and_scored_as_it_was_when_it_was_best(clew: Clew, elmo:
     (found,) = (json.loads(line) for line in clew("evaluate", elmo, "--device", "cpu", "--json").out.splitlines())
     assert found["loss"] == pytest.approx(best, rel=1e-5)
     assert found["loss"] == pytest.approx((found["forward_loss"] + found["backward_loss"]) / 2, rel=1e-6)
-    assert found["loss"] < 3.0  # of log(40) for 40 words
+    assert found["loss"] < 2.7  # of log(20) for 20 words
+    assert found["baseline_kneser_ney"] < 20  # the same words, so that the two compare
 
 
 def test_a_file_is_scored_too(clew: Clew, elmo: Path, tmp_path: Path) -> None:
