@@ -104,8 +104,11 @@ class Linear:
     bias: Tensor  # (labels,)
     exclusive: bool = True
 
+    def scores(self, features: Sparse) -> Tensor:
+        return features @ self.weight + self.bias  # (texts, labels)
+
     def probs(self, features: Sparse) -> Tensor:
-        logits = features @ self.weight + self.bias  # (texts, labels)
+        logits = self.scores(features)
         return logits.softmax(-1) if self.exclusive else logits.sigmoid()
 
 
@@ -146,6 +149,12 @@ def fit_logistic_regression(features: Sparse, targets: Tensor, *, l2: float = 1.
 
     weight, bias = least_cost(features, targets, l2, cost, torch.sigmoid)
     return Linear(weight, bias, exclusive=False)
+
+
+def fit_ridge_regression(features: Sparse, targets: Tensor, *, l2: float = 1.0) -> Linear:
+    """argmin_{W, b}  sum of (W x + b - target)^2 / 2  +  l2 / 2 * |W|^2, for targets (texts, numbers)."""
+    weight, bias = least_cost(features, targets, l2, lambda numbers: ((numbers - targets) ** 2).sum() / 2, lambda numbers: numbers)
+    return Linear(weight, bias)
 
 
 def least_cost(
@@ -197,6 +206,17 @@ class TextClassifier:
         return chosen(self.predict_proba(texts), self.labels, self.exclusive)
 
 
+@dataclass(frozen=True)
+class TextRegression:
+    """Texts to numbers, through a bag of words."""
+
+    bag: BagOfWords = field(repr=False)
+    linear: Linear = field(repr=False)
+
+    def predict(self, texts: Sequence[Reading]) -> np.ndarray:
+        return self.linear.scores(self.bag.transform(texts))[:, 0].numpy()
+
+
 METHODS = ("naive_bayes", "logistic", "softmax")
 
 
@@ -232,3 +252,14 @@ def fit_text_classifier(
     else:
         linear = fit_softmax_regression(features, targets, l2=l2)
     return TextClassifier(labels, bag, linear, exclusive)
+
+
+def fit_text_regression(
+    texts: Sequence[Reading], numbers: Sequence[float], *, num_words: int = 2, min_texts: int = 1, l2: float = 1.0
+) -> TextRegression:
+    """Ridge regression of numbers on the tf-idf of texts."""
+    if len(texts) != len(numbers):
+        raise UserError(f"texts ({len(texts)}) and their numbers ({len(numbers)}) must be as many")
+    bag = fit_bag_of_words(texts, weighting="tf-idf", num_words=num_words, min_texts=min_texts)
+    targets = torch.tensor(numbers, dtype=torch.float64)[:, None]
+    return TextRegression(bag, fit_ridge_regression(bag.transform(texts), targets, l2=l2))

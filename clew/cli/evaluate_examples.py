@@ -19,7 +19,7 @@ def evaluate_run(run: Any, files: list[str], settings: list[str], changed: dict[
         if getattr(options, name) is not None and run.verb != "translate":
             raise UserError(f"--{name} is for translation between several languages, which {run.folder} does not do")
     config = changed_config(run.config, settings, changed, files)
-    baselines = baselines_of(run)
+    baselines = own_baselines(run)
     found = []
     for part, examples in examples_of(config, settings, files).items():
         if options.into is not None:
@@ -83,14 +83,14 @@ def by_direction(parts: dict[str, Any], directions: list[str]) -> dict[str, Any]
     return {name: examples for name, examples in found.items() if examples}
 
 
-def baselines_of(run: Any) -> Any:
+def own_baselines(run: Any) -> Any:
     """What the run's training examples alone tell; they are read again where a baseline learns from them."""
     from clew.runs.examples import read_examples
     from clew.tasks import TASKS
-    from clew.training.baselines import Baselines
+    from clew.training.baselines import baselines_of
 
     kind = TASKS[run.config.task.name].data
-    return Baselines(kind, lambda: read_examples(kind, run.config.data, run.config.seed)["train"])
+    return baselines_of(run.config, lambda: read_examples(kind, run.config.data, run.config.seed)["train"])
 
 
 def scored(run: Any, config: Any, examples: Any, pivot: str | None, baselines: Any) -> Any:
