@@ -16,6 +16,8 @@ VERBS = {
     "generate": "write text with a trained run",
     "translate": "translate lines with a trained run, or with several",
     "parse": "draw up the trees of sentences",
+    "tag": "give words their tags: parts of speech, names",
+    "classify": "give texts their labels, or numbers",
     "predict": "do what a run's task does, on a file or standard input",
     "evaluate": "a run's loss on its own data or on a text",
     "runs": "list the runs below a folder, and how they went",
