@@ -135,19 +135,23 @@ def log_probs(features: Sparse, targets: Tensor, smoothing: float, num_outcomes:
     return (counts / counts.sum(0)).log(), priors.log()
 
 
-def fit_softmax_regression(features: Sparse, targets: Tensor, *, l2: float = 1.0) -> Linear:
+def fit_softmax_regression(features: Sparse, targets: Tensor, *, l2: float = 1.0, max_steps: int = MAX_STEPS) -> Linear:
     """argmin_{W, b}  sum of -log p(target)  +  l2 / 2 * |W|^2, for targets (texts, labels) with a single 1 a row."""
-    weight, bias = least_cost(features, targets, l2, lambda logits: -(logits.log_softmax(-1) * targets).sum(), lambda z: z.softmax(-1))
+
+    def cost(logits: Tensor) -> Tensor:
+        return -(logits.log_softmax(-1) * targets).sum()
+
+    weight, bias = least_cost(features, targets, l2, cost, lambda logits: logits.softmax(-1), max_steps)
     return Linear(weight, bias)
 
 
-def fit_logistic_regression(features: Sparse, targets: Tensor, *, l2: float = 1.0) -> Linear:
+def fit_logistic_regression(features: Sparse, targets: Tensor, *, l2: float = 1.0, max_steps: int = MAX_STEPS) -> Linear:
     """The same for each label by itself, present or not, for targets (texts, labels) of 0 and 1."""
 
     def cost(logits: Tensor) -> Tensor:
         return F.binary_cross_entropy_with_logits(logits, targets.to(logits), reduction="sum")
 
-    weight, bias = least_cost(features, targets, l2, cost, torch.sigmoid)
+    weight, bias = least_cost(features, targets, l2, cost, torch.sigmoid, max_steps)
     return Linear(weight, bias, exclusive=False)
 
 
@@ -158,9 +162,15 @@ def fit_ridge_regression(features: Sparse, targets: Tensor, *, l2: float = 1.0) 
 
 
 def least_cost(
-    features: Sparse, targets: Tensor, l2: float, cost: Callable[[Tensor], Tensor], probs: Callable[[Tensor], Tensor]
+    features: Sparse,
+    targets: Tensor,
+    l2: float,
+    cost: Callable[[Tensor], Tensor],
+    probs: Callable[[Tensor], Tensor],
+    max_steps: int = MAX_STEPS,
 ) -> tuple[Tensor, Tensor]:
-    """The one W and b of least cost + l2 / 2 * |W|^2, by L-BFGS over all texts at once, in float64 and from 0: nothing is random.
+    """The one W and b of least cost + l2 / 2 * |W|^2, by L-BFGS over all texts at once, in float64 and from 0: nothing is random. After
+    `max_steps` they are as near as they are.
 
     d cost / d W = X^T (p - targets) + l2 * W          d cost / d b = sum of (p - targets)
     """
@@ -179,7 +189,7 @@ def least_cost(
 
     torch.optim.LBFGS(
         [weight, bias],
-        max_iter=MAX_STEPS,
+        max_iter=max_steps,
         history_size=10,
         tolerance_grad=1e-6 * len(targets),
         tolerance_change=0.0,
@@ -230,6 +240,7 @@ def fit_text_classifier(
     num_words: int = 2,
     min_texts: int = 1,
     l2: float = 0.1,
+    max_steps: int = MAX_STEPS,
 ) -> TextClassifier:
     """naive_bayes reads counts, logistic and softmax tf-idf, unless `weighting` says otherwise. logistic tells each label from all others;
     where labels exclude each other, its probabilities are divided by their sum."""
@@ -248,9 +259,9 @@ def fit_text_classifier(
     if method == "naive_bayes":
         linear = fit_naive_bayes(features, targets, exclusive=exclusive)
     elif method == "logistic":
-        linear = fit_logistic_regression(features, targets, l2=l2)
+        linear = fit_logistic_regression(features, targets, l2=l2, max_steps=max_steps)
     else:
-        linear = fit_softmax_regression(features, targets, l2=l2)
+        linear = fit_softmax_regression(features, targets, l2=l2, max_steps=max_steps)
     return TextClassifier(labels, bag, linear, exclusive)
 
 

@@ -36,10 +36,12 @@ MOST_TOKENS = 5_000_000
 """Of a text that n-grams are counted in."""
 MOST_TEXT = 10 * MOST_TOKENS
 """Characters of a text that is worth encoding to see how many tokens it has."""
-MOST_CHARACTERS = 20_000_000
+MOST_CHARACTERS = 5_000_000
 """Of texts that naive Bayes learns from."""
-MOST_WORK = 10_000_000
+MOST_WORK = 4_000_000
 """Characters times labels that regression learns from."""
+STEPS = 50
+"""Of regression: more change no figure."""
 ORDER = 5
 
 
@@ -152,7 +154,7 @@ def label_baselines(train: Train, exclusive: bool = True) -> Iterator[Baseline]:
         yield label_baseline("naive_bayes", "naive Bayes has", bayes, exclusive)
     if size * num_labels <= MOST_WORK:
         method = "softmax" if exclusive else "logistic"
-        regression = fit_text_classifier(texts, answers, method, exclusive=exclusive, min_texts=2)
+        regression = fit_text_classifier(texts, answers, method, exclusive=exclusive, min_texts=2, max_steps=STEPS)
         yield label_baseline(f"{method}_regression", f"{method} regression has", regression, exclusive)
 
 
