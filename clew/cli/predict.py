@@ -35,12 +35,6 @@ def run(options: argparse.Namespace) -> int:
     options.file = options.file or options.source
     kind = TASKS[read_config(folder).task.name]  # type: ignore[attr-defined]
     verb = kind.verb
-    if kind.data == "labelled_trees":
-        from clew.cli.classify_trees import classify_trees
-        from clew.runs.loaded import load_run
-
-        run = load_run(folder, device=options.device, code=None if options.code is None else Path(options.code))
-        return classify_trees(run, options.file, options.json)
     if verb == "generate":
         if options.into is not None:
             raise UserError("--into is for models that translate into several languages, which this run is not; leave it out")
