@@ -20,7 +20,7 @@ import torch
 from torch import nn
 
 from clew.core.batches import to_device
-from clew.core.errors import UserError
+from clew.core.errors import UserError, counted
 from clew.data.example_splits import find_overlaps
 from clew.data.notes import Notes
 from clew.data.plans import ExamplePlan, batches_by_length, bucket_plan, shuffled_plan
@@ -91,7 +91,9 @@ def example_problem(config: Config, run: Path | None, progress: Callable[[int, i
     notes_to_show = [*found, *notes.report(), *map(str, find_overlaps(parts))]
     if left_out := len(lengths) - len(fitting):
         first = parts["train"][int(np.argmax(lengths.max(1) > task.longest))].id
-        notes_to_show.append(f"left out {left_out:,} x training example of more than {task.longest} tokens on a side (first: {first})")
+        notes_to_show.append(
+            f"left out {counted(left_out, 'training example')} of more than {task.longest} tokens on a side (first: {first})"
+        )
     return Problem(
         task,
         vocabularies,
