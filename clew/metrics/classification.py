@@ -74,8 +74,8 @@ class Confusion:
 
     def describe(self) -> str:
         """The scores in per cent, then a line a label."""
-        scores = f"accuracy {100 * self.accuracy:.2f}, macro F1 {100 * self.macro_f1:.2f}, Matthews {self.matthews:.3f}, {counted(self.total, 'example')}"
-        return "\n".join([scores, report(self.by_label)])
+        scores = f"accuracy {100 * self.accuracy:.2f}, macro F1 {100 * self.macro_f1:.2f}, Matthews {self.matthews:.3f}"
+        return "\n".join([f"{scores}, {counted(self.total, 'example')}", report(self.by_label)])
 
     def table(self) -> str:
         """The counts, a row a gold label and a column a predicted one."""
