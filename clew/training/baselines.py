@@ -80,7 +80,7 @@ class Baselines:
                     return None
                 values, text = baseline.measure(examples)
                 found.append(Measured(values, f"{baseline.words} {text}"))
-        except (UserError, MemoryError):  # no training data any more, or such as nothing can be learnt from, as trees without a single phrase
+        except (UserError, MemoryError):  # no training data any more, or trees without a single phrase
             pass
         return found
 
