@@ -46,7 +46,7 @@ def some_trees(file: str | None) -> Iterator[Sequence[Any]]:
 
 
 def text_line(classified: Any) -> str:
-    return "" if classified is None else f"{classified.label}\t{classified.probability:.4f}"
+    return "" if classified is None else f"{classified.label}\t{classified.probabilities[classified.label]:.4f}"
 
 
 def json_line(number: int, tree: Any, classified: Any) -> str:
@@ -54,6 +54,6 @@ def json_line(number: int, tree: Any, classified: Any) -> str:
     fields: dict[str, Any] = {"line": number, "tree": shown, "label": None}
     if classified is not None:
         rounded = {label: round(share, 6) for label, share in classified.probabilities.items()}
-        fields |= {"label": classified.label, "probability": round(classified.probability, 6), "probabilities": rounded}
+        fields |= {"label": classified.label, "probability": rounded[classified.label], "probabilities": rounded}
         fields["nodes"] = list(classified.nodes)
     return json.dumps(fields, ensure_ascii=False)

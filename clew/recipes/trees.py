@@ -16,7 +16,7 @@ def training(steps: int, **changes: Any) -> dict[str, Any]:
         "batch_size": 25,
         "learning_rate": 3e-3,
         "optimiser": {"name": "adamw", "weight_decay": 0.01},
-        "schedule": {"name": "linear", "warmup": 50},
+        "schedule": "linear",
         "evaluate_every": steps // 12,
         "log_every": 50,
     } | changes

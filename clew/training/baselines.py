@@ -145,6 +145,12 @@ def label_baselines(train: Train) -> Iterator[Baseline]:
         yield label_baseline(f"{method}_regression", f"{method} regression has", regression, exclusive)
 
 
+def tree_label_baselines(train: Train) -> Iterator[Baseline]:
+    """Those of texts, on the words of the trees."""
+    for words, measure in label_baselines(lambda: [tree.as_text for tree in train()]):
+        yield Baseline(words, lambda trees, measure=measure: measure([tree.as_text for tree in trees]))  # type: ignore[misc]
+
+
 def reading(example: Labelled) -> Reading:
     return example.text if example.second is None else (example.text, example.second)
 
@@ -193,4 +199,5 @@ BASELINES: dict[str, Callable[[Train], Iterator[Baseline]]] = {
     "trees": tree_baselines,
     "tagged": tag_baselines,
     "labelled": label_baselines,
+    "labelled_trees": tree_label_baselines,
 }
