@@ -36,7 +36,7 @@ def read_labelled_trees(
     notes = Notes() if notes is None else notes
     path = Path(path).expanduser()
     format = find_format(path, format, tables_alone=True)
-    if format == "trees":
+    if format in ("trees", "lines"):  # a file of single words, or of no trees at all
         found = labelled_nodes((Parsed(tree, place) for tree, place in placed_trees(path)), notes)
     elif format == "conllu":
         found = dependency_trees(path, label, notes)

@@ -47,11 +47,11 @@ def test_a_label_comes_out_for_every_line_in_order(clew: Clew, run: Path) -> Non
     assert found.status == 0 and found.err == ""
     good, empty, bad = found.out.splitlines()
     assert (good.split("\t")[0], empty, bad.split("\t")[0]) == ("good", "", "bad")
-    assert float(good.split("\t")[1]) > 0.5
+    assert float(good.split("\t")[1]) > 0.5 and good.split("\t")[2] == "some lovely film"
     Path("trees.txt").write_text(f"{GOOD}\n\n{BAD}\n", encoding="utf-8")
     assert clew("predict", run, "trees.txt").out == found.out
-    first = json.loads(clew("predict", run, "trees.txt", "--json").out.splitlines()[0])
-    assert (first["line"], first["tree"], first["label"]) == (1, GOOD, "good")
+    first = json.loads(clew("classify", run, "--file", "trees.txt", "--json").out.splitlines()[0])
+    assert (first["line"], first["text"], first["labels"]) == (1, "some lovely film", ["good"])
     assert set(first["probabilities"]) == {"good", "bad"} and len(first["nodes"]) == 5
 
 
@@ -60,6 +60,7 @@ def test_trees_are_classified_from_python(run: Path) -> None:
     one = loaded.classify_trees(GOOD)
     assert one.label == "good" and one.nodes[-1] == "good"
     tree = Tree("X", [Tree("X", word="dull"), Tree("X", word="cast")])
+    assert loaded.classify(GOOD) == one
     assert [found and found.label for found in loaded.classify_trees([GOOD, "", tree])] == ["good", None, "bad"]
     assert loaded.classify_trees(Sentence(("lovely", "film"), heads=(2, 0))).label in ("good", "bad")
 
@@ -103,5 +104,5 @@ def test_dependency_trees_are_trained_on_and_classified(clew: Clew) -> None:
     refused = clew("train", "classify-trees", "data.train=a.conllu", *SETTINGS)
     assert_refused(refused, "a.conllu: the labels of CoNLL-U sentences are in comments; say which with data.label=NAME; there are: kind")
     trained = clew("train", "classify-trees", "data.train=a.conllu", "data.label=kind", "data.valid=a.conllu", *SETTINGS, "--out", "run")
-    assert trained.status == 0 and "clew predict run sentences.conllu" in trained.err
+    assert trained.status == 0 and "clew classify run --file sentences.conllu" in trained.err
     assert [line.split("\t")[0] for line in clew("predict", "run", "a.conllu").out.splitlines()] == ["np", "s"] * 3
