@@ -128,12 +128,13 @@ def evaluate_windows(run: Any, file: str, as_json: bool) -> None:
     from clew.runs.build import encode_texts
     from clew.runs.directory import cache_folder
     from clew.training.evaluation import evaluate
+    from clew.training.language import score_of
 
     source = TextString(read_stdin()) if file == "-" else find_text(file)
     (text,) = encode_texts({file: source}, run.tokenizer, cache_folder(), Lines().encoding).values()
     likelihood = evaluate(run.task, text, run.config.training)
     assert likelihood is not None
-    show(file, likelihood, run.tokenizer.unit, as_json)
+    show(file, score_of(likelihood, run.tokenizer.unit), likelihood.tokens, run.tokenizer.unit, as_json)
 
 
 def evaluate_file(run: Any, file: str, as_json: bool) -> None:
