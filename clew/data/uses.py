@@ -33,7 +33,7 @@ class Use(NamedTuple):
 
 def find_use(description: Description) -> Use | None:
     """What the file seems to be for; None where nothing fits."""
-    whole = {"lines": "text-lstm", "parallel": "translate", "trees": "parse"}
+    whole = {"lines": "text-lstm", "parallel": "translate", "trees": "classify-trees" if has_classes(description) else "parse"}
     if description.format in whole:
         found: Use | None = Use(whole[description.format], {})
     elif description.format == "conllu":
@@ -51,6 +51,18 @@ def find_use(description: Description) -> Use | None:
 def has_faults(description: Description, used: Collection[str]) -> bool:
     """Whether training would refuse a record: a faulty one, or one that lacks what is asked for."""
     return bool(description.num_faults or any(column.num_empty and column.name in used for column in description.columns))
+
+
+def has_classes(description: Description) -> bool:
+    """Whether words and phrases of bracketed trees share their labels, most of them: these are classes then, as few tags name phrases."""
+    words, phrases = (set(column.labels or ()) for column in description.columns if column.name in ("tags", "tree"))
+    return len(words & phrases) > min(len(words), len(phrases)) / 2
+
+
+def are_trees(description: Description, name: str) -> bool:
+    """Whether a column's texts are bracketed trees."""
+    texts = [fields.get(name, "") for _, fields in description.examples]
+    return all(text.startswith("(") for text in texts) and any(text.count("(") > 1 for text in texts)
 
 
 def conllu_tags(columns: Columns) -> Use | None:
@@ -97,6 +109,8 @@ def labelled(description: Description, texts: Columns) -> Use | None:
     both = judged_together(texts)
     text = both[0] if both else called(texts, TEXTS) or texts[0]
     second = {"data.second": both[1].name} if both else {}
+    if not both and are_trees(description, text.name):
+        return Use("classify-trees", {"data.text": text.name, "data.label": label.name, "task.phrases": "true"})
     separator = find_separator(label.labels or ())
     parted = {} if separator is None else {"data.label_separator": separator}
     return Use("classify", {"data.text": text.name, **second, "data.label": label.name, **parted})

@@ -40,6 +40,7 @@ def use(tmp_path, name, text):
         ("a.conll", "1 Ada NNP B-PER\n2 ran VBD O\n\n1 Bo NNP B-PER\n", "tag", "data.words=2 data.tags=4"),
         ("a.txt", "Once upon a time\nthere was.\n", "text-lstm", ""),
         ("a.mrg", "(S (NP (PRP It)) (VP (VBZ rains)))", "parse", ""),
+        ("a.txt", "(3 (2 A) (4 (3 lovely) (2 film)))\n(0 (0 bad) (2 film))\n", "classify-trees", ""),
         ("a.csv", "n,date\n1,2020-01-01 10:00\n2,2020-01-01 11:00\n", None, ""),
     ],
 )  # fmt: skip
@@ -54,6 +55,8 @@ def test_columns_are_told_by_their_names_and_by_what_is_in_them(tmp_path, name, 
 
 def test_the_embedded_samples_are_known_for_what_they_are():
     assert find_use(describe(EMBEDDED / "sentiment/dev.tsv")) == Use("classify", {"data.text": "2", "data.label": "1"})
+    trees = {"data.text": "3", "data.label": "2", "task.phrases": "true"}
+    assert find_use(describe(EMBEDDED / "trees/dev.tsv")) == Use("classify-trees", trees)
     assert find_use(describe(EMBEDDED / "tagging/dev.tsv")) == Use("tag", {"data.words": "1", "data.tags": "3"})
     assert find_use(describe(EMBEDDED / "mt/dev.en", EMBEDDED / "mt/dev.de")) == Use("translate", {})
 
