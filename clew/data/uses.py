@@ -33,9 +33,11 @@ class Use(NamedTuple):
 
 def find_use(description: Description) -> Use | None:
     """What the file seems to be for; None where nothing fits."""
-    whole = {"lines": "text-lstm", "parallel": "translate", "trees": "classify-trees" if has_classes(description) else "parse"}
-    if description.format in whole:
-        found: Use | None = Use(whole[description.format], {})
+    whole = {"lines": "text-lstm", "parallel": "translate"}
+    if description.format == "trees":
+        found: Use | None = Use("classify-trees" if has_classes(description) else "parse", {})
+    elif description.format in whole:
+        found = Use(whole[description.format], {})
     elif description.format == "conllu":
         found = conllu_tags(description.columns)
     elif description.format == "conll":
