@@ -40,7 +40,7 @@ def use(tmp_path, name, text):
         ("a.conll", "1 Ada NNP B-PER\n2 ran VBD O\n\n1 Bo NNP B-PER\n", "tag", "data.words=2 data.tags=4"),
         ("a.txt", "Once upon a time\nthere was.\n", "text-lstm", ""),
         ("a.mrg", "(S (NP (PRP It)) (VP (VBZ rains)))", "parse", ""),
-        ("a.txt", "(3 (2 A) (4 (3 lovely) (2 film)))\n(0 (0 bad) (2 film))\n", "classify-trees", ""),
+        ("a.txt", "(3 (2 A) (4 (3 lovely) (2 film)))\n(0 (0 bad) (2 film))\n" * 3, "classify-trees", ""),
         ("a.csv", "n,date\n1,2020-01-01 10:00\n2,2020-01-01 11:00\n", None, ""),
     ],
 )  # fmt: skip
