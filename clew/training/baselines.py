@@ -17,7 +17,7 @@ from clew.baselines.most_frequent import fit_most_frequent_class, fit_most_frequ
 from clew.core.errors import UserError
 from clew.core.tag_schemes import OUTSIDE, convert_tags, is_phrase_tag
 from clew.data.encoded import TokenFile
-from clew.data.examples import Labelled, LabelledTree, Parsed, Sentence
+from clew.data.examples import Labelled, Parsed, Sentence
 from clew.data.text_files import TextSource
 from clew.metrics.brackets import score_brackets
 from clew.metrics.classification import count_label_sets
@@ -164,12 +164,8 @@ def several_label_baselines(train: Train) -> Iterator[Baseline]:
 
 def tree_label_baselines(train: Train) -> Iterator[Baseline]:
     """Those of the words, without their tree."""
-
-    def without_tree(examples: Iterable[LabelledTree]) -> list[Labelled]:
-        return [Labelled(example.key, (example.label,), id=example.id) for example in examples]
-
-    for words, measure in label_baselines(lambda: without_tree(train())):
-        yield Baseline(words, lambda examples, measure=measure: measure(without_tree(examples)))  # type: ignore[misc]
+    for words, measure in label_baselines(lambda: [tree.as_text for tree in train()]):
+        yield Baseline(words, lambda trees, measure=measure: measure([tree.as_text for tree in trees]))  # type: ignore[misc]
 
 
 def number_baselines(train: Train) -> Iterator[Baseline]:

@@ -61,6 +61,8 @@ def test_columns_are_told_by_their_names_and_by_what_is_in_them(tmp_path, name, 
 
 def test_the_embedded_samples_are_known_for_what_they_are():
     assert find_use(describe(EMBEDDED / "sentiment/dev.tsv")) == Use("classify", {"data.text": "2", "data.label": "1"})
+    trees = {"data.text": "3", "data.label": "2", "task.phrases": "true"}
+    assert find_use(describe(EMBEDDED / "trees/dev.tsv")) == Use("classify-trees", trees)
     assert find_use(describe(EMBEDDED / "tagging/dev.tsv")) == Use("tag", {"data.words": "1", "data.tags": "3"})
     assert find_use(describe(EMBEDDED / "mt/dev.en", EMBEDDED / "mt/dev.de")) == Use("translate", {})
 
