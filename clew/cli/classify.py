@@ -10,6 +10,8 @@ together, a line has both, with a tab between.
   clew classify runs/classify --file pairs.jsonl --text premise --second hypothesis
   clew classify runs/sentiment-lstm --file reviews.txt --json
 
+A run that classifies trees reads a bracketed tree a line, or a CoNLL-U file of dependency trees.
+
 With --text the file is a table: CSV, TSV or JSON lines, a text in the column of that name or number. A file that ends in
 .csv, .tsv or .jsonl is one in any case, and the columns are those that the run was trained with. Of several labels, and
 their probabilities, each stands behind a `|`. Of numbers there is `number<TAB>text`. --json has one object a text, with
@@ -40,12 +42,15 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def run(options: argparse.Namespace) -> int:
+    from clew.cli.classify_trees import classify_trees
     from clew.cli.progress import say
     from clew.core.errors import UserError
     from clew.runs.loaded import check_verb, load_run
 
     run = load_run(options.folder, device=options.device, code=None if options.code is None else Path(options.code))
     check_verb(run, "classify")
+    if run.reads_trees:
+        return classify_trees(run, options.file, options.json)
     is_table = Path((options.file or "").removesuffix(".gz")).suffix.lower() in TABLES or bool(options.text or options.second)
     if is_table and options.file in (None, "-"):
         raise UserError("--text and --second are columns of a table; name its file with --file")

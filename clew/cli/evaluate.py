@@ -64,12 +64,13 @@ def run(options: argparse.Namespace) -> int:
     from clew.cli.evaluate_examples import evaluate_run
     from clew.core.errors import UserError
     from clew.runs.loaded import load_run
+    from clew.tasks import TASKS
 
     files = [word for word in options.given if not SETTING.match(word)]
     settings = [word for word in options.given if SETTING.match(word)]
     changed = decoding_options(options)
     run = load_run(options.folder, device=options.device, code=None if options.code is None else Path(options.code))
-    if run.verb != "generate":
+    if TASKS[run.config.task.name].data != "text":  # type: ignore[attr-defined]
         if options.streams is not None:
             raise UserError("--streams is for a language model's own text; this run is scored example by example")
         return evaluate_run(run, files, settings, changed, options)
@@ -81,7 +82,9 @@ def run(options: argparse.Namespace) -> int:
         raise UserError(f"a language model is scored on one text at a time, not on {len(files)}")
     if files and options.streams is not None:
         raise UserError("--streams is for a run's own text; a FILE is always read as one stream")
-    if files:
+    if files and run.verb != "generate":
+        evaluate_windows(run, files[0], options.json)
+    elif files:
         evaluate_file(run, files[0], options.json)
     else:
         evaluate_own(run, options.streams, options.json)
@@ -115,6 +118,23 @@ def evaluate_own(run: Any, streams: int | None, as_json: bool) -> None:
         assert likelihood is not None
         score = score_of(likelihood, run.tokenizer.unit)
         show(name, baselines.beside(score, text) or score, likelihood.tokens, run.tokenizer.unit, as_json)
+
+
+def evaluate_windows(run: Any, file: str, as_json: bool) -> None:
+    """A file as the run's own text is read: of a model of two directions no token has a probability of its own."""
+    from clew.cli.generate import read_stdin
+    from clew.cli.progress import Lines
+    from clew.data.text_files import TextString, find_text
+    from clew.runs.build import encode_texts
+    from clew.runs.directory import cache_folder
+    from clew.training.evaluation import evaluate
+    from clew.training.language import score_of
+
+    source = TextString(read_stdin()) if file == "-" else find_text(file)
+    (text,) = encode_texts({file: source}, run.tokenizer, cache_folder(), Lines().encoding).values()
+    likelihood = evaluate(run.task, text, run.config.training)
+    assert likelihood is not None
+    show(file, score_of(likelihood, run.tokenizer.unit), likelihood.tokens, run.tokenizer.unit, as_json)
 
 
 def evaluate_file(run: Any, file: str, as_json: bool) -> None:

@@ -22,6 +22,8 @@ VERBS = {
     "evaluate": "a run's loss on its own data or on a text",
     "runs": "list the runs below a folder, and how they went",
     "compare": "groups of runs side by side, with tests and learning curves",
+    "vectors": "train word vectors on a text",
+    "neighbours": "the words nearest a word, by a file of vectors or by a run",
     "average": "average the weights of checkpoints or of runs",
     "recipes": "list the recipes, or print one as YAML",
     "describe": "a run's or a recipe's layers, shapes and parameters",

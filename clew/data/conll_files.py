@@ -21,10 +21,11 @@ COMMENT = re.compile(r"#\s*([\w.:-]+\s*=|(newdoc|newpar)\b)")
 
 
 class Block(NamedTuple):
-    """A sentence as the file has it: a row a word, and the number of each row's line."""
+    """A sentence as the file has it: a row a word, the number of each row's line, and of CoNLL-U what the comments say, by name."""
 
     rows: list[list[str]]
     lines: list[int]
+    comments: dict[str, str]
 
 
 def read_conll(
@@ -51,7 +52,7 @@ def read_blocks(path: Path, notes: Notes) -> Iterator[Block]:
     """The sentences, parted into columns; one with a line of another width than the file's first is a fault."""
     width, tabbed = 0, False
     for group in line_groups(path):
-        block = Block([], [])
+        block = Block([], [], {})
         for number, line in group:
             if line.startswith("-DOCSTART-") or (not block.rows and is_comment(line, width, tabbed)):
                 continue

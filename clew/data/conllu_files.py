@@ -44,9 +44,11 @@ def read_conllu(
 def read_conllu_blocks(path: Path, notes: Notes) -> Iterator[Block]:
     """The sentences with a row a syntactic word; one whose words are not numbered 1, 2, 3, ... is a fault."""
     for group in line_groups(path):
-        block = Block([], [])
+        block = Block([], [], {})
         for number, line in group:
             if line.startswith("#"):
+                name, _, value = line.removeprefix("#").partition("=")
+                block.comments[name.strip()] = value.strip()
                 continue
             row = line.split("\t")
             if len(row) != len(COLUMNS):

@@ -147,7 +147,7 @@ def block_rows(path: Path, blocks: Iterable[Block], names: tuple[str, ...] | Non
 def tree_rows(path: Path, notes: Notes) -> Iterator[Row]:
     """Trees as parsers learn them: no traces, no function tags, one root."""
     with opened(path) as lines:
-        for number, tree in enumerate(parse_lines(lines, str(path)), start=1):
+        for number, (tree, _) in enumerate(parse_lines(lines, str(path)), start=1):
             place, clean = f"{path}:tree {number}", cleaned(tree)
             if clean is None:
                 notes.skip("trees of traces alone", place)
@@ -165,7 +165,7 @@ def tree_rows(path: Path, notes: Notes) -> Iterator[Row]:
 
 
 def without_id(block: Block) -> Block:
-    return Block([row[1:] for row in block.rows], block.lines)
+    return block._replace(rows=[row[1:] for row in block.rows])
 
 
 def labels_in(name: str, words: tuple[str, ...]) -> tuple[str, ...]:

@@ -5,6 +5,7 @@
 
 from typing import NamedTuple, Protocol
 
+from clew.core.tree_nodes import NONE, Nodes
 from clew.core.trees import Tree
 
 
@@ -96,3 +97,27 @@ class Parsed(NamedTuple):
     @property
     def key(self) -> str:
         return " ".join(self.tree.words)
+
+
+class LabelledTree(NamedTuple):
+    """A sentence's tree, node by node in the order of `core.tree_nodes`, words first: the words, each node's class, None where it has
+    none, and where phrases have names besides (NP), those."""
+
+    words: tuple[str, ...]
+    nodes: Nodes
+    labels: tuple[str | None, ...]
+    phrases: tuple[str, ...] = ()
+    id: str = ""
+
+    @property
+    def key(self) -> str:
+        return " ".join(self.words)
+
+    @property
+    def root(self) -> int:
+        return self.nodes.parents.index(NONE)
+
+    @property
+    def label(self) -> str:
+        """The whole sentence's class."""
+        return self.labels[self.root] or ""

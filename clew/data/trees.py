@@ -43,7 +43,7 @@ def read_trees(paths: Path | str | Sequence[Path | str]) -> list[Tree]:
 
 def parse_trees(text: str, name: str = "text") -> list[Tree]:
     """The trees of a text; `name` is what a mistake in it is told with."""
-    return some(parse_lines(io.StringIO(text.removeprefix("\ufeff"), newline=None), name), name)
+    return some((tree for tree, _ in parse_lines(io.StringIO(text.removeprefix("\ufeff"), newline=None), name)), name)
 
 
 def parse_tree(text: str) -> Tree:
@@ -67,7 +67,14 @@ def tree_files(path: Path) -> list[Path]:
 
 def trees_in(path: Path) -> list[Tree]:
     with opened(path) as lines:
-        return some(parse_lines(lines, str(path)), str(path))
+        return some((tree for tree, _ in parse_lines(lines, str(path))), str(path))
+
+
+def placed_trees(paths: Path | str) -> Iterator[tuple[Tree, str]]:
+    """The trees of a file or a folder, each with its file and the line where it begins."""
+    for file in tree_files(Path(paths).expanduser()):
+        with opened(file) as lines:
+            yield from ((tree, f"{file}:{line}") for tree, line in parse_lines(lines, str(file)))
 
 
 def some(trees: Iterator[Tree], name: str) -> list[Tree]:
@@ -87,8 +94,8 @@ class Bracket:
     words: list[str] = field(default_factory=list)
 
 
-def parse_lines(lines: Iterable[str], name: str) -> Iterator[Tree]:
-    """Each tree as its last bracket closes."""
+def parse_lines(lines: Iterable[str], name: str) -> Iterator[tuple[Tree, int]]:
+    """Each tree as its last bracket closes, and the line in which its first opened."""
     opened: list[Bracket] = []
     for line, text in enumerate(lines, start=1):
         place = f"{name}:{line}"
@@ -100,11 +107,12 @@ def parse_lines(lines: Iterable[str], name: str) -> Iterator[Tree]:
             elif token == ")":
                 if not opened:
                     raise UserError(f"{place}: a closing bracket has no opening one before it; take it away, or add the opening one")
+                begun = opened[-1].line
                 tree = closed(opened.pop(), name)
                 if opened:
                     opened[-1].children.append(tree)
                 else:
-                    yield tree
+                    yield tree, begun
             elif not opened:
                 raise UserError(f"{place}: '{token}' stands outside all brackets; a tree is one bracket, such as (S (NP (PRP it)))")
             elif opened[-1].label is None:

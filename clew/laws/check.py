@@ -14,7 +14,7 @@ from clew.laws.cases import Broken, Build, Law, Sizes
 from clew.laws.cells import CELL_LAWS
 from clew.laws.encoder_decoders import CONDITIONED_LAWS, SOURCE_LAWS, Conditioned
 from clew.laws.sequences import BODY_LAWS, SEQUENCE_LAWS
-from clew.laws.trees import TREE_LAWS
+from clew.laws.trees import TREE_LAWS, OverVectors
 from clew.laws.vectors import NORM_LAWS, POOLING_LAWS
 from clew.layers.attention import SelfAttention
 from clew.layers.cells import CELLS, GRU
@@ -167,6 +167,9 @@ def _wiring_trials(build: Build, example: Any) -> Iterator[Trial]:
 
 
 def _body_trials(build: Build, example: Any) -> Iterator[Trial]:
+    if getattr(example, "trees", False):
+        yield from (Trial("", law, lambda sizes: OverVectors(build(sizes))) for law in TREE_LAWS.values())
+        return
     if not getattr(example, "encodes", False):
         yield from (Trial("", law, build) for law in BODY_LAWS.values())
         return

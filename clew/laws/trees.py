@@ -1,9 +1,12 @@
 """The laws of layers that read trees: `(x (batch, nodes, input_dim), trees) -> (hidden (batch, nodes, dim), ...)`."""
 
-import torch
-from torch import Tensor
+from typing import Any
 
-from clew.core.tree_batches import Nodes, batch_trees
+import torch
+from torch import Tensor, nn
+
+from clew.core.tree_batches import TreeBatch, batch_trees
+from clew.core.tree_nodes import Nodes
 from clew.laws.cases import Build, Case, Law, Sizes
 from clew.laws.sequences import check_output
 
@@ -97,6 +100,17 @@ def is_below(tree: Nodes, node: int, other: int) -> bool:
     while node >= 0 and node != other:
         node = tree.parents[node]
     return node == other
+
+
+class OverVectors(nn.Module):
+    """A body that reads trees as the layer that it is above its embedding."""
+
+    def __init__(self, body: Any):
+        super().__init__()
+        self.body = body
+
+    def forward(self, x: Tensor, trees: TreeBatch) -> tuple[Tensor]:
+        return (self.body.read(x, trees),)
 
 
 TREE_LAWS: dict[str, Law] = {

@@ -1,5 +1,6 @@
 """Words as another body sees them in their sentence: its levels, mixed to one vector a word (Peters et al. 2018)."""
 
+from collections.abc import Sequence
 from typing import Any, NamedTuple
 
 import torch
@@ -7,6 +8,7 @@ from torch import Tensor, nn
 
 from clew.core.errors import UserError
 from clew.layers.embeddings import Words
+from clew.layers.feedforward import FeedForward
 from clew.layers.pooling import Levels
 
 
@@ -46,14 +48,14 @@ WORD_VECTORS = {"first": first_pieces, "last": last_pieces, "mean": mean_pieces}
 class Context(nn.Module):
     """A part of an embedding: word_i -> dropout(mix(levels of `body`)_i), of its first, last or all pieces.
 
-    Levels of another width than the top's are left out. The body is trained along where it is `tuned`; else it stays as it is, and in
+    The levels are those that `mixable_levels` names. The body is trained along where it is `tuned`; else it stays as it is, and in
     evaluation mode.
     """
 
-    def __init__(self, body: Any, widths: list[int], mix: Any, *, pieces: str = "last", tuned: bool = False, dropout: float = 0.0):
+    def __init__(self, body: Any, widths: Sequence[int], mix: Any, *, pieces: str = "last", tuned: bool = False, dropout: float = 0.0):
         super().__init__()
         self.body = body
-        self.chosen = mixable(widths)
+        self.chosen = mixable_levels(body, widths)
         self.mix: Levels = mix(len(self.chosen), widths[-1])
         self.dim = self.mix.dim
         self.vector_of = WORD_VECTORS[pieces]
@@ -78,6 +80,14 @@ class Context(nn.Module):
         return self.dropout(self.mix(found))
 
 
-def mixable(widths: list[int]) -> list[int]:
-    """The numbers of the levels that are as wide as the last."""
-    return [number for number, width in enumerate(widths) if width == widths[-1]]
+def mixable_levels(body: Any, widths: Sequence[int]) -> list[int]:
+    """The numbers of the levels that can be added up: those as wide as the last, and of a block the one that it ends with."""
+    return [number for number in block_ends(body, len(widths)) if widths[number] == widths[-1]]
+
+
+def block_ends(body: Any, num_levels: int) -> list[int]:
+    """The numbers of the levels that end a block, the embedding's first. A layer with a feed-forward network above it is one block, as
+    attention's authors count (Vaswani et al. 2017); any other layer is a block of its own."""
+    networks = [isinstance(getattr(layer, "layer", None), FeedForward) for layer in getattr(body.layers, "layers", ())]
+    inside = {number for number in range(1, len(networks)) if networks[number] and not networks[number - 1]}
+    return [number for number in range(num_levels) if number not in inside]

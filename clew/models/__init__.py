@@ -7,21 +7,25 @@ from clew.core.config import Section
 from clew.models.bag import BagConfig, build_bag
 from clew.models.cnn import CNNConfig, build_cnn
 from clew.models.convolutional import ConvolutionalConfig, build_convolutional
+from clew.models.elmo import ELMoConfig, build_elmo
 from clew.models.gpt import GPTConfig, build_gpt
 from clew.models.llama import LlamaConfig, build_llama
 from clew.models.mixed import MixedConfig, build_mixed
 from clew.models.recurrent import RecurrentConfig, build_recurrent
 from clew.models.seq2seq import Seq2SeqConfig, build_seq2seq
 from clew.models.transformer import TransformerConfig, build_transformer
+from clew.models.tree_lstm import TreeLSTMConfig, build_tree_lstm
 from clew.models.window import WindowConfig, build_window
 
 
 class Family(NamedTuple):
-    """`build(config, vocabulary)`, or where it `encodes` a source `build(config, vocabulary, source_vocabulary)`."""
+    """`build(config, vocabulary)`, or where it `encodes` a source `build(config, vocabulary, source_vocabulary)`. One that reads `trees`
+    takes `TreeInputs`."""
 
     config: type[Section]
     build: Callable[..., Any]
     encodes: bool = False
+    trees: bool = False
 
 
 MODELS: dict[str, Family] = {
@@ -32,7 +36,9 @@ MODELS: dict[str, Family] = {
     "bag": Family(BagConfig, build_bag),
     "cnn": Family(CNNConfig, build_cnn),
     "mixed": Family(MixedConfig, build_mixed),
+    "elmo": Family(ELMoConfig, build_elmo),
     "seq2seq": Family(Seq2SeqConfig, build_seq2seq, encodes=True),
     "transformer": Family(TransformerConfig, build_transformer, encodes=True),
     "convolutional": Family(ConvolutionalConfig, build_convolutional, encodes=True),
+    "tree_lstm": Family(TreeLSTMConfig, build_tree_lstm, trees=True),
 }

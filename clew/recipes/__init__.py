@@ -1,6 +1,6 @@
 """Named runs. A recipe is a config and the published result it reproduces."""
 
-from clew.recipes import classification, own_text, parsing, ptb, sequences, shakespeare, tagging, translation
+from clew.recipes import classification, contextual, own_text, parsing, ptb, sequences, shakespeare, tagging, translation, trees
 from clew.recipes.recipe import Recipe
 
 RECIPES: dict[str, Recipe] = {
@@ -34,6 +34,11 @@ RECIPES: dict[str, Recipe] = {
     "ewt-tagger-full": tagging.EWT_FULL,
     "conll-tagger": tagging.CONLL,
     "tag": tagging.OWN,
+    "gum-tree-lstm": trees.GUM,
+    "gum-tree-childsum": trees.GUM_CHILD_SUM,
+    "sst-tree-lstm": trees.SST,
+    "sst-tree-lstm-binary": trees.SST_BINARY,
+    "classify-trees": trees.OWN,
     "translate": sequences.TRANSLATE,
     "translate-base": translation.BASE,
     "translate-big": translation.BIG,
@@ -45,6 +50,9 @@ RECIPES: dict[str, Recipe] = {
     "sort": sequences.SORT,
     "addition": sequences.ADDITION,
     "recall": sequences.RECALL,
+    "ewt-elmo": contextual.EWT,
+    "ewt-elmo-full": contextual.EWT_FULL,
+    "text-elmo": contextual.OWN,
     "text-lstm": own_text.LSTM,
     "text-gpt": own_text.GPT,
 }

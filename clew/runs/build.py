@@ -9,10 +9,10 @@ from torch import nn
 
 from clew.core.errors import UserError, unknown
 from clew.core.types import Body
-from clew.data.corpora import find_corpus
+from clew.data.corpora import find_corpus, holds_sentences, read_lines
 from clew.data.encoded import TokenFile, encode_corpus
 from clew.data.splits import split_text
-from clew.data.text_files import TextSource
+from clew.data.text_files import TextSource, TextString
 from clew.models import MODELS
 from clew.runs.config import Config, DataConfig, TextConfig
 from clew.runs.embedding import check_embedding, enrich
@@ -28,6 +28,9 @@ def find_texts(data: DataConfig) -> dict[str, TextSource]:
     """The text's parts by name: train, valid, and test where there is one."""
     check_given(data, "data.train names your text, e.g. `clew train text-lstm data.train=book.txt`")
     options = {"valid_fraction": data.valid_fraction, "test_fraction": data.test_fraction}
+    if data.corpus is not None and holds_sentences(data.corpus):
+        lines = {part: TextString(text) for part, text in read_lines(data.corpus).items()}
+        return split_text(lines["train"], lines.get("valid"), lines.get("test"), **options)
     if data.corpus is not None:
         files = find_corpus(data.corpus)
         return split_text(files.train, files.valid, files.test, **options)
@@ -104,12 +107,20 @@ def check_source(config: Config, *, reads: bool) -> None:
 def check_needs(needs: tuple[str, ...], body: Body, config: Config) -> None:
     """Any body works with any task whose needs it offers; a sentence lists those that would do."""
     task, family = config.task.name, config.model.family  # type: ignore[attr-defined]
+    plain = {name: other for name, other in MODELS.items() if not other.encodes}
+    if MODELS[family].trees and "trees" not in needs:
+        able = [name for name, other in plain.items() if not other.trees]
+        raise UserError(f"the task {task} has no trees for a {family} to read; these would do: {', '.join(able)}")
     for need in needs:
         if getattr(body, need, False):
             continue
-        plain = {name: other for name, other in MODELS.items() if not other.encodes}
         able = [name for name, other in plain.items() if getattr(other.build(other.config(), 2), need, False)]
-        raise UserError(f"the task {task} needs a body that is {need}, which this {family} is not; these would do: {', '.join(able)}")
+        needed = f"that {NEEDS[need]}, which a {family} does" if need in NEEDS else f"that is {need}, which this {family} is"
+        raise UserError(f"the task {task} needs a body {needed} not; these would do: {', '.join(able)}")
+
+
+NEEDS = {"trees": "reads trees", "directions": "reads in two directions that never meet"}
+"""What a body does that offers it, where it is no adjective."""
 
 
 def choose_device(name: str) -> tuple[torch.device, str]:

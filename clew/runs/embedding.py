@@ -48,18 +48,18 @@ class Source:
         config = read_config(folder)
         if config.embedding.source is not None:  # type: ignore[attr-defined]
             raise UserError(f"{folder} itself reads {config.embedding.source}; give embedding.from={config.embedding.source}")  # type: ignore[attr-defined]
-        kinds = TASKS[config.task.name].vocabularies  # type: ignore[attr-defined]
-        if MODELS[config.model.family].encodes or "tokenizer" not in kinds:  # type: ignore[attr-defined]
-            raise UserError(
-                f"embedding.from={folder}: a {config.model.family} reads a source and writes a target; "  # type: ignore[attr-defined]
-                "take a run that reads one sequence, such as a language model's or a tagger's"
-            )
+        check_reads_one_sequence(config, f"embedding.from={folder}")
         tokenizer = Tokenizer.load(folder / "vocabulary" / "tokenizer.json")
         return cls(config.model_dump(mode="json"), tokenizer, str(folder), file_hash(folder / WEIGHTS))
 
     @property
     def config(self) -> Config:
         return resolve(self.settings)
+
+    @property
+    def is_running(self) -> bool:
+        """Whether it has learnt from running text, and not from sentences by themselves."""
+        return TASKS[self.config.task.name].data == "text"  # type: ignore[attr-defined]
 
     @property
     def vocabulary(self) -> int:
@@ -97,6 +97,15 @@ class Source:
             raise UserError(f"{path} is missing; copy it again, or train again") from None
         except (ValueError, KeyError, TypeError) as error:
             raise UserError(f"{path}: not what a run keeps of the run that it reads ({error}); copy it again, or train again") from None
+
+
+def check_reads_one_sequence(config: Config, what: str) -> None:
+    """Refuses a run whose body has no vector for every word of a sentence."""
+    name = config.model.family  # type: ignore[attr-defined]
+    family = MODELS[name]
+    if family.encodes or family.trees:
+        reads = "reads trees" if family.trees else "reads a source and writes a target"
+        raise UserError(f"{what}: a {name} {reads}; take a run that reads one sequence, such as a language model's or a tagger's")
 
 
 def check_embedding(config: Config) -> None:

@@ -5,12 +5,15 @@ from itertools import chain
 from pathlib import Path
 from typing import Any
 
+import numpy as np
+
 from clew.core.errors import UserError, unknown
 from clew.data.contents import LabelTable, Tagged, Trees
 from clew.data.corpora import CORPORA, get_corpus, read_corpus
 from clew.data.dialogue_files import read_dialogues, replies
 from clew.data.example_splits import PARTS, split_examples
-from clew.data.examples import Dialogue, Labelled, Pair, Parsed, Sentence
+from clew.data.examples import Dialogue, Labelled, LabelledTree, Pair, Parsed, Sentence
+from clew.data.labelled_trees import labelled_nodes, labelled_roots, read_labelled_trees, renamed_nodes
 from clew.data.notes import Notes
 from clew.data.readers import read_labelled, read_pairs, read_parsed, read_sentences
 from clew.data.synthetic import SYNTHETIC, synthetic_lines
@@ -25,6 +28,9 @@ def read_examples(kind: str, data: DataConfig, seed: int, notes: Notes | None = 
     """Train, valid, and test where there is one."""
     notes = Notes(faults=data.faults) if notes is None else notes
     parts = READERS[kind](data, seed, notes)
+    if data.limit is not None:
+        drawn = np.random.default_rng(seed).permutation(len(parts["train"]))[: data.limit]
+        parts["train"] = [parts["train"][place] for place in sorted(drawn)]
     for part, examples in parts.items():
         if not examples:
             raise UserError(f"the {part} part has no examples; {notes.report()[0] if notes.skipped else 'give more data'}")
@@ -190,6 +196,25 @@ def clean(examples: Iterable[Parsed], notes: Notes) -> Iterator[Parsed]:
             yield Parsed(tree, example.id)
 
 
+def labelled_trees_of(data: DataConfig, seed: int, notes: Notes) -> Parts:
+    """Trees with labels at all nodes, or at the root; an unsplit file is split as texts with labels are."""
+    check_given(data, "data.train names your labelled trees, e.g. `clew train classify-trees data.train=trees.txt`")
+    if data.corpus is None:
+        return cut_files(lambda files: labelled_trees_in(files, data, notes), data, seed, stratify=lambda example: example.label)
+    content = get_corpus(data.corpus).content
+    if not isinstance(content, (Trees, LabelTable)):
+        raise UserError(f"the corpus {data.corpus} holds {content.kind}; this task reads trees with labels, such as gum-trees-sample, sst")
+    as_trees: Callable[[Any, Notes], Iterator[LabelledTree]] = labelled_nodes if isinstance(content, Trees) else labelled_roots
+    found = read_corpus(data.corpus, seed=seed, notes=notes)
+    return {part: list(renamed_nodes(as_trees(examples, notes), data.label_map or {}, notes)) for part, examples in found.items()}
+
+
+def labelled_trees_in(files: Any, data: DataConfig, notes: Notes) -> Iterator[LabelledTree]:
+    columns = {"text": data.text, "label": data.label, "format": data.format, "header": data.header, "label_map": data.label_map}
+    for file in one_or_more(files):
+        yield from read_labelled_trees(file, **columns, notes=notes)  # type: ignore[arg-type]
+
+
 def cut_files(read: Callable[[Any], Iterable[Any]], data: DataConfig, seed: int, **by: Callable[[Any], str]) -> Parts:
     given = {part: list(read(files)) for part in PARTS if (files := getattr(data, part)) is not None}
     return cut(given["train"], data, seed, given.get("valid"), given.get("test"), **by)
@@ -212,10 +237,12 @@ READERS: dict[str, Callable[[DataConfig, int, Notes], Parts]] = {
     "trees": trees_of,
     "tagged": sentences_of,
     "labelled": labelled_of,
+    "labelled_trees": labelled_trees_of,
 }
 FILE_READERS: dict[str, Callable[[Any, DataConfig, Notes], Iterator[Any]]] = {
     "pairs": pairs_in,
     "trees": trees_in,
     "tagged": sentences_in,
     "labelled": labelled_in,
+    "labelled_trees": labelled_trees_in,
 }

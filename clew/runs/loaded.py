@@ -8,7 +8,9 @@ import torch
 from pydantic import ValidationError
 
 from clew.core.errors import UserError
-from clew.data.examples import Pair
+from clew.core.trees import Tree
+from clew.data.examples import Pair, Sentence
+from clew.data.labelled_trees import unlabelled
 from clew.data.trees import words_of
 from clew.runs.build import build_task, choose_device
 from clew.runs.config import Config, explain
@@ -83,6 +85,26 @@ class Run:
         if config.n_best == 1:
             found = [parses[0] if parses else None for parses in found]
         return found[0] if isinstance(sentences, str) else found
+
+    def classify_trees(self, trees: Any, *, first: int = 1) -> Any:
+        """The class of a tree (a `ClassifiedTree`), or of each of several; None for an empty text.
+
+        A tree is a text with brackets, a `Tree`, or a `Sentence` with heads; labels that it has are not looked at. One that is refused is
+        named by its number, the first one's being `first`.
+        """
+        check_verb(self, "classify")
+        if not self.reads_trees:
+            raise UserError(f"{self.folder} classifies texts, not trees; `clew classify` is what it does")
+        one = isinstance(trees, (str, Tree, Sentence))
+        given = [trees] if one else list(trees)
+        there = [row for row, tree in enumerate(given) if not (isinstance(tree, str) and (not tree or tree.isspace()))]
+        found = self.task.classify([unlabelled(given[row], f"tree {first + row}") for row in there])
+        by_row = dict(zip(there, found, strict=True))
+        return by_row.get(0) if one else [by_row.get(row) for row in range(len(given))]
+
+    @property
+    def reads_trees(self) -> bool:
+        return TASKS[self.config.task.name].data == "labelled_trees"  # type: ignore[attr-defined]
 
     def tag(self, texts: str | Sequence[str | Sequence[str]], *, tokenised: bool = False, first: int = 1) -> Any:
         """A text's words with their tags (a `TaggedText`), or those of each of several.

@@ -6,11 +6,19 @@ from typing import Any, NamedTuple
 from torch import nn
 
 from clew.core.config import Section
+from clew.tasks.bidirectional import BidirectionalLanguageModel, BidirectionalLanguageModelConfig
 from clew.tasks.classification import CLASSES, ClassificationConfig, build_classifier, train_class_vocabularies
 from clew.tasks.language_model import LanguageModel, LanguageModelConfig
 from clew.tasks.parsing import ConstituencyParser, ParsingConfig, train_parsing_vocabularies
 from clew.tasks.sequence import SequenceConfig, SequenceToSequence, TranslationConfig, train_sequence_vocabularies
 from clew.tasks.tagging import TAGS, TaggingConfig, build_tagger, train_tagging_vocabularies
+from clew.tasks.tree_classification import (
+    LABELS,
+    TreeClassificationConfig,
+    TreeClassifier,
+    build_tree_classifier,
+    train_tree_vocabularies,
+)
 from clew.text.tokenizer import Tokenizer
 
 
@@ -34,6 +42,10 @@ def build_language_model(body: Any, vocabularies: dict[str, Any], config: Langua
     return LanguageModel(body, vocabularies["tokenizer"], config)
 
 
+def build_bidirectional(body: Any, vocabularies: dict[str, Any], config: BidirectionalLanguageModelConfig) -> BidirectionalLanguageModel:
+    return BidirectionalLanguageModel(body, vocabularies["tokenizer"], config)
+
+
 def build_sequence(body: Any, vocabularies: dict[str, Any], config: SequenceConfig) -> SequenceToSequence:
     return SequenceToSequence(body, vocabularies["source"], vocabularies["target"], config)
 
@@ -47,9 +59,25 @@ ENCODES = SequenceToSequence.needs
 
 TASKS: dict[str, TaskKind] = {
     "language_model": TaskKind(LanguageModelConfig, build_language_model, LanguageModel.needs, {"tokenizer": Tokenizer}),
+    "bidirectional_language_model": TaskKind(
+        BidirectionalLanguageModelConfig,
+        build_bidirectional,
+        BidirectionalLanguageModel.needs,
+        {"tokenizer": Tokenizer},
+        verb="evaluate",
+    ),
     "translation": TaskKind(TranslationConfig, build_sequence, ENCODES, SIDES, "pairs", train_sequence_vocabularies, "translate"),
     "sequence": TaskKind(SequenceConfig, build_sequence, ENCODES, SIDES, "pairs", train_sequence_vocabularies, "translate"),
     "parsing": TaskKind(ParsingConfig, build_parser, ENCODES, SIDES, "trees", train_parsing_vocabularies, "parse"),
     "classification": TaskKind(ClassificationConfig, build_classifier, (), CLASSES, "labelled", train_class_vocabularies, "classify"),
     "tagging": TaskKind(TaggingConfig, build_tagger, (), TAGS, "tagged", train_tagging_vocabularies, "tag"),
+    "tree_classification": TaskKind(
+        TreeClassificationConfig,
+        build_tree_classifier,
+        TreeClassifier.needs,
+        LABELS,
+        "labelled_trees",
+        train_tree_vocabularies,
+        "classify",
+    ),
 }

@@ -86,7 +86,10 @@ class OneLabel(nn.Module):
         return -((shares * logits.log_softmax(-1)) * (targets @ self.class_weights)[:, None]).sum()
 
     def count(self, targets: Tensor) -> Tensor:
-        return (targets @ self.class_weights).sum()
+        """What the examples weigh together."""
+        if self.weighting == "none":
+            return torch.full((), len(targets), device=targets.device)
+        return (targets @ self.class_weights.to(targets.device)).sum()
 
     def smoothed(self, targets: Tensor, even: float) -> Tensor:
         share = self.label_smoothing if self.training else 0.0
@@ -157,7 +160,9 @@ class SeveralLabels(OneLabel):
 
     def count(self, targets: Tensor) -> Tensor:
         """Decisions, by what their labels weigh."""
-        return self.class_weights.sum() * len(targets)
+        if self.weighting == "none":
+            return torch.full((), targets.numel(), device=targets.device)
+        return self.class_weights.sum().to(targets.device) * len(targets)
 
     def probabilities(self, logits: Tensor) -> Tensor:
         return logits.sigmoid()

@@ -32,26 +32,27 @@ class EncodedWords(NamedTuple):
 class WordReader:
     """Sentences to ids, and those to what a body takes.
 
-    `letters` says that each word's are wanted; `context` reads the same words for another body. With `ends`, a sentence stands between
-    tokens that end a line, as a language model of words has read it.
+    `letters` says that each word's are wanted; `context` reads the same words for another body. A body that has learnt from `running`
+    text finds it as it knows it: a sentence of words stands between tokens that end a line, and letters are those of tokens.
     """
 
-    def __init__(self, tokenizer: Tokenizer, *, letters: bool = False, context: "WordReader | None" = None, ends: bool = False):
+    def __init__(self, tokenizer: Tokenizer, *, letters: bool = False, context: "WordReader | None" = None, running: bool = False):
         self.tokenizer = tokenizer
         self.letters = letters
         self.context = context
-        self.mark = tokenizer.end if ends else None
+        self.running = running
+        self.mark = tokenizer.end if running and tokenizer.unit == "word" else None
 
     @classmethod
-    def of(cls, body: Any, vocabularies: dict[str, Any]) -> "WordReader":
+    def of(cls, body: Any, vocabularies: dict[str, Any], *, running: bool = False) -> "WordReader":
         """What a body's embedding asks for, by its parts."""
         parts = body.embedding.parts
         context = next((part for part in parts if isinstance(part, Context)), None)
         inner = None
         if context is not None:
-            tokenizer = vocabularies["context"].tokenizer
-            inner = cls(tokenizer, letters=is_spelled(context.body), ends=tokenizer.unit == "word")
-        return cls(vocabularies["tokenizer"], letters=is_spelled(body), context=inner)
+            source = vocabularies["context"]
+            inner = cls(source.tokenizer, letters=is_spelled(context.body), running=source.is_running)
+        return cls(vocabularies["tokenizer"], letters=is_spelled(body), context=inner, running=running)
 
     def limits(self, body: Any) -> list[int | None]:
         """How many positions the body can tell apart, and the one below it."""
@@ -69,7 +70,7 @@ class WordReader:
                 for each in encoded
             ]
         if self.letters:
-            spelt = ([letters_of(word) for word in words] for words in sentences)
+            spelt = ([letters_of(self.tokenizer.normalize(word) if self.running else word) for word in words] for words in sentences)
             outside: list[list[int]] = [] if self.mark is None else [letters_of(self.tokenizer.token(self.mark))]
             encoded = [each._replace(letters=[*outside, *letters, *outside]) for each, letters in zip(encoded, spelt, strict=True)]
         if self.context is not None:

@@ -60,6 +60,10 @@ class Tokenizer:
         encoding = self.inner.encode(text, add_special_tokens=False)
         return encoding.ids, encoding.offsets
 
+    def normalize(self, text: str) -> str:
+        """The text as it is before it is cut: in lower case, where the tokenizer reads it so."""
+        return text if self.inner.normalizer is None else self.inner.normalizer.normalize_str(text)
+
     def decode(self, ids: Sequence[int]) -> str:
         """The text of the ids. Exact for characters, BPE and Unigram; words come back with single spaces between them."""
         if self.kind == "word":

@@ -15,7 +15,7 @@ from clew.metrics.perplexity import Likelihood
 from clew.runs.build import build_task, encode_texts, find_texts, train_tokenizer
 from clew.runs.config import Config
 from clew.runs.directory import cache_folder
-from clew.runs.embedding import begin
+from clew.runs.embedding import begin, check_embedding
 from clew.runs.vocabularies import TOKENIZER, load_vocabularies
 from clew.text.tokenizer import Tokenizer
 from clew.training.baselines import Baselines
@@ -27,6 +27,7 @@ from clew.training.processes import first_alone, from_first
 
 def language_problem(config: Config, run: Path | None, progress: Callable[[int, int], None]) -> Problem:
     """The tokenizer, trained by the first process or that of the run which is gone on with, every part of the text as ids, and the task."""
+    check_embedding(config)
     sources = find_texts(config.data)
 
     def tokenizer_json() -> str:
@@ -83,6 +84,11 @@ def check_reach(config: Config, task: Any) -> None:
         raise UserError(
             f"training.length ({training.length}) must be at most the {limit} positions that the model can tell apart; "
             "lower it, or raise model.max_length"
+        )
+    if training.batching == "streams" and not task.body.causal:
+        raise UserError(
+            "training.batching=streams carries the state from step to step, and a model that reads backwards has none to carry; "
+            "set training.batching=windows"
         )
     if training.batching == "streams" and any(isinstance(part, SelfAttention) for part in task.modules()):
         raise UserError(

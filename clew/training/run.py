@@ -57,6 +57,7 @@ PROBLEMS: dict[str, Callable[[Config, Path | None, Callable[[int, int], None]], 
     "text": language_problem,
     "pairs": example_problem,
     "trees": example_problem,
+    "labelled_trees": example_problem,
     "tagged": example_problem,
     "labelled": example_problem,
 }

@@ -5,7 +5,8 @@ from hypothesis import strategies as st
 
 from clew.core.batches import cut_rows
 from clew.core.errors import UserError
-from clew.core.tree_batches import Nodes, batch_trees, head_nodes, phrase_nodes
+from clew.core.tree_batches import batch_trees
+from clew.core.tree_nodes import Nodes, head_nodes, phrase_nodes
 from clew.core.trees import Tree, binarised
 from clew.data.trees import parse_tree
 from clew.layers.cells import LSTM

@@ -123,7 +123,7 @@ def test_a_tied_output_layer_needs_equal_widths() -> None:
         build_task(config, {"tokenizer": train_tokenizer(config.text, [TEXT])})
 
 
-@pytest.mark.parametrize("family", [name for name, family in MODELS.items() if not family.encodes])
+@pytest.mark.parametrize("family", [name for name, family in MODELS.items() if not family.encodes and not family.trees])
 def test_every_family_builds_a_task_from_its_defaults(family: str) -> None:
     config = config_of("text-lstm", [f"model.family={family}", "model.dim=24"])
     task = build_task(config, {"tokenizer": train_tokenizer(config.text, [TEXT])})
@@ -135,3 +135,15 @@ def test_a_task_without_a_source_refuses_an_encoder_decoder() -> None:
     message = "the task language_model has no source for a seq2seq to read; these would do: recurrent, window, gpt, llama, mixed"
     with pytest.raises(UserError, match=message):
         build_task(config, {"tokenizer": train_tokenizer(config.text, [TEXT])})
+
+
+def test_trees_are_for_bodies_that_read_them_and_the_other_way_round() -> None:
+    config = config_of("text-lstm", ["model.family=tree_lstm", "model.dim=8"])
+    tokenizer = train_tokenizer(config.text, [TEXT])
+    message = "the task language_model has no trees for a tree_lstm to read; these would do: recurrent, window, gpt, llama, mixed$"
+    with pytest.raises(UserError, match=message):
+        build_task(config, {"tokenizer": tokenizer})
+    config = config_of("gum-tree-lstm", ["model.family=recurrent", "model.dim=8"])
+    message = "the task tree_classification needs a body that reads trees, which a recurrent does not; these would do: tree_lstm$"
+    with pytest.raises(UserError, match=message):
+        build_task(config, {"tokenizer": tokenizer, "labels": tokenizer})

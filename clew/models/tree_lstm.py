@@ -1,0 +1,85 @@
+"""Tree-LSTMs (Tai et al. 2015): an embedding of the words under a layer that reads trees from the leaves up."""
+
+from typing import Annotated, Literal
+
+import torch.nn.functional as F
+from pydantic import Field
+from torch import Tensor, nn
+
+from clew.core.config import Part, Section, build_part, one_of
+from clew.core.errors import UserError
+from clew.core.masks import advance
+from clew.core.tree_batches import TreeBatch, TreeInputs
+from clew.core.types import Memory, State
+from clew.layers.embeddings import TokenEmbedding, tokens_of
+from clew.layers.tree_lstm import TREE_LAYERS, TreeLSTM
+
+
+class TreeLSTMConfig(Section):
+    """An embedding of the words and a layer over their trees."""
+
+    family: Literal["tree_lstm"] = "tree_lstm"
+    layer: Annotated[Part, one_of("tree layer", TREE_LAYERS)] = Field(
+        "child_sum_lstm", description="child_sum_lstm: any number of children, in any order; n_ary_lstm: at most num_children, each its own"
+    )
+    dim: int = Field(150, ge=1, description="width of the hidden state")
+    embedding_dim: int | None = Field(None, ge=1, description="width of the embedding; the hidden width where not given")
+    dropout: float = Field(0.0, ge=0, lt=1, description="after the embedding and after the layer")
+    input_dropout: float | None = Field(None, ge=0, lt=1, description="after the embedding, where it differs")
+
+
+class TreeBody(nn.Module):
+    """hidden = dropout(layer([embedding(words); 0], trees)): a vector a node (batch, nodes, dim). Nodes without a word read zeros.
+
+    What comes out is masked by `inputs.trees.mask`. It has no state: a tree is read as a whole.
+    """
+
+    causal = False
+    trees = True
+    max_length = None
+
+    def __init__(self, embedding: TokenEmbedding, layer: TreeLSTM, *, dropout: float = 0.0):
+        super().__init__()
+        self.embedding = embedding
+        self.layer = layer
+        self.dropout = nn.Dropout(dropout)
+        self.dim = layer.dim
+        self.vocabulary = embedding.vocabulary
+
+    @property
+    def max_children(self) -> int | None:
+        """How many children of a node it can read, where that is bounded."""
+        return getattr(self.layer, "num_children", None)
+
+    def initial_state(
+        self, batch_size: int, memory: Memory | None = None, capacity: int | None = None, *, like: Tensor | None = None
+    ) -> State:
+        return None
+
+    def forward(self, inputs: TreeInputs, mask: Tensor | None = None, state: State = None) -> tuple[Tensor, State]:
+        if state is not None:
+            raise UserError("a tree is read as a whole, and this body takes no state")
+        return self.read(self.embed(inputs), inputs.trees), None
+
+    def levels(self, inputs: TreeInputs, mask: Tensor | None = None, state: State = None) -> list[Tensor]:
+        x = self.embed(inputs)
+        return [x, self.read(x, inputs.trees)]
+
+    def embed(self, inputs: TreeInputs) -> Tensor:
+        """A vector a node: its word's, or zeros."""
+        places, _ = advance(None, inputs.mask, tokens_of(inputs.words))
+        x = self.embedding(inputs.words, places)
+        if inputs.mask is not None:
+            x = x.masked_fill(~inputs.mask[..., None], 0.0)
+        return F.pad(x, (0, 0, 0, inputs.trees.depths.shape[1] - x.shape[1]))
+
+    def read(self, x: Tensor, trees: TreeBatch) -> Tensor:
+        return self.dropout(self.layer(x, trees).hidden)
+
+
+def build_tree_lstm(config: TreeLSTMConfig, vocabulary: int) -> TreeBody:
+    dim = config.embedding_dim or config.dim
+    input_dropout = config.dropout if config.input_dropout is None else config.input_dropout
+    embedding = TokenEmbedding(vocabulary, dim, dropout=input_dropout)
+    embedding.weight.data.uniform_(-0.1, 0.1)
+    return TreeBody(embedding, build_part("tree layer", config.layer, TREE_LAYERS, dim, config.dim), dropout=config.dropout)

@@ -1,0 +1,75 @@
+import pytest
+import torch
+from torch import nn
+
+from clew.core.errors import UserError
+from clew.layers.context import WORD_VECTORS, Context, Pieces, block_ends, mixable_levels
+from clew.layers.embeddings import Words
+from clew.layers.pooling import MIXES
+from clew.models.gpt import GPTConfig, build_gpt
+from clew.models.mixed import MixedConfig, build_mixed
+from clew.models.recurrent import RecurrentConfig, build_recurrent
+
+HIDDEN = torch.tensor([[[1.0], [2.0], [4.0], [99.0]], [[5.0], [99.0], [99.0], [99.0]]])
+MASK = torch.tensor([[True, True, True, False], [True, False, False, False]])
+PIECES = Pieces(None, MASK, torch.tensor([[0, 1], [0, 0]]), torch.tensor([[1, 3], [1, 0]]))
+
+
+@pytest.mark.parametrize(("pieces", "words"), [("first", [1.0, 2.0]), ("last", [1.0, 4.0]), ("mean", [1.0, 3.0])])
+def test_a_word_is_told_by_its_first_last_or_all_pieces(pieces: str, words: list[float]) -> None:
+    found = WORD_VECTORS[pieces](HIDDEN, PIECES)
+    assert found[0, :, 0].tolist() == words
+    assert found[1, 0, 0] == 5.0 and found.isfinite().all()
+
+
+def test_nothing_behind_a_sentence_reaches_a_mean() -> None:
+    hidden = HIDDEN.masked_fill(~MASK[..., None], float("nan"))
+    assert WORD_VECTORS["mean"](hidden, PIECES).isfinite().all()
+
+
+def read(body: nn.Module, mix: str, **options) -> tuple[Context, Words]:  # type: ignore[no-untyped-def]
+    tokens = torch.tensor([[1, 2, 3]])
+    widths = [level.shape[-1] for level in body.levels(tokens)]  # type: ignore[operator]
+    starts, ends = torch.tensor([[0, 2]]), torch.tensor([[2, 3]])
+    return Context(body, widths, MIXES[mix], **options), Words(tokens[:, :2], context=Pieces(tokens, None, starts, ends))
+
+
+def test_a_body_that_is_not_tuned_drops_nothing_and_gets_no_gradient() -> None:
+    body = build_recurrent(RecurrentConfig(dim=4, dropout=0.5), 7)
+    context, words = read(body, "learned")
+    context.train()
+    assert torch.equal(context(words), context(words))
+    context(words).sum().backward()
+    assert context.mix.scalars.grad is not None and all(weight.grad is None for weight in body.parameters())  # type: ignore[union-attr]
+
+    tuned, words = read(build_recurrent(RecurrentConfig(dim=4, dropout=0.5), 7), "learned", tuned=True)
+    tuned.train()
+    assert not torch.equal(tuned(words), tuned(words))
+    tuned(words).sum().backward()
+    assert all(weight.grad is not None for weight in tuned.body.parameters())
+
+
+def test_the_last_piece_of_the_last_block_is_the_last_level() -> None:
+    body = build_gpt(GPTConfig(dim=8, num_layers=3, num_heads=2, max_length=8), 7).eval()
+    context, words = read(body, "last")
+    with torch.no_grad():
+        torch.testing.assert_close(context(words), body(words.context.inputs)[0][:, [1, 2]])
+        joined, words = read(body, "join_last_four")
+        levels = body.levels(words.context.inputs)
+        torch.testing.assert_close(joined(words), torch.cat([levels[number] for number in (0, 2, 4, 6)], -1)[:, [1, 2]])
+
+
+def test_attention_and_the_network_above_it_are_one_block() -> None:
+    gpt = build_gpt(GPTConfig(dim=8, num_layers=2, num_heads=2), 7)
+    assert block_ends(gpt, 5) == [0, 2, 4]
+    mixed = build_mixed(MixedConfig(dim=8, layers=["lstm", "attention", "feedforward", "lstm"]), 7)
+    assert block_ends(mixed, 5) == [0, 1, 3, 4]
+    assert block_ends(build_mixed(MixedConfig(dim=8, layers=["feedforward", "feedforward"]), 7), 3) == [0, 1, 2]
+    narrow = build_recurrent(RecurrentConfig(dim=8, embedding_dim=4, num_layers=2), 7)
+    assert mixable_levels(narrow, [4, 8, 8]) == [1, 2]
+
+
+def test_an_embedding_that_reads_another_body_asks_for_the_pieces() -> None:
+    context, words = read(build_recurrent(RecurrentConfig(dim=4), 7), "sum")
+    with pytest.raises(UserError, match="this embedding reads another body's vectors; give it the words' pieces"):
+        context(words._replace(context=None))

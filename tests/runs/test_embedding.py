@@ -1,0 +1,189 @@
+"""Runs whose words are read by another run, start from vectors of a file, or are read by their letters."""
+
+import json
+import shutil
+from collections.abc import Sequence
+from pathlib import Path
+
+import pytest
+import torch
+from safetensors.torch import load_file
+from torch import Tensor
+
+import clew
+from clew.core.errors import UserError
+from clew.layers.context import Context
+from clew.recipes.running import config_of, run_recipe
+from clew.runs.directory import WEIGHTS, read_metrics
+from clew.runs.embedding import Source, check_reads_one_sequence
+from clew.runs.loaded import Run
+from tests.runs.small import gpt_settings, lstm_settings, save_many_languages, write_text
+
+TAGGED = "the D\nball N\nof P\nthread N\n\nshe P\ntied V\nit P\n\ntall A\nwalls N\n\nthe D\nend N\n\nred A\nthread N\nwas V\nsmall A\n\n"
+TAGGER = [
+    "data.words=1",
+    "data.tags=2",
+    "text.min_count=1",
+    "model.dim=8",
+    "model.embedding_dim=8",
+    "embedding.dim=4",
+    "embedding.characters=null",
+    "training.steps=4",
+    "training.batch_size=2",
+    "training.learning_rate=0.01",
+    "training.schedule=constant",
+    "training.evaluate_every=2",
+    "device=cpu",
+]
+SENTENCES = [["the", "red", "ball"], ["unheard-of"], ["walls", "was"]]
+
+
+def train_tagger(folder: Path, name: str, settings: Sequence[str]) -> Run:
+    file = write_text(folder, TAGGED, "tags.conll")
+    return run_recipe("tag", [f"data.train={file}", f"data.valid={file}", *TAGGER, *settings], out=folder / name).run
+
+
+@pytest.fixture(scope="module")
+def sources(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Path]:
+    """Language models of characters, of words, and of pieces."""
+    folder = tmp_path_factory.mktemp("sources")
+    words = ["text.tokenizer=word", "model.num_layers=2", "model.embedding_dim=16"]
+    pieces = ["text.tokenizer=bpe", "text.size=300", "model.num_layers=2"]
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setenv("CLEW_CACHE", str(folder / "cache"))
+        run_recipe("text-lstm", lstm_settings(folder, steps=2), out=folder / "characters")
+        run_recipe("text-lstm", [*lstm_settings(folder, steps=2), *words], out=folder / "words")
+        run_recipe("text-gpt", [*gpt_settings(folder, steps=2), *pieces], out=folder / "pieces")
+    return {kind: folder / kind for kind in ("characters", "words", "pieces")}
+
+
+def body_of(folder: Path) -> dict[str, Tensor]:
+    weights = load_file(folder / WEIGHTS)
+    return {name.removeprefix("body."): weight for name, weight in weights.items() if name.startswith("body.")}
+
+
+def context_of(run: Run) -> Context:
+    return next(part for part in run.task.body.embedding.parts if isinstance(part, Context))
+
+
+@pytest.mark.parametrize(("kind", "levels"), [("characters", [1]), ("words", [0, 1, 2]), ("pieces", [0, 2, 4])])
+def test_another_runs_weights_stay_unless_they_are_tuned(sources: dict[str, Path], tmp_path: Path, kind: str, levels: list[int]) -> None:
+    """Levels that are mixed are as wide as the last, and end a block."""
+    before = body_of(sources[kind])
+    frozen = context_of(train_tagger(tmp_path, "frozen", [f"embedding.from={sources[kind]}"]))
+    assert frozen.chosen == levels
+    assert all(torch.equal(weight, before[name]) for name, weight in frozen.body.state_dict().items())
+    assert any(frozen.mix.scalars) == (len(levels) > 1)  # type: ignore[call-overload]
+    tuned = context_of(train_tagger(tmp_path, "tuned", [f"embedding.from={sources[kind]}", "embedding.tune_from=true"]))
+    assert not any(torch.equal(weight, before[name]) for name, weight in tuned.body.state_dict().items())
+
+
+@pytest.mark.parametrize(("mix", "width"), [("learned", 16), ("second_to_last", 16), ("sum_last_four", 16), ("join_last_four", 48)])
+def test_a_run_may_read_nothing_but_another(sources: dict[str, Path], tmp_path: Path, mix: str, width: int) -> None:
+    settings = [f"embedding.from={sources['words']}", "embedding.words=false", "embedding.dim=null", f"embedding.mix={mix}"]
+    run = train_tagger(tmp_path, mix, settings)
+    embedding = run.task.body.embedding
+    assert embedding.tokens is None and embedding.map.in_features == width
+    (known, unknown), (changed, _) = run.task.tag([["the", "ball"], ["tall", "ball"]])
+    assert known != changed
+
+
+def test_a_run_stands_without_the_run_that_it_reads(sources: dict[str, Path], tmp_path: Path) -> None:
+    shutil.copytree(sources["pieces"], tmp_path / "source")
+    settings = [f"embedding.from={tmp_path / 'source'}", "embedding.tune_from=true"]
+    run = train_tagger(tmp_path, "run", settings)
+    expected = run.task.tag(SENTENCES)
+    kept = json.loads((tmp_path / "run" / "vocabulary" / "context.json").read_text(encoding="utf-8"))
+    assert kept["config"]["model"]["family"] == "gpt"
+    shutil.rmtree(tmp_path / "source")
+    assert clew.load(tmp_path / "run", device="cpu").task.tag(SENTENCES) == expected
+
+
+def test_a_run_that_reads_another_is_gone_on_with_to_the_bit(sources: dict[str, Path], tmp_path: Path) -> None:
+    shutil.copytree(sources["words"], tmp_path / "source")
+    settings = [f"embedding.from={tmp_path / 'source'}", "embedding.tune_from=true", "embedding.dropout=0.3"]
+    train_tagger(tmp_path, "whole", settings)
+    train_tagger(tmp_path, "part", [*settings, "training.steps=2"])
+    shutil.rmtree(tmp_path / "source")
+    run_recipe("tag", ["training.steps=4"], out=tmp_path / "part", resume=True)
+    whole, part = (load_file(tmp_path / name / WEIGHTS) for name in ("whole", "part"))
+    assert whole.keys() == part.keys()
+    assert all(torch.equal(weight, part[name]) for name, weight in whole.items())
+
+
+def test_two_texts_are_read_together_by_a_classifier_and_by_the_run_below(sources: dict[str, Path], tmp_path: Path) -> None:
+    rows = "\n".join(f"{a} {b}\tthe {a}\t{label}" for a, label in (("ball", "yes"), ("wall", "no")) for b in ("is red", "was", "ends"))
+    file = write_text(tmp_path, "a\tb\tlabel\n" + rows, "pairs.tsv")
+    settings = ["data.text=a", "data.second=b", "data.label=label", f"embedding.from={sources['words']}", "model.dim=8", "text.min_count=1"]
+    training = ["training.steps=2", "training.batch_size=2", "training.schedule=constant", "training.evaluate_every=2", "device=cpu"]
+    run = run_recipe("classify", [f"data.train={file}", f"data.valid={file}", *settings, *training], out=tmp_path / "run").run
+    reader = run.task.reader
+    first, second = reader.encode([["the", "ball"], ["door"]])
+    joined = reader.joined(first, second)
+    assert joined.context is not None
+    seen = [reader.context.tokenizer.token(joined.context.tokens[start]) for start in joined.context.starts]
+    assert seen == ["the", "ball", "<eos>", "door"] and len(joined.tokens) == 4
+    assert run.task.classify([("ball is red", "the ball")])[0].labels[0] in ("yes", "no")
+
+
+def test_a_tagger_is_read_without_the_ends_of_lines_that_a_language_model_knows(sources: dict[str, Path], tmp_path: Path) -> None:
+    train_tagger(tmp_path, "tagger", ["embedding.characters=cnn", "embedding.characters_dim=4"])
+    above = train_tagger(tmp_path, "above", [f"embedding.from={tmp_path / 'tagger'}"])
+    assert len(above.task.reader.encode([["the", "ball"]])[0].context.tokens) == 2
+    source = Source.of_run(sources["words"])
+    assert source.is_running and not above.vocabularies["context"].is_running
+    with pytest.raises(UserError, match=r"above itself reads .*tagger; give embedding.from=.*tagger"):
+        Source.of_run(tmp_path / "above")
+
+
+def test_what_cannot_be_read_is_refused(sources: dict[str, Path], tmp_path: Path) -> None:
+    file = write_text(tmp_path, TAGGED, "tags.conll")
+    save_many_languages(tmp_path / "translator")
+
+    def refused(*settings: str, recipe: str = "tag") -> str:
+        with pytest.raises(UserError) as error:
+            run_recipe(recipe, [f"data.train={file}", *(TAGGER if recipe == "tag" else []), *settings], out=tmp_path / "run")
+        return str(error.value)
+
+    assert f"{tmp_path / 'nowhere'} " in refused(f"embedding.from={tmp_path / 'nowhere'}")
+    found = refused(f"embedding.from={tmp_path / 'translator'}")
+    assert "a seq2seq reads a source and writes a target; take a run that reads one sequence, such as a language model's" in found
+    found = refused(f"embedding.from={sources['words']}", "text.tokenizer=word", recipe="text-lstm")
+    assert found == "embedding.from is for tasks that read sentences, such as tagging and classification; language_model reads running text"
+    assert "set text.tokenizer=word" in refused(f"embedding.from={sources['words']}", "text.tokenizer=bpe")
+    assert "embedding.words=false leaves nothing to read a word by" in refused("embedding.words=false", "embedding.dim=null")
+    assert "embedding.mix: unknown mix 'lerned'; did you mean 'learned'?" in refused("embedding.mix=lerned")
+    with pytest.raises(UserError, match="a run: a tree_lstm reads trees; take a run that reads one sequence"):
+        check_reads_one_sequence(config_of("gum-tree-lstm"), "a run")
+    assert not (tmp_path / "run").exists()
+
+
+def test_words_of_a_file_of_vectors_are_known_and_stay_as_they_are(tmp_path: Path) -> None:
+    file = write_text(tmp_path, "the 1 2 3\nzebra 4 5 6\nball 7 8 9\n", "vectors.txt")
+    settings = [f"embedding.vectors={file}", "embedding.dim=null"]
+    frozen = train_tagger(tmp_path, "frozen", [*settings, "embedding.tune=false"])
+    tokenizer, table = frozen.tokenizer, frozen.task.body.embedding.weight
+    assert table[[tokenizer.id(word) for word in ("zebra", "the")]].tolist() == [[4, 5, 6], [1, 2, 3]]
+    tuned = train_tagger(tmp_path, "tuned", settings)
+    assert tuned.task.body.embedding.weight[tokenizer.id("the")].tolist() != [1, 2, 3]
+    file.unlink()
+    assert clew.load(tmp_path / "frozen", device="cpu").task.tag(SENTENCES) == frozen.task.tag(SENTENCES)
+
+
+def test_vectors_of_another_width_are_refused_with_their_line(tmp_path: Path) -> None:
+    file = write_text(tmp_path, "the 1 2 3\nball 7 8\n", "vectors.txt")
+    with pytest.raises(UserError, match=r"vectors.txt:2: expected a word and 3 numbers, as the first line has it, found 2 numbers"):
+        train_tagger(tmp_path, "run", [f"embedding.vectors={file}", "embedding.dim=null"])
+    with pytest.raises(UserError, match=r"embedding.dim \(4\) is not the width of the vectors in .*vectors.txt \(3\); leave it out"):
+        train_tagger(tmp_path, "run", [f"embedding.vectors={file}"])
+
+
+@pytest.mark.parametrize("characters", ["cnn", "lstm"])
+def test_a_language_model_of_words_learns_from_their_letters(tmp_path: Path, characters: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("CLEW_CACHE", str(tmp_path / "cache"))
+    settings = ["text.tokenizer=word", "embedding.words=false", f"embedding.characters={characters}", "embedding.characters_dim=8"]
+    given = [*lstm_settings(tmp_path, steps=28), *settings, "training.learning_rate=0.03"]
+    run_recipe("text-lstm", given, out=tmp_path / "run")
+    losses = [record["valid.loss"] for record in read_metrics(tmp_path / "run") if "valid.loss" in record]
+    assert losses[-1] < losses[0] - 0.5
+    assert clew.load(tmp_path / "run", device="cpu").score("the red thread").log_probs
