@@ -113,10 +113,11 @@ def as_line(answer: Any) -> str:
 
 def as_json(number: int, answer: Any) -> str:
     if answer is None:
-        return json.dumps({"line": number, "text": ""})
+        return json.dumps({"line": number, "text": "", "label": None})
     fields: dict[str, Any] = {"line": number, "text": answer.text}
     if answer.second is not None:
         fields["second"] = answer.second
     if answer.number is not None:
         return json.dumps({**fields, "number": answer.number}, ensure_ascii=False)
-    return json.dumps({**fields, "labels": answer.labels, "probabilities": answer.probabilities}, ensure_ascii=False)
+    answers = {"label": answer.label, "labels": answer.labels, "probabilities": answer.probabilities}
+    return json.dumps({**fields, **answers}, ensure_ascii=False)

@@ -94,10 +94,10 @@ def baselines_of(run: Any) -> Any:
     """What the run's training examples alone tell; they are read again where a baseline learns from them."""
     from clew.runs.examples import read_examples
     from clew.tasks import TASKS
-    from clew.training.baselines import Baselines
+    from clew.training.baselines import Baselines, baseline_kind
 
     kind = TASKS[run.config.task.name].data
-    return Baselines(kind, lambda: read_examples(kind, run.config.data, run.config.seed)["train"])
+    return Baselines(baseline_kind(run.config), lambda: read_examples(kind, run.config.data, run.config.seed)["train"])
 
 
 def scored(run: Any, config: Any, examples: Any, pivot: str | None, baselines: Any) -> Any:

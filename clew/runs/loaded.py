@@ -126,6 +126,8 @@ class Run:
         """What a text is (a `Classified`), or each of several; an empty one is nothing (None). Two texts that are judged together are a
         tuple, so that `classify([("It rains.", "It is wet.")])` is one answer."""
         check_verb(self, "classify")
+        if self.reads_trees:
+            return self.classify_trees(texts, first=first)
         given = [texts] if isinstance(texts, str) else list(texts)
         check_sides(self, given, first)
         rows = [row for row, text in enumerate(given) if "".join(text).strip()]

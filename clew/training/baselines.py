@@ -5,6 +5,7 @@ longer than a few seconds is left out.
 """
 
 import json
+import math
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import replace
 from typing import Any, NamedTuple
@@ -23,6 +24,8 @@ from clew.metrics.classification import count_label_sets
 from clew.metrics.perplexity import Likelihood
 from clew.metrics.spans import score_spans
 from clew.metrics.strings import Accuracy, exact_match
+from clew.runs.config import Config
+from clew.tasks import TASKS
 from clew.tasks.measures import Measured
 from clew.training.problem import Score
 from clew.training.processes import from_first, world_size
@@ -145,6 +148,24 @@ def label_baselines(train: Train) -> Iterator[Baseline]:
         yield label_baseline(f"{method}_regression", f"{method} regression has", regression, exclusive)
 
 
+def number_baselines(train: Train) -> Iterator[Baseline]:
+    """The mean of all numbers, whatever the text."""
+    numbers = [float(example.label) for example in train()]
+    mean = sum(numbers) / len(numbers)
+
+    def measure(examples: Sequence[Labelled]) -> Measured:
+        error = math.sqrt(sum((float(example.label) - mean) ** 2 for example in examples) / len(examples))
+        return Measured({"baseline_mean_error": error}, f"{error:.4g}")
+
+    yield Baseline("the mean of the training part has an error of", measure)
+
+
+def baseline_kind(config: Config) -> str:
+    """Whose baselines a config's model is held against: its kind of data's, and of labels that are numbers those of numbers."""
+    is_number = getattr(config.task, "labels", None) == "number"
+    return "numbers" if is_number else TASKS[config.task.name].data  # type: ignore[attr-defined]
+
+
 def reading(example: Labelled) -> Reading:
     return example.text if example.second is None else (example.text, example.second)
 
@@ -193,4 +214,5 @@ BASELINES: dict[str, Callable[[Train], Iterator[Baseline]]] = {
     "trees": tree_baselines,
     "tagged": tag_baselines,
     "labelled": label_baselines,
+    "numbers": number_baselines,
 }

@@ -31,7 +31,7 @@ from clew.runs.examples import read_examples
 from clew.runs.vocabularies import kinds_of, load_vocabularies
 from clew.tasks import TASKS, TaskKind
 from clew.tasks.writing import DecodingConfig
-from clew.training.baselines import Baselines
+from clew.training.baselines import Baselines, baseline_kind
 from clew.training.loop import Batches
 from clew.training.parallel import gathered
 from clew.training.problem import Autocast, Problem, Score
@@ -73,7 +73,7 @@ def example_problem(config: Config, run: Path | None, progress: Callable[[int, i
     def get(epoch: int, number: int) -> Any:
         return task.collate([encoded["train"][row] for row in fitting[plan(epoch).rows(number)]])
 
-    baselines = Baselines(kind.data, lambda: parts["train"])
+    baselines = Baselines(baseline_kind(config), lambda: parts["train"])
 
     def judge(
         part: str, task: nn.Module, forward: Any, autocast: Autocast, interrupted: Callable[[], bool], *, final: bool = False
