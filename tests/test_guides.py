@@ -55,7 +55,9 @@ def commands() -> list[str]:
 
 
 @pytest.mark.parametrize("command", commands())
-def test_a_command_of_a_guide_parses(command: str) -> None:
+def test_a_command_of_a_guide_parses(command: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    Path("vectors.txt").write_text(f"king{' 1' * 100}\n", encoding="utf-8")
     verb, *rest = shlex.split(command)[1:]
     options = verb_parser(verb).parse_intermixed_args(rest)
     if verb == "train":
@@ -79,6 +81,14 @@ def settings() -> list[tuple[str, str]]:
 def test_a_setting_of_a_guide_is_one(recipe: str, setting: str) -> None:
     name, *given = recipe.split()
     config_of(name, [*given, *setting.split()])
+
+
+def test_the_code_on_word_vectors_runs(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
+    monkeypatch.chdir(tmp_path)
+    names: dict = {}
+    exec(code_of(GUIDE.with_stem("word-vectors")), names)
+    assert names["same"].words.words == names["vectors"].words.words
+    assert "('his'" in capsys.readouterr().out  # he - she + her
 
 
 def test_the_code_on_baselines_runs(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:

@@ -9,8 +9,8 @@ small value that `fit_*` makes of training examples and that answers as the task
     parsing          branching                     parse(words, tags)                     F1 of brackets
     word vectors     word_vectors                  nearest(word); a table for any run's embedding
 
-A task fits its baselines on the training part, scores them on the part that the model was scored on, and prints their scores behind the
-model's own: `accuracy 84.10; naive Bayes has 76.30, the most frequent class 50.00`.
+`clew.training.baselines` fits them on the training part, scores them on the part that the model was scored on, and puts their scores behind
+the model's own: `accuracy 84.10; the most frequent class has accuracy 50.00, naive Bayes has accuracy 76.30`.
 
 Labels of a text are a tuple, as in `clew.data.examples.Labelled`: of one where classes exclude each other, of any number where not.
 """

@@ -8,10 +8,12 @@ Noise words are drawn by count^0.75. A frequent word is left out of the text bef
 1 - sqrt(t / its share). A word has each time a window of its own, from 1 to `window`.
 """
 
-from collections.abc import Iterator, Sequence
+import gzip
+import io
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import NamedTuple
+from typing import NamedTuple, TextIO
 
 import numpy as np
 import torch
@@ -20,8 +22,9 @@ from torch import Tensor
 
 from clew.baselines.sparse import Sparse, sparse
 from clew.baselines.words import Words, fit_words
-from clew.core.errors import UserError, did_you_mean, named, unknown
-from clew.data.lines import read_lines
+from clew.core.errors import UserError, counted, did_you_mean, named, unknown
+from clew.data.lines import is_zipped
+from clew.data.vectors import first_words, read_vectors
 
 METHODS = ("skip_gram", "cbow")
 SMOOTHING = 0.75
@@ -29,6 +32,11 @@ NOISE = 64
 """Noise words of a batch."""
 AT_ONCE = 2**17
 """Words whose neighbours are in memory at a time."""
+LOOKED_AT = 20_000
+"""Words among which one like a misspelt word is looked for."""
+
+Progress = Callable[[int, int], None]
+"""Called with the words that were read and those that are to be read in all."""
 
 
 @dataclass(frozen=True)
@@ -44,18 +52,22 @@ class WordVectors:
 
     def vector(self, word: str) -> Tensor:
         if word not in self.words:
-            raise UserError(f"no vector for {named(word)}{did_you_mean(word, self.words.words)} {len(self.words):,} words have one")
+            near = did_you_mean(word, self.words.words[:LOOKED_AT])
+            raise UserError(f"no vector for {named(word)}{near} {counted(len(self.words), 'word')} have one")
         return self.vectors[self.words.index[word]]
 
     def nearest(self, word: str | Tensor, num: int = 10) -> list[tuple[str, float]]:
         """The words of largest cosine with a word, itself left out, or with a vector; each with that cosine."""
-        without = (word,) if isinstance(word, str) else ()
-        return self._nearest(self.vector(word) if isinstance(word, str) else word, num, without)
+        return self.nearest_sum([word], num=num) if isinstance(word, str) else self._nearest(word, num, ())
 
     def analogy(self, a: str, b: str, c: str, num: int = 10) -> list[tuple[str, float]]:
-        """What is to c as b is to a: the words nearest b - a + c, each of length 1 (Mikolov et al. 2013), these three left out."""
-        first, second, third = (F.normalize(self.vector(word), dim=0) for word in (a, b, c))
-        return self._nearest(second - first + third, num, (a, b, c))
+        """What is to c as b is to a: the words nearest b - a + c (Mikolov et al. 2013)."""
+        return self.nearest_sum([b, c], [a], num)
+
+    def nearest_sum(self, plus: Sequence[str], minus: Sequence[str] = (), num: int = 10) -> list[tuple[str, float]]:
+        """The words nearest the sum of some words' vectors less that of others, each of length 1; these words left out."""
+        terms = [sign * F.normalize(self.vector(word), dim=0) for sign, words in ((1, plus), (-1, minus)) for word in words]
+        return self._nearest(torch.stack(terms).sum(0), num, (*plus, *minus))
 
     def _nearest(self, vector: Tensor, num: int, without: Sequence[str]) -> list[tuple[str, float]]:
         cosines = F.normalize(self.vectors, dim=1) @ F.normalize(vector, dim=0)
@@ -64,14 +76,14 @@ class WordVectors:
         return [(self.words.words[i], float(cosines[i])) for i in order[: max(num, 0)]]
 
     def save(self, path: Path | str) -> Path:
-        """In word2vec's text format: how many words and how wide, then a word and its numbers a line."""
+        """In word2vec's text format: how many words and how wide, then a word and its numbers a line; gzipped where the name says so."""
         path = Path(path)
         for word in self.words.words:
             if not word or any(character.isspace() for character in word):
                 raise UserError(f"the word {named(word)} is empty or has a space in it, which the text format of vectors cannot hold")
         aside = path.with_name(path.name + ".partial")
         try:
-            with aside.open("w", encoding="utf-8", newline="\n") as stream:
+            with write_text(aside, zipped=is_zipped(path)) as stream:
                 stream.write(f"{len(self.words)} {self.dim}\n")
                 for word, vector in zip(self.words.words, self.vectors.tolist(), strict=True):
                     stream.write(f"{word} {' '.join(f'{number:.7g}' for number in vector)}\n")
@@ -81,34 +93,21 @@ class WordVectors:
         return path
 
 
-def load_word_vectors(path: Path | str) -> WordVectors:
-    """From word2vec's text format, gzipped or not."""
-    path = Path(path)
-    lines = read_lines(path)
-    first = next(lines).split()
-    if len(first) != 2 or not all(number.isdecimal() for number in first):
-        raise UserError(f"{path}:1: expected how many words there are and how wide their vectors, such as 10000 100")
-    num_words, dim = map(int, first)
-    vectors: dict[str, np.ndarray] = {}
-    for number, line in enumerate(lines, start=2):
-        word, *numbers = line.rstrip(" ").split(" ")
-        if len(numbers) != dim:
-            raise UserError(f"{path}:{number}: expected a word and {dim} numbers, found {len(numbers)} numbers")
-        if word in vectors:
-            raise UserError(f"{path}:{number}: the word {named(word)} was there before; leave one of them out")
-        try:
-            vectors[word] = np.array(numbers, dtype=np.float32)
-        except ValueError:
-            raise UserError(f"{path}:{number}: not all that follow {named(word)} are numbers; mend the line or leave it out") from None
-        if not np.isfinite(vectors[word]).all():
-            raise UserError(f"{path}:{number}: a number of {named(word)} is too large, or none; mend the line or leave it out")
-    if len(vectors) != num_words or not vectors:
-        raise UserError(f"{path}: its first line tells of {num_words} words, and {len(vectors)} follow; copy it again")
-    return WordVectors(Words(vectors), torch.from_numpy(np.stack(list(vectors.values()))))
+def write_text(path: Path, *, zipped: bool) -> TextIO:
+    """Without a name or a time in a gzipped file, so that equal vectors make equal files."""
+    if not zipped:
+        return path.open("w", encoding="utf-8", newline="\n")
+    return io.TextIOWrapper(gzip.GzipFile(path, "wb", mtime=0), encoding="utf-8", newline="\n")
+
+
+def load_word_vectors(path: Path | str, most: int = 10**7) -> WordVectors:
+    """All words of a file in any of the text formats that `clew.data.vectors` reads, or so many of the first."""
+    words = list(dict.fromkeys(first_words(path, most)))
+    return WordVectors(Words(words), torch.from_numpy(read_vectors(path, words, lowercase=False).values))
 
 
 def fit_word2vec(
-    sentences: Sequence[Sequence[str]],
+    sentences: Iterable[Sequence[str]],
     method: str = "skip_gram",
     *,
     dim: int = 100,
@@ -120,8 +119,9 @@ def fit_word2vec(
     rate: float = 0.1,
     batch: int = 256,
     seed: int = 1,
+    progress: Progress = lambda done, total: None,
 ) -> WordVectors:
-    """skip_gram or cbow; the vectors v. Same seed, same vectors.
+    """skip_gram or cbow; the vectors v. Same seed, same vectors. The sentences are read twice.
 
     What departs from the authors' program: pairs come in batches, in random order; the noise words of a batch are drawn together and
     each pair is held against all of them, with the weight of `num_noise`; and steps are Adagrad's, which suit rare words and frequent ones.
@@ -141,14 +141,18 @@ def fit_word2vec(
     keep = np.minimum(1.0, np.sqrt(subsample / (counts / counts.sum()))) if subsample else np.ones(len(words))
     inputs = Table(torch.from_numpy(random.uniform(-0.5 / dim, 0.5 / dim, (len(words), dim)).astype(np.float32)))
     outputs = Table(torch.zeros(len(words), dim))
-    for _ in range(epochs):
-        for centres, neighbours in in_windows(thinned(text, keep, random), window, random):
+    for epoch in range(epochs):
+        left = thinned(text, keep, random)
+        for number, (centres, neighbours) in enumerate(in_windows(left, window, random)):
             read, targets = (centres, neighbours) if method == "skip_gram" else (neighbours, centres)
             order = random.permutation(len(read))
-            for chosen in np.split(order, range(batch, len(order), batch)):
+            for start in range(0, len(order), batch):
+                chosen = order[start : start + batch]
                 drawn = np.searchsorted(noise, random.random(NOISE) * noise[-1], side="right")
                 given = Batch(*map(torch.from_numpy, (read[chosen], targets[chosen], drawn)))
                 learn(inputs, outputs, given, num_noise, rate)
+                progress(epoch * len(text) + (number * AT_ONCE + start) * len(text) // len(left), epochs * len(text))
+    progress(epochs * len(text), epochs * len(text))
     return WordVectors(words, inputs.rows)
 
 
@@ -205,7 +209,7 @@ def real_words(padded: Tensor) -> tuple[Tensor, Tensor]:
     return rows, padded[rows, places]
 
 
-def joined(sentences: Sequence[Sequence[str]], words: Words) -> np.ndarray:
+def joined(sentences: Iterable[Sequence[str]], words: Words) -> np.ndarray:
     """All words as ids, with -1 after each sentence; words that are not known are left out."""
     parts = (part[part >= 0] for part in map(words.ids, sentences))
     text = np.concatenate([ids for part in parts for ids in (part, np.array([-1]))])
@@ -237,7 +241,7 @@ def in_windows(text: np.ndarray, window: int, random: np.random.Generator | None
 
 
 def fit_pmi(
-    sentences: Sequence[Sequence[str]],
+    sentences: Iterable[Sequence[str]],
     *,
     dim: int = 100,
     window: int = 5,
@@ -246,28 +250,31 @@ def fit_pmi(
     power: float = 0.5,
     min_count: int = 1,
     seed: int = 1,
+    progress: Progress = lambda done, total: None,
 ) -> WordVectors:
     """Vectors of the shifted positive PMI of words and neighbours: V = U_d S_d^power, from the d largest singular values.
 
-    `shift` is k: more than 1 as if there were so many noise words. p(c) is by count^smoothing (Levy et al. 2015).
+    `shift` is k: more than 1 as if there were so many noise words. p(c) is by count^smoothing (Levy et al. 2015). The
+    sentences are read twice.
     """
     for name, value in {"dim": dim, "window": window, "shift": shift}.items():
         if value < 1:
             raise UserError(f"{name} ({value}) must be at least 1")
     words = fit_words(sentences, min_count)
-    pmi = positive_pmi(count_pairs(joined(sentences, words), window, len(words)), shift, smoothing)
+    pmi = positive_pmi(count_pairs(joined(sentences, words), window, len(words), progress), shift, smoothing)
     left, values, _ = truncated_svd(pmi._replace(values=pmi.values.float()), min(dim, len(words)), seed)
     return WordVectors(words, left * values**power)
 
 
-def count_pairs(text: np.ndarray, window: int, num_words: int) -> Sparse:
+def count_pairs(text: np.ndarray, window: int, num_words: int, progress: Progress = lambda done, total: None) -> Sparse:
     """How often each word (row) has each other (column) in the window around it."""
     keys: np.ndarray = np.empty(0, np.int64)
     counts: np.ndarray = np.empty(0)
-    for centres, neighbours in in_windows(text, window):
+    for number, (centres, neighbours) in enumerate(in_windows(text, window), start=1):
         new, found = np.unique((centres * num_words + neighbours)[neighbours >= 0], return_counts=True)
         keys, place = np.unique(np.concatenate([keys, new]), return_inverse=True)
         counts = np.bincount(place, np.concatenate([counts, found]))
+        progress(min(number * AT_ONCE, len(text)), len(text))
     return sparse(keys // num_words, keys % num_words, counts, (num_words, num_words))
 
 

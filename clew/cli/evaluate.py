@@ -18,6 +18,14 @@ language.
   clew evaluate runs/tatoeba-transformer test.de test.en --out predictions.jsonl
   clew evaluate runs/tatoeba-transformer pairs.csv data.source=german data.target=english
   clew evaluate runs/multi30k-many data.directions=[de-fr] --pivot en
+
+Of taggers and classifiers, each measure with what the bootstrap says of it, a line a label, and which label was taken for
+which: a row a gold label, a column a predicted one; where there are more than ten, with --confusion. --errors lists the
+worst predictions.
+
+  clew evaluate runs/sentiment-lstm --errors 50
+  clew evaluate runs/ewt-tagger test.conllu data.format=conllu --confusion
+  clew evaluate runs/classify more.csv data.text=body data.label=queue --json
 """
 
 import argparse
@@ -45,6 +53,8 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     add("--into", metavar="LANGUAGE", help="pairs of a FILE: their target language, where the model writes several")
     add("--pivot", metavar="LANGUAGE", help="translate into this language first, and from that into the target's")
     add_decoding(parser)
+    add("--errors", type=int, default=0, metavar="N", help="the N worst predictions, worst first")
+    add("--confusion", action="store_true", help="which label was taken for which, however many there are")
     add("--out", metavar="FILE", help="write every example's source, target, prediction and score, as JSON lines")
     add("--device", default="auto", choices=["auto", "cpu", "cuda", "mps"], help="where the model runs")
     add("--json", action="store_true", help="JSON lines")
@@ -54,23 +64,27 @@ def run(options: argparse.Namespace) -> int:
     from clew.cli.evaluate_examples import evaluate_run
     from clew.core.errors import UserError
     from clew.runs.loaded import load_run
+    from clew.tasks import TASKS
 
     files = [word for word in options.given if not SETTING.match(word)]
     settings = [word for word in options.given if SETTING.match(word)]
     changed = decoding_options(options)
     run = load_run(options.folder, device=options.device, code=None if options.code is None else Path(options.code))
-    if run.verb != "generate":
+    if TASKS[run.config.task.name].data != "text":  # type: ignore[attr-defined]
         if options.streams is not None:
             raise UserError("--streams is for a language model's own text; this run is scored example by example")
         return evaluate_run(run, files, settings, changed, options)
-    meant = [f"--{name.replace('_', '-')}" for name in (*changed, "into", "pivot", "out") if getattr(options, name) is not None]
+    asked = [name for name in (*changed, "into", "pivot", "out") if getattr(options, name) is not None]
+    meant = [f"--{name.replace('_', '-')}" for name in (*asked, *(name for name in ("errors", "confusion") if getattr(options, name)))]
     if meant or settings:
-        raise UserError(f"{(meant or settings)[0]} is for tasks that write a target; a language model is scored on a text as it stands")
+        raise UserError(f"{(meant or settings)[0]} is for tasks that have a target; a language model is scored on a text as it stands")
     if len(files) > 1:
         raise UserError(f"a language model is scored on one text at a time, not on {len(files)}")
     if files and options.streams is not None:
         raise UserError("--streams is for a run's own text; a FILE is always read as one stream")
-    if files:
+    if files and run.verb != "generate":
+        evaluate_windows(run, files[0], options.json)
+    elif files:
         evaluate_file(run, files[0], options.json)
     else:
         evaluate_own(run, options.streams, options.json)
@@ -104,6 +118,23 @@ def evaluate_own(run: Any, streams: int | None, as_json: bool) -> None:
         assert likelihood is not None
         score = score_of(likelihood, run.tokenizer.unit)
         show(name, baselines.beside(score, text) or score, likelihood.tokens, run.tokenizer.unit, as_json)
+
+
+def evaluate_windows(run: Any, file: str, as_json: bool) -> None:
+    """A file as the run's own text is read: of a model of two directions no token has a probability of its own."""
+    from clew.cli.generate import read_stdin
+    from clew.cli.progress import Lines
+    from clew.data.text_files import TextString, find_text
+    from clew.runs.build import encode_texts
+    from clew.runs.directory import cache_folder
+    from clew.training.evaluation import evaluate
+    from clew.training.language import score_of
+
+    source = TextString(read_stdin()) if file == "-" else find_text(file)
+    (text,) = encode_texts({file: source}, run.tokenizer, cache_folder(), Lines().encoding).values()
+    likelihood = evaluate(run.task, text, run.config.training)
+    assert likelihood is not None
+    show(file, score_of(likelihood, run.tokenizer.unit), likelihood.tokens, run.tokenizer.unit, as_json)
 
 
 def evaluate_file(run: Any, file: str, as_json: bool) -> None:

@@ -2,12 +2,15 @@
 
 import argparse
 import json
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
 from clew.cli.progress import say
 
 OWN = ("data.valid=", "data.test=")
+MOST_LABELS = 10
+"""Labels whose table of confusions is shown without being asked for."""
 
 
 def evaluate_run(run: Any, files: list[str], settings: list[str], changed: dict[str, Any], options: argparse.Namespace) -> int:
@@ -15,6 +18,8 @@ def evaluate_run(run: Any, files: list[str], settings: list[str], changed: dict[
 
     if options.out is not None and not Path(options.out).parent.is_dir():
         raise UserError(f"no such folder: {Path(options.out).parent}, where --out is to write; make it first")
+    if options.errors < 0:
+        raise UserError(f"--errors ({options.errors}) must be at least 1")
     for name in ("into", "pivot"):
         if getattr(options, name) is not None and run.verb != "translate":
             raise UserError(f"--{name} is for translation between several languages, which {run.folder} does not do")
@@ -26,12 +31,14 @@ def evaluate_run(run: Any, files: list[str], settings: list[str], changed: dict[
             examples = [example._replace(into=options.into) for example in examples]
         score = scored(run, config, examples, options.pivot, baselines)
         found.append((part, score))
+        errors = worst(examples, score, options.errors)
         if options.json:
-            print(
-                json.dumps({"part": part, "examples": len(examples), **score.measures, "text": score.text}, ensure_ascii=False), flush=True
-            )
+            fields = {"part": part, "examples": len(examples), **score.measures, "intervals": score.intervals, "text": score.text}
+            print(json.dumps({**fields, **({"errors": errors} if options.errors else {})}, ensure_ascii=False), flush=True)
         else:
             print(f"{part}: {score.text} ({counted(len(examples), 'example')})", flush=True)
+            show_report(score.report, options.confusion)
+            show_errors(errors, options.errors)
     if options.out is not None:
         write(Path(options.out), found)
         say(f"predictions are in {options.out}")
@@ -109,6 +116,55 @@ def scored(run: Any, config: Any, examples: Any, pivot: str | None, baselines: A
     ]
     about = f"through {pivot}: {measured.text}"
     return Score(measured.values, 0.0, about, dict(zip(ids, scores, strict=True)), dict(zip(ids, described, strict=True)))
+
+
+def show_report(report: tuple[str, ...], confusion: bool) -> None:
+    """A line a label; and the table of which was taken for which, where it is small or asked for."""
+    for number, table in enumerate(report):
+        if number == 0 or confusion or table.count("\n") <= MOST_LABELS:
+            print(f"\n{table}", flush=True)
+
+
+def worst(examples: Any, score: Any, most: int) -> list[dict[str, Any]]:
+    """The wrong predictions, worst first: of tags those with the most wrong words, else those of the lowest score; among equals those that
+    gave what is right the lowest probability."""
+    wrong = []
+    for example in examples:
+        fields, value = score.predictions[example.id], score.examples[example.id]
+        if value < 100 and fields["prediction"] != fields["target"]:
+            marked = {"marked": marked_words(example.words, fields["wrong"])} if "wrong" in fields else {}
+            wrong.append({"id": example.id, "score": value, **fields, **marked})
+    return sorted(wrong, key=lambda each: (-len(each.get("wrong", "")), each["score"], each.get("gold_probability", 0)))[:most]
+
+
+def marked_words(words: Sequence[str], wrong: Sequence[Mapping[str, Any]]) -> str:
+    """A sentence in which `Paris[B-LOC not B-PER]` is a word with a wrong tag."""
+    found = list(words)
+    for each in wrong:
+        found[each["word"] - 1] += f"[{each['gold']} not {each['predicted']}]"
+    return " ".join(found)
+
+
+def show_errors(errors: list[dict[str, Any]], most: int) -> None:
+    if not most:
+        return
+    if not errors:
+        print("\nno prediction is wrong", flush=True)
+        return
+    if "marked" in errors[0]:
+        print("\nid\twrong\ttext")
+        rows = [[each["id"], str(len(each["wrong"])), each["marked"]] for each in errors]
+    else:
+        print("\nid\tgold\tpredicted\t" + ("probability of gold" if "gold_probability" in errors[0] else "score") + "\ttext")
+        rows = [error_row(each) for each in errors]
+    for row in rows:
+        print("\t".join(" ".join(cell.split()) for cell in row))
+
+
+def error_row(fields: dict[str, Any]) -> list[str]:
+    number = fields.get("gold_probability", fields["score"])
+    texts = [fields[side] for side in ("source", "second") if side in fields]
+    return [fields["id"], fields["target"], fields["prediction"], f"{number:.4g}", *texts]
 
 
 def write(path: Path, found: list[tuple[str, Any]]) -> None:

@@ -35,17 +35,16 @@ def run(options: argparse.Namespace) -> int:
     options.file = options.file or options.source
     kind = TASKS[read_config(folder).task.name]  # type: ignore[attr-defined]
     verb = kind.verb
-    if kind.data == "labelled_trees":
-        from clew.cli.classify_trees import classify_trees
-        from clew.runs.loaded import load_run
-
-        run = load_run(folder, device=options.device, code=None if options.code is None else Path(options.code))
-        return classify_trees(run, options.file, options.json)
     if verb == "generate":
         if options.into is not None:
             raise UserError("--into is for models that translate into several languages, which this run is not; leave it out")
         options.prompts = []
         return generate.run(options)
+    if verb == "evaluate":
+        raise UserError(
+            f"{folder} predicts each word from both sides and writes nothing; `clew evaluate {folder}` scores it, and other runs read its "
+            f"vectors with embedding.from={folder}"
+        )
     named = verb_parser(verb).parse_intermixed_args([options.folder, "--file", options.file, *given(options)])
     return named.run(argparse.Namespace(**{**vars(named), "code": options.code}))
 

@@ -116,6 +116,8 @@ def used(options: argparse.Namespace, run: Any, example: dict[str, str]) -> str:
     if run.verb == "generate":
         prompt = ["ROMEO:"] if options.recipe.startswith("shakespeare") else []
         return command(options, "generate", folder, *prompt, "--temperature", "0.7")
+    if run.verb == "evaluate":
+        return command(options, "train", "ewt-tagger", f"embedding.from={folder}")
     into = ["--into", example["into"]] if "into" in example else []
     return f"echo {shlex.quote(example['source'])} | {command(options, run.verb, folder, *into)}"
 

@@ -85,6 +85,16 @@ def read_corpus(
     )
 
 
+def holds_sentences(name: str) -> bool:
+    """Whether a corpus of examples can be read as text: sentences with tags, labels or trees."""
+    return isinstance(get_corpus(name).content, (Tagged, LabelTable, Trees))
+
+
+def read_lines(name: str) -> dict[str, str]:
+    """The text of every part of such a corpus, one example a line, with a space between words."""
+    return {part: "".join(f"{' '.join(example.key.split())}\n" for example in examples) for part, examples in read_corpus(name).items()}
+
+
 def check_kind(name: str, kind: str) -> None:
     """Refuses a corpus that holds something else."""
     found = get_corpus(name).content.kind

@@ -1,6 +1,7 @@
 """A cell run over time, and two readers of opposite directions side by side."""
 
-from typing import NamedTuple
+from collections.abc import Callable
+from typing import Any, NamedTuple
 
 import torch
 from torch import Tensor
@@ -70,8 +71,8 @@ class Bidirectional(SequenceLayer):
 
     def __init__(self, forward_layer: SequenceLayer, backward_layer: SequenceLayer):
         super().__init__()
-        self.forward_layer = forward_layer
-        self.backward_layer = backward_layer
+        self.forward_layer: Any = forward_layer
+        self.backward_layer: Any = backward_layer
         self.dim = forward_layer.dim + backward_layer.dim
 
     def forward(self, x: Tensor, mask: Tensor | None = None, state: State = None) -> tuple[Tensor, State]:
@@ -79,6 +80,13 @@ class Bidirectional(SequenceLayer):
         ahead, ahead_state = self.forward_layer(x, mask)
         back, back_state = read_backwards(self.backward_layer, x, mask)
         return torch.cat([ahead, back], -1), (ahead_state, back_state)
+
+    def levels(self, x: Tensor, mask: Tensor | None = None, state: State = None) -> tuple[list[Tensor], State]:
+        """Of two stacks: what went in, once for each, and then what every pair of layers gave, side by side."""
+        self.refuse_state(state)
+        ahead, ahead_state = self.forward_layer.levels(x, mask)
+        back, back_state = read_backwards(self.backward_layer.levels, x, mask)
+        return [torch.cat(pair, -1) for pair in zip(ahead, back, strict=True)], (ahead_state, back_state)
 
 
 class Backward(SequenceLayer):
@@ -96,11 +104,12 @@ class Backward(SequenceLayer):
         return read_backwards(self.layer, x, mask)
 
 
-def read_backwards(layer: SequenceLayer, x: Tensor, mask: Tensor | None) -> tuple[Tensor, State]:
-    """What a layer gives that reads each row's real positions from the end, in reading order, and where it ended."""
+def read_backwards(layer: Callable[..., tuple[Any, State]], x: Tensor, mask: Tensor | None) -> tuple[Any, State]:
+    """What a layer gives, or all layers of a stack, that read each row's real positions from the end, in reading order, and where they
+    ended."""
     with reordered(lambda seen: reverse_rows(seen, mask)):
         y, state = layer(reverse_rows(x, mask), _reversed_mask(mask))
-    return reverse_rows(y, mask), state
+    return map_tree(lambda seen: reverse_rows(seen, mask), y), state
 
 
 def unbind_steps(tree: Tree, length: int) -> list[Tree]:

@@ -68,8 +68,9 @@ def calibration_interval(
     )
 
 
-def fit_temperature(logits: Tensor, targets: Tensor) -> float:
-    """The T for which softmax(logits / T) loses least on `targets` (examples,), to be taken from held-out examples.
+def fit_temperature(logits: Tensor, targets: Tensor, *, smoothing: float = 0.0) -> float:
+    """The T for which softmax(logits / T) loses least on `targets` (examples,), to be taken from held-out examples. `smoothing` is the
+    share of a target that is spread over the labels: 1 / (examples + 2) keeps a few that are all right from making it certain (Platt 1999).
 
     The loss is convex in 1 / T, and its slope there is sum_n E[logit_n] - logit_n[target_n]; the 0 of the slope is found by halving.
     Labels do not change, only how sure they are. T is between 0.01 and 100: at an end where all or none are right, and 1 where nothing
@@ -77,7 +78,7 @@ def fit_temperature(logits: Tensor, targets: Tensor) -> float:
     """
     check_examples(logits, targets)
     logits = logits.detach().double()
-    chosen = logits.gather(1, targets[:, None]).sum()
+    chosen = (1 - smoothing) * logits.gather(1, targets[:, None]).sum() + smoothing * logits.mean(1).sum()
 
     def slope(temperature: float) -> float:
         return float(((logits / temperature).softmax(1) * logits).sum() - chosen)

@@ -7,6 +7,7 @@ from clew.core.config import Section
 from clew.models.bag import BagConfig, build_bag
 from clew.models.cnn import CNNConfig, build_cnn
 from clew.models.convolutional import ConvolutionalConfig, build_convolutional
+from clew.models.elmo import ELMoConfig, build_elmo
 from clew.models.gpt import GPTConfig, build_gpt
 from clew.models.llama import LlamaConfig, build_llama
 from clew.models.mixed import MixedConfig, build_mixed
@@ -35,6 +36,7 @@ MODELS: dict[str, Family] = {
     "bag": Family(BagConfig, build_bag),
     "cnn": Family(CNNConfig, build_cnn),
     "mixed": Family(MixedConfig, build_mixed),
+    "elmo": Family(ELMoConfig, build_elmo),
     "seq2seq": Family(Seq2SeqConfig, build_seq2seq, encodes=True),
     "transformer": Family(TransformerConfig, build_transformer, encodes=True),
     "convolutional": Family(ConvolutionalConfig, build_convolutional, encodes=True),

@@ -8,6 +8,7 @@ from torch import Tensor, nn
 from clew.core.masks import Clock, advance, new_clock
 from clew.core.types import Memory, State
 from clew.layers.embeddings import TokenEmbedding, tokens_of
+from clew.layers.recurrent import Bidirectional
 from clew.layers.sequence import Stack
 
 MOST_LAYERS = 1000
@@ -28,7 +29,7 @@ class Body(nn.Module):
     halves = False
     """Whether one half of each vector has read to the left of its position and the other to the right."""
 
-    def __init__(self, embedding: TokenEmbedding, layers: Stack, norm: nn.Module | None = None):
+    def __init__(self, embedding: TokenEmbedding, layers: Stack | Bidirectional, norm: nn.Module | None = None):
         super().__init__()
         self.embedding = embedding
         self.layers = layers

@@ -1,6 +1,6 @@
 """Named runs. A recipe is a config and the published result it reproduces."""
 
-from clew.recipes import classification, own_text, parsing, ptb, sequences, shakespeare, tagging, translation, trees
+from clew.recipes import classification, contextual, own_text, parsing, ptb, sequences, shakespeare, tagging, translation, trees
 from clew.recipes.recipe import Recipe
 
 RECIPES: dict[str, Recipe] = {
@@ -50,6 +50,9 @@ RECIPES: dict[str, Recipe] = {
     "sort": sequences.SORT,
     "addition": sequences.ADDITION,
     "recall": sequences.RECALL,
+    "ewt-elmo": contextual.EWT,
+    "ewt-elmo-full": contextual.EWT_FULL,
+    "text-elmo": contextual.OWN,
     "text-lstm": own_text.LSTM,
     "text-gpt": own_text.GPT,
 }

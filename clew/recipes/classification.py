@@ -19,7 +19,7 @@ def training(steps: int, **changes: Any) -> dict[str, Any]:
     return {
         "steps": steps,
         "batch_size": 32,
-        "learning_rate": 1e-3,
+        "learning_rate": 2e-3,
         "optimiser": {"name": "adamw", "weight_decay": 0.01},
         "schedule": {"name": "cosine", "warmup": 50, "floor": 0.02},
         "evaluate_every": max(steps // 10, 1),
@@ -83,7 +83,7 @@ SST = classifier(
     "A bidirectional LSTM on sentences and phrases of the Stanford Sentiment Treebank. For a GPU; add embedding.vectors=GLOVE.",
     {"corpus": "sst", "phrases": True},
     BIDIRECTIONAL,
-    training(12_000, batch_size=64, evaluate_every=500, learning_rate=5e-4, patience=8),
+    training(5000, batch_size=256, evaluate_every=250, learning_rate=2e-3, patience=8),
     task={"pooling": "max", "split": False},
     published="accuracy 49.1 for a bidirectional LSTM with GloVe of 300 dimensions (Tai et al. 2015)",
 )

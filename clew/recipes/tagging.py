@@ -56,21 +56,24 @@ def tagger(
 EWT = tagger(
     "A BiLSTM with a character CNN that gives words their parts of speech, on EWT's embedded sample.",
     {"corpus": "ewt-sample"},
-    training(1000),
+    training(1000, learning_rate=4e-3),
+    model={"dropout": 0.4},
+    embedding={"dropout": 0.2},
     task={"output": "softmax"},
 )
 EWT_FULL = tagger(
     "The tagger of parts of speech on all of UD English EWT. For a GPU; add embedding.vectors=GLOVE.",
     {"corpus": "ewt"},
     training(6000, evaluate_every=600),
-    model={"dim": 400, "num_layers": 2},
+    model={"dim": 400, "num_layers": 2, "dropout": 0.35},
+    embedding={"dropout": 0.2},
     task={"output": "softmax"},
     published="UPOS about 95.4 for a BiLSTM",
 )
 CONLL = tagger(
     "BiLSTM-CRF with characters for names in CoNLL-2003. For a GPU; add embedding.vectors=GLOVE.",
     {"corpus": "conll2003"},
-    training(20_000, batch_size=16, evaluate_every=1000, learning_rate=1e-3),
+    training(8000, evaluate_every=400, learning_rate=4e-3),
     model={"dim": 400},
     published="F1 90.94 on testb (Lample et al. 2016), 91.21 (Ma and Hovy 2016)",
 )

@@ -9,10 +9,10 @@ from torch import nn
 
 from clew.core.errors import UserError, unknown
 from clew.core.types import Body
-from clew.data.corpora import find_corpus
+from clew.data.corpora import find_corpus, holds_sentences, read_lines
 from clew.data.encoded import TokenFile, encode_corpus
 from clew.data.splits import split_text
-from clew.data.text_files import TextSource
+from clew.data.text_files import TextSource, TextString
 from clew.models import MODELS
 from clew.runs.config import Config, DataConfig, TextConfig
 from clew.runs.embedding import check_embedding, enrich
@@ -28,6 +28,9 @@ def find_texts(data: DataConfig) -> dict[str, TextSource]:
     """The text's parts by name: train, valid, and test where there is one."""
     check_given(data, "data.train names your text, e.g. `clew train text-lstm data.train=book.txt`")
     options = {"valid_fraction": data.valid_fraction, "test_fraction": data.test_fraction}
+    if data.corpus is not None and holds_sentences(data.corpus):
+        lines = {part: TextString(text) for part, text in read_lines(data.corpus).items()}
+        return split_text(lines["train"], lines.get("valid"), lines.get("test"), **options)
     if data.corpus is not None:
         files = find_corpus(data.corpus)
         return split_text(files.train, files.valid, files.test, **options)
@@ -112,9 +115,12 @@ def check_needs(needs: tuple[str, ...], body: Body, config: Config) -> None:
         if getattr(body, need, False):
             continue
         able = [name for name, other in plain.items() if getattr(other.build(other.config(), 2), need, False)]
-        needed = "needs a body that reads trees, which a" if need == "trees" else f"needs a body that is {need}, which this"
-        lacks = "does" if need == "trees" else "is"
-        raise UserError(f"the task {task} {needed} {family} {lacks} not; these would do: {', '.join(able)}")
+        needed = f"that {NEEDS[need]}, which a {family} does" if need in NEEDS else f"that is {need}, which this {family} is"
+        raise UserError(f"the task {task} needs a body {needed} not; these would do: {', '.join(able)}")
+
+
+NEEDS = {"trees": "reads trees", "directions": "reads in two directions that never meet"}
+"""What a body does that offers it, where it is no adjective."""
 
 
 def choose_device(name: str) -> tuple[torch.device, str]:

@@ -58,6 +58,7 @@ class DataConfig(Section):
     turns: int | None = Field(
         None, ge=1, description="the files are dialogues, a turn a line, an empty line between two: a reply is written after so many turns"
     )
+    limit: int | None = Field(None, ge=1, description="so many of the training examples, drawn by the seed; all where not given")
     faults: Literal["refuse", "skip"] = Field("refuse", description="what becomes of records that cannot be used")
     size: int = Field(10_000, ge=1, description="a drawn corpus: how many examples")
     shortest: int = Field(1, ge=1, description="a drawn corpus: the shortest sequence, or gap")
@@ -141,7 +142,7 @@ class TrainingConfig(Section):
         "windows", description="streams: rows go on where the step before ended, the state carried; windows: pieces in random order"
     )
     optimiser: Annotated[Part, part_of("optimiser")] = Field(
-        "adamw", description="sgd, adam, adamw, with options such as weight_decay, and decay_vectors: norms and biases decay too"
+        "adamw", description="sgd, adam, adamw, adagrad, with options such as weight_decay, and decay_vectors: norms and biases decay too"
     )
     learning_rate: float = Field(1e-3, gt=0)
     schedule: Annotated[Part, part_of("schedule")] = Field(

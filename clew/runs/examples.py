@@ -5,6 +5,8 @@ from itertools import chain
 from pathlib import Path
 from typing import Any
 
+import numpy as np
+
 from clew.core.errors import UserError, unknown
 from clew.data.contents import LabelTable, Tagged, Trees
 from clew.data.corpora import CORPORA, get_corpus, read_corpus
@@ -26,6 +28,9 @@ def read_examples(kind: str, data: DataConfig, seed: int, notes: Notes | None = 
     """Train, valid, and test where there is one."""
     notes = Notes(faults=data.faults) if notes is None else notes
     parts = READERS[kind](data, seed, notes)
+    if data.limit is not None:
+        drawn = np.random.default_rng(seed).permutation(len(parts["train"]))[: data.limit]
+        parts["train"] = [parts["train"][place] for place in sorted(drawn)]
     for part, examples in parts.items():
         if not examples:
             raise UserError(f"the {part} part has no examples; {notes.report()[0] if notes.skipped else 'give more data'}")

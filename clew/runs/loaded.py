@@ -20,9 +20,11 @@ from clew.tasks import TASKS
 from clew.tasks.alignment import Alignment
 from clew.tasks.generation import generate, stream
 from clew.tasks.scoring import Scored, score_text
+from clew.tasks.tagging import TaggedText
 from clew.tasks.translation import BATCH_TOKENS, ScoredPair, align, score_pairs, translate
 from clew.tasks.writing import DecodingConfig
 from clew.text.tokenizer import Tokenizer
+from clew.text.words import listed_words, spaced_words, split_words
 
 
 class Run:
@@ -43,7 +45,7 @@ class Run:
 
     @property
     def verb(self) -> str:
-        """What this run does: generate, translate, parse."""
+        """What this run does: generate, translate, parse, tag, classify."""
         return TASKS[self.config.task.name].verb  # type: ignore[attr-defined]
 
     def generate(self, prompts: str | Sequence[str] = "", *, seed: int | None = None, **options: Any) -> Any:
@@ -103,6 +105,38 @@ class Run:
     @property
     def reads_trees(self) -> bool:
         return TASKS[self.config.task.name].data == "labelled_trees"  # type: ignore[attr-defined]
+
+    def tag(self, texts: str | Sequence[str | Sequence[str]], *, tokenised: bool = False, first: int = 1) -> Any:
+        """A text's words with their tags (a `TaggedText`), or those of each of several.
+
+        A text is cut into words, at spaces alone where it is `tokenised`; or it is a list of words, which may be any.
+        """
+        check_verb(self, "tag")
+        given = [texts] if isinstance(texts, str) else texts
+        whole = [text if isinstance(text, str) else " ".join(text) for text in given]
+        cut = [
+            listed_words(text) if not isinstance(text, str) else spaced_words(text) if tokenised else split_words(text) for text in given
+        ]
+        tags = self.task.tag([[word.text for word in words] for words in cut], first)
+        are_phrases = self.task.scheme is not None
+        found = [TaggedText.of(*each, are_phrases) for each in zip(whole, cut, tags, strict=True)]
+        return found[0] if isinstance(texts, str) else found
+
+    def classify(self, texts: str | Sequence[str | tuple[str, str]], *, first: int = 1) -> Any:
+        """What a text is (a `Classified`), or each of several; an empty one is nothing (None). Two texts that are judged together are a
+        tuple, so that `classify([("It rains.", "It is wet.")])` is one answer."""
+        check_verb(self, "classify")
+        given = [texts] if isinstance(texts, str) else list(texts)
+        check_sides(self, given, first)
+        rows = [row for row, text in enumerate(given) if "".join(text).strip()]
+        answers = dict(zip(rows, self.task.classify([given[row] for row in rows], [first + row for row in rows]), strict=True))
+        found = [answers.get(row) for row in range(len(given))]
+        return found[0] if isinstance(texts, str) else found
+
+    @property
+    def reads_pairs(self) -> bool:
+        """Whether a classifier judges two texts together."""
+        return self.config.data.second is not None
 
     def translate(self, texts: str | Sequence[str], **options: Any) -> Any:
         """The target of one source or of several, as `translate_together` has it with this run alone."""
@@ -168,6 +202,14 @@ def check_verb(run: Run, verb: str, asked: str | None = None) -> None:
     if run.verb != verb:
         task = run.config.task.name  # type: ignore[attr-defined]
         raise UserError(f"{run.folder} is a run of the task {task}, which does not {asked or verb}; `clew {run.verb}` is what it does")
+
+
+def check_sides(run: Run, texts: Sequence[Any], first: int) -> None:
+    """A classifier reads two texts together where it was trained so, and else one."""
+    for number, text in enumerate(texts, start=first):
+        if isinstance(text, str) == run.reads_pairs and "".join(text).strip():
+            need = "two texts together: give both in a tuple" if run.reads_pairs else "one text: give it as a string"
+            raise UserError(f"text {number}: {run.folder} was trained to judge {need}")
 
 
 def check_together(runs: Sequence[Run]) -> None:

@@ -6,6 +6,7 @@ from typing import Any, NamedTuple
 from torch import nn
 
 from clew.core.config import Section
+from clew.tasks.bidirectional import BidirectionalLanguageModel, BidirectionalLanguageModelConfig
 from clew.tasks.classification import CLASSES, ClassificationConfig, build_classifier, train_class_vocabularies
 from clew.tasks.language_model import LanguageModel, LanguageModelConfig
 from clew.tasks.parsing import ConstituencyParser, ParsingConfig, train_parsing_vocabularies
@@ -41,6 +42,10 @@ def build_language_model(body: Any, vocabularies: dict[str, Any], config: Langua
     return LanguageModel(body, vocabularies["tokenizer"], config)
 
 
+def build_bidirectional(body: Any, vocabularies: dict[str, Any], config: BidirectionalLanguageModelConfig) -> BidirectionalLanguageModel:
+    return BidirectionalLanguageModel(body, vocabularies["tokenizer"], config)
+
+
 def build_sequence(body: Any, vocabularies: dict[str, Any], config: SequenceConfig) -> SequenceToSequence:
     return SequenceToSequence(body, vocabularies["source"], vocabularies["target"], config)
 
@@ -54,6 +59,13 @@ ENCODES = SequenceToSequence.needs
 
 TASKS: dict[str, TaskKind] = {
     "language_model": TaskKind(LanguageModelConfig, build_language_model, LanguageModel.needs, {"tokenizer": Tokenizer}),
+    "bidirectional_language_model": TaskKind(
+        BidirectionalLanguageModelConfig,
+        build_bidirectional,
+        BidirectionalLanguageModel.needs,
+        {"tokenizer": Tokenizer},
+        verb="evaluate",
+    ),
     "translation": TaskKind(TranslationConfig, build_sequence, ENCODES, SIDES, "pairs", train_sequence_vocabularies, "translate"),
     "sequence": TaskKind(SequenceConfig, build_sequence, ENCODES, SIDES, "pairs", train_sequence_vocabularies, "translate"),
     "parsing": TaskKind(ParsingConfig, build_parser, ENCODES, SIDES, "trees", train_parsing_vocabularies, "parse"),

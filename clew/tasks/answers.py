@@ -78,7 +78,7 @@ class OneLabel(nn.Module):
     def settle(self, logits: Tensor, targets: Tensor) -> bool:
         """Finds T on the validation part; whether there is one."""
         if self.calibrate:
-            self.temperature.fill_(fit_temperature(logits, targets.argmax(1)))
+            self.temperature.fill_(fit_temperature(logits, targets.argmax(1), smoothing=1 / (len(logits) + 2)))
         return self.calibrate
 
     def loss(self, logits: Tensor, targets: Tensor) -> Tensor:
@@ -86,7 +86,10 @@ class OneLabel(nn.Module):
         return -((shares * logits.log_softmax(-1)) * (targets @ self.class_weights)[:, None]).sum()
 
     def count(self, targets: Tensor) -> Tensor:
-        return (targets @ self.class_weights).sum()
+        """What the examples weigh together."""
+        if self.weighting == "none":
+            return torch.full((), len(targets), device=targets.device)
+        return (targets @ self.class_weights.to(targets.device)).sum()
 
     def smoothed(self, targets: Tensor, even: float) -> Tensor:
         share = self.label_smoothing if self.training else 0.0
@@ -148,7 +151,7 @@ class SeveralLabels(OneLabel):
     def settle(self, logits: Tensor, targets: Tensor) -> bool:
         both = torch.stack([torch.zeros_like(logits), logits], -1).flatten(0, 1)  # there or not: two labels that exclude each other
         if self.calibrate:
-            self.temperature.fill_(fit_temperature(both, targets.long().flatten()))
+            self.temperature.fill_(fit_temperature(both, targets.long().flatten(), smoothing=1 / (len(both) + 2)))
         return self.calibrate
 
     def loss(self, logits: Tensor, targets: Tensor) -> Tensor:
@@ -157,7 +160,9 @@ class SeveralLabels(OneLabel):
 
     def count(self, targets: Tensor) -> Tensor:
         """Decisions, by what their labels weigh."""
-        return self.class_weights.sum() * len(targets)
+        if self.weighting == "none":
+            return torch.full((), targets.numel(), device=targets.device)
+        return self.class_weights.sum().to(targets.device) * len(targets)
 
     def probabilities(self, logits: Tensor) -> Tensor:
         return logits.sigmoid()

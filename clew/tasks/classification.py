@@ -70,12 +70,13 @@ class ClassBatch(NamedTuple):
 
 @dataclass(frozen=True)
 class Classified:
-    """What was told of a text: its labels, likeliest first, and the probability of every label; or a number."""
+    """What was told of a text, or of two together: its labels, likeliest first, and the probability of every label; or a number."""
 
     text: str
     labels: tuple[str, ...]
     probabilities: Mapping[str, float]
     number: float | None = None
+    second: str | None = None
 
     @property
     def label(self) -> str:
@@ -180,10 +181,10 @@ class Classifier(ExampleTask):
     def predict(self, batch: ClassBatch, decoding: Any = None, seed: int = 0, row_numbers: Any = None) -> list[dict[str, Any]]:
         return self.answer.told(self.logits(batch))
 
-    def classify(self, texts: Sequence[str | tuple[str, str]], first: int = 1) -> list[Classified]:
-        """What each text is, or each two texts together. One that is refused is named by its number, the first one's being `first`."""
+    def classify(self, texts: Sequence[str | tuple[str, str]], numbers: Sequence[int] | None = None) -> list[Classified]:
+        """What each text is, or each two texts together. One that is refused is named by its number."""
         examples = []
-        for number, given in enumerate(texts, start=first):
+        for number, given in zip(numbers or range(1, len(texts) + 1), texts, strict=True):
             text, second = (given, None) if isinstance(given, str) else given
             check_is_text(f"{text} {second or ''}", f"text {number}")
             examples.append(Labelled(text, (), second, f"text {number}"))
@@ -198,13 +199,13 @@ class Classifier(ExampleTask):
                 rows = order[start : start + BATCH]
                 batch = to_device(self.collate([encoded[row] for row in rows]), self.output.weight.device)
                 found |= dict(zip(rows, self.predict(batch), strict=True))
-        return [self.told(example.text, found[row]) for row, example in enumerate(examples)]
+        return [self.told(example, found[row]) for row, example in enumerate(examples)]
 
-    def told(self, text: str, found: Found) -> Classified:
+    def told(self, example: Labelled, found: Found) -> Classified:
         if "number" in found:
-            return Classified(text, (), {}, found["number"])
+            return Classified(example.text, (), {}, found["number"], example.second)
         pairs = sorted(zip(self.labels.names, found["probabilities"], strict=True), key=lambda pair: -pair[1])
-        return Classified(text, tuple(found["labels"]), dict(pairs))
+        return Classified(example.text, tuple(found["labels"]), dict(pairs), None, example.second)
 
     @property
     def best(self) -> str:

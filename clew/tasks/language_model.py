@@ -109,17 +109,7 @@ class LanguageModel(nn.Module):
         return self.tokenizer.encode(text)
 
     def collate(self, examples: Sequence[Sequence[int]]) -> TokenBatch:
-        """Texts as rows, each token but a row's last with the one after it as its target."""
-        longest = max((len(tokens) for tokens in examples), default=0)
-        if longest < 2:
-            raise UserError("a text needs at least two tokens: one to read and one to predict")
-        rows = torch.zeros(len(examples), longest, dtype=torch.long)
-        mask = torch.zeros(len(examples), longest - 1, dtype=torch.bool)
-        for row, tokens in enumerate(examples):
-            rows[row, : len(tokens)] = torch.as_tensor(tokens)
-            mask[row, : max(len(tokens) - 1, 0)] = True
-        device = self.body.embedding.like.device
-        return TokenBatch(rows[:, :-1].to(device), rows[:, 1:].to(device), None if bool(mask.all()) else mask.to(device), True)
+        return collate_texts(examples, self.body.embedding.like.device)
 
     def predict(self, batch: TokenBatch, state: State = None) -> tuple[Tensor, State]:
         """log p of every target (batch, length), given the state of the text before; 0 on padding."""
@@ -145,3 +135,16 @@ class LanguageStepper:
     def __call__(self, tokens: Tensor, mask: Tensor | None, state: State) -> tuple[Tensor, State]:
         hidden, state = self.task.body(tokens, mask, state)
         return self.task.logits(hidden).float().log_softmax(-1), state
+
+
+def collate_texts(examples: Sequence[Sequence[int]], device: torch.device) -> TokenBatch:
+    """Texts as rows, each token but a row's last with the one after it as its target."""
+    longest = max((len(tokens) for tokens in examples), default=0)
+    if longest < 2:
+        raise UserError("a text needs at least two tokens: one to read and one to predict")
+    rows = torch.zeros(len(examples), longest, dtype=torch.long)
+    mask = torch.zeros(len(examples), longest - 1, dtype=torch.bool)
+    for row, tokens in enumerate(examples):
+        rows[row, : len(tokens)] = torch.as_tensor(tokens)
+        mask[row, : max(len(tokens) - 1, 0)] = True
+    return TokenBatch(rows[:, :-1].to(device), rows[:, 1:].to(device), None if bool(mask.all()) else mask.to(device), True)

@@ -13,8 +13,7 @@ from clew.core.batches import padded, to_device
 from clew.core.config import Section
 from clew.core.errors import UserError
 from clew.core.modes import evaluating
-from clew.core.tag_schemes import OUTSIDE, SCHEMES, allowed_transitions, convert_tags, is_phrase_tag, tag_parts
-from clew.core.trees import Span
+from clew.core.tag_schemes import OUTSIDE, SCHEMES, allowed_transitions, convert_tags, is_phrase_tag, tag_parts, tag_spans
 from clew.core.types import State, Term
 from clew.data.examples import Sentence
 from clew.layers.context import WORD_VECTORS, Pieces
@@ -29,6 +28,7 @@ from clew.tasks.sequence import TrainTokenizer
 from clew.tasks.words import EncodedWords, WordReader, check_words, one_word_each, places_of
 from clew.text.labels import Labels
 from clew.text.tokenizer import Tokenizer, check_is_text
+from clew.text.words import Word
 
 BATCH = 128
 """Sentences that are tagged at a time."""
@@ -76,15 +76,36 @@ class TaggedWord:
 
 
 @dataclass(frozen=True)
+class TaggedSpan:
+    """A phrase: the characters [start, stop) of the text, and the probability of the least certain of its tags."""
+
+    label: str
+    text: str
+    probability: float
+    start: int
+    stop: int
+
+
+@dataclass(frozen=True)
 class TaggedText:
     """A sentence's words, and its phrases where tags are of phrases."""
 
     text: str
     words: list[TaggedWord]
-    spans: list[Span]
+    spans: list[TaggedSpan]
+
+    @classmethod
+    def of(cls, text: str, words: Sequence[Word], tags: Sequence[tuple[str, float]], are_phrases: bool) -> "TaggedText":
+        tagged = [TaggedWord(word.text, tag, sure, word.start, word.stop) for word, (tag, sure) in zip(words, tags, strict=True)]
+        spans = []
+        for label, first, end in tag_spans([tag for tag, _ in tags]) if are_phrases else ():
+            inside = tagged[first:end]
+            start, stop = inside[0].start, inside[-1].stop
+            spans.append(TaggedSpan(label, text[start:stop], min(word.probability for word in inside), start, stop))
+        return cls(text, tagged, spans)
 
     def __str__(self) -> str:
-        return "\n".join(f"{word.word}\t{word.tag}\t{word.probability:.3f}" for word in self.words)
+        return "\n".join(f"{word.word}\t{word.tag}\t{word.probability:.4f}" for word in self.words)
 
 
 class Tagger(ExampleTask):
@@ -226,8 +247,15 @@ class Tagger(ExampleTask):
         pairs = zip(self.golds(examples), predictions, strict=True)
         return [100 * sum(a == b for a, b in zip(gold, tags, strict=True)) / max(len(gold), 1) for gold, tags in pairs]
 
-    def described(self, example: Sentence, prediction: Sequence[str]) -> dict[str, str]:
-        return {"source": example.key, "target": " ".join(self.golds([example])[0]), "prediction": " ".join(prediction)}
+    def described(self, example: Sentence, prediction: Sequence[str]) -> dict[str, Any]:
+        """The sentence, both its tags, and the words whose tag is wrong, counted from 1."""
+        golds = self.golds([example])[0]
+        wrong = [
+            {"word": number, "gold": gold, "predicted": tag}
+            for number, (gold, tag) in enumerate(zip(golds, prediction, strict=True), start=1)
+            if gold != tag
+        ]
+        return {"source": example.key, "target": " ".join(golds), "prediction": " ".join(prediction), "wrong": wrong}
 
     @property
     def best(self) -> str:

@@ -23,6 +23,7 @@ from clew.data.examples import LabelledTree
 from clew.data.plans import batches_by_length
 from clew.metrics.bootstrap import Interval
 from clew.metrics.classification import Confusion, count_confusion
+from clew.tasks.examples import ExampleTask
 from clew.tasks.measures import Measured
 from clew.tasks.sequence import TrainTokenizer
 from clew.tasks.words import EncodedWords, WordReader, one_word_each
@@ -74,11 +75,10 @@ class ClassifiedTree:
     nodes: tuple[str, ...]
 
 
-class TreeClassifier(nn.Module):
+class TreeClassifier(ExampleTask):
     """p(label | node) = softmax(W h_node + b), trained on the sum of -log p over all nodes that have a label."""
 
     needs = ("trees",)
-    writes = False
 
     def __init__(self, body: Any, reader: WordReader, labels: Labels, config: TreeClassificationConfig | None = None):
         super().__init__()
@@ -113,10 +113,6 @@ class TreeClassifier(nn.Module):
     @cached_property
     def weights(self) -> list[float]:
         return [self.config.weights.get(label, 1.0) for label in self.labels.names]
-
-    def looked_up(self) -> list[Tensor]:
-        """Tables that no vector is multiplied with: they cost no FLOPs."""
-        return self.body.embedding.looked_up()
 
     def encode(self, examples: Sequence[LabelledTree]) -> list[EncodedTree]:
         encoded = self.encode_trees(examples)

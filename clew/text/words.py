@@ -5,6 +5,8 @@ times, web addresses and hyphenated words stay whole. Knows no language beyond t
 """
 
 import re
+from collections.abc import Sequence
+from itertools import accumulate
 from typing import NamedTuple
 
 PIECE = re.compile(
@@ -49,3 +51,9 @@ def words_of(text: str) -> list[str]:
 def spaced_words(text: str) -> list[Word]:
     """What white space parts, for text that is cut into words already."""
     return [Word(match.group(), *match.span()) for match in re.finditer(r"\S+", text)]
+
+
+def listed_words(words: Sequence[str]) -> list[Word]:
+    """Words as they stand in a text that has a space between each two."""
+    starts = accumulate((len(word) + 1 for word in words), initial=0)
+    return [Word(word, start, start + len(word)) for word, start in zip(words, starts, strict=False)]

@@ -85,6 +85,11 @@ def check_reach(config: Config, task: Any) -> None:
             f"training.length ({training.length}) must be at most the {limit} positions that the model can tell apart; "
             "lower it, or raise model.max_length"
         )
+    if training.batching == "streams" and not task.body.causal:
+        raise UserError(
+            "training.batching=streams carries the state from step to step, and a model that reads backwards has none to carry; "
+            "set training.batching=windows"
+        )
     if training.batching == "streams" and any(isinstance(part, SelfAttention) for part in task.modules()):
         raise UserError(
             "training.batching=streams carries the state from step to step, and attention's would grow all through an epoch; "

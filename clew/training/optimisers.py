@@ -58,6 +58,13 @@ def adamw(
     return torch.optim.AdamW(groups, lr=learning_rate, betas=(beta1, beta2), eps=eps, fused=fused_where_there_is(parameters))
 
 
+def adagrad(
+    parameters: Iterable[nn.Parameter], learning_rate: float, *, weight_decay: float = 0.0, eps: float = 1e-10
+) -> torch.optim.Optimizer:
+    """Duchi et al. 2011: each entry's step is divided by the root of all its squared gradients so far."""
+    return torch.optim.Adagrad(parameters, lr=learning_rate, weight_decay=weight_decay, eps=eps)
+
+
 def decay_groups(parameters: list[nn.Parameter], weight_decay: float, decay_vectors: bool) -> list[dict[str, Any]]:
     """What decays and what does not. Matrices do, embedding tables among them; vectors (norms, biases) only where asked."""
     if decay_vectors:
@@ -76,4 +83,4 @@ def is_sharded(parameter: nn.Parameter) -> bool:
     return type(parameter.data) is not torch.Tensor
 
 
-OPTIMISERS: dict[str, Callable[..., torch.optim.Optimizer]] = {"sgd": sgd, "adam": adam, "adamw": adamw}
+OPTIMISERS: dict[str, Callable[..., torch.optim.Optimizer]] = {"sgd": sgd, "adam": adam, "adamw": adamw, "adagrad": adagrad}

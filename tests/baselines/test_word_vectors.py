@@ -197,14 +197,16 @@ def test_nearest_are_by_cosine_whatever_the_length():
     assert [cosine for _, cosine in vectors.nearest("a")] == pytest.approx([1, math.sqrt(0.5), -1])
     assert [word for word, _ in vectors.nearest(torch.tensor([1.0, 1.0]), 2)] == ["b", "a"]
     assert vectors.nearest("a", 0) == []
+    assert [word for word, _ in vectors.nearest_sum(["b"], ["a"])] == ["d", "c"]  # (0, 1), of cosines -1 and 0
 
 
 def test_vectors_are_kept_in_a_text_file(tmp_path):
     vectors = fit_pmi(SENTENCES, dim=3)
     path = vectors.save(tmp_path / "vectors.txt")
     assert path.read_text().splitlines()[0] == "5 3"
-    zipped = tmp_path / "vectors.txt.gz"
-    zipped.write_bytes(gzip.compress(path.read_bytes()))
+    zipped = vectors.save(tmp_path / "vectors.txt.gz")
+    assert gzip.decompress(zipped.read_bytes()) == path.read_bytes()
+    assert zipped.read_bytes() == vectors.save(zipped).read_bytes()
     for file in (path, zipped):
         loaded = load_word_vectors(file)
         assert loaded.words.words == vectors.words.words
@@ -212,25 +214,22 @@ def test_vectors_are_kept_in_a_text_file(tmp_path):
     assert [file.name for file in tmp_path.iterdir() if "partial" in file.name] == []
 
 
-@pytest.mark.parametrize(
-    ("text", "sentence"),
-    [
-        ("a 0.1 0.2\n", ":1: expected how many words there are and how wide their vectors, such as 10000 100"),
-        ("2 2\na 1 2\nb 1 2 3\n", ":3: expected a word and 2 numbers, found 3 numbers"),
-        ("2 2\na 1 2\n\n", ":3: expected a word and 2 numbers, found 0 numbers"),
-        ("2 2\na 1 2\nb 1 x\n", ":3: not all that follow 'b' are numbers; mend the line or leave it out"),
-        ("2 2\na 1 2\nb 1 nan\n", ":3: a number of 'b' is too large, or none; mend the line or leave it out"),
-        ("2 2\na 1 2\na 1 2\n", ":3: the word 'a' was there before; leave one of them out"),
-        ("3 2\na 1 2\nb 1 2\n", ": its first line tells of 3 words, and 2 follow; copy it again"),
-        ("0 2\n", ": its first line tells of 0 words, and 0 follow; copy it again"),
-    ],
-)
-def test_a_broken_file_is_told_with_its_line(tmp_path, text, sentence):
-    path = tmp_path / "vectors.txt"
-    path.write_text(text)
-    with pytest.raises(UserError) as told:
+def test_files_of_other_programs_are_read_too(tmp_path):
+    path = tmp_path / "glove.txt"
+    path.write_text("the 1 2\nnew york 3 4\nthe 5 6\n")
+    loaded = load_word_vectors(path)
+    assert loaded.words.words == ("the", "new york") and loaded.vectors.tolist() == [[1, 2], [3, 4]]
+    assert load_word_vectors(path, 1).words.words == ("the",)
+    path.write_text("2 2\na 1 2\nb 1 nan\n")
+    with pytest.raises(UserError, match=r":3: the vector has a number that is not finite; leave the line out$"):
         load_word_vectors(path)
-    assert str(told.value) == f"{path}{sentence}"
+
+
+def test_progress_is_told_from_the_beginning_to_the_end():
+    for method in FITS:
+        told = []
+        FITS[method](SENTENCES * 5, progress=lambda done, total, told=told: told.append((done, total)))
+        assert told == sorted(told) and told[-1][0] == told[-1][1] and len({total for _, total in told}) == 1
 
 
 def test_mistakes_are_told(tmp_path):

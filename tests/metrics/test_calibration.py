@@ -75,6 +75,12 @@ def test_a_temperature_by_hand():
     assert fit_temperature(torch.tensor([[1.0, 0.0]] * 4), torch.tensor([0, 0, 0, 1])) == pytest.approx(1 / math.log(3))
 
 
+def test_smoothed_targets_keep_a_few_right_ones_from_being_certain():
+    """Four of four right with the logit 1; of a sixth, half goes to the other label: the odds are 11 to 1."""
+    found = fit_temperature(torch.tensor([[1.0, 0.0]] * 4), torch.zeros(4, dtype=torch.long), smoothing=1 / 6)
+    assert found == pytest.approx(1 / math.log(11))
+
+
 def test_where_no_temperature_is_best_it_is_at_an_end():
     sure = torch.tensor([[5.0, 0.0], [0.0, 5.0]])
     assert fit_temperature(sure, torch.tensor([0, 1])) == pytest.approx(0.01)

@@ -17,6 +17,7 @@ from tests.runs.small import TEXT
 TOKENIZER = train_character([TEXT])
 SMALL = {
     "recurrent": ["model.dim=8", "model.embedding_dim=8", "model.last_dim=8"],
+    "elmo": ["model.dim=8", "embedding.characters_dim=8"],
     "gpt": ["model.num_layers=1"],
     "llama": ["model.num_layers=1"],
     "transformer": ["model.num_layers=1"],

@@ -1,0 +1,122 @@
+"""Give texts their labels with a trained classifier; or numbers, where it was trained on those.
+
+Every line of standard input, or of --file, is a text, and has a line of standard output, in the same order and as soon as
+it is there: `label<TAB>probability<TAB>text`; an empty line has an empty one. Where a run was trained on two texts
+together, a line has both, with a tab between.
+
+  echo 'A film that never finds its feet.' | clew classify runs/sentiment-lstm
+  clew classify runs/sentiment-lstm --file reviews.txt > labels.tsv
+  clew classify runs/classify --file tickets.csv --text body
+  clew classify runs/classify --file pairs.jsonl --text premise --second hypothesis
+  clew classify runs/sentiment-lstm --file reviews.txt --json
+
+A run that classifies trees reads a bracketed tree a line, or a CoNLL-U file of dependency trees.
+
+With --text the file is a table: CSV, TSV or JSON lines, a text in the column of that name or number. A file that ends in
+.csv, .tsv or .jsonl is one in any case, and the columns are those that the run was trained with. Of several labels, and
+their probabilities, each stands behind a `|`. Of numbers there is `number<TAB>text`. --json has one object a text, with
+the probability of every label.
+"""
+
+import argparse
+import json
+import sys
+from collections.abc import Iterator
+from contextlib import nullcontext
+from itertools import islice
+from pathlib import Path
+from typing import Any
+
+TABLES = (".csv", ".tsv", ".jsonl")
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument("folder", metavar="RUN", help="a run directory")
+    add = parser.add_argument
+    add("--file", metavar="FILE", help="what to classify, a text a line, or a table (default: standard input)")
+    add("--text", metavar="COLUMN", help="FILE is a table, and this column, by name or number, has the text (default: as in training)")
+    add("--second", metavar="COLUMN", help="the column of the second text, where two are judged together")
+    add("--json", action="store_true", help="one JSON object a text, with the probability of every label")
+    add("--out", metavar="FILE", help="write here instead of to standard output")
+    add("--device", default="auto", choices=["auto", "cpu", "cuda", "mps"], help="where the model runs")
+
+
+def run(options: argparse.Namespace) -> int:
+    from clew.cli.classify_trees import classify_trees
+    from clew.cli.progress import say
+    from clew.core.errors import UserError
+    from clew.runs.loaded import check_verb, load_run
+
+    run = load_run(options.folder, device=options.device, code=None if options.code is None else Path(options.code))
+    check_verb(run, "classify")
+    if run.reads_trees:
+        return classify_trees(run, options.file, options.json)
+    is_table = Path((options.file or "").removesuffix(".gz")).suffix.lower() in TABLES or bool(options.text or options.second)
+    if is_table and options.file in (None, "-"):
+        raise UserError("--text and --second are columns of a table; name its file with --file")
+    if options.second is not None and not run.reads_pairs:
+        raise UserError(f"--second is for runs that were trained on two texts together, and {options.folder} was trained on one")
+    if options.file is None and sys.stdin.isatty():
+        say("reading texts from the terminal; Ctrl-D ends them")
+    texts = table_texts(run, options) if is_table else line_texts(run, options.file)
+    with Path(options.out).open("w", encoding="utf-8", newline="\n") if options.out else nullcontext(sys.stdout) as file:
+        for some in texts:
+            found = run.classify([text for _, text in some], first=some[0][0])
+            for (number, _), answer in zip(some, found, strict=True):
+                file.write((as_json(number, answer) if options.json else as_line(answer)) + "\n")
+            file.flush()
+    return 0
+
+
+def line_texts(run: Any, file: str | None) -> Iterator[list[tuple[int, Any]]]:
+    """Numbered lines, as they arrive; of two texts each, where the run judges two."""
+    from clew.cli.lines import some_lines
+    from clew.core.errors import UserError
+
+    where, first = "standard input" if file in (None, "-") else file, 1
+    for lines in some_lines(file):
+        texts: list[tuple[int, Any]] = []
+        for number, line in enumerate(lines, start=first):
+            sides = tuple(line.split("\t"))
+            if run.reads_pairs and line.strip() and not (len(sides) == 2 and all(map(str.strip, sides))):
+                raise UserError(
+                    f"{where}, line {number}: {run.folder} judges two texts together, and a line has both with a tab between; "
+                    f"found {sum(bool(side.strip()) for side in sides)}"
+                )
+            texts.append((number, sides if run.reads_pairs and line.strip() else line))
+        if texts:
+            yield texts
+        first += len(lines)
+
+
+def table_texts(run: Any, options: argparse.Namespace) -> Iterator[list[tuple[int, Any]]]:
+    """Numbered records of a table."""
+    from clew.cli.lines import MOST
+    from clew.data.readers import read_labelled
+
+    data = run.config.data
+    columns = {"text": options.text or data.text, "second": options.second or data.second}
+    records = enumerate(read_labelled(options.file, **columns, with_labels=False), start=1)
+    while some := list(islice(records, MOST)):
+        yield [(number, each.text if each.second is None else (each.text, each.second)) for number, each in some]
+
+
+def as_line(answer: Any) -> str:
+    if answer is None:
+        return ""
+    text = "\t".join(" ".join(side.split()) for side in (answer.text, answer.second) if side is not None)
+    if answer.number is not None:
+        return f"{answer.number:.4g}\t{text}"
+    sure = "|".join(f"{answer.probabilities[label]:.4f}" for label in answer.labels)
+    return f"{answer.label}\t{sure}\t{text}"
+
+
+def as_json(number: int, answer: Any) -> str:
+    if answer is None:
+        return json.dumps({"line": number, "text": ""})
+    fields: dict[str, Any] = {"line": number, "text": answer.text}
+    if answer.second is not None:
+        fields["second"] = answer.second
+    if answer.number is not None:
+        return json.dumps({**fields, "number": answer.number}, ensure_ascii=False)
+    return json.dumps({**fields, "labels": answer.labels, "probabilities": answer.probabilities}, ensure_ascii=False)

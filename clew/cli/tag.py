@@ -1,0 +1,94 @@
+"""Give words their tags with a trained tagger.
+
+Every line of standard input, or of --file, is a sentence. It is cut into words first, punctuation apart; with --tokenised
+it is cut at spaces alone, for text whose words stand apart already. A line's words come out as soon as they are there.
+
+  echo 'Ada Lovelace met Mr. Babbage in London.' | clew tag runs/conll-tagger
+  clew tag runs/ewt-tagger --file sentences.txt --tokenised > sentences.conll
+  clew tag runs/conll-tagger --file sentences.txt --format spans
+  clew tag runs/conll-tagger --file sentences.txt --format inline
+  clew tag runs/conll-tagger --file sentences.txt --json
+
+--format conll has a line a word, `word<TAB>tag<TAB>probability`, and an empty line after each sentence. spans has a line
+a phrase, `label<TAB>text<TAB>start<TAB>stop`, and an empty line too. inline has a line a sentence, as it stood, with
+`[PER Ada Lovelace]` for a phrase, or `rains/VERB` where tags are of single words. json has one object a sentence with its
+words and phrases. start and stop count the characters of the line, the first being 0; stop is behind the last.
+"""
+
+import argparse
+import json
+import sys
+from collections.abc import Iterator
+from contextlib import nullcontext
+from dataclasses import asdict
+from pathlib import Path
+from typing import Any
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument("folder", metavar="RUN", help="a run directory")
+    add = parser.add_argument
+    add("--file", metavar="FILE", help="what to tag, a sentence a line (default: standard input)")
+    add("--tokenised", action="store_true", help="words stand apart by spaces already; nothing else is split")
+    add("--format", choices=["conll", "spans", "inline", "json"], default="conll", help="how tags are shown (default: conll)")
+    add("--json", action="store_const", dest="format", const="json", help="the same as --format json")
+    add("--out", metavar="FILE", help="write here instead of to standard output")
+    add("--device", default="auto", choices=["auto", "cpu", "cuda", "mps"], help="where the model runs")
+
+
+def run(options: argparse.Namespace) -> int:
+    from clew.cli.progress import say
+    from clew.core.errors import UserError
+    from clew.runs.loaded import check_verb, load_run
+
+    run = load_run(options.folder, device=options.device, code=None if options.code is None else Path(options.code))
+    check_verb(run, "tag")
+    if options.format == "spans" and run.task.scheme is None:
+        raise UserError(f"--format spans is for tags of phrases, such as B-PER, and those of {options.folder} are of single words")
+    if options.file is None and sys.stdin.isatty():
+        say("reading sentences from the terminal; Ctrl-D ends them")
+    with Path(options.out).open("w", encoding="utf-8", newline="\n") if options.out else nullcontext(sys.stdout) as file:
+        for number, tagged in tagged_lines(run, options.file, options.tokenised):
+            file.write(FORMATS[options.format](number, tagged) + "\n")
+            file.flush()
+    return 0
+
+
+def tagged_lines(run: Any, file: str | None, tokenised: bool) -> Iterator[tuple[int, Any]]:
+    """Every line's number and its words, as they arrive."""
+    from clew.cli.lines import some_lines
+
+    first = 1
+    for sentences in some_lines(file):
+        yield from enumerate(run.tag(sentences, tokenised=tokenised, first=first), start=first)
+        first += len(sentences)
+
+
+def as_conll(number: int, tagged: Any) -> str:
+    return f"{tagged}\n" if tagged.words else ""
+
+
+def as_spans(number: int, tagged: Any) -> str:
+    return "".join(f"{span.label}\t{' '.join(span.text.split())}\t{span.start}\t{span.stop}\n" for span in tagged.spans)
+
+
+def as_inline(number: int, tagged: Any) -> str:
+    """The line as it stood, with marks in it."""
+    if tagged.spans:
+        marks = [(span.start, span.stop, f"[{span.label} {span.text}]") for span in tagged.spans]
+    elif any(word.tag != "O" for word in tagged.words):
+        marks = [(word.start, word.stop, f"{word.word}/{word.tag}") for word in tagged.words]
+    else:
+        marks = []
+    text, end = "", 0
+    for start, stop, mark in marks:
+        between = tagged.text[end:start] or (" " if end else "")
+        text, end = text + between + mark, stop
+    return text + tagged.text[end:]
+
+
+def as_json(number: int, tagged: Any) -> str:
+    return json.dumps({"line": number, **asdict(tagged)}, ensure_ascii=False)
+
+
+FORMATS = {"conll": as_conll, "spans": as_spans, "inline": as_inline, "json": as_json}

@@ -1,0 +1,70 @@
+"""Bidirectional language models to take words' vectors from (ELMo, Peters et al. 2018): `embedding.from=RUN` reads them in another run."""
+
+from typing import Any
+
+from clew.recipes.recipe import Recipe
+
+
+def elmo(
+    about: str,
+    data: dict[str, Any],
+    dim: int,
+    filters: list[int],
+    training: dict[str, Any],
+    *,
+    highways: int = 1,
+    dropout: float = 0.1,
+    published: str = "",
+) -> Recipe:
+    """Words from their letters alone, as these authors have them: filters of widths 1, 2, 3, .. under highway layers."""
+    reader = {"name": "cnn", "letter_dim": 16, "widths": [*range(1, len(filters) + 1)], "filters": filters, "highways": highways}
+    return Recipe(
+        about,
+        {
+            "data": data,
+            "text": {"tokenizer": "word"},
+            "embedding": {"words": False, "characters": reader, "characters_dim": dim},
+            "model": {"family": "elmo", "dim": dim, "dropout": dropout},
+            "task": {"name": "bidirectional_language_model"},
+            "training": {
+                "optimiser": {"name": "adamw", "weight_decay": 0.01},
+                "schedule": {"name": "cosine", "warmup": 100, "floor": 0.02},
+                **training,
+            },
+        },
+        published=published,
+    )
+
+
+EWT = elmo(
+    "A bidirectional language model of words from letters (ELMo) on the text of EWT's sample.",
+    {"corpus": "ewt-sample"},
+    128,
+    [16, 32, 48, 64, 96],
+    {"steps": 500, "batch_size": 32, "length": 32, "learning_rate": 4e-3, "evaluate_every": 50},
+    dropout=0.3,
+)
+EWT_FULL = elmo(
+    "The same on all text of UD English EWT, wider. For a GPU.",
+    {"corpus": "ewt"},
+    512,
+    [32, 32, 64, 128, 256, 512],
+    {
+        "steps": 3000,
+        "batch_size": 64,
+        "length": 64,
+        "learning_rate": 2e-3,
+        "evaluate_every": 250,
+        "precision": "bfloat16",
+    },
+    highways=2,
+    dropout=0.4,
+)
+OWN = elmo(
+    "A bidirectional language model (ELMo) of a text of your own: data.train=FILE, a sentence a line.",
+    {},
+    256,
+    [32, 32, 64, 128, 256],
+    {"steps": 3000, "batch_size": 32, "length": 64, "learning_rate": 2e-3, "evaluate_every": 300},
+    dropout=0.2,
+)

@@ -1,0 +1,119 @@
+"""Two language models in one: the next token from those before it, and the token before from those after it (Peters et al. 2018)."""
+
+from collections.abc import Sequence
+from typing import Literal, NamedTuple
+
+import torch
+import torch.nn.functional as F
+from pydantic import Field
+from torch import Tensor, nn
+
+from clew.core.config import Section
+from clew.core.errors import UserError
+from clew.core.masks import has_documents, real_positions
+from clew.core.types import Body, State, Term
+from clew.data.plans import TokenBatch
+from clew.layers.dropouts import DROPOUTS
+from clew.layers.losses import CrossEntropy
+from clew.tasks.language_model import collate_texts
+from clew.text.tokenizer import Tokenizer
+
+
+class BidirectionalLanguageModelConfig(Section):
+    """A softmax over the vocabulary at every position, for each of the two directions."""
+
+    name: Literal["bidirectional_language_model"] = "bidirectional_language_model"
+    tied: bool = Field(False, description="the output layer's weight is the embedding's")
+    bias: bool = Field(True, description="the output layer has a bias")
+    init_scale: float | None = Field(None, gt=0, description="the output layer's weights from U(-s, s)")
+    dropout: float = Field(0.0, ge=0, lt=1, description="of what the output layer reads; besides the body's own")
+    dropout_kind: Literal["plain", "locked"] = Field("plain", description="locked: one mask a sequence")
+
+
+class Directions(NamedTuple):
+    """What each reader has for its n targets in n + 1 tokens: at t the one, which is to name token t + 1; at t + 1 the other, for t."""
+
+    ahead: Tensor  # (batch, n, dim)
+    back: Tensor  # (batch, n, dim)
+    nexts: Tensor  # (batch, n)
+    previous: Tensor  # (batch, n)
+
+
+class BidirectionalLanguageModel(nn.Module):
+    """p(w_t | w_1 .. w_{t-1}) = softmax(V f_{t-1} + b),   p(w_t | w_{t+1} .. w_n) = softmax(V b_{t+1} + b),   h = [f; b].
+
+        loss = (mean of -log p(next) + mean of -log p(previous)) / 2
+
+    Both halves of h share V and b, and neither has seen what it is to predict. As many tokens are predicted ahead as back, so that the
+    perplexity is the geometric mean of those of two language models.
+    """
+
+    needs = ("directions",)
+
+    def __init__(self, body: Body, tokenizer: Tokenizer, config: BidirectionalLanguageModelConfig | None = None):
+        super().__init__()
+        config = config or BidirectionalLanguageModelConfig()
+        dim = body.dim // 2
+        if config.tied and (width := body.embedding.weight.shape[1]) != dim:
+            raise UserError(
+                f"a tied output layer needs the width of a direction ({dim}) to be the embedding's ({width}); "
+                "make them equal or set task.tied=false"
+            )
+        self.body = body
+        self.tokenizer = tokenizer
+        self.output_weight = None if config.tied else nn.Parameter(torch.empty(body.vocabulary, dim))
+        self.output_bias = nn.Parameter(torch.zeros(body.vocabulary)) if config.bias else None
+        if self.output_weight is not None:
+            scale = config.init_scale or dim**-0.5
+            nn.init.uniform_(self.output_weight, -scale, scale)
+        self.dropout = DROPOUTS[config.dropout_kind](config.dropout)
+        self.cross_entropy = CrossEntropy()
+
+    def forward(self, batch: TokenBatch, state: State = None) -> tuple[dict[str, Term], None]:
+        found, real, count = self.read(batch), real_positions(batch.mask), self.counts(batch)["loss"]
+        sums = {
+            name: self.cross_entropy(hidden, self.weight, self.output_bias, targets, real).loss
+            for name, hidden, targets in (("forward", found.ahead, found.nexts), ("backward", found.back, found.previous))
+        }
+        return {"loss": Term((sums["forward"] + sums["backward"]) / 2, count)}, None
+
+    def counts(self, batch: TokenBatch) -> dict[str, Tensor]:
+        """How many tokens each direction predicts, from the batch alone."""
+        real, tokens = real_positions(batch.mask), batch.tokens
+        return {"loss": torch.full((), tokens.numel(), device=tokens.device) if real is None else real.sum()}
+
+    def read(self, batch: TokenBatch) -> Directions:
+        """Reads the tokens and the last target as one row, so that each reader has a token to begin with."""
+        mask = batch.mask
+        if has_documents(mask):
+            raise UserError("a bidirectional language model reads one document a row; give it a mask that is True where a row is real")
+        tokens = torch.cat([batch.tokens[:, :1], batch.targets], 1)  # (batch, n + 1)
+        hidden, _ = self.body(tokens, None if mask is None else torch.cat([mask[:, :1], mask], 1))
+        ahead, back = self.dropout(hidden).chunk(2, -1)
+        return Directions(ahead[:, :-1], back[:, 1:], tokens[:, 1:], tokens[:, :-1])
+
+    @property
+    def weight(self) -> Tensor:
+        """V (vocabulary, dim / 2): the output layer's own, or the embedding's."""
+        return self.body.embedding.weight if self.output_weight is None else self.output_weight
+
+    def looked_up(self) -> list[Tensor]:
+        """Tables that no vector is multiplied with: they cost no FLOPs."""
+        return [] if self.output_weight is None else self.body.embedding.looked_up()
+
+    def encode(self, text: str) -> list[int]:
+        return self.tokenizer.encode(text)
+
+    def collate(self, examples: Sequence[Sequence[int]]) -> TokenBatch:
+        return collate_texts(examples, self.body.embedding.like.device)
+
+    def predict(self, batch: TokenBatch) -> tuple[Tensor, Tensor]:
+        """log p of every next token and of every token before (each (batch, length)); 0 on padding."""
+        found, real = self.read(batch), real_positions(batch.mask)
+
+        def log_probs(hidden: Tensor, targets: Tensor) -> Tensor:
+            logits = F.linear(hidden, self.weight, self.output_bias).float()
+            picked = logits.log_softmax(-1).gather(-1, targets[..., None])[..., 0]
+            return picked if real is None else picked.masked_fill(~real, 0.0)
+
+        return log_probs(found.ahead, found.nexts), log_probs(found.back, found.previous)

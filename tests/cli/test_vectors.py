@@ -1,0 +1,127 @@
+import json
+import os
+import signal
+from pathlib import Path
+
+import pytest
+
+from clew.cli import vectors
+from clew.data.vectors import read_vectors
+from tests.cli.conftest import Clew
+
+TEXT = "The king, old and grey, rules.\nthe queen, old and grey, rules.\na dog barks , a cat sleeps\n" * 6
+
+
+def lines(text: str) -> list[dict]:
+    return [json.loads(line) for line in text.splitlines()]
+
+
+@pytest.mark.parametrize("method", vectors.METHODS)
+def test_vectors_of_a_text_are_written_so_that_any_run_reads_them(clew: Clew, method: str) -> None:
+    Path("book.txt").write_text(TEXT, encoding="utf-8")
+    settings = ("vectors", "book.txt", "--method", method, "--split", "--lowercase", "--dim", 8, "--seed", 3)
+    made = clew(*settings)
+    assert made.status == 0 and made.out == ""
+    assert made.err.startswith("vectors.txt: 14 words, vectors of 8\nnext:  clew neighbours vectors.txt ")
+    assert read_vectors("vectors.txt", ["king", ",", "King"], dim=8).found.tolist() == [True, True, True]
+    clew(*settings, "--out", "again.txt")
+    assert Path("again.txt").read_bytes() == Path("vectors.txt").read_bytes()
+
+
+def test_words_are_what_white_space_parts_unless_they_are_split(clew: Clew) -> None:
+    Path("book.txt").write_text(TEXT, encoding="utf-8")
+    clew("vectors", "book.txt", "--method", "pmi", "--dim", 4)
+    assert read_vectors("vectors.txt", ["king,", "king", "The"], lowercase=False).found.tolist() == [True, False, True]
+
+
+def test_a_corpus_of_running_text_is_known_by_its_name(clew: Clew, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("clew.data.corpora.find_corpus", lambda name: type("Files", (), {"train": Path(f"{name}.txt")}))
+    Path("tinyshakespeare.txt").write_text(TEXT, encoding="utf-8")
+    assert clew("vectors", "--corpus", "tinyshakespeare", "--method", "pmi").status == 0
+
+
+@pytest.mark.parametrize(
+    ("arguments", "sentence"),
+    [
+        ([], "give a text of yours or --corpus NAME, one of them, e.g. `clew vectors book.txt`"),
+        (["book.txt", "--corpus", "ptb"], "give a text of yours or --corpus NAME, one of them"),
+        (["--corpus", "sentiment-sample"], "the corpus sentiment-sample holds labelled texts; this task reads running text, such as"),
+        (["none.txt"], "no such file: none.txt"),
+        (["book.txt", "--out", "none/v.txt"], "no such folder: none, where --out is to write; make it first"),
+        (["book.txt", "--out", "."], ". is a folder; --out takes the name of a file in it"),
+        (["book.txt", "--dim", "0"], "dim (0) must be at least 1"),
+        (["book.txt", "--min-count", "99"], "no word comes 99 times; give more text or a smaller min_count"),
+        (["book.txt", "--method", "pmi", "--epochs", "2"], "--epochs is for skip-gram and cbow; pmi counts the text once"),
+        (["book.txt", "--method", "glove"], "argument --method: invalid choice: 'glove'"),
+        (["book.txt", "--seed", "-1"], "--seed (-1) must be at least 0"),
+    ],
+)
+def test_a_mistake_is_one_line(clew: Clew, arguments: list[str], sentence: str) -> None:
+    Path("book.txt").write_text(TEXT, encoding="utf-8")
+    found = clew("vectors", *arguments)
+    assert (found.status, found.out, found.err.count("\n")) == (2, "", 1)
+    assert found.err.startswith(f"clew: {sentence}")
+    assert not list(Path().glob("vectors*"))
+
+
+def test_progress_is_shown_and_ctrl_c_leaves_nothing_behind(clew: Clew, monkeypatch: pytest.MonkeyPatch) -> None:
+    Path("book.txt").write_text(TEXT * 50, encoding="utf-8")
+    monkeypatch.setattr(vectors, "EVERY", 0.0)
+    monkeypatch.setattr("clew.cli.progress.say", lambda text: (print(text), os.kill(os.getpid(), signal.SIGINT)))
+    found = clew("vectors", "book.txt", "--dim", 4)
+    assert found.status == 130
+    assert found.out.startswith("reading: ") and " left\n" in found.out
+    assert found.err == "clew: interrupted; vectors.txt was not written\n"
+    assert [path.name for path in Path().iterdir()] == ["book.txt"]
+
+
+VECTORS = "king 2 2 0\nqueen 0 2 2\nman 2 0 0\nwoman 0 0 2\nroyal 0 9 0\n"
+
+
+def test_neighbours_are_shown_by_their_cosines(clew: Clew) -> None:
+    Path("v.txt").write_text(VECTORS, encoding="utf-8")
+    found = clew("neighbours", "v.txt", "king", "royal", "--n", 2)
+    assert found == (0, "king   cosine\nman     0.707\nroyal   0.707\n\nroyal  cosine\nking    0.707\nqueen   0.707\n", "")
+    assert clew("neighbours", "v.txt", "--n", 2, stdin="king\n\nroyal\n") == found
+
+
+def test_words_joined_by_signs_are_one_question(clew: Clew) -> None:
+    Path("v.txt").write_text(VECTORS, encoding="utf-8")
+    apart = lines(clew("neighbours", "v.txt", "king", "-", "man", "+", "woman", "royal", "--n", 1, "--json").out)
+    assert [(row["question"], row["rank"], row["word"]) for row in apart] == [("king - man + woman", 1, "queen"), ("royal", 1, "king")]
+    assert apart[0]["cosine"] == pytest.approx(0.9586, abs=1e-4)  # (1/2 + sqrt(1/2)) / |(sqrt(1/2) - 1, sqrt(1/2), 1)|
+    assert lines(clew("neighbours", "v.txt", "king - man + woman", "--n", 1, "--json").out) == apart[:1]
+    assert lines(clew("neighbours", "v.txt", "-", "man", "--json").out)[-1]["word"] == "king"
+
+
+@pytest.mark.parametrize(
+    ("arguments", "sentence"),
+    [
+        (["v.txt", "kings"], "no vector for 'kings'; did you mean 'king'? 5 words have one"),
+        (["v.txt", "queen", "kings"], "no vector for 'kings'"),
+        (["v.txt", "king", "-"], "a word is missing after the -; write it as king - man + woman"),
+        (["v.txt", "king", "-", "+", "man"], "a word is missing before the +"),
+        (["v.txt", "king", "--n", "0"], "--n (0) must be at least 1"),
+        (["v.txt", "king", "--first", "0"], "--first (0) must be at least 1"),
+        (["v.txt", "queen", "--first", "1"], "no vector for 'queen'"),
+        (["w.txt", "king"], "no such file: w.txt; near it there is v.txt"),
+        ([".", "king"], ". is not a run directory"),
+    ],
+)
+def test_a_question_without_an_answer_is_one_line(clew: Clew, arguments: list[str], sentence: str) -> None:
+    Path("v.txt").write_text(VECTORS, encoding="utf-8")
+    found = clew("neighbours", *arguments)
+    assert (found.status, found.out, found.err.count("\n")) == (2, "", 1)
+    assert found.err.startswith(f"clew: {sentence}")
+
+
+def test_a_run_has_neighbours_in_its_own_table(clew: Clew, lstm: Path, translators: dict[str, Path]) -> None:
+    characters = lines(clew("neighbours", lstm, "t", "--json", "--n", 99).out)
+    assert {"\n", " ", "a"} <= {row["word"] for row in characters} and "t" not in {row["word"] for row in characters}
+    assert "\\n" in clew("neighbours", lstm, "t", "--n", 99).out
+    words = lines(clew("neighbours", translators["lstm"], "red", "--json").out)
+    assert "blue" in {row["word"] for row in words}
+    pieces = lines(clew("neighbours", translators["transformer"], "red", "--json").out)
+    assert len(pieces) == 10
+    refused = clew("neighbours", lstm, "t", "--first", 3)
+    assert (refused.status, refused.err) == (2, f"clew: --first is for a file of vectors, and {lstm} is a folder; leave it out\n")

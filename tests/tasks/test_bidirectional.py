@@ -1,0 +1,96 @@
+import math
+
+import pytest
+import torch
+
+from clew.core.errors import UserError
+from clew.data.plans import TokenBatch
+from clew.kernels import only_equations
+from clew.models.elmo import ELMoConfig, build_elmo
+from clew.tasks.bidirectional import BidirectionalLanguageModel, BidirectionalLanguageModelConfig
+from clew.text.train import train_word
+from clew.training.loop import Standing, train
+from clew.training.optimisers import adamw
+from clew.training.schedules import Cosine
+from tests.references.agreement import randomise
+from tests.thread.models import batches_of
+
+LINES = ["one day", "two old keys", "six mice", "the red door", "an old man", "far away", "by night", "up there we go"]
+TOKENIZER = train_word(["\n".join(LINES) + "\n"])
+
+
+def model(dim=6, **options):
+    torch.manual_seed(0)
+    body = build_elmo(ELMoConfig(dim=dim, cell="lstm"), TOKENIZER.vocabulary)
+    return BidirectionalLanguageModel(body, TOKENIZER, BidirectionalLanguageModelConfig(**options))
+
+
+def lines(task):
+    """Each line between two ends."""
+    return task.collate([[TOKENIZER.end, *task.encode(line + "\n")] for line in LINES])
+
+
+@pytest.mark.parametrize("tied", [False, True])
+def test_the_loss_is_the_mean_of_two_language_models(tied):
+    task = randomise(model(tied=tied))
+    expected = torch.zeros((), dtype=torch.float64)
+    for line in LINES:
+        ids = torch.tensor([[TOKENIZER.end, *task.encode(line + "\n")]])
+        ahead, back = task.body(ids)[0].chunk(2, -1)
+        for hidden, targets in ((ahead[0, :-1], ids[0, 1:]), (back[0, 1:], ids[0, :-1])):
+            log_probs = (hidden @ task.weight.T + task.output_bias).log_softmax(-1)
+            expected -= log_probs.gather(1, targets[:, None]).sum() / 2
+    batch = lines(task)
+    terms, state = task(batch)
+    torch.testing.assert_close(terms["loss"].sum, expected, rtol=1e-10, atol=0)
+    assert state is None
+    assert int(terms["loss"].count) == sum(len(line.split()) + 1 for line in LINES) == int(task.counts(batch)["loss"])
+    with only_equations():
+        torch.testing.assert_close(task(batch)[0]["loss"].sum, expected, rtol=1e-10, atol=0)
+    ahead, back = task.predict(batch)
+    assert float(ahead.sum() + back.sum()) == pytest.approx(-2 * float(expected), rel=1e-5)
+
+
+def test_no_direction_sees_the_word_that_it_predicts():
+    """Of the word at 3, the one reader has seen nothing at 0, 1 and 2, from which it predicts 1, 2 and 3; the other nothing at 4 and on."""
+    task = randomise(model())
+    rows = torch.tensor([[1, 2, 3, 4, 5, 6, 7], [1, 2, 3, 8, 5, 6, 7]])
+    found = task.read(TokenBatch(rows[:, :-1], rows[:, 1:]))
+    assert (found.nexts.tolist(), found.previous.tolist()) == (rows[:, 1:].tolist(), rows[:, :-1].tolist())
+    assert (found.ahead[0] != found.ahead[1]).any(-1).tolist() == [False, False, False, True, True, True]
+    assert (found.back[0] != found.back[1]).any(-1).tolist() == [True, True, True, False, False, False]
+
+
+def test_what_stands_on_padding_changes_nothing():
+    task = randomise(model())
+    batch = lines(task)
+    other = batch._replace(targets=batch.targets.masked_fill(~batch.mask, 3), tokens=batch.tokens.masked_fill(~batch.mask, 5))
+    torch.testing.assert_close(task(other)[0]["loss"].sum, task(batch)[0]["loss"].sum, rtol=1e-12, atol=0)
+
+
+def test_eight_sentences_are_learnt_by_heart_from_both_sides():
+    task = model(dim=24)
+    batch = lines(task)
+    terms, _ = task(batch)
+    assert float(terms["loss"].sum.detach() / terms["loss"].count) == pytest.approx(math.log(TOKENIZER.vocabulary), rel=0.1)
+    optimiser = adamw(task.parameters(), 0.03, weight_decay=0.0)
+    steps = 80
+    list(train(task, batches_of([batch]), optimiser, Cosine(steps, floor=0.05), steps=steps, standing=Standing(), seed=0, clip_norm=1.0))
+    ahead, back = task.predict(batch)
+    known = batch.mask.clone()
+    known[:, 0] = False  # which line it is shows after its first word
+    assert float(ahead.detach()[known].exp().min()) > 0.4  # "old" is followed by two words
+    last = batch.mask.sum(1) - 1
+    known = batch.mask.clone()
+    known[torch.arange(len(LINES)), last] = False
+    assert float(back.detach()[known].exp().min()) > 0.9
+
+
+def test_documents_in_a_row_and_widths_that_differ_are_refused():
+    task = model()
+    rows = torch.tensor([[1, 2, 3]])
+    with pytest.raises(UserError, match="reads one document a row"):
+        task(TokenBatch(rows, rows, torch.tensor([[1, 1, 2]])))
+    task.body.embedding.enrich(torch.nn.Embedding(TOKENIZER.vocabulary, 5))
+    with pytest.raises(UserError, match=r"needs the width of a direction \(6\) to be the embedding's \(5\)"):
+        BidirectionalLanguageModel(task.body, TOKENIZER, BidirectionalLanguageModelConfig(tied=True))
