@@ -3,7 +3,8 @@
     p(label) = softmax(W z + b),  z = (x - mean) / deviation
     W, b     = argmin  mean of -log p(label)  +  l2 / 2 * |W|^2
 
-Where the vectors are of several levels, z = sum_l softmax(s)_l z_l, and s is found along with W and b (Peters et al. 2018).
+Where the vectors are of several levels, z = sum_l softmax(s)_l z_l, and s is found along with W and b, its square counted as that of W
+(Peters et al. 2018).
 """
 
 from collections.abc import Mapping
@@ -70,7 +71,8 @@ def find_least(unknowns: list[Tensor], x: Tensor, labels: Tensor, l2: float) -> 
 
     def cost() -> Tensor:
         optimiser.zero_grad()
-        found = F.cross_entropy(logits_of(unknowns, x), labels) + l2 / 2 * (unknowns[0] ** 2).sum()
+        weight, _, *scalars = unknowns
+        found = F.cross_entropy(logits_of(unknowns, x), labels) + l2 / 2 * sum((part**2).sum() for part in (weight, *scalars))
         found.backward()
         return found
 
