@@ -164,7 +164,9 @@ def evaluate_file(run: Any, file: str, as_json: bool) -> None:
 
 
 def show(name: str, score: Any, tokens: int, unit: str, as_json: bool) -> None:
+    from clew.core.errors import counted
+
     if as_json:
         print(json.dumps({"text": name, "tokens": tokens, "unit": unit, **score.measures}))
     else:
-        print(f"{name}: {score.text} ({tokens:,} tokens)")
+        print(f"{name}: {score.text} ({counted(tokens, 'token')})")
