@@ -128,12 +128,12 @@ def as_line(answer: Any) -> str:
 
 def as_json(number: int, answer: Any) -> str:
     if answer is None:
-        return json.dumps({"line": number, "text": ""})
+        return json.dumps({"line": number, "text": "", "label": None})
     fields: dict[str, Any] = {"line": number, "text": answer.text}
     if answer.second is not None:
         fields["second"] = answer.second
     if answer.number is not None:
         return json.dumps({**fields, "number": answer.number}, ensure_ascii=False)
-    fields |= {"labels": answer.labels, "probabilities": answer.probabilities}
+    fields |= {"label": answer.label, "labels": answer.labels, "probabilities": answer.probabilities}
     nodes = getattr(answer, "nodes", None)
     return json.dumps(fields if nodes is None else {**fields, "nodes": nodes}, ensure_ascii=False)
