@@ -36,8 +36,7 @@ def run(options: argparse.Namespace) -> int:
     folder = Path(options.folder)
     check_run(folder)
     options.file = options.file or options.source
-    kind = TASKS[read_config(folder).task.name]  # type: ignore[attr-defined]
-    verb = kind.verb
+    verb = TASKS[read_config(folder).task.name].verb  # type: ignore[attr-defined]
     if verb == "generate":
         if options.into is not None:
             raise UserError("--into is for models that translate into several languages, which this run is not; leave it out")

@@ -147,8 +147,7 @@ def labelled_of(data: DataConfig, seed: int, notes: Notes) -> Parts:
     """Texts with labels; an unsplit file is split so that every label has its share on both sides."""
     check_given(data, "data.train names your labelled texts, e.g. `clew train classify data.train=my.csv data.text=body data.label=queue`")
     if data.corpus is None:
-        given = read_parts(lambda files: labelled_in(files, data, notes), data)
-        return cut(given["train"], data, seed, given.get("valid"), given.get("test"), **shares(given["train"]))
+        return cut_files(lambda files: labelled_in(files, data, notes), data, seed, by_label=True)
     if get_corpus(data.corpus).content.kind == Trees.kind:
         found = read_corpus(data.corpus, seed=seed, notes=notes)
         texts = {part: [Labelled(one.key, (one.tree.label,), id=one.id) for one in examples] for part, examples in found.items()}
@@ -202,7 +201,7 @@ def labelled_trees_of(data: DataConfig, seed: int, notes: Notes) -> Parts:
     """Trees with labels at all nodes, or at the root; an unsplit file is split as texts with labels are."""
     check_given(data, "data.train names your labelled trees, e.g. `clew train classify-trees data.train=trees.txt`")
     if data.corpus is None:
-        return cut_files(lambda files: labelled_trees_in(files, data, notes), data, seed, stratify=lambda example: example.label)
+        return cut_files(lambda files: labelled_trees_in(files, data, notes), data, seed, by_label=True)
     content = get_corpus(data.corpus).content
     if not isinstance(content, (Trees, LabelTable)):
         raise UserError(f"the corpus {data.corpus} holds {content.kind}; this task reads trees with labels, such as gum-trees-sample, sst")
@@ -217,30 +216,16 @@ def labelled_trees_in(files: Any, data: DataConfig, notes: Notes) -> Iterator[La
         yield from read_labelled_trees(file, **columns, notes=notes)  # type: ignore[arg-type]
 
 
-def shares(examples: Sequence[Labelled]) -> dict[str, Callable[[Labelled], str]]:
-    """By what labelled texts are split: the label, of several the rarest, so that a label that comes once is trained on. Numbers, of which
-    hardly any comes twice, are not shared out."""
-    times = Counter(label for example in examples for label in example.labels)
-    if 2 * len(times) > len(examples) and all(map(is_number, times)):
-        return {}
-    return {"stratify": lambda example: min(example.labels, key=lambda label: times[label], default="")}
-
-
-def is_number(label: str) -> bool:
-    try:
-        float(label)
-    except ValueError:
-        return False
-    return True
-
-
-def read_parts(read: Callable[[Any], Iterable[Any]], data: DataConfig) -> dict[str, list[Any]]:
-    return {part: list(read(files)) for part in PARTS if (files := getattr(data, part)) is not None}
-
-
-def cut_files(read: Callable[[Any], Iterable[Any]], data: DataConfig, seed: int, **by: Callable[[Any], str]) -> Parts:
-    given = read_parts(read, data)
+def cut_files(read: Callable[[Any], Iterable[Any]], data: DataConfig, seed: int, *, by_label: bool = False) -> Parts:
+    given = {part: list(read(files)) for part in PARTS if (files := getattr(data, part)) is not None}
+    by = {"stratify": lambda example: example.label} if by_label and come_again(example.label for example in given["train"]) else {}
     return cut(given["train"], data, seed, given.get("valid"), given.get("test"), **by)
+
+
+def come_again(labels: Iterable[str]) -> bool:
+    """Whether most have a label that others have too, as numbers may not."""
+    counts = Counter(labels)
+    return 2 * sum(count == 1 for count in counts.values()) < counts.total()
 
 
 def cut(train: Sequence[Any], data: DataConfig, seed: int, valid: Any = None, test: Any = None, **by: Callable[[Any], str]) -> Parts:

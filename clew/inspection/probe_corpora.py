@@ -1,0 +1,93 @@
+"""What a probe is asked: words with a tag each, or sentences with a label each, from a corpus by name. Knows no model."""
+
+from collections import Counter
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from itertools import accumulate, chain
+from typing import Any
+
+import numpy as np
+
+from clew.baselines.most_frequent import fit_most_frequent_tag, most_frequent
+from clew.core.errors import UserError
+from clew.data.contents import LabelTable, Tagged, Trees
+from clew.data.corpora import CORPORA, get_corpus
+from clew.data.examples import Labelled, LabelledTree
+from clew.runs.config import DataConfig
+from clew.runs.examples import read_examples
+from clew.text.words import words_of
+
+SEED = 1
+PARTS = ("train", "valid", "test")
+
+
+@dataclass(frozen=True)
+class ProbeCorpus:
+    """Words with a label each, or sentences with one: `labels` are those of all words, or of all sentences, in order."""
+
+    name: str
+    unit: str
+    sentences: dict[str, list[list[str]]] = field(repr=False)
+    labels: dict[str, list[str]] = field(repr=False)
+
+    @property
+    def names(self) -> list[str]:
+        """The labels that the training part has."""
+        return sorted(set(self.labels["train"]))
+
+    def baselines(self) -> dict[str, float]:
+        """What is told without a model."""
+        counts, test = Counter(self.labels["train"]), self.labels["test"]
+        found = {f"most frequent {'tag' if self.unit == 'words' else 'label'}": 100 * test.count(most_frequent(counts)) / len(test)}
+        if self.unit == "words":
+            tagger = fit_most_frequent_tag(zip(self.sentences["train"], by_sentence(self.sentences["train"], self.labels["train"])))  # noqa: B905
+            told = chain.from_iterable(map(tagger.tag, self.sentences["test"]))
+            found["most frequent tag of each word"] = 100 * sum(a == b for a, b in zip(told, test, strict=True)) / len(test)
+        return found
+
+
+def read_probe_corpus(name: str, limit: int) -> ProbeCorpus:
+    """The sentences and labels of a corpus with tags or with labelled texts; a part with more than `limit` is drawn from."""
+    if limit < 1:
+        raise UserError(f"limit ({limit}) must be at least 1 sentence")
+    corpus, _, tags = name.partition(":")
+    content = get_corpus(corpus).content
+    if isinstance(content, Tagged):
+        tagged = read_parts("tagged", DataConfig(corpus=corpus, tags=tags or None), limit)
+        words = {part: [list(one.words) for one in examples] for part, examples in tagged.items()}
+        return ProbeCorpus(name, "words", words, {part: [tag for one in examples for tag in one.tags] for part, examples in tagged.items()})
+    if tags or not isinstance(content, (LabelTable, Trees)):
+        able = ", ".join(other for other, there in CORPORA.items() if isinstance(there.content, (Tagged, LabelTable, Trees)))
+        raise UserError(f"a probe tells tags of words or labels of texts, and {name} holds {content.kind}; it takes {able}")
+    labelled = read_parts("labelled", DataConfig(corpus=corpus), limit)
+    if isinstance(content, LabelTable) and all(one.text.startswith("(") for one in labelled["train"]):
+        labelled = read_parts("labelled_trees", DataConfig(corpus=corpus), limit)
+    words = {part: [sentence_of(one, content) for one in examples] for part, examples in labelled.items()}
+    return ProbeCorpus(name, "sentences", words, {part: [one.label for one in examples] for part, examples in labelled.items()})
+
+
+def sentence_of(example: Labelled | LabelledTree, content: LabelTable | Trees) -> list[str]:
+    if isinstance(example, LabelledTree):
+        return list(example.words)
+    return (example.text.split() if isinstance(content, Trees) else words_of(example.text)) or ["_"]
+
+
+def read_parts(kind: str, data: DataConfig, limit: int) -> dict[str, list[Any]]:
+    """Train, valid and test; where there is no test part the validation part stands for it, and a tenth of the training part for that."""
+    parts = {part: list(examples) for part, examples in read_examples(kind, data, SEED).items()}
+    if "test" not in parts:
+        cut = max(len(parts["train"]) // 10, 1)
+        parts = {"train": parts["train"][:-cut], "valid": parts["train"][-cut:], "test": parts["valid"]}
+    return {part: some(parts[part], limit) for part in PARTS}
+
+
+def some(examples: list[Any], limit: int) -> list[Any]:
+    """So many of them, the same at every call."""
+    chosen = np.random.default_rng(SEED).permutation(len(examples))[:limit]
+    return [examples[number] for number in sorted(chosen)]
+
+
+def by_sentence(sentences: Sequence[Sequence[str]], labels: Sequence[str]) -> list[Sequence[str]]:
+    """The labels of words, a list a sentence."""
+    ends = list(accumulate(map(len, sentences)))
+    return [labels[start:end] for start, end in zip([0, *ends], ends, strict=False)]

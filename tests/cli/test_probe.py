@@ -1,0 +1,32 @@
+import json
+from pathlib import Path
+
+from tests.cli.conftest import Clew
+from tests.runs.small import save_many_languages
+
+
+def test_a_run_is_probed(clew: Clew, lstm: Path) -> None:
+    found = clew("probe", lstm, "--corpus", "ewt-sample", "--limit", 12, "--control", "--out", "levels.svg")
+    assert found.status == 0 and found.err.strip() == "wrote levels.svg"
+    header, *rows = found.out.splitlines()
+    assert header.split() == ["level", "embedding.mix", "ewt-sample", "l2", "untrained"]
+    assert rows[0].startswith("embedding ") and rows[1].startswith("layer 1") and "last" in rows[1]
+    assert Path("levels.svg").read_text(encoding="utf-8").startswith("<svg ")
+    lines = clew("probe", lstm, "--limit", 12, "--json").out.splitlines()
+    records = [json.loads(line) for line in lines]
+    assert {record["corpus"] for record in records} == {"ewt-sample", "sentiment-sample"}
+    assert all(0 <= record["accuracy"] <= 100 for record in records)
+
+
+def test_what_cannot_be_probed_is_one_sentence(clew: Clew, lstm: Path, tmp_path: Path) -> None:
+    save_many_languages(tmp_path / "translator")
+    for arguments, sentence in [
+        ((tmp_path / "translator",), "a seq2seq reads a source and writes a target; take a run that reads one sequence"),
+        ((lstm, "--corpus", "ewt-sampel"), "unknown corpus 'ewt-sampel'; did you mean 'ewt-sample'?"),
+        ((lstm, "--limit", 0), "limit (0) must be at least 1 sentence"),
+        ((lstm, "--out", "levels.png"), "--out draws a picture for a name that ends in .svg, not levels.png"),
+        ((lstm, "--out", "nowhere/levels.svg"), "nowhere is no folder, so that levels.svg cannot be written there"),
+        (("nowhere",), "nowhere"),
+    ]:
+        found = clew("probe", *arguments)
+        assert found.status == 2 and found.out == "" and sentence in found.err and found.err.count("\n") == 1

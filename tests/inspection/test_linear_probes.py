@@ -1,0 +1,53 @@
+import pytest
+import torch
+from torch import Tensor
+
+from clew.core.errors import UserError
+from clew.inspection.linear_probes import UNKNOWN_LABEL, accuracy, find_least, fit_probe
+
+Parts = dict[str, Tensor]
+
+
+def drawn(seed: int = 0, sizes: tuple[int, int, int] = (120, 60, 60), dim: int = 6) -> tuple[Parts, Parts]:
+    """Vectors with labels that a plane through them tells apart, in units that differ by feature."""
+    generator = torch.Generator().manual_seed(seed)
+    x = {part: torch.randn(size, dim, generator=generator) for part, size in zip(("train", "valid", "test"), sizes, strict=True)}
+    plane = torch.randn(dim, 3, generator=generator)
+    labels = {part: (each @ plane).argmax(-1) for part, each in x.items()}
+    return {part: each * torch.logspace(-3, 3, dim) + 7 for part, each in x.items()}, labels
+
+
+def test_what_a_plane_parts_is_told_and_noise_is_not() -> None:
+    features, labels = drawn()
+    found = fit_probe(features, labels, 3)
+    assert found.accuracy > 90 and found.l2 < 0.1
+    noise, _ = drawn(seed=1)
+    assert fit_probe(noise, labels, 3).accuracy < 60
+    assert fit_probe(features, labels, 3) == found
+
+
+def test_a_probe_is_where_the_cost_has_no_slope() -> None:
+    features, labels = drawn()
+    x, y = (features["train"] - features["train"].mean(0)) / features["train"].std(0), labels["train"]
+    weight, bias = torch.zeros(6, 3), torch.zeros(3)
+    find_least([weight, bias], x, y, 0.1)
+    errors = (x @ weight + bias).softmax(-1) - torch.nn.functional.one_hot(y, 3)
+    torch.testing.assert_close(x.mT @ errors / len(x), -0.1 * weight, atol=1e-3, rtol=1e-2)
+    assert errors.mean(0).abs().max() < 1e-3 and not weight.requires_grad
+
+
+def test_a_learned_mix_looks_at_the_level_that_knows() -> None:
+    features, labels = drawn()
+    other, _ = drawn(seed=2)
+    constant = {part: torch.ones_like(each) for part, each in features.items()}
+    levels = {part: torch.stack([other[part], features[part], constant[part]]) for part in features}
+    found = fit_probe(levels, labels, 3)
+    assert len(found.weights) == 3 and sum(found.weights) == pytest.approx(1)
+    assert found.weights[1] > 0.7 and found.accuracy > 85
+
+
+def test_a_label_that_was_never_seen_is_never_told() -> None:
+    assert accuracy(torch.eye(4), torch.tensor([0, 1, 2, UNKNOWN_LABEL])) == 75
+    features, labels = drawn()
+    with pytest.raises(UserError, match="every training example has the same label, so there is nothing for a probe to tell"):
+        fit_probe(features, labels, 1)
