@@ -146,3 +146,16 @@ def test_mistakes_in_a_table_are_one_line(clew: Clew) -> None:
         Path("more.csv").write_text("text,label\nI paid,biling\n", encoding="utf-8")
         assert_refused(clew("train", "classify", "data.train=t.csv", *settings, *SMALL, "--out", "run"), sentence)
         assert not Path("run").exists()
+
+
+def test_the_code_of_the_guide_runs(
+    runs: dict[str, Path], tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setenv("CLEW_CACHE", str(tmp_path / "cache"))
+    Path("runs").mkdir()
+    Path("runs/sentiment-lstm").symlink_to(runs["tickets"])
+    guide = (Path(__file__).parents[2] / "docs" / "guides" / "classification.md").read_text(encoding="utf-8")
+    exec(re.findall(r"```python\n(.*?)```", guide, re.DOTALL)[0], {})
+    first, several, last = capsys.readouterr().out.splitlines()
+    assert first.split(" ")[0] in ("delivery", "billing") and several.count("'") == 4 and last == "delivery"

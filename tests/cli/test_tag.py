@@ -124,3 +124,18 @@ def test_a_file_that_cannot_be_learnt_from_is_refused_with_its_line(clew: Clew, 
     Path("b.conll").write_text("Bo X B-PER\n\n", encoding="utf-8")
     assert_refused(clew("train", "tag", "data.train=a.conll", *settings, *SMALL, "training.steps=2", "--out", "run"), sentence)
     assert not Path("run").exists()
+
+
+def test_the_code_of_the_guide_runs(
+    taggers: dict[str, Path], tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    Path("runs").mkdir()
+    Path("runs/ewt-tagger").symlink_to(taggers["parts"])
+    guide = (Path(__file__).parents[2] / "docs" / "guides" / "tagging.md").read_text(encoding="utf-8")
+    names: dict = {}
+    exec(re.findall(r"```python\n(.*?)```", guide, re.DOTALL)[0], names)
+    shown = capsys.readouterr().out
+    assert re.search(r"^jumps\t\S+\t[\d.]+$", shown, re.MULTILINE) and re.search(r"^jumps \S+ [\d.]+ jumps$", shown, re.MULTILINE)
+    assert [word.word for word in names["several"][0].words] == ["New York", "is", "big"]
+    assert [names["several"][0].text[word.start : word.stop] for word in names["several"][0].words] == ["New York", "is", "big"]
