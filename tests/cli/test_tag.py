@@ -83,7 +83,7 @@ def test_the_worst_sentences_are_listed_with_their_wrong_words_marked(clew: Clew
     Path("test.conll").write_text("Ada NNP B-PER\nleft VBD O\n\nAda NNP B-LOC\nleft VBD B-LOC\nBo NNP O\n\n", encoding="utf-8")
     found = clew("evaluate", names, "test.conll", "--errors", 5)
     assert found.status == 0
-    assert re.search(r"^test.conll: .*F1 [\d.]+.*95 % intervals: f1", found.out)
+    assert re.search(r"^test.conll: .*F1 [\d.]+.*95 % intervals: F1 [\d.]+ to [\d.]+, precision", found.out)
     assert re.search(r"^gold \\ predicted +B-LOC", found.out, re.MULTILINE)
     assert re.search(r"^PER +F1 [\d.]+, precision", found.out, re.MULTILINE)
     table = found.out[found.out.index("id\twrong\ttext\n") :].splitlines()
@@ -91,7 +91,8 @@ def test_the_worst_sentences_are_listed_with_their_wrong_words_marked(clew: Clew
     assert table[1].startswith("test.conll:4\t") and int(number) >= 2
     assert text.count(" not ") == int(number) and text.startswith("Ada[B-LOC not ")
     scored = json.loads(clew("evaluate", names, "test.conll", "--errors", 1, "--json").out)
-    assert scored["intervals"]["f1"][0] <= scored["f1"] <= scored["intervals"]["f1"][1]
+    for measure in ("f1", "precision", "recall", "accuracy"):
+        assert scored["intervals"][measure][0] <= scored[measure] <= scored["intervals"][measure][1]
     assert [each["id"] for each in scored["errors"]] == ["test.conll:4"] and len(scored["errors"][0]["wrong"]) == int(number)
 
 
