@@ -14,19 +14,24 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
     from pathlib import Path
 
+    from clew.recipes.listed import Listed
     from clew.runs.loaded import Run
 
 
 def train(
     recipe: str,
     *assignments: str,
+    data: "Listed | None" = None,
     out: "Path | str | None" = None,
     resume: bool = False,
     code: "Path | str | None" = None,
     quiet: bool = False,
 ) -> "Run":
     """Trains a recipe (or a YAML file that names one) and gives back the run; assignments are as on the command line, and so is `code`,
-    the user's file that the run keeps a copy of."""
+    the user's file that the run keeps a copy of.
+
+    `data` are examples to train on, or those of parts: (text, label), (text, second, label), (words, tags) or (source, target).
+    """
     from pathlib import Path
 
     from clew.cli.code import load_code
@@ -37,6 +42,10 @@ def train(
     folder, path = (None if place is None else Path(place) for place in (out, code))
     if path is not None:
         load_code(path)
+    if data is not None:
+        from clew.recipes.listed import listed_settings
+
+        assignments = (*assignments, *listed_settings(recipe, assignments, data))
     return run_recipe(recipe, assignments, out=folder, resume=resume, code=path, report=Silence() if quiet else Lines()).run
 
 

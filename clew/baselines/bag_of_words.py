@@ -104,8 +104,11 @@ class Linear:
     bias: Tensor  # (labels,)
     exclusive: bool = True
 
+    def scores(self, features: Sparse) -> Tensor:
+        return features @ self.weight + self.bias  # (texts, labels)
+
     def probs(self, features: Sparse) -> Tensor:
-        logits = features @ self.weight + self.bias  # (texts, labels)
+        logits = self.scores(features)
         return logits.softmax(-1) if self.exclusive else logits.sigmoid()
 
 
@@ -132,26 +135,42 @@ def log_probs(features: Sparse, targets: Tensor, smoothing: float, num_outcomes:
     return (counts / counts.sum(0)).log(), priors.log()
 
 
-def fit_softmax_regression(features: Sparse, targets: Tensor, *, l2: float = 1.0) -> Linear:
+def fit_softmax_regression(features: Sparse, targets: Tensor, *, l2: float = 1.0, max_steps: int = MAX_STEPS) -> Linear:
     """argmin_{W, b}  sum of -log p(target)  +  l2 / 2 * |W|^2, for targets (texts, labels) with a single 1 a row."""
-    weight, bias = least_cost(features, targets, l2, lambda logits: -(logits.log_softmax(-1) * targets).sum(), lambda z: z.softmax(-1))
+
+    def cost(logits: Tensor) -> Tensor:
+        return -(logits.log_softmax(-1) * targets).sum()
+
+    weight, bias = least_cost(features, targets, l2, cost, lambda logits: logits.softmax(-1), max_steps)
     return Linear(weight, bias)
 
 
-def fit_logistic_regression(features: Sparse, targets: Tensor, *, l2: float = 1.0) -> Linear:
+def fit_logistic_regression(features: Sparse, targets: Tensor, *, l2: float = 1.0, max_steps: int = MAX_STEPS) -> Linear:
     """The same for each label by itself, present or not, for targets (texts, labels) of 0 and 1."""
 
     def cost(logits: Tensor) -> Tensor:
         return F.binary_cross_entropy_with_logits(logits, targets.to(logits), reduction="sum")
 
-    weight, bias = least_cost(features, targets, l2, cost, torch.sigmoid)
+    weight, bias = least_cost(features, targets, l2, cost, torch.sigmoid, max_steps)
     return Linear(weight, bias, exclusive=False)
 
 
+def fit_ridge_regression(features: Sparse, targets: Tensor, *, l2: float = 1.0) -> Linear:
+    """argmin_{W, b}  sum of (W x + b - target)^2 / 2  +  l2 / 2 * |W|^2, for targets (texts, numbers)."""
+    weight, bias = least_cost(features, targets, l2, lambda numbers: ((numbers - targets) ** 2).sum() / 2, lambda numbers: numbers)
+    return Linear(weight, bias)
+
+
 def least_cost(
-    features: Sparse, targets: Tensor, l2: float, cost: Callable[[Tensor], Tensor], probs: Callable[[Tensor], Tensor]
+    features: Sparse,
+    targets: Tensor,
+    l2: float,
+    cost: Callable[[Tensor], Tensor],
+    probs: Callable[[Tensor], Tensor],
+    max_steps: int = MAX_STEPS,
 ) -> tuple[Tensor, Tensor]:
-    """The one W and b of least cost + l2 / 2 * |W|^2, by L-BFGS over all texts at once, in float64 and from 0: nothing is random.
+    """The one W and b of least cost + l2 / 2 * |W|^2, by L-BFGS over all texts at once, in float64 and from 0: nothing is random. After
+    `max_steps` they are as near as they are.
 
     d cost / d W = X^T (p - targets) + l2 * W          d cost / d b = sum of (p - targets)
     """
@@ -170,7 +189,7 @@ def least_cost(
 
     torch.optim.LBFGS(
         [weight, bias],
-        max_iter=MAX_STEPS,
+        max_iter=max_steps,
         history_size=10,
         tolerance_grad=1e-6 * len(targets),
         tolerance_change=0.0,
@@ -197,6 +216,17 @@ class TextClassifier:
         return chosen(self.predict_proba(texts), self.labels, self.exclusive)
 
 
+@dataclass(frozen=True)
+class TextRegression:
+    """Texts to numbers, through a bag of words."""
+
+    bag: BagOfWords = field(repr=False)
+    linear: Linear = field(repr=False)
+
+    def predict(self, texts: Sequence[Reading]) -> np.ndarray:
+        return self.linear.scores(self.bag.transform(texts))[:, 0].numpy()
+
+
 METHODS = ("naive_bayes", "logistic", "softmax")
 
 
@@ -210,6 +240,7 @@ def fit_text_classifier(
     num_words: int = 2,
     min_texts: int = 1,
     l2: float = 0.1,
+    max_steps: int = MAX_STEPS,
 ) -> TextClassifier:
     """naive_bayes reads counts, logistic and softmax tf-idf, unless `weighting` says otherwise. logistic tells each label from all others;
     where labels exclude each other, its probabilities are divided by their sum."""
@@ -228,7 +259,18 @@ def fit_text_classifier(
     if method == "naive_bayes":
         linear = fit_naive_bayes(features, targets, exclusive=exclusive)
     elif method == "logistic":
-        linear = fit_logistic_regression(features, targets, l2=l2)
+        linear = fit_logistic_regression(features, targets, l2=l2, max_steps=max_steps)
     else:
-        linear = fit_softmax_regression(features, targets, l2=l2)
+        linear = fit_softmax_regression(features, targets, l2=l2, max_steps=max_steps)
     return TextClassifier(labels, bag, linear, exclusive)
+
+
+def fit_text_regression(
+    texts: Sequence[Reading], numbers: Sequence[float], *, num_words: int = 2, min_texts: int = 1, l2: float = 1.0
+) -> TextRegression:
+    """Ridge regression of numbers on the tf-idf of texts."""
+    if len(texts) != len(numbers):
+        raise UserError(f"texts ({len(texts)}) and their numbers ({len(numbers)}) must be as many")
+    bag = fit_bag_of_words(texts, weighting="tf-idf", num_words=num_words, min_texts=min_texts)
+    targets = torch.tensor(numbers, dtype=torch.float64)[:, None]
+    return TextRegression(bag, fit_ridge_regression(bag.transform(texts), targets, l2=l2))

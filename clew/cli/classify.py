@@ -2,15 +2,14 @@
 
 Every line of standard input, or of --file, is a text, and has a line of standard output, in the same order and as soon as
 it is there: `label<TAB>probability<TAB>text`; an empty line has an empty one. Where a run was trained on two texts
-together, a line has both, with a tab between.
+together, a line has both, with a tab between; where it was trained on trees, a bracketed tree, or FILE is CoNLL-U.
 
   echo 'A film that never finds its feet.' | clew classify runs/sentiment-lstm
   clew classify runs/sentiment-lstm --file reviews.txt > labels.tsv
   clew classify runs/classify --file tickets.csv --text body
   clew classify runs/classify --file pairs.jsonl --text premise --second hypothesis
   clew classify runs/sentiment-lstm --file reviews.txt --json
-
-A run that classifies trees reads a bracketed tree a line, or a CoNLL-U file of dependency trees.
+  echo '(SQ (VBZ Is) (NP (PRP it)) (ADJP (JJ big)) (. ?))' | clew classify runs/gum-tree-lstm
 
 With --text the file is a table: CSV, TSV or JSON lines, a text in the column of that name or number. A file that ends in
 .csv, .tsv or .jsonl is one in any case, and the columns are those that the run was trained with. Of several labels, and
@@ -42,15 +41,12 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def run(options: argparse.Namespace) -> int:
-    from clew.cli.classify_trees import classify_trees
     from clew.cli.progress import say
     from clew.core.errors import UserError
     from clew.runs.loaded import check_verb, load_run
 
     run = load_run(options.folder, device=options.device, code=None if options.code is None else Path(options.code))
     check_verb(run, "classify")
-    if run.reads_trees:
-        return classify_trees(run, options.file, options.json)
     is_table = Path((options.file or "").removesuffix(".gz")).suffix.lower() in TABLES or bool(options.text or options.second)
     if is_table and options.file in (None, "-"):
         raise UserError("--text and --second are columns of a table; name its file with --file")
@@ -58,7 +54,10 @@ def run(options: argparse.Namespace) -> int:
         raise UserError(f"--second is for runs that were trained on two texts together, and {options.folder} was trained on one")
     if options.file is None and sys.stdin.isatty():
         say("reading texts from the terminal; Ctrl-D ends them")
-    texts = table_texts(run, options) if is_table else line_texts(run, options.file)
+    if run.reads_trees and is_conllu(options.file):
+        texts = dependency_trees(options.file)
+    else:
+        texts = table_texts(run, options) if is_table else line_texts(run, options.file)
     with Path(options.out).open("w", encoding="utf-8", newline="\n") if options.out else nullcontext(sys.stdout) as file:
         for some in texts:
             found = run.classify([text for _, text in some], first=some[0][0])
@@ -89,6 +88,22 @@ def line_texts(run: Any, file: str | None) -> Iterator[list[tuple[int, Any]]]:
         first += len(lines)
 
 
+def is_conllu(file: str | None) -> bool:
+    from clew.data.formats import find_format
+
+    return file not in (None, "-") and find_format(Path(file).expanduser()) == "conllu"
+
+
+def dependency_trees(file: str) -> Iterator[list[tuple[int, Any]]]:
+    """Numbered sentences with heads."""
+    from clew.cli.lines import MOST
+    from clew.data.readers import read_sentences
+
+    sentences = enumerate(read_sentences(file, with_tags=False, format="conllu"), start=1)
+    while some := list(islice(sentences, MOST)):
+        yield some
+
+
 def table_texts(run: Any, options: argparse.Namespace) -> Iterator[list[tuple[int, Any]]]:
     """Numbered records of a table."""
     from clew.cli.lines import MOST
@@ -113,10 +128,12 @@ def as_line(answer: Any) -> str:
 
 def as_json(number: int, answer: Any) -> str:
     if answer is None:
-        return json.dumps({"line": number, "text": ""})
+        return json.dumps({"line": number, "text": "", "label": None})
     fields: dict[str, Any] = {"line": number, "text": answer.text}
     if answer.second is not None:
         fields["second"] = answer.second
     if answer.number is not None:
         return json.dumps({**fields, "number": answer.number}, ensure_ascii=False)
-    return json.dumps({**fields, "labels": answer.labels, "probabilities": answer.probabilities}, ensure_ascii=False)
+    fields |= {"label": answer.label, "labels": answer.labels, "probabilities": answer.probabilities}
+    nodes = getattr(answer, "nodes", None)
+    return json.dumps(fields if nodes is None else {**fields, "nodes": nodes}, ensure_ascii=False)

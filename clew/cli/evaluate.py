@@ -98,7 +98,7 @@ def evaluate_own(run: Any, streams: int | None, as_json: bool) -> None:
     from clew.runs.directory import cache_folder
     from clew.training.baselines import Baselines, check_size
     from clew.training.evaluation import evaluate
-    from clew.training.language import score_of
+    from clew.training.language import as_predicted, score_of
 
     training = run.config.training
     if streams is not None:
@@ -110,14 +110,15 @@ def evaluate_own(run: Any, streams: int | None, as_json: bool) -> None:
 
     def training_text() -> tuple[Any, int]:
         check_size(train)
-        return encode_texts({"train": train}, run.tokenizer, cache_folder(), Lines().encoding)["train"], run.tokenizer.vocabulary
+        text = encode_texts({"train": train}, run.tokenizer, cache_folder(), Lines().encoding)["train"]
+        return as_predicted(run.task, text), getattr(run.task, "predicted", run.tokenizer.vocabulary)
 
     baselines = Baselines("text", training_text)
     for name, text in encode_texts(texts, run.tokenizer, cache_folder(), Lines().encoding).items():
         likelihood = evaluate(run.task, text, training)
         assert likelihood is not None
         score = score_of(likelihood, run.tokenizer.unit)
-        show(name, baselines.beside(score, text) or score, likelihood.tokens, run.tokenizer.unit, as_json)
+        show(name, baselines.beside(score, as_predicted(run.task, text)) or score, likelihood.tokens, run.tokenizer.unit, as_json)
 
 
 def evaluate_windows(run: Any, file: str, as_json: bool) -> None:
@@ -162,7 +163,9 @@ def evaluate_file(run: Any, file: str, as_json: bool) -> None:
 
 
 def show(name: str, score: Any, tokens: int, unit: str, as_json: bool) -> None:
+    from clew.core.errors import counted
+
     if as_json:
         print(json.dumps({"text": name, "tokens": tokens, "unit": unit, **score.measures}))
     else:
-        print(f"{name}: {score.text} ({tokens:,} tokens)")
+        print(f"{name}: {score.text} ({counted(tokens, 'token')})")

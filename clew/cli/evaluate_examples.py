@@ -24,7 +24,7 @@ def evaluate_run(run: Any, files: list[str], settings: list[str], changed: dict[
         if getattr(options, name) is not None and run.verb != "translate":
             raise UserError(f"--{name} is for translation between several languages, which {run.folder} does not do")
     config = changed_config(run.config, settings, changed, files)
-    baselines = baselines_of(run)
+    baselines = own_baselines(run)
     found = []
     for part, examples in examples_of(config, settings, files).items():
         if options.into is not None:
@@ -64,7 +64,7 @@ def changed_config(config: Any, settings: list[str], changed: dict[str, Any], fi
 def examples_of(config: Any, settings: list[str], files: list[str]) -> dict[str, Any]:
     """What is scored, by name: the files, or those that settings name, or the run's own validation and test parts."""
     from clew.data.notes import Notes
-    from clew.runs.examples import read_examples, read_files
+    from clew.runs.examples import read_files
     from clew.tasks import TASKS
 
     kind, notes = TASKS[config.task.name].data, Notes(faults=config.data.faults)
@@ -74,11 +74,23 @@ def examples_of(config: Any, settings: list[str], files: list[str]) -> dict[str,
     elif named:
         found = {part: read_files(kind, config.data, getattr(config.data, part), notes) for part in named}
     else:
-        parts = read_examples(kind, config.data, config.seed, notes)
+        parts = own_parts(kind, config, notes)
         found = by_direction({part: examples for part, examples in parts.items() if part != "train"}, config.data.directions or [])
     for note in notes.report():
         say(note)
     return found
+
+
+def own_parts(kind: str, config: Any, notes: Any) -> dict[str, Any]:
+    """The run's parts; where its training file is not there any more, those that are files of their own."""
+    from clew.runs.examples import read_examples, read_files
+
+    data = config.data
+    given = {part: files for part in ("valid", "test") if (files := getattr(data, part)) is not None}
+    is_gone = kind != "pairs" and isinstance(data.train, str) and not Path(data.train).expanduser().exists()
+    if given and is_gone:
+        return {part: read_files(kind, data, files, notes) for part, files in given.items()}
+    return dict(read_examples(kind, data, config.seed, notes))
 
 
 def by_direction(parts: dict[str, Any], directions: list[str]) -> dict[str, Any]:
@@ -90,14 +102,14 @@ def by_direction(parts: dict[str, Any], directions: list[str]) -> dict[str, Any]
     return {name: examples for name, examples in found.items() if examples}
 
 
-def baselines_of(run: Any) -> Any:
+def own_baselines(run: Any) -> Any:
     """What the run's training examples alone tell; they are read again where a baseline learns from them."""
     from clew.runs.examples import read_examples
     from clew.tasks import TASKS
-    from clew.training.baselines import Baselines
+    from clew.training.baselines import baselines_of
 
     kind = TASKS[run.config.task.name].data
-    return Baselines(kind, lambda: read_examples(kind, run.config.data, run.config.seed)["train"])
+    return baselines_of(run.config, lambda: read_examples(kind, run.config.data, run.config.seed)["train"])
 
 
 def scored(run: Any, config: Any, examples: Any, pivot: str | None, baselines: Any) -> Any:

@@ -1,5 +1,5 @@
 """Do what a run's task does, for every line of FILE or of standard input: a language model goes on from each line, a
-translator translates it, a parser gives its tree.
+translator translates it, a parser gives its tree, a tagger the tags of its words and a classifier its label.
 
 For example:
 
@@ -7,8 +7,11 @@ For example:
   echo 'ROMEO:' | clew predict runs/shakespeare-lstm --json --max-new 50
   clew predict runs/tatoeba-transformer sentences.de --beams 8
   clew predict runs/craft-parser sentences.txt --n-best 3
+  clew predict runs/ewt-tagger sentences.txt
+  clew predict runs/sentiment-lstm reviews.csv --json
 
-Not every task has every option; `clew generate`, `clew translate` and `clew parse` say with --help which it has, and more.
+Not every task has every option; `clew generate`, `clew translate`, `clew parse`, `clew tag` and `clew classify` say with
+--help which it has, and more.
 """
 
 import argparse
@@ -33,8 +36,7 @@ def run(options: argparse.Namespace) -> int:
     folder = Path(options.folder)
     check_run(folder)
     options.file = options.file or options.source
-    kind = TASKS[read_config(folder).task.name]  # type: ignore[attr-defined]
-    verb = kind.verb
+    verb = TASKS[read_config(folder).task.name].verb  # type: ignore[attr-defined]
     if verb == "generate":
         if options.into is not None:
             raise UserError("--into is for models that translate into several languages, which this run is not; leave it out")

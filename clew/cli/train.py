@@ -119,7 +119,9 @@ def used(options: argparse.Namespace, run: Any, example: dict[str, str]) -> str:
     if run.verb == "evaluate":
         return command(options, "train", "ewt-tagger", f"embedding.from={folder}")
     into = ["--into", example["into"]] if "into" in example else []
-    return f"echo {shlex.quote(example['source'])} | {command(options, run.verb, folder, *into)}"
+    if run.reads_trees and "tree" not in example:
+        return command(options, run.verb, folder, "--file", "sentences.conllu")
+    return f"echo {shlex.quote(example.get('tree', example['source']))} | {command(options, run.verb, folder, *into)}"
 
 
 def command(options: argparse.Namespace, *words: str) -> str:

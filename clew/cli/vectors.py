@@ -88,11 +88,11 @@ class Sentences:
         self.split = split
 
     def __iter__(self) -> Iterator[list[str]]:
-        from clew.baselines.bag_of_words import WORD
+        from clew.text.words import words_of
 
         for text in self.source:
             for line in (text.lower() if self.lowercase else text).split("\n"):
-                yield WORD.findall(line) if self.split else line.split()
+                yield words_of(line) if self.split else line.split()
 
 
 class Pace:

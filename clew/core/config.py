@@ -123,4 +123,11 @@ def _check_type(what: str, value: Any, parameter: inspect.Parameter) -> None:
         raise UserError(f"{what} takes {' or '.join(kinds)}, not {shown(value)}") from None
 
 
-WORDS = {int: "a whole number", float: "a number", bool: "true or false", str: "a text", type(None): "null"}
+WORDS = {
+    int: "a whole number",
+    float: "a number",
+    bool: "true or false",
+    str: "a text",
+    type(None): "null",
+    list[int]: "a list of whole numbers",
+}

@@ -40,6 +40,10 @@ def read_conll(
         if not places:
             width = len(block.rows[0])
             places = {role: column_place(number, width, role, path) for role, number in wanted.items() if number is not None}
+            if places.get("tags") == places["words"]:
+                columns_there = f"there is one column, and words and tags need two; data.format says what else {path} may be"
+                same = f"data.words and data.tags are the same column, {places['words'] + 1} of {width}; name two"
+                raise UserError(f"{path}: {columns_there if width == 1 else same}")
         columns = {role: tuple(row[place] for row in block.rows) for role, place in places.items()}
         sentence = as_sentence(columns, str(path), block.lines, notes)
         if sentence is not None:

@@ -14,6 +14,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from clew.core.errors import UserError, counted
+from clew.core.trees import Tree
 from clew.data.conll_files import Block, read_blocks
 from clew.data.conllu_files import COLUMNS, read_conllu_blocks
 from clew.data.formats import FORMATS, TABLES, find_format
@@ -145,23 +146,27 @@ def block_rows(path: Path, blocks: Iterable[Block], names: tuple[str, ...] | Non
 
 
 def tree_rows(path: Path, notes: Notes) -> Iterator[Row]:
-    """Trees as parsers learn them: no traces, no function tags, one root."""
+    """Trees as parsers learn them: no traces, no function tags, one root. Where words and phrases share labels, these are classes, and the
+    trees stay as they are."""
+    has_classes: bool | None = None
     with opened(path) as lines:
         for number, (tree, _) in enumerate(parse_lines(lines, str(path)), start=1):
-            place, clean = f"{path}:tree {number}", cleaned(tree)
+            place = f"{path}:tree {number}"
+            if has_classes is None:
+                has_classes = not set(tree.tags).isdisjoint(phrases_of(tree))
+            clean = tree if has_classes else cleaned(tree)
             if clean is None:
                 notes.skip("trees of traces alone", place)
                 continue
-            words, tags = clean.words, clean.tags
-            phrases = [node.label for node in clean.nodes() if not node.is_leaf][1:]
-            yield (
-                place,
-                {
-                    "words": Field(" ".join(words), len(words), ()),
-                    "tags": Field(" ".join(tags), len(tags), tags),
-                    "tree": Field(format_tree(clean), len(words), phrases),
-                },
-            )
+            words, tags, phrases = clean.words, clean.tags, phrases_of(clean)
+            fields = {"words": Field(" ".join(words), len(words), ()), "tags": Field(" ".join(tags), len(tags), tags)}
+            if has_classes:
+                fields = {"words": fields["words"], "label": text_field(clean.label)}
+            yield place, {**fields, "tree": Field(format_tree(clean), len(words), [*tags, *phrases] if has_classes else phrases[1:])}
+
+
+def phrases_of(tree: Tree) -> list[str]:
+    return [node.label for node in tree.nodes() if not node.is_leaf]
 
 
 def without_id(block: Block) -> Block:

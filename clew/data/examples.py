@@ -121,3 +121,8 @@ class LabelledTree(NamedTuple):
     def label(self) -> str:
         """The whole sentence's class."""
         return self.labels[self.root] or ""
+
+    @property
+    def as_text(self) -> Labelled:
+        """The words without their tree."""
+        return Labelled(self.key, (self.label,), id=self.id)

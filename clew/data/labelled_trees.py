@@ -6,7 +6,7 @@ from itertools import chain
 from pathlib import Path
 
 from clew.core.errors import UserError
-from clew.core.tree_nodes import head_nodes, phrase_nodes
+from clew.core.tree_nodes import NONE, head_nodes, phrase_nodes
 from clew.core.trees import Tree
 from clew.data.conll_files import Block, as_sentence
 from clew.data.conllu_files import COLUMNS, read_conllu_blocks
@@ -15,7 +15,7 @@ from clew.data.formats import find_format
 from clew.data.notes import Notes
 from clew.data.readers import read_labelled
 from clew.data.records import Column, check_found, listed
-from clew.data.trees import parse_trees, placed_trees
+from clew.data.trees import escape, parse_trees, placed_trees
 
 LabelMap = Mapping[str, str | None]
 FORM, HEAD = COLUMNS.index("form"), COLUMNS.index("head")
@@ -36,7 +36,7 @@ def read_labelled_trees(
     notes = Notes() if notes is None else notes
     path = Path(path).expanduser()
     format = find_format(path, format, tables_alone=True)
-    if format == "trees":
+    if format in ("trees", "lines"):  # a file of single words, or of no trees at all
         found = labelled_nodes((Parsed(tree, place) for tree, place in placed_trees(path)), notes)
     elif format == "conllu":
         found = dependency_trees(path, label, notes)
@@ -76,6 +76,21 @@ def unlabelled(tree: str | Tree | Sentence, place: str) -> LabelledTree:
     tree = one_tree(tree, place) if isinstance(tree, str) else tree
     nodes, shape = phrase_nodes(tree)
     return LabelledTree(tuple(tree.words), shape, (None,) * len(nodes), tuple(node.label for node in nodes if not node.is_leaf), place)
+
+
+def as_brackets(example: LabelledTree) -> str | None:
+    """A phrase tree on one line, its classes or names as labels; None for a dependency tree."""
+    num_words = len(example.words)
+    if len(example.labels) == num_words > 1:
+        return None
+    below: list[dict[int, str]] = [{0: escape(word)} for word in example.words] + [{} for _ in example.labels[num_words:]]
+    names = [*["X"] * num_words, *example.phrases] if example.phrases else [label or "X" for label in example.labels]
+    for parent, slot, name, inside in zip(*example.nodes, names, below, strict=True):
+        text = f"({name} {' '.join(inside[place] for place in sorted(inside))})"
+        if parent == NONE:
+            return text
+        below[parent][slot] = text
+    return None
 
 
 def tree_of(example: Labelled, notes: Notes) -> Tree | None:

@@ -7,11 +7,15 @@ import re
 from collections.abc import Collection, Iterable, Sequence
 from typing import NamedTuple
 
-from clew.data.descriptions import ColumnDescription, Description
+from clew.data.descriptions import MOST_LABELS, ColumnDescription, Description
+from clew.data.formats import TREE
 
 Columns = Sequence[ColumnDescription]
 
-LABELS = ("label", "labels", "category", "class", "sentiment", "intent", "target", "queue", "topic", "tag", "gold", "rating", "stars")
+LABELS = (
+    *("label", "labels", "category", "class", "sentiment", "intent", "target", "queue", "topic", "tag", "tags", "gold"),
+    *("rating", "stars", "score", "similarity"),
+)
 TEXTS = ("text", "sentence", "review", "document", "body", "content", "message", "tweet", "input", "question")
 TARGETS = {"summary": "summarise", "highlights": "summarise", "code": "text-to-code", "program": "text-to-code"}
 """What is made of a text, where a column is called so."""
@@ -33,9 +37,11 @@ class Use(NamedTuple):
 
 def find_use(description: Description) -> Use | None:
     """What the file seems to be for; None where nothing fits."""
-    whole = {"lines": "text-lstm", "parallel": "translate", "trees": "parse"}
+    whole = {"lines": "text-lstm", "parallel": "translate"}
     if description.format in whole:
         found: Use | None = Use(whole[description.format], {})
+    elif description.format == "trees":
+        found = Use("classify-trees" if any(column.name == "label" for column in description.columns) else "parse", {})
     elif description.format == "conllu":
         found = conllu_tags(description.columns)
     elif description.format == "conll":
@@ -97,9 +103,16 @@ def labelled(description: Description, texts: Columns) -> Use | None:
     both = judged_together(texts)
     text = both[0] if both else called(texts, TEXTS) or texts[0]
     second = {"data.second": both[1].name} if both else {}
-    separator = find_separator(label.labels or ())
-    parted = {} if separator is None else {"data.label_separator": separator}
-    return Use("classify", {"data.text": text.name, **second, "data.label": label.name, **parted})
+    settings = {"data.text": text.name, **second, "data.label": label.name}
+    if is_of_trees(description, text.name):
+        return Use("classify-trees", settings)
+    if (separator := find_separator(label.labels or ())) is not None:
+        settings["data.label_separator"] = separator
+    if separator is not None or label.is_list:
+        settings["task.labels"] = "several"
+    elif label.labels is None and is_of_numbers(description, label.name) and label.num_different > MOST_LABELS:
+        settings["task.labels"] = "number"
+    return Use("classify", settings)
 
 
 def two_texts(columns: Columns, texts: Columns) -> Use | None:
@@ -156,6 +169,11 @@ def find_separator(labels: Iterable[str]) -> str | None:
 def called(columns: Columns, names: Sequence[str]) -> ColumnDescription | None:
     """The column with the first of these names that there is."""
     return next((column for name in names for column in columns if column.name.lower() == name), None)
+
+
+def is_of_trees(description: Description, name: str) -> bool:
+    """Whether every example has a bracketed tree there."""
+    return all(TREE.match(fields.get(name, "")) for _, fields in description.examples)
 
 
 def is_of_numbers(description: Description, name: str) -> bool:

@@ -13,7 +13,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from clew.core.errors import UserError, shown
+from clew.core.errors import UserError, counted, shown
 from clew.data.lines import read_lines
 
 LARGEST = float(np.finfo(np.float32).max)
@@ -123,7 +123,9 @@ def word_end(line: str, width: int, where: str) -> int:
     fields = line.split(" ")
     numbers = num_numbers(fields)
     if numbers != width:
-        raise UserError(f"{where}: expected a word and {width} numbers, as the first line has it, found {numbers} numbers")
+        raise UserError(
+            f"{where}: expected a word and {counted(width, 'number')}, as the first line has it, found {counted(numbers, 'number')}"
+        )
     return len(" ".join(fields[:-width]))
 
 

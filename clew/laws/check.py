@@ -15,9 +15,10 @@ from clew.laws.cells import CELL_LAWS
 from clew.laws.encoder_decoders import CONDITIONED_LAWS, SOURCE_LAWS, Conditioned
 from clew.laws.sequences import BODY_LAWS, SEQUENCE_LAWS
 from clew.laws.trees import TREE_LAWS, OverVectors
-from clew.laws.vectors import NORM_LAWS, POOLING_LAWS
+from clew.laws.vectors import CHARACTER_LAWS, NORM_LAWS, POOLING_LAWS
 from clew.layers.attention import SelfAttention
 from clew.layers.cells import CELLS, GRU
+from clew.layers.characters import CHARACTERS
 from clew.layers.embeddings import TokenEmbedding
 from clew.layers.norms import NORMS
 from clew.layers.pooling import POOLINGS
@@ -185,6 +186,10 @@ def _pooling_trials(build: Build, example: Any) -> Iterator[Trial]:
     yield from (Trial("", law, build) for law in POOLING_LAWS.values())
 
 
+def _character_trials(build: Build, example: Any) -> Iterator[Trial]:
+    yield from (Trial("", law, build) for law in CHARACTER_LAWS.values())
+
+
 def _tree_trials(build: Build, example: Any) -> Iterator[Trial]:
     yield from (Trial("", law, build) for law in TREE_LAWS.values())
 
@@ -228,9 +233,10 @@ KINDS: dict[str, Kind] = {
     "mixer": Kind(MIXERS, "M(dim)", SQUARE, lambda m, s: m(s.dim), _wiring_trials),
     "norm": Kind(NORMS, "N(dim)", ((3, 3), *SQUARE[1:]), lambda m, s: m(s.dim), _norm_trials),
     "pooling": Kind(POOLINGS, "P(dim)", ((2, 2), *SQUARE[1:]), lambda m, s: m(s.dim), _pooling_trials),
+    "reader of characters": Kind(CHARACTERS, "C(dim)", SQUARE, lambda m, s: m(s.dim), _character_trials),
     "tree layer": Kind(TREE_LAYERS, "T(input_dim, dim)", ((2, 3), *SQUARE[1:]), lambda m, s: m(s.input_dim, s.dim), _tree_trials),
     "model": Kind(MODELS, "Family(config, build)", ((4, 4), (8, 8), (16, 16)), _build_model, _body_trials),
 }
 
-TABLES_OF_LAWS = (BODY_LAWS, SOURCE_LAWS, CELL_LAWS, SCORE_LAWS, POSITION_LAWS, NORM_LAWS, POOLING_LAWS, TREE_LAWS)
+TABLES_OF_LAWS = (BODY_LAWS, SOURCE_LAWS, CELL_LAWS, SCORE_LAWS, POSITION_LAWS, NORM_LAWS, POOLING_LAWS, CHARACTER_LAWS, TREE_LAWS)
 NAMES: dict[Law, str] = {law: name for table in TABLES_OF_LAWS for name, law in table.items()}

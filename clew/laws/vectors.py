@@ -1,6 +1,9 @@
-"""The laws of norms, which turn each position's vector into another, and of poolings, which turn a sequence's vectors into one."""
+"""The laws of norms, which turn each position's vector into another, of poolings, which turn a sequence's vectors into one, and of readers
+of characters, which turn each word's letters into one."""
 
 import torch
+import torch.nn.functional as F
+from torch import Tensor
 
 from clew.laws.cases import Build, Case, Law, Sizes
 from clew.laws.sequences import check_output
@@ -45,5 +48,31 @@ def real_positions_only(build: Build, sizes: Sizes) -> None:
             case.same(f"row {row} of {n} real positions, alone", alone, pooled[row : row + 1], axes=("row", "feature"))
 
 
+def characters_contract(build: Build, sizes: Sizes) -> None:
+    """A reader of characters gives a vector (batch, length, dim) for each word's letters, a finite one where there are none."""
+    case = Case("contract", build, sizes)
+    check_output(case, case.module(draw_letters(case)), (sizes.batch, sizes.length, sizes.dim))
+    check_output(case, case.module(torch.zeros(sizes.batch, sizes.length, 3, dtype=torch.long)), (sizes.batch, sizes.length, sizes.dim))
+
+
+def words_alone(build: Build, sizes: Sizes) -> None:
+    """A word's vector depends on its letters: neither padding behind them nor other words change it."""
+    case = Case("words alone", build, sizes)
+    letters = draw_letters(case)
+    together = case.module.eval()(F.pad(letters, (0, 2)))
+    for row, word in enumerate(letters.flatten(0, 1)):
+        alone = case.module(word[None, None, : int((word > 0).sum())])
+        case.same(f"the vector of word {row} alone", together.flatten(0, 1)[row], alone[0, 0], axes=("feature",))
+
+
+def draw_letters(case: Case) -> Tensor:
+    """Words of one to eight letters."""
+    sizes, longest = case.sizes, 8
+    letters = torch.randint(1, 259, (sizes.batch, sizes.length, longest), generator=case.generator)
+    lengths = torch.randint(1, longest + 1, (sizes.batch, sizes.length, 1), generator=case.generator)
+    return letters.masked_fill(torch.arange(longest) >= lengths, 0)
+
+
 NORM_LAWS: dict[str, Law] = {"contract": norm_contract, "positions alone": positions_alone}
 POOLING_LAWS: dict[str, Law] = {"contract": pooling_contract, "real positions only": real_positions_only}
+CHARACTER_LAWS: dict[str, Law] = {"contract": characters_contract, "words alone": words_alone}

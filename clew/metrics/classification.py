@@ -9,7 +9,7 @@ from typing import Any
 
 import numpy as np
 
-from clew.core.errors import UserError, unknown
+from clew.core.errors import UserError, counted, unknown
 from clew.metrics.agreement import Agreement, distinct_rows, f1s, shares
 from clew.metrics.bootstrap import SAMPLES, Interval, statistic_interval
 
@@ -74,10 +74,8 @@ class Confusion:
 
     def describe(self) -> str:
         """The scores in per cent, then a line a label."""
-        scores = (
-            f"accuracy {100 * self.accuracy:.2f}, macro F1 {100 * self.macro_f1:.2f}, Matthews {self.matthews:.3f}, {self.total} examples"
-        )
-        return "\n".join([scores, report(self.by_label)])
+        scores = f"accuracy {100 * self.accuracy:.2f}, macro F1 {100 * self.macro_f1:.2f}, Matthews {self.matthews:.3f}"
+        return "\n".join([f"{scores}, {counted(self.total, 'example')}", report(self.by_label)])
 
     def table(self) -> str:
         """The counts, a row a gold label and a column a predicted one."""
@@ -131,7 +129,7 @@ class LabelSets:
     def describe(self) -> str:
         scores = (
             f"micro F1 {100 * self.micro_f1:.2f}, macro F1 {100 * self.macro_f1:.2f}, exact match {100 * self.exact_match:.2f}, "
-            f"accuracy {100 * self.accuracy:.2f}, {self.total} examples"
+            f"accuracy {100 * self.accuracy:.2f}, {counted(self.total, 'example')}"
         )
         return "\n".join([scores, report(self.by_label)])
 

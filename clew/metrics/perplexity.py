@@ -1,7 +1,8 @@
 """How well a language model predicts a text."""
 
 import math
-from dataclasses import dataclass
+from collections.abc import Mapping
+from dataclasses import dataclass, field
 
 from clew.core.errors import UserError
 
@@ -15,15 +16,18 @@ class Likelihood:
         bits per character  = nats / log(2) / characters
 
     Parts of a text add, so that processes may each score a share. Losses and perplexities compare between models with the same tokens
-    only; bits per character compare between all.
+    only; bits per character compare between all. A model of two directions pays the mean of `directions`, their nats by name.
     """
 
     nats: float = 0.0
     tokens: int = 0
     characters: int = 0
+    directions: Mapping[str, float] = field(default_factory=dict)
 
     def __add__(self, other: "Likelihood") -> "Likelihood":
-        return Likelihood(self.nats + other.nats, self.tokens + other.tokens, self.characters + other.characters)
+        names = dict.fromkeys([*self.directions, *other.directions])
+        directions = {name: self.directions.get(name, 0.0) + other.directions.get(name, 0.0) for name in names}
+        return Likelihood(self.nats + other.nats, self.tokens + other.tokens, self.characters + other.characters, directions)
 
     @property
     def loss(self) -> float:
@@ -37,10 +41,15 @@ class Likelihood:
     def bits_per_character(self) -> float:
         return per(self.nats, self.characters, "character") / math.log(2)
 
+    def losses(self) -> dict[str, float]:
+        """The loss of each direction, where there are two."""
+        return {name: per(nats, self.tokens, "token") for name, nats in self.directions.items()}
+
     def describe(self, unit: str = "token") -> str:
         """One line that says what each number is per; `unit` is what a token is."""
+        parts = ", ".join(f"{loss:.4f} {name}" for name, loss in self.losses().items())
         return (
-            f"loss {self.loss:.4f} nats per {unit}, perplexity {self.perplexity:.2f} per {unit}, "
+            f"loss {self.loss:.4f}{f' ({parts})' if parts else ''} nats per {unit}, perplexity {self.perplexity:.2f} per {unit}, "
             f"{self.bits_per_character:.4f} bits per character"
         )
 

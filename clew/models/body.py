@@ -60,6 +60,8 @@ class Body(nn.Module):
         return [*lower, self.norm(top)]
 
     def embed(self, inputs: Any, mask: Tensor | None, state: State) -> tuple[Tensor, Clock]:
+        if not self.causal:
+            self.layers.refuse_state(state)
         places, clock = advance(None if state is None else state.clock, mask, tokens_of(inputs))
         return self.embedding(inputs, places), clock
 

@@ -61,7 +61,7 @@ SENTIMENT_BAG = classifier(
 SENTIMENT_CNN = classifier(
     "Windows of 3, 4 and 5 words, pooled by their maximum (Kim 2014), on the same sentences.",
     SENTIMENT,
-    {"family": "cnn", "embedding_dim": 100, "filters": 100},
+    {"family": "cnn", "embedding_dim": 100, "dim": 300},
     training(800),
     task={"pooling": "max"},
 )

@@ -12,11 +12,13 @@ def elmo(
     filters: list[int],
     training: dict[str, Any],
     *,
+    predicted: int,
     highways: int = 1,
     dropout: float = 0.1,
     published: str = "",
 ) -> Recipe:
-    """Words from their letters alone, as these authors have them: filters of widths 1, 2, 3, .. under highway layers."""
+    """Words from their letters alone, as these authors have them: filters of widths 1, 2, 3, .. under highway layers. All are read, the
+    frequent ones are predicted."""
     reader = {"name": "cnn", "letter_dim": 16, "widths": [*range(1, len(filters) + 1)], "filters": filters, "highways": highways}
     return Recipe(
         about,
@@ -25,7 +27,7 @@ def elmo(
             "text": {"tokenizer": "word"},
             "embedding": {"words": False, "characters": reader, "characters_dim": dim},
             "model": {"family": "elmo", "dim": dim, "dropout": dropout},
-            "task": {"name": "bidirectional_language_model"},
+            "task": {"name": "bidirectional_language_model", "predicted": predicted},
             "training": {
                 "optimiser": {"name": "adamw", "weight_decay": 0.01},
                 "schedule": {"name": "cosine", "warmup": 100, "floor": 0.02},
@@ -41,8 +43,9 @@ EWT = elmo(
     {"corpus": "ewt-sample"},
     128,
     [16, 32, 48, 64, 96],
-    {"steps": 500, "batch_size": 32, "length": 32, "learning_rate": 4e-3, "evaluate_every": 50},
-    dropout=0.3,
+    {"steps": 500, "batch_size": 32, "length": 32, "learning_rate": 3e-3, "evaluate_every": 50},
+    predicted=3500,
+    dropout=0.4,
 )
 EWT_FULL = elmo(
     "The same on all text of UD English EWT, wider. For a GPU.",
@@ -50,13 +53,14 @@ EWT_FULL = elmo(
     512,
     [32, 32, 64, 128, 256, 512],
     {
-        "steps": 3000,
+        "steps": 1000,
         "batch_size": 64,
         "length": 64,
         "learning_rate": 2e-3,
-        "evaluate_every": 250,
-        "precision": "bfloat16",
+        "evaluate_every": 100,
+        "precision": "tf32",
     },
+    predicted=10_000,
     highways=2,
     dropout=0.4,
 )
@@ -66,5 +70,6 @@ OWN = elmo(
     256,
     [32, 32, 64, 128, 256],
     {"steps": 3000, "batch_size": 32, "length": 64, "learning_rate": 2e-3, "evaluate_every": 300},
+    predicted=10_000,
     dropout=0.2,
 )

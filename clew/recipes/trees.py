@@ -16,7 +16,7 @@ def training(steps: int, **changes: Any) -> dict[str, Any]:
         "batch_size": 25,
         "learning_rate": 3e-3,
         "optimiser": {"name": "adamw", "weight_decay": 0.01},
-        "schedule": {"name": "linear", "warmup": 50},
+        "schedule": "linear",
         "evaluate_every": steps // 12,
         "log_every": 50,
     } | changes
@@ -46,12 +46,13 @@ def classifier(
 
 
 def sentiment(about: str, published: str, data: dict[str, Any], steps: int) -> Recipe:
-    """An epoch of 8,544 sentences is 342 steps, of the 6,920 that are not neutral 277."""
+    """Twelve epochs: one of 8,544 sentences is 342 steps, of the 6,920 that are not neutral 277. Adam's rate and the average were chosen on
+    the validation part; the paper has Adagrad."""
     return classifier(
         about,
         {"corpus": "sst", **data},
         tree_lstm("n_ary_lstm", dim=150, embedding_dim=100, dropout=0.5),
-        training(steps, learning_rate=1e-3, evaluate_every=steps // 15),
+        training(steps, learning_rate=2e-3, average={"name": "ema", "decay": 0.998}),
         text={"min_count": 1},
         published=published,
     )
@@ -75,13 +76,13 @@ SST = sentiment(
     "The binary Tree-LSTM on the Stanford Sentiment Treebank, five classes. For a GPU.",
     "test accuracy 51.0 with 300-dimensional GloVe vectors (Tai et al. 2015)",
     {},
-    5130,
+    4104,
 )
 SST_BINARY = sentiment(
     "The binary Tree-LSTM on the Stanford Sentiment Treebank, positive or negative. For a GPU.",
     "test accuracy 88.0 with 300-dimensional GloVe vectors (Tai et al. 2015)",
     {"label_map": {"0": "negative", "1": "negative", "2": None, "3": "positive", "4": "positive"}},
-    4155,
+    3324,
 )
 OWN = classifier(
     "A child-sum Tree-LSTM on labelled trees of your own: data.train=FILE.",

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from statistics import fmean, stdev
 from typing import Any, NamedTuple
 
-from clew.core.errors import UserError, unknown
+from clew.core.errors import UserError, counted, unknown
 from clew.metrics.bootstrap import paired_bootstrap
 from clew.metrics.welch import welch
 from clew.runs.config import fields_of
@@ -120,7 +120,7 @@ def compare_groups(group: Group, other: Group, measure: str) -> tuple[Verdict, l
         if first is not None and second is not None:
             if first.keys() == second.keys():
                 p = paired_bootstrap(list(first.values()), [second[name] for name in first]).p
-                return Verdict("paired bootstrap", p, f"{len(first):,} examples"), notes
+                return Verdict("paired bootstrap", p, counted(len(first), "example")), notes
             notes.append(
                 f"the predictions of {group.label} and of {other.label} are of different examples, so that they are compared over seeds"
             )

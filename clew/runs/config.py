@@ -1,5 +1,6 @@
 """The config of a run: its sections, how settings given by the user are laid over a recipe, and what is said when one is wrong."""
 
+import re
 from collections.abc import Iterable, Mapping, Sequence
 from copy import deepcopy
 from typing import Annotated, Any, Literal, get_args, get_origin
@@ -235,14 +236,14 @@ def overlay(settings: Mapping[str, Any], more: Mapping[str, Any]) -> dict[str, A
     return _lay(settings, _paths(more))
 
 
-CHOICES = ("str", "int", "list[str]")
+CHOICES = re.compile(r"str|int|list\[str\]|(?:literal|dict)\[.*")
 """What pydantic adds to the place of a mistake in a field that takes values of several types."""
 
 
 def explain(error: ValidationError, root: type[Section], prefix: str = "") -> str:
     """The first mistake that pydantic found, as one sentence with the field's whole name."""
     first = error.errors(include_url=False)[0]
-    location = [str(part) for part in first["loc"] if not isinstance(part, int) and part not in CHOICES]
+    location = [str(part) for part in first["loc"] if not isinstance(part, int) and not CHOICES.fullmatch(part)]
     name = prefix + dotted(location)
     kind, given, context = first["type"], first.get("input"), first.get("ctx", {})
     if kind == "value_error":

@@ -121,7 +121,10 @@ def check_embedding(config: Config) -> None:
     if not embedding.words and (embedding.vectors or embedding.dim):
         raise UserError("embedding.vectors and embedding.dim are of the table of words, which embedding.words=false leaves out")
     if config.text.tokenizer != "word":
-        raise UserError(f"the section embedding is about words, and text.tokenizer={config.text.tokenizer}; set text.tokenizer=word")
+        raise UserError(
+            f"the section embedding is about words, and text.tokenizer={config.text.tokenizer}; set text.tokenizer=word, or leave the "
+            "section out: embedding.characters=null embedding.dim=null"
+        )
     if embedding.source is not None and task.data == "text":
         raise UserError(
             f"embedding.from is for tasks that read sentences, such as tagging and classification; {config.task.name} reads running text"  # type: ignore[attr-defined]

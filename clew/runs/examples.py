@@ -1,5 +1,6 @@
 """The examples of a config, in parts: from a corpus, a file, or a generator. One function a kind of data."""
 
+from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from itertools import chain
 from pathlib import Path
@@ -146,7 +147,7 @@ def labelled_of(data: DataConfig, seed: int, notes: Notes) -> Parts:
     """Texts with labels; an unsplit file is split so that every label has its share on both sides."""
     check_given(data, "data.train names your labelled texts, e.g. `clew train classify data.train=my.csv data.text=body data.label=queue`")
     if data.corpus is None:
-        return cut_files(lambda files: labelled_in(files, data, notes), data, seed, stratify=lambda example: example.label)
+        return cut_files(lambda files: labelled_in(files, data, notes), data, seed, by_label=True)
     if get_corpus(data.corpus).content.kind == Trees.kind:
         found = read_corpus(data.corpus, seed=seed, notes=notes)
         texts = {part: [Labelled(one.key, (one.tree.label,), id=one.id) for one in examples] for part, examples in found.items()}
@@ -200,7 +201,7 @@ def labelled_trees_of(data: DataConfig, seed: int, notes: Notes) -> Parts:
     """Trees with labels at all nodes, or at the root; an unsplit file is split as texts with labels are."""
     check_given(data, "data.train names your labelled trees, e.g. `clew train classify-trees data.train=trees.txt`")
     if data.corpus is None:
-        return cut_files(lambda files: labelled_trees_in(files, data, notes), data, seed, stratify=lambda example: example.label)
+        return cut_files(lambda files: labelled_trees_in(files, data, notes), data, seed, by_label=True)
     content = get_corpus(data.corpus).content
     if not isinstance(content, (Trees, LabelTable)):
         raise UserError(f"the corpus {data.corpus} holds {content.kind}; this task reads trees with labels, such as gum-trees-sample, sst")
@@ -215,9 +216,16 @@ def labelled_trees_in(files: Any, data: DataConfig, notes: Notes) -> Iterator[La
         yield from read_labelled_trees(file, **columns, notes=notes)  # type: ignore[arg-type]
 
 
-def cut_files(read: Callable[[Any], Iterable[Any]], data: DataConfig, seed: int, **by: Callable[[Any], str]) -> Parts:
+def cut_files(read: Callable[[Any], Iterable[Any]], data: DataConfig, seed: int, *, by_label: bool = False) -> Parts:
     given = {part: list(read(files)) for part in PARTS if (files := getattr(data, part)) is not None}
+    by = {"stratify": lambda example: example.label} if by_label and come_again(example.label for example in given["train"]) else {}
     return cut(given["train"], data, seed, given.get("valid"), given.get("test"), **by)
+
+
+def come_again(labels: Iterable[str]) -> bool:
+    """Whether most have a label that others have too, as numbers may not."""
+    counts = Counter(labels)
+    return 2 * sum(count == 1 for count in counts.values()) < counts.total()
 
 
 def cut(train: Sequence[Any], data: DataConfig, seed: int, valid: Any = None, test: Any = None, **by: Callable[[Any], str]) -> Parts:

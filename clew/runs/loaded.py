@@ -86,26 +86,6 @@ class Run:
             found = [parses[0] if parses else None for parses in found]
         return found[0] if isinstance(sentences, str) else found
 
-    def classify_trees(self, trees: Any, *, first: int = 1) -> Any:
-        """The class of a tree (a `ClassifiedTree`), or of each of several; None for an empty text.
-
-        A tree is a text with brackets, a `Tree`, or a `Sentence` with heads; labels that it has are not looked at. One that is refused is
-        named by its number, the first one's being `first`.
-        """
-        check_verb(self, "classify")
-        if not self.reads_trees:
-            raise UserError(f"{self.folder} classifies texts, not trees; `clew classify` is what it does")
-        one = isinstance(trees, (str, Tree, Sentence))
-        given = [trees] if one else list(trees)
-        there = [row for row, tree in enumerate(given) if not (isinstance(tree, str) and (not tree or tree.isspace()))]
-        found = self.task.classify([unlabelled(given[row], f"tree {first + row}") for row in there])
-        by_row = dict(zip(there, found, strict=True))
-        return by_row.get(0) if one else [by_row.get(row) for row in range(len(given))]
-
-    @property
-    def reads_trees(self) -> bool:
-        return TASKS[self.config.task.name].data == "labelled_trees"  # type: ignore[attr-defined]
-
     def tag(self, texts: str | Sequence[str | Sequence[str]], *, tokenised: bool = False, first: int = 1) -> Any:
         """A text's words with their tags (a `TaggedText`), or those of each of several.
 
@@ -124,14 +104,37 @@ class Run:
 
     def classify(self, texts: str | Sequence[str | tuple[str, str]], *, first: int = 1) -> Any:
         """What a text is (a `Classified`), or each of several; an empty one is nothing (None). Two texts that are judged together are a
-        tuple, so that `classify([("It rains.", "It is wet.")])` is one answer."""
+        tuple, so that `classify([("It rains.", "It is wet.")])` is one answer. Of a run that reads trees it is `classify_trees`."""
         check_verb(self, "classify")
+        if self.reads_trees:
+            return self.classify_trees(texts, first=first)
         given = [texts] if isinstance(texts, str) else list(texts)
         check_sides(self, given, first)
         rows = [row for row, text in enumerate(given) if "".join(text).strip()]
         answers = dict(zip(rows, self.task.classify([given[row] for row in rows], [first + row for row in rows]), strict=True))
         found = [answers.get(row) for row in range(len(given))]
         return found[0] if isinstance(texts, str) else found
+
+    def classify_trees(self, trees: Any, *, first: int = 1) -> Any:
+        """The class of a tree (a `ClassifiedTree`), or of each of several; an empty text is nothing (None).
+
+        A tree is a text with brackets, a `Tree`, or a `Sentence` with heads; labels that it has are not looked at. One that is refused is
+        named by its number, the first one's being `first`.
+        """
+        check_verb(self, "classify")
+        if not self.reads_trees:
+            raise UserError(f"{self.folder} classifies texts, not trees; give texts to `classify`")
+        one = isinstance(trees, (str, Tree, Sentence))
+        given = [trees] if one else list(trees)
+        rows = [row for row, tree in enumerate(given) if not isinstance(tree, str) or tree.strip()]
+        answers = dict(zip(rows, self.task.classify([unlabelled(given[row], f"tree {first + row}") for row in rows]), strict=True))
+        found = [answers.get(row) for row in range(len(given))]
+        return found[0] if one else found
+
+    @property
+    def reads_trees(self) -> bool:
+        """Whether a classifier judges trees."""
+        return TASKS[self.config.task.name].data == "labelled_trees"  # type: ignore[attr-defined]
 
     @property
     def reads_pairs(self) -> bool:

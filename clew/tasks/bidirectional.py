@@ -1,7 +1,7 @@
 """Two language models in one: the next token from those before it, and the token before from those after it (Peters et al. 2018)."""
 
 from collections.abc import Sequence
-from typing import Literal, NamedTuple
+from typing import Any, Literal, NamedTuple
 
 import torch
 import torch.nn.functional as F
@@ -23,6 +23,11 @@ class BidirectionalLanguageModelConfig(Section):
     """A softmax over the vocabulary at every position, for each of the two directions."""
 
     name: Literal["bidirectional_language_model"] = "bidirectional_language_model"
+    predicted: int | None = Field(
+        None,
+        ge=2,
+        description="only so many of the most frequent words are predicted by name, the others as <unk>; all are read as they are",
+    )
     tied: bool = Field(False, description="the output layer's weight is the embedding's")
     bias: bool = Field(True, description="the output layer has a bias")
     init_scale: float | None = Field(None, gt=0, description="the output layer's weights from U(-s, s)")
@@ -44,11 +49,14 @@ class BidirectionalLanguageModel(nn.Module):
 
         loss = (mean of -log p(next) + mean of -log p(previous)) / 2
 
-    Both halves of h share V and b, and neither has seen what it is to predict. As many tokens are predicted ahead as back, so that the
+    Both halves of h share V and b, and neither has seen what it is to predict. Words that are read from their letters need not be frequent
+    enough to be predicted: `predicted` words have names in V. As many tokens are predicted ahead as back, so that the
     perplexity is the geometric mean of those of two language models.
     """
 
     needs = ("directions",)
+    directions = ("forward", "backward")
+    """Terms of their own in evaluation, beside the loss."""
 
     def __init__(self, body: Body, tokenizer: Tokenizer, config: BidirectionalLanguageModelConfig | None = None):
         super().__init__()
@@ -59,10 +67,13 @@ class BidirectionalLanguageModel(nn.Module):
                 f"a tied output layer needs the width of a direction ({dim}) to be the embedding's ({width}); "
                 "make them equal or set task.tied=false"
             )
+        if config.predicted is not None and (tokenizer.unit != "word" or tokenizer.unknown is None):
+            raise UserError(f"task.predicted is for words, the most frequent first, and a token is a {tokenizer.unit} here; leave it out")
         self.body = body
         self.tokenizer = tokenizer
-        self.output_weight = None if config.tied else nn.Parameter(torch.empty(body.vocabulary, dim))
-        self.output_bias = nn.Parameter(torch.zeros(body.vocabulary)) if config.bias else None
+        self.predicted = min(config.predicted or body.vocabulary, body.vocabulary)
+        self.output_weight = None if config.tied else nn.Parameter(torch.empty(self.predicted, dim))
+        self.output_bias = nn.Parameter(torch.zeros(self.predicted)) if config.bias else None
         if self.output_weight is not None:
             scale = config.init_scale or dim**-0.5
             nn.init.uniform_(self.output_weight, -scale, scale)
@@ -71,11 +82,14 @@ class BidirectionalLanguageModel(nn.Module):
 
     def forward(self, batch: TokenBatch, state: State = None) -> tuple[dict[str, Term], None]:
         found, real, count = self.read(batch), real_positions(batch.mask), self.counts(batch)["loss"]
-        sums = {
-            name: self.cross_entropy(hidden, self.weight, self.output_bias, targets, real).loss
-            for name, hidden, targets in (("forward", found.ahead, found.nexts), ("backward", found.back, found.previous))
-        }
-        return {"loss": Term((sums["forward"] + sums["backward"]) / 2, count)}, None
+        sums = [
+            self.cross_entropy(hidden, self.weight, self.output_bias, targets, real).loss
+            for hidden, targets in ((found.ahead, found.nexts), (found.back, found.previous))
+        ]
+        terms = {"loss": Term((sums[0] + sums[1]) / 2, count)}
+        if not self.training:
+            terms.update({name: Term(total, count, 0.0) for name, total in zip(self.directions, sums, strict=True)})
+        return terms, None
 
     def counts(self, batch: TokenBatch) -> dict[str, Tensor]:
         """How many tokens each direction predicts, from the batch alone."""
@@ -90,12 +104,20 @@ class BidirectionalLanguageModel(nn.Module):
         tokens = torch.cat([batch.tokens[:, :1], batch.targets], 1)  # (batch, n + 1)
         hidden, _ = self.body(tokens, None if mask is None else torch.cat([mask[:, :1], mask], 1))
         ahead, back = self.dropout(hidden).chunk(2, -1)
-        return Directions(ahead[:, :-1], back[:, 1:], tokens[:, 1:], tokens[:, :-1])
+        named = self.named(tokens)
+        return Directions(ahead[:, :-1], back[:, 1:], named[:, 1:], named[:, :-1])
+
+    def named(self, tokens: Any) -> Any:
+        """Tokens as they are predicted: the rare ones, whose ids come last, are unknown. Takes tensors and arrays."""
+        if self.predicted == self.body.vocabulary:
+            return tokens
+        kept = tokens < self.predicted
+        return tokens * kept + self.tokenizer.unknown * ~kept
 
     @property
     def weight(self) -> Tensor:
-        """V (vocabulary, dim / 2): the output layer's own, or the embedding's."""
-        return self.body.embedding.weight if self.output_weight is None else self.output_weight
+        """V (predicted, dim / 2): the output layer's own, or the embedding's."""
+        return self.body.embedding.weight[: self.predicted] if self.output_weight is None else self.output_weight
 
     def looked_up(self) -> list[Tensor]:
         """Tables that no vector is multiplied with: they cost no FLOPs."""

@@ -45,7 +45,7 @@ class ClassificationConfig(Section):
         "joined", description="two texts are read as one with a mark between, or each by itself and joined as [u; v; |u - v|; u v]"
     )
     split: bool = Field(True, description="of text.tokenizer=word: words and punctuation are parted first; false: spaces part words")
-    class_weights: Literal["none", "balanced"] | dict[str, float] = Field(
+    class_weights: Literal["none", "balanced"] | dict[str, Annotated[float, Field(gt=0)]] = Field(
         "none", description="what a label's examples weigh: all the same; balanced, so that labels weigh the same; or numbers by label"
     )
     dropout: float = Field(0.0, ge=0, lt=1, description="of the pooled vector and of hidden layers")

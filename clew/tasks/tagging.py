@@ -11,7 +11,7 @@ from torch import Tensor, nn
 
 from clew.core.batches import padded, to_device
 from clew.core.config import Section
-from clew.core.errors import UserError
+from clew.core.errors import UserError, named
 from clew.core.modes import evaluating
 from clew.core.tag_schemes import OUTSIDE, SCHEMES, allowed_transitions, convert_tags, is_phrase_tag, tag_parts, tag_spans
 from clew.core.types import State, Term
@@ -118,6 +118,7 @@ class Tagger(ExampleTask):
         self.reader = reader
         self.tags = tags
         self.scheme = scheme_of(tags.names, config)
+        self.labels = Labels.of(tag_parts(tag)[1] for tag in tags.names if tag != OUTSIDE) if self.scheme else None
         if config.best == "f1" and not self.scheme:
             raise UserError("task.best=f1 is for tags of phrases, and these are none; leave it out, or set task.best=accuracy")
         allowed = allowed_transitions(tags.names, self.scheme) if self.scheme else None
@@ -152,8 +153,18 @@ class Tagger(ExampleTask):
         return [TaggedWords(words, self.tag_ids(example)) for words, example in zip(encoded, examples, strict=True)]
 
     def tag_ids(self, example: Sentence) -> list[int]:
-        tags = learnt_tags(example.tags or (), self.scheme)
-        return [self.tags.id(tag, f"{example.id}, word {number}") for number, tag in enumerate(tags, start=1)]
+        """The tags as they are learnt; one that the training part has not is refused as it stands in its file."""
+        for number, tag in enumerate(example.tags or (), start=1):
+            place = f"{example.id}, word {number}"
+            if self.labels is None:
+                self.tags.id(tag, place)
+            elif not is_phrase_tag(tag):
+                raise UserError(
+                    f"{place}: the tag {named(tag)} is of no phrase, as those of the training part are; mend it, or see data.tags"
+                )
+            elif tag != OUTSIDE:
+                self.labels.id(tag_parts(tag)[1], place)
+        return [self.tags.id(tag) for tag in learnt_tags(example.tags or (), self.scheme)]
 
     def lengths(self, encoded: TaggedWords) -> tuple[int]:
         return (places_of(encoded.words),)
@@ -276,6 +287,8 @@ def scheme_of(tags: Sequence[str], config: TaggingConfig) -> str | None:
 def train_tagging_vocabularies(train: TrainTokenizer, joint: bool, examples: Sequence[Sentence], config: TaggingConfig) -> dict[str, Any]:
     """A tokenizer of words or pieces, and a table of tags: of phrases all that the scheme has for each of their labels."""
     found = {tag for example in examples for tag in example.tags or ()}
+    if len(found) == 1:
+        raise UserError(f"every word of the training part has the tag {named(*found)}, so there is nothing to tell apart; see data.tags")
     if scheme := scheme_of(sorted(found), config):
         labels = {tag_parts(tag)[1] for tag in found if tag != OUTSIDE}
         prefixes = SCHEMES[scheme].replace(OUTSIDE, "")

@@ -3,7 +3,6 @@ Tai et al. 2015)."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from functools import cached_property
 from typing import Any, Literal, NamedTuple
 
 import numpy as np
@@ -19,10 +18,12 @@ from clew.core.modes import evaluating
 from clew.core.tree_batches import TreeBatch, TreeInputs, batch_trees
 from clew.core.tree_nodes import Nodes, binary_nodes
 from clew.core.types import State, Term
-from clew.data.examples import LabelledTree
+from clew.data.examples import Labelled, LabelledTree
+from clew.data.labelled_trees import as_brackets
 from clew.data.plans import batches_by_length
 from clew.metrics.bootstrap import Interval
-from clew.metrics.classification import Confusion, count_confusion
+from clew.tasks.answers import Found, OneLabel
+from clew.tasks.classification import Classified
 from clew.tasks.examples import ExampleTask
 from clew.tasks.measures import Measured
 from clew.tasks.sequence import TrainTokenizer
@@ -42,15 +43,19 @@ class TreeClassificationConfig(Section):
     name: Literal["tree_classification"] = "tree_classification"
     nodes: Literal["all", "root"] = Field("all", description="what is trained on: every node that has a label, or the root alone")
     phrases: bool = Field(False, description="the names of phrases (NP) are read too, as words above the words")
-    weights: dict[str, float] = Field({}, description="labels whose errors count more or less than 1, such as {rare: 5}")
+    class_weights: Literal["none", "balanced"] | dict[str, float] = Field(
+        "none", description="what a label's nodes weigh: all the same; balanced, so that labels weigh the same; or numbers by label"
+    )
+    label_smoothing: float = Field(0.0, ge=0, lt=1, description="the share of a target that is spread over the labels, in training")
+    calibrate: bool = Field(True, description="probabilities at the root are mended by one temperature, found on the validation part")
     longest: int = Field(1000, ge=1, description="training trees with more nodes than this are left out, and counted")
-    best: Literal["loss", "accuracy", "macro_f1"] = Field(
-        "accuracy", description="the best evaluation is that of the lowest loss, or of the highest accuracy or macro F1 at the root"
+    best: Literal["accuracy", "macro_f1", "matthews", "loss"] = Field(
+        "accuracy", description="the best evaluation is that of the highest value of this at the root, or of the lowest loss"
     )
 
 
 class EncodedTree(NamedTuple):
-    """A tree as ids: of its words, those of its phrases behind them where these are read; which nodes hang where; their labels."""
+    """A tree as ids: its words, the names of its phrases behind them where these are read; where nodes hang; their labels."""
 
     words: EncodedWords
     nodes: Nodes
@@ -66,53 +71,55 @@ class LabelledTreeBatch(NamedTuple):
 
 
 @dataclass(frozen=True)
-class ClassifiedTree:
-    """A tree's label, how likely it is, how likely every label is, and the label of each of its nodes, words first."""
+class ClassifiedTree(Classified):
+    """What was told of a tree, and the likeliest label of each of its nodes, words first."""
 
-    label: str
-    probability: float
-    probabilities: dict[str, float]
-    nodes: tuple[str, ...]
+    nodes: tuple[str, ...] = ()
 
 
 class TreeClassifier(ExampleTask):
-    """p(label | node) = softmax(W h_node + b), trained on the sum of -log p over all nodes that have a label."""
+    """logits = W h_node + b, trained on all nodes that have a label; the root's are the tree's."""
 
     needs = ("trees",)
 
     def __init__(self, body: Any, reader: WordReader, labels: Labels, config: TreeClassificationConfig | None = None):
         super().__init__()
-        self.body = body
         if not reader.is_whole:
             raise UserError("a node of a tree has a whole word, and this tokenizer cuts words; set text.tokenizer=word")
+        self.config = config = config or TreeClassificationConfig()
+        self.body = body
         self.reader = reader
         self.labels = labels
-        self.config = config or TreeClassificationConfig()
-        self.output = nn.Linear(body.dim, labels.vocabulary)
-        for label in self.config.weights:
-            labels.id(label, "task.weights")
+        self.answer = OneLabel(
+            labels, class_weights=config.class_weights, label_smoothing=config.label_smoothing, calibrate=config.calibrate
+        )
+        self.output = nn.Linear(body.dim, len(labels))
 
     def forward(self, batch: LabelledTreeBatch, state: State = None) -> tuple[dict[str, Term], State]:
-        is_labelled = batch.targets != NONE
-        logits, targets = self.output(self.hidden(batch)[is_labelled]), batch.targets[is_labelled]
-        weights = logits.new_tensor(self.weights) if self.config.weights else None
-        loss = F.cross_entropy(logits.float(), targets, weights, reduction="sum")
-        return {"loss": Term(loss, self.counts(batch)["loss"])}, None
+        logits = self.output(self.hidden(batch)[batch.targets != NONE]).float()
+        return {"loss": Term(self.answer.loss(logits, self.rows(batch.targets)), self.counts(batch)["loss"])}, None
 
     def counts(self, batch: LabelledTreeBatch) -> dict[str, Tensor]:
-        """How many labels the loss adds over, each by its weight, from the batch alone."""
-        is_labelled = batch.targets != NONE
-        if not self.config.weights:
-            return {"loss": is_labelled.sum()}
-        return {"loss": torch.tensor(self.weights, device=batch.targets.device)[batch.targets[is_labelled]].sum()}
+        """What the labelled nodes weigh together."""
+        return {"loss": self.answer.count(self.rows(batch.targets))}
+
+    def rows(self, targets: Tensor) -> Tensor:
+        """1 for the label of each node that has one, 0 for the others (nodes, labels)."""
+        return F.one_hot(targets[targets != NONE], len(self.labels)).float()
 
     def hidden(self, batch: LabelledTreeBatch) -> Tensor:
         """A vector a node (batch, nodes, dim)."""
         return self.body(TreeInputs(batch.words, batch.mask, batch.trees))[0]
 
-    @cached_property
-    def weights(self) -> list[float]:
-        return [self.config.weights.get(label, 1.0) for label in self.labels.names]
+    def prepare(self, encoded: Sequence[EncodedTree]) -> None:
+        self.answer.prepare(self.rows(torch.tensor([target for tree in encoded for target in tree.targets])))
+
+    def settle(self, batches: Sequence[LabelledTreeBatch]) -> bool:
+        with evaluating([self]):
+            roots = [
+                (self.output(self.hidden(batch)[batch.trees.roots]).float().cpu(), batch.targets[batch.trees.roots]) for batch in batches
+            ]
+        return self.answer.settle(torch.cat([logits for logits, _ in roots]), torch.cat([self.rows(targets.cpu()) for _, targets in roots]))
 
     def encode(self, examples: Sequence[LabelledTree]) -> list[EncodedTree]:
         encoded = self.encode_trees(examples)
@@ -156,75 +163,66 @@ class TreeClassifier(ExampleTask):
         return LabelledTreeBatch(words.inputs, words.mask, trees, targets)
 
     @torch.no_grad()
-    def predict(self, batch: LabelledTreeBatch, config: Any = None, seed: int = 0, row_numbers: Any = None) -> list[dict[str, Any]]:
-        """Of each tree the probability of every label at the root, and every node's likeliest label, as numbers."""
-        log_probs = self.output(self.hidden(batch)).float().log_softmax(-1)  # (batch, nodes, labels)
-        roots = log_probs[batch.trees.roots].exp().tolist()
-        nodes, sizes = log_probs.argmax(-1).tolist(), batch.trees.mask.sum(1).tolist()
-        return [
-            {"probabilities": probabilities, "nodes": labels[:size]}
-            for probabilities, labels, size in zip(roots, nodes, sizes, strict=True)
-        ]
-
-    def classified(self, example: LabelledTree, prediction: dict[str, Any]) -> ClassifiedTree:
-        probabilities = dict(zip(self.labels.names, prediction["probabilities"], strict=True))
-        label = max(probabilities, key=probabilities.__getitem__)
-        nodes = tuple(self.labels.names[id] for id in prediction["nodes"][: len(example.labels)])
-        return ClassifiedTree(label, probabilities[label], probabilities, nodes)
+    def predict(self, batch: LabelledTreeBatch, decoding: Any = None, seed: int = 0, row_numbers: Any = None) -> list[dict[str, Any]]:
+        """What is told of each root, and the number of every node's likeliest label."""
+        logits = self.output(self.hidden(batch)).float()  # (batch, nodes, labels)
+        roots, nodes, sizes = self.answer.told(logits[batch.trees.roots]), logits.argmax(-1).tolist(), batch.trees.mask.sum(1).tolist()
+        return [{**root, "nodes": labels[:size]} for root, labels, size in zip(roots, nodes, sizes, strict=True)]
 
     def classify(self, examples: Sequence[LabelledTree]) -> list[ClassifiedTree]:
         """The labels of trees, whose own do not matter."""
         encoded = self.encode_trees(examples)
-        device = next(self.parameters()).device
-        found: dict[int, ClassifiedTree] = {}
+        lengths = np.array([self.lengths(tree) for tree in encoded]).reshape(-1, 1)
+        found: dict[int, Found] = {}
         with evaluating([self]):
-            for rows in batches_by_length(np.array([self.lengths(tree) for tree in encoded]).reshape(-1, 1), BATCH):
-                batch = to_device(self.collate([encoded[row] for row in rows]), device)
-                for row, prediction in zip(rows, self.predict(batch), strict=True):
-                    found[row] = self.classified(examples[row], prediction)
-        return [found[row] for row in range(len(examples))]
+            for rows in batches_by_length(lengths, BATCH):
+                batch = to_device(self.collate([encoded[row] for row in rows]), self.output.weight.device)
+                found |= dict(zip(rows, self.predict(batch), strict=True))
+        return [self.told(example, found[row]) for row, example in enumerate(examples)]
 
-    def measure(self, examples: Sequence[LabelledTree], predictions: Sequence[dict[str, Any]]) -> Measured:
-        """Accuracy and macro F1 at the root, and accuracy over all nodes where others have labels too."""
-        roots = self.confusion(examples, predictions)
-        values = {"accuracy": 100 * roots.accuracy, "macro_f1": 100 * roots.macro_f1}
-        text = f"accuracy {values['accuracy']:.2f}, macro F1 {values['macro_f1']:.2f} at the root"
-        if self.config.nodes == "all" and any(has_inner_labels(example) for example in examples):
-            pairs = [
-                (gold, label)
-                for example, prediction in zip(examples, predictions, strict=True)
-                for gold, label in zip(example.labels, self.classified(example, prediction).nodes, strict=True)
-                if gold is not None
-            ]
-            values["node_accuracy"] = 100 * sum(gold == label for gold, label in pairs) / len(pairs)
-            text += f", accuracy {values['node_accuracy']:.2f} over all {len(pairs):,} nodes"
-        return Measured(values, text)
+    def told(self, example: LabelledTree, found: Found) -> ClassifiedTree:
+        pairs = sorted(zip(self.labels.names, found["probabilities"], strict=True), key=lambda pair: -pair[1])
+        return ClassifiedTree(example.key, tuple(found["labels"]), dict(pairs), nodes=self.node_labels(example, found))
 
-    def confusion(self, examples: Sequence[LabelledTree], predictions: Sequence[dict[str, Any]]) -> Confusion:
-        """At the root."""
-        found = [self.classified(*pair).label for pair in zip(examples, predictions, strict=True)]
-        return count_confusion([example.label for example in examples], found, self.labels.names)
-
-    def intervals(self, examples: Sequence[LabelledTree], predictions: Sequence[dict[str, Any]]) -> dict[str, Interval]:
-        """What each measure at the root would be on other trees of the same kind."""
-        roots = self.confusion(examples, predictions)
-        return {name: roots.interval(name).times(100) for name in ("accuracy", "macro_f1")}
-
-    def report(self, examples: Sequence[LabelledTree], predictions: Sequence[dict[str, Any]]) -> tuple[str, str]:
-        """A line a label, and which labels were taken for which."""
-        roots = self.confusion(examples, predictions)
-        return roots.describe().partition("\n")[2], roots.table()
+    def node_labels(self, example: LabelledTree, found: Found) -> tuple[str, ...]:
+        """Of the tree's own nodes, which come first."""
+        return tuple(self.labels.names[id] for id in found["nodes"][: len(example.labels)])
 
     @property
     def best(self) -> str:
         return self.config.best
 
-    def described(self, example: LabelledTree, prediction: dict[str, Any]) -> dict[str, str]:
-        found = self.classified(example, prediction)
-        return {"source": example.key, "target": example.label, "prediction": found.label, "probability": f"{found.probability:.4f}"}
+    def measure(self, examples: Sequence[LabelledTree], predictions: Sequence[Found]) -> Measured:
+        """What is told of the roots, and the accuracy over all nodes where others have labels too."""
+        values, text = self.answer.measure(as_texts(examples), predictions)
+        if self.config.nodes == "all" and any(has_inner_labels(example) for example in examples):
+            pairs = [
+                pair
+                for example, found in zip(examples, predictions, strict=True)
+                for pair in zip(example.labels, self.node_labels(example, found), strict=True)
+                if pair[0] is not None
+            ]
+            values = {**values, "node_accuracy": 100 * sum(gold == label for gold, label in pairs) / len(pairs)}
+            text += f" at the root, accuracy {values['node_accuracy']:.2f} over all {len(pairs):,} nodes"
+        return Measured(values, text)
 
-    def sentence_scores(self, examples: Sequence[LabelledTree], predictions: Sequence[dict[str, Any]]) -> list[float]:
-        return [100.0 * (self.classified(*pair).label == pair[0].label) for pair in zip(examples, predictions, strict=True)]
+    def intervals(self, examples: Sequence[LabelledTree], predictions: Sequence[Found]) -> dict[str, Interval]:
+        return self.answer.intervals(as_texts(examples), predictions)
+
+    def report(self, examples: Sequence[LabelledTree], predictions: Sequence[Found]) -> tuple[str, ...]:
+        return self.answer.report(as_texts(examples), predictions)
+
+    def sentence_scores(self, examples: Sequence[LabelledTree], predictions: Sequence[Found]) -> list[float]:
+        return self.answer.scores(as_texts(examples), predictions)
+
+    def described(self, example: LabelledTree, prediction: Found) -> dict[str, Any]:
+        tree = as_brackets(example)
+        fields = {"source": example.key, **self.answer.described(example.as_text, prediction)}
+        return fields if tree is None else {**fields, "tree": tree}
+
+
+def as_texts(examples: Sequence[LabelledTree]) -> list[Labelled]:
+    return [example.as_text for example in examples]
 
 
 def has_inner_labels(example: LabelledTree) -> bool:
@@ -248,9 +246,11 @@ def train_tree_vocabularies(
     train: TrainTokenizer, joint: bool, examples: Sequence[LabelledTree], config: TreeClassificationConfig
 ) -> dict[str, Any]:
     """A tokenizer of words, and the labels of the nodes that are trained on."""
-    labels = [label for example in examples for label in (example.labels if config.nodes == "all" else [example.label])]
-    texts = [one_word_each(read_words(example, config)) for example in examples]
-    return {"tokenizer": train(texts, []), "labels": Labels.of(label for label in labels if label is not None)}
+    found = [label for example in examples for label in (example.labels if config.nodes == "all" else [example.label])]
+    labels = Labels.of(label for label in found if label is not None)
+    if len(labels) == 1:
+        raise UserError(f"every label of the training part is '{labels.names[0]}', so there is nothing to tell apart; see data.label")
+    return {"tokenizer": train([one_word_each(read_words(example, config)) for example in examples], []), "labels": labels}
 
 
 def build_tree_classifier(body: Any, vocabularies: dict[str, Any], config: TreeClassificationConfig) -> TreeClassifier:

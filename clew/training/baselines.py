@@ -5,11 +5,12 @@ longer than a few seconds is left out.
 """
 
 import json
+import math
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import replace
 from typing import Any, NamedTuple
 
-from clew.baselines.bag_of_words import Reading, fit_text_classifier
+from clew.baselines.bag_of_words import Reading, fit_text_classifier, fit_text_regression
 from clew.baselines.branching import fit_branching
 from clew.baselines.kneser_ney import fit_kneser_ney
 from clew.baselines.most_frequent import fit_most_frequent_class, fit_most_frequent_tag
@@ -20,9 +21,13 @@ from clew.data.examples import Labelled, Parsed, Sentence
 from clew.data.text_files import TextSource
 from clew.metrics.brackets import score_brackets
 from clew.metrics.classification import count_label_sets
+from clew.metrics.correlation import correlation
 from clew.metrics.perplexity import Likelihood
 from clew.metrics.spans import score_spans
 from clew.metrics.strings import Accuracy, exact_match
+from clew.runs.config import Config
+from clew.tasks import TASKS
+from clew.tasks.answers import as_number
 from clew.tasks.measures import Measured
 from clew.training.problem import Score
 from clew.training.processes import from_first, world_size
@@ -31,10 +36,12 @@ MOST_TOKENS = 5_000_000
 """Of a text that n-grams are counted in."""
 MOST_TEXT = 10 * MOST_TOKENS
 """Characters of a text that is worth encoding to see how many tokens it has."""
-MOST_CHARACTERS = 20_000_000
+MOST_CHARACTERS = 5_000_000
 """Of texts that naive Bayes learns from."""
-MOST_WORK = 10_000_000
+MOST_WORK = 4_000_000
 """Characters times labels that regression learns from."""
+STEPS = 50
+"""Of regression: more change no figure."""
 ORDER = 5
 
 
@@ -73,7 +80,7 @@ class Baselines:
                     return None
                 values, text = baseline.measure(examples)
                 found.append(Measured(values, f"{baseline.words} {text}"))
-        except UserError:  # no training data any more, or such as nothing can be learnt from, as trees without a single phrase
+        except (UserError, MemoryError):  # no training data any more, or trees without a single phrase
             pass
         return found
 
@@ -82,6 +89,13 @@ class Baselines:
         for baseline in self.unfitted:
             self.fitted.append(baseline)
             yield baseline
+
+
+def baselines_of(config: Config, train: Train) -> Baselines:
+    """Those of a run's task; of classification, as many labels as it tells."""
+    kind: str = TASKS[config.task.name].data  # type: ignore[attr-defined]
+    labels = {"several": "several_labels", "number": "numbers"}
+    return Baselines(labels.get(getattr(config.task, "labels", "one"), kind), train)
 
 
 def tree_baselines(train: Train) -> Iterator[Baseline]:
@@ -127,12 +141,11 @@ def all_phrases(sentences: Iterable[Sentence]) -> bool:
     return all(map(is_phrase_tag, tags)) and tags != {OUTSIDE}
 
 
-def label_baselines(train: Train) -> Iterator[Baseline]:
+def label_baselines(train: Train, exclusive: bool = True) -> Iterator[Baseline]:
     """The most frequent class, naive Bayes, and softmax regression; where labels do not exclude each other, logistic regression."""
     examples: Sequence[Labelled] = train()
     texts, answers = [reading(example) for example in examples], [example.labels for example in examples]
-    exclusive = all(len(answer) == 1 for answer in answers)
-    size = sum(len(example.text) + len(example.second or "") for example in examples)
+    size = num_characters(examples)
     num_labels = len({label for answer in answers for label in answer})
     frequent = fit_most_frequent_class(answers, exclusive)
     yield label_baseline("most_frequent_class", "the most frequent class has", frequent, exclusive)
@@ -141,8 +154,48 @@ def label_baselines(train: Train) -> Iterator[Baseline]:
         yield label_baseline("naive_bayes", "naive Bayes has", bayes, exclusive)
     if size * num_labels <= MOST_WORK:
         method = "softmax" if exclusive else "logistic"
-        regression = fit_text_classifier(texts, answers, method, exclusive=exclusive, min_texts=2)
+        regression = fit_text_classifier(texts, answers, method, exclusive=exclusive, min_texts=2, max_steps=STEPS)
         yield label_baseline(f"{method}_regression", f"{method} regression has", regression, exclusive)
+
+
+def several_label_baselines(train: Train) -> Iterator[Baseline]:
+    return label_baselines(train, exclusive=False)
+
+
+def tree_label_baselines(train: Train) -> Iterator[Baseline]:
+    """Those of the words, without their tree."""
+    for words, measure in label_baselines(lambda: [tree.as_text for tree in train()]):
+        yield Baseline(words, lambda trees, measure=measure: measure([tree.as_text for tree in trees]))  # type: ignore[misc]
+
+
+def number_baselines(train: Train) -> Iterator[Baseline]:
+    """The mean of all numbers, and ridge regression."""
+    examples: Sequence[Labelled] = train()
+    numbers = [as_number(example) for example in examples]
+    if not numbers:
+        return
+    mean = sum(numbers) / len(numbers)
+
+    def measure_mean(others: Sequence[Labelled]) -> Measured:
+        errors = [(as_number(example) - mean) ** 2 for example in others]
+        error = math.sqrt(sum(errors) / len(errors))
+        return Measured({"baseline_mean_error": error}, f"root of the mean squared error {error:.4g}")
+
+    yield Baseline("the mean has", measure_mean)
+    if num_characters(examples) > MOST_WORK:
+        return
+    model = fit_text_regression([reading(example) for example in examples], numbers, min_texts=2)
+
+    def measure_ridge(others: Sequence[Labelled]) -> Measured:
+        told = model.predict([reading(example) for example in others]).tolist()
+        found = 100 * correlation("pearson", [as_number(example) for example in others], told)
+        return Measured({"baseline_ridge_regression": found}, f"Pearson {found:.2f}")
+
+    yield Baseline("ridge regression has", measure_ridge)
+
+
+def num_characters(examples: Iterable[Labelled]) -> int:
+    return sum(len(example.text) + len(example.second or "") for example in examples)
 
 
 def reading(example: Labelled) -> Reading:
@@ -193,4 +246,7 @@ BASELINES: dict[str, Callable[[Train], Iterator[Baseline]]] = {
     "trees": tree_baselines,
     "tagged": tag_baselines,
     "labelled": label_baselines,
+    "several_labels": several_label_baselines,
+    "numbers": number_baselines,
+    "labelled_trees": tree_label_baselines,
 }

@@ -40,7 +40,8 @@ def evaluate(
     device = next(task.parameters()).device
     was_training = task.training
     task.eval()
-    total = torch.zeros((), dtype=torch.float64)
+    names = ("loss", *getattr(task, "directions", ()))
+    totals = torch.zeros(len(names), dtype=torch.float64)
     state = None
     try:
         for number in range(plan.num_batches):
@@ -52,7 +53,8 @@ def evaluate(
                 terms, after = model(batch, None if batch.fresh else state)
             state = after if training.batching == "streams" else None
             if is_real:
-                total += terms["loss"].sum.cpu().double()
+                totals += torch.stack([terms[name].sum for name in names]).cpu().double()
     finally:
         task.train(was_training)
-    return Likelihood(float(sum_over_processes(total)), plan.num_targets, text.num_target_characters)
+    nats, *directions = sum_over_processes(totals).tolist()
+    return Likelihood(nats, plan.num_targets, text.num_target_characters, dict(zip(names[1:], directions, strict=True)))

@@ -20,7 +20,7 @@ import torch
 from torch import nn
 
 from clew.core.batches import to_device
-from clew.core.errors import UserError
+from clew.core.errors import UserError, counted
 from clew.data.example_splits import find_overlaps
 from clew.data.notes import Notes
 from clew.data.plans import ExamplePlan, batches_by_length, bucket_plan, shuffled_plan
@@ -31,7 +31,7 @@ from clew.runs.examples import read_examples
 from clew.runs.vocabularies import kinds_of, load_vocabularies
 from clew.tasks import TASKS, TaskKind
 from clew.tasks.writing import DecodingConfig
-from clew.training.baselines import Baselines
+from clew.training.baselines import Baselines, baselines_of
 from clew.training.loop import Batches
 from clew.training.parallel import gathered
 from clew.training.problem import Autocast, Problem, Score
@@ -73,7 +73,7 @@ def example_problem(config: Config, run: Path | None, progress: Callable[[int, i
     def get(epoch: int, number: int) -> Any:
         return task.collate([encoded["train"][row] for row in fitting[plan(epoch).rows(number)]])
 
-    baselines = Baselines(kind.data, lambda: parts["train"])
+    baselines = baselines_of(config, lambda: parts["train"])
 
     def judge(
         part: str, task: nn.Module, forward: Any, autocast: Autocast, interrupted: Callable[[], bool], *, final: bool = False
@@ -91,7 +91,9 @@ def example_problem(config: Config, run: Path | None, progress: Callable[[int, i
     notes_to_show = [*found, *notes.report(), *map(str, find_overlaps(parts))]
     if left_out := len(lengths) - len(fitting):
         first = parts["train"][int(np.argmax(lengths.max(1) > task.longest))].id
-        notes_to_show.append(f"left out {left_out:,} x training example of more than {task.longest} tokens on a side (first: {first})")
+        notes_to_show.append(
+            f"left out {counted(left_out, 'training example')} of more than {task.longest} tokens on a side (first: {first})"
+        )
     return Problem(
         task,
         vocabularies,

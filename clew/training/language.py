@@ -1,6 +1,7 @@
 """The problem of a language model: one text, encoded once, read in streams or windows."""
 
 from collections.abc import Callable
+from dataclasses import replace
 from functools import lru_cache
 from pathlib import Path
 from typing import Any
@@ -41,7 +42,7 @@ def language_problem(config: Config, run: Path | None, progress: Callable[[int, 
     vocabularies = {TOKENIZER: tokenizer}
     task: Any = build_task(config, vocabularies)
     check_reach(config, task)
-    baselines = Baselines("text", lambda: (texts["train"], tokenizer.vocabulary))
+    baselines = Baselines("text", lambda: (as_predicted(task, texts["train"]), getattr(task, "predicted", tokenizer.vocabulary)))
     found = begin(task.body, config, vocabularies) if run is None else []
 
     def judge(
@@ -51,7 +52,7 @@ def language_problem(config: Config, run: Path | None, progress: Callable[[int, 
         if found is None:
             return None
         score = score_of(found, tokenizer.unit)
-        return baselines.beside(score, texts[part], interrupted) if final else score
+        return baselines.beside(score, as_predicted(task, texts[part]), interrupted) if final else score
 
     parts = tuple(name for name in texts if name != "train")
     return Problem(task, vocabularies, batches, parts, judge, describe(tokenizer, texts), identity(config, texts["train"]), tuple(found))
@@ -72,8 +73,14 @@ def language_batches(text: TokenFile, config: Config) -> Batches:
     return Batches(lambda epoch: plan(epoch).num_batches, lambda epoch, number: plan(epoch).batch(text.tokens, number))
 
 
+def as_predicted(task: Any, text: TokenFile) -> TokenFile:
+    """A text as what a task predicts of it, which may leave rare words without names."""
+    return replace(text, tokens=task.named(text.tokens)) if hasattr(task, "named") else text
+
+
 def score_of(likelihood: Likelihood, unit: str) -> Score:
     measures = {"loss": likelihood.loss, "perplexity": likelihood.perplexity, "bits_per_character": likelihood.bits_per_character}
+    measures |= {f"{name}_loss": loss for name, loss in likelihood.losses().items()}
     return Score(measures, likelihood.loss, likelihood.describe(unit))
 
 

@@ -10,8 +10,10 @@ from clew.baselines.bag_of_words import (
     fit_bag_of_words,
     fit_logistic_regression,
     fit_naive_bayes,
+    fit_ridge_regression,
     fit_softmax_regression,
     fit_text_classifier,
+    fit_text_regression,
     words_of,
 )
 from clew.baselines.most_frequent import fit_most_frequent_class
@@ -113,6 +115,16 @@ def test_logistic_regression_is_where_the_gradient_of_its_cost_is_zero(l2):
     gradients = torch.autograd.grad(cost, [weight, bias])
     assert max(float(gradient.abs().max()) for gradient in gradients) < 1e-4
     assert torch.allclose(found.probs(features), p)
+
+
+def test_ridge_regression_solves_its_equations():
+    dense, features, targets = drawn(5, 2, exclusive=False)
+    found = fit_ridge_regression(features, targets, l2=0.5)
+    residuals = dense @ found.weight + found.bias - targets
+    assert torch.allclose(dense.T @ residuals + 0.5 * found.weight, torch.zeros_like(found.weight), atol=1e-4)
+    assert torch.allclose(residuals.sum(0), torch.zeros(2, dtype=residuals.dtype), atol=1e-4)
+    with pytest.raises(UserError, match=r"^texts \(1\) and their numbers \(2\) must be as many$"):
+        fit_text_regression(["a"], [1.0, 2.0])
 
 
 def test_two_classes_of_softmax_regression_are_logistic_regression():

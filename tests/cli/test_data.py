@@ -5,6 +5,7 @@ from pathlib import Path
 
 import pytest
 
+from clew.recipes.running import config_of
 from tests.cli.conftest import Clew
 
 TICKETS = "body,queue\n" + "".join(f"the {n}th bill is wrong,{'money' if n % 2 else 'other'}\n" for n in range(8)) + "x\n"
@@ -19,6 +20,8 @@ def test_a_file_is_described_and_the_command_is_last(clew: Clew) -> None:
     assert "  labels: money 4 (50.0%), other 4 (50.0%)" in lines
     assert "bad: tickets.csv:10: expected 2 columns between commas, found 1" in lines
     assert lines[-1] == "  clew train classify data.train=tickets.csv data.text=body data.label=queue data.faults=skip"
+    command = shlex.split(lines[-1])
+    assert config_of(command[2], command[3:]).data.label == "queue"
 
 
 def test_json_has_the_same(clew: Clew) -> None:

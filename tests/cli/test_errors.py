@@ -32,7 +32,10 @@ def assert_refused(found: Outcome, sentence: str) -> None:
         (["train", "text-lstm", "training.stepps=5"], "unknown field 'stepps' of training; did you mean 'steps'?"),
         (["train", "text-lstm", "training.steps=soon"], "training.steps takes a whole number, not 'soon'"),
         (["train", "text-lstm", "model.cell=lsmt"], "model.cell: unknown cell 'lsmt'; did you mean 'lstm'?"),
-        (["train", "text-lstm", "training.optimiser=adm"], "unknown optimiser 'adm'; did you mean 'adam'? known: adam, adamw, sgd"),
+        (
+            ["train", "text-lstm", "training.optimiser=adm"],
+            "unknown optimiser 'adm'; did you mean 'adam'? known: adagrad, adam, adamw, sgd",
+        ),
         (["train", "text-lstm", "training.schedule=cosin"], "unknown schedule 'cosin'; did you mean 'cosine'?"),
         (
             ["train", "text-lstm", "training.steps=5"],

@@ -66,7 +66,7 @@ def test_what_is_passed_over_is_said_and_the_rest_is_learnt_from(clew: Clew) -> 
     assert found.status == 0, found.err
     assert "skipped 1 x line empty on both sides (first: train.de:31)" in found.err
     assert "skipped 1 x line empty on one side (first: train.de:32)" in found.err
-    assert "left out 1 x training example of more than 256 tokens on a side (first: train.de:33)" in found.err
+    assert "left out 1 training example of more than 256 tokens on a side (first: train.de:33)" in found.err
     assert "28 train, 3 valid examples" in found.err
 
 

@@ -1,4 +1,4 @@
-from clew.core.errors import UserError, did_you_mean, shown, unknown
+from clew.core.errors import UserError, counted, did_you_mean, shown, unknown
 
 
 def test_an_unknown_name_is_told_what_is_near_and_what_is_known():
@@ -36,3 +36,7 @@ def test_a_value_is_quoted_as_python_writes_it_and_cut_where_it_is_long():
     for value in ("x" * 9999, list(range(9999)), dict.fromkeys(range(99), "y" * 99), deep, 10**9999):
         assert len(shown(value)) < 160
     assert shown(16**9999) == "a number of about 11,999 digits"
+
+
+def test_one_of_a_kind_is_counted_as_one() -> None:
+    assert [counted(count, "example") for count in (0, 1, 2, 1200)] == ["0 examples", "1 example", "2 examples", "1,200 examples"]

@@ -117,6 +117,14 @@ def test_trees_are_described_as_parsers_learn_them(tmp_path):
     assert description.examples[1][0] == f"{path}:tree 3"
 
 
+def test_trees_with_a_class_at_every_node_stay_as_they_are(tmp_path):
+    path = write(tmp_path / "a.txt", "(3 (2 It) (4 (2 is) (4 lovely)))\n(1 (2 It) (2 was))\n")
+    description = describe(path)
+    assert [column.name for column in description.columns] == ["words", "label", "tree"]
+    assert description.columns[2].labels == {"2": 4, "4": 2, "1": 1, "3": 1}
+    assert description.examples[0][1] == {"words": "It is lovely", "label": "3", "tree": "(3 (2 It) (4 (2 is) (4 lovely)))"}
+
+
 def test_the_length_of_a_plain_text_counts_its_line_ends(tmp_path):
     path = write(tmp_path / "a.txt", "one two\n\nthree\n")
     assert "in all: 3 words, 15 characters with the line ends" in repr(describe(path))

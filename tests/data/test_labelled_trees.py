@@ -4,7 +4,7 @@ import pytest
 
 from clew.core.tree_nodes import Nodes
 from clew.data.examples import LabelledTree
-from clew.data.labelled_trees import read_labelled_trees
+from clew.data.labelled_trees import as_brackets, read_labelled_trees
 from clew.data.notes import Notes
 from tests.data.written import refusal, write
 
@@ -23,6 +23,7 @@ def test_every_node_of_a_bracketed_tree_has_its_label(tmp_path: Path) -> None:
         ("A", "lovely", "film"), Nodes((4, 3, 3, 4, -1), (0, 0, 1, 1, 0)), ("2", "3", "2", "4", "3"), (), f"{path}:1"
     )
     assert (film.label, film.root, film.key) == ("3", 4, "A lovely film")
+    assert as_brackets(film) == FILM
     assert (bad.labels, bad.id) == (("0", "2", "1"), f"{path}:3")
 
 
@@ -39,6 +40,7 @@ def test_a_table_has_the_class_of_the_root_and_names_of_phrases(tmp_path: Path) 
     path = write(tmp_path / "types.csv", "kind,tree\ndecl,(S (NP (PRP it)) (VP (VBZ rains)))\nfrag,(NN rain)\n")
     decl, frag = read(path, text="tree", label="kind")
     assert (decl.words, decl.phrases, decl.labels) == (("it", "rains"), ("NP", "VP", "S"), (None, None, None, None, "decl"))
+    assert as_brackets(decl) == "(S (NP (X it)) (VP (X rains)))"
     assert (frag.words, frag.phrases, frag.labels, frag.label) == (("rain",), (), ("frag",), "frag")
 
 

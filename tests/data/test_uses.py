@@ -27,7 +27,7 @@ def use(tmp_path, name, text):
         ("a.csv", "id,date,channel,body,queue\n" + REVIEWS, "classify", "data.text=body data.label=queue"),
         ("a.csv", "id,date,channel,what,where\n" + REVIEWS, "classify", "data.text=what data.label=where"),
         ("a.csv", "body,stars\nso good,5\nso bad,1\nvery good,5\n,1\n", "classify", "data.text=body data.label=stars data.faults=skip"),
-        ("a.csv", TAGS, "classify", "data.text=text data.label=tags data.label_separator=|"),
+        ("a.csv", TAGS, "classify", "data.text=text data.label=tags data.label_separator=| task.labels=several"),
         ("a.tsv", "good\ta nice film\nbad\ta poor film\ngood\tso nice\n", "classify", "data.text=2 data.label=1"),
         ("a.tsv", TWO, "classify", "data.text=#1 String data.second=#2 String data.label=label"),
         ("a.tsv", TWO.replace("#1 String", "premise").replace("#2 String", "hypothesis"), "classify",
@@ -40,6 +40,13 @@ def use(tmp_path, name, text):
         ("a.conll", "1 Ada NNP B-PER\n2 ran VBD O\n\n1 Bo NNP B-PER\n", "tag", "data.words=2 data.tags=4"),
         ("a.txt", "Once upon a time\nthere was.\n", "text-lstm", ""),
         ("a.mrg", "(S (NP (PRP It)) (VP (VBZ rains)))", "parse", ""),
+        ("a.mrg", "(3 (2 It) (4 (2 is) (4 lovely)))", "classify-trees", ""),
+        ("a.tsv", "decl\t(S (NP (PRP It)) (VP (VBZ rains)))\nfrag\t(NP (NN Rain))\ndecl\t(S (NP (NN a)))\n", "classify-trees",
+         "data.text=2 data.label=1"),
+        ("a.jsonl", '{"text": "a b", "topics": ["x"]}\n{"text": "c d", "topics": ["x", "y"]}\n{"text": "e f", "topics": ["y", "x"]}\n',
+         "classify", "data.text=text data.label=topics task.labels=several"),
+        ("a.csv", "text,score\n" + "".join(f"the text {n},{n / 7:.3f}\n" for n in range(120)), "classify",
+         "data.text=text data.label=score task.labels=number"),
         ("a.csv", "n,date\n1,2020-01-01 10:00\n2,2020-01-01 11:00\n", None, ""),
     ],
 )  # fmt: skip
@@ -54,6 +61,8 @@ def test_columns_are_told_by_their_names_and_by_what_is_in_them(tmp_path, name, 
 
 def test_the_embedded_samples_are_known_for_what_they_are():
     assert find_use(describe(EMBEDDED / "sentiment/dev.tsv")) == Use("classify", {"data.text": "2", "data.label": "1"})
+    trees = {"data.text": "3", "data.label": "2", "task.phrases": "true"}
+    assert find_use(describe(EMBEDDED / "trees/dev.tsv")) == Use("classify-trees", trees)
     assert find_use(describe(EMBEDDED / "tagging/dev.tsv")) == Use("tag", {"data.words": "1", "data.tags": "3"})
     assert find_use(describe(EMBEDDED / "mt/dev.en", EMBEDDED / "mt/dev.de")) == Use("translate", {})
 

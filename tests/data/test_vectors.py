@@ -71,16 +71,16 @@ def test_no_word_asked_for_or_found(tmp_path):
 @pytest.mark.parametrize(
     ("content", "sentence"),
     [
-        ("a 1 2\nb 1\n", ":2: expected a word and 2 numbers, as the first line has it, found 1 numbers"),
+        ("a 1 2\nb 1\n", ":2: expected a word and 2 numbers, as the first line has it, found 1 number"),
         ("a 1 2\nb 1 2 3\n", ":2: expected a word and 2 numbers, as the first line has it, found 3 numbers"),
         ("2 3\na 1 2\n", ":2: expected a word and 3 numbers, as the first line has it, found 2 numbers"),
         ("a 1 2\nb 1 x\n", ":2: 'x' is no number; a line is a word and its numbers, with spaces between"),
-        ("a 1 2\nb 1  2\n", ":2: expected a word and 2 numbers, as the first line has it, found 1 numbers"),
+        ("a 1 2\nb 1  2\n", ":2: expected a word and 2 numbers, as the first line has it, found 1 number"),
         ("a 1 2\nb 1 nan\n", ":2: the vector has a number that is not finite; leave the line out"),
         ("b 1 1e300\n", ":1: the vector has a number that is not finite; leave the line out"),
         ("word\n", ":1: there is no number on the line; a line is a word and its numbers, with spaces between"),
         ("2 3\n", ": there are no vectors in it; a line is a word and its numbers, with spaces between"),
-        ("4 99999999999999\na 1\n", ":2: expected a word and 99999999999999 numbers, as the first line has it, found 1 numbers"),
+        ("4 99999999999999\na 1\n", ":2: expected a word and 99,999,999,999,999 numbers, as the first line has it, found 1 number"),
     ],
 )
 def test_a_fault_has_its_file_and_line(tmp_path, content, sentence):

@@ -15,6 +15,7 @@ WRONG = {
     "position": wrong.POSITIONS,
     "norm": wrong.NORMS,
     "pooling": wrong.POOLINGS,
+    "reader of characters": wrong.CHARACTERS,
     "wiring": wrong.WIRINGS,
     "model": wrong.MODELS,
     "tree layer": wrong.TREE_LAYERS,

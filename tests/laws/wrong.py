@@ -8,6 +8,7 @@ from clew.core.masks import reverse_rows
 from clew.core.state import map_tree
 from clew.core.types import Fixed, Memory
 from clew.layers.cells import GRU, LSTM, Cell, Elman
+from clew.layers.characters import CharacterCNN
 from clew.layers.norms import LayerNorm
 from clew.layers.pooling import First
 from clew.layers.positions import ALiBi, Position
@@ -504,6 +505,23 @@ class PoolsNothing(First):
     def forward(self, hidden, mask=None):
         return hidden
 
+
+class SeesPadding(CharacterCNN):
+    def embed(self, letters):
+        return self.letters(letters)
+
+
+class CountsPlaces(CharacterCNN):
+    def forward(self, letters):
+        return super().forward(letters) + torch.arange(letters.shape[1])[:, None]
+
+
+class OneVectorARow(CharacterCNN):
+    def forward(self, letters):
+        return super().forward(letters).mean(1)
+
+
+CHARACTERS = {"words alone": [SeesPadding, CountsPlaces], "contract": [OneVectorARow]}
 
 POOLINGS = {"real positions only": [MeanOfPadding, MeanOfRows], "contract": [PoolsNothing]}
 

@@ -62,6 +62,7 @@ def test_dropped_letters_come_back_in_evaluation():
         ({"name": "cnn", "widths": []}, "as many numbers of filters as widths"),
         ({"name": "cnn", "widths": [0]}, "all at least 1"),
         ({"name": "cnn", "widths": [1, 2, 3, 4, 5, 6]}, "all at least 1"),
+        ({"name": "cnn", "widths": 3}, "takes a list of whole numbers or null, not 3"),
         ({"name": "cnn", "activation": "sin"}, "unknown activation 'sin'"),
         ({"name": "cnn", "letter_dim": 0}, "letter_dim (0) must be at least 1"),
         ({"name": "lstm"}, "dim (5) must be even"),

@@ -60,7 +60,7 @@ CELL_NAMES, FAMILY_NAMES = ", ".join(sorted(CELLS)), ", ".join(sorted(MODELS))
             "model.cell={forget_bias: 1}",
             "model.cell: cell takes a name, or a name with options ({name: ..., option: ...}), not {'forget_bias': 1}",
         ),
-        ("task.name=languge_model", "task: unknown task 'languge_model'; did you mean 'language_model'? known: language_model"),
+        ("task.name=languge_model", "task: unknown task 'languge_model'; did you mean 'language_model'? known: bidirectional"),
         (
             "text.tokenizer=wrod",
             "text.tokenizer: unknown tokenizer 'wrod'; did you mean 'word'? known: bpe, character, unigram, word, wordpiece",

@@ -187,3 +187,12 @@ def test_what_cannot_be_read_is_refused(data: dict[str, Any], message: str) -> N
     write("pairs.tsv", "a\tb\nc\td\n")
     with pytest.raises(UserError, match=message):
         read(**data)
+
+
+def test_a_file_is_split_by_its_labels_where_these_come_again() -> None:
+    write("classes.csv", "text,label\n" + "".join(f"text {n},{'rare' if n % 10 == 0 else 'common'}\n" for n in range(40)))
+    parts = read_examples("labelled", DataConfig(train="classes.csv", valid_fraction=0.25), 1)
+    assert [example.label for example in parts["valid"]].count("rare") == 1
+    write("numbers.csv", "text,label\n" + "".join(f"text {n},{n / 7:.3f}\n" for n in range(40)))
+    parts = read_examples("labelled", DataConfig(train="numbers.csv", valid_fraction=0.25), 1)
+    assert {part: len(examples) for part, examples in parts.items()} == {"train": 30, "valid": 10}

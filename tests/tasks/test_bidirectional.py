@@ -8,7 +8,7 @@ from clew.data.plans import TokenBatch
 from clew.kernels import only_equations
 from clew.models.elmo import ELMoConfig, build_elmo
 from clew.tasks.bidirectional import BidirectionalLanguageModel, BidirectionalLanguageModelConfig
-from clew.text.train import train_word
+from clew.text.train import train_character, train_word
 from clew.training.loop import Standing, train
 from clew.training.optimisers import adamw
 from clew.training.schedules import Cosine
@@ -48,7 +48,7 @@ def test_the_loss_is_the_mean_of_two_language_models(tied):
     with only_equations():
         torch.testing.assert_close(task(batch)[0]["loss"].sum, expected, rtol=1e-10, atol=0)
     ahead, back = task.predict(batch)
-    assert float(ahead.sum() + back.sum()) == pytest.approx(-2 * float(expected), rel=1e-5)
+    assert (ahead.sum() + back.sum()).item() == pytest.approx(-2 * expected.item(), rel=1e-5)
 
 
 def test_no_direction_sees_the_word_that_it_predicts():
@@ -59,6 +59,20 @@ def test_no_direction_sees_the_word_that_it_predicts():
     assert (found.nexts.tolist(), found.previous.tolist()) == (rows[:, 1:].tolist(), rows[:, :-1].tolist())
     assert (found.ahead[0] != found.ahead[1]).any(-1).tolist() == [False, False, False, True, True, True]
     assert (found.back[0] != found.back[1]).any(-1).tolist() == [True, True, True, False, False, False]
+
+
+def test_words_that_are_too_rare_to_be_predicted_are_read_all_the_same():
+    """Ids from 4 on are predicted as <unk>, which is 0, and what is read tells them apart."""
+    task, whole = randomise(model(predicted=4)), model()
+    rows = torch.tensor([[1, 2, 5, 3], [1, 2, 6, 3]])
+    found = task.read(TokenBatch(rows[:, :-1], rows[:, 1:]))
+    assert found.nexts.tolist() == [[2, 0, 3], [2, 0, 3]] and found.previous.tolist() == [[1, 2, 0], [1, 2, 0]]
+    assert not torch.equal(found.ahead[0, 2], found.ahead[1, 2])
+    assert task.weight.shape == (4, 6) and task.named(rows.numpy()).tolist() == [[1, 2, 0, 3], [1, 2, 0, 3]]
+    assert whole.named(rows) is rows
+    with pytest.raises(UserError, match="task.predicted is for words"):
+        config = BidirectionalLanguageModelConfig(predicted=4)
+        BidirectionalLanguageModel(whole.body, train_character(["one day"]), config)
 
 
 def test_what_stands_on_padding_changes_nothing():

@@ -63,15 +63,18 @@ def test_a_node_without_a_label_costs_nothing():
 
 
 def test_weights_multiply_what_a_label_costs():
-    plain, weighted = build(trees()), build(trees(), weights={"0": 3.0})
+    plain, weighted = build(trees()), build(trees(), class_weights={"0": 3.0})
+    weighted.prepare(weighted.encode(trees()))
     batch = plain.collate(plain.encode([trees()[1]]))
     log_probs = plain.output(plain.hidden(batch)).log_softmax(-1)[0]
     costs = [-float(log_probs.detach()[node, label]) for node, label in enumerate(batch.targets[0])]
     term = weighted(batch)[0]["loss"]
     assert float(term.sum.detach()) == pytest.approx(costs[0] + costs[1] + 3 * costs[2], rel=1e-5)
     assert float(term.count) == float(weighted.counts(batch)["loss"]) == 5.0
-    with pytest.raises(UserError, match="task.weights: unknown label '9'"):
-        build(trees(), weights={"9": 2.0})
+    balanced = build(trees(), class_weights="balanced")
+    balanced.prepare(balanced.encode(trees()))
+    shares = [sum(tree.labels.count(name) for tree in trees()) for name in balanced.labels.names]
+    assert balanced.answer.class_weights.tolist() == pytest.approx([14 / (5 * share) for share in shares])
 
 
 @pytest.mark.parametrize("layer", ["child_sum_lstm", "n_ary_lstm"])
@@ -86,30 +89,32 @@ def test_a_few_trees_are_learnt_by_heart(layer):
         optimiser.step()
     predictions = task.predict(batch)
     measured = task.measure(trees(), predictions)
-    assert measured.values == {"accuracy": 100.0, "macro_f1": 100.0, "node_accuracy": 100.0}
-    assert measured.text == "accuracy 100.00, macro F1 100.00 at the root, accuracy 100.00 over all 14 nodes"
+    assert [measured.values[name] for name in ("accuracy", "macro_f1", "matthews", "node_accuracy")] == [100.0] * 4
+    assert measured.text.endswith(" at the root, accuracy 100.00 over all 14 nodes")
+    assert set(task.intervals(trees(), predictions)) >= {"accuracy", "macro_f1"}
     assert task.sentence_scores(trees(), predictions) == [100.0] * 4
     found = task.classify([unlabelled(text, "") for text in TEXTS])
     assert [tree.label for tree in found] == ["3", "0", "2", "1"]
     assert [tree.nodes for tree in found] == [tree.labels for tree in trees()]
     assert sum(found[0].probabilities.values()) == pytest.approx(1, abs=1e-5)
-    assert found[0].probability == found[0].probabilities["3"] > 0.5
-    assert task.described(trees()[0], predictions[0]) | {"probability": ""} == {
+    assert found[0].probabilities["3"] > 0.5
+    assert task.described(trees()[0], predictions[0]) | {"gold_probability": 1} == {
         "source": "A lovely film",
         "target": "3",
         "prediction": "3",
-        "probability": "",
+        "gold_probability": 1,
+        "tree": TEXTS[0],
     }
 
 
 def test_dependency_trees_are_classified_by_either_layer():
     example = LabelledTree(("He", "has", "good", "big", "control"), head_nodes([2, 0, 5, 5, 2]), (None, "decl", None, None, None), id="x")
     for layer in ("child_sum_lstm", "n_ary_lstm"):
-        task = build([example], layer)
+        task = build([example, example._replace(labels=(None, "q", None, None, None))], layer)
         batch = task.collate(task.encode([example]))
         assert batch.targets[0].tolist() == [-1, 0, -1, -1, -1]
         assert batch.trees.roots[0].tolist() == [False, True, False, False, False]
-        assert task.classify([example])[0].label == "decl"
+        assert task.classify([example])[0].label in ("decl", "q")
         assert "node_accuracy" not in task.measure([example], task.predict(batch)).values
 
 
@@ -117,16 +122,19 @@ def test_names_of_phrases_are_read_as_words_where_that_is_asked_for():
     tree = parse_tree("(S (NP (PRP it)) (VP (VBZ rains)))")
     _, shape = phrase_nodes(tree)
     example = LabelledTree(("it", "rains"), shape, (None, None, None, None, "decl"), ("NP", "VP", "S"), "x")
-    task = build([example], phrases=True)
+    both = [example, example._replace(labels=(None, None, None, None, "q"))]
+    task = build(both, phrases=True)
     ids = task.encode([example])[0].words.tokens
     assert [task.reader.tokenizer.token(id) for id in ids] == ["it", "rains", "(NP", "(VP", "(S"]
-    assert len(build([example]).encode([example])[0].words.tokens) == 2
+    assert len(build(both).encode([example])[0].words.tokens) == 2
     with pytest.raises(UserError, match="f:1: task.phrases=true reads the names of phrases, and this tree has none besides the labels"):
         build(trees(), phrases=True)
 
 
 def test_mistakes_are_told_in_a_sentence():
     task = build(trees())
+    with pytest.raises(UserError, match="every label of the training part is '2', so there is nothing to tell apart"):
+        build(trees(["(2 (2 a) (2 film))"]))
     with pytest.raises(UserError, match="f:1: unknown label '7'"):
         task.encode(trees(["(7 film)"]))
     with pytest.raises(UserError, match="a node of a tree has a whole word, and this tokenizer cuts words; set text.tokenizer=word"):

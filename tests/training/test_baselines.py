@@ -7,9 +7,12 @@ from clew.baselines.kneser_ney import fit_kneser_ney
 from clew.core.errors import UserError
 from clew.data.encoded import TokenFile
 from clew.data.examples import Labelled, Parsed, Sentence
+from clew.data.labelled_trees import labelled_nodes
+from clew.data.notes import Notes
 from clew.data.trees import parse_tree
+from clew.recipes.running import config_of
 from clew.training import baselines
-from clew.training.baselines import Baselines
+from clew.training.baselines import Baselines, baselines_of
 from clew.training.problem import Score
 
 SCORE = Score({"loss": 1.0, "f1": 50.0}, -50.0, "F1 50.00", {"a": 50.0})
@@ -22,6 +25,10 @@ def beside(kind, train, examples):
 def sentence(text):
     words, tags = zip(*(pair.split("/") for pair in text.split()), strict=True)
     return Sentence(words, tags)
+
+
+def labelled_tree(text):
+    return next(labelled_nodes([Parsed(parse_tree(text), "a")], Notes()))
 
 
 def test_a_parser_is_shown_beside_trees_that_branch_to_the_right():
@@ -86,10 +93,36 @@ def test_of_two_texts_both_are_read():
 
 def test_labels_that_do_not_exclude_each_other_are_scored_by_their_f1():
     train = [Labelled("a b", ("A", "B")), Labelled("a c", ("A",)), Labelled("c c", ())] * 4
-    found = beside("labelled", train, [Labelled("a b", ("A", "B")), Labelled("c", ()), Labelled("new", ("new",))])
+    found = beside("several_labels", train, [Labelled("a b", ("A", "B")), Labelled("c", ()), Labelled("new", ("new",))])
     assert found.measures["baseline_most_frequent_class"] == pytest.approx(100 * 2 / 6)  # A everywhere: 1 of 3 right, of 3 gold
     assert found.measures["baseline_logistic_regression"] > 50
     assert "the most frequent class has micro F1 33.33, naive Bayes has micro F1" in found.text
+
+
+def test_numbers_are_told_beside_their_mean_and_ridge_regression():
+    train = [Labelled(f"a {word}", (number,)) for word, number in [("low", "1"), ("middle", "2"), ("high", "3")] * 5]
+    found = beside("numbers", train, [Labelled("low", ("0",)), Labelled("high", ("4",)), Labelled("middle", ("2",))])
+    assert found.measures["baseline_mean_error"] == pytest.approx((8 / 3) ** 0.5)
+    assert found.measures["baseline_ridge_regression"] > 99
+    assert found.text.startswith("F1 50.00; the mean has root of the mean squared error 1.633, ridge regression has Pearson ")
+    assert beside("numbers", [], []) is SCORE
+
+
+def test_trees_are_told_beside_their_words_alone():
+    trees = [labelled_tree("(+ (+ good) (+ film))"), labelled_tree("(- (- bad) (+ film))")]
+    found = beside("labelled_trees", trees * 3, trees)
+    assert found.measures["baseline_most_frequent_class"] == 50 and found.measures["baseline_naive_bayes"] == 100
+
+
+@pytest.mark.parametrize(
+    ("recipe", "settings", "kind"),
+    [("classify", [], "labelled"), ("classify", ["task.labels=several"], "several_labels"), ("classify", ["task.labels=number"], "numbers"),
+     ("tag", [], "tagged"), ("classify-trees", [], "labelled_trees"), ("parse", [], "trees")],
+)  # fmt: skip
+def test_a_task_has_the_baselines_of_what_it_tells(recipe, settings, kind, monkeypatch):
+    monkeypatch.setattr(baselines, "BASELINES", {name: lambda train, name=name: iter([name]) for name in baselines.BASELINES})
+    found = baselines_of(config_of(recipe, ["data.train=x", *settings]), list)
+    assert list(found.unfitted) == [kind]
 
 
 def test_what_would_take_long_is_left_out(monkeypatch):

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 import torch
 
-from clew.core.errors import UserError
+from clew.core.errors import UserError, counted
 from clew.recipes.running import config_of, run_recipe
 from clew.runs.directory import read_metrics, read_weights
 from clew.runs.examples import read_examples
@@ -145,7 +145,9 @@ def test_examples_that_are_too_long_are_left_out_and_counted(tmp_path: Path) -> 
     kept = sum(len(problem.batches.get(0, number).source) for number in range(problem.batches.per_epoch(0)))
     [note] = problem.notes
     left_out = int(note.split()[2])
-    assert note.startswith(f"left out {left_out} x training example of more than 6 tokens on a side (first: {tmp_path}/pairs.tsv:")
+    assert note.startswith(
+        f"left out {counted(left_out, 'training example')} of more than 6 tokens on a side (first: {tmp_path}/pairs.tsv:"
+    )
     assert 0 < left_out <= longer and kept == 54 - left_out
 
 

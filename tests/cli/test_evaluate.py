@@ -1,0 +1,26 @@
+from pathlib import Path
+
+import pytest
+
+from clew.recipes.running import run_recipe
+from tests.cli.conftest import Clew
+
+WORDS = "the\tDET\n{noun}\tNOUN\n{verb}\tVERB\n\n"
+SMALL = ["model.dim=8", "model.embedding_dim=8", "embedding.dim=8", "embedding.characters=null", "training.steps=1", "device=cpu"]
+
+
+def test_a_score_stands_beside_its_baseline_while_the_training_data_are_there(clew: Clew) -> None:
+    for name, nouns in {"train": ["dog", "cat", "run"], "valid": ["dog", "sun"]}.items():
+        Path(f"{name}.conll").write_text("".join(WORDS.format(noun=noun, verb="runs") for noun in nouns * 2), encoding="utf-8")
+    files = ["data.train=train.conll", "data.valid=valid.conll", "training.schedule=constant"]
+    trained = run_recipe("tag", [*files, *SMALL], out=Path("run"))
+    accuracy = trained.valid.measures["baseline_most_frequent_tag"]
+    assert accuracy == pytest.approx(100 * 5 / 6)  # the sun was never seen, and so is taken for DET
+    beside = f"; the most frequent tag has accuracy {accuracy:.2f}"
+    assert trained.valid.text.endswith(beside)
+    for arguments in (["run"], ["run", "valid.conll"]):
+        assert beside in clew("evaluate", *arguments).out
+    Path("train.conll").unlink()
+    for arguments in (["run"], ["run", "valid.conll"]):
+        found = clew("evaluate", *arguments)
+        assert found.status == 0 and ": loss " in found.out and "most frequent" not in found.out and found.err == ""
