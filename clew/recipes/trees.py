@@ -51,8 +51,8 @@ def sentiment(about: str, published: str, data: dict[str, Any], steps: int) -> R
     return classifier(
         about,
         {"corpus": "sst", **data},
-        tree_lstm("n_ary_lstm", dim=150, embedding_dim=100, dropout=0.5),
-        training(steps, learning_rate=2e-3, average={"name": "ema", "decay": 0.998}),
+        tree_lstm("n_ary_lstm", dim=150, embedding_dim=100, dropout=0.5, input_dropout=0.25),
+        training(steps, learning_rate=4e-3, average={"name": "ema", "decay": 0.998}),
         text={"min_count": 1},
         published=published,
     )
