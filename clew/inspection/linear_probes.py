@@ -16,9 +16,9 @@ from torch import Tensor
 
 from clew.core.errors import UserError
 
-STRENGTHS = (0.1, 0.01, 0.001, 0.0001)
-"""What l2 may be; the validation part decides, and of equals the strongest is taken."""
-MAX_STEPS = 40
+STRENGTHS = (0.1, 0.01, 0.001, 0.0001, 0.00001, 0.000001)
+"""What l2 may be, the strongest first; the validation part decides, and the search ends when it has twice said no."""
+MAX_STEPS = 50
 UNKNOWN_LABEL = -1
 """The label of an example whose label the training part has not: no probe tells it."""
 
@@ -40,46 +40,63 @@ def fit_probe(features: Mapping[str, Tensor], labels: Mapping[str, Tensor], num_
         raise UserError("every training example has the same label, so there is nothing for a probe to tell")
     mean, deviation = features["train"].mean(-2, keepdim=True), features["train"].std(-2, keepdim=True, correction=0)
     scaled = {part: (x - mean) / deviation.clamp(min=1e-5) for part, x in features.items()}
-    train, several = scaled["train"], scaled["train"].dim() == 3
-    weight, bias = train.new_zeros(train.shape[-1], num_labels), train.new_zeros(num_labels)
-    scalars = train.new_zeros(len(train) if several else 0)
-    unknowns = [weight, bias, scalars] if several else [weight, bias]
-    best: Fitted | None = None
-    for l2 in STRENGTHS:  # from the strongest on: each fit begins where the one before ended
-        find_least(unknowns, train, labels["train"], l2)
-        right = {part: accuracy(logits_of(unknowns, scaled[part]), labels[part]) for part in ("valid", "test")}
+    probe = Probe(scaled["train"], labels["train"], num_labels)
+    best, worse = None, 0
+    for l2 in STRENGTHS:  # each fit begins where the one before ended
+        probe.fit(l2)
+        right = {part: accuracy(probe.logits(scaled[part]), labels[part]) for part in ("valid", "test")}
         if best is None or right["valid"] > best.valid_accuracy:
-            best = Fitted(right["test"], right["valid"], l2, tuple(scalars.softmax(0).tolist()))
+            best, worse = Fitted(right["test"], right["valid"], l2, tuple(probe.scalars.softmax(0).tolist())), 0
+        else:
+            worse += 1
+        if worse == 2:
+            break
     assert best is not None
     return best
 
 
-def logits_of(unknowns: list[Tensor], x: Tensor) -> Tensor:
-    weight, bias, *scalars = unknowns
-    if scalars:
-        x = torch.einsum("l,lnd->nd", scalars[0].softmax(0), x)
-    return x @ weight + bias  # (examples, labels)
+class Probe:
+    """W, b and s, zeros at first."""
 
+    def __init__(self, x: Tensor, labels: Tensor, num_labels: int):
+        self.x, self.labels = x, labels
+        self.weight, self.bias = x.new_zeros(x.shape[-1], num_labels), x.new_zeros(num_labels)
+        self.scalars = x.new_zeros(len(x) if x.dim() == 3 else 0)
+        middle = self.mixed(x)
+        self.variances, self.axes = torch.linalg.eigh(middle.mT @ middle / len(middle))
+        self.curvature = (1 - 1 / num_labels) / num_labels
 
-def find_least(unknowns: list[Tensor], x: Tensor, labels: Tensor, l2: float) -> None:
-    """Moves W, b and s to where the cost is least, by L-BFGS over all examples at once."""
-    for unknown in unknowns:
-        unknown.requires_grad_(True)
-    optimiser = torch.optim.LBFGS(
-        unknowns, max_iter=MAX_STEPS, history_size=10, tolerance_grad=1e-5, tolerance_change=1e-7, line_search_fn="strong_wolfe"
-    )
+    def mixed(self, x: Tensor) -> Tensor:
+        return torch.einsum("l,lnd->nd", self.scalars.softmax(0), x) if x.dim() == 3 else x
 
-    def cost() -> Tensor:
-        optimiser.zero_grad()
-        weight, _, *scalars = unknowns
-        found = F.cross_entropy(logits_of(unknowns, x), labels) + l2 / 2 * sum((part**2).sum() for part in (weight, *scalars))
-        found.backward()
-        return found
+    def logits(self, x: Tensor) -> Tensor:
+        return self.mixed(x) @ self.weight + self.bias  # (examples, labels)
 
-    with torch.enable_grad():
-        optimiser.step(cost)  # type: ignore[arg-type]
-    for unknown in unknowns:
-        unknown.requires_grad_(False)
+    def fit(self, l2: float) -> None:
+        """Goes on to where the cost is least, by L-BFGS over all examples at once.
+
+        What is searched for is V, W = W_before + A V, in which the cost curves about alike in all directions: A has the principal axes of
+        the vectors, each divided by the root of its curvature. Along W itself many times as many steps would be needed.
+        """
+        before, axes = self.weight, self.axes * (self.curvature * self.variances.clamp(min=0) + l2).rsqrt()
+        change = torch.zeros_like(before, requires_grad=True)
+        bias, scalars = (part.clone().requires_grad_() for part in (self.bias, self.scalars))
+        self.bias, self.scalars = bias, scalars
+        optimiser = torch.optim.LBFGS(
+            [change, bias, scalars], max_iter=MAX_STEPS, tolerance_grad=1e-5, tolerance_change=1e-9, line_search_fn="strong_wolfe"
+        )
+
+        def cost() -> Tensor:
+            optimiser.zero_grad()
+            self.weight = before + axes @ change
+            squares = (self.weight**2).sum() + (scalars**2).sum()
+            found = F.cross_entropy(self.logits(self.x), self.labels) + l2 / 2 * squares
+            found.backward()
+            return found
+
+        with torch.enable_grad():
+            optimiser.step(cost)  # type: ignore[arg-type]
+        self.weight, self.bias, self.scalars = (before + axes @ change).detach(), bias.detach(), scalars.detach()
 
 
 def accuracy(logits: Tensor, labels: Tensor) -> float:

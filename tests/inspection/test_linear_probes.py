@@ -3,7 +3,7 @@ import torch
 from torch import Tensor
 
 from clew.core.errors import UserError
-from clew.inspection.linear_probes import UNKNOWN_LABEL, accuracy, find_least, fit_probe
+from clew.inspection.linear_probes import UNKNOWN_LABEL, Probe, accuracy, fit_probe
 
 Parts = dict[str, Tensor]
 
@@ -29,11 +29,12 @@ def test_what_a_plane_parts_is_told_and_noise_is_not() -> None:
 def test_a_probe_is_where_the_cost_has_no_slope() -> None:
     features, labels = drawn()
     x, y = (features["train"] - features["train"].mean(0)) / features["train"].std(0), labels["train"]
-    weight, bias = torch.zeros(6, 3), torch.zeros(3)
-    find_least([weight, bias], x, y, 0.1)
-    errors = (x @ weight + bias).softmax(-1) - torch.nn.functional.one_hot(y, 3)
-    torch.testing.assert_close(x.mT @ errors / len(x), -0.1 * weight, atol=1e-3, rtol=1e-2)
-    assert errors.mean(0).abs().max() < 1e-3 and not weight.requires_grad
+    probe = Probe(x, y, 3)
+    for l2 in (1.0, 0.1):
+        probe.fit(l2)
+        errors = probe.logits(x).softmax(-1) - torch.nn.functional.one_hot(y, 3)
+        torch.testing.assert_close(x.mT @ errors / len(x), -l2 * probe.weight, atol=1e-4, rtol=1e-3)
+        assert errors.mean(0).abs().max() < 1e-4 and not probe.weight.requires_grad
 
 
 def test_a_learned_mix_looks_at_the_level_that_knows() -> None:

@@ -98,6 +98,10 @@ def test_rows_are_blocks_and_the_mixes_of_those_of_one_width() -> None:
         ("learned mix", "learned"),
     ]
     assert rows(words_lstm("model.embedding_dim=8", "model.num_layers=1")) == [("embedding", ""), ("layer 1", "last")]
+    elmo = untrained(
+        "text-elmo", "model.dim=8", "embedding.characters_dim=8", "embedding.characters.filters=[4]", "embedding.characters.widths=[3]"
+    )
+    assert [mix for _, mix in rows(elmo)] == ["first", "second_to_last", "last", "sum", "join_last_four", "learned"]
 
 
 @pytest.mark.parametrize("build", [words_lstm, gpt])
