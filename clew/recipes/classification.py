@@ -52,7 +52,7 @@ def classifier(
 
 SENTIMENT = {"corpus": "sentiment-sample"}
 SENTIMENT_BAG = classifier(
-    "Averaged word vectors under a feed-forward network: is a review's sentence for or against it?",
+    "Averaged word vectors under a feed-forward network, on sentences for and against films.",
     SENTIMENT,
     {"family": "bag", "dim": 100, "dropout": 0.3},
     training(1000),
