@@ -52,7 +52,7 @@ def classifier(
 
 SENTIMENT = {"corpus": "sentiment-sample"}
 SENTIMENT_BAG = classifier(
-    "Averaged word vectors under a feed-forward network: is a sentence of a film review for or against it?",
+    "Averaged word vectors under a feed-forward network, on sentences for and against films.",
     SENTIMENT,
     {"family": "bag", "dim": 100, "dropout": 0.3},
     training(1000),
@@ -80,7 +80,7 @@ SENTIMENT_ATTENTION = classifier(
     task={"pooling": "attention"},
 )
 SST = classifier(
-    "A bidirectional LSTM on sentences and phrases of the Stanford Sentiment Treebank. For a GPU; add embedding.vectors=GLOVE.",
+    "A BiLSTM on the Stanford Sentiment Treebank's phrases. For a GPU; add embedding.vectors=GLOVE.",
     {"corpus": "sst", "phrases": True},
     {**BIDIRECTIONAL, "dim": 300},
     training(4000, batch_size=256, evaluate_every=250, patience=8),
@@ -88,7 +88,7 @@ SST = classifier(
     published="accuracy 49.1 for a bidirectional LSTM with GloVe of 300 dimensions (Tai et al. 2015)",
 )
 OWN = classifier(
-    "A bidirectional LSTM on labelled texts of your own: data.train=FILE data.text=COLUMN data.label=COLUMN.",
+    "A BiLSTM on labelled texts of your own: data.train=FILE data.text=COLUMN data.label=COLUMN.",
     {},
     BIDIRECTIONAL,
     training(1500),

@@ -78,7 +78,7 @@ CONLL = tagger(
     published="F1 90.94 on testb (Lample et al. 2016), 91.21 (Ma and Hovy 2016)",
 )
 OWN = tagger(
-    "A BiLSTM-CRF with characters on tagged words of your own: data.train=FILE, CoNLL columns, CoNLL-U or JSON lines.",
+    "A BiLSTM-CRF with characters on tagged words of your own: data.train=FILE, such as CoNLL columns.",
     {},
     training(1500),
 )

@@ -7,10 +7,13 @@ spaces is one word a stretch.
 """
 
 import re
+import unicodedata
 from collections.abc import Sequence
 from itertools import accumulate
 from typing import NamedTuple
 
+MARKS = "\u200c\u200d" + "".join(chr(code) for code in range(0x300, 0x11FFF) if unicodedata.category(chr(code)) in ("Mn", "Mc"))
+"""What belongs to the letter before it: accents, vowel signs, joiners. To `re` they are no part of a word."""
 PIECE = re.compile(
     r"""
     (?:https?://|www\.)\S+?(?=[.,;:!?)\]"'>]{0,9}(?:\s|$))     # a web address, without what ends the sentence
@@ -27,9 +30,9 @@ PIECE = re.compile(
     | [^\W_]\w{0,63}(?:\.\w{1,63}){0,9}\.(?i:com|org|net|edu|gov|co|uk|de|fr|html?|txt|docx?|xlsx?|pdf|py|zip|jpe?g|png|exe)\b
     | [.?!]{2,} | ([^\w\s])\1+                                 # ... -- ?!
     | (?<=\s)['’](?:s|m|d|ll|re|ve)(?!\w)                      # what was cut off already
-    | \w+(?:[-'’&]\w+)*
-    | \S
-    """,
+    | \w[\wMARKS]*(?:[-'’&]\w[\wMARKS]*)*
+    | \S[MARKS]*
+    """.replace("MARKS", MARKS),
     re.VERBOSE,
 )
 """Repetitions of what may fail behind them have bounds, so that no text takes longer than its length allows."""

@@ -106,6 +106,17 @@ def test_the_evaluation_has_labels_confusions_and_the_worst_predictions(clew: Cl
     assert "no prediction is wrong" in clew("evaluate", runs["tickets"], "--errors", 5).out
 
 
+def test_a_loaded_run_tells_what_the_trained_one_told(clew: Clew) -> None:
+    texts = ["my parcel", "I paid , I paid", "never seen"]
+    run = library.train("classify", *SMALL, data=ROWS, out="run", quiet=True)
+    again = library.load("run", device="cpu")
+    assert again.classify(texts) == run.classify(texts)
+    assert float(again.task.answer.temperature) == float(run.task.answer.temperature) != 1
+    tagged = [(text.split(), ["B-" + label, *["O"] * (len(text.split()) - 1)]) for text, label in ROWS]
+    tagger = library.train("tag", *SMALL, "embedding.dim=8", data=tagged, out="tagger", quiet=True)
+    assert library.load("tagger", device="cpu").tag(texts) == tagger.tag(texts)
+
+
 def test_a_run_on_lists_is_evaluated_and_loaded_as_any_other(clew: Clew, runs: dict[str, Path]) -> None:
     run = library.load(runs["pairs"])
     assert run.classify([("my parcel is late", "is it?")])[0].label == "delivery"

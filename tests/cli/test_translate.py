@@ -141,7 +141,7 @@ def test_a_language_is_asked_for(clew: Clew, translators: dict[str, Path]) -> No
 def test_a_model_of_several_languages_is_scored_on_any_direction_and_through_another(clew: Clew, translators: dict[str, Path]) -> None:
     Path("pairs.tsv").write_text("a red fox\tun renard roux\n", encoding="utf-8")
     direct = clew("evaluate", translators["many"], "pairs.tsv", "--into", "fr", "--out", "direct.jsonl")
-    assert direct.out.startswith("pairs.tsv: loss ") and "BLEU 0.00 (nrefs:1" in direct.out and direct.out.endswith("(1 examples)\n")
+    assert direct.out.startswith("pairs.tsv: loss ") and "BLEU 0.00 (nrefs:1" in direct.out and direct.out.endswith("(1 example)\n")
     through = clew("evaluate", translators["many"], "pairs.tsv", "--into", "fr", "--pivot", "de", "--out", "through.jsonl")
     assert through.out.startswith("pairs.tsv: through de: BLEU")
     [row] = objects(Path("through.jsonl").read_text(encoding="utf-8"))

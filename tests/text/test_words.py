@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 from clew.text.words import listed_words, spaced_words, split_words, words_of
 
 PIECES = st.sampled_from(
-    ["Don't", "U.S.", " ", "  ", "\t", "'s", "’", "a@b.de", "$5.50", "-", "...", "é", "日本", "\u00a0", ":-)", "No.", "1st"]
+    ["Don't", "U.S.", " ", "  ", "\t", "'s", "’", "a@b.de", "$5.50", "-", "...", "é", "e\u0301", "日本", "\u00a0", ":-)", "No.", "1st"]
 )
 
 
@@ -35,6 +35,7 @@ def test_words_are_the_characters_of_the_text_in_order_and_nothing_but_space_is_
         ("Call 713-853-3989 on 01-Feb-02, 4x4", "Call 713-853-3989 on 01-Feb-02 , 4x4"),
         ("word's end. 'Quoted' do n't", "word 's end . ' Quoted ' do n't"),
         ("“Hello,” she said—then left…", "“ Hello , ” she said — then left …"),
+        ("हिन्दी में naïve cafe\u0301s, می\u200cخواهم!", "हिन्दी में naïve cafe\u0301s , می\u200cخواهم !"),
         (" \t ", ""),
     ],
 )
