@@ -71,7 +71,13 @@ def test_every_run_that_a_guide_uses_is_of_a_recipe() -> None:
 
 def settings() -> list[tuple[str, str]]:
     """The settings in the tables of guides, each with a recipe that it is for."""
-    recipes = {"translation": ["translate", "data.train=pairs.tsv"], "parsing": ["craft-parser"], "trees": ["gum-tree-lstm"]}
+    recipes = {
+        "translation": ["translate", "data.train=pairs.tsv"],
+        "parsing": ["craft-parser"],
+        "trees": ["gum-tree-lstm"],
+        "tagging": ["tag", "data.train=names.conll"],
+        "classification": ["classify", "data.train=tickets.csv"],
+    }
     row = re.compile(r"^\| `((?:\w+\.\w+=\S+ ?)+)` \|", re.MULTILINE)
     texts = {guide.stem: guide.read_text(encoding="utf-8") for guide in GUIDES}
     return [(" ".join(recipes[name]), setting) for name in recipes for setting in row.findall(texts[name])]

@@ -1,7 +1,8 @@
 """A run's scores: on its own validation and test data, or on a FILE.
 
-Of a language model, loss, perplexity and bits per character of a text; with --json and a FILE, the log-probability of
-every token: one JSON object a token, then one with the totals. Where the training data are still there, what they alone
+Of a language model, loss, perplexity and bits per character of a text, and of a bidirectional one the loss of each
+direction; with --json and a FILE, the log-probability of every token, where each has one: one JSON object a token, then
+one with the totals. Where the training data are still there, what they alone
 tell is shown beside it: n-grams, the most frequent tag, naive Bayes and others, whichever the task has.
 
   clew evaluate runs/shakespeare-lstm

@@ -69,7 +69,8 @@ def as_conll(number: int, tagged: Any) -> str:
 
 
 def as_spans(number: int, tagged: Any) -> str:
-    return "".join(f"{span.label}\t{' '.join(span.text.split())}\t{span.start}\t{span.stop}\n" for span in tagged.spans)
+    rows = ((span.label, span.text.replace("\t", " "), str(span.start), str(span.stop)) for span in tagged.spans)
+    return "".join("\t".join(row) + "\n" for row in rows)
 
 
 def as_inline(number: int, tagged: Any) -> str:

@@ -105,7 +105,7 @@ def labelled(description: Description, texts: Columns) -> Use | None:
     second = {"data.second": both[1].name} if both else {}
     settings = {"data.text": text.name, **second, "data.label": label.name}
     if is_of_trees(description, text.name):
-        return Use("classify-trees", settings)
+        return Use("classify-trees", {**settings, "task.phrases": "true"})
     if (separator := find_separator(label.labels or ())) is not None:
         settings["data.label_separator"] = separator
     if separator is not None or label.is_list:

@@ -37,7 +37,7 @@ class Fitted:
 def fit_probe(features: Mapping[str, Tensor], labels: Mapping[str, Tensor], num_labels: int) -> Fitted:
     """Of features (examples, dim), or (levels, examples, dim), by part: train, valid and test. Nothing in it is random."""
     if num_labels < 2:
-        raise UserError("every training example has the same label, so there is nothing for a probe to tell")
+        raise UserError("every training example has the same label, so there is nothing for a probe to tell; read more of them")
     mean, deviation = features["train"].mean(-2, keepdim=True), features["train"].std(-2, keepdim=True, correction=0)
     scaled = {part: (x - mean) / deviation.clamp(min=1e-5) for part, x in features.items()}
     probe = Probe(scaled["train"], labels["train"], num_labels)

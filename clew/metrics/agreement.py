@@ -46,6 +46,13 @@ def f1_interval(parts: Sequence[Agreement], *, level: float = 0.95, samples: int
     return statistic_interval(lambda drawn: f1s(*(drawn @ kinds).T), times, level=level, samples=samples, seed=seed)
 
 
+def share_interval(parts: Sequence[int], wholes: Sequence[int], *, level: float = 0.95, samples: int = SAMPLES, seed: int = 1) -> Interval:
+    """The bootstrap's interval of a share over all examples, sum(parts) / sum(wholes); an example has a part and a whole, such as the right
+    words of a sentence and all of them."""
+    kinds, times = distinct_rows(list(zip(parts, wholes, strict=True)))
+    return statistic_interval(lambda drawn: shares(*(drawn @ kinds).T), times, level=level, samples=samples, seed=seed)
+
+
 def distinct_rows(rows: Sequence[Sequence[int]] | np.ndarray) -> tuple[np.ndarray, np.ndarray]:
     """Each row once (kinds, columns), and how often it was there (kinds,)."""
     return np.unique(np.asarray(rows), axis=0, return_counts=True)

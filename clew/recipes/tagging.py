@@ -64,7 +64,7 @@ EWT = tagger(
 EWT_FULL = tagger(
     "The tagger of parts of speech on all of UD English EWT. For a GPU; add embedding.vectors=GLOVE.",
     {"corpus": "ewt"},
-    training(6000, evaluate_every=600),
+    training(6000, evaluate_every=600, learning_rate=3e-3),
     model={"dim": 400, "num_layers": 2, "dropout": 0.35},
     embedding={"dropout": 0.2},
     task={"output": "softmax"},

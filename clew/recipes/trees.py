@@ -51,7 +51,7 @@ def sentiment(about: str, published: str, data: dict[str, Any], steps: int) -> R
     return classifier(
         about,
         {"corpus": "sst", **data},
-        tree_lstm("n_ary_lstm", dim=150, embedding_dim=100, dropout=0.5),
+        tree_lstm("n_ary_lstm", dim=300, embedding_dim=100, dropout=0.5),
         training(steps, learning_rate=2e-3, average={"name": "ema", "decay": 0.998}),
         text={"min_count": 1},
         published=published,

@@ -122,8 +122,8 @@ def check_embedding(config: Config) -> None:
         raise UserError("embedding.vectors and embedding.dim are of the table of words, which embedding.words=false leaves out")
     if config.text.tokenizer != "word":
         raise UserError(
-            f"the section embedding is about words, and text.tokenizer={config.text.tokenizer}; set text.tokenizer=word, or leave the "
-            "section out: embedding.characters=null embedding.dim=null"
+            f"the section embedding is about words, and text.tokenizer={config.text.tokenizer}; set text.tokenizer=word, or leave "
+            "the section out: embedding.characters=null embedding.dim=null"
         )
     if embedding.source is not None and task.data == "text":
         raise UserError(

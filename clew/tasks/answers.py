@@ -10,7 +10,8 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 
 from clew.core.errors import UserError
-from clew.metrics.bootstrap import Interval
+from clew.metrics.agreement import share_interval
+from clew.metrics.bootstrap import Interval, bootstrap_interval
 from clew.metrics.calibration import calibration, calibration_interval, fit_temperature
 from clew.metrics.classification import Confusion, count_confusion, count_label_sets, label_set_intervals
 from clew.metrics.correlation import correlation, correlation_interval
@@ -179,6 +180,8 @@ class SeveralLabels(OneLabel):
     def intervals(self, examples: Sequence[Answered], found: Sequence[Found]) -> dict[str, Interval]:
         golds, answers = [example.labels for example in examples], [answer["labels"] for answer in found]
         intervals = label_set_intervals(golds, answers, self.labels.names, samples=SAMPLES)
+        right = [len(self.labels) - len(set(gold) ^ set(answer)) for gold, answer in zip(golds, answers, strict=True)]
+        intervals["accuracy"] = share_interval(right, [len(self.labels)] * len(right), samples=SAMPLES)
         return {name: interval.times(100) for name, interval in intervals.items()}
 
     def report(self, examples: Sequence[Answered], found: Sequence[Found]) -> tuple[str, ...]:
@@ -228,7 +231,9 @@ class Number(nn.Module):
 
     def intervals(self, examples: Sequence[Answered], found: Sequence[Found]) -> dict[str, Interval]:
         gold, told = self.numbers(examples, found)
-        return {name: correlation_interval(name, gold, told).times(100) for name in self.measures if len(gold) > 1}
+        intervals = {name: correlation_interval(name, gold, told).times(100) for name in self.measures if len(gold) > 1}
+        squares = bootstrap_interval([(a - b) ** 2 for a, b in zip(gold, told, strict=True)], samples=SAMPLES)
+        return {**intervals, "error": Interval(*map(math.sqrt, squares))}
 
     def report(self, examples: Sequence[Answered], found: Sequence[Found]) -> tuple[str, ...]:
         return ()

@@ -28,6 +28,7 @@ class BidirectionalLanguageModelConfig(Section):
         ge=2,
         description="only so many of the most frequent words are predicted by name, the others as <unk>; all are read as they are",
     )
+    unread: float = Field(0.5, ge=0, lt=1, description="of those others the share that training reads as <unk> too (Lample et al. 2016)")
     tied: bool = Field(False, description="the output layer's weight is the embedding's")
     bias: bool = Field(True, description="the output layer has a bias")
     init_scale: float | None = Field(None, gt=0, description="the output layer's weights from U(-s, s)")
@@ -50,8 +51,8 @@ class BidirectionalLanguageModel(nn.Module):
         loss = (mean of -log p(next) + mean of -log p(previous)) / 2
 
     Both halves of h share V and b, and neither has seen what it is to predict. Words that are read from their letters need not be frequent
-    enough to be predicted: `predicted` words have names in V. As many tokens are predicted ahead as back, so that the
-    perplexity is the geometric mean of those of two language models.
+    enough to be predicted: `predicted` words have names in V, and in training some of the others are read as <unk>, as words of another
+    text will be. As many tokens are predicted ahead as back, so that the perplexity is the geometric mean of those of two language models.
     """
 
     needs = ("directions",)
@@ -72,6 +73,7 @@ class BidirectionalLanguageModel(nn.Module):
         self.body = body
         self.tokenizer = tokenizer
         self.predicted = min(config.predicted or body.vocabulary, body.vocabulary)
+        self.unread = config.unread
         self.output_weight = None if config.tied else nn.Parameter(torch.empty(self.predicted, dim))
         self.output_bias = nn.Parameter(torch.zeros(self.predicted)) if config.bias else None
         if self.output_weight is not None:
@@ -102,9 +104,11 @@ class BidirectionalLanguageModel(nn.Module):
         if has_documents(mask):
             raise UserError("a bidirectional language model reads one document a row; give it a mask that is True where a row is real")
         tokens = torch.cat([batch.tokens[:, :1], batch.targets], 1)  # (batch, n + 1)
+        named = self.named(tokens)
+        if self.training and self.predicted < self.body.vocabulary and self.unread:
+            tokens = torch.where(torch.rand(tokens.shape, device=tokens.device) < self.unread, named, tokens)
         hidden, _ = self.body(tokens, None if mask is None else torch.cat([mask[:, :1], mask], 1))
         ahead, back = self.dropout(hidden).chunk(2, -1)
-        named = self.named(tokens)
         return Directions(ahead[:, :-1], back[:, 1:], named[:, 1:], named[:, :-1])
 
     def named(self, tokens: Any) -> Any:

@@ -18,8 +18,8 @@ from clew.core.types import State, Term
 from clew.data.examples import Sentence
 from clew.layers.context import WORD_VECTORS, Pieces
 from clew.layers.crf import CRF
-from clew.metrics.agreement import f1_interval
-from clew.metrics.bootstrap import Interval, bootstrap_interval
+from clew.metrics.agreement import share_interval
+from clew.metrics.bootstrap import Interval
 from clew.metrics.classification import count_confusion
 from clew.metrics.spans import score_sentences, score_spans
 from clew.tasks.examples import ExampleTask
@@ -32,6 +32,8 @@ from clew.text.words import Word
 
 BATCH = 128
 """Sentences that are tagged at a time."""
+SAMPLES = 2000
+"""Resamples of a bootstrap's interval."""
 
 
 class TaggingConfig(Section):
@@ -237,10 +239,14 @@ class Tagger(ExampleTask):
     def intervals(self, examples: Sequence[Sentence], predictions: Sequence[Sequence[str]]) -> dict[str, Interval]:
         """What each measure would be on other sentences of the same kind."""
         golds = self.golds(examples)
+        right = [sum(a == b for a, b in zip(gold, tags, strict=True)) for gold, tags in zip(golds, predictions, strict=True)]
+        shares = {"accuracy": (right, [len(gold) for gold in golds])}
         if self.scheme:
-            return {"f1": f1_interval([score.total for score in score_sentences(golds, predictions)]).times(100)}
-        words = [100.0 * (a == b) for gold, tags in zip(golds, predictions, strict=True) for a, b in zip(gold, tags, strict=True)]
-        return {"accuracy": bootstrap_interval(words, samples=1000)}
+            found = [score.total for score in score_sentences(golds, predictions)]
+            matched, gold, predicted = ([getattr(each, name) for each in found] for name in ("matched", "gold", "predicted"))
+            f1 = [2 * count for count in matched], [a + b for a, b in zip(gold, predicted, strict=True)]
+            shares = {"f1": f1, "precision": (matched, predicted), "recall": (matched, gold), **shares}
+        return {name: share_interval(*counts, samples=SAMPLES).times(100) for name, counts in shares.items()}
 
     def report(self, examples: Sequence[Sentence], predictions: Sequence[Sequence[str]]) -> tuple[str, str]:
         """A line a label, and which tags were taken for which."""

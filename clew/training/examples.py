@@ -196,8 +196,8 @@ def score_of(task: Any, examples: Sequence[Any], predictions: Sequence[Any], los
     scores = task.sentence_scores(examples, predictions)
     intervals = task.intervals(examples, predictions)
     if intervals:
-        found = ", ".join(f"{name.replace('_', ' ')} {interval.low:.2f} to {interval.high:.2f}" for name, interval in intervals.items())
-        text += f"; 95 % intervals: {found}"
+        found = ", ".join(f"{name} {interval.low:.2f} to {interval.high:.2f}" for name, interval in intervals.items())
+        text += f"; 95 % intervals: {found.replace('_', ' ').replace('f1', 'F1')}"
     report = task.report(examples, predictions)
     return Score(values, value, text, dict(zip(ids, scores, strict=True)), dict(zip(ids, described, strict=True)), intervals, report)
 

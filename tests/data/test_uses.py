@@ -42,7 +42,7 @@ def use(tmp_path, name, text):
         ("a.mrg", "(S (NP (PRP It)) (VP (VBZ rains)))", "parse", ""),
         ("a.mrg", "(3 (2 It) (4 (2 is) (4 lovely)))", "classify-trees", ""),
         ("a.tsv", "decl\t(S (NP (PRP It)) (VP (VBZ rains)))\nfrag\t(NP (NN Rain))\ndecl\t(S (NP (NN a)))\n", "classify-trees",
-         "data.text=2 data.label=1"),
+         "data.text=2 data.label=1 task.phrases=true"),
         ("a.jsonl", '{"text": "a b", "topics": ["x"]}\n{"text": "c d", "topics": ["x", "y"]}\n{"text": "e f", "topics": ["y", "x"]}\n',
          "classify", "data.text=text data.label=topics task.labels=several"),
         ("a.csv", "text,score\n" + "".join(f"the text {n},{n / 7:.3f}\n" for n in range(120)), "classify",

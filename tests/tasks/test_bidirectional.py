@@ -63,11 +63,14 @@ def test_no_direction_sees_the_word_that_it_predicts():
 
 def test_words_that_are_too_rare_to_be_predicted_are_read_all_the_same():
     """Ids from 4 on are predicted as <unk>, which is 0, and what is read tells them apart."""
-    task, whole = randomise(model(predicted=4)), model()
+    task, whole = randomise(model(predicted=4)).eval(), model()
     rows = torch.tensor([[1, 2, 5, 3], [1, 2, 6, 3]])
     found = task.read(TokenBatch(rows[:, :-1], rows[:, 1:]))
     assert found.nexts.tolist() == [[2, 0, 3], [2, 0, 3]] and found.previous.tolist() == [[1, 2, 0], [1, 2, 0]]
     assert not torch.equal(found.ahead[0, 2], found.ahead[1, 2])
+    torch.manual_seed(0)
+    drawn = torch.stack([task.train().read(TokenBatch(rows[:1, :-1], rows[:1, 1:])).ahead[0, 2] for _ in range(40)])
+    assert len(drawn.unique(dim=0)) == 2  # read as it is, or as <unk>
     assert task.weight.shape == (4, 6) and task.named(rows.numpy()).tolist() == [[1, 2, 0, 3], [1, 2, 0, 3]]
     assert whole.named(rows) is rows
     with pytest.raises(UserError, match="task.predicted is for words"):

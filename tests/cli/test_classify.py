@@ -1,0 +1,161 @@
+"""`clew classify`, the evaluation of classifiers, and examples from Python."""
+
+import json
+import re
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+import clew as library
+from clew.core.errors import UserError
+from clew.recipes.running import run_recipe
+from tests.cli.conftest import Clew
+from tests.cli.test_errors import assert_refused
+
+SMALL = [
+    "model.dim=16",
+    "model.embedding_dim=8",
+    "text.min_count=1",
+    "training.schedule=constant",
+    "training.learning_rate=0.02",
+    "training.evaluate_every=20",
+    "training.steps=20",
+    "device=cpu",
+]
+ROWS = [(f"my parcel {n} is late", "delivery") for n in range(10)] + [(f"I paid {n} times", "billing") for n in range(10)]
+
+
+@pytest.fixture(scope="module")
+def runs(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Path]:
+    """Trained a little: on a table, on two texts together, on several labels, on numbers."""
+    folder = tmp_path_factory.mktemp("classifiers")
+    tickets = "".join(f'{number},"{text},\nthanks",{label}\n' for number, (text, label) in enumerate(ROWS))
+    (folder / "tickets.csv").write_text("id,body,queue\n" + tickets, encoding="utf-8")
+    run_recipe("classify", [f"data.train={folder / 'tickets.csv'}", "data.text=body", "data.label=queue", *SMALL], out=folder / "tickets")
+    lists: dict[str, tuple[list[str], Any]] = {
+        "pairs": ([], [(text, "is it?", label) for text, label in ROWS]),
+        "several": (["task.labels=several"], [(text, [label, "ticket"]) for text, label in ROWS]),
+        "numbers": (["task.labels=number"], [(text, number / 4) for number, (text, _) in enumerate(ROWS)]),
+    }
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setenv("CLEW_CACHE", str(folder / "cache"))
+        for name, (settings, data) in lists.items():
+            library.train("classify", *SMALL, *settings, data=data, out=folder / name, quiet=True)
+    return {name: folder / name for name in ("tickets", *lists, "tickets.csv")}
+
+
+def test_a_line_has_its_label_its_probability_and_itself(clew: Clew, runs: dict[str, Path]) -> None:
+    lines = "my parcel is late\n\nI paid\ttoo often\n"
+    found = clew("classify", runs["tickets"], stdin=lines)
+    assert found.status == 0 and found.err == ""
+    first, empty, last = found.out.splitlines()
+    assert empty == "" and first.split("\t")[::2] == ["delivery", "my parcel is late"] and 0.5 < float(first.split("\t")[1]) <= 1
+    assert last.split("\t")[::2] == ["billing", "I paid too often"]
+    objects = [json.loads(line) for line in clew("classify", runs["tickets"], "--json", stdin=lines).out.splitlines()]
+    assert [each["label"] for each in objects] == ["delivery", None, "billing"]
+    assert sum(objects[0]["probabilities"].values()) == pytest.approx(1) and list(objects[0]["probabilities"]) == ["delivery", "billing"]
+    Path("lines.txt").write_text(lines, encoding="utf-8")
+    assert clew("classify", runs["tickets"], "--file", "lines.txt").out == found.out == clew("predict", runs["tickets"], "lines.txt").out
+    assert clew("classify", runs["tickets"], stdin="") == (0, "", "")
+
+
+def test_a_table_is_read_by_the_columns_of_the_training_or_by_others(clew: Clew, runs: dict[str, Path]) -> None:
+    found = clew("classify", runs["tickets"], "--file", runs["tickets.csv"])
+    rows = [line.split("\t") for line in found.out.splitlines()]
+    assert len(rows) == 20 and rows[0][2] == "my parcel 0 is late, thanks"
+    assert [row[0] for row in rows] == [label for _, label in ROWS]
+    assert found.out == clew("predict", runs["tickets"], runs["tickets.csv"]).out
+    Path("more.jsonl").write_text('{"message": "I paid"}\n{"message": "a parcel"}\n', encoding="utf-8")
+    assert clew("classify", runs["tickets"], "--file", "more.jsonl", "--text", "message").out.startswith("billing\t")
+    assert_refused(
+        clew("classify", runs["tickets"], "--file", "more.jsonl"), "more.jsonl:1: no column 'body' for data.text; there are: message"
+    )
+    assert_refused(clew("classify", runs["tickets"], "--text", "body", stdin="a\n"), "--text and --second are columns of a table; name its")
+
+
+def test_two_texts_stand_in_a_line_with_a_tab_between(clew: Clew, runs: dict[str, Path]) -> None:
+    found = clew("classify", runs["pairs"], stdin="my parcel is late\tis it?\n\n")
+    assert re.fullmatch(r"delivery\t[\d.]+\tmy parcel is late\tis it\?\n\n", found.out)
+    assert_refused(
+        clew("classify", runs["pairs"], stdin="a\tb\nc\n"),
+        f"standard input, line 2: {runs['pairs']} judges two texts together, and a line has both with a tab between; found 1",
+    )
+    assert_refused(clew("classify", runs["tickets"], "--second", "b", "--file", "x.csv"), "--second is for runs that were trained on two")
+
+
+def test_several_labels_and_numbers_come_out(clew: Clew, runs: dict[str, Path]) -> None:
+    labels, sure, _ = clew("classify", runs["several"], stdin="I paid 3 times\n").out.split("\t")
+    assert set(labels.split("|")) == {"billing", "ticket"} and len(sure.split("|")) == 2
+    number, text = clew("classify", runs["numbers"], stdin="I paid 3 times\n").out.split("\t")
+    assert 0 < float(number) < 6 and text == "I paid 3 times\n"
+    scored = json.loads(clew("evaluate", runs["numbers"], "--json").out)
+    assert scored["baseline_mean_error"] > 0 and "baseline_naive_bayes" not in scored
+
+
+def test_the_evaluation_has_labels_confusions_and_the_worst_predictions(clew: Clew, runs: dict[str, Path]) -> None:
+    Path("test.csv").write_text("body,queue\nmy parcel,billing\nI paid 4 times,billing\nI paid,delivery\n", encoding="utf-8")
+    found = clew("evaluate", runs["tickets"], "test.csv", "--errors", 5)
+    assert re.search(r"^label +precision +recall +F1 +support$", found.out, re.MULTILINE)
+    assert re.search(r"^gold \\ predicted  billing  delivery\nbilling +1 +1\ndelivery +1 +0$", found.out, re.MULTILINE)
+    rows = [line.split("\t") for line in found.out[found.out.index("id\t") :].splitlines()[1:]]
+    assert {row[0]: row[1:3] for row in rows} == {"test.csv:2": ["billing", "delivery"], "test.csv:4": ["delivery", "billing"]}
+    assert [float(row[3]) for row in rows] == sorted(float(row[3]) for row in rows)
+    scored = json.loads(clew("evaluate", runs["tickets"], "test.csv", "--errors", 1, "--json").out)
+    assert len(scored["errors"]) == 1 and scored["intervals"]["accuracy"][0] <= scored["accuracy"]
+    assert "no prediction is wrong" in clew("evaluate", runs["tickets"], "--errors", 5).out
+
+
+def test_a_run_on_lists_is_evaluated_and_loaded_as_any_other(clew: Clew, runs: dict[str, Path]) -> None:
+    run = library.load(runs["pairs"])
+    assert run.classify([("my parcel is late", "is it?")])[0].label == "delivery"
+    with pytest.raises(UserError, match=r"text 1: .*pairs was trained to judge two texts together: give both in a tuple"):
+        run.classify("my parcel is late")
+    assert clew("evaluate", runs["pairs"]).out.startswith("valid: loss ")
+    with pytest.raises(UserError, match=r"text 2: .* was trained to judge one text: give it as a string"):
+        library.load(runs["tickets"]).classify(["", ("a", "b")])
+
+
+@pytest.mark.parametrize(
+    ("recipe", "settings", "data", "message"),
+    [
+        ("classify", [], [("a", "x"), ("b",)], r"example 2: expected \(text, label\) or \(text, second, label\), found \('b',\)"),
+        ("classify", ["data.train=a.csv"], ROWS, "examples are given by data=, and by data.train=a.csv too; leave one of them out"),
+        ("classify", [], {"trian": ROWS}, "unknown part of data 'trian'; did you mean 'train'"),
+        ("classify", [], [], "the list of examples: there is no record in it"),
+        ("tag", [], [(["a", "b"], ["X"])], "example 1: expected as many tags as words, found 2 words and 1 tags"),
+        ("text-lstm", [], ["a"], "data= is for labelled texts, tagged words and pairs, and text-lstm learns from text; name a file of it"),
+    ],
+)
+def test_a_list_that_cannot_be_learnt_from_is_refused(clew: Clew, recipe: str, settings: list[str], data: Any, message: str) -> None:
+    with pytest.raises(UserError, match=message):
+        library.train(recipe, *settings, data=data)
+
+
+def test_mistakes_in_a_table_are_one_line(clew: Clew) -> None:
+    rows = "".join(f"{text},{label}\n" for text, label in ROWS)
+    for text, settings, sentence in [
+        (rows + '"open,billing\n', [], "t.csv:22: a quote opens in the record that begins here and does not close"),
+        (rows, ["data.label=lable"], "t.csv: no column 'lable' for data.label; did you mean 'label'?"),
+        (rows + "x,\n", [], "t.csv:22: the field for data.label is empty; mend it, or leave such records out with data.faults=skip"),
+        (rows, ["data.test=more.csv"], "more.csv:2: unknown label 'biling'; did you mean 'billing'?"),
+        (rows, ["task.class_weights=balancd"], "task.class_weights must be one of 'none' or 'balanced', not 'balancd'"),
+        ("", [], "t.csv: there is a header and no record below it; give a file with records in it"),
+    ]:
+        Path("t.csv").write_text("text,label\n" + text, encoding="utf-8")
+        Path("more.csv").write_text("text,label\nI paid,biling\n", encoding="utf-8")
+        assert_refused(clew("train", "classify", "data.train=t.csv", *settings, *SMALL, "--out", "run"), sentence)
+        assert not Path("run").exists()
+
+
+def test_the_code_of_the_guide_runs(
+    runs: dict[str, Path], tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setenv("CLEW_CACHE", str(tmp_path / "cache"))
+    Path("runs").mkdir()
+    Path("runs/sentiment-lstm").symlink_to(runs["tickets"])
+    guide = (Path(__file__).parents[2] / "docs" / "guides" / "classification.md").read_text(encoding="utf-8")
+    exec(re.findall(r"```python\n(.*?)```", guide, re.DOTALL)[0], {})
+    first, several, last = capsys.readouterr().out.splitlines()
+    assert first.split(" ")[0] in ("delivery", "billing") and several.count("'") == 4 and last == "delivery"

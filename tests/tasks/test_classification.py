@@ -1,0 +1,154 @@
+"""The classifier: one label, several, or a number; of one text or two."""
+
+import math
+from typing import Any
+
+import pytest
+import torch
+
+from clew.core.errors import UserError
+from clew.data.examples import Labelled
+from clew.models import MODELS
+from clew.tasks.classification import ClassificationConfig, Classifier, build_classifier, train_class_vocabularies
+from clew.text.train import train_bpe, train_word
+from tests.tasks.test_tagging import learn
+
+TEXTS = ["a good film", "good , I say", "not good at all", "a bad film", "bad !", "not bad at all", "it rains", "it is wet"]
+LABELS = ["pos", "pos", "neg", "neg", "neg", "pos", "other", "other"]
+EXAMPLES = [Labelled(text, (label,), id=f"t.csv:{n}") for n, (text, label) in enumerate(zip(TEXTS, LABELS, strict=True), start=2)]
+
+
+def classifier(examples: list[Labelled] = EXAMPLES, tokenizer: Any = train_word, family: str = "recurrent", **settings: Any) -> Classifier:
+    torch.manual_seed(3)
+    config = ClassificationConfig(**settings)
+    vocabularies = train_class_vocabularies(lambda texts, specials: tokenizer(texts), False, examples, config)
+    options = {"bidirectional": True} if family == "recurrent" else {}
+    body = MODELS[family].build(MODELS[family].config(dim=16, **options), vocabularies["tokenizer"].vocabulary)
+    return build_classifier(body, vocabularies, config)
+
+
+def told(task: Classifier, examples: list[Labelled]) -> list[dict[str, Any]]:
+    return task.predict(task.collate(task.encode(examples)))
+
+
+@pytest.mark.parametrize("pooling", ["max", "mean", "last", "attention", "first"])
+def test_eight_texts_are_learnt_by_heart(pooling: str) -> None:
+    task = classifier(pooling=pooling)
+    learn(task, EXAMPLES, 80)
+    found = told(task, EXAMPLES)
+    assert [answer["labels"] for answer in found] == [[label] for label in LABELS]
+    assert task.measure(EXAMPLES, found).values["accuracy"] == 100
+    assert task.sentence_scores(EXAMPLES, found) == [100] * 8
+    assert task.classify(["a good film"])[0].label == "pos"
+
+
+def test_pieces_of_words_are_read_too() -> None:
+    task = classifier(tokenizer=lambda texts: train_bpe(texts, size=270), num_hidden=1)
+    learn(task, EXAMPLES, 80)
+    assert [answer["labels"][0] for answer in told(task, EXAMPLES)] == LABELS
+
+
+def test_the_loss_of_weighted_labels_is_the_weighted_mean_of_logs() -> None:
+    task = classifier(class_weights="balanced")
+    encoded = task.encode(EXAMPLES)
+    task.prepare(encoded)
+    weights = {"neg": 8 / (3 * 3), "other": 8 / (3 * 2), "pos": 8 / (3 * 3)}
+    assert task.answer.class_weights.tolist() == pytest.approx(list(weights.values()))
+    term = task(task.collate(encoded))[0]["loss"]
+    logs = [-math.log(answer["probabilities"][task.labels.id(label)]) for answer, label in zip(told(task, EXAMPLES), LABELS, strict=True)]
+    by_hand = sum(weights[label] * log for label, log in zip(LABELS, logs, strict=True)) / sum(weights[label] for label in LABELS)
+    assert float(term.sum.detach() / term.count) == pytest.approx(by_hand, rel=1e-5)
+    given = classifier(class_weights={"pos": 3.0})
+    given.prepare(encoded)
+    assert given.answer.class_weights.tolist() == [1, 1, 3]
+
+
+def test_the_temperature_of_the_validation_part_mends_probabilities_and_no_label() -> None:
+    task = classifier()
+    with torch.no_grad():
+        task.output.weight.mul_(500)
+    before = told(task, EXAMPLES)
+    batch = task.collate(task.encode(EXAMPLES))
+    losses = [float(task.measure(EXAMPLES, before).values["calibration_error"])]
+    assert task.settle([batch]) and float(task.answer.temperature) > 2
+    after = told(task, EXAMPLES)
+    losses.append(float(task.measure(EXAMPLES, after).values["calibration_error"]))
+    assert [answer["labels"] for answer in before] == [answer["labels"] for answer in after]
+    assert losses[1] < losses[0] - 10
+    assert not classifier(calibrate=False).settle([batch])
+
+
+SEVERAL = [
+    Labelled("red and round", ("red", "round"), id="1"),
+    Labelled("red", ("red",), id="2"),
+    Labelled("round", ("round",), id="3"),
+    Labelled("nothing", (), id="4"),
+]
+
+
+def test_any_number_of_labels_is_told_where_they_do_not_exclude_each_other() -> None:
+    task = classifier(SEVERAL, labels="several")
+    learn(task, SEVERAL, 60)
+    found = told(task, SEVERAL)
+    assert [set(answer["labels"]) for answer in found] == [{"red", "round"}, {"red"}, {"round"}, set()]
+    assert task.measure(SEVERAL, found).values == {"micro_f1": 100, "macro_f1": 100, "exact_match": 100, "accuracy": 100}
+    classified = task.classify(["round and red", "nothing"])
+    assert classified[1].label == "" and classified[1].labels == () and set(classified[1].probabilities) == {"red", "round"}
+    with pytest.raises(UserError, match="1: 2 labels, and there is to be one; set task.labels=several for any number"):
+        classifier().encode(SEVERAL)
+
+
+def test_a_number_is_learnt_in_its_own_units() -> None:
+    numbers = [Labelled(text, (str(100 + 10 * n),), id=f"n:{n}") for n, text in enumerate(TEXTS)]
+    task = classifier(numbers, labels="number")
+    learn(task, numbers, 80)
+    found = [answer["number"] for answer in told(task, numbers)]
+    assert found == pytest.approx([100 + 10 * n for n in range(8)], abs=4)
+    assert task.measure(numbers, told(task, numbers)).values["pearson"] > 98
+    assert str(task.classify([TEXTS[2]])[0]) == f"{found[2]:g}"
+    with pytest.raises(UserError, match=r"t.csv:2: 'pos' is no number, and task.labels=number asks for one"):
+        task.encode(EXAMPLES)
+
+
+@pytest.mark.parametrize("pair", ["joined", "apart"])
+@pytest.mark.parametrize("family", ["recurrent", "bag"])
+def test_two_texts_are_judged_together(pair: str, family: str) -> None:
+    """Whether the second is the first again: neither alone tells."""
+    words = ["red", "blue", "green"]
+    pairs = [Labelled(a, ("same" if a == b else "other",), b, f"{a} {b}") for a in words for b in words]
+    task = classifier(pairs, pair=pair, family=family, num_hidden=1, pooling="mean" if family == "bag" else "max")
+    learn(task, pairs, 100)
+    right = [answer["labels"][0] == example.label for answer, example in zip(told(task, pairs), pairs, strict=True)]
+    assert all(right) or (family, pair) == ("bag", "joined")
+    assert task.classify([("red", "red")])[0].second == "red"
+    with pytest.raises(UserError, match="x: the second text is missing" if pair == "joined" else "x: task.pair=apart is for two texts"):
+        task.encode([*pairs, Labelled("red", ("same",), id="x")])
+
+
+def test_texts_in_a_batch_and_alone_are_told_the_same_and_an_empty_one_is_read() -> None:
+    task = classifier()
+    texts = [*TEXTS, "", "words never seen before , at all " * 20]
+    together = task.classify(texts)
+    for text, found in zip(texts, together, strict=True):
+        alone = task.classify([text])[0]
+        assert alone.labels == found.labels
+        assert dict(alone.probabilities) == pytest.approx(dict(found.probabilities), abs=1e-5)
+    assert list(together[0].probabilities.values()) == sorted(together[0].probabilities.values(), reverse=True)
+
+
+def test_mistakes_have_their_sentences() -> None:
+    with pytest.raises(
+        UserError, match=r"t.csv:9: unknown label 'pso'; did you mean 'pos'\? known: neg, other, pos; the training part has"
+    ):
+        classifier().encode([Labelled("a", ("pso",), id="t.csv:9")])
+    with pytest.raises(UserError, match="every training example has the label 'pos', so there is nothing to tell apart"):
+        classifier(EXAMPLES[:2])
+    with pytest.raises(
+        UserError, match="task.best=f1 is not measured where task.labels=one; take score, loss, accuracy, macro_f1, matthews"
+    ):
+        classifier(best="f1")
+    with pytest.raises(UserError, match="task.class_weights is for labels, and task.labels=number has none"):
+        classifier([EXAMPLES[0]._replace(labels=("1",))], labels="number", class_weights="balanced")
+    many = [Labelled(f"text {n}", (f"{n / 7}",), id=str(n)) for n in range(60)]
+    with pytest.raises(UserError, match="60 training examples have 60 different labels; if these are numbers set task.labels=number"):
+        classifier(many)
