@@ -37,7 +37,9 @@ class Fitted:
 def fit_probe(features: Mapping[str, Tensor], labels: Mapping[str, Tensor], num_labels: int) -> Fitted:
     """Of features (examples, dim), or (levels, examples, dim), by part: train, valid and test. Nothing in it is random."""
     if num_labels < 2:
-        raise UserError("every training example has the same label, so there is nothing for a probe to tell")
+        raise UserError("every training example has the same label, so there is nothing for a probe to tell; read more of them")
+    if not all(x.isfinite().all() for x in features.values()):
+        raise UserError("the vectors have numbers that are not finite, as of a model whose training has failed; take another run")
     mean, deviation = features["train"].mean(-2, keepdim=True), features["train"].std(-2, keepdim=True, correction=0)
     scaled = {part: (x - mean) / deviation.clamp(min=1e-5) for part, x in features.items()}
     probe = Probe(scaled["train"], labels["train"], num_labels)
@@ -63,7 +65,8 @@ class Probe:
         self.weight, self.bias = x.new_zeros(x.shape[-1], num_labels), x.new_zeros(num_labels)
         self.scalars = x.new_zeros(len(x) if x.dim() == 3 else 0)
         middle = self.mixed(x)
-        self.variances, self.axes = torch.linalg.eigh(middle.mT @ middle / len(middle))
+        found = torch.linalg.eigh((middle.mT @ middle / len(middle)).cpu())  # which is not on every device
+        self.variances, self.axes = (part.to(x.device) for part in found)
         self.curvature = (1 - 1 / num_labels) / num_labels
 
     def mixed(self, x: Tensor) -> Tensor:

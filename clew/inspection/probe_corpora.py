@@ -40,7 +40,8 @@ class ProbeCorpus:
         counts, test = Counter(self.labels["train"]), self.labels["test"]
         found = {f"most frequent {'tag' if self.unit == 'words' else 'label'}": 100 * test.count(most_frequent(counts)) / len(test)}
         if self.unit == "words":
-            tagger = fit_most_frequent_tag(zip(self.sentences["train"], by_sentence(self.sentences["train"], self.labels["train"])))  # noqa: B905
+            sentences = self.sentences["train"]
+            tagger = fit_most_frequent_tag(zip(sentences, by_sentence(sentences, self.labels["train"]), strict=True))
             told = chain.from_iterable(map(tagger.tag, self.sentences["test"]))
             found["most frequent tag of each word"] = 100 * sum(a == b for a, b in zip(told, test, strict=True)) / len(test)
         return found

@@ -13,7 +13,7 @@ STEP, HEIGHT = 62, 190
 MARGIN, TITLE, AXIS, NAMES = 20, 54, 44, 104
 TEXT, SMALL = 12.5, 11.0
 TICKS = (1, 2, 5, 10, 20, 25, 50)
-SHORT = {"sum": "sum", "sum_last_four": "sum of last 4", "join_last_four": "last 4 joined", "learned": "learned mix"}
+SHORT = {"sum of the last four": "sum of last 4", "the last four joined": "last 4 joined"}
 
 
 def probing_svg(probing: Probing, theme: Theme = "auto") -> str:
@@ -68,10 +68,11 @@ def panel(corpus: Probed, rows: Sequence[Row], levels: int, scale: int) -> str:
     found.append(series("trained", rows, values, levels, across, up))
     for number, value in enumerate(values):
         kind = "value best" if number == corpus.best else "value"
-        found.append(f'<text class="{kind}" x="{across(number)}" y="{up(value) - 9}">{value:.1f}</text>')
+        is_below = bool(corpus.untrained) and corpus.untrained[number].accuracy > value  # the number then stands there too
+        found.append(f'<text class="{kind}" x="{across(number)}" y="{up(value) + (17 if is_below else -9)}">{value:.1f}</text>')
     for number, row in enumerate(rows):
         x, y = across(number), bottom + 18
-        name = escape(SHORT.get(row.mix, row.name))
+        name = escape(SHORT.get(row.name, row.name))
         found.append(f'<text class="name" x="{x}" y="{y}" transform="rotate(-40 {x} {y})">{name}</text>')
     return "".join(found)
 

@@ -1,5 +1,8 @@
 import json
+import re
 from pathlib import Path
+
+import pytest
 
 from tests.cli.conftest import Clew
 from tests.runs.small import save_many_languages
@@ -7,7 +10,7 @@ from tests.runs.small import save_many_languages
 
 def test_a_run_is_probed(clew: Clew, lstm: Path) -> None:
     found = clew("probe", lstm, "--corpus", "ewt-sample", "--limit", 12, "--control", "--out", "levels.svg")
-    assert found.status == 0 and found.err.strip() == "wrote levels.svg"
+    assert found.status == 0 and found.err.endswith("wrote levels.svg\n")
     header, *rows = found.out.splitlines()
     assert header.split() == ["level", "embedding.mix", "ewt-sample", "l2", "untrained"]
     assert rows[0].startswith("embedding ") and rows[1].startswith("layer 1") and "last" in rows[1]
@@ -29,4 +32,13 @@ def test_what_cannot_be_probed_is_one_sentence(clew: Clew, lstm: Path, tmp_path:
         (("nowhere",), "nowhere"),
     ]:
         found = clew("probe", *arguments)
-        assert found.status == 2 and found.out == "" and sentence in found.err and found.err.count("\n") == 1
+        assert found.status == 2 and found.out == "" and sentence in found.err.splitlines()[-1]
+
+
+def test_the_code_of_the_guide_runs(lstm: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    guide = (Path(__file__).parents[2] / "docs" / "guides" / "probing.md").read_text(encoding="utf-8")
+    block = re.search(r"```python\n(.*?)```", guide, re.DOTALL)
+    assert block is not None
+    exec(block[1].replace('"runs/ewt-tagger"', repr(str(lstm))).replace("limit=500", "limit=10"), {})
+    table, accuracy = capsys.readouterr().out.rsplit("\n", 2)[:2]
+    assert table.startswith(f"Probing of {lstm}\nlevel ") and 0 < float(accuracy) < 100

@@ -47,8 +47,11 @@ def test_a_learned_mix_looks_at_the_level_that_knows() -> None:
     assert found.weights[1] > 0.7 and found.accuracy > 85
 
 
-def test_a_label_that_was_never_seen_is_never_told() -> None:
+def test_what_was_never_seen_is_never_told_and_what_is_no_number_refused() -> None:
     assert accuracy(torch.eye(4), torch.tensor([0, 1, 2, UNKNOWN_LABEL])) == 75
     features, labels = drawn()
     with pytest.raises(UserError, match="every training example has the same label, so there is nothing for a probe to tell"):
         fit_probe(features, labels, 1)
+    broken = {part: x.where(x < x.max(), float("nan")) for part, x in features.items()}
+    with pytest.raises(UserError, match="the vectors have numbers that are not finite, as of a model whose training has failed"):
+        fit_probe(broken, labels, 3)
