@@ -16,7 +16,8 @@ import torch
 
 from benchmarks.faults.trials import Fault, Result, Watch, put_through, watched
 from clew.core.config import build_part, options_of
-from clew.data.examples import Pair, Parsed
+from clew.core.tree_nodes import head_nodes
+from clew.data.examples import Labelled, LabelledTree, Pair, Parsed, Sentence
 from clew.data.plans import TokenBatch
 from clew.data.trees import parse_tree
 from clew.layers.cells import CELLS
@@ -46,7 +47,13 @@ TAG = f"!!python/object/apply:os.system ['touch {OBEYED}']"
 TOKENIZER = train_character("the ball of thread\n")
 SIDE = train_character("the ball of thread", specials=["<eos>"])
 PAIRS = [Pair("the ball", "of thread"), Pair("a", "ball")]
-TREE = parse_tree("(TOP (S (NP (DT the) (NN ball)) (VP (VB ravels))))")
+EXAMPLES = {
+    "pairs": PAIRS,
+    "trees": [Parsed(parse_tree("(TOP (S (NP (DT the) (NN ball)) (VP (VB ravels))))"))],
+    "tagged": [Sentence(("the", "ball", "ravels"), ("DT", "NN", "VB")), Sentence(("it",), ("PRP",))],
+    "labelled": [Labelled("the ball ravels", ("1",)), Labelled("it does not", ("2",))],
+    "labelled_trees": [LabelledTree(("it", "ravels"), head_nodes([2, 0]), ("1", "2")), LabelledTree(("no",), head_nodes([0]), ("1",))],
+}
 PARTS = {
     "model.cell": CELLS,
     "model.wiring": WIRINGS,
@@ -128,7 +135,7 @@ def vocabularies(config: Config) -> dict[str, Any]:
     if kind.data == "pairs":
         return {"source": SIDE, "target": SIDE}
     assert kind.train_vocabularies is not None
-    return kind.train_vocabularies(lambda texts, specials: train_word(texts), False, [Parsed(TREE)], config.task)
+    return kind.train_vocabularies(lambda texts, specials: train_word(texts), False, EXAMPLES[kind.data], config.task)
 
 
 def batch_of(config: Config, task: Any) -> Any:
@@ -136,7 +143,7 @@ def batch_of(config: Config, task: Any) -> Any:
     if kind == "text":
         tokens = torch.tensor(TOKENIZER.encode("the thread")[:8])[None]
         return TokenBatch(tokens[:, :-1], tokens[:, 1:])
-    return task.collate(task.encode(PAIRS if kind == "pairs" else [Parsed(TREE)]))
+    return task.collate(task.encode(EXAMPLES[kind]))
 
 
 def step(config: Config, task: Any) -> None:

@@ -209,7 +209,7 @@ def _small_body(position: Any, sizes: Sizes) -> Body:
 
 def _build_model(family: Any, sizes: Sizes) -> Any:
     """A family's body with its usual fields set small, those that it has."""
-    small = {"dim": sizes.dim, "embedding_dim": sizes.dim, "num_layers": 2, "num_heads": 2, "max_length": 64, "width": 3}
+    small = {"dim": sizes.dim, "embedding_dim": sizes.dim, "num_layers": 2, "num_heads": 2, "max_length": 64, "width": 3, "widths": [2, 3]}
     config: type[Section] = family.config
     vocabularies = (VOCABULARY, VOCABULARY - 2) if family.encodes else (VOCABULARY,)
     return family.build(config(**{name: value for name, value in small.items() if name in config.model_fields}), *vocabularies)

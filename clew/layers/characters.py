@@ -18,6 +18,7 @@ from clew.layers.cells import LSTM
 from clew.layers.dropouts import Dropout
 from clew.layers.feedforward import Linear
 from clew.layers.recurrent import Bidirectional, Recurrent
+from clew.layers.sequence import shares
 from clew.layers.wiring import Highway
 
 
@@ -126,11 +127,6 @@ class Rectified(Linear):
 
     def forward(self, x: Tensor, mask: Tensor | None = None, state: State = None) -> tuple[Tensor, State]:
         return torch.relu(self.linear(x)), None
-
-
-def shares(total: int, parts: int) -> list[int]:
-    """`total` in whole parts, as equal as can be, the first ones larger."""
-    return [total // parts + (part < total % parts) for part in range(parts)]
 
 
 CHARACTERS: dict[str, Callable[..., Characters]] = {"cnn": CharacterCNN, "lstm": CharacterLSTM}

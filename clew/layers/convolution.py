@@ -10,7 +10,7 @@ from torch import Tensor, nn
 from clew.core.errors import UserError
 from clew.core.masks import Clock, advance, has_documents, new_clock, real_positions, row_lengths
 from clew.core.types import Memory, State
-from clew.layers.sequence import SequenceLayer
+from clew.layers.sequence import SequenceLayer, shares
 
 
 class ConvolutionState(NamedTuple):
@@ -85,12 +85,13 @@ class Windows(SequenceLayer):
     Pooled by their largest values, they are the paper's feature maps: each window that ends inside the sequence is counted once.
     """
 
-    def __init__(self, input_dim: int, filters: int, *, widths: Sequence[int] = (3, 4, 5)):
+    def __init__(self, input_dim: int, dim: int, *, widths: Sequence[int] = (3, 4, 5)):
         super().__init__()
-        if not widths:
-            raise UserError("widths is empty; give at least one, such as [3, 4, 5]")
-        self.windows: Any = nn.ModuleList(Convolution(input_dim, filters, width=width) for width in widths)
-        self.dim = filters * len(widths)
+        if not 0 < len(widths) <= dim:
+            raise UserError(f"dim ({dim}) is shared by the widths of windows, of which there are {len(widths)}; each needs 1 at least")
+        filters = zip(widths, shares(dim, len(widths)), strict=True)
+        self.windows: Any = nn.ModuleList(Convolution(input_dim, share, width=width) for width, share in filters)
+        self.dim = dim
 
     def initial_state(self, batch_size: int, memory: Memory | None = None, capacity: int | None = None, *, like: Tensor) -> State:
         return tuple(window.initial_state(batch_size, memory, capacity, like=like) for window in self.windows)

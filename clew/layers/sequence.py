@@ -98,3 +98,8 @@ def uniform_init(scale: float, *tensors: Tensor) -> None:
     with torch.no_grad():
         for tensor in tensors:
             tensor.uniform_(-scale, scale)
+
+
+def shares(total: int, parts: int) -> list[int]:
+    """`total` in whole parts, as equal as can be, the first ones larger."""
+    return [total // parts + (part < total % parts) for part in range(parts)]

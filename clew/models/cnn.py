@@ -5,7 +5,6 @@ from typing import Annotated, Literal
 from pydantic import Field
 
 from clew.core.config import Section
-from clew.core.errors import UserError
 from clew.layers.convolution import Windows
 from clew.layers.embeddings import TokenEmbedding
 from clew.layers.sequence import Stack
@@ -21,14 +20,12 @@ class CNNConfig(Section):
     family: Literal["cnn"] = "cnn"
     embedding_dim: int = Field(100, ge=1)
     widths: list[Width] = Field([3, 4, 5], min_length=1, description="how many words each kind of window holds")
-    dim: int = Field(300, ge=1, description="features of all kinds together, each having as many")
+    dim: int = Field(300, ge=1, description="features of all kinds together, which share them")
     dropout: float = Field(0.0, ge=0, lt=1, description="of the embedding")
 
 
 def build_cnn(config: CNNConfig, vocabulary: int) -> Body:
     embedding = TokenEmbedding(vocabulary, config.embedding_dim, dropout=config.dropout)
     embedding.weight.data.uniform_(-0.25, 0.25)
-    if config.dim % len(config.widths):
-        raise UserError(f"model.dim ({config.dim}) is shared by {len(config.widths)} widths of windows, and must be a multiple of that")
-    windows = Windows(config.embedding_dim, config.dim // len(config.widths), widths=config.widths)
+    windows = Windows(config.embedding_dim, config.dim, widths=config.widths)
     return Body(embedding, Stack([Plain(config.embedding_dim, windows)]))
