@@ -55,7 +55,7 @@ SENTIMENT = {"corpus": "sentiment-sample"}
 SENTIMENT_BAG = classifier(
     "Averaged word vectors under a feed-forward network, on sentences for and against films.",
     SENTIMENT,
-    {"family": "bag", "dim": 100, "dropout": 0.5},
+    {"family": "bag", "dim": 100, "dropout": 0.3},
     training(1000),
     task={"pooling": "mean", "num_hidden": 1},
 )
