@@ -19,7 +19,7 @@ BATCH = 64
 def word_vectors(body: Any, reader: WordReader, sentences: Sequence[Sequence[str]], pieces: str = "last") -> list[Tensor]:
     """The vectors of all words, in order (words, dim), a tensor a level. A sentence with more tokens than the body can tell apart is read
     in parts. `pieces` of a word stand for it: first, last or mean."""
-    encoded = encode_parts(reader, sentences, reader.limits(body))
+    encoded = encode_parts(reader, sentences, body.max_length)
     order = sorted(range(len(encoded)), key=lambda row: len(encoded[row].tokens))
     device = body.embedding.like.device
     found: dict[int, list[Tensor]] = {}
@@ -42,17 +42,13 @@ def sentence_vectors(body: Any, reader: WordReader, sentences: Sequence[Sequence
     return [level.new_zeros(len(sentences), level.shape[1]).index_add_(0, rows, level) / lengths[:, None] for level in words]
 
 
-def encode_parts(reader: WordReader, sentences: Sequence[Sequence[str]], limits: Sequence[int | None]) -> list[EncodedWords]:
+def encode_parts(reader: WordReader, sentences: Sequence[Sequence[str]], limit: int | None) -> list[EncodedWords]:
     """Sentences as ids; one that does not fit is halved until it does, and a word that does not is cut."""
     found: list[EncodedWords] = []
     for words, encoded in zip(sentences, reader.encode(sentences), strict=True):
-        found += [encoded] if fits(encoded, limits) else encode_parts(reader, halves(words), limits)
+        is_whole = limit is None or len(encoded.tokens) <= limit
+        found += [encoded] if is_whole else encode_parts(reader, halves(words), limit)
     return found
-
-
-def fits(encoded: EncodedWords, limits: Sequence[int | None]) -> bool:
-    both = zip((encoded, encoded.context), limits, strict=False)
-    return all(each is None or limit is None or len(each.tokens) <= limit for each, limit in both)
 
 
 def halves(words: Sequence[str]) -> list[Sequence[str]]:

@@ -44,7 +44,7 @@ def fit_probe(features: Mapping[str, Tensor], labels: Mapping[str, Tensor], num_
     scaled = {part: (x - mean) / deviation.clamp(min=1e-5) for part, x in features.items()}
     probe = Probe(scaled["train"], labels["train"], num_labels)
     best, worse = None, 0
-    for l2 in STRENGTHS:  # each fit begins where the one before ended
+    for l2 in STRENGTHS:  # each fit begins where the one before ended, but for the mix
         probe.fit(l2)
         right = {part: accuracy(probe.logits(scaled[part]), labels[part]) for part in ("valid", "test")}
         if best is None or right["valid"] > best.valid_accuracy:
@@ -76,17 +76,29 @@ class Probe:
         return self.mixed(x) @ self.weight + self.bias  # (examples, labels)
 
     def fit(self, l2: float) -> None:
-        """Goes on to where the cost is least, by L-BFGS over all examples at once.
+        """Goes on to where the cost is least. A mix begins even, with the W and b that are best for that: begun together, one level would
+        take all before W knows what the others are good for."""
+        self.scalars = torch.zeros_like(self.scalars)
+        self.search(l2, mixes=False)
+        if len(self.scalars):
+            self.search(l2, mixes=True)
+
+    def search(self, l2: float, *, mixes: bool) -> None:
+        """L-BFGS over all examples at once.
 
         What is searched for is V, W = W_before + A V, in which the cost curves about alike in all directions: A has the principal axes of
         the vectors, each divided by the root of its curvature. Along W itself many times as many steps would be needed.
         """
         before, axes = self.weight, self.axes * (self.curvature * self.variances.clamp(min=0) + l2).rsqrt()
         change = torch.zeros_like(before, requires_grad=True)
-        bias, scalars = (part.clone().requires_grad_() for part in (self.bias, self.scalars))
+        bias, scalars = self.bias.clone().requires_grad_(), self.scalars.clone().requires_grad_(mixes)
         self.bias, self.scalars = bias, scalars
         optimiser = torch.optim.LBFGS(
-            [change, bias, scalars], max_iter=MAX_STEPS, tolerance_grad=1e-5, tolerance_change=1e-9, line_search_fn="strong_wolfe"
+            [change, bias, *([scalars] if mixes else [])],
+            max_iter=MAX_STEPS,
+            tolerance_grad=1e-5,
+            tolerance_change=1e-9,
+            line_search_fn="strong_wolfe",
         )
 
         def cost() -> Tensor:

@@ -7,7 +7,7 @@ import torch
 from torch import Tensor, nn
 
 from clew.core.errors import UserError
-from clew.layers.embeddings import Words
+from clew.layers.embeddings import Words, tokens_of
 from clew.layers.feedforward import FeedForward
 from clew.layers.pooling import Levels
 
@@ -75,9 +75,22 @@ class Context(nn.Module):
         if words.context is None:
             raise UserError("this embedding reads another body's vectors; give it the words' pieces")
         with torch.set_grad_enabled(self.tuned and torch.is_grad_enabled()):
-            levels = self.body.levels(words.context.inputs, words.context.mask)
+            levels = levels_in_windows(self.body, words.context.inputs, words.context.mask)
             found = [self.vector_of(levels[number], words.context) for number in self.chosen]
         return self.dropout(self.mix(found))
+
+
+def levels_in_windows(body: Any, inputs: Tensor | Words, mask: Tensor | None) -> list[Tensor]:
+    """A body's levels; what is longer than the positions it can tell apart is read in pieces, each by itself."""
+    tokens = tokens_of(inputs)
+    length, limit = tokens.shape[1], body.max_length or max(tokens.shape[1], 1)
+    windows = [slice(start, start + limit) for start in range(0, length, limit)] or [slice(0, 0)]
+    found = []
+    for window in windows:
+        letters = inputs.letters[:, window] if isinstance(inputs, Words) and inputs.letters is not None else None
+        seen = Words(tokens[:, window], letters) if isinstance(inputs, Words) else tokens[:, window]
+        found.append(body.levels(seen, None if mask is None else mask[:, window]))
+    return [torch.cat(level, 1) for level in zip(*found, strict=True)] if len(found) > 1 else found[0]
 
 
 def mixable_levels(body: Any, widths: Sequence[int]) -> list[int]:

@@ -36,7 +36,7 @@ def tagger(
         {
             "data": data,
             "text": {"tokenizer": "word", "lowercase": True, "min_count": 2, **(text or {})},
-            "embedding": {"characters": CNN, "characters_dim": 60, "dim": 100, "dropout": 0.3, **(embedding or {})},
+            "embedding": {"characters": CNN, "characters_dim": 60, "dropout": 0.3, **(embedding or {})},
             "model": {
                 "family": "recurrent",
                 "cell": "lstm",

@@ -47,7 +47,7 @@ class DataConfig(Section):
     label: str | int | None = Field(None, description="labelled texts: the column of the label; of CoNLL-U trees a comment's name")
     label_separator: str | None = Field(None, min_length=1, description="what parts several labels in a field")
     label_map: dict[str, str | None] | None = Field(
-        None, description="other names for labels, such as {0: bad, 1: bad, 2: null, 3: good}; null leaves its examples out"
+        None, description='other names for labels, such as {"0": bad, "1": bad, "2": null, "3": good}; null leaves its examples out'
     )
     phrases: bool = Field(False, description="of trees with a label on every node, each phrase is a training example")
     words: str | int | None = Field(None, description="tagged words: the column of the word, by name or number")

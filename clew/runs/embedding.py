@@ -138,7 +138,10 @@ def filled(config: Config) -> Config:
         return config
     width = vector_width(embedding.vectors)
     if embedding.dim not in (None, width):
-        raise UserError(f"embedding.dim ({embedding.dim}) is not the width of the vectors in {embedding.vectors} ({width}); leave it out")
+        raise UserError(
+            f"embedding.dim ({embedding.dim}) is not the width of the vectors in {embedding.vectors}, which is {width}; "
+            "set embedding.dim=null"
+        )
     return config.model_copy(update={"embedding": embedding.model_copy(update={"dim": width})})
 
 
@@ -209,4 +212,4 @@ def spelling(tokens: list[str]) -> Tensor:
     """The letters of every token (tokens, letters), 0 behind the last."""
     letters = [letters_of(token) for token in tokens]
     longest = max(map(len, letters))
-    return torch.tensor([[*word, *[0] * (longest - len(word))] for word in letters], dtype=torch.int16)
+    return torch.tensor([[*word, *[0] * (longest - len(word))] for word in letters], dtype=torch.int32)

@@ -3,22 +3,37 @@ answer, what a wrong one costs, and how answers are measured; they know no text 
 
 import math
 from collections.abc import Mapping, Sequence
-from typing import Any, Protocol
+from typing import Annotated, Any, Literal, Protocol
 
 import torch
 import torch.nn.functional as F
+from pydantic import BeforeValidator
 from torch import Tensor, nn
 
-from clew.core.errors import UserError
+from clew.core.errors import UserError, named, shown, unknown
 from clew.metrics.agreement import share_interval
 from clew.metrics.bootstrap import Interval, bootstrap_interval
 from clew.metrics.calibration import calibration, calibration_interval, fit_temperature
 from clew.metrics.classification import Confusion, count_confusion, count_label_sets, label_set_intervals
 from clew.metrics.correlation import correlation, correlation_interval
-from clew.tasks.measures import Measured
+from clew.tasks.measures import Measured, in_words
 from clew.text.labels import Labels
 
 Weights = str | Mapping[str, float]
+WEIGHTINGS = ("none", "balanced")
+
+
+def known_weights(given: Any) -> Any:
+    """What `task.class_weights` takes, if it is that; else the sentence."""
+    if isinstance(given, str) and given not in WEIGHTINGS:
+        raise unknown("weighting of classes", given, WEIGHTINGS)
+    for label, weight in given.items() if isinstance(given, Mapping) else ():
+        if isinstance(weight, bool) or not isinstance(weight, (int, float)) or not 0 < weight < math.inf:
+            raise UserError(f"the weight of a label is a number above 0, and that of {named(label)} is {shown(weight)}")
+    return given
+
+
+ClassWeights = Annotated[Literal["none", "balanced"] | dict[str, float], BeforeValidator(known_weights)]
 SAMPLES = 2000
 """Resamples of a bootstrap's interval."""
 
@@ -259,9 +274,4 @@ def as_number(example: Answered) -> float:
     return number
 
 
-def in_words(values: Mapping[str, float]) -> str:
-    return ", ".join(f"{NAMES.get(name, name.replace('_', ' '))} {value:.2f}" for name, value in values.items())
-
-
-NAMES = {"macro_f1": "macro F1", "micro_f1": "micro F1", "matthews": "Matthews", "pearson": "Pearson", "spearman": "Spearman", "f1": "F1"}
 ANSWERS: dict[str, type[OneLabel] | type[Number]] = {"one": OneLabel, "several": SeveralLabels, "number": Number}

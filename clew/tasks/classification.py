@@ -1,6 +1,6 @@
 """Classification: a label for a text or for two together, several labels, or a number. Any body, and what its vectors are pooled to."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import pairwise
 from typing import Annotated, Any, Literal, NamedTuple
@@ -18,7 +18,7 @@ from clew.data.examples import Labelled
 from clew.layers.context import Pieces
 from clew.layers.pooling import POOLINGS
 from clew.metrics.bootstrap import Interval
-from clew.tasks.answers import ANSWERS, Found
+from clew.tasks.answers import ANSWERS, ClassWeights, Found
 from clew.tasks.examples import ExampleTask
 from clew.tasks.measures import Measured
 from clew.tasks.sequence import TrainTokenizer
@@ -45,7 +45,7 @@ class ClassificationConfig(Section):
         "joined", description="two texts are read as one with a mark between, or each by itself and joined as [u; v; |u - v|; u v]"
     )
     split: bool = Field(True, description="of text.tokenizer=word: words and punctuation are parted first; false: spaces part words")
-    class_weights: Literal["none", "balanced"] | dict[str, Annotated[float, Field(gt=0)]] = Field(
+    class_weights: ClassWeights = Field(
         "none", description="what a label's examples weigh: all the same; balanced, so that labels weigh the same; or numbers by label"
     )
     dropout: float = Field(0.0, ge=0, lt=1, description="of the pooled vector and of hidden layers")
@@ -132,7 +132,7 @@ class Classifier(ExampleTask):
     def prepare(self, encoded: Sequence[LabelledWords]) -> None:
         self.answer.prepare(torch.tensor([example.target for example in encoded]))
 
-    def settle(self, batches: Sequence[ClassBatch]) -> bool:
+    def settle(self, batches: Iterable[ClassBatch]) -> bool:
         with evaluating([self]):
             found = [(self.logits(batch).cpu(), batch.targets.cpu()) for batch in batches]
         return self.answer.settle(*(torch.cat(sides) for sides in zip(*found, strict=True)))
@@ -164,12 +164,11 @@ class Classifier(ExampleTask):
 
     @property
     def longest(self) -> int:
-        limits = [self.config.longest, *self.reader.limits(self.body)]
-        return min(limit for limit in limits if limit is not None)
+        return min(self.config.longest, self.body.max_length or self.config.longest)
 
     def check_length(self, encoded: LabelledWords, place: str) -> None:
         for text in encoded.texts:
-            check_words(text, self.reader.limits(self.body), place)
+            check_words(text, self.body.max_length, place)
 
     def collate(self, examples: Sequence[LabelledWords]) -> ClassBatch:
         sides = zip(*(example.texts for example in examples), strict=True)

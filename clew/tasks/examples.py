@@ -1,6 +1,6 @@
 """What tasks that learn from examples share: what they need not say where there is nothing to say."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
 from torch import Tensor, nn
@@ -18,7 +18,7 @@ class ExampleTask(nn.Module):
     def prepare(self, encoded: Sequence[Any]) -> None:
         """Takes from the training part, once, what is no parameter: how frequent labels are."""
 
-    def settle(self, batches: Sequence[Any]) -> bool:
+    def settle(self, batches: Iterable[Any]) -> bool:
         """Takes from the validation part, once training is over, what training is not to see; whether there was anything."""
         return False
 

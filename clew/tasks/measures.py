@@ -1,6 +1,6 @@
 """What written targets are measured by. Members of MEASURES are given what was written and what was wanted; knows no model."""
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import NamedTuple
 
 from clew.metrics.rouge import rouge, score_text
@@ -15,6 +15,28 @@ class Measured(NamedTuple):
 
     values: dict[str, float]
     text: str
+
+
+def in_words(values: Mapping[str, float]) -> str:
+    """Every value with its name, in a line."""
+    return ", ".join(f"{named(name)} {value:.2f}" for name, value in values.items())
+
+
+def named(measure: str) -> str:
+    """A measure as a sentence names it."""
+    return NAMES.get(measure, measure.replace("_", " "))
+
+
+NAMES = {
+    "bleu": "BLEU",
+    "chrf": "chrF",
+    "f1": "F1",
+    "macro_f1": "macro F1",
+    "matthews": "Matthews",
+    "micro_f1": "micro F1",
+    "pearson": "Pearson",
+    "spearman": "Spearman",
+}
 
 
 class Measure(NamedTuple):

@@ -173,15 +173,10 @@ class Tagger(ExampleTask):
 
     @property
     def longest(self) -> int:
-        limits = [self.config.longest, *self.limits]
-        return min(limit for limit in limits if limit is not None)
-
-    @property
-    def limits(self) -> list[int | None]:
-        return self.reader.limits(self.body)
+        return min(self.config.longest, self.body.max_length or self.config.longest)
 
     def check_length(self, encoded: TaggedWords, place: str) -> None:
-        check_words(encoded.words, self.limits, place)
+        check_words(encoded.words, self.body.max_length, place)
 
     def collate(self, examples: Sequence[TaggedWords]) -> TagBatch:
         tags, mask = padded([example.tags for example in examples])

@@ -1,7 +1,7 @@
 """Classes of trees: one for the whole sentence, at the root, and where the trees have them one for every node (Socher et al. 2013;
 Tai et al. 2015)."""
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from typing import Any, Literal, NamedTuple
 
@@ -22,7 +22,7 @@ from clew.data.examples import Labelled, LabelledTree
 from clew.data.labelled_trees import as_brackets
 from clew.data.plans import batches_by_length
 from clew.metrics.bootstrap import Interval
-from clew.tasks.answers import Found, OneLabel
+from clew.tasks.answers import ClassWeights, Found, OneLabel
 from clew.tasks.classification import Classified
 from clew.tasks.examples import ExampleTask
 from clew.tasks.measures import Measured
@@ -43,7 +43,7 @@ class TreeClassificationConfig(Section):
     name: Literal["tree_classification"] = "tree_classification"
     nodes: Literal["all", "root"] = Field("all", description="what is trained on: every node that has a label, or the root alone")
     phrases: bool = Field(False, description="the names of phrases (NP) are read too, as words above the words")
-    class_weights: Literal["none", "balanced"] | dict[str, float] = Field(
+    class_weights: ClassWeights = Field(
         "none", description="what a label's nodes weigh: all the same; balanced, so that labels weigh the same; or numbers by label"
     )
     label_smoothing: float = Field(0.0, ge=0, lt=1, description="the share of a target that is spread over the labels, in training")
@@ -114,7 +114,7 @@ class TreeClassifier(ExampleTask):
     def prepare(self, encoded: Sequence[EncodedTree]) -> None:
         self.answer.prepare(self.rows(torch.tensor([target for tree in encoded for target in tree.targets])))
 
-    def settle(self, batches: Sequence[LabelledTreeBatch]) -> bool:
+    def settle(self, batches: Iterable[LabelledTreeBatch]) -> bool:
         with evaluating([self]):
             roots = [
                 (self.output(self.hidden(batch)[batch.trees.roots]).float().cpu(), batch.targets[batch.trees.roots]) for batch in batches

@@ -54,10 +54,6 @@ class WordReader:
             inner = cls(source.tokenizer, letters=is_spelled(context.body), running=source.is_running)
         return cls(vocabularies["tokenizer"], letters=is_spelled(body), context=inner, running=running)
 
-    def limits(self, body: Any) -> list[int | None]:
-        """How many positions the body can tell apart, and the one below it."""
-        return [body.max_length, *(part.body.max_length for part in body.embedding.parts if isinstance(part, Context))]
-
     def encode(self, sentences: Sentences) -> list[EncodedWords]:
         encoded = self.encode_words(sentences) if self.tokenizer.unit == "word" else self.encode_pieces(sentences)
         if self.mark is not None:
@@ -98,9 +94,10 @@ class WordReader:
             context = self.context.joined(first.context, second.context)
             mark = len(first.context.tokens)
             cut = len(first.starts)
-            context = context._replace(
-                starts=[*context.starts[:cut], mark, *context.starts[cut:]], ends=[*context.ends[:cut], mark + 1, *context.ends[cut:]]
-            )
+            if not self.context.is_whole:  # else the mark has its place there already
+                context = context._replace(
+                    starts=[*context.starts[:cut], mark, *context.starts[cut:]], ends=[*context.ends[:cut], mark + 1, *context.ends[cut:]]
+                )
         return EncodedWords([*first.tokens, end, *second.tokens], [*places], [place + 1 for place in places], letters, context)
 
     def encode_words(self, sentences: Sentences) -> list[EncodedWords]:
@@ -159,14 +156,13 @@ def places_of(encoded: EncodedWords) -> int:
     return max(len(encoded.tokens), 0 if encoded.context is None else len(encoded.context.tokens))
 
 
-def check_words(encoded: EncodedWords, limits: Sequence[int | None], place: str) -> None:
-    """Refuses a sentence that is longer than what the positions of its bodies can tell apart."""
-    for each, limit in zip((encoded, encoded.context), limits, strict=False):
-        if each is not None and limit is not None and len(each.tokens) > limit:
-            raise UserError(
-                f"{place}: the sentence has {len(each.tokens)} tokens, but the model can tell apart {limit} positions; shorten it, "
-                "or train with a larger model.max_length or another model.position"
-            )
+def check_words(encoded: EncodedWords, limit: int | None, place: str) -> None:
+    """Refuses a sentence that is longer than what a body's positions can tell apart."""
+    if limit is not None and len(encoded.tokens) > limit:
+        raise UserError(
+            f"{place}: the sentence has {len(encoded.tokens)} tokens, but the model can tell apart {limit} positions; shorten it, "
+            "or train with a larger model.max_length or another model.position"
+        )
 
 
 def one_word_each(words: Sequence[str]) -> str:
@@ -177,4 +173,4 @@ def one_word_each(words: Sequence[str]) -> str:
 def padded_letters(rows: Sequence[Sequence[Sequence[int]]], length: int) -> Tensor:
     """Letters (rows, length, letters), 0 where there are none."""
     letters, _ = padded([word for row in rows for word in [*row, *[[]] * (length - len(row))]])
-    return letters.to(torch.int16).unflatten(0, (len(rows), length))
+    return letters.to(torch.int32).unflatten(0, (len(rows), length))

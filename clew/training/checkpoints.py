@@ -196,6 +196,11 @@ def find_checkpoint(folder: Path) -> tuple[Path | None, list[str]]:
     return None, complaints
 
 
+def starts_anew(run: Path | None) -> bool:
+    """Whether training begins at step 0: in a new run, or in one that has no whole checkpoint yet."""
+    return run is None or find_checkpoint(run)[0] is None
+
+
 def find_fault(checkpoint: Path) -> str | None:
     try:
         manifest = read_json(checkpoint / MANIFEST)

@@ -30,13 +30,17 @@ from clew.runs.embedding import CONTEXT, Source, begin, check_embedding, knowing
 from clew.runs.examples import read_examples
 from clew.runs.vocabularies import kinds_of, load_vocabularies
 from clew.tasks import TASKS, TaskKind
+from clew.tasks.measures import in_words, named
 from clew.tasks.writing import DecodingConfig
 from clew.training.baselines import Baselines, baselines_of
+from clew.training.checkpoints import starts_anew
 from clew.training.loop import Batches
 from clew.training.parallel import gathered
 from clew.training.problem import Autocast, Problem, Score
 from clew.training.processes import from_all, from_first, rank, sum_over_processes, world_size
 
+TIE = 1e-7
+"""What the loss counts beside the measure that the best evaluation is told by: it decides between equals alone."""
 GREEDY = {"method": "greedy", "temperature": 1.0, "top_k": None, "top_p": None}
 
 
@@ -49,9 +53,10 @@ def example_problem(config: Config, run: Path | None, progress: Callable[[int, i
     parts = read_examples(kind.data, config.data, config.seed, notes)
     vocabularies = agreed_vocabularies(config, kind, run, parts["train"])
     task: Any = build_task(config, vocabularies)
-    found = begin(task.body, config, vocabularies) if run is None else []
+    is_new = starts_anew(run)
+    found = begin(task.body, config, vocabularies) if is_new else []
     encoded = {part: task.encode(examples) for part, examples in parts.items()}
-    if run is None:
+    if is_new:
         task.prepare(encoded["train"])
     for part in parts.keys() - {"train"}:
         for example, ids in zip(parts[part], encoded[part], strict=True):
@@ -83,10 +88,11 @@ def example_problem(config: Config, run: Path | None, progress: Callable[[int, i
         score = judge_examples(task, forward, *found, evaluation_budget(config), decoding, autocast, config.seed, interrupted, final)
         return baselines.beside(score, parts[part], interrupted) if final and score is not None else score
 
-    def settle(task: Any) -> bool:
+    def settle(task: Any, autocast: Autocast) -> bool:
         rows = batches_by_length(lengths_of(task, encoded["valid"]), evaluation_budget(config))
         device = next(task.parameters()).device
-        return task.settle([to_device(task.collate([encoded["valid"][row] for row in some]), device) for some in rows])
+        with autocast():
+            return task.settle(to_device(task.collate([encoded["valid"][row] for row in some]), device) for some in rows)
 
     notes_to_show = [*found, *notes.report(), *map(str, find_overlaps(parts))]
     if left_out := len(lengths) - len(fitting):
@@ -175,7 +181,7 @@ def judge_examples(
         task.train(was_training)
     nats, count = sum_over_processes(totals).tolist()
     found: dict[int, Any] = dict(pair for text in from_all(json.dumps(mine)) for pair in json.loads(text))
-    return score_of(task, examples, [found[row] for row in range(len(examples))], nats / max(count, 1), is_final)
+    return score_of(task, examples, [found[row] for row in range(len(examples))], nats / (count or 1), is_final)
 
 
 def score_of(task: Any, examples: Sequence[Any], predictions: Sequence[Any], loss: float, is_final: bool) -> Score:
@@ -185,10 +191,10 @@ def score_of(task: Any, examples: Sequence[Any], predictions: Sequence[Any], los
         values["perplexity"] = math.exp(min(loss, 700.0))
         text += f", perplexity {values['perplexity']:.2f} per target token"
     values |= measured.values
-    words = measured.text if is_final else ", ".join(f"{name} {value:.2f}" for name, value in measured.values.items())
+    words = measured.text if is_final else in_words(measured.values)
     text += f", {words}" if words else ""
     best = task.best
-    value = values["loss"] if best == "loss" else -values[best]
+    value = loss if best == "loss" else -values[best] + TIE * min(loss, 100.0)
     if not is_final:
         return Score(values, value, text)
     ids = [example.id for example in examples]
@@ -196,8 +202,8 @@ def score_of(task: Any, examples: Sequence[Any], predictions: Sequence[Any], los
     scores = task.sentence_scores(examples, predictions)
     intervals = task.intervals(examples, predictions)
     if intervals:
-        found = ", ".join(f"{name} {interval.low:.2f} to {interval.high:.2f}" for name, interval in intervals.items())
-        text += f"; 95 % intervals: {found.replace('_', ' ').replace('f1', 'F1')}"
+        found = ", ".join(f"{named(name)} {interval.low:.2f} to {interval.high:.2f}" for name, interval in intervals.items())
+        text += f"; 95 % intervals: {found}"
     report = task.report(examples, predictions)
     return Score(values, value, text, dict(zip(ids, scores, strict=True)), dict(zip(ids, described, strict=True)), intervals, report)
 

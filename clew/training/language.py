@@ -20,6 +20,7 @@ from clew.runs.embedding import begin, check_embedding
 from clew.runs.vocabularies import TOKENIZER, load_vocabularies
 from clew.text.tokenizer import Tokenizer
 from clew.training.baselines import Baselines
+from clew.training.checkpoints import starts_anew
 from clew.training.evaluation import evaluate
 from clew.training.loop import Batches
 from clew.training.problem import Autocast, Problem, Score
@@ -43,7 +44,7 @@ def language_problem(config: Config, run: Path | None, progress: Callable[[int, 
     task: Any = build_task(config, vocabularies)
     check_reach(config, task)
     baselines = Baselines("text", lambda: (as_predicted(task, texts["train"]), getattr(task, "predicted", tokenizer.vocabulary)))
-    found = begin(task.body, config, vocabularies) if run is None else []
+    found = begin(task.body, config, vocabularies) if starts_anew(run) else []
 
     def judge(
         part: str, task: nn.Module, forward: Any, autocast: Autocast, interrupted: Callable[[], bool], *, final: bool = False

@@ -208,12 +208,13 @@ def _carried(state: State, parts: int) -> list[State]:
 def _total_counts(
     found: list[dict[str, Tensor]], counts: Callable[[Any], dict[str, Tensor]], any_batch: Any, asked: bool, device: torch.device
 ) -> tuple[dict[str, Tensor], bool]:
-    """Every term's count over micro-batches and processes, at least 1, and whether any process was asked to stop, in one exchange."""
+    """Every term's count over micro-batches and processes, 1 where there is none, and whether any process was asked to stop, in one
+    exchange. Counts are whole numbers but where examples have weights."""
     names = list(counts(any_batch))
-    sums = [sum(int(part[name]) for part in found) for name in names]
-    totals = sum_over_processes(torch.tensor([*sums, int(asked)], dtype=torch.long))
-    values = totals.tolist()
-    return {name: torch.tensor(max(value, 1), device=device) for name, value in zip(names, values, strict=False)}, values[-1] > 0
+    sums = [sum(float(part[name]) for part in found) for name in names]
+    values = sum_over_processes(torch.tensor([*sums, float(asked)], dtype=torch.float64)).tolist()
+    whole = [int(value) if value.is_integer() else value for value in values]
+    return {name: torch.tensor(value or 1, device=device) for name, value in zip(names, whole, strict=False)}, values[-1] > 0
 
 
 def is_out_of_memory(error: RuntimeError) -> bool:

@@ -63,5 +63,5 @@ class Problem:
     """What a resumed run must find again, in words that tell one from another."""
     notes: tuple[str, ...] = ()
     """What a person should know of the data, a line each."""
-    settle: Callable[[Any], bool] = lambda task: False
+    settle: Callable[[Any, Autocast], bool] = lambda task, autocast: False
     """Gives a trained task what is taken from the validation part alone; whether that has changed it."""

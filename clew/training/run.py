@@ -313,7 +313,7 @@ def finish(running: Running) -> Result:
     if running.settings.parallel == "fsdp" and is_distributed():
         task = build_task(config, problem.vocabularies).to(running.device)
     load_weights(task, folder)
-    if problem.settle(task) and rank() == 0:
+    if problem.settle(task, running.autocast) and rank() == 0:
         with writing("the weights", folder):
             write_weights(folder / WEIGHTS, task.state_dict())
     scores: dict[str, Score] = {}

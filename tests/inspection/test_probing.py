@@ -8,7 +8,7 @@ import pytest
 import torch
 
 from clew.core.errors import UserError
-from clew.inspection.level_vectors import sentence_vectors, word_vectors
+from clew.inspection.level_vectors import encode_parts, sentence_vectors, word_vectors
 from clew.inspection.linear_probes import Fitted
 from clew.inspection.probe_corpora import read_probe_corpus
 from clew.inspection.probe_drawing import probing_svg
@@ -129,8 +129,7 @@ def test_a_sentence_that_is_too_long_is_read_in_parts_and_a_word_cut() -> None:
     assert len(found) == 7
     torch.testing.assert_close(found[5:6], word_vectors(body, reader, [["x" * 24]])[-1])
     with pytest.raises(UserError, match="the model can tell apart too few positions to read 'a'"):
-        reader.limits = lambda body: [0]  # type: ignore[method-assign]
-        word_vectors(body, reader, [["a"]])
+        encode_parts(reader, [["a"]], 0)
 
 
 def test_a_corpus_is_words_with_tags_or_sentences_with_labels() -> None:

@@ -12,7 +12,7 @@ from torch import Tensor
 
 import clew
 from clew.core.errors import UserError
-from clew.layers.context import Context
+from clew.layers.context import Context, levels_in_windows
 from clew.recipes.running import config_of, run_recipe
 from clew.runs.directory import WEIGHTS, read_metrics
 from clew.runs.embedding import Source, check_reads_one_sequence
@@ -132,8 +132,33 @@ def test_a_tagger_is_read_without_the_ends_of_lines_that_a_language_model_knows(
     assert len(above.task.reader.encode([["the", "ball"]])[0].context.tokens) == 2
     source = Source.of_run(sources["words"])
     assert source.is_running and not above.vocabularies["context"].is_running
+    reader = above.task.reader
+    joined = reader.joined(*reader.encode([["the", "ball"], ["door"]]))
+    assert joined.context.starts == [0, 1, 2, 3] and len(joined.context.tokens) == 4  # the mark has one place there, as here
     with pytest.raises(UserError, match=r"above itself reads .*tagger; give embedding.from=.*tagger"):
         Source.of_run(tmp_path / "above")
+
+
+def test_a_sentence_longer_than_the_other_runs_positions_is_read_in_windows(sources: dict[str, Path], tmp_path: Path) -> None:
+    run = train_tagger(tmp_path, "run", [f"embedding.from={sources['pieces']}"])
+    context = context_of(run)
+    words = ["the", "walls", "were", "tall"] * context.body.max_length
+    assert len(run.task.reader.encode([words])[0].context.tokens) > context.body.max_length
+    assert len(run.task.tag([words])[0]) == len(words)
+    tokens = torch.arange(2 * context.body.max_length + 3)[None] % 7
+    whole = levels_in_windows(context.body, tokens, None)[-1]
+    torch.testing.assert_close(whole[:, -3:], context.body.levels(tokens[:, -3:])[-1])
+
+
+def test_a_run_without_a_checkpoint_yet_begins_with_its_vectors(tmp_path: Path) -> None:
+    file = write_text(tmp_path, "the 1 2 3 4\nball 5 6 7 8\n", "vectors.txt")
+    settings = [f"embedding.vectors={file}", "training.learning_rate=1e-30"]
+    run = train_tagger(tmp_path, "run", settings)
+    shutil.rmtree(run.folder / "checkpoints")
+    tags = tmp_path / "tags.conll"
+    again = run_recipe("tag", [f"data.train={tags}", f"data.valid={tags}", *TAGGER, *settings], out=run.folder, resume=True).run
+    row = again.tokenizer.id("ball")
+    assert again.task.body.embedding.weight[row].tolist() == [5, 6, 7, 8]
 
 
 def test_what_cannot_be_read_is_refused(sources: dict[str, Path], tmp_path: Path) -> None:
@@ -174,7 +199,9 @@ def test_vectors_of_another_width_are_refused_with_their_line(tmp_path: Path) ->
     file = write_text(tmp_path, "the 1 2 3\nball 7 8\n", "vectors.txt")
     with pytest.raises(UserError, match=r"vectors.txt:2: expected a word and 3 numbers, as the first line has it, found 2 numbers"):
         train_tagger(tmp_path, "run", [f"embedding.vectors={file}", "embedding.dim=null"])
-    with pytest.raises(UserError, match=r"embedding.dim \(4\) is not the width of the vectors in .*vectors.txt \(3\); leave it out"):
+    with pytest.raises(
+        UserError, match=r"embedding.dim \(4\) is not the width of the vectors in .*vectors.txt, which is 3; set embedding.dim=null"
+    ):
         train_tagger(tmp_path, "run", [f"embedding.vectors={file}"])
 
 

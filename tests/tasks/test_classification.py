@@ -11,6 +11,9 @@ from clew.data.examples import Labelled
 from clew.models import MODELS
 from clew.tasks.classification import ClassificationConfig, Classifier, build_classifier, train_class_vocabularies
 from clew.text.train import train_bpe, train_word
+from clew.training.loop import Batches, Standing, train
+from clew.training.optimisers import sgd
+from clew.training.schedules import Constant
 from tests.tasks.test_tagging import learn
 
 TEXTS = ["a good film", "good , I say", "not good at all", "a bad film", "bad !", "not bad at all", "it rains", "it is wet"]
@@ -152,3 +155,20 @@ def test_mistakes_have_their_sentences() -> None:
     many = [Labelled(f"text {n}", (f"{n / 7}",), id=str(n)) for n in range(60)]
     with pytest.raises(UserError, match="60 training examples have 60 different labels; if these are numbers set task.labels=number"):
         classifier(many)
+
+
+@pytest.mark.parametrize("parts", [1, 3])
+def test_weights_of_any_size_train_alike_however_a_batch_is_cut(parts: int) -> None:
+    """The loop divides by what the examples weigh together, which need be no whole number and may be less than 1."""
+    weights, losses = [], []
+    for size in (1.0, 0.01):
+        task = classifier(class_weights={"pos": 3 * size, "neg": size, "other": 0.7 * size})
+        encoded = task.encode(EXAMPLES)
+        task.prepare(encoded)
+        batches = Batches(lambda epoch: 1, lambda epoch, number, task=task, encoded=encoded: task.collate(encoded))
+        optimiser = sgd(task.parameters(), 0.1)
+        records = train(task, batches, optimiser, Constant(2), steps=2, standing=Standing(), seed=1, accumulate=parts)
+        losses.append([record.losses["loss"] for record in records])
+        weights.append(task.output.weight.detach())
+    assert losses[0] == pytest.approx(losses[1], rel=1e-5)
+    torch.testing.assert_close(*weights, rtol=1e-4, atol=1e-6)
