@@ -30,11 +30,11 @@ class Labels:
         """How many ids there are."""
         return len(self.names)
 
-    def id(self, name: str, place: str = "") -> int:
-        """The id of a label; one that was not in the training part is refused, with where it stands."""
+    def id(self, name: str, place: str = "", remedy: str = "") -> int:
+        """The id of a label; one that was not in the training part is refused, with where it stands and what may be done."""
         if name not in self._ids:
             complaint = unknown("label", name, self.names)
-            raise UserError(f"{place}: {complaint}; the training part has it not" if place else str(complaint))
+            raise UserError(f"{place}: {complaint}; the training part has it not{remedy}" if place else str(complaint))
         return self._ids[name]
 
     def __contains__(self, name: str) -> bool:
