@@ -58,7 +58,7 @@ def training_command(description: Any, options: argparse.Namespace) -> str | Non
     if use is None or description.stopped is not None:
         return None
     files = f"[{','.join(map(value, options.files))}]" if len(options.files) == 2 else value(options.files[0])
-    settings = {"data.train": files, **{name: value(text) for name, text in use.settings.items()}}
+    settings = {"data.train": files, **{name: value(text) if name.startswith("data.") else text for name, text in use.settings.items()}}
     if options.format is not None and len(options.files) == 1:
         settings["data.format"] = options.format
     if options.header is not None:

@@ -44,6 +44,13 @@ def test_what_was_asked_for_is_in_the_command_and_odd_names_are_quoted(clew: Cle
     assert command[4:] == ["data.text=1", "data.label=2", "data.format=tsv", "data.header=false"]
 
 
+def test_the_command_for_a_column_of_trees_is_one_that_train_takes(clew: Clew) -> None:
+    Path("trees.csv").write_text("kind,tree\ndecl,(S (NN It) (VP rains))\nfrag,(NP (NN Rain))\ndecl,(S (NP (NN a)))\n", encoding="utf-8")
+    command = shlex.split(clew("data", "trees.csv").out.splitlines()[-1])
+    assert command[2:] == ["classify-trees", "data.train=trees.csv", "data.text=tree", "data.label=kind", "task.phrases=true"]
+    assert config_of(command[2], command[3:]).task.model_dump()["phrases"] is True
+
+
 def test_a_file_that_ends_badly_has_no_command(clew: Clew) -> None:
     Path("a.csv").write_text('text,label\na b,c\n"d,e\n', encoding="utf-8")
     assert clew("data", "a.csv").out.endswith("mend what keeps it from being read to the end, and then train on it\n")
