@@ -117,7 +117,8 @@ def named_pair(columns: Columns, texts: Columns) -> Use | None:
 
 def labelled(description: Description, texts: Columns) -> Use | None:
     """A text, or two together, and a label."""
-    label, *others = find_labels(description, texts[:1]) or [None]
+    labels = find_labels(description, texts[:1])
+    label = labels[0] if labels else None
     texts = [column for column in texts if column is not label]
     if label is None or not texts or label.num_different < 2:
         return None
@@ -125,7 +126,7 @@ def labelled(description: Description, texts: Columns) -> Use | None:
     text = both[0] if both else called(texts, TEXTS) or texts[0]
     second = {"data.second": both[1].name} if both else {}
     settings = {"data.text": text.name, **second, "data.label": label.name}
-    other_labels = tuple(column.name for column in others if column is not None and column.name not in settings.values())
+    other_labels = tuple(column.name for column in labels if column.name not in settings.values())
     if is_of_trees(description, text.name):
         return Use("classify-trees", {**settings, "task.phrases": "true"}, other_labels)
     if (separator := find_separator(label.labels or ())) is not None:
