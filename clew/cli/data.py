@@ -30,35 +30,40 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def run(options: argparse.Namespace) -> int:
-    from dataclasses import asdict
+    from dataclasses import asdict, replace
 
     from clew.core.errors import UserError
     from clew.data.descriptions import describe, shown
+    from clew.data.records import listed
+    from clew.data.uses import comment_uses, find_use
 
     if len(options.files) > 2:
         raise UserError(f"one file is described at a time, or two of parallel text, not {len(options.files)}")
     if len(options.files) == 2 and (options.format not in (None, "parallel") or options.header is not None):
         raise UserError("two files are parallel text, line by line; --format and --header are for one file")
     description = describe(*options.files, format=options.format, header=options.header)
-    command = training_command(description, options)
+    use = find_use(description)
+    if use is None or not use.has_two_texts:
+        description = replace(description, ratio=None)
+    command = None if use is None or description.stopped is not None else training_command(use, options)
+    others = [] if description.stopped is not None else [training_command(other, options) for other in comment_uses(description)]
     if options.json:
-        print(json.dumps({**asdict(description), "command": command}, ensure_ascii=False))
+        print(json.dumps({**asdict(description), "command": command, "other_commands": others}, ensure_ascii=False))
         return 0
     for line in shown(description):
         print(line)
+    if command and use is not None and use.other_labels:
+        print(f"the label may be another column: {listed(use.other_labels)}")
     print(f"train on it with:\n  {command}" if command else why_not(description))
+    if others:
+        print("\n  ".join(["or, to label whole sentences as a comment does, with:", *others]))
     return 0
 
 
-def training_command(description: Any, options: argparse.Namespace) -> str | None:
-    """What to paste into a shell; None where the file cannot be trained on as it is."""
-    from clew.data.uses import find_use
-
-    use = find_use(description)
-    if use is None or description.stopped is not None:
-        return None
+def training_command(use: Any, options: argparse.Namespace) -> str:
+    """What to paste into a shell."""
     files = f"[{','.join(map(value, options.files))}]" if len(options.files) == 2 else value(options.files[0])
-    settings = {"data.train": files, **{name: value(text) for name, text in use.settings.items()}}
+    settings = {"data.train": files, **{name: value(text) if name.startswith("data.") else text for name, text in use.settings.items()}}
     if options.format is not None and len(options.files) == 1:
         settings["data.format"] = options.format
     if options.header is not None:
@@ -81,6 +86,12 @@ def as_number(text: str) -> int | None:
 
 
 def why_not(description: Any) -> str:
+    from clew.data.descriptions import shortened
+    from clew.data.uses import lone_label
+
     if description.stopped is not None:
         return "mend what keeps it from being read to the end, and then train on it"
+    if (lone := lone_label(description)) is not None:
+        column, label = lone
+        return f"column {column} has one value alone, {shortened(label)!r}; to learn a label, there have to be two"
     return "there is nothing to learn in it by itself: a text needs a label, a translation or tags beside it, or to be a plain text"

@@ -2,7 +2,7 @@
 
 VECTORS is a file as GloVe, word2vec, fastText and `clew vectors` write it, gzipped or not; or a run, whose table of words or
 other tokens is taken. Words that + and - join make one question: what is to woman as king is to man? Without a word, every line of
-standard input is a question.
+standard input is a question; one that has no answer is told on standard error, and the next is still answered.
 
   clew neighbours vectors.txt king queen
   clew neighbours vectors.txt king - man + woman --n 5
@@ -13,9 +13,11 @@ standard input is a question.
 import argparse
 import json
 import sys
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
+
+Normalize = Callable[[str], str]
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -42,15 +44,22 @@ def run(options: argparse.Namespace) -> int:
         if (given := getattr(options, name)) is not None and given < 1:
             raise UserError(f"--{name} ({given}) must be at least 1")
     questions = [options.words] if options.words else typed_lines()
-    vectors = load_vectors(options)
-    number = 0
+    vectors, normalize = load_vectors(options)
+    number = status = 0
     for words in questions:
-        asked = [known(vectors, question) for question in read_questions(words)]
+        try:
+            asked = [known(vectors, question, normalize) for question in read_questions(words)]
+        except UserError as error:
+            if options.words:
+                raise
+            print(f"clew: {error}", file=sys.stderr, flush=True)
+            status = 2
+            continue
         for question in asked:
             number += 1
             found = vectors.nearest_sum(question.plus, question.minus, options.n)
             show(question, found, number, options.json)
-    return 0
+    return status
 
 
 def typed_lines() -> Iterator[list[str]]:
@@ -62,12 +71,13 @@ def typed_lines() -> Iterator[list[str]]:
     return (line.split() for lines in some_lines(None) for line in lines)
 
 
-def load_vectors(options: argparse.Namespace) -> Any:
+def load_vectors(options: argparse.Namespace) -> tuple[Any, Normalize]:
+    """The vectors, and how a word is written in them."""
     path = Path(options.vectors).expanduser()
     if not path.is_dir():
         from clew.baselines.word_vectors import load_word_vectors
 
-        return load_word_vectors(path, *([] if options.first is None else [options.first]))
+        return load_word_vectors(path, *([] if options.first is None else [options.first])), str
     from clew.core.errors import UserError
     from clew.runs.loaded import load_run
 
@@ -76,8 +86,9 @@ def load_vectors(options: argparse.Namespace) -> Any:
     return table_of(load_run(path, device="cpu", code=None if options.code is None else Path(options.code)))
 
 
-def table_of(run: Any) -> Any:
-    """A run's table of words, or of what else its tokens are; of a run with a source and a target, the target's."""
+def table_of(run: Any) -> tuple[Any, Normalize]:
+    """A run's table of words, or of what else its tokens are, and what its tokenizer does to a text first; of a run with a source and a
+    target, the target's."""
     from clew.baselines.word_vectors import WordVectors
     from clew.baselines.words import Words
     from clew.core.errors import UserError
@@ -89,7 +100,7 @@ def table_of(run: Any) -> Any:
     tokens = tokenizer.tokens
     if tokenizer.unit == "subword":
         tokens = [tokenizer.decode([id]) or token for id, token in enumerate(tokens)]
-    return WordVectors(Words(tokens), table.weight.detach().float())
+    return WordVectors(Words(tokens), table.weight.detach().float()), tokenizer.normalize
 
 
 def read_questions(words: Iterable[str]) -> Iterator[Question]:
@@ -118,16 +129,17 @@ def read_questions(words: Iterable[str]) -> Iterator[Question]:
         yield Question(" ".join(terms).removeprefix("+ "), plus, minus)
 
 
-def known(vectors: Any, question: Question) -> Question:
-    """The question in words that have vectors: a subword that begins a word has a space before it. Any other is refused."""
+def known(vectors: Any, question: Question, normalize: Normalize) -> Question:
+    """The question in words that have vectors: as the run writes them, in lower case perhaps, and a subword that begins a word with a space
+    before it. Any other is refused."""
 
-    def find(words: Sequence[str]) -> tuple[str, ...]:
-        found = tuple(f" {word}" if word not in vectors.words and f" {word}" in vectors.words else word for word in words)
-        for word in found:
-            vectors.vector(word)
+    def find(word: str) -> str:
+        ways = (word, f" {word}", normalize(word), f" {normalize(word)}")
+        found = next((way for way in ways if way in vectors.words), word)
+        vectors.vector(found)
         return found
 
-    return Question(question.text, find(question.plus), find(question.minus))
+    return Question(question.text, tuple(map(find, question.plus)), tuple(map(find, question.minus)))
 
 
 def show(question: Question, found: Sequence[tuple[str, float]], number: int, as_json: bool) -> None:

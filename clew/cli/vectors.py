@@ -65,6 +65,8 @@ def run(options: argparse.Namespace) -> int:
         raise
     shown = next((word for word in vectors.words.words if len(word) > 3 and word.isalpha()), vectors.words.words[0])
     print(f"{out}: {counted(len(vectors.words), 'word')}, vectors of {vectors.dim}", file=sys.stderr)
+    if vectors.dim < options.dim:
+        print(f"with {counted(len(vectors.words), 'word')}, vectors have {vectors.dim:,} numbers and not {options.dim:,}", file=sys.stderr)
     print(f"next:  clew neighbours {out} {shown}", file=sys.stderr)
     return 0
 

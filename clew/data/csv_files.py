@@ -1,34 +1,45 @@
-"""Comma-separated values with a header (RFC 4180): fields may be quoted, and then hold commas, newlines and doubled quotes.
+"""Comma-separated values, as a rule with a header (RFC 4180): fields may be quoted, and then hold commas, newlines and doubled quotes.
 
 What parts fields (`,`, `;` or a tab) is seen from the first line. Line ends are newlines in quoted fields too, as everywhere.
 """
 
 import csv
 import re
-from collections.abc import Collection, Iterator
-from itertools import chain
+from collections.abc import Collection, Iterator, Sequence
+from contextlib import suppress
+from itertools import chain, islice
 from pathlib import Path
 
 from clew.core.errors import UserError
 from clew.data.lines import ended_lines
 from clew.data.notes import Notes
-from clew.data.records import Column, Record, check_found, header_columns
+from clew.data.records import Column, Record, as_number, check_found, header_columns
+from clew.data.tsv_files import USUAL, is_number
 
 DELIMITERS = {",": "commas", ";": "semicolons", "\t": "tabs"}
 QUOTED = re.compile(r'"[^"]*("|$)')
 LONGEST = 2**24
 """Characters in a field at most: a quote that never closes is found before it takes in a file of any size."""
 
+LOOKED_AT = 100
+"""Lines from which a first record that is no header is told."""
+LONG = 40
+"""Characters of a field that is a text rather than a name."""
+
 
 def read_csv(path: Path, *, header: bool | None = None, wanted: Collection[Column] = (), notes: Notes | None = None) -> Iterator[Record]:
-    """The records; each is placed at the line where it begins. Without a header (`header=False`) columns are numbered."""
+    """The records; each is placed at the line where it begins. Where `header` does not say whether the first is one, it is, unless it looks
+    like the others (`looks_like_data`) and no column is `wanted` by name. Without a header columns are numbered."""
     notes = Notes() if notes is None else notes
     name = str(path)
     lines = ended_lines(path)
     blank, first = first_line(lines)
     delimiter = find_delimiter(first)
+    start = [first, *islice(lines, LOOKED_AT)]
+    if header is None and all(as_number(column) is not None for column in wanted):
+        header = not looks_like_data(rows_of(start, delimiter))
     csv.field_size_limit(max(csv.field_size_limit(), LONGEST))  # the module's own; it only ever grows here
-    reader = csv.reader(chain(blank, [first], lines), delimiter=delimiter, strict=True)
+    reader = csv.reader(chain(blank, start, lines), delimiter=delimiter, strict=True)
     columns: list[str] = []
     found = False
     while True:
@@ -65,6 +76,39 @@ def first_line(lines: Iterator[str]) -> tuple[list[str], str]:
             return blank, line
         blank.append(line)
     return blank, ""
+
+
+def rows_of(lines: Sequence[str], delimiter: str) -> list[list[str]]:
+    """The records of some lines, up to the first that cannot be read."""
+    rows: list[list[str]] = []
+    with suppress(csv.Error):
+        rows.extend(row for row in csv.reader(lines, delimiter=delimiter) if row)
+    return rows
+
+
+def looks_like_data(rows: Sequence[Sequence[str]]) -> bool:
+    """Whether the first row is a record as those below it: a field comes again in its column; or none is what columns are usually called,
+    and one has a newline, or is a number, long, or ends as a sentence does, and so does another in its column."""
+    names = [field.strip() for field in rows[0]] if rows else []
+    if names == [str(place) for place in range(len(names))]:
+        return False
+    columns = list(zip(*(row for row in rows[1:] if len(row) == len(names) and row != rows[0]), strict=True))
+    if any(name and name in map(str.strip, column) for name, column in zip(names, columns, strict=False)):
+        return True
+    if not USUAL.isdisjoint(name.lower() for name in names):
+        return False
+    kinds = (is_number, is_long, is_sentence)
+    return any("\n" in name for name in names) or any(
+        kind(name) and any(map(kind, column)) for name, column in zip(names, columns, strict=False) for kind in kinds
+    )
+
+
+def is_long(field: str) -> bool:
+    return len(field) > LONG
+
+
+def is_sentence(field: str) -> bool:
+    return field.rstrip().endswith((".", "!", "?"))
 
 
 def find_delimiter(line: str) -> str:

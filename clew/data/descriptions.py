@@ -6,7 +6,7 @@ A description is made in one pass that holds a few numbers a record, no text.
 import json
 from array import array
 from collections import Counter
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Collection, Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -18,6 +18,7 @@ from clew.core.trees import Tree
 from clew.data.conll_files import Block, read_blocks
 from clew.data.conllu_files import COLUMNS, read_conllu_blocks
 from clew.data.formats import FORMATS, TABLES, find_format
+from clew.data.heads import read_heads
 from clew.data.json_files import dotted_names, value_at
 from clew.data.line_files import read_parallel
 from clew.data.lines import opened
@@ -29,6 +30,8 @@ NUM_EXAMPLES = 3
 MOST_LABELS = 100
 """A column with more different values than this holds no labels."""
 MOST_COLUMNS = 100
+WITHOUT_LABELS = ("form", "lemma", "head", "deps", "misc")
+"""Columns of CoNLL-U that hold none."""
 SHOWN_LABELS = 12
 SHOWN_CHARACTERS = 100
 
@@ -47,7 +50,8 @@ class Distribution:
 @dataclass(frozen=True)
 class ColumnDescription:
     """One column. `labels` counts its values where they are few and come again; in CoNLL files those of every word, in trees those of
-    every phrase. `is_list` says that a record has a list of strings there."""
+    every phrase. `is_list` says that a record has a list of strings there, `is_blank` that every word has `_`, and `is_comment` that it is
+    no column but what a comment tells of a whole sentence."""
 
     name: str
     num_empty: int
@@ -56,6 +60,8 @@ class ColumnDescription:
     characters: Distribution
     labels: Mapping[str, int] | None
     is_list: bool = False
+    is_blank: bool = False
+    is_comment: bool = False
 
 
 @dataclass(frozen=True)
@@ -108,6 +114,7 @@ class Field(NamedTuple):
     num_words: int
     labels: Iterable[str]
     is_list: bool = False
+    is_comment: bool = False
 
 
 Row = tuple[str, dict[str, Field]]
@@ -115,9 +122,9 @@ Row = tuple[str, dict[str, Field]]
 
 def read_rows(path: Path, format: str, header: bool | None, notes: Notes) -> Iterator[Row]:
     if format == "conll":
-        return block_rows(path, read_blocks(path, notes), None)
+        return conll_rows(path, notes)
     if format == "conllu":
-        return block_rows(path, (without_id(block) for block in read_conllu_blocks(path, notes)), COLUMNS[1:])
+        return conllu_rows(path, notes)
     if format == "jsonl":
         return json_rows(TABLES[format](path, notes=notes))
     if format == "trees":
@@ -138,11 +145,32 @@ def json_rows(records: Iterable[Record]) -> Iterator[Row]:
         yield record.place, {name: json_field(value_at(record.values, name)) for name in names}
 
 
-def block_rows(path: Path, blocks: Iterable[Block], names: tuple[str, ...] | None) -> Iterator[Row]:
-    for block in blocks:
-        columns = zip(*block.rows, strict=True)
-        named = zip(names or map(str, range(1, len(block.rows[0]) + 1)), columns, strict=True)
-        yield f"{path}:{block.lines[0]}", {name: Field(" ".join(words), len(words), labels_in(name, words)) for name, words in named}
+def conll_rows(path: Path, notes: Notes) -> Iterator[Row]:
+    """Columns by number. The words, which are no labels, are the first column that is no number."""
+    words = None
+    for block in read_blocks(path, notes):
+        columns = {str(number): column for number, column in enumerate(zip(*block.rows, strict=True), start=1)}
+        if words is None:
+            words = next((name for name, column in columns.items() if not all(map(str.isdigit, column))), "1")
+        yield block_row(path, block, columns, (words,))
+
+
+def conllu_rows(path: Path, notes: Notes) -> Iterator[Row]:
+    """Columns by name, and the comments. Sentences whose heads are no tree are faults."""
+    for block in read_conllu_blocks(path, notes):
+        columns = dict(list(zip(COLUMNS, zip(*block.rows, strict=True), strict=True))[1:])
+        _, fault = read_heads(columns["head"])
+        if fault is not None:
+            notes.fault("bad head", f"{path}:{block.lines[fault.word]}", fault.sentence)
+            continue
+        place, fields = block_row(path, block, columns, WITHOUT_LABELS)
+        comments = {name: text_field(text)._replace(is_comment=True) for name, text in block.comments.items() if name not in fields}
+        yield place, {**fields, **comments}
+
+
+def block_row(path: Path, block: Block, columns: Mapping[str, tuple[str, ...]], without_labels: Collection[str]) -> Row:
+    fields = {name: Field(" ".join(words), len(words), () if name in without_labels else words) for name, words in columns.items()}
+    return f"{path}:{block.lines[0]}", fields
 
 
 def tree_rows(path: Path, notes: Notes) -> Iterator[Row]:
@@ -169,15 +197,6 @@ def phrases_of(tree: Tree) -> list[str]:
     return [node.label for node in tree.nodes() if not node.is_leaf]
 
 
-def without_id(block: Block) -> Block:
-    return block._replace(rows=[row[1:] for row in block.rows])
-
-
-def labels_in(name: str, words: tuple[str, ...]) -> tuple[str, ...]:
-    """A CoNLL-U file says which columns hold no labels."""
-    return () if name in ("form", "lemma", "head", "deps", "misc") else words
-
-
 def text_field(text: str) -> Field:
     return Field(text, len(text.split()), (text.strip(),))
 
@@ -197,7 +216,8 @@ class ColumnSurvey:
         self.hashes = array("q")
         self.labels: Counter[str] = Counter()
         self.num_empty = 0
-        self.is_list = True
+        self.is_list = self.is_blank = True
+        self.is_comment = False
 
     def add(self, field: Field) -> None:
         self.words.append(min(field.num_words, 2**32 - 1))
@@ -205,6 +225,8 @@ class ColumnSurvey:
         self.hashes.append(hash(field.text))
         self.num_empty += not field.text or field.text.isspace()
         self.is_list &= field.is_list
+        self.is_blank &= set(field.text) <= {"_", " "} and "_" in field.text
+        self.is_comment = field.is_comment
         if len(self.labels) <= MOST_LABELS:
             self.labels.update(field.labels)
 
@@ -213,7 +235,7 @@ class ColumnSurvey:
         is_label = 0 < len(self.labels) <= MOST_LABELS and 2 * len(self.labels) <= self.labels.total()
         labels = dict(sorted(self.labels.items(), key=lambda item: (-item[1], item[0]))) if is_label else None
         lengths = distribution(self.words), distribution(self.characters)
-        return ColumnDescription(name, self.num_empty, num_different, *lengths, labels, self.is_list)
+        return ColumnDescription(name, self.num_empty, num_different, *lengths, labels, self.is_list, self.is_blank, self.is_comment)
 
 
 class Survey:
@@ -234,25 +256,33 @@ class Survey:
                     continue
                 column = self.columns[name] = ColumnSurvey()
             column.add(field)
-        self.hashes.append(hash(tuple(field.text for field in fields.values())))
+        self.hashes.append(hash(tuple(field.text for field in fields.values() if not field.is_comment)))
         if len(self.examples) < NUM_EXAMPLES:
             self.examples.append((place, {name: field.text for name, field in fields.items()}))
 
     def description(self, path: str, format: str, notes: Notes, stopped: str | None) -> Description:
-        columns = tuple(column.description(name) for name, column in self.columns.items())
+        described = (column.description(name) for name, column in self.columns.items())
+        columns = tuple(column for column in described if not column.is_comment or self.is_label(column))
+        names = {column.name for column in columns}
         return Description(
             path,
             format,
             self.num_records,
             columns,
-            tuple(self.examples),
+            tuple((place, {name: text for name, text in fields.items() if name in names}) for place, fields in self.examples),
             self.num_records - len(np.unique(np.asarray(self.hashes))),
             dict(notes.skipped),
             notes.num_faults,
             tuple(notes.sentences),
             stopped,
-            self.ratio([column.name for column in columns if column.labels is None]) if format in TABLES or format == "parallel" else None,
+            self.ratio([column.name for column in columns if is_text(column, format)])
+            if format in TABLES or format == "parallel"
+            else None,
         )
+
+    def is_label(self, comment: ColumnDescription) -> bool:
+        """Whether every sentence has the comment, with a value of few that come again."""
+        return comment.labels is not None and len(comment.labels) > 1 and sum(comment.labels.values()) == self.num_records
 
     def ratio(self, texts: list[str]) -> Distribution | None:
         """Words of the second text for each of the first, where there are just two in every record."""
@@ -261,6 +291,11 @@ class Survey:
         first, second = (np.asarray(self.columns[name].words, dtype=float) for name in texts)
         full = first > 0
         return distribution(second[full] / first[full]) if full.any() else None
+
+
+def is_text(column: ColumnDescription, format: str) -> bool:
+    """Whether a column holds texts: no labels, and not a word each as names and numbers are."""
+    return format == "parallel" or (column.labels is None and column.words.max > 1)
 
 
 def distribution(values: Any) -> Distribution:
@@ -274,8 +309,11 @@ def shown(description: Description) -> Iterator[str]:
     yield f"{description.path}: {FORMATS[description.format]}, {counted(description.num_records, 'record')}"
     for column in description.columns:
         num_different = column.num_different if column.labels is None else len(column.labels)
+        if column.is_blank:
+            yield f"column {column.name}: all _"
+            continue
         empty = f", {column.num_empty:,} empty" if column.num_empty else ""
-        yield f"column {column.name}: {num_different:,} different{empty}"
+        yield f"{'comment' if column.is_comment else 'column'} {column.name}: {num_different:,} different{empty}"
         if column.labels is None:
             yield f"  words: {column.words}"
             yield f"  characters: {column.characters}"
@@ -297,9 +335,10 @@ def shown(description: Description) -> Iterator[str]:
         yield f"bad: {description.num_faults - len(description.faults):,} more"
     if description.stopped is not None:
         yield f"not read to the end: {description.stopped}"
+    blank = {column.name for column in description.columns if column.is_blank}
     for place, fields in description.examples:
         yield f"example, {place}"
-        yield from (f"  {name}: {shortened(text)}" for name, text in fields.items())
+        yield from (f"  {name}: {shortened(text)}" for name, text in fields.items() if name not in blank)
 
 
 def shown_labels(labels: Mapping[str, int]) -> str:

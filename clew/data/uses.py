@@ -4,7 +4,7 @@ Columns are told by their names, else by what is in them: few values that come a
 """
 
 import re
-from collections.abc import Collection, Iterable, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from typing import NamedTuple
 
 from clew.data.descriptions import MOST_LABELS, ColumnDescription, Description
@@ -29,10 +29,15 @@ SHORT = 50
 
 
 class Use(NamedTuple):
-    """A recipe, and its settings by name."""
+    """A recipe, its settings by name, and other columns that may be the label."""
 
     recipe: str
     settings: dict[str, str]
+    other_labels: tuple[str, ...] = ()
+
+    @property
+    def has_two_texts(self) -> bool:
+        return self.recipe == "translate" or not {"data.target", "data.second"}.isdisjoint(self.settings)
 
 
 def find_use(description: Description) -> Use | None:
@@ -49,9 +54,15 @@ def find_use(description: Description) -> Use | None:
     else:
         columns, texts = description.columns, texts_of(description)
         found = listed_tags(columns) or named_pair(columns, texts) or labelled(description, texts) or two_texts(columns, texts)
-    if found is not None and has_faults(description, found.settings.values()):
+    if found is not None and has_faults(description, full_columns(found.settings)):
         found.settings["data.faults"] = "skip"
     return found
+
+
+def full_columns(settings: Mapping[str, str]) -> list[str]:
+    """The columns that may not be empty: all but one of several labels, of which a record may have none."""
+    several = settings.get("task.labels") == "several"
+    return [column for name, column in settings.items() if not (several and name == "data.label")]
 
 
 def has_faults(description: Description, used: Collection[str]) -> bool:
@@ -60,7 +71,17 @@ def has_faults(description: Description, used: Collection[str]) -> bool:
 
 
 def conllu_tags(columns: Columns) -> Use | None:
-    return next((Use("tag", {"data.tags": column.name}) for column in columns if len(column.labels or ()) > 1), None)
+    tags = (column for column in columns if len(column.labels or ()) > 1 and not column.is_comment)
+    return next((Use("tag", {"data.tags": column.name}) for column in tags), None)
+
+
+def comment_uses(description: Description) -> list[Use]:
+    """Trees with a label that a comment tells, where the words have heads."""
+    columns = description.columns
+    if any(column.name == "head" and column.is_blank for column in columns):
+        return []
+    faults = {"data.faults": "skip"} if description.num_faults else {}
+    return [Use("classify-trees", {"data.label": column.name, **faults}) for column in columns if column.is_comment]
 
 
 def conll_tags(description: Description) -> Use | None:
@@ -96,23 +117,25 @@ def named_pair(columns: Columns, texts: Columns) -> Use | None:
 
 def labelled(description: Description, texts: Columns) -> Use | None:
     """A text, or two together, and a label."""
-    label = find_label(description, texts[:1])
+    labels = find_labels(description, texts[:1])
+    label = labels[0] if labels else None
     texts = [column for column in texts if column is not label]
-    if label is None or not texts:
+    if label is None or not texts or label.num_different < 2:
         return None
     both = judged_together(texts)
     text = both[0] if both else called(texts, TEXTS) or texts[0]
     second = {"data.second": both[1].name} if both else {}
     settings = {"data.text": text.name, **second, "data.label": label.name}
+    other_labels = tuple(column.name for column in labels if column.name not in settings.values())
     if is_of_trees(description, text.name):
-        return Use("classify-trees", {**settings, "task.phrases": "true"})
+        return Use("classify-trees", {**settings, "task.phrases": "true"}, other_labels)
     if (separator := find_separator(label.labels or ())) is not None:
         settings["data.label_separator"] = separator
     if separator is not None or label.is_list:
         settings["task.labels"] = "several"
     elif label.labels is None and is_of_numbers(description, label.name) and label.num_different > MOST_LABELS:
         settings["task.labels"] = "number"
-    return Use("classify", settings)
+    return Use("classify", settings, other_labels)
 
 
 def two_texts(columns: Columns, texts: Columns) -> Use | None:
@@ -131,15 +154,27 @@ def texts_of(description: Description) -> list[ColumnDescription]:
     return sorted(texts, key=lambda column: (-column.words.mean, -column.characters.mean))
 
 
-def find_label(description: Description, text: Columns) -> ColumnDescription | None:
-    """The column that is called like one; else the last of few values, or in a short file of values that come again."""
+def find_labels(description: Description, text: Columns) -> list[ColumnDescription]:
+    """Columns that may be the label, the likeliest first: the one that is called like one, then those of few values, or in a short file of
+    values that come again; of these words before numbers, columns that are never empty before others, and the last before the first."""
     others = [column for column in description.columns if column not in text]
     several = [column for column in others if column.num_different > 1]
     few = [column for column in several if column.labels is not None]
     if not few and description.num_records < SHORT:
         few = [column for column in several if column.num_different < description.num_records and column.words.max <= 3]
-    full = [column for column in few if not column.num_empty] or few
-    return called(others, LABELS) or (full[-1] if full else None)
+    few.reverse()
+    few.sort(key=lambda column: (is_of_numbers(description, column.name), column.num_empty > 0))
+    named = called(others, LABELS)
+    return few if named is None else [named, *(column for column in few if column is not named)]
+
+
+def lone_label(description: Description) -> tuple[str, str] | None:
+    """A column that would be the label of a text, had it more than one value; and that value."""
+    if not texts_of(description):
+        return None
+    alone = [column for column in description.columns if column.num_different == 1 and column.name in description.examples[0][1]]
+    column = called(alone, LABELS) or next(iter(alone), None)
+    return None if column is None else (column.name, description.examples[0][1][column.name])
 
 
 def judged_together(texts: Columns) -> tuple[ColumnDescription, ColumnDescription] | None:

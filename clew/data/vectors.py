@@ -28,6 +28,7 @@ class WordVectors:
     found: np.ndarray  # (words,)
     num_lowercased: int  # of these, how many were found in lower case alone
     num_in_file: int
+    num_told: int | None = None  # how many its first line says that it has, if it does
 
     @property
     def dim(self) -> int:
@@ -37,7 +38,9 @@ class WordVectors:
         """One line."""
         found, asked = int(self.found.sum()), len(self.found)
         lowercased = f" ({self.num_lowercased:,} in lower case)" if self.num_lowercased else ""
-        return f"{found:,} of {asked:,} words{lowercased} among {self.num_in_file:,} vectors of {self.dim}"
+        fewer = self.num_told is not None and self.num_in_file < self.num_told
+        missing = f", of {self.num_told:,} that the file's first line tells: its end is missing" if fewer else ""
+        return f"{found:,} of {asked:,} words{lowercased} among {self.num_in_file:,} vectors of {self.dim}{missing}"
 
 
 def read_vectors(path: Path | str, words: Sequence[str], *, dim: int | None = None, lowercase: bool = True) -> WordVectors:
@@ -69,7 +72,7 @@ def read_vectors(path: Path | str, words: Sequence[str], *, dim: int | None = No
                 values[place], found_lowered[place] = vector, True
     if not num_in_file:
         raise UserError(f"{path}: there are no vectors in it; {RULE}")
-    return WordVectors(values, found | found_lowered, int((found_lowered & ~found).sum()), num_in_file)
+    return WordVectors(values, found | found_lowered, int((found_lowered & ~found).sum()), num_in_file, header(next(read_lines(path)))[0])
 
 
 def first_words(path: Path | str, most: int) -> list[str]:
@@ -99,7 +102,7 @@ def vector_lines(path: Path, dim: int | None = None) -> Iterator[Line]:
     for number, line in enumerate(read_lines(path), start=1):
         line = line.replace("\t", " ").rstrip(" ")
         if number == 1:
-            said = header_width(line)
+            said = header(line)[1]
             width = said or num_numbers(line.split(" "))
             check_width(f"{path}:1", dim, width)
             if said:
@@ -110,12 +113,12 @@ def vector_lines(path: Path, dim: int | None = None) -> Iterator[Line]:
             yield Line(line[:end], line[end + 1 :], width, where)
 
 
-def header_width(line: str) -> int | None:
-    """The width that a first line of two numbers tells; None where it is no such line."""
-    fields = line.split(" ")
+def header(line: str) -> tuple[int | None, int | None]:
+    """The number of words and the width that a first line of two numbers tells; None where it is no such line."""
+    fields = line.replace("\t", " ").rstrip(" ").split(" ")
     if len(fields) == 2 and all(field.isascii() and field.isdigit() for field in fields):
-        return int(fields[1])
-    return None
+        return int(fields[0]), int(fields[1])
+    return None, None
 
 
 def word_end(line: str, width: int, where: str) -> int:

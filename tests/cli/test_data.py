@@ -44,6 +44,28 @@ def test_what_was_asked_for_is_in_the_command_and_odd_names_are_quoted(clew: Cle
     assert command[4:] == ["data.text=1", "data.label=2", "data.format=tsv", "data.header=false"]
 
 
+def test_the_command_for_a_column_of_trees_is_one_that_train_takes(clew: Clew) -> None:
+    Path("trees.csv").write_text("kind,tree\ndecl,(S (NN It) (VP rains))\nfrag,(NP (NN Rain))\ndecl,(S (NP (NN a)))\n", encoding="utf-8")
+    command = shlex.split(clew("data", "trees.csv").out.splitlines()[-1])
+    assert command[2:] == ["classify-trees", "data.train=trees.csv", "data.text=tree", "data.label=kind", "task.phrases=true"]
+    assert config_of(command[2], command[3:]).task.model_dump()["phrases"] is True
+
+
+def test_a_label_that_is_always_the_same_is_no_label(clew: Clew) -> None:
+    Path("a.csv").write_text("id,body,queue\na7,it broke,money\nb8,so late again,money\nc9,no bill,money\n", encoding="utf-8")
+    lines = clew("data", "a.csv").out.splitlines()
+    assert lines[-1] == "column queue has one value alone, 'money'; to learn a label, there have to be two"
+    assert not any(line.startswith("words of the second text") for line in lines)
+
+
+def test_two_texts_are_compared_only_where_both_are_used(clew: Clew) -> None:
+    rows = "".join(f"{n} May 2020,the thing {n} broke,{'a' if n % 2 else 'b'},{'mail' if n % 3 else 'phone'}\n" for n in range(9))
+    Path("a.csv").write_text("date,body,queue,channel\n" + rows, encoding="utf-8")
+    lines = clew("data", "a.csv").out.splitlines()
+    assert not any(line.startswith("words of the second text") for line in lines)
+    assert lines[-3] == "the label may be another column: channel"
+
+
 def test_a_file_that_ends_badly_has_no_command(clew: Clew) -> None:
     Path("a.csv").write_text('text,label\na b,c\n"d,e\n', encoding="utf-8")
     assert clew("data", "a.csv").out.endswith("mend what keeps it from being read to the end, and then train on it\n")

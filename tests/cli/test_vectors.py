@@ -4,8 +4,11 @@ import signal
 from pathlib import Path
 
 import pytest
+import torch
 
-from clew.cli import vectors
+from clew.baselines.word_vectors import WordVectors
+from clew.baselines.words import Words
+from clew.cli import neighbours, vectors
 from clew.data.vectors import read_vectors
 from tests.cli.conftest import Clew
 
@@ -32,6 +35,13 @@ def test_words_are_what_white_space_parts_unless_they_are_split(clew: Clew) -> N
     Path("book.txt").write_text(TEXT, encoding="utf-8")
     clew("vectors", "book.txt", "--method", "pmi", "--dim", 4)
     assert read_vectors("vectors.txt", ["king,", "king", "The"], lowercase=False).found.tolist() == [True, False, True]
+
+
+def test_fewer_numbers_than_were_asked_for_are_told(clew: Clew) -> None:
+    Path("book.txt").write_text(TEXT, encoding="utf-8")
+    made = clew("vectors", "book.txt", "--method", "pmi", "--split", "--lowercase", "--dim", 5000)
+    assert made.status == 0
+    assert "with 14 words, vectors have 14 numbers and not 5,000\n" in made.err
 
 
 def test_a_corpus_of_running_text_is_known_by_its_name(clew: Clew, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -83,6 +93,23 @@ def test_neighbours_are_shown_by_their_cosines(clew: Clew) -> None:
     found = clew("neighbours", "v.txt", "king", "royal", "--n", 2)
     assert found == (0, "king   cosine\nman     0.707\nroyal   0.707\n\nroyal  cosine\nking    0.707\nqueen   0.707\n", "")
     assert clew("neighbours", "v.txt", "--n", 2, stdin="king\n\nroyal\n") == found
+
+
+def test_a_line_without_an_answer_does_not_keep_the_next_from_one(clew: Clew) -> None:
+    Path("v.txt").write_text(VECTORS, encoding="utf-8")
+    found = clew("neighbours", "v.txt", "--n", 1, "--json", stdin="king\nkings\nking -\nroyal\n")
+    assert found.status == 2
+    assert [row["question"] for row in lines(found.out)] == ["king", "royal"]
+    told = found.err.splitlines()
+    assert (
+        len(told) == 2 and told[0].startswith("clew: no vector for 'kings'") and told[1].startswith("clew: a word is missing after the -")
+    )
+
+
+def test_a_question_is_put_as_the_vectors_write_words() -> None:
+    vectors = WordVectors(Words(["london", " Rome"]), torch.eye(2))
+    question = neighbours.Question("London + Rome", ("London", "Rome"), ())
+    assert neighbours.known(vectors, question, str.lower).plus == ("london", " Rome")
 
 
 def test_words_joined_by_signs_are_one_question(clew: Clew) -> None:

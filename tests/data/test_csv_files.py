@@ -6,7 +6,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from clew.data import csv_files
-from clew.data.csv_files import find_delimiter, read_csv
+from clew.data.csv_files import find_delimiter, looks_like_data, read_csv
 from clew.data.notes import Notes
 from tests.data.written import refusal, write, written
 
@@ -62,6 +62,37 @@ def test_the_delimiter_is_seen_from_the_first_line(line, delimiter):
 def test_columns_have_numbers_where_there_is_no_header(tmp_path):
     path = write(tmp_path / "a.csv", 'a,"b, c"\nd,e\n')
     assert [record.values for record in read_csv(path, header=False)] == [{"1": "a", "2": "b, c"}, {"1": "d", "2": "e"}]
+
+
+@pytest.mark.parametrize(
+    ("rows", "is_data"),
+    [
+        ([["body", "queue"], ["it broke.", "a"], ["it works!", "b"]], False),
+        ([["it broke", "a"], ["it works", "b"], ["it is late", "a"]], True),
+        ([["Where is it?", "question"], ["Here!", "answer"]], False),
+        ([["Where is it?", "question"], ["Here!", "answer"], ["Who?", "question"]], True),
+        ([["Hi.", "Hallo!"], ["Run!", "Lauf!"]], True),
+        ([["it broke\nthen", "a"], ["it works", "b"]], True),
+        ([["word " * 9, "a"], ["other " * 9, "b"]], True),
+        ([["Timestamp", "Is all well?"], ["10:00", "yes"]], False),
+        ([["7", "one"], ["3", "two"]], True),
+        ([["0", "1"], ["so so", "1"], ["no no", "0"]], False),
+        ([["", "what"], ["0", "x"], ["1", "y"]], False),
+        ([["text", "label"], ["a", "b"], ["text", "label"]], False),
+        ([["only", "one"]], False),
+        ([], False),
+    ],
+)
+def test_a_first_record_like_those_below_it_is_no_header(rows, is_data):
+    assert looks_like_data(rows) is is_data
+
+
+def test_without_a_header_no_record_is_lost(tmp_path):
+    path = write(tmp_path / "a.csv", '"it broke, twice",a\nit works,b\nso late,a\n')
+    assert [record.values["1"] for record in read_csv(path)] == ["it broke, twice", "it works", "so late"]
+    assert [record.values["1"] for record in read_csv(path, wanted=["1", 2])] == ["it broke, twice", "it works", "so late"]
+    assert [record.values["a"] for record in read_csv(path, header=True)] == ["b", "a"]
+    assert [record.values["a"] for record in read_csv(path, wanted=["a"])] == ["b", "a"]
 
 
 def test_empty_lines_are_skipped_and_counted(tmp_path):

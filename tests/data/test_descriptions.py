@@ -5,6 +5,7 @@ import pytest
 
 from clew.data.descriptions import describe
 from clew.data.samples import sample_path
+from clew.data.uses import comment_uses
 from tests.data.test_conllu_files import row
 from tests.data.written import refusal, write
 
@@ -72,6 +73,27 @@ def test_tags_are_counted_a_word_each(tmp_path):
     assert [column.name for column in description.columns] == ["form", "lemma", "upos", "xpos", "feats", "head", "deprel", "deps", "misc"]
     assert {column.name: column.labels for column in description.columns}["head"] is None
     assert description.faults == (f"{path}:6: expected 10 tab-separated columns, found 2",)
+
+
+def test_words_are_no_labels_though_they_come_again(tmp_path):
+    description = describe(write(tmp_path / "a.conll", "1 Ada NNP _\n2 ran VBD _\n\n" * 4))
+    assert [column.labels is None for column in description.columns] == [False, True, False, False]
+    assert "column 4: all _" in repr(description) and "4: _" not in repr(description).replace("column 4: all _", "")
+
+
+def test_comments_that_are_labels_are_told_and_heads_in_a_circle_are_bad(tmp_path):
+    sentences = [
+        f"# sent_id = {n}\n# s_type = {'decl' if n % 2 else 'frag'}\n"
+        + row(1, "a", "DET", "2", "det")
+        + row(2, "b", "NOUN", "1" if n == 3 else "0")
+        for n in range(6)
+    ]
+    path = write(tmp_path / "a.conllu", "\n".join(sentences))
+    description = describe(path)
+    assert [(column.name, column.labels) for column in description.columns if column.is_comment] == [("s_type", {"frag": 3, "decl": 2})]
+    assert description.num_duplicates == 4
+    assert len(description.faults) == 1 and "heads go in a circle: word 1 -> 2 -> 1" in description.faults[0]
+    assert [use.settings for use in comment_uses(description)] == [{"data.label": "s_type", "data.faults": "skip"}]
 
 
 def test_json_fields_are_columns_though_not_every_record_has_them(tmp_path):

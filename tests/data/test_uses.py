@@ -47,6 +47,9 @@ def use(tmp_path, name, text):
          "classify", "data.text=text data.label=topics task.labels=several"),
         ("a.csv", "text,score\n" + "".join(f"the text {n},{n / 7:.3f}\n" for n in range(120)), "classify",
          "data.text=text data.label=score task.labels=number"),
+        ("a.jsonl", '{"text": "a b", "topics": ["x"]}\n{"text": "c d", "topics": []}\n{"text": "e f", "topics": ["y", "x", "y"]}\n' * 2,
+         "classify", "data.text=text data.label=topics task.labels=several"),
+        ("a.csv", "text,what,size\na b,x,10\nc d,y,10\ne f,x,20\n" * 2, "classify", "data.text=text data.label=what"),
         ("a.csv", "n,date\n1,2020-01-01 10:00\n2,2020-01-01 11:00\n", None, ""),
     ],
 )  # fmt: skip
@@ -62,7 +65,7 @@ def test_columns_are_told_by_their_names_and_by_what_is_in_them(tmp_path, name, 
 def test_the_embedded_samples_are_known_for_what_they_are():
     assert find_use(describe(EMBEDDED / "sentiment/dev.tsv")) == Use("classify", {"data.text": "2", "data.label": "1"})
     trees = {"data.text": "3", "data.label": "2", "task.phrases": "true"}
-    assert find_use(describe(EMBEDDED / "trees/dev.tsv")) == Use("classify-trees", trees)
+    assert find_use(describe(EMBEDDED / "trees/dev.tsv")) == Use("classify-trees", trees, ("1",))
     assert find_use(describe(EMBEDDED / "tagging/dev.tsv")) == Use("tag", {"data.words": "1", "data.tags": "3"})
     assert find_use(describe(EMBEDDED / "mt/dev.en", EMBEDDED / "mt/dev.de")) == Use("translate", {})
 
@@ -70,6 +73,11 @@ def test_the_embedded_samples_are_known_for_what_they_are():
 def test_a_conllu_file_is_tagged_by_its_first_tags(tmp_path):
     rows = XPOS.format(1, "Ada", "NNP") + XPOS.format(2, "ran", "VBD")
     assert use(tmp_path, "a.conllu", f"{rows}\n{rows}\n") == Use("tag", {"data.tags": "xpos"})
+
+
+def test_other_columns_that_may_be_the_label_are_named(tmp_path):
+    found = use(tmp_path, "a.csv", "id,date,channel,what,where\n" + REVIEWS)
+    assert found is not None and found.other_labels == ("channel",)
 
 
 def test_a_separator_leaves_fewer_labels():

@@ -38,6 +38,13 @@ def test_every_kind_of_file_gives_the_same_vectors(tmp_path, name, content):
     assert found.describe() == "4 of 6 words (1 in lower case) among 4 vectors of 3"
 
 
+def test_a_file_that_breaks_off_says_so(tmp_path):
+    found = read_vectors(write(tmp_path / "v.txt", "30 3\n" + GLOVE), WORDS)
+    assert found.describe() == (
+        "4 of 6 words (1 in lower case) among 4 vectors of 3, of 30 that the file's first line tells: its end is missing"
+    )
+
+
 def test_a_first_word_may_have_spaces(tmp_path):
     found = read_vectors(write(tmp_path / "v.txt", "at name@domain.com 1 2\nb 3 4\n"), ["b", "at name@domain.com"])
     assert found.values.tolist() == [[3, 4], [1, 2]]
