@@ -137,5 +137,8 @@ def measured(run: Any) -> str:
 
 
 def assignments(changed: dict[str, Any]) -> list[str]:
-    """Settings as they could be given to `clew train`."""
-    return [f"{name}={value if isinstance(value, str) else json.dumps(value, ensure_ascii=False)}" for name, value in changed.items()]
+    """Settings as they could be given to `clew train`, where commas outside of quotes make a grid."""
+    return [
+        f"{name}={value if isinstance(value, str) and ',' not in value else json.dumps(value, ensure_ascii=False)}"
+        for name, value in changed.items()
+    ]

@@ -84,6 +84,20 @@ def test_two_texts_stand_in_a_line_with_a_tab_between(clew: Clew, runs: dict[str
     assert_refused(clew("classify", runs["tickets"], "--second", "b", "--file", "x.csv"), "--second is for runs that were trained on two")
 
 
+def test_what_can_be_done_next_is_a_command_of_one_line_that_works(clew: Clew, runs: dict[str, Path]) -> None:
+    rows = "".join(f'"{text}\n{"and so on " * 20}",is it?,{label}\n' for text, label in ROWS)
+    Path("pairs.csv").write_text("text,second,label\n" + rows, encoding="utf-8")
+    settings = ["data.train=pairs.csv", "data.second=second", *SMALL]
+    trained = clew("train", "classify", *settings)
+    assert "\nsecond:  is it?\n" in trained.out
+    (used,) = re.findall(r"^next:  (.*)$", trained.err, re.MULTILINE)
+    first, second = re.fullmatch(r"printf '%s\\t%s\\n' '([^']*)' '([^']*)' \| clew classify runs/classify", used).groups()  # type: ignore[union-attr]
+    assert len(first) <= 100 and second == "is it?"
+    assert clew("classify", "runs/classify", stdin=f"{first}\t{second}\n").status == 0
+    again = clew("train", "classify", "--resume").err.splitlines()[-1].split()
+    assert again[:3] == ["clew", "train", "classify"] and {*settings, "model.num_layers=2"} - {*SMALL} <= {*again}
+
+
 def test_several_labels_and_numbers_come_out(clew: Clew, runs: dict[str, Path]) -> None:
     labels, sure, _ = clew("classify", runs["several"], stdin="I paid 3 times\n").out.split("\t")
     assert set(labels.split("|")) == {"billing", "ticket"} and len(sure.split("|")) == 2
