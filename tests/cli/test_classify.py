@@ -69,9 +69,27 @@ def test_a_table_is_read_by_the_columns_of_the_training_or_by_others(clew: Clew,
     Path("more.jsonl").write_text('{"message": "I paid"}\n{"message": "a parcel"}\n', encoding="utf-8")
     assert clew("classify", runs["tickets"], "--file", "more.jsonl", "--text", "message").out.startswith("billing\t")
     assert_refused(
-        clew("classify", runs["tickets"], "--file", "more.jsonl"), "more.jsonl:1: no column 'body' for data.text; there are: message"
+        clew("classify", runs["tickets"], "--file", "more.jsonl"), "more.jsonl:1: no column 'body' for --text; there are: message"
     )
     assert_refused(clew("classify", runs["tickets"], "--text", "body", stdin="a\n"), "--text and --second are columns of a table; name its")
+
+
+def test_an_empty_cell_has_an_empty_line(clew: Clew, runs: dict[str, Path]) -> None:
+    Path("holes.csv").write_text("id,body\n1,I paid\n2,\n3,a parcel\n", encoding="utf-8")
+    assert [line.split("\t")[0] for line in clew("classify", runs["tickets"], "--file", "holes.csv").out.splitlines()] == [
+        "billing",
+        "",
+        "delivery",
+    ]
+    Path("holes.jsonl").write_text('{"text": "I paid", "second": null}\n{"text": "I paid", "second": "is it?"}\n', encoding="utf-8")
+    found = [json.loads(line) for line in clew("classify", runs["pairs"], "--file", "holes.jsonl", "--json").out.splitlines()]
+    assert [each["label"] for each in found] == [None, "billing"]
+    Path("zero.jsonl").write_text('{"body": 0}\n', encoding="utf-8")
+    assert clew("classify", runs["tickets"], "--file", "zero.jsonl").out.endswith("\t0\n")
+    Path("wide.csv").write_text("id,body\n1,I paid,twice\n", encoding="utf-8")
+    refused = clew("classify", runs["tickets"], "--file", "wide.csv")
+    assert_refused(refused, "wide.csv:2: ")
+    assert refused.err.endswith("; mend it\n")
 
 
 def test_two_texts_stand_in_a_line_with_a_tab_between(clew: Clew, runs: dict[str, Path]) -> None:
