@@ -10,6 +10,7 @@ from pydantic import ValidationError
 from clew.core.errors import UserError
 from clew.core.trees import Tree
 from clew.data.examples import Pair, Sentence
+from clew.data.formats import EXTENSIONS
 from clew.data.labelled_trees import unlabelled
 from clew.data.trees import words_of
 from clew.runs.build import build_task, choose_device
@@ -127,6 +128,7 @@ class Run:
         one = isinstance(trees, (str, Tree, Sentence))
         given = [trees] if one else list(trees)
         rows = [row for row, tree in enumerate(given) if not isinstance(tree, str) or tree.strip()]
+        check_tree_kinds(self, [given[row] for row in rows], [first + row for row in rows])
         answers = dict(zip(rows, self.task.classify([unlabelled(given[row], f"tree {first + row}") for row in rows]), strict=True))
         found = [answers.get(row) for row in range(len(given))]
         return found[0] if one else found
@@ -213,6 +215,21 @@ def check_sides(run: Run, texts: Sequence[Any], first: int) -> None:
         if isinstance(text, str) == run.reads_pairs and "".join(text).strip():
             need = "two texts together: give both in a tuple" if run.reads_pairs else "one text: give it as a string"
             raise UserError(f"text {number}: {run.folder} was trained to judge {need}")
+
+
+def check_tree_kinds(run: Run, trees: Sequence[Any], numbers: Sequence[int]) -> None:
+    """Refuses dependency trees where a run was trained on bracketed ones, and the other way round; what the name of its data does not tell
+    is not checked."""
+    data = run.config.data
+    files = [data.train] if isinstance(data.train, str) else data.train or []
+    formats = {data.format or EXTENSIONS.get(Path(file.removesuffix(".gz")).suffix.lower()) for file in files}
+    if data.corpus is None and (len(formats) != 1 or formats & {None, "lines"}):
+        return
+    reads_heads = data.corpus is None and formats == {"conllu"}
+    for number, tree in zip(numbers, trees, strict=True):
+        if isinstance(tree, Sentence) != reads_heads:
+            kinds = ("dependency trees; give CoNLL-U", "brackets") if reads_heads else ("bracketed trees; give those", "words with heads")
+            raise UserError(f"tree {number}: {run.folder} was trained on {kinds[0]}, not {kinds[1]}")
 
 
 def check_together(runs: Sequence[Run]) -> None:
