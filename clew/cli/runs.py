@@ -133,7 +133,8 @@ def measured(run: Any) -> str:
     if run.measure == "loss":
         return ""
     part = "test" if f"test.{run.measure}" in run.best else "valid"
-    return f"{part} {run.measure} {number(run.best.get(f'{part}.{run.measure}'), 2)}"
+    value = run.best.get(f"{part}.{run.measure}")
+    return "" if value is None else f"{part} {run.measure} {number(value, 2)}"
 
 
 def assignments(changed: dict[str, Any]) -> list[str]:

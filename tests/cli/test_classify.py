@@ -138,6 +138,12 @@ def test_the_evaluation_has_labels_confusions_and_the_worst_predictions(clew: Cl
     assert "no prediction is wrong" in clew("evaluate", runs["tickets"], "--errors", 5).out
 
 
+def test_the_lists_of_runs_have_the_measure_of_the_best_evaluation(clew: Clew, runs: dict[str, Path]) -> None:
+    assert re.search(r"valid accuracy \d+\.\d\d ", clew("runs", runs["tickets"]).out)
+    assert re.search(r"valid micro_f1 \d+\.\d\d ", clew("runs", runs["several"]).out)
+    assert "valid accuracy" in clew("compare", runs["tickets"], runs["pairs"]).out.splitlines()[0]
+
+
 def test_a_loaded_run_tells_what_the_trained_one_told(clew: Clew) -> None:
     texts = ["my parcel", "I paid , I paid", "never seen"]
     run = library.train("classify", *SMALL, data=ROWS, out="run", quiet=True)
