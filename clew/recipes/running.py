@@ -9,6 +9,7 @@ from clew.recipes import RECIPES
 from clew.runs.config import Config, changed_fields, differences, overlay, override, resolve
 from clew.runs.directory import check_code, check_files, check_run, config_there, default_folder, is_abandoned, is_run, read_config
 from clew.runs.embedding import filled
+from clew.runs.summary import summarise
 from clew.runs.values import read_yaml
 from clew.training.processes import from_first, is_first, is_restart, process_group
 from clew.training.run import Report, Result, Silence, check_training, train_run
@@ -117,6 +118,9 @@ def resumed(recipe: str, assignments: Sequence[str], config: Config, out: Path |
         raise UserError(
             f"a resumed run keeps its settings, but these changed: {'; '.join(changed)}; leave them as they were, or start a new run"
         )
+    steps, done = config.training.steps, summarise(folder).step
+    if steps < min(done, there.training.steps):
+        raise UserError(f"{folder} has done {done} steps already, and training.steps={steps} asks for fewer; ask for at least as many")
     return folder, config
 
 
