@@ -80,7 +80,9 @@ def run_recipe(
             check_training(config.training)
         else:
             check_training(config.training)
-            folder = Path(from_first(lambda: str(new_folder(config, out, report))))
+            notes: list[str] = []
+            folder = Path(from_first(lambda: str(new_folder(config, out, notes))))
+            report = Announcing(report, notes)
         return train_run(config, folder, resume=resume, code=code, report=report)
 
 
@@ -91,11 +93,28 @@ def is_started(config: Config, out: Path | None) -> bool:
     return any(config_there(folder) == config for folder in Path("runs").glob(f"{config.recipe}*") if is_run(folder))
 
 
-def new_folder(config: Config, out: Path | None, report: Report) -> Path:
+class Announcing:
+    """A report that says something before all else that it is told to say, by which time a run's data have been read."""
+
+    def __init__(self, report: Report, notes: list[str]):
+        self.notes = notes
+        self.report = report
+        self.encoding = report.encoding
+        self.step = report.step
+        self.evaluated = report.evaluated
+
+    def say(self, text: str) -> None:
+        for line in [*self.notes, text]:
+            self.report.say(line)
+        self.notes = []
+
+
+def new_folder(config: Config, out: Path | None, notes: list[str]) -> Path:
+    """Where a new run goes. What differs from another of the same recipe is noted."""
     if out is None:
         folder, changed = default_folder(config)
         if changed:
-            report.say(f"another run of {config.recipe} is there; this one differs in {'; '.join(changed)}")
+            notes.append(f"another run of {config.recipe} is there; this one differs in {'; '.join(changed)}")
         return folder
     if is_run(out):
         raise UserError(f"{out} is a run already; go on with it by `--resume`, or choose another folder")

@@ -39,7 +39,10 @@ def test_a_second_run_of_other_settings_gets_its_own_folder(tmp_path: Path, caps
     clew.train("text-lstm", *given, quiet=True)
     second = clew.train("text-lstm", *given, "seed=2")
     assert second.folder == Path("runs/text-lstm-2")
-    assert "another run of text-lstm is there; this one differs in seed: 1 -> 2" in capsys.readouterr().err
+    assert capsys.readouterr().err.count("another run of text-lstm is there; this one differs in seed: 1 -> 2") == 1
+    with pytest.raises(UserError, match="none.txt"):
+        clew.train("text-lstm", *given, "data.train=none.txt")
+    assert "another run" not in capsys.readouterr().err
     with pytest.raises(UserError, match="runs/text-lstm is a run of exactly these settings; go on with it by `--resume`"):
         clew.train("text-lstm", *given)
     assert clew.train("text-lstm", *given, resume=True, quiet=True).folder == Path("runs/text-lstm")
