@@ -165,13 +165,24 @@ def test_a_run_on_lists_is_evaluated_and_loaded_as_any_other(clew: Clew, runs: d
         library.load(runs["tickets"]).classify(["", ("a", "b")])
 
 
+def test_what_is_no_text_is_refused(runs: dict[str, Path]) -> None:
+    run = library.load(runs["tickets"])
+    with pytest.raises(UserError, match="expected a text, or a list of texts, found None"):
+        run.classify(None)  # type: ignore[arg-type]
+    with pytest.raises(UserError, match="text 2: expected a string, or several in a list or tuple, found 5"):
+        run.classify(["a", 5])  # type: ignore[list-item]
+    with pytest.raises(UserError, match=r"text 1: .*pairs was trained to judge two texts together: give both in a tuple"):
+        library.load(runs["pairs"]).classify([("a", "b", "c")])  # type: ignore[list-item]
+
+
 @pytest.mark.parametrize(
     ("recipe", "settings", "data", "message"),
     [
         ("classify", [], [("a", "x"), ("b",)], r"example 2: expected \(text, label\) or \(text, second, label\), found \('b',\)"),
         ("classify", ["data.train=a.csv"], ROWS, "examples are given by data=, and by data.train=a.csv too; leave one of them out"),
         ("classify", [], {"trian": ROWS}, "unknown part of data 'trian'; did you mean 'train'"),
-        ("classify", [], [], "the list of examples: there is no record in it"),
+        ("classify", [], [], "data= has an empty list for the part 'train'; give a list with examples in it"),
+        ("classify", [], 5, "data= takes a list of examples, or one for each part, and the part 'train' is 5"),
         ("tag", [], [(["a", "b"], ["X"])], "example 1: expected as many tags as words, found 2 words and 1 tags"),
         ("text-lstm", [], ["a"], "data= is for labelled texts, tagged words and pairs, and text-lstm learns from text; name a file of it"),
     ],
