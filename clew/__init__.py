@@ -36,6 +36,7 @@ def train(
 
     from clew.cli.code import load_code
     from clew.cli.progress import Lines
+    from clew.core.errors import UserError
     from clew.recipes.running import run_recipe
     from clew.training.run import Silence
 
@@ -46,7 +47,10 @@ def train(
         from clew.recipes.listed import listed_settings
 
         assignments = (*assignments, *listed_settings(recipe, assignments, data))
-    return run_recipe(recipe, assignments, out=folder, resume=resume, code=path, report=Silence() if quiet else Lines()).run
+    try:
+        return run_recipe(recipe, assignments, out=folder, resume=resume, code=path, report=Silence() if quiet else Lines()).run
+    except UserError as error:  # advice is to be followed where the call is
+        raise UserError(str(error).replace("--resume", "resume=True").replace("--out DIR", "out=DIR").replace("--out", "out=DIR")) from None
 
 
 def load(folder: "Path | str", *, device: str = "auto", code: "Path | str | None" = None) -> "Run":
@@ -69,8 +73,15 @@ def translate(runs: "Run | Sequence[Run]", texts: "str | Sequence[str]", **optio
     return translate_together([runs] if isinstance(runs, Run) else runs, texts, **options)
 
 
+INSPECTION = ("record", "intervene", "Recording")
+
+
+def __dir__() -> list[str]:
+    return sorted([*globals(), *INSPECTION])
+
+
 def __getattr__(name: str) -> Any:
-    if name in ("record", "intervene", "Recording"):
+    if name in INSPECTION:
         from clew.inspection import recording
 
         return getattr(recording, name)

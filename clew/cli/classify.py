@@ -1,8 +1,9 @@
 """Give texts their labels with a trained classifier; or numbers, where it was trained on those.
 
 Every line of standard input, or of --file, is a text, and has a line of standard output, in the same order and as soon as
-it is there: `label<TAB>probability<TAB>text`; an empty line has an empty one. Where a run was trained on two texts
-together, a line has both, with a tab between; where it was trained on trees, a bracketed tree, or FILE is CoNLL-U.
+it is there: `label<TAB>probability<TAB>text`; an empty line, or an empty cell of a table, has an empty one. Where a run was
+trained on two texts together, a line has both, with a tab between; where it was trained on trees, a bracketed tree, or
+FILE is CoNLL-U.
 
   echo 'A film that never finds its feet.' | clew classify runs/sentiment-lstm
   clew classify runs/sentiment-lstm --file reviews.txt > labels.tsv
@@ -26,8 +27,6 @@ from itertools import islice
 from pathlib import Path
 from typing import Any
 
-TABLES = (".csv", ".tsv", ".jsonl")
-
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("folder", metavar="RUN", help="a run directory")
@@ -41,14 +40,15 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def run(options: argparse.Namespace) -> int:
+    from clew.cli.lines import is_table
     from clew.cli.progress import say
     from clew.core.errors import UserError
     from clew.runs.loaded import check_verb, load_run
 
     run = load_run(options.folder, device=options.device, code=None if options.code is None else Path(options.code))
     check_verb(run, "classify")
-    is_table = Path((options.file or "").removesuffix(".gz")).suffix.lower() in TABLES or bool(options.text or options.second)
-    if is_table and options.file in (None, "-"):
+    has_columns = is_table(options.file) or bool(options.text or options.second)
+    if has_columns and options.file in (None, "-"):
         raise UserError("--text and --second are columns of a table; name its file with --file")
     if options.second is not None and not run.reads_pairs:
         raise UserError(f"--second is for runs that were trained on two texts together, and {options.folder} was trained on one")
@@ -57,7 +57,7 @@ def run(options: argparse.Namespace) -> int:
     if run.reads_trees and is_conllu(options.file):
         texts = dependency_trees(options.file)
     else:
-        texts = table_texts(run, options) if is_table else line_texts(run, options.file)
+        texts = table_texts(run, options) if has_columns else line_texts(run, options.file)
     with Path(options.out).open("w", encoding="utf-8", newline="\n") if options.out else nullcontext(sys.stdout) as file:
         for some in texts:
             found = run.classify([text for _, text in some], first=some[0][0])
@@ -105,15 +105,14 @@ def dependency_trees(file: str) -> Iterator[list[tuple[int, Any]]]:
 
 
 def table_texts(run: Any, options: argparse.Namespace) -> Iterator[list[tuple[int, Any]]]:
-    """Numbered records of a table."""
-    from clew.cli.lines import MOST
-    from clew.data.readers import read_labelled
+    """Numbered records of a table; one with an empty field is an empty text."""
+    from clew.cli.lines import table_fields
 
     data = run.config.data
-    columns = {"text": options.text or data.text, "second": options.second or data.second}
-    records = enumerate(read_labelled(options.file, **columns, with_labels=False), start=1)
-    while some := list(islice(records, MOST)):
-        yield [(number, each.text if each.second is None else (each.text, each.second)) for number, each in some]
+    second = options.second or data.second
+    wanted = {"text": options.text or data.text, **({} if second is None else {"second": second})}
+    for some in table_fields(options.file, wanted):
+        yield [(number, "" if "" in fields else fields[0] if second is None else fields) for number, fields in some]
 
 
 def as_line(answer: Any) -> str:

@@ -10,8 +10,9 @@ RUN is a run directory, a folder that runs are below, or a pattern in quotes. Ru
 Scores are those of each run's best evaluation, as mean ± sample standard deviation over the seeds. p is two-sided,
 against the best group (or the group of the first run: --against first), and not corrected for the number of
 groups. Which test it is depends on what is there, and a column says which. Paired bootstrap: every run of both
-groups has a predictions.jsonl of the same examples, and 10,000 resamples of these are drawn (Koehn 2004). Welch:
-both groups have at least two seeds, and Welch's t-test compares the seeds' scores. None: neither is so.
+groups has a predictions.jsonl of the same examples, and 10,000 resamples of these are drawn (Koehn 2004); p is then of
+the examples' scores there, whatever --measure is. Welch: both groups have at least two seeds, and Welch's t-test
+compares the seeds' values of --measure. None: neither is so.
 
 A line of predictions.jsonl is an object with an "id" and a "score", higher being better. A run that cannot be
 read is named and left out.
@@ -24,8 +25,9 @@ from typing import Any
 
 from clew.cli.progress import say
 
-SHOWN = ("valid.loss", "valid.perplexity", "test.loss", "test.perplexity", "test.bleu", "test.chrf", "test.exact_match", "test.f1")
-DIGITS = {"perplexity": 2, "bleu": 2, "chrf": 2, "exact_match": 2, "f1": 2}
+SHOWN = ("valid.loss", "valid.perplexity", "test.loss", "test.perplexity", "test.bleu", "test.chrf", "test.exact_match")
+SCORES = ("f1", "accuracy", "micro_f1", "pearson")
+DIGITS = dict.fromkeys(("perplexity", "bleu", "chrf", "exact_match", *SCORES), 2)
 PICTURES = (".png", ".pdf", ".svg")
 
 
@@ -105,10 +107,12 @@ def compared(groups: list[Any], reference: Any, measure: str) -> tuple[list[dict
 
 
 def measures_shown(rows: list[dict[str, Any]], measure: str) -> list[str]:
-    """The measure that was asked for, and the usual ones where they were measured; of the test text, perplexity alone."""
+    """The measure that was asked for, and the usual ones where they were measured; of the test text, perplexity alone. Scores of labels are
+    those of the test part, or of the validation part where there is no other."""
     there = {name for row in rows for name in row["mean"]}
     usual = [name for name in SHOWN if name in there and not (name == "test.loss" and "test.perplexity" in there)]
-    return list(dict.fromkeys([measure, *usual]))
+    scores = [next((f"{part}.{name}" for part in ("test", "valid") if f"{part}.{name}" in there), None) for name in SCORES]
+    return list(dict.fromkeys([measure, *usual, *(name for name in scores if name is not None)]))
 
 
 def scored(row: dict[str, Any], measure: str) -> str:

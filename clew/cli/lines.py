@@ -1,15 +1,23 @@
-"""Lines of a file or of standard input, some at a time, so that a verb can stand in a pipe."""
+"""Lines of a file or of standard input, and records of a table, some at a time, so that a verb can stand in a pipe."""
 
 import io
 import os
+import re
 import sys
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from itertools import islice
 from pathlib import Path
+from typing import Any
 
 MOST = 256
 """Lines that are handed on together, where so many are there."""
 READ = 2**16
+TABLES = (".csv", ".tsv", ".jsonl")
+"""How the names of tables end."""
+
+
+def is_table(name: str | None) -> bool:
+    return Path((name or "").removesuffix(".gz")).suffix.lower() in TABLES
 
 
 def some_lines(name: str | None) -> Iterator[list[str]]:
@@ -58,3 +66,33 @@ def decoded(line: bytes, number: int) -> str:
     if "\0" in text:
         raise UserError(f"standard input, line {number}: a NUL character, so this is no plain text")
     return text
+
+
+def table_fields(name: str, wanted: Mapping[str, str | None]) -> Iterator[list[tuple[int, tuple[str, ...]]]]:
+    """The columns that are wanted, by the option that names each, of every record, numbered; what is empty or null is an empty text."""
+    from clew.core.errors import UserError
+    from clew.data.notes import Notes
+    from clew.data.readers import Faulty, as_path, as_text, table_rows
+
+    def field(values: Mapping[str, Any], role: str) -> str:
+        value = values[role]
+        return "" if value is None or (isinstance(value, str) and not value.strip()) else as_text(values, role)
+
+    try:
+        records = enumerate(table_rows(as_path(name), "texts", wanted, None, None, Notes()), start=1)
+        while some := list(islice(records, MOST)):
+            found = []
+            for number, (values, place) in some:
+                try:
+                    found.append((number, tuple(field(values, role) for role in wanted)))
+                except Faulty as fault:
+                    raise UserError(f"{place}: {fault}") from None
+            yield found
+    except UserError as error:
+        raise UserError(in_options(str(error))) from None
+
+
+def in_options(sentence: str) -> str:
+    """What readers say of the settings of training, as options of the command."""
+    without = r"; if it is something else, say so with data\.format.*|, or leave such records out with data\.faults=skip"
+    return re.sub(r"data\.(text|second)\b", r"--\1", re.sub(without, "", sentence))

@@ -133,9 +133,13 @@ def measured(run: Any) -> str:
     if run.measure == "loss":
         return ""
     part = "test" if f"test.{run.measure}" in run.best else "valid"
-    return f"{part} {run.measure} {number(run.best.get(f'{part}.{run.measure}'), 2)}"
+    value = run.best.get(f"{part}.{run.measure}")
+    return "" if value is None else f"{part} {run.measure} {number(value, 2)}"
 
 
 def assignments(changed: dict[str, Any]) -> list[str]:
-    """Settings as they could be given to `clew train`."""
-    return [f"{name}={value if isinstance(value, str) else json.dumps(value, ensure_ascii=False)}" for name, value in changed.items()]
+    """Settings as they could be given to `clew train`, where commas outside of quotes make a grid."""
+    return [
+        f"{name}={value if isinstance(value, str) and ',' not in value else json.dumps(value, ensure_ascii=False)}"
+        for name, value in changed.items()
+    ]

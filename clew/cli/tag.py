@@ -8,6 +8,11 @@ it is cut at spaces alone, for text whose words stand apart already. A line's wo
   clew tag runs/conll-tagger --file sentences.txt --format spans
   clew tag runs/conll-tagger --file sentences.txt --format inline
   clew tag runs/conll-tagger --file sentences.txt --json
+  clew tag runs/ewt-tagger --file corpus.conllu
+  clew tag runs/conll-tagger --file letters.csv --text body
+
+Of a CoNLL or CoNLL-U file (.conll, .conllu) the words are tagged as they stand; what else it has is not looked at. Of a table
+(.csv, .tsv, .jsonl) --text names the column, by name or number, that has a sentence in each of its cells.
 
 --format conll has a line a word, `word<TAB>tag<TAB>probability`, and an empty line after each sentence. spans has a line
 a phrase, `label<TAB>text<TAB>start<TAB>stop`, and an empty line too. inline has a line a sentence, as it stood, with
@@ -18,9 +23,10 @@ words and phrases. start and stop count the characters of the line, the first be
 import argparse
 import json
 import sys
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import nullcontext
 from dataclasses import asdict
+from itertools import islice
 from pathlib import Path
 from typing import Any
 
@@ -28,7 +34,8 @@ from typing import Any
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("folder", metavar="RUN", help="a run directory")
     add = parser.add_argument
-    add("--file", metavar="FILE", help="what to tag, a sentence a line (default: standard input)")
+    add("--file", metavar="FILE", help="what to tag: a sentence a line, CoNLL, CoNLL-U or a table (default: standard input)")
+    add("--text", metavar="COLUMN", help="FILE is a table, and this column, by name or number, has the sentences")
     add("--tokenised", action="store_true", help="words stand apart by spaces already; nothing else is split")
     add("--format", choices=["conll", "spans", "inline", "json"], default="conll", help="how tags are shown (default: conll)")
     add("--json", action="store_const", dest="format", const="json", help="the same as --format json")
@@ -45,23 +52,51 @@ def run(options: argparse.Namespace) -> int:
     check_verb(run, "tag")
     if options.format == "spans" and run.task.scheme is None:
         raise UserError(f"--format spans is for tags of phrases, such as B-PER, and those of {options.folder} are of single words")
+    if options.text is not None and options.file in (None, "-"):
+        raise UserError("--text is a column of a table; name its file with --file")
     if options.file is None and sys.stdin.isatty():
         say("reading sentences from the terminal; Ctrl-D ends them")
     with Path(options.out).open("w", encoding="utf-8", newline="\n") if options.out else nullcontext(sys.stdout) as file:
-        for number, tagged in tagged_lines(run, options.file, options.tokenised):
-            file.write(FORMATS[options.format](number, tagged) + "\n")
-            file.flush()
+        first = 1
+        for some in sentences(run, options.file, options.text):
+            for number, tagged in enumerate(run.tag(some, tokenised=options.tokenised, first=first), start=first):
+                file.write(FORMATS[options.format](number, tagged) + "\n")
+                file.flush()
+            first += len(some)
     return 0
 
 
-def tagged_lines(run: Any, file: str | None, tokenised: bool) -> Iterator[tuple[int, Any]]:
-    """Every line's number and its words, as they arrive."""
-    from clew.cli.lines import some_lines
+def sentences(run: Any, file: str | None, text: str | None) -> Iterator[Sequence[str | Sequence[str]]]:
+    """What is to be tagged, some at a time: lines as they arrive, cells of a table, or lists of words."""
+    from clew.cli.lines import is_table, some_lines, table_fields
+    from clew.core.errors import UserError
+    from clew.data.formats import find_format
 
-    first = 1
-    for sentences in some_lines(file):
-        yield from enumerate(run.tag(sentences, tokenised=tokenised, first=first), start=first)
-        first += len(sentences)
+    name = (file or "").removesuffix(".gz").lower()
+    if file is not None and text is not None:
+        for records in table_fields(file, {"text": text}):
+            yield [sentence for _, (sentence,) in records]
+    elif file is not None and (name.endswith((".conll", ".conllu")) or (is_table(file) and find_format(Path(file)) == "conll")):
+        yield from listed_sentences(run, file)
+    elif is_table(file):
+        raise UserError(f"{file} is a table; say with --text COLUMN which of its columns has the sentences")
+    else:
+        yield from some_lines(file)
+
+
+def listed_sentences(run: Any, file: str) -> Iterator[list[tuple[str, ...]]]:
+    """The words of a CoNLL or CoNLL-U file; of CoNLL in the column that the run was trained with, where that was a number."""
+    from clew.cli.lines import MOST
+    from clew.data.formats import find_format
+    from clew.data.readers import read_sentences
+    from clew.data.records import as_number
+
+    words = run.config.data.words
+    if words is not None and (find_format(Path(file)) == "conllu" or as_number(words) is None):
+        words = None
+    found = read_sentences(file, words=words, with_tags=False, with_heads=False)
+    while some := [sentence.words for sentence in islice(found, MOST)]:
+        yield some
 
 
 def as_conll(number: int, tagged: Any) -> str:

@@ -29,6 +29,8 @@ from typing import Any
 from clew.cli.progress import say
 
 NUM_EXAMPLES = 3
+LONGEST = 100
+"""Characters of an example that are shown in a command."""
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -90,7 +92,8 @@ def show(options: argparse.Namespace, result: Any) -> None:
         print(run.generate([""], max_new=min(run.config.decoding.max_new, 400))[0].text, flush=True)
     shown = list(result.valid.predictions.values())[:NUM_EXAMPLES]
     for fields in shown:
-        print(f"source:  {fields['source']}\nwanted:  {fields['target']}\nwritten: {fields['prediction']}\n", flush=True)
+        second = f"second:  {fields['second']}\n" if "second" in fields else ""
+        print(f"source:  {fields['source']}\n{second}wanted:  {fields['target']}\nwritten: {fields['prediction']}\n", flush=True)
     say(what_next(options, run, shown[0] if shown else {}))
 
 
@@ -105,9 +108,18 @@ def what_next(options: argparse.Namespace, run: Any, example: dict[str, str]) ->
         used(options, run, example),
         command(options, "evaluate", folder),
         command(options, "describe", folder),
-        command(options, "train", options.recipe, *options.settings, another),
+        command(options, "train", *trained_again(options, run), another),
     ]
     return "next:  " + "\n       ".join(commands)
+
+
+def trained_again(options: argparse.Namespace, run: Any) -> list[str]:
+    """The recipe and its settings, as they were given; of a run that was gone on with, as its config has them."""
+    from clew.cli.runs import assignments
+    from clew.recipes.running import changes
+
+    changed = changes(run.config) if options.resume else None
+    return [options.recipe, *options.settings] if changed is None else [run.config.recipe, *assignments(changed)]
 
 
 def used(options: argparse.Namespace, run: Any, example: dict[str, str]) -> str:
@@ -121,7 +133,15 @@ def used(options: argparse.Namespace, run: Any, example: dict[str, str]) -> str:
     into = ["--into", example["into"]] if "into" in example else []
     if run.reads_trees and "tree" not in example:
         return command(options, run.verb, folder, "--file", "sentences.conllu")
-    return f"echo {shlex.quote(example.get('tree', example['source']))} | {command(options, run.verb, folder, *into)}"
+    texts = [example["tree"]] if "tree" in example else [on_one_line(example[side]) for side in ("source", "second") if side in example]
+    given = ["echo", *texts] if len(texts) == 1 else ["printf", r"%s\t%s\n", *texts]
+    return f"{shlex.join(given)} | {command(options, run.verb, folder, *into)}"
+
+
+def on_one_line(text: str) -> str:
+    """A text as one line, its end left out where it is long."""
+    text = " ".join(text.split())
+    return text if len(text) <= LONGEST else text[:LONGEST].rpartition(" ")[0] or text[:LONGEST]
 
 
 def command(options: argparse.Namespace, *words: str) -> str:

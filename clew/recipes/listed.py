@@ -6,7 +6,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from clew.core.errors import UserError, unknown
+from clew.core.errors import UserError, shown, unknown
 from clew.data.example_splits import PARTS
 from clew.data.examples import Labelled, Pair, Sentence
 from clew.data.readers import read_labelled, read_pairs, read_sentences
@@ -35,9 +35,18 @@ def listed_settings(recipe: str, assignments: Sequence[str], data: Listed) -> li
             raise unknown("part of data", part, PARTS)
     if "train" not in parts:
         raise UserError("data= has no part 'train'; give examples to train on")
-    rows = {part: list(KINDS[kind](examples)) for part, examples in parts.items()}
+    rows = {part: list(KINDS[kind](some_of(examples, part))) for part, examples in parts.items()}
     columns = {column: f"data.{column}={column}" for column in rows["train"][0]}
     return ["data.corpus=null", "data.format=jsonl", *columns.values(), *(f"data.{part}={keep(rows[part])}" for part in rows)]
+
+
+def some_of(examples: Any, part: str) -> list[Any]:
+    if isinstance(examples, str) or not isinstance(examples, Iterable):
+        raise UserError(f"data= takes a list of examples, or one for each part, and the part '{part}' is {shown(examples)}")
+    found = list(examples)
+    if not found:
+        raise UserError(f"data= has an empty list for the part '{part}'; give a list with examples in it")
+    return found
 
 
 def keep(rows: Sequence[Mapping[str, Any]]) -> Path:

@@ -9,6 +9,7 @@ from clew.recipes import RECIPES
 from clew.runs.config import Config, changed_fields, differences, overlay, override, resolve
 from clew.runs.directory import check_code, check_files, check_run, config_there, default_folder, is_abandoned, is_run, read_config
 from clew.runs.embedding import filled
+from clew.runs.summary import summarise
 from clew.runs.values import read_yaml
 from clew.training.processes import from_first, is_first, is_restart, process_group
 from clew.training.run import Report, Result, Silence, check_training, train_run
@@ -79,7 +80,9 @@ def run_recipe(
             check_training(config.training)
         else:
             check_training(config.training)
-            folder = Path(from_first(lambda: str(new_folder(config, out, report))))
+            notes: list[str] = []
+            folder = Path(from_first(lambda: str(new_folder(config, out, notes))))
+            report = Announcing(report, notes)
         return train_run(config, folder, resume=resume, code=code, report=report)
 
 
@@ -90,11 +93,28 @@ def is_started(config: Config, out: Path | None) -> bool:
     return any(config_there(folder) == config for folder in Path("runs").glob(f"{config.recipe}*") if is_run(folder))
 
 
-def new_folder(config: Config, out: Path | None, report: Report) -> Path:
+class Announcing:
+    """A report that says something before all else that it is told to say, by which time a run's data have been read."""
+
+    def __init__(self, report: Report, notes: list[str]):
+        self.notes = notes
+        self.report = report
+        self.encoding = report.encoding
+        self.step = report.step
+        self.evaluated = report.evaluated
+
+    def say(self, text: str) -> None:
+        for line in [*self.notes, text]:
+            self.report.say(line)
+        self.notes = []
+
+
+def new_folder(config: Config, out: Path | None, notes: list[str]) -> Path:
+    """Where a new run goes. What differs from another of the same recipe is noted."""
     if out is None:
         folder, changed = default_folder(config)
         if changed:
-            report.say(f"another run of {config.recipe} is there; this one differs in {'; '.join(changed)}")
+            notes.append(f"another run of {config.recipe} is there; this one differs in {'; '.join(changed)}")
         return folder
     if is_run(out):
         raise UserError(f"{out} is a run already; go on with it by `--resume`, or choose another folder")
@@ -117,6 +137,9 @@ def resumed(recipe: str, assignments: Sequence[str], config: Config, out: Path |
         raise UserError(
             f"a resumed run keeps its settings, but these changed: {'; '.join(changed)}; leave them as they were, or start a new run"
         )
+    steps, done = config.training.steps, summarise(folder).step
+    if steps < min(done, there.training.steps):
+        raise UserError(f"{folder} has done {done} steps already, and training.steps={steps} asks for fewer; ask for at least as many")
     return folder, config
 
 

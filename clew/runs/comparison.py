@@ -120,7 +120,7 @@ def compare_groups(group: Group, other: Group, measure: str) -> tuple[Verdict, l
         if first is not None and second is not None:
             if first.keys() == second.keys():
                 p = paired_bootstrap(list(first.values()), [second[name] for name in first]).p
-                return Verdict("paired bootstrap", p, counted(len(first), "example")), notes
+                return Verdict("paired bootstrap", p, f"scores of {counted(len(first), 'example')}"), notes
             notes.append(
                 f"the predictions of {group.label} and of {other.label} are of different examples, so that they are compared over seeds"
             )

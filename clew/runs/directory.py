@@ -18,6 +18,7 @@ import platform
 import shutil
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager, suppress
+from difflib import SequenceMatcher
 from pathlib import Path
 from typing import Any
 
@@ -33,6 +34,8 @@ from clew.runs.lock import LOCK
 FORMAT = 1
 CONFIG, WEIGHTS, METRICS, ENVIRONMENT, CODE = "config.json", "model.safetensors", "metrics.jsonl", "environment.json", "code.py"
 VOCABULARY = "vocabulary"
+MOST_NAMED = 10
+"""Runs that a sentence names."""
 PARTIAL = ".partial"
 """How the name of what is being written ends, until it is whole."""
 
@@ -77,14 +80,16 @@ def remove_leftovers(folder: Path) -> None:
 
 
 def check_run(folder: Path) -> None:
-    """Refuses what is no run directory, naming the runs near it."""
+    """Refuses what is no run directory, naming the runs near it, those of the likest names first."""
     if is_run(folder):
         return
     where = folder.parent if folder.parent.is_dir() else Path(".")
-    near = sorted(str(path) for path in where.iterdir() if path.is_dir() and is_run(path)) if where.is_dir() else []
+    near = [str(path) for path in where.iterdir() if path.is_dir() and is_run(path)] if where.is_dir() else []
     if not near and Path("runs").is_dir():
-        near = sorted(str(path) for path in Path("runs").iterdir() if is_run(path))
-    known = f"runs here: {', '.join(near)}" if near else "train one first, e.g. `clew train shakespeare-lstm`"
+        near = [str(path) for path in Path("runs").iterdir() if is_run(path)]
+    near = sorted(near, key=lambda path: (-SequenceMatcher(None, str(folder), path).ratio(), path))
+    more = f" and {len(near) - MOST_NAMED} more" if len(near) > MOST_NAMED else ""
+    known = f"runs here: {', '.join(near[:MOST_NAMED])}{more}" if near else "train one first, e.g. `clew train shakespeare-lstm`"
     raise UserError(f"{folder} is not a run directory (it has no {CONFIG}); {known}")
 
 

@@ -1,15 +1,16 @@
 """A trained run, ready to use from Python: what `clew.load` and `clew.train` give back."""
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
 import torch
 from pydantic import ValidationError
 
-from clew.core.errors import UserError
+from clew.core.errors import UserError, shown
 from clew.core.trees import Tree
 from clew.data.examples import Pair, Sentence
+from clew.data.formats import EXTENSIONS
 from clew.data.labelled_trees import unlabelled
 from clew.data.trees import words_of
 from clew.runs.build import build_task, choose_device
@@ -92,7 +93,7 @@ class Run:
         A text is cut into words, at spaces alone where it is `tokenised`; or it is a list of words, which may be any.
         """
         check_verb(self, "tag")
-        given = [texts] if isinstance(texts, str) else texts
+        given = listed_texts(texts, first)
         whole = [text if isinstance(text, str) else " ".join(text) for text in given]
         cut = [
             listed_words(text) if not isinstance(text, str) else spaced_words(text) if tokenised else split_words(text) for text in given
@@ -108,7 +109,7 @@ class Run:
         check_verb(self, "classify")
         if self.reads_trees:
             return self.classify_trees(texts, first=first)
-        given = [texts] if isinstance(texts, str) else list(texts)
+        given = listed_texts(texts, first)
         check_sides(self, given, first)
         rows = [row for row, text in enumerate(given) if "".join(text).strip()]
         answers = dict(zip(rows, self.task.classify([given[row] for row in rows], [first + row for row in rows]), strict=True))
@@ -125,8 +126,14 @@ class Run:
         if not self.reads_trees:
             raise UserError(f"{self.folder} classifies texts, not trees; give texts to `classify`")
         one = isinstance(trees, (str, Tree, Sentence))
+        if not one and not isinstance(trees, Iterable):
+            raise UserError(f"expected a tree, or a list of trees, found {shown(trees)}")
         given = [trees] if one else list(trees)
+        for number, tree in enumerate(given, start=first):
+            if not isinstance(tree, (str, Tree, Sentence)):
+                raise UserError(f"tree {number}: expected brackets, a Tree or a Sentence with heads, found {shown(tree)}")
         rows = [row for row, tree in enumerate(given) if not isinstance(tree, str) or tree.strip()]
+        check_tree_kinds(self, [given[row] for row in rows], [first + row for row in rows])
         answers = dict(zip(rows, self.task.classify([unlabelled(given[row], f"tree {first + row}") for row in rows]), strict=True))
         found = [answers.get(row) for row in range(len(given))]
         return found[0] if one else found
@@ -207,12 +214,39 @@ def check_verb(run: Run, verb: str, asked: str | None = None) -> None:
         raise UserError(f"{run.folder} is a run of the task {task}, which does not {asked or verb}; `clew {run.verb}` is what it does")
 
 
+def listed_texts(texts: Any, first: int) -> list[Any]:
+    """One text or several, each a string or a list of strings; what is neither is refused."""
+    if not isinstance(texts, Iterable):
+        raise UserError(f"expected a text, or a list of texts, found {shown(texts)}")
+    given = [texts] if isinstance(texts, str) else list(texts)
+    for number, text in enumerate(given, start=first):
+        if not isinstance(text, Sequence) or not all(isinstance(part, str) for part in text):
+            raise UserError(f"text {number}: expected a string, or several in a list or tuple, found {shown(text)}")
+    return given
+
+
 def check_sides(run: Run, texts: Sequence[Any], first: int) -> None:
     """A classifier reads two texts together where it was trained so, and else one."""
     for number, text in enumerate(texts, start=first):
-        if isinstance(text, str) == run.reads_pairs and "".join(text).strip():
+        is_fit = (not isinstance(text, str) and len(text) == 2) if run.reads_pairs else isinstance(text, str)
+        if not is_fit and "".join(text).strip():
             need = "two texts together: give both in a tuple" if run.reads_pairs else "one text: give it as a string"
             raise UserError(f"text {number}: {run.folder} was trained to judge {need}")
+
+
+def check_tree_kinds(run: Run, trees: Sequence[Any], numbers: Sequence[int]) -> None:
+    """Refuses dependency trees where a run was trained on bracketed ones, and the other way round; what the name of its data does not tell
+    is not checked."""
+    data = run.config.data
+    files = [data.train] if isinstance(data.train, str) else data.train or []
+    formats = {data.format or EXTENSIONS.get(Path(file.removesuffix(".gz")).suffix.lower()) for file in files}
+    if data.corpus is None and (len(formats) != 1 or formats & {None, "lines"}):
+        return
+    reads_heads = data.corpus is None and formats == {"conllu"}
+    for number, tree in zip(numbers, trees, strict=True):
+        if isinstance(tree, Sentence) != reads_heads:
+            kinds = ("dependency trees; give CoNLL-U", "brackets") if reads_heads else ("bracketed trees; give those", "words with heads")
+            raise UserError(f"tree {number}: {run.folder} was trained on {kinds[0]}, not {kinds[1]}")
 
 
 def check_together(runs: Sequence[Run]) -> None:

@@ -17,6 +17,9 @@ from clew.runs.lock import is_locked
 DEPTH = 2
 """How many folders below the one that is named runs are looked for: runs/NAME and runs/STUDY/NAME."""
 
+SCORES = ("micro_f1", "pearson", "f1", "accuracy")
+"""What `task.best=score` may stand for: the first that a run has measured."""
+
 
 @dataclass(frozen=True)
 class Summary:
@@ -31,10 +34,12 @@ class Summary:
         """Steps done."""
         return max((record["step"] for record in self.records), default=0)
 
-    @property
+    @cached_property
     def measure(self) -> str:
-        """What the run's best evaluation is chosen by."""
-        return getattr(self.config.task, "best", "loss")
+        """What the run's best evaluation is chosen by; of a task that says `score`, the measure that this stands for."""
+        best: str = getattr(self.config.task, "best", "loss")
+        there = {name.rpartition(".")[2] for record in self.records for name in record}
+        return best if best != "score" else next((name for name in SCORES if name in there), best)
 
     @cached_property
     def best(self) -> dict[str, float]:

@@ -69,9 +69,27 @@ def test_a_table_is_read_by_the_columns_of_the_training_or_by_others(clew: Clew,
     Path("more.jsonl").write_text('{"message": "I paid"}\n{"message": "a parcel"}\n', encoding="utf-8")
     assert clew("classify", runs["tickets"], "--file", "more.jsonl", "--text", "message").out.startswith("billing\t")
     assert_refused(
-        clew("classify", runs["tickets"], "--file", "more.jsonl"), "more.jsonl:1: no column 'body' for data.text; there are: message"
+        clew("classify", runs["tickets"], "--file", "more.jsonl"), "more.jsonl:1: no column 'body' for --text; there are: message"
     )
     assert_refused(clew("classify", runs["tickets"], "--text", "body", stdin="a\n"), "--text and --second are columns of a table; name its")
+
+
+def test_an_empty_cell_has_an_empty_line(clew: Clew, runs: dict[str, Path]) -> None:
+    Path("holes.csv").write_text("id,body\n1,I paid\n2,\n3,a parcel\n", encoding="utf-8")
+    assert [line.split("\t")[0] for line in clew("classify", runs["tickets"], "--file", "holes.csv").out.splitlines()] == [
+        "billing",
+        "",
+        "delivery",
+    ]
+    Path("holes.jsonl").write_text('{"text": "I paid", "second": null}\n{"text": "I paid", "second": "is it?"}\n', encoding="utf-8")
+    found = [json.loads(line) for line in clew("classify", runs["pairs"], "--file", "holes.jsonl", "--json").out.splitlines()]
+    assert [each["label"] for each in found] == [None, "billing"]
+    Path("zero.jsonl").write_text('{"body": 0}\n', encoding="utf-8")
+    assert clew("classify", runs["tickets"], "--file", "zero.jsonl").out.endswith("\t0\n")
+    Path("wide.csv").write_text("id,body\n1,I paid,twice\n", encoding="utf-8")
+    refused = clew("classify", runs["tickets"], "--file", "wide.csv")
+    assert_refused(refused, "wide.csv:2: ")
+    assert refused.err.endswith("; mend it\n")
 
 
 def test_two_texts_stand_in_a_line_with_a_tab_between(clew: Clew, runs: dict[str, Path]) -> None:
@@ -82,6 +100,20 @@ def test_two_texts_stand_in_a_line_with_a_tab_between(clew: Clew, runs: dict[str
         f"standard input, line 2: {runs['pairs']} judges two texts together, and a line has both with a tab between; found 1",
     )
     assert_refused(clew("classify", runs["tickets"], "--second", "b", "--file", "x.csv"), "--second is for runs that were trained on two")
+
+
+def test_what_can_be_done_next_is_a_command_of_one_line_that_works(clew: Clew, runs: dict[str, Path]) -> None:
+    rows = "".join(f'"{text}\n{"and so on " * 20}",is it?,{label}\n' for text, label in ROWS)
+    Path("pairs.csv").write_text("text,second,label\n" + rows, encoding="utf-8")
+    settings = ["data.train=pairs.csv", "data.second=second", *SMALL]
+    trained = clew("train", "classify", *settings)
+    assert "\nsecond:  is it?\n" in trained.out
+    (used,) = re.findall(r"^next:  (.*)$", trained.err, re.MULTILINE)
+    first, second = re.fullmatch(r"printf '%s\\t%s\\n' '([^']*)' '([^']*)' \| clew classify runs/classify", used).groups()  # type: ignore[union-attr]
+    assert len(first) <= 100 and second == "is it?"
+    assert clew("classify", "runs/classify", stdin=f"{first}\t{second}\n").status == 0
+    again = clew("train", "classify", "--resume").err.splitlines()[-1].split()
+    assert again[:3] == ["clew", "train", "classify"] and {*settings, "model.num_layers=2"} - {*SMALL} <= {*again}
 
 
 def test_several_labels_and_numbers_come_out(clew: Clew, runs: dict[str, Path]) -> None:
@@ -106,6 +138,12 @@ def test_the_evaluation_has_labels_confusions_and_the_worst_predictions(clew: Cl
     assert "no prediction is wrong" in clew("evaluate", runs["tickets"], "--errors", 5).out
 
 
+def test_the_lists_of_runs_have_the_measure_of_the_best_evaluation(clew: Clew, runs: dict[str, Path]) -> None:
+    assert re.search(r"valid accuracy \d+\.\d\d ", clew("runs", runs["tickets"]).out)
+    assert re.search(r"valid micro_f1 \d+\.\d\d ", clew("runs", runs["several"]).out)
+    assert "valid accuracy" in clew("compare", runs["tickets"], runs["pairs"]).out.splitlines()[0]
+
+
 def test_a_loaded_run_tells_what_the_trained_one_told(clew: Clew) -> None:
     texts = ["my parcel", "I paid , I paid", "never seen"]
     run = library.train("classify", *SMALL, data=ROWS, out="run", quiet=True)
@@ -127,13 +165,24 @@ def test_a_run_on_lists_is_evaluated_and_loaded_as_any_other(clew: Clew, runs: d
         library.load(runs["tickets"]).classify(["", ("a", "b")])
 
 
+def test_what_is_no_text_is_refused(runs: dict[str, Path]) -> None:
+    run = library.load(runs["tickets"])
+    with pytest.raises(UserError, match="expected a text, or a list of texts, found None"):
+        run.classify(None)  # type: ignore[arg-type]
+    with pytest.raises(UserError, match="text 2: expected a string, or several in a list or tuple, found 5"):
+        run.classify(["a", 5])  # type: ignore[list-item]
+    with pytest.raises(UserError, match=r"text 1: .*pairs was trained to judge two texts together: give both in a tuple"):
+        library.load(runs["pairs"]).classify([("a", "b", "c")])  # type: ignore[list-item]
+
+
 @pytest.mark.parametrize(
     ("recipe", "settings", "data", "message"),
     [
         ("classify", [], [("a", "x"), ("b",)], r"example 2: expected \(text, label\) or \(text, second, label\), found \('b',\)"),
         ("classify", ["data.train=a.csv"], ROWS, "examples are given by data=, and by data.train=a.csv too; leave one of them out"),
         ("classify", [], {"trian": ROWS}, "unknown part of data 'trian'; did you mean 'train'"),
-        ("classify", [], [], "the list of examples: there is no record in it"),
+        ("classify", [], [], "data= has an empty list for the part 'train'; give a list with examples in it"),
+        ("classify", [], 5, "data= takes a list of examples, or one for each part, and the part 'train' is 5"),
         ("tag", [], [(["a", "b"], ["X"])], "example 1: expected as many tags as words, found 2 words and 1 tags"),
         ("text-lstm", [], ["a"], "data= is for labelled texts, tagged words and pairs, and text-lstm learns from text; name a file of it"),
     ],

@@ -61,7 +61,7 @@ def test_predictions_make_it_a_paired_bootstrap(clew: Clew) -> None:
     for cell, better in (("lstm", 0.0), ("gru", 0.3)):
         write_predictions(Path(f"runs/cell={cell}-seed=1"), {f"example {i}": (i % 7) * 0.1 + better for i in range(40)})
     found = clew("compare", "runs/cell=lstm-seed=1", "runs/cell=gru-seed=1")
-    assert found.out.splitlines()[2].endswith("<0.001  paired bootstrap, 40 examples")
+    assert found.out.splitlines()[2].endswith("<0.001  paired bootstrap, scores of 40 examples")
 
 
 @pytest.mark.usefixtures("cells")

@@ -79,6 +79,21 @@ def test_a_file_gives_what_standard_input_gives_and_predict_too(clew: Clew, name
     assert clew("tag", names, stdin="") == (0, "", "")
 
 
+def test_words_of_conll_files_and_cells_of_tables_are_tagged(clew: Clew, names: Path) -> None:
+    def words(*arguments: object) -> list[str]:
+        return [line.split("\t")[0] for line in clew("tag", names, *arguments).out.splitlines()]
+
+    Path("a.conll").write_text("-DOCSTART- -X- O\n\nAda NNP B-PER\ndidn't VBD O\n\nBo NNP B-PER\n", encoding="utf-8")
+    Path("a.conllu").write_text("# text = no\n1\tAda\t_\tX\t_\t_\t0\troot\t_\t_\n2\tdidn't\t_\tX\t_\t_\t1\tdep\t_\t_\n\n", encoding="utf-8")
+    assert words("--file", "a.conll")[-5:] == ["Ada", "didn't", "", "Bo", ""]
+    assert words("--file", "a.conllu") == ["Ada", "didn't", ""]
+    Path("a.csv").write_text('id,body\n1,"Ada, Bo"\n2,\n3,Rome\n', encoding="utf-8")
+    assert words("--file", "a.csv", "--text", "body") == ["Ada", ",", "Bo", "", "", "Rome", ""]
+    assert_refused(clew("tag", names, "--file", "a.csv"), "a.csv is a table; say with --text COLUMN which of its columns has the sentences")
+    assert_refused(clew("tag", names, "--file", "a.csv", "--text", "boddy"), "a.csv: no column 'boddy' for --text; did you mean 'body'?")
+    assert_refused(clew("tag", names, "--text", "body", stdin="a\n"), "--text is a column of a table; name its file with --file")
+
+
 def test_the_worst_sentences_are_listed_with_their_wrong_words_marked(clew: Clew, names: Path) -> None:
     Path("test.conll").write_text("Ada NNP B-PER\nleft VBD O\n\nAda NNP B-LOC\nleft VBD B-LOC\nBo NNP O\n\n", encoding="utf-8")
     found = clew("evaluate", names, "test.conll", "--errors", 5)

@@ -106,3 +106,10 @@ def test_dependency_trees_are_trained_on_and_classified(clew: Clew) -> None:
     trained = clew("train", "classify-trees", "data.train=a.conllu", "data.label=kind", "data.valid=a.conllu", *SETTINGS, "--out", "run")
     assert trained.status == 0 and "clew classify run --file sentences.conllu" in trained.err
     assert [line.split("\t")[0] for line in clew("predict", "run", "a.conllu").out.splitlines()] == ["np", "s"] * 3
+    assert_refused(clew("classify", "run", stdin=f"\n{GOOD}\n"), "tree 2: run was trained on dependency trees; give CoNLL-U, not brackets")
+    Path("b.mrg").write_text(FILMS, encoding="utf-8")
+    clew("train", "classify-trees", "data.train=b.mrg", *SETTINGS, "training.steps=1", "--out", "phrases")
+    assert_refused(
+        clew("classify", "phrases", "--file", "a.conllu"),
+        "tree 1: phrases was trained on bracketed trees; give those, not words with heads",
+    )

@@ -39,15 +39,25 @@ def test_a_second_run_of_other_settings_gets_its_own_folder(tmp_path: Path, caps
     clew.train("text-lstm", *given, quiet=True)
     second = clew.train("text-lstm", *given, "seed=2")
     assert second.folder == Path("runs/text-lstm-2")
-    assert "another run of text-lstm is there; this one differs in seed: 1 -> 2" in capsys.readouterr().err
-    with pytest.raises(UserError, match="runs/text-lstm is a run of exactly these settings; go on with it by `--resume`"):
+    assert capsys.readouterr().err.count("another run of text-lstm is there; this one differs in seed: 1 -> 2") == 1
+    with pytest.raises(UserError, match="none.txt"):
+        clew.train("text-lstm", *given, "data.train=none.txt")
+    assert "another run" not in capsys.readouterr().err
+    with pytest.raises(
+        UserError,
+        match="runs/text-lstm is a run of exactly these settings; go on with it by `resume=True`, or start another with `out=DIR`",
+    ):
         clew.train("text-lstm", *given)
     assert clew.train("text-lstm", *given, resume=True, quiet=True).folder == Path("runs/text-lstm")
     assert clew.train("text-lstm", resume=True, quiet=True).folder == Path("runs/text-lstm-2")
 
 
+def test_what_is_offered_is_listed() -> None:
+    assert {"train", "load", "translate", "record", "intervene", "Recording"} <= {*dir(clew)}
+
+
 def test_nothing_to_resume_is_said(tmp_path: Path) -> None:
-    with pytest.raises(UserError, match="below runs/ there is no run of text-lstm to go on with; leave --resume out to start one"):
+    with pytest.raises(UserError, match="below runs/ there is no run of text-lstm to go on with; leave resume=True out to start one"):
         clew.train("text-lstm", resume=True)
     with pytest.raises(UserError, match="below runs/ there is no run of text-lstm with these settings to go on with"):
         clew.train("text-lstm", "seed=4", resume=True)
@@ -62,7 +72,7 @@ def test_another_recipes_run_is_not_resumed(tmp_path: Path) -> None:
 def test_a_folder_with_something_in_it_is_not_written_over(tmp_path: Path) -> None:
     Path("full").mkdir()
     Path("full/letter.txt").write_text("dear reader")
-    with pytest.raises(UserError, match="full is there and not an empty folder; choose another with --out"):
+    with pytest.raises(UserError, match="full is there and not an empty folder; choose another with out=DIR"):
         clew.train("text-lstm", *lstm_settings(tmp_path), out="full")
 
 

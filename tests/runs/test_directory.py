@@ -122,6 +122,10 @@ def test_what_is_no_run_is_refused_and_the_runs_near_it_named() -> None:
         check_run(Path("runs/text-lstn"))
     with pytest.raises(UserError, match="nowhere/at/all is not a run directory .*; runs here: runs/text-lstm"):
         check_run(Path("nowhere/at/all"))
+    for number in range(12):
+        new_run(f"runs/a-{number}")
+    with pytest.raises(UserError, match=r"runs here: runs/text-lstm, runs/a-\d+, .* and 3 more$"):
+        check_run(Path("runs/text-lst"))
 
 
 def test_missing_weights_are_said_to_be_missing(run: Path) -> None:

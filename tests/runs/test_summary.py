@@ -47,6 +47,26 @@ def test_a_run_without_records_has_none() -> None:
 
 
 @pytest.mark.parametrize(
+    ("recipe", "measured", "measure"),
+    [
+        ("tag", {"f1": 90.0, "precision": 80.0, "accuracy": 99.0}, "f1"),
+        ("tag", {"accuracy": 99.0}, "accuracy"),
+        ("classify", {"accuracy": 70.0, "macro_f1": 60.0}, "accuracy"),
+        ("classify", {"micro_f1": 70.0, "macro_f1": 60.0, "accuracy": 90.0}, "micro_f1"),
+        ("classify", {"pearson": 0.7, "spearman": 0.6}, "pearson"),
+    ],
+)
+def test_the_measure_of_a_run_is_what_its_score_stands_for(recipe: str, measured: dict[str, float], measure: str) -> None:
+    path = Path("run")
+    path.mkdir()
+    write_config(path, config_of(recipe, ["data.train=a.csv"]))
+    for step, share, loss in ((20, 0.5, 1.0), (40, 1.0, 2.0)):
+        append_metrics(path, {"step": step, "valid.loss": loss, **{f"valid.{name}": share * value for name, value in measured.items()}})
+    run = summarise(path)
+    assert run.measure == measure and run.best[f"valid.{measure}"] == measured[measure]
+
+
+@pytest.mark.parametrize(
     ("settings", "end", "finished"),
     [
         (["training.steps=100"], END, True),

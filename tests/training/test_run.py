@@ -325,6 +325,14 @@ def test_streams_are_refused_for_attention(tmp_path: Path) -> None:
         run_recipe("text-gpt", given, out=Path("run"))
 
 
+def test_a_run_is_not_resumed_for_fewer_steps_than_it_has_done(tmp_path: Path) -> None:
+    run_recipe("text-lstm", lstm_settings(tmp_path, steps=4), out=Path("run"))
+    before = Path("run/config.json").read_text()
+    with pytest.raises(UserError, match="run has done 4 steps already, and training.steps=2 asks for fewer; ask for at least as many"):
+        run_recipe("text-lstm", ["training.steps=2"], out=Path("run"), resume=True)
+    assert Path("run/config.json").read_text() == before
+
+
 def test_resume_finds_the_run_by_what_it_must_keep(tmp_path: Path) -> None:
     given = lstm_settings(tmp_path, steps=4)
     run_recipe("text-lstm", given)
