@@ -87,10 +87,13 @@ def as_number(text: str) -> int | None:
 
 def why_not(description: Any) -> str:
     from clew.data.descriptions import shortened
-    from clew.data.uses import lone_label
+    from clew.data.json_files import NUMBERS_FOR_NAMES
+    from clew.data.uses import lone_label, numbers_for_tags
 
     if description.stopped is not None:
         return "mend what keeps it from being read to the end, and then train on it"
+    if (tags := numbers_for_tags(description)) is not None:
+        return f"tags are lists of strings, and {tags} is {NUMBERS_FOR_NAMES}"
     if (lone := lone_label(description)) is not None:
         column, label = lone
         return f"column {column} has one value alone, {shortened(label)!r}; to learn a label, there have to be two"

@@ -11,6 +11,7 @@ from clew.data.notes import Notes
 from clew.data.records import Column, Record, check_found
 
 KINDS = {dict: "an object", list: "a list", str: "a string", bool: "true or false", type(None): "null", int: "a number", float: "a number"}
+NUMBERS_FOR_NAMES = 'a list of numbers; write the names they stand for, such as ["B-PER", "O"] for [1, 0], or the numbers in quotes'
 
 
 def read_jsonl(path: Path, *, header: bool | None = None, wanted: Collection[Column] = (), notes: Notes | None = None) -> Iterator[Record]:
@@ -57,6 +58,10 @@ def dotted_names(values: Mapping[str, Any], prefix: str = "") -> list[str]:
     for key, value in values.items():
         names += dotted_names(value, f"{prefix}{key}.") if isinstance(value, dict) and value else [f"{prefix}{key}"]
     return names
+
+
+def is_list_of_numbers(value: Any) -> bool:
+    return isinstance(value, (list, tuple)) and len(value) > 0 and all(isinstance(number, (int, float)) for number in value)
 
 
 def one_a_line(path: Path) -> str:

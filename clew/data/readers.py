@@ -17,7 +17,7 @@ from clew.data.conllu_files import read_conllu
 from clew.data.examples import Labelled, Pair, Parsed, Sentence, Text
 from clew.data.formats import FORMATS, TABLES, find_format
 from clew.data.heads import read_heads
-from clew.data.json_files import KINDS, dotted_names, value_at
+from clew.data.json_files import KINDS, NUMBERS_FOR_NAMES, dotted_names, is_list_of_numbers, value_at
 from clew.data.line_files import find_parallel, read_parallel
 from clew.data.notes import Notes
 from clew.data.records import Column, Record, are_numbered, as_number, check_found, find_role
@@ -252,6 +252,8 @@ def make_sentence(values: Mapping[str, Any], place: str) -> Sentence:
 
 
 def as_words(value: Any, role: str) -> tuple[str, ...]:
+    if is_list_of_numbers(value):
+        raise Faulty("wrong kind", f"data.{role} takes a list of strings, found {NUMBERS_FOR_NAMES}")
     if not isinstance(value, (list, tuple)) or not all(isinstance(word, str) for word in value):
         raise Faulty("wrong kind", f"data.{role} takes a list of strings, found {kind_of(value)}")
     if not value or "" in value:

@@ -23,6 +23,7 @@ PAIRS = (("source", "target"), ("src", "tgt"), ("input", "output"), ("question",
 TOGETHER = (("premise", "hypothesis"), ("text", "second"), ("question", "passage"), ("question", "sentence"), ("query", "document"))
 """Columns whose texts are judged together; sentence1 and sentence2, text_a and text_b are too."""
 NUMBER = re.compile("1|a$|A$")
+NUMBERS = re.compile(r"\[-?\d+(, -?\d+)*\]")
 SEPARATORS = ("|", ";", ",")
 SHORT = 50
 """Records of a file that is too short to have labels many times."""
@@ -99,6 +100,14 @@ def listed_tags(columns: Columns) -> Use | None:
     if words is None or not tags:
         return None
     return Use("tag", {"data.words": words.name, "data.tags": (called(tags, ("tags", "ner_tags", "pos_tags")) or tags[-1]).name})
+
+
+def numbers_for_tags(description: Description) -> str | None:
+    """A column of JSON lines with a list of numbers for each list of words."""
+    if not any(column.is_list for column in description.columns):
+        return None
+    names = (column.name for column in description.columns)
+    return next((name for name in names if all(NUMBERS.fullmatch(fields.get(name, "")) for _, fields in description.examples)), None)
 
 
 def named_pair(columns: Columns, texts: Columns) -> Use | None:

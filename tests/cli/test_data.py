@@ -66,6 +66,15 @@ def test_two_texts_are_compared_only_where_both_are_used(clew: Clew) -> None:
     assert lines[-3] == "the label may be another column: channel"
 
 
+def test_tags_that_are_numbers_are_told_with_what_to_do(clew: Clew) -> None:
+    rows = [{"id": n, "tokens": ["Ada", f"ran{n}"], "ner_tags": [1, n % 2]} for n in range(6)]
+    Path("a.jsonl").write_text("".join(json.dumps(row) + "\n" for row in rows), encoding="utf-8")
+    remedy = 'is a list of numbers; write the names they stand for, such as ["B-PER", "O"] for [1, 0], or the numbers in quotes'
+    assert clew("data", "a.jsonl").out.splitlines()[-1] == f"tags are lists of strings, and ner_tags {remedy}"
+    refused = clew("train", "tag", "data.train=a.jsonl", "data.words=tokens", "data.tags=ner_tags")
+    assert refused.status == 2 and f"data.tags takes a list of strings, found {remedy.removeprefix('is ')}" in refused.err
+
+
 def test_a_file_that_ends_badly_has_no_command(clew: Clew) -> None:
     Path("a.csv").write_text('text,label\na b,c\n"d,e\n', encoding="utf-8")
     assert clew("data", "a.csv").out.endswith("mend what keeps it from being read to the end, and then train on it\n")
