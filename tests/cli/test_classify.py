@@ -199,7 +199,7 @@ def test_mistakes_in_a_table_are_one_line(clew: Clew) -> None:
         (rows, ["data.label=lable"], "t.csv: no column 'lable' for data.label; did you mean 'label'?"),
         (rows + "x,\n", [], "t.csv:22: the field for data.label is empty; mend it, or leave such records out with data.faults=skip"),
         (rows, ["data.test=more.csv"], "more.csv:2: unknown label 'biling'; did you mean 'billing'?"),
-        (rows, ["task.class_weights=balancd"], "task.class_weights must be one of 'none' or 'balanced', not 'balancd'"),
+        (rows, ["task.class_weights=balancd"], "task.class_weights: unknown weighting of classes 'balancd'; did you mean 'balanced'?"),
         ("", [], "t.csv: there is a header and no record below it; give a file with records in it"),
     ]:
         Path("t.csv").write_text("text,label\n" + text, encoding="utf-8")
