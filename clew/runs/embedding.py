@@ -7,7 +7,7 @@ import math
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
-from typing import Any
+from typing import Any, ClassVar
 
 import torch
 from torch import Tensor, nn
@@ -23,6 +23,7 @@ from clew.models import MODELS
 from clew.runs.config import Config, InputsConfig, resolve
 from clew.runs.directory import WEIGHTS, check_files, check_run, file_hash, read_config, read_weights
 from clew.tasks import TASKS
+from clew.text.kept import Kept
 from clew.text.letters import letters_of
 from clew.text.tokenizer import Tokenizer
 from clew.text.train import with_words
@@ -32,10 +33,11 @@ CONTEXT = "context"
 
 
 @dataclass(frozen=True)
-class Source:
+class Source(Kept):
     """The body of a run that another run reads words with: its settings, its tokenizer, and the hash of its weights. It is kept in the
     other run's folder, and its weights among that run's own, so that a run needs nothing but itself."""
 
+    what: ClassVar[str] = "what a run keeps of the run that it reads"
     settings: dict[str, Any]
     tokenizer: Tokenizer
     folder: str
@@ -81,22 +83,6 @@ class Source:
     def from_json(cls, text: str) -> "Source":
         fields = json.loads(text)
         return cls(fields["config"], Tokenizer.from_json(json.dumps(fields["tokenizer"])), fields["folder"], fields["weights"])
-
-    def save(self, path: Path) -> Path:
-        path.parent.mkdir(parents=True, exist_ok=True)
-        aside = path.with_name(path.name + ".partial")
-        aside.write_text(self.to_json(), encoding="utf-8", errors="backslashreplace")
-        aside.replace(path)
-        return path
-
-    @classmethod
-    def load(cls, path: Path) -> "Source":
-        try:
-            return cls.from_json(path.read_text(encoding="utf-8"))
-        except FileNotFoundError:
-            raise UserError(f"{path} is missing; copy it again, or train again") from None
-        except (ValueError, KeyError, TypeError) as error:
-            raise UserError(f"{path}: not what a run keeps of the run that it reads ({error}); copy it again, or train again") from None
 
 
 def check_reads_one_sequence(config: Config, what: str) -> None:

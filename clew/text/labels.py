@@ -4,16 +4,17 @@ import hashlib
 import json
 from collections.abc import Iterable, Sequence
 from functools import cached_property
-from pathlib import Path
 
 from clew.core.errors import UserError, unknown
+from clew.text.kept import Kept
 from clew.text.tokenizer import few
 
 
-class Labels:
+class Labels(Kept):
     """Labels in the order of their ids."""
 
     unit = "label"
+    what = "a table of labels"
 
     def __init__(self, names: Sequence[str]):
         self.names = tuple(names)
@@ -57,22 +58,6 @@ class Labels:
     @classmethod
     def from_json(cls, text: str) -> "Labels":
         return cls(json.loads(text)["labels"])
-
-    def save(self, path: Path) -> Path:
-        path.parent.mkdir(parents=True, exist_ok=True)
-        aside = path.with_name(path.name + ".partial")
-        aside.write_text(self.to_json(), encoding="utf-8", errors="backslashreplace")
-        aside.replace(path)
-        return path
-
-    @classmethod
-    def load(cls, path: Path) -> "Labels":
-        try:
-            return cls.from_json(path.read_text(encoding="utf-8"))
-        except FileNotFoundError:
-            raise UserError(f"{path} is missing; copy it again, or train again") from None
-        except (ValueError, KeyError, TypeError) as error:
-            raise UserError(f"{path}: not a table of labels ({error}); copy it again, or train again") from None
 
     def __repr__(self) -> str:
         return f"Labels({self.vocabulary}: {few(self.names)})"
