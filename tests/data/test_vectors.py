@@ -25,8 +25,8 @@ EXPECTED = [[0, 0, 0], [0.5, -1, 0.2], [1, 2, 3], [7, 8, 9], [0, 0, 0], [4, 5, 6
         ("windows.txt", "\ufeff" + GLOVE.replace("\n", "\r\n")),
         ("unended.txt", GLOVE.rstrip("\n")),
         ("blank.txt", GLOVE + "\n\n"),
-        ("zipped.txt.gz", gzip.compress(GLOVE.encode())),
-        ("zipped.vec.gz", gzip.compress(b"4 3\n" + GLOVE.encode())),
+        ("zipped.txt.gz", gzip.compress(GLOVE.encode(), mtime=0)),
+        ("zipped.vec.gz", gzip.compress(b"4 3\n" + GLOVE.encode(), mtime=0)),
     ],
 )
 def test_every_kind_of_file_gives_the_same_vectors(tmp_path, name, content):
@@ -108,7 +108,7 @@ def test_a_missing_or_damaged_file_is_told(tmp_path):
     assert refusal(lambda: read_vectors(tmp_path / "glov.txt", [])) == (
         f"no such file: {tmp_path / 'glov.txt'}; near it there is {tmp_path / 'glove.txt'}"
     )
-    broken = write(tmp_path / "broken.txt.gz", gzip.compress(GLOVE.encode())[:-12])
+    broken = write(tmp_path / "broken.txt.gz", gzip.compress(GLOVE.encode(), mtime=0)[:-12])
     assert "cannot be unzipped" in refusal(lambda: read_vectors(broken, []))
     binary = write(Path(tmp_path / "binary.bin"), b"1 2\nword \xff\xfe\x00\n")
     assert "is not UTF-8" in refusal(lambda: read_vectors(binary, []))
