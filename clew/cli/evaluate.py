@@ -27,6 +27,11 @@ worst predictions.
   clew evaluate runs/sentiment-lstm --errors 50
   clew evaluate runs/ewt-tagger test.conllu data.format=conllu --confusion
   clew evaluate runs/classify more.csv data.text=body data.label=queue --json
+
+A language model that was never trained to classify is scored so too, on a FILE of texts with labels: it takes the
+likeliest of --choices, as `clew classify` does with them.
+
+  clew evaluate runs/gpt2 reviews.csv --choices 1=good,0=bad --template 'Review: {text} It was {choice}.'
 """
 
 import argparse
@@ -35,6 +40,7 @@ import re
 from pathlib import Path
 from typing import Any
 
+from clew.cli.classify import add_choices, asked_choices
 from clew.cli.translate import add_decoding, decoding_options
 
 SETTING = re.compile(r"\w+(\.\w+)+=")
@@ -54,6 +60,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     add("--into", metavar="LANGUAGE", help="pairs of a FILE: their target language, where the model writes several")
     add("--pivot", metavar="LANGUAGE", help="translate into this language first, and from that into the target's")
     add_decoding(parser)
+    add_choices(parser)
     add("--errors", type=int, default=0, metavar="N", help="the N worst predictions, worst first")
     add("--confusion", action="store_true", help="which label was taken for which, however many there are")
     add("--out", metavar="FILE", help="write every example's source, target, prediction and score, as JSON lines")
@@ -62,6 +69,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def run(options: argparse.Namespace) -> int:
+    from clew.cli.evaluate_choices import evaluate_choices
     from clew.cli.evaluate_examples import evaluate_run
     from clew.core.errors import UserError
     from clew.runs.loaded import load_run
@@ -69,8 +77,10 @@ def run(options: argparse.Namespace) -> int:
 
     files = [word for word in options.given if not SETTING.match(word)]
     settings = [word for word in options.given if SETTING.match(word)]
-    changed = decoding_options(options)
+    changed, choices = decoding_options(options), asked_choices(options)
     run = load_run(options.folder, device=options.device, code=None if options.code is None else Path(options.code))
+    if choices is not None:
+        return evaluate_choices(run, files, settings, choices, options)
     if TASKS[run.config.task.name].data != "text":  # type: ignore[attr-defined]
         if options.streams is not None:
             raise UserError("--streams is for a language model's own text; this run is scored example by example")

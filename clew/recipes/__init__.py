@@ -1,6 +1,18 @@
 """Named runs. A recipe is a config and the published result it reproduces."""
 
-from clew.recipes import classification, contextual, own_text, parsing, ptb, sequences, shakespeare, tagging, translation, trees
+from clew.recipes import (
+    classification,
+    contextual,
+    own_text,
+    parsing,
+    pretraining,
+    ptb,
+    sequences,
+    shakespeare,
+    tagging,
+    translation,
+    trees,
+)
 from clew.recipes.recipe import Recipe
 
 RECIPES: dict[str, Recipe] = {
@@ -55,4 +67,8 @@ RECIPES: dict[str, Recipe] = {
     "text-elmo": contextual.OWN,
     "text-lstm": own_text.LSTM,
     "text-gpt": own_text.GPT,
+    "text-llama": own_text.LLAMA,
+    "gpt2": pretraining.GPT2,
+    "gpt2-medium": pretraining.GPT2_MEDIUM,
+    "llama-1b": pretraining.LLAMA_1B,
 }

@@ -1,6 +1,6 @@
 """A trained run, ready to use from Python: what `clew.load` and `clew.train` give back."""
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -19,6 +19,7 @@ from clew.runs.directory import WEIGHTS, check_code, check_files, check_run, rea
 from clew.runs.vocabularies import TOKENIZER, load_vocabularies
 from clew.tasks import TASKS
 from clew.tasks.alignment import Alignment
+from clew.tasks.choices import Choices, Chooser, choices_of
 from clew.tasks.generation import generate, stream
 from clew.tasks.scoring import Scored, score_text
 from clew.tasks.tagging import TaggedText
@@ -70,6 +71,31 @@ class Run:
         check_verb(self, "generate", "score a text by itself")
         training = self.config.training
         return score_text(self.task, text, training.length, carry=training.batching == "streams")
+
+    def choose(
+        self,
+        texts: str | Sequence[str | tuple[str, str]],
+        choices: Choices | Sequence[str] | Mapping[str, str],
+        *,
+        first: int = 1,
+        **options: Any,
+    ) -> Any:
+        """The likeliest of several choices after a text (a `Chosen`), or after each of several; an empty text has none (None).
+
+        Choices are words, or words by label. Options are the `template`, such as 'Review: {text} It was {choice}.', how to `normalise`
+        (none, tokens, characters), and whether to `calibrate`; see `clew.tasks.choices.Choices`.
+        """
+        check_verb(self, "generate", "score choices by likelihood")
+        chooser = Chooser(self.task, choices if isinstance(choices, Choices) else choices_of(choices, **options))
+        given = listed_texts(texts, first)
+        for number, text in enumerate(given, start=first):
+            if "".join(text).strip() and (isinstance(text, str) or len(text) != 2) == chooser.choices.reads_pairs:
+                need = "two texts, in a tuple" if chooser.choices.reads_pairs else "one text; it has two where {second} is in it"
+                raise UserError(f"text {number}: the template takes {need}")
+        rows = [row for row, text in enumerate(given) if "".join(text).strip()]
+        answers = dict(zip(rows, chooser.choose([given[row] for row in rows], [first + row for row in rows]), strict=True))
+        found = [answers.get(row) for row in range(len(given))]
+        return found[0] if isinstance(texts, str) else found
 
     def parse(self, sentences: str | Sequence[str | Sequence[str]], *, seed: int | None = None, first: int = 1, **options: Any) -> Any:
         """The tree of a sentence (a `Parse`), or of each of several; lists of them, best first, where `n_best` is above 1. A sentence
