@@ -28,7 +28,7 @@ def gelu_tanh(a: float) -> float:
     return 0.5 * a * (1 + math.tanh(math.sqrt(2 / math.pi) * (a + 0.044715 * a**3)))
 
 
-ACTIVATIONS = {"relu": lambda a: max(a, 0.0), "gelu": gelu, "gelu_tanh": gelu_tanh, "tanh": math.tanh}
+ACTIVATIONS = {"relu": lambda a: max(a, 0.0), "gelu": gelu, "gelu_tanh": gelu_tanh, "silu": lambda a: a * sigmoid(a), "tanh": math.tanh}
 
 
 def feedforward(p: dict, x: np.ndarray, activation: str) -> np.ndarray:
