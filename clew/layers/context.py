@@ -7,7 +7,7 @@ import torch
 from torch import Tensor, nn
 
 from clew.core.errors import UserError
-from clew.layers.embeddings import Words, tokens_of
+from clew.layers.embeddings import Segmented, Words, tokens_of
 from clew.layers.feedforward import FeedForward
 from clew.layers.pooling import Levels
 
@@ -80,17 +80,24 @@ class Context(nn.Module):
         return self.dropout(self.mix(found))
 
 
-def levels_in_windows(body: Any, inputs: Tensor | Words, mask: Tensor | None) -> list[Tensor]:
+def levels_in_windows(body: Any, inputs: Tensor | Words | Segmented, mask: Tensor | None) -> list[Tensor]:
     """A body's levels; what is longer than the positions it can tell apart is read in pieces, each by itself."""
     tokens = tokens_of(inputs)
     length, limit = tokens.shape[1], body.max_length or max(tokens.shape[1], 1)
     windows = [slice(start, start + limit) for start in range(0, length, limit)] or [slice(0, 0)]
     found = []
     for window in windows:
-        letters = inputs.letters[:, window] if isinstance(inputs, Words) and inputs.letters is not None else None
-        seen = Words(tokens[:, window], letters) if isinstance(inputs, Words) else tokens[:, window]
-        found.append(body.levels(seen, None if mask is None else mask[:, window]))
+        found.append(body.levels(cut(inputs, window), None if mask is None else mask[:, window]))
     return [torch.cat(level, 1) for level in zip(*found, strict=True)] if len(found) > 1 else found[0]
+
+
+def cut(inputs: Any, window: slice) -> Any:
+    """Some of the places of what an embedding is given."""
+    if isinstance(inputs, Words):
+        return Words(inputs.tokens[:, window], None if inputs.letters is None else inputs.letters[:, window])
+    if isinstance(inputs, Segmented):
+        return Segmented(inputs.tokens[:, window], inputs.segments[:, window])
+    return inputs[:, window]
 
 
 def mixable_levels(body: Any, widths: Sequence[int]) -> list[int]:

@@ -126,7 +126,7 @@ def check_needs(needs: tuple[str, ...], body: Body, config: Config) -> None:
         raise UserError(f"the task {task} needs a body {needed} not; these would do: {', '.join(able)}")
 
 
-NEEDS = {"trees": "reads trees", "directions": "reads in two directions that never meet"}
+NEEDS = {"whole": "sees a whole text at once", "trees": "reads trees", "directions": "reads in two directions that never meet"}
 """What a body does that offers it, where it is no adjective."""
 
 

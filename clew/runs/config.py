@@ -131,6 +131,25 @@ EmbeddingConfig = create_model(
 )
 
 
+class StandingConfig(Section):
+    """What another run has learnt, on which this one stands."""
+
+    sha256: str | None = Field(None, description="the hash of that run's weights; filled in when training starts")
+
+    @property
+    def source(self) -> str | None:
+        """The field `from`, whose name Python keeps for itself."""
+        return getattr(self, "from")
+
+
+TransferConfig = create_model(
+    "TransferConfig",
+    __base__=StandingConfig,
+    __doc__=StandingConfig.__doc__,
+    **{"from": (str | None, Field(None, description="a run, or an imported checkpoint, whose body and tokenizer this run starts with"))},  # type: ignore[call-overload]
+)
+
+
 class TrainingConfig(Section):
     """How the model is trained."""
 
@@ -217,6 +236,7 @@ class Config(Section):
     data: DataConfig = DataConfig()
     text: TextConfig = TextConfig()
     embedding: EmbeddingConfig = Field(default_factory=EmbeddingConfig)  # type: ignore[valid-type]
+    transfer: TransferConfig = Field(default_factory=TransferConfig)  # type: ignore[valid-type]
     model: ModelSection = Field(default_factory=dict, validate_default=True)  # type: ignore[assignment]
     task: TaskSection = Field(default_factory=dict, validate_default=True)  # type: ignore[assignment]
     training: TrainingConfig = TrainingConfig()

@@ -177,7 +177,7 @@ def begin(body: Any, config: Config, vocabularies: dict[str, Any]) -> list[str]:
     """Fills a new run's embedding with what is known already: vectors of the file, weights of the other run. What was found, in words."""
     embedding: InputsConfig = config.embedding
     notes = []
-    if embedding.vectors is not None:
+    if embedding.vectors is not None and config.transfer.source is None:  # type: ignore[attr-defined]
         tokens = vocabularies["tokenizer"].tokens
         found = read_vectors(embedding.vectors, tokens, dim=body.embedding.tokens.embedding_dim)
         rows = torch.from_numpy(found.found)

@@ -240,12 +240,20 @@ def language(name: str | int | None, role: str) -> str | None:
     return name
 
 
+def refuse(data: Any, *more: Any) -> Any:
+    raise UserError(
+        "the task representation has nothing to learn, and so nothing to be scored by; train another task on its run, "
+        "e.g. `clew train classify transfer.from=RUN data.train=FILE`"
+    )
+
+
 READERS: dict[str, Callable[[DataConfig, int, Notes], Parts]] = {
     "pairs": pairs_of,
     "trees": trees_of,
     "tagged": sentences_of,
     "labelled": labelled_of,
     "labelled_trees": labelled_trees_of,
+    "nothing": refuse,
 }
 FILE_READERS: dict[str, Callable[[Any, DataConfig, Notes], Iterator[Any]]] = {
     "pairs": pairs_in,
@@ -253,4 +261,5 @@ FILE_READERS: dict[str, Callable[[Any, DataConfig, Notes], Iterator[Any]]] = {
     "tagged": sentences_in,
     "labelled": labelled_in,
     "labelled_trees": labelled_trees_in,
+    "nothing": refuse,
 }

@@ -144,20 +144,21 @@ class Classifier(ExampleTask):
     def encode_texts(self, examples: Sequence[Labelled]) -> list[tuple[EncodedWords, ...]]:
         """Each example's text, and the second with it or beside it."""
         lacking = next((example for example in examples if example.second is None), None)
-        firsts = self.encode_side([example.text for example in examples])
+        is_joined = lacking is None and self.config.pair == "joined"
+        firsts = self.encode_side([example.text for example in examples], framed=not is_joined)
         if lacking is not None:
             if self.config.pair == "apart":
                 raise UserError(f"{lacking.id}: task.pair=apart is for two texts that are judged together; name the second by data.second")
             if any(example.second is not None for example in examples):
                 raise UserError(f"{lacking.id}: the second text is missing; every example has one, or none has")
             return [(first,) for first in firsts]
-        pairs = zip(firsts, self.encode_side([example.second or "" for example in examples]), strict=True)
-        return list(pairs) if self.config.pair == "apart" else [(self.reader.joined(*pair),) for pair in pairs]
+        pairs = zip(firsts, self.encode_side([example.second or "" for example in examples], framed=not is_joined), strict=True)
+        return [(self.reader.joined(*pair),) for pair in pairs] if is_joined else list(pairs)
 
-    def encode_side(self, texts: Sequence[str]) -> list[EncodedWords]:
+    def encode_side(self, texts: Sequence[str], *, framed: bool) -> list[EncodedWords]:
         if self.reader.tokenizer.unit == "word":
-            return self.reader.encode([cut(text, self.config) for text in texts])
-        return self.reader.encode_whole(texts)
+            return self.reader.encode([cut(text, self.config) for text in texts], framed=framed)
+        return self.reader.encode_whole(texts, framed=framed)
 
     def lengths(self, encoded: LabelledWords) -> tuple[int, ...]:
         return tuple(map(places_of, encoded.texts))

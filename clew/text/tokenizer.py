@@ -10,12 +10,14 @@ from typing import Any
 import tokenizers
 
 from clew.core.errors import UserError
+from clew.text.frames import Frame, frame_of
 
 FILE = "tokenizer.json"
 UNITS = {"character": "character", "word": "word", "bpe": "subword", "wordpiece": "subword", "unigram": "subword"}
 MODEL_KINDS = {"BPE": "bpe", "WordPiece": "wordpiece", "Unigram": "unigram"}
 ENDS = ("<eos>", "[SEP]", "</s>", "<|endoftext|>")
 PADS = ("<pad>", "[PAD]")
+MASKS = ("[MASK]", "<mask>")
 FEW = 5
 MANY = 100
 
@@ -114,6 +116,16 @@ class Tokenizer:
     @cached_property
     def pad(self) -> int | None:
         return self._first(PADS)
+
+    @cached_property
+    def mask(self) -> int | None:
+        """The id that stands for a token that is to be guessed."""
+        return self._first(MASKS)
+
+    @cached_property
+    def frame(self) -> Frame | None:
+        """What stands around a text where a model reads it; `encode` leaves it out."""
+        return frame_of(self._description)
 
     @cached_property
     def hash(self) -> str:

@@ -28,6 +28,7 @@ from clew.runs.build import build_task, train_side
 from clew.runs.config import Config
 from clew.runs.embedding import CONTEXT, Source, begin, check_embedding, knowing
 from clew.runs.examples import read_examples
+from clew.runs.transfer import inherited_tokenizer, start_from
 from clew.runs.vocabularies import kinds_of, load_vocabularies
 from clew.tasks import TASKS, TaskKind
 from clew.tasks.measures import in_words, named
@@ -54,7 +55,7 @@ def example_problem(config: Config, run: Path | None, progress: Callable[[int, i
     vocabularies = agreed_vocabularies(config, kind, run, parts["train"])
     task: Any = build_task(config, vocabularies)
     is_new = starts_anew(run)
-    found = begin(task.body, config, vocabularies) if is_new else []
+    found = [*begin(task.body, config, vocabularies), *start_from(task, config)] if is_new else []
     encoded = {part: task.encode(examples) for part, examples in parts.items()}
     if is_new:
         task.prepare(encoded["train"])
@@ -122,7 +123,7 @@ def agreed_vocabularies(config: Config, kind: TaskKind, run: Path | None, train:
         else:
             assert kind.train_vocabularies is not None
             found = kind.train_vocabularies(
-                lambda texts, specials: knowing(train_side(config.text, texts, specials), config),
+                lambda texts, specials: inherited_tokenizer(config) or knowing(train_side(config.text, texts, specials), config),
                 config.text.joint,
                 train,
                 config.task,

@@ -18,6 +18,7 @@ from clew.runs.build import build_task, encode_texts, find_texts, train_tokenize
 from clew.runs.config import Config
 from clew.runs.directory import cache_folder
 from clew.runs.embedding import begin, check_embedding
+from clew.runs.transfer import inherited_tokenizer, start_from
 from clew.runs.vocabularies import TOKENIZER, load_vocabularies
 from clew.text.tokenizer import Tokenizer
 from clew.training.baselines import Baselines
@@ -34,8 +35,9 @@ def language_problem(config: Config, run: Path | None, progress: Callable[[int, 
     sources = find_texts(config.data)
 
     def tokenizer_json() -> str:
-        tokenizer = train_tokenizer(config.text, sources["train"]) if run is None else load_vocabularies(run, config)[TOKENIZER]
-        return tokenizer.to_json()
+        if run is not None:
+            return load_vocabularies(run, config)[TOKENIZER].to_json()
+        return (inherited_tokenizer(config) or train_tokenizer(config.text, sources["train"])).to_json()
 
     tokenizer = Tokenizer.from_json(from_first(tokenizer_json))
     texts: dict[str, TokenFile] = first_alone(lambda: encode_texts(sources, tokenizer, cache_folder(), progress, config.text.workers))
@@ -45,7 +47,7 @@ def language_problem(config: Config, run: Path | None, progress: Callable[[int, 
     task: Any = build_task(config, vocabularies)
     check_reach(config, task)
     baselines = Baselines("text", lambda: (as_predicted(task, texts["train"]), getattr(task, "predicted", tokenizer.vocabulary)))
-    found = begin(task.body, config, vocabularies) if starts_anew(run) else []
+    found = [*begin(task.body, config, vocabularies), *start_from(task, config)] if starts_anew(run) else []
 
     def judge(
         part: str, task: nn.Module, forward: Any, autocast: Autocast, interrupted: Callable[[], bool], *, final: bool = False
