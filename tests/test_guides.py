@@ -77,6 +77,7 @@ def settings() -> list[tuple[str, str]]:
         "trees": ["gum-tree-lstm"],
         "tagging": ["tag", "data.train=names.conll"],
         "classification": ["classify", "data.train=tickets.csv"],
+        "pretraining": ["text-llama", "data.train=corpus"],
     }
     row = re.compile(r"^\| `((?:\w+\.\w+=\S+ ?)+)` \|", re.MULTILINE)
     texts = {guide.stem: guide.read_text(encoding="utf-8") for guide in GUIDES}

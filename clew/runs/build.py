@@ -11,7 +11,8 @@ from clew.core.errors import UserError, unknown
 from clew.core.types import Body
 from clew.data.corpora import find_corpus, holds_sentences, read_lines
 from clew.data.encoded import TokenFile, encode_corpus
-from clew.data.splits import split_text
+from clew.data.measures import measured
+from clew.data.splits import Spread, split_text
 from clew.data.text_files import TextSource, TextString
 from clew.models import MODELS
 from clew.runs.config import Config, DataConfig, TextConfig
@@ -54,6 +55,9 @@ def check_given(data: DataConfig, how: str) -> None:
 
 
 def train_tokenizer(text: TextConfig, source: Iterable[str], specials: Sequence[str] = ()) -> Tokenizer:
+    if text.learn_from is not None:
+        length = measured(source, cache_folder()).num_characters if hasattr(source, "pieces") else sum(map(len, source))  # type: ignore[arg-type]
+        source = Spread(source, length, text.learn_from)
     return TOKENIZERS[text.tokenizer](source, size=text.size, min_count=text.min_count, lowercase=text.lowercase, specials=specials)
 
 
