@@ -137,6 +137,7 @@ def write_tokens(folder: Path, source: TextSource, size: Measure, tokenizer: Tok
             progress(done, size.num_characters)
 
     kept = whole_shards(folder)
+    workers = max(1, min(workers, -(-size.num_characters // SHARD)))
     with (folder / WHOLE).open("a", encoding="utf-8") as file:
         file.write("\n")  # what an earlier one wrote last may be half a line
         for entry in encode_shards(cut_into_jobs(source, folder, kept, measuring), tokenizer, workers, tell):
