@@ -1,6 +1,7 @@
 """Named runs. A recipe is a config and the published result it reproduces."""
 
 from clew.recipes import (
+    bert,
     classification,
     contextual,
     own_text,
@@ -65,6 +66,11 @@ RECIPES: dict[str, Recipe] = {
     "ewt-elmo": contextual.EWT,
     "ewt-elmo-full": contextual.EWT_FULL,
     "text-elmo": contextual.OWN,
+    "shakespeare-bert": bert.SHAKESPEARE,
+    "text-bert": bert.OWN,
+    "bert-small": bert.SMALL,
+    "bert-base": bert.BASE,
+    "bert-large": bert.LARGE,
     "text-lstm": own_text.LSTM,
     "text-gpt": own_text.GPT,
     "text-llama": own_text.LLAMA,

@@ -26,7 +26,9 @@ Files = str | list[str]
 class DataConfig(Section):
     """Where the data come from: a corpus by name, or files of one's own."""
 
-    corpus: str | None = Field(None, description="an embedded or a drawn corpus, or one found under the folder CLEW_DATA names")
+    corpus: str | None = Field(
+        None, description="an embedded or a drawn corpus, or one found under the folder CLEW_DATA names; of documents also several: ptb+ewt"
+    )
     train: Files | None = Field(
         None, description="a text, a folder of them, a table or a treebank; [source file, target file] of parallel text"
     )
@@ -42,7 +44,7 @@ class DataConfig(Section):
     header: bool | None = Field(None, description="the first line of a table names its columns; told from it where not given")
     source: str | int | None = Field(None, description="pairs: the column that is read, by name or number; a corpus's language")
     target: str | int | None = Field(None, description="pairs: the column that is written; a corpus's language")
-    text: str | int | None = Field(None, description="labelled texts: the column of the text, by name or number")
+    text: str | int | None = Field(None, description="labelled texts and documents: the column of the text, by name or number")
     second: str | int | None = Field(None, description="labelled texts: the column of a second text, where two are judged together")
     label: str | int | None = Field(None, description="labelled texts: the column of the label; of CoNLL-U trees a comment's name")
     label_separator: str | None = Field(None, min_length=1, description="what parts several labels in a field")

@@ -20,6 +20,7 @@ from clew.runs.vocabularies import TOKENIZER, load_vocabularies
 from clew.tasks import TASKS
 from clew.tasks.alignment import Alignment
 from clew.tasks.choices import Choices, Chooser, choices_of
+from clew.tasks.filling import fill
 from clew.tasks.generation import generate, stream
 from clew.tasks.scoring import Scored, score_text
 from clew.tasks.tagging import TaggedText
@@ -47,7 +48,7 @@ class Run:
 
     @property
     def verb(self) -> str:
-        """What this run does: generate, translate, parse, tag, classify."""
+        """What this run does: generate, translate, parse, tag, classify, fill."""
         return TASKS[self.config.task.name].verb  # type: ignore[attr-defined]
 
     def generate(self, prompts: str | Sequence[str] = "", *, seed: int | None = None, **options: Any) -> Any:
@@ -127,6 +128,19 @@ class Run:
         tags = self.task.tag([[word.text for word in words] for words in cut], first)
         are_phrases = self.task.scheme is not None
         found = [TaggedText.of(*each, are_phrases) for each in zip(whole, cut, tags, strict=True)]
+        return found[0] if isinstance(texts, str) else found
+
+    def fill(self, texts: str | Sequence[str | tuple[str, str]], *, top: int = 5, first: int = 1) -> Any:
+        """The `top` guesses at every [MASK] of a text (a `Filled`), or of each of several; an empty one has none (None). Of two texts in a
+        tuple the answer also has how likely the second comes after the first; they need no mask."""
+        check_verb(self, "fill")
+        given = listed_texts(texts, first)
+        for number, text in enumerate(given, start=first):
+            if not isinstance(text, str) and len(text) != 2:
+                raise UserError(f"text {number}: expected a string, or two in a tuple, found {shown(text)}")
+        rows = [row for row, text in enumerate(given) if "".join(text).strip()]
+        answers = dict(zip(rows, fill(self.task, [given[row] for row in rows], top, [first + row for row in rows]), strict=True))
+        found = [answers.get(row) for row in range(len(given))]
         return found[0] if isinstance(texts, str) else found
 
     def classify(self, texts: str | Sequence[str | tuple[str, str]], *, first: int = 1) -> Any:

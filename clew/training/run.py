@@ -44,6 +44,7 @@ from clew.training.hardware import peak_flops, peak_memory
 from clew.training.language import language_problem
 from clew.training.loader import Loader
 from clew.training.loop import Batches, Record, Standing, train
+from clew.training.masked import masked_problem
 from clew.training.observers import Best
 from clew.training.optimisers import OPTIMISERS
 from clew.training.parallel import replicate, shard, whole_weights
@@ -55,6 +56,7 @@ from clew.training.signals import Interrupted, Request, stop_requests
 
 PROBLEMS: dict[str, Callable[[Config, Path | None, Callable[[int, int], None]], Problem]] = {
     "text": language_problem,
+    "documents": masked_problem,
     "pairs": example_problem,
     "trees": example_problem,
     "labelled_trees": example_problem,
@@ -475,6 +477,8 @@ def digest(content: Any) -> str:
 
 def log_step(running: Running, record: Record, tokens_per_second: float) -> None:
     measured: dict[str, Any] = {f"train.{name}": value for name, value in record.losses.items()}
+    if len(record.counts) > 1:
+        measured |= {f"train.{name}_count": count for name, count in record.counts.items()}
     measured |= {"epoch": record.epoch, "gradient_norm": record.gradient_norm, "learning_rate": record.learning_rate}
     measured["tokens_per_second"] = round(tokens_per_second)
     if running.peak is not None:
