@@ -7,7 +7,17 @@ from typing import Any
 from clew.core.errors import UserError, shortened, unknown
 from clew.recipes import RECIPES
 from clew.runs.config import Config, changed_fields, differences, overlay, override, resolve
-from clew.runs.directory import check_code, check_files, check_run, config_there, default_folder, is_abandoned, is_run, read_config
+from clew.runs.directory import (
+    IMPORTED,
+    check_code,
+    check_files,
+    check_run,
+    config_there,
+    default_folder,
+    is_abandoned,
+    is_run,
+    read_config,
+)
 from clew.runs.embedding import filled
 from clew.runs.summary import summarise
 from clew.runs.transfer import inheriting, with_hash
@@ -149,6 +159,8 @@ def resumed(recipe: str, assignments: Sequence[str], config: Config, out: Path |
 
 def changes(config: Config) -> dict[str, Any] | None:
     """The fields in which a run departs from its recipe, and their values; None where the recipe is not known here."""
+    if config.recipe == IMPORTED:
+        return {}
     if config.recipe not in RECIPES:
         return None
     return {name: here for name, (_, here) in changed_fields(config_of(config.recipe), config).items()}
