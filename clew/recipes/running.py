@@ -10,7 +10,7 @@ from clew.runs.config import Config, changed_fields, differences, overlay, overr
 from clew.runs.directory import check_code, check_files, check_run, config_there, default_folder, is_abandoned, is_run, read_config
 from clew.runs.embedding import filled
 from clew.runs.summary import summarise
-from clew.runs.transfer import inheriting, with_hash
+from clew.runs.transfer import check_transfer, inheriting, with_hash
 from clew.runs.values import read_yaml
 from clew.training.processes import from_first, is_first, is_restart, process_group
 from clew.training.run import Report, Result, Silence, check_training, train_run
@@ -39,8 +39,10 @@ def config_of(recipe: str, assignments: Sequence[str] = ()) -> Config:
     settings = resolve({"recipe": name, **RECIPES[name].settings}).model_dump(mode="json")
     laid = override(overlay(settings, more), assignments)
     if (source := laid["transfer"].get("from")) is not None:
-        laid = override(overlay(inheriting(settings, source), more), assignments)
-    return filled(with_hash(resolve(laid)))
+        laid = override(overlay(inheriting(settings, laid["task"].get("name"), source), more), assignments)
+    config = resolve(laid)
+    check_transfer(config)
+    return filled(with_hash(config))
 
 
 def read_recipe(recipe: str) -> tuple[str, dict[str, Any]]:

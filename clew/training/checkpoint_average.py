@@ -33,6 +33,7 @@ from clew.runs.directory import (
 )
 from clew.runs.loaded import Run, load_run
 from clew.runs.summary import summarise
+from clew.runs.transfer import check_merged
 from clew.runs.vocabularies import load_vocabularies, save_vocabularies
 from clew.training.checkpoints import MANIFEST, MODEL, TRAINING, checkpoint_folders, find_fault, read_group
 from clew.training.problem import Score
@@ -162,6 +163,7 @@ def average_runs(
     for folder in runs:
         check_run(folder)
         check_code(folder, code)
+        check_merged(folder, read_config(folder))
     check_alike(runs)
     check_new(out)
     if last is None and not steps:

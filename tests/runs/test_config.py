@@ -24,7 +24,7 @@ CELL_NAMES, FAMILY_NAMES = ", ".join(sorted(CELLS)), ", ".join(sorted(MODELS))
         ),
         (
             "trainin.steps=5",
-            "unknown field 'trainin'; did you mean 'training'? known: recipe, seed, device, data, text, embedding, model, task, "
+            "unknown field 'trainin'; did you mean 'training'? known: recipe, seed, device, data, text, embedding, transfer, model, task, "
             "training, decoding",
         ),
         ("training.steps=many", "training.steps takes a whole number, not 'many'"),
