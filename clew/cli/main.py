@@ -26,6 +26,7 @@ VERBS = {
     "vectors": "train word vectors on a text",
     "neighbours": "the words nearest a word, by a file of vectors or by a run",
     "average": "average the weights of checkpoints or of runs",
+    "merge": "make one run of an adapter and the run that it stands on",
     "recipes": "list the recipes, or print one as YAML",
     "describe": "a run's or a recipe's layers, shapes and parameters",
     "check": "run the laws on cells, scores, ... in a file of yours",

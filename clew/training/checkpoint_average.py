@@ -21,9 +21,9 @@ from clew.runs.directory import (
     WEIGHTS,
     append_metrics,
     check_code,
+    check_empty,
     check_run,
     file_hash,
-    is_run,
     read_config,
     read_json,
     read_weights,
@@ -165,7 +165,7 @@ def average_runs(
         check_code(folder, code)
         check_merged(folder, read_config(folder))
     check_alike(runs)
-    check_new(out)
+    check_empty(out)
     if last is None and not steps:
         best = best or len(runs) > 1
         last = len(whole_checkpoints(runs[0])) if len(runs) == 1 else None
@@ -180,13 +180,6 @@ def average_runs(
     losses, loss = evaluated(run, sources, weights, say)
     write_average(run, out, sources, weights, loss)
     return Averaged(out, sources, losses, loss)
-
-
-def check_new(out: Path) -> None:
-    if is_run(out):
-        raise UserError(f"{out} is a run already; choose another folder with --out")
-    if out.exists() and (not out.is_dir() or any(out.iterdir())):
-        raise UserError(f"{out} is there and not an empty folder; choose another with --out")
 
 
 def evaluated(
