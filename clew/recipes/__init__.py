@@ -1,6 +1,6 @@
 """Named runs. A recipe is a config and the published result it reproduces."""
 
-from clew.recipes import classification, contextual, own_text, parsing, ptb, sequences, shakespeare, tagging, translation, trees
+from clew.recipes import classification, contextual, finetuning, own_text, parsing, ptb, sequences, shakespeare, tagging, translation, trees
 from clew.recipes.recipe import Recipe
 
 RECIPES: dict[str, Recipe] = {
@@ -53,6 +53,18 @@ RECIPES: dict[str, Recipe] = {
     "ewt-elmo": contextual.EWT,
     "ewt-elmo-full": contextual.EWT_FULL,
     "text-elmo": contextual.OWN,
+    "finetune-classify": finetuning.CLASSIFY,
+    "finetune-tag": finetuning.TAG,
+    "finetune-text": finetuning.TEXT,
+    "finetune-translate": finetuning.TRANSLATE,
+    "glue-sst2": finetuning.SST2,
+    "glue-cola": finetuning.COLA,
+    "glue-mrpc": finetuning.MRPC,
+    "glue-rte": finetuning.RTE,
+    "glue-stsb": finetuning.STSB,
+    "glue-mnli": finetuning.MNLI,
+    "glue-qqp": finetuning.QQP,
+    "glue-qnli": finetuning.QNLI,
     "text-lstm": own_text.LSTM,
     "text-gpt": own_text.GPT,
 }

@@ -9,6 +9,8 @@ from pydantic import ValidationError
 
 from clew.core.errors import UserError, shown
 from clew.core.trees import Tree
+from clew.data.contents import LabelTable
+from clew.data.corpora import CORPORA
 from clew.data.examples import Pair, Sentence
 from clew.data.formats import EXTENSIONS
 from clew.data.labelled_trees import unlabelled
@@ -148,7 +150,9 @@ class Run:
     @property
     def reads_pairs(self) -> bool:
         """Whether a classifier judges two texts together."""
-        return self.config.data.second is not None
+        data = self.config.data
+        content = CORPORA[data.corpus].content if data.corpus in CORPORA else None
+        return data.second is not None or (isinstance(content, LabelTable) and content.second is not None)
 
     def translate(self, texts: str | Sequence[str], **options: Any) -> Any:
         """The target of one source or of several, as `translate_together` has it with this run alone."""

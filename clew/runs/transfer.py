@@ -28,8 +28,8 @@ BASE = "CLEW_BASE"
 
 
 def inheriting(settings: dict[str, Any], task: str, source: Any) -> dict[str, Any]:
-    """A recipe's settings with what a run of the task takes from the one that it is to stand on: the sections of its body, and of a
-    task with a source, whose decoder is new, nothing but tables of its own."""
+    """A recipe's settings with what a run of the task takes from the one that it is to stand on: the sections of its body; of a
+    task with a source, whose decoder is new, nothing, but that both sides have tables of their own."""
     if not isinstance(source, str):
         raise UserError(f"transfer.from takes a run's folder, not {source!r}")
     config = source_config(Path(source))
@@ -38,6 +38,8 @@ def inheriting(settings: dict[str, Any], task: str, source: Any) -> dict[str, An
         return deepcopy({**settings, "model": model, "text": {**settings["text"], "joint": False}})
     dumped = config.model_dump(mode="json")
     found = deepcopy({**settings, **{section: dumped[section] for section in INHERITED}})
+    if isinstance(task, str) and task == dumped["task"]["name"] and TASKS[task].data in ("text", "documents"):
+        found["task"] = deepcopy(dumped["task"])  # its output layer goes on as it is
     if (pooling := usual_pooling(config)) is not None and "pooling" in found["task"]:
         found["task"]["pooling"] = pooling
     return found
@@ -75,12 +77,17 @@ def check_merged(folder: Path, config: Config) -> None:
         )
 
 
+def check_stands(config: Config) -> None:
+    """Refuses settings of the section where there is no run to stand on."""
+    transfer = config.transfer
+    changed = [name for name, info in type(transfer).model_fields.items() if getattr(transfer, name) != info.default]
+    if transfer.source is None and changed:  # type: ignore[attr-defined]
+        raise UserError(f"transfer.{changed[0]} is for a run that stands on another; give transfer.from=RUN, or leave it out")
+
+
 def check_transfer(config: Config) -> None:
     """Refuses settings of the section that do not go together, before anything is read."""
     transfer: Any = config.transfer
-    changed = [name for name, info in type(transfer).model_fields.items() if getattr(transfer, name) != info.default]
-    if transfer.source is None and changed:
-        raise UserError(f"transfer.{changed[0]} is for a run that stands on another; give transfer.from=RUN, or leave it out")
     if transfer.adapter is not None and (transfer.freeze != 0 or transfer.unfreeze_every is not None):
         other = "freeze" if transfer.freeze != 0 else "unfreeze_every"
         raise UserError(
