@@ -31,10 +31,10 @@ def settings(tmp_path: Path, *more: str, kind: str = "bert") -> list[str]:
 
 
 def changed(tmp_path: Path, out: str, kind: str = "bert") -> set[str]:
-    """The parts of the body whose weights are not those of the pre-trained run: embedding, and the numbers of layers."""
+    """The parts of the body whose weights are not those of the pre-trained run: embedding, norm, and the numbers of layers."""
     before, after = read_weights(tmp_path / kind / WEIGHTS), read_weights(Path(out) / WEIGHTS)
     names = [name for name in after if name.startswith("body.") and not torch.equal(before[name], after[name])]
-    return {"embedding" if name.startswith("body.embedding") else name.split(".")[3] for name in names}
+    return {name.split(".")[3] if name.startswith("body.layers.") else name.split(".")[1] for name in names}
 
 
 @pytest.mark.parametrize(
@@ -81,7 +81,7 @@ def test_a_language_model_that_is_all_body_begins_with_its_topmost_block(tmp_pat
     given = [f"transfer.from={tmp_path / 'gpt'}", "data.train=text.txt", *TINY, "training.length=8"]
     more = ["task.tied=true", "task.bias=false", "transfer.unfreeze_every=4", "training.steps=3"]
     run_recipe("finetune-text", [*given, *more], out=Path("run"))
-    assert changed(tmp_path, "run", "gpt") == {"2", "3"}
+    assert changed(tmp_path, "run", "gpt") == {"2", "3", "norm"}
     with pytest.raises(UserError, match="transfer.freeze=body leaves nothing to train, as all of this run is in its body; freeze less"):
         run_recipe("finetune-text", [*given, *more[:2], "transfer.freeze=body"], out=Path("other"))
 
