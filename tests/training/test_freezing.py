@@ -10,6 +10,7 @@ from clew.training.freezing import freeze, levels_of, unfreezing
 from clew.training.run import prepare_problem
 from clew.training.signals import Interrupted
 from tests.runs.pretrained import TINY, labelled_file, save_pretrained
+from tests.training.group import train_together
 from tests.training.test_run import Listener, assert_same_run
 
 
@@ -131,3 +132,25 @@ def test_a_run_that_was_interrupted_goes_on_to_the_bit(more: list[str], tmp_path
 def test_more_blocks_than_there_are_cannot_be_frozen(tmp_path: Path) -> None:
     with pytest.raises(UserError, match=r"transfer.freeze \(3\) must be at most the 2 blocks that the body has; transfer.freeze=body"):
         run_recipe("finetune-classify", settings(tmp_path, "transfer.freeze=3"), out=Path("run"))
+
+
+@pytest.mark.slow
+def test_several_processes_train_what_one_trains(tmp_path: Path) -> None:
+    plain = settings(tmp_path, "model.dropout=0", "model.attention_dropout=0", "task.dropout=0", "training.batch_size=5")
+    kinds = {
+        "unfrozen": ["transfer.unfreeze_every=2", "transfer.layer_decay=0.7"],
+        "adapted": ["transfer.adapter={name: lora, rank: 2}"],
+        "frozen": ["transfer.freeze=1"],
+    }
+    together = []
+    for name, more in kinds.items():
+        run_recipe("finetune-classify", [*plain, *more], out=Path(f"{name}-one"))
+        together += [([*plain, *more, f"training.parallel={how}"], f"{name}-{how}", False) for how in ("ddp", "fsdp")]
+    train_together(2, tmp_path, together, "finetune-classify")
+    for name in kinds:
+        alone = read_weights(Path(f"{name}-one") / WEIGHTS)
+        for how in ("ddp", "fsdp"):
+            found = read_weights(Path(f"{name}-{how}") / WEIGHTS)
+            assert found.keys() == alone.keys()
+            for key, value in found.items():
+                torch.testing.assert_close(value, alone[key], rtol=1e-4, atol=1e-5, msg=f"{name}-{how} {key}")
