@@ -9,13 +9,17 @@ from pydantic import ValidationError
 
 from clew.core.errors import UserError, shown
 from clew.core.trees import Tree
+from clew.data.contents import LabelTable
+from clew.data.corpora import CORPORA
 from clew.data.examples import Pair, Sentence
 from clew.data.formats import EXTENSIONS
 from clew.data.labelled_trees import unlabelled
 from clew.data.trees import words_of
+from clew.layers.adapters import is_adapted, own_weights
 from clew.runs.build import build_task, choose_device
 from clew.runs.config import Config, explain
 from clew.runs.directory import WEIGHTS, check_code, check_files, check_run, read_config, read_weights
+from clew.runs.transfer import start_from
 from clew.runs.vocabularies import TOKENIZER, load_vocabularies
 from clew.tasks import TASKS
 from clew.tasks.alignment import Alignment
@@ -186,7 +190,9 @@ class Run:
     @property
     def reads_pairs(self) -> bool:
         """Whether a classifier judges two texts together."""
-        return self.config.data.second is not None
+        data = self.config.data
+        content = CORPORA[data.corpus].content if data.corpus in CORPORA else None
+        return data.second is not None or (isinstance(content, LabelTable) and content.second is not None)
 
     def translate(self, texts: str | Sequence[str], **options: Any) -> Any:
         """The target of one source or of several, as `translate_together` has it with this run alone."""
@@ -312,18 +318,30 @@ def load_run(folder: Path | str, *, device: str = "auto", code: Path | None = No
     config = read_config(folder)
     vocabularies = load_vocabularies(folder, config)
     task = build_task(config, vocabularies, to_train=False)
-    load_weights(task, folder)
+    load_weights(task, folder, config)
     task.to(choose_device(device)[0]).eval()
     return Run(folder, config, vocabularies, task)
 
 
-def load_weights(task: torch.nn.Module, folder: Path) -> None:
+def load_weights(task: torch.nn.Module, folder: Path, config: Config) -> None:
+    """The run's weights; where it is an adapter, after those of the run that it stands on."""
     weights = read_weights(folder / WEIGHTS)
+    if is_adapted(task):
+        start_from(task, config, folder)
+        check_own(task, weights, folder)
     try:
-        task.load_state_dict(weights)
+        task.load_state_dict(weights, strict=not is_adapted(task))
     except RuntimeError as error:
         detail = str(error).strip().splitlines()[-1].strip()
         raise UserError(f"{folder / WEIGHTS} does not fit the model that {folder / 'config.json'} describes: {detail}") from None
+
+
+def check_own(task: torch.nn.Module, weights: dict[str, torch.Tensor], folder: Path) -> None:
+    """An adapter's file has just what the other run has not."""
+    expected = own_weights(task, task.state_dict()).keys()
+    for name in sorted(expected ^ weights.keys()):
+        what = "lacks" if name in expected else "has more than its adapter:"
+        raise UserError(f"{folder / WEIGHTS} does not fit the model that {folder / 'config.json'} describes: it {what} {name}")
 
 
 def searching(config: DecodingConfig, options: dict[str, Any]) -> DecodingConfig:
