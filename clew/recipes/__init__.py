@@ -1,6 +1,6 @@
 """Named runs. A recipe is a config and the published result it reproduces."""
 
-from clew.recipes import classification, contextual, own_text, parsing, ptb, sequences, shakespeare, tagging, translation, trees
+from clew.recipes import classification, contextual, own_text, parsing, ptb, questions, sequences, shakespeare, tagging, translation, trees
 from clew.recipes.recipe import Recipe
 
 RECIPES: dict[str, Recipe] = {
@@ -39,6 +39,8 @@ RECIPES: dict[str, Recipe] = {
     "sst-tree-lstm": trees.SST,
     "sst-tree-lstm-binary": trees.SST_BINARY,
     "classify-trees": trees.OWN,
+    "answer": questions.OWN,
+    "answer-facts": questions.FACTS,
     "translate": sequences.TRANSLATE,
     "translate-base": translation.BASE,
     "translate-big": translation.BIG,
