@@ -7,11 +7,11 @@ from clew.data.examples import Answer, Question
 
 FACTS = "facts"
 """The corpus by name."""
-NAMES = "Ada Bo Cleo Dan Eve Finn Gus Hal Ida Jan Kit Leo Mia Ned Ola Pia".split()
+NAMES = ["Ada", "Bo", "Cleo", "Dan", "Eve", "Finn", "Gus", "Hal", "Ida", "Jan", "Kit", "Leo", "Mia", "Ned", "Ola", "Pia"]
 FACT = {
-    "lives in": ("Where does {} live?", "Rome Oslo Lima Cairo Delhi Quito Paris Kyoto New_York Cape_Town".split()),
-    "likes": ("What does {} like?", "tea jazz chess rain bread cats maps snow green_apples old_films".split()),
-    "works as": ("What is the work of {}?", "a_baker a_judge a_pilot a_nurse a_poet a_clerk a_diver a_farmer".split()),
+    "lives in": ("Where does {} live?", ["Rome", "Oslo", "Lima", "Cairo", "Delhi", "Quito", "Paris", "Kyoto", "New_York", "Cape_Town"]),
+    "likes": ("What does {} like?", ["tea", "jazz", "chess", "rain", "bread", "cats", "maps", "snow", "green_apples", "old_films"]),
+    "works as": ("What is the work of {}?", ["a_baker", "a_judge", "a_pilot", "a_nurse", "a_poet", "a_clerk", "a_diver", "a_farmer"]),
 }
 UNANSWERABLE = 0.2
 """The share of questions on somebody of whom the passage does not tell it."""
