@@ -1,5 +1,6 @@
 """Do what a run's task does, for every line of FILE or of standard input: a language model goes on from each line, a
-translator translates it, a parser gives its tree, a tagger the tags of its words and a classifier its label.
+translator translates it, a parser gives its tree, a tagger the tags of its words and a classifier its label. Of a run that
+answers questions, FILE has the questions with their passages.
 
 For example:
 
@@ -9,9 +10,10 @@ For example:
   clew predict runs/craft-parser sentences.txt --n-best 3
   clew predict runs/ewt-tagger sentences.txt
   clew predict runs/sentiment-lstm reviews.csv --json
+  clew predict runs/answer dev-v1.1.json --json
 
-Not every task has every option; `clew generate`, `clew translate`, `clew parse`, `clew tag` and `clew classify` say with
---help which it has, and more.
+Not every task has every option; `clew generate`, `clew translate`, `clew parse`, `clew tag`, `clew classify` and
+`clew answer` say with --help which it has, and more.
 """
 
 import argparse

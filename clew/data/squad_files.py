@@ -47,7 +47,7 @@ def read_questions(
     path = as_path(data)
     format = find_format(path, format)
     if format == "squad":
-        return read_squad(path, notes)
+        return read_squad(path, notes, with_answers=with_answers)
     wanted = {"question": question, "passage": passage, "id": None}
     if with_answers:
         wanted |= {"answer": answer, "answer_start": answer_start}
@@ -56,8 +56,8 @@ def read_questions(
     return built(rows, made_from_row, data, notes)
 
 
-def read_squad(path: Path, notes: Notes | None = None) -> Iterator[Question]:
-    """The questions of SQuAD's JSON, by their ids."""
+def read_squad(path: Path, notes: Notes | None = None, *, with_answers: bool = True) -> Iterator[Question]:
+    """The questions of SQuAD's JSON, by their ids; without answers, where these are not looked at."""
     notes = Notes() if notes is None else notes
     seen: set[str] = set()
     for number, (context, values) in enumerate(squad_records(path), start=1):
@@ -67,7 +67,7 @@ def read_squad(path: Path, notes: Notes | None = None) -> Iterator[Question]:
         try:
             if name in seen:
                 raise Faulty("an id twice", "another question above has the same id")
-            example = made_from_squad(context, values, name)
+            example = made_from_squad(context, values if with_answers else {**values, "answers": []}, name)
         except Faulty as fault:
             notes.fault(fault.reason, place, str(fault))
             continue

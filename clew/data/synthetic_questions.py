@@ -7,7 +7,7 @@ from clew.data.examples import Answer, Question
 
 FACTS = "facts"
 """The corpus by name."""
-NAMES = ["Ada", "Bo", "Cleo", "Dan", "Eve", "Finn", "Gus", "Hal", "Ida", "Jan", "Kit", "Leo", "Mia", "Ned", "Ola", "Pia"]
+NAMES = ["Ada", "Bo", "Cleo", "Dan", "Eve", "Finn", "Gus", "Hal"]
 FACT = {
     "lives in": ("Where does {} live?", ["Rome", "Oslo", "Lima", "Cairo", "Delhi", "Quito", "Paris", "Kyoto", "New_York", "Cape_Town"]),
     "likes": ("What does {} like?", ["tea", "jazz", "chess", "rain", "bread", "cats", "maps", "snow", "green_apples", "old_films"]),
