@@ -170,8 +170,8 @@ def test_a_window_without_room_is_refused() -> None:
         task(window=6).encode([example()])
 
 
-@pytest.mark.parametrize(("family", "model"), [("mixed", {"causal": False}), ("recurrent", {})], ids=["attention", "forward LSTM"])
-def test_what_follows_a_letter_is_learnt(family: str, model: dict) -> None:
+@pytest.mark.parametrize(("family", "steps"), [("mixed", 80), ("recurrent", 150)])
+def test_what_follows_a_letter_is_learnt(family: str, steps: int) -> None:
     """`a 7 c 2 d 4 .`, and `c` is asked for: 2. A letter that is not there has no answer."""
     draw = random.Random(1)
     letters, digits = "abcd", "0123"
@@ -183,7 +183,7 @@ def test_what_follows_a_letter_is_learnt(family: str, model: dict) -> None:
         answers = (Answer(passage[(at := passage.index(asked) + 2)], at),) if asked in told else ()
         return Question(asked, passage, answers, f"{number}")
 
-    train, valid = [[drawn(number) for number in range(size)] for size in (192, 64)]
+    train, valid = [[drawn(number) for number in range(size)] for size in (256, 64)]
     found = TOKENIZERS["word"]([each.passage for each in train])
     torch.manual_seed(1)
     if family == "mixed":
@@ -197,7 +197,7 @@ def test_what_follows_a_letter_is_learnt(family: str, model: dict) -> None:
     made.prepare(encoded)
     batch = made.collate(encoded)
     optimiser = torch.optim.Adam(made.parameters(), 1e-2)
-    for _ in range(90):
+    for _ in range(steps):
         loss = made(batch)[0]["loss"]
         optimiser.zero_grad()
         (loss.sum / loss.count).backward()
