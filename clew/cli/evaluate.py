@@ -83,7 +83,7 @@ def run(options: argparse.Namespace) -> int:
         raise UserError(f"a language model is scored on one text at a time, not on {len(files)}")
     if files and options.streams is not None:
         raise UserError("--streams is for a run's own text; a FILE is always read as one stream")
-    if files and run.verb != "generate":
+    if files and (run.verb != "generate" or run.config.training.documents == "apart"):
         evaluate_windows(run, files[0], options.json)
     elif files:
         evaluate_file(run, files[0], options.json)
@@ -115,15 +115,18 @@ def evaluate_own(run: Any, streams: int | None, as_json: bool) -> None:
         return as_predicted(run.task, text), getattr(run.task, "predicted", run.tokenizer.vocabulary)
 
     baselines = Baselines("text", training_text)
-    for name, text in encode_texts(texts, run.tokenizer, cache_folder(), Lines().encoding).items():
+    for name, text in encode_texts(texts, run.tokenizer, cache_folder(), Lines().encoding, run.config.text.workers).items():
         likelihood = evaluate(run.task, text, training)
         assert likelihood is not None
         score = score_of(likelihood, run.tokenizer.unit)
-        show(name, baselines.beside(score, as_predicted(run.task, text)) or score, likelihood.tokens, run.tokenizer.unit, as_json)
+        if training.documents != "apart":  # n-grams are counted over the joined text
+            score = baselines.beside(score, as_predicted(run.task, text)) or score
+        show(name, score, likelihood.tokens, run.tokenizer.unit, as_json)
 
 
 def evaluate_windows(run: Any, file: str, as_json: bool) -> None:
-    """A file as the run's own text is read: of a model of two directions no token has a probability of its own."""
+    """A file as the run's own text is read: of a model of two directions no token has a probability of its own, and documents may be
+    apart."""
     from clew.cli.generate import read_stdin
     from clew.cli.progress import Lines
     from clew.data.text_files import TextString, find_text

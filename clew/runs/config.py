@@ -90,6 +90,7 @@ class TextConfig(Section):
     min_count: int = Field(1, ge=1, description="rarer words are unknown")
     lowercase: bool = False
     joint: bool = Field(False, description="one vocabulary for source and target")
+    workers: int = Field(1, ge=1, le=64, description="processes that encode a language model's text; the ids are the same for any number")
 
 
 class InputsConfig(Section):
@@ -164,6 +165,11 @@ class TrainingConfig(Section):
     length: int = Field(64, ge=1, description="tokens of each row in a step")
     batching: Literal["streams", "windows"] = Field(
         "windows", description="streams: rows go on where the step before ended, the state carried; windows: pieces in random order"
+    )
+    documents: Literal["joined", "apart"] = Field(
+        "joined",
+        description="apart: nothing is read across the end of a document, neither by attention nor by a carried state, positions begin "
+        "anew, and a document's first token is not predicted; joined: one long text",
     )
     optimiser: Annotated[Part, part_of("optimiser")] = Field(
         "adamw", description="sgd, adam, adamw, adagrad, with options such as weight_decay, and decay_vectors: norms and biases decay too"

@@ -258,6 +258,13 @@ def language(name: str | int | None, role: str) -> str | None:
     return name
 
 
+def refuse(data: Any, *more: Any) -> Any:
+    raise UserError(
+        "the task representation has nothing to learn, and so nothing to be scored by; train another task on its run, "
+        "e.g. `clew train classify transfer.from=RUN data.train=FILE`"
+    )
+
+
 READERS: dict[str, Callable[[DataConfig, int, Notes], Parts]] = {
     "pairs": pairs_of,
     "trees": trees_of,
@@ -265,6 +272,7 @@ READERS: dict[str, Callable[[DataConfig, int, Notes], Parts]] = {
     "labelled": labelled_of,
     "labelled_trees": labelled_trees_of,
     "questions": questions_of,
+    "nothing": refuse,
 }
 FILE_READERS: dict[str, Callable[[Any, DataConfig, Notes], Iterator[Any]]] = {
     "pairs": pairs_in,
@@ -273,4 +281,5 @@ FILE_READERS: dict[str, Callable[[Any, DataConfig, Notes], Iterator[Any]]] = {
     "labelled": labelled_in,
     "labelled_trees": labelled_trees_in,
     "questions": questions_in,
+    "nothing": refuse,
 }

@@ -17,6 +17,7 @@ from clew.tasks.question_answering import (
     build_question_answering,
     train_question_vocabularies,
 )
+from clew.tasks.representation import Representation, RepresentationConfig, build_representation
 from clew.tasks.sequence import SequenceConfig, SequenceToSequence, TranslationConfig, train_sequence_vocabularies
 from clew.tasks.tagging import TAGS, TaggingConfig, build_tagger, train_tagging_vocabularies
 from clew.tasks.tree_classification import (
@@ -87,6 +88,9 @@ TASKS: dict[str, TaskKind] = {
     "tagging": TaskKind(TaggingConfig, build_tagger, (), TAGS, "tagged", train_tagging_vocabularies, "tag"),
     "question_answering": TaskKind(
         QuestionAnsweringConfig, build_question_answering, (), QUESTIONS, "questions", train_question_vocabularies, "answer"
+    ),
+    "representation": TaskKind(
+        RepresentationConfig, build_representation, Representation.needs, {"tokenizer": Tokenizer}, "nothing", verb="embed"
     ),
     "tree_classification": TaskKind(
         TreeClassificationConfig,

@@ -10,6 +10,8 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import replace
 from typing import Any, NamedTuple
 
+import numpy as np
+
 from clew.baselines.bag_of_words import Reading, fit_text_classifier, fit_text_regression
 from clew.baselines.branching import fit_branching
 from clew.baselines.kneser_ney import fit_kneser_ney
@@ -239,11 +241,11 @@ def text_baselines(train: Train) -> Iterator[Baseline]:
     text, vocabulary = train()
     if len(text) > MOST_TOKENS:
         return
-    model = fit_kneser_ney([text.tokens], vocabulary, ORDER)
+    model = fit_kneser_ney([np.asarray(text.tokens)], vocabulary, ORDER)
 
     def measure(other: TokenFile) -> Measured:
         """Every token but the first, which nothing predicts."""
-        log_probs = model.log_probs(other.tokens)[1:]
+        log_probs = model.log_probs(np.asarray(other.tokens))[1:]
         found = Likelihood(-float(log_probs.sum()), len(log_probs))
         values = {"baseline_kneser_ney": found.perplexity, "baseline_kneser_ney_loss": found.loss}
         return Measured(values, f"loss {found.loss:.4f} and perplexity {found.perplexity:.2f}")

@@ -61,6 +61,7 @@ PROBLEMS: dict[str, Callable[[Config, Path | None, Callable[[int, int], None]], 
     "tagged": example_problem,
     "labelled": example_problem,
     "questions": example_problem,
+    "nothing": example_problem,
 }
 """How a run's data are read, by the kind of data that its task learns from."""
 EVENTS = "events"
