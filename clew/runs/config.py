@@ -40,7 +40,7 @@ class DataConfig(Section):
     )
     test_fraction: float = Field(0.0, ge=0, lt=1, description="the share kept for testing")
     format: str | None = Field(
-        None, description="lines, csv, tsv, jsonl, parallel, conll, conllu, trees; told from the file where not given"
+        None, description="lines, csv, tsv, jsonl, parallel, conll, conllu, trees, squad; told from the file where not given"
     )
     header: bool | None = Field(None, description="the first line of a table names its columns; told from it where not given")
     source: str | int | None = Field(None, description="pairs: the column that is read, by name or number; a corpus's language")
@@ -55,6 +55,10 @@ class DataConfig(Section):
     phrases: bool = Field(False, description="of trees with a label on every node, each phrase is a training example")
     words: str | int | None = Field(None, description="tagged words: the column of the word, by name or number")
     tags: str | int | None = Field(None, description="tagged words: the column of the tag; of a corpus the kind of tags")
+    question: str | int | None = Field(None, description="questions in a table: the column of the question, by name or number")
+    passage: str | int | None = Field(None, description="questions in a table: the column of the passage")
+    answer: str | int | None = Field(None, description="questions in a table: the column of the answer; empty where the passage has none")
+    answer_start: str | int | None = Field(None, description="questions in a table: the column of the character at which the answer begins")
     directions: list[str] | None = Field(
         None,
         description="language pairs, such as [de-en, en-de], one model for all; of a corpus, or of files train.de, train.en, ...",

@@ -11,7 +11,7 @@ from clew.core.errors import UserError, shown
 from clew.core.trees import Tree
 from clew.data.contents import LabelTable
 from clew.data.corpora import CORPORA
-from clew.data.examples import Pair, Sentence
+from clew.data.examples import Pair, Question, Sentence
 from clew.data.formats import EXTENSIONS
 from clew.data.labelled_trees import unlabelled
 from clew.data.trees import words_of
@@ -52,7 +52,7 @@ class Run:
 
     @property
     def verb(self) -> str:
-        """What this run does: generate, translate, parse, tag, classify, fill."""
+        """What this run does: generate, translate, parse, tag, classify, fill, answer."""
         return TASKS[self.config.task.name].verb  # type: ignore[attr-defined]
 
     def generate(self, prompts: str | Sequence[str] = "", *, seed: int | None = None, **options: Any) -> Any:
@@ -181,6 +181,19 @@ class Run:
         answers = dict(zip(rows, self.task.classify([unlabelled(given[row], f"tree {first + row}") for row in rows]), strict=True))
         found = [answers.get(row) for row in range(len(given))]
         return found[0] if one else found
+
+    def answer(self, questions: str | Sequence[str], passage: str, *, n_best: int = 1) -> Any:
+        """The answer to a question on a passage (an `AnsweredQuestion`), or to each of several; with the `n_best` pieces of the passage."""
+        check_verb(self, "answer")
+        given = listed_texts(questions, 1)
+        for text in [passage, *given]:
+            if not isinstance(text, str) or not text.strip():
+                raise UserError(f"questions and the passage that answers them are texts that are not empty, and one is {shown(text)}")
+        if n_best < 1:
+            raise UserError(f"n_best ({n_best}) must be at least 1")
+        asked = [Question(text, passage, (), f"question {number}") for number, text in enumerate(given, start=1)]
+        found = self.task.answer(asked, n_best)
+        return found[0] if isinstance(questions, str) else found
 
     @property
     def reads_trees(self) -> bool:

@@ -16,11 +16,13 @@ from clew.baselines.bag_of_words import Reading, fit_text_classifier, fit_text_r
 from clew.baselines.branching import fit_branching
 from clew.baselines.kneser_ney import fit_kneser_ney
 from clew.baselines.most_frequent import fit_most_frequent_class, fit_most_frequent_tag
+from clew.baselines.word_overlap import fit_word_overlap
 from clew.core.errors import UserError
 from clew.core.tag_schemes import OUTSIDE, convert_tags, is_phrase_tag
 from clew.data.encoded import TokenFile
-from clew.data.examples import Labelled, Parsed, Sentence
+from clew.data.examples import Labelled, Parsed, Question, Sentence
 from clew.data.text_files import TextSource
+from clew.metrics.answers import score_answers
 from clew.metrics.brackets import score_brackets
 from clew.metrics.classification import count_label_sets
 from clew.metrics.correlation import correlation
@@ -196,6 +198,23 @@ def number_baselines(train: Train) -> Iterator[Baseline]:
     yield Baseline("ridge regression has", measure_ridge)
 
 
+def question_baselines(train: Train) -> Iterator[Baseline]:
+    """The sentence that shares most words with the question."""
+    examples: Sequence[Question] = train()
+    passages = list(dict.fromkeys(example.passage for example in examples))
+    if sum(map(len, passages)) > 4 * MOST_CHARACTERS:
+        return
+    overlap = fit_word_overlap(passages)
+
+    def measure(others: Sequence[Question]) -> Measured:
+        found = [example.passage[slice(*overlap.answer(example.question, example.passage))] for example in others]
+        scores = score_answers(found, [example.texts for example in others])
+        exact, f1 = 100 * scores.mean("exact"), 100 * scores.mean("f1")
+        return Measured({"baseline_word_overlap": f1, "baseline_word_overlap_exact_match": exact}, f"exact match {exact:.2f}, F1 {f1:.2f}")
+
+    yield Baseline("the sentence that shares most words has", measure)
+
+
 def num_characters(examples: Iterable[Labelled]) -> int:
     return sum(len(example.text) + len(example.second or "") for example in examples)
 
@@ -271,4 +290,5 @@ BASELINES: dict[str, Callable[[Train], Iterator[Baseline]]] = {
     "several_labels": several_label_baselines,
     "numbers": number_baselines,
     "labelled_trees": tree_label_baselines,
+    "questions": question_baselines,
 }

@@ -64,6 +64,7 @@ PROBLEMS: dict[str, Callable[[Config, Path | None, Callable[[int, int], None]], 
     "labelled_trees": example_problem,
     "tagged": example_problem,
     "labelled": example_problem,
+    "questions": example_problem,
     "nothing": example_problem,
 }
 """How a run's data are read, by the kind of data that its task learns from."""
