@@ -34,7 +34,10 @@ def test_a_recipe_is_a_whole_config_that_can_be_built(name: str) -> None:
     small = config_of(name, SMALL.get(config.model.family, []))
     tokenizer = train_tokenizer(small.text, [TEXT], ["<eos>"])
     kinds = TASKS[small.task.name].vocabularies
-    vocabularies = {role: tokenizer if kind is Tokenizer else Labels(["a", "b"]) for role, kind in kinds.items()}
+    vocabularies = {
+        role: tokenizer if kind is Tokenizer else Labels([getattr(small.task, "positive", None) or "a", "b"])
+        for role, kind in kinds.items()
+    }
     assert sum(parameter.numel() for parameter in build_task(small, vocabularies).parameters()) > 0
 
 
