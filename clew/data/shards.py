@@ -56,11 +56,11 @@ class Shards:
         return found.reshape(places.shape)
 
     @property
-    def num_boundaries(self) -> int:
-        """How many tokens stand in another document than the token before them."""
+    def boundaries(self) -> np.ndarray:
+        """The places whose token is of another document than the token before."""
         ends = [self.edges[number] + np.asarray(self.map(number)[1], np.int64) for number in range(len(self.shards))]
         inside = np.unique(np.concatenate(ends))
-        return int(((inside > 0) & (inside < len(self))).sum())
+        return inside[(inside > 0) & (inside < len(self))]
 
     def located(self, places: np.ndarray) -> Iterable[tuple[int, np.ndarray, np.ndarray]]:
         """For every shard that some places are in: its number, which they are, and where in it."""

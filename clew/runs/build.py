@@ -1,6 +1,7 @@
 """From a config to its parts: text, tokenizer, body, task, device."""
 
 from collections.abc import Callable, Iterable, Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -68,10 +69,14 @@ def train_side(text: TextConfig, texts: Sequence[str], specials: Sequence[str]) 
 
 
 def encode_texts(
-    texts: dict[str, TextSource], tokenizer: Tokenizer, cache: Path, progress: Progress | None = None, workers: int = 1
+    texts: dict[str, TextSource], tokenizer: Tokenizer, cache: Path, progress: Progress | None = None, config: Config | None = None
 ) -> dict[str, TokenFile]:
-    """Every part as ids; one too short to predict anything in is refused here, and not after the first steps of training."""
+    """Every part as ids, by as many processes and with documents apart as the config says; one too short to predict anything in is refused
+    here, and not after the first steps of training."""
+    workers = 1 if config is None else config.text.workers
     encoded = {name: encode_corpus(source, tokenizer, cache, progress, workers) for name, source in texts.items()}
+    if config is not None and config.training.documents == "apart":
+        encoded = {name: replace(text, apart=True) for name, text in encoded.items()}
     for name, text in encoded.items():
         if len(text) < 2:
             raise UserError(

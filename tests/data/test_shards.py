@@ -53,7 +53,7 @@ def test_every_line_of_json_and_every_file_is_a_document(corpus, tmp_path):
     assert np.asarray(text.tokens).tolist() == sum(expected, [])
     numbers = text.tokens.documents(np.arange(len(text)))
     assert numbers.tolist() == [number for number, ids in enumerate(expected, start=1) for _ in ids]
-    assert text.tokens.num_boundaries == 39
+    assert len(text.tokens.boundaries) == 39
 
 
 def test_any_places_are_read_as_from_one_array(corpus, tmp_path, monkeypatch):
