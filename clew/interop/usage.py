@@ -9,12 +9,13 @@ from clew.tasks.words import is_spelled
 OPENINGS = {
     "onnx": """
 import json
+from pathlib import Path
 
 import numpy as np
 import onnxruntime
 from tokenizers import Tokenizer
 
-about = json.load(open("export.json", encoding="utf-8"))
+about = json.loads(Path("export.json").read_text(encoding="utf-8"))
 programs = {name: onnxruntime.InferenceSession(program["file"]) for name, program in about["programs"].items()}
 
 
@@ -24,12 +25,13 @@ def run(name, tensors):
 """,
     "torch": """
 import json
+from pathlib import Path
 
 import numpy as np
 import torch
 from tokenizers import Tokenizer
 
-about = json.load(open("export.json", encoding="utf-8"))
+about = json.loads(Path("export.json").read_text(encoding="utf-8"))
 programs = {name: torch.export.load(program["file"]).module() for name, program in about["programs"].items()}
 
 
