@@ -1,4 +1,4 @@
-"""Runs for other runtimes: each way out is a function that writes all that belongs to it into a folder that is there and empty."""
+"""Published checkpoints in, runs for other runtimes out: a way out writes all that belongs to it into a folder that is there and empty."""
 
 from collections.abc import Callable
 from pathlib import Path

@@ -7,8 +7,8 @@ import torch
 from torch import Tensor, nn
 
 from clew.core.errors import UserError
-from clew.layers.embeddings import Words, tokens_of
-from clew.layers.feedforward import FeedForward
+from clew.layers.blocks import block_ends
+from clew.layers.embeddings import Segmented, Words, tokens_of
 from clew.layers.pooling import Levels
 
 
@@ -80,27 +80,26 @@ class Context(nn.Module):
         return self.dropout(self.mix(found))
 
 
-def levels_in_windows(body: Any, inputs: Tensor | Words, mask: Tensor | None) -> list[Tensor]:
+def levels_in_windows(body: Any, inputs: Tensor | Words | Segmented, mask: Tensor | None) -> list[Tensor]:
     """A body's levels; what is longer than the positions it can tell apart is read in pieces, each by itself."""
     tokens = tokens_of(inputs)
     length, limit = tokens.shape[1], body.max_length or max(tokens.shape[1], 1)
     windows = [slice(start, start + limit) for start in range(0, length, limit)] or [slice(0, 0)]
     found = []
     for window in windows:
-        letters = inputs.letters[:, window] if isinstance(inputs, Words) and inputs.letters is not None else None
-        seen = Words(tokens[:, window], letters) if isinstance(inputs, Words) else tokens[:, window]
-        found.append(body.levels(seen, None if mask is None else mask[:, window]))
+        found.append(body.levels(cut(inputs, window), None if mask is None else mask[:, window]))
     return [torch.cat(level, 1) for level in zip(*found, strict=True)] if len(found) > 1 else found[0]
+
+
+def cut(inputs: Any, window: slice) -> Any:
+    """Some of the places of what an embedding is given."""
+    if isinstance(inputs, Words):
+        return Words(inputs.tokens[:, window], None if inputs.letters is None else inputs.letters[:, window])
+    if isinstance(inputs, Segmented):
+        return Segmented(inputs.tokens[:, window], inputs.segments[:, window])
+    return inputs[:, window]
 
 
 def mixable_levels(body: Any, widths: Sequence[int]) -> list[int]:
     """The numbers of the levels that can be added up: those as wide as the last, and of a block the one that it ends with."""
     return [number for number in block_ends(body, len(widths)) if widths[number] == widths[-1]]
-
-
-def block_ends(body: Any, num_levels: int) -> list[int]:
-    """The numbers of the levels that end a block, the embedding's first. A layer with a feed-forward network above it is one block, as
-    attention's authors count (Vaswani et al. 2017); any other layer is a block of its own."""
-    networks = [isinstance(getattr(layer, "layer", None), FeedForward) for layer in getattr(body.layers, "layers", ())]
-    inside = {number for number in range(1, len(networks)) if networks[number] and not networks[number - 1]}
-    return [number for number in range(num_levels) if number not in inside]

@@ -35,7 +35,7 @@ def tokens_of(inputs: Any) -> Tensor:
 
 
 class TokenEmbedding(nn.Module):
-    """x_i = E[token_i] (+ position_i) (+ S[segment_i]).
+    """x_i = norm(E[token_i] (+ position_i) (+ S[segment_i])), the norm where there is one; all is segment 0 unless told.
 
     `scaled` multiplies E by sqrt(dim) (Vaswani et al. 2017). `word_dropout` drops whole words of the table. The output layer may tie its
     weight to `weight`. `table` is another embedding's E, which stays a part of that one alone: a shared table is saved once.
@@ -55,6 +55,7 @@ class TokenEmbedding(nn.Module):
         dropout_kind: str = "plain",
         word_dropout: float = 0.0,
         table: nn.Embedding | None = None,
+        norm: nn.Module | None = None,
     ):
         super().__init__()
         if vocabulary < 1:
@@ -71,6 +72,7 @@ class TokenEmbedding(nn.Module):
         self.segments = nn.Embedding(num_segments, dim) if num_segments else None
         self.position = position
         self.scale = math.sqrt(dim) if scaled else 1.0
+        self.norm = norm
         self.word_dropout = word_dropout
         self.dropout = DROPOUTS[dropout_kind](dropout)
 
@@ -103,10 +105,12 @@ class TokenEmbedding(nn.Module):
             x = x * self.scale
         if self.position is not None:
             x = self.position.embed(x, places.positions)
-        if isinstance(inputs, Segmented):
-            if self.segments is None:
-                raise UserError("this embedding has no segments; build it with num_segments")
-            x = x + self.segments(inputs.segments)
+        if self.segments is not None:
+            x = x + (self.segments(inputs.segments) if isinstance(inputs, Segmented) else self.segments.weight[0])
+        elif isinstance(inputs, Segmented):
+            raise UserError("this embedding has no segments; build it with num_segments")
+        if self.norm is not None:
+            x = self.norm(x)
         return self.dropout(x) if self.training else x
 
     def read(self, inputs: Tensor | Segmented | Words) -> Tensor:

@@ -20,6 +20,17 @@ class First(nn.Module):
         return hidden[:, 0]
 
 
+class Pooler(First):
+    """tanh(W h_1 + b), of the first position's vector, as BERT has it (Devlin et al. 2019)."""
+
+    def __init__(self, dim: int):
+        super().__init__(dim)
+        self.dense = nn.Linear(dim, dim)
+
+    def forward(self, hidden: Tensor, mask: Tensor | None = None) -> Tensor:
+        return torch.tanh(self.dense(hidden[:, 0]))
+
+
 class Last(First):
     """Where reading ends: the last real position; with `halves`, the forward half's last and the backward half's first."""
 
@@ -138,4 +149,11 @@ MIXES: dict[str, Callable[[int, int], Levels]] = {
     "join_last_four": last_four_joined,
 }
 """Ways to make one vector of a body's levels; members are built as `M(num_levels, dim)`."""
-POOLINGS: dict[str, Callable[..., First]] = {"first": First, "last": Last, "mean": Mean, "max": Max, "attention": AttentionPooling}
+POOLINGS: dict[str, Callable[..., First]] = {
+    "first": First,
+    "last": Last,
+    "mean": Mean,
+    "max": Max,
+    "attention": AttentionPooling,
+    "pooler": Pooler,
+}

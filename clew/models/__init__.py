@@ -5,6 +5,7 @@ from typing import Any, NamedTuple
 
 from clew.core.config import Section
 from clew.models.bag import BagConfig, build_bag
+from clew.models.bert import BERTConfig, build_bert
 from clew.models.cnn import CNNConfig, build_cnn
 from clew.models.convolutional import ConvolutionalConfig, build_convolutional
 from clew.models.elmo import ELMoConfig, build_elmo
@@ -33,6 +34,7 @@ MODELS: dict[str, Family] = {
     "window": Family(WindowConfig, build_window),
     "gpt": Family(GPTConfig, build_gpt),
     "llama": Family(LlamaConfig, build_llama),
+    "bert": Family(BERTConfig, build_bert),
     "bag": Family(BagConfig, build_bag),
     "cnn": Family(CNNConfig, build_cnn),
     "mixed": Family(MixedConfig, build_mixed),

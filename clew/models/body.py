@@ -39,6 +39,11 @@ class Body(nn.Module):
         self.vocabulary = embedding.vocabulary
 
     @property
+    def whole(self) -> bool:
+        """Whether a position sees what comes after it too."""
+        return not self.causal
+
+    @property
     def max_length(self) -> int | None:
         """The number of positions it can tell apart, where that is bounded."""
         return self.embedding.position.max_length if self.embedding.position is not None else None

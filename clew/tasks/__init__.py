@@ -9,7 +9,15 @@ from clew.core.config import Section
 from clew.tasks.bidirectional import BidirectionalLanguageModel, BidirectionalLanguageModelConfig
 from clew.tasks.classification import CLASSES, ClassificationConfig, build_classifier, train_class_vocabularies
 from clew.tasks.language_model import LanguageModel, LanguageModelConfig
+from clew.tasks.masked_language_model import MaskedLanguageModel, MaskedLanguageModelConfig
 from clew.tasks.parsing import ConstituencyParser, ParsingConfig, train_parsing_vocabularies
+from clew.tasks.question_answering import (
+    QUESTIONS,
+    QuestionAnsweringConfig,
+    build_question_answering,
+    train_question_vocabularies,
+)
+from clew.tasks.representation import Representation, RepresentationConfig, build_representation
 from clew.tasks.sequence import SequenceConfig, SequenceToSequence, TranslationConfig, train_sequence_vocabularies
 from clew.tasks.tagging import TAGS, TaggingConfig, build_tagger, train_tagging_vocabularies
 from clew.tasks.tree_classification import (
@@ -46,6 +54,10 @@ def build_bidirectional(body: Any, vocabularies: dict[str, Any], config: Bidirec
     return BidirectionalLanguageModel(body, vocabularies["tokenizer"], config)
 
 
+def build_masked(body: Any, vocabularies: dict[str, Any], config: MaskedLanguageModelConfig) -> MaskedLanguageModel:
+    return MaskedLanguageModel(body, vocabularies["tokenizer"], config)
+
+
 def build_sequence(body: Any, vocabularies: dict[str, Any], config: SequenceConfig) -> SequenceToSequence:
     return SequenceToSequence(body, vocabularies["source"], vocabularies["target"], config)
 
@@ -66,11 +78,20 @@ TASKS: dict[str, TaskKind] = {
         {"tokenizer": Tokenizer},
         verb="evaluate",
     ),
+    "masked_language_model": TaskKind(
+        MaskedLanguageModelConfig, build_masked, MaskedLanguageModel.needs, {"tokenizer": Tokenizer}, "documents", verb="fill"
+    ),
     "translation": TaskKind(TranslationConfig, build_sequence, ENCODES, SIDES, "pairs", train_sequence_vocabularies, "translate"),
     "sequence": TaskKind(SequenceConfig, build_sequence, ENCODES, SIDES, "pairs", train_sequence_vocabularies, "translate"),
     "parsing": TaskKind(ParsingConfig, build_parser, ENCODES, SIDES, "trees", train_parsing_vocabularies, "parse"),
     "classification": TaskKind(ClassificationConfig, build_classifier, (), CLASSES, "labelled", train_class_vocabularies, "classify"),
     "tagging": TaskKind(TaggingConfig, build_tagger, (), TAGS, "tagged", train_tagging_vocabularies, "tag"),
+    "question_answering": TaskKind(
+        QuestionAnsweringConfig, build_question_answering, (), QUESTIONS, "questions", train_question_vocabularies, "answer"
+    ),
+    "representation": TaskKind(
+        RepresentationConfig, build_representation, Representation.needs, {"tokenizer": Tokenizer}, "nothing", verb="embed"
+    ),
     "tree_classification": TaskKind(
         TreeClassificationConfig,
         build_tree_classifier,

@@ -48,6 +48,7 @@ class ClassificationConfig(Section):
     class_weights: ClassWeights = Field(
         "none", description="what a label's examples weigh: all the same; balanced, so that labels weigh the same; or numbers by label"
     )
+    positive: str | None = Field(None, description="a label whose F1 is measured besides, as f1")
     dropout: float = Field(0.0, ge=0, lt=1, description="of the pooled vector and of hidden layers")
     label_smoothing: float = Field(0.0, ge=0, lt=1, description="the share of a target that is spread over the labels, in training")
     calibrate: bool = Field(True, description="probabilities are mended by one temperature, found on the validation part at the end")
@@ -97,7 +98,11 @@ class Classifier(ExampleTask):
         self.reader = reader
         self.labels = labels
         self.answer = ANSWERS[config.labels](
-            labels, class_weights=config.class_weights, label_smoothing=config.label_smoothing, calibrate=config.calibrate
+            labels,
+            class_weights=config.class_weights,
+            label_smoothing=config.label_smoothing,
+            calibrate=config.calibrate,
+            positive=config.positive,
         )
         known = ["score", "loss", *self.answer.measures]
         if config.best not in known:
@@ -132,9 +137,9 @@ class Classifier(ExampleTask):
     def prepare(self, encoded: Sequence[LabelledWords]) -> None:
         self.answer.prepare(torch.tensor([example.target for example in encoded]))
 
-    def settle(self, batches: Iterable[ClassBatch]) -> bool:
+    def settle(self, batches: Iterable[tuple[Sequence[Labelled], ClassBatch]]) -> bool:
         with evaluating([self]):
-            found = [(self.logits(batch).cpu(), batch.targets.cpu()) for batch in batches]
+            found = [(self.logits(batch).cpu(), batch.targets.cpu()) for _, batch in batches]
         return self.answer.settle(*(torch.cat(sides) for sides in zip(*found, strict=True)))
 
     def encode(self, examples: Sequence[Labelled]) -> list[LabelledWords]:
@@ -144,20 +149,21 @@ class Classifier(ExampleTask):
     def encode_texts(self, examples: Sequence[Labelled]) -> list[tuple[EncodedWords, ...]]:
         """Each example's text, and the second with it or beside it."""
         lacking = next((example for example in examples if example.second is None), None)
-        firsts = self.encode_side([example.text for example in examples])
+        is_joined = lacking is None and self.config.pair == "joined"
+        firsts = self.encode_side([example.text for example in examples], framed=not is_joined)
         if lacking is not None:
             if self.config.pair == "apart":
                 raise UserError(f"{lacking.id}: task.pair=apart is for two texts that are judged together; name the second by data.second")
             if any(example.second is not None for example in examples):
                 raise UserError(f"{lacking.id}: the second text is missing; every example has one, or none has")
             return [(first,) for first in firsts]
-        pairs = zip(firsts, self.encode_side([example.second or "" for example in examples]), strict=True)
-        return list(pairs) if self.config.pair == "apart" else [(self.reader.joined(*pair),) for pair in pairs]
+        pairs = zip(firsts, self.encode_side([example.second or "" for example in examples], framed=not is_joined), strict=True)
+        return [(self.reader.joined(*pair),) for pair in pairs] if is_joined else list(pairs)
 
-    def encode_side(self, texts: Sequence[str]) -> list[EncodedWords]:
+    def encode_side(self, texts: Sequence[str], *, framed: bool) -> list[EncodedWords]:
         if self.reader.tokenizer.unit == "word":
-            return self.reader.encode([cut(text, self.config) for text in texts])
-        return self.reader.encode_whole(texts)
+            return self.reader.encode([cut(text, self.config) for text in texts], framed=framed)
+        return self.reader.encode_whole(texts, framed=framed)
 
     def lengths(self, encoded: LabelledWords) -> tuple[int, ...]:
         return tuple(map(places_of, encoded.texts))

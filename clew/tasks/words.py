@@ -12,7 +12,7 @@ from torch import Tensor
 from clew.core.batches import padded
 from clew.core.errors import UserError
 from clew.layers.context import Context, Pieces
-from clew.layers.embeddings import Spelled, Words
+from clew.layers.embeddings import Segmented, Spelled, Words
 from clew.text.letters import letters_of
 from clew.text.tokenizer import Tokenizer
 
@@ -27,20 +27,31 @@ class EncodedWords(NamedTuple):
     ends: list[int]
     letters: list[list[int]] | None = None
     context: "EncodedWords | None" = None
+    segments: list[int] | None = None
 
 
 class WordReader:
     """Sentences to ids, and those to what a body takes.
 
     `letters` says that each word's are wanted; `context` reads the same words for another body. A body that has learnt from `running`
-    text finds it as it knows it: a sentence of words stands between tokens that end a line, and letters are those of tokens.
+    text finds it as it knows it: a sentence of words stands between tokens that end a line, and letters are those of tokens. Where the
+    tokenizer has a frame, texts stand in it; `segmented` says that the body tells its segments apart.
     """
 
-    def __init__(self, tokenizer: Tokenizer, *, letters: bool = False, context: "WordReader | None" = None, running: bool = False):
+    def __init__(
+        self,
+        tokenizer: Tokenizer,
+        *,
+        letters: bool = False,
+        context: "WordReader | None" = None,
+        running: bool = False,
+        segmented: bool = False,
+    ):
         self.tokenizer = tokenizer
         self.letters = letters
         self.context = context
         self.running = running
+        self.segmented = segmented
         self.mark = tokenizer.end if running and tokenizer.unit == "word" else None
 
     @classmethod
@@ -51,10 +62,11 @@ class WordReader:
         inner = None
         if context is not None:
             source = vocabularies["context"]
-            inner = cls(source.tokenizer, letters=is_spelled(context.body), running=source.is_running)
-        return cls(vocabularies["tokenizer"], letters=is_spelled(body), context=inner, running=running)
+            inner = cls(source.tokenizer, letters=is_spelled(context.body), running=source.is_running, segmented=is_segmented(context.body))
+        return cls(vocabularies["tokenizer"], letters=is_spelled(body), context=inner, running=running, segmented=is_segmented(body))
 
-    def encode(self, sentences: Sentences) -> list[EncodedWords]:
+    def encode(self, sentences: Sentences, *, framed: bool = True) -> list[EncodedWords]:
+        """What is not yet `framed` is for `joined`."""
         encoded = self.encode_words(sentences) if self.tokenizer.unit == "word" else self.encode_pieces(sentences)
         if self.mark is not None:
             encoded = [
@@ -70,17 +82,32 @@ class WordReader:
             outside: list[list[int]] = [] if self.mark is None else [letters_of(self.tokenizer.token(self.mark))]
             encoded = [each._replace(letters=[*outside, *letters, *outside]) for each, letters in zip(encoded, spelt, strict=True)]
         if self.context is not None:
-            others = self.context.encode(sentences)
+            others = self.context.encode(sentences, framed=framed)
             encoded = [each._replace(context=other) for each, other in zip(encoded, others, strict=True)]
-        return encoded
+        return [self.framed(each) for each in encoded] if framed else encoded
 
-    def encode_whole(self, texts: Sequence[str]) -> list[EncodedWords]:
+    def encode_whole(self, texts: Sequence[str], *, framed: bool = True) -> list[EncodedWords]:
         """Texts that need not be cut into words first; nothing is known of their words then."""
-        nothing = [self.tokenizer.end or 0]
-        return [EncodedWords(tokens or nothing, [], []) for tokens in self.tokenizer.encode_batch(list(texts))]
+        nothing = [] if self.tokenizer.frame is not None else [self.tokenizer.end or 0]
+        encoded = [EncodedWords(tokens or nothing, [], []) for tokens in self.tokenizer.encode_batch(list(texts))]
+        return [self.framed(each) for each in encoded] if framed else encoded
+
+    def framed(self, first: EncodedWords, second: EncodedWords | None = None) -> EncodedWords:
+        """One text, or two, with what the tokenizer's frame puts around them."""
+        frame = self.tokenizer.frame
+        if frame is None:
+            return first
+        tokens, segments, begins = frame.around(first.tokens, None if second is None else second.tokens)
+        starts, ends = ([place + begins[0] for place in places] for places in (first.starts, first.ends))
+        if second is not None:
+            starts += [place + begins[1] for place in second.starts]
+            ends += [place + begins[1] for place in second.ends]
+        return first._replace(tokens=tokens, starts=starts, ends=ends, segments=segments)
 
     def joined(self, first: EncodedWords, second: EncodedWords) -> EncodedWords:
-        """Two texts as one, with the token that ends a text between them."""
+        """Two texts as one, in the tokenizer's frame, or with the token that ends a text between them."""
+        if self.tokenizer.frame is not None:
+            return self.framed(first, second)
         end = self.tokenizer.end or 0
         letters = None
         if first.letters is not None and second.letters is not None:
@@ -92,7 +119,8 @@ class WordReader:
         context = None
         if self.context is not None and first.context is not None and second.context is not None:
             context = self.context.joined(first.context, second.context)
-            mark = len(first.context.tokens)
+            frame = self.context.tokenizer.frame
+            mark = len(first.context.tokens) + (0 if frame is None else len(frame.before))
             cut = len(first.starts)
             if not self.context.is_whole:  # else the mark has its place there already
                 context = context._replace(
@@ -138,17 +166,24 @@ class WordReader:
             letters = padded_letters([each.letters or [] for each in encoded], tokens.shape[1]) if self.letters else None
             context = self.context.collate([each.context for each in encoded if each.context]) if self.context is not None else None
             inputs = Words(tokens, letters, context)
+        elif self.segmented:
+            inputs = Segmented(tokens, padded([each.segments or [0] * len(each.tokens) for each in encoded])[0])
         return Pieces(inputs, mask, starts, ends)
 
     @property
     def is_whole(self) -> bool:
         """Whether every word is one token, at its own place."""
-        return self.tokenizer.unit == "word" and self.mark is None
+        return self.tokenizer.unit == "word" and self.mark is None and self.tokenizer.frame is None
 
 
 def is_spelled(body: Any) -> bool:
     """Whether a body's embedding reads letters."""
     return any(isinstance(part, Spelled) for part in body.embedding.parts)
+
+
+def is_segmented(body: Any) -> bool:
+    """Whether a body's embedding tells segments apart."""
+    return body.embedding.segments is not None and body.embedding.segments.num_embeddings > 1
 
 
 def places_of(encoded: EncodedWords) -> int:

@@ -10,7 +10,7 @@ from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Sequence
 
 import tokenizers
-from tokenizers import Regex, decoders, models, normalizers, pre_tokenizers, trainers
+from tokenizers import Regex, decoders, models, normalizers, pre_tokenizers, processors, trainers
 
 from clew.core.errors import UserError
 from clew.text.tokenizer import Tokenizer
@@ -71,6 +71,14 @@ def with_words(tokenizer: Tokenizer, words: Iterable[str]) -> Tokenizer:
         if word and not any(map(str.isspace, word)):
             vocabulary.setdefault(word, len(vocabulary))
     return Tokenizer.from_json(json.dumps(description))
+
+
+def framed_as_bert(tokenizer: Tokenizer) -> Tokenizer:
+    """A tokenizer whose texts stand between [CLS] and [SEP], two together as segments 0 and 1."""
+    inner = tokenizers.Tokenizer.from_str(tokenizer.to_json())
+    begin, end = "[CLS]", "[SEP]"
+    inner.post_processor = processors.BertProcessing((end, tokenizer.id(end)), (begin, tokenizer.id(begin)))
+    return Tokenizer(inner)
 
 
 def train_bpe(

@@ -24,6 +24,7 @@ SMALL = {
     "window": {"dim": 4, "embedding_dim": 3, "width": 3},
     "gpt": {"dim": 4, "num_layers": 2, "num_heads": 2, "max_length": 32},
     "llama": {"dim": 8, "num_layers": 2, "num_heads": 4, "num_kv_heads": 2},
+    "bert": {"dim": 4, "num_layers": 2, "num_heads": 2, "max_length": 32, "dropout": 0.0, "attention_dropout": 0.0},
     "bag": {"dim": 4},
     "cnn": {"dim": 4, "embedding_dim": 3, "widths": [1, 3]},
     "elmo": {"dim": 4, "num_layers": 2},

@@ -125,8 +125,8 @@ def test_a_tied_output_layer_needs_equal_widths() -> None:
 @pytest.mark.parametrize("family", [name for name, family in MODELS.items() if not family.encodes and not family.trees])
 def test_every_family_builds_a_task_from_its_defaults(family: str) -> None:
     width = ["model.dim=24"] if "dim" in MODELS[family].config.model_fields else []
-    task_name = "bidirectional_language_model" if family == "elmo" else "language_model"
-    config = config_of("text-lstm", [f"model.family={family}", *width, f"task.name={task_name}"])
+    task_name = {"elmo": "bidirectional_language_model", "bert": "masked_language_model"}.get(family, "language_model")
+    config = config_of("text-lstm", [f"model.family={family}", *width, f"task.name={task_name}", "text.tokenizer=wordpiece"])
     task = build_task(config, {"tokenizer": train_tokenizer(config.text, [TEXT])})
     assert isinstance(task, nn.Module) and task.body.vocabulary == task.tokenizer.vocabulary
 

@@ -1,0 +1,57 @@
+"""BERT (Devlin et al. 2019): a Transformer's encoder over tokens, learnt positions and segments. RoBERTa and XLM-R have no second segment,
+DistilBERT none at all."""
+
+from typing import Annotated, Literal
+
+from pydantic import Field
+
+from clew.core.config import Part, Section, one_of
+from clew.layers.attention import SelfAttention
+from clew.layers.embeddings import TokenEmbedding
+from clew.layers.feedforward import FeedForward
+from clew.layers.norms import LayerNorm
+from clew.layers.positions import POSITIONS
+from clew.layers.sequence import Stack
+from clew.layers.wiring import PostNorm
+from clew.models.body import MOST_LAYERS, Body, normal_init
+from clew.models.gpt import build_positions
+
+
+class BERTConfig(Section):
+    """Blocks of self-attention over the whole text and a GELU network, the norm behind each. These defaults are small; base has dim 768,
+    num_layers 12, num_heads 12 and max_length 512, large 1024, 24 and 16."""
+
+    family: Literal["bert"] = "bert"
+    dim: int = Field(256, ge=1)
+    num_layers: int = Field(4, ge=1, le=MOST_LAYERS)
+    num_heads: int = Field(4, ge=1)
+    hidden_dim: int | None = Field(None, ge=1, description="width inside the networks; 4 dim where not given")
+    activation: str = Field("gelu", description="relu, gelu, gelu_tanh, tanh, swiglu")
+    position: Annotated[Part, one_of("position", POSITIONS)] = "learned"
+    max_length: int = Field(512, ge=1, description="positions the model can tell apart, where they are learnt")
+    num_segments: int = Field(2, ge=0, description="texts that are read together, each with a vector of its own added to its tokens")
+    norm_eps: float = Field(1e-12, gt=0)
+    dropout: float = Field(0.1, ge=0, lt=1, description="of embeddings and of what every layer adds")
+    attention_dropout: float = Field(0.1, ge=0, lt=1, description="of attention's weights")
+
+
+def build_bert(config: BERTConfig, vocabulary: int) -> Body:
+    dim, heads = config.dim, config.num_heads
+    position, in_layers = build_positions(config.position, dim, heads, max(dim // heads, 1), config.max_length)
+    norm = {"name": "layer", "eps": config.norm_eps}
+    embedding = TokenEmbedding(
+        vocabulary,
+        dim,
+        position=position,
+        num_segments=config.num_segments,
+        norm=LayerNorm(dim, eps=config.norm_eps),
+        dropout=config.dropout,
+    )
+    layers: list[PostNorm] = []
+    for _ in range(config.num_layers):
+        attention = SelfAttention(dim, heads, causal=False, position=in_layers(), dropout=config.attention_dropout)
+        network = FeedForward(dim, hidden_dim=config.hidden_dim, activation=config.activation)
+        layers += [PostNorm(dim, attention, norm=norm, dropout=config.dropout), PostNorm(dim, network, norm=norm, dropout=config.dropout)]
+    body = Body(embedding, Stack(layers))
+    normal_init(body, 0.02)
+    return body

@@ -1,0 +1,85 @@
+"""What a model expects around a text, or around two that it reads together: `[CLS] a [SEP] b [SEP]` of BERT, `<s> a </s></s> b </s>` of
+RoBERTa, `<s> a` of Llama. It is told by the tokenizer's own file."""
+
+from collections.abc import Mapping, Sequence
+from typing import Any, NamedTuple
+
+from clew.core.errors import UserError
+
+FIRST, SECOND = "A", "B"
+
+
+class Slot(NamedTuple):
+    """Tokens of the model's own, or the place of a text (`A` or `B`), and the segment that they are in."""
+
+    what: tuple[int, ...] | str
+    segment: int
+
+
+class Framed(NamedTuple):
+    """Texts within their frame: all tokens, the segment of each, and where each text begins."""
+
+    tokens: list[int]
+    segments: list[int]
+    starts: list[int]
+
+
+class Frame(NamedTuple):
+    single: tuple[Slot, ...]
+    pair: tuple[Slot, ...]
+
+    def around(self, first: Sequence[int], second: Sequence[int] | None = None) -> Framed:
+        """A text, or two, with what belongs around them."""
+        texts = {FIRST: first, SECOND: second}
+        framed = Framed([], [], [])
+        for what, segment in self.single if second is None else self.pair:
+            tokens = texts[what] if isinstance(what, str) else what
+            assert tokens is not None
+            if isinstance(what, str):
+                framed.starts.append(len(framed.tokens))
+            framed.tokens.extend(tokens)
+            framed.segments.extend([segment] * len(tokens))
+        return framed
+
+    @property
+    def before(self) -> list[int]:
+        """The tokens that a text begins with: what a model that goes on with it has read before."""
+        return self.around([]).tokens[: self.around([]).starts[0]]
+
+    def num_added(self, *, pair: bool = False) -> int:
+        """How many tokens stand around one text, or around two."""
+        return len(self.around([], [] if pair else None).tokens)
+
+
+def frame_of(description: Mapping[str, Any]) -> Frame | None:
+    """The frame that a tokenizer's file describes; None where nothing stands around a text."""
+    found = [frame for frame in map(read_frame, processors(description.get("post_processor"))) if frame is not None]
+    if len(found) > 1:
+        raise UserError("the tokenizer puts several frames around a text, of which a model can expect one; take one post-processor out")
+    return found[0] if found and found[0].num_added() + found[0].num_added(pair=True) else None
+
+
+def processors(description: Mapping[str, Any] | None) -> list[Mapping[str, Any]]:
+    if description is None:
+        return []
+    return list(description["processors"]) if description["type"] == "Sequence" else [description]
+
+
+def read_frame(processor: Mapping[str, Any]) -> Frame | None:
+    kind = processor["type"]
+    if kind == "ByteLevel":  # of offsets alone
+        return None
+    if kind in ("BertProcessing", "RobertaProcessing"):
+        begin, end = (int(processor["cls"][1]),), (int(processor["sep"][1]),)
+        between, segment = ((end,), 1) if kind == "BertProcessing" else ((end, end), 0)
+        single = (Slot(begin, 0), Slot(FIRST, 0), Slot(end, 0))
+        return Frame(single, (*single[:2], *(Slot(mark, 0) for mark in between), Slot(SECOND, segment), Slot(end, segment)))
+    if kind == "TemplateProcessing":
+        ids = {name: tuple(token["ids"]) for name, token in processor["special_tokens"].items()}
+        return Frame(*(tuple(read_slot(part, ids) for part in processor[which]) for which in ("single", "pair")))
+    raise UserError(f"the tokenizer's post-processor is a {kind}, which clew does not know; known: TemplateProcessing, BertProcessing")
+
+
+def read_slot(part: Mapping[str, Any], ids: Mapping[str, tuple[int, ...]]) -> Slot:
+    (kind, fields), *_ = part.items()
+    return Slot(fields["id"] if kind == "Sequence" else ids[fields["id"]], fields["type_id"])
