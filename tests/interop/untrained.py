@@ -8,8 +8,9 @@ import torch
 from torch import Tensor
 
 from clew.core.batches import padded
-from clew.data.examples import Labelled, Pair, Sentence
+from clew.data.examples import Labelled, Pair, Question, Sentence
 from clew.interop.signatures import Program
+from clew.layers.embeddings import Segmented, Words
 from clew.recipes.running import config_of
 from clew.runs.build import build_task, train_side
 from clew.runs.directory import WEIGHTS, write_config, write_weights
@@ -64,6 +65,13 @@ RUNS: dict[str, tuple[str, list[str]]] = {
     "bag": ("sentiment-bag", OWN),
     "cnn": ("sentiment-cnn", [*OWN, "model.dim=9", "model.embedding_dim=8", "task.labels=several"]),
     "two texts": ("sentiment-lstm", [*OWN, "model.dim=8", "task.pair=apart", "data.second=other", "task.labels=number"]),
+    "bert": ("text-bert", [*OWN, *TINY, "model.num_heads=2", "text.size=80"]),
+    "bert that tags": (
+        "tag",
+        [*OWN, "text.tokenizer=wordpiece", "text.size=60", "embedding.characters=null", "model.family=bert", *TINY, "model.num_heads=2"],
+    ),
+    "bert that answers": ("answer", [*OWN, *TINY, "model.num_heads=2", "text.size=80"]),
+    "vectors": ("text-bert", [*OWN, *TINY, "model.num_heads=2", "text.size=80", "task.name=representation", "task.normalise=true"]),
     "elmo": ("text-elmo", [*OWN, "model.dim=8", *LETTERS]),
 }
 
@@ -76,12 +84,12 @@ def untrained(name: str, folder: Path) -> Run:
     examples: dict[str, list[Any]] = {
         "pairs": [Pair(*pair.split("\t")) for pair in PAIRS],
         "tagged": [Sentence(("Ada", "runs", "to", "Paris"), ("B-PER", "O", "O", "B-LOC"), id="1")],
+        "questions": [Question("what was red", TEXT, (), "1")],
         "labelled": [Labelled(f"a {label} film", (label,), id=label) for label in ("good", "bad", "odd")],
     }
-    if kind.data == "text":
+    if kind.train_vocabularies is None:
         vocabularies = {"tokenizer": train_side(config.text, [TEXT], [])}
     else:
-        assert kind.train_vocabularies is not None
         train = kind.train_vocabularies
         vocabularies = train(lambda texts, more: train_side(config.text, texts, more), False, examples[kind.data], config.task)
     task = build_task(config, vocabularies, to_train=False)
@@ -118,7 +126,9 @@ def assert_same(run: Run, programs: list[Program], call: Call) -> None:
     kind = TASKS[run.config.task.name].data  # type: ignore[attr-defined]
     check = {"tagged": tags_agree, "labelled": classes_agree, "pairs": steps_agree}.get(kind)
     if check is None:
-        check = steps_agree if programs[0].name == "step" else levels_agree
+        check = {"step": steps_agree, "levels": levels_agree, "reader": answers_agree, "filler": fillings_agree, "embedder": vectors_agree}[
+            programs[0].name
+        ]
     for rows, length in SHAPES:
         check(run.task, programs, call, rows, length)
 
@@ -153,8 +163,6 @@ class SourceBatch:
 
 
 def levels_agree(task: Any, programs: list[Program], call: Call, rows: int, length: int) -> None:
-    from clew.layers.embeddings import Words
-
     tokens, mask = ragged(task.body.vocabulary, rows, length)
     letters = task.body.embedding.parts[0].spelling[tokens].long()
     found = call("levels", {"letters": letters, "mask": mask})
@@ -163,6 +171,31 @@ def levels_agree(task: Any, programs: list[Program], call: Call, rows: int, leng
     assert len(found) == len(expected) == 3
     for one, other in zip(found.values(), expected, strict=True):
         close(one[mask], other[mask])
+
+
+def answers_agree(task: Any, programs: list[Program], call: Call, rows: int, length: int) -> None:
+    questions = [Question("what was red", " ".join(TEXT.split()[row : row + length]), (), str(row)) for row in range(rows)]
+    batch = task.collate(task.encode(questions))
+    with torch.no_grad():
+        expected = task.logits(batch)
+    found = call("reader", tensors_of(batch.pieces))["scores"]
+    allowed = batch.inside[:, None].expand_as(found)
+    close(found[allowed], expected[allowed])
+
+
+def fillings_agree(task: Any, programs: list[Program], call: Call, rows: int, length: int) -> None:
+    tokens, mask = ragged(task.body.vocabulary, rows, length)
+    inputs = Segmented(tokens, torch.randint(0, 2, tokens.shape))
+    found = call("filler", {"tokens": tokens, "segments": inputs.segments, "mask": mask})
+    with torch.no_grad():
+        hidden, _ = task.body(inputs, mask)
+        close(found["log_probs"][mask], task.logits(hidden).log_softmax(-1)[mask])
+        close(found["follows"], task.followed(hidden).softmax(-1)[:, 0])
+
+
+def vectors_agree(task: Any, programs: list[Program], call: Call, rows: int, length: int) -> None:
+    texts = [" ".join(TEXT.split()[row : row + 1 + row % length]) for row in range(rows)]
+    close(call("embedder", tensors_of(task.collate(task.encode(texts))))["vectors"], task.embed(texts))
 
 
 def tags_agree(task: Any, programs: list[Program], call: Call, rows: int, length: int) -> None:
@@ -186,7 +219,7 @@ class TaggedLike:
 def classes_agree(task: Any, programs: list[Program], call: Call, rows: int, length: int) -> None:
     texts = [" ".join(["a", "good", "film"][(row + place) % 3] for place in range(1 + (row * 2 + 1) % length)) for row in range(rows)]
     sides = 2 if task.config.pair == "apart" else 1
-    encoded = [task.encode_side(texts[:: 1 if side == 0 else -1]) for side in range(sides)]
+    encoded = [task.encode_side(texts[:: 1 if side == 0 else -1], framed=True) for side in range(sides)]
     pieces = [task.reader.collate(side) for side in encoded]
     tensors = tensors_of(pieces[0])
     if sides == 2:
@@ -204,8 +237,8 @@ def classes_agree(task: Any, programs: list[Program], call: Call, rows: int, len
 def tensors_of(pieces: Any) -> dict[str, Tensor]:
     tokens = pieces.inputs if isinstance(pieces.inputs, Tensor) else pieces.inputs.tokens
     mask = torch.ones_like(tokens, dtype=torch.bool) if pieces.mask is None else pieces.mask
-    letters = {} if isinstance(pieces.inputs, Tensor) else {"letters": pieces.inputs.letters.long()}
-    return {"tokens": tokens, "mask": mask, **letters}
+    more = {} if isinstance(pieces.inputs, Tensor) else {name: getattr(pieces.inputs, name, None) for name in ("letters", "segments")}
+    return {"tokens": tokens, "mask": mask, **{name: tensor.long() for name, tensor in more.items() if tensor is not None}}
 
 
 def ragged(vocabulary: int, rows: int, length: int) -> tuple[Tensor, Tensor]:
