@@ -108,3 +108,9 @@ def test_the_code_on_baselines_runs(tmp_path: Path, monkeypatch: pytest.MonkeyPa
     assert "'DET', 'NOUN', 'VERB', 'PRON', 'ADP', 'NUM', 'PUNCT'" in shown
     assert names["vectors"].nearest("king", 1)[0][1] > 0.5
     assert Path("vectors.txt").is_file()
+
+
+def test_the_code_on_exporting_runs(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
+    monkeypatch.chdir(tmp_path)
+    exec(code_of(GUIDE.with_stem("exporting")), {})
+    assert "exports/notes/classifier.pt2" in capsys.readouterr().out.splitlines()
