@@ -137,7 +137,7 @@ def test_a_batch_is_framed_texts_with_segments(documents: EncodedDocuments) -> N
 
 def test_eight_sentences_are_learnt_by_heart_and_filled_in(documents: EncodedDocuments) -> None:
     """Each time with other masks, in pairs that follow each other and pairs that do not."""
-    task = bert(MaskedLanguageModelConfig(chosen=0.2), dim=96, num_layers=1)
+    task = bert(MaskedLanguageModelConfig(chosen=0.2), dim=64, num_layers=1)
     examples = MaskedExamples(documents, task, 24)
 
     def get(epoch: int, number: int) -> MaskedBatch:
@@ -145,10 +145,10 @@ def test_eight_sentences_are_learnt_by_heart_and_filled_in(documents: EncodedDoc
         spans = Spans(*map(np.concatenate, some))
         return examples.batch(spans, np.arange(len(spans.firsts)), 1, epoch)
 
-    optimiser, standing = adamw(task.parameters(), 4e-3, weight_decay=0.0), Standing()
-    schedule = Linear(200, warmup=20)
-    records = list(train(task, Batches(lambda epoch: 1, get), optimiser, schedule, steps=200, standing=standing, seed=0, clip_norm=1.0))
-    assert records[-1].counts.keys() == {"loss", "next_sentence"} and records[-1].count == get(199, 0).num_tokens
+    optimiser, standing = adamw(task.parameters(), 5e-3, weight_decay=0.0), Standing()
+    schedule = Linear(250, warmup=20)
+    records = list(train(task, Batches(lambda epoch: 1, get), optimiser, schedule, steps=250, standing=standing, seed=0, clip_norm=1.0))
+    assert records[-1].counts.keys() == {"loss", "next_sentence"} and records[-1].count == get(249, 0).num_tokens
     task.eval()
     spans = examples.spans(*EVALUATION)
     with torch.no_grad():
@@ -158,7 +158,7 @@ def test_eight_sentences_are_learnt_by_heart_and_filled_in(documents: EncodedDoc
     assert (filled.masks[0][0].token, filled.masks[0][0].text, len(filled.masks[0])) == ("rose", "the moon rose over old walls", 3)
     assert str(two) == "one day a king woke early" and two.masks[1][0].text == "one [MASK] a king woke early"
     yes, no = fill(task, [(LINES[0], LINES[1]), (LINES[0], LINES[5])])
-    assert yes.follows is not None and no.follows is not None and yes.follows > 0.5 > no.follows
+    assert yes.follows is not None and no.follows is not None and yes.follows > 0.8 > 0.2 > no.follows
 
 
 def test_what_cannot_be_masked_or_paired_is_told(documents: EncodedDocuments) -> None:
