@@ -30,6 +30,11 @@ worst predictions.
   clew evaluate runs/sentiment-lstm --errors 50
   clew evaluate runs/ewt-tagger test.conllu data.format=conllu --confusion
   clew evaluate runs/classify more.csv data.text=body data.label=queue --json
+
+A language model that was never trained to classify is scored so too, on a FILE of texts with labels: it takes the
+likeliest of --choices, as `clew classify` does with them.
+
+  clew evaluate runs/gpt2 reviews.csv --choices 1=good,0=bad --template 'Review: {text} It was {choice}.'
 """
 
 import argparse
@@ -38,6 +43,7 @@ import re
 from pathlib import Path
 from typing import Any
 
+from clew.cli.classify import add_choices, asked_choices
 from clew.cli.translate import add_decoding, decoding_options
 
 SETTING = re.compile(r"\w+(\.\w+)+=")
@@ -57,6 +63,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     add("--into", metavar="LANGUAGE", help="pairs of a FILE: their target language, where the model writes several")
     add("--pivot", metavar="LANGUAGE", help="translate into this language first, and from that into the target's")
     add_decoding(parser)
+    add_choices(parser)
     add("--errors", type=int, default=0, metavar="N", help="the N worst predictions, worst first")
     add("--confusion", action="store_true", help="which label was taken for which, however many there are")
     add("--out", metavar="FILE", help="write every example's source, target, prediction and score, as JSON lines")
@@ -65,6 +72,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def run(options: argparse.Namespace) -> int:
+    from clew.cli.evaluate_choices import evaluate_choices
     from clew.cli.evaluate_documents import evaluate_documents
     from clew.cli.evaluate_examples import evaluate_run
     from clew.core.errors import UserError
@@ -73,8 +81,10 @@ def run(options: argparse.Namespace) -> int:
 
     files = [word for word in options.given if not SETTING.match(word)]
     settings = [word for word in options.given if SETTING.match(word)]
-    changed = decoding_options(options)
+    changed, choices = decoding_options(options), asked_choices(options)
     run = load_run(options.folder, device=options.device, code=None if options.code is None else Path(options.code))
+    if choices is not None:
+        return evaluate_choices(run, files, settings, choices, options)
     kind = TASKS[run.config.task.name].data  # type: ignore[attr-defined]
     if kind not in ("text", "documents"):
         if options.streams is not None:
@@ -90,7 +100,7 @@ def run(options: argparse.Namespace) -> int:
         raise UserError("--streams is for a run's own text; a FILE is always read as one stream")
     if kind == "documents":
         evaluate_documents(run, files, options)
-    elif files and run.verb != "generate":
+    elif files and (run.verb != "generate" or run.config.training.documents == "apart"):
         evaluate_windows(run, files[0], options.json)
     elif files:
         evaluate_file(run, files[0], options.json)
@@ -122,15 +132,18 @@ def evaluate_own(run: Any, streams: int | None, as_json: bool) -> None:
         return as_predicted(run.task, text), getattr(run.task, "predicted", run.tokenizer.vocabulary)
 
     baselines = Baselines("text", training_text)
-    for name, text in encode_texts(texts, run.tokenizer, cache_folder(), Lines().encoding).items():
+    for name, text in encode_texts(texts, run.tokenizer, cache_folder(), Lines().encoding, run.config.text.workers).items():
         likelihood = evaluate(run.task, text, training)
         assert likelihood is not None
         score = score_of(likelihood, run.tokenizer.unit)
-        show(name, baselines.beside(score, as_predicted(run.task, text)) or score, likelihood.tokens, run.tokenizer.unit, as_json)
+        if training.documents != "apart":  # n-grams are counted over the joined text
+            score = baselines.beside(score, as_predicted(run.task, text)) or score
+        show(name, score, likelihood.tokens, run.tokenizer.unit, as_json)
 
 
 def evaluate_windows(run: Any, file: str, as_json: bool) -> None:
-    """A file as the run's own text is read: of a model of two directions no token has a probability of its own."""
+    """A file as the run's own text is read: of a model of two directions no token has a probability of its own, and documents may be
+    apart."""
     from clew.cli.generate import read_stdin
     from clew.cli.progress import Lines
     from clew.data.text_files import TextString, find_text

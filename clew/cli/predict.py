@@ -1,6 +1,7 @@
 """Do what a run's task does, for every line of FILE or of standard input: a language model goes on from each line, a
 translator translates it, a parser gives its tree, a tagger the tags of its words, a classifier its label, and a masked
-language model what stands for each [MASK]; of that one a text may be given in the place of FILE.
+language model what stands for each [MASK]; of that one a text may be given in the place of FILE. Of a run that answers
+questions, FILE has the questions with their passages.
 
 For example:
 
@@ -11,9 +12,10 @@ For example:
   clew predict runs/ewt-tagger sentences.txt
   clew predict runs/sentiment-lstm reviews.csv --json
   clew predict runs/shakespeare-bert 'To be or not to [MASK]'
+  clew predict runs/answer dev-v1.1.json --json
 
-Not every task has every option; `clew generate`, `clew translate`, `clew parse`, `clew tag`, `clew classify` and `clew fill`
-say with --help which it has, and more.
+Not every task has every option; `clew generate`, `clew translate`, `clew parse`, `clew tag`, `clew classify`, `clew fill`
+and `clew answer` say with --help which it has, and more.
 """
 
 import argparse

@@ -5,7 +5,7 @@ counts are summed over micro-batches and processes before backward, so that ever
 """
 
 import math
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass, field
 from typing import Any
@@ -113,12 +113,14 @@ def train(
     counts: Callable[[Any], dict[str, Tensor]] | None = None,
     average: Average | None = None,
     asked_to_stop: Callable[[], bool] = lambda: False,
+    waiting: Callable[[int], Sequence[nn.Parameter]] = lambda step: (),
 ) -> Iterator[Record]:
     """Trains until `steps`, one record a step; `standing` is kept up to date before each record is given.
 
     `task` may be compiled, or spread over processes: only its forward is called; `counts` is the plain task's. `carry` hands each
     row's state, detached, to the next step: truncated back-propagation through time. Each process cuts its rows of a batch into
-    `accumulate` micro-batches, and into twice as many where one does not fit into memory.
+    `accumulate` micro-batches, and into twice as many where one does not fit into memory. `waiting(step)` are the parameters that a step
+    leaves as they are.
     """
     count_of: Any = counts or task.counts
     rates = [group["lr"] for group in optimiser.param_groups]
@@ -130,6 +132,7 @@ def train(
         factor = schedule.factor(standing.step, standing.epoch) * getattr(batch, "rate", 1.0)
         for group, rate in zip(optimiser.param_groups, rates, strict=True):
             group["lr"] = rate * factor
+        left = waiting(standing.step)
         while True:
             optimiser.zero_grad(set_to_none=True)
             parts = accumulate * 2**standing.halvings
@@ -140,6 +143,8 @@ def train(
                 if not is_out_of_memory(error):
                     raise
             _halve(standing, batch, parts)  # outside the handler, whose traceback would hold on to the memory
+        for parameter in left:
+            parameter.grad = None
         norm = _clip(parameters, clip_norm, clip_value)
         losses = {name: float(mean) for name, (mean, _) in totals.items()}
         skipped = not math.isfinite(norm) or not all(math.isfinite(loss) for loss in losses.values())
@@ -160,7 +165,9 @@ def train(
                 average.update()
         counts_of = {name: count.item() for name, (_, count) in totals.items()}
         count = getattr(batch, "num_tokens", 0) or int(next(iter(counts_of.values())))
-        record = Record(standing.step + 1, standing.epoch, losses, norm, rates[0] * factor, count, skipped, parts, stop, counts_of)
+        record = Record(
+            standing.step + 1, standing.epoch, losses, norm, optimiser.defaults["lr"] * factor, count, skipped, parts, stop, counts_of
+        )
         for group, rate in zip(optimiser.param_groups, rates, strict=True):
             group["lr"] = rate
         standing.step, standing.batch = standing.step + 1, standing.batch + 1
