@@ -17,6 +17,7 @@ from clew.data.encoded_documents import EncodedDocuments
 from clew.data.notes import Notes
 from clew.data.plans import ExamplePlan, batches_by_length, bucket_plan, shuffled_plan
 from clew.data.spans import Spans
+from clew.layers.adapters import is_adapted
 from clew.metrics.guesses import Guessed
 from clew.runs.build import build_task
 from clew.runs.config import Config
@@ -54,7 +55,9 @@ def masked_problem(config: Config, run: Path | None, progress: Callable[[int, in
     parts: dict[str, EncodedDocuments] = first_alone(lambda: encode_parts(sources, tokenizer, cache_folder(), progress))
     length = config.training.length
     examples = {part: MaskedExamples(documents, task, length, to_train=part == "train") for part, documents in parts.items()}
-    found = [*begin(task.body, config, vocabularies), *start_from(task, config)] if starts_anew(run) else []
+    is_new = starts_anew(run)
+    found = begin(task.body, config, vocabularies) if is_new else []
+    found += start_from(task, config, run) if is_new or is_adapted(task) else []
     baselines = Baselines("documents", lambda: token_counts(parts["train"], tokenizer))
 
     def judge(

@@ -63,7 +63,7 @@ def test_pre_training_goes_on_with_other_documents(tmp_path: Path) -> None:
     run_recipe("text-bert", [*bert_settings(tmp_path, steps=4), "task.next_sentence=false"], out=Path("first"))
     Path("more.jsonl").write_text("".join(json.dumps({"body": f"the {word} was red.\nshe found it."}) + "\n" for word in "abcdefgh"))
     given = [setting for setting in bert_settings(tmp_path, steps=4) if not setting.startswith(("model", "text", "data.train"))]
-    more = ["data.train=more.jsonl", "data.text=body", "transfer.from=first", "training.learning_rate=1e-9"]
+    more = ["data.train=more.jsonl", "data.text=body", "transfer.from=first", "task.next_sentence=true", "training.learning_rate=1e-9"]
     listener = Listener()
     run_recipe("text-bert", [*given, *more], out=Path("second"), report=listener)
     first, second = (read_weights(Path(name) / "model.safetensors") for name in ("first", "second"))
