@@ -18,6 +18,8 @@ MODEL_KINDS = {"BPE": "bpe", "WordPiece": "wordpiece", "Unigram": "unigram"}
 ENDS = ("<eos>", "[SEP]", "</s>", "<|endoftext|>")
 PADS = ("<pad>", "[PAD]")
 MASKS = ("[MASK]", "<mask>")
+HIDDEN = "\0"
+"""What a token begins with that has an id and is found in no text: another tokenizer shares the ids, and finds it."""
 FEW = 5
 MANY = 100
 

@@ -9,6 +9,7 @@ from clew.interop.huggingface import ARCHITECTURES
 from clew.interop.huggingface.architecture import Architecture, Understood
 from clew.interop.huggingface.folders import CONFIG, Checkpoint
 from clew.interop.huggingface.sentence_folders import MODULES, inner_folder, sentence_task
+from clew.interop.huggingface.sentencepiece_tokenizers import marian_tokenizers
 from clew.interop.huggingface.tokenizer_files import filled_to, read_tokenizer
 from clew.interop.imported import Imported
 from clew.interop.weight_maps import check_all_used, take
@@ -93,6 +94,10 @@ def check_copies(checkpoint: Checkpoint, architecture: Architecture, unused: set
 def vocabularies_of(
     path: Path, folder: Path, checkpoint: Checkpoint, understood: Understood, name: str
 ) -> tuple[dict[str, Any], list[str]]:
+    if understood.task["name"] == "translation":
+        source, target = marian_tokenizers(folder)
+        sizes = understood.vocabulary, checkpoint.config.get("decoder_vocab_size", int, understood.vocabulary)
+        return {"source": filled_to(source, sizes[0], folder), "target": filled_to(target, sizes[1], folder)}, []
     kind = checkpoint.config.get("model_type", str, "")
     where = folder if (folder / "tokenizer.json").is_file() or folder == path else path
     tokenizer = filled_to(read_tokenizer(where, kind), understood.vocabulary, folder)

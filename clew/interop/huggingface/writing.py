@@ -34,7 +34,7 @@ def write_huggingface(run: Run, folder: Path, *, shard: int = SHARD) -> None:
     config = architecture.write(model, task, Outgoing(name, tokenizer, labels))
     tensors = theirs_of(run, architecture, name)
     name = config.get("architectures", [name])[0]
-    written = {"architectures": [name], **config, "vocab_size": body.vocabulary, "dtype": "float32"}
+    written = {"architectures": [name], **config, "vocab_size": getattr(body, "source_vocabulary", body.vocabulary), "dtype": "float32"}
     write_json(folder / CONFIG, written)
     if task.name in ("language_model", "translation", "sequence"):  # type: ignore[attr-defined]
         write_json(folder / "generation_config.json", generation_config(written))
@@ -77,7 +77,7 @@ def theirs_of(run: Run, architecture: Architecture, name: str) -> dict[str, Tens
     for key in made:
         if not key.startswith("answer.") and ours[key].any():
             raise UserError(f"{name} has no {key}, and this run's is not 0")
-    return give(entries, ours)
+    return give(entries, ours if architecture.reorder is None else architecture.reorder(run.config.model, ours))
 
 
 def generation_config(config: Mapping[str, Any]) -> dict[str, Any]:
