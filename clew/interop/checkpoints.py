@@ -7,10 +7,14 @@ from clew.core.errors import UserError
 from clew.interop.huggingface.folders import pickled
 from clew.interop.huggingface.reading import is_huggingface, read_huggingface
 from clew.interop.imported import Imported, Written, check_free, write_imported
+from clew.interop.llama2c import is_llama2c, read_llama2c
 from clew.runs.directory import ORIGIN, is_run
 
 PICKLED = {".pt", ".pth", ".ckpt", ".pkl", ".pickle"}
-READERS: tuple[tuple[Callable[[Path], bool], Callable[[Path], Imported]], ...] = ((is_huggingface, read_huggingface),)
+READERS: tuple[tuple[Callable[[Path], bool], Callable[[Path], Imported]], ...] = (
+    (is_huggingface, read_huggingface),
+    (is_llama2c, read_llama2c),
+)
 """How a kind of checkpoint is told, and what reads it; the first that knows a path is taken."""
 
 
@@ -20,7 +24,7 @@ def import_checkpoint(path: Path, out: Path | None = None) -> Written:
         raise UserError(f"no such file or folder: {path}; give a checkpoint's folder, or a llama2.c file")
     if path.is_dir() and ((path / ORIGIN).is_file() or (is_run(path) and (path / "vocabulary").is_dir())):
         raise UserError(f"{path} is a run of clew's already; use it as it is")
-    if path.is_file() and path.suffix in PICKLED:
+    if path.is_file() and (path.suffix in PICKLED or path.open("rb").read(2) in (b"PK", b"\x80\x02")):
         raise pickled(path)
     out = Path("runs") / name_of(path) if out is None else out
     check_free(out)
