@@ -9,7 +9,8 @@ from torch import Tensor
 from clew.core.batches import to_device
 from clew.core.errors import UserError
 from clew.core.modes import evaluating
-from clew.layers.context import WORD_VECTORS, block_ends
+from clew.layers.blocks import block_ends
+from clew.layers.context import WORD_VECTORS
 from clew.tasks.words import EncodedWords, WordReader
 
 BATCH = 64

@@ -24,7 +24,7 @@ def import_checkpoint(path: Path, out: Path | None = None) -> Written:
         raise UserError(f"no such file or folder: {path}; give a checkpoint's folder, or a llama2.c file")
     if path.is_dir() and ((path / ORIGIN).is_file() or (is_run(path) and (path / "vocabulary").is_dir())):
         raise UserError(f"{path} is a run of clew's already; use it as it is")
-    if path.is_file() and (path.suffix in PICKLED or path.open("rb").read(2) in (b"PK", b"\x80\x02")):
+    if path.is_file() and (path.suffix in PICKLED or first_bytes(path) in (b"PK", b"\x80\x02")):
         raise pickled(path)
     out = Path("runs") / name_of(path) if out is None else out
     check_free(out)
@@ -35,6 +35,11 @@ def import_checkpoint(path: Path, out: Path | None = None) -> Written:
         f"{path} is no checkpoint that clew knows: a Hugging Face folder has a config.json, AllenNLP's ELMo an options.json, "
         "and a llama2.c checkpoint is a .bin file"
     )
+
+
+def first_bytes(path: Path) -> bytes:
+    with path.open("rb") as file:
+        return file.read(2)
 
 
 def name_of(path: Path) -> str:

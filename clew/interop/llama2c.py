@@ -93,8 +93,8 @@ def read_header(path: Path) -> Header:
         raise UserError(
             f"{path} is of version {numbers[1]} of llama2.c's format; clew reads version 0, which its export.py writes by default"
         )
-    header = Header(*numbers[:5], abs(numbers[5]), numbers[6], numbers[5] > 0)
-    dim, hidden, layers, heads, groups, vocabulary, longest, _ = header
+    dim, hidden, layers, heads, groups, vocabulary, longest = *numbers[:5], abs(numbers[5]), numbers[6]
+    header = Header(dim, hidden, layers, heads, groups, vocabulary, longest, tied=numbers[5] > 0)
     sizes = f"dim={dim}, hidden_dim={hidden}, layers={layers}, heads={heads}, kv_heads={groups}, vocabulary={vocabulary}, length={longest}"
     if min(header[:7]) < 1 or max(header[:7]) > 2**24 or dim % heads or heads % groups or (dim // heads) % 2:
         raise UserError(f"{path} is no llama2.c checkpoint: its first numbers say {sizes}; a pickle of torch is converted by its export.py")
@@ -139,7 +139,7 @@ def read_tokenizer(path: Path, vocabulary: int) -> Tokenizer:
     if not path.is_file():
         raise UserError(f"{path} is missing; a llama2.c checkpoint needs its tokenizer beside it, under this name")
     data, place = path.read_bytes(), 4
-    pieces = []
+    pieces: list[Piece] = []
     try:
         while place < len(data):
             score, size = struct.unpack_from("<fi", data, place)

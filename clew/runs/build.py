@@ -15,8 +15,10 @@ from clew.data.splits import split_text
 from clew.data.text_files import TextSource, TextString
 from clew.models import MODELS
 from clew.runs.config import Config, DataConfig, TextConfig
+from clew.runs.directory import cache_folder
 from clew.runs.embedding import check_embedding, enrich
 from clew.runs.memory import build_within_memory
+from clew.runs.transfer import ENCODER, build_encoder, put_adapters
 from clew.tasks import TASKS
 from clew.text.tokenizer import Tokenizer
 from clew.text.train import END, TOKENIZERS
@@ -27,7 +29,11 @@ Progress = Callable[..., None]
 def find_texts(data: DataConfig) -> dict[str, TextSource]:
     """The text's parts by name: train, valid, and test where there is one."""
     check_given(data, "data.train names your text, e.g. `clew train text-lstm data.train=book.txt`")
-    options = {"valid_fraction": data.valid_fraction, "test_fraction": data.test_fraction}
+    options: dict[str, Any] = {
+        "valid_fraction": data.valid_fraction,
+        "test_fraction": data.test_fraction,
+        "cache": cache_folder(),
+    }
     if data.corpus is not None and holds_sentences(data.corpus):
         lines = {part: TextString(text) for part, text in read_lines(data.corpus).items()}
         return split_text(lines["train"], lines.get("valid"), lines.get("test"), **options)
@@ -57,9 +63,11 @@ def train_side(text: TextConfig, texts: Sequence[str], specials: Sequence[str]) 
     return train_tokenizer(text, texts, [END, *specials] if text.tokenizer == "character" else specials)
 
 
-def encode_texts(texts: dict[str, TextSource], tokenizer: Tokenizer, cache: Path, progress: Progress | None = None) -> dict[str, TokenFile]:
+def encode_texts(
+    texts: dict[str, TextSource], tokenizer: Tokenizer, cache: Path, progress: Progress | None = None, workers: int = 1
+) -> dict[str, TokenFile]:
     """Every part as ids; one too short to predict anything in is refused here, and not after the first steps of training."""
-    encoded = {name: encode_corpus(source, tokenizer, cache, progress) for name, source in texts.items()}
+    encoded = {name: encode_corpus(source, tokenizer, cache, progress, workers) for name, source in texts.items()}
     for name, text in encoded.items():
         if len(text) < 2:
             raise UserError(
@@ -69,9 +77,11 @@ def encode_texts(texts: dict[str, TextSource], tokenizer: Tokenizer, cache: Path
     return encoded
 
 
-def build_body(config: Config, vocabulary: int, source_vocabulary: int | None = None) -> Body:
-    """The body over the vocabulary that is written, and where it reads a source over the source's."""
+def build_body(config: Config, vocabulary: int, source_vocabulary: int | None = None, encoder: Body | None = None) -> Body:
+    """The body over the vocabulary that is written, and where it reads a source over the source's, by an encoder that may be given."""
     family = MODELS[config.model.family]  # type: ignore[attr-defined]
+    if encoder is not None:
+        return family.build(config.model, vocabulary, source_vocabulary, encoder=encoder)
     return family.build(config.model, vocabulary, source_vocabulary) if family.encodes else family.build(config.model, vocabulary)
 
 
@@ -84,11 +94,14 @@ def build_task(config: Config, vocabularies: dict[str, Any], *, to_train: bool =
     def build() -> nn.Module:
         with torch.random.fork_rng(devices=[]):
             torch.manual_seed(config.seed)
-            body = build_body(config, *sizes)
+            encoder = build_encoder(vocabularies[ENCODER]) if ENCODER in vocabularies else None
+            body = build_body(config, sizes[0], sizes[1] if len(sizes) > 1 else None, encoder)
             enrich(body, config, vocabularies)
             kind = TASKS[config.task.name]  # type: ignore[attr-defined]
             check_needs(kind.needs, body, config)
-            return kind.build(body, vocabularies, config.task)
+            task = kind.build(body, vocabularies, config.task)
+            put_adapters(task, config)
+            return task
 
     return build_within_memory(build, config, max(sizes), choose_device(config.device)[0] if to_train else None)
 

@@ -97,6 +97,14 @@ def check_run(folder: Path) -> None:
     raise UserError(f"{folder} is not a run directory (it has no {CONFIG}); {known}")
 
 
+def check_empty(out: Path) -> None:
+    """Refuses a folder in which there is something already."""
+    if is_run(out):
+        raise UserError(f"{out} is a run already; choose another folder with --out")
+    if out.exists() and (not out.is_dir() or any(out.iterdir())):
+        raise UserError(f"{out} is there and not an empty folder; choose another with --out")
+
+
 def write_config(folder: Path, config: Config) -> None:
     """The last of a new run's files: it has the hashes of the others."""
     content = {"format": FORMAT, **config.model_dump(mode="json"), "files": hashes(folder)}

@@ -112,7 +112,8 @@ def test_what_is_no_checkpoint_of_llama2_c_s_is_said_in_a_line(tmp_path: Path) -
         "is cut short": whole[:-4],
         "no llama2.c checkpoint of version 0": whole + b"1234",
         "is of version 2": struct.pack("<2i", 0x616B3432, 2) + whole[8:],
-        "its first numbers say dim=": b"PK\x03\x04" + whole[4:],
+        "its first numbers say dim=-1": b"\xff\xff\xff\xff" + whole[4:],
+        "may be a pickle": b"PK\x03\x04" + whole[4:],
     }
     for complaint, content in faults.items():
         path.write_bytes(content)

@@ -99,6 +99,8 @@ def pooled(name: str, p: dict, rows: list[np.ndarray]) -> np.ndarray:
             out.append(sum(row) / len(row))
         elif name == "max":
             out.append(np.array([max(row[:, k]) for k in range(row.shape[1])]))
+        elif name == "pooler":
+            out.append(np.tanh(affine(p["dense.weight"], row[0]) + p["dense.bias"]))
         else:
             scores = [float(p["vector.weight"][0] @ np.tanh(affine(p["inner.weight"], h) + p["inner.bias"])) for h in row]
             out.append(sum(w * h for w, h in zip(softmax(scores), row, strict=True)))

@@ -13,6 +13,9 @@ from clew.interop.weight_maps import Entry
 from clew.text.labels import Labels
 from clew.text.tokenizer import Tokenizer
 
+BIAS = "output.bias"
+"""Where an output layer of theirs has none, ours is 0. What else they have not is how a task answers, and stays as it is built."""
+
 
 @dataclass(frozen=True)
 class Understood:
