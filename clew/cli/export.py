@@ -9,10 +9,10 @@ For example:
 
 onnx     files that onnxruntime and many others run without torch
 torch    programs of torch.export, which torch runs without clew
-hf       a folder that Hugging Face's transformers loads: bodies of the families bert, gpt, llama and transformer that BERT
-         (or RoBERTa, DistilBERT), GPT-2, Llama or Marian compute exactly; what differs is named
+hf       a folder that Hugging Face's transformers loads, and sentence-transformers where a run gives vectors
 
-Programs take batches of any size and length. A generator is its step: tokens and a state go in, probabilities and the state come out;
+For hf a run's body is one that BERT, DistilBERT, GPT-2, Llama or Marian computes exactly (the families bert, gpt, llama and
+transformer; RoBERTa and XLM-R where it was imported as such); what differs is named. Programs take batches of any size and length. A generator is its step: tokens and a state go in, probabilities and the state come out;
 a translator is an encoder besides. export.json names all that goes in and out, and README.md, the card, has the lines that run it.
 """
 

@@ -10,6 +10,7 @@ import torch
 
 from clew.core.errors import UserError
 from clew.interop.checkpoints import import_checkpoint
+from clew.interop.exporting import export_run
 from clew.interop.huggingface.sentence_folders import MODULES, sentence_task
 from clew.interop.huggingface.tokenizer_files import read_tokenizer
 from clew.runs.loaded import load_run
@@ -62,7 +63,13 @@ def test_sentences_have_the_vectors_that_transformers_gives(tmp_path: Path) -> N
     with torch.no_grad():
         hidden, mask = model(**read).last_hidden_state, read["attention_mask"][..., None]
     expected = torch.nn.functional.normalize((hidden * mask).sum(1) / mask.sum(1), dim=-1)
-    torch.testing.assert_close(load_run(tmp_path / "run", device="cpu").task.embed(texts), expected, atol=1e-5, rtol=1e-5)
+    run = load_run(tmp_path / "run", device="cpu")
+    torch.testing.assert_close(run.task.embed(texts), expected, atol=1e-5, rtol=1e-5)
+    export_run(run, "hf", tmp_path / "out")
+    for name in ("modules.json", "1_Pooling/config.json", "sentence_bert_config.json"):
+        assert (tmp_path / "out" / name).is_file(), name
+    again = import_checkpoint(tmp_path / "out", tmp_path / "again").config
+    assert (again.model, again.task) == (run.config.model, run.config.task)
 
 
 def test_modules_that_clew_does_not_know_are_named(tmp_path: Path) -> None:

@@ -3,6 +3,7 @@
 from pathlib import Path
 
 from clew.interop.huggingface.folders import CONFIG
+from clew.interop.huggingface.sentence_folders import write_sentence_files
 from clew.interop.huggingface.writing import write_huggingface
 from clew.interop.model_card import model_card
 from clew.interop.options import ExportOptions
@@ -32,6 +33,8 @@ CALLS = {
 
 def export_huggingface(run: Run, folder: Path, options: ExportOptions) -> None:
     write_huggingface(run, folder)
+    if run.config.task.name == "representation":  # type: ignore[attr-defined]
+        write_sentence_files(folder, run.config.task, run.task.pooling.dim, run.task.longest)
     name = read_json(folder / CONFIG)["architectures"][0]
     call, shown = CALLS["translation" if run.verb == "translate" else run.config.task.name]  # type: ignore[attr-defined]
     usage = READ.format(name=name, call=call, shown=shown)
