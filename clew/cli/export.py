@@ -12,8 +12,11 @@ torch    programs of torch.export, which torch runs without clew
 hf       a folder that Hugging Face's transformers loads, and sentence-transformers where a run gives vectors
 
 For hf a run's body is one that BERT, DistilBERT, GPT-2, Llama or Marian computes exactly (the families bert, gpt, llama and
-transformer; RoBERTa and XLM-R where it was imported as such); what differs is named. Programs take batches of any size and length. A generator is its step: tokens and a state go in, probabilities and the state come out;
-a translator is an encoder besides. export.json names all that goes in and out, and README.md, the card, has the lines that run it.
+transformer; RoBERTa and XLM-R where it was imported as such); what differs is named.
+
+Programs take batches of any size and length. A generator is its step: tokens and a state go in, probabilities and the state
+come out; a translator is an encoder besides. export.json names all that goes in and out. README.md, the card, has the lines that
+run what was written.
 """
 
 import argparse

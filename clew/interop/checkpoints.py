@@ -4,6 +4,7 @@ from collections.abc import Callable
 from pathlib import Path
 
 from clew.core.errors import UserError
+from clew.interop.elmo import is_elmo, read_elmo
 from clew.interop.huggingface.folders import pickled
 from clew.interop.huggingface.reading import is_huggingface, read_huggingface
 from clew.interop.imported import Imported, Written, check_free, write_imported
@@ -14,6 +15,7 @@ PICKLED = {".pt", ".pth", ".ckpt", ".pkl", ".pickle"}
 READERS: tuple[tuple[Callable[[Path], bool], Callable[[Path], Imported]], ...] = (
     (is_huggingface, read_huggingface),
     (is_llama2c, read_llama2c),
+    (is_elmo, read_elmo),
 )
 """How a kind of checkpoint is told, and what reads it; the first that knows a path is taken."""
 

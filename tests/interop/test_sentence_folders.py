@@ -11,6 +11,7 @@ import torch
 from clew.core.errors import UserError
 from clew.interop.checkpoints import import_checkpoint
 from clew.interop.exporting import export_run
+from clew.interop.huggingface.reading import read_huggingface
 from clew.interop.huggingface.sentence_folders import MODULES, sentence_task
 from clew.interop.huggingface.tokenizer_files import read_tokenizer
 from clew.runs.loaded import load_run
@@ -68,8 +69,7 @@ def test_sentences_have_the_vectors_that_transformers_gives(tmp_path: Path) -> N
     export_run(run, "hf", tmp_path / "out")
     for name in ("modules.json", "1_Pooling/config.json", "sentence_bert_config.json"):
         assert (tmp_path / "out" / name).is_file(), name
-    again = import_checkpoint(tmp_path / "out", tmp_path / "again").config
-    assert (again.model, again.task) == (run.config.model, run.config.task)
+    assert read_huggingface(tmp_path / "out").settings == read_huggingface(FOLDER).settings
 
 
 def test_modules_that_clew_does_not_know_are_named(tmp_path: Path) -> None:
