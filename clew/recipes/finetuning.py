@@ -7,7 +7,7 @@ from clew.recipes.recipe import Recipe
 from clew.recipes.translation import BEAM
 
 STANDS_ON = "transfer.from=RUN, a pre-trained run or an imported checkpoint"
-ENCODED = {"name": "classification", "pooling": "mean", "dropout": 0.1}
+ENCODED = {"name": "classification", "pooling": "mean", "dropout": 0.1, "truncate": True}
 
 
 def training(steps: int, **changes: Any) -> dict[str, Any]:
