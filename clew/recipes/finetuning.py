@@ -36,7 +36,7 @@ TAG = finetuning(
     training(600, learning_rate=5e-5),
 )
 TEXT = finetuning(
-    "A pre-trained language model, trained on with a text of your own: transfer.from=RUN data.train=FILE.",
+    "A pre-trained language model, trained on your own text: transfer.from=RUN data.train=FILE.",
     {"name": "language_model"},
     training(600, batch_size=8, length=128, learning_rate=5e-5),
     decoding={"temperature": 0.8, "top_p": 0.95},

@@ -180,7 +180,8 @@ def start_from(task: nn.Module, config: Config, run: Path | None = None) -> list
         for name, parameter in task.named_parameters():
             parameter.requires_grad_(name not in taken)
     left_out = f", {len(left)} of its tensors not used ({', '.join(left[:3])}{', ...' if len(left) > 3 else ''})" if left else ""
-    parts = sorted({"adapters" if name in adapter_names(task) else name.split(".")[0] for name in new})
+    added = {name for name, _ in task.named_parameters()} & set(new)
+    parts = sorted({"adapters" if name in adapter_names(task) else name.split(".")[0] for name in added})
     return [f"{source}: starts with {len(taken)} of its tensors{left_out}; new: {', '.join(parts) or 'nothing'}"]
 
 
