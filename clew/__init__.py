@@ -30,7 +30,8 @@ def train(
     """Trains a recipe (or a YAML file that names one) and gives back the run; assignments are as on the command line, and so is `code`,
     the user's file that the run keeps a copy of.
 
-    `data` are examples to train on, or those of parts: (text, label), (text, second, label), (words, tags) or (source, target).
+    `data` are examples to train on, or those of parts: (text, label), (text, second, label), (words, tags), (source, target) or
+    (question, passage, answer).
     """
     from pathlib import Path
 

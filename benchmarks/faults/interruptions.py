@@ -28,7 +28,7 @@ PHASES = {
     "parsing": ("cli.main.verb_parser", "cli.train.add_arguments"),
     "start-up": ("cli.train.run", "recipes.running.config_of", "training.run.check_training", "runs.build.find_texts"),
     "tokenizer": ("runs.build.train_tokenizer",),
-    "encoding": ("data.encoded.encode_into", "training.run.progress"),
+    "encoding": ("data.encoding.write_ids", "training.run.progress"),
     "building": ("runs.build.build_task",),
     "making the folder": ("training.run.make_folder", "training.run.prepare_folder", "runs.directory.write_config"),
     "training": ("training.loop._backward", "training.loop._clip"),

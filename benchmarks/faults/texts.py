@@ -80,7 +80,7 @@ def learn(case: Case, folder: Path) -> str:
     finally:
         if case.event:
             check_cache(case, folder, tokenizer)
-    tokens = encoded["train"].tokens
+    tokens = np.asarray(encoded["train"].tokens)
     if not case.event:
         check_exact(case, tokenizer, texts["train"], tokens)
     if case.batching == "streams":

@@ -7,6 +7,7 @@ small value that `fit_*` makes of training examples and that answers as the task
     tagging          most_frequent                 tag(words)                             accuracy, F1 of spans
     language model   kneser_ney                    log_probs(tokens), likelihood(texts)   perplexity, bits per character
     parsing          branching                     parse(words, tags)                     F1 of brackets
+    questions        word_overlap                  answer(question, passage)              exact match, F1
     word vectors     word_vectors                  nearest(word); a table for any run's embedding
 
 `clew.training.baselines` fits them on the training part, scores them on the part that the model was scored on, and puts their scores behind

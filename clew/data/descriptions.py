@@ -24,6 +24,7 @@ from clew.data.line_files import read_parallel
 from clew.data.lines import opened
 from clew.data.notes import Notes
 from clew.data.records import Record, check_found
+from clew.data.squad_files import read_squad
 from clew.data.trees import cleaned, format_tree, parse_lines
 
 NUM_EXAMPLES = 3
@@ -129,6 +130,8 @@ def read_rows(path: Path, format: str, header: bool | None, notes: Notes) -> Ite
         return json_rows(TABLES[format](path, notes=notes))
     if format == "trees":
         return tree_rows(path, notes)
+    if format == "squad":
+        return question_rows(path, notes)
     if format == "parallel":
         raise UserError(f"{path}: parallel text is two files; name both, first the one that is read and then its translation")
     return table_rows(TABLES[format](path, header=header, notes=notes))
@@ -191,6 +194,13 @@ def tree_rows(path: Path, notes: Notes) -> Iterator[Row]:
             if has_classes:
                 fields = {"words": fields["words"], "label": text_field(clean.label)}
             yield place, {**fields, "tree": Field(format_tree(clean), len(words), [*tags, *phrases] if has_classes else phrases[1:])}
+
+
+def question_rows(path: Path, notes: Notes) -> Iterator[Row]:
+    """Questions with their first answer, which is empty where the passage has none."""
+    for example in read_squad(path, notes):
+        texts = {"question": example.question, "passage": example.passage, "answer": "".join(example.texts[:1])}
+        yield f"{path}: question {example.id}", {name: text_field(text)._replace(labels=()) for name, text in texts.items()}
 
 
 def phrases_of(tree: Tree) -> list[str]:

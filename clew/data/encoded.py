@@ -1,26 +1,35 @@
-"""A text encoded once, into a memory map that is found again by what the text and the tokenizer are.
+"""A text encoded once, into memory-mapped shards that are found again by what the text and the tokenizer are.
 
-Two files an encoding: KEY.tokens, the ids as the machine's own integers, and KEY.json, written last, which says what is in it.
+A folder KEY an encoding: its shards, and index.json, written last, which says what is in them. Until then shards.jsonl has a line for
+each that is whole, so that an encoding which was interrupted goes on from these.
 """
 
 import hashlib
 import json
 import os
-from collections.abc import Callable, Iterable, Iterator
+import shutil
+from collections.abc import Callable, Iterator
 from contextlib import suppress
 from dataclasses import dataclass
-from itertools import islice
 from pathlib import Path
-from typing import IO, Any
+from typing import Any
 
 import numpy as np
 
 from clew.core.errors import UserError
-from clew.data.text_files import Measure, Measuring, Piece, TextSource, measure
+from clew.data.encoding import Entry, dtype_of
+from clew.data.encoding_processes import Job, encode_shards
+from clew.data.measures import forget, measured
+from clew.data.shards import Shard, Shards
+from clew.data.text_files import Measure, Measuring, Piece, TextSource
 from clew.text.tokenizer import Tokenizer
 
-FORMAT = 1
-BATCH = 32
+FORMAT = 2
+INDEX, WHOLE = "index.json", "shards.jsonl"
+SHARD = 2**24
+"""Characters of a shard, at least; it ends with a piece."""
+HASHED = 2**28
+"""Bytes that are hashed whenever an encoding is opened. Of a larger one, a shard is hashed whose time of change is another."""
 
 Progress = Callable[[int, int], None]
 """Called with the characters done and the characters in all."""
@@ -28,111 +37,172 @@ Progress = Callable[[int, int], None]
 
 @dataclass(frozen=True, eq=False)
 class TokenFile:
-    """A corpus as ids. `num_target_characters` leaves out what the first token stands for, which nothing predicts."""
+    """A corpus as ids. `num_target_characters` leaves out what the first token stands for, which nothing predicts, and
+    `num_characters_apart` what every document's first token stands for."""
 
-    tokens: np.memmap
+    tokens: Shards | np.ndarray
     num_characters: int
     num_target_characters: int
     num_unknown: int
+    num_characters_apart: int = 0
+    key: str = ""
 
     def __len__(self) -> int:
         return len(self.tokens)
 
 
-def encode_corpus(source: TextSource, tokenizer: Tokenizer, cache: Path | str, progress: Progress | None = None) -> TokenFile:
+def encode_corpus(
+    source: TextSource, tokenizer: Tokenizer, cache: Path | str, progress: Progress | None = None, workers: int = 1
+) -> TokenFile:
     """The ids of a text, from the cache where they are there and whole. Documents are parted by the tokenizer's `end`."""
-    size = measure(source)
-    key = hashlib.sha256(f"{FORMAT} {size.digest} {tokenizer.hash}".encode()).hexdigest()[:32]
-    path = Path(cache) / f"{key}.tokens"
-    found = load_tokens(path)
+    size = measured(source, cache)
+    key = hashlib.sha256(f"1 {size.digest} {tokenizer.hash}".encode()).hexdigest()[:32]
+    folder = Path(cache) / key
+    found = load_tokens(folder)
     if found is None:
         try:
-            path.parent.mkdir(parents=True, exist_ok=True)
-            write_tokens(path, source, size, tokenizer, progress)
+            folder.mkdir(parents=True, exist_ok=True)
+            write_tokens(folder, source, size, tokenizer, progress, workers)
         except OSError as error:
             raise UserError(
                 f"the encoded text cannot be kept in {cache}: {error.strerror or error}; make room there, allow writing to it, "
                 "or name another folder in the environment variable CLEW_CACHE"
             ) from None
-        found = load_tokens(path)
-        assert found is not None, f"{path} cannot be read back"
+        except UserError:
+            forget(source, cache)
+            raise
+        finally:
+            with suppress(OSError):
+                folder.rmdir()  # where nothing is in it
+        found = load_tokens(folder)
+        assert found is not None, f"{folder} cannot be read back"
     return found
 
 
-def load_tokens(path: Path) -> TokenFile | None:
-    """The encoding at a path; None where there is none, or part of one, or a changed one."""
+def load_tokens(folder: Path) -> TokenFile | None:
+    """The encoding in a folder; None where there is none, or part of one, or a changed one."""
     try:
-        about = json.loads(path.with_suffix(".json").read_text(encoding="utf-8"))
-        with path.open("rb") as file:
-            if hashlib.file_digest(file, "sha256").hexdigest() != about["sha256"]:
-                return None
-        tokens = np.memmap(path, dtype=about["dtype"], mode="r")
-        return TokenFile(tokens, about["num_characters"], about["num_target_characters"], about["num_unknown"])
-    except (OSError, ValueError, KeyError, TypeError):
+        about = json.loads((folder / INDEX).read_text(encoding="utf-8"))
+        if about.pop("sha256") != digest(about) or about["format"] != FORMAT:
+            return None
+        entries: list[Entry] = about["shards"]
+        is_small = sum(entry["size"] for entry in entries) <= HASHED
+        if not all(is_whole(folder, entry, hashed=is_small) for entry in entries):
+            return None
+        shards = [Shard(folder / entry["file"], entry["num_tokens"], entry["num_ends"]) for entry in entries]
+        total = {name: sum(entry[name] for entry in entries) for name in ("num_characters", "num_unknown", "first_tokens")}
+        characters = total["num_characters"]
+        return TokenFile(
+            Shards(shards, about["dtype"]),
+            characters,
+            characters - before_targets(entries),
+            total["num_unknown"],
+            characters - total["first_tokens"],
+            folder.name,
+        )
+    except DAMAGE:
         return None
 
 
-def write_tokens(path: Path, source: TextSource, size: Measure, tokenizer: Tokenizer, progress: Progress | None) -> None:
-    """Both files, each written aside and renamed; two processes that do it at once write the same."""
-    aside = path.with_suffix(f".partial-{os.getpid()}")
-    try:
-        with aside.open("wb") as file:
-            about = encode_into(file, source, size, tokenizer, progress)
-        with aside.open("rb") as file:
-            about["sha256"] = hashlib.file_digest(file, "sha256").hexdigest()
-        aside.replace(path)
-        aside.write_text(json.dumps(about, indent=1), encoding="utf-8")
-        aside.replace(path.with_suffix(".json"))
-    finally:
-        with suppress(OSError):
-            aside.unlink()
+def before_targets(entries: list[Entry]) -> int:
+    """The characters up to the end of the first token."""
+    count = 0
+    for entry in entries:
+        count += entry["before_targets"]
+        if entry["num_tokens"]:
+            break
+    return count
 
 
-def encode_into(file: IO[bytes], source: TextSource, size: Measure, tokenizer: Tokenizer, progress: Progress | None) -> dict[str, Any]:
-    """Write the ids, in the order of the text; what the JSON says of them. The text must be the one that was measured, or its key would
-    lead to another's ids."""
-    dtype = np.dtype(np.uint16 if tokenizer.vocabulary < 2**16 else np.uint32)
-    num_tokens = num_unknown = num_done = num_before_targets = 0
-    measuring = Measuring()
-    for piece, ids in encoded_pieces(source, tokenizer):
-        if ids and not num_tokens:
-            spans = tokenizer.encode_with_offsets(piece.text)[1]
-            num_before_targets = num_done + (spans[0][1] if spans else len(piece.text))  # a document of white space is its end alone
-        array = np.array(ids, dtype=dtype)
-        file.write(array.data)
-        num_tokens += len(ids)
-        num_unknown += 0 if tokenizer.unknown is None else int((array == tokenizer.unknown).sum())
-        num_done += len(piece.text)
-        measuring.add(piece)
+def is_whole(folder: Path, entry: Entry, *, hashed: bool) -> bool:
+    """Whether a shard is what its entry says, told by its size and hash; where it is not `hashed`, by its time of change while that is the
+    same."""
+    found = (folder / entry["file"]).stat()
+    if found.st_size != entry["size"]:
+        return False
+    if not hashed and found.st_mtime_ns == entry["changed"]:
+        return True
+    with (folder / entry["file"]).open("rb") as file:
+        return hashlib.file_digest(file, "sha256").hexdigest() == entry["sha256"]
+
+
+def write_tokens(folder: Path, source: TextSource, size: Measure, tokenizer: Tokenizer, progress: Progress | None, workers: int) -> None:
+    """All shards that are not there yet, and the index. Two that do it at once write the same."""
+    measuring, entries, done = Measuring(), [], 0
+
+    def tell(count: int) -> None:
+        nonlocal done
+        done += count
         if progress is not None:
-            progress(num_done, size.num_characters)
+            progress(done, size.num_characters)
+
+    kept = whole_shards(folder)
+    with (folder / WHOLE).open("a", encoding="utf-8") as file:
+        file.write("\n")  # what an earlier one wrote last may be half a line
+        for entry in encode_shards(cut_into_jobs(source, folder, kept, measuring), tokenizer, workers, tell):
+            entries.append(entry)
+            file.write(json.dumps([entry, digest(entry)]) + "\n")
+            file.flush()
+    fault = ""
     if measuring.measure() != size:
-        raise UserError(f"{source}: it changed while it was read; let no other program write there and try again")
-    if not num_tokens:
-        raise UserError(
-            f"{source}: there is no token in its {size.num_characters} characters, all of them white space; give a text with words in it"
-        )
-    return {
-        "format": FORMAT,
-        "tokenizer": tokenizer.hash,
-        "dtype": dtype.name,
-        "num_tokens": num_tokens,
-        "num_characters": size.num_characters,
-        "num_target_characters": size.num_characters - num_before_targets,
-        "num_unknown": num_unknown,
-    }
+        fault = "it changed while it was read; let no other program write there and try again"
+    elif not any(entry["num_tokens"] for entry in entries):
+        fault = f"there is no token in its {size.num_characters} characters, all of them white space; give a text with words in it"
+    if fault:
+        shutil.rmtree(folder, ignore_errors=True)
+        raise UserError(f"{source}: {fault}")
+    about = {"format": FORMAT, "tokenizer": tokenizer.hash, "dtype": dtype_of(tokenizer).name, "shards": entries}
+    aside = folder / f"{INDEX}.partial-{os.getpid()}"
+    aside.write_text(json.dumps({**about, "sha256": digest(about)}, indent=1), encoding="utf-8")
+    aside.replace(folder / INDEX)
+    (folder / WHOLE).unlink(missing_ok=True)
 
 
-def encoded_pieces(source: TextSource, tokenizer: Tokenizer) -> Iterator[tuple[Piece, list[int]]]:
-    """Each piece with its ids, and with the id that ends a document; a word tokenizer's `end` is the newline that is there already."""
-    end = [tokenizer.end] if tokenizer.end is not None and tokenizer.unit != "word" else []
-    for pieces in batched(source.pieces(), BATCH):
-        encoded = tokenizer.encode_batch([piece.text for piece in pieces])
-        for piece, ids in zip(pieces, encoded, strict=True):
-            yield piece, ids + end if piece.closes else ids
+def cut_into_jobs(source: TextSource, folder: Path, kept: dict[str, Entry], measuring: Measuring) -> Iterator[Job]:
+    """The text in shards, each with its entry where it is `kept`; what is read is measured, since another text's shards have no place
+    under this key."""
+    pieces: list[Piece] = []
+    number = size = 0
+    begins = True
+
+    def job() -> Job:
+        path = folder / f"{number:06}.tokens"
+        entry = kept.get(path.name)
+        return Job(path, pieces, begins, entry if entry is not None and entry["num_characters"] == size else None)
+
+    for piece in source.pieces():
+        measuring.add(piece)
+        pieces.append(piece)
+        size += len(piece.text)
+        if size >= SHARD:
+            yield job()
+            pieces, number, size, begins = [], number + 1, 0, piece.closes
+    if pieces or not number:
+        yield job()
 
 
-def batched(items: Iterable[Piece], size: int) -> Iterator[list[Piece]]:
-    items = iter(items)
-    while batch := list(islice(items, size)):
-        yield batch
+def whole_shards(folder: Path) -> dict[str, Entry]:
+    """What is there and as it was written, of an encoding that was interrupted or has been damaged; by file."""
+    entries: list[Any] = []
+    with suppress(*DAMAGE):
+        about = json.loads((folder / INDEX).read_text(encoding="utf-8"))
+        entries += about["shards"] if about.pop("sha256") == digest(about) and about["format"] == FORMAT else []
+    with suppress(*DAMAGE):
+        for line in (folder / WHOLE).read_text(encoding="utf-8").splitlines():
+            with suppress(*DAMAGE):
+                entry, hashed = json.loads(line)
+                entries += [entry] if hashed == digest(entry) else []
+    found = {}
+    for entry in entries:
+        with suppress(*DAMAGE):
+            if is_whole(folder, entry, hashed=True):
+                found[entry["file"]] = entry
+    return found
+
+
+DAMAGE = (OSError, ValueError, KeyError, TypeError, AttributeError)
+"""What reading an index or a shard may raise where it is not what was written."""
+
+
+def digest(about: dict[str, Any]) -> str:
+    return hashlib.sha256(json.dumps(about, sort_keys=True).encode()).hexdigest()

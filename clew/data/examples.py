@@ -58,6 +58,30 @@ class Pair(NamedTuple):
         return self.source
 
 
+class Answer(NamedTuple):
+    """An answer in its passage: its text, and the character at which it begins."""
+
+    text: str
+    start: int
+
+
+class Question(NamedTuple):
+    """A question on a passage, and the answers that are right; none where the passage has none. Questions on one passage stay together."""
+
+    question: str
+    passage: str
+    answers: tuple[Answer, ...] = ()
+    id: str = ""
+
+    @property
+    def key(self) -> str:
+        return self.passage
+
+    @property
+    def texts(self) -> tuple[str, ...]:
+        return tuple(answer.text for answer in self.answers)
+
+
 class Dialogue(NamedTuple):
     """What people said in turn, from a line of a file on."""
 

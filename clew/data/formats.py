@@ -32,6 +32,7 @@ EXTENSIONS = {
 }
 """What tells a format by itself. `.txt` may hold any, and `.tsv` CoNLL columns."""
 
+SQUAD = re.compile(r'\s*\{\s*("version"\s*:\s*"[^"]*"\s*,\s*)?"data"\s*:\s*\[')
 TREE = re.compile(r"\s*\(\s*[^\s()]*\s*\(")
 WORD_NUMBER = re.compile(r"\d+([-.]\d+)?")
 TAG = re.compile(r"[^a-z\s]+|[BIOESLU]-\S+")
@@ -51,9 +52,11 @@ def recognise(path: Path, tables_alone: bool = False) -> str:
     """By extension, .gz aside; else by content."""
     suffixes = [suffix.lower() for suffix in path.suffixes]
     suffix = next(reversed(suffixes[:-1] if suffixes[-1:] == [".gz"] else suffixes), "")
-    if suffix in EXTENSIONS:
+    if suffix in EXTENSIONS and suffix != ".json":
         return EXTENSIONS[suffix]
     lines = list(sample(path))
+    if suffix == ".json":
+        return "squad" if is_squad(lines) else EXTENSIONS[suffix]
     if suffix in (".tsv", ".tab"):
         return "conll" if is_conll(lines) and not tables_alone else "tsv"
     return recognise_lines(lines)
@@ -83,6 +86,11 @@ def is_json(lines: Sequence[str]) -> bool:
         return isinstance(json.loads(first), dict)
     except (ValueError, RecursionError):
         return False
+
+
+def is_squad(lines: Sequence[str]) -> bool:
+    """One object over the whole file, whose field `data` is a list."""
+    return bool(SQUAD.match("\n".join(lines)[:1000]))
 
 
 def is_bracketed(lines: Sequence[str]) -> bool:
@@ -131,6 +139,7 @@ def is_csv(lines: Sequence[str]) -> bool:
 
 
 RULES: dict[str, Callable[[Sequence[str]], bool]] = {
+    "squad": is_squad,
     "jsonl": is_json,
     "trees": is_bracketed,
     "conllu": is_conllu,
@@ -153,5 +162,6 @@ FORMATS = {
     "conll": "CoNLL columns",
     "conllu": "CoNLL-U",
     "trees": "bracketed trees",
+    "squad": "questions on passages, as SQuAD has them",
 }
 """Names of formats, and what they are called in a sentence."""

@@ -2,7 +2,8 @@
 
 A plan says how many batches an epoch has and makes any of them directly, so that (epoch, batch) is all there is to a position.
 Targets are the tokens one later. Where rows are not all full, `mask` says what is real, and a row's real places come first; at the end
-of uneven streams a row may have none.
+of uneven streams a row may have none. With documents `apart`, `mask` has the number of each place's document, and a target in another
+document than the token before it does not count.
 """
 
 from dataclasses import dataclass
@@ -13,14 +14,24 @@ import torch
 from torch import Tensor
 
 from clew.core.errors import UserError
+from clew.core.masks import real_positions
+from clew.data.shards import Shards
+
+Tokens = np.ndarray | Shards
 
 
 class TokenBatch(NamedTuple):
     tokens: Tensor  # (batch, length)
     targets: Tensor  # (batch, length)
-    mask: Tensor | None = None  # (batch, length), None where all are real
+    mask: Tensor | None = None  # (batch, length), None where all are real; numbers of documents where they are apart
     fresh: bool = True  # streams start here: nothing is carried over from the batch before
     rate: float = 1.0  # the learning rate's factor for this batch: its length over the usual one where lengths vary
+    within: Tensor | None = None  # (batch, length), True where a target is of its token's document; None where all are
+
+    @property
+    def counted(self) -> Tensor | None:
+        """Which targets count; None where all do."""
+        return real_positions(self.mask) if self.within is None else self.within
 
 
 class Plan(Protocol):
@@ -32,7 +43,7 @@ class Plan(Protocol):
     @property
     def num_targets(self) -> int: ...
 
-    def batch(self, tokens: np.ndarray, number: int) -> TokenBatch: ...
+    def batch(self, tokens: Tokens, number: int, *, apart: bool = False) -> TokenBatch: ...
 
 
 @dataclass(frozen=True, eq=False)
@@ -51,11 +62,11 @@ class StreamPlan:
     def num_targets(self) -> int:
         return int(self.sizes.sum())
 
-    def batch(self, tokens: np.ndarray, number: int) -> TokenBatch:
+    def batch(self, tokens: Tokens, number: int, *, apart: bool = False) -> TokenBatch:
         check_number(number, self.num_batches)
         done = number * self.length
         sizes = np.clip(self.sizes - done, 0, self.length)
-        return gather(tokens, self.starts + done, sizes, fresh=number == 0)
+        return gather(tokens, self.starts + done, sizes, fresh=number == 0, apart=apart)
 
 
 @dataclass(frozen=True, eq=False)
@@ -74,10 +85,10 @@ class VariedStreamPlan:
     def num_targets(self) -> int:
         return len(self.starts) * int(self.edges[-1])
 
-    def batch(self, tokens: np.ndarray, number: int) -> TokenBatch:
+    def batch(self, tokens: Tokens, number: int, *, apart: bool = False) -> TokenBatch:
         check_number(number, self.num_batches)
         first, last = self.edges[number], self.edges[number + 1]
-        made = gather(tokens, self.starts + first, np.full(len(self.starts), last - first), fresh=number == 0)
+        made = gather(tokens, self.starts + first, np.full(len(self.starts), last - first), fresh=number == 0, apart=apart)
         return made._replace(rate=int(last - first) / self.length)
 
 
@@ -97,10 +108,10 @@ class WindowPlan:
     def num_targets(self) -> int:
         return int(self.sizes.sum())
 
-    def batch(self, tokens: np.ndarray, number: int) -> TokenBatch:
+    def batch(self, tokens: Tokens, number: int, *, apart: bool = False) -> TokenBatch:
         check_number(number, self.num_batches)
         rows = slice(number * self.batch_size, (number + 1) * self.batch_size)
-        return gather(tokens, self.starts[rows], self.sizes[rows], fresh=True)
+        return gather(tokens, self.starts[rows], self.sizes[rows], fresh=True, apart=apart)
 
 
 @dataclass(frozen=True, eq=False)
@@ -226,11 +237,18 @@ USUAL, SPREAD, SHORTEST, LONGER = 0.95, 5.0, 5, 20
 """How chunk lengths vary: how often their mean is the usual one, their deviation, the least, and how far above its mean the most is."""
 
 
-def gather(tokens: np.ndarray, starts: np.ndarray, sizes: np.ndarray, fresh: bool) -> TokenBatch:
+def gather(tokens: Tokens, starts: np.ndarray, sizes: np.ndarray, fresh: bool, apart: bool = False) -> TokenBatch:
     """Rows of `sizes` tokens from `starts` on, and the tokens one later; what is not real is 0."""
     columns = np.arange(sizes.max())
     real = columns < sizes[:, None]  # (batch, length)
     places = np.where(real, starts[:, None] + columns, 0)
+    if apart:
+        assert isinstance(tokens, Shards), "only an encoded text knows its documents"
+        documents = tokens.documents(places)
+        within = real & (documents == tokens.documents(places + 1))
+        numbers = torch.from_numpy(documents * real)
+        made = TokenBatch(as_ids(tokens[places] * real), as_ids(tokens[places + 1] * real), numbers, fresh)
+        return made._replace(within=torch.from_numpy(within))
     if real.all():
         return TokenBatch(as_ids(tokens[places]), as_ids(tokens[places + 1]), None, fresh)
     return TokenBatch(as_ids(tokens[places] * real), as_ids(tokens[places + 1] * real), torch.from_numpy(real), fresh)

@@ -6,7 +6,7 @@ two the first is the source. Texts stay as they stand; white space around labels
 """
 
 import json
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from itertools import chain
 from pathlib import Path
 from typing import Any, NamedTuple, TypeVar
@@ -164,9 +164,15 @@ def read_parsed(paths: FilePath | Sequence[FilePath]) -> Iterator[Parsed]:
 
 
 def table_rows(
-    path: Path, kind: str, wanted: Mapping[str, Column | None], format: str | None, header: bool | None, notes: Notes
+    path: Path,
+    kind: str,
+    wanted: Mapping[str, Column | None],
+    format: str | None,
+    header: bool | None,
+    notes: Notes,
+    optional: Collection[str] = (),
 ) -> Iterator[Row]:
-    """The columns that are wanted, by role, of every record."""
+    """The columns that are wanted, by role, of every record; those that are `optional` need not be there."""
     format = find_format(path, format, tables_alone=True)
     if format not in TABLES or (format == "lines" and len(wanted) > 1):
         raise holds_no(path, format, kind, TABLES)
@@ -174,21 +180,28 @@ def table_rows(
     records = TABLES[format](path, header=header, wanted=named, notes=notes)
     first = next(records)
     columns = dotted_names(first.values) if format == "jsonl" else list(first.values)
-    places = find_roles(columns, wanted, str(path) if format != "jsonl" else first.place)
+    there = {role: column for role, column in wanted.items() if column is not None or role not in optional or other_name(columns, role)}
+    places = find_roles(columns, there, str(path) if format != "jsonl" else first.place)
     if format == "jsonl":
-        return json_rows(chain([first], records), places, notes)
+        return json_rows(chain([first], records), places, notes, optional)
     return (({role: record.values[column] for role, column in places.items()}, record.place) for record in chain([first], records))
 
 
-def json_rows(records: Iterable[Record], places: Mapping[str, str], notes: Notes) -> Iterator[Row]:
+def json_rows(records: Iterable[Record], places: Mapping[str, str], notes: Notes, optional: Collection[str] = ()) -> Iterator[Row]:
     for record in records:
-        try:
-            values = {role: value_at(record.values, column) for role, column in places.items()}
-        except KeyError as error:
+        values: dict[str, Any] = {}
+        missing = None
+        for role, column in places.items():
+            try:
+                values[role] = value_at(record.values, column)
+            except KeyError:
+                if role not in optional:
+                    missing = missing or column
+        if missing is None:
+            yield values, record.place
+        else:
             there = ", ".join(dotted_names(record.values)) or "none"
-            notes.fault("missing field", record.place, f"no field '{error.args[0]}'; there are: {there}")
-            continue
-        yield values, record.place
+            notes.fault("missing field", record.place, f"no field '{missing}'; there are: {there}")
 
 
 def find_roles(columns: list[str], wanted: Mapping[str, Column | None], place: str) -> dict[str, str]:
@@ -198,7 +211,13 @@ def find_roles(columns: list[str], wanted: Mapping[str, Column | None], place: s
         instead = dict(zip(wanted, columns, strict=True))
     elif list(wanted) == ["text"] and len(columns) == 1:
         instead = {"text": columns[0]}
+    instead |= {role: name for role in wanted if (name := other_name(columns, role)) is not None}
     return {role: find_role(columns, column, role, place, instead.get(role)) for role, column in wanted.items()}
+
+
+def other_name(columns: Collection[str], role: str) -> str | None:
+    """The column that is called like a role, or as it is called elsewhere."""
+    return next((name for name in (role, *OTHER_NAMES.get(role, ())) if name in columns), None)
 
 
 def listed_rows(data: Iterable[Any], kind: type[NamedTuple], forms: Sequence[tuple[str, ...]]) -> Iterator[Row]:
@@ -218,6 +237,8 @@ def listed_rows(data: Iterable[Any], kind: type[NamedTuple], forms: Sequence[tup
         yield dict(zip(by_length[len(item)], item, strict=True)), place
 
 
+OTHER_NAMES = {"passage": ("context",), "answer": ("answers.text", "answers"), "answer_start": ("answers.answer_start",)}
+"""What columns are called besides their role."""
 ROLES = {"labels": "label"}
 """Fields of examples that are called otherwise than the column they come from."""
 

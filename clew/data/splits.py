@@ -5,7 +5,8 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from clew.core.errors import UserError
-from clew.data.text_files import Piece, TextSource, find_text, measure
+from clew.data.measures import measured
+from clew.data.text_files import Piece, Stamp, TextSource, find_text
 
 Paths = Path | str | Sequence[Path | str]
 
@@ -31,6 +32,11 @@ class TextPart:
     def __iter__(self) -> Iterator[str]:
         return (piece.text for piece in self.pieces())
 
+    def stamp(self) -> Stamp | None:
+        stamp = getattr(self.whole, "stamp", None)
+        found = None if stamp is None else stamp()
+        return None if found is None else found._replace(text=f"{found.text}[{self.start}:{self.stop}]")
+
     def __str__(self) -> str:
         return str(self.whole)
 
@@ -42,20 +48,22 @@ def split_text(
     *,
     valid_fraction: float = 0.1,
     test_fraction: float = 0.0,
+    cache: Path | None = None,
 ) -> dict[str, TextSource]:
     """The parts by name: `train`, and `valid` and `test` where there are any.
 
-    A part that is not given is cut off the end of the training text, test last. The cuts are int(fraction * characters).
+    A part that is not given is cut off the end of the training text, test last. The cuts are int(fraction * characters). How long a large
+    text is may be remembered in `cache`.
     """
     check_fraction("valid_fraction", valid_fraction)
     check_fraction("test_fraction", test_fraction)
     whole = as_source(train)
     given = {name: as_source(part) for name, part in (("valid", valid), ("test", test)) if part is not None}
     fractions = {"valid": 0.0 if "valid" in given else valid_fraction, "test": 0.0 if "test" in given else test_fraction}
-    return {**cut_parts(whole, fractions), **given}
+    return {**cut_parts(whole, fractions, cache), **given}
 
 
-def cut_parts(whole: TextSource, fractions: dict[str, float]) -> dict[str, TextSource]:
+def cut_parts(whole: TextSource, fractions: dict[str, float], cache: Path | None = None) -> dict[str, TextSource]:
     """`train` and the last parts of a text, as large as `fractions` says; a part of no size is left out."""
     held_out = sum(fractions.values())
     if held_out >= 1:
@@ -63,7 +71,7 @@ def cut_parts(whole: TextSource, fractions: dict[str, float]) -> dict[str, TextS
         raise UserError(f"{sizes} must be below 1, or nothing is left to train on")
     if held_out == 0:
         return {"train": whole}
-    length = measure(whole).num_characters
+    length = measured(whole, cache).num_characters
     # 1 - 0.05 - 0.05 is 0.8999999999999999 in floating point
     valid_start = int(round(1 - held_out, 9) * length)
     test_start = int(round(1 - fractions["test"], 9) * length)

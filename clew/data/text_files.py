@@ -1,20 +1,25 @@
 """Plain text of any size, from files or a string, read in pieces. Knows no tokenizer.
 
-The text is UTF-8; a byte order mark is dropped, every line end is read as a newline, and what ends in .gz is unzipped.
+The text is UTF-8; a byte order mark is dropped, every line end is read as a newline, and what ends in .gz is unzipped. A file is a
+document, but of a file of JSON lines (.jsonl) every line is one, its field `text`.
 """
 
 import hashlib
 import io
+import json
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import NamedTuple, Protocol, TextIO
 
 from clew.core.errors import UserError, shortened
-from clew.data.lines import near, no_text, opened
+from clew.data.json_files import read_jsonl
+from clew.data.lines import is_zipped, near, no_text, opened
 from clew.text.tokenizer import check_is_text
 
 PIECE = 2**16
+ENDINGS = (".txt", ".jsonl", ".txt.gz", ".jsonl.gz")
+"""Of the files that are read of a folder."""
 
 
 class Piece(NamedTuple):
@@ -32,16 +37,24 @@ class TextSource(Protocol):
     def __iter__(self) -> Iterator[str]: ...
 
 
+class Stamp(NamedTuple):
+    """What tells a text of files from what it was before without reading it: the names, sizes and times of change, as a text."""
+
+    text: str
+    size: int  # in bytes
+    changed: float  # when a file last was
+
+
 @dataclass(frozen=True)
 class TextFiles:
-    """The files one after the other, each a document."""
+    """The documents of the files one after the other."""
 
     paths: tuple[Path, ...]
 
     def pieces(self) -> Iterator[Piece]:
         held: Piece | None = None
-        for path in self.paths:
-            for i, text in enumerate(read_pieces(path)):
+        for document in (document for path in self.paths for document in read_documents(path)):
+            for i, text in enumerate(document):
                 if held is not None:
                     yield closed(held) if i == 0 else held
                 held = Piece(text)
@@ -51,6 +64,14 @@ class TextFiles:
 
     def __iter__(self) -> Iterator[str]:
         return (piece.text for piece in self.pieces())
+
+    def stamp(self) -> Stamp | None:
+        try:
+            found = [(str(path.absolute()), path.stat()) for path in self.paths]
+        except OSError:
+            return None
+        rows = [(name, stat.st_size, stat.st_mtime_ns) for name, stat in found]
+        return Stamp(json.dumps(rows), sum(size for _, size, _ in rows), max(stat.st_mtime for _, stat in found))
 
     def __str__(self) -> str:
         more = len(self.paths) - 1
@@ -108,7 +129,7 @@ def measure(source: TextSource) -> Measure:
 
 
 def find_text(paths: Path | str | Sequence[Path | str]) -> TextFiles:
-    """The text in a file, in the .txt files under a folder in the order of their names, or in several of these."""
+    """The text in a file, in the .txt and .jsonl files under a folder in the order of their names, or in several of these."""
     if isinstance(paths, (Path, str)):
         paths = [paths]
     return TextFiles(tuple(file for path in paths for file in files_at(at_home(path))))
@@ -129,18 +150,40 @@ def files_at(path: Path) -> list[Path]:
     except OSError as error:
         raise UserError(f"no such file: {shortened(str(path))}; {error.strerror or error}") from None
     if is_file:
-        if not any(read_pieces(path)):
+        if not has_text(path):
             raise UserError(f"{path}: the file is empty; give one with text in it")
         return [path]
     if is_there and not is_folder:
         raise UserError(f"{path}: neither a file nor a folder; a text is read more than once, so save it to a file first")
     if not is_folder:
         raise UserError(f"no such file: {shortened(str(path))}; {near(path)}")
-    named = sorted(file for file in path.rglob("*.txt") if file.is_file() and not file.name.startswith("."))
-    found = [file for file in named if any(read_pieces(file))]
+    named = sorted(file for file in path.rglob("*") if file.name.lower().endswith(ENDINGS) and file.is_file())
+    found = [file for file in named if not file.name.startswith(".") and has_text(file)]
     if not found:
-        raise UserError(f"{path}: no .txt file with text in this folder or below; name a file, or rename what holds the text to .txt")
+        raise UserError(
+            f"{path}: no .txt or .jsonl file with text in this folder or below; name a file, or rename what holds the text to .txt"
+        )
     return found
+
+
+def has_text(path: Path) -> bool:
+    return any(text for document in read_documents(path) for text in document)
+
+
+def read_documents(path: Path) -> Iterator[Iterator[str]]:
+    """The pieces of each document in a file."""
+    name = path.with_suffix("") if is_zipped(path) else path
+    if name.suffix.lower() != ".jsonl" or not path.is_file() or not path.stat().st_size:
+        yield read_pieces(path)
+        return
+    for record in read_jsonl(path):
+        text = record.values.get("text")
+        if not isinstance(text, str):
+            kind = "is no string" if "text" in record.values else "is missing"
+            raise UserError(f'{record.place}: a document a line is read of the field "text", which {kind}; write {{"text": "..."}}')
+        check_is_text(text, f"text in {record.place}")
+        if text.strip():
+            yield cut(io.StringIO(text, newline=None))
 
 
 def read_pieces(path: Path) -> Iterator[str]:

@@ -9,6 +9,7 @@ from typing import NamedTuple
 
 from clew.data.descriptions import MOST_LABELS, ColumnDescription, Description
 from clew.data.formats import TREE
+from clew.data.readers import OTHER_NAMES
 
 Columns = Sequence[ColumnDescription]
 
@@ -43,7 +44,7 @@ class Use(NamedTuple):
 
 def find_use(description: Description) -> Use | None:
     """What the file seems to be for; None where nothing fits."""
-    whole = {"lines": "text-lstm", "parallel": "translate"}
+    whole = {"lines": "text-lstm", "parallel": "translate", "squad": "answer"}
     if description.format in whole:
         found: Use | None = Use(whole[description.format], {})
     elif description.format == "trees":
@@ -54,7 +55,13 @@ def find_use(description: Description) -> Use | None:
         found = conll_tags(description)
     else:
         columns, texts = description.columns, texts_of(description)
-        found = listed_tags(columns) or named_pair(columns, texts) or labelled(description, texts) or two_texts(columns, texts)
+        found = (
+            listed_tags(columns)
+            or questions(columns)
+            or named_pair(columns, texts)
+            or labelled(description, texts)
+            or two_texts(columns, texts)
+        )
     if found is not None and has_faults(description, full_columns(found.settings)):
         found.settings["data.faults"] = "skip"
     return found
@@ -108,6 +115,15 @@ def numbers_for_tags(description: Description) -> str | None:
         return None
     names = (column.name for column in description.columns)
     return next((name for name in names if all(NUMBERS.fullmatch(fields.get(name, "")) for _, fields in description.examples)), None)
+
+
+def questions(columns: Columns) -> Use | None:
+    """A question, its passage and its answer, in columns that are called so."""
+    roles = {role: called(columns, (role, *OTHER_NAMES.get(role, ()))) for role in ("question", "passage", "answer")}
+    if any(column is None for column in roles.values()):
+        return None
+    named = {f"data.{role}": column.name for role, column in roles.items() if column is not None and column.name != role}
+    return Use("answer", {name: column for name, column in named.items() if name != "data.answer"})
 
 
 def named_pair(columns: Columns, texts: Columns) -> Use | None:

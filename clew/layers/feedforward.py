@@ -69,4 +69,10 @@ class Readout(SequenceLayer):
         return torch.tanh(t) if self.kind == "tanh" else t.unflatten(-1, (self.dim, 2)).amax(-1), None
 
 
-ACTIVATIONS: dict[str, Callable[[Tensor], Tensor]] = {"relu": torch.relu, "gelu": F.gelu, "gelu_tanh": gelu_tanh, "tanh": torch.tanh}
+ACTIVATIONS: dict[str, Callable[[Tensor], Tensor]] = {
+    "relu": torch.relu,
+    "gelu": F.gelu,
+    "gelu_tanh": gelu_tanh,
+    "silu": F.silu,
+    "tanh": torch.tanh,
+}

@@ -15,7 +15,9 @@ from collections.abc import Callable
 import torch
 from torch import Tensor, nn
 
+from clew.core.config import Part, build_part
 from clew.core.errors import UserError
+from clew.layers.rotary_scaling import SCALINGS, Scaling
 
 
 class Position(nn.Module):
@@ -83,21 +85,25 @@ class Rotary(Position):
 
         (x_k, x_{k + d/2})  ->  (x_k cos a - x_{k + d/2} sin a,  x_{k + d/2} cos a + x_k sin a),   a = i / base^(2k / d)
 
-    so that q_i . k_j depends on i - j. Features k and k + d/2 make a pair, as in Llama.
+    so that q_i . k_j depends on i - j. Features k and k + d/2 make a pair, as in Llama. `scaling` gives other angles for longer texts.
     """
 
     in_layers = True
 
-    def __init__(self, dim: int, num_heads: int, head_dim: int, *, base: float = 10000.0):
+    def __init__(self, dim: int, num_heads: int, head_dim: int, *, base: float = 10000.0, scaling: Part = "none"):
         super().__init__(dim, num_heads, head_dim)
         if head_dim % 2:
             raise UserError(f"rotary positions turn pairs of features, so head_dim ({head_dim}) must be even")
         self.head_dim = head_dim
         self.base = base
+        self.scaling: Scaling = build_part("rotary scaling", scaling, SCALINGS, head_dim, base)
 
     def rotate(self, x: Tensor, positions: Tensor) -> Tensor:
-        angles = positions[:, None, :, None] * frequencies(self.head_dim, self.base, x.device)  # (batch, 1, length, head_dim / 2)
+        turning = frequencies(self.head_dim, self.base, x.device)
+        angles = self.scaling.angles(positions[:, None, :, None], turning)  # (batch, 1, length, head_dim / 2)
         cos, sin = angles.cos().to(x.dtype), angles.sin().to(x.dtype)
+        if self.scaling.factor != 1.0:
+            cos, sin = cos * self.scaling.factor, sin * self.scaling.factor
         left, right = x.chunk(2, -1)
         return torch.cat([left * cos - right * sin, right * cos + left * sin], -1)
 

@@ -29,26 +29,36 @@ class GPTConfig(Section):
     position: Annotated[Part, one_of("position", POSITIONS)] = "learned"
     score: Annotated[Part, one_of("score", SCORES)] = "scaled"
     window: int | None = Field(None, ge=0, description="how many positions back attention reaches; all where not given")
+    hidden_dim: int | None = Field(None, ge=1, description="width inside the networks; 4 dim where not given")
+    activation: str = Field("gelu_tanh", description="relu, gelu, gelu_tanh, silu, tanh, swiglu")
+    norm_eps: float = Field(1e-5, gt=0)
     bias: bool = True
-    dropout: float = Field(0.0, ge=0, lt=1)
+    dropout: float = Field(0.0, ge=0, lt=1, description="of what every layer adds, and of the two below where they are not given")
+    embedding_dropout: float | None = Field(None, ge=0, lt=1)
+    attention_dropout: float | None = Field(None, ge=0, lt=1, description="of attention's weights")
 
 
 def build_gpt(config: GPTConfig, vocabulary: int) -> Body:
     dim, heads = config.dim, config.num_heads
     position, in_layers = build_positions(config.position, dim, heads, max(dim // heads, 1), config.max_length)
-    embedding = TokenEmbedding(vocabulary, dim, position=position, dropout=config.dropout)
-    norm = {"name": "layer", "bias": config.bias}
+    embedding = TokenEmbedding(vocabulary, dim, position=position, dropout=given(config.embedding_dropout, config.dropout))
+    attention_dropout = given(config.attention_dropout, config.dropout)
+    norm = {"name": "layer", "eps": config.norm_eps, "bias": config.bias}
     layers: list[PreNorm] = []
     for _ in range(config.num_layers):
         score = build_part("score", config.score, SCORES, max(dim // heads, 1), max(dim // heads, 1))
         attention = SelfAttention(
-            dim, heads, window=config.window, score=score, position=in_layers(), bias=config.bias, dropout=config.dropout
+            dim, heads, window=config.window, score=score, position=in_layers(), bias=config.bias, dropout=attention_dropout
         )
-        network = FeedForward(dim, activation="gelu_tanh", bias=config.bias)
+        network = FeedForward(dim, hidden_dim=config.hidden_dim, activation=config.activation, bias=config.bias)
         layers += [PreNorm(dim, attention, norm=norm, dropout=config.dropout), PreNorm(dim, network, norm=norm, dropout=config.dropout)]
-    body = Body(embedding, Stack(layers), LayerNorm(dim, bias=config.bias))
+    body = Body(embedding, Stack(layers), LayerNorm(dim, eps=config.norm_eps, bias=config.bias))
     init_transformer(body, config.num_layers)
     return body
+
+
+def given(dropout: float | None, otherwise: float) -> float:
+    return otherwise if dropout is None else dropout
 
 
 def build_positions(part: Part, dim: int, num_heads: int, head_dim: int, max_length: int):  # type: ignore[no-untyped-def]

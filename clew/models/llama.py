@@ -1,19 +1,20 @@
 """Llama (Touvron et al. 2023): a causal Transformer with RMSNorm, rotary positions, SwiGLU, grouped heads and no biases."""
 
-from typing import Literal
+from typing import Annotated, Literal
 
 from pydantic import Field
 
-from clew.core.config import Section
+from clew.core.config import Part, Section, one_of
 from clew.layers.attention import SelfAttention
 from clew.layers.embeddings import TokenEmbedding
 from clew.layers.feedforward import FeedForward
 from clew.layers.norms import RMSNorm
 from clew.layers.positions import Rotary
+from clew.layers.rotary_scaling import SCALINGS
 from clew.layers.sequence import Stack
 from clew.layers.wiring import PreNorm
 from clew.models.body import MOST_LAYERS, Body
-from clew.models.gpt import init_transformer
+from clew.models.gpt import given, init_transformer
 
 
 class LlamaConfig(Section):
@@ -24,10 +25,18 @@ class LlamaConfig(Section):
     num_layers: int = Field(6, ge=1, le=MOST_LAYERS)
     num_heads: int = Field(6, ge=1)
     num_kv_heads: int | None = Field(None, ge=1, description="key and value heads, each shared by a group of query heads")
+    head_dim: int | None = Field(None, ge=1, description="width of a head; dim / num_heads where not given")
     hidden_dim: int | None = Field(None, ge=1, description="width of the gated network; 8/3 of dim where not given")
     rotary_base: float = Field(10000.0, gt=0)
+    rotary_scaling: Annotated[Part, one_of("rotary scaling", SCALINGS)] = Field(
+        "none", description="for texts longer than those first trained on: linear, dynamic, llama3, yarn, with options such as factor"
+    )
+    max_length: int | None = Field(None, ge=1, description="the longest text it is made for; nothing is refused past it")
     norm_eps: float = Field(1e-5, gt=0)
-    dropout: float = Field(0.0, ge=0, lt=1)
+    attention_bias: bool = False
+    network_bias: bool = False
+    dropout: float = Field(0.0, ge=0, lt=1, description="of the embeddings, of what every layer adds, and of attention where not given")
+    attention_dropout: float | None = Field(None, ge=0, lt=1, description="of attention's weights")
 
 
 def build_llama(config: LlamaConfig, vocabulary: int) -> Body:
@@ -36,9 +45,17 @@ def build_llama(config: LlamaConfig, vocabulary: int) -> Body:
     norm = {"name": "rms", "eps": config.norm_eps}
     layers: list[PreNorm] = []
     for _ in range(config.num_layers):
-        position = Rotary(dim, heads, max(dim // heads, 1), base=config.rotary_base)
-        attention = SelfAttention(dim, heads, num_kv_heads=config.num_kv_heads, position=position, bias=False, dropout=config.dropout)
-        network = FeedForward(dim, hidden_dim=hidden_dim, activation="swiglu", bias=False)
+        position = Rotary(dim, heads, config.head_dim or max(dim // heads, 1), base=config.rotary_base, scaling=config.rotary_scaling)
+        attention = SelfAttention(
+            dim,
+            heads,
+            num_kv_heads=config.num_kv_heads,
+            head_dim=config.head_dim,
+            position=position,
+            bias=config.attention_bias,
+            dropout=given(config.attention_dropout, config.dropout),
+        )
+        network = FeedForward(dim, hidden_dim=hidden_dim, activation="swiglu", bias=config.network_bias)
         layers += [PreNorm(dim, attention, norm=norm, dropout=config.dropout), PreNorm(dim, network, norm=norm, dropout=config.dropout)]
     body = Body(TokenEmbedding(vocabulary, dim, dropout=config.dropout), Stack(layers), RMSNorm(dim, eps=config.norm_eps))
     init_transformer(body, config.num_layers)

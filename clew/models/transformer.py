@@ -66,7 +66,7 @@ class TransformerConfig(Section):
         None, description="how many, or a list of layers, cross_attention among them"
     )
     hidden_dim: int | None = Field(None, ge=1, description="width inside the position-wise networks; 4 dim where not given")
-    activation: str = Field("relu", description="relu, gelu, gelu_tanh, tanh, swiglu")
+    activation: str = Field("relu", description="relu, gelu, gelu_tanh, silu, tanh, swiglu")
     position: Annotated[Part, one_of("position", POSITIONS)] = Field(
         "sinusoidal", description="added to the embeddings, or inside every self-attention"
     )

@@ -8,8 +8,9 @@ from typing import Any
 
 from clew.core.errors import UserError, shown, unknown
 from clew.data.example_splits import PARTS
-from clew.data.examples import Labelled, Pair, Sentence
+from clew.data.examples import Labelled, Pair, Question, Sentence
 from clew.data.readers import read_labelled, read_pairs, read_sentences
+from clew.data.squad_files import read_questions
 from clew.recipes.running import config_of
 from clew.runs.directory import cache_folder, write_text
 from clew.tasks import TASKS
@@ -26,7 +27,7 @@ def listed_settings(recipe: str, assignments: Sequence[str], data: Listed) -> li
     kind = TASKS[config_of(recipe, assignments).task.name].data  # type: ignore[attr-defined]
     if kind not in KINDS:
         raise UserError(
-            f"data= is for labelled texts, tagged words and pairs, and {recipe} learns from {kind.replace('_', ' ')}; "
+            f"data= is for labelled texts, tagged words, pairs and questions, and {recipe} learns from {kind.replace('_', ' ')}; "
             "name a file of it with data.train=FILE"
         )
     parts = data if isinstance(data, Mapping) else {"train": data}
@@ -81,8 +82,17 @@ def pair_rows(data: Iterable[Any]) -> Iterator[dict[str, Any]]:
         yield {"source": example.source, "target": example.target}
 
 
+def question_rows(data: Iterable[Any]) -> Iterator[dict[str, Any]]:
+    """(question, passage, answer), with where it begins; or (question, passage) where there is no answer."""
+    example: Question
+    for example in read_questions(data):
+        starts = [answer.start for answer in example.answers]
+        yield {"question": example.question, "passage": example.passage, "answer": example.texts, "answer_start": starts}
+
+
 KINDS: dict[str, Callable[[Iterable[Any]], Iterator[dict[str, Any]]]] = {
     "labelled": labelled_rows,
     "tagged": tagged_rows,
     "pairs": pair_rows,
+    "questions": question_rows,
 }

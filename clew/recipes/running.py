@@ -8,7 +8,17 @@ from typing import Any
 from clew.core.errors import UserError, shortened, unknown
 from clew.recipes import RECIPES
 from clew.runs.config import Config, changed_fields, differences, fields_of, overlay, override, resolve
-from clew.runs.directory import check_code, check_files, check_run, config_there, default_folder, is_abandoned, is_run, read_config
+from clew.runs.directory import (
+    IMPORTED,
+    check_code,
+    check_files,
+    check_run,
+    config_there,
+    default_folder,
+    is_abandoned,
+    is_run,
+    read_config,
+)
 from clew.runs.embedding import filled
 from clew.runs.summary import summarise
 from clew.runs.transfer import INHERITED, check_stands, check_transfer, inheriting, with_hash
@@ -166,8 +176,10 @@ def resumed(recipe: str, assignments: Sequence[str], config: Config, out: Path |
 
 
 def changes(config: Config) -> dict[str, Any] | None:
-    """The fields in which a run departs from its recipe, and their values; None where the recipe is not known here. What it has from the
+"""The fields in which a run departs from its recipe, and their values; None where the recipe is not known here. What it has from the
     run that it stands on is no departure."""
+    if config.recipe == IMPORTED:
+        return {}
     if config.recipe not in RECIPES:
         return None
     source = config.transfer.source  # type: ignore[attr-defined]

@@ -15,6 +15,7 @@ from clew.data.splits import split_text
 from clew.data.text_files import TextSource, TextString
 from clew.models import MODELS
 from clew.runs.config import Config, DataConfig, TextConfig
+from clew.runs.directory import cache_folder
 from clew.runs.embedding import check_embedding, enrich
 from clew.runs.memory import build_within_memory
 from clew.runs.transfer import ENCODER, build_encoder, put_adapters
@@ -28,7 +29,11 @@ Progress = Callable[..., None]
 def find_texts(data: DataConfig) -> dict[str, TextSource]:
     """The text's parts by name: train, valid, and test where there is one."""
     check_given(data, "data.train names your text, e.g. `clew train text-lstm data.train=book.txt`")
-    options = {"valid_fraction": data.valid_fraction, "test_fraction": data.test_fraction}
+    options: dict[str, Any] = {
+        "valid_fraction": data.valid_fraction,
+        "test_fraction": data.test_fraction,
+        "cache": cache_folder(),
+    }
     if data.corpus is not None and holds_sentences(data.corpus):
         lines = {part: TextString(text) for part, text in read_lines(data.corpus).items()}
         return split_text(lines["train"], lines.get("valid"), lines.get("test"), **options)
@@ -58,9 +63,11 @@ def train_side(text: TextConfig, texts: Sequence[str], specials: Sequence[str]) 
     return train_tokenizer(text, texts, [END, *specials] if text.tokenizer == "character" else specials)
 
 
-def encode_texts(texts: dict[str, TextSource], tokenizer: Tokenizer, cache: Path, progress: Progress | None = None) -> dict[str, TokenFile]:
+def encode_texts(
+    texts: dict[str, TextSource], tokenizer: Tokenizer, cache: Path, progress: Progress | None = None, workers: int = 1
+) -> dict[str, TokenFile]:
     """Every part as ids; one too short to predict anything in is refused here, and not after the first steps of training."""
-    encoded = {name: encode_corpus(source, tokenizer, cache, progress) for name, source in texts.items()}
+    encoded = {name: encode_corpus(source, tokenizer, cache, progress, workers) for name, source in texts.items()}
     for name, text in encoded.items():
         if len(text) < 2:
             raise UserError(

@@ -27,7 +27,9 @@ Files = str | list[str]
 class DataConfig(Section):
     """Where the data come from: a corpus by name, or files of one's own."""
 
-    corpus: str | None = Field(None, description="an embedded or a drawn corpus, or one found under the folder CLEW_DATA names")
+    corpus: str | None = Field(
+        None, description="an embedded or a drawn corpus, or one found under the folder CLEW_DATA names; of documents also several: ptb+ewt"
+    )
     train: Files | None = Field(
         None, description="a text, a folder of them, a table or a treebank; [source file, target file] of parallel text"
     )
@@ -38,12 +40,12 @@ class DataConfig(Section):
     )
     test_fraction: float = Field(0.0, ge=0, lt=1, description="the share kept for testing")
     format: str | None = Field(
-        None, description="lines, csv, tsv, jsonl, parallel, conll, conllu, trees; told from the file where not given"
+        None, description="lines, csv, tsv, jsonl, parallel, conll, conllu, trees, squad; told from the file where not given"
     )
     header: bool | None = Field(None, description="the first line of a table names its columns; told from it where not given")
     source: str | int | None = Field(None, description="pairs: the column that is read, by name or number; a corpus's language")
     target: str | int | None = Field(None, description="pairs: the column that is written; a corpus's language")
-    text: str | int | None = Field(None, description="labelled texts: the column of the text, by name or number")
+    text: str | int | None = Field(None, description="labelled texts and documents: the column of the text, by name or number")
     second: str | int | None = Field(None, description="labelled texts: the column of a second text, where two are judged together")
     label: str | int | None = Field(None, description="labelled texts: the column of the label; of CoNLL-U trees a comment's name")
     label_separator: str | None = Field(None, min_length=1, description="what parts several labels in a field")
@@ -53,6 +55,10 @@ class DataConfig(Section):
     phrases: bool = Field(False, description="of trees with a label on every node, each phrase is a training example")
     words: str | int | None = Field(None, description="tagged words: the column of the word, by name or number")
     tags: str | int | None = Field(None, description="tagged words: the column of the tag; of a corpus the kind of tags")
+    question: str | int | None = Field(None, description="questions in a table: the column of the question, by name or number")
+    passage: str | int | None = Field(None, description="questions in a table: the column of the passage")
+    answer: str | int | None = Field(None, description="questions in a table: the column of the answer; empty where the passage has none")
+    answer_start: str | int | None = Field(None, description="questions in a table: the column of the character at which the answer begins")
     directions: list[str] | None = Field(
         None,
         description="language pairs, such as [de-en, en-de], one model for all; of a corpus, or of files train.de, train.en, ...",
@@ -87,6 +93,7 @@ class TextConfig(Section):
     min_count: int = Field(1, ge=1, description="rarer words are unknown")
     lowercase: bool = False
     joint: bool = Field(False, description="one vocabulary for source and target")
+    workers: int = Field(1, ge=1, le=64, description="processes that encode a language model's text; the ids are the same for any number")
 
 
 class InputsConfig(Section):
@@ -178,6 +185,11 @@ class TrainingConfig(Section):
     length: int = Field(64, ge=1, description="tokens of each row in a step")
     batching: Literal["streams", "windows"] = Field(
         "windows", description="streams: rows go on where the step before ended, the state carried; windows: pieces in random order"
+    )
+    documents: Literal["joined", "apart"] = Field(
+        "joined",
+        description="apart: nothing is read across the end of a document, neither by attention nor by a carried state, positions begin "
+        "anew, and a document's first token is not predicted; joined: one long text",
     )
     optimiser: Annotated[Part, part_of("optimiser")] = Field(
         "adamw", description="sgd, adam, adamw, adagrad, with options such as weight_decay, and decay_vectors: norms and biases decay too"

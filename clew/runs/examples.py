@@ -13,11 +13,13 @@ from clew.data.contents import LabelTable, Tagged, Trees
 from clew.data.corpora import CORPORA, get_corpus, read_corpus
 from clew.data.dialogue_files import read_dialogues, replies
 from clew.data.example_splits import PARTS, split_examples
-from clew.data.examples import Dialogue, Labelled, LabelledTree, Pair, Parsed, Sentence
+from clew.data.examples import Dialogue, Labelled, LabelledTree, Pair, Parsed, Question, Sentence
 from clew.data.labelled_trees import labelled_nodes, labelled_roots, read_labelled_trees, renamed_nodes
 from clew.data.notes import Notes
 from clew.data.readers import read_labelled, read_pairs, read_parsed, read_sentences
+from clew.data.squad_files import read_questions
 from clew.data.synthetic import SYNTHETIC, synthetic_lines
+from clew.data.synthetic_questions import FACTS, synthetic_questions
 from clew.data.trees import cleaned
 from clew.runs.build import check_given
 from clew.runs.config import DataConfig
@@ -216,6 +218,22 @@ def labelled_trees_in(files: Any, data: DataConfig, notes: Notes) -> Iterator[La
         yield from read_labelled_trees(file, **columns, notes=notes)  # type: ignore[arg-type]
 
 
+def questions_of(data: DataConfig, seed: int, notes: Notes) -> Parts:
+    """Questions on passages; no passage is on two sides."""
+    check_given(data, "data.train names your questions, e.g. `clew train answer data.train=train-v1.1.json`")
+    if data.corpus is None:
+        return cut_files(lambda files: questions_in(files, data, notes), data, seed)
+    if data.corpus != FACTS:
+        raise unknown("corpus of questions", data.corpus, [FACTS])
+    return cut(synthetic_questions(data.size, seed, data.shortest, data.longest), data, seed)
+
+
+def questions_in(files: Any, data: DataConfig, notes: Notes) -> Iterator[Question]:
+    columns = {role: getattr(data, role) for role in ("question", "passage", "answer", "answer_start")}
+    options: dict[str, Any] = {**columns, "format": data.format, "header": data.header}
+    return chain.from_iterable(read_questions(file, notes=notes, **options) for file in one_or_more(files))
+
+
 def cut_files(read: Callable[[Any], Iterable[Any]], data: DataConfig, seed: int, *, by_label: bool = False) -> Parts:
     given = {part: list(read(files)) for part in PARTS if (files := getattr(data, part)) is not None}
     by = {"stratify": lambda example: example.label} if by_label and come_again(example.label for example in given["train"]) else {}
@@ -240,12 +258,21 @@ def language(name: str | int | None, role: str) -> str | None:
     return name
 
 
+def refuse(data: Any, *more: Any) -> Any:
+    raise UserError(
+        "the task representation has nothing to learn, and so nothing to be scored by; train another task on its run, "
+        "e.g. `clew train classify transfer.from=RUN data.train=FILE`"
+    )
+
+
 READERS: dict[str, Callable[[DataConfig, int, Notes], Parts]] = {
     "pairs": pairs_of,
     "trees": trees_of,
     "tagged": sentences_of,
     "labelled": labelled_of,
     "labelled_trees": labelled_trees_of,
+    "questions": questions_of,
+    "nothing": refuse,
 }
 FILE_READERS: dict[str, Callable[[Any, DataConfig, Notes], Iterator[Any]]] = {
     "pairs": pairs_in,
@@ -253,4 +280,6 @@ FILE_READERS: dict[str, Callable[[Any, DataConfig, Notes], Iterator[Any]]] = {
     "tagged": sentences_in,
     "labelled": labelled_in,
     "labelled_trees": labelled_trees_in,
+    "questions": questions_in,
+    "nothing": refuse,
 }

@@ -1,6 +1,6 @@
 """A trained run, ready to use from Python: what `clew.load` and `clew.train` give back."""
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -11,7 +11,7 @@ from clew.core.errors import UserError, shown
 from clew.core.trees import Tree
 from clew.data.contents import LabelTable
 from clew.data.corpora import CORPORA
-from clew.data.examples import Pair, Sentence
+from clew.data.examples import Pair, Question, Sentence
 from clew.data.formats import EXTENSIONS
 from clew.data.labelled_trees import unlabelled
 from clew.data.trees import words_of
@@ -23,6 +23,8 @@ from clew.runs.transfer import start_from
 from clew.runs.vocabularies import TOKENIZER, load_vocabularies
 from clew.tasks import TASKS
 from clew.tasks.alignment import Alignment
+from clew.tasks.choices import Choices, Chooser, choices_of
+from clew.tasks.filling import fill
 from clew.tasks.generation import generate, stream
 from clew.tasks.scoring import Scored, score_text
 from clew.tasks.tagging import TaggedText
@@ -50,7 +52,7 @@ class Run:
 
     @property
     def verb(self) -> str:
-        """What this run does: generate, translate, parse, tag, classify."""
+        """What this run does: generate, translate, parse, tag, classify, fill, answer."""
         return TASKS[self.config.task.name].verb  # type: ignore[attr-defined]
 
     def generate(self, prompts: str | Sequence[str] = "", *, seed: int | None = None, **options: Any) -> Any:
@@ -74,6 +76,31 @@ class Run:
         check_verb(self, "generate", "score a text by itself")
         training = self.config.training
         return score_text(self.task, text, training.length, carry=training.batching == "streams")
+
+    def choose(
+        self,
+        texts: str | Sequence[str | tuple[str, str]],
+        choices: Choices | Sequence[str] | Mapping[str, str],
+        *,
+        first: int = 1,
+        **options: Any,
+    ) -> Any:
+        """The likeliest of several choices after a text (a `Chosen`), or after each of several; an empty text has none (None).
+
+        Choices are words, or words by label. Options are the `template`, such as 'Review: {text} It was {choice}.', how to `normalise`
+        (none, tokens, characters), and whether to `calibrate`; see `clew.tasks.choices.Choices`.
+        """
+        check_verb(self, "generate", "score choices by likelihood")
+        chooser = Chooser(self.task, choices if isinstance(choices, Choices) else choices_of(choices, **options))
+        given = listed_texts(texts, first)
+        for number, text in enumerate(given, start=first):
+            if "".join(text).strip() and (isinstance(text, str) or len(text) != 2) == chooser.choices.reads_pairs:
+                need = "two texts, in a tuple" if chooser.choices.reads_pairs else "one text; it has two where {second} is in it"
+                raise UserError(f"text {number}: the template takes {need}")
+        rows = [row for row, text in enumerate(given) if "".join(text).strip()]
+        answers = dict(zip(rows, chooser.choose([given[row] for row in rows], [first + row for row in rows]), strict=True))
+        found = [answers.get(row) for row in range(len(given))]
+        return found[0] if isinstance(texts, str) else found
 
     def parse(self, sentences: str | Sequence[str | Sequence[str]], *, seed: int | None = None, first: int = 1, **options: Any) -> Any:
         """The tree of a sentence (a `Parse`), or of each of several; lists of them, best first, where `n_best` is above 1. A sentence
@@ -105,6 +132,19 @@ class Run:
         tags = self.task.tag([[word.text for word in words] for words in cut], first)
         are_phrases = self.task.scheme is not None
         found = [TaggedText.of(*each, are_phrases) for each in zip(whole, cut, tags, strict=True)]
+        return found[0] if isinstance(texts, str) else found
+
+    def fill(self, texts: str | Sequence[str | tuple[str, str]], *, top: int = 5, first: int = 1) -> Any:
+        """The `top` guesses at every [MASK] of a text (a `Filled`), or of each of several; an empty one has none (None). Of two texts in a
+        tuple the answer also has how likely the second comes after the first; they need no mask."""
+        check_verb(self, "fill")
+        given = listed_texts(texts, first)
+        for number, text in enumerate(given, start=first):
+            if not isinstance(text, str) and len(text) != 2:
+                raise UserError(f"text {number}: expected a string, or two in a tuple, found {shown(text)}")
+        rows = [row for row, text in enumerate(given) if "".join(text).strip()]
+        answers = dict(zip(rows, fill(self.task, [given[row] for row in rows], top, [first + row for row in rows]), strict=True))
+        found = [answers.get(row) for row in range(len(given))]
         return found[0] if isinstance(texts, str) else found
 
     def classify(self, texts: str | Sequence[str | tuple[str, str]], *, first: int = 1) -> Any:
@@ -141,6 +181,19 @@ class Run:
         answers = dict(zip(rows, self.task.classify([unlabelled(given[row], f"tree {first + row}") for row in rows]), strict=True))
         found = [answers.get(row) for row in range(len(given))]
         return found[0] if one else found
+
+    def answer(self, questions: str | Sequence[str], passage: str, *, n_best: int = 1) -> Any:
+        """The answer to a question on a passage (an `AnsweredQuestion`), or to each of several; with the `n_best` pieces of the passage."""
+        check_verb(self, "answer")
+        given = listed_texts(questions, 1)
+        for text in [passage, *given]:
+            if not isinstance(text, str) or not text.strip():
+                raise UserError(f"questions and the passage that answers them are texts that are not empty, and one is {shown(text)}")
+        if n_best < 1:
+            raise UserError(f"n_best ({n_best}) must be at least 1")
+        asked = [Question(text, passage, (), f"question {number}") for number, text in enumerate(given, start=1)]
+        found = self.task.answer(asked, n_best)
+        return found[0] if isinstance(questions, str) else found
 
     @property
     def reads_trees(self) -> bool:

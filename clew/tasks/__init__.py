@@ -11,6 +11,13 @@ from clew.tasks.classification import CLASSES, ClassificationConfig, build_class
 from clew.tasks.language_model import LanguageModel, LanguageModelConfig
 from clew.tasks.masked_language_model import MaskedLanguageModel, MaskedLanguageModelConfig
 from clew.tasks.parsing import ConstituencyParser, ParsingConfig, train_parsing_vocabularies
+from clew.tasks.question_answering import (
+    QUESTIONS,
+    QuestionAnsweringConfig,
+    build_question_answering,
+    train_question_vocabularies,
+)
+from clew.tasks.representation import Representation, RepresentationConfig, build_representation
 from clew.tasks.sequence import SequenceConfig, SequenceToSequence, TranslationConfig, train_sequence_vocabularies
 from clew.tasks.tagging import TAGS, TaggingConfig, build_tagger, train_tagging_vocabularies
 from clew.tasks.tree_classification import (
@@ -79,6 +86,12 @@ TASKS: dict[str, TaskKind] = {
     "parsing": TaskKind(ParsingConfig, build_parser, ENCODES, SIDES, "trees", train_parsing_vocabularies, "parse"),
     "classification": TaskKind(ClassificationConfig, build_classifier, (), CLASSES, "labelled", train_class_vocabularies, "classify"),
     "tagging": TaskKind(TaggingConfig, build_tagger, (), TAGS, "tagged", train_tagging_vocabularies, "tag"),
+    "question_answering": TaskKind(
+        QuestionAnsweringConfig, build_question_answering, (), QUESTIONS, "questions", train_question_vocabularies, "answer"
+    ),
+    "representation": TaskKind(
+        RepresentationConfig, build_representation, Representation.needs, {"tokenizer": Tokenizer}, "nothing", verb="embed"
+    ),
     "tree_classification": TaskKind(
         TreeClassificationConfig,
         build_tree_classifier,

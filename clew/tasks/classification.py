@@ -143,9 +143,9 @@ class Classifier(ExampleTask):
     def prepare(self, encoded: Sequence[LabelledWords]) -> None:
         self.answer.prepare(torch.tensor([example.target for example in encoded]))
 
-    def settle(self, batches: Iterable[ClassBatch]) -> bool:
+    def settle(self, batches: Iterable[tuple[Sequence[Labelled], ClassBatch]]) -> bool:
         with evaluating([self]):
-            found = [(self.logits(batch).cpu(), batch.targets.cpu()) for batch in batches]
+            found = [(self.logits(batch).cpu(), batch.targets.cpu()) for _, batch in batches]
         return self.answer.settle(*(torch.cat(sides) for sides in zip(*found, strict=True)))
 
     def encode(self, examples: Sequence[Labelled]) -> list[LabelledWords]:

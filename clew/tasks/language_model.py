@@ -66,7 +66,7 @@ class LanguageModel(nn.Module):
     def forward(self, batch: TokenBatch, state: State = None) -> tuple[dict[str, Term], State]:
         hidden, state = self.body(batch.tokens, batch.mask, state)
         dropped = self.dropout(hidden)
-        costs = self.cross_entropy(dropped, self.weight, self.output_bias, batch.targets, real_positions(batch.mask))
+        costs = self.cross_entropy(dropped, self.weight, self.output_bias, batch.targets, batch.counted)
         counts = self.counts(batch)
         terms = {"loss": Term(costs.loss, counts["loss"])}
         if "smoothing" in counts:  # reported apart from the loss itself, with the gradient of both
@@ -78,14 +78,15 @@ class LanguageModel(nn.Module):
         return terms, state
 
     def counts(self, batch: TokenBatch) -> dict[str, Tensor]:
-        """How many targets, or changes from one position to the next, each term adds over, from the batch alone."""
+        """How many targets, positions, or changes from one to the next, each term adds over, from the batch alone."""
         real, tokens = real_positions(batch.mask), batch.tokens
-        targets = torch.full((), tokens.numel(), device=tokens.device) if real is None else real.sum()
+        positions = torch.full((), tokens.numel(), device=tokens.device) if real is None else real.sum()
+        targets = positions if batch.within is None else batch.within.sum()
         counts = {"loss": targets}
         if self.training and self.cross_entropy.label_smoothing:
             counts["smoothing"] = targets
         if self.training and self.activation_penalty:
-            counts["activation"] = targets
+            counts["activation"] = positions
         if self.training and self.temporal_penalty:
             counts["temporal"] = num_changes(batch.mask, tokens)
         return counts
@@ -105,6 +106,9 @@ class LanguageModel(nn.Module):
     def logits(self, hidden: Tensor) -> Tensor:
         return F.linear(hidden, self.weight, self.output_bias)
 
+    def log_probs(self, hidden: Tensor) -> Tensor:
+        return self.logits(hidden).float().log_softmax(-1)
+
     def encode(self, text: str) -> list[int]:
         return self.tokenizer.encode(text)
 
@@ -112,11 +116,11 @@ class LanguageModel(nn.Module):
         return collate_texts(examples, self.body.embedding.like.device)
 
     def predict(self, batch: TokenBatch, state: State = None) -> tuple[Tensor, State]:
-        """log p of every target (batch, length), given the state of the text before; 0 on padding."""
+        """log p of every target (batch, length), given the state of the text before; 0 where none counts."""
         hidden, state = self.body(batch.tokens, batch.mask, state)
-        log_probs = self.logits(hidden).float().log_softmax(-1).gather(-1, batch.targets[..., None])[..., 0]
-        real = real_positions(batch.mask)
-        return log_probs if real is None else log_probs.masked_fill(~real, 0.0), state
+        log_probs = self.log_probs(hidden).gather(-1, batch.targets[..., None])[..., 0]
+        counted = batch.counted
+        return log_probs if counted is None else log_probs.masked_fill(~counted, 0.0), state
 
     def stepper(self) -> "LanguageStepper":
         return LanguageStepper(self)
@@ -134,7 +138,7 @@ class LanguageStepper:
 
     def __call__(self, tokens: Tensor, mask: Tensor | None, state: State) -> tuple[Tensor, State]:
         hidden, state = self.task.body(tokens, mask, state)
-        return self.task.logits(hidden).float().log_softmax(-1), state
+        return self.task.log_probs(hidden), state
 
 
 def collate_texts(examples: Sequence[Sequence[int]], device: torch.device) -> TokenBatch:

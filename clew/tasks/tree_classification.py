@@ -114,10 +114,10 @@ class TreeClassifier(ExampleTask):
     def prepare(self, encoded: Sequence[EncodedTree]) -> None:
         self.answer.prepare(self.rows(torch.tensor([target for tree in encoded for target in tree.targets])))
 
-    def settle(self, batches: Iterable[LabelledTreeBatch]) -> bool:
+    def settle(self, batches: Iterable[tuple[Sequence[LabelledTree], LabelledTreeBatch]]) -> bool:
         with evaluating([self]):
             roots = [
-                (self.output(self.hidden(batch)[batch.trees.roots]).float().cpu(), batch.targets[batch.trees.roots]) for batch in batches
+                (self.output(self.hidden(batch)[batch.trees.roots]).float().cpu(), batch.targets[batch.trees.roots]) for _, batch in batches
             ]
         return self.answer.settle(torch.cat([logits for logits, _ in roots]), torch.cat([self.rows(targets.cpu()) for _, targets in roots]))
 

@@ -10,15 +10,19 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import replace
 from typing import Any, NamedTuple
 
+import numpy as np
+
 from clew.baselines.bag_of_words import Reading, fit_text_classifier, fit_text_regression
 from clew.baselines.branching import fit_branching
 from clew.baselines.kneser_ney import fit_kneser_ney
 from clew.baselines.most_frequent import fit_most_frequent_class, fit_most_frequent_tag
+from clew.baselines.word_overlap import fit_word_overlap
 from clew.core.errors import UserError
 from clew.core.tag_schemes import OUTSIDE, convert_tags, is_phrase_tag
 from clew.data.encoded import TokenFile
-from clew.data.examples import Labelled, Parsed, Sentence
+from clew.data.examples import Labelled, Parsed, Question, Sentence
 from clew.data.text_files import TextSource
+from clew.metrics.answers import score_answers
 from clew.metrics.brackets import score_brackets
 from clew.metrics.classification import count_label_sets
 from clew.metrics.correlation import correlation
@@ -194,6 +198,23 @@ def number_baselines(train: Train) -> Iterator[Baseline]:
     yield Baseline("ridge regression has", measure_ridge)
 
 
+def question_baselines(train: Train) -> Iterator[Baseline]:
+    """The sentence that shares most words with the question."""
+    examples: Sequence[Question] = train()
+    passages = list(dict.fromkeys(example.passage for example in examples))
+    if sum(map(len, passages)) > 4 * MOST_CHARACTERS:
+        return
+    overlap = fit_word_overlap(passages)
+
+    def measure(others: Sequence[Question]) -> Measured:
+        found = [example.passage[slice(*overlap.answer(example.question, example.passage))] for example in others]
+        scores = score_answers(found, [example.texts for example in others])
+        exact, f1 = 100 * scores.mean("exact"), 100 * scores.mean("f1")
+        return Measured({"baseline_word_overlap": f1, "baseline_word_overlap_exact_match": exact}, f"exact match {exact:.2f}, F1 {f1:.2f}")
+
+    yield Baseline("the sentence that shares most words has", measure)
+
+
 def num_characters(examples: Iterable[Labelled]) -> int:
     return sum(len(example.text) + len(example.second or "") for example in examples)
 
@@ -220,16 +241,35 @@ def text_baselines(train: Train) -> Iterator[Baseline]:
     text, vocabulary = train()
     if len(text) > MOST_TOKENS:
         return
-    model = fit_kneser_ney([text.tokens], vocabulary, ORDER)
+    model = fit_kneser_ney([np.asarray(text.tokens)], vocabulary, ORDER)
 
     def measure(other: TokenFile) -> Measured:
         """Every token but the first, which nothing predicts."""
-        log_probs = model.log_probs(other.tokens)[1:]
+        log_probs = model.log_probs(np.asarray(other.tokens))[1:]
         found = Likelihood(-float(log_probs.sum()), len(log_probs))
         values = {"baseline_kneser_ney": found.perplexity, "baseline_kneser_ney_loss": found.loss}
         return Measured(values, f"loss {found.loss:.4f} and perplexity {found.perplexity:.2f}")
 
     yield Baseline(f"{ORDER}-grams (Kneser-Ney) have", measure)
+
+
+def guess_baselines(train: Train) -> Iterator[Baseline]:
+    """How often each token stands in the training part, one more for all; of pairs the more frequent answer. `train` gives the counts."""
+    counts = train() + 1
+
+    def measure(answers: tuple[np.ndarray, np.ndarray | None]) -> Measured:
+        targets, random = answers
+        found = Likelihood(-float(np.log(counts[targets] / counts.sum()).sum()), len(targets))
+        accuracy = 100 * float((targets == counts.argmax()).mean())
+        values = {"baseline_frequencies": found.perplexity, "baseline_most_frequent_token": accuracy}
+        text = f"perplexity {found.perplexity:.2f} and accuracy {accuracy:.2f}"
+        if random is not None:
+            share = float(random.mean())
+            values["baseline_next_sentence"] = 100 * max(share, 1 - share)
+            text += f", of the next sentence {values['baseline_next_sentence']:.2f}"
+        return Measured(values, text)
+
+    yield Baseline("the most frequent answers have", measure)
 
 
 def check_size(text: TextSource) -> None:
@@ -243,10 +283,12 @@ def check_size(text: TextSource) -> None:
 
 BASELINES: dict[str, Callable[[Train], Iterator[Baseline]]] = {
     "text": text_baselines,
+    "documents": guess_baselines,
     "trees": tree_baselines,
     "tagged": tag_baselines,
     "labelled": label_baselines,
     "several_labels": several_label_baselines,
     "numbers": number_baselines,
     "labelled_trees": tree_label_baselines,
+    "questions": question_baselines,
 }

@@ -95,7 +95,10 @@ def example_problem(config: Config, run: Path | None, progress: Callable[[int, i
         rows = batches_by_length(lengths_of(task, encoded["valid"]), evaluation_budget(config))
         device = next(task.parameters()).device
         with autocast():
-            return task.settle(to_device(task.collate([encoded["valid"][row] for row in some]), device) for some in rows)
+            return task.settle(
+                ([parts["valid"][row] for row in some], to_device(task.collate([encoded["valid"][row] for row in some]), device))
+                for some in rows
+            )
 
     notes_to_show = [*found, *notes.report(), *map(str, find_overlaps(parts))]
     if left_out := len(lengths) - len(fitting):

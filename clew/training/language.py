@@ -6,6 +6,7 @@ from functools import lru_cache
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 from torch import nn
 
 from clew.core.errors import UserError
@@ -40,7 +41,7 @@ def language_problem(config: Config, run: Path | None, progress: Callable[[int, 
         return (inherited_tokenizer(config) or train_tokenizer(config.text, sources["train"])).to_json()
 
     tokenizer = Tokenizer.from_json(from_first(tokenizer_json))
-    texts: dict[str, TokenFile] = first_alone(lambda: encode_texts(sources, tokenizer, cache_folder(), progress))
+    texts: dict[str, TokenFile] = first_alone(lambda: encode_texts(sources, tokenizer, cache_folder(), progress, config.text.workers))
     batches = language_batches(texts["train"], config)
     batches.per_epoch(0)
     vocabularies = {TOKENIZER: tokenizer}
@@ -58,7 +59,9 @@ def language_problem(config: Config, run: Path | None, progress: Callable[[int, 
         if found is None:
             return None
         score = score_of(found, tokenizer.unit)
-        return baselines.beside(score, as_predicted(task, texts[part]), interrupted) if final else score
+        if not final or config.training.documents == "apart":  # n-grams are counted over the joined text
+            return score
+        return baselines.beside(score, as_predicted(task, texts[part]), interrupted)
 
     parts = tuple(name for name in texts if name != "train")
     return Problem(task, vocabularies, batches, parts, judge, describe(tokenizer, texts), identity(config, texts["train"]), tuple(found))
@@ -76,12 +79,13 @@ def language_batches(text: TokenFile, config: Config) -> Batches:
             return stream_plan(len(text), training.batch_size, training.length)
         return window_plan(len(text), training.length, training.batch_size, config.seed, epoch)
 
-    return Batches(lambda epoch: plan(epoch).num_batches, lambda epoch, number: plan(epoch).batch(text.tokens, number))
+    apart = training.documents == "apart"
+    return Batches(lambda epoch: plan(epoch).num_batches, lambda epoch, number: plan(epoch).batch(text.tokens, number, apart=apart))
 
 
 def as_predicted(task: Any, text: TokenFile) -> TokenFile:
     """A text as what a task predicts of it, which may leave rare words without names."""
-    return replace(text, tokens=task.named(text.tokens)) if hasattr(task, "named") else text
+    return replace(text, tokens=task.named(np.asarray(text.tokens))) if hasattr(task, "named") else text
 
 
 def score_of(likelihood: Likelihood, unit: str) -> Score:
@@ -93,6 +97,11 @@ def score_of(likelihood: Likelihood, unit: str) -> Score:
 def check_reach(config: Config, task: Any) -> None:
     """What training asks of the body's positions and state, before a folder is made."""
     training, limit = config.training, task.body.max_length
+    if training.documents == "apart" and not task.body.causal:
+        raise UserError(
+            "training.documents=apart is for models that read from left to right alone, and this one reads backwards too; "
+            "set training.documents=joined"
+        )
     if limit is not None and training.length > limit:
         raise UserError(
             f"training.length ({training.length}) must be at most the {limit} positions that the model can tell apart; "
@@ -113,8 +122,9 @@ def check_reach(config: Config, task: Any) -> None:
 def identity(config: Config, text: TokenFile) -> dict[str, str]:
     training = config.training
     kind = f"{'varied ' if training.vary_length else ''}{training.batching}"
+    kind += ", documents apart," if training.documents == "apart" else ""
     return {
-        "training text": f"{len(text):,} tokens, {Path(str(text.tokens.filename)).stem[:8]}",
+        "training text": f"{len(text):,} tokens, {text.key[:8]}",
         "order of batches": f"{kind} of {training.batch_size} x {training.length}, seed {config.seed}",
     }
 

@@ -7,7 +7,7 @@ counts are summed over micro-batches and processes before backward, so that ever
 import math
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import AbstractContextManager, nullcontext
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any
 
 import torch
@@ -33,7 +33,8 @@ MOST_HALVINGS = 6
 class Record:
     """What one step did. `losses` are means over the term's own count; a skipped step left the weights as they were.
 
-    `parts` is into how many micro-batches each process cut its share; `stop` says that some process has been asked to stop.
+    `counts` has those counts; `count` is how many tokens the step learnt from: those that the batch says it reads, else the first term's
+    count. `parts` is into how many micro-batches each process cut its share; `stop` says that some process has been asked to stop.
     """
 
     step: int
@@ -45,6 +46,7 @@ class Record:
     skipped: bool = False
     parts: int = 1
     stop: bool = False
+    counts: dict[str, float] = field(default_factory=dict)
 
     @property
     def loss(self) -> float:
@@ -74,7 +76,8 @@ class Batches:
     """Batch b of epoch e, for all processes together: a pure function, so that the position (epoch, batch) is all there is to remember.
 
     `get(epoch, batch)` may be called for any position; `ahead(epoch, batch)` gives the batches from a position on, and may make them
-    before they are asked for. A batch's `fresh` says that its streams start there, its `rate` multiplies the learning rate.
+    before they are asked for. A batch's `fresh` says that its streams start there, its `rate` multiplies the learning rate, and its
+    `num_tokens` is how many it reads, where fewer are predicted.
     """
 
     per_epoch: Callable[[int], int]
@@ -160,8 +163,11 @@ def train(
             standing.state = state
             if average is not None:
                 average.update()
-        count = int(next(iter(totals.values()))[1])
-        record = Record(standing.step + 1, standing.epoch, losses, norm, optimiser.defaults["lr"] * factor, count, skipped, parts, stop)
+        counts_of = {name: count.item() for name, (_, count) in totals.items()}
+        count = getattr(batch, "num_tokens", 0) or int(next(iter(counts_of.values())))
+        record = Record(
+            standing.step + 1, standing.epoch, losses, norm, optimiser.defaults["lr"] * factor, count, skipped, parts, stop, counts_of
+        )
         for group, rate in zip(optimiser.param_groups, rates, strict=True):
             group["lr"] = rate
         standing.step, standing.batch = standing.step + 1, standing.batch + 1

@@ -46,6 +46,7 @@ from clew.training.hardware import peak_flops, peak_memory
 from clew.training.language import language_problem
 from clew.training.loader import Loader
 from clew.training.loop import Batches, Record, Standing, train
+from clew.training.masked import masked_problem
 from clew.training.observers import Best
 from clew.training.optimisers import OPTIMISERS
 from clew.training.parallel import replicate, shard, whole_weights
@@ -57,11 +58,14 @@ from clew.training.signals import Interrupted, Request, stop_requests
 
 PROBLEMS: dict[str, Callable[[Config, Path | None, Callable[[int, int], None]], Problem]] = {
     "text": language_problem,
+    "documents": masked_problem,
     "pairs": example_problem,
     "trees": example_problem,
     "labelled_trees": example_problem,
     "tagged": example_problem,
     "labelled": example_problem,
+    "questions": example_problem,
+    "nothing": example_problem,
 }
 """How a run's data are read, by the kind of data that its task learns from."""
 EVENTS = "events"
@@ -481,6 +485,8 @@ def digest(content: Any) -> str:
 
 def log_step(running: Running, record: Record, tokens_per_second: float) -> None:
     measured: dict[str, Any] = {f"train.{name}": value for name, value in record.losses.items()}
+    if len(record.counts) > 1:
+        measured |= {f"train.{name}_count": count for name, count in record.counts.items()}
     measured |= {"epoch": record.epoch, "gradient_norm": record.gradient_norm, "learning_rate": record.learning_rate}
     measured["tokens_per_second"] = round(tokens_per_second)
     if running.peak is not None:

@@ -184,7 +184,12 @@ def test_what_is_no_text_is_refused(runs: dict[str, Path]) -> None:
         ("classify", [], [], "data= has an empty list for the part 'train'; give a list with examples in it"),
         ("classify", [], 5, "data= takes a list of examples, or one for each part, and the part 'train' is 5"),
         ("tag", [], [(["a", "b"], ["X"])], "example 1: expected as many tags as words, found 2 words and 1 tags"),
-        ("text-lstm", [], ["a"], "data= is for labelled texts, tagged words and pairs, and text-lstm learns from text; name a file of it"),
+        (
+            "text-lstm",
+            [],
+            ["a"],
+            "data= is for labelled texts, tagged words, pairs and questions, and text-lstm learns from text; name a file of it",
+        ),
     ],
 )
 def test_a_list_that_cannot_be_learnt_from_is_refused(clew: Clew, recipe: str, settings: list[str], data: Any, message: str) -> None:

@@ -18,7 +18,7 @@ def test_the_file_holds_the_ids_of_the_text(kind, tmp_path, monkeypatch):
     monkeypatch.setattr(text_files, "PIECE", 16)
     tokenizer = TOKENIZERS[kind](TEXT)
     corpus = encode_corpus(TextString(TEXT), tokenizer, tmp_path / "cache")
-    assert corpus.tokens.tolist() == tokenizer.encode(TEXT)
+    assert np.asarray(corpus.tokens).tolist() == tokenizer.encode(TEXT)
     assert corpus.tokens.dtype == np.uint16 and len(corpus) == len(corpus.tokens)
     assert (corpus.num_characters, corpus.num_unknown) == (len(TEXT), 0)
 
@@ -26,7 +26,7 @@ def test_the_file_holds_the_ids_of_the_text(kind, tmp_path, monkeypatch):
 def test_part_of_a_text_is_encoded_alone(tmp_path):
     tokenizer = train_character(TEXT)
     corpus = encode_corpus(TextPart(TextString(TEXT), 4, 7), tokenizer, tmp_path)
-    assert tokenizer.decode(corpus.tokens) == "cat"
+    assert tokenizer.decode(np.asarray(corpus.tokens)) == "cat"
 
 
 def test_unknown_tokens_and_predicted_characters_are_counted(tmp_path):
@@ -40,15 +40,15 @@ def test_documents_are_parted_by_the_end(tmp_path):
         (tmp_path / f"{name}.txt").write_text(name)
     source = find_text(tmp_path)
     bpe, word, character = train_bpe("a"), train_word("a b"), train_character("ab\n")
-    assert bpe.decode(encode_corpus(source, bpe, tmp_path / "cache").tokens) == "a\n<eos>b"
-    assert word.decode(encode_corpus(source, word, tmp_path / "cache").tokens) == "a\nb"
-    assert character.decode(encode_corpus(source, character, tmp_path / "cache").tokens) == "a\nb"
+    assert bpe.decode(encode_corpus(source, bpe, tmp_path / "cache").tokens[:]) == "a\n<eos>b"
+    assert word.decode(encode_corpus(source, word, tmp_path / "cache").tokens[:]) == "a\nb"
+    assert character.decode(encode_corpus(source, character, tmp_path / "cache").tokens[:]) == "a\nb"
 
 
 def test_large_vocabularies_take_four_bytes(tmp_path):
     words = " ".join(f"w{i:05}" for i in range(2**16))
     corpus = encode_corpus(TextString("w00000 w65535"), train_word(words), tmp_path)
-    assert corpus.tokens.dtype == np.uint32 and corpus.tokens.tolist() == [2, 2**16 + 1]
+    assert corpus.tokens.dtype == np.uint32 and np.asarray(corpus.tokens).tolist() == [2, 2**16 + 1]
 
 
 def test_a_cache_that_cannot_be_written_is_told_with_a_remedy(tmp_path, monkeypatch):
@@ -63,10 +63,10 @@ def test_a_cache_that_cannot_be_written_is_told_with_a_remedy(tmp_path, monkeypa
     def full(*_):
         raise OSError(28, "No space left on device")
 
-    monkeypatch.setattr("clew.data.encoded.encode_into", full)
+    monkeypatch.setattr("clew.data.encoding.write_ids", full)
     with pytest.raises(UserError, match=message.format("No space left on device")):
         encode_corpus(TextString(TEXT), train_character(TEXT), tmp_path / "cache")
-    assert not list((tmp_path / "cache").iterdir())
+    assert not list((tmp_path / "cache").rglob("*.tokens"))
 
 
 def test_progress_is_told_in_characters(tmp_path):
@@ -83,7 +83,7 @@ def cached(tmp_path):
     def encode(text=TEXT, tokenizer=tokenizer):
         told = []
         corpus = encode_corpus(TextString(text), tokenizer, tmp_path, progress=lambda *done: told.append(done))
-        assert corpus.tokens.tolist() == tokenizer.encode(text)
+        assert np.asarray(corpus.tokens).tolist() == tokenizer.encode(text)
         return bool(told)
 
     return encode
@@ -91,7 +91,7 @@ def cached(tmp_path):
 
 def test_a_second_encoding_is_found_in_the_cache(cached, tmp_path):
     assert [cached(), cached()] == [True, False]
-    assert sorted(path.suffix for path in tmp_path.iterdir()) == [".json", ".tokens"]
+    assert sorted(path.name for path in tmp_path.rglob("*.*")) == ["000000.tokens", "index.json"]
 
 
 def test_another_text_or_another_tokenizer_is_encoded_anew(cached):
@@ -130,7 +130,7 @@ def drop_a_field(path):
 )
 def test_a_damaged_encoding_is_made_again(cached, tmp_path, suffix, damage):
     cached()
-    damage(next(tmp_path.glob(f"*{suffix}")))
+    damage(next(tmp_path.rglob(f"*{suffix}")))
     assert [cached(), cached()] == [True, False]
 
 
@@ -140,7 +140,7 @@ def test_what_is_broken_off_leaves_nothing_behind(tmp_path):
 
     with pytest.raises(KeyboardInterrupt):
         encode_corpus(TextString(TEXT), train_character(TEXT), tmp_path, progress=interrupt)
-    assert list(tmp_path.iterdir()) == []
+    assert [path.name for path in tmp_path.rglob("*.*")] == ["shards.jsonl"]
 
 
 def test_a_text_without_tokens_is_refused(tmp_path):

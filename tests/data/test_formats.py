@@ -64,5 +64,5 @@ def test_a_format_can_be_forced(tmp_path):
     assert find_format(path, "tsv") == "tsv"
     assert find_format(path) == "csv"
     assert refusal(lambda: find_format(path, "tvs")) == (
-        "unknown data.format 'tvs'; did you mean 'tsv'? known: conll, conllu, csv, jsonl, lines, parallel, trees, tsv"
+        "unknown data.format 'tvs'; did you mean 'tsv'? known: conll, conllu, csv, jsonl, lines, parallel, squad, trees, tsv"
     )

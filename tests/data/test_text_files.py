@@ -103,7 +103,7 @@ def test_a_folder_without_text_is_refused(tmp_path):
     write(tmp_path / "a.md", "a")
     write(tmp_path / "a.txt", "")
     with pytest.raises(
-        UserError, match=r"no .txt file with text in this folder or below; name a file, or rename what holds the text to .txt"
+        UserError, match=r"no .txt or .jsonl file with text in this folder or below; name a file, or rename what holds the text to .txt"
     ):
         find_text(tmp_path)
 
@@ -160,7 +160,7 @@ def test_what_is_neither_file_nor_folder_is_not_waited_for(tmp_path):
     message = "pipe.txt: neither a file nor a folder; a text is read more than once, so save it to a file first"
     with pytest.raises(UserError, match=message):
         find_text(tmp_path / "pipe.txt")
-    with pytest.raises(UserError, match="no .txt file with text in this folder or below"):
+    with pytest.raises(UserError, match="no .txt or .jsonl file with text in this folder or below"):
         find_text(tmp_path)
 
 

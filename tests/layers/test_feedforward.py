@@ -21,5 +21,7 @@ def test_a_readout_equals_its_equation_in_values_and_gradients(kind):
 def test_an_unknown_activation_is_refused():
     with pytest.raises(UserError, match=r"unknown readout 'maxot'; did you mean 'maxout'\? known: maxout, tanh"):
         Readout(3, 3, kind="maxot")
-    with pytest.raises(UserError, match=r"unknown activation 'swigl'; did you mean 'swiglu'\? known: gelu, gelu_tanh, relu, swiglu, tanh"):
+    with pytest.raises(
+        UserError, match=r"unknown activation 'swigl'; did you mean 'swiglu'\? known: gelu, gelu_tanh, relu, silu, swiglu, tanh"
+    ):
         FeedForward(3, activation="swigl")

@@ -53,14 +53,54 @@ def softmax(scores: list[float]) -> np.ndarray:
     return np.array(powers) / sum(powers)
 
 
-def rotated(vector: np.ndarray, position: int, base: float = 10000.0) -> np.ndarray:
-    """Su et al. 2021, features k and k + d/2 a pair, turned as a complex number by e^(i position theta_k)."""
+def rotated(vector: np.ndarray, position: int, base: float = 10000.0, scaling=None) -> np.ndarray:
+    """Su et al. 2021, features k and k + d/2 a pair, turned as a complex number by e^(i position theta_k). `scaling` gives theta_k and
+    what the vector is multiplied by."""
     half = len(vector) // 2
     out = np.zeros(len(vector))
     for k in range(half):
-        turned = complex(vector[k], vector[k + half]) * np.exp(1j * position * base ** (-2 * k / len(vector)))
+        frequency, factor = base ** (-2 * k / len(vector)), 1.0
+        if scaling is not None:
+            frequency, factor = scaling(k, len(vector), base, position)
+        turned = factor * complex(vector[k], vector[k + half]) * np.exp(1j * position * frequency)
         out[k], out[k + half] = turned.real, turned.imag
     return out
+
+
+def linear_scaling(k, dim, base, position, *, factor):
+    """Chen et al. 2023, section 2.2: position m of the longer text is position m / factor of the old one."""
+    return base ** (-2 * k / dim) / factor, 1.0
+
+
+def dynamic_scaling(k, dim, base, position, *, factor, original_max_length):
+    """Peng et al. 2023, appendix B.3 and definition 1: another base, that of the length so far."""
+    length = max(position + 1, original_max_length)
+    stretch = factor * length / original_max_length - (factor - 1)
+    return (base * stretch ** (dim / (dim - 2))) ** (-2 * k / dim), 1.0
+
+
+def llama3_scaling(k, dim, base, position, *, factor, low_freq_factor, high_freq_factor, original_max_length):
+    """By wave length: short waves stay, long ones are stretched, those between are blended."""
+    frequency = base ** (-2 * k / dim)
+    wave = 2 * math.pi / frequency
+    if wave < original_max_length / high_freq_factor:
+        return frequency, 1.0
+    if wave > original_max_length / low_freq_factor:
+        return frequency / factor, 1.0
+    smooth = (original_max_length / wave - low_freq_factor) / (high_freq_factor - low_freq_factor)
+    return (1 - smooth) * frequency / factor + smooth * frequency, 1.0
+
+
+def yarn_scaling(k, dim, base, position, *, factor, original_max_length, fast_turns=32.0, slow_turns=1.0):
+    """Peng et al. 2023, as released: the ramp goes over the numbers of pairs."""
+    frequency = base ** (-2 * k / dim)
+
+    def pair(turns):
+        return dim * math.log(original_max_length / (turns * 2 * math.pi)) / (2 * math.log(base))
+
+    low, high = max(math.floor(pair(fast_turns)), 0), min(math.ceil(pair(slow_turns)), dim - 1)
+    ramp = min(max((k - low) / (high - low), 0.0), 1.0)
+    return ramp * frequency / factor + (1 - ramp) * frequency, 0.1 * math.log(factor) + 1
 
 
 def sinusoid(position: int, dim: int, base: float = 10000.0) -> np.ndarray:

@@ -28,7 +28,7 @@ def gelu_tanh(a: float) -> float:
     return 0.5 * a * (1 + math.tanh(math.sqrt(2 / math.pi) * (a + 0.044715 * a**3)))
 
 
-ACTIVATIONS = {"relu": lambda a: max(a, 0.0), "gelu": gelu, "gelu_tanh": gelu_tanh, "tanh": math.tanh}
+ACTIVATIONS = {"relu": lambda a: max(a, 0.0), "gelu": gelu, "gelu_tanh": gelu_tanh, "silu": lambda a: a * sigmoid(a), "tanh": math.tanh}
 
 
 def feedforward(p: dict, x: np.ndarray, activation: str) -> np.ndarray:
@@ -99,6 +99,8 @@ def pooled(name: str, p: dict, rows: list[np.ndarray]) -> np.ndarray:
             out.append(sum(row) / len(row))
         elif name == "max":
             out.append(np.array([max(row[:, k]) for k in range(row.shape[1])]))
+        elif name == "pooler":
+            out.append(np.tanh(affine(p["dense.weight"], row[0]) + p["dense.bias"]))
         else:
             scores = [float(p["vector.weight"][0] @ np.tanh(affine(p["inner.weight"], h) + p["inner.bias"])) for h in row]
             out.append(sum(w * h for w, h in zip(softmax(scores), row, strict=True)))

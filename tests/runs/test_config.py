@@ -20,12 +20,12 @@ CELL_NAMES, FAMILY_NAMES = ", ".join(sorted(CELLS)), ", ".join(sorted(MODELS))
         (
             "training.stepps=5",
             "unknown field 'stepps' of training; did you mean 'steps'? known: steps, batch_size, batch_tokens, length, batching, "
-            "optimiser, learning_rate, schedule, clip_norm, clip_value, ",
+            "documents, optimiser, learning_rate, schedule, clip_norm, clip_value, ",
         ),
         (
             "trainin.steps=5",
-            "unknown field 'trainin'; did you mean 'training'? known: recipe, seed, device, data, text, embedding, transfer, model, task, "
-            "training, decoding",
+            "unknown field 'trainin'; did you mean 'training'? known: recipe, seed, device, data, text, embedding, transfer, "
+            "model, task, training, decoding",
         ),
         ("training.steps=many", "training.steps takes a whole number, not 'many'"),
         ("training.steps=5.5", "training.steps takes a whole number, not 5.5"),

@@ -73,12 +73,12 @@ def test_the_temperature_of_the_validation_part_mends_probabilities_and_no_label
     before = told(task, EXAMPLES)
     batch = task.collate(task.encode(EXAMPLES))
     losses = [float(task.measure(EXAMPLES, before).values["calibration_error"])]
-    assert task.settle([batch]) and float(task.answer.temperature) > 2
+    assert task.settle([([], batch)]) and float(task.answer.temperature) > 2
     after = told(task, EXAMPLES)
     losses.append(float(task.measure(EXAMPLES, after).values["calibration_error"]))
     assert [answer["labels"] for answer in before] == [answer["labels"] for answer in after]
     assert losses[1] < losses[0] - 10
-    assert not classifier(calibrate=False).settle([batch])
+    assert not classifier(calibrate=False).settle([([], batch)])
 
 
 SEVERAL = [

@@ -1,0 +1,44 @@
+"""The sentence of a passage that shares most with a question: what is found without understanding either."""
+
+import math
+import re
+from collections import Counter
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+
+from clew.text.words import words_of
+
+SENTENCE = re.compile(r"\S.*?(?:[.!?]+(?=\s|$)|$)", re.DOTALL)
+
+
+@dataclass(frozen=True)
+class WordOverlap:
+    """A sentence scores the sum of the weights of the words that it shares with the question, each once; the first of equals wins.
+
+    weight(w) = log((1 + passages) / (1 + passages with w))
+    """
+
+    weights: Mapping[str, float] = field(repr=False)
+    unseen: float
+
+    def answer(self, question: str, passage: str) -> tuple[int, int]:
+        """The characters [start, stop) of the sentence."""
+        asked = set(lowered(question))
+        found = [match.span() for match in SENTENCE.finditer(passage)] or [(0, len(passage))]
+        return max(found, key=lambda span: self.shared(asked, passage[slice(*span)]))
+
+    def shared(self, asked: set[str], sentence: str) -> float:
+        return sum(self.weights.get(word, self.unseen) for word in asked & set(lowered(sentence)))
+
+
+def fit_word_overlap(passages: Iterable[str]) -> WordOverlap:
+    different = list(dict.fromkeys(passages))
+    counts: Counter[str] = Counter()
+    for passage in different:
+        counts.update(set(lowered(passage)))
+    weights = {word: math.log((1 + len(different)) / (1 + count)) for word, count in counts.items()}
+    return WordOverlap(weights, math.log(1 + len(different)))
+
+
+def lowered(text: str) -> Sequence[str]:
+    return [word.lower() for word in words_of(text)]

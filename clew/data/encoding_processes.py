@@ -1,0 +1,145 @@
+"""Several processes that encode shards at once. Each is a program of its own that reads JSON lines, a tokenizer and then shards, and
+writes JSON lines, how far it is and then what it wrote; it ends with its input, and so with whoever started it."""
+
+import json
+import os
+import signal
+import subprocess
+import sys
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from concurrent.futures import Future, ThreadPoolExecutor
+from concurrent.futures import wait as wait_for
+from pathlib import Path
+from queue import SimpleQueue
+from typing import IO, NamedTuple
+
+from clew.core.errors import UserError
+from clew.data.encoding import Entry, encode_shard
+from clew.data.text_files import Piece
+from clew.text.tokenizer import Tokenizer
+
+TICK = 0.1
+"""Seconds between two looks at how far the processes are, and at whether to stop."""
+
+
+class Job(NamedTuple):
+    """A shard to be written, or one that is there already, whose entry it has."""
+
+    path: Path
+    pieces: Sequence[Piece]
+    begins: bool
+    entry: Entry | None = None
+
+
+def encode_shards(jobs: Iterable[Job], tokenizer: Tokenizer, workers: int, tell: Callable[[int], None]) -> Iterator[Entry]:
+    """What was written of every shard, in their order, which is the same for any number of processes. `tell` is called here, often, with
+    the characters done since, and may raise to stop everything."""
+    if workers == 1:
+        for job in jobs:
+            yield encode_here(job, tokenizer, tell)
+        return
+    told: SimpleQueue[int] = SimpleQueue()
+    children = [start(tokenizer) for _ in range(workers)]
+    free: SimpleQueue[subprocess.Popen[str]] = SimpleQueue()
+    for child in children:
+        free.put(child)
+    threads = ThreadPoolExecutor(workers)
+    waiting: list[Future[Entry]] = []
+
+    def tell_all() -> None:
+        tell(sum(told.get() for _ in range(told.qsize())))
+
+    def first() -> Entry:
+        while not wait_for(waiting[:1], timeout=TICK).done:
+            tell_all()
+        tell_all()  # a process that a signal has ended is no fault
+        return waiting.pop(0).result()
+
+    try:
+        for job in jobs:
+            waiting.append(threads.submit(encode_there, job, free, told.put))
+            if len(waiting) > workers:
+                yield first()
+        while waiting:
+            yield first()
+    finally:
+        for child in children:
+            child.kill()
+        threads.shutdown(cancel_futures=True)
+        for child in children:
+            child.communicate()
+
+
+def encode_here(job: Job, tokenizer: Tokenizer, tell: Callable[[int], None]) -> Entry:
+    if job.entry is not None:
+        tell(job.entry["num_characters"])
+        return job.entry
+    return encode_shard(job.path, job.pieces, job.begins, tokenizer, tell)
+
+
+def encode_there(job: Job, free: "SimpleQueue[subprocess.Popen[str]]", tell: Callable[[int], None]) -> Entry:
+    """Has a process that is free write a shard."""
+    if job.entry is not None:
+        tell(job.entry["num_characters"])
+        return job.entry
+    child = free.get()
+    assert child.stdin is not None and child.stdout is not None
+    try:
+        send(child.stdin, {"path": str(job.path), "pieces": job.pieces, "begins": job.begins})
+        for line in child.stdout:
+            answer = json.loads(line)
+            if "error" in answer:
+                raise OSError(answer["number"], answer["error"])
+            if "file" in answer:
+                return answer
+            tell(answer["done"])
+    except (BrokenPipeError, ValueError):
+        pass  # its end is told below
+    finally:
+        free.put(child)
+    raise UserError("a process that encodes the text died (killed, or out of memory); try again, with text.workers=1 if it happens again")
+
+
+def start(tokenizer: Tokenizer) -> "subprocess.Popen[str]":
+    root = str(Path(__file__).parents[2])
+    paths = os.pathsep.join([root, *filter(None, [os.environ.get("PYTHONPATH")])])
+    environment = {**os.environ, "PYTHONPATH": paths, "PYTHONIOENCODING": "utf-8", "TOKENIZERS_PARALLELISM": "false"}
+    command = [sys.executable, "-m", "clew.data.encoding_processes"]
+    child = subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, env=environment, text=True, encoding="utf-8")
+    assert child.stdin is not None
+    send(child.stdin, tokenizer.to_json())
+    return child
+
+
+def send(stream: IO[str], content: object) -> None:
+    stream.write(json.dumps(content, ensure_ascii=False) + "\n")
+    stream.flush()
+
+
+def encode_as_told() -> None:
+    """What such a process does."""
+    signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C reaches every process of a terminal: the first one ends the others
+    tokenizer = Tokenizer.from_json(json.loads(sys.stdin.readline()))
+    for line in sys.stdin:
+        job = json.loads(line)
+        pieces = [Piece(*piece) for piece in job["pieces"]]
+        done = 0
+
+        def tell(count: int) -> None:
+            nonlocal done
+            done += count
+            if done >= 2**16:
+                send(sys.stdout, {"done": done})
+                done = 0
+
+        try:
+            entry = encode_shard(Path(job["path"]), pieces, job["begins"], tokenizer, tell)
+        except OSError as error:
+            send(sys.stdout, {"error": error.strerror or str(error), "number": error.errno or 0})
+            continue
+        send(sys.stdout, {"done": done})
+        send(sys.stdout, entry)
+
+
+if __name__ == "__main__":
+    encode_as_told()

@@ -1,0 +1,53 @@
+"""How long a text is and its hash, remembered for large files, which take minutes to read.
+
+A large file whose size and time of change are what they were is taken to be the same; small ones are read anew each time.
+"""
+
+import hashlib
+import json
+import os
+import time
+from contextlib import suppress
+from pathlib import Path
+
+from clew.data.text_files import Measure, TextSource, measure
+
+LARGE = 2**26
+"""Bytes; a text below takes less than a second to read."""
+SETTLED = 2.0
+"""Seconds after a change, before which another would not be seen in the time of it."""
+
+
+def measured(source: TextSource, cache: Path | str | None) -> Measure:
+    """The measure of a text, read anew or remembered in the cache."""
+    path = remembered_at(source, cache)
+    if path is None:
+        return measure(source)
+    with suppress(OSError, ValueError, KeyError, TypeError):
+        about = json.loads(path.read_text(encoding="utf-8"))
+        return Measure(int(about["num_characters"]), str(about["digest"]))
+    found = measure(source)
+    with suppress(OSError):  # what cannot be remembered is read again
+        path.parent.mkdir(parents=True, exist_ok=True)
+        aside = path.with_suffix(f".partial-{os.getpid()}")
+        aside.write_text(json.dumps(found._asdict()), encoding="utf-8")
+        aside.replace(path)
+    return found
+
+
+def forget(source: TextSource, cache: Path | str) -> None:
+    """Drops what is remembered of a text that turns out to be another."""
+    path = remembered_at(source, cache)
+    if path is not None:
+        path.unlink(missing_ok=True)
+
+
+def remembered_at(source: TextSource, cache: Path | str | None) -> Path | None:
+    """Where a text's measure is kept; None for one that is read anew."""
+    stamp = getattr(source, "stamp", None)
+    if stamp is None or cache is None:
+        return None
+    found = stamp()
+    if found is None or found.size < LARGE or time.time() - found.changed < SETTLED:
+        return None
+    return Path(cache) / "measures" / f"{hashlib.sha256(found.text.encode()).hexdigest()[:32]}.json"

@@ -1,0 +1,43 @@
+"""Drawn passages of facts, and questions on them whose answer is known: what a model must find is told by the passage alone."""
+
+import random
+
+from clew.core.errors import UserError
+from clew.data.examples import Answer, Question
+
+FACTS = "facts"
+"""The corpus by name."""
+NAMES = ["Ada", "Bo", "Cleo", "Dan", "Eve", "Finn", "Gus", "Hal"]
+FACT = {
+    "lives in": ("Where does {} live?", ["Rome", "Oslo", "Lima", "Cairo", "Delhi", "Quito", "Paris", "Kyoto", "New_York", "Cape_Town"]),
+    "likes": ("What does {} like?", ["tea", "jazz", "chess", "rain", "bread", "cats", "maps", "snow", "green_apples", "old_films"]),
+    "works as": ("What is the work of {}?", ["a_baker", "a_judge", "a_pilot", "a_nurse", "a_poet", "a_clerk", "a_diver", "a_farmer"]),
+}
+UNANSWERABLE = 0.2
+"""The share of questions on somebody of whom the passage does not tell it."""
+
+
+def synthetic_questions(size: int, seed: int, shortest: int, longest: int) -> list[Question]:
+    """So many questions, each on a passage of its own with between `shortest` and `longest` facts."""
+    if not 1 <= shortest <= longest:
+        raise UserError(
+            f"facts are from data.shortest ({shortest}) to data.longest ({longest}) in number; the first must be 1 or more and not above"
+        )
+    draw = random.Random(f"{FACTS} {seed}")
+    return [one_question(draw, draw.randint(shortest, longest), number) for number in range(1, size + 1)]
+
+
+def one_question(draw: random.Random, length: int, number: int) -> Question:
+    """Ada lives in Rome. Bo likes tea. Where does Ada live? Rome."""
+    known = [(name, relation) for name in NAMES for relation in FACT]
+    spare, *facts = draw.sample(known, k=min(length + 1, len(known)))
+    asked = spare if draw.random() < UNANSWERABLE else draw.choice(facts)
+    passage = ""
+    answers: tuple[Answer, ...] = ()
+    for name, relation in facts:
+        value = draw.choice(FACT[relation][1]).replace("_", " ")
+        start = len(passage) + len(f"{name} {relation} ")
+        passage += f"{name} {relation} {value}. "
+        if (name, relation) == asked:
+            answers = (Answer(value, start),)
+    return Question(FACT[asked[1]][0].format(asked[0]), passage.rstrip(), answers, f"{FACTS} {number}")

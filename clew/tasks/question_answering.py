@@ -1,0 +1,391 @@
+"""Reading comprehension: the piece of a passage that answers a question (Devlin et al. 2019, section 4.2). Any body.
+
+Question and passage are read together. A passage that is too long for one window is read in several that overlap, each with the question;
+the best piece of all windows is the answer. An example is then several rows of a batch, each with a loss of its own.
+"""
+
+import math
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from typing import Any, Literal, NamedTuple
+
+import numpy as np
+import torch
+import torch.nn.functional as F
+from pydantic import Field
+from torch import Tensor, nn
+
+from clew.core.batches import num_rows, rows_of, to_device
+from clew.core.config import Section
+from clew.core.errors import UserError
+from clew.core.modes import evaluating
+from clew.core.types import State, Term
+from clew.data.examples import Question
+from clew.layers.context import Pieces
+from clew.metrics.answers import AnswerScores, best_threshold, score_answers
+from clew.metrics.bootstrap import Interval, bootstrap_interval
+from clew.tasks.examples import ExampleTask
+from clew.tasks.measures import Measured, in_words
+from clew.tasks.sequence import TrainTokenizer
+from clew.tasks.windows import CutText, cut_text, part_of, window_starts
+from clew.tasks.words import EncodedWords, WordReader, one_word_each, places_of
+from clew.text.tokenizer import Tokenizer, check_is_text
+from clew.text.words import words_of
+
+ROWS = 64
+"""Windows that are read at a time where answers are asked for."""
+SAMPLES = 2000
+"""Resamples of a bootstrap's interval."""
+ALL = 2**62
+"""More tokens than any example has: windows take passages of any length."""
+SURE = 1e9
+"""By how much no answer is preferred where there is nothing to choose from."""
+NOT = -1e30
+
+
+class QuestionAnsweringConfig(Section):
+    """The piece of a passage that answers a question."""
+
+    name: Literal["question_answering"] = "question_answering"
+    window: int = Field(384, ge=1, description="tokens that are read at once, those of the question among them")
+    stride: int = Field(128, ge=1, description="tokens of the passage from the start of one window to that of the next")
+    longest_question: int = Field(64, ge=1, description="tokens of a question that are read; the rest is cut off")
+    longest_answer: int = Field(30, ge=1, description="tokens of an answer at most")
+    dropout: float = Field(0.0, ge=0, lt=1, description="of what the output layer reads; besides the body's own")
+    best: Literal["f1", "exact_match", "loss"] = Field("f1", description="the best evaluation")
+
+
+class Window(NamedTuple):
+    """A question and a part of its passage as a row: where that part stands in the row and in the passage, the characters of its pieces
+    (pieces, 2), and the places of the answer's first and last piece."""
+
+    words: EncodedWords
+    place: int
+    begin: int
+    offsets: np.ndarray
+    target: tuple[int, int]
+
+
+class EncodedQuestion(NamedTuple):
+    windows: tuple[Window, ...]
+    has_answer: bool
+
+
+class QuestionBatch(NamedTuple):
+    """Rows are windows; those of one question have its number."""
+
+    pieces: Pieces
+    inside: Tensor  # (windows, length), where an answer may begin and end
+    offsets: Tensor  # (windows, length, 2), characters of the passage
+    nowhere: Tensor  # (windows,), the place that stands for no answer
+    targets: Tensor  # (windows, 2)
+    spans: Tensor  # (windows, 3): place in the row, place in the passage, and how many pieces
+    question: Tensor  # (windows,)
+    fresh: bool = True
+
+
+class Spans(NamedTuple):
+    """What every piece of a passage scores: `scores[i, k]` from piece i over k + 1 of them; and what no answer does."""
+
+    scores: Tensor
+    offsets: Tensor
+    none: float
+
+
+@dataclass(frozen=True)
+class AnswerSpan:
+    """The characters [start, stop) of a passage, and how probable it is that these are the answer."""
+
+    text: str
+    start: int
+    stop: int
+    probability: float
+
+
+@dataclass(frozen=True)
+class AnsweredQuestion:
+    """The answer to a question, None where the passage has none; and the likeliest pieces, best first. `no_answer` is the probability
+    that there is none, where that may be."""
+
+    id: str
+    question: str
+    answer: AnswerSpan | None
+    n_best: tuple[AnswerSpan, ...]
+    no_answer: float | None
+
+    @property
+    def text(self) -> str:
+        return "" if self.answer is None else self.answer.text
+
+    @property
+    def probability(self) -> float:
+        return self.answer.probability if self.answer is not None else self.no_answer or 0.0
+
+    def __str__(self) -> str:
+        return self.text
+
+
+class QuestionAnswering(ExampleTask):
+    """s_i = u . h_i,  e_i = v . h_i;  p(start = i) = softmax(s)_i,  p(end = j) = softmax(e)_j    over the passage and one place more
+    answer = argmax_{i <= j} s_i + e_j
+
+    The place more stands for no answer in this window: the first of a row, or the last where a body reads forward alone. It is taken for
+    the answer where its score, the lowest of all windows, is above the best piece's by more than `threshold`: infinity where every
+    training question had an answer, else what is best on the validation part.
+    """
+
+    threshold: Tensor
+
+    def __init__(self, body: Any, reader: WordReader, config: QuestionAnsweringConfig | None = None):
+        super().__init__()
+        self.config = config = config or QuestionAnsweringConfig()
+        self.body = body
+        self.reader = reader
+        self.dropout = nn.Dropout(config.dropout)
+        self.output = nn.Linear(body.dim, 2)
+        self.register_buffer("threshold", torch.tensor(math.inf))
+        frame = reader.tokenizer.frame
+        self.ends = body.causal and (frame is None or isinstance(frame.pair[-1].what, str))
+        """Whether a token is put behind the passage, to stand for no answer."""
+        self.window = min(config.window, body.max_length or config.window)
+        self.num_added = (1 if frame is None else frame.num_added(pair=True)) + self.ends
+        if self.window <= self.num_added + min(config.longest_question, 1):
+            raise UserError(f"task.window ({self.window}) leaves no room for a passage; raise it, or model.max_length")
+
+    def forward(self, batch: QuestionBatch, state: State = None) -> tuple[dict[str, Term], State]:
+        logits = self.logits(batch).flatten(0, 1)  # (windows * 2, length)
+        loss = F.cross_entropy(logits, batch.targets.flatten(), reduction="sum") / 2
+        return {"loss": Term(loss, self.counts(batch)["loss"])}, None
+
+    def counts(self, batch: QuestionBatch) -> dict[str, Tensor]:
+        """Windows."""
+        return {"loss": torch.full((), len(batch.targets), device=batch.targets.device)}
+
+    def logits(self, batch: QuestionBatch) -> Tensor:
+        """Of every place as the answer's first and last (windows, 2, length)."""
+        hidden, _ = self.body(batch.pieces.inputs, batch.pieces.mask)
+        allowed = batch.inside.scatter(1, batch.nowhere[:, None], True)
+        return self.output(self.dropout(hidden)).float().mT.masked_fill(~allowed[:, None], NOT)
+
+    def prepare(self, encoded: Sequence[EncodedQuestion]) -> None:
+        self.threshold.fill_(math.inf if all(each.has_answer for each in encoded) else 0.0)
+
+    def settle(self, batches: Iterable[tuple[Sequence[Question], QuestionBatch]]) -> bool:
+        """Finds the threshold on the validation part, where some questions have no answer."""
+        if math.isinf(float(self.threshold)):
+            return False
+        margins, texts, golds = [], [], []
+        with evaluating([self]):
+            for examples, batch in batches:
+                for example, spans in zip(examples, self.spans(batch), strict=True):
+                    best = found_spans(spans, 1, math.inf)["spans"]
+                    margins.append(spans.none - float(spans.scores.max()) if best else SURE)
+                    texts.append(example.passage[best[0][0] : best[0][1]] if best else "")
+                    golds.append(example.texts)
+        scores = score_answers(texts, golds)
+        self.threshold.fill_(best_threshold(margins, scores.f1, scores.answerable))
+        return True
+
+    def encode(self, examples: Sequence[Question]) -> list[EncodedQuestion]:
+        cuts: dict[str, CutText] = {}
+        found = []
+        for example in examples:
+            if example.passage not in cuts:
+                cuts[example.passage] = cut_text(self.reader, example.passage)
+            found.append(EncodedQuestion(tuple(self.windows(example, cuts[example.passage])), bool(example.answers)))
+        return found
+
+    def windows(self, example: Question, cut: CutText) -> Iterable[Window]:
+        question = part_of(self.reader, cut_text(self.reader, example.question), 0, self.config.longest_question)
+        capacity = self.window - self.num_added - len(question.tokens)
+        if capacity < 1:
+            raise UserError(
+                f"{example.id}: its {len(question.tokens)} tokens leave no room for the passage in task.window ({self.window}); "
+                "lower task.longest_question, or raise task.window"
+            )
+        answer = pieces_of(example, cut)
+        for begin in window_starts(len(cut), capacity, self.config.stride):
+            offsets = cut.offsets[begin : begin + capacity]
+            words, place = self.joined(question, self.part(cut, begin, begin + capacity))
+            target = (self.nowhere(words),) * 2
+            if answer is not None and begin <= answer[0] and answer[1] < begin + len(offsets):
+                target = (answer[0] - begin + place, answer[1] - begin + place)
+            yield Window(words, place, begin, offsets, target)
+
+    def part(self, cut: CutText, start: int, stop: int) -> EncodedWords:
+        """Some of a passage's pieces, with the token behind them that stands for no answer, where there has to be one."""
+        if not self.ends:
+            return part_of(self.reader, cut, start, stop)
+        end = self.reader.tokenizer.end or 0
+        if cut.words is not None:
+            return self.reader.encode([[*cut.words[start:stop], self.reader.tokenizer.token(end)]], framed=False)[0]
+        return EncodedWords([*cut.tokens[start:stop], end], [], [])
+
+    def joined(self, question: EncodedWords, part: EncodedWords) -> tuple[EncodedWords, int]:
+        """Both as one row, and where the passage's part begins in it."""
+        frame = self.reader.tokenizer.frame
+        place = len(question.tokens) + 1 if frame is None else frame.around(question.tokens, part.tokens).starts[1]
+        return self.reader.joined(question, part), place
+
+    def nowhere(self, words: EncodedWords) -> int:
+        return len(words.tokens) - 1 if self.body.causal else 0
+
+    def lengths(self, encoded: EncodedQuestion) -> tuple[int]:
+        return (sum(places_of(window.words) for window in encoded.windows),)
+
+    @property
+    def longest(self) -> int:
+        return ALL
+
+    def check_length(self, encoded: EncodedQuestion, place: str) -> None:
+        """Windows are as long as they may be."""
+
+    def collate(self, examples: Sequence[EncodedQuestion]) -> QuestionBatch:
+        windows = [window for example in examples for window in example.windows]
+        pieces = self.reader.collate([window.words for window in windows])
+        length = max(len(window.words.tokens) for window in windows)
+        offsets = np.zeros((len(windows), length, 2), dtype=np.int64)
+        for row, window in zip(offsets, windows, strict=True):
+            row[window.place : window.place + len(window.offsets)] = window.offsets
+        placed = torch.from_numpy(offsets)
+        return QuestionBatch(
+            pieces,
+            placed[..., 1] > placed[..., 0],
+            placed,
+            torch.tensor([self.nowhere(window.words) for window in windows]),
+            torch.tensor([window.target for window in windows]),
+            torch.tensor([(window.place, window.begin, len(window.offsets)) for window in windows]),
+            torch.tensor([number for number, example in enumerate(examples) for _ in example.windows]),
+        )
+
+    @torch.no_grad()
+    def predict(self, batch: QuestionBatch, decoding: Any = None, seed: int = 0, row_numbers: Any = None) -> list[dict[str, Any]]:
+        """The likeliest pieces of each question, [start, stop, probability], and the probability of none, where that may be."""
+        return self.told(batch, 1 if decoding is None else decoding.n_best)
+
+    def told(self, batch: QuestionBatch, n_best: int) -> list[dict[str, Any]]:
+        return [found_spans(spans, n_best, float(self.threshold)) for spans in self.spans(batch)]
+
+    def spans(self, batch: QuestionBatch) -> list[Spans]:
+        """A question's each: of pieces that several windows have, the best score."""
+        rows = range(0, num_rows(batch), ROWS)
+        logits = torch.cat([self.logits(rows_of(batch, slice(start, start + ROWS))) for start in rows]).cpu()
+        inside, offsets, nowhere, question = batch.inside.cpu(), batch.offsets.cpu(), batch.nowhere.cpu(), batch.question.tolist()
+        firsts = [number for number in range(len(question)) if not number or question[number] != question[number - 1]]
+        places: list[list[int]] = batch.spans.tolist()
+        found = []
+        for start, stop in zip(firsts, [*firsts[1:], len(question)], strict=True):
+            total = max(begin + length for _, begin, length in places[start:stop])
+            longest = max(min(self.config.longest_answer, total), 1)
+            scores = torch.full((total, longest), -math.inf)
+            characters = torch.zeros(total, 2, dtype=torch.long)
+            none = math.inf
+            for row in range(start, stop):
+                place, begin, length = places[row]
+                here = slice(place, place + length)
+                first, last = logits[row, :, here].masked_fill(~inside[row, here], -math.inf)
+                ends = F.pad(last, (0, longest - 1), value=-math.inf).unfold(0, longest, 1)  # (pieces, longest)
+                scores[begin : begin + length] = torch.maximum(scores[begin : begin + length], first[:, None] + ends)
+                characters[begin : begin + length] = offsets[row, here]
+                none = min(none, float(logits[row, :, nowhere[row]].sum()))
+            found.append(Spans(scores, characters, none))
+        return found
+
+    def answer(self, questions: Sequence[Question], n_best: int = 1) -> list[AnsweredQuestion]:
+        """The answer to each question."""
+        for example in questions:
+            check_is_text(f"{example.question} {example.passage}", f"question or passage of {example.id}")
+        encoded = self.encode(questions)
+        found: list[AnsweredQuestion] = []
+        some: list[int] = []
+        with evaluating([self]):
+            for row in range(len(encoded)):
+                some.append(row)
+                if row + 1 < len(encoded) and sum(len(encoded[number].windows) for number in some) < ROWS:
+                    continue
+                batch = to_device(self.collate([encoded[number] for number in some]), self.output.weight.device)
+                found += [answered(questions[number], told) for number, told in zip(some, self.told(batch, n_best), strict=True)]
+                some = []
+        return found
+
+    @property
+    def best(self) -> str:
+        return self.config.best
+
+    def scores(self, examples: Sequence[Question], predictions: Sequence[Any]) -> AnswerScores:
+        texts = [answered(example, found).text for example, found in zip(examples, predictions, strict=True)]
+        return score_answers(texts, [example.texts for example in examples])
+
+    def measure(self, examples: Sequence[Question], predictions: Sequence[Any]) -> Measured:
+        scores = self.scores(examples, predictions)
+        values = {"exact_match": 100 * scores.mean("exact"), "f1": 100 * scores.mean("f1")}
+        if len(set(scores.answerable)) == 2:
+            values |= {f"f1_{which}": 100 * scores.mean("f1", answerable=which == "answerable") for which in ("answerable", "unanswerable")}
+        return Measured(values, in_words(values))
+
+    def intervals(self, examples: Sequence[Question], predictions: Sequence[Any]) -> dict[str, Interval]:
+        scores = self.scores(examples, predictions)
+        named = {"exact_match": scores.exact, "f1": scores.f1}
+        return {name: bootstrap_interval(values, samples=SAMPLES).times(100) for name, values in named.items()}
+
+    def sentence_scores(self, examples: Sequence[Question], predictions: Sequence[Any]) -> list[float]:
+        """The F1 of each answer."""
+        return [100 * score for score in self.scores(examples, predictions).f1]
+
+    def described(self, example: Question, prediction: Any) -> dict[str, Any]:
+        found = answered(example, prediction)
+        span = {} if found.answer is None else {"start": found.answer.start, "stop": found.answer.stop}
+        told = {"target": " | ".join(example.texts), "prediction": found.text, **span, "probability": round(found.probability, 6)}
+        return {"source": example.question, **told}
+
+
+def pieces_of(example: Question, cut: CutText) -> tuple[int, int] | None:
+    """The first and the last piece of the first answer, each as far as it has a character of it."""
+    if not example.answers:
+        return None
+    answer = example.answers[0]
+    starts, stops = cut.offsets.T
+    inside = np.flatnonzero((stops > answer.start) & (starts < answer.start + len(answer.text)) & (stops > starts))
+    return (int(inside[0]), int(inside[-1])) if len(inside) else None
+
+
+def found_spans(spans: Spans, n_best: int, threshold: float) -> dict[str, Any]:
+    """The best pieces [start, stop, probability], and the probability of no answer; None where one has to be given.
+
+    p(piece) = exp(score) / Z;  p(none) = exp(none - threshold) / Z, so that the likelier one is the answer.
+    """
+    flat = spans.scores.flatten()
+    none = -math.inf if math.isinf(threshold) else spans.none - threshold
+    total = torch.cat([flat, torch.tensor([none])]).logsumexp(0)
+    best, places = flat.topk(min(n_best, int((flat > -math.inf).sum())))
+    found = []
+    for score, place in zip(best, places.tolist(), strict=True):
+        first, more = divmod(place, spans.scores.shape[1])
+        found.append([int(spans.offsets[first, 0]), int(spans.offsets[first + more, 1]), float((score - total).exp())])
+    return {"spans": found, "none": None if math.isinf(threshold) else float((none - total).exp()) if found else 1.0}
+
+
+def answered(example: Question, found: Any) -> AnsweredQuestion:
+    """What was found, as texts of the passage."""
+    spans = tuple(AnswerSpan(example.passage[start:stop], start, stop, share) for start, stop, share in found["spans"])
+    none = found["none"]
+    has_answer = bool(spans) and (none is None or spans[0].probability >= none)
+    return AnsweredQuestion(example.id, example.question, spans[0] if has_answer else None, spans, none)
+
+
+def train_question_vocabularies(
+    train: TrainTokenizer, joint: bool, examples: Sequence[Question], config: QuestionAnsweringConfig
+) -> dict[str, Any]:
+    """A tokenizer of all passages, each once, and questions; one of words knows them as they are parted from punctuation."""
+    texts = [*dict.fromkeys(example.passage for example in examples), *(example.question for example in examples)]
+    tokenizer = train(texts, [])
+    if tokenizer.unit == "word":
+        tokenizer = train([one_word_each(words_of(text)) for text in texts], [])
+    return {"tokenizer": tokenizer}
+
+
+def build_question_answering(body: Any, vocabularies: dict[str, Any], config: QuestionAnsweringConfig) -> QuestionAnswering:
+    return QuestionAnswering(body, WordReader.of(body, vocabularies), config)
+
+
+QUESTIONS = {"tokenizer": Tokenizer}

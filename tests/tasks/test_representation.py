@@ -1,0 +1,50 @@
+"""A vector for a text: pooled, of length 1 where asked, the same alone and among others."""
+
+import pytest
+import torch
+
+from clew.core.errors import UserError
+from clew.models import MODELS
+from clew.runs.config import DataConfig
+from clew.runs.examples import read_examples
+from clew.tasks.representation import Representation, RepresentationConfig, build_representation
+from clew.text.tokenizer import Tokenizer
+from clew.text.train import framed_as_bert, train_wordpiece
+
+TEXTS = ["the cat sat on the mat", "it rains", "", "the dog ran away from the cat and the mat"]
+TOKENIZER: Tokenizer = framed_as_bert(train_wordpiece(TEXTS, size=60))
+
+
+def representation(**settings: object) -> Representation:
+    torch.manual_seed(3)
+    body = MODELS["bert"].build(MODELS["bert"].config(dim=16, num_layers=2, num_heads=2, max_length=40), TOKENIZER.vocabulary)
+    return build_representation(body, {"tokenizer": TOKENIZER}, RepresentationConfig(**settings))
+
+
+def test_a_text_has_the_same_vector_alone_and_among_others() -> None:
+    task = representation(normalise=True)
+    found = task.embed(TEXTS)
+    for text, vector in zip(TEXTS, found, strict=True):
+        torch.testing.assert_close(task.embed([text])[0], vector)
+    torch.testing.assert_close(found.norm(dim=-1), torch.ones(len(TEXTS)))
+    assert not found.requires_grad and task.training
+
+
+def test_a_mean_is_of_the_body_s_vectors_and_a_pooler_has_weights() -> None:
+    task = representation().eval()
+    tokens = TOKENIZER.frame.around(TOKENIZER.encode(TEXTS[0])).tokens  # type: ignore[union-attr]
+    torch.testing.assert_close(task.embed(TEXTS[:1])[0], task.body(torch.tensor([tokens]))[0][0].mean(0))
+    assert "pooling.dense.weight" in representation(pooling="pooler").state_dict()
+
+
+def test_texts_are_cut_inside_their_frame() -> None:
+    task = representation(longest=5)
+    whole = TOKENIZER.encode(TEXTS[3])
+    frame = TOKENIZER.frame
+    assert frame is not None and task.encode(TEXTS)[3].tokens == frame.around(whole[:3]).tokens
+    assert len(representation().encode(["cat " * 100])[0].tokens) == 40
+
+
+def test_there_is_nothing_to_train() -> None:
+    with pytest.raises(UserError, match="the task representation has nothing to learn.*transfer.from=RUN"):
+        read_examples("nothing", DataConfig(), 1)

@@ -1,0 +1,118 @@
+"""Documents apart: what a packed text costs, and its gradients, are those of its documents read alone."""
+
+import json
+
+import pytest
+import torch
+
+from clew.core.batches import cut_rows
+from clew.core.errors import UserError
+from clew.data import encoded
+from clew.data.encoded import encode_corpus
+from clew.data.plans import stream_evaluation_plan, window_evaluation_plan
+from clew.data.text_files import find_text
+from clew.models import MODELS
+from clew.recipes.running import config_of
+from clew.runs.config import TrainingConfig
+from clew.tasks.language_model import LanguageModel
+from clew.text.train import train_bpe
+from clew.training.evaluation import evaluate
+from clew.training.language import language_problem
+
+DOCUMENTS = ["the cat sat on the mat", "no", "a dog\nand a log, a hog", "what?", "it is the last of the cats that sat"]
+BODIES = {
+    "gpt": {"dim": 8, "num_layers": 2, "num_heads": 2, "max_length": 64},
+    "llama": {"dim": 8, "num_layers": 2, "num_heads": 4, "num_kv_heads": 2},
+    "recurrent": {"dim": 6, "num_layers": 2},
+    "mixed": {"dim": 8, "layers": ["lstm", {"name": "attention", "window": 5}, "convolution", "feedforward"]},
+}
+
+
+@pytest.fixture
+def text(tmp_path, monkeypatch):
+    monkeypatch.setattr(encoded, "SHARD", 30)
+    path = tmp_path / "a.jsonl"
+    path.write_text("\n".join(json.dumps({"text": document}) for document in DOCUMENTS))
+    return encode_corpus(find_text(path), train_bpe("".join(DOCUMENTS), size=280), tmp_path / "cache")
+
+
+def build(family):
+    tokenizer = train_bpe("".join(DOCUMENTS), size=280)
+    torch.manual_seed(0)
+    member = MODELS[family]
+    task = LanguageModel(member.build(member.config(**BODIES[family]), tokenizer.vocabulary), tokenizer).double()
+    for parameter in task.parameters():
+        torch.nn.init.normal_(parameter, std=0.3)
+    return task
+
+
+def documents_alone(task):
+    """The cost of every token but the first of each document, and its end where another follows."""
+    costs = []
+    for number, document in enumerate(DOCUMENTS):
+        is_last = number == len(DOCUMENTS) - 1
+        ids = torch.tensor(task.encode(document if is_last else document + "\n") + ([] if is_last else [task.tokenizer.end]))
+        hidden, _ = task.body(ids[None, :-1])
+        costs.append(-task.logits(hidden)[0].log_softmax(-1).gather(1, ids[1:, None])[:, 0])
+    return torch.cat(costs)
+
+
+def gradients(task, loss):
+    task.zero_grad()
+    loss.backward()
+    return {name: parameter.grad.clone() for name, parameter in task.named_parameters() if parameter.grad is not None}
+
+
+@pytest.mark.parametrize("family", BODIES)
+def test_a_packed_batch_costs_what_its_documents_cost_alone(family, text):
+    task = build(family)
+    batch = window_evaluation_plan(len(text), len(text) - 1, 1).batch(text.tokens, 0, apart=True)
+    terms, _ = task(batch)
+    alone = documents_alone(task)
+    torch.testing.assert_close(terms["loss"].sum, alone.sum())
+    assert int(terms["loss"].count) == len(alone) == int(task.counts(batch)["loss"])
+    log_probs, _ = task.predict(batch)
+    torch.testing.assert_close(-log_probs[batch.within], alone.float())
+    expected = gradients(task, documents_alone(task).sum())
+    for name, gradient in gradients(task, task(batch)[0]["loss"].sum).items():
+        torch.testing.assert_close(gradient, expected[name])
+    joined = task(window_evaluation_plan(len(text), len(text) - 1, 1).batch(text.tokens, 0))[0]["loss"]
+    assert int(joined.count) == len(alone) + len(DOCUMENTS) - 1 and (joined.sum - terms["loss"].sum).abs() > 1
+
+
+@torch.no_grad()
+def test_a_carried_state_restarts_where_a_document_does(text):
+    task = build("recurrent")
+    plan, state, total = stream_evaluation_plan(len(text), 1, 4), None, 0.0
+    for number in range(plan.num_batches):
+        terms, state = task(plan.batch(text.tokens, number, apart=True), state)
+        total += float(terms["loss"].sum)
+    assert total == pytest.approx(float(documents_alone(task).sum()), rel=1e-12)
+
+
+@torch.no_grad()
+@pytest.mark.parametrize("batching", ["windows", "streams"])
+def test_evaluation_counts_what_documents_alone_would(batching, text):
+    task = build("recurrent")
+    settings = TrainingConfig(batching=batching, length=len(text), batch_size=1, documents="apart")
+    found, alone = evaluate(task, text, settings), documents_alone(task)
+    assert found.nats == pytest.approx(float(alone.sum()), rel=1e-12)
+    assert (found.tokens, found.characters) == (len(alone), text.num_characters_apart)
+
+
+@torch.no_grad()
+def test_micro_batches_take_their_part_of_what_counts(text):
+    batch = window_evaluation_plan(len(text), 8, 16).batch(text.tokens, 0, apart=True)
+    halves = cut_rows(batch, 2)
+    task = build("llama")
+    assert sum(int(task.counts(half)["loss"]) for half in halves) == int(task.counts(batch)["loss"])
+    assert sum(float(task(half)[0]["loss"].sum) for half in halves) == pytest.approx(float(task(batch)[0]["loss"].sum), rel=1e-12)
+
+
+def test_a_model_that_reads_backwards_keeps_documents_joined(tmp_path, monkeypatch):
+    monkeypatch.setenv("CLEW_CACHE", str(tmp_path / "cache"))
+    (tmp_path / "a.txt").write_text("the cat sat on the mat\n" * 50)
+    settings = [f"data.train={tmp_path / 'a.txt'}", "training.documents=apart", "task.name=bidirectional_language_model"]
+    config = config_of("text-lstm", [*settings, "model.family=elmo", "training.batching=windows"])
+    with pytest.raises(UserError, match="training.documents=apart is for models that read from left to right alone"):
+        language_problem(config, None, lambda done, total: None)
