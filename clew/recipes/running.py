@@ -176,7 +176,7 @@ def resumed(recipe: str, assignments: Sequence[str], config: Config, out: Path |
 
 
 def changes(config: Config) -> dict[str, Any] | None:
-"""The fields in which a run departs from its recipe, and their values; None where the recipe is not known here. What it has from the
+    """The fields in which a run departs from its recipe, and their values; None where the recipe is not known here. What it has from the
     run that it stands on is no departure."""
     if config.recipe == IMPORTED:
         return {}

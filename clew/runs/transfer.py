@@ -151,10 +151,11 @@ def put_adapters(task: nn.Module, config: Config) -> None:
         adapt(inherited_part(task)[1], config.transfer.adapter)  # type: ignore[attr-defined]
 
 
-def start_from(task: nn.Module, config: Config, run: Path | None = None) -> list[str]:
-    """Gives a task the weights of the run that it stands on: the body's, and those of other parts that both have. What was taken, in
-    words. Where the task is adapted, what was taken stays as it is. `run` is the task's own folder, beside which the other may be."""
-    if config.transfer.source is None:  # type: ignore[attr-defined]
+def start_from(task: nn.Module, config: Config, run: Path | None = None, *, is_new: bool = True) -> list[str]:
+    """Gives a new task the weights of the run that it stands on: the body's, and those of other parts that both have. What was taken, in
+    words. Where the task is adapted, what was taken stays as it is, and is taken again whenever the task is built. `run` is the task's own
+    folder, beside which the other may be."""
+    if config.transfer.source is None or not (is_new or is_adapted(task)):  # type: ignore[attr-defined]
         return []
     source = base_folder(config, run) if is_adapted(task) else Path(config.transfer.source)  # type: ignore[attr-defined]
     is_same_task = source_config(source).task.name == config.task.name  # type: ignore[attr-defined]

@@ -53,7 +53,9 @@ def masked_problem(config: Config, run: Path | None, progress: Callable[[int, in
     check_reach(config, task)
     parts: dict[str, EncodedDocuments] = first_alone(lambda: encode_parts(sources, tokenizer, cache_folder(), progress))
     examples = {part: examples_of(config, task, documents, part) for part, documents in parts.items()}
-    found = [*begin(task.body, config, vocabularies), *start_from(task, config)] if starts_anew(run) else []
+    is_new = starts_anew(run)
+    found = begin(task.body, config, vocabularies) if is_new else []
+    found += start_from(task, config, run, is_new=is_new)
     baselines = Baselines("documents", lambda: token_counts(parts["train"], tokenizer))
 
     def judge(
