@@ -8,6 +8,7 @@ from typing import Any
 
 from torch import nn
 
+from clew.core.config import Part
 from clew.core.errors import UserError
 from clew.layers.adapters import adapt, adapter_names, is_adapted
 from clew.models import MODELS
@@ -49,11 +50,11 @@ def reads_source(task: Any) -> bool:
     return isinstance(task, str) and task in TASKS and "encodes" in TASKS[task].needs
 
 
-def usual_pooling(config: Config) -> str | None:
-    """What a text's vectors become where a body was pre-trained as this one: what its first token, which stands for all, has learnt to
-    become; or the last, where only that has seen the whole text."""
+def usual_pooling(config: Config) -> Part | None:
+    """What a text's vectors become where a body was pre-trained as this one: what they became there; or what its first token, which stands
+    for all, has learnt to become; or the last, where only that has seen the whole text."""
     family = config.model.family  # type: ignore[attr-defined]
-    return {"bert": "pooler", "gpt": "last", "llama": "last"}.get(family)
+    return getattr(config.task, "pooling", None) or {"bert": "pooler", "gpt": "last", "llama": "last"}.get(family)
 
 
 def source_config(folder: Path) -> Config:
