@@ -19,6 +19,7 @@ VERBS = {
     "tag": "give words their tags: parts of speech, names",
     "classify": "give texts their labels, or numbers",
     "answer": "answer questions from a passage",
+    "embed": "vectors of texts or of their tokens, and search by them",
     "predict": "do what a run's task does, on a file or standard input",
     "evaluate": "a run's loss on its own data or on a text",
     "probe": "what each layer of a run knows",
