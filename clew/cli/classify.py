@@ -16,6 +16,12 @@ With --text the file is a table: CSV, TSV or JSON lines, a text in the column of
 .csv, .tsv or .jsonl is one in any case, and the columns are those that the run was trained with. Of several labels, and
 their probabilities, each stands behind a `|`. Of numbers there is `number<TAB>text`. --json has one object a text, with
 the probability of every label.
+
+A language model that was never trained to classify takes the likeliest of --choices, where --template has room for one. A
+choice may stand for a label: 1=good,0=bad. With {second} in the template a line has two texts, with a tab between.
+
+  clew classify runs/gpt2 --choices good,bad --template 'Review: {text} It was {choice}.' --file reviews.txt
+  clew classify runs/text-gpt --choices 1=good,0=bad --calibrate --normalise tokens --file reviews.csv --text review
 """
 
 import argparse
@@ -34,9 +40,36 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     add("--file", metavar="FILE", help="what to classify, a text a line, or a table (default: standard input)")
     add("--text", metavar="COLUMN", help="FILE is a table, and this column, by name or number, has the text (default: as in training)")
     add("--second", metavar="COLUMN", help="the column of the second text, where two are judged together")
+    add_choices(parser)
     add("--json", action="store_true", help="one JSON object a text, with the probability of every label")
     add("--out", metavar="FILE", help="write here instead of to standard output")
     add("--device", default="auto", choices=["auto", "cpu", "cuda", "mps"], help="where the model runs")
+
+
+def add_choices(parser: argparse.ArgumentParser) -> None:
+    """How a language model is asked which of several choices follows."""
+    add = parser.add_argument
+    add(
+        "--choices",
+        metavar="A,B,...",
+        help="of a language model: the likeliest of these follows the text; LABEL=WORDS has a label of its own",
+    )
+    add("--template", metavar="TEXT", help="how text and choice stand together (default: '{text} {choice}'); {second} is a second text")
+    add("--normalise", choices=["none", "tokens", "characters"], help="divide a choice's log-probability by its length (default: none)")
+    add("--calibrate", action="store_true", help="less the choice's log-probability in the template without the text")
+
+
+def asked_choices(options: argparse.Namespace) -> Any:
+    """The `Choices` that the options tell; None where there are none."""
+    from clew.core.errors import UserError
+    from clew.tasks.choices import choices_of, parse_choices
+
+    given = {name: value for name in ("template", "normalise", "calibrate") if (value := getattr(options, name))}
+    if options.choices is None:
+        if given:
+            raise UserError(f"--{next(iter(given))} is for --choices, which a language model chooses from; give these")
+        return None
+    return choices_of(parse_choices(options.choices), **given)
 
 
 def run(options: argparse.Namespace) -> int:
@@ -45,29 +78,41 @@ def run(options: argparse.Namespace) -> int:
     from clew.core.errors import UserError
     from clew.runs.loaded import check_verb, load_run
 
+    choices = asked_choices(options)
     run = load_run(options.folder, device=options.device, code=None if options.code is None else Path(options.code))
-    check_verb(run, "classify")
+    if choices is None and run.verb == "generate":
+        raise UserError(
+            f"{options.folder} is a language model, which was not trained to classify; say what it chooses from, e.g. --choices good,bad"
+        )
+    check_verb(run, "classify" if choices is None else "generate", None if choices is None else "take --choices, a language model does")
+    reads_pairs = run.reads_pairs if choices is None else choices.reads_pairs
     has_columns = is_table(options.file) or bool(options.text or options.second)
     if has_columns and options.file in (None, "-"):
         raise UserError("--text and --second are columns of a table; name its file with --file")
-    if options.second is not None and not run.reads_pairs:
-        raise UserError(f"--second is for runs that were trained on two texts together, and {options.folder} was trained on one")
+    if options.second is not None and not reads_pairs:
+        one = f"{options.folder} was trained on one" if choices is None else "the template has no {second}"
+        raise UserError(f"--second is for runs that were trained on two texts together, and {one}")
     if options.file is None and sys.stdin.isatty():
         say("reading texts from the terminal; Ctrl-D ends them")
     if run.reads_trees and is_conllu(options.file):
         texts = dependency_trees(options.file)
     else:
-        texts = table_texts(run, options) if has_columns else line_texts(run, options.file)
+        texts = table_texts(run, options, reads_pairs) if has_columns else line_texts(run, options.file, reads_pairs)
+    cut = 0
     with Path(options.out).open("w", encoding="utf-8", newline="\n") if options.out else nullcontext(sys.stdout) as file:
         for some in texts:
-            found = run.classify([text for _, text in some], first=some[0][0])
+            given, first = [text for _, text in some], some[0][0]
+            found = run.classify(given, first=first) if choices is None else run.choose(given, choices, first=first)
             for (number, _), answer in zip(some, found, strict=True):
                 file.write((as_json(number, answer) if options.json else as_line(answer)) + "\n")
+                cut += bool(getattr(answer, "left_out", 0))
             file.flush()
+    if cut:
+        say(f"{cut:,} of the texts are longer than the {run.task.body.max_length} tokens that the model reads; their ends alone were read")
     return 0
 
 
-def line_texts(run: Any, file: str | None) -> Iterator[list[tuple[int, Any]]]:
+def line_texts(run: Any, file: str | None, reads_pairs: bool) -> Iterator[list[tuple[int, Any]]]:
     """Numbered lines, as they arrive; of two texts each, where the run judges two."""
     from clew.cli.lines import some_lines
     from clew.core.errors import UserError
@@ -77,15 +122,19 @@ def line_texts(run: Any, file: str | None) -> Iterator[list[tuple[int, Any]]]:
         texts: list[tuple[int, Any]] = []
         for number, line in enumerate(lines, start=first):
             sides = tuple(line.split("\t"))
-            if run.reads_pairs and line.strip() and not (len(sides) == 2 and all(map(str.strip, sides))):
+            if reads_pairs and line.strip() and not (len(sides) == 2 and all(map(str.strip, sides))):
                 raise UserError(
-                    f"{where}, line {number}: {run.folder} judges two texts together, and a line has both with a tab between; "
+                    f"{where}, line {number}: {judge_of(run)} two texts together, and a line has both with a tab between; "
                     f"found {sum(bool(side.strip()) for side in sides)}"
                 )
-            texts.append((number, sides if run.reads_pairs and line.strip() else line))
+            texts.append((number, sides if reads_pairs and line.strip() else line))
         if texts:
             yield texts
         first += len(lines)
+
+
+def judge_of(run: Any) -> str:
+    return f"{run.folder} judges" if run.verb == "classify" else "the template takes"
 
 
 def is_conllu(file: str | None) -> bool:
@@ -104,12 +153,12 @@ def dependency_trees(file: str) -> Iterator[list[tuple[int, Any]]]:
         yield some
 
 
-def table_texts(run: Any, options: argparse.Namespace) -> Iterator[list[tuple[int, Any]]]:
+def table_texts(run: Any, options: argparse.Namespace, reads_pairs: bool) -> Iterator[list[tuple[int, Any]]]:
     """Numbered records of a table; one with an empty field is an empty text."""
     from clew.cli.lines import table_fields
 
     data = run.config.data
-    second = options.second or data.second
+    second = options.second or data.second or ("second" if reads_pairs else None)
     wanted = {"text": options.text or data.text, **({} if second is None else {"second": second})}
     for some in table_fields(options.file, wanted):
         yield [(number, "" if "" in fields else fields[0] if second is None else fields) for number, fields in some]
@@ -134,5 +183,7 @@ def as_json(number: int, answer: Any) -> str:
     if answer.number is not None:
         return json.dumps({**fields, "number": answer.number}, ensure_ascii=False)
     fields |= {"label": answer.label, "labels": answer.labels, "probabilities": answer.probabilities}
+    if getattr(answer, "log_probs", None) is not None:
+        fields |= {"log_probs": answer.log_probs, "left_out": answer.left_out}
     nodes = getattr(answer, "nodes", None)
     return json.dumps(fields if nodes is None else {**fields, "nodes": nodes}, ensure_ascii=False)

@@ -3,11 +3,14 @@
 Of a language model, loss, perplexity and bits per character of a text, and of a bidirectional one the loss of each
 direction; with --json and a FILE, the log-probability of every token, where each has one: one JSON object a token, then
 one with the totals. Where the training data are still there, what they alone
-tell is shown beside it: n-grams, the most frequent tag, naive Bayes and others, whichever the task has.
+tell is shown beside it: n-grams, the most frequent tag, naive Bayes and others, whichever the task has. Of a masked
+language model, loss, perplexity and accuracy of the tokens that are taken out of documents, always the same ones, and of
+the next sentence.
 
   clew evaluate runs/shakespeare-lstm
   clew evaluate runs/shakespeare-lstm poem.txt
   clew evaluate runs/shakespeare-lstm poem.txt --json
+  clew evaluate runs/shakespeare-bert plays.txt
 
 Of a task that writes a target, such as translation or parsing, loss, perplexity and what is measured of its predictions,
 each measure with its signature. FILE is then a file of pairs or of trees, or two files whose lines translate each other.
@@ -27,6 +30,11 @@ worst predictions.
   clew evaluate runs/sentiment-lstm --errors 50
   clew evaluate runs/ewt-tagger test.conllu data.format=conllu --confusion
   clew evaluate runs/classify more.csv data.text=body data.label=queue --json
+
+A language model that was never trained to classify is scored so too, on a FILE of texts with labels: it takes the
+likeliest of --choices, as `clew classify` does with them.
+
+  clew evaluate runs/gpt2 reviews.csv --choices 1=good,0=bad --template 'Review: {text} It was {choice}.'
 """
 
 import argparse
@@ -35,6 +43,7 @@ import re
 from pathlib import Path
 from typing import Any
 
+from clew.cli.classify import add_choices, asked_choices
 from clew.cli.translate import add_decoding, decoding_options
 
 SETTING = re.compile(r"\w+(\.\w+)+=")
@@ -54,6 +63,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     add("--into", metavar="LANGUAGE", help="pairs of a FILE: their target language, where the model writes several")
     add("--pivot", metavar="LANGUAGE", help="translate into this language first, and from that into the target's")
     add_decoding(parser)
+    add_choices(parser)
     add("--errors", type=int, default=0, metavar="N", help="the N worst predictions, worst first")
     add("--confusion", action="store_true", help="which label was taken for which, however many there are")
     add("--out", metavar="FILE", help="write every example's source, target, prediction and score, as JSON lines")
@@ -62,6 +72,8 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def run(options: argparse.Namespace) -> int:
+    from clew.cli.evaluate_choices import evaluate_choices
+    from clew.cli.evaluate_documents import evaluate_documents
     from clew.cli.evaluate_examples import evaluate_run
     from clew.core.errors import UserError
     from clew.runs.loaded import load_run
@@ -69,9 +81,12 @@ def run(options: argparse.Namespace) -> int:
 
     files = [word for word in options.given if not SETTING.match(word)]
     settings = [word for word in options.given if SETTING.match(word)]
-    changed = decoding_options(options)
+    changed, choices = decoding_options(options), asked_choices(options)
     run = load_run(options.folder, device=options.device, code=None if options.code is None else Path(options.code))
-    if TASKS[run.config.task.name].data != "text":  # type: ignore[attr-defined]
+    if choices is not None:
+        return evaluate_choices(run, files, settings, choices, options)
+    kind = TASKS[run.config.task.name].data  # type: ignore[attr-defined]
+    if kind not in ("text", "documents"):
         if options.streams is not None:
             raise UserError("--streams is for a language model's own text; this run is scored example by example")
         return evaluate_run(run, files, settings, changed, options)
@@ -83,7 +98,9 @@ def run(options: argparse.Namespace) -> int:
         raise UserError(f"a language model is scored on one text at a time, not on {len(files)}")
     if files and options.streams is not None:
         raise UserError("--streams is for a run's own text; a FILE is always read as one stream")
-    if files and (run.verb != "generate" or run.config.training.documents == "apart"):
+    if kind == "documents":
+        evaluate_documents(run, files, options)
+    elif files and (run.verb != "generate" or run.config.training.documents == "apart"):
         evaluate_windows(run, files[0], options.json)
     elif files:
         evaluate_file(run, files[0], options.json)

@@ -14,12 +14,9 @@ MOST_LABELS = 10
 
 
 def evaluate_run(run: Any, files: list[str], settings: list[str], changed: dict[str, Any], options: argparse.Namespace) -> int:
-    from clew.core.errors import UserError, counted
+    from clew.core.errors import UserError
 
-    if options.out is not None and not Path(options.out).parent.is_dir():
-        raise UserError(f"no such folder: {Path(options.out).parent}, where --out is to write; make it first")
-    if options.errors < 0:
-        raise UserError(f"--errors ({options.errors}) must be at least 1")
+    check_out(options)
     for name in ("into", "pivot"):
         if getattr(options, name) is not None and run.verb != "translate":
             raise UserError(f"--{name} is for translation between several languages, which {run.folder} does not do")
@@ -31,18 +28,39 @@ def evaluate_run(run: Any, files: list[str], settings: list[str], changed: dict[
             examples = [example._replace(into=options.into) for example in examples]
         score = scored(run, config, examples, options.pivot, baselines)
         found.append((part, score))
-        errors = worst(examples, score, options.errors)
-        if options.json:
-            fields = {"part": part, "examples": len(examples), **score.measures, "intervals": score.intervals, "text": score.text}
-            print(json.dumps({**fields, **({"errors": errors} if options.errors else {})}, ensure_ascii=False), flush=True)
-        else:
-            print(f"{part}: {score.text} ({counted(len(examples), 'example')})", flush=True)
-            show_report(score.report, options.confusion)
-            show_errors(errors, options.errors)
-    if options.out is not None:
-        write(Path(options.out), found)
-        say(f"predictions are in {options.out}")
+        show(part, examples, score, options)
+    write_asked(found, options.out)
     return 0
+
+
+def check_out(options: argparse.Namespace) -> None:
+    from clew.core.errors import UserError
+
+    if options.out is not None and not Path(options.out).parent.is_dir():
+        raise UserError(f"no such folder: {Path(options.out).parent}, where --out is to write; make it first")
+    if options.errors < 0:
+        raise UserError(f"--errors ({options.errors}) must be at least 1")
+
+
+def show(part: str, examples: Any, score: Any, options: argparse.Namespace) -> None:
+    """A part's score, its report, and its worst predictions where they are asked for."""
+    from clew.core.errors import counted
+
+    errors = worst(examples, score, options.errors)
+    if options.json:
+        fields = {"part": part, "examples": len(examples), **score.measures, "intervals": score.intervals, "text": score.text}
+        print(json.dumps({**fields, **({"errors": errors} if options.errors else {})}, ensure_ascii=False), flush=True)
+    else:
+        print(f"{part}: {score.text} ({counted(len(examples), 'example')})", flush=True)
+        show_report(score.report, options.confusion)
+        show_errors(errors, options.errors)
+
+
+def write_asked(found: list[tuple[str, Any]], out: str | None) -> None:
+    """Every prediction, where a file is named for them."""
+    if out is not None:
+        write(Path(out), found)
+        say(f"predictions are in {out}")
 
 
 def changed_config(config: Any, settings: list[str], changed: dict[str, Any], files: list[str]) -> Any:

@@ -18,6 +18,7 @@ VERBS = {
     "parse": "draw up the trees of sentences",
     "tag": "give words their tags: parts of speech, names",
     "classify": "give texts their labels, or numbers",
+    "fill": "guess the words in the places of [MASK]",
     "answer": "answer questions from a passage",
     "embed": "vectors of texts or of their tokens, and search by them",
     "predict": "do what a run's task does, on a file or standard input",
@@ -28,10 +29,15 @@ VERBS = {
     "vectors": "train word vectors on a text",
     "neighbours": "the words nearest a word, by a file of vectors or by a run",
     "average": "average the weights of checkpoints or of runs",
+    "export": "write a run for onnxruntime, or as a program of torch",
+    "import": "make a run of a published checkpoint",
+    "merge": "make one run of an adapter and the run that it stands on",
     "recipes": "list the recipes, or print one as YAML",
     "describe": "a run's or a recipe's layers, shapes and parameters",
     "check": "run the laws on cells, scores, ... in a file of yours",
 }
+MODULES = {"import": "import_"}
+"""Verbs that Python keeps for itself, and the files that they are in."""
 
 
 class Terminated(KeyboardInterrupt):
@@ -72,7 +78,7 @@ def build_parser() -> Parser:
 
 def verb_parser(verb: str) -> Parser:
     """What comes after a verb; its options may stand anywhere among settings and prompts."""
-    module = import_module(f"clew.cli.{verb}")
+    module = import_module(f"clew.cli.{MODULES.get(verb, verb)}")
     parser = Parser(prog=f"clew {verb}", description=module.__doc__, formatter_class=Help)
     module.add_arguments(parser)
     parser.add_argument("--code", metavar="FILE.py", help="import this file of yours first: it adds cells, scores, tasks to the tables")

@@ -1,6 +1,7 @@
 """Do what a run's task does, for every line of FILE or of standard input: a language model goes on from each line, a
-translator translates it, a parser gives its tree, a tagger the tags of its words and a classifier its label. Of a run that
-answers questions, FILE has the questions with their passages.
+translator translates it, a parser gives its tree, a tagger the tags of its words, a classifier its label, and a masked
+language model what stands for each [MASK]; of that one a text may be given in the place of FILE. Of a run that answers
+questions, FILE has the questions with their passages.
 
 For example:
 
@@ -10,10 +11,11 @@ For example:
   clew predict runs/craft-parser sentences.txt --n-best 3
   clew predict runs/ewt-tagger sentences.txt
   clew predict runs/sentiment-lstm reviews.csv --json
+  clew predict runs/shakespeare-bert 'To be or not to [MASK]'
   clew predict runs/answer dev-v1.1.json --json
 
-Not every task has every option; `clew generate`, `clew translate`, `clew parse`, `clew tag`, `clew classify` and
-`clew answer` say with --help which it has, and more.
+Not every task has every option; `clew generate`, `clew translate`, `clew parse`, `clew tag`, `clew classify`, `clew fill`
+and `clew answer` say with --help which it has, and more.
 """
 
 import argparse
@@ -49,8 +51,19 @@ def run(options: argparse.Namespace) -> int:
             f"{folder} predicts each word from both sides and writes nothing; `clew evaluate {folder}` scores it, and other runs read its "
             f"vectors with embedding.from={folder}"
         )
-    named = verb_parser(verb).parse_intermixed_args([options.folder, "--file", options.file, *given(options)])
+    source = [options.source] if verb == "fill" and is_masked_text(options.source) else ["--file", options.file]
+    named = verb_parser(verb).parse_intermixed_args([options.folder, *source, *given(options)])
     return named.run(argparse.Namespace(**{**vars(named), "code": options.code}))
+
+
+def is_masked_text(source: str) -> bool:
+    """Whether what stands in the place of a file is itself a text to fill in: it has a mask, and there is no such file."""
+    from clew.text.tokenizer import MARK
+
+    try:
+        return MARK.search(source) is not None and not Path(source).exists()
+    except (OSError, ValueError):  # a name that no file can have
+        return True
 
 
 def given(options: argparse.Namespace) -> list[str]:

@@ -130,6 +130,9 @@ def used(options: argparse.Namespace, run: Any, example: dict[str, str]) -> str:
         return command(options, "generate", folder, *prompt, "--temperature", "0.7")
     if run.verb == "evaluate":
         return command(options, "train", "ewt-tagger", f"embedding.from={folder}")
+    if run.verb == "fill":
+        text = "To be or not to [MASK]" if options.recipe.startswith("shakespeare") else "This is the [MASK]."
+        return command(options, "fill", folder, text)
     if run.verb == "answer":
         return command(options, "answer", folder, "--passage", "passage.txt", on_one_line(example.get("source", "who?")))
     into = ["--into", example["into"]] if "into" in example else []

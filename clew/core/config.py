@@ -130,4 +130,5 @@ WORDS = {
     str: "a text",
     type(None): "null",
     list[int]: "a list of whole numbers",
+    list[str]: "a list of names",
 }

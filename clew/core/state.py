@@ -4,7 +4,7 @@
 `memory=True` and `select_rows` with `memory_rows`.
 """
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from typing import Any
 
 import torch
@@ -28,11 +28,17 @@ def map_tree(function: Callable[..., Any], first: Tree, *others: Tree, keep: tup
     raise TypeError(f"a state holds tensors in tuples, lists and dicts, not {type(first).__name__}")
 
 
-def leaves(tree: Tree) -> list[Tensor]:
-    """Every tensor of a tree, in order."""
+def leaves(tree: Tree, keep: tuple[type, ...] = ()) -> list[Tensor]:
+    """Every tensor of a tree, in order, but those inside nodes of a type in `keep`."""
     found: list[Tensor] = []
-    map_tree(lambda leaf: found.append(leaf), tree)
+    map_tree(lambda leaf: found.append(leaf), tree, keep=keep)
     return found
+
+
+def with_leaves(tree: Tree, new: Iterable[Tensor], keep: tuple[type, ...] = ()) -> Tree:
+    """The tree with other tensors in the places of `leaves(tree, keep)`."""
+    each = iter(new)
+    return map_tree(lambda leaf: next(each), tree, keep=keep)
 
 
 def map_state(function: Callable[..., Tensor], *states: State, memory: bool = False) -> State:

@@ -6,12 +6,14 @@ which that part is split (`key`). `choices` are the person's: `source` and `targ
 
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
+from itertools import chain
 from pathlib import Path
 from typing import Any, ClassVar, Protocol, runtime_checkable
 
 from clew.core.errors import UserError, unknown
 from clew.data.caption_files import Captioned, read_captions
 from clew.data.examples import Labelled, Pair, Parsed, Sentence
+from clew.data.lines import read_lines
 from clew.data.notes import Notes
 from clew.data.readers import read_labelled, read_pairs, read_parsed, read_sentences
 from clew.data.records import Column
@@ -99,17 +101,36 @@ class PairTable:
 
 @dataclass(frozen=True)
 class LabelTable:
-    """A table without a header with a text and its label."""
+    """A table with a text, or two, and their label: columns by name, or by number where there is no header. Lines of a `ragged` one may
+    have more columns than these, and quotes in it are characters like others."""
 
-    text: int
-    label: int
+    text: Column
+    label: Column
+    second: Column | None = None
+    ragged: bool = False
     kind: ClassVar[str] = "labelled texts"
 
     def files(self, path: str, choices: Choices) -> tuple[str, ...]:
         return (path,)
 
     def read(self, paths: tuple[Path, ...], choices: Choices, notes: Notes) -> Iterator[Labelled]:
-        return read_labelled(paths[0], text=self.text, label=self.label, format="tsv", header=False, notes=notes)
+        return chain.from_iterable(self.read_file(path, notes) for path in paths)
+
+    def read_file(self, path: Path, notes: Notes) -> Iterator[Labelled]:
+        if self.ragged:
+            return self.read_ragged(path, notes)
+        columns = {"text": self.text, "label": self.label, "second": self.second}
+        return read_labelled(path, **columns, format="tsv", header=isinstance(self.text, str), notes=notes)  # type: ignore[arg-type]
+
+    def read_ragged(self, path: Path, notes: Notes) -> Iterator[Labelled]:
+        places = [int(column) - 1 for column in (self.text, self.label, self.second) if column is not None]
+        for number, line in enumerate(read_lines(path), start=1):
+            fields, place = line.split("\t"), f"{path}:{number}"
+            if len(fields) <= max(places):
+                notes.fault("wrong number of fields", place, f"expected {max(places) + 1} tab-separated columns, found {len(fields)}")
+                continue
+            text, label, *second = (fields[place].strip() for place in places)
+            yield Labelled(text, (label,), second[0] if second else None, place)
 
     def key(self, choices: Choices) -> Callable[[Labelled], str]:
         return lambda example: example.key

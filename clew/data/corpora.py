@@ -1,39 +1,21 @@
 """Corpora by name: those that ship with the package, and those that a person has below the folder that CLEW_DATA names."""
 
 import os
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from collections.abc import Sequence
 from itertools import chain
 from pathlib import Path
 from typing import Any, NamedTuple
 
 from clew.core.errors import UserError, unknown
-from clew.data.contents import Captions, Choices, Content, ExampleContent, LabelTable, PairTable, ParallelText, RunningText, Tagged, Trees
+from clew.data.contents import Captions, Choices, ExampleContent, LabelTable, PairTable, ParallelText, RunningText, Tagged, Trees
+from clew.data.corpus import Corpus
 from clew.data.example_splits import PARTS, split_examples
+from clew.data.glue import GLUE
 from clew.data.notes import Notes
 from clew.data.records import Column
 from clew.data.samples import EMBEDDED
 
 FEW = 5
-
-
-@dataclass(frozen=True)
-class Corpus:
-    """Where the files of each part stand, below CLEW_DATA or in the package; what they hold; who publishes it; what to try without it.
-
-    A part without files is cut off the training part: running text at its end, as much as a config says, examples by hash, as much as
-    `cut` says. Parts that `may_lack` are left out where their files are not there.
-    """
-
-    train: str | tuple[str, ...]
-    valid: str | tuple[str, ...] | None = None
-    test: str | tuple[str, ...] | None = None
-    content: Content = RunningText()
-    cut: Mapping[str, float] = field(default_factory=dict)
-    may_lack: tuple[str, ...] = ()
-    embedded: bool = False
-    published: str = ""
-    instead: str = ""
 
 
 class Files(NamedTuple):
@@ -106,7 +88,7 @@ def check_kind(name: str, kind: str) -> None:
 def find_files(name: str, **choices: Column | None) -> dict[str, tuple[Path, ...]]:
     """The files of every part that has some, or a sentence on how to get them. A file may be gzipped."""
     corpus = get_corpus(name)
-    root = EMBEDDED if corpus.embedded else os.environ.get("CLEW_DATA")
+    root = root_of(corpus)
     wanted = {part: wanted_files(corpus, part, choices) for part in PARTS if getattr(corpus, part) is not None}
     found = {part: [None if root is None else there(Path(root) / path) for path in paths] for part, paths in wanted.items()}
     for part in corpus.may_lack:
@@ -136,9 +118,23 @@ def few(paths: Sequence[str]) -> str:
 
 
 def get_corpus(name: str) -> Corpus:
+    """The corpus in the layout that is there."""
     if name not in CORPORA:
         raise unknown("corpus", name, CORPORA)
-    return CORPORA[name]
+    corpus = CORPORA[name]
+    return corpus.other if corpus.other is not None and is_there(corpus.other) else corpus
+
+
+def is_there(corpus: Corpus) -> bool:
+    """Whether every file of a layout is there."""
+    root = root_of(corpus)
+    paths = [path for part in PARTS if getattr(corpus, part) is not None for path in wanted_files(corpus, part, {})]
+    return root is not None and all(there(Path(root) / path) is not None for path in paths)
+
+
+def root_of(corpus: Corpus) -> Path | str | None:
+    """The folder that a corpus's files stand below."""
+    return EMBEDDED if corpus.embedded else os.environ.get("CLEW_DATA")
 
 
 def wsj(first: int, last: int) -> tuple[str, ...]:
@@ -259,4 +255,5 @@ CORPORA = {
         "scaled down to 128 pixels on their short side",
         instead="coco-captioner",
     ),
+    **GLUE,
 }

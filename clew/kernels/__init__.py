@@ -28,6 +28,8 @@ KERNELS: dict[str, Callable[..., Any]] = {
 EAGER_ONLY = {"cross_entropy"}
 """Kernels that compiled code does without: a walk over chunks would break its graph, and what it makes of the equation is fast, though
 it holds all logits."""
+UNROLLED = {"elman_tanh", "elman_relu", "lstm", "projected_lstm", "gru"}
+"""Kernels that an exported program would have written out to the length it was made with; it takes the equation, step by step."""
 
 _only_equations: ContextVar[bool] = ContextVar("only_equations", default=False)
 
@@ -36,6 +38,8 @@ def choose(name: str | None, module: nn.Module) -> Callable[..., Any] | None:
     """The kernel of that name, or None where `module` has to run its equation."""
     if name is None:
         return None
+    if torch.compiler.is_exporting():
+        return None if name in EAGER_ONLY | UNROLLED else KERNELS[name]
     if torch.compiler.is_compiling():
         return None if name in EAGER_ONLY else KERNELS[name]
     if _only_equations.get() or is_watched(module):

@@ -26,6 +26,8 @@ class Together:
         """What the linear maps give, side by side; None where they have to run alone."""
         if self.weight is None or torch.is_grad_enabled() or torch.compiler.is_compiling():
             return None
+        if any(type(linear) is not nn.Linear for linear in linears):  # an adapter adds something of its own
+            return None
         if not _is_made_of(self.weight, [linear.weight for linear in linears]):
             return None
         if self.bias is not None and not _is_made_of(self.bias, [linear.bias for linear in linears]):

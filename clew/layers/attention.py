@@ -103,7 +103,7 @@ class Attention(nn.Module):
         if real is not None:
             bias = torch.zeros_like(real, dtype=value.dtype).masked_fill(~real, float("-inf"))[:, None, None]
         if self.score.uses_positions:
-            positions = torch.arange(key.shape[2], device=key.device).expand(len(key), 1, -1)
+            positions = torch.arange(key.shape[2], device=key.device).expand(key.shape[0], 1, -1)
             positions = positions if real is None else torch.where(real[:, None], positions, -1)
         return Prepared(self.score.prepare(key), value, bias, positions)
 
@@ -298,13 +298,13 @@ class CrossAttention(SequenceLayer):
             keys, values = split_heads(self.key(state.values), self.head_dim), split_heads(self.value(state.values), self.head_dim)
             prepared: Any = (keys, values) if self.attention.kernel else self.attention.prepare(keys, values, state.mask)
             state = Memory(prepared, state.mask)
-        query = split_heads(fold_beams(self.query(x), len(state.values[0])), self.head_dim)
+        query = split_heads(fold_beams(self.query(x), state.values[0].shape[0]), self.head_dim)
         if isinstance(state.values, Prepared):
             context = self.attention.read(query, state.values)
         else:
             keys, values = state.values
             context = attend_memory(self.attention, query, keys, values, state.mask)
-        return self.output(unfold_beams(context.transpose(1, 2).flatten(2), len(x))), state
+        return self.output(unfold_beams(context.transpose(1, 2).flatten(2), x.shape[0])), state
 
 
 def attend_memory(attention: Attention, query: Tensor, keys: Tensor, values: Tensor, mask: Tensor | None) -> Tensor:
@@ -328,10 +328,10 @@ def split_heads(x: Tensor, head_dim: int) -> Tensor:
 
 def fold_beams(x: Tensor, sentences: int) -> Tensor:
     """(sentences * beams, length, dim) -> (sentences, beams * length, dim): beams become more queries of one memory row."""
-    if len(x) == sentences:
+    if x.shape[0] == sentences:
         return x
-    if sentences == 0 or len(x) % sentences:
-        raise UserError(f"{len(x)} rows cannot share {sentences} rows of memory; the rows must be a multiple of the sentences")
+    if sentences == 0 or x.shape[0] % sentences:
+        raise UserError(f"{x.shape[0]} rows cannot share {sentences} rows of memory; the rows must be a multiple of the sentences")
     return x.reshape(sentences, -1, x.shape[-1])
 
 

@@ -129,8 +129,8 @@ class Looking(SequenceLayer):
             context, draws = look(self.attention, x, memory)
         else:
             values, draws = memory.values[:, None], None
-            context = attend_memory(self.attention, fold_beams(x, len(values))[:, None], values, values, memory.mask)
-            context = unfold_beams(context[:, 0], len(x))
+            context = attend_memory(self.attention, fold_beams(x, values.shape[0])[:, None], values, values, memory.mask)
+            context = unfold_beams(context[:, 0], x.shape[0])
         return torch.tanh(self.join(torch.cat([context, x], -1))), LookingState(memory, draws)
 
 
@@ -146,7 +146,7 @@ class Drawing(Recurrent):
         return DrawingState(super().initial_state(batch_size, memory, capacity, like=like), None)
 
     def forward(self, x: Tensor, mask: Tensor | None = None, state: State = None) -> tuple[Tensor, State]:
-        state = self.initial_state(len(x), like=x) if state is None else state
+        state = self.initial_state(x.shape[0], like=x) if state is None else state
         found, recurrent = super().forward(x, mask, state.recurrent)
         y, draws = found if isinstance(found, Drawn) else (found, None)
         return y, DrawingState(recurrent, draws)
@@ -169,8 +169,8 @@ def prepared(attention: Attention, memory: Memory) -> Memory:
 
 def look(attention: Attention, query: Tensor, memory: Memory) -> tuple[Tensor, Draws | None]:
     """The contexts (rows, length, dim) of queries (rows, length, width); the beams of a sentence share its row of memory."""
-    ready, rows = memory.values, len(query)
-    query = fold_beams(query, len(ready.values))[:, None]  # (sentences, 1, query, width)
+    ready, rows = memory.values, query.shape[0]
+    query = fold_beams(query, ready.values.shape[0])[:, None]  # (sentences, 1, query, width)
     if not isinstance(attention, HardAttention):
         return unfold_beams(attention.read(query, ready)[:, 0], rows), None
     context, draws = attention.draw(query, ready)

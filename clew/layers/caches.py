@@ -33,7 +33,7 @@ class Grown(NamedTuple):
     def key_index(self) -> Tensor:
         if self.index is not None:
             return self.index
-        return torch.arange(self.keys.shape[2], device=self.keys.device).expand(len(self.keys), -1)
+        return torch.arange(self.keys.shape[2], device=self.keys.device).expand(self.keys.shape[0], -1)
 
 
 class Buffer(NamedTuple):
@@ -94,10 +94,10 @@ def new_ring(batch_size: int, num_heads: int, window: int, head_dim: int, clock:
 def grow(cache: Grown | None, keys: Tensor, values: Tensor, places: Places, clock: Clock, ragged: bool) -> Grown:
     """The cache with a chunk's keys and values behind what it had."""
     if cache is None:
-        return Grown(keys, values, places.index.expand(len(keys), -1) if ragged else None, clock)
+        return Grown(keys, values, places.index.expand(keys.shape[0], -1) if ragged else None, clock)
     index = None
     if ragged or cache.index is not None:
-        index = torch.cat([cache.key_index, places.index.expand(len(keys), -1)], 1)
+        index = torch.cat([cache.key_index, places.index.expand(keys.shape[0], -1)], 1)
     return Grown(torch.cat([cache.keys, keys], 2), torch.cat([cache.values, values], 2), index, clock)
 
 

@@ -233,7 +233,7 @@ class PeepholeLSTM(LSTM):
     def forward(self, inputs: Tree, state: LSTMState) -> tuple[Tensor, LSTMState]:
         projected, hidden_weight = inputs
         i, f, c, o = (projected + F.linear(state.hidden, hidden_weight.value)).chunk(4, -1)
-        peep_i, peep_f, peep_o = self.peepholes
+        peep_i, peep_f, peep_o = self.peepholes.unbind(0)
         input_gate = self.gates.input(torch.sigmoid(i + peep_i * state.cell))
         forget_gate = self.gates.forget(torch.sigmoid(f + peep_f * state.cell))
         candidate = self.gates.candidate(torch.tanh(c))
@@ -412,7 +412,7 @@ class DroppedCell(Cell):
 
     def kept(self, x: Tensor) -> Fixed:
         """What y is multiplied by at every step; None where each step draws its own."""
-        return Fixed(F.dropout(x.new_ones(len(x), self.dim), self.p) if self.locked and self.training and self.p else None)
+        return Fixed(F.dropout(x.new_ones(x.shape[0], self.dim), self.p) if self.locked and self.training and self.p else None)
 
     def forward(self, inputs: Tree, state: State) -> tuple[Tensor, State]:
         inner, kept = inputs
@@ -424,7 +424,7 @@ class DroppedCell(Cell):
 
 def fixed_inputs(cell: Cell, like: Tensor) -> Tree:
     """A cell's inputs for a chunk of no steps: just what is fixed for the whole chunk."""
-    return cell.inputs(like.new_zeros(len(like), 0, cell.input_dim))
+    return cell.inputs(like.new_zeros(like.shape[0], 0, cell.input_dim))
 
 
 def inputs_at_step(cell: Cell, x_t: Tensor, fixed: Tree) -> Tree:

@@ -36,6 +36,9 @@ class Characters(nn.Module):
         self.dropout = Dropout(dropout)
 
     def forward(self, letters: Tensor) -> Tensor:
+        if torch.compiler.is_exporting():  # a program's shapes do not hang on which words are the same
+            words = letters.flatten(0, 1)
+            return torch.where((words > 0).any(1, keepdim=True), self.read(words), 0.0).unflatten(0, letters.shape[:2])
         counts = (letters > 0).sum(-1)
         longest = int(counts.max()) if counts.numel() else 0
         if longest == 0:
@@ -93,8 +96,16 @@ class CharacterCNN(Characters):
         self.projection = nn.Linear(total, dim) if total != dim else None
 
     def read(self, letters: Tensor) -> Tensor:
-        word, place = letters.nonzero(as_tuple=True)  # one entry a letter: words are short, and the longest is much longer than most
-        x = F.pad(self.embed(letters), (0, 0, 0, max(c.kernel_size[0] for c in self.convolutions) - 1))
+        features = self.over_all if torch.compiler.is_exporting() else self.over_letters
+        found = features(letters, F.pad(self.embed(letters), (0, 0, 0, max(c.kernel_size[0] for c in self.convolutions) - 1)))
+        y = self.activation(torch.cat(found, -1))
+        for highway in self.highways:
+            y, _ = highway(y)
+        return y if self.projection is None else self.projection(y)
+
+    def over_letters(self, letters: Tensor, x: Tensor) -> list[Tensor]:
+        """The largest values of each width's filters, from windows at letters alone: words are short, and the longest is much longer."""
+        word, place = letters.nonzero(as_tuple=True)
         found = []
         for convolution in self.convolutions:
             weight = convolution.weight.flatten(1)  # (filters, letter_dim * width)
@@ -102,10 +113,13 @@ class CharacterCNN(Characters):
             y = F.linear(windows, weight, convolution.bias)
             lowest = y.new_full((len(letters), len(weight)), -math.inf)
             found.append(lowest.scatter_reduce(0, word[:, None].expand_as(y), y, "amax"))
-        y = self.activation(torch.cat(found, -1))
-        for highway in self.highways:
-            y, _ = highway(y)
-        return y if self.projection is None else self.projection(y)
+        return found
+
+    def over_all(self, letters: Tensor, x: Tensor) -> list[Tensor]:
+        """The same from all windows, those at padding left out afterwards."""
+        padding = (letters == 0)[:, None]
+        values = [convolution(x.mT)[..., : letters.shape[1]] for convolution in self.convolutions]  # (words, filters, letters)
+        return [y.masked_fill(padding, -math.inf).amax(-1) for y in values]
 
 
 class CharacterLSTM(Characters):

@@ -7,8 +7,8 @@ import torch
 from torch import Tensor, nn
 
 from clew.core.errors import UserError
+from clew.layers.blocks import block_ends
 from clew.layers.embeddings import Segmented, Words, tokens_of
-from clew.layers.feedforward import FeedForward
 from clew.layers.pooling import Levels
 
 
@@ -103,11 +103,3 @@ def cut(inputs: Any, window: slice) -> Any:
 def mixable_levels(body: Any, widths: Sequence[int]) -> list[int]:
     """The numbers of the levels that can be added up: those as wide as the last, and of a block the one that it ends with."""
     return [number for number in block_ends(body, len(widths)) if widths[number] == widths[-1]]
-
-
-def block_ends(body: Any, num_levels: int) -> list[int]:
-    """The numbers of the levels that end a block, the embedding's first. A layer with a feed-forward network above it is one block, as
-    attention's authors count (Vaswani et al. 2017); any other layer is a block of its own."""
-    networks = [isinstance(getattr(layer, "layer", None), FeedForward) for layer in getattr(body.layers, "layers", ())]
-    inside = {number for number in range(1, len(networks)) if networks[number] and not networks[number - 1]}
-    return [number for number in range(num_levels) if number not in inside]

@@ -39,7 +39,7 @@ class Convolution(SequenceLayer):
         if not self.causal:
             self.refuse_state(state)
             return self.centred(x, mask), None
-        state = self.initial_state(len(x), like=x) if state is None else state
+        state = self.initial_state(x.shape[0], like=x) if state is None else state
         places, clock = advance(state.clock, mask, x)
         seen = torch.cat([state.window, x], 1)  # (batch, width - 1 + length, dim)
         if has_documents(mask):
@@ -47,7 +47,7 @@ class Convolution(SequenceLayer):
             inside = (places.index[..., None] - back) >= places.start[..., None]  # (batch, length, width)
             y = self.over_windows(seen, inside)
         else:
-            y = F.conv1d(seen.mT, self.weight, self.bias).mT if x.shape[1] else x.new_zeros(len(x), 0, self.dim)
+            y = F.conv1d(seen.mT, self.weight, self.bias).mT if x.shape[1] else x.new_zeros(x.shape[0], 0, self.dim)
         window = self.last_inputs(seen, x, mask)
         if has_documents(mask):  # what follows without a mask goes on with the last document, so it must not see the one before
             position = clock.count[:, None] - torch.arange(self.width - 1, 0, -1, device=x.device)

@@ -87,8 +87,8 @@ class LookingConvolution(GatedConvolution):
 
     def look(self, query: Tensor, memory: Memory) -> Tensor:
         keys, values = memory.values[:, None].chunk(2, -1)  # (sentences, 1, places, embedding_dim)
-        context = attend_memory(self.attention, fold_beams(query, len(keys))[:, None], keys, values, memory.mask)[:, 0]
+        context = attend_memory(self.attention, fold_beams(query, keys.shape[0])[:, None], keys, values, memory.mask)[:, 0]
         if memory.mask is None:
-            return math.sqrt(keys.shape[2]) * unfold_beams(context, len(query))
+            return math.sqrt(keys.shape[2]) * unfold_beams(context, query.shape[0])
         places = row_lengths(memory.mask).to(context.dtype)
-        return unfold_beams(places.sqrt()[:, None, None] * context, len(query))
+        return unfold_beams(places.sqrt()[:, None, None] * context, query.shape[0])

@@ -41,7 +41,9 @@ class HardAttention(Attention):
             place = torch.multinomial(weights.detach().flatten(0, -2), 1).view(weights.shape[:-1])
         else:
             place = weights.argmax(-1)
-        chosen = self.places(F.one_hot(place, weights.shape[-1]).to(weights.dtype))  # (sentences, heads, query, places)
+        chosen = self.places(
+            (torch.arange(weights.shape[-1], device=place.device) == place[..., None]).to(weights.dtype)
+        )  # (sentences, heads, query, places)
         context = chosen.to(memory.values.dtype) @ memory.values
         if not self.training:
             return context, None

@@ -12,6 +12,7 @@ from clew.core.taps import reordered, steps_of_a_loop
 from clew.core.types import Fixed, Memory, State, Tree
 from clew.kernels import choose
 from clew.layers.cells import Cell
+from clew.layers.scanning import scan_cell
 from clew.layers.sequence import SequenceLayer
 
 
@@ -33,7 +34,7 @@ class Recurrent(SequenceLayer):
         return RecurrentState(self.cell.initial_state(batch_size, memory, like=like), document)
 
     def forward(self, x: Tensor, mask: Tensor | None = None, state: State = None) -> tuple[Tensor, State]:
-        state = self.initial_state(len(x), like=x) if state is None else state
+        state = self.initial_state(x.shape[0], like=x) if state is None else state
         kernel = choose(self.cell.kernel, self.cell) if x.shape[1] and not has_documents(mask) else None
         if kernel is not None:
             y, cell_state = kernel(x, mask, state.cell, *self.cell.kernel_weights())
@@ -44,10 +45,13 @@ class Recurrent(SequenceLayer):
         """The recurrence as written: a document starts from the initial state, a padded position leaves the state as it was."""
         initial, starts, document = None, None, state.document
         if mask is not None and has_documents(mask):
-            initial = self.cell.initial_state(len(x), like=x)
+            initial = self.cell.initial_state(x.shape[0], like=x)
             starts = document_starts(mask, document)
             document = last_real(mask[..., None].long(), mask, document[:, None])[:, 0]
         real = real_positions(mask)
+        if torch.compiler.is_exporting() and isinstance(x.shape[1], torch.SymInt):
+            y, cell_state = scan_cell(self.cell, x, real, state.cell)
+            return y, RecurrentState(cell_state, document)
         carried, outputs = state.cell, []
         with steps_of_a_loop():
             for t, inputs in enumerate(unbind_steps(self.cell.inputs(x), x.shape[1])):
@@ -56,7 +60,7 @@ class Recurrent(SequenceLayer):
                 y, new = self.cell(inputs, carried)
                 carried = new if real is None else where_rows(real[:, t], new, carried)
                 outputs.append(y)
-        y = map_tree(lambda *steps: torch.stack(steps, 1), *outputs) if outputs else x.new_zeros(len(x), 0, self.dim)
+        y = map_tree(lambda *steps: torch.stack(steps, 1), *outputs) if outputs else x.new_zeros(x.shape[0], 0, self.dim)
         return y, RecurrentState(carried, document)
 
 

@@ -53,23 +53,26 @@ class Confusion:
         gold, predicted, matched = label_counts(self.array).tolist()
         return {label: Agreement(*counts) for label, *counts in zip(self.labels, gold, predicted, matched, strict=True)}
 
-    def value(self, name: str) -> float:
-        """A member of CONFUSION_STATISTICS."""
-        statistic = self.statistic(name)
+    def value(self, name: str, label: str | None = None) -> float:
+        """A member of CONFUSION_STATISTICS; or `f1`, which is one label's."""
+        statistic = self.statistic(name, label)
         return float(statistic(self.array))
 
-    def interval(self, name: str, *, level: float = 0.95, samples: int = SAMPLES, seed: int = 1) -> Interval:
-        """The bootstrap's interval of a member of CONFUSION_STATISTICS. Texts in one cell of the table are all the same to it."""
-        statistic, size = self.statistic(name), len(self.labels)
+    def interval(self, name: str, label: str | None = None, *, level: float = 0.95, samples: int = SAMPLES, seed: int = 1) -> Interval:
+        """The bootstrap's interval of what `value` gives. Texts in one cell of the table are all the same to it."""
+        statistic, size = self.statistic(name, label), len(self.labels)
         return statistic_interval(
             lambda drawn: statistic(drawn.reshape(-1, size, size)), self.array.ravel(), level=level, samples=samples, seed=seed
         )
 
-    def statistic(self, name: str) -> "MatrixStatistic":
-        if name not in CONFUSION_STATISTICS:
-            raise unknown("measure", name, CONFUSION_STATISTICS)
+    def statistic(self, name: str, label: str | None = None) -> "MatrixStatistic":
+        if name != "f1" and name not in CONFUSION_STATISTICS:
+            raise unknown("measure", name, [*CONFUSION_STATISTICS, "f1"])
         if not self.total:
             raise UserError("nothing was counted, so there is no score; give at least one example")
+        if name == "f1":
+            (place,) = find_places([str(label)], {known: place for place, known in enumerate(self.labels)})
+            return lambda matrices: f1s(*label_counts(matrices))[..., place]
         return CONFUSION_STATISTICS[name]
 
     def describe(self) -> str:

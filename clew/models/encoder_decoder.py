@@ -82,7 +82,7 @@ class EncoderDecoder(nn.Module):
         """Before the first word. `batch_size` may be a multiple of the memory's rows: each is then shared by so many hypotheses."""
         if memory is None:
             raise UserError("an encoder-decoder writes from a source; give initial_state a memory: body.encode(inputs, mask)")
-        sentences = len(memory.values)
+        sentences = memory.values.shape[0]
         if sentences == 0 or batch_size % sentences:
             raise UserError(f"{batch_size} rows cannot share {sentences} rows of memory; the rows must be a multiple of the sentences")
         beams = batch_size // sentences
@@ -104,7 +104,7 @@ class EncoderDecoder(nn.Module):
         """Every decoder layer's output over a target, the embedding first."""
         refuse_documents(mask)
         tokens = inputs if isinstance(inputs, Tensor) else inputs.tokens
-        return self.decoder.levels(inputs, mask, self.initial_state(len(tokens), memory))
+        return self.decoder.levels(inputs, mask, self.initial_state(tokens.shape[0], memory))
 
     def source_levels(self, inputs: Any, mask: Tensor | None = None) -> list[Tensor]:
         """Every encoder layer's output, the embedding first."""

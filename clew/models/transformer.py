@@ -3,6 +3,7 @@
 Either half may be a list of other layers, so that a recurrent encoder stands under an attentive decoder, or the other way round
 (Chen et al. 2018)."""
 
+from itertools import chain
 from typing import Annotated, Any, Literal
 
 from pydantic import BeforeValidator, Field
@@ -81,8 +82,10 @@ class TransformerConfig(Section):
     network_dropout: float = Field(0.0, ge=0, lt=1, description="inside the position-wise networks")
 
 
-def build_transformer(config: TransformerConfig, vocabulary: int, source_vocabulary: int | None = None) -> EncoderDecoder:
-    """`source_vocabulary` is the target's where not given."""
+def build_transformer(
+    config: TransformerConfig, vocabulary: int, source_vocabulary: int | None = None, encoder: Body | None = None
+) -> EncoderDecoder:
+    """`source_vocabulary` is the target's where not given. An `encoder` that is given takes the place of the one that would be built."""
     dim = config.dim
     positions = [
         build_positions(config.position, dim, config.num_heads, max(dim // config.num_heads, 1), config.max_length)[0] for _ in "12"
@@ -101,11 +104,10 @@ def build_transformer(config: TransformerConfig, vocabulary: int, source_vocabul
     writing = listed(config.decoder_layers, config.num_layers, ["attention", "cross_attention", "feedforward"])
     if not any(part_name(part) == "cross_attention" for part in writing):
         raise UserError("model.decoder_layers has no cross_attention, so that nothing of the source would reach the decoder; add one")
-    encoder = build_half(config, reading, source, memory_dim=None)
-    decoder = build_half(config, writing, target, memory_dim=encoder.dim)
-    body = EncoderDecoder(encoder, decoder)
-    init_xavier(body)
-    return body
+    reader = build_half(config, reading, source, memory_dim=None) if encoder is None else encoder
+    decoder = build_half(config, writing, target, memory_dim=reader.dim)
+    init_xavier(*([reader] if encoder is None else []), decoder)
+    return EncoderDecoder(reader, decoder)
 
 
 def listed(layers: int | list[Part] | None, num_layers: int, block: list[Part]) -> list[Part]:
@@ -132,15 +134,15 @@ def build_half(config: TransformerConfig, parts: list[Part], embedding: Any, mem
     return Body(embedding, Stack(layers), None if is_normed else build_part("norm", config.norm, NORMS, dim))
 
 
-def init_xavier(body: EncoderDecoder) -> None:
+def init_xavier(*halves: Body) -> None:
     """Matrices of attention and networks from Glorot and Bengio's (2010) uniform, biases 0; embeddings from N(0, 1 / dim), so that times
     sqrt(dim) they are of size 1. Cells, norms and positions keep their own start."""
-    for part in body.modules():
+    for part in chain.from_iterable(half.modules() for half in halves):
         if isinstance(part, (SelfAttention, CrossAttention, FeedForward)):
             for linear in part.children():
                 if isinstance(linear, nn.Linear):
                     nn.init.xavier_uniform_(linear.weight)
                     if linear.bias is not None:
                         nn.init.zeros_(linear.bias)
-    for embedding in (body.source_embedding, body.embedding):
-        nn.init.normal_(embedding.weight, std=embedding.dim**-0.5)
+    for half in halves:
+        nn.init.normal_(half.embedding.weight, std=half.embedding.dim**-0.5)

@@ -1,6 +1,21 @@
 """Named runs. A recipe is a config and the published result it reproduces."""
 
-from clew.recipes import classification, contextual, own_text, parsing, ptb, questions, sequences, shakespeare, tagging, translation, trees
+from clew.recipes import (
+    bert,
+    classification,
+    contextual,
+    finetuning,
+    own_text,
+    parsing,
+    pretraining,
+    ptb,
+    questions,
+    sequences,
+    shakespeare,
+    tagging,
+    translation,
+    trees,
+)
 from clew.recipes.recipe import Recipe
 
 RECIPES: dict[str, Recipe] = {
@@ -55,6 +70,27 @@ RECIPES: dict[str, Recipe] = {
     "ewt-elmo": contextual.EWT,
     "ewt-elmo-full": contextual.EWT_FULL,
     "text-elmo": contextual.OWN,
+    "shakespeare-bert": bert.SHAKESPEARE,
+    "text-bert": bert.OWN,
+    "bert-small": bert.SMALL,
+    "bert-base": bert.BASE,
+    "bert-large": bert.LARGE,
+    "finetune-classify": finetuning.CLASSIFY,
+    "finetune-tag": finetuning.TAG,
+    "finetune-text": finetuning.TEXT,
+    "finetune-translate": finetuning.TRANSLATE,
+    "glue-sst2": finetuning.SST2,
+    "glue-cola": finetuning.COLA,
+    "glue-mrpc": finetuning.MRPC,
+    "glue-rte": finetuning.RTE,
+    "glue-stsb": finetuning.STSB,
+    "glue-mnli": finetuning.MNLI,
+    "glue-qqp": finetuning.QQP,
+    "glue-qnli": finetuning.QNLI,
     "text-lstm": own_text.LSTM,
     "text-gpt": own_text.GPT,
+    "text-llama": own_text.LLAMA,
+    "gpt2": pretraining.GPT2,
+    "gpt2-medium": pretraining.GPT2_MEDIUM,
+    "llama-1b": pretraining.LLAMA_1B,
 }

@@ -34,3 +34,20 @@ GPT = Recipe(
         "decoding": {"temperature": 0.8, "top_p": 0.95},
     },
 )
+LLAMA = Recipe(
+    "A Llama on the subwords of a text of your own, its documents apart: data.train=FILE.",
+    {
+        "text": {"tokenizer": "bpe", "size": 2048},
+        "model": {"family": "llama", "dim": 192, "num_layers": 4, "num_heads": 6, "num_kv_heads": 2, "dropout": 0.1},
+        "task": {"tied": True, "bias": False},
+        "training": {
+            "steps": 2000,
+            "batch_size": 16,
+            "length": 128,
+            "documents": "apart",
+            "learning_rate": 2e-3,
+            "schedule": {"name": "cosine", "warmup": 100, "floor": 0.02},
+        },
+        "decoding": {"temperature": 0.8, "top_p": 0.95},
+    },
+)

@@ -6,9 +6,11 @@ from typing import Any
 
 @dataclass(frozen=True)
 class Recipe:
-    """`settings` are nested, as a config has them. `published` says the result, where it comes from and what it is measured on."""
+    """`settings` are nested, as a config has them. `published` says the result, where it comes from and what it is measured on. `needs`
+    is a setting that has to be given, and what it is."""
 
     about: str
     settings: dict[str, Any] = field(default_factory=dict)
     published: str = ""
     takes: str = ""
+    needs: str = ""

@@ -6,11 +6,21 @@ from typing import Any
 
 from clew.core.errors import UserError, shortened, unknown
 from clew.recipes import RECIPES
-from clew.runs.config import Config, changed_fields, differences, overlay, override, resolve
-from clew.runs.directory import check_code, check_files, check_run, config_there, default_folder, is_abandoned, is_run, read_config
+from clew.runs.config import Config, changed_fields, differences, fields_of, overlay, override, resolve
+from clew.runs.directory import (
+    IMPORTED,
+    check_code,
+    check_files,
+    check_run,
+    config_there,
+    default_folder,
+    is_abandoned,
+    is_run,
+    read_config,
+)
 from clew.runs.embedding import filled
 from clew.runs.summary import summarise
-from clew.runs.transfer import inheriting, with_hash
+from clew.runs.transfer import check_stands, check_transfer, inheriting, with_hash
 from clew.runs.values import read_yaml
 from clew.training.processes import from_first, is_first, is_restart, process_group
 from clew.training.run import Report, Result, Silence, check_training, train_run
@@ -39,8 +49,18 @@ def config_of(recipe: str, assignments: Sequence[str] = ()) -> Config:
     settings = resolve({"recipe": name, **RECIPES[name].settings}).model_dump(mode="json")
     laid = override(overlay(settings, more), assignments)
     if (source := laid["transfer"].get("from")) is not None:
-        laid = override(overlay(inheriting(settings, source), more), assignments)
-    return filled(with_hash(resolve(laid)))
+        laid = override(overlay(inheriting(settings, laid["task"].get("name"), source), more), assignments)
+    config = resolve(laid)
+    check_transfer(config)
+    return filled(with_hash(config))
+
+
+def check_needs(config: Config) -> None:
+    """Refuses a recipe without the setting that it needs."""
+    needs = RECIPES[config.recipe].needs
+    if needs and fields_of(config).get(needs.partition("=")[0]) is None:
+        raise UserError(f"{config.recipe} needs {needs}")
+    check_stands(config)
 
 
 def read_recipe(recipe: str) -> tuple[str, dict[str, Any]]:
@@ -75,6 +95,8 @@ def run_recipe(
     """Trains a recipe in a new folder, or goes on with a run."""
     report = report if report is not None and is_first() else Silence()
     config = config_of(recipe, assignments)
+    if not resume:
+        check_needs(config)
     with process_group(config.device):
         if is_restart() and not resume:
             resume = from_first(lambda: "yes" if is_started(config, out) else "no") == "yes"
@@ -149,6 +171,8 @@ def resumed(recipe: str, assignments: Sequence[str], config: Config, out: Path |
 
 def changes(config: Config) -> dict[str, Any] | None:
     """The fields in which a run departs from its recipe, and their values; None where the recipe is not known here."""
+    if config.recipe == IMPORTED:
+        return {}
     if config.recipe not in RECIPES:
         return None
     return {name: here for name, (_, here) in changed_fields(config_of(config.recipe), config).items()}

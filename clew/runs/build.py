@@ -18,6 +18,7 @@ from clew.runs.config import Config, DataConfig, TextConfig
 from clew.runs.directory import cache_folder
 from clew.runs.embedding import check_embedding, enrich
 from clew.runs.memory import build_within_memory
+from clew.runs.transfer import ENCODER, build_encoder, put_adapters
 from clew.tasks import TASKS
 from clew.text.tokenizer import Tokenizer
 from clew.text.train import END, TOKENIZERS
@@ -76,9 +77,11 @@ def encode_texts(
     return encoded
 
 
-def build_body(config: Config, vocabulary: int, source_vocabulary: int | None = None) -> Body:
-    """The body over the vocabulary that is written, and where it reads a source over the source's."""
+def build_body(config: Config, vocabulary: int, source_vocabulary: int | None = None, encoder: Body | None = None) -> Body:
+    """The body over the vocabulary that is written, and where it reads a source over the source's, by an encoder that may be given."""
     family = MODELS[config.model.family]  # type: ignore[attr-defined]
+    if encoder is not None:
+        return family.build(config.model, vocabulary, source_vocabulary, encoder=encoder)
     return family.build(config.model, vocabulary, source_vocabulary) if family.encodes else family.build(config.model, vocabulary)
 
 
@@ -91,11 +94,14 @@ def build_task(config: Config, vocabularies: dict[str, Any], *, to_train: bool =
     def build() -> nn.Module:
         with torch.random.fork_rng(devices=[]):
             torch.manual_seed(config.seed)
-            body = build_body(config, *sizes)
+            encoder = build_encoder(vocabularies[ENCODER]) if ENCODER in vocabularies else None
+            body = build_body(config, sizes[0], sizes[1] if len(sizes) > 1 else None, encoder)
             enrich(body, config, vocabularies)
             kind = TASKS[config.task.name]  # type: ignore[attr-defined]
             check_needs(kind.needs, body, config)
-            return kind.build(body, vocabularies, config.task)
+            task = kind.build(body, vocabularies, config.task)
+            put_adapters(task, config)
+            return task
 
     return build_within_memory(build, config, max(sizes), choose_device(config.device)[0] if to_train else None)
 

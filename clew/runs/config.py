@@ -11,6 +11,7 @@ from typing_extensions import TypeAliasType
 
 from clew.core.config import Part, Section, one_of, part_of
 from clew.core.errors import UserError, did_you_mean, named, shown, unknown
+from clew.layers.adapters import ADAPTERS
 from clew.layers.characters import CHARACTERS
 from clew.layers.pooling import MIXES
 from clew.models import MODELS
@@ -26,7 +27,9 @@ Files = str | list[str]
 class DataConfig(Section):
     """Where the data come from: a corpus by name, or files of one's own."""
 
-    corpus: str | None = Field(None, description="an embedded or a drawn corpus, or one found under the folder CLEW_DATA names")
+    corpus: str | None = Field(
+        None, description="an embedded or a drawn corpus, or one found under the folder CLEW_DATA names; of documents also several: ptb+ewt"
+    )
     train: Files | None = Field(
         None, description="a text, a folder of them, a table or a treebank; [source file, target file] of parallel text"
     )
@@ -42,7 +45,7 @@ class DataConfig(Section):
     header: bool | None = Field(None, description="the first line of a table names its columns; told from it where not given")
     source: str | int | None = Field(None, description="pairs: the column that is read, by name or number; a corpus's language")
     target: str | int | None = Field(None, description="pairs: the column that is written; a corpus's language")
-    text: str | int | None = Field(None, description="labelled texts: the column of the text, by name or number")
+    text: str | int | None = Field(None, description="labelled texts and documents: the column of the text, by name or number")
     second: str | int | None = Field(None, description="labelled texts: the column of a second text, where two are judged together")
     label: str | int | None = Field(None, description="labelled texts: the column of the label; of CoNLL-U trees a comment's name")
     label_separator: str | None = Field(None, min_length=1, description="what parts several labels in a field")
@@ -135,10 +138,27 @@ EmbeddingConfig = create_model(
 )
 
 
+def _known_freeze(given: Any) -> Any:
+    if given in ("embedding", "body") or (isinstance(given, int) and not isinstance(given, bool) and given >= 0):
+        return given
+    raise UserError(f"what stays as it is can be embedding, body, or a number of the lowest blocks, 0 being none, not {shown(given)}")
+
+
 class StandingConfig(Section):
     """What another run has learnt, on which this one stands."""
 
     sha256: str | None = Field(None, description="the hash of that run's weights; filled in when training starts")
+    freeze: Annotated[int | str, BeforeValidator(_known_freeze)] = Field(
+        0, description="what stays as it is: embedding, so many of the lowest blocks and the embedding, or body"
+    )
+    unfreeze_every: int | None = Field(
+        None, ge=1, description="the body waits, and each so many steps one more of its blocks is trained, the topmost first"
+    )
+    layer_decay: float = Field(1.0, gt=0, le=1, description="each block's learning rate is that of what stands above it times this")
+    head_rate: float = Field(1.0, gt=0, description="the learning rate of what is not of the body is multiplied by this")
+    adapter: Annotated[Part, one_of("adapter", ADAPTERS)] | None = Field(
+        None, description="lora with rank, alpha, dropout and targets: small maps are trained beside that run's, which stay as they are"
+    )
 
     @property
     def source(self) -> str | None:

@@ -7,6 +7,7 @@ metrics.jsonl         one object a record: step, and what was measured
 environment.json      versions and machine
 predictions.jsonl     scores of single examples, where an evaluation wrote them (clew.runs.predictions)
 lock                  there while a process writes the run
+origin.json           of an imported run: the class that its checkpoint named, and the checkpoint's name
 code.py               a copy of the user's file, where the run used one
 checkpoints/          what is needed to go on (clew.training.checkpoints)
 """
@@ -34,6 +35,9 @@ from clew.runs.lock import LOCK
 FORMAT = 1
 CONFIG, WEIGHTS, METRICS, ENVIRONMENT, CODE = "config.json", "model.safetensors", "metrics.jsonl", "environment.json", "code.py"
 VOCABULARY = "vocabulary"
+IMPORTED = "imported"
+"""The recipe of a run that was no run of clew's at first: a published checkpoint."""
+ORIGIN = "origin.json"
 MOST_NAMED = 10
 """Runs that a sentence names."""
 PARTIAL = ".partial"
@@ -91,6 +95,14 @@ def check_run(folder: Path) -> None:
     more = f" and {len(near) - MOST_NAMED} more" if len(near) > MOST_NAMED else ""
     known = f"runs here: {', '.join(near[:MOST_NAMED])}{more}" if near else "train one first, e.g. `clew train shakespeare-lstm`"
     raise UserError(f"{folder} is not a run directory (it has no {CONFIG}); {known}")
+
+
+def check_empty(out: Path) -> None:
+    """Refuses a folder in which there is something already."""
+    if is_run(out):
+        raise UserError(f"{out} is a run already; choose another folder with --out")
+    if out.exists() and (not out.is_dir() or any(out.iterdir())):
+        raise UserError(f"{out} is there and not an empty folder; choose another with --out")
 
 
 def write_config(folder: Path, config: Config) -> None:

@@ -51,6 +51,8 @@ class Source(Kept):
         if config.embedding.source is not None:  # type: ignore[attr-defined]
             raise UserError(f"{folder} itself reads {config.embedding.source}; give embedding.from={config.embedding.source}")  # type: ignore[attr-defined]
         check_reads_one_sequence(config, f"embedding.from={folder}")
+        if config.transfer.adapter is not None:  # type: ignore[attr-defined]
+            raise UserError(f"{folder} is an adapter, with no whole weights of its own; `clew merge {folder} --out DIR` makes a run of it")
         tokenizer = Tokenizer.load(folder / "vocabulary" / "tokenizer.json")
         return cls(config.model_dump(mode="json"), tokenizer, str(folder), file_hash(folder / WEIGHTS))
 

@@ -1,6 +1,6 @@
 """A trained run, ready to use from Python: what `clew.load` and `clew.train` give back."""
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -10,17 +10,23 @@ from pydantic import ValidationError
 from clew.core.config import part_name
 from clew.core.errors import UserError, shown
 from clew.core.trees import Tree
+from clew.data.contents import LabelTable
+from clew.data.corpora import CORPORA
 from clew.data.examples import Pair, Question, Sentence
 from clew.data.formats import EXTENSIONS
 from clew.data.labelled_trees import unlabelled
 from clew.data.trees import words_of
+from clew.layers.adapters import is_adapted, own_weights
 from clew.runs.build import build_task, choose_device
 from clew.runs.config import Config, explain
 from clew.runs.directory import WEIGHTS, check_code, check_files, check_run, read_config, read_weights
 from clew.runs.embedding import check_reads_one_sequence
+from clew.runs.transfer import start_from
 from clew.runs.vocabularies import TOKENIZER, load_vocabularies
 from clew.tasks import TASKS
 from clew.tasks.alignment import Alignment
+from clew.tasks.choices import Choices, Chooser, choices_of
+from clew.tasks.filling import fill
 from clew.tasks.generation import generate, stream
 from clew.tasks.scoring import Scored, score_text
 from clew.tasks.tagging import TaggedText
@@ -50,7 +56,7 @@ class Run:
 
     @property
     def verb(self) -> str:
-        """What this run does: generate, translate, parse, tag, classify, answer."""
+        """What this run does: generate, translate, parse, tag, classify, fill, answer."""
         return TASKS[self.config.task.name].verb  # type: ignore[attr-defined]
 
     def generate(self, prompts: str | Sequence[str] = "", *, seed: int | None = None, **options: Any) -> Any:
@@ -74,6 +80,31 @@ class Run:
         check_verb(self, "generate", "score a text by itself")
         training = self.config.training
         return score_text(self.task, text, training.length, carry=training.batching == "streams")
+
+    def choose(
+        self,
+        texts: str | Sequence[str | tuple[str, str]],
+        choices: Choices | Sequence[str] | Mapping[str, str],
+        *,
+        first: int = 1,
+        **options: Any,
+    ) -> Any:
+        """The likeliest of several choices after a text (a `Chosen`), or after each of several; an empty text has none (None).
+
+        Choices are words, or words by label. Options are the `template`, such as 'Review: {text} It was {choice}.', how to `normalise`
+        (none, tokens, characters), and whether to `calibrate`; see `clew.tasks.choices.Choices`.
+        """
+        check_verb(self, "generate", "score choices by likelihood")
+        chooser = Chooser(self.task, choices if isinstance(choices, Choices) else choices_of(choices, **options))
+        given = listed_texts(texts, first)
+        for number, text in enumerate(given, start=first):
+            if "".join(text).strip() and (isinstance(text, str) or len(text) != 2) == chooser.choices.reads_pairs:
+                need = "two texts, in a tuple" if chooser.choices.reads_pairs else "one text; it has two where {second} is in it"
+                raise UserError(f"text {number}: the template takes {need}")
+        rows = [row for row, text in enumerate(given) if "".join(text).strip()]
+        answers = dict(zip(rows, chooser.choose([given[row] for row in rows], [first + row for row in rows]), strict=True))
+        found = [answers.get(row) for row in range(len(given))]
+        return found[0] if isinstance(texts, str) else found
 
     def parse(self, sentences: str | Sequence[str | Sequence[str]], *, seed: int | None = None, first: int = 1, **options: Any) -> Any:
         """The tree of a sentence (a `Parse`), or of each of several; lists of them, best first, where `n_best` is above 1. A sentence
@@ -105,6 +136,19 @@ class Run:
         tags = self.task.tag([[word.text for word in words] for words in cut], first)
         are_phrases = self.task.scheme is not None
         found = [TaggedText.of(*each, are_phrases) for each in zip(whole, cut, tags, strict=True)]
+        return found[0] if isinstance(texts, str) else found
+
+    def fill(self, texts: str | Sequence[str | tuple[str, str]], *, top: int = 5, first: int = 1) -> Any:
+        """The `top` guesses at every [MASK] of a text (a `Filled`), or of each of several; an empty one has none (None). Of two texts in a
+        tuple the answer also has how likely the second comes after the first; they need no mask."""
+        check_verb(self, "fill")
+        given = listed_texts(texts, first)
+        for number, text in enumerate(given, start=first):
+            if not isinstance(text, str) and len(text) != 2:
+                raise UserError(f"text {number}: expected a string, or two in a tuple, found {shown(text)}")
+        rows = [row for row, text in enumerate(given) if "".join(text).strip()]
+        answers = dict(zip(rows, fill(self.task, [given[row] for row in rows], top, [first + row for row in rows]), strict=True))
+        found = [answers.get(row) for row in range(len(given))]
         return found[0] if isinstance(texts, str) else found
 
     def classify(self, texts: str | Sequence[str | tuple[str, str]], *, first: int = 1) -> Any:
@@ -201,7 +245,9 @@ class Run:
     @property
     def reads_pairs(self) -> bool:
         """Whether a classifier judges two texts together."""
-        return self.config.data.second is not None
+        data = self.config.data
+        content = CORPORA[data.corpus].content if data.corpus in CORPORA else None
+        return data.second is not None or (isinstance(content, LabelTable) and content.second is not None)
 
     def translate(self, texts: str | Sequence[str], **options: Any) -> Any:
         """The target of one source or of several, as `translate_together` has it with this run alone."""
@@ -327,18 +373,30 @@ def load_run(folder: Path | str, *, device: str = "auto", code: Path | None = No
     config = read_config(folder)
     vocabularies = load_vocabularies(folder, config)
     task = build_task(config, vocabularies, to_train=False)
-    load_weights(task, folder)
+    load_weights(task, folder, config)
     task.to(choose_device(device)[0]).eval()
     return Run(folder, config, vocabularies, task)
 
 
-def load_weights(task: torch.nn.Module, folder: Path) -> None:
+def load_weights(task: torch.nn.Module, folder: Path, config: Config) -> None:
+    """The run's weights; where it is an adapter, after those of the run that it stands on."""
     weights = read_weights(folder / WEIGHTS)
+    if is_adapted(task):
+        start_from(task, config, folder)
+        check_own(task, weights, folder)
     try:
-        task.load_state_dict(weights)
+        task.load_state_dict(weights, strict=not is_adapted(task))
     except RuntimeError as error:
         detail = str(error).strip().splitlines()[-1].strip()
         raise UserError(f"{folder / WEIGHTS} does not fit the model that {folder / 'config.json'} describes: {detail}") from None
+
+
+def check_own(task: torch.nn.Module, weights: dict[str, torch.Tensor], folder: Path) -> None:
+    """An adapter's file has just what the other run has not."""
+    expected = own_weights(task, task.state_dict()).keys()
+    for name in sorted(expected ^ weights.keys()):
+        what = "lacks" if name in expected else "has more than its adapter:"
+        raise UserError(f"{folder / WEIGHTS} does not fit the model that {folder / 'config.json'} describes: it {what} {name}")
 
 
 def searching(config: DecodingConfig, options: dict[str, Any]) -> DecodingConfig:

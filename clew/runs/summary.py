@@ -11,7 +11,7 @@ from typing import Any
 
 from clew.core.errors import UserError
 from clew.runs.config import Config, TrainingConfig
-from clew.runs.directory import CONFIG, METRICS, check_run, is_run, read_config, read_metrics
+from clew.runs.directory import CONFIG, IMPORTED, METRICS, check_run, is_run, read_config, read_metrics
 from clew.runs.lock import is_locked
 
 DEPTH = 2
@@ -82,9 +82,11 @@ class Summary:
 
     @property
     def state(self) -> str:
-        """running, averaged, finished, failed or interrupted."""
+        """running, imported, averaged, finished, failed or interrupted."""
         if is_locked(self.folder):
             return "running"
+        if self.config.recipe == IMPORTED:
+            return IMPORTED
         if self.averaged:
             return "averaged"
         if is_finished(self.records, self.config.training):

@@ -1,40 +1,112 @@
-"""A run that stands on another: it has that one's body and tokenizer, and starts with what it has learnt."""
+"""A run that stands on another: it has that one's body and tokenizer, and starts with what it has learnt. With an adapter it keeps no copy
+of that, and needs the other run to be there."""
 
+import os
 from copy import deepcopy
 from pathlib import Path
 from typing import Any
 
-from torch import Tensor, nn
+from torch import nn
 
 from clew.core.errors import UserError
+from clew.layers.adapters import adapt, adapter_names, is_adapted
+from clew.models import MODELS
 from clew.runs.config import Config
-from clew.runs.directory import WEIGHTS, check_files, check_run, file_hash, read_config, read_weights
-from clew.runs.embedding import check_reads_one_sequence
+from clew.runs.directory import WEIGHTS, check_files, check_run, file_hash, is_run, read_config, read_weights
+from clew.runs.embedding import Source, check_reads_one_sequence, enrich
+from clew.tasks import TASKS
 from clew.text.tokenizer import Tokenizer
 
 INHERITED = ("model", "text", "embedding")
 """The sections that a run takes from the one it stands on; what the user sets is laid over them."""
 CARRIED = ("pooling.",)
 """Parts of a task besides its body that any other task with such a part goes on with."""
+ENCODER = "encoder"
+"""The role of a run whose body reads the source of another, among that one's vocabularies."""
+BASE = "CLEW_BASE"
+"""The variable that names where a run is whose folder was moved."""
 
 
-def inheriting(settings: dict[str, Any], source: Any) -> dict[str, Any]:
-    """A recipe's settings with the sections of the run that it is to stand on."""
+def inheriting(settings: dict[str, Any], task: str, source: Any) -> dict[str, Any]:
+    """A recipe's settings with what a run of the task takes from the one that it is to stand on: the sections of its body; of a
+    task with a source, whose decoder is new, nothing, but that both sides have tables of their own."""
     if not isinstance(source, str):
         raise UserError(f"transfer.from takes a run's folder, not {source!r}")
     config = source_config(Path(source))
+    if reads_source(task):
+        model = {**settings["model"], **({"shared_embeddings": False} if "shared_embeddings" in settings["model"] else {})}
+        return deepcopy({**settings, "model": model, "text": {**settings["text"], "joint": False}})
     dumped = config.model_dump(mode="json")
-    return deepcopy({**settings, **{section: dumped[section] for section in INHERITED}})
+    found = deepcopy({**settings, **{section: dumped[section] for section in INHERITED}})
+    if isinstance(task, str) and task == dumped["task"]["name"] and TASKS[task].data in ("text", "documents"):
+        found["task"] = deepcopy(dumped["task"])  # its output layer goes on as it is
+    if (pooling := usual_pooling(config)) is not None and "pooling" in found["task"]:
+        found["task"]["pooling"] = pooling
+    return found
+
+
+def reads_source(task: Any) -> bool:
+    return isinstance(task, str) and task in TASKS and "encodes" in TASKS[task].needs
+
+
+def usual_pooling(config: Config) -> str | None:
+    """What a text's vectors become where a body was pre-trained as this one: what its first token, which stands for all, has learnt to
+    become; or the last, where only that has seen the whole text."""
+    family = config.model.family  # type: ignore[attr-defined]
+    return {"bert": "pooler", "gpt": "last", "llama": "last"}.get(family)
 
 
 def source_config(folder: Path) -> Config:
+    """The config of a run that another can stand on."""
     check_run(folder)
     check_files(folder)
     config = read_config(folder)
     check_reads_one_sequence(config, f"transfer.from={folder}")
     if config.embedding.source is not None:  # type: ignore[attr-defined]
         raise UserError(f"{folder} itself reads {config.embedding.source}; give transfer.from={config.embedding.source}")  # type: ignore[attr-defined]
+    check_merged(folder, config)
     return config
+
+
+def check_merged(folder: Path, config: Config) -> None:
+    """Refuses a run whose weights are another's but for an adapter."""
+    if config.transfer.adapter is not None:  # type: ignore[attr-defined]
+        raise UserError(
+            f"{folder} is an adapter on {config.transfer.source} and has no whole weights of its own; "  # type: ignore[attr-defined]
+            f"`clew merge {folder} --out DIR` makes a run of both"
+        )
+
+
+def check_stands(config: Config) -> None:
+    """Refuses settings of the section where there is no run to stand on."""
+    transfer = config.transfer
+    changed = [name for name, info in type(transfer).model_fields.items() if getattr(transfer, name) != info.default]
+    if transfer.source is None and changed:  # type: ignore[attr-defined]
+        raise UserError(f"transfer.{changed[0]} is for a run that stands on another; give transfer.from=RUN, or leave it out")
+
+
+def check_transfer(config: Config) -> None:
+    """Refuses settings of the section that do not go together, before anything is read."""
+    transfer: Any = config.transfer
+    if transfer.adapter is not None and (transfer.freeze != 0 or transfer.unfreeze_every is not None):
+        other = "freeze" if transfer.freeze != 0 else "unfreeze_every"
+        raise UserError(
+            f"transfer.adapter leaves all of the other run as it is, so that transfer.{other} has nothing to do; give one of them"
+        )
+    if transfer.freeze == "body" and transfer.unfreeze_every is not None:
+        raise UserError("transfer.freeze=body leaves no block for transfer.unfreeze_every; freeze a number of blocks, or give one of them")
+    task, family = config.task.name, config.model.family  # type: ignore[attr-defined]
+    if transfer.source is None or not reads_source(task):
+        return
+    if task == "parsing" or family != "transformer":
+        what = f"the task {task}" if task == "parsing" else f"a {family}"
+        remedy = "leave transfer.from out" if task == "parsing" else "set model.family=transformer"
+        raise UserError(f"transfer.from gives a translator its encoder, which {what} cannot take; {remedy}")
+    for name, is_set in (("model.shared_embeddings", config.model.shared_embeddings), ("text.joint", config.text.joint)):  # type: ignore[attr-defined]
+        if is_set:
+            raise UserError(
+                f"{name}=true would have both sides share their tokens, and the encoder of transfer.from has its own; leave it out"
+            )
 
 
 def with_hash(config: Config) -> Config:
@@ -42,42 +114,89 @@ def with_hash(config: Config) -> Config:
     source = config.transfer.source  # type: ignore[attr-defined]
     if source is None:
         return config
+    if not (Path(source) / WEIGHTS).is_file():
+        read_weights(Path(source) / WEIGHTS)
     return config.model_copy(update={"transfer": config.transfer.model_copy(update={"sha256": file_hash(Path(source) / WEIGHTS)})})  # type: ignore[attr-defined]
 
 
 def inherited_tokenizer(config: Config) -> Tokenizer | None:
-    """The tokenizer of the run that this one stands on."""
+    """The tokenizer of the run whose body this one has."""
     source = config.transfer.source  # type: ignore[attr-defined]
-    return None if source is None else Tokenizer.load(Path(source) / "vocabulary" / "tokenizer.json")
+    if source is None or has_encoder(config):
+        return None
+    return Tokenizer.load(Path(source) / "vocabulary" / "tokenizer.json")
 
 
-def start_from(task: nn.Module, config: Config) -> list[str]:
-    """Gives a new task the weights of the run that it stands on: the body's, and those of other parts that both have. What was taken, in
-    words."""
-    source = config.transfer.source  # type: ignore[attr-defined]
-    if source is None:
+def has_encoder(config: Config) -> bool:
+    """Whether a run's encoder is another's body."""
+    return config.transfer.source is not None and MODELS[config.model.family].encodes  # type: ignore[attr-defined]
+
+
+def build_encoder(source: Source) -> Any:
+    """The body of a run, untrained, to read sources with."""
+    config = source.config
+    body = MODELS[config.model.family].build(config.model, source.vocabulary)  # type: ignore[attr-defined]
+    enrich(body, config, {"tokenizer": source.tokenizer})
+    return body
+
+
+def inherited_part(task: Any) -> tuple[str, Any]:
+    """The part of a task that is another run's body, and what the names of its weights begin with."""
+    return ("body.encoder.", task.body.encoder) if getattr(task.body, "encodes", False) else ("body.", task.body)
+
+
+def put_adapters(task: nn.Module, config: Config) -> None:
+    """Adapters in the part that is another run's."""
+    if config.transfer.adapter is not None:  # type: ignore[attr-defined]
+        adapt(inherited_part(task)[1], config.transfer.adapter)  # type: ignore[attr-defined]
+
+
+def start_from(task: nn.Module, config: Config, run: Path | None = None) -> list[str]:
+    """Gives a task the weights of the run that it stands on: the body's, and those of other parts that both have. What was taken, in
+    words. Where the task is adapted, what was taken stays as it is. `run` is the task's own folder, beside which the other may be."""
+    if config.transfer.source is None:  # type: ignore[attr-defined]
         return []
-    is_same_task = source_config(Path(source)).task.name == config.task.name  # type: ignore[attr-defined]
+    source = base_folder(config, run) if is_adapted(task) else Path(config.transfer.source)  # type: ignore[attr-defined]
+    is_same_task = source_config(source).task.name == config.task.name  # type: ignore[attr-defined]
+    prefix, _ = inherited_part(task)
     mine = task.state_dict()
     taken, left = {}, []
-    for name, tensor in read_weights(Path(source) / WEIGHTS).items():
-        may_be_taken = name.startswith(("body.", *CARRIED)) or is_same_task
+    for theirs, tensor in read_weights(source / WEIGHTS).items():
+        name = prefix + theirs.removeprefix("body.") if theirs.startswith("body.") else theirs
+        may_be_taken = name.startswith((prefix, *CARRIED)) or is_same_task
         if may_be_taken and name in mine and mine[name].shape == tensor.shape:
             taken[name] = tensor
         else:
-            left.append(name)
-    new = check_whole(mine, taken, source)
-    task.load_state_dict(taken, strict=False)
-    left_out = f", {len(left)} of its tensors not used ({', '.join(left[:3])}{', ...' if len(left) > 3 else ''})" if left else ""
-    return [f"{source}: starts with {len(taken)} of its tensors{left_out}; new: {', '.join(new) or 'nothing'}"]
-
-
-def check_whole(mine: dict[str, Tensor], taken: dict[str, Tensor], source: str) -> list[str]:
-    """The parts that start anew; one of the body would be a mistake."""
+            left.append(theirs)
     new = [name for name in mine if name not in taken]
-    if lacking := [name for name in new if name.startswith("body.")]:
+    lacking = next((name for name in new if name.startswith(prefix) and name not in adapter_names(task)), None)
+    if lacking is not None:
         raise UserError(
-            f"transfer.from={source} has no {lacking[0]} of the shape {tuple(mine[lacking[0]].shape)} that this run's model asks for; "
-            "leave the model section as that run has it"
+            f"transfer.from={source} has no {lacking.replace(prefix, 'body.')} of the shape {tuple(mine[lacking].shape)} that this run's "
+            "model asks for; leave the model section as that run has it"
         )
-    return sorted({name.split(".")[0] for name in new})
+    task.load_state_dict(taken, strict=False)
+    if is_adapted(task):
+        for name, parameter in task.named_parameters():
+            parameter.requires_grad_(name not in taken)
+    left_out = f", {len(left)} of its tensors not used ({', '.join(left[:3])}{', ...' if len(left) > 3 else ''})" if left else ""
+    parts = sorted({"adapters" if name in adapter_names(task) else name.split(".")[0] for name in new})
+    return [f"{source}: starts with {len(taken)} of its tensors{left_out}; new: {', '.join(parts) or 'nothing'}"]
+
+
+def base_folder(config: Config, run: Path | None) -> Path:
+    """Where the run is that an adapter stands on: where it was, beside the adapter's run, or where CLEW_BASE says; with the weights that
+    the adapter was trained on."""
+    named, expected = Path(str(config.transfer.source)), config.transfer.sha256  # type: ignore[attr-defined]
+    places = [Path(os.environ[BASE])] if BASE in os.environ else [named, *([run.parent / named.name] if run is not None else [])]
+    there = [place for place in places if is_run(place) and (place / WEIGHTS).is_file()]
+    who = "this run" if run is None else str(run)
+    if not there:
+        raise UserError(f"{who} is an adapter on {places[0]}, which is not there; set {BASE} to the folder that it is in now")
+    for place in there:
+        if expected is None or file_hash(place / WEIGHTS) == expected:
+            return place
+    raise UserError(
+        f"{who} is an adapter on weights that {there[0]} no longer has ({WEIGHTS} has another hash); bring them back, "
+        f"or set {BASE} to the folder of a copy"
+    )

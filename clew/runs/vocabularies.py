@@ -6,6 +6,7 @@ from typing import Any
 from clew.runs.config import Config
 from clew.runs.directory import VOCABULARY
 from clew.runs.embedding import CONTEXT, Source
+from clew.runs.transfer import ENCODER, has_encoder
 from clew.tasks import TASKS
 
 TOKENIZER = "tokenizer"
@@ -24,5 +25,9 @@ def load_vocabularies(folder: Path, config: Config) -> dict[str, Any]:
 
 def kinds_of(config: Config) -> dict[str, Any]:
     """The type of each by role."""
-    kinds = TASKS[config.task.name].vocabularies  # type: ignore[attr-defined]
-    return kinds if config.embedding.source is None else {**kinds, CONTEXT: Source}  # type: ignore[attr-defined]
+    kinds = dict(TASKS[config.task.name].vocabularies)  # type: ignore[attr-defined]
+    if config.embedding.source is not None:  # type: ignore[attr-defined]
+        kinds[CONTEXT] = Source
+    if has_encoder(config):
+        kinds[ENCODER] = Source
+    return kinds

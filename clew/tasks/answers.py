@@ -59,18 +59,34 @@ Found = Mapping[str, Any]
 class OneLabel(nn.Module):
     """p = softmax(logits / T); the likeliest label is the answer. An example weighs what its label does."""
 
-    measures: tuple[str, ...] = ("accuracy", "macro_f1", "matthews")
+    shares: tuple[str, ...] = ("accuracy", "macro_f1", "matthews")
     temperature: Tensor
     class_weights: Tensor
 
-    def __init__(self, labels: Labels, *, class_weights: Weights = "none", label_smoothing: float = 0.0, calibrate: bool = True):
+    def __init__(
+        self,
+        labels: Labels,
+        *,
+        class_weights: Weights = "none",
+        label_smoothing: float = 0.0,
+        calibrate: bool = True,
+        positive: str | None = None,
+    ):
         super().__init__()
+        if positive is not None:
+            labels.id(positive, "task.positive")
         self.labels = labels
+        self.positive = positive
         self.weighting = class_weights
         self.label_smoothing = label_smoothing
         self.calibrate = calibrate
         self.register_buffer("temperature", torch.ones(()))
         self.register_buffer("class_weights", torch.ones(len(labels)))
+
+    @property
+    def measures(self) -> tuple[str, ...]:
+        """What is measured, what the best evaluation is told by unless told being the first."""
+        return (*self.shares, *([] if self.positive is None else ["f1"]))
 
     def target(self, example: Answered) -> list[float]:
         """1 for each label of the example, 0 for the others."""
@@ -125,13 +141,13 @@ class OneLabel(nn.Module):
 
     def measure(self, examples: Sequence[Answered], found: Sequence[Found]) -> Measured:
         confusion = self.confusion(examples, found)
-        values = {name: 100 * confusion.value(name) for name in self.measures}
+        values = {name: 100 * confusion.value(name, self.positive) for name in self.measures}
         error = 100 * calibration(*self.sure(examples, found)).expected_error
         return Measured({**values, "calibration_error": error}, in_words({**values, "calibration_error": error}))
 
     def intervals(self, examples: Sequence[Answered], found: Sequence[Found]) -> dict[str, Interval]:
         confusion = self.confusion(examples, found)
-        intervals = {name: confusion.interval(name, samples=SAMPLES) for name in self.measures}
+        intervals = {name: confusion.interval(name, self.positive, samples=SAMPLES) for name in self.measures}
         intervals["calibration_error"] = calibration_interval(*self.sure(examples, found), samples=SAMPLES)
         return {name: interval.times(100) for name, interval in intervals.items()}
 
@@ -161,7 +177,12 @@ class OneLabel(nn.Module):
 class SeveralLabels(OneLabel):
     """p_label = sigmoid(logit / T) for each by itself; all that are likelier than not are the answer."""
 
-    measures = ("micro_f1", "macro_f1", "exact_match", "accuracy")
+    shares = ("micro_f1", "macro_f1", "exact_match", "accuracy")
+
+    def __init__(self, labels: Labels, *, positive: str | None = None, **options: Any):
+        if positive is not None:
+            raise UserError("task.positive is one of labels that exclude each other; with task.labels=several leave it out")
+        super().__init__(labels, **options)
 
     def target(self, example: Answered) -> list[float]:
         return self.row(example)
@@ -191,7 +212,7 @@ class SeveralLabels(OneLabel):
 
     def measure(self, examples: Sequence[Answered], found: Sequence[Found]) -> Measured:
         sets = count_label_sets([example.labels for example in examples], [answer["labels"] for answer in found], self.labels.names)
-        values = {name: 100 * getattr(sets, name) for name in self.measures}
+        values = {name: 100 * getattr(sets, name) for name in self.shares}
         return Measured(values, in_words(values))
 
     def intervals(self, examples: Sequence[Answered], found: Sequence[Found]) -> dict[str, Interval]:
@@ -213,8 +234,18 @@ class Number(nn.Module):
     mean: Tensor
     scale: Tensor
 
-    def __init__(self, labels: Labels, *, class_weights: Weights = "none", label_smoothing: float = 0.0, calibrate: bool = True):
+    def __init__(
+        self,
+        labels: Labels,
+        *,
+        class_weights: Weights = "none",
+        label_smoothing: float = 0.0,
+        calibrate: bool = True,
+        positive: str | None = None,
+    ):
         super().__init__()
+        if positive is not None:
+            raise UserError("task.positive is one of two labels, and task.labels=number has none; leave it out")
         if class_weights != "none":
             raise UserError("task.class_weights is for labels, and task.labels=number has none; leave it out")
         self.labels = labels

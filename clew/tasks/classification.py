@@ -48,6 +48,7 @@ class ClassificationConfig(Section):
     class_weights: ClassWeights = Field(
         "none", description="what a label's examples weigh: all the same; balanced, so that labels weigh the same; or numbers by label"
     )
+    positive: str | None = Field(None, description="a label whose F1 is measured besides, as f1")
     dropout: float = Field(0.0, ge=0, lt=1, description="of the pooled vector and of hidden layers")
     label_smoothing: float = Field(0.0, ge=0, lt=1, description="the share of a target that is spread over the labels, in training")
     calibrate: bool = Field(True, description="probabilities are mended by one temperature, found on the validation part at the end")
@@ -97,7 +98,11 @@ class Classifier(ExampleTask):
         self.reader = reader
         self.labels = labels
         self.answer = ANSWERS[config.labels](
-            labels, class_weights=config.class_weights, label_smoothing=config.label_smoothing, calibrate=config.calibrate
+            labels,
+            class_weights=config.class_weights,
+            label_smoothing=config.label_smoothing,
+            calibrate=config.calibrate,
+            positive=config.positive,
         )
         known = ["score", "loss", *self.answer.measures]
         if config.best not in known:

@@ -98,9 +98,11 @@ def prompt_batch(task: LanguageModel, prompts: Sequence[str]) -> tuple[Tensor, T
     if not prompts:
         raise UserError("there is no prompt; give at least one, empty if need be")
     rows = []
+    frame = task.tokenizer.frame
+    before = [] if frame is None else frame.before
     for prompt in prompts:
         task.tokenizer.check(prompt)
-        tokens = task.encode(prompt) or start_of(task.tokenizer)
+        tokens = [*before, *task.encode(prompt)] or start_of(task.tokenizer)
         limit = task.body.max_length
         if limit is not None and len(tokens) > limit:
             raise UserError(

@@ -106,6 +106,9 @@ class LanguageModel(nn.Module):
     def logits(self, hidden: Tensor) -> Tensor:
         return F.linear(hidden, self.weight, self.output_bias)
 
+    def log_probs(self, hidden: Tensor) -> Tensor:
+        return self.logits(hidden).float().log_softmax(-1)
+
     def encode(self, text: str) -> list[int]:
         return self.tokenizer.encode(text)
 
@@ -115,7 +118,7 @@ class LanguageModel(nn.Module):
     def predict(self, batch: TokenBatch, state: State = None) -> tuple[Tensor, State]:
         """log p of every target (batch, length), given the state of the text before; 0 where none counts."""
         hidden, state = self.body(batch.tokens, batch.mask, state)
-        log_probs = self.logits(hidden).float().log_softmax(-1).gather(-1, batch.targets[..., None])[..., 0]
+        log_probs = self.log_probs(hidden).gather(-1, batch.targets[..., None])[..., 0]
         counted = batch.counted
         return log_probs if counted is None else log_probs.masked_fill(~counted, 0.0), state
 
@@ -135,7 +138,7 @@ class LanguageStepper:
 
     def __call__(self, tokens: Tensor, mask: Tensor | None, state: State) -> tuple[Tensor, State]:
         hidden, state = self.task.body(tokens, mask, state)
-        return self.task.logits(hidden).float().log_softmax(-1), state
+        return self.task.log_probs(hidden), state
 
 
 def collate_texts(examples: Sequence[Sequence[int]], device: torch.device) -> TokenBatch:

@@ -10,7 +10,8 @@ from torch import Tensor
 from clew.core.batches import to_device
 from clew.core.errors import UserError
 from clew.core.modes import evaluating
-from clew.layers.context import WORD_VECTORS, Pieces, block_ends
+from clew.layers.blocks import block_ends
+from clew.layers.context import WORD_VECTORS, Pieces
 from clew.layers.pooling import MIXES
 from clew.tasks.words import EncodedWords, WordReader
 

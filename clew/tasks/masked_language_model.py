@@ -5,7 +5,7 @@ from typing import Any, Literal, NamedTuple
 
 import torch
 import torch.nn.functional as F
-from pydantic import Field
+from pydantic import Field, model_validator
 from torch import Tensor, nn
 
 from clew.core.config import Section
@@ -15,6 +15,7 @@ from clew.layers.feedforward import ACTIVATIONS
 from clew.layers.losses import IGNORED, CrossEntropy, summed
 from clew.layers.norms import LayerNorm
 from clew.layers.pooling import Pooler
+from clew.metrics.guesses import Guessed
 from clew.text.tokenizer import Tokenizer
 
 
@@ -31,6 +32,12 @@ class MaskedLanguageModelConfig(Section):
     activation: str = Field("gelu", description="between body and output layer")
     norm_eps: float = Field(1e-12, gt=0)
 
+    @model_validator(mode="after")
+    def check_shares(self) -> "MaskedLanguageModelConfig":
+        if self.masked + self.replaced > 1 + 1e-9:
+            raise UserError(f"task.masked ({self.masked}) and task.replaced ({self.replaced}) are shares of one whole; lower one of them")
+        return self
+
 
 class MaskedBatch(NamedTuple):
     inputs: Any  # tokens (batch, length), or `Segmented`
@@ -39,6 +46,7 @@ class MaskedBatch(NamedTuple):
     targets: Tensor  # (batch, chosen), IGNORED there
     follows: Tensor | None = None  # (batch,) 0 where the second text follows the first, 1 where it is a random one
     fresh: bool = True
+    num_tokens: int = 0  # read in all rows
 
 
 class MaskedLanguageModel(nn.Module):
@@ -114,5 +122,19 @@ class MaskedLanguageModel(nn.Module):
         return self.next_sentence(self.pooling(hidden))
 
     def looked_up(self) -> list[Tensor]:
-        """Tables that no vector is multiplied with: they cost no FLOPs."""
-        return [] if self.output_weight is None else self.body.embedding.looked_up()
+        """Tables that no vector is multiplied with, or those of few places: they cost next to no FLOPs."""
+        return [*self.body.embedding.looked_up(), *([] if self.output_weight is None else [self.output_weight])]
+
+    def guess(self, batch: MaskedBatch) -> Guessed:
+        """How well a batch is guessed: sums over its chosen tokens and its pairs."""
+        hidden, _ = self.body(batch.inputs, batch.mask)
+        real = batch.targets != IGNORED
+        rows, columns = real.nonzero(as_tuple=True)
+        targets = batch.targets[rows, columns]
+        log_probs = self.logits(hidden[rows, batch.places[rows, columns]]).float().log_softmax(-1)
+        found = Guessed(-float(log_probs.gather(1, targets[:, None]).sum()), len(targets), int((log_probs.argmax(-1) == targets).sum()))
+        if batch.follows is None or self.next_sentence is None:
+            return found
+        follows = self.followed(hidden).float().log_softmax(-1)
+        nats = -float(follows.gather(1, batch.follows[:, None]).sum())
+        return found + Guessed(pair_nats=nats, pairs=len(follows), right_pairs=int((follows.argmax(-1) == batch.follows).sum()))

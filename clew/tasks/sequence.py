@@ -1,6 +1,6 @@
 """Sequence to sequence: a source line in, a target line out. Any body that encodes; translation and parsing are this with other data."""
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Collection, Sequence
 from functools import cached_property
 from typing import Annotated, Any, Literal, NamedTuple
 
@@ -110,7 +110,8 @@ class Written(NamedTuple):
 class SequenceToSequence(ExampleTask):
     """P(y | x) = product over t of softmax(V d_t + b)[y_t],  d_t = dropout(decoder(y_<t, encoder(x))), trained on the sum of -log P.
 
-    A sequence's end is a token, on both sides; the target's is also what the decoder reads first. A source begins with the token `<2L>`
+    A sequence's end is a token, on both sides (of a source, what its tokenizer's frame has there); the target's is also what the decoder
+    reads first. A source begins with the token `<2L>`
     where its pair says that it goes into L. Inside a sequence there are none of these: where words are tokens, a newline is passed over.
     """
 
@@ -132,7 +133,7 @@ class SequenceToSequence(ExampleTask):
         self.source = source
         self.target = target
         self.config = config
-        self.source_end, self.end = end_of(source), end_of(target)
+        self.source_end, self.end = source.end or 0, end_of(target)  # a pre-trained encoder's tokenizer may have no end
         self.output_weight = None if tied else nn.Parameter(torch.empty(body.vocabulary, body.dim))
         self.output_bias = nn.Parameter(torch.zeros(body.vocabulary)) if config.bias else None
         if self.output_weight is not None:
@@ -202,8 +203,21 @@ class SequenceToSequence(ExampleTask):
     def encode_sources(self, examples: Sequence[Pair]) -> list[list[int]]:
         sources = self.source.encode_batch([pair.source for pair in examples])
         pairs = zip(examples, sources, strict=True)
-        marks = {self.source_end, *language_tokens(self.source).values()}
-        return [[*self.asked(pair.into), *without(marks, ids), self.source_end] for pair, ids in pairs]
+        marks = {self.source.end, *language_tokens(self.source).values()}
+        found = []
+        for pair, ids in pairs:
+            before, after = self.around(pair.into)
+            found.append([*before, *without(marks, ids), *after])
+        return found
+
+    def around(self, into: str) -> tuple[list[int], list[int]]:
+        """What stands before and behind a source's own tokens: what asks for a language, and its end; or the tokenizer's frame, where a
+        pre-trained encoder expects one."""
+        asked = self.asked(into)
+        if (frame := self.source.frame) is not None:
+            framed = frame.around([])
+            return framed.tokens[: framed.starts[0]], framed.tokens[framed.starts[0] :]
+        return asked, [self.source_end]
 
     @cached_property
     def languages(self) -> list[str]:
@@ -335,8 +349,8 @@ class SequenceStepper:
         return self.task.log_probs(hidden), state
 
 
-def without(marks: set[int], ids: list[int]) -> list[int]:
-    return ids if marks.isdisjoint(ids) else [id for id in ids if id not in marks]
+def without(marks: Collection[int | None], ids: list[int]) -> list[int]:
+    return ids if set(marks).isdisjoint(ids) else [id for id in ids if id not in marks]
 
 
 def language_token(language: str) -> str:

@@ -157,10 +157,10 @@ def align(
             weights |= dict(zip(rows, looked, strict=True))
     found = []
     for row, (pair, sides) in enumerate(zip(pairs, encoded, strict=True)):
-        asked = len(task.asked(pair.into))
-        source = tokens_of(task.source, pair.source, sides.source[asked:-1])
+        before, after = task.around(pair.into)
+        source = tokens_of(task.source, pair.source, sides.source[len(before) : -len(after)])
         target = tokens_of(task.target, pair.target, sides.target)
-        source = with_marks(source, [task.source.token(id) for id in sides.source[:asked]], [task.source.token(task.source_end)])
+        source = with_marks(source, *([task.source.token(id) for id in marks] for marks in (before, after)))
         target = with_marks(target, [], [task.target.token(task.end)])
         found.append(Alignment(source, target, weights[row][: len(target.texts), : len(source.texts)]))
     return found
@@ -168,8 +168,8 @@ def align(
 
 def with_source_words(task: SequenceToSequence, ids: Sequence[int], alignment: Alignment, into: str) -> str:
     """Words that were written, in place of each unknown one the source's word that was looked at most (Luong et al. 2015b)."""
-    asked = len(task.asked(into))
-    places = (asked + alignment.weights[:, asked:-1].argmax(1)).tolist()  # neither the language asked for nor the end
+    before, after = map(len, task.around(into))
+    places = (before + alignment.weights[:, before:-after].argmax(1)).tolist()  # neither the language asked for nor the end
     words = [
         alignment.source.texts[place] if id == task.target.unknown else task.target.token(id)
         for id, place in zip(ids, places, strict=False)

@@ -2,6 +2,7 @@
 
 import hashlib
 import json
+import re
 from collections.abc import Sequence
 from functools import cached_property
 from pathlib import Path
@@ -18,6 +19,7 @@ MODEL_KINDS = {"BPE": "bpe", "WordPiece": "wordpiece", "Unigram": "unigram"}
 ENDS = ("<eos>", "[SEP]", "</s>", "<|endoftext|>")
 PADS = ("<pad>", "[PAD]")
 MASKS = ("[MASK]", "<mask>")
+MARK = re.compile("|".join(map(re.escape, MASKS)))
 FEW = 5
 MANY = 100
 
@@ -61,6 +63,19 @@ class Tokenizer:
         """The ids, and for each the characters [start, stop) of the untouched text that it stands for."""
         encoding = self.inner.encode(text, add_special_tokens=False)
         return encoding.ids, encoding.offsets
+
+    def encode_masked(self, text: str) -> list[int]:
+        """The ids of a text in which `[MASK]` or `<mask>` is a token that is to be guessed; all else is text."""
+        if self.mask is None:
+            raise UserError(f"{self!r} has no token for what is to be guessed, so {MASKS[0]} means nothing to it")
+        added = self.inner.get_added_tokens_decoder().get(self.mask)
+        first, *rest = MARK.split(text)
+        ids: list[int] = []
+        for number, part in enumerate([first, *rest]):
+            part = part.lstrip() if number and added is not None and added.rstrip else part
+            part = part.rstrip() if number < len(rest) and added is not None and added.lstrip else part
+            ids += [*([self.mask] if number else []), *self.encode(part)]
+        return ids
 
     def normalize(self, text: str) -> str:
         """The text as it is before it is cut: in lower case, where the tokenizer reads it so."""

@@ -253,6 +253,25 @@ def text_baselines(train: Train) -> Iterator[Baseline]:
     yield Baseline(f"{ORDER}-grams (Kneser-Ney) have", measure)
 
 
+def guess_baselines(train: Train) -> Iterator[Baseline]:
+    """How often each token stands in the training part, one more for all; of pairs the more frequent answer. `train` gives the counts."""
+    counts = train() + 1
+
+    def measure(answers: tuple[np.ndarray, np.ndarray | None]) -> Measured:
+        targets, random = answers
+        found = Likelihood(-float(np.log(counts[targets] / counts.sum()).sum()), len(targets))
+        accuracy = 100 * float((targets == counts.argmax()).mean())
+        values = {"baseline_frequencies": found.perplexity, "baseline_most_frequent_token": accuracy}
+        text = f"perplexity {found.perplexity:.2f} and accuracy {accuracy:.2f}"
+        if random is not None:
+            share = float(random.mean())
+            values["baseline_next_sentence"] = 100 * max(share, 1 - share)
+            text += f", of the next sentence {values['baseline_next_sentence']:.2f}"
+        return Measured(values, text)
+
+    yield Baseline("the most frequent answers have", measure)
+
+
 def check_size(text: TextSource) -> None:
     """Refuses a text that would have too many tokens, before it is encoded for nothing."""
     size = 0
@@ -264,6 +283,7 @@ def check_size(text: TextSource) -> None:
 
 BASELINES: dict[str, Callable[[Train], Iterator[Baseline]]] = {
     "text": text_baselines,
+    "documents": guess_baselines,
     "trees": tree_baselines,
     "tagged": tag_baselines,
     "labelled": label_baselines,

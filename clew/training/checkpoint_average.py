@@ -21,9 +21,9 @@ from clew.runs.directory import (
     WEIGHTS,
     append_metrics,
     check_code,
+    check_empty,
     check_run,
     file_hash,
-    is_run,
     read_config,
     read_json,
     read_weights,
@@ -33,6 +33,7 @@ from clew.runs.directory import (
 )
 from clew.runs.loaded import Run, load_run
 from clew.runs.summary import summarise
+from clew.runs.transfer import check_merged
 from clew.runs.vocabularies import load_vocabularies, save_vocabularies
 from clew.training.checkpoints import MANIFEST, MODEL, TRAINING, checkpoint_folders, find_fault, read_group
 from clew.training.problem import Score
@@ -162,8 +163,9 @@ def average_runs(
     for folder in runs:
         check_run(folder)
         check_code(folder, code)
+        check_merged(folder, read_config(folder))
     check_alike(runs)
-    check_new(out)
+    check_empty(out)
     if last is None and not steps:
         best = best or len(runs) > 1
         last = len(whole_checkpoints(runs[0])) if len(runs) == 1 else None
@@ -178,13 +180,6 @@ def average_runs(
     losses, loss = evaluated(run, sources, weights, say)
     write_average(run, out, sources, weights, loss)
     return Averaged(out, sources, losses, loss)
-
-
-def check_new(out: Path) -> None:
-    if is_run(out):
-        raise UserError(f"{out} is a run already; choose another folder with --out")
-    if out.exists() and (not out.is_dir() or any(out.iterdir())):
-        raise UserError(f"{out} is there and not an empty folder; choose another with --out")
 
 
 def evaluated(

@@ -27,6 +27,7 @@ from torch.distributed.tensor import DTensor
 from clew.core.batches import cut_rows
 from clew.core.errors import UserError
 from clew.core.types import State, Tree
+from clew.layers.adapters import own_weights
 from clew.runs.directory import FORMAT, PARTIAL, check_format, file_hash, flush, read_json, read_weights, write_json, write_weights
 from clew.training.averaging import Average
 from clew.training.loop import Standing
@@ -61,7 +62,7 @@ def save_checkpoint(folder: Path, training: Training, keep: int = 2) -> Path:
     tensors, numbers = split_optimiser(training.optimiser.state_dict())
     carried = gather_rows(standing.state)
     groups = {
-        MODEL: training.task.state_dict(),
+        MODEL: own_weights(training.task, training.task.state_dict()),
         OPTIMISER: tensors,
         CARRIED: named_leaves(carried, "0") if carried is not None else {},
         **({AVERAGE: average.means} if average is not None and average.active else {}),

@@ -24,11 +24,12 @@ from clew.core.errors import UserError, counted
 from clew.data.example_splits import find_overlaps
 from clew.data.notes import Notes
 from clew.data.plans import ExamplePlan, batches_by_length, bucket_plan, shuffled_plan
+from clew.layers.adapters import is_adapted
 from clew.runs.build import build_task, train_side
 from clew.runs.config import Config
 from clew.runs.embedding import CONTEXT, Source, begin, check_embedding, knowing
 from clew.runs.examples import read_examples
-from clew.runs.transfer import inherited_tokenizer, start_from
+from clew.runs.transfer import ENCODER, has_encoder, inherited_tokenizer, start_from
 from clew.runs.vocabularies import kinds_of, load_vocabularies
 from clew.tasks import TASKS, TaskKind
 from clew.tasks.measures import in_words, named
@@ -55,7 +56,8 @@ def example_problem(config: Config, run: Path | None, progress: Callable[[int, i
     vocabularies = agreed_vocabularies(config, kind, run, parts["train"])
     task: Any = build_task(config, vocabularies)
     is_new = starts_anew(run)
-    found = [*begin(task.body, config, vocabularies), *start_from(task, config)] if is_new else []
+    found = begin(task.body, config, vocabularies) if is_new else []
+    found += start_from(task, config, run) if is_new or is_adapted(task) else []
     encoded = {part: task.encode(examples) for part, examples in parts.items()}
     if is_new:
         task.prepare(encoded["train"])
@@ -133,6 +135,9 @@ def agreed_vocabularies(config: Config, kind: TaskKind, run: Path | None, train:
             )
             if (source := config.embedding.source) is not None:  # type: ignore[attr-defined]
                 found[CONTEXT] = Source.of_run(Path(source))
+            if has_encoder(config):
+                found[ENCODER] = Source.of_run(Path(str(config.transfer.source)))  # type: ignore[attr-defined]
+                found["source"] = found[ENCODER].tokenizer
         return json.dumps({role: vocabulary.to_json() for role, vocabulary in found.items()})
 
     texts = json.loads(from_first(as_json))

@@ -12,6 +12,7 @@ from torch import nn
 from clew.core.errors import UserError
 from clew.data.encoded import TokenFile
 from clew.data.plans import stream_plan, varied_stream_plan, window_plan
+from clew.layers.adapters import is_adapted
 from clew.layers.attention import SelfAttention
 from clew.metrics.perplexity import Likelihood
 from clew.runs.build import build_task, encode_texts, find_texts, train_tokenizer
@@ -47,7 +48,9 @@ def language_problem(config: Config, run: Path | None, progress: Callable[[int, 
     task: Any = build_task(config, vocabularies)
     check_reach(config, task)
     baselines = Baselines("text", lambda: (as_predicted(task, texts["train"]), getattr(task, "predicted", tokenizer.vocabulary)))
-    found = [*begin(task.body, config, vocabularies), *start_from(task, config)] if starts_anew(run) else []
+    is_new = starts_anew(run)
+    found = begin(task.body, config, vocabularies) if is_new else []
+    found += start_from(task, config, run) if is_new or is_adapted(task) else []
 
     def judge(
         part: str, task: nn.Module, forward: Any, autocast: Autocast, interrupted: Callable[[], bool], *, final: bool = False

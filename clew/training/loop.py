@@ -5,9 +5,9 @@ counts are summed over micro-batches and processes before backward, so that ever
 """
 
 import math
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import AbstractContextManager, nullcontext
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any
 
 import torch
@@ -33,7 +33,8 @@ MOST_HALVINGS = 6
 class Record:
     """What one step did. `losses` are means over the term's own count; a skipped step left the weights as they were.
 
-    `parts` is into how many micro-batches each process cut its share; `stop` says that some process has been asked to stop.
+    `counts` has those counts; `count` is how many tokens the step learnt from: those that the batch says it reads, else the first term's
+    count. `parts` is into how many micro-batches each process cut its share; `stop` says that some process has been asked to stop.
     """
 
     step: int
@@ -45,6 +46,7 @@ class Record:
     skipped: bool = False
     parts: int = 1
     stop: bool = False
+    counts: dict[str, float] = field(default_factory=dict)
 
     @property
     def loss(self) -> float:
@@ -74,7 +76,8 @@ class Batches:
     """Batch b of epoch e, for all processes together: a pure function, so that the position (epoch, batch) is all there is to remember.
 
     `get(epoch, batch)` may be called for any position; `ahead(epoch, batch)` gives the batches from a position on, and may make them
-    before they are asked for. A batch's `fresh` says that its streams start there, its `rate` multiplies the learning rate.
+    before they are asked for. A batch's `fresh` says that its streams start there, its `rate` multiplies the learning rate, and its
+    `num_tokens` is how many it reads, where fewer are predicted.
     """
 
     per_epoch: Callable[[int], int]
@@ -110,12 +113,14 @@ def train(
     counts: Callable[[Any], dict[str, Tensor]] | None = None,
     average: Average | None = None,
     asked_to_stop: Callable[[], bool] = lambda: False,
+    waiting: Callable[[int], Sequence[nn.Parameter]] = lambda step: (),
 ) -> Iterator[Record]:
     """Trains until `steps`, one record a step; `standing` is kept up to date before each record is given.
 
     `task` may be compiled, or spread over processes: only its forward is called; `counts` is the plain task's. `carry` hands each
     row's state, detached, to the next step: truncated back-propagation through time. Each process cuts its rows of a batch into
-    `accumulate` micro-batches, and into twice as many where one does not fit into memory.
+    `accumulate` micro-batches, and into twice as many where one does not fit into memory. `waiting(step)` are the parameters that a step
+    leaves as they are.
     """
     count_of: Any = counts or task.counts
     rates = [group["lr"] for group in optimiser.param_groups]
@@ -127,6 +132,7 @@ def train(
         factor = schedule.factor(standing.step, standing.epoch) * getattr(batch, "rate", 1.0)
         for group, rate in zip(optimiser.param_groups, rates, strict=True):
             group["lr"] = rate * factor
+        left = waiting(standing.step)
         while True:
             optimiser.zero_grad(set_to_none=True)
             parts = accumulate * 2**standing.halvings
@@ -137,6 +143,8 @@ def train(
                 if not is_out_of_memory(error):
                     raise
             _halve(standing, batch, parts)  # outside the handler, whose traceback would hold on to the memory
+        for parameter in left:
+            parameter.grad = None
         norm = _clip(parameters, clip_norm, clip_value)
         losses = {name: float(mean) for name, (mean, _) in totals.items()}
         skipped = not math.isfinite(norm) or not all(math.isfinite(loss) for loss in losses.values())
@@ -155,8 +163,11 @@ def train(
             standing.state = state
             if average is not None:
                 average.update()
-        count = int(next(iter(totals.values()))[1])
-        record = Record(standing.step + 1, standing.epoch, losses, norm, rates[0] * factor, count, skipped, parts, stop)
+        counts_of = {name: count.item() for name, (_, count) in totals.items()}
+        count = getattr(batch, "num_tokens", 0) or int(next(iter(counts_of.values())))
+        record = Record(
+            standing.step + 1, standing.epoch, losses, norm, optimiser.defaults["lr"] * factor, count, skipped, parts, stop, counts_of
+        )
         for group, rate in zip(optimiser.param_groups, rates, strict=True):
             group["lr"] = rate
         standing.step, standing.batch = standing.step + 1, standing.batch + 1

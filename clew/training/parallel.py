@@ -17,6 +17,7 @@ from torch.distributed.fsdp import FSDPModule, fully_shard
 from torch.distributed.tensor import DTensor, distribute_tensor
 
 from clew.kernels.projections import Together
+from clew.layers.adapters import is_adapted, own_weights
 from clew.layers.attention import SelfAttention
 from clew.layers.sequence import Stack
 from clew.training.processes import is_distributed, world_size
@@ -97,7 +98,7 @@ def whole(tensor: Tensor) -> Tensor:
 
 def whole_weights(task: nn.Module) -> dict[str, Tensor]:
     """The weights to save in one file, one gathered at a time; every process has to ask."""
-    return {name: whole(tensor.detach()).cpu() for name, tensor in task.state_dict().items()}
+    return {name: whole(tensor.detach()).cpu() for name, tensor in own_weights(task, task.state_dict()).items()}
 
 
 def shard_of(tensor: Tensor, like: Tensor) -> Tensor:
@@ -108,12 +109,14 @@ def shard_of(tensor: Tensor, like: Tensor) -> Tensor:
 
 
 def load_whole(task: nn.Module, weights: dict[str, Tensor]) -> None:
-    """Puts whole weights into a task, sharded or not."""
+    """Puts whole weights into a task, sharded or not; into one with adapters those that are its own."""
+    is_whole = not is_adapted(task)
     if not isinstance(task, FSDPModule):
-        task.load_state_dict(weights)
+        task.load_state_dict(weights, strict=is_whole)
         return
     there = task.state_dict()
-    task.load_state_dict({name: shard_of(tensor, there[name]) if name in there else tensor for name, tensor in weights.items()})
+    cut = {name: shard_of(tensor, there[name]) if name in there else tensor for name, tensor in weights.items()}
+    task.load_state_dict(cut, strict=is_whole)
 
 
 @torch.no_grad()

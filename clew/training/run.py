@@ -16,6 +16,7 @@ from torch import Tensor, nn
 
 from clew.core.config import build_part, check_part
 from clew.core.errors import UserError
+from clew.layers.adapters import own_weights
 from clew.layers.sequence import Stack
 from clew.runs.build import build_task, choose_device
 from clew.runs.config import Config, TrainingConfig
@@ -40,10 +41,12 @@ from clew.training.averaging import AVERAGES
 from clew.training.checkpoints import Training, cannot_write, checkpoint_folders, find_checkpoint, load_checkpoint, save_checkpoint
 from clew.training.events import Events
 from clew.training.examples import example_problem
+from clew.training.freezing import freeze, scale_rates, unfreezing
 from clew.training.hardware import peak_flops, peak_memory
 from clew.training.language import language_problem
 from clew.training.loader import Loader
 from clew.training.loop import Batches, Record, Standing, train
+from clew.training.masked import masked_problem
 from clew.training.observers import Best
 from clew.training.optimisers import OPTIMISERS
 from clew.training.parallel import replicate, shard, whole_weights
@@ -55,6 +58,7 @@ from clew.training.signals import Interrupted, Request, stop_requests
 
 PROBLEMS: dict[str, Callable[[Config, Path | None, Callable[[int, int], None]], Problem]] = {
     "text": language_problem,
+    "documents": masked_problem,
     "pairs": example_problem,
     "trees": example_problem,
     "labelled_trees": example_problem,
@@ -191,11 +195,14 @@ def run_through(config: Config, folder: Path, resume: bool, code: Path | None, r
 
     problem = prepare_problem(config, folder if resume else None, progress)
     leave_if_asked(request, folder, "before the first step")
+    freeze(problem.task, config)
     count = sum(p.numel() for p in problem.task.parameters())
+    trained = sum(p.numel() for p in problem.task.parameters() if p.requires_grad)
     report.say(f"device {reason}")
     for note in problem.notes:
         report.say(note)
-    report.say(f"{count:,} parameters; {problem.about}; writing to {folder}")
+    of_these = f", of which {trained:,} are trained" if trained < count else ""
+    report.say(f"{count:,} parameters{of_these}; {problem.about}; writing to {folder}")
     first_alone(lambda: make_folder(folder) if rank() == 0 else None)
     with alone(folder) if rank() == 0 else nullcontext(), precision(config.training, device) as autocast:
         if rank() == 0:
@@ -245,6 +252,7 @@ def start(
         known,
         build_part("average", settings.average, AVERAGES, task) if settings.average is not None else None,
     )
+    scale_rates(training.optimiser, task, config)
     model: Any = torch.compile(task) if settings.compile else task
     forward = model if is_sharded else replicate(model)
     loader = Loader(problem.batches, settings.workers, pin=device.type == "cuda")
@@ -271,6 +279,7 @@ def run_loop(running: Running) -> None:
         counts=running.task.counts,
         average=training.average,
         asked_to_stop=lambda: bool(running.request),
+        waiting=unfreezing(running.task, running.config) or (lambda step: ()),
     )
     clock, counted = time.perf_counter(), 0
     began = clock - training.standing.seconds
@@ -314,10 +323,10 @@ def finish(running: Running) -> Result:
     task: Any = running.task
     if running.settings.parallel == "fsdp" and is_distributed():
         task = build_task(config, problem.vocabularies).to(running.device)
-    load_weights(task, folder)
+    load_weights(task, folder, config)
     if problem.settle(task, running.autocast) and rank() == 0:
         with writing("the weights", folder):
-            write_weights(folder / WEIGHTS, task.state_dict())
+            write_weights(folder / WEIGHTS, own_weights(task, task.state_dict()))
     scores: dict[str, Score] = {}
     for part in problem.parts:
         found = problem.judge(part, task, task, running.autocast, lambda: bool(running.request), final=True)
@@ -476,6 +485,8 @@ def digest(content: Any) -> str:
 
 def log_step(running: Running, record: Record, tokens_per_second: float) -> None:
     measured: dict[str, Any] = {f"train.{name}": value for name, value in record.losses.items()}
+    if len(record.counts) > 1:
+        measured |= {f"train.{name}_count": count for name, count in record.counts.items()}
     measured |= {"epoch": record.epoch, "gradient_norm": record.gradient_norm, "learning_rate": record.learning_rate}
     measured["tokens_per_second"] = round(tokens_per_second)
     if running.peak is not None:

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from clew.cli.main import VERBS, verb_parser
+from clew.cli.main import MODULES, VERBS, verb_parser
 from clew.recipes import RECIPES
 from clew.recipes.grid import expand
 from clew.recipes.running import config_of
@@ -18,7 +18,7 @@ ROOT = Path(__file__).parents[2]
 
 def examples(verb: str) -> list[list[str]]:
     """The example lines of a verb's help, as the shell would give them to the command."""
-    text = import_module(f"clew.cli.{verb}").__doc__ or ""
+    text = import_module(f"clew.cli.{MODULES.get(verb, verb)}").__doc__ or ""
     lines = [line.strip() for line in text.splitlines() if line.startswith("  ")]
     return [shlex.split(line[line.index("clew ") :].split(" > ")[0])[1:] for line in lines]
 

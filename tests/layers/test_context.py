@@ -3,7 +3,8 @@ import torch
 from torch import nn
 
 from clew.core.errors import UserError
-from clew.layers.context import WORD_VECTORS, Context, Pieces, block_ends, mixable_levels
+from clew.layers.blocks import block_ends
+from clew.layers.context import WORD_VECTORS, Context, Pieces, mixable_levels
 from clew.layers.embeddings import Words
 from clew.layers.pooling import MIXES
 from clew.models.gpt import GPTConfig, build_gpt

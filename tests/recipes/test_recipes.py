@@ -21,7 +21,7 @@ SMALL = {
     "recurrent": ["model.dim=8", "model.embedding_dim=8", "model.last_dim=8"],
     "elmo": ["model.dim=8", "embedding.characters_dim=8"],
     "gpt": ["model.num_layers=1"],
-    "llama": ["model.num_layers=1"],
+    "llama": ["model.num_layers=1", "model.hidden_dim=64"],
     "transformer": ["model.num_layers=1"],
 }
 
@@ -34,7 +34,10 @@ def test_a_recipe_is_a_whole_config_that_can_be_built(name: str) -> None:
     small = config_of(name, SMALL.get(config.model.family, []))
     tokenizer = train_tokenizer(small.text, [TEXT], ["<eos>"])
     kinds = TASKS[small.task.name].vocabularies
-    vocabularies = {role: tokenizer if kind is Tokenizer else Labels(["a", "b"]) for role, kind in kinds.items()}
+    vocabularies = {
+        role: tokenizer if kind is Tokenizer else Labels([getattr(small.task, "positive", None) or "a", "b"])
+        for role, kind in kinds.items()
+    }
     assert sum(parameter.numel() for parameter in build_task(small, vocabularies).parameters()) > 0
 
 
@@ -49,6 +52,15 @@ def test_a_recipe_evaluates_at_least_once_and_says_what_it_is(name: str) -> None
 def test_a_window_fits_into_the_positions_that_are_learnt(name: str) -> None:
     config = config_of(name)
     assert config.training.length <= config.model.max_length
+
+
+@pytest.mark.parametrize(("name", "millions"), [("gpt2", 124.4), ("gpt2-medium", 354.8), ("llama-1b", 1235.8)])
+def test_models_to_pre_train_have_their_published_number_of_parameters(name: str, millions: float) -> None:
+    config = config_of(name)
+    with torch.device("meta"):
+        body = build_body(config, config.text.size or 0)
+    assert config.task.tied and not config.task.bias
+    assert sum(p.numel() for p in body.parameters()) / 1e6 == pytest.approx(millions, abs=0.1)
 
 
 @pytest.mark.parametrize(("name", "epochs", "length"), [("small", 13, 20), ("medium", 39, 35), ("large", 55, 35)])

@@ -1,0 +1,73 @@
+"""`python -m benchmarks.encoding [--processes 1 2] [--megabytes 32]`: how fast a text becomes shards of ids, by the number of processes.
+
+The text is Tiny Shakespeare over and over, its lines in another order each time; the tokenizer byte-level BPE of 8,192. One process
+here is this one with one thread, so that the ratio is what processes bring; without --one-thread the `tokenizers` library has all cores.
+"""
+
+import argparse
+import os
+import statistics
+import tempfile
+import time
+from pathlib import Path
+
+import numpy as np
+
+from clew.data import encoded
+from clew.data.corpora import find_corpus
+from clew.data.text_files import TextString, find_text
+from clew.text.tokenizer import Tokenizer
+from clew.text.train import train_bpe
+
+SHARD = 2**20
+"""Characters; smaller than usual, so that a text of a minute's work has as many shards as one of an hour's."""
+
+
+def write_text(path: Path, megabytes: float) -> None:
+    lines = np.array("".join(find_text(find_corpus("tinyshakespeare").train)).splitlines(keepends=True))
+    random = np.random.default_rng(1)
+    with path.open("w", encoding="utf-8") as file:
+        while file.tell() < megabytes * 2**20:
+            file.writelines(random.permutation(lines).tolist())
+
+
+def seconds(path: Path, tokenizer: Tokenizer, workers: int) -> tuple[float, list[int]]:
+    """How long encoding takes, the start of the processes included, and the first ids."""
+    with tempfile.TemporaryDirectory() as cache:
+        source = find_text(path)
+        began = time.perf_counter()
+        found = encoded.encode_corpus(source, tokenizer, cache, workers=workers)
+        return time.perf_counter() - began, found.tokens[:100].tolist()
+
+
+def measure(processes: list[int], megabytes: float, repeats: int) -> dict[int, float]:
+    """Megabytes a second for each number of processes, the median of interleaved repeats."""
+    encoded.SHARD = SHARD
+    with tempfile.TemporaryDirectory() as folder:
+        path = Path(folder) / "text.txt"
+        write_text(path, megabytes)
+        tokenizer = train_bpe(TextString("".join(find_text(find_corpus("tinyshakespeare").train))), size=8192)
+        size = path.stat().st_size / 2**20
+        found: dict[int, list[float]] = {number: [] for number in processes}
+        ids = set()
+        for _ in range(repeats):
+            for number in processes:
+                took, first = seconds(path, tokenizer, number)
+                found[number].append(size / took)
+                ids.add(tuple(first))
+        assert len(ids) == 1, "another number of processes gave other ids"
+    return {number: statistics.median(speeds) for number, speeds in found.items()}
+
+
+if __name__ == "__main__":
+    parser = argparse.ArgumentParser(prog="python -m benchmarks.encoding", description=__doc__)
+    parser.add_argument("--processes", type=int, nargs="+", default=[1, 2], metavar="N")
+    parser.add_argument("--megabytes", type=float, default=32.0)
+    parser.add_argument("--repeats", type=int, default=3)
+    parser.add_argument("--one-thread", action=argparse.BooleanOptionalAction, default=True, help="of the tokenizers library, here")
+    options = parser.parse_args()
+    if options.one_thread:
+        os.environ["TOKENIZERS_PARALLELISM"] = "false"
+    speeds = measure(options.processes, options.megabytes, options.repeats)
+    for number, speed in speeds.items():
+        print(f"{number} process{'es' if number > 1 else ''}: {speed:.2f} MB/s, {speed / speeds[options.processes[0]]:.2f} times the first")

@@ -1,0 +1,58 @@
+"""Make a run of a published checkpoint: BERT, RoBERTa, XLM-R, DistilBERT, GPT-2, Llama or Marian in a folder of Hugging
+Face's, a folder of sentence-transformers, a llama2.c file, or AllenNLP's ELMo.
+
+For example:
+
+  clew import all-MiniLM-L6-v2
+  clew import ~/models/bert-base-cased --out runs/bert
+  clew import stories15M.bin
+  clew import opus-mt-de-en --json
+
+What is written is used as any run is: `clew generate`, `translate`, `classify`, `tag`, `embed`, and other runs stand on
+it by transfer.from=RUN or embedding.from=RUN. Nothing is fetched and nothing is unpickled: a folder has config.json,
+model.safetensors (or shards with an index) and its tokenizer's files. A tensor or a setting that clew has no place for is
+named and refused.
+"""
+
+import argparse
+import json
+from pathlib import Path
+
+from clew.cli.progress import say
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument("path", metavar="PATH", help="the checkpoint: a folder, or a .bin file of llama2.c's")
+    parser.add_argument("--out", metavar="DIR", help="where the run goes (default: runs/ and the checkpoint's name)")
+    parser.add_argument("--json", action="store_true", help="what was understood as one JSON object")
+
+
+def run(options: argparse.Namespace) -> int:
+    from clew.interop.checkpoints import import_checkpoint
+    from clew.tasks import TASKS
+
+    done = import_checkpoint(Path(options.path).expanduser(), None if options.out is None else Path(options.out))
+    model, task = done.config.model, done.config.task
+    verb = TASKS[task.name].verb  # type: ignore[attr-defined]
+    vocabularies = {role: f"{vocabulary!r}" for role, vocabulary in done.vocabularies.items()}
+    if options.json:
+        facts = {
+            "folder": str(done.folder),
+            "architecture": done.architecture,
+            "family": model.family,  # type: ignore[attr-defined]
+            "task": task.name,  # type: ignore[attr-defined]
+            "verb": verb,
+            "parameters": done.parameters,
+            "vocabularies": vocabularies,
+            "notes": done.notes,
+        }
+        print(json.dumps(facts, ensure_ascii=False))
+        return 0
+    print(f"architecture  {done.architecture}: clew's family {model.family}, {done.parameters:,} parameters")  # type: ignore[attr-defined]
+    for role, shown in vocabularies.items():
+        print(f"{role:12}  {shown}")
+    print(f"task          {task.name}: `clew {verb} {done.folder}`")  # type: ignore[attr-defined]
+    for note in done.notes:
+        say(note)
+    say(f"written to {done.folder}")
+    return 0

@@ -1,0 +1,113 @@
+"""Which tokens of a row are to be guessed, and what is read in their places (Devlin et al. 2019). What is drawn for a place is a hash of
+(seed, epoch, example, place): no order of examples, rows or processes changes it."""
+
+from dataclasses import dataclass
+from typing import NamedTuple
+
+import numpy as np
+
+from clew.text.tokenizer import Tokenizer
+
+BEGINS = ("Ġ", "▁", " ", "Ċ", "\n")
+"""What pieces begin with that begin a word, where pieces inside words have no mark of their own."""
+CHOICE, FATE, REPLACEMENT = range(3)
+IGNORED = -100
+
+
+class Hidden(NamedTuple):
+    tokens: np.ndarray  # (rows, length), as they are read
+    places: np.ndarray  # (rows, chosen), 0 where a row has fewer
+    targets: np.ndarray  # (rows, chosen), IGNORED there
+
+
+@dataclass(frozen=True, eq=False)
+class Masking:
+    """The share `chosen` of each row's tokens, one at least: of these `masked` are read as `mask`, `replaced` as a random token, and the
+    others as they are. Special tokens are neither chosen nor drawn. `goes_on` (vocabulary,) is True of pieces that go on with a word, where
+    whole words are to be chosen."""
+
+    chosen: float
+    masked: float
+    replaced: float
+    mask: int
+    is_ordinary: np.ndarray  # (vocabulary,)
+    goes_on: np.ndarray | None = None
+
+    def hide(self, tokens: np.ndarray, real: np.ndarray, seed: int, epoch: int, examples: np.ndarray) -> Hidden:
+        """Rows (rows, length), real where `real` says so, of the `examples` with these numbers."""
+        draws = Draws(seed, epoch, examples, tokens.shape[1])
+        can_be_chosen = self.is_ordinary[tokens] & real
+        counts = can_be_chosen.sum(1)
+        wanted = np.where(counts > 0, np.maximum(np.rint(self.chosen * counts), 1), 0).astype(np.int64)
+        order = np.where(can_be_chosen, draws.uniform(CHOICE), 2.0)
+        if self.goes_on is None:
+            places = np.argsort(order, axis=1)[:, : wanted.max(initial=0)]
+        else:
+            words = [whole_words(*row) for row in zip(order, self.goes_on[tokens], wanted.tolist(), strict=True)]
+            wanted = np.array([len(row) for row in words], dtype=np.int64)
+            places = np.zeros((len(words), wanted.max(initial=0)), dtype=np.int64)
+            for row, chosen in enumerate(words):
+                places[row, : len(chosen)] = chosen
+        is_chosen = np.arange(places.shape[1]) < wanted[:, None]
+        places = np.where(is_chosen, places, 0)
+        targets = np.where(is_chosen, np.take_along_axis(tokens, places, 1), IGNORED)
+        rows, columns = np.nonzero(is_chosen)
+        return Hidden(self.replace(tokens, rows, places[rows, columns], draws), places, targets)
+
+    def replace(self, tokens: np.ndarray, rows: np.ndarray, places: np.ndarray, draws: "Draws") -> np.ndarray:
+        """The tokens with what is read at the chosen places."""
+        ordinary = np.flatnonzero(self.is_ordinary)
+        fate = draws.uniform(FATE)[rows, places]
+        drawn = ordinary[(draws.uniform(REPLACEMENT)[rows, places] * len(ordinary)).astype(np.int64)]
+        read = tokens.copy()
+        read[rows, places] = np.select([fate < self.masked, fate < self.masked + self.replaced], [self.mask, drawn], read[rows, places])
+        return read
+
+
+class Draws:
+    """Uniform numbers in [0, 1), (rows, length) of a kind."""
+
+    def __init__(self, seed: int, epoch: int, examples: np.ndarray, length: int):
+        key = mixed(mixed(np.array([seed % 2**64], dtype=np.uint64)) ^ np.uint64(epoch))
+        self.rows = mixed(key ^ examples.astype(np.uint64))[:, None]
+        self.columns = np.arange(length, dtype=np.uint64)
+
+    def uniform(self, kind: int) -> np.ndarray:
+        return (mixed(self.rows ^ (self.columns * np.uint64(4) + np.uint64(kind))) >> np.uint64(11)) * 2.0**-53
+
+
+def mixed(numbers: np.ndarray) -> np.ndarray:
+    """SplitMix64's step (Steele et al. 2014): every bit of the result depends on every bit of the number."""
+    numbers = numbers + np.uint64(0x9E3779B97F4A7C15)
+    numbers = (numbers ^ (numbers >> np.uint64(30))) * np.uint64(0xBF58476D1CE4E5B9)
+    numbers = (numbers ^ (numbers >> np.uint64(27))) * np.uint64(0x94D049BB133111EB)
+    return numbers ^ (numbers >> np.uint64(31))
+
+
+def whole_words(order: np.ndarray, goes_on: np.ndarray, wanted: int) -> list[int]:
+    """Places of whole words, drawn in the order of their first pieces, those that would be too many passed over; one word at least."""
+    can_be_chosen = order < 1
+    begins = np.flatnonzero(can_be_chosen & ~(goes_on & np.concatenate([[False], can_be_chosen[:-1]])))
+    words = []
+    for begin in begins[np.argsort(order[begins])].tolist():
+        end = begin + 1
+        while end < len(order) and can_be_chosen[end] and goes_on[end]:
+            end += 1
+        words.append(range(begin, end))
+    found: list[int] = []
+    for word in words:
+        if len(found) + len(word) <= wanted:
+            found += word
+    return found or [place for word in words[:1] for place in word]
+
+
+def masking_of(tokenizer: Tokenizer, chosen: float, masked: float, replaced: float, *, whole: bool) -> Masking:
+    """What a tokenizer calls special, and how its pieces go on with a word, where whole words are wanted."""
+    assert tokenizer.mask is not None
+    is_ordinary = np.ones(tokenizer.vocabulary, dtype=bool)
+    is_ordinary[[*tokenizer.specials.values(), *([] if tokenizer.unknown is None else [tokenizer.unknown])]] = False
+    goes_on = None
+    if whole:
+        by_mark = tokenizer.kind == "wordpiece"
+        goes_on = np.array([token.startswith("##") if by_mark else not token.startswith(BEGINS) for token in tokenizer.tokens])
+    return Masking(chosen, masked, replaced, tokenizer.mask, is_ordinary, goes_on)

@@ -1,0 +1,96 @@
+"""Which stretches of documents become examples: pure functions of where sentences and documents begin, a seed and an epoch.
+
+`sentences` has the token that each sentence begins with, and the end; `documents` the sentence that each document begins with, and the end.
+"""
+
+from bisect import bisect_left, bisect_right
+from random import Random
+from typing import Any, NamedTuple
+
+import numpy as np
+
+SHORT = 0.1
+"""The share of pairs that are to be shorter than a row."""
+
+
+class Spans(NamedTuple):
+    """Examples as tokens [start, stop): of one text, or of two and whether the second does not follow the first."""
+
+    firsts: np.ndarray  # (examples, 2)
+    seconds: np.ndarray | None = None  # (examples, 2)
+    random: np.ndarray | None = None  # (examples,) 1 where the second is from another document
+
+    @property
+    def lengths(self) -> np.ndarray:
+        lengths = self.firsts[:, 1] - self.firsts[:, 0]
+        return lengths if self.seconds is None else lengths + self.seconds[:, 1] - self.seconds[:, 0]
+
+
+def packed_spans(sentences: np.ndarray, documents: np.ndarray, room: int) -> Spans:
+    """Every token once: as many whole sentences of one document as there is `room` for (Liu et al. 2019, DOC-SENTENCES). A sentence that is
+    longer is cut."""
+    found, sentences = [], np.asarray(sentences)
+    for first, last in zip(documents[:-1].tolist(), documents[1:].tolist(), strict=True):
+        start, end = int(sentences[first]), int(sentences[last])
+        while start < end:
+            stop = end
+            if end - start > room:
+                first = bisect_right(sentences, start + room, first, last) - 1
+                stop = int(sentences[first])
+                stop = stop if stop > start else start + room
+            found.append((start, stop))
+            start = stop
+    return Spans(np.array(found, dtype=np.int64).reshape(-1, 2))
+
+
+def paired_spans(sentences: np.ndarray, documents: np.ndarray, room: int, seed: int, epoch: int) -> Spans:
+    """Pairs of texts for next-sentence prediction (Devlin et al. 2019): sentences of a document are taken until there are `room` tokens, or
+    one time in ten a random number below that; they are cut into two, and half of the time the second part is given back, and sentences
+    of another document stand in its place. What is too long is cut off the longer text, at either end at random.
+
+    A document's last sentence, alone, has a second text from elsewhere always, so that these are somewhat more than half. As in these
+    authors' code, but that it draws the short lengths for a whole document.
+    """
+    assert len(documents) > 2 and room > 1
+    draws = Random(f"{seed} {epoch}")
+    draw, bounds, sentences = draws.random, documents.tolist(), np.asarray(sentences)
+    found: list[tuple[int, int, int, int, int]] = []
+    for document, (begin, end) in enumerate(zip(bounds[:-1], bounds[1:], strict=True)):
+        while begin < end:
+            target = room if draw() >= SHORT else 2 + int(draw() * (room - 1))
+            start, stop = sentences[begin], reaching(sentences, begin, end, target)
+            middle = begin + 1 + int(draw() * (stop - begin - 1))
+            first, is_random = sentences[middle] - start, stop - begin == 1 or draw() < 0.5
+            if is_random:
+                other = int(draw() * (len(bounds) - 2))
+                other += other >= document
+                place = bounds[other] + int(draw() * (bounds[other + 1] - bounds[other]))
+                edges = place, reaching(sentences, place, bounds[other + 1], target - first)
+                begin = middle
+            else:
+                edges = middle, stop
+                begin = stop
+            span = shortened(int(start), int(sentences[middle]), int(sentences[edges[0]]), int(sentences[edges[1]]), room, draws)
+            found.append((*span, int(is_random)))
+    rows = np.array(found, dtype=np.int64)
+    return Spans(rows[:, :2], rows[:, 2:4], rows[:, 4])
+
+
+def reaching(sentences: np.ndarray, begin: int, end: int, target: Any) -> int:
+    """Behind which sentence there are `target` tokens from sentence `begin` on, or the document's `end`; one sentence at least."""
+    most = min(end, begin + max(int(target), 1))  # a sentence has a token at least
+    return bisect_left(sentences, sentences[begin] + target, begin + 1, most)
+
+
+def shortened(start: int, stop: int, other_start: int, other_stop: int, room: int, draws: Random) -> tuple[int, int, int, int]:
+    """Two stretches without what is too much: tokens are taken off the longer one, each at its beginning or its end."""
+    first, second = stop - start, other_stop - other_start
+    if first + second <= room:
+        return start, stop, other_start, other_stop
+    shorter = min(first, second)
+    kept = (
+        ((shorter, room - shorter) if first < second else (room - shorter, shorter)) if 2 * shorter <= room else (-(-room // 2), room // 2)
+    )
+    cut, other_cut = first - kept[0], second - kept[1]
+    front, other_front = (draws.getrandbits(number).bit_count() if number else 0 for number in (cut, other_cut))
+    return start + front, start + front + kept[0], other_start + other_front, other_start + other_front + kept[1]

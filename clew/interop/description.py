@@ -1,0 +1,63 @@
+"""What stands beside the programs of an export: export.json, which says what goes in and out, the vocabularies, and the card."""
+
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+import torch
+
+from clew.interop.model_card import model_card
+from clew.interop.options import ExportOptions
+from clew.interop.signatures import Port, Program
+from clew.interop.usage import usage_of
+from clew.runs.directory import VOCABULARY, write_json, write_text
+from clew.runs.loaded import Run
+from clew.runs.vocabularies import save_vocabularies
+from clew.tasks.sequence import SequenceToSequence, language_tokens
+from clew.tasks.words import is_spelled
+
+FORMAT = 1
+DESCRIPTION, CARD = "export.json", "README.md"
+SUFFIXES = {"torch": "pt2", "onnx": "onnx"}
+LIBRARIES = {"torch": "pytorch", "onnx": "onnx"}
+
+
+def write_description(run: Run, folder: Path, programs: Sequence[Program], to: str, options: ExportOptions) -> None:
+    suffix = SUFFIXES[to]
+    content: dict[str, Any] = {
+        "format": FORMAT,
+        "task": run.config.task.name,  # type: ignore[attr-defined]
+        "model": run.config.model.family,  # type: ignore[attr-defined]
+        "torch": torch.__version__,
+        "programs": {program.name: described(program, suffix) for program in programs},
+        "vocabulary": {role: f"{VOCABULARY}/{role}.json" for role in run.vocabularies},
+        **facts_of(run),
+    }
+    save_vocabularies(folder, run.vocabularies)
+    write_json(folder / DESCRIPTION, content)
+    usage = usage_of(run, to)
+    write_text(folder / CARD, model_card(run, library=LIBRARIES[to], usage=usage, options=options))
+
+
+def described(program: Program, suffix: str) -> dict[str, Any]:
+    inputs, outputs = program.ports
+    return {"file": f"{program.name}.{suffix}", "inputs": [*map(as_json, inputs)], "outputs": [*map(as_json, outputs)]}
+
+
+def as_json(port: Port) -> dict[str, Any]:
+    return {"name": port.name, "dtype": port.dtype, "shape": list(port.shape)}
+
+
+def facts_of(run: Run) -> dict[str, Any]:
+    """What someone has to know who runs the programs without clew, where there is such: ids, limits, labels."""
+    task: Any = run.task
+    facts: dict[str, Any] = {"max_length": task.body.max_length}
+    if isinstance(task, SequenceToSequence):
+        facts |= {"source_max_length": task.body.source_max_length, "end": task.end, "source_end": task.source_end}
+        facts["languages"] = {token[2:-1]: id for token, id in language_tokens(task.source).items()} or None
+    if is_spelled(task.body):
+        facts["letters"] = "a word is 257, the bytes of its UTF-8 plus 1, 48 at most, and 258; 0 is padding"
+    for role in ("labels", "tags"):
+        if role in run.vocabularies:
+            facts[role] = list(run.vocabularies[role].names)
+    return {name: value for name, value in facts.items() if value is not None}

@@ -1,0 +1,51 @@
+"""The folder of an export: written aside and put in its place when it is whole, so that nobody finds half of one."""
+
+import shutil
+from pathlib import Path
+
+from clew.core.errors import UserError, unknown
+from clew.interop import EXPORTS
+from clew.interop.options import ExportOptions
+from clew.runs.directory import PARTIAL, flush, is_run
+from clew.runs.loaded import Run
+
+
+def export_run(run: Run, to: str, folder: Path, options: ExportOptions | None = None, *, force: bool = False) -> list[Path]:
+    """Writes a run for another runtime, one of EXPORTS; the files written.
+
+    A folder that has files is refused, unless `force` says to write among them, over those of the same names.
+    """
+    if to not in EXPORTS:
+        raise unknown("format", to, EXPORTS)
+    check_folder(folder, force)
+    aside = folder.with_name(folder.name + PARTIAL)
+    remove(aside)
+    try:
+        aside.mkdir(parents=True)
+        EXPORTS[to](run, aside, options or ExportOptions())
+        names = sorted(path.relative_to(aside) for path in aside.rglob("*") if path.is_file())
+        for name in names:
+            flush(aside / name)
+        if folder.is_dir():
+            for name in names:
+                (folder / name).parent.mkdir(parents=True, exist_ok=True)
+                (aside / name).replace(folder / name)
+        else:
+            aside.replace(folder)
+    finally:
+        remove(aside)
+    return [folder / name for name in names]
+
+
+def check_folder(folder: Path, force: bool) -> None:
+    if is_run(folder):
+        raise UserError(f"{folder} is a run; choose another folder with --out")
+    if folder.exists() and not folder.is_dir():
+        raise UserError(f"{folder} is a file; --out takes a folder")
+    if folder.is_dir() and any(folder.iterdir()) and not force:
+        raise UserError(f"{folder} is not empty; choose another folder with --out, or write over what is there with --force")
+
+
+def remove(folder: Path) -> None:
+    if folder.is_dir():
+        shutil.rmtree(folder)

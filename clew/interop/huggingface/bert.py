@@ -1,0 +1,178 @@
+"""BERT as `transformers` has it."""
+
+from typing import Any
+
+from clew.core.errors import UserError
+from clew.interop.huggingface.architecture import Architecture, Outgoing, Understood, only
+from clew.interop.huggingface.fields import ACTIVATIONS, THEIR_ACTIVATIONS, Fields
+from clew.interop.huggingface.folders import Checkpoint
+from clew.interop.huggingface.heads import classification, tagging, written_labels
+from clew.interop.weight_maps import Entry, Transform, entry, prefixed, repeated, with_bias
+from clew.models.bert import BERTConfig
+
+ATTENTION, NETWORK = "body.layers.layers.{2n}", "body.layers.layers.{2n+1}"
+LAYER = [
+    *with_bias("encoder.layer.{n}.attention.self.query", f"{ATTENTION}.layer.query"),
+    *with_bias("encoder.layer.{n}.attention.self.key", f"{ATTENTION}.layer.key"),
+    *with_bias("encoder.layer.{n}.attention.self.value", f"{ATTENTION}.layer.value"),
+    *with_bias("encoder.layer.{n}.attention.output.dense", f"{ATTENTION}.layer.output"),
+    *with_bias("encoder.layer.{n}.attention.output.LayerNorm", f"{ATTENTION}.norm"),
+    *with_bias("encoder.layer.{n}.intermediate.dense", f"{NETWORK}.layer.inner"),
+    *with_bias("encoder.layer.{n}.output.dense", f"{NETWORK}.layer.outer"),
+    *with_bias("encoder.layer.{n}.output.LayerNorm", f"{NETWORK}.norm"),
+]
+MASKED = [
+    *with_bias("cls.predictions.transform.dense", "transform"),
+    *with_bias("cls.predictions.transform.LayerNorm", "norm"),
+    entry("cls.predictions.bias", "output_bias"),
+]
+UNTIED = [
+    entry("cls.predictions.decoder.weight", "output_weight"),
+    entry("cls.predictions.decoder.bias", "output_bias", optional=True),
+]
+NEXT_SENTENCE = with_bias("cls.seq_relationship", "next_sentence")
+POOLER = with_bias("bert.pooler.dense", "pooling.dense")
+LABELS = with_bias("classifier", "output")
+
+
+def embedding_entries(model: BERTConfig, positions: Transform | None = None) -> list[Entry]:
+    segments = [entry("embeddings.token_type_embeddings.weight", "body.embedding.segments.weight")] if model.num_segments else []
+    return [
+        entry("embeddings.word_embeddings.weight", "body.embedding.tokens.weight"),
+        entry("embeddings.position_embeddings.weight", "body.embedding.position.weight", transform=positions),
+        *segments,
+        *with_bias("embeddings.LayerNorm", "body.embedding.norm"),
+    ]
+
+
+def entries(model: BERTConfig, task: Any) -> list[Entry]:
+    found = prefixed("bert.", [*embedding_entries(model), *repeated(LAYER, model.num_layers)])
+    if task.name == "masked_language_model":
+        found += [*MASKED, *([] if task.tied else UNTIED), *([*POOLER, *NEXT_SENTENCE] if task.next_sentence else [])]
+    elif task.name == "classification":
+        found += [*POOLER, *LABELS]
+    elif task.name == "tagging":
+        found += LABELS
+    elif task.name == "question_answering":
+        found += with_bias("qa_outputs", "output")
+    elif task.pooling == "pooler":
+        found += POOLER
+    return found
+
+
+def body_settings(fields: Fields, *, segments: int = 2, skipped: int = 0) -> dict[str, Any]:
+    """The section model of BERT, and of what was made after it; `skipped` positions are never taken."""
+    fields.expect("is_decoder", False)
+    fields.expect("add_cross_attention", False)
+    fields.expect("position_embedding_type", "absolute")
+    fields.expect("pruned_heads", {}, None, default={})
+    fields.expect("chunk_size_feed_forward", 0)
+    dim, heads, longest = (fields.get(name, int) for name in ("hidden_size", "num_attention_heads", "max_position_embeddings"))
+    fields.check(dim % heads == 0, f"hidden_size ({dim}) is no multiple of num_attention_heads ({heads})")
+    fields.check(longest > skipped, f"max_position_embeddings ({longest}) leaves no position to read at")
+    fields.expect("embedding_size", dim, default=dim)
+    return {
+        "family": "bert",
+        "dim": dim,
+        "num_layers": fields.get("num_hidden_layers", int),
+        "num_heads": heads,
+        "hidden_dim": fields.get("intermediate_size", int),
+        "activation": fields.choose("hidden_act", ACTIVATIONS, "gelu"),
+        "max_length": longest - skipped,
+        "num_segments": fields.get("type_vocab_size", int, segments),
+        "norm_eps": fields.get("layer_norm_eps", float, 1e-12),
+        "dropout": fields.get("hidden_dropout_prob", float, 0.1),
+        "attention_dropout": fields.get("attention_probs_dropout_prob", float, 0.1),
+    }
+
+
+def read(checkpoint: Checkpoint, name: str) -> Understood:
+    fields = checkpoint.config
+    model = body_settings(fields)
+    vocabulary = fields.get("vocab_size", int)
+    kind, labels, dropout = NAMES[name], None, fields.get("classifier_dropout", float, model["dropout"])
+    if kind == "masked_language_model":
+        task = {
+            "name": kind,
+            "tied": fields.get("tie_word_embeddings", bool, True),
+            "next_sentence": "cls.seq_relationship.weight" in checkpoint,
+            "activation": model["activation"],
+            "norm_eps": model["norm_eps"],
+        }
+    elif kind == "classification":
+        task, labels = classification(fields, dropout, pooling="pooler")
+    elif kind == "tagging":
+        task, labels = tagging(fields, dropout)
+    else:
+        task = {"name": kind}
+        if kind == "representation":
+            task["pooling"] = "pooler" if "bert.pooler.dense.weight" in checkpoint else "mean"
+    fields.skip("tie_word_embeddings")
+    return Understood(model, task, vocabulary, labels)
+
+
+def written_body(model: BERTConfig, *, skipped: int = 0) -> dict[str, Any]:
+    only(model, "BERT", position="learned", activation=tuple(THEIR_ACTIVATIONS))
+    return {
+        "hidden_size": model.dim,
+        "num_hidden_layers": model.num_layers,
+        "num_attention_heads": model.num_heads,
+        "intermediate_size": model.hidden_dim or 4 * model.dim,
+        "hidden_act": THEIR_ACTIVATIONS[model.activation],
+        "max_position_embeddings": model.max_length + skipped,
+        "type_vocab_size": model.num_segments,
+        "layer_norm_eps": model.norm_eps,
+        "hidden_dropout_prob": model.dropout,
+        "attention_probs_dropout_prob": model.attention_dropout,
+        "is_decoder": False,
+    }
+
+
+def written_task(model: BERTConfig, task: Any, out: Outgoing) -> dict[str, Any]:
+    """The fields of an output layer; a task's settings that have none are refused."""
+    if task.name == "masked_language_model":
+        only(task, out.name, activation=model.activation, norm_eps=model.norm_eps)
+        return {"tie_word_embeddings": task.tied}
+    if task.name == "classification":
+        only(task, out.name, pair="joined")
+        assert out.labels is not None
+        return {**written_labels(out.labels, task.labels), "classifier_dropout": task.dropout}
+    if task.name == "tagging":
+        only(task, out.name, output="softmax", pieces="first")
+        assert out.labels is not None
+        return {**written_labels(out.labels, "one"), "classifier_dropout": task.dropout}
+    return {}
+
+
+def write(model: BERTConfig, task: Any, out: Outgoing) -> dict[str, Any]:
+    if model.num_segments == 0:
+        raise UserError("BERT adds a vector for the segment of each token, which this run does not (model.num_segments=0)")
+    if task.name == "classification":
+        only(task, out.name, pooling="pooler", num_hidden=0)
+    found = {"model_type": "bert", "pad_token_id": out.tokenizer.pad or 0, **written_body(model), **written_task(model, task, out)}
+    if task.name == "masked_language_model":
+        found["architectures"] = ["BertForPreTraining" if task.next_sentence else "BertForMaskedLM"]
+    return found
+
+
+NAMES = {
+    "BertForPreTraining": "masked_language_model",
+    "BertForMaskedLM": "masked_language_model",
+    "BertForSequenceClassification": "classification",
+    "BertForTokenClassification": "tagging",
+    "BertModel": "representation",
+}
+BERT = Architecture(
+    names=NAMES,
+    prefix="bert.",
+    read=read,
+    entries=entries,
+    write=write,
+    heads=r"cls\.|classifier\.|qa_outputs\.",
+    made=(r"answer\..*",),
+    leftovers=(r"bert\.embeddings\.position_ids", r"bert\.pooler\.dense\.(weight|bias)", r"cls\.predictions\.decoder\.(weight|bias)"),
+    copies={
+        "cls.predictions.decoder.weight": "bert.embeddings.word_embeddings.weight",
+        "cls.predictions.decoder.bias": "cls.predictions.bias",
+    },
+)

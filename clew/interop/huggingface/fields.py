@@ -1,0 +1,113 @@
+"""The fields of a config.json: each is read as what it should be, or checked to be what clew computes; the rest is named."""
+
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+from clew.core.errors import UserError, shown
+
+WORDS: dict[type, str] = {int: "a whole number", float: "a number", bool: "true or false", str: "a text", dict: "an object", list: "a list"}
+MISSING = object()
+HARMLESS = {
+    "_name_or_path",
+    "architectures",
+    "auto_map",
+    "bos_token_id",
+    "classifier_dropout",
+    "decoder_start_token_id",
+    "dtype",
+    "eos_token_id",
+    "finetuning_task",
+    "forced_bos_token_id",
+    "gradient_checkpointing",
+    "id2label",
+    "init_std",
+    "initializer_factor",
+    "initializer_range",
+    "label2id",
+    "max_length",
+    "model_type",
+    "num_labels",
+    "output_attentions",
+    "output_hidden_states",
+    "output_past",
+    "pad_token_id",
+    "problem_type",
+    "return_dict",
+    "sep_token_id",
+    "task_specific_params",
+    "torch_dtype",
+    "transformers_version",
+    "use_cache",
+    "vocab_size",
+}
+"""Fields of any model that say nothing of what it computes, or are read elsewhere."""
+
+
+class Fields:
+    """The fields, and which of them were asked for."""
+
+    def __init__(self, values: Mapping[str, Any], path: Path):
+        self.values = values
+        self.path = path
+        self.asked: set[str] = set()
+
+    def get(self, name: str, kind: type, default: Any = MISSING) -> Any:
+        """The value of a field; one without a default must be there. A whole number is a number too."""
+        self.asked.add(name)
+        value = self.values.get(name, MISSING)
+        if value is MISSING or (value is None and default is not MISSING):
+            if default is MISSING:
+                raise UserError(f"{self.path} has no field {name}, without which the model cannot be built; add it, or copy the file again")
+            return default
+        if kind is float and isinstance(value, int) and not isinstance(value, bool):
+            return float(value)
+        if not isinstance(value, kind) or (kind is not bool and isinstance(value, bool)):
+            raise UserError(f"{self.path}: {name} takes {WORDS[kind]}, not {shown(value)}")
+        if isinstance(value, int) and kind is int and name not in SIGNED and value < 1:
+            raise UserError(f"{self.path}: {name} must be at least 1, not {value}")
+        return value
+
+    def expect(self, name: str, *supported: Any, default: Any = MISSING) -> Any:
+        """A field that clew computes for some values alone; None is one where it is not among the others."""
+        self.asked.add(name)
+        value = self.values.get(name, supported[0] if default is MISSING else default)
+        if not any(value == known and isinstance(value, bool) == isinstance(known, bool) for known in supported):
+            known = " or ".join(shown(each) for each in supported)
+            raise UserError(f"{self.path}: {name} is {shown(value)}; clew computes this architecture with {known} alone")
+        return value
+
+    def choose(self, name: str, table: Mapping[str, str], default: str) -> str:
+        """Our word for the value of a field."""
+        value = self.get(name, str, default)
+        if value not in table:
+            raise UserError(f"{self.path}: {name} is {shown(value)}; clew knows {', '.join(table)}")
+        return table[value]
+
+    def skip(self, *names: str) -> None:
+        """Fields that say nothing of what a trained model computes."""
+        self.asked |= set(names)
+
+    def unread(self) -> list[str]:
+        return sorted(set(self.values) - self.asked - HARMLESS)
+
+    def check(self, rule: bool, sentence: str) -> None:
+        """Refuses fields that contradict each other."""
+        if not rule:
+            raise UserError(f"{self.path}: {sentence}")
+
+
+SIGNED = {"type_vocab_size", "pad_token_id", "eos_token_id", "bos_token_id", "decoder_start_token_id"}
+"""Numbers that may be 0."""
+ACTIVATIONS = {
+    "gelu": "gelu",
+    "gelu_python": "gelu",
+    "gelu_new": "gelu_tanh",
+    "gelu_fast": "gelu_tanh",
+    "gelu_pytorch_tanh": "gelu_tanh",
+    "relu": "relu",
+    "silu": "silu",
+    "swish": "silu",
+    "tanh": "tanh",
+}
+THEIR_ACTIVATIONS = {"gelu": "gelu", "gelu_tanh": "gelu_new", "relu": "relu", "silu": "silu", "tanh": "tanh"}

@@ -1,0 +1,137 @@
+"""A folder as `transformers` writes it: its config, and its tensors in one file of safetensors or in several. Nothing is unpickled."""
+
+import json
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import torch
+from safetensors import SafetensorError, safe_open
+from torch import Tensor
+
+from clew.core.errors import UserError, named, shown
+from clew.interop.huggingface.fields import Fields
+
+CONFIG, WEIGHTS, INDEX = "config.json", "model.safetensors", "model.safetensors.index.json"
+PICKLES = ("*.bin", "*.pt", "*.pth", "*.ckpt", "*.pkl", "*.h5", "*.msgpack")
+READABLE = {"F64", "F32", "F16", "BF16"}
+OLD_NAMES = {".gamma": ".weight", ".beta": ".bias"}
+"""How the norms of the first published models call their parts."""
+
+
+class Checkpoint:
+    """The config, and the names of all tensors; a tensor is read when it is asked for, and is float32 then."""
+
+    def __init__(self, folder: Path):
+        self.folder = folder
+        self.config = Fields(read_object(folder / CONFIG), folder / CONFIG)
+        self.files: dict[str, tuple[Path, str]] = {}
+        for path in weight_files(folder):
+            for name, kind in tensors_in(path):
+                if name in self.files:
+                    raise UserError(f"{path}: the tensor {name} is in {self.files[name][0].name} too; copy the checkpoint again")
+                self.files[modern(name)] = path, name
+                if kind not in READABLE and not kind.startswith(("I", "U", "BOOL")):
+                    raise UserError(f"{path}: the tensor {name} is of the type {kind}; clew reads {', '.join(sorted(READABLE))}")
+
+    def rename(self, names: dict[str, str]) -> None:
+        self.files = {names.get(name, name): place for name, place in self.files.items()}
+
+    def __contains__(self, name: str) -> bool:
+        return name in self.files
+
+    def read(self, name: str) -> Tensor:
+        path, theirs = self.files[name]
+        try:
+            with safe_open(path, "pt") as file:
+                return file.get_tensor(theirs).to(torch.float32)
+        except (SafetensorError, OSError) as error:
+            raise cut_short(path, error) from None
+
+
+def weight_files(folder: Path) -> list[Path]:
+    """The files that hold the tensors."""
+    if (folder / WEIGHTS).is_file():
+        return [inside(folder, WEIGHTS, folder / WEIGHTS)]
+    if not (folder / INDEX).is_file():
+        pickles = sorted(path.name for pattern in PICKLES for path in folder.glob(pattern))
+        raise pickled(folder / pickles[0]) if pickles else UserError(f"{folder} has no {WEIGHTS}, and no {INDEX} with shards")
+    weights = read_object(folder / INDEX).get("weight_map")
+    if not isinstance(weights, dict) or not weights or not all(isinstance(name, str) for name in weights.values()):
+        raise UserError(f"{folder / INDEX} has no weight_map from tensors to files; copy it again")
+    files = []
+    for name in sorted(set(weights.values())):
+        path = inside(folder, name, folder / INDEX)
+        if not path.is_file():
+            raise UserError(f"{folder / INDEX} names {name}, which is missing; copy all shards of the checkpoint")
+        if path.suffix != ".safetensors":
+            raise pickled(path)
+        files.append(path)
+    for path in files:
+        there = {name for name, _ in tensors_in(path)}
+        if lacking := sorted(name for name, file in weights.items() if file == path.name and name not in there):
+            raise UserError(f"{path} has no tensor {lacking[0]}, which {INDEX} says is there; copy the shards again")
+    return files
+
+
+def inside(folder: Path, name: str, source: Path) -> Path:
+    """A file of a checkpoint by name. One that lies elsewhere is refused; in the cache of Hugging Face's hub, files are links to others
+    of the same model."""
+    root = folder.resolve()
+    if root.parent.name == "snapshots":
+        root = root.parent.parent
+    path = folder / name
+    if Path(name).is_absolute() or ".." in Path(name).parts or not path.resolve().is_relative_to(root):
+        raise UserError(f"{source} names {named(name)}, which is outside of {folder}; a checkpoint's files are in its own folder")
+    return path
+
+
+def tensors_in(path: Path) -> Iterator[tuple[str, str]]:
+    """Names and types."""
+    try:
+        with safe_open(path, "pt") as file:
+            for name in file.keys():  # noqa: SIM118
+                yield name, file.get_slice(name).get_dtype()
+    except (SafetensorError, OSError, UnicodeDecodeError) as error:
+        raise cut_short(path, error) from None
+
+
+def cut_short(path: Path, error: Exception) -> UserError:
+    return UserError(f"{path} cannot be read as safetensors ({str(error).strip()}): it is damaged or cut short; copy it again")
+
+
+def pickled(path: Path) -> UserError:
+    """The refusal of a file that may run code when it is read, with the way to convert it."""
+    folder = path.parent
+    names = read_object(folder / CONFIG).get("architectures") if (folder / CONFIG).is_file() else None
+    if not names:
+        return UserError(
+            f"{path} may be a pickle, which can run code when it is read; where you trust it, load it with the program that wrote it and "
+            "save its tensors with safetensors.torch.save_file(tensors, 'model.safetensors')"
+        )
+    call = f"transformers.{names[0]}.from_pretrained({str(folder)!r}).save_pretrained({str(folder)!r})"
+    return UserError(
+        f"{path} may be a pickle, which can run code when it is read; where you trust it, convert it to {WEIGHTS} with: "
+        f'python -c "import transformers; {call}"'
+    )
+
+
+def read_object(path: Path) -> dict[str, Any]:
+    try:
+        found = json.loads(path.read_text(encoding="utf-8"))
+    except FileNotFoundError:
+        raise UserError(f"{path} is missing; a checkpoint of Hugging Face's has it") from None
+    except RecursionError:
+        raise UserError(f"{path} is not JSON that can be read: it is nested too deep") from None
+    except ValueError as error:
+        raise UserError(f"{path} is not JSON: {error}") from None
+    if not isinstance(found, dict):
+        raise UserError(f"{path} holds {shown(found)} where fields are expected")
+    return found
+
+
+def modern(name: str) -> str:
+    for old, new in OLD_NAMES.items():
+        if name.endswith(old):
+            return name.removesuffix(old) + new
+    return name

@@ -1,0 +1,119 @@
+"""GPT-2 as `transformers` has it: matrices turned, queries, keys and values in one."""
+
+from typing import Any
+
+from clew.core.errors import UserError
+from clew.interop.huggingface.architecture import Architecture, Outgoing, Understood, only
+from clew.interop.huggingface.fields import ACTIVATIONS, THEIR_ACTIVATIONS
+from clew.interop.huggingface.folders import Checkpoint
+from clew.interop.huggingface.heads import classification, written_labels
+from clew.interop.weight_maps import SPLIT_TURNED, TURNED, Entry, entry, repeated, with_bias
+from clew.models.gpt import GPTConfig
+
+ATTENTION, NETWORK = "body.layers.layers.{2n}", "body.layers.layers.{2n+1}"
+PARTS = tuple(f"{ATTENTION}.layer.{part}" for part in ("query", "key", "value"))
+LAYER = [
+    *with_bias("transformer.h.{n}.ln_1", f"{ATTENTION}.norm"),
+    *with_bias("transformer.h.{n}.attn.c_attn", *PARTS, transform=SPLIT_TURNED),
+    *with_bias("transformer.h.{n}.attn.c_proj", f"{ATTENTION}.layer.output", transform=TURNED),
+    *with_bias("transformer.h.{n}.ln_2", f"{NETWORK}.norm"),
+    *with_bias("transformer.h.{n}.mlp.c_fc", f"{NETWORK}.layer.inner", transform=TURNED),
+    *with_bias("transformer.h.{n}.mlp.c_proj", f"{NETWORK}.layer.outer", transform=TURNED),
+]
+BODY = [
+    entry("transformer.wte.weight", "body.embedding.tokens.weight"),
+    entry("transformer.wpe.weight", "body.embedding.position.weight"),
+]
+
+
+def entries(model: GPTConfig, task: Any) -> list[Entry]:
+    found = [*BODY, *repeated(LAYER, model.num_layers), *with_bias("transformer.ln_f", "body.norm")]
+    if task.name == "language_model" and not task.tied:
+        found.append(entry("lm_head.weight", "output_weight"))
+    if task.name == "classification":
+        found.append(entry("score.weight", "output.weight"))
+    return found
+
+
+def read(checkpoint: Checkpoint, name: str) -> Understood:
+    fields = checkpoint.config
+    fields.expect("scale_attn_weights", True)
+    fields.expect("scale_attn_by_inverse_layer_idx", False)
+    fields.expect("add_cross_attention", False)
+    fields.skip("reorder_and_upcast_attn", "n_ctx", *(f"summary_{part}" for part in SUMMARY))
+    dim, heads = fields.get("n_embd", int), fields.get("n_head", int)
+    fields.check(dim % heads == 0, f"n_embd ({dim}) is no multiple of n_head ({heads})")
+    longest = fields.get("n_positions", int)
+    dropout = fields.get("resid_pdrop", float, 0.1)
+    model = {
+        "family": "gpt",
+        "dim": dim,
+        "num_layers": fields.get("n_layer", int),
+        "num_heads": heads,
+        "max_length": longest,
+        "hidden_dim": fields.get("n_inner", int, 4 * dim),
+        "activation": fields.choose("activation_function", ACTIVATIONS, "gelu_new"),
+        "norm_eps": fields.get("layer_norm_epsilon", float, 1e-5),
+        "dropout": dropout,
+        "embedding_dropout": fields.get("embd_pdrop", float, 0.1),
+        "attention_dropout": fields.get("attn_pdrop", float, 0.1),
+    }
+    kind, labels, task = NAMES[name], None, dict[str, Any]()
+    if kind == "language_model":
+        task = {"name": kind, "tied": fields.get("tie_word_embeddings", bool, True), "bias": False}
+    elif kind == "classification":
+        task, labels = classification(fields, 0.0, pooling="last")
+    else:
+        task = {"name": kind, "pooling": "last"}
+    fields.skip("tie_word_embeddings")
+    return Understood(model, task, fields.get("vocab_size", int), labels, {"training": {"length": min(longest, 1024)}})
+
+
+def write(model: GPTConfig, task: Any, out: Outgoing) -> dict[str, Any]:
+    only(model, "GPT-2", position="learned", score="scaled", window=None, bias=True, activation=tuple(THEIR_ACTIVATIONS))
+    more: dict[str, Any] = {}
+    if task.name == "language_model":
+        if task.bias:
+            raise UserError("GPT-2 has no bias in its output layer, and this run has one; train with task.bias=false")
+        more = {"tie_word_embeddings": task.tied}
+    elif task.name == "classification":
+        only(task, out.name, pooling="last", num_hidden=0, pair="joined")
+        assert out.labels is not None
+        more = written_labels(out.labels, task.labels)
+    return {
+        "model_type": "gpt2",
+        "n_embd": model.dim,
+        "n_layer": model.num_layers,
+        "n_head": model.num_heads,
+        "n_positions": model.max_length,
+        "n_inner": model.hidden_dim,
+        "activation_function": THEIR_ACTIVATIONS[model.activation],
+        "layer_norm_epsilon": model.norm_eps,
+        "resid_pdrop": model.dropout,
+        "embd_pdrop": model.dropout if model.embedding_dropout is None else model.embedding_dropout,
+        "attn_pdrop": model.dropout if model.attention_dropout is None else model.attention_dropout,
+        "bos_token_id": out.tokenizer.end,
+        "eos_token_id": out.tokenizer.end,
+        "pad_token_id": out.tokenizer.pad if out.tokenizer.pad is not None else out.tokenizer.end,
+        **more,
+    }
+
+
+SUMMARY = ("activation", "first_dropout", "proj_to_labels", "type", "use_proj")
+"""Of a class that clew does not read."""
+NAMES = {
+    "GPT2LMHeadModel": "language_model",
+    "GPT2ForSequenceClassification": "classification",
+    "GPT2Model": "representation",
+}
+GPT2 = Architecture(
+    names=NAMES,
+    prefix="transformer.",
+    read=read,
+    entries=entries,
+    write=write,
+    heads=r"lm_head\.|score\.",
+    made=(r"answer\..*", r"output\.bias"),
+    leftovers=(r"transformer\.h\.\d+\.attn\.(bias|masked_bias)", r"lm_head\.weight"),
+    copies={"lm_head.weight": "transformer.wte.weight"},
+)

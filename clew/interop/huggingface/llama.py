@@ -1,0 +1,181 @@
+"""Llama as `transformers` has it."""
+
+from typing import Any
+
+from clew.core.config import part_name, part_options
+from clew.core.errors import UserError, shown
+from clew.interop.huggingface.architecture import Architecture, Outgoing, Understood, only
+from clew.interop.huggingface.fields import Fields
+from clew.interop.huggingface.folders import Checkpoint
+from clew.interop.weight_maps import Entry, entry, repeated
+from clew.models.llama import LlamaConfig
+
+ATTENTION, NETWORK = "body.layers.layers.{2n}", "body.layers.layers.{2n+1}"
+MATRICES = {
+    "self_attn.q_proj": f"{ATTENTION}.layer.query",
+    "self_attn.k_proj": f"{ATTENTION}.layer.key",
+    "self_attn.v_proj": f"{ATTENTION}.layer.value",
+    "self_attn.o_proj": f"{ATTENTION}.layer.output",
+    "mlp.gate_proj": f"{NETWORK}.layer.inner",
+    "mlp.up_proj": f"{NETWORK}.layer.gate",
+    "mlp.down_proj": f"{NETWORK}.layer.outer",
+}
+NORMS = {"input_layernorm": f"{ATTENTION}.norm", "post_attention_layernorm": f"{NETWORK}.norm"}
+SCALINGS = {
+    "default": ("none", {}),
+    "linear": ("linear", {"factor": "factor"}),
+    "dynamic": ("dynamic", {"factor": "factor"}),
+    "llama3": (
+        "llama3",
+        {
+            "factor": "factor",
+            "low_freq_factor": "low_freq_factor",
+            "high_freq_factor": "high_freq_factor",
+            "original_max_position_embeddings": "original_max_length",
+        },
+    ),
+    "yarn": (
+        "yarn",
+        {
+            "factor": "factor",
+            "original_max_position_embeddings": "original_max_length",
+            "beta_fast": "fast_turns",
+            "beta_slow": "slow_turns",
+            "attention_factor": "attention_factor",
+            "truncate": "rounded",
+        },
+    ),
+}
+"""Their kinds of rotary scaling: our name, and our names of their options."""
+
+
+def entries(model: LlamaConfig, task: Any) -> list[Entry]:
+    weights = [entry(f"model.layers.{{n}}.{theirs}.weight", f"{ours}.weight") for theirs, ours in {**MATRICES, **NORMS}.items()]
+    has_bias = {"self_attn": model.attention_bias, "mlp": model.network_bias}
+    biases = [
+        entry(f"model.layers.{{n}}.{theirs}.bias", f"{ours}.bias")
+        for theirs, ours in MATRICES.items()
+        if has_bias[theirs.partition(".")[0]]
+    ]
+    found = [
+        entry("model.embed_tokens.weight", "body.embedding.tokens.weight"),
+        *repeated([*weights, *biases], model.num_layers),
+        entry("model.norm.weight", "body.norm.weight"),
+    ]
+    if task.name == "language_model" and not task.tied:
+        found.append(entry("lm_head.weight", "output_weight"))
+    return found
+
+
+def read(checkpoint: Checkpoint, name: str) -> Understood:
+    fields = checkpoint.config
+    fields.expect("hidden_act", "silu", "swish")
+    fields.expect("pretraining_tp", 1)
+    dim, heads = fields.get("hidden_size", int), fields.get("num_attention_heads", int)
+    groups = fields.get("num_key_value_heads", int, heads)
+    head_dim = fields.get("head_dim", int, None)
+    fields.check(head_dim is not None or dim % heads == 0, f"hidden_size ({dim}) is no multiple of num_attention_heads ({heads})")
+    fields.check(heads % groups == 0, f"num_attention_heads ({heads}) is no multiple of num_key_value_heads ({groups})")
+    longest = fields.get("max_position_embeddings", int, 2048)
+    base, scaling = rotary_of(fields, longest)
+    model = {
+        "family": "llama",
+        "dim": dim,
+        "num_layers": fields.get("num_hidden_layers", int),
+        "num_heads": heads,
+        "num_kv_heads": groups,
+        "head_dim": head_dim,
+        "hidden_dim": fields.get("intermediate_size", int),
+        "rotary_base": base,
+        "rotary_scaling": scaling,
+        "max_length": longest,
+        "norm_eps": fields.get("rms_norm_eps", float, 1e-6),
+        "attention_bias": fields.get("attention_bias", bool, False),
+        "network_bias": fields.get("mlp_bias", bool, False),
+        "attention_dropout": fields.get("attention_dropout", float, 0.0),
+    }
+    task: dict[str, Any] = {"name": "representation", "pooling": "last"}
+    tied = fields.get("tie_word_embeddings", bool, False)
+    if NAMES[name] == "language_model":
+        task = {"name": "language_model", "tied": tied, "bias": False}
+    return Understood(model, task, fields.get("vocab_size", int), None, {"training": {"length": min(longest, 1024)}})
+
+
+def rotary_of(fields: Fields, longest: int) -> tuple[float, Any]:
+    """The base and the scaling of rotary positions, from the fields of old configs or of new ones."""
+    fields.skip("rope_theta", "rope_scaling", "rope_parameters")
+    values = {**(fields.get("rope_scaling", dict, None) or {}), **(fields.get("rope_parameters", dict, None) or {})}
+    theirs = values.pop("rope_type", None) or values.pop("type", None) or "default"
+    values.pop("type", None)
+    base = values.pop("rope_theta", None) or fields.get("rope_theta", float, 10000.0)
+    values.pop("partial_rotary_factor", None) if values.get("partial_rotary_factor") == 1.0 else None
+    if theirs not in SCALINGS:
+        raise UserError(f"{fields.path}: the rotary scaling {shown(theirs)} is not known; clew knows {', '.join(SCALINGS)}")
+    ours, options = SCALINGS[theirs]
+    found: dict[str, Any] = {"name": ours}
+    for name, value in values.items():
+        if name not in options and not (name == "original_max_position_embeddings" and value == longest):
+            raise UserError(f"{fields.path}: the rotary scaling {theirs} has {name}={shown(value)}, which clew does not know")
+        if name in options:
+            found[options[name]] = float(value) if isinstance(value, int) and name not in WHOLE else value
+    if ours in ("dynamic", "yarn"):
+        found.setdefault("original_max_length", longest)
+    return float(base), found if len(found) > 1 else ours
+
+
+WHOLE = ("original_max_position_embeddings", "truncate")
+
+
+def write(model: LlamaConfig, task: Any, out: Outgoing) -> dict[str, Any]:
+    only(model, "Llama", dropout=0.0)
+    tied = False
+    if task.name == "language_model":
+        if task.bias:
+            raise UserError("Llama has no bias in its output layer, and this run has one; train with task.bias=false")
+        tied = task.tied
+    frame = out.tokenizer.frame
+    begin = frame.before[0] if frame is not None and frame.before else None
+    return {
+        "model_type": "llama",
+        "hidden_size": model.dim,
+        "num_hidden_layers": model.num_layers,
+        "num_attention_heads": model.num_heads,
+        "num_key_value_heads": model.num_kv_heads or model.num_heads,
+        "head_dim": model.head_dim or model.dim // model.num_heads,
+        "intermediate_size": model.hidden_dim or 8 * ((8 * model.dim // 3 + 7) // 8),
+        "hidden_act": "silu",
+        "max_position_embeddings": model.max_length or 2048,
+        "rms_norm_eps": model.norm_eps,
+        "attention_bias": model.attention_bias,
+        "mlp_bias": model.network_bias,
+        "attention_dropout": model.attention_dropout or 0.0,
+        "rope_theta": model.rotary_base,
+        "rope_scaling": written_scaling(model),
+        "tie_word_embeddings": tied,
+        "bos_token_id": begin,
+        "eos_token_id": out.tokenizer.end,
+        "pad_token_id": out.tokenizer.pad,
+    }
+
+
+def written_scaling(model: LlamaConfig) -> dict[str, Any] | None:
+    name, given = part_name(model.rotary_scaling), part_options(model.rotary_scaling)
+    if name == "none":
+        return None
+    theirs, options = next((theirs, options) for theirs, (ours, options) in SCALINGS.items() if ours == name)
+    if name == "dynamic" and given.get("original_max_length", model.max_length) != model.max_length:
+        raise UserError("Llama's dynamic scaling begins at its max_position_embeddings; set original_max_length to model.max_length")
+    return {"rope_type": theirs, **{other: given[ours] for other, ours in options.items() if ours in given}}
+
+
+NAMES = {"LlamaForCausalLM": "language_model", "LlamaModel": "representation"}
+LLAMA = Architecture(
+    names=NAMES,
+    prefix="model.",
+    read=read,
+    entries=entries,
+    write=write,
+    heads=r"lm_head\.",
+    leftovers=(r"model\.layers\.\d+\.self_attn\.rotary_emb\.inv_freq", r"lm_head\.weight"),
+    copies={"lm_head.weight": "model.embed_tokens.weight"},
+)

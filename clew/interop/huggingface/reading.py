@@ -1,0 +1,114 @@
+"""A Hugging Face folder as a run: what its files say, in clew's words, and its weights under clew's names."""
+
+import re
+from pathlib import Path
+from typing import Any
+
+from clew.core.errors import UserError, shown
+from clew.interop.huggingface import ARCHITECTURES
+from clew.interop.huggingface.architecture import Architecture, Understood
+from clew.interop.huggingface.folders import CONFIG, Checkpoint
+from clew.interop.huggingface.sentence_folders import MODULES, inner_folder, sentence_task
+from clew.interop.huggingface.tokenizer_files import filled_to, read_tokenizer
+from clew.interop.imported import Imported
+from clew.interop.weight_maps import check_all_used, take
+from clew.text.tokenizer import Tokenizer
+
+
+def is_huggingface(path: Path) -> bool:
+    return path.is_dir() and ((path / CONFIG).is_file() or (path / MODULES).is_file())
+
+
+def read_huggingface(path: Path) -> Imported:
+    """All of a checkpoint but its weights, which are read once the run's model is built."""
+    folder = inner_folder(path)
+    checkpoint = Checkpoint(folder)
+    name, architecture = architecture_of(checkpoint)
+    add_body_prefix(checkpoint, architecture)
+    understood = architecture.read(checkpoint, name)
+    notes = []
+    if (path / MODULES).is_file():
+        understood = sentence_task(path, understood)
+    if unread := checkpoint.config.unread():
+        notes.append(f"fields of {checkpoint.config.path.name} that clew does not know: {', '.join(unread)}")
+    vocabularies, more = vocabularies_of(path, folder, checkpoint, understood, name)
+    notes += more
+    kind = next(iter(vocabularies.values())).kind
+    settings = {
+        "text": {"tokenizer": kind, "joint": "source" in vocabularies},
+        **understood.sections,
+        "model": understood.model,
+        "task": understood.task,
+    }
+
+    def fill(config: Any, tensors: dict[str, Any]) -> list[str]:
+        entries = architecture.entries(config.model, config.task)
+        left = check_all_used(checkpoint.files, entries, architecture.leftovers, str(folder))
+        check_copies(checkpoint, architecture, set(left))
+        take(entries, tensors, checkpoint.files, checkpoint.read, str(folder))
+        given = {ours for entry in entries for ours in entry.ours}
+        for ours in set(tensors) - given:
+            assert any(re.fullmatch(made, ours) for made in architecture.made), ours
+            if not ours.startswith(ANSWER):
+                tensors[ours].zero_()
+        silent = (*architecture.copies, *(each for each in left if "position_ids" in each or "attn" in each or "inv_freq" in each))
+        unused = [each for each in left if each not in silent]
+        return [f"tensors that {name} does not use: {', '.join(unused)}"] if unused else []
+
+    return Imported(name, settings, vocabularies, fill, notes)
+
+
+def architecture_of(checkpoint: Checkpoint) -> tuple[str, Architecture]:
+    """The class that the config names, and what is known of it."""
+    names = checkpoint.config.get("architectures", list, None)
+    if names is None:
+        kind = checkpoint.config.get("model_type", str)
+        names = [
+            name for found in ARCHITECTURES for name in found.names if f"{kind.replace('-', '').replace('_', '')}model" == name.lower()
+        ]
+    name = names[0] if names else None
+    for architecture in ARCHITECTURES:
+        if name in architecture.names:
+            return str(name), architecture
+    known = ", ".join(sorted(name for architecture in ARCHITECTURES for name in architecture.names))
+    raise UserError(f"{checkpoint.config.path}: clew does not know the architecture {shown(name)}; it knows {known}")
+
+
+def add_body_prefix(checkpoint: Checkpoint, architecture: Architecture) -> None:
+    """A body that was saved alone has its tensors without its name, and so have some of the first files with an output layer."""
+    prefix = architecture.prefix
+    if not any(name.startswith(prefix) for name in checkpoint.files):
+        checkpoint.rename({name: prefix + name for name in checkpoint.files if not re.match(architecture.heads, name)})
+
+
+def check_copies(checkpoint: Checkpoint, architecture: Architecture, unused: set[str]) -> None:
+    for copy, original in architecture.copies.items():
+        if copy in unused and original in checkpoint and not checkpoint.read(copy).equal(checkpoint.read(original)):
+            raise UserError(
+                f"{checkpoint.folder}: {copy} and {original} differ, though config.json says that they are one (tie_word_embeddings); "
+                "set that field to false, or save the checkpoint again"
+            )
+
+
+def vocabularies_of(
+    path: Path, folder: Path, checkpoint: Checkpoint, understood: Understood, name: str
+) -> tuple[dict[str, Any], list[str]]:
+    kind = checkpoint.config.get("model_type", str, "")
+    where = folder if (folder / "tokenizer.json").is_file() or folder == path else path
+    tokenizer = filled_to(read_tokenizer(where, kind), understood.vocabulary, folder)
+    labels = {} if understood.labels is None else {LABEL_ROLES[understood.task["name"]]: understood.labels}
+    return {"tokenizer": tokenizer, **labels}, end_notes(checkpoint, tokenizer)
+
+
+def end_notes(checkpoint: Checkpoint, tokenizer: Tokenizer) -> list[str]:
+    """Says where a checkpoint ends its texts by another token than clew does."""
+    end = checkpoint.config.values.get("eos_token_id")
+    if isinstance(end, int) and tokenizer.end is not None and end != tokenizer.end and end < tokenizer.vocabulary:
+        return [f"its eos_token_id is {end} ({tokenizer.token(end)!r}), but clew ends texts at {tokenizer.token(tokenizer.end)!r}"]
+    return []
+
+
+ANSWER = "answer."
+"""What a task keeps of how it answers: a temperature of 1 as it begins, labels that weigh the same."""
+LABEL_ROLES = {"classification": "labels", "tagging": "tags"}
+"""The role of the table of labels, by task."""

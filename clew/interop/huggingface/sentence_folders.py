@@ -1,0 +1,71 @@
+"""Folders of `sentence-transformers`: an encoder, how its vectors are pooled, and whether they are of length 1."""
+
+import json
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+from clew.core.errors import UserError, shown
+from clew.interop.huggingface.architecture import Understood
+from clew.interop.huggingface.folders import CONFIG, inside, read_object
+
+MODULES = "modules.json"
+POOLINGS = {"cls": "first", "mean": "mean", "max": "max", "lasttoken": "last"}
+FLAGS = {
+    "pooling_mode_cls_token": "cls",
+    "pooling_mode_mean_tokens": "mean",
+    "pooling_mode_max_tokens": "max",
+    "pooling_mode_lasttoken": "lasttoken",
+    "pooling_mode_mean_sqrt_len_tokens": "mean_sqrt_len_tokens",
+    "pooling_mode_weightedmean_tokens": "weightedmean",
+}
+
+
+def inner_folder(path: Path) -> Path:
+    """Where the encoder's own files are: the folder itself, or the one that modules.json names first."""
+    if not (path / MODULES).is_file() or (path / CONFIG).is_file():
+        return path
+    return inside(path, modules_of(path)[0][1], path / MODULES)
+
+
+def modules_of(path: Path) -> list[tuple[str, str]]:
+    """The kind and the folder of each module."""
+    try:
+        found = json.loads((path / MODULES).read_text(encoding="utf-8"))
+        return [(str(module["type"]).rpartition(".")[2], str(module["path"])) for module in found]
+    except (ValueError, KeyError, TypeError):
+        raise UserError(f"{path / MODULES} should list modules, each with its type and its path; copy it again") from None
+
+
+def sentence_task(path: Path, understood: Understood) -> Understood:
+    """The task that the modules describe."""
+    modules = modules_of(path)
+    kinds = [kind for kind, _ in modules]
+    if kinds not in (["Transformer", "Pooling"], ["Transformer", "Pooling", "Normalize"]):
+        raise UserError(
+            f"{path / MODULES}: clew knows Transformer, Pooling, and Normalize or not, in this order; this has {', '.join(kinds)}"
+        )
+    settings = read_object(inside(path, modules[1][1], path / MODULES) / CONFIG)
+    options_path = path / "sentence_bert_config.json"
+    options = read_object(options_path) if options_path.is_file() else {}
+    longest = options.get("max_seq_length")
+    if longest is not None and (not isinstance(longest, int) or longest < 1):
+        raise UserError(f"{options_path}: max_seq_length takes a whole number of at least 1, not {shown(longest)}")
+    if options.get("do_lower_case"):
+        raise UserError(f"{options_path}: do_lower_case is true, which clew leaves to the tokenizer; give it a normalizer that does so")
+    task = {
+        "name": "representation",
+        "pooling": pooling_of(settings, path / modules[1][1] / CONFIG),
+        "normalise": kinds[-1] == "Normalize",
+        "longest": longest,
+    }
+    return replace(understood, task=task)
+
+
+def pooling_of(settings: dict[str, Any], path: Path) -> str:
+    if settings.get("include_prompt") is False:
+        raise UserError(f"{path}: include_prompt is false; clew pools all of a text")
+    chosen = [mode for flag, mode in FLAGS.items() if settings.get(flag)] or [str(settings.get("pooling_mode", "mean"))]
+    if len(chosen) != 1 or chosen[0] not in POOLINGS:
+        raise UserError(f"{path}: the pooling {' with '.join(chosen)} is not known; known: {', '.join(POOLINGS)}")
+    return POOLINGS[chosen[0]]

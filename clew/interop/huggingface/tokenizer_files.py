@@ -1,0 +1,127 @@
+"""The tokenizer of a checkpoint: `tokenizer.json` as it is, or made of the vocabulary files that older checkpoints have."""
+
+from pathlib import Path
+from typing import Any
+
+import tokenizers
+from tokenizers import decoders, models, normalizers, pre_tokenizers, processors
+
+from clew.core.errors import UserError, shown
+from clew.interop.huggingface.folders import inside, read_object
+from clew.text.tokenizer import FILE, Tokenizer
+
+SPECIALS = ("bos_token", "eos_token", "unk_token", "sep_token", "pad_token", "cls_token", "mask_token")
+BERT_SPECIALS = {
+    "unk_token": "[UNK]",
+    "sep_token": "[SEP]",
+    "pad_token": "[PAD]",
+    "cls_token": "[CLS]",
+    "mask_token": "[MASK]",
+}
+ROBERTA_SPECIALS = {
+    "bos_token": "<s>",
+    "eos_token": "</s>",
+    "unk_token": "<unk>",
+    "sep_token": "</s>",
+    "pad_token": "<pad>",
+    "cls_token": "<s>",
+    "mask_token": "<mask>",
+}
+GPT2_SPECIALS = {"bos_token": "<|endoftext|>", "eos_token": "<|endoftext|>", "unk_token": "<|endoftext|>"}
+
+
+def read_tokenizer(folder: Path, model_type: str) -> Tokenizer:
+    """The tokenizer of a folder; `model_type` says what its vocabulary files mean, where it has no tokenizer.json."""
+    if (folder / FILE).is_file():
+        return Tokenizer.load(inside(folder, FILE, folder))
+    options = {**settings_in(folder, "special_tokens_map.json"), **settings_in(folder, "tokenizer_config.json")}
+    for names, build in VOCABULARY_FILES:
+        if all((folder / name).is_file() for name in names):
+            return Tokenizer(build([inside(folder, name, folder) for name in names], options, model_type))
+    known = ", ".join([FILE, *(" with ".join(names) for names, _ in VOCABULARY_FILES)])
+    raise UserError(f"{folder} has no tokenizer, which a run needs to read texts; clew reads {known}: save it there beside the model")
+
+
+def settings_in(folder: Path, name: str) -> dict[str, Any]:
+    """The fields of a file that need not be there; a special token may be written with its options."""
+    if not (folder / name).is_file():
+        return {}
+    fields = read_object(inside(folder, name, folder))
+    return {
+        key: value["content"] if key in SPECIALS and isinstance(value, dict) and "content" in value else value
+        for key, value in fields.items()
+    }
+
+
+def special_tokens(options: dict[str, Any], defaults: dict[str, str]) -> dict[str, str]:
+    found = {name: options.get(name) or default for name, default in defaults.items()}
+    for name, token in found.items():
+        if not isinstance(token, str):
+            raise UserError(f"the tokenizer's {name} takes a text, not {shown(token)}")
+    return found
+
+
+def wordpiece(files: list[Path], options: dict[str, Any], model_type: str) -> tokenizers.Tokenizer:
+    """BERT's, of a vocab.txt with a token a line."""
+    tokens = files[0].read_text(encoding="utf-8").splitlines()
+    vocabulary = {token: number for number, token in enumerate(tokens)}
+    specials = special_tokens(options, BERT_SPECIALS)
+    check_there(specials, vocabulary, files[0])
+    inner = tokenizers.Tokenizer(models.WordPiece(vocabulary, unk_token=specials["unk_token"]))
+    inner.normalizer = normalizers.BertNormalizer(
+        lowercase=bool(options.get("do_lower_case", True)),
+        strip_accents=options.get("strip_accents"),
+        handle_chinese_chars=bool(options.get("tokenize_chinese_chars", True)),
+    )
+    inner.pre_tokenizer = pre_tokenizers.BertPreTokenizer()
+    inner.decoder = decoders.WordPiece()
+    begin, end = specials["cls_token"], specials["sep_token"]
+    inner.post_processor = processors.BertProcessing((end, vocabulary[end]), (begin, vocabulary[begin]))
+    inner.add_special_tokens(list(dict.fromkeys(specials.values())))
+    return inner
+
+
+def byte_pairs(files: list[Path], options: dict[str, Any], model_type: str) -> tokenizers.Tokenizer:
+    """GPT-2's and RoBERTa's, of a vocab.json and a merges.txt."""
+    is_roberta = model_type not in ("gpt2", "llama")
+    specials = special_tokens(options, ROBERTA_SPECIALS if is_roberta else GPT2_SPECIALS)
+    vocabulary = read_object(files[0])
+    lines = files[1].read_text(encoding="utf-8").splitlines()
+    merges = [tuple(line.split(" ")) for line in lines if line and not line.startswith("#version")]
+    if not all(isinstance(number, int) for number in vocabulary.values()) or not all(len(merge) == 2 for merge in merges):
+        raise UserError(
+            f"{files[0].parent}: vocab.json should have the id of each token, and merges.txt two tokens a line; copy them again"
+        )
+    check_there(specials, vocabulary, files[0])
+    try:
+        inner = tokenizers.Tokenizer(models.BPE(vocabulary, merges))  # type: ignore[arg-type]
+    except Exception as error:  # the library raises bare Exception
+        raise UserError(f"{files[1]} does not go with {files[0].name}: {error}") from None
+    inner.pre_tokenizer = pre_tokenizers.ByteLevel(add_prefix_space=bool(options.get("add_prefix_space", False)))
+    inner.decoder = decoders.ByteLevel()
+    if is_roberta:
+        begin, end = specials["cls_token"], specials["sep_token"]
+        inner.post_processor = processors.RobertaProcessing((end, vocabulary[end]), (begin, vocabulary[begin]))
+    inner.add_special_tokens(list(dict.fromkeys(specials.values())))
+    return inner
+
+
+def check_there(specials: dict[str, str], vocabulary: dict[str, int], path: Path) -> None:
+    for name, token in specials.items():
+        if token not in vocabulary:
+            raise UserError(f"{path} has not the {name} {shown(token)} of the tokenizer; copy it again, or see tokenizer_config.json")
+
+
+def filled_to(tokenizer: Tokenizer, size: int, where: Path) -> Tokenizer:
+    """A tokenizer with as many tokens as the model has vectors: tables are often rounded up, and what is never read stands for itself."""
+    if tokenizer.vocabulary > size:
+        raise UserError(f"{where}: the tokenizer has {tokenizer.vocabulary:,} tokens, but the model knows {size:,} (vocab_size)")
+    if tokenizer.vocabulary < size:
+        inner = tokenizers.Tokenizer.from_str(tokenizer.to_json())
+        inner.add_special_tokens([f"<unused {number}>" for number in range(tokenizer.vocabulary, size)])
+        tokenizer = Tokenizer(inner)
+    return tokenizer
+
+
+VOCABULARY_FILES: list[tuple[tuple[str, ...], Any]] = [(("vocab.txt",), wordpiece), (("vocab.json", "merges.txt"), byte_pairs)]
+"""Which files make a tokenizer, and how."""

@@ -1,0 +1,107 @@
+"""A run as a folder that `transformers` loads without code of its own: config, weights, tokenizer."""
+
+import re
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+import torch
+from safetensors.torch import save_file
+from torch import Tensor
+
+from clew.core.errors import UserError, few_of
+from clew.interop.huggingface import ARCHITECTURES, BERT, BY_FAMILY, DISTILBERT
+from clew.interop.huggingface.architecture import Architecture, Outgoing
+from clew.interop.huggingface.folders import CONFIG, INDEX, WEIGHTS
+from clew.interop.huggingface.tokenizer_writing import write_tokenizer
+from clew.interop.weight_maps import give
+from clew.runs.directory import ORIGIN, read_json, write_json
+from clew.runs.loaded import Run
+
+SHARD = 5 * 10**9
+"""Bytes of weights that one file holds at most."""
+
+
+def write_huggingface(run: Run, folder: Path, *, shard: int = SHARD) -> None:
+    """Writes a run into a folder; one that no class of theirs computes is refused, with what differs."""
+    architecture, name = architecture_for(run)
+    model, task = run.config.model, run.config.task
+    body = run.task.body
+    if not run.config.embedding.is_plain:  # type: ignore[attr-defined]
+        raise UserError(f"{name} has one table of tokens, and this run reads more (the section embedding)")
+    tokenizer = run.vocabularies.get("tokenizer") or run.vocabularies["target"]
+    labels = run.vocabularies.get("labels") or run.vocabularies.get("tags")
+    config = architecture.write(model, task, Outgoing(name, tokenizer, labels))
+    tensors = theirs_of(run, architecture, name)
+    name = config.get("architectures", [name])[0]
+    written = {"architectures": [name], **config, "vocab_size": body.vocabulary, "dtype": "float32"}
+    write_json(folder / CONFIG, written)
+    if task.name in ("language_model", "translation", "sequence"):  # type: ignore[attr-defined]
+        write_json(folder / "generation_config.json", generation_config(written))
+    write_tensors(folder, tensors, shard)
+    write_tokenizer(folder, run.vocabularies, written)
+
+
+def architecture_for(run: Run) -> tuple[Architecture, str]:
+    """The architecture of a run's body, and the class of it that has the run's task."""
+    family, task = run.config.model.family, run.config.task.name  # type: ignore[attr-defined]
+    if family not in BY_FAMILY:
+        raise UserError(f"transformers has no architecture for a {family}; it has one for each of {', '.join(BY_FAMILY)}")
+    architecture = BY_FAMILY[family]
+    origin = run.folder / ORIGIN
+    was = read_json(origin).get("architecture") if origin.is_file() else None
+    if architecture is BERT and was is not None:
+        architecture = next((found for found in ARCHITECTURES if was in found.names and found is not DISTILBERT), architecture)
+    if architecture is BERT and run.config.model.num_segments == 0:  # type: ignore[attr-defined]
+        architecture = DISTILBERT
+    names = [name for name, kind in architecture.names.items() if kind == task]
+    if not names:
+        known = ", ".join(dict.fromkeys(architecture.names.values()))
+        raise UserError(f"transformers has no class for the task {task} over a {family}; it has one for {known}")
+    return architecture, was if was in names else names[0]
+
+
+def theirs_of(run: Run, architecture: Architecture, name: str) -> dict[str, Tensor]:
+    """The tensors under their names; one that has none there is refused."""
+    ours = {key: tensor.detach().cpu().to(torch.float32) for key, tensor in run.task.state_dict().items()}
+    entries = architecture.entries(run.config.model, run.config.task)
+    named = {key for entry in entries for key in entry.ours}
+    made = [key for key in ours if any(re.fullmatch(pattern, key) for pattern in architecture.made)]
+    if unknown := sorted(set(ours) - named - set(made)):
+        raise UserError(f"{name} has no place for {few_of(unknown)} of this run")
+    if lacking := sorted(named - set(ours)):
+        raise UserError(f"{name} needs {few_of(lacking)}, which this run has not")
+    if {"answer.mean", "answer.scale"} <= set(made):  # numbers are learnt with mean 0 and variance 1, and theirs are told as they are
+        ours["output.weight"] = ours["output.weight"] * ours["answer.scale"]
+        ours["output.bias"] = ours["output.bias"] * ours["answer.scale"] + ours["answer.mean"]
+    for key in made:
+        if not key.startswith("answer.") and ours[key].any():
+            raise UserError(f"{name} has no {key}, and this run's is not 0")
+    return give(entries, ours)
+
+
+def generation_config(config: Mapping[str, Any]) -> dict[str, Any]:
+    """Which tokens begin and end what is written."""
+    names = ("bos_token_id", "eos_token_id", "pad_token_id", "decoder_start_token_id", "forced_eos_token_id", "bad_words_ids", "num_beams")
+    return {name: config[name] for name in names if config.get(name) is not None}
+
+
+def write_tensors(folder: Path, tensors: dict[str, Tensor], shard: int) -> None:
+    """One file, or several with an index where they are large."""
+    shards: list[dict[str, Tensor]] = [{}]
+    size = 0
+    for name, tensor in tensors.items():
+        if shards[-1] and size + tensor.nbytes > shard:
+            shards.append({})
+            size = 0
+        shards[-1][name] = tensor
+        size += tensor.nbytes
+    if len(shards) == 1:
+        save_file(tensors, folder / WEIGHTS, {"format": "pt"})
+        return
+    files = [f"model-{number:05}-of-{len(shards):05}.safetensors" for number in range(1, len(shards) + 1)]
+    for file, part in zip(files, shards, strict=True):
+        save_file(part, folder / file, {"format": "pt"})
+    total = sum(tensor.nbytes for tensor in tensors.values())
+    weight_map = {name: file for file, part in zip(files, shards, strict=True) for name in part}
+    write_json(folder / INDEX, {"metadata": {"total_size": total}, "weight_map": weight_map})

@@ -1,0 +1,138 @@
+"""The card of a model: what it is, how it was trained, on what, how it scored, and under which licence. What a run does not know of
+itself is left out."""
+
+import re
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+import yaml
+
+from clew.data.corpora import CORPORA
+from clew.data.samples import EMBEDDED
+from clew.interop.options import ExportOptions
+from clew.runs.directory import ENVIRONMENT, read_json
+from clew.runs.loaded import Run
+from clew.runs.summary import Summary, last_with, summarise
+
+PIPELINES = {
+    "language_model": "text-generation",
+    "translation": "translation",
+    "classification": "text-classification",
+    "tagging": "token-classification",
+}
+"""What Hugging Face calls what a task does, where it has a name for it."""
+ENGLISH = ("tinyshakespeare", "sentiment-sample", "gum-trees-sample", "ewt-sample", "craft-sample")
+"""Embedded corpora of English alone."""
+
+
+def model_card(run: Run, *, library: str, usage: str, options: ExportOptions, tags: Sequence[str] = ()) -> str:
+    """Markdown with a front matter that Hugging Face reads. `library` is its name for what loads the files; `usage` is Python that does."""
+    summary = summarise(run.folder)
+    task, family = run.config.task.name, run.config.model.family  # type: ignore[attr-defined]
+    matter: dict[str, Any] = {
+        "license": options.license,
+        "language": languages_of(run) or None,
+        "library_name": library,
+        "pipeline_tag": PIPELINES.get(task),
+        "tags": ["clew", task.replace("_", "-"), family.replace("_", "-"), *tags],
+        "metrics": sorted({name.split(".")[-1] for name in scores_of(summary)}) or None,
+    }
+    front = yaml.safe_dump({name: value for name, value in matter.items() if value is not None}, sort_keys=False, allow_unicode=True)
+    parts = [f"---\n{front}---\n\n# {run.folder.resolve().name}\n\n{opening(run)}", f"## Use\n\n```python\n{usage.strip()}\n```"]
+    parts += [training(run, summary, options), data(run), scores(summary), licence(options)]
+    return "\n\n".join(part.strip() for part in parts if part) + "\n"
+
+
+def opening(run: Run) -> str:
+    family, task = run.config.model.family, run.config.task.name  # type: ignore[attr-defined]
+    parameters = sum(parameter.numel() for parameter in run.task.parameters())
+    sizes = ", ".join(
+        f"{vocabulary.vocabulary:,} {vocabulary.unit}s" + (f" ({role})" if len(run.vocabularies) > 1 else "")
+        for role, vocabulary in run.vocabularies.items()
+    )
+    settings = yaml.safe_dump(run.config.model.model_dump(mode="json"), sort_keys=False, allow_unicode=True)
+    return f"A model of the family `{family}` for the task `{task}`, of {parameters:,} parameters, over {sizes}.\n\n```yaml\n{settings}```"
+
+
+def training(run: Run, summary: Summary, options: ExportOptions) -> str:
+    """Recipe, command, steps and machine."""
+    lines = [f"- recipe: `{run.config.recipe}`"]
+    if options.command is not None:
+        lines.append(f"- command: `{options.command}`")
+    if summary.averaged:
+        lines.append(f"- weights: the mean of {len(summary.averaged)}")
+    if summary.step:
+        lines.append(f"- steps: {summary.step:,}")
+    lines.append(f"- seed: {run.config.seed}")
+    if (run.folder / ENVIRONMENT).is_file():
+        machine = read_json(run.folder / ENVIRONMENT)
+        lines += [f"- {name}: {machine[name]}" for name in ("hardware", "torch") if machine.get(name)]
+    return "## Training\n\n" + "\n".join(lines)
+
+
+def data(run: Run) -> str:
+    """The corpus, and where it ships with clew what its own page says of size, source and licence; or the files."""
+    section = run.config.data
+    if section.corpus is None:
+        files = {part: getattr(section, part) for part in ("train", "valid", "test")}
+        told = {part: ", ".join(map(shown_path, [given] if isinstance(given, str) else given)) for part, given in files.items() if given}
+        return "## Data\n\n" + "\n".join(f"- {part}: {names}" for part, names in told.items()) if told else ""
+    corpus = CORPORA.get(section.corpus)
+    lines = [f"The corpus `{section.corpus}`."]
+    page = attribution(section.corpus)
+    if page is not None:
+        lines.append(page)
+    elif corpus is not None and corpus.published:
+        lines.append(f"{corpus.published[0].upper()}{corpus.published[1:]}.")
+    return "## Data\n\n" + "\n\n".join(lines)
+
+
+def attribution(name: str) -> str | None:
+    """What an embedded corpus says of itself."""
+    corpus = CORPORA.get(name)
+    if corpus is None or not corpus.embedded:
+        return None
+    first = corpus.train if isinstance(corpus.train, str) else corpus.train[0]
+    page = (EMBEDDED / first).parent / "ATTRIBUTION.md"
+    return re.sub(r"^# ", "### ", page.read_text(encoding="utf-8").strip())
+
+
+def shown_path(path: str) -> str:
+    """A file's name: the folders above it are the writer's own."""
+    return f"`{Path(path).name}`"
+
+
+def languages_of(run: Run) -> list[str]:
+    """The languages of an embedded corpus; nothing is guessed of another."""
+    section = run.config.data
+    if section.corpus in ENGLISH:
+        return ["en"]
+    return ["de", "en"] if section.corpus == "tatoeba-sample" else []
+
+
+def scores_of(summary: Summary) -> dict[str, float]:
+    """What the weights score, without the baselines beside them."""
+    return {name: value for name, value in summary.best.items() if "baseline" not in name}
+
+
+def scores(summary: Summary) -> str:
+    found = summary.best
+    if not found:
+        return ""
+    end = last_with(summary.records, "best.step")
+    step = f" of step {end['best.step']:,}" if end is not None and not summary.averaged else ""
+    rows = [
+        f"| {part} | {name.replace('_', ' ')} | {value:.4g} |"
+        for part, _, name in map(split_name, found)
+        for value in [found[f"{part}.{name}"]]
+    ]
+    return f"## Scores\n\nOf the weights{step}.\n\n| part | measure | value |\n|---|---|---|\n" + "\n".join(rows)
+
+
+def split_name(name: str) -> tuple[str, str, str]:
+    return name.partition(".")
+
+
+def licence(options: ExportOptions) -> str:
+    return "" if options.license is None else f"## Licence\n\nThe model: {options.license}."

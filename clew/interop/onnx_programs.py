@@ -1,0 +1,93 @@
+"""Programs in ONNX, which onnxruntime and many others run without torch. Recurrences are its operator Scan."""
+
+import logging
+import warnings
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from importlib import import_module
+from pathlib import Path
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from clew.core.errors import UserError
+from clew.interop.description import write_description
+from clew.interop.options import ExportOptions
+from clew.interop.programs import exported, unchanging
+from clew.interop.signatures import Program, check_same
+from clew.interop.task_programs import programs_of
+from clew.runs.loaded import Run
+
+LARGEST = 2**31 - 2**20
+"""Bytes that one file of ONNX may hold; the weights of a larger program stand in a file beside it."""
+
+
+def export_onnx(run: Run, folder: Path, options: ExportOptions) -> None:
+    """An .onnx file for each program; held against the run where onnxruntime is installed."""
+    find_onnx()
+    programs = programs_of(run)
+    with unchanging(run.task):
+        for program in programs:
+            path = folder / f"{program.name}.onnx"
+            write_onnx(program, path)
+            if (call := runtime(path)) is not None:
+                check_same(program, call)
+        write_description(run, folder, programs, "onnx", options)
+
+
+def write_onnx(program: Program, path: Path) -> None:
+    inputs, outputs = program.ports
+    with quiet():
+        found = torch.onnx.export(
+            exported(program),
+            dynamo=True,
+            verbose=False,
+            input_names=[port.name for port in inputs],
+            output_names=[port.name for port in outputs],
+        )
+        assert found is not None
+        graph: Any = found.model.graph
+        for value, port in zip([*graph.inputs, *graph.outputs], [*inputs, *outputs], strict=True):
+            for axis, side in enumerate(port.shape):
+                value.shape[axis] = side  # a size by its name
+        found.save(path, external_data=sum(tensor.nbytes for tensor in program.module.state_dict().values()) > LARGEST)
+
+
+def runtime(path: Path) -> Callable[[Sequence[Tensor]], list[Tensor]] | None:
+    """The program as onnxruntime runs it, where that is installed."""
+    try:
+        onnxruntime = import_module("onnxruntime")
+    except ModuleNotFoundError:
+        return None
+    options = onnxruntime.SessionOptions()
+    options.log_severity_level = 3
+    session = onnxruntime.InferenceSession(path, options, providers=["CPUExecutionProvider"])
+    names = [value.name for value in session.get_inputs()]
+
+    def run(tensors: Sequence[Tensor]) -> list[Tensor]:
+        feeds = {name: tensor.numpy() for name, tensor in zip(names, tensors, strict=True)}
+        return [torch.from_numpy(array) for array in session.run(None, feeds)]
+
+    return run
+
+
+def find_onnx() -> Any:
+    try:
+        return import_module("onnxscript"), import_module("onnx")
+    except ModuleNotFoundError as error:
+        raise UserError(
+            f"ONNX is written with onnx and onnxscript, and {error.name} is not installed; `pip install 'clew[onnx]'`, or `--to torch`"
+        ) from None
+
+
+@contextmanager
+def quiet() -> Iterator[None]:
+    """Without what torch says of its own dealings: of packages that are not asked for, of calls inside it that will change."""
+    before = logging.root.manager.disable
+    logging.disable(logging.WARNING)
+    try:
+        with warnings.catch_warnings(action="ignore"):
+            yield
+    finally:
+        logging.disable(before)

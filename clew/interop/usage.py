@@ -1,0 +1,163 @@
+"""Python that runs an export without clew, as its card shows it."""
+
+from typing import Any
+
+from clew.runs.loaded import Run
+from clew.tasks.answers import Number
+from clew.tasks.words import is_spelled
+
+OPENINGS = {
+    "onnx": """
+import json
+
+import numpy as np
+import onnxruntime
+from tokenizers import Tokenizer
+
+about = json.load(open("export.json", encoding="utf-8"))
+programs = {name: onnxruntime.InferenceSession(program["file"]) for name, program in about["programs"].items()}
+
+
+def run(name, tensors):
+    inputs, outputs = ([port["name"] for port in about["programs"][name][side]] for side in ("inputs", "outputs"))
+    return dict(zip(outputs, programs[name].run(outputs, {each: tensors[each] for each in inputs})))
+""",
+    "torch": """
+import json
+
+import numpy as np
+import torch
+from tokenizers import Tokenizer
+
+about = json.load(open("export.json", encoding="utf-8"))
+programs = {name: torch.export.load(program["file"]).module() for name, program in about["programs"].items()}
+
+
+def run(name, tensors):
+    inputs, outputs = ([port["name"] for port in about["programs"][name][side]] for side in ("inputs", "outputs"))
+    found = programs[name](*(torch.from_numpy(tensors[each]) for each in inputs))
+    return {each: tensor.numpy() for each, tensor in zip(outputs, found)}
+""",
+}
+
+READ = """
+def read_tokenizer(role):
+    tokenizer = Tokenizer.from_file(about["vocabulary"][role])
+    tokenizer.encode_special_tokens = True  # "<eos>" written in a text is no end
+    return tokenizer
+"""
+
+STEP = """
+def step(known, tokens):
+    ids = np.array([tokens])
+    found = run("step", {**known, "tokens": ids, "mask": np.ones_like(ids, dtype=bool)})  # several rows: False on padding
+    after = {name.replace("next.", "state.", 1): value for name, value in found.items() if name.startswith("next.")}
+    return {**known, **after}, int(found["log_probs"][0, -1].argmax())
+"""
+
+LANGUAGE_MODEL = """
+tokenizer = read_tokenizer("tokenizer")
+sizes = {"batch": 1, "past": 0}  # a state begins with zeros, and with nothing read
+state = {
+    port["name"]: np.zeros([sizes.get(side, side) for side in port["shape"]], port["dtype"])
+    for port in about["programs"]["step"]["inputs"]
+    if port["name"].startswith("state.")
+}
+tokens = tokenizer.encode("The", add_special_tokens=False).ids
+state, new = step(state, tokens)
+for _ in range(10):
+    tokens.append(new)
+    state, new = step(state, [new])
+print(tokenizer.decode(tokens, skip_special_tokens=False))
+"""
+
+SEQUENCE = """
+source, target = read_tokenizer("source"), read_tokenizer("target")
+ids = np.array([[FIRST*source.encode("TEXT", add_special_tokens=False).ids, about["source_end"]]])
+read = {"source": ids, "source_mask": np.ones_like(ids, dtype=bool)}
+state, new = step({**read, **run("encoder", read)}, [about["end"]])
+tokens = []
+while new != about["end"] and len(tokens) < 20:
+    tokens.append(new)
+    state, new = step(state, [new])
+print(target.decode(tokens, skip_special_tokens=False))
+"""
+
+LETTERS = """
+def letters_of(words):
+    rows = [[257, *(byte + 1 for byte in word.encode()[:48]), 258] for word in words]
+    return np.array([[row + [0] * (max(map(len, rows)) - len(row)) for row in rows]])
+"""
+
+WORDS = """
+tokenizer = read_tokenizer("tokenizer")
+words = "TEXT".split()  # punctuation stands apart
+encoded = tokenizer.encode(" ".join(words), add_special_tokens=False)
+tensors = {"tokens": np.array([encoded.ids]), "mask": np.ones((1, len(encoded.ids)), dtype=bool)}
+"""
+
+PIECES = """\
+stops = np.cumsum([len(word) + 1 for word in words]) - 1  # where each word ends in the text
+word_of = [int(np.searchsorted(stops, stop)) for _, stop in encoded.offsets]
+tensors["starts"] = np.array([[word_of.index(word) for word in range(len(words))]])
+tensors["ends"] = np.array([[len(word_of) - word_of[::-1].index(word) for word in range(len(words))]])
+tensors["word_mask"] = np.ones((1, len(words)), dtype=bool)
+"""
+
+TAGS = """\
+found = run("tagger", tensors)
+print([(word, about["tags"][tag]) for word, tag in zip(words, found["tags"][0])])
+"""
+
+CLASSES = """\
+found = run("classifier", tensors)
+print(dict(zip(about["labels"], found["probabilities"][0])))
+"""
+
+NUMBER = """\
+print(run("classifier", tensors)["number"])
+"""
+
+LEVELS = """\
+found = run("levels", tensors)
+print({name: vectors.shape for name, vectors in found.items()})  # (batch, length, dim), the embedding first
+"""
+
+
+def usage_of(run: Run, to: str) -> str:
+    """The lines that run a run's programs."""
+    name = run.config.task.name  # type: ignore[attr-defined]
+    if name == "language_model":
+        blocks = [READ, STEP, LANGUAGE_MODEL]
+    elif name in ("translation", "sequence"):
+        blocks = [READ, STEP, sequence_lines(run.task)]
+    elif is_spelled(run.task.body):
+        blocks = [READ, LETTERS, sentence_lines(run, name)]
+    else:
+        blocks = [READ, sentence_lines(run, name)]
+    return "\n\n\n".join(block.strip() for block in (OPENINGS[to], *blocks))
+
+
+def sequence_lines(task: Any) -> str:
+    first = f'about["languages"]["{task.languages[0]}"], ' if task.languages else ""
+    return SEQUENCE.replace("FIRST", first).replace("TEXT", sample_of(task.source))
+
+
+def sentence_lines(run: Run, name: str) -> str:
+    task = run.task
+    lines = WORDS.replace("TEXT", sample_of(run.tokenizer))
+    if is_spelled(task.body):
+        lines += 'tensors["letters"] = letters_of(words)\n'
+    if name == "tagging":
+        return lines + ("" if task.reader.is_whole else PIECES) + TAGS
+    if name == "classification":
+        if task.config.pair == "apart":
+            lines += 'tensors |= {f"second_{name}": tensor for name, tensor in tensors.items()}  # the second text\n'
+        return lines + (NUMBER if isinstance(task.answer, Number) else CLASSES)
+    return lines + LEVELS
+
+
+def sample_of(tokenizer: Any) -> str:
+    """Three words that the tokenizer knows, or some that it can cut."""
+    known = [token for token in tokenizer.tokens if token.isalpha()] if tokenizer.unit == "word" else []
+    return " ".join(known[:3]) or "where is it"

@@ -1,0 +1,121 @@
+"""From another program's tensors to clew's, and back: lists of (their name, our names, a transform with its inverse)."""
+
+import re
+from collections.abc import Callable, Iterable, Sequence
+from typing import NamedTuple
+
+import torch
+from torch import Tensor
+
+from clew.core.errors import UserError, few_of
+
+Shape = tuple[int, ...]
+
+
+class Transform(NamedTuple):
+    """One tensor of theirs to as many of ours as an entry names, and those back to one."""
+
+    to_ours: Callable[[Tensor, int], Sequence[Tensor]]
+    to_theirs: Callable[[Sequence[Tensor]], Tensor]
+
+
+class Entry(NamedTuple):
+    """`optional`: a second copy, which is written, and read where it is there."""
+
+    theirs: str
+    ours: tuple[str, ...]
+    transform: Transform
+    optional: bool = False
+
+
+def entry(theirs: str, *ours: str, transform: "Transform | None" = None, optional: bool = False) -> Entry:
+    return Entry(theirs, ours, transform or SAME, optional)
+
+
+def with_bias(theirs: str, *ours: str, transform: "Transform | None" = None) -> list[Entry]:
+    """The weight and the bias of a layer; a transform turns weights alone, unless there are several of them."""
+    weights, biases = (tuple(f"{name}.{part}" for name in ours) for part in ("weight", "bias"))
+    return [
+        Entry(f"{theirs}.weight", weights, transform or SAME),
+        Entry(f"{theirs}.bias", biases, SAME if len(ours) == 1 else SPLIT),
+    ]
+
+
+def repeated(entries: Iterable[Entry], count: int) -> list[Entry]:
+    """Entries once for each n below `count`: `{n}` in a name is n, `{2n+1}` is 2 n + 1."""
+    found = list(entries)
+    return [
+        each._replace(theirs=numbered(each.theirs, n), ours=tuple(numbered(name, n) for name in each.ours))
+        for n in range(count)
+        for each in found
+    ]
+
+
+def numbered(name: str, n: int) -> str:
+    return re.sub(r"\{(\d*)n(?:\+(\d+))?\}", lambda found: str(int(found[1] or 1) * n + int(found[2] or 0)), name)
+
+
+def prefixed(prefix: str, entries: Iterable[Entry]) -> list[Entry]:
+    return [found._replace(theirs=prefix + found.theirs) for found in entries]
+
+
+def take(entries: Iterable[Entry], wanted: dict[str, Tensor], names: Iterable[str], read: Callable[[str], Tensor], where: str) -> None:
+    """Fills `wanted` with a checkpoint's tensors, one at a time; what is missing or of another shape is named."""
+    there = set(names)
+    for theirs, ours, transform, optional in entries:
+        if theirs not in there and optional:
+            continue
+        if theirs not in there:
+            raise UserError(f"{where} has no tensor {theirs}, which its config asks for; copy the checkpoint again")
+        found = read(theirs)
+        shapes = [tuple(wanted[name].shape) for name in ours]
+        expected = tuple(transform.to_theirs([wanted[name] for name in ours]).shape)
+        if tuple(found.shape) != expected:
+            raise UserError(
+                f"{where}: the tensor {theirs} has the shape {shown_shape(found.shape)}, but by its config it should have "
+                f"{shown_shape(expected)}"
+            )
+        for name, part, shape in zip(ours, transform.to_ours(found, len(ours)), shapes, strict=True):
+            assert tuple(part.shape) == shape, name
+            wanted[name].copy_(part)
+
+
+def give(entries: Iterable[Entry], ours: dict[str, Tensor]) -> dict[str, Tensor]:
+    """Their tensors from ours."""
+    return {found.theirs: found.transform.to_theirs([ours[name] for name in found.ours]).contiguous() for found in entries}
+
+
+def check_all_used(names: Iterable[str], entries: Iterable[Entry], leftovers: Sequence[str], where: str) -> list[str]:
+    """Those that are known not to be needed, by their patterns; any other that no entry names is refused."""
+    used = {found.theirs for found in entries}
+    unused = sorted(set(names) - used)
+    left = [name for name in unused if any(re.fullmatch(pattern, name) for pattern in leftovers)]
+    if unknown := sorted(set(unused) - set(left)):
+        raise UserError(
+            f"{where} has {len(unknown)} tensor{'s' if len(unknown) > 1 else ''} that clew has no place for: {few_of(unknown)}; "
+            "the model computes more than its architecture says"
+        )
+    return left
+
+
+def shown_shape(shape: Iterable[int]) -> str:
+    return " x ".join(map(str, shape)) or "of a single number"
+
+
+def rows_from(first: int) -> Transform:
+    """The rows of a table from one on; those before it are never looked up, and are given back as zeros."""
+
+    def back(ours: Sequence[Tensor]) -> Tensor:
+        return torch.cat([ours[0].new_zeros(first, ours[0].shape[1]), ours[0]])
+
+    return Transform(lambda theirs, count: [theirs[first:]], back)
+
+
+SAME = Transform(lambda theirs, count: [theirs], lambda ours: ours[0])
+TURNED = Transform(lambda theirs, count: [theirs.mT], lambda ours: ours[0].mT)
+"""A matrix that the other program multiplies from the other side."""
+SPLIT = Transform(lambda theirs, count: theirs.chunk(count), lambda ours: torch.cat(list(ours)))
+"""Several layers in one."""
+SPLIT_TURNED = Transform(lambda theirs, count: theirs.mT.chunk(count), lambda ours: torch.cat(list(ours)).mT)
+AS_ROW = Transform(lambda theirs, count: [theirs[0]], lambda ours: ours[0][None])
+"""A vector that the other program keeps as a matrix of one row."""

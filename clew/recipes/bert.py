@@ -1,0 +1,99 @@
+"""Masked language models to start other runs from (BERT, Devlin et al. 2019): `transfer.from=RUN` goes on with one under any task."""
+
+from typing import Any
+
+from clew.recipes.recipe import Recipe
+
+
+def bert(
+    about: str,
+    data: dict[str, Any],
+    model: dict[str, Any],
+    training: dict[str, Any],
+    *,
+    size: int,
+    task: dict[str, Any] | None = None,
+    published: str = "",
+    takes: str = "",
+) -> Recipe:
+    """These authors' rule: Adam with a decay of 0.01, the rate rising and then falling in straight lines."""
+    return Recipe(
+        about,
+        {
+            "data": data,
+            "text": {"tokenizer": "wordpiece", "size": size, "lowercase": True},
+            "model": {"family": "bert", **model},
+            "task": {"name": "masked_language_model", **(task or {})},
+            "training": {"optimiser": {"name": "adamw", "beta2": 0.999, "eps": 1e-6, "weight_decay": 0.01}, **training},
+        },
+        published=published,
+        takes=takes,
+    )
+
+
+def rising(warmup: int) -> dict[str, Any]:
+    return {"name": "linear", "warmup": warmup}
+
+
+GPU = {"precision": "bfloat16", "compile": True, "workers": 4}
+
+SHAKESPEARE = bert(
+    "A small BERT on the speeches of Shakespeare.",
+    {"corpus": "tinyshakespeare"},
+    {"dim": 128, "num_layers": 2, "num_heads": 4, "max_length": 128, "dropout": 0.1, "attention_dropout": 0.1},
+    {
+        "steps": 2000,
+        "batch_tokens": 2048,
+        "length": 64,
+        "learning_rate": 2e-3,
+        "schedule": rising(200),
+        "evaluate_every": 500,
+    },
+    size=2048,
+)
+OWN = bert(
+    "A BERT on documents of your own: data.train=FILE, blank lines between them, or JSON lines.",
+    {},
+    {"dim": 256, "num_layers": 4, "num_heads": 4, "max_length": 512},
+    {
+        "steps": 20_000,
+        "batch_tokens": 8192,
+        "length": 128,
+        "learning_rate": 5e-4,
+        "schedule": rising(1000),
+        "evaluate_every": 1000,
+    },
+    size=8192,
+)
+SMALL = bert(
+    "8 layers of 384 on a folder of text of your own: data.train=FOLDER. For a GPU.",
+    {},
+    {"dim": 384, "num_layers": 8, "num_heads": 6, "max_length": 512},
+    {
+        "steps": 50_000,
+        "batch_size": 256,
+        "length": 128,
+        "learning_rate": 5e-4,
+        "schedule": rising(2500),
+        "evaluate_every": 2500,
+        **GPU,
+    },
+    size=16_384,
+)
+PUBLISHED = {"steps": 1_000_000, "batch_size": 256, "length": 512, "schedule": rising(10_000), "evaluate_every": 10_000, **GPU}
+BASE = bert(
+    "BERT base as published, on documents of your own: data.train=FOLDER. For several GPUs.",
+    {},
+    {"dim": 768, "num_layers": 12, "num_heads": 12, "max_length": 512},
+    {**PUBLISHED, "learning_rate": 1e-4},
+    size=30_522,
+    published="GLUE 79.6 fine-tuned, 110 million parameters (Devlin et al. 2019)",
+)
+LARGE = bert(
+    "BERT large as published, on documents of your own: data.train=FOLDER. For several GPUs.",
+    {},
+    {"dim": 1024, "num_layers": 24, "num_heads": 16, "max_length": 512},
+    {**PUBLISHED, "learning_rate": 1e-4},
+    size=30_522,
+    published="GLUE 82.1 fine-tuned, 340 million parameters (Devlin et al. 2019)",
+)

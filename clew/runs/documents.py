@@ -1,0 +1,54 @@
+"""The documents of a config, in parts, as ids; and the tokenizer that is trained on them."""
+
+from pathlib import Path
+
+from clew.core.errors import UserError
+from clew.data.documents import FIELD, Documents, corpus_documents, cut_off, documents_at, joined
+from clew.data.encoded_documents import EncodedDocuments, Progress, encode_documents
+from clew.data.example_splits import PARTS
+from clew.data.notes import Notes
+from clew.runs.build import train_tokenizer
+from clew.runs.config import DataConfig, TextConfig
+from clew.text.tokenizer import Tokenizer
+from clew.text.train import framed_as_bert
+
+
+def find_documents(data: DataConfig, notes: Notes) -> dict[str, Documents]:
+    """The parts by name: train, valid, and test where there is one. Several corpora (`ptb+ewt`) and files may be given together; the valid
+    and test parts that one lacks are cut off its end."""
+    corpora = [] if data.corpus is None else data.corpus.split("+")
+    if not corpora and data.train is None:
+        raise UserError("data.train names your documents, e.g. `clew train text-bert data.train=articles.jsonl`")
+    language = None if data.source is None else str(data.source)
+    sources = [corpus_documents(name, language) for name in corpora]
+    if data.train is not None:
+        sources.append({part: files for part in PARTS if (files := documents_of(data, part, notes)) is not None})
+    elif data.valid is not None or data.test is not None:
+        raise UserError("data.valid and data.test go with data.train; give that too, or leave them out")
+    fractions = {"valid": data.valid_fraction, "test": data.test_fraction}
+    whole = []
+    for source in sources:
+        lacking = {part: 0.0 if part in source else fraction for part, fraction in fractions.items()}
+        whole.append({**source, **cut_off(source["train"], lacking)})
+    return {part: joined([source[part] for source in whole if part in source]) for part in PARTS if any(part in each for each in whole)}
+
+
+def documents_of(data: DataConfig, part: str, notes: Notes) -> Documents | None:
+    """Those of the files that are given for a part."""
+    given = getattr(data, part)
+    if given is None:
+        return None
+    field = FIELD if data.text is None else str(data.text)
+    return joined([documents_at(path, notes, field) for path in ([given] if isinstance(given, str) else given)])
+
+
+def document_tokenizer(text: TextConfig, train: Documents) -> Tokenizer:
+    """A new tokenizer; texts stand between [CLS] and [SEP] where it has these tokens."""
+    tokenizer = train_tokenizer(text, train)
+    return framed_as_bert(tokenizer) if text.tokenizer == "wordpiece" else tokenizer
+
+
+def encode_parts(
+    parts: dict[str, Documents], tokenizer: Tokenizer, cache: Path, progress: Progress | None = None
+) -> dict[str, EncodedDocuments]:
+    return {part: encode_documents(documents, tokenizer, cache, progress) for part, documents in parts.items()}

@@ -1,0 +1,31 @@
+"""An adapter and the run that it stands on made one run, which needs nothing but itself."""
+
+import shutil
+from pathlib import Path
+
+from clew.core.errors import UserError
+from clew.layers.adapters import is_adapted, merge
+from clew.runs.directory import CODE, ENVIRONMENT, METRICS, WEIGHTS, check_empty, write_config, write_weights
+from clew.runs.loaded import Run, load_run
+from clew.runs.vocabularies import save_vocabularies
+
+
+def merge_run(folder: Path, out: Path, *, code: Path | None = None) -> Run:
+    """Writes the merged run; its metrics are those of the adapter's training."""
+    check_empty(out)
+    run = load_run(folder, device="cpu", code=code)
+    if not is_adapted(run.task):
+        raise UserError(f"{folder} has no adapter, and so nothing to merge: its weights are whole already")
+    merge(run.task)
+    config = run.config.model_copy(update={"transfer": run.config.transfer.model_copy(update={"adapter": None})})  # type: ignore[attr-defined]
+    try:
+        out.mkdir(parents=True, exist_ok=True)
+        save_vocabularies(out, run.vocabularies)
+        for name in (METRICS, ENVIRONMENT, CODE):
+            if (folder / name).is_file():
+                shutil.copyfile(folder / name, out / name)
+        write_weights(out / WEIGHTS, run.task.state_dict())
+        write_config(out, config)
+    except OSError as error:
+        raise UserError(f"cannot write the merged run to {out}: {error.strerror or error}; choose another place with --out") from None
+    return Run(out, config, run.vocabularies, run.task)

@@ -1,0 +1,123 @@
+"""What a masked language model puts in the place of [MASK], and how likely it is that one text follows another."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any, NamedTuple
+
+import numpy as np
+import torch
+
+from clew.core.batches import padded, to_device
+from clew.core.errors import UserError
+from clew.data.plans import batches_by_length
+from clew.layers.embeddings import Segmented
+from clew.tasks.masked_language_model import MaskedLanguageModel
+from clew.tasks.words import is_segmented
+from clew.text.frames import Framed
+from clew.text.tokenizer import MARK, Tokenizer, check_is_text
+
+BATCH_TOKENS = 2**14
+
+
+class Guess(NamedTuple):
+    """A token for a mask, its probability, and the text with it in the mask's place."""
+
+    token: str
+    id: int
+    probability: float
+    text: str
+
+
+@dataclass(frozen=True)
+class Filled:
+    """A text, or two that are read together, with the guesses at each mask, the best first. `str()` is the text with the best ones.
+
+    `follows` is the probability that the second text comes after the first.
+    """
+
+    text: str
+    masks: list[list[Guess]]
+    second: str | None = None
+    follows: float | None = None
+
+    def __str__(self) -> str:
+        number = len(MARK.findall(self.text))
+        return filled(self.text, [guesses[0].token for guesses in self.masks[:number]])
+
+
+def fill(
+    task: MaskedLanguageModel, texts: Sequence[str | tuple[str, str]], top: int = 5, numbers: Sequence[int] | None = None
+) -> list[Filled]:
+    """The `top` guesses at every mask of each text, every mask by itself; what is refused is named by its number, if they have some."""
+    if top < 1:
+        raise UserError(f"top ({top}) must be at least 1")
+    names = [f"text {number}" for number in (numbers or range(1, len(texts) + 1))]
+    given: list[tuple[str, str | None]] = [(text, None) if isinstance(text, str) else text for text in texts]
+    framed = [framed_text(task, sides[0], sides[1], name) for sides, name in zip(given, names, strict=True)]
+    found: dict[int, Filled] = {}
+    was_training = task.training
+    task.eval()
+    try:
+        lengths = np.array([[len(each.tokens)] for each in framed])
+        for rows in batches_by_length(lengths, BATCH_TOKENS) if len(framed) else []:
+            answers = fill_together(task, [framed[row] for row in rows], [given[row] for row in rows], top)
+            found.update(zip(rows, answers, strict=True))
+    finally:
+        task.train(was_training)
+    return [found[row] for row in range(len(texts))]
+
+
+@torch.no_grad()
+def fill_together(task: MaskedLanguageModel, framed: Sequence[Framed], texts: Sequence[tuple[str, str | None]], top: int) -> list[Filled]:
+    tokenizer, device = task.tokenizer, task.output_bias.device
+    tokens, mask = padded([each.tokens for each in framed])
+    inputs: Any = Segmented(tokens, padded([each.segments for each in framed])[0]) if is_segmented(task.body) else tokens
+    hidden, _ = task.body(*to_device((inputs, mask), device))
+    tokens = tokens.to(device)
+    rows, places = tokens.eq(tokenizer.mask or 0).nonzero(as_tuple=True)
+    best = task.logits(hidden[rows, places]).float().softmax(-1).topk(min(top, tokenizer.vocabulary))
+    guesses = [list(zip(*both, strict=True)) for both in zip(best.indices.tolist(), best.values.tolist(), strict=True)]
+    follow = None if task.next_sentence is None else task.followed(hidden).float().softmax(-1)[:, 0].tolist()
+    found = []
+    for row, (text, second) in enumerate(texts):
+        mine = [guess for guess, at in zip(guesses, rows.tolist(), strict=True) if at == row]
+        number = len(MARK.findall(text))
+        sides = [(text, at) for at in range(number)] + [(second or "", at) for at in range(len(mine) - number)]
+        masks = [[as_guess(tokenizer, *side, *each) for each in guess] for side, guess in zip(sides, mine, strict=True)]
+        found.append(Filled(text, masks, second, None if second is None or follow is None else follow[row]))
+    return found
+
+
+def as_guess(tokenizer: Tokenizer, text: str, number: int, id: int, probability: float) -> Guess:
+    token = tokenizer.token(id)
+    if tokenizer.kind != "wordpiece":
+        token = tokenizer.decode([id]).strip() or token
+    marks = [mark[0] for mark in MARK.finditer(text)]
+    marks[number] = token
+    return Guess(token, id, probability, filled(text, marks))
+
+
+def filled(text: str, tokens: Sequence[str]) -> str:
+    """A text with tokens in the places of its masks; one that goes on with a word stands close to it."""
+    first, *rest = MARK.split(text)
+    for token, part in zip(tokens, rest, strict=True):
+        first = (first.rstrip() + token.removeprefix("##") if token.startswith("##") else first + token) + part
+    return first
+
+
+def framed_text(task: MaskedLanguageModel, text: str, second: str | None, name: str) -> Framed:
+    """A text, or two, as the model reads them; refused where there is nothing to answer, or too much to read."""
+    tokenizer, limit = task.tokenizer, task.body.max_length
+    for side in (text, second or ""):
+        check_is_text(side, name)
+    if second is None and not MARK.search(text):
+        raise UserError(f"{name} has no [MASK]; write [MASK] in the place of each word that is to be guessed")
+    if second is not None and (tokenizer.frame is None or task.next_sentence is None):
+        raise UserError(f"{name} is two texts, and this model was not trained to tell whether one follows the other; give one text")
+    sides = [tokenizer.encode_masked(side) for side in (text, second) if side is not None]
+    framed = Framed(sides[0], [0] * len(sides[0]), [0]) if tokenizer.frame is None else tokenizer.frame.around(*sides)
+    if limit is not None and len(framed.tokens) > limit:
+        raise UserError(
+            f"{name} has {len(framed.tokens)} tokens with what stands around it, but the model can tell apart {limit} positions; shorten it"
+        )
+    return framed

@@ -1,0 +1,62 @@
+"""A language model that classifies by likelihood, from the command line and from Python."""
+
+import json
+from pathlib import Path
+
+import clew as library
+from tests.cli.conftest import Clew
+from tests.cli.test_errors import assert_refused
+
+CHOICES = ("--choices", "1=small,0=tall")
+
+
+def test_a_language_model_takes_the_likeliest_choice(clew: Clew, gpt: Path) -> None:
+    found = clew("classify", gpt, *CHOICES, stdin="the old\n\na girl\tand him\n")
+    assert found.status == 0 and found.err == ""
+    first, empty, last = found.out.splitlines()
+    assert empty == "" and first.split("\t")[2] == "the old" and last.split("\t")[2] == "a girl and him"
+    run = library.load(gpt)
+    chosen = run.choose("the old", {"1": "small", "0": "tall"})
+    assert first.split("\t")[:2] == [chosen.label, f"{chosen.probabilities[chosen.label]:.4f}"]
+    told = json.loads(clew("classify", gpt, *CHOICES, "--json", stdin="the old").out)
+    assert told["log_probs"] == chosen.log_probs and told["left_out"] == 0 and told["label"] == chosen.label
+    assert run.choose(["", "the old"], ["small", "tall"], calibrate=True)[0] is None
+    other = clew("classify", gpt, *CHOICES, "--template", "{second}? {text} {choice}", stdin="the old\tman\n")
+    pair = run.choose([("the old", "man")], {"1": "small", "0": "tall"}, template="{second}? {text} {choice}")[0]
+    assert other.out.split("\t")[0] == pair.label and pair.second == "man"
+
+
+def test_texts_that_were_cut_are_told(clew: Clew, gpt: Path) -> None:
+    found = clew("classify", gpt, *CHOICES, stdin="and the small " * 40)
+    assert found.err == "1 of the texts are longer than the 32 tokens that the model reads; their ends alone were read\n"
+
+
+def test_labelled_files_are_scored_without_training(clew: Clew, gpt: Path) -> None:
+    Path("some.csv").write_text("review,kind\nthe old,1\nthe young,0\nthe king and the,1\n")
+    columns = ("data.text=review", "data.label=kind")
+    found = clew("evaluate", gpt, "some.csv", *CHOICES, *columns, "--json", "--out", "out.jsonl", "--normalise", "tokens")
+    told = json.loads(found.out)
+    right = library.load(gpt).choose(["the old", "the young", "the king and the"], {"1": "small", "0": "tall"}, normalise="tokens")
+    share = 100 * sum(each.label == gold for each, gold in zip(right, "101", strict=True)) / 3
+    assert told["examples"] == 3 and abs(told["accuracy"] - share) < 1e-9
+    assert [json.loads(line)["prediction"] for line in Path("out.jsonl").read_text().splitlines()] == [each.label for each in right]
+    text = clew("evaluate", gpt, "some.csv", *CHOICES, *columns, "--errors", "1")
+    assert text.out.startswith("some.csv: loss ") and "accuracy" in text.out
+
+
+def test_what_cannot_be_chosen_is_told(clew: Clew, gpt: Path) -> None:
+    assert_refused(
+        clew("classify", gpt, stdin="x"),
+        f"{gpt} is a language model, which was not trained to classify; say what it chooses from, e.g. --choices good,bad",
+    )
+    assert_refused(clew("classify", gpt, "--choices", "king", stdin="x"), "there must be at least two choices, not ['king']")
+    assert_refused(clew("classify", gpt, "--choices", "a,a", stdin="x"), "the choice 'a' is given twice")
+    assert_refused(clew("classify", gpt, "--calibrate", stdin="x"), "--calibrate is for --choices, which a language model chooses from")
+    assert_refused(clew("classify", gpt, *CHOICES, "--second", "b", "--file", "x.csv"), "--second is for runs that were trained on two")
+    assert_refused(clew("evaluate", gpt, *CHOICES), "--choices needs a FILE of texts with labels, e.g. `clew evaluate RUN reviews.csv")
+    Path("some.csv").write_text("text,label\nthe old,2\n")
+    assert_refused(clew("evaluate", gpt, "some.csv", *CHOICES), "some.csv:2: the label '2' is none of the choices (1, 0)")
+    assert_refused(
+        clew("classify", gpt, *CHOICES, "--template", "{text} {second} {choice}", stdin="one\n"),
+        "standard input, line 1: the template takes two texts together, and a line has both with a tab between; found 1",
+    )

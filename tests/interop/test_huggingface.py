@@ -1,0 +1,118 @@
+"""Checkpoints of `transformers` in and out: the same numbers and the same tokens as there, both ways."""
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+from torch import Tensor
+
+from clew.core.batches import padded
+from clew.interop.checkpoints import import_checkpoint
+from clew.interop.huggingface.writing import write_huggingface
+from clew.runs.loaded import Run, load_run
+from tests.interop.checkpoints import TEXTS, make, transformers
+
+CASES: dict[str, tuple[str, dict[str, Any]]] = {
+    "bert": ("BertModel", {}),
+    "bert for pre-training": ("BertForPreTraining", {"hidden_act": "gelu_new"}),
+    "bert untied": ("BertForMaskedLM", {"tie_word_embeddings": False}),
+    "bert that classifies": ("BertForSequenceClassification", {"num_labels": 3}),
+    "bert that tags": ("BertForTokenClassification", {"id2label": {0: "O", 1: "B-PER", 2: "I-PER"}}),
+    "roberta": ("RobertaForMaskedLM", {"type_vocab_size": 1}),
+    "roberta that regresses": ("RobertaForSequenceClassification", {"num_labels": 1}),
+    "xlm-r": ("XLMRobertaModel", {}),
+    "xlm-r that tags": ("XLMRobertaForTokenClassification", {}),
+    "distilbert": ("DistilBertForMaskedLM", {}),
+    "distilbert that classifies": ("DistilBertForSequenceClassification", {"problem_type": "multi_label_classification"}),
+    "gpt-2": ("GPT2LMHeadModel", {"n_inner": 20}),
+    "gpt-2 untied": ("GPT2LMHeadModel", {"tie_word_embeddings": False, "activation_function": "relu"}),
+    "gpt-2 that classifies": ("GPT2ForSequenceClassification", {"pad_token_id": 0}),
+    "llama": ("LlamaForCausalLM", {"attention_bias": True, "head_dim": 4}),
+    "llama tied and scaled": (
+        "LlamaForCausalLM",
+        {
+            "tie_word_embeddings": True,
+            "rope_parameters": {
+                "rope_type": "llama3",
+                "rope_theta": 500.0,
+                "factor": 4.0,
+                "low_freq_factor": 1.0,
+                "high_freq_factor": 3.0,
+                "original_max_position_embeddings": 24,
+            },
+        },
+    ),
+}
+
+
+def ids_of(run: Run) -> list[list[int]]:
+    """Texts as the run's model reads them."""
+    tokenizer = run.tokenizer
+    frame = tokenizer.frame
+    return [tokens if frame is None else frame.around(tokens).tokens for tokens in tokenizer.encode_batch(TEXTS)]
+
+
+@torch.no_grad()
+def ours_of(run: Run) -> list[Tensor]:
+    """What the task says of each text, of all read together: scores at every place, or of the whole."""
+    task: Any = run.task
+    rows = ids_of(run)
+    tokens, mask = padded(rows)
+    hidden = task.body(tokens, mask)[0]
+    kind = run.config.task.name  # type: ignore[attr-defined]
+    if kind == "classification":
+        found = task.pooling(hidden, mask)
+        for layer in task.hidden:
+            found = torch.relu(layer(found))
+        return list(task.output(found))
+    scores = hidden if kind == "representation" else task.output(hidden) if kind == "tagging" else task.logits(hidden)
+    return [row[: len(ids)] for row, ids in zip(scores, rows, strict=True)]
+
+
+@torch.no_grad()
+def theirs_of(model: Any, rows: list[list[int]]) -> list[Tensor]:
+    found = []
+    for ids in rows:
+        out = model(torch.tensor([ids]))
+        found.append(next(getattr(out, name)[0] for name in ("prediction_logits", "logits", "last_hidden_state") if hasattr(out, name)))
+    return found
+
+
+@pytest.mark.parametrize("case", CASES)
+def test_a_checkpoint_says_the_same_here_and_goes_back_unchanged(case: str, tmp_path: Path) -> None:
+    name, more = CASES[case]
+    model = make(name, tmp_path / "theirs", **more)
+    import_checkpoint(tmp_path / "theirs", tmp_path / "run")
+    run = load_run(tmp_path / "run", device="cpu")
+    expected = theirs_of(model, ids_of(run))
+    for ours, theirs in zip(ours_of(run), expected, strict=True):
+        torch.testing.assert_close(ours, theirs, atol=1e-5, rtol=1e-5)
+    (tmp_path / "back").mkdir()
+    write_huggingface(run, tmp_path / "back", shard=4000)
+    again, report = getattr(transformers, name).from_pretrained(tmp_path / "back", output_loading_info=True)
+    assert not any(report.values()), report
+    for ours, theirs in zip(theirs_of(again.eval(), ids_of(run)), expected, strict=True):
+        torch.testing.assert_close(ours, theirs, atol=1e-6, rtol=1e-6)
+    tokenizer = transformers.AutoTokenizer.from_pretrained(tmp_path / "back")
+    assert tokenizer(TEXTS)["input_ids"] == ids_of(run)
+    if run.verb == "generate":
+        check_generated(run, model)
+
+
+def check_generated(run: Run, model: Any) -> None:
+    tokenizer = run.tokenizer
+    banned = [token for token in (tokenizer.unknown, tokenizer.pad) if token is not None]
+    for prompt, ids in zip(TEXTS, ids_of(run), strict=True):
+        room = 40 - len(ids)
+        written = model.generate(
+            torch.tensor([ids]),
+            max_new_tokens=room,
+            do_sample=False,
+            eos_token_id=tokenizer.end,
+            suppress_tokens=banned or None,
+            pad_token_id=0,
+        )
+        ours = run.generate(prompt, method="greedy", max_new=room).tokens
+        theirs = written[0, len(ids) :].tolist()
+        assert ours == theirs[: theirs.index(tokenizer.end)] if tokenizer.end in theirs else ours == theirs

@@ -1,0 +1,156 @@
+from pathlib import Path
+
+import pytest
+import torch
+
+from clew.core.errors import UserError
+from clew.recipes.running import config_of, run_recipe
+from clew.runs.directory import WEIGHTS, read_weights
+from clew.training.freezing import freeze, levels_of, unfreezing
+from clew.training.run import prepare_problem
+from clew.training.signals import Interrupted
+from tests.runs.pretrained import TINY, labelled_file, save_pretrained
+from tests.training.group import train_together
+from tests.training.test_run import Listener, assert_same_run
+
+
+@pytest.fixture(autouse=True)
+def own_folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setenv("CLEW_CACHE", str(tmp_path / "cache"))
+
+
+def settings(tmp_path: Path, *more: str, kind: str = "bert") -> list[str]:
+    source = tmp_path / kind
+    return [
+        f"transfer.from={source if source.exists() else save_pretrained(source, kind)}",
+        *labelled_file(tmp_path),
+        *TINY,
+        "task.calibrate=false",
+        *more,
+    ]
+
+
+def changed(tmp_path: Path, out: str, kind: str = "bert") -> set[str]:
+    """The parts of the body whose weights are not those of the pre-trained run: embedding, norm, and the numbers of layers."""
+    before, after = read_weights(tmp_path / kind / WEIGHTS), read_weights(Path(out) / WEIGHTS)
+    names = [name for name in after if name.startswith("body.") and not torch.equal(before[name], after[name])]
+    return {name.split(".")[3] if name.startswith("body.layers.") else name.split(".")[1] for name in names}
+
+
+@pytest.mark.parametrize(
+    ("given", "trained"),
+    [
+        ("0", {"embedding", "0", "1", "2", "3"}),
+        ("embedding", {"0", "1", "2", "3"}),
+        ("1", {"2", "3"}),
+        ("2", set()),
+        ("body", set()),
+    ],
+)
+def test_what_is_frozen_stays_to_the_bit_and_the_rest_is_trained(given: str, trained: set[str], tmp_path: Path) -> None:
+    result = run_recipe(
+        "finetune-classify", settings(tmp_path, f"transfer.freeze={given}", "training.optimiser.weight_decay=0.1"), out=Path("run")
+    )
+    assert changed(tmp_path, "run") == trained
+    pretrained, learnt = read_weights(tmp_path / "bert" / WEIGHTS), read_weights(Path("run") / WEIGHTS)
+    assert not torch.equal(pretrained["pooling.dense.weight"], learnt["pooling.dense.weight"])
+    assert result.run.config.transfer.sha256 is not None
+
+
+def test_blocks_are_unfrozen_one_by_one_from_the_top(tmp_path: Path) -> None:
+    config = config_of("finetune-classify", settings(tmp_path, "transfer.unfreeze_every=2"))
+    task = prepare_problem(config).task
+    freeze(task, config)
+    waiting = unfreezing(task, config)
+    assert waiting is not None
+    blocks, _ = levels_of(task)
+    assert [waiting.num_waiting(step) for step in range(8)] == [3, 3, 2, 2, 1, 1, 0, 0]
+    waits = {id(parameter) for parameter in waiting(3)}
+    assert waits == {id(parameter) for block in blocks[:2] for parameter in block}
+    assert [all(p.requires_grad for p in block) for block in blocks] == [False, False, True]
+
+    config = config_of("finetune-classify", settings(tmp_path, "transfer.unfreeze_every=1", "transfer.freeze=1"))
+    freeze(task.requires_grad_(True), config)
+    later = unfreezing(task, config)
+    assert later is not None and [later.num_waiting(step) for step in range(3)] == [1, 0, 0]  # two levels stay frozen for good
+
+
+def test_a_language_model_that_is_all_body_begins_with_its_topmost_block(tmp_path: Path) -> None:
+    save_pretrained(tmp_path / "gpt", "gpt")
+    (tmp_path / "text.txt").write_text("the red fox is good\na big dog is bad\n" * 30, encoding="utf-8")
+    given = [f"transfer.from={tmp_path / 'gpt'}", "data.train=text.txt", *TINY, "training.length=8"]
+    more = ["task.tied=true", "task.bias=false", "transfer.unfreeze_every=4", "training.steps=3"]
+    run_recipe("finetune-text", [*given, *more], out=Path("run"))
+    assert changed(tmp_path, "run", "gpt") == {"2", "3", "norm"}
+    with pytest.raises(UserError, match="transfer.freeze=body leaves nothing to train, as all of this run is in its body; freeze less"):
+        run_recipe("finetune-text", [*given, *more[:2], "transfer.freeze=body"], out=Path("other"))
+
+
+@pytest.mark.parametrize("kind", ["recurrent", "elmo"])
+def test_other_bodies_are_frozen_and_unfrozen_by_block_too(kind: str, tmp_path: Path) -> None:
+    given = settings(tmp_path, "transfer.unfreeze_every=100", "transfer.freeze=1", kind=kind)
+    run_recipe("finetune-classify", given, out=Path("run"))
+    assert changed(tmp_path, "run", kind) == set()
+
+
+def test_each_block_has_its_rate_and_norms_still_do_not_decay(tmp_path: Path) -> None:
+    from clew.core.config import build_part
+    from clew.training.freezing import scale_rates
+    from clew.training.optimisers import OPTIMISERS
+
+    config = config_of("finetune-classify", settings(tmp_path, "transfer.layer_decay=0.5", "transfer.head_rate=3"))
+    task = prepare_problem(config).task
+    optimiser = build_part("optimiser", config.training.optimiser, OPTIMISERS, task.parameters(), 0.08)
+    scale_rates(optimiser, task, config)
+    found = {id(p): (group["lr"], group["weight_decay"]) for group in optimiser.param_groups for p in group["params"]}
+    assert len(found) == len(list(task.parameters()))
+    blocks, others = levels_of(task)
+    for level, rate in [*zip(blocks, (0.01, 0.02, 0.04), strict=True), (others, 0.24)]:
+        for parameter in level:
+            assert found[id(parameter)] == (pytest.approx(rate), 0.01 if parameter.dim() > 1 else 0.0)
+
+
+@pytest.mark.parametrize(
+    "more",
+    [
+        ["transfer.unfreeze_every=2", "transfer.layer_decay=0.7", "training.average=ema"],
+        ["transfer.freeze=1", "transfer.head_rate=2"],
+        ["transfer.adapter={name: lora, rank: 2, dropout: 0.1}", "training.average=ema"],
+    ],
+    ids=["unfreezing, averaged", "frozen", "adapter, averaged"],
+)
+def test_a_run_that_was_interrupted_goes_on_to_the_bit(more: list[str], tmp_path: Path) -> None:
+    given = settings(tmp_path, *more)
+    run_recipe("finetune-classify", given, out=Path("whole"))
+    with pytest.raises(Interrupted):
+        run_recipe("finetune-classify", given, out=Path("halves"), report=Listener(stop_at_step=3))
+    run_recipe("finetune-classify", given, out=Path("halves"), resume=True)
+    assert_same_run(Path("whole"), Path("halves"))
+
+
+def test_more_blocks_than_there_are_cannot_be_frozen(tmp_path: Path) -> None:
+    with pytest.raises(UserError, match=r"transfer.freeze \(3\) must be at most the 2 blocks that the body has; transfer.freeze=body"):
+        run_recipe("finetune-classify", settings(tmp_path, "transfer.freeze=3"), out=Path("run"))
+
+
+@pytest.mark.slow
+def test_several_processes_train_what_one_trains(tmp_path: Path) -> None:
+    plain = settings(tmp_path, "model.dropout=0", "model.attention_dropout=0", "task.dropout=0", "training.batch_size=5")
+    kinds = {
+        "unfrozen": ["transfer.unfreeze_every=2", "transfer.layer_decay=0.7"],
+        "adapted": ["transfer.adapter={name: lora, rank: 2}"],
+        "frozen": ["transfer.freeze=1"],
+    }
+    together = []
+    for name, more in kinds.items():
+        run_recipe("finetune-classify", [*plain, *more], out=Path(f"{name}-one"))
+        together += [([*plain, *more, f"training.parallel={how}"], f"{name}-{how}", False) for how in ("ddp", "fsdp")]
+    train_together(2, tmp_path, together, "finetune-classify")
+    for name in kinds:
+        alone = read_weights(Path(f"{name}-one") / WEIGHTS)
+        for how in ("ddp", "fsdp"):
+            found = read_weights(Path(f"{name}-{how}") / WEIGHTS)
+            assert found.keys() == alone.keys()
+            for key, value in found.items():
+                torch.testing.assert_close(value, alone[key], rtol=1e-4, atol=1e-5, msg=f"{name}-{how} {key}")
