@@ -147,6 +147,7 @@ def as_tokens(text: str, found: Any) -> list[dict[str, Any]]:
 def search(vectors: Any, options: argparse.Namespace) -> None:
     from clew.cli.tables import show_table
     from clew.core.errors import UserError, printable
+    from clew.data.descriptions import shortened
     from clew.data.npy_files import open_rows, row_blocks
     from clew.metrics.nearest import Nearest
 
@@ -178,7 +179,7 @@ def search(vectors: Any, options: argparse.Namespace) -> None:
                 fields = {"query": query, "rank": rank, "line": row + 1, "cosine": cosine}
                 print(json.dumps({**fields, **({"text": kept[row]} if row in kept else {})}, ensure_ascii=False), flush=True)
         else:
-            table = [(f"{cosine:.3f}", str(row + 1), printable(kept.get(row, ""))) for row, cosine in found]
+            table = [(f"{cosine:.3f}", str(row + 1), printable(shortened(kept.get(row, "")))) for row, cosine in found]
             show_table(("cosine", "line", query), table, right=(0, 1))
 
 
