@@ -173,14 +173,15 @@ def search(vectors: Any, options: argparse.Namespace) -> None:
                 raise UserError(f"{options.index} has {len(rows):,} vectors and {options.file} {number:,} lines; embed that file again")
     if not nearest.num_rows:
         raise UserError("there is no text to search; give some lines with --file, or on standard input")
-    for query, found in zip(options.search, nearest.found(), strict=True):
+    for number, (query, found) in enumerate(zip(options.search, nearest.found(), strict=True)):
         if options.json:
             for rank, (row, cosine) in enumerate(found, start=1):
                 fields = {"query": query, "rank": rank, "line": row + 1, "cosine": cosine}
                 print(json.dumps({**fields, **({"text": kept[row]} if row in kept else {})}, ensure_ascii=False), flush=True)
         else:
             table = [(f"{cosine:.3f}", str(row + 1), printable(shortened(kept.get(row, "")))) for row, cosine in found]
-            show_table(("cosine", "line", query), table, right=(0, 1))
+            print(("\n" if number else "") + printable(query))
+            show_table(("cosine", "line", "text"), table, right=(0, 1))
 
 
 def tell(vectors: Any, run: Any) -> None:
