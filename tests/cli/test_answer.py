@@ -1,6 +1,8 @@
 """`clew answer`, the evaluation of what it says, and questions from Python."""
 
 import json
+import re
+import shutil
 from pathlib import Path
 from typing import Any
 
@@ -78,7 +80,7 @@ def test_a_file_is_answered_and_scored_as_its_official_form_would_be(clew: Clew,
     assert [json.loads(line)["answer"] or "" for line in lines] == list(texts.values())
     described = clew("data", facts["dev"]).out
     assert "questions on passages, as SQuAD has them, 20 records" in described
-    assert described.endswith(f"clew train answer data.train={facts['dev']}\n")
+    assert described.endswith(f"clew train answer data.train={facts['dev']} transfer.from=RUN\n")
 
 
 def test_what_cannot_be_answered_is_refused_in_a_line(clew: Clew, facts: dict[str, Path]) -> None:
@@ -102,3 +104,19 @@ def test_questions_from_python_are_learnt_from(tmp_path: Path, monkeypatch: pyte
     rows = [(each.question, each.passage, *(() if not each.answers else each.answers[0])) for each in synthetic_questions(40, 1, 1, 3)]
     run = library.train("answer-facts", *SMALL, data=rows, out=tmp_path / "run", quiet=True)
     assert run.answer("Where does Ada live?", PASSAGE).no_answer is not None
+
+
+def test_the_code_of_the_guide_runs(
+    facts: dict[str, Path], tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setenv("CLEW_CACHE", str(tmp_path / "cache"))
+    shutil.copytree(facts["run"], "runs/answer-facts")
+    guide = (Path(__file__).parents[2] / "docs" / "guides" / "reading.md").read_text(encoding="utf-8")
+    block = re.search(r"```python\n(.*?)```", guide, re.DOTALL)
+    assert block is not None
+    names: dict[str, Any] = {}
+    exec(block[1], names)
+    assert len(names["found"].n_best) == 3 and names["found"].n_best[0].text in names["passage"]
+    assert names["small"].answer("Who is here?", "Eve is here.").no_answer is None
+    capsys.readouterr()

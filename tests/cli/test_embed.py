@@ -1,7 +1,10 @@
 """`clew embed`: vectors in files and on standard output, and search."""
 
 import json
+import re
+import shutil
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
@@ -73,3 +76,15 @@ def test_what_cannot_be_embedded_is_refused_in_a_line(clew: Clew, lstm: Path, li
     assert_refused(clew("embed", lstm, "a", "--index", "x.npy"), "--index is what --search looks through")
     with pytest.raises(UserError, match="a text is a string, and one is"):
         library.load(lstm).embed([["a", "b"]])  # type: ignore[list-item]
+
+
+def test_the_code_of_the_guide_runs(clew: Clew, gpt: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    shutil.copytree(gpt, "runs/shakespeare-gpt")
+    guide = (Path(__file__).parents[2] / "docs" / "guides" / "embeddings.md").read_text(encoding="utf-8")
+    block = re.search(r"```python\n(.*?)```", guide, re.DOTALL)
+    assert block is not None
+    names: dict[str, Any] = {}
+    exec(block[1], names)
+    assert names["vectors"].shape == (2, 16)
+    np.testing.assert_allclose(np.diag(names["cosine"] @ names["cosine"].T), 1, atol=1e-5)
+    assert "(6, 16)" in capsys.readouterr().out
