@@ -75,6 +75,7 @@ def test_every_run_that_a_guide_uses_is_of_a_recipe() -> None:
 def settings() -> list[tuple[str, str]]:
     """The settings in the tables of guides, each with a recipe that it is for."""
     recipes = {
+        "reading": ["answer-facts"],
         "translation": ["translate", "data.train=pairs.tsv"],
         "parsing": ["craft-parser"],
         "trees": ["gum-tree-lstm"],
