@@ -17,7 +17,6 @@ from clew.data.encoded_documents import EncodedDocuments
 from clew.data.notes import Notes
 from clew.data.plans import ExamplePlan, batches_by_length, bucket_plan, shuffled_plan
 from clew.data.spans import Spans
-from clew.layers.adapters import is_adapted
 from clew.metrics.guesses import Guessed
 from clew.runs.build import build_task
 from clew.runs.config import Config
