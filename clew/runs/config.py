@@ -297,7 +297,7 @@ def explain(error: ValidationError, root: type[Section], prefix: str = "") -> st
     """The first mistake that pydantic found, as one sentence with the field's whole name."""
     first = error.errors(include_url=False)[0]
     location = [str(part) for part in first["loc"] if not isinstance(part, int) and not CHOICES.fullmatch(part)]
-    name = prefix + dotted(location)
+    name = (prefix + dotted(location)).strip(".")
     kind, given, context = first["type"], first.get("input"), first.get("ctx", {})
     if kind == "value_error":
         inner = context["error"]

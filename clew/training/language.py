@@ -12,7 +12,6 @@ from torch import nn
 from clew.core.errors import UserError
 from clew.data.encoded import TokenFile
 from clew.data.plans import stream_plan, varied_stream_plan, window_plan
-from clew.layers.adapters import is_adapted
 from clew.layers.attention import SelfAttention
 from clew.metrics.perplexity import Likelihood
 from clew.runs.build import build_task, encode_texts, find_texts, train_tokenizer
@@ -50,7 +49,7 @@ def language_problem(config: Config, run: Path | None, progress: Callable[[int, 
     baselines = Baselines("text", lambda: (as_predicted(task, texts["train"]), getattr(task, "predicted", tokenizer.vocabulary)))
     is_new = starts_anew(run)
     found = begin(task.body, config, vocabularies) if is_new else []
-    found += start_from(task, config, run) if is_new or is_adapted(task) else []
+    found += start_from(task, config, run, is_new=is_new)
 
     def judge(
         part: str, task: nn.Module, forward: Any, autocast: Autocast, interrupted: Callable[[], bool], *, final: bool = False
