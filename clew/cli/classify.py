@@ -121,14 +121,15 @@ def line_texts(run: Any, options: argparse.Namespace, reads_pairs: bool) -> Iter
     from clew.cli.lines import some_lines
     from clew.core.errors import UserError
 
-    where, first = "standard input, line" if options.file in (None, "-") else f"{options.file}, line", 1
+    where = "text" if options.texts else "standard input, line" if options.file in (None, "-") else f"{options.file}, line"
+    first = 1
     for lines in [options.texts] if options.texts else some_lines(options.file):
         texts: list[tuple[int, Any]] = []
         for number, line in enumerate(lines, start=first):
             sides = tuple(line.split("\t"))
             if reads_pairs and line.strip() and not (len(sides) == 2 and all(map(str.strip, sides))):
                 raise UserError(
-                    f"{'text' if options.texts else where} {number}: {judge_of(run)} two texts together, and a line has both with a tab between; "
+                    f"{where} {number}: {judge_of(run)} two texts together, and a line has both with a tab between; "
                     f"found {sum(bool(side.strip()) for side in sides)}"
                 )
             texts.append((number, sides if reads_pairs and line.strip() else line))
