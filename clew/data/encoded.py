@@ -24,7 +24,7 @@ from clew.data.shards import Shard, Shards
 from clew.data.text_files import Measure, Measuring, Piece, TextSource
 from clew.text.tokenizer import Tokenizer
 
-FORMAT = 2
+FORMAT = 3
 INDEX, WHOLE = "index.json", "shards.jsonl"
 SHARD = 2**24
 """Characters of a shard, at least; it ends with a piece."""
@@ -37,8 +37,8 @@ Progress = Callable[[int, int], None]
 
 @dataclass(frozen=True, eq=False)
 class TokenFile:
-    """A corpus as ids, one long sequence, or one a document where they are `apart`. `num_target_characters` leaves out what the first
-    token stands for, which nothing predicts, and `num_characters_apart` what every document's first token stands for."""
+    """A corpus as ids; where documents are `apart`, none of them sees another. `num_target_characters` leaves out what the first token
+    stands for, which nothing predicts, and `num_characters_apart` what every document's first token stands for."""
 
     tokens: Shards | np.ndarray
     num_characters: int
@@ -52,14 +52,17 @@ class TokenFile:
         return len(self.tokens)
 
     @property
-    def boundaries(self) -> np.ndarray:
-        """Where a sequence begins, but for the first."""
-        return self.tokens.boundaries if self.apart and isinstance(self.tokens, Shards) else np.empty(0, np.int64)
+    def unpredicted(self) -> np.ndarray:
+        """The places, but for the first, whose token nothing predicts: where documents begin, unless the end of the one before opens
+        them."""
+        if not self.apart or not isinstance(self.tokens, Shards) or self.tokens.opened:
+            return np.empty(0, np.int64)
+        return self.tokens.boundaries
 
     @property
     def sequences(self) -> list[np.ndarray]:
-        """The ids, loaded."""
-        return np.split(np.asarray(self.tokens), self.boundaries)
+        """The ids, loaded: one sequence, or one a document where its first token is not predicted."""
+        return np.split(np.asarray(self.tokens), self.unpredicted)
 
 
 def encode_corpus(
@@ -100,11 +103,11 @@ def load_tokens(folder: Path) -> TokenFile | None:
         is_small = sum(entry["size"] for entry in entries) <= HASHED
         if not all(is_whole(folder, entry, hashed=is_small) for entry in entries):
             return None
-        shards = [Shard(folder / entry["file"], entry["num_tokens"], entry["num_ends"]) for entry in entries]
+        shards = [Shard(folder / entry["file"], entry["num_tokens"], entry["num_begins"]) for entry in entries]
         total = {name: sum(entry[name] for entry in entries) for name in ("num_characters", "num_unknown", "first_tokens")}
         characters = total["num_characters"]
         return TokenFile(
-            Shards(shards, about["dtype"]),
+            Shards(shards, about["dtype"], about["opened"]),
             characters,
             characters - before_targets(entries),
             total["num_unknown"],
@@ -163,7 +166,8 @@ def write_tokens(folder: Path, source: TextSource, size: Measure, tokenizer: Tok
     if fault:
         shutil.rmtree(folder, ignore_errors=True)
         raise UserError(f"{source}: {fault}")
-    about = {"format": FORMAT, "tokenizer": tokenizer.hash, "dtype": dtype_of(tokenizer).name, "shards": entries}
+    about = {"format": FORMAT, "tokenizer": tokenizer.hash, "dtype": dtype_of(tokenizer).name, "opened": tokenizer.end is not None}
+    about["shards"] = entries
     aside = folder / f"{INDEX}.partial-{os.getpid()}"
     aside.write_text(json.dumps({**about, "sha256": digest(about)}, indent=1), encoding="utf-8")
     aside.replace(folder / INDEX)

@@ -41,11 +41,13 @@ def encode_shard(path: Path, pieces: Sequence[Piece], begins: bool, tokenizer: T
 
 
 def write_ids(file: Any, pieces: Sequence[Piece], begins: bool, tokenizer: Tokenizer, tell: Callable[[int], None]) -> Entry:
-    """`before_targets` are the characters of the shard up to the end of its first token; `first_tokens` those that documents' first
+    """A document begins with the id that ends the one before, where there is such an id: what is read before its first token.
+
+    `before_targets` are the characters of the shard up to the end of its first token; `first_tokens` those that documents' first
     tokens stand for, with what comes before them."""
     dtype = dtype_of(tokenizer)
     sha256 = hashlib.sha256()
-    ends: list[int] = []
+    begins_at: list[int] = []
     num_tokens = num_unknown = num_characters = before_targets = first_tokens = 0
     waiting = 0 if begins else None  # characters of a document before its first token
     for piece, ids in encoded_pieces(pieces, tokenizer):
@@ -63,15 +65,15 @@ def write_ids(file: Any, pieces: Sequence[Piece], begins: bool, tokenizer: Token
         num_unknown += 0 if tokenizer.unknown is None else int((array == tokenizer.unknown).sum())
         num_characters += len(piece.text)
         if piece.closes:
-            ends.append(num_tokens)
+            begins_at.append(num_tokens - (ids[-1:] == [tokenizer.end]))
             waiting = 0
         tell(len(piece.text))
-    tail = bytes(padding(num_tokens * dtype.itemsize)) + np.array(ends, dtype=np.uint32).tobytes()
+    tail = bytes(padding(num_tokens * dtype.itemsize)) + np.array(begins_at, dtype=np.uint32).tobytes()
     file.write(tail)
     sha256.update(tail)
     return {
         "num_tokens": num_tokens,
-        "num_ends": len(ends),
+        "num_begins": len(begins_at),
         "num_characters": num_characters,
         "num_unknown": num_unknown,
         "before_targets": before_targets if num_tokens else num_characters,

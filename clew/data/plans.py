@@ -2,8 +2,8 @@
 
 A plan says how many batches an epoch has and makes any of them directly, so that (epoch, batch) is all there is to a position.
 Targets are the tokens one later. Where rows are not all full, `mask` says what is real, and a row's real places come first; at the end
-of uneven streams a row may have none. With documents `apart`, `mask` has the number of each place's document, and a target in another
-document than the token before it does not count.
+of uneven streams a row may have none. With documents `apart`, `mask` has the number of each place's document. A target in another document
+than the token before it counts where it is that document's end, which opens the next; where documents have no such token, it does not.
 """
 
 from dataclasses import dataclass
@@ -26,7 +26,7 @@ class TokenBatch(NamedTuple):
     mask: Tensor | None = None  # (batch, length), None where all are real; numbers of documents where they are apart
     fresh: bool = True  # streams start here: nothing is carried over from the batch before
     rate: float = 1.0  # the learning rate's factor for this batch: its length over the usual one where lengths vary
-    within: Tensor | None = None  # (batch, length), True where a target is of its token's document; None where all are
+    within: Tensor | None = None  # (batch, length), True where a real target counts; None where all do
 
     @property
     def counted(self) -> Tensor | None:
@@ -250,8 +250,8 @@ def gather(tokens: Tokens, starts: np.ndarray, sizes: np.ndarray, fresh: bool, a
         return made
     assert isinstance(tokens, Shards), "only an encoded text knows its documents"
     documents = tokens.documents(places)
-    within = real & (documents[:, :-1] == documents[:, 1:])
-    return made._replace(mask=torch.from_numpy(documents[:, :-1] * real), within=torch.from_numpy(within))
+    within = None if tokens.opened else torch.from_numpy(real & (documents[:, :-1] == documents[:, 1:]))
+    return made._replace(mask=torch.from_numpy(documents[:, :-1] * real), within=within)
 
 
 def as_ids(tokens: np.ndarray) -> Tensor:

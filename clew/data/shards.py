@@ -1,6 +1,6 @@
 """Ids in many files, read through one array that loads none of them whole. Knows no text and no tokenizer.
 
-A shard file has its ids first and then, from the next multiple of four bytes on, where documents end in it, as 32-bit integers.
+A shard file has its ids first and then, from the next multiple of four bytes on, where documents but the first begin, as 32-bit integers.
 """
 
 from collections import OrderedDict
@@ -17,17 +17,21 @@ OPEN = 128
 class Shard(NamedTuple):
     path: Path
     num_tokens: int
-    num_ends: int
+    num_begins: int
 
 
 class Shards:
-    """The ids of all shards one after the other; indexed by a place, a slice, or an array of places of any shape."""
+    """The ids of all shards one after the other; indexed by a place, a slice, or an array of places of any shape.
 
-    def __init__(self, shards: Sequence[Shard], dtype: str):
+    Where documents are `opened`, each but the first begins with the end of the one before, so that its first word is predicted too.
+    """
+
+    def __init__(self, shards: Sequence[Shard], dtype: str, opened: bool = False):
+        self.opened = opened
         self.shards = list(shards)
         self.dtype = np.dtype(dtype)
         self.edges = np.cumsum([0, *(shard.num_tokens for shard in self.shards)])
-        self.ends_before = np.cumsum([0, *(shard.num_ends for shard in self.shards)])
+        self.begins_before = np.cumsum([0, *(shard.num_begins for shard in self.shards)])
         self.mapped: OrderedDict[int, tuple[np.ndarray, np.ndarray]] = OrderedDict()
 
     def __len__(self) -> int:
@@ -49,17 +53,17 @@ class Shards:
         return whole if dtype is None else whole.astype(dtype)
 
     def documents(self, places: np.ndarray) -> np.ndarray:
-        """The number of each place's document, from 1 on: as many documents end before it, and its own."""
+        """The number of each place's document, from 1 on."""
         found = np.empty(places.size, np.int64)
         for number, here, local in self.located(places.ravel()):
-            found[here] = self.ends_before[number] + 1 + np.searchsorted(self.map(number)[1], local, side="right")
+            found[here] = self.begins_before[number] + 1 + np.searchsorted(self.map(number)[1], local, side="right")
         return found.reshape(places.shape)
 
     @property
     def boundaries(self) -> np.ndarray:
         """The places whose token is of another document than the token before."""
-        ends = [self.edges[number] + np.asarray(self.map(number)[1], np.int64) for number in range(len(self.shards))]
-        inside = np.unique(np.concatenate(ends))
+        begins = [self.edges[number] + np.asarray(self.map(number)[1], np.int64) for number in range(len(self.shards))]
+        inside = np.unique(np.concatenate(begins))
         return inside[(inside > 0) & (inside < len(self))]
 
     def located(self, places: np.ndarray) -> Iterable[tuple[int, np.ndarray, np.ndarray]]:
@@ -74,21 +78,21 @@ class Shards:
             yield number, here, places[here] - self.edges[number]
 
     def map(self, number: int) -> tuple[np.ndarray, np.ndarray]:
-        """A shard's ids and ends."""
+        """A shard's ids, and where documents begin in it."""
         if number in self.mapped:
             self.mapped.move_to_end(number)
             return self.mapped[number]
         shard = self.shards[number]
-        content = np.memmap(shard.path, dtype=np.uint8, mode="r") if shard.num_tokens or shard.num_ends else np.empty(0, np.uint8)
+        content = np.memmap(shard.path, dtype=np.uint8, mode="r") if shard.num_tokens or shard.num_begins else np.empty(0, np.uint8)
         size = shard.num_tokens * self.dtype.itemsize
         start = size + padding(size)
-        ends = content[start : start + 4 * shard.num_ends]
-        self.mapped[number] = content[:size].view(self.dtype), ends.view(np.uint32)
+        begins = content[start : start + 4 * shard.num_begins]
+        self.mapped[number] = content[:size].view(self.dtype), begins.view(np.uint32)
         if len(self.mapped) > OPEN:
             self.mapped.popitem(last=False)
         return self.mapped[number]
 
 
 def padding(size: int) -> int:
-    """Bytes between ids of this size and the ends."""
+    """Bytes between ids of this size and what follows them."""
     return -size % 4

@@ -191,8 +191,8 @@ class TrainingConfig(Section):
     )
     documents: Literal["joined", "apart"] = Field(
         "joined",
-        description="apart: nothing is read across the end of a document, neither by attention nor by a carried state, positions begin "
-        "anew, and a document's first token is not predicted; joined: one long text",
+        description="apart: no document sees another, neither by attention nor by a carried state, and positions begin anew in each; "
+        "joined: one long text",
     )
     optimiser: Annotated[Part, part_of("optimiser")] = Field(
         "adamw", description="sgd, adam, adamw, adagrad, with options such as weight_decay, and decay_vectors: norms and biases decay too"

@@ -57,6 +57,7 @@ def evaluate(
     finally:
         task.train(was_training)
     nats, *directions = sum_over_processes(totals).tolist()
-    num_targets = plan.num_targets - len(text.boundaries)
-    num_characters = text.num_characters_apart if text.apart else text.num_target_characters
+    unpredicted = len(text.unpredicted)
+    num_targets = plan.num_targets - unpredicted
+    num_characters = text.num_characters_apart if unpredicted else text.num_target_characters
     return Likelihood(nats, num_targets, num_characters, dict(zip(names[1:], directions, strict=True)))

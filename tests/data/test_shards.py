@@ -5,6 +5,7 @@ import signal
 import subprocess
 import sys
 import time
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
@@ -52,8 +53,9 @@ def test_every_line_of_json_and_every_file_is_a_document(corpus, tmp_path):
     assert len(text.tokens.shards) > 5
     assert np.asarray(text.tokens).tolist() == sum(expected, [])
     numbers = text.tokens.documents(np.arange(len(text)))
-    assert numbers.tolist() == [number for number, ids in enumerate(expected, start=1) for _ in ids]
-    assert len(text.tokens.boundaries) == 39
+    owners = [number for number, ids in enumerate(expected, start=1) for _ in ids]
+    assert numbers.tolist() == [*owners[1:], owners[-1]], "the end of a document opens the next"
+    assert len(text.tokens.boundaries) == 39 and (text.tokens[text.tokens.boundaries] == train_bpe("a").end).all()
 
 
 def test_any_places_are_read_as_from_one_array(corpus, tmp_path, monkeypatch):
@@ -74,6 +76,9 @@ def test_what_first_tokens_stand_for_is_left_out_where_documents_are_apart(tmp_p
     text = encode_corpus(corpus, train_character("".join(DOCUMENTS) + "\n"), tmp_path / "cache")
     assert text.num_characters == sum(map(len, DOCUMENTS)) + 39
     assert (text.num_characters - text.num_target_characters, text.num_characters - text.num_characters_apart) == (1, 40)
+    starts = np.cumsum([len(document) + 1 for document in DOCUMENTS[:-1]])
+    assert text.tokens.boundaries.tolist() == replace(text, apart=True).unpredicted.tolist() == starts.tolist()
+    assert not len(text.unpredicted) and not text.tokens.opened
 
 
 def files_of(cache):
