@@ -17,7 +17,6 @@ from clew.data.encoded_documents import EncodedDocuments
 from clew.data.notes import Notes
 from clew.data.plans import ExamplePlan, batches_by_length, bucket_plan, shuffled_plan
 from clew.data.spans import Spans
-from clew.layers.adapters import is_adapted
 from clew.metrics.guesses import Guessed
 from clew.runs.build import build_task
 from clew.runs.config import Config
@@ -57,7 +56,7 @@ def masked_problem(config: Config, run: Path | None, progress: Callable[[int, in
     examples = {part: MaskedExamples(documents, task, length, to_train=part == "train") for part, documents in parts.items()}
     is_new = starts_anew(run)
     found = begin(task.body, config, vocabularies) if is_new else []
-    found += start_from(task, config, run) if is_new or is_adapted(task) else []
+    found += start_from(task, config, run, is_new=is_new)
     baselines = Baselines("documents", lambda: token_counts(parts["train"], tokenizer))
 
     def judge(
