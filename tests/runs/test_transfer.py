@@ -219,6 +219,11 @@ def test_a_translator_has_a_pretrained_encoder(more: list[str], bert: Path, tmp_
         ("craft-parser", ["transfer.from=bert"], "transfer.from gives a translator its encoder, which the task parsing cannot take; leave"),
         (
             "translate",
+            ["transfer.from=bert", "data.directions=[de-en]"],
+            "data.directions asks for each language by a token, which the encoder of transfer.from does not know; give one of them",
+        ),
+        (
+            "translate",
             ["transfer.from=bert", "text.joint=true"],
             "text.joint=true would have both sides share their tokens, and the encoder of transfer.from has its own; leave it out",
         ),
