@@ -75,11 +75,13 @@ def test_every_run_that_a_guide_uses_is_of_a_recipe() -> None:
 def settings() -> list[tuple[str, str]]:
     """The settings in the tables of guides, each with a recipe that it is for."""
     recipes = {
+        "reading": ["answer-facts"],
         "translation": ["translate", "data.train=pairs.tsv"],
         "parsing": ["craft-parser"],
         "trees": ["gum-tree-lstm"],
         "tagging": ["tag", "data.train=names.conll"],
         "classification": ["classify", "data.train=tickets.csv"],
+        "pretraining": ["text-llama", "data.train=corpus"],
         "finetuning": ["finetune-classify", "data.train=reviews.csv"],
     }
     row = re.compile(r"^\| `((?:\w+\.\w+=(?:\{.*?\}|\S+) ?)+)` \|", re.MULTILINE)
@@ -122,3 +124,9 @@ def test_the_code_on_baselines_runs(tmp_path: Path, monkeypatch: pytest.MonkeyPa
     assert "'DET', 'NOUN', 'VERB', 'PRON', 'ADP', 'NUM', 'PUNCT'" in shown
     assert names["vectors"].nearest("king", 1)[0][1] > 0.5
     assert Path("vectors.txt").is_file()
+
+
+def test_the_code_on_exporting_runs(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
+    monkeypatch.chdir(tmp_path)
+    exec(code_of(GUIDE.with_stem("exporting")), {})
+    assert "exports/notes/classifier.pt2" in capsys.readouterr().out.splitlines()

@@ -102,7 +102,13 @@ class WordReader:
         if second is not None:
             starts += [place + begins[1] for place in second.starts]
             ends += [place + begins[1] for place in second.ends]
-        return first._replace(tokens=tokens, starts=starts, ends=ends, segments=segments)
+        letters = None
+        if first.letters is not None:
+            letters = [letters_of(self.tokenizer.token(token)) for token in tokens]
+            for begin, text in zip(begins, (first, second), strict=False):
+                if text is not None and text.letters is not None:
+                    letters[begin : begin + len(text.letters)] = text.letters
+        return first._replace(tokens=tokens, starts=starts, ends=ends, segments=segments, letters=letters)
 
     def shortened(self, texts: tuple[EncodedWords, ...], longest: int) -> tuple[EncodedWords, ...]:
         """One text or two, cut at their ends until they have so many tokens with what is to stand around them; of two the longer is cut

@@ -40,7 +40,7 @@ def language_problem(config: Config, run: Path | None, progress: Callable[[int, 
         return (inherited_tokenizer(config) or train_tokenizer(config.text, sources["train"])).to_json()
 
     tokenizer = Tokenizer.from_json(from_first(tokenizer_json))
-    texts: dict[str, TokenFile] = first_alone(lambda: encode_texts(sources, tokenizer, cache_folder(), progress, config.text.workers))
+    texts: dict[str, TokenFile] = first_alone(lambda: encode_texts(sources, tokenizer, cache_folder(), progress, config))
     batches = language_batches(texts["train"], config)
     batches.per_epoch(0)
     vocabularies = {TOKENIZER: tokenizer}
@@ -58,9 +58,7 @@ def language_problem(config: Config, run: Path | None, progress: Callable[[int, 
         if found is None:
             return None
         score = score_of(found, tokenizer.unit)
-        if not final or config.training.documents == "apart":  # n-grams are counted over the joined text
-            return score
-        return baselines.beside(score, as_predicted(task, texts[part]), interrupted)
+        return baselines.beside(score, as_predicted(task, texts[part]), interrupted) if final else score
 
     parts = tuple(name for name in texts if name != "train")
     return Problem(task, vocabularies, batches, parts, judge, describe(tokenizer, texts), identity(config, texts["train"]), tuple(found))
@@ -78,8 +76,7 @@ def language_batches(text: TokenFile, config: Config) -> Batches:
             return stream_plan(len(text), training.batch_size, training.length)
         return window_plan(len(text), training.length, training.batch_size, config.seed, epoch)
 
-    apart = training.documents == "apart"
-    return Batches(lambda epoch: plan(epoch).num_batches, lambda epoch, number: plan(epoch).batch(text.tokens, number, apart=apart))
+    return Batches(lambda epoch: plan(epoch).num_batches, lambda epoch, number: plan(epoch).batch(text.tokens, number, apart=text.apart))
 
 
 def as_predicted(task: Any, text: TokenFile) -> TokenFile:
