@@ -5,12 +5,18 @@ For example:
   clew export runs/shakespeare-lstm --to onnx
   clew export runs/ewt-tagger --to torch --out taggers/ewt --license cc-by-sa-4.0
   clew export runs/tatoeba-transformer --to onnx --force
+  clew export runs/shakespeare-gpt --to hf
 
 onnx     files that onnxruntime and many others run without torch
 torch    programs of torch.export, which torch runs without clew
+hf       a folder that Hugging Face's transformers loads, and sentence-transformers where a run gives vectors
 
-Both take batches of any size and length. A generator is its step: tokens and a state go in, probabilities and the state come out;
-a translator is an encoder besides. export.json names all that goes in and out, and README.md, the card, has the lines that run it.
+For hf a run's body is one that BERT, DistilBERT, GPT-2, Llama or Marian computes exactly (the families bert, gpt, llama and
+transformer; RoBERTa and XLM-R where it was imported as such); what differs is named.
+
+Programs take batches of any size and length. A generator is its step: tokens and a state go in, probabilities and the state
+come out; a translator is an encoder besides. export.json names all that goes in and out. README.md, the card, has the lines that
+run what was written.
 """
 
 import argparse
@@ -20,7 +26,7 @@ from typing import Any
 
 from clew.cli.progress import say
 
-FORMATS = ("onnx", "torch")
+FORMATS = ("hf", "onnx", "torch")
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:

@@ -4,13 +4,19 @@ from collections.abc import Callable
 from pathlib import Path
 
 from clew.core.errors import UserError
+from clew.interop.elmo import is_elmo, read_elmo
 from clew.interop.huggingface.folders import pickled
 from clew.interop.huggingface.reading import is_huggingface, read_huggingface
 from clew.interop.imported import Imported, Written, check_free, write_imported
+from clew.interop.llama2c import is_llama2c, read_llama2c
 from clew.runs.directory import ORIGIN, is_run
 
 PICKLED = {".pt", ".pth", ".ckpt", ".pkl", ".pickle"}
-READERS: tuple[tuple[Callable[[Path], bool], Callable[[Path], Imported]], ...] = ((is_huggingface, read_huggingface),)
+READERS: tuple[tuple[Callable[[Path], bool], Callable[[Path], Imported]], ...] = (
+    (is_huggingface, read_huggingface),
+    (is_llama2c, read_llama2c),
+    (is_elmo, read_elmo),
+)
 """How a kind of checkpoint is told, and what reads it; the first that knows a path is taken."""
 
 
@@ -20,7 +26,7 @@ def import_checkpoint(path: Path, out: Path | None = None) -> Written:
         raise UserError(f"no such file or folder: {path}; give a checkpoint's folder, or a llama2.c file")
     if path.is_dir() and ((path / ORIGIN).is_file() or (is_run(path) and (path / "vocabulary").is_dir())):
         raise UserError(f"{path} is a run of clew's already; use it as it is")
-    if path.is_file() and path.suffix in PICKLED:
+    if path.is_file() and (path.suffix in PICKLED or first_bytes(path) in (b"PK", b"\x80\x02")):
         raise pickled(path)
     out = Path("runs") / name_of(path) if out is None else out
     check_free(out)
@@ -31,6 +37,11 @@ def import_checkpoint(path: Path, out: Path | None = None) -> Written:
         f"{path} is no checkpoint that clew knows: a Hugging Face folder has a config.json, AllenNLP's ELMo an options.json, "
         "and a llama2.c checkpoint is a .bin file"
     )
+
+
+def first_bytes(path: Path) -> bytes:
+    with path.open("rb") as file:
+        return file.read(2)
 
 
 def name_of(path: Path) -> str:

@@ -20,6 +20,9 @@ PIPELINES = {
     "translation": "translation",
     "classification": "text-classification",
     "tagging": "token-classification",
+    "masked_language_model": "fill-mask",
+    "question_answering": "question-answering",
+    "representation": "feature-extraction",
 }
 """What Hugging Face calls what a task does, where it has a name for it."""
 ENGLISH = ("tinyshakespeare", "sentiment-sample", "gum-trees-sample", "ewt-sample", "craft-sample")

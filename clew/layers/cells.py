@@ -307,17 +307,32 @@ class ProjectedLSTM(Gated):
         i, f, c~, o, c'   as in the LSTM, `hidden_dim` wide
         h' = P (o * tanh(c'))
 
-    `hidden_dim` is four times `dim` where not given.
+    `hidden_dim` is four times `dim` where not given. `cell_clip` and `output_clip` keep every value of c' and h' within +- that (ELMo as
+    released).
     """
 
     kernel_state = LSTM.kernel_state
 
-    def __init__(self, input_dim: int, dim: int, *, hidden_dim: int | None = None, forget_bias: float = 0.0, weight_drop: float = 0.0):
+    def __init__(
+        self,
+        input_dim: int,
+        dim: int,
+        *,
+        hidden_dim: int | None = None,
+        forget_bias: float = 0.0,
+        weight_drop: float = 0.0,
+        cell_clip: float | None = None,
+        output_clip: float | None = None,
+    ):
+        for name, clip in (("cell_clip", cell_clip), ("output_clip", output_clip)):
+            if clip is not None and clip <= 0:
+                raise UserError(f"{name} ({clip}) must be above 0")
         if hidden_dim is not None and hidden_dim < 1:
             raise UserError(f"hidden_dim ({hidden_dim}) must be at least 1")
         hidden_dim = 4 * dim if hidden_dim is None else hidden_dim
         super().__init__(input_dim, dim, num_gates=4, weight_drop=weight_drop, gate_dim=hidden_dim)
-        self.kernel = "projected_lstm" if dim < hidden_dim else None
+        self.kernel = "projected_lstm" if dim < hidden_dim and cell_clip is None and output_clip is None else None
+        self.cell_clip, self.output_clip = cell_clip, output_clip
         self.hidden_dim = hidden_dim
         self.projection = nn.Parameter(torch.empty(dim, hidden_dim))
         uniform_init(hidden_dim**-0.5, self.projection)
@@ -342,9 +357,13 @@ class ProjectedLSTM(Gated):
         forget_gate = self.gates.forget(torch.sigmoid(f))
         candidate = self.gates.candidate(torch.tanh(c))
         output_gate = self.gates.output(torch.sigmoid(o))
-        cell = self.cell_state(forget_gate * state.cell + input_gate * candidate)
-        hidden = self.hidden(F.linear(output_gate * torch.tanh(cell), self.projection))
+        cell = self.cell_state(clipped(forget_gate * state.cell + input_gate * candidate, self.cell_clip))
+        hidden = self.hidden(clipped(F.linear(output_gate * torch.tanh(cell), self.projection), self.output_clip))
         return hidden, LSTMState(hidden, cell)
+
+
+def clipped(x: Tensor, most: float | None) -> Tensor:
+    return x if most is None else x.clamp(-most, most)
 
 
 class StackedCell(Cell):

@@ -64,7 +64,8 @@ class CharacterCNN(Characters):
         f_w = max_t (W_w [x_t; ..; x_{t + w - 1}] + b_w)     t over the word's letters, zeros behind the last
         y   = P highway(.. highway(g([f_w; f_w'; ..])))       P only where there are more or fewer filters than `dim`
 
-    `filters` says how many there are of each width; where not given, the widths share `dim`.
+    `filters` says how many there are of each width; where not given, the widths share `dim`. `padded_to` = n reads every word as n letters,
+    the last of the table behind its own, and t goes as far as all of a window is within them (ELMo as released).
     """
 
     def __init__(
@@ -78,6 +79,7 @@ class CharacterCNN(Characters):
         highways: int = 0,
         activation: str = "relu",
         dropout: float = 0.0,
+        padded_to: int | None = None,
     ):
         super().__init__(dim, num_letters, letter_dim, dropout)
         if activation not in ("relu", "tanh"):
@@ -89,6 +91,10 @@ class CharacterCNN(Characters):
                 f"a character CNN takes as many numbers of filters as widths, all at least 1, and highways of at least 0; "
                 f"not widths={widths}, filters={filters}, highways={highways}"
             )
+        if padded_to is not None and padded_to < max(widths):
+            raise UserError(f"padded_to ({padded_to}) must be at least the widest filter's width ({max(widths)})")
+        self.padded_to = padded_to
+        self.padding = num_letters - 1
         self.activation = torch.relu if activation == "relu" else torch.tanh
         self.convolutions: Any = nn.ModuleList(nn.Conv1d(letter_dim, count, width) for width, count in zip(widths, filters, strict=True))
         total = sum(filters)
@@ -96,8 +102,13 @@ class CharacterCNN(Characters):
         self.projection = nn.Linear(total, dim) if total != dim else None
 
     def read(self, letters: Tensor) -> Tensor:
-        features = self.over_all if torch.compiler.is_exporting() else self.over_letters
-        found = features(letters, F.pad(self.embed(letters), (0, 0, 0, max(c.kernel_size[0] for c in self.convolutions) - 1)))
+        if self.padded_to is not None:
+            letters = F.pad(letters, (0, self.padded_to - letters.shape[1]))
+            x = self.embed(torch.where(letters > 0, letters, self.padding))
+            found = [convolution(x.mT).amax(-1) for convolution in self.convolutions]
+        else:
+            features = self.over_all if torch.compiler.is_exporting() else self.over_letters
+            found = features(letters, F.pad(self.embed(letters), (0, 0, 0, max(c.kernel_size[0] for c in self.convolutions) - 1)))
         y = self.activation(torch.cat(found, -1))
         for highway in self.highways:
             y, _ = highway(y)

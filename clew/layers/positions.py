@@ -54,15 +54,21 @@ class Sinusoidal(Position):
 
     p[i, 2k]     = sin(i / base^(2k / dim))
     p[i, 2k + 1] = cos(i / base^(2k / dim))
+
+    Not `interleaved`, all sines come first and the cosines after them, as Marian has it.
     """
 
-    def __init__(self, dim: int, num_heads: int, head_dim: int, *, base: float = 10000.0):
+    def __init__(self, dim: int, num_heads: int, head_dim: int, *, base: float = 10000.0, interleaved: bool = True):
         super().__init__(dim, num_heads, head_dim)
         self.dim = dim
         self.base = base
+        self.interleaved = interleaved
 
     def embed(self, x: Tensor, positions: Tensor) -> Tensor:
-        return x + sinusoids(positions, self.dim, self.base).to(x.dtype)
+        waves = sinusoids(positions, self.dim, self.base)
+        if not self.interleaved:
+            waves = torch.cat([waves[..., 0::2], waves[..., 1::2]], -1)
+        return x + waves.to(x.dtype)
 
 
 class Learned(Position):

@@ -42,7 +42,7 @@ SHAKESPEARE = bert(
     {"corpus": "tinyshakespeare"},
     {"dim": 128, "num_layers": 2, "num_heads": 4, "max_length": 128, "dropout": 0.1, "attention_dropout": 0.1},
     {
-        "steps": 2000,
+        "steps": 3000,
         "batch_tokens": 2048,
         "length": 64,
         "learning_rate": 2e-3,
@@ -50,6 +50,7 @@ SHAKESPEARE = bert(
         "evaluate_every": 500,
     },
     size=2048,
+    takes="6 minutes on two cores",
 )
 OWN = bert(
     "A BERT on documents of your own: data.train=FILE, blank lines between them, or JSON lines.",

@@ -186,8 +186,11 @@ class Run:
         found = [answers.get(row) for row in range(len(given))]
         return found[0] if one else found
 
-    def answer(self, questions: str | Sequence[str], passage: str, *, n_best: int = 1) -> Any:
-        """The answer to a question on a passage (an `AnsweredQuestion`), or to each of several; with the `n_best` pieces of the passage."""
+    def answer(self, questions: str | Sequence[str], passage: str, *, n_best: int = 1, threshold: float | None = None) -> Any:
+        """The answer to a question on a passage (an `AnsweredQuestion`), or to each of several; with the `n_best` pieces of the passage.
+
+        There is none where none scores by more than a `threshold` above the best piece: the run's own, unless one is given.
+        """
         check_verb(self, "answer")
         given = listed_texts(questions, 1)
         for text in [passage, *given]:
@@ -196,7 +199,7 @@ class Run:
         if n_best < 1:
             raise UserError(f"n_best ({n_best}) must be at least 1")
         asked = [Question(text, passage, (), f"question {number}") for number, text in enumerate(given, start=1)]
-        found = self.task.answer(asked, n_best)
+        found = self.task.answer(asked, n_best, threshold)
         return found[0] if isinstance(questions, str) else found
 
     def embed(

@@ -8,6 +8,7 @@ from typing import Any
 
 from torch import nn
 
+from clew.core.config import Part
 from clew.core.errors import UserError
 from clew.layers.adapters import adapt, adapter_names, is_adapted
 from clew.models import MODELS
@@ -49,11 +50,11 @@ def reads_source(task: Any) -> bool:
     return isinstance(task, str) and task in TASKS and "encodes" in TASKS[task].needs
 
 
-def usual_pooling(config: Config) -> str | None:
-    """What a text's vectors become where a body was pre-trained as this one: what its first token, which stands for all, has learnt to
-    become; or the last, where only that has seen the whole text."""
+def usual_pooling(config: Config) -> Part | None:
+    """What a text's vectors become where a body was pre-trained as this one: what they became there; or what its first token, which stands
+    for all, has learnt to become; or the last, where only that has seen the whole text."""
     family = config.model.family  # type: ignore[attr-defined]
-    return {"bert": "pooler", "gpt": "last", "llama": "last"}.get(family)
+    return getattr(config.task, "pooling", None) or {"bert": "pooler", "gpt": "last", "llama": "last"}.get(family)
 
 
 def source_config(folder: Path) -> Config:
@@ -151,10 +152,11 @@ def put_adapters(task: nn.Module, config: Config) -> None:
         adapt(inherited_part(task)[1], config.transfer.adapter)  # type: ignore[attr-defined]
 
 
-def start_from(task: nn.Module, config: Config, run: Path | None = None) -> list[str]:
-    """Gives a task the weights of the run that it stands on: the body's, and those of other parts that both have. What was taken, in
-    words. Where the task is adapted, what was taken stays as it is. `run` is the task's own folder, beside which the other may be."""
-    if config.transfer.source is None:  # type: ignore[attr-defined]
+def start_from(task: nn.Module, config: Config, run: Path | None = None, *, is_new: bool = True) -> list[str]:
+    """Gives a new task the weights of the run that it stands on: the body's, and those of other parts that both have. What was taken, in
+    words. Where the task is adapted, what was taken stays as it is, and is taken again whenever the task is built. `run` is the task's own
+    folder, beside which the other may be."""
+    if config.transfer.source is None or not (is_new or is_adapted(task)):  # type: ignore[attr-defined]
         return []
     source = base_folder(config, run) if is_adapted(task) else Path(config.transfer.source)  # type: ignore[attr-defined]
     is_same_task = source_config(source).task.name == config.task.name  # type: ignore[attr-defined]
@@ -180,7 +182,8 @@ def start_from(task: nn.Module, config: Config, run: Path | None = None) -> list
         for name, parameter in task.named_parameters():
             parameter.requires_grad_(name not in taken)
     left_out = f", {len(left)} of its tensors not used ({', '.join(left[:3])}{', ...' if len(left) > 3 else ''})" if left else ""
-    parts = sorted({"adapters" if name in adapter_names(task) else name.split(".")[0] for name in new})
+    added = {name for name, _ in task.named_parameters()} & set(new)
+    parts = sorted({"adapters" if name in adapter_names(task) else name.split(".")[0] for name in added})
     return [f"{source}: starts with {len(taken)} of its tensors{left_out}; new: {', '.join(parts) or 'nothing'}"]
 
 

@@ -263,8 +263,9 @@ class QuestionAnswering(ExampleTask):
         """The likeliest pieces of each question, [start, stop, probability], and the probability of none, where that may be."""
         return self.told(batch, 1 if decoding is None else decoding.n_best)
 
-    def told(self, batch: QuestionBatch, n_best: int) -> list[dict[str, Any]]:
-        return [found_spans(spans, n_best, float(self.threshold)) for spans in self.spans(batch)]
+    def told(self, batch: QuestionBatch, n_best: int, threshold: float | None = None) -> list[dict[str, Any]]:
+        limit = float(self.threshold) if threshold is None else threshold
+        return [found_spans(spans, n_best, limit) for spans in self.spans(batch)]
 
     def spans(self, batch: QuestionBatch) -> list[Spans]:
         """A question's each: of pieces that several windows have, the best score."""
@@ -291,8 +292,8 @@ class QuestionAnswering(ExampleTask):
             found.append(Spans(scores, characters, none))
         return found
 
-    def answer(self, questions: Sequence[Question], n_best: int = 1) -> list[AnsweredQuestion]:
-        """The answer to each question."""
+    def answer(self, questions: Sequence[Question], n_best: int = 1, threshold: float | None = None) -> list[AnsweredQuestion]:
+        """The answer to each question; by another `threshold` than the task's own, where one is given."""
         for example in questions:
             check_is_text(f"{example.question} {example.passage}", f"question or passage of {example.id}")
         encoded = self.encode(questions)
@@ -304,7 +305,7 @@ class QuestionAnswering(ExampleTask):
                 if row + 1 < len(encoded) and sum(len(encoded[number].windows) for number in some) < ROWS:
                     continue
                 batch = to_device(self.collate([encoded[number] for number in some]), self.output.weight.device)
-                found += [answered(questions[number], told) for number, told in zip(some, self.told(batch, n_best), strict=True)]
+                found += [answered(questions[number], told) for number, told in zip(some, self.told(batch, n_best, threshold), strict=True)]
                 some = []
         return found
 

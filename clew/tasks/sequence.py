@@ -20,7 +20,7 @@ from clew.layers.losses import CrossEntropy
 from clew.tasks.examples import ExampleTask
 from clew.tasks.measures import MEASURES, VALUES, Measured
 from clew.tasks.writing import DecodingConfig, Hypothesis, filtered_as, write
-from clew.text.tokenizer import Tokenizer
+from clew.text.tokenizer import HIDDEN, Tokenizer
 
 GREEDY = DecodingConfig(method="greedy")
 
@@ -48,6 +48,7 @@ class SequenceConfig(Section):
     bias: bool = Field(True, description="the output layer has a bias")
     dropout: float = Field(0.0, ge=0, lt=1, description="of what the output layer reads; besides the body's own")
     label_smoothing: float = Field(0.0, ge=0, lt=1, description="the share of a target that is spread over the vocabulary, in training")
+    start: Literal["end", "pad"] = Field("end", description="what the decoder reads first: the token that ends a target, or padding")
     longest: int = Field(
         256, ge=1, description="training examples with more tokens than this on a side, the end among them, are left out, and counted"
     )
@@ -111,8 +112,8 @@ class SequenceToSequence(ExampleTask):
     """P(y | x) = product over t of softmax(V d_t + b)[y_t],  d_t = dropout(decoder(y_<t, encoder(x))), trained on the sum of -log P.
 
     A sequence's end is a token, on both sides (of a source, what its tokenizer's frame has there); the target's is also what the decoder
-    reads first. A source begins with the token `<2L>`
-    where its pair says that it goes into L. Inside a sequence there are none of these: where words are tokens, a newline is passed over.
+    reads first, unless it is to `start` with padding. A source begins with the token `<2L>` where its pair says that it goes into L. Inside
+    a sequence there are none of these: where words are tokens, a newline is passed over.
     """
 
     needs = ("encodes",)
@@ -134,6 +135,9 @@ class SequenceToSequence(ExampleTask):
         self.target = target
         self.config = config
         self.source_end, self.end = source.end or 0, end_of(target)  # a pre-trained encoder's tokenizer may have no end
+        if config.start == "pad" and target.pad is None:
+            raise UserError(f"task.start=pad needs a token for padding, which {target!r} has not; leave task.start=end")
+        self.start = self.end if config.start == "end" or target.pad is None else target.pad
         self.output_weight = None if tied else nn.Parameter(torch.empty(body.vocabulary, body.dim))
         self.output_bias = nn.Parameter(torch.zeros(body.vocabulary)) if config.bias else None
         if self.output_weight is not None:
@@ -257,7 +261,7 @@ class SequenceToSequence(ExampleTask):
 
     def collate(self, examples: Sequence[Sides]) -> SequenceBatch:
         source, source_mask = padded([sides.source for sides in examples])
-        whole, mask = padded([[self.end, *sides.target, self.end] for sides in examples])
+        whole, mask = padded([[self.start, *sides.target, self.end] for sides in examples])
         words = torch.tensor([sides.words for sides in examples])
         return SequenceBatch(source, source_mask, whole[:, :-1], whole[:, 1:], None if mask is None else mask[:, 1:], words)
 
@@ -275,7 +279,7 @@ class SequenceToSequence(ExampleTask):
     ) -> list[list[Written]]:
         """The best targets for each source; with a `stepper` of several models, theirs."""
         filtered = filtered_as(config, self.stepper(batch) if stepper is None else stepper, self.never_written)
-        starts = torch.full((len(batch.source), 1), self.end, device=batch.source.device)
+        starts = torch.full((len(batch.source), 1), self.start, device=batch.source.device)
         max_new = self.max_new(batch, config)
         found = write(filtered, starts, config, end=self.end, max_new=max_new, seed=seed, row_numbers=row_numbers)
         return [[self.written(hypothesis) for hypothesis in row] for row in found]
@@ -380,8 +384,13 @@ def check_best(config: SequenceConfig) -> None:
 
 
 def check_vocabularies(body: Any, source: Tokenizer, target: Tokenizer) -> None:
-    if body.shares_embeddings and source.hash != target.hash:
+    if body.shares_embeddings and source.hash != target.hash and not same_ids(source, target):
         raise UserError("shared embeddings need one vocabulary for both sides; set text.joint=true, or model.shared_embeddings=false")
+
+
+def same_ids(source: Tokenizer, target: Tokenizer) -> bool:
+    """Whether two tokenizers have the same tokens, though each may find some of them alone in a text."""
+    return [token.removeprefix(HIDDEN) for token in source.tokens] == [token.removeprefix(HIDDEN) for token in target.tokens]
 
 
 def end_of(tokenizer: Tokenizer) -> int:

@@ -102,7 +102,27 @@ class WordReader:
         if second is not None:
             starts += [place + begins[1] for place in second.starts]
             ends += [place + begins[1] for place in second.ends]
-        return first._replace(tokens=tokens, starts=starts, ends=ends, segments=segments)
+        letters = None
+        if first.letters is not None:
+            letters = [letters_of(self.tokenizer.token(token)) for token in tokens]
+            for begin, text in zip(begins, (first, second), strict=False):
+                if text is not None and text.letters is not None:
+                    letters[begin : begin + len(text.letters)] = text.letters
+        return first._replace(tokens=tokens, starts=starts, ends=ends, segments=segments, letters=letters)
+
+    def shortened(self, texts: tuple[EncodedWords, ...], longest: int) -> tuple[EncodedWords, ...]:
+        """One text or two, cut at their ends until they have so many tokens with what is to stand around them; of two the longer is cut
+        until both are as long."""
+        frame = self.tokenizer.frame
+        around = len(texts) - 1 if frame is None else frame.num_added(pair=len(texts) == 2)
+        room = max(longest - around, len(texts))
+        lengths = [len(text.tokens) for text in texts]
+        if sum(lengths) <= room:
+            return texts
+        if len(texts) == 1:
+            return (cut_at(texts[0], room),)
+        first = min(lengths[0], max(room - lengths[1], room - room // 2))
+        return cut_at(texts[0], first), cut_at(texts[1], room - first)
 
     def joined(self, first: EncodedWords, second: EncodedWords) -> EncodedWords:
         """Two texts as one, in the tokenizer's frame, or with the token that ends a text between them."""
@@ -174,6 +194,13 @@ class WordReader:
     def is_whole(self) -> bool:
         """Whether every word is one token, at its own place."""
         return self.tokenizer.unit == "word" and self.mark is None and self.tokenizer.frame is None
+
+
+def cut_at(encoded: EncodedWords, length: int) -> EncodedWords:
+    """A sentence's first tokens, and the words that are whole in them."""
+    words = sum(end <= length for end in encoded.ends)
+    letters = None if encoded.letters is None else encoded.letters[:length]
+    return encoded._replace(tokens=encoded.tokens[:length], starts=encoded.starts[:words], ends=encoded.ends[:words], letters=letters)
 
 
 def is_spelled(body: Any) -> bool:

@@ -20,6 +20,8 @@ ENDS = ("<eos>", "[SEP]", "</s>", "<|endoftext|>")
 PADS = ("<pad>", "[PAD]")
 MASKS = ("[MASK]", "<mask>")
 MARK = re.compile("|".join(map(re.escape, MASKS)))
+HIDDEN = "\0"
+"""What a token begins with that has an id and is found in no text: another tokenizer shares the ids, and finds it."""
 FEW = 5
 MANY = 100
 

@@ -1,12 +1,16 @@
 """A language model that classifies by likelihood, from the command line and from Python."""
 
 import json
+import re
 from pathlib import Path
+
+import pytest
 
 import clew as library
 from tests.cli.conftest import Clew
 from tests.cli.test_errors import assert_refused
 
+GUIDE = Path(__file__).parents[2] / "docs" / "guides" / "pretraining.md"
 CHOICES = ("--choices", "1=small,0=tall")
 
 
@@ -60,3 +64,14 @@ def test_what_cannot_be_chosen_is_told(clew: Clew, gpt: Path) -> None:
         clew("classify", gpt, *CHOICES, "--template", "{text} {second} {choice}", stdin="one\n"),
         "standard input, line 1: the template takes two texts together, and a line has both with a tab between; found 1",
     )
+
+
+def test_the_code_of_the_guide_runs(gpt: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
+    monkeypatch.chdir(tmp_path)
+    Path("runs").mkdir()
+    Path("runs/text-gpt").symlink_to(gpt)
+    block = re.search(r"```python\n(.*?)```", GUIDE.read_text(encoding="utf-8"), re.DOTALL)
+    assert block is not None
+    names: dict = {}
+    exec(block[1], names)
+    assert names["found"].label in ("small", "tall") and capsys.readouterr().out.startswith(names["found"].label)

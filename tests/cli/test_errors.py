@@ -22,8 +22,8 @@ def assert_refused(found: Outcome, sentence: str) -> None:
         (
             ["trian"],
             "unknown verb 'trian'; did you mean 'train'? "
-            "known: average, check, classify, compare, data, describe, evaluate, generate, neighbours, parse, predict, probe, recipes, "
-            "runs, tag, train, translate, vectors",
+            "known: average, check, classify, compare, data, describe, evaluate, export, generate, neighbours, parse, predict, probe, "
+            "recipes, runs, tag, train, translate, vectors",
         ),
         (["--verbose"], "unrecognized arguments: --verbose; `clew --help` shows how"),
         (["train"], "the following arguments are required: RECIPE; `clew train --help` shows how"),

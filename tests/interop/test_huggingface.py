@@ -19,6 +19,7 @@ CASES: dict[str, tuple[str, dict[str, Any]]] = {
     "bert untied": ("BertForMaskedLM", {"tie_word_embeddings": False}),
     "bert that classifies": ("BertForSequenceClassification", {"num_labels": 3}),
     "bert that tags": ("BertForTokenClassification", {"id2label": {0: "O", 1: "B-PER", 2: "I-PER"}}),
+    "bert that answers": ("BertForQuestionAnswering", {}),
     "roberta": ("RobertaForMaskedLM", {"type_vocab_size": 1}),
     "roberta that regresses": ("RobertaForSequenceClassification", {"num_labels": 1}),
     "xlm-r": ("XLMRobertaModel", {}),
@@ -66,7 +67,7 @@ def ours_of(run: Run) -> list[Tensor]:
         for layer in task.hidden:
             found = torch.relu(layer(found))
         return list(task.output(found))
-    scores = hidden if kind == "representation" else task.output(hidden) if kind == "tagging" else task.logits(hidden)
+    scores = hidden if kind == "representation" else task.output(hidden) if run.verb in ("tag", "answer") else task.logits(hidden)
     return [row[: len(ids)] for row, ids in zip(scores, rows, strict=True)]
 
 
@@ -75,6 +76,9 @@ def theirs_of(model: Any, rows: list[list[int]]) -> list[Tensor]:
     found = []
     for ids in rows:
         out = model(torch.tensor([ids]))
+        if hasattr(out, "start_logits"):
+            found.append(torch.stack([out.start_logits[0], out.end_logits[0]], -1))
+            continue
         found.append(next(getattr(out, name)[0] for name in ("prediction_logits", "logits", "last_hidden_state") if hasattr(out, name)))
     return found
 

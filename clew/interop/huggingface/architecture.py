@@ -4,12 +4,17 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
+from torch import Tensor
+
 from clew.core.config import Section
 from clew.core.errors import UserError
 from clew.interop.huggingface.folders import Checkpoint
 from clew.interop.weight_maps import Entry
 from clew.text.labels import Labels
 from clew.text.tokenizer import Tokenizer
+
+BIAS = "output.bias"
+"""Where an output layer of theirs has none, ours is 0. What else they have not is how a task answers, and stays as it is built."""
 
 
 @dataclass(frozen=True)
@@ -29,9 +34,10 @@ class Architecture:
     """`names` are the classes of `transformers` and the task that clew has for each.
 
     `read(checkpoint, name)` understands a config; `entries(model, task)` are the tensors of a run with these sections; `write(model, task,
-    vocabularies)` is the config for a run that fits, and the class's name. `leftovers` are patterns of tensors that are not needed;
-    `copies` are tensors that say again what others say; `prefix` is what the body's tensors begin with under an output layer, and
-    `heads` a pattern of those that are not the body's; `made` are patterns of tensors of clew's that a checkpoint has not.
+    out)` is the config for a run that fits; `reorder(model, tensors)` is the same run with its features as the architecture has them.
+    `prefix` is what the body's tensors begin with under an output layer, `heads` a pattern of those that are not the body's; `leftovers`
+    are patterns of tensors that are not needed, `copies` tensors that say again what others say, and `made` patterns of tensors of clew's
+    that a checkpoint has not.
     """
 
     names: Mapping[str, str]
@@ -39,6 +45,7 @@ class Architecture:
     read: Callable[[Checkpoint, str], Understood]
     entries: Callable[[Any, Any], list[Entry]]
     write: Callable[[Any, Any, "Outgoing"], dict[str, Any]]
+    reorder: Callable[[Any, dict[str, Tensor]], dict[str, Tensor]] | None = None
     heads: str = ""
     leftovers: tuple[str, ...] = ()
     copies: Mapping[str, str] = field(default_factory=dict)

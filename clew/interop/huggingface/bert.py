@@ -160,6 +160,7 @@ NAMES = {
     "BertForMaskedLM": "masked_language_model",
     "BertForSequenceClassification": "classification",
     "BertForTokenClassification": "tagging",
+    "BertForQuestionAnswering": "question_answering",
     "BertModel": "representation",
 }
 BERT = Architecture(
@@ -169,7 +170,7 @@ BERT = Architecture(
     entries=entries,
     write=write,
     heads=r"cls\.|classifier\.|qa_outputs\.",
-    made=(r"answer\..*",),
+    made=(r"answer\..*", r"threshold"),
     leftovers=(r"bert\.embeddings\.position_ids", r"bert\.pooler\.dense\.(weight|bias)", r"cls\.predictions\.decoder\.(weight|bias)"),
     copies={
         "cls.predictions.decoder.weight": "bert.embeddings.word_embeddings.weight",

@@ -97,6 +97,7 @@ NAMES = {
     "DistilBertForMaskedLM": "masked_language_model",
     "DistilBertForSequenceClassification": "classification",
     "DistilBertForTokenClassification": "tagging",
+    "DistilBertForQuestionAnswering": "question_answering",
     "DistilBertModel": "representation",
 }
 DISTILBERT = Architecture(
@@ -106,7 +107,7 @@ DISTILBERT = Architecture(
     entries=entries,
     write=write,
     heads=r"vocab_|pre_classifier\.|classifier\.|qa_outputs\.",
-    made=(r"answer\..*",),
+    made=(r"answer\..*", r"threshold"),
     leftovers=(r"distilbert\.embeddings\.position_ids", r"vocab_projector\.weight"),
     copies={"vocab_projector.weight": "distilbert.embeddings.word_embeddings.weight"},
 )

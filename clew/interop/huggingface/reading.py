@@ -6,9 +6,10 @@ from typing import Any
 
 from clew.core.errors import UserError, shown
 from clew.interop.huggingface import ARCHITECTURES
-from clew.interop.huggingface.architecture import Architecture, Understood
+from clew.interop.huggingface.architecture import BIAS, Architecture, Understood
 from clew.interop.huggingface.folders import CONFIG, Checkpoint
 from clew.interop.huggingface.sentence_folders import MODULES, inner_folder, sentence_task
+from clew.interop.huggingface.sentencepiece_tokenizers import marian_tokenizers
 from clew.interop.huggingface.tokenizer_files import filled_to, read_tokenizer
 from clew.interop.imported import Imported
 from clew.interop.weight_maps import check_all_used, take
@@ -49,7 +50,7 @@ def read_huggingface(path: Path) -> Imported:
         given = {ours for entry in entries for ours in entry.ours}
         for ours in set(tensors) - given:
             assert any(re.fullmatch(made, ours) for made in architecture.made), ours
-            if not ours.startswith(ANSWER):
+            if ours == BIAS:
                 tensors[ours].zero_()
         silent = (*architecture.copies, *(each for each in left if "position_ids" in each or "attn" in each or "inv_freq" in each))
         unused = [each for each in left if each not in silent]
@@ -93,6 +94,10 @@ def check_copies(checkpoint: Checkpoint, architecture: Architecture, unused: set
 def vocabularies_of(
     path: Path, folder: Path, checkpoint: Checkpoint, understood: Understood, name: str
 ) -> tuple[dict[str, Any], list[str]]:
+    if understood.task["name"] == "translation":
+        source, target = marian_tokenizers(folder)
+        sizes = understood.vocabulary, checkpoint.config.get("decoder_vocab_size", int, understood.vocabulary)
+        return {"source": filled_to(source, sizes[0], folder), "target": filled_to(target, sizes[1], folder)}, []
     kind = checkpoint.config.get("model_type", str, "")
     where = folder if (folder / "tokenizer.json").is_file() or folder == path else path
     tokenizer = filled_to(read_tokenizer(where, kind), understood.vocabulary, folder)
@@ -108,7 +113,5 @@ def end_notes(checkpoint: Checkpoint, tokenizer: Tokenizer) -> list[str]:
     return []
 
 
-ANSWER = "answer."
-"""What a task keeps of how it answers: a temperature of 1 as it begins, labels that weigh the same."""
 LABEL_ROLES = {"classification": "labels", "tagging": "tags"}
 """The role of the table of labels, by task."""

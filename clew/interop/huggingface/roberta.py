@@ -71,6 +71,7 @@ def architecture(kind: str, model_type: str) -> Architecture:
         f"{kind}ForMaskedLM": "masked_language_model",
         f"{kind}ForSequenceClassification": "classification",
         f"{kind}ForTokenClassification": "tagging",
+        f"{kind}ForQuestionAnswering": "question_answering",
         f"{kind}Model": "representation",
     }
     return Architecture(
@@ -80,7 +81,7 @@ def architecture(kind: str, model_type: str) -> Architecture:
         entries=entries,
         write=writer(model_type),
         heads=r"lm_head\.|classifier\.|qa_outputs\.",
-        made=(r"answer\..*",),
+        made=(r"answer\..*", r"threshold"),
         leftovers=(r"roberta\.embeddings\.position_ids", r"roberta\.pooler\.dense\.(weight|bias)", r"lm_head\.decoder\.(weight|bias)"),
         copies={"lm_head.decoder.weight": "roberta.embeddings.word_embeddings.weight", "lm_head.decoder.bias": "lm_head.bias"},
     )

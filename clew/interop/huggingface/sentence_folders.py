@@ -8,6 +8,7 @@ from typing import Any
 from clew.core.errors import UserError, shown
 from clew.interop.huggingface.architecture import Understood
 from clew.interop.huggingface.folders import CONFIG, inside, read_object
+from clew.runs.directory import write_json
 
 MODULES = "modules.json"
 POOLINGS = {"cls": "first", "mean": "mean", "max": "max", "lasttoken": "last"}
@@ -69,3 +70,23 @@ def pooling_of(settings: dict[str, Any], path: Path) -> str:
     if len(chosen) != 1 or chosen[0] not in POOLINGS:
         raise UserError(f"{path}: the pooling {' with '.join(chosen)} is not known; known: {', '.join(POOLINGS)}")
     return POOLINGS[chosen[0]]
+
+
+def write_sentence_files(folder: Path, task: Any, dim: int, longest: int | None) -> None:
+    """What sentence-transformers reads beside an encoder; nothing where it has no such pooling."""
+    mode = next((theirs for theirs, ours in POOLINGS.items() if ours == task.pooling), None)
+    if mode is None:
+        return
+    kinds = ["Transformer", "Pooling", *(["Normalize"] if task.normalise else [])]
+    paths = ["", *(f"{number}_{kind}" for number, kind in enumerate(kinds) if number)]
+    modules = [
+        {"idx": number, "name": str(number), "path": path, "type": f"sentence_transformers.models.{kind}"}
+        for number, (kind, path) in enumerate(zip(kinds, paths, strict=True))
+    ]
+    write_json(folder / MODULES, modules)
+    for path in paths[1:]:
+        (folder / path).mkdir()
+    flags = {flag: known == mode for flag, known in FLAGS.items()}
+    write_json(folder / paths[1] / CONFIG, {"word_embedding_dimension": dim, **flags})
+    if longest is not None:
+        write_json(folder / "sentence_bert_config.json", {"max_seq_length": longest, "do_lower_case": False})

@@ -8,6 +8,7 @@ from tokenizers import decoders, models, normalizers, pre_tokenizers, processors
 
 from clew.core.errors import UserError, shown
 from clew.interop.huggingface.folders import inside, read_object
+from clew.interop.huggingface.sentencepiece_tokenizers import llama, xlm_roberta
 from clew.text.tokenizer import FILE, Tokenizer
 
 SPECIALS = ("bos_token", "eos_token", "unk_token", "sep_token", "pad_token", "cls_token", "mask_token")
@@ -123,5 +124,10 @@ def filled_to(tokenizer: Tokenizer, size: int, where: Path) -> Tokenizer:
     return tokenizer
 
 
-VOCABULARY_FILES: list[tuple[tuple[str, ...], Any]] = [(("vocab.txt",), wordpiece), (("vocab.json", "merges.txt"), byte_pairs)]
+VOCABULARY_FILES: list[tuple[tuple[str, ...], Any]] = [
+    (("vocab.txt",), wordpiece),
+    (("vocab.json", "merges.txt"), byte_pairs),
+    (("sentencepiece.bpe.model",), xlm_roberta),
+    (("tokenizer.model",), llama),
+]
 """Which files make a tokenizer, and how."""

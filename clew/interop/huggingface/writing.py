@@ -11,7 +11,7 @@ from torch import Tensor
 
 from clew.core.errors import UserError, few_of
 from clew.interop.huggingface import ARCHITECTURES, BERT, BY_FAMILY, DISTILBERT
-from clew.interop.huggingface.architecture import Architecture, Outgoing
+from clew.interop.huggingface.architecture import BIAS, Architecture, Outgoing
 from clew.interop.huggingface.folders import CONFIG, INDEX, WEIGHTS
 from clew.interop.huggingface.tokenizer_writing import write_tokenizer
 from clew.interop.weight_maps import give
@@ -34,7 +34,7 @@ def write_huggingface(run: Run, folder: Path, *, shard: int = SHARD) -> None:
     config = architecture.write(model, task, Outgoing(name, tokenizer, labels))
     tensors = theirs_of(run, architecture, name)
     name = config.get("architectures", [name])[0]
-    written = {"architectures": [name], **config, "vocab_size": body.vocabulary, "dtype": "float32"}
+    written = {"architectures": [name], **config, "vocab_size": getattr(body, "source_vocabulary", body.vocabulary), "dtype": "float32"}
     write_json(folder / CONFIG, written)
     if task.name in ("language_model", "translation", "sequence"):  # type: ignore[attr-defined]
         write_json(folder / "generation_config.json", generation_config(written))
@@ -74,10 +74,9 @@ def theirs_of(run: Run, architecture: Architecture, name: str) -> dict[str, Tens
     if {"answer.mean", "answer.scale"} <= set(made):  # numbers are learnt with mean 0 and variance 1, and theirs are told as they are
         ours["output.weight"] = ours["output.weight"] * ours["answer.scale"]
         ours["output.bias"] = ours["output.bias"] * ours["answer.scale"] + ours["answer.mean"]
-    for key in made:
-        if not key.startswith("answer.") and ours[key].any():
-            raise UserError(f"{name} has no {key}, and this run's is not 0")
-    return give(entries, ours)
+    if BIAS in made and ours[BIAS].any():
+        raise UserError(f"{name} has no bias in its output layer, and this run's is not 0")
+    return give(entries, ours if architecture.reorder is None else architecture.reorder(run.config.model, ours))
 
 
 def generation_config(config: Mapping[str, Any]) -> dict[str, Any]:

@@ -1,0 +1,212 @@
+"""AllenNLP's ELMo (Peters et al. 2018): options.json and the weights in HDF5, as bilm-tf wrote them.
+
+bilm spells a word as a mark, its bytes, a second mark, and padding up to 50 letters; around a sentence stand two words of its own, each
+of one letter that no byte has. Here these two words are STX and ETX, the control characters that begin and end a text, and what the
+released table has for them gives way.
+"""
+
+import json
+from collections.abc import Iterator
+from importlib import import_module
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import tokenizers
+import torch
+from tokenizers import models, pre_tokenizers, processors
+from torch import Tensor
+
+from clew.core.errors import UserError, few_of, shown
+from clew.interop.imported import Imported
+from clew.interop.weight_maps import shown_shape
+from clew.text.letters import END as WORD_END
+from clew.text.letters import LETTERS, LONGEST
+from clew.text.letters import START as WORD_START
+from clew.text.tokenizer import Tokenizer
+
+BEGIN, END = "\x02", "\x03"
+ROWS = 261
+"""Letters of bilm: 256 bytes, the beginning and end of a sentence, the beginning and end of a word, and padding."""
+THEIR_BEGIN, THEIR_END, THEIR_WORD_START, THEIR_WORD_END, THEIR_PADDING = range(256, ROWS)
+READER = "body.embedding.parts.0.reader"
+LAYERS = ("body.layers.forward_layer.layers", "body.layers.backward_layer.layers")
+
+
+def is_elmo(path: Path) -> bool:
+    return path.is_dir() and any(path.glob("*options.json")) and any(path.glob("*.hdf5"))
+
+
+def read_elmo(path: Path) -> Imported:
+    options_path, weights_path = (only(path, pattern) for pattern in ("*options.json", "*.hdf5"))
+    options = read_options(options_path)
+    reader, lstm = options["char_cnn"], options["lstm"]
+    widths, filters = [width for width, _ in reader["filters"]], [count for _, count in reader["filters"]]
+    dim = lstm["projection_dim"]
+    if sum(filters) == dim:
+        raise UserError(f"{options_path}: as many filters as projection_dim ({dim}); clew has no map between the two then")
+    settings = {
+        "text": {"tokenizer": "word"},
+        "embedding": {
+            "words": False,
+            "characters": {
+                "name": "cnn",
+                "num_letters": LETTERS + 1,
+                "letter_dim": reader["embedding"]["dim"],
+                "widths": widths,
+                "filters": filters,
+                "highways": reader["n_highway"],
+                "activation": reader["activation"],
+                "padded_to": LONGEST,
+            },
+            "characters_dim": dim,
+        },
+        "model": {
+            "family": "elmo",
+            "dim": dim,
+            "num_layers": lstm["n_layers"],
+            "cell": {
+                "name": "projected_lstm",
+                "hidden_dim": lstm["dim"],
+                "cell_clip": as_clip(lstm.get("cell_clip")),
+                "output_clip": as_clip(lstm.get("proj_clip")),
+            },
+        },
+        "task": {"name": "representation"},
+    }
+
+    def fill(config: Any, tensors: dict[str, Tensor]) -> list[str]:
+        with load_h5py().File(weights_path, "r") as file:
+            there: list[str] = []
+            file.visititems(lambda name, item: there.append(name) if hasattr(item, "shape") else None)
+            used: set[str] = set()
+            for theirs, found in tensors_of(Weights(file, weights_path, used), config, widths):
+                put(tensors, theirs, found, weights_path)
+            if left := sorted(set(there) - used):
+                raise UserError(f"{weights_path} has weights that clew has no place for: {few_of(left)}")
+        return []
+
+    check_hdf5(weights_path)
+    return Imported("ELMo", settings, {"tokenizer": word_tokenizer()}, fill)
+
+
+class Weights:
+    """The arrays of the file by name; which were asked for is kept."""
+
+    def __init__(self, file: Any, path: Path, used: set[str]):
+        self.file, self.path, self.used = file, path, used
+
+    def __call__(self, name: str) -> np.ndarray:
+        if name not in self.file:
+            raise UserError(f"{self.path} has no {name}, which its options ask for; take the two files that belong together")
+        self.used.add(name)
+        return np.asarray(self.file[name][...], dtype=np.float32)
+
+
+def tensors_of(weights: Weights, config: Any, widths: list[int]) -> Iterator[tuple[str, np.ndarray]]:
+    """Our names, and their arrays as ours are laid out."""
+    yield f"{READER}.letters.weight", letter_table(weights("char_embed"), weights.path)
+    for number, _ in enumerate(widths):
+        yield f"{READER}.convolutions.{number}.weight", weights(f"CNN/W_cnn_{number}")[0].transpose(2, 1, 0)
+        yield f"{READER}.convolutions.{number}.bias", weights(f"CNN/b_cnn_{number}")
+    for number in range(config.embedding.characters["highways"]):
+        for theirs, ours in (("transform", "layer.linear"), ("carry", "transform")):
+            yield f"{READER}.highways.{number}.{ours}.weight", weights(f"CNN_high_{number}/W_{theirs}").T
+            yield f"{READER}.highways.{number}.{ours}.bias", weights(f"CNN_high_{number}/b_{theirs}")
+    yield f"{READER}.projection.weight", weights("CNN_proj/W_proj").T
+    yield f"{READER}.projection.bias", weights("CNN_proj/b_proj")
+    dim, wide = config.model.dim, config.model.cell["hidden_dim"]
+    for direction, layers in enumerate(LAYERS):
+        for number in range(config.model.num_layers):
+            there = f"RNN_{direction}/RNN/MultiRNNCell/Cell{number}/LSTMCell"
+            both, bias = in_our_order(weights(f"{there}/W_0").T, wide), weights(f"{there}/B").copy()
+            bias[2 * wide : 3 * wide] += 1  # TensorFlow adds it to the forget gate when it runs
+            ours = f"{layers}.{number}.layer.cell"
+            yield f"{ours}.input_weight", both[:, :dim]
+            yield f"{ours}.hidden_weight", both[:, dim:]
+            yield f"{ours}.bias", in_our_order(bias, wide)
+            yield f"{ours}.projection", weights(f"{there}/W_P_0").T
+
+
+def in_our_order(rows: np.ndarray, wide: int) -> np.ndarray:
+    """Input gate, candidate, forget gate, output gate to input, forget, candidate, output."""
+    i, c, f, o = np.split(rows, [wide, 2 * wide, 3 * wide])
+    return np.concatenate([i, f, c, o])
+
+
+def letter_table(theirs: np.ndarray, path: Path) -> np.ndarray:
+    """A row for padding behind a batch's longest word, then bytes, marks of words, and bilm's own padding last."""
+    if theirs.ndim != 2 or len(theirs) != ROWS:
+        raise UserError(f"{path}: char_embed has the shape {shown_shape(theirs.shape)}, and should have {ROWS} rows")
+    table = np.zeros((LETTERS + 1, theirs.shape[1]), dtype=np.float32)
+    table[1:257] = theirs[:256]
+    for ours, letter in ((ord(BEGIN) + 1, THEIR_BEGIN), (ord(END) + 1, THEIR_END)):
+        table[ours] = theirs[letter]
+    for ours, letter in ((WORD_START, THEIR_WORD_START), (WORD_END, THEIR_WORD_END), (LETTERS, THEIR_PADDING)):
+        table[ours] = theirs[letter]
+    return table
+
+
+def put(tensors: dict[str, Tensor], name: str, found: np.ndarray, path: Path) -> None:
+    if tuple(tensors[name].shape) != found.shape:
+        expected, there = shown_shape(tensors[name].shape), shown_shape(found.shape)
+        raise UserError(f"{path}: the weights for {name} have the shape {there}, but by the options they should have {expected}")
+    tensors[name].copy_(torch.from_numpy(np.ascontiguousarray(found)))
+
+
+def word_tokenizer() -> Tokenizer:
+    """All words are one to it: letters tell them apart. A sentence stands between STX and ETX."""
+    ids = {"<unk>": 0, BEGIN: 1, END: 2}
+    inner = tokenizers.Tokenizer(models.WordLevel(ids, unk_token="<unk>"))
+    inner.pre_tokenizer = pre_tokenizers.WhitespaceSplit()
+    sides = [BEGIN, "$A", END]
+    pair = [*sides, f"{BEGIN}:1", "$B:1", f"{END}:1"]
+    inner.post_processor = processors.TemplateProcessing(single=sides, pair=pair, special_tokens=[(BEGIN, 1), (END, 2)])
+    return Tokenizer(inner)
+
+
+def read_options(path: Path) -> dict[str, Any]:
+    try:
+        options = json.loads(path.read_text(encoding="utf-8"))
+        reader, lstm = options["char_cnn"], options["lstm"]
+        numbers = [reader["n_highway"], reader["embedding"]["dim"], lstm["projection_dim"], lstm["dim"], lstm["n_layers"]]
+        numbers += [number for pair in reader["filters"] for number in pair]
+    except (ValueError, KeyError, TypeError) as error:
+        raise UserError(f"{path} is no file of ELMo's options: {type(error).__name__} {error}; copy it again") from None
+    if not all(isinstance(number, int) and number >= 0 for number in numbers) or len(numbers) < 7:
+        raise UserError(f"{path}: sizes and filters take whole numbers, not {shown(numbers)}")
+    for where, name, value, supported in (
+        ("lstm", "use_skip_connections", lstm.get("use_skip_connections"), (True,)),
+        ("char_cnn", "activation", reader.get("activation"), ("relu", "tanh")),
+        ("char_cnn", "max_characters_per_token", reader.get("max_characters_per_token", LONGEST), (LONGEST,)),
+        ("char_cnn", "n_characters", reader.get("n_characters", ROWS + 1), (ROWS, ROWS + 1)),
+    ):
+        if value not in supported:
+            raise UserError(f"{path}: {where}.{name} is {shown(value)}; clew computes ELMo with {' or '.join(map(shown, supported))}")
+    return options
+
+
+def as_clip(value: Any) -> float | None:
+    return float(value) if isinstance(value, (int, float)) and value else None
+
+
+def only(folder: Path, pattern: str) -> Path:
+    found = sorted(folder.glob(pattern))
+    if len(found) != 1:
+        raise UserError(f"{folder} has {len(found)} files {pattern}, and ELMo is one; keep those of one model in a folder")
+    return found[0]
+
+
+def check_hdf5(path: Path) -> None:
+    try:
+        with load_h5py().File(path, "r"):
+            pass
+    except OSError as error:
+        raise UserError(f"{path} cannot be read as HDF5: it is damaged or cut short ({str(error)[:80]}); copy it again") from None
+
+
+def load_h5py() -> Any:
+    try:
+        return import_module("h5py")
+    except ModuleNotFoundError:
+        raise UserError("ELMo's weights are HDF5, which h5py reads; `pip install 'clew[elmo]'`") from None

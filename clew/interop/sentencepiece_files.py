@@ -1,0 +1,147 @@
+"""Files of SentencePiece (Kudo and Richardson 2018): read as the Protocol Buffers messages they are, and made tokenizers of.
+
+A file is a message of fields, each a number and a value; of the numbers only those that matter to encoding are looked at:
+
+    1 pieces (1 piece, 2 score, 3 type)   2 trainer (3 model_type, 35 byte_fallback, 40 unk_id)
+    3 normaliser (2 precompiled_charsmap, 3 add_dummy_prefix, 4 remove_extra_whitespaces, 5 escape_whitespaces)
+"""
+
+import struct
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import tokenizers
+from tokenizers import Regex, decoders, models, normalizers, pre_tokenizers
+
+from clew.core.errors import UserError
+
+SPACE = "▁"
+NORMAL, UNKNOWN, CONTROL, USER, UNUSED, BYTE = range(1, 7)
+UNIGRAM, BPE = 1, 2
+KINDS = {UNIGRAM: "unigram", BPE: "bpe", 3: "word", 4: "char"}
+
+
+class Piece(NamedTuple):
+    text: str
+    score: float = 0.0
+    kind: int = NORMAL
+
+
+@dataclass(frozen=True)
+class SentencePieces:
+    """What a file says: the pieces by id, and how texts are made ready for them."""
+
+    path: Path
+    kind: int
+    pieces: list[Piece]
+    byte_fallback: bool
+    charsmap: bytes
+    dummy_prefix: bool
+    removes_spaces: bool
+
+    @property
+    def unknown(self) -> int:
+        return next(id for id, piece in enumerate(self.pieces) if piece.kind == UNKNOWN)
+
+
+def read_sentencepiece(path: Path) -> SentencePieces:
+    try:
+        fields = list(fields_of(path.read_bytes()))
+        pieces = [read_piece(value) for number, value in fields if number == 1]
+        trainer, normaliser = (dict(fields_of(b"".join(value for n, value in fields if n == number))) for number in (2, 3))
+    except (ValueError, IndexError, struct.error, TypeError):
+        raise UserError(f"{path} is no file of SentencePiece's, or is cut short; copy it again") from None
+    kind = int(trainer.get(3, UNIGRAM))
+    if kind not in (UNIGRAM, BPE):
+        raise UserError(f"{path}: the model is a {KINDS.get(kind, kind)} model; clew reads unigram and bpe")
+    if trainer.get(24) or not normaliser.get(5, 1):
+        raise UserError(f"{path}: clew knows SentencePiece with {SPACE} in the place of spaces, before words; this file has it otherwise")
+    if not any(piece.kind == UNKNOWN for piece in pieces):
+        raise UserError(f"{path} has no piece for what is unknown; it is cut short: copy it again")
+    charsmap = normaliser.get(2, b"")
+    return SentencePieces(path, kind, pieces, bool(trainer.get(35)), charsmap, bool(normaliser.get(3, 1)), bool(normaliser.get(4, 1)))
+
+
+def fields_of(data: bytes) -> Iterator[tuple[int, Any]]:
+    """Numbers and values of a message: whole numbers, four or eight bytes as they are, or a stretch of bytes."""
+    place = 0
+    while place < len(data):
+        key, place = varint(data, place)
+        number, wire = key >> 3, key & 7
+        if wire == 0:
+            value, place = varint(data, place)
+            yield number, value
+            continue
+        if wire == 2:
+            size, place = varint(data, place)
+        elif wire in (1, 5):
+            size = 8 if wire == 1 else 4
+        else:
+            raise ValueError(f"wire type {wire}")
+        if place + size > len(data) or number == 0:
+            raise ValueError("cut short")
+        yield number, data[place : place + size]
+        place += size
+
+
+def varint(data: bytes, place: int) -> tuple[int, int]:
+    value = shift = 0
+    while shift < 70:
+        byte = data[place]
+        value |= (byte & 127) << shift
+        place += 1
+        if byte < 128:
+            return value, place
+        shift += 7
+    raise ValueError("a number of more than ten bytes")
+
+
+def read_piece(data: bytes) -> Piece:
+    fields = dict(fields_of(data))
+    score = struct.unpack("<f", fields[2])[0] if 2 in fields else 0.0
+    return Piece(fields[1].decode(), score, int(fields.get(3, NORMAL)))
+
+
+def tokenizer_of(found: SentencePieces, pieces: Sequence[Piece] | None = None, unknown: int | None = None) -> tokenizers.Tokenizer:
+    """A tokenizer of the file's pieces, or of others in another order: what cuts texts as SentencePiece does."""
+    pieces = found.pieces if pieces is None else pieces
+    unknown = found.unknown if unknown is None else unknown
+    build = unigram if found.kind == UNIGRAM else byte_pairs
+    inner = build(found, pieces, unknown)
+    inner.add_special_tokens([piece.text for piece in pieces if piece.kind in (CONTROL, UNKNOWN)])
+    inner.add_tokens([tokenizers.AddedToken(piece.text, normalized=False) for piece in pieces if piece.kind == USER])
+    return inner
+
+
+def unigram(found: SentencePieces, pieces: Sequence[Piece], unknown: int) -> tokenizers.Tokenizer:
+    vocabulary = [(piece.text, piece.score) for piece in pieces]
+    inner = tokenizers.Tokenizer(models.Unigram(vocabulary, unk_id=unknown, byte_fallback=found.byte_fallback))
+    steps: list[Any] = [normalizers.Precompiled(found.charsmap)] if found.charsmap else []
+    if found.removes_spaces:
+        steps += [normalizers.Strip(), normalizers.Replace(Regex(" {2,}"), " ")]
+    inner.normalizer = normalizers.Sequence(steps)
+    scheme = "always" if found.dummy_prefix else "never"
+    inner.pre_tokenizer = pre_tokenizers.Metaspace(SPACE, prepend_scheme=scheme, split=True)
+    inner.decoder = decoders.Sequence([decoders.ByteFallback(), decoders.Metaspace(SPACE, prepend_scheme=scheme)])
+    return inner
+
+
+def byte_pairs(found: SentencePieces, pieces: Sequence[Piece], unknown: int) -> tokenizers.Tokenizer:
+    """Any two pieces that make a third are a merge; those of the better piece come first."""
+    ids = {piece.text: id for id, piece in enumerate(pieces)}
+    merges = []
+    for piece in sorted((piece for piece in pieces if piece.kind == NORMAL), key=lambda piece: (-piece.score, ids[piece.text])):
+        cuts = ((piece.text[:place], piece.text[place:]) for place in range(1, len(piece.text)))
+        merges += sorted((cut for cut in cuts if cut[0] in ids and cut[1] in ids), key=lambda cut: (ids[cut[0]], ids[cut[1]]))
+    model = models.BPE(ids, merges, unk_token=pieces[unknown].text, fuse_unk=True, byte_fallback=found.byte_fallback)
+    inner = tokenizers.Tokenizer(model)
+    steps: list[Any] = [normalizers.Precompiled(found.charsmap)] if found.charsmap else []
+    if found.removes_spaces:
+        steps += [normalizers.Strip(), normalizers.Replace(Regex(" {2,}"), " ")]
+    steps += [normalizers.Prepend(SPACE)] if found.dummy_prefix else []
+    inner.normalizer = normalizers.Sequence([*steps, normalizers.Replace(" ", SPACE)])
+    stripped = [decoders.Strip(" ", 1, 0)] if found.dummy_prefix else []
+    inner.decoder = decoders.Sequence([decoders.Replace(SPACE, " "), decoders.ByteFallback(), decoders.Fuse(), *stripped])
+    return inner

@@ -1,0 +1,130 @@
+"""llama2.c's checkpoints against a reading of its equations in NumPy, written from its file format."""
+
+import struct
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+
+from clew.core.errors import UserError
+from clew.interop.checkpoints import import_checkpoint
+from clew.runs.loaded import load_run
+
+DIM, HIDDEN, LAYERS, HEADS, GROUPS, LENGTH = 16, 20, 2, 4, 2, 32
+PIECES = ["<unk>", "\n<s>\n", "\n</s>\n", *(f"<0x{byte:02X}>" for byte in range(256)), " t", "he", " the", " c", "at", " cat", *"the ca"]
+SCORES = {" the": -1.0, " cat": -2.0, "he": -3.0, " t": -4.0, "at": -5.0, " c": -6.0}
+
+
+def make(folder: Path, tied: bool) -> dict[str, Any]:
+    draw = np.random.default_rng(3)
+    vocabulary, head_dim = len(PIECES), DIM // HEADS
+    narrow = GROUPS * head_dim
+    shapes = {
+        "table": (vocabulary, DIM),
+        "norm_1": (LAYERS, DIM),
+        "q": (LAYERS, DIM, DIM),
+        "k": (LAYERS, narrow, DIM),
+        "v": (LAYERS, narrow, DIM),
+        "o": (LAYERS, DIM, DIM),
+        "norm_2": (LAYERS, DIM),
+        "w1": (LAYERS, HIDDEN, DIM),
+        "w2": (LAYERS, DIM, HIDDEN),
+        "w3": (LAYERS, HIDDEN, DIM),
+        "norm": (DIM,),
+        "waves": (2, LENGTH, head_dim // 2),
+        **({} if tied else {"output": (vocabulary, DIM)}),
+    }
+    weights = {name: 0.3 * draw.standard_normal(shape) for name, shape in shapes.items()}
+    header = struct.pack("<7i", DIM, HIDDEN, LAYERS, HEADS, GROUPS, vocabulary if tied else -vocabulary, LENGTH)
+    (folder / "stories.bin").write_bytes(header + b"".join(weight.astype("<f4").tobytes() for weight in weights.values()))
+    tokens = b"".join(struct.pack("<fi", SCORES.get(piece, -1e3), len(piece.encode())) + piece.encode() for piece in PIECES)
+    (folder / "tokenizer.bin").write_bytes(struct.pack("<i", 7) + tokens)
+    return {name: weight.astype("<f4").astype(np.float64) for name, weight in weights.items()}
+
+
+def logits(weights: dict[str, Any], tokens: list[int]) -> Any:
+    """llama2.c's forward, a token at a time, neighbouring features turned."""
+    head_dim, keys, values, found = DIM // HEADS, [[] for _ in range(LAYERS)], [[] for _ in range(LAYERS)], []
+
+    def norm(x: Any, g: Any) -> Any:
+        return g * x / np.sqrt((x**2).mean() + 1e-5)
+
+    def turned(x: Any, place: int) -> Any:
+        y = x.copy()
+        for i in range(0, len(x), 2):
+            angle = place / 10000 ** ((i % head_dim) / head_dim)
+            y[i] = x[i] * np.cos(angle) - x[i + 1] * np.sin(angle)
+            y[i + 1] = x[i] * np.sin(angle) + x[i + 1] * np.cos(angle)
+        return y
+
+    for place, token in enumerate(tokens):
+        x = weights["table"][token].copy()
+        for n in range(LAYERS):
+            h = norm(x, weights["norm_1"][n])
+            q = turned(weights["q"][n] @ h, place)
+            keys[n].append(turned(weights["k"][n] @ h, place))
+            values[n].append(weights["v"][n] @ h)
+            context = np.zeros(DIM)
+            for head in range(HEADS):
+                mine, theirs = slice(head * head_dim, (head + 1) * head_dim), head * GROUPS // HEADS * head_dim
+                shared = slice(theirs, theirs + head_dim)
+                scores = np.array([q[mine] @ key[shared] / np.sqrt(head_dim) for key in keys[n]])
+                attention = np.exp(scores - scores.max())
+                attention /= attention.sum()
+                context[mine] = sum(a * value[shared] for a, value in zip(attention, values[n], strict=True))
+            x = x + weights["o"][n] @ context
+            h = norm(x, weights["norm_2"][n])
+            inner = weights["w1"][n] @ h
+            x = x + weights["w2"][n] @ (inner / (1 + np.exp(-inner)) * (weights["w3"][n] @ h))
+        found.append(weights.get("output", weights["table"]) @ norm(x, weights["norm"]))
+    return np.stack(found)
+
+
+@pytest.mark.parametrize("tied", [True, False])
+def test_a_checkpoint_of_llama2_c_s_computes_what_its_equations_say(tied: bool, tmp_path: Path) -> None:
+    weights = make(tmp_path, tied)
+    done = import_checkpoint(tmp_path / "stories.bin", tmp_path / "run")
+    assert done.architecture == "llama2.c"
+    run = load_run(tmp_path / "run", device="cpu")
+    text = "the cat é"
+    ids = [PIECES.index(piece) for piece in (" the", " cat")]
+    assert run.tokenizer.encode(text)[:2] == ids and run.tokenizer.decode(run.tokenizer.encode(text)) == text
+    tokens = [1, *run.tokenizer.encode(text)]
+    with torch.no_grad():
+        found = run.task.logits(run.task.body(torch.tensor([tokens]))[0])[0]
+    np.testing.assert_allclose(found.numpy(), logits(weights, tokens), atol=1e-5)
+    written = list(tokens)
+    for _ in range(5):
+        scores = logits(weights, written)[-1]
+        scores[2] = -np.inf  # a text that is not to stop has no end
+        written.append(int(scores.argmax()))
+    assert run.generate(text, method="greedy", max_new=5, stop=False).tokens == written[len(tokens) :]
+
+
+def test_what_is_no_checkpoint_of_llama2_c_s_is_said_in_a_line(tmp_path: Path) -> None:
+    make(tmp_path, True)
+    path, beside = tmp_path / "stories.bin", tmp_path / "tokenizer.bin"
+    whole, tokens = path.read_bytes(), beside.read_bytes()
+    faults = {
+        "begins with 28": whole[:20],
+        "is cut short": whole[:-4],
+        "no llama2.c checkpoint of version 0": whole + b"1234",
+        "is of version 2": struct.pack("<2i", 0x616B3432, 2) + whole[8:],
+        "its first numbers say dim=-1": b"\xff\xff\xff\xff" + whole[4:],
+        "may be a pickle": b"PK\x03\x04" + whole[4:],
+    }
+    for complaint, content in faults.items():
+        path.write_bytes(content)
+        with pytest.raises(UserError, match=complaint):
+            import_checkpoint(path, tmp_path / "run")
+    path.write_bytes(whole)
+    for complaint, content in {"cut short": tokens[:-1], "has 269 tokens, but the model knows 271": tokens[:-18]}.items():
+        beside.write_bytes(content)
+        with pytest.raises(UserError, match=complaint):
+            import_checkpoint(path, tmp_path / "run")
+    beside.unlink()
+    with pytest.raises(UserError, match="tokenizer.bin is missing"):
+        import_checkpoint(path, tmp_path / "run")
+    assert not (tmp_path / "run").exists()

@@ -1,0 +1,173 @@
+"""Marian in and out: its numbers, its tokens, its two tokenizers; and SentencePiece's files."""
+
+import json
+import warnings
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+
+from clew.core.errors import UserError
+from clew.data.examples import Pair
+from clew.interop.checkpoints import import_checkpoint
+from clew.interop.huggingface.sentencepiece_tokenizers import marian_tokenizers
+from clew.interop.huggingface.writing import write_huggingface
+from clew.interop.sentencepiece_files import read_sentencepiece, tokenizer_of
+from clew.runs.build import build_task
+from clew.runs.config import resolve
+from clew.runs.loaded import Run, load_run
+from clew.text.train import train_bpe
+from tests.interop.checkpoints import TEXTS, randomised, transformers
+
+sentencepiece = pytest.importorskip("sentencepiece")
+
+GERMAN = ["die Katze saß auf der Matte", "ein Hund lief weg", "es regnet !", "der Hund und die Katze, und es regnet auf den Hund"]
+
+
+def learn(texts: list[str], path: Path, **options: Any) -> Path:
+    """A model of SentencePiece's own making."""
+    sentencepiece.SentencePieceTrainer.train(
+        sentence_iterator=iter(texts * 5), model_prefix=str(path), hard_vocab_limit=False, minloglevel=2, **options
+    )
+    return path.with_name(path.name + ".model")
+
+
+@pytest.mark.parametrize(
+    "options",
+    [
+        {"model_type": "unigram", "vocab_size": 60},
+        {"model_type": "unigram", "vocab_size": 320, "byte_fallback": True},
+        {"model_type": "bpe", "vocab_size": 60},
+        {
+            "model_type": "bpe",
+            "vocab_size": 320,
+            "byte_fallback": True,
+            "normalization_rule_name": "identity",
+            "remove_extra_whitespaces": False,
+        },
+    ],
+    ids=["unigram", "unigram with bytes", "byte pairs", "byte pairs as Llama's"],
+)
+def test_a_file_of_sentencepiece_s_cuts_texts_as_it_does_itself(options: dict[str, Any], tmp_path: Path) -> None:
+    path = learn([*TEXTS, *GERMAN], tmp_path / "pieces", **options)
+    theirs = sentencepiece.SentencePieceProcessor(model_file=str(path))
+    ours = tokenizer_of(read_sentencepiece(path))
+    texts = [*TEXTS, *GERMAN, "  two  spaces ", "", "ﬁne ½ ① Ａ", "a\tb\u3000c", "дом 家", "un\u00adknown x\u200by", "e\u0301"]
+    for text in texts:
+        assert ours.encode(text, add_special_tokens=False).ids == theirs.encode(text), text
+    for text in [*TEXTS, *GERMAN]:
+        assert ours.decode(theirs.encode(text)) == text
+
+
+def test_a_file_that_is_cut_short_or_of_another_kind_is_refused(tmp_path: Path) -> None:
+    path = learn(TEXTS, tmp_path / "pieces", model_type="unigram", vocab_size=40)
+    whole = path.read_bytes()
+    for number, content in enumerate([whole[:-7], whole[:300], b"\x00\xff" * 20, b"", b"{}"]):
+        path.write_bytes(content)
+        with pytest.raises(UserError, match="copy it again"):
+            tokenizer_of(read_sentencepiece(path)), number
+    path = learn(TEXTS, tmp_path / "word", model_type="word", vocab_size=12)
+    with pytest.raises(UserError, match="the model is a word model; clew reads unigram and bpe"):
+        read_sentencepiece(path)
+
+
+def make_marian(folder: Path, **more: Any) -> Any:
+    folder.mkdir()
+    pieces: dict[str, None] = {}
+    for name, texts in (("source", TEXTS), ("target", GERMAN)):
+        learn(texts, folder / name, model_type="unigram", vocab_size=45).rename(folder / f"{name}.spm")
+        pieces |= dict.fromkeys(piece.text for piece in read_sentencepiece(folder / f"{name}.spm").pieces[3:])
+    names = ["</s>", "<unk>", ">>deu<<", *pieces, "<pad>"]
+    (folder / "vocab.json").write_text(json.dumps({name: id for id, name in enumerate(names)}))
+    pad = len(names) - 1
+    config = transformers.MarianConfig(
+        vocab_size=len(names),
+        d_model=16,
+        encoder_layers=2,
+        decoder_layers=1,
+        encoder_attention_heads=2,
+        decoder_attention_heads=2,
+        encoder_ffn_dim=24,
+        decoder_ffn_dim=24,
+        max_position_embeddings=64,
+        pad_token_id=pad,
+        decoder_start_token_id=pad,
+        eos_token_id=0,
+        forced_eos_token_id=None,
+        scale_embedding=True,
+        activation_function="swish",
+        **more,
+    )
+    model = transformers.MarianMTModel(config)
+    randomised(model)
+    with torch.no_grad():
+        model.final_logits_bias.normal_(generator=torch.Generator().manual_seed(3))
+        for half in (model.model.encoder, model.model.decoder):
+            half.embed_positions.weight.copy_(half.embed_positions.create_weight())
+    model.save_pretrained(folder)
+    return model
+
+
+def check_same(run: Run, model: Any) -> None:
+    """Scores of given targets, and what is written by itself."""
+    task: Any = run.task
+    pairs = [Pair(source, target) for source, target in zip(TEXTS, GERMAN, strict=True)]
+    batch = task.collate(task.encode(pairs))
+    mask = torch.ones_like(batch.source, dtype=torch.bool) if batch.source_mask is None else batch.source_mask
+    real = torch.ones_like(batch.tokens, dtype=torch.bool) if batch.mask is None else batch.mask
+    with torch.no_grad():
+        ours = torch.nn.functional.linear(task.decode(batch)[0], task.weight, task.output_bias)
+        theirs = model(batch.source, attention_mask=mask.long(), decoder_input_ids=batch.tokens).logits
+    torch.testing.assert_close(ours[real], theirs[real], atol=1e-5, rtol=1e-5)
+    banned = [token for token in (task.target.pad,) if token is not None]
+    for text, ids in zip(TEXTS, task.encode(pairs), strict=True):
+        written = model.generate(
+            torch.tensor([ids.source]), max_new_tokens=20, do_sample=False, num_beams=1, suppress_tokens=banned, eos_token_id=task.end
+        )[0, 1:].tolist()
+        expected = written[: written.index(task.end)] if task.end in written else written
+        assert run.translate(text, method="greedy", max_new=20).tokens == expected
+
+
+def test_marian_says_and_writes_the_same_here_and_goes_back_unchanged(tmp_path: Path) -> None:
+    model = make_marian(tmp_path / "theirs")
+    done = import_checkpoint(tmp_path / "theirs", tmp_path / "run")
+    assert (done.architecture, done.notes) == ("MarianMTModel", [])
+    run = load_run(tmp_path / "run", device="cpu")
+    check_same(run, model)
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")  # it recommends another package
+        tokenizer = transformers.MarianTokenizer.from_pretrained(tmp_path / "theirs")
+    sources = [*TEXTS, ">>deu<< the cat", "Katze"]
+    assert [[*ids, 0] for ids in run.vocabularies["source"].encode_batch(sources)] == tokenizer(sources)["input_ids"]
+    assert [[*ids, 0] for ids in run.vocabularies["target"].encode_batch(GERMAN)] == tokenizer(text_target=GERMAN)["input_ids"]
+    (tmp_path / "back").mkdir()
+    write_huggingface(run, tmp_path / "back")
+    again, report = transformers.MarianMTModel.from_pretrained(tmp_path / "back", output_loading_info=True)
+    assert not any(report.values()), report
+    check_same(run, again.eval())
+
+
+def test_a_transformer_of_clew_s_own_is_a_marian_with_its_features_in_another_order(tmp_path: Path) -> None:
+    vocabularies = {"source": train_bpe(TEXTS, size=280), "target": train_bpe(GERMAN, size=290)}
+    model = {"family": "transformer", "dim": 16, "num_layers": 1, "num_heads": 2, "activation": "gelu"}
+    config = resolve(
+        {"recipe": "translate", "text": {"tokenizer": "bpe"}, "model": model, "task": {"name": "translation", "max_ratio": None}}
+    )
+    task = randomised(build_task(config, vocabularies, to_train=False))
+    run = Run(tmp_path, config, vocabularies, task)
+    write_huggingface(run, tmp_path)
+    check_same(run, transformers.MarianMTModel.from_pretrained(tmp_path).eval())
+    rotary = config.model_copy(update={"model": config.model.model_copy(update={"position": "rotary"})})
+    with pytest.raises(UserError, match="Marian has sinusoidal positions"):
+        write_huggingface(Run(tmp_path, rotary, vocabularies, task), tmp_path)
+
+
+def test_tokenizers_that_lack_a_file_or_have_wrong_ids_are_refused(tmp_path: Path) -> None:
+    with pytest.raises(UserError, match="has no source.spm"):
+        marian_tokenizers(tmp_path)
+    for name in ("source", "target"):
+        learn(TEXTS, tmp_path / name, model_type="unigram", vocab_size=40).rename(tmp_path / f"{name}.spm")
+    (tmp_path / "vocab.json").write_text('{"</s>": 0, "<unk>": 2, "<pad>": 3}')
+    with pytest.raises(UserError, match="vocab.json should have ids from 0 on"):
+        marian_tokenizers(tmp_path)

