@@ -165,6 +165,7 @@ class Chooser:
         """The whole of every text is encoded, so that a choice has the tokens that it would have in a text that was read; the first of
         them may begin with the space before it."""
         tokenizer, limit = self.task.tokenizer, self.task.body.max_length
+        frame = [] if tokenizer.frame is None else tokenizer.frame.before
         rows, starts, lengths = [], [], []
         for label, words in self.choices.words.items():
             before, behind = self.choices.filled(words, {"text": example.text, "second": example.second or ""})
@@ -172,18 +173,18 @@ class Chooser:
             start = sum(1 for _ in takewhile(lambda span: span[1] <= len(before), offsets))  # noqa: B023
             if start == len(tokens):
                 raise UserError(f"{example.id}: the choice '{label}' has no token")
-            if start == 0:
+            if start == 0 and not frame:
                 tokens, start = [self.beginning(example), *tokens], 1
             rows.append(tokens)
             starts.append(start)
             lengths.append(len(behind))
-        cut = 0 if limit is None else max(0, max(map(len, rows)) - 1 - limit)
-        if cut >= min(starts):
+        cut = 0 if limit is None else max(0, len(frame) + max(map(len, rows)) - 1 - limit)
+        if cut and cut + (not frame) > min(starts):
             raise UserError(
                 f"{example.id}: the model can tell apart {limit} positions, and the longest choice with what is behind it leaves no room "
                 "for anything before it; shorten it"
             )
-        rows, starts = [row[cut:] for row in rows], [start - cut for start in starts]
+        rows, starts = [frame + row[cut:] for row in rows], [len(frame) + start - cut for start in starts]
         same = sum(1 for _ in takewhile(lambda column: len(set(column)) == 1, zip(*rows, strict=False)))
         shared = max(min(same, *starts) - 1, 0)
         return Asked(rows[0][:shared], [row[shared:] for row in rows], [start - shared for start in starts], lengths, cut)

@@ -1,6 +1,7 @@
 """Choices by likelihood: what is read once for all and in batches equals whole texts, read one by one."""
 
 import pytest
+import tokenizers
 import torch
 
 from clew.core.errors import UserError
@@ -9,6 +10,7 @@ from clew.models import MODELS
 from clew.tasks import choices as choices_module
 from clew.tasks.choices import Chooser, choices_of, parse_choices
 from clew.tasks.language_model import LanguageModel
+from clew.text.tokenizer import Tokenizer
 from clew.text.train import TOKENIZERS
 
 WORDS = "the film was good bad very long and dull Review: It . A play that no one will see"
@@ -102,6 +104,20 @@ def test_a_text_that_is_too_long_loses_its_beginning():
     assert task.tokenizer.decode([ids[-1]]) == " good" and chosen.log_probs["good"] == pytest.approx(float(log_probs[ids[-1]]), rel=1e-5)
     with pytest.raises(UserError, match=r"text 1: the model can tell apart 12 positions, and the longest choice .* leaves no room"):
         Chooser(task, choices_of(["good", "bad " * 20])).choose(["the film"])
+
+
+def test_what_a_tokenizer_puts_before_a_text_is_read_first():
+    task = build("llama")
+    first = task.tokenizer.id("<eos>")
+    inner = tokenizers.Tokenizer.from_str(task.tokenizer.to_json())
+    inner.post_processor = tokenizers.processors.TemplateProcessing(single="<eos> $A", special_tokens=[("<eos>", first)])
+    task.tokenizer = Tokenizer(inner)
+    (chosen,) = Chooser(task, choices_of(["good", "bad"])).choose(["the film"])
+    ids = [first, *task.encode("the film good")]
+    with torch.no_grad():
+        log_probs = task.logits(task.body(torch.tensor([ids[:-1]]))[0])[0].log_softmax(-1)
+    expected = sum(float(log_probs[place - 1, ids[place]]) for place in range(1 + len(task.encode("the film")), len(ids)))
+    assert chosen.log_probs["good"] == pytest.approx(expected, rel=1e-5)
 
 
 def test_answers_are_measured_as_a_classifiers():
