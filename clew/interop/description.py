@@ -6,7 +6,7 @@ from typing import Any
 
 import torch
 
-from clew.interop.model_card import model_card
+from clew.interop.model_card import model_card, vocabularies_of
 from clew.interop.options import ExportOptions
 from clew.interop.signatures import Port, Program
 from clew.interop.usage import usage_of
@@ -26,17 +26,17 @@ LIBRARIES = {"torch": "pytorch", "onnx": "onnx"}
 
 
 def write_description(run: Run, folder: Path, programs: Sequence[Program], to: str, options: ExportOptions) -> None:
-    suffix = SUFFIXES[to]
+    suffix, kept = SUFFIXES[to], vocabularies_of(run)
     content: dict[str, Any] = {
         "format": FORMAT,
         "task": run.config.task.name,  # type: ignore[attr-defined]
         "model": run.config.model.family,  # type: ignore[attr-defined]
         "torch": torch.__version__,
         "programs": {program.name: described(program, suffix) for program in programs},
-        "vocabulary": {role: f"{VOCABULARY}/{role}.json" for role in run.vocabularies},
+        "vocabulary": {role: f"{VOCABULARY}/{role}.json" for role in kept},
         **facts_of(run),
     }
-    save_vocabularies(folder, run.vocabularies)
+    save_vocabularies(folder, kept)
     write_json(folder / DESCRIPTION, content)
     usage = usage_of(run, to)
     write_text(folder / CARD, model_card(run, library=LIBRARIES[to], usage=usage, options=options))
