@@ -8,9 +8,11 @@ import torch
 
 from clew.interop.model_card import model_card, vocabularies_of
 from clew.interop.options import ExportOptions
+from clew.interop.readers import context_of
 from clew.interop.signatures import Port, Program
 from clew.interop.usage import usage_of
 from clew.runs.directory import VOCABULARY, write_json, write_text
+from clew.runs.embedding import CONTEXT
 from clew.runs.loaded import Run
 from clew.runs.vocabularies import save_vocabularies
 from clew.tasks.language_model import LanguageModel
@@ -27,6 +29,8 @@ LIBRARIES = {"torch": "pytorch", "onnx": "onnx"}
 
 def write_description(run: Run, folder: Path, programs: Sequence[Program], to: str, options: ExportOptions) -> None:
     suffix, kept = SUFFIXES[to], vocabularies_of(run)
+    if CONTEXT in run.vocabularies:  # the tokenizer alone of a run that this one reads
+        kept[CONTEXT] = run.vocabularies[CONTEXT].tokenizer
     content: dict[str, Any] = {
         "format": FORMAT,
         "task": run.config.task.name,  # type: ignore[attr-defined]
@@ -66,7 +70,7 @@ def facts_of(run: Run) -> dict[str, Any]:
         facts["mask"] = task.tokenizer.mask
     if isinstance(task, QuestionAnswering):
         facts["pair"] = around_pair(task)
-    if is_spelled(task.body):
+    if is_spelled(task.body) or (context_of(task.body) is not None and is_spelled(context_of(task.body))):
         facts["letters"] = "a word is 257, the bytes of its UTF-8 plus 1, 48 at most, and 258; 0 is padding"
     for role in ("labels", "tags"):
         if role in run.vocabularies:

@@ -13,11 +13,11 @@ from clew.core.errors import UserError
 Sizes = Mapping[str, int]
 Tensors = dict[str, Tensor]
 
-SIZES = {"past": 2, "length": 3, "source": 4, "batch": 5, "second": 6, "words": 7, "letters": 8}
+SIZES = {"past": 2, "length": 3, "source": 4, "batch": 5, "second": 6, "words": 7, "letters": 8, "context": 9}
 """The sizes that a program is shown; it then takes any. They differ, and none is 1, which torch would take for fixed."""
 OTHERS = (
     {**SIZES, "batch": 1, "length": 1},
-    {"past": 3, "length": 2, "source": 7, "batch": 8, "second": 2, "words": 2, "letters": 11},
+    {"past": 3, "length": 2, "source": 7, "batch": 8, "second": 2, "words": 2, "letters": 11, "context": 4},
 )
 """Sizes that a program is tried on before it is kept; small, for models that can tell few positions apart."""
 
