@@ -137,16 +137,8 @@ def scores(summary: Summary) -> str:
         return ""
     end = last_with(summary.records, "best.step")
     step = f" of step {end['best.step']:,}" if end is not None and not summary.averaged else ""
-    rows = [
-        f"| {part} | {name.replace('_', ' ')} | {value:.4g} |"
-        for part, _, name in map(split_name, found)
-        for value in [found[f"{part}.{name}"]]
-    ]
+    rows = [f"| {part} | {name.replace('_', ' ')} | {found[f'{part}.{name}']:.4g} |" for part, name in (key.split(".", 1) for key in found)]
     return f"## Scores\n\nOf the weights{step}.\n\n| part | measure | value |\n|---|---|---|\n" + "\n".join(rows)
-
-
-def split_name(name: str) -> tuple[str, str, str]:
-    return name.partition(".")
 
 
 def licence(options: ExportOptions) -> str:
