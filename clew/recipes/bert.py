@@ -43,7 +43,7 @@ SHAKESPEARE = bert(
     {"corpus": "tinyshakespeare"},
     {"dim": 128, "num_layers": 2, "num_heads": 4, "max_length": 128, "dropout": 0.1, "attention_dropout": 0.1},
     {
-        "steps": 3000,
+        "steps": 1500,
         "batch_tokens": 2048,
         "length": 64,
         "learning_rate": 2e-3,
