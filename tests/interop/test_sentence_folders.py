@@ -69,6 +69,7 @@ def test_sentences_have_the_vectors_that_transformers_gives(tmp_path: Path) -> N
     export_run(run, "hf", tmp_path / "out")
     for name in ("modules.json", "1_Pooling/config.json", "sentence_bert_config.json"):
         assert (tmp_path / "out" / name).is_file(), name
+    assert "BertModel.from_pretrained" in (tmp_path / "out" / "README.md").read_text()
     assert read_huggingface(tmp_path / "out").settings == read_huggingface(FOLDER).settings
 
 

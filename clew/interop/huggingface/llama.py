@@ -4,7 +4,7 @@ from typing import Any
 
 from clew.core.config import part_name, part_options
 from clew.core.errors import UserError, shown
-from clew.interop.huggingface.architecture import Architecture, Outgoing, Understood, only
+from clew.interop.huggingface.architecture import Architecture, Outgoing, Understood
 from clew.interop.huggingface.fields import Fields
 from clew.interop.huggingface.folders import Checkpoint
 from clew.interop.weight_maps import Entry, entry, repeated
@@ -127,7 +127,6 @@ WHOLE = ("original_max_position_embeddings", "truncate")
 
 
 def write(model: LlamaConfig, task: Any, out: Outgoing) -> dict[str, Any]:
-    only(model, "Llama", dropout=0.0)
     tied = False
     if task.name == "language_model":
         if task.bias:

@@ -15,6 +15,7 @@ from clew.interop.huggingface.architecture import BIAS, Architecture, Outgoing
 from clew.interop.huggingface.folders import CONFIG, INDEX, WEIGHTS
 from clew.interop.huggingface.tokenizer_writing import write_tokenizer
 from clew.interop.weight_maps import give
+from clew.layers.adapters import is_adapted
 from clew.runs.directory import ORIGIN, read_json, write_json
 from clew.runs.loaded import Run
 
@@ -27,6 +28,10 @@ def write_huggingface(run: Run, folder: Path, *, shard: int = SHARD) -> None:
     architecture, name = architecture_for(run)
     model, task = run.config.model, run.config.task
     body = run.task.body
+    if is_adapted(run.task):
+        raise UserError(
+            f"{run.folder} is an adapter of another run's weights; `clew merge {run.folder} --out DIR` makes a whole run of both"
+        )
     if not run.config.embedding.is_plain:  # type: ignore[attr-defined]
         raise UserError(f"{name} has one table of tokens, and this run reads more (the section embedding)")
     tokenizer = run.vocabularies.get("tokenizer") or run.vocabularies["target"]
