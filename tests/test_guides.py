@@ -9,6 +9,7 @@ import pytest
 from clew.cli.main import main, verb_parser
 from clew.recipes import RECIPES
 from clew.recipes.running import config_of
+from tests.runs.pretrained import save_pretrained
 
 GUIDES = sorted((Path(__file__).parents[1] / "docs" / "guides").glob("*.md"))
 GUIDE = next(guide for guide in GUIDES if guide.stem == "own-data")
@@ -58,6 +59,8 @@ def commands() -> list[str]:
 def test_a_command_of_a_guide_parses(command: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(tmp_path)
     Path("vectors.txt").write_text(f"king{' 1' * 100}\n", encoding="utf-8")
+    for name in re.findall(r"transfer\.from=(\w+)", command):
+        save_pretrained(Path(name), name)
     verb, *rest = shlex.split(command)[1:]
     options = verb_parser(verb).parse_intermixed_args(rest)
     if verb == "train":
@@ -72,21 +75,37 @@ def test_every_run_that_a_guide_uses_is_of_a_recipe() -> None:
 def settings() -> list[tuple[str, str]]:
     """The settings in the tables of guides, each with a recipe that it is for."""
     recipes = {
+        "reading": ["answer-facts"],
         "translation": ["translate", "data.train=pairs.tsv"],
         "parsing": ["craft-parser"],
         "trees": ["gum-tree-lstm"],
         "tagging": ["tag", "data.train=names.conll"],
         "classification": ["classify", "data.train=tickets.csv"],
+        "pretraining": ["text-llama", "data.train=corpus"],
+        "BERT": ["text-bert", "data.train=corpus"],
+        "finetuning": ["finetune-classify", "data.train=reviews.csv"],
     }
-    row = re.compile(r"^\| `((?:\w+\.\w+=\S+ ?)+)` \|", re.MULTILINE)
+    row = re.compile(r"^\| `((?:\w+\.\w+=(?:\{.*?\}|\S+) ?)+)` \|", re.MULTILINE)
     texts = {guide.stem: guide.read_text(encoding="utf-8") for guide in GUIDES}
+    texts["pretraining"], texts["BERT"] = texts["pretraining"].split("## BERT\n")
     return [(" ".join(recipes[name]), setting) for name in recipes for setting in row.findall(texts[name])]
 
 
 @pytest.mark.parametrize(("recipe", "setting"), settings())
 def test_a_setting_of_a_guide_is_one(recipe: str, setting: str) -> None:
     name, *given = recipe.split()
-    config_of(name, [*given, *setting.split()])
+    config_of(name, [*given, *re.findall(r"\w+\.\w+=(?:\{.*?\}|\S+)", setting)])
+
+
+def test_the_code_on_fine_tuning_runs(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setenv("CLEW_CACHE", str(tmp_path / "cache"))
+    save_pretrained(Path("bert"))
+    names: dict = {}
+    exec(code_of(GUIDE.with_stem("finetuning")), names)
+    assert set(capsys.readouterr().out.split()) <= {"delivery", "billing"}
+    sizes = [(Path("runs") / name / "model.safetensors").stat().st_size for name in ("adapter", "tickets")]
+    assert sizes[0] < sizes[1]
 
 
 def test_the_code_on_word_vectors_runs(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
@@ -107,3 +126,9 @@ def test_the_code_on_baselines_runs(tmp_path: Path, monkeypatch: pytest.MonkeyPa
     assert "'DET', 'NOUN', 'VERB', 'PRON', 'ADP', 'NUM', 'PUNCT'" in shown
     assert names["vectors"].nearest("king", 1)[0][1] > 0.5
     assert Path("vectors.txt").is_file()
+
+
+def test_the_code_on_exporting_runs(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
+    monkeypatch.chdir(tmp_path)
+    exec(code_of(GUIDE.with_stem("exporting")), {})
+    assert "exports/notes/classifier.pt2" in capsys.readouterr().out.splitlines()

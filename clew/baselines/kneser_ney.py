@@ -69,9 +69,13 @@ class KneserNey:
         """log p of each token of a sequence, given those before it."""
         return self._log_probs(joined([tokens], self.vocabulary))
 
-    def likelihood(self, sequences: Iterable[Sequence[int] | np.ndarray]) -> Likelihood:
-        """What all tokens of these sequences cost; it has the perplexity. Characters are the caller's to add."""
-        log_probs = self._log_probs(joined(sequences, self.vocabulary))
+    def likelihood(self, sequences: Iterable[Sequence[int] | np.ndarray], *, firsts: bool = True) -> Likelihood:
+        """What all tokens of these sequences cost, their first ones too or not; it has the perplexity. Characters are the caller's to
+        add."""
+        text = joined(sequences, self.vocabulary)
+        log_probs = self._log_probs(text)
+        if not firsts:
+            log_probs = log_probs[(text[:-1] != self.vocabulary)[text[1:] != self.vocabulary]]
         return Likelihood(-float(log_probs.sum()), len(log_probs))
 
     def probs(self, history: Sequence[int] | np.ndarray = ()) -> np.ndarray:

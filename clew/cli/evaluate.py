@@ -128,17 +128,15 @@ def evaluate_own(run: Any, streams: int | None, as_json: bool) -> None:
 
     def training_text() -> tuple[Any, int]:
         check_size(train)
-        text = encode_texts({"train": train}, run.tokenizer, cache_folder(), Lines().encoding)["train"]
+        text = encode_texts({"train": train}, run.tokenizer, cache_folder(), Lines().encoding, run.config)["train"]
         return as_predicted(run.task, text), getattr(run.task, "predicted", run.tokenizer.vocabulary)
 
     baselines = Baselines("text", training_text)
-    for name, text in encode_texts(texts, run.tokenizer, cache_folder(), Lines().encoding, run.config.text.workers).items():
+    for name, text in encode_texts(texts, run.tokenizer, cache_folder(), Lines().encoding, run.config).items():
         likelihood = evaluate(run.task, text, training)
         assert likelihood is not None
         score = score_of(likelihood, run.tokenizer.unit)
-        if training.documents != "apart":  # n-grams are counted over the joined text
-            score = baselines.beside(score, as_predicted(run.task, text)) or score
-        show(name, score, likelihood.tokens, run.tokenizer.unit, as_json)
+        show(name, baselines.beside(score, as_predicted(run.task, text)) or score, likelihood.tokens, run.tokenizer.unit, as_json)
 
 
 def evaluate_windows(run: Any, file: str, as_json: bool) -> None:
@@ -153,7 +151,7 @@ def evaluate_windows(run: Any, file: str, as_json: bool) -> None:
     from clew.training.language import score_of
 
     source = TextString(read_stdin()) if file == "-" else find_text(file)
-    (text,) = encode_texts({file: source}, run.tokenizer, cache_folder(), Lines().encoding).values()
+    (text,) = encode_texts({file: source}, run.tokenizer, cache_folder(), Lines().encoding, run.config).values()
     likelihood = evaluate(run.task, text, run.config.training)
     assert likelihood is not None
     show(file, score_of(likelihood, run.tokenizer.unit), likelihood.tokens, run.tokenizer.unit, as_json)

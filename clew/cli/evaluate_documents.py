@@ -32,7 +32,7 @@ def evaluate_documents(run: Any, files: list[str], options: argparse.Namespace) 
         train = {"train": parts.pop("train")}
         baselines = Baselines("documents", lambda: token_counts(encoded(train)["train"], run.tokenizer))
     for part, documents in encoded(parts).items():
-        examples = MaskedExamples(documents, run.task, config.training.length, part)
+        examples = MaskedExamples(documents, run.task, config.training.length, to_train=False)
         guessed = evaluate_masked(run.task, examples, config, nullcontext)
         assert guessed is not None
         score = score_of(guessed, run.tokenizer.unit)

@@ -20,6 +20,7 @@ VERBS = {
     "classify": "give texts their labels, or numbers",
     "fill": "guess the words in the places of [MASK]",
     "answer": "answer questions from a passage",
+    "embed": "vectors of texts or of their tokens, and search by them",
     "predict": "do what a run's task does, on a file or standard input",
     "evaluate": "a run's loss on its own data or on a text",
     "probe": "what each layer of a run knows",

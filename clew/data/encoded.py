@@ -37,8 +37,8 @@ Progress = Callable[[int, int], None]
 
 @dataclass(frozen=True, eq=False)
 class TokenFile:
-    """A corpus as ids. `num_target_characters` leaves out what the first token stands for, which nothing predicts, and
-    `num_characters_apart` what every document's first token stands for."""
+    """A corpus as ids, one long sequence, or one a document where they are `apart`. `num_target_characters` leaves out what the first
+    token stands for, which nothing predicts, and `num_characters_apart` what every document's first token stands for."""
 
     tokens: Shards | np.ndarray
     num_characters: int
@@ -46,9 +46,20 @@ class TokenFile:
     num_unknown: int
     num_characters_apart: int = 0
     key: str = ""
+    apart: bool = False
 
     def __len__(self) -> int:
         return len(self.tokens)
+
+    @property
+    def boundaries(self) -> np.ndarray:
+        """Where a sequence begins, but for the first."""
+        return self.tokens.boundaries if self.apart and isinstance(self.tokens, Shards) else np.empty(0, np.int64)
+
+    @property
+    def sequences(self) -> list[np.ndarray]:
+        """The ids, loaded."""
+        return np.split(np.asarray(self.tokens), self.boundaries)
 
 
 def encode_corpus(
@@ -137,6 +148,7 @@ def write_tokens(folder: Path, source: TextSource, size: Measure, tokenizer: Tok
             progress(done, size.num_characters)
 
     kept = whole_shards(folder)
+    workers = max(1, min(workers, -(-size.num_characters // SHARD)))
     with (folder / WHOLE).open("a", encoding="utf-8") as file:
         file.write("\n")  # what an earlier one wrote last may be half a line
         for entry in encode_shards(cut_into_jobs(source, folder, kept, measuring), tokenizer, workers, tell):

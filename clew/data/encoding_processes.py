@@ -9,9 +9,10 @@ import sys
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
 from concurrent.futures import wait as wait_for
+from contextlib import suppress
 from pathlib import Path
 from queue import SimpleQueue
-from typing import IO, NamedTuple
+from typing import IO, Any, NamedTuple
 
 from clew.core.errors import UserError
 from clew.data.encoding import Entry, encode_shard
@@ -39,12 +40,11 @@ def encode_shards(jobs: Iterable[Job], tokenizer: Tokenizer, workers: int, tell:
             yield encode_here(job, tokenizer, tell)
         return
     told: SimpleQueue[int] = SimpleQueue()
-    children = [start(tokenizer) for _ in range(workers)]
+    children: list[subprocess.Popen[str]] = []
     free: SimpleQueue[subprocess.Popen[str]] = SimpleQueue()
-    for child in children:
-        free.put(child)
     threads = ThreadPoolExecutor(workers)
     waiting: list[Future[Entry]] = []
+    folder = Path()
 
     def tell_all() -> None:
         tell(sum(told.get() for _ in range(told.qsize())))
@@ -57,6 +57,11 @@ def encode_shards(jobs: Iterable[Job], tokenizer: Tokenizer, workers: int, tell:
 
     try:
         for job in jobs:
+            folder = job.path.parent
+            if job.entry is None and len(children) < workers:
+                children.append(start())
+                introduce(children[-1], tokenizer)
+                free.put(children[-1])
             waiting.append(threads.submit(encode_there, job, free, told.put))
             if len(waiting) > workers:
                 yield first()
@@ -68,6 +73,8 @@ def encode_shards(jobs: Iterable[Job], tokenizer: Tokenizer, workers: int, tell:
         threads.shutdown(cancel_futures=True)
         for child in children:
             child.communicate()
+            for path in folder.glob(f"*.partial-{child.pid}"):
+                path.unlink(missing_ok=True)
 
 
 def encode_here(job: Job, tokenizer: Tokenizer, tell: Callable[[int], None]) -> Entry:
@@ -100,15 +107,20 @@ def encode_there(job: Job, free: "SimpleQueue[subprocess.Popen[str]]", tell: Cal
     raise UserError("a process that encodes the text died (killed, or out of memory); try again, with text.workers=1 if it happens again")
 
 
-def start(tokenizer: Tokenizer) -> "subprocess.Popen[str]":
+def start() -> "subprocess.Popen[str]":
     root = str(Path(__file__).parents[2])
     paths = os.pathsep.join([root, *filter(None, [os.environ.get("PYTHONPATH")])])
     environment = {**os.environ, "PYTHONPATH": paths, "PYTHONIOENCODING": "utf-8", "TOKENIZERS_PARALLELISM": "false"}
     command = [sys.executable, "-m", "clew.data.encoding_processes"]
-    child = subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, env=environment, text=True, encoding="utf-8")
+    pipes: dict[str, Any] = {"stdin": subprocess.PIPE, "stdout": subprocess.PIPE, "text": True, "encoding": "utf-8"}
+    # Ctrl-C reaches every process of a terminal's session: those of another are ended by the one that started them
+    return subprocess.Popen(command, env=environment, start_new_session=True, **pipes)
+
+
+def introduce(child: "subprocess.Popen[str]", tokenizer: Tokenizer) -> None:
     assert child.stdin is not None
-    send(child.stdin, tokenizer.to_json())
-    return child
+    with suppress(BrokenPipeError):  # of one that has died already its first shard tells
+        send(child.stdin, tokenizer.to_json())
 
 
 def send(stream: IO[str], content: object) -> None:
@@ -118,7 +130,7 @@ def send(stream: IO[str], content: object) -> None:
 
 def encode_as_told() -> None:
     """What such a process does."""
-    signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C reaches every process of a terminal: the first one ends the others
+    signal.signal(signal.SIGINT, signal.SIG_IGN)  # where a system has no sessions
     tokenizer = Tokenizer.from_json(json.loads(sys.stdin.readline()))
     for line in sys.stdin:
         job = json.loads(line)

@@ -68,7 +68,7 @@ class Draws:
     """Uniform numbers in [0, 1), (rows, length) of a kind."""
 
     def __init__(self, seed: int, epoch: int, examples: np.ndarray, length: int):
-        key = mixed(mixed(np.array([seed % 2**64], dtype=np.uint64)) ^ np.uint64(epoch))
+        key = np.random.SeedSequence([seed, epoch]).generate_state(1, np.uint64)
         self.rows = mixed(key ^ examples.astype(np.uint64))[:, None]
         self.columns = np.arange(length, dtype=np.uint64)
 

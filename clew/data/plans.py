@@ -239,19 +239,19 @@ USUAL, SPREAD, SHORTEST, LONGER = 0.95, 5.0, 5, 20
 
 def gather(tokens: Tokens, starts: np.ndarray, sizes: np.ndarray, fresh: bool, apart: bool = False) -> TokenBatch:
     """Rows of `sizes` tokens from `starts` on, and the tokens one later; what is not real is 0."""
-    columns = np.arange(sizes.max())
-    real = columns < sizes[:, None]  # (batch, length)
-    places = np.where(real, starts[:, None] + columns, 0)
-    if apart:
-        assert isinstance(tokens, Shards), "only an encoded text knows its documents"
-        documents = tokens.documents(places)
-        within = real & (documents == tokens.documents(places + 1))
-        numbers = torch.from_numpy(documents * real)
-        made = TokenBatch(as_ids(tokens[places] * real), as_ids(tokens[places + 1] * real), numbers, fresh)
-        return made._replace(within=torch.from_numpy(within))
-    if real.all():
-        return TokenBatch(as_ids(tokens[places]), as_ids(tokens[places + 1]), None, fresh)
-    return TokenBatch(as_ids(tokens[places] * real), as_ids(tokens[places + 1] * real), torch.from_numpy(real), fresh)
+    columns = np.arange(sizes.max() + 1)
+    places = np.where(columns <= sizes[:, None], starts[:, None] + columns, 0)
+    real = columns[:-1] < sizes[:, None]  # (batch, length)
+    ids = tokens[places]
+    made = TokenBatch(as_ids(ids[:, :-1]), as_ids(ids[:, 1:]), None, fresh)
+    if not real.all():
+        made = TokenBatch(as_ids(ids[:, :-1] * real), as_ids(ids[:, 1:] * real), torch.from_numpy(real), fresh)
+    if not apart:
+        return made
+    assert isinstance(tokens, Shards), "only an encoded text knows its documents"
+    documents = tokens.documents(places)
+    within = real & (documents[:, :-1] == documents[:, 1:])
+    return made._replace(mask=torch.from_numpy(documents[:, :-1] * real), within=torch.from_numpy(within))
 
 
 def as_ids(tokens: np.ndarray) -> Tensor:

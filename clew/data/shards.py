@@ -39,10 +39,10 @@ class Shards:
         places = np.asarray(places)
         if len(self.shards) == 1:
             return self.map(0)[0][places]
-        found = np.empty(places.shape, self.dtype)
-        for number, here, local in self.located(places):
+        found = np.empty(places.size, self.dtype)
+        for number, here, local in self.located(places.ravel()):
             found[here] = self.map(number)[0][local]
-        return found
+        return found.reshape(places.shape)
 
     def __array__(self, dtype: Any = None, copy: bool | None = None) -> np.ndarray:
         whole = np.concatenate([self.map(number)[0] for number in range(len(self.shards))])
@@ -50,26 +50,28 @@ class Shards:
 
     def documents(self, places: np.ndarray) -> np.ndarray:
         """The number of each place's document, from 1 on: as many documents end before it, and its own."""
-        found = np.empty(places.shape, np.int64)
-        for number, here, local in self.located(places):
+        found = np.empty(places.size, np.int64)
+        for number, here, local in self.located(places.ravel()):
             found[here] = self.ends_before[number] + 1 + np.searchsorted(self.map(number)[1], local, side="right")
-        return found
+        return found.reshape(places.shape)
 
     @property
-    def num_boundaries(self) -> int:
-        """How many tokens stand in another document than the token before them."""
+    def boundaries(self) -> np.ndarray:
+        """The places whose token is of another document than the token before."""
         ends = [self.edges[number] + np.asarray(self.map(number)[1], np.int64) for number in range(len(self.shards))]
         inside = np.unique(np.concatenate(ends))
-        return int(((inside > 0) & (inside < len(self))).sum())
+        return inside[(inside > 0) & (inside < len(self))]
 
     def located(self, places: np.ndarray) -> Iterable[tuple[int, np.ndarray, np.ndarray]]:
         """For every shard that some places are in: its number, which they are, and where in it."""
         numbers = np.searchsorted(self.edges, places, side="right") - 1
         if places.size and (numbers.max() >= len(self.shards) or numbers.min() < 0):
             raise IndexError(f"a place outside the {len(self)} tokens")
-        for number in np.unique(numbers):
-            here = numbers == number
-            yield int(number), here, places[here] - self.edges[number]
+        order = np.argsort(numbers, kind="stable")
+        cuts = np.flatnonzero(np.diff(numbers[order])) + 1
+        for here in np.split(order, cuts) if places.size else ():
+            number = int(numbers[here[0]])
+            yield number, here, places[here] - self.edges[number]
 
     def map(self, number: int) -> tuple[np.ndarray, np.ndarray]:
         """A shard's ids and ends."""

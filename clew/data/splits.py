@@ -1,6 +1,6 @@
 """One text into training, validation and test parts, counted in characters, without holding it in memory."""
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -39,6 +39,23 @@ class TextPart:
 
     def __str__(self) -> str:
         return str(self.whole)
+
+
+@dataclass(frozen=True)
+class Spread:
+    """About `most` characters of texts that have `length` together, in pieces spread evenly over them."""
+
+    texts: Iterable[str]
+    length: int
+    most: int
+
+    def __iter__(self) -> Iterator[str]:
+        place = taken = 0
+        for text in self.texts:
+            place += len(text)
+            if taken * self.length < self.most * place:
+                taken += len(text)
+                yield text
 
 
 def split_text(

@@ -44,9 +44,11 @@ class Use(NamedTuple):
 
 def find_use(description: Description) -> Use | None:
     """What the file seems to be for; None where nothing fits."""
-    whole = {"lines": "text-lstm", "parallel": "translate", "squad": "answer"}
+    whole = {"lines": "text-lstm", "parallel": "translate"}
     if description.format in whole:
         found: Use | None = Use(whole[description.format], {})
+    elif description.format == "squad":
+        found = Use("answer", {"transfer.from": "RUN"})
     elif description.format == "trees":
         found = Use("classify-trees" if any(column.name == "label" for column in description.columns) else "parse", {})
     elif description.format == "conllu":
@@ -123,7 +125,7 @@ def questions(columns: Columns) -> Use | None:
     if any(column is None for column in roles.values()):
         return None
     named = {f"data.{role}": column.name for role, column in roles.items() if column is not None and column.name != role}
-    return Use("answer", {name: column for name, column in named.items() if name != "data.answer"})
+    return Use("answer", {**{name: column for name, column in named.items() if name != "data.answer"}, "transfer.from": "RUN"})
 
 
 def named_pair(columns: Columns, texts: Columns) -> Use | None:

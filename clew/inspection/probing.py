@@ -12,7 +12,6 @@ import torch
 from torch import Tensor
 
 from clew.core.errors import unknown
-from clew.inspection.level_vectors import sentence_vectors, word_vectors
 from clew.inspection.linear_probes import UNKNOWN_LABEL, Fitted, fit_probe
 from clew.inspection.probe_corpora import PARTS, ProbeCorpus, read_probe_corpus
 from clew.layers.context import WORD_VECTORS
@@ -21,6 +20,7 @@ from clew.runs.build import build_task
 from clew.runs.embedding import check_reads_one_sequence
 from clew.runs.loaded import Run
 from clew.tasks import TASKS
+from clew.tasks.level_vectors import sentence_vectors, word_vectors
 from clew.tasks.words import WordReader
 
 CORPORA_PROBED = ("ewt-sample", "sentiment-sample")

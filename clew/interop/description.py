@@ -13,6 +13,9 @@ from clew.interop.usage import usage_of
 from clew.runs.directory import VOCABULARY, write_json, write_text
 from clew.runs.loaded import Run
 from clew.runs.vocabularies import save_vocabularies
+from clew.tasks.language_model import LanguageModel
+from clew.tasks.masked_language_model import MaskedLanguageModel
+from clew.tasks.question_answering import QuestionAnswering
 from clew.tasks.sequence import SequenceToSequence, language_tokens
 from clew.tasks.words import is_spelled
 
@@ -52,12 +55,32 @@ def facts_of(run: Run) -> dict[str, Any]:
     """What someone has to know who runs the programs without clew, where there is such: ids, limits, labels."""
     task: Any = run.task
     facts: dict[str, Any] = {"max_length": task.body.max_length}
+    if isinstance(task, LanguageModel):
+        facts["before"] = [] if task.tokenizer.frame is None else task.tokenizer.frame.before
     if isinstance(task, SequenceToSequence):
-        facts |= {"source_max_length": task.body.source_max_length, "end": task.end, "source_end": task.source_end}
-        facts["languages"] = {token[2:-1]: id for token, id in language_tokens(task.source).items()} or None
+        languages = {token[2:-1]: id for token, id in language_tokens(task.source).items()}
+        before, after = task.around(next(iter(languages), ""))
+        facts |= {"source_max_length": task.body.source_max_length, "languages": languages or None}
+        facts |= {"source_before": before, "source_after": after, "end": task.end}
+    if isinstance(task, MaskedLanguageModel):
+        facts["mask"] = task.tokenizer.mask
+    if isinstance(task, QuestionAnswering):
+        facts["pair"] = around_pair(task)
     if is_spelled(task.body):
         facts["letters"] = "a word is 257, the bytes of its UTF-8 plus 1, 48 at most, and 258; 0 is padding"
     for role in ("labels", "tags"):
         if role in run.vocabularies:
             facts[role] = list(run.vocabularies[role].names)
     return {name: value for name, value in facts.items() if value is not None}
+
+
+def around_pair(task: QuestionAnswering) -> dict[str, list[int]]:
+    """The ids before, between and behind question and passage, and the segments of the two."""
+    tokenizer = task.reader.tokenizer
+    end = [tokenizer.end or 0]
+    if tokenizer.frame is None:
+        return {"before": [], "between": end, "after": end if task.ends else [], "segments": [0, 0]}
+    tokens, _, (first, second) = tokenizer.frame.around([], [])
+    _, segments, places = tokenizer.frame.around([0], [0])
+    parts = {"before": tokens[:first], "between": tokens[first:second], "after": tokens[second:] + (end if task.ends else [])}
+    return {**parts, "segments": [segments[place] for place in places]}

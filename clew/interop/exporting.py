@@ -1,23 +1,29 @@
 """The folder of an export: written aside and put in its place when it is whole, so that nobody finds half of one."""
 
 import shutil
+from copy import deepcopy
 from pathlib import Path
 
 from clew.core.errors import UserError, unknown
 from clew.interop import EXPORTS
 from clew.interop.options import ExportOptions
+from clew.layers.adapters import is_adapted, merge
 from clew.runs.directory import PARTIAL, flush, is_run
 from clew.runs.loaded import Run
 
 
 def export_run(run: Run, to: str, folder: Path, options: ExportOptions | None = None, *, force: bool = False) -> list[Path]:
-    """Writes a run for another runtime, one of EXPORTS; the files written.
+    """Writes a run for another runtime, one of EXPORTS; the files written. Adapters go out as part of the maps that they stand beside.
 
     A folder that has files is refused, unless `force` says to write among them, over those of the same names.
     """
     if to not in EXPORTS:
         raise unknown("format", to, EXPORTS)
     check_folder(folder, force)
+    if is_adapted(run.task):
+        task = deepcopy(run.task)
+        merge(task)
+        run = Run(run.folder, run.config, run.vocabularies, task)
     aside = folder.with_name(folder.name + PARTIAL)
     remove(aside)
     try:

@@ -1,9 +1,6 @@
 """Programs in ONNX, which onnxruntime and many others run without torch. Recurrences are its operator Scan."""
 
-import logging
-import warnings
-from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Callable, Sequence
 from importlib import import_module
 from pathlib import Path
 from typing import Any
@@ -14,7 +11,7 @@ from torch import Tensor
 from clew.core.errors import UserError
 from clew.interop.description import write_description
 from clew.interop.options import ExportOptions
-from clew.interop.programs import exported, unchanging
+from clew.interop.programs import exported, quiet, refusal, unchanging
 from clew.interop.signatures import Program, check_same
 from clew.interop.task_programs import programs_of
 from clew.runs.loaded import Run
@@ -38,20 +35,21 @@ def export_onnx(run: Run, folder: Path, options: ExportOptions) -> None:
 
 def write_onnx(program: Program, path: Path) -> None:
     inputs, outputs = program.ports
+    names: Any = {"input_names": [port.name for port in inputs], "output_names": [port.name for port in outputs]}
+    graph = exported(program)
+    try:
+        with quiet():
+            found: Any = torch.onnx.export(graph, dynamo=True, verbose=False, **names)
+    except Exception as error:  # of any kind, where ONNX has no such operator
+        raise refusal("torch.onnx", program, error) from error
+    for node in found.model.graph.all_nodes():
+        node.metadata_props.clear()  # where in torch's code it came from
+    values = [*found.model.graph.inputs, *found.model.graph.outputs]
+    for value, port in zip(values, [*inputs, *outputs], strict=True):
+        for axis, side in enumerate(port.shape):
+            value.shape[axis] = side  # a size by its name
     with quiet():
-        found = torch.onnx.export(
-            exported(program),
-            dynamo=True,
-            verbose=False,
-            input_names=[port.name for port in inputs],
-            output_names=[port.name for port in outputs],
-        )
-        assert found is not None
-        graph: Any = found.model.graph
-        for value, port in zip([*graph.inputs, *graph.outputs], [*inputs, *outputs], strict=True):
-            for axis, side in enumerate(port.shape):
-                value.shape[axis] = side  # a size by its name
-        found.save(path, external_data=sum(tensor.nbytes for tensor in program.module.state_dict().values()) > LARGEST)
+        found.save(path, external_data=sum(tensor.nbytes for tensor in graph.state_dict.values()) > LARGEST)
 
 
 def runtime(path: Path) -> Callable[[Sequence[Tensor]], list[Tensor]] | None:
@@ -79,15 +77,3 @@ def find_onnx() -> Any:
         raise UserError(
             f"ONNX is written with onnx and onnxscript, and {error.name} is not installed; `pip install 'clew[onnx]'`, or `--to torch`"
         ) from None
-
-
-@contextmanager
-def quiet() -> Iterator[None]:
-    """Without what torch says of its own dealings: of packages that are not asked for, of calls inside it that will change."""
-    before = logging.root.manager.disable
-    logging.disable(logging.WARNING)
-    try:
-        with warnings.catch_warnings(action="ignore"):
-            yield
-    finally:
-        logging.disable(before)

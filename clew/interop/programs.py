@@ -1,5 +1,6 @@
 """Programs of torch.export: graphs with their weights, which torch runs without clew, on batches of any size and length."""
 
+import logging
 import warnings
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -8,7 +9,10 @@ from pathlib import Path
 import torch
 from torch import nn
 from torch.export import Dim, ExportedProgram
+from torch.export.graph_signature import InputKind
+from torch.fx import GraphModule
 
+from clew.core.errors import UserError
 from clew.core.modes import evaluating
 from clew.interop.description import write_description
 from clew.interop.options import ExportOptions
@@ -25,7 +29,7 @@ def export_torch(run: Run, folder: Path, options: ExportOptions) -> None:
             found = exported(program)
             module = found.module()
             check_same(program, lambda tensors, module=module: module(*tensors))  # type: ignore[misc]
-            with warnings.catch_warnings(action="ignore"):
+            with quiet():
                 torch.export.save(found, folder / f"{program.name}.pt2")
         write_description(run, folder, programs, "torch", options)
 
@@ -35,8 +39,40 @@ def exported(program: Program) -> ExportedProgram:
     inputs, _ = program.ports
     dims = {size: Dim(size) for size in SIZES}
     shapes = tuple({axis: dims[side] for axis, side in enumerate(port.shape) if isinstance(side, str)} for port in inputs)
-    with warnings.catch_warnings(action="ignore"):
-        return torch.export.export(program.module, program.tensors, dynamic_shapes=(shapes,), strict=False)
+    try:
+        with quiet():
+            found = torch.export.export(program.module, program.tensors, dynamic_shapes=(shapes,), strict=False)
+    except Exception as error:  # of any kind, where a layer does what no graph can
+        raise refusal("torch.export", program, error) from error
+    keep_what_is_used(found)
+    return found
+
+
+def refusal(tool: str, program: Program, error: Exception) -> UserError:
+    reason = str(error).strip().partition("\n")[0]
+    return UserError(f"{tool} cannot write the program '{program.name}' of this model: {type(error).__name__}: {reason}")
+
+
+def keep_what_is_used(found: ExportedProgram) -> None:
+    """Drops what no output hangs on: an encoder's program is traced through a step of the decoder, and each holds the whole model's
+    weights. Weights that lie in one block are parted, or every file would have all of it. Where in the code a node came from is
+    forgotten: it would name the writer's folders."""
+    graph, weights = found.graph_module.graph, found.state_dict
+    graph.eliminate_dead_code()
+    nodes = {node.name: node for node in graph.nodes if node.op == "placeholder"}
+    for spec in list(found.graph_signature.input_specs):
+        if spec.kind not in (InputKind.PARAMETER, InputKind.BUFFER):
+            continue
+        if not nodes[spec.arg.name].users:
+            graph.erase_node(nodes[spec.arg.name])
+            found.graph_signature.input_specs.remove(spec)
+            weights.pop(spec.target or "", None)
+        elif spec.kind is InputKind.PARAMETER:
+            weights[spec.target or ""] = nn.Parameter(weights[spec.target or ""].detach().clone(), requires_grad=False)
+    for module in found.graph_module.modules():
+        for node in module.graph.nodes if isinstance(module, GraphModule) else ():
+            node.meta.pop("stack_trace", None)
+    found.graph_module.recompile()
 
 
 @contextmanager
@@ -51,3 +87,15 @@ def unchanging(module: nn.Module) -> Iterator[None]:
     finally:
         for parameter in trained:
             parameter.requires_grad_(True)
+
+
+@contextmanager
+def quiet() -> Iterator[None]:
+    """Without what torch says of its own dealings: of packages that are not asked for, of calls inside it that will change."""
+    before = logging.root.manager.disable
+    logging.disable(logging.WARNING)
+    try:
+        with warnings.catch_warnings(action="ignore"):
+            yield
+    finally:
+        logging.disable(before)

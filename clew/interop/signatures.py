@@ -59,6 +59,12 @@ class Program:
             return [*tensors, *self.module(*tensors)]
 
 
+def drawn(vocabulary: int, rows: int, length: int) -> tuple[Tensor, Tensor]:
+    """Some ids (rows, length), all real."""
+    ids = torch.arange(rows * length).view(rows, length) % vocabulary
+    return ids, torch.ones(rows, length, dtype=torch.bool)
+
+
 def side(tensor: Tensor, axis: int, larger: Mapping[str, Sequence[int]]) -> int | str:
     sizes = [size for size, shape in larger.items() if shape[axis] != tensor.shape[axis]]
     return " + ".join(sizes) or tensor.shape[axis]

@@ -4,17 +4,18 @@ from typing import Any
 
 from clew.runs.loaded import Run
 from clew.tasks.answers import Number
-from clew.tasks.words import is_spelled
+from clew.tasks.words import is_segmented, is_spelled
 
 OPENINGS = {
     "onnx": """
 import json
+from pathlib import Path
 
 import numpy as np
 import onnxruntime
 from tokenizers import Tokenizer
 
-about = json.load(open("export.json", encoding="utf-8"))
+about = json.loads(Path("export.json").read_text(encoding="utf-8"))
 programs = {name: onnxruntime.InferenceSession(program["file"]) for name, program in about["programs"].items()}
 
 
@@ -24,12 +25,13 @@ def run(name, tensors):
 """,
     "torch": """
 import json
+from pathlib import Path
 
 import numpy as np
 import torch
 from tokenizers import Tokenizer
 
-about = json.load(open("export.json", encoding="utf-8"))
+about = json.loads(Path("export.json").read_text(encoding="utf-8"))
 programs = {name: torch.export.load(program["file"]).module() for name, program in about["programs"].items()}
 
 
@@ -63,7 +65,7 @@ state = {
     for port in about["programs"]["step"]["inputs"]
     if port["name"].startswith("state.")
 }
-tokens = tokenizer.encode("The", add_special_tokens=False).ids
+tokens = [*about["before"], *tokenizer.encode("The", add_special_tokens=False).ids]
 state, new = step(state, tokens)
 for _ in range(10):
     tokens.append(new)
@@ -73,7 +75,7 @@ print(tokenizer.decode(tokens, skip_special_tokens=False))
 
 SEQUENCE = """
 source, target = read_tokenizer("source"), read_tokenizer("target")
-ids = np.array([[FIRST*source.encode("TEXT", add_special_tokens=False).ids, about["source_end"]]])
+ids = np.array([[*FIRST, *source.encode("TEXT", add_special_tokens=False).ids, *about["source_after"]]])
 read = {"source": ids, "source_mask": np.ones_like(ids, dtype=bool)}
 state, new = step({**read, **run("encoder", read)}, [about["end"]])
 tokens = []
@@ -92,13 +94,13 @@ def letters_of(words):
 WORDS = """
 tokenizer = read_tokenizer("tokenizer")
 words = "TEXT".split()  # punctuation stands apart
-encoded = tokenizer.encode(" ".join(words), add_special_tokens=False)
+encoded = tokenizer.encode(" ".join(words), add_special_tokens=FRAMED)
 tensors = {"tokens": np.array([encoded.ids]), "mask": np.ones((1, len(encoded.ids)), dtype=bool)}
 """
 
 PIECES = """\
 stops = np.cumsum([len(word) + 1 for word in words]) - 1  # where each word ends in the text
-word_of = [int(np.searchsorted(stops, stop)) for _, stop in encoded.offsets]
+word_of = [int(np.searchsorted(stops, stop)) if stop > start else -1 for start, stop in encoded.offsets]
 tensors["starts"] = np.array([[word_of.index(word) for word in range(len(words))]])
 tensors["ends"] = np.array([[len(word_of) - word_of[::-1].index(word) for word in range(len(words))]])
 tensors["word_mask"] = np.ones((1, len(words)), dtype=bool)
@@ -118,6 +120,36 @@ NUMBER = """\
 print(run("classifier", tensors)["number"])
 """
 
+FILLER = """\
+tensors["tokens"][0, 1] = about["mask"]
+found = run("filler", tensors)
+print(tokenizer.id_to_token(int(found["log_probs"][0, 1].argmax())))
+"""
+
+SCORES = """\
+print(run("reader", tensors)["scores"][0])  # of every place as an answer's first and last
+"""
+
+VECTORS = """\
+print(run("embedder", tensors)["vectors"][0])
+"""
+
+ANSWER = """
+tokenizer = read_tokenizer("tokenizer")
+question, passage = (tokenizer.encode(text, add_special_tokens=False) for text in ("QUESTION", "TEXT"))
+around = about["pair"]
+parts = [(around["before"], 0), (question.ids, 0), (around["between"], 0), (passage.ids, 1), (around["after"], 1)]
+tensors = {
+    "tokens": np.array([[id for ids, _ in parts for id in ids]]),
+    "segments": np.array([[around["segments"][side] for ids, side in parts for _ in ids]]),
+}
+tensors["mask"] = np.ones_like(tensors["tokens"], dtype=bool)
+first = sum(len(ids) for ids, _ in parts[:3])
+starts, ends = run("reader", tensors)["scores"][0][:, first : first + len(passage.ids)]
+best = max((starts[i] + ends[j], i, j) for i in range(len(starts)) for j in range(i, len(ends)))
+print("TEXT"[passage.offsets[best[1]][0] : passage.offsets[best[2]][1]])
+"""
+
 LEVELS = """\
 found = run("levels", tensors)
 print({name: vectors.shape for name, vectors in found.items()})  # (batch, length, dim), the embedding first
@@ -131,6 +163,9 @@ def usage_of(run: Run, to: str) -> str:
         blocks = [READ, STEP, LANGUAGE_MODEL]
     elif name in ("translation", "sequence"):
         blocks = [READ, STEP, sequence_lines(run.task)]
+    elif name == "question_answering" and not is_spelled(run.task.body):
+        sample = sample_of(run.tokenizer)
+        blocks = [READ, ANSWER.replace("TEXT", sample).replace("QUESTION", sample.split()[0])]
     elif is_spelled(run.task.body):
         blocks = [READ, LETTERS, sentence_lines(run, name)]
     else:
@@ -139,22 +174,25 @@ def usage_of(run: Run, to: str) -> str:
 
 
 def sequence_lines(task: Any) -> str:
-    first = f'about["languages"]["{task.languages[0]}"], ' if task.languages else ""
+    first = f'[about["languages"]["{task.languages[0]}"]]' if task.languages else 'about["source_before"]'
     return SEQUENCE.replace("FIRST", first).replace("TEXT", sample_of(task.source))
 
 
 def sentence_lines(run: Run, name: str) -> str:
     task = run.task
-    lines = WORDS.replace("TEXT", sample_of(run.tokenizer))
+    framed = run.tokenizer.frame is not None
+    lines = WORDS.replace("TEXT", sample_of(run.tokenizer)).replace("FRAMED", str(framed))
     if is_spelled(task.body):
         lines += 'tensors["letters"] = letters_of(words)\n'
+    if is_segmented(task.body):
+        lines += 'tensors["segments"] = np.array([encoded.type_ids])\n'
     if name == "tagging":
         return lines + ("" if task.reader.is_whole else PIECES) + TAGS
     if name == "classification":
         if task.config.pair == "apart":
             lines += 'tensors |= {f"second_{name}": tensor for name, tensor in tensors.items()}  # the second text\n'
         return lines + (NUMBER if isinstance(task.answer, Number) else CLASSES)
-    return lines + LEVELS
+    return lines + {"masked_language_model": FILLER, "representation": VECTORS, "question_answering": SCORES}.get(name, LEVELS)
 
 
 def sample_of(tokenizer: Any) -> str:

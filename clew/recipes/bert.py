@@ -42,7 +42,7 @@ SHAKESPEARE = bert(
     {"corpus": "tinyshakespeare"},
     {"dim": 128, "num_layers": 2, "num_heads": 4, "max_length": 128, "dropout": 0.1, "attention_dropout": 0.1},
     {
-        "steps": 2000,
+        "steps": 3000,
         "batch_tokens": 2048,
         "length": 64,
         "learning_rate": 2e-3,
@@ -50,6 +50,7 @@ SHAKESPEARE = bert(
         "evaluate_every": 500,
     },
     size=2048,
+    takes="6 minutes on two cores",
 )
 OWN = bert(
     "A BERT on documents of your own: data.train=FILE, blank lines between them, or JSON lines.",
@@ -71,7 +72,7 @@ SMALL = bert(
     {"dim": 384, "num_layers": 8, "num_heads": 6, "max_length": 512},
     {
         "steps": 50_000,
-        "batch_size": 256,
+        "batch_tokens": 32_768,
         "length": 128,
         "learning_rate": 5e-4,
         "schedule": rising(2500),

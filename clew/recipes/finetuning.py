@@ -7,7 +7,7 @@ from clew.recipes.recipe import Recipe
 from clew.recipes.translation import BEAM
 
 STANDS_ON = "transfer.from=RUN, a pre-trained run or an imported checkpoint"
-ENCODED = {"name": "classification", "pooling": "mean", "dropout": 0.1}
+ENCODED = {"name": "classification", "pooling": "mean", "dropout": 0.1, "truncate": True}
 
 
 def training(steps: int, **changes: Any) -> dict[str, Any]:
@@ -36,7 +36,7 @@ TAG = finetuning(
     training(600, learning_rate=5e-5),
 )
 TEXT = finetuning(
-    "A pre-trained language model, trained on with a text of your own: transfer.from=RUN data.train=FILE.",
+    "A pre-trained language model, trained on your own text: transfer.from=RUN data.train=FILE.",
     {"name": "language_model"},
     training(600, batch_size=8, length=128, learning_rate=5e-5),
     decoding={"temperature": 0.8, "top_p": 0.95},

@@ -4,6 +4,9 @@ from typing import Any
 
 from clew.recipes.recipe import Recipe
 
+LEARN_FROM = 10**9
+"""Characters that a vocabulary is learnt from: more take hours and change little."""
+
 
 def gpt2(about: str, dim: int, num_layers: int, num_heads: int, learning_rate: float) -> Recipe:
     """Radford et al. (2019) for the model; they do not tell how it was trained, so that the rest is as in Brown et al. (2020)."""
@@ -11,7 +14,7 @@ def gpt2(about: str, dim: int, num_layers: int, num_heads: int, learning_rate: f
         about,
         {
             "data": {"valid_fraction": 0.005},
-            "text": {"tokenizer": "bpe", "size": 50257},
+            "text": {"tokenizer": "bpe", "size": 50257, "learn_from": LEARN_FROM},
             "model": {"family": "gpt", "dim": dim, "num_layers": num_layers, "num_heads": num_heads, "max_length": 1024, "dropout": 0.1},
             "task": {"tied": True, "bias": False},
             "training": large_batches(1024, learning_rate),
@@ -44,7 +47,7 @@ LLAMA_1B = Recipe(
     "Llama 3.2's 1B architecture on a folder of text of your own: data.train=FOLDER.",
     {
         "data": {"valid_fraction": 0.005},
-        "text": {"tokenizer": "bpe", "size": 128_256},
+        "text": {"tokenizer": "bpe", "size": 128_256, "learn_from": LEARN_FROM},
         "model": {
             "family": "llama",
             "dim": 2048,

@@ -1,24 +1,13 @@
 """Reading comprehension: questions of one's own on a pre-trained encoder, and drawn ones whose right answer is known."""
 
+from clew.recipes.finetuning import finetuning, training
 from clew.recipes.recipe import Recipe
 
-OWN = Recipe(
-    "The answer's place in a passage: data.train=train-v1.1.json transfer.from=RUN, a pre-trained BERT.",
-    {
-        "text": {"tokenizer": "wordpiece", "lowercase": True},
-        "model": {"family": "bert"},
-        "task": {"name": "question_answering"},
-        "training": {
-            "steps": 8000,
-            "batch_size": 32,
-            "learning_rate": 5e-5,
-            "optimiser": {"name": "adamw", "weight_decay": 0.01},
-            "schedule": {"name": "linear", "warmup": 800},
-            "evaluate_every": 1000,
-            "log_every": 50,
-        },
-    },
-    published="exact match 80.8 and F1 88.5 on SQuAD 1.1's development part, by BERT base in three epochs (Devlin et al. 2019)",
+OWN = finetuning(
+    "The place of answers in passages of your own: transfer.from=RUN data.train=train-v1.1.json.",
+    {"name": "question_answering"},
+    training(8200, learning_rate=5e-5),
+    "exact match 80.8 and F1 88.5 on SQuAD 1.1's development part, by BERT base in three epochs (Devlin et al. 2019)",
 )
 FACTS = Recipe(
     "Who lives where: drawn facts, a fifth of the questions without an answer, by self-attention.",

@@ -1,5 +1,6 @@
 """From a recipe's name, or a YAML file that names one, to a finished run: what `clew train` and `clew.train` both do."""
 
+import json
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
@@ -20,7 +21,7 @@ from clew.runs.directory import (
 )
 from clew.runs.embedding import filled
 from clew.runs.summary import summarise
-from clew.runs.transfer import check_stands, check_transfer, inheriting, with_hash
+from clew.runs.transfer import INHERITED, check_stands, check_transfer, inheriting, with_hash
 from clew.runs.values import read_yaml
 from clew.training.processes import from_first, is_first, is_restart, process_group
 from clew.training.run import Report, Result, Silence, check_training, train_run
@@ -44,7 +45,12 @@ CHANGEABLE = (
 
 
 def config_of(recipe: str, assignments: Sequence[str] = ()) -> Config:
-    """The resolved config of a recipe, or of a YAML file that names one, with settings laid over it."""
+    """The resolved config of a recipe, or of a YAML file that names one, with settings laid over it; what it stands on is looked up."""
+    return filled(with_hash(laid_config(recipe, assignments)))
+
+
+def laid_config(recipe: str, assignments: Sequence[str] = ()) -> Config:
+    """The config without what is told by other files than another run's config."""
     name, more = read_recipe(recipe)
     settings = resolve({"recipe": name, **RECIPES[name].settings}).model_dump(mode="json")
     laid = override(overlay(settings, more), assignments)
@@ -52,7 +58,7 @@ def config_of(recipe: str, assignments: Sequence[str] = ()) -> Config:
         laid = override(overlay(inheriting(settings, laid["task"].get("name"), source), more), assignments)
     config = resolve(laid)
     check_transfer(config)
-    return filled(with_hash(config))
+    return config
 
 
 def check_needs(config: Config) -> None:
@@ -170,12 +176,23 @@ def resumed(recipe: str, assignments: Sequence[str], config: Config, out: Path |
 
 
 def changes(config: Config) -> dict[str, Any] | None:
-    """The fields in which a run departs from its recipe, and their values; None where the recipe is not known here."""
+    """The fields in which a run departs from its recipe, and their values; None where the recipe is not known here. What it has from the
+    run that it stands on is no departure."""
     if config.recipe == IMPORTED:
         return {}
     if config.recipe not in RECIPES:
         return None
-    return {name: here for name, (_, here) in changed_fields(config_of(config.recipe), config).items()}
+    source = config.transfer.source  # type: ignore[attr-defined]
+    plain = laid_config(config.recipe)
+    if source is None:
+        return {name: here for name, (_, here) in changed_fields(plain, config).items()}
+    inherited: tuple[str, ...] = ()
+    try:
+        base = laid_config(config.recipe, [f"transfer.from={json.dumps(source)}"])
+    except UserError:  # it is no more where it was
+        base, inherited = plain, tuple(f"{section}." for section in INHERITED)
+    found = {name: here for name, (_, here) in changed_fields(base, config).items() if not name.startswith(inherited)}
+    return {**{name: value for name, value in found.items() if name != "transfer.sha256"}, "transfer.from": source}
 
 
 def fixed_differences(there: Config, config: Config) -> list[str]:

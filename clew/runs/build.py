@@ -1,6 +1,7 @@
 """From a config to its parts: text, tokenizer, body, task, device."""
 
 from collections.abc import Callable, Iterable, Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -11,7 +12,8 @@ from clew.core.errors import UserError, unknown
 from clew.core.types import Body
 from clew.data.corpora import find_corpus, holds_sentences, read_lines
 from clew.data.encoded import TokenFile, encode_corpus
-from clew.data.splits import split_text
+from clew.data.measures import measured
+from clew.data.splits import Spread, split_text
 from clew.data.text_files import TextSource, TextString
 from clew.models import MODELS
 from clew.runs.config import Config, DataConfig, TextConfig
@@ -55,6 +57,9 @@ def check_given(data: DataConfig, how: str) -> None:
 
 
 def train_tokenizer(text: TextConfig, source: Iterable[str], specials: Sequence[str] = ()) -> Tokenizer:
+    if text.learn_from is not None:
+        length = measured(source, cache_folder()).num_characters if hasattr(source, "pieces") else sum(map(len, source))  # type: ignore[arg-type]
+        source = Spread(source, length, text.learn_from)
     return TOKENIZERS[text.tokenizer](source, size=text.size, min_count=text.min_count, lowercase=text.lowercase, specials=specials)
 
 
@@ -64,10 +69,14 @@ def train_side(text: TextConfig, texts: Sequence[str], specials: Sequence[str]) 
 
 
 def encode_texts(
-    texts: dict[str, TextSource], tokenizer: Tokenizer, cache: Path, progress: Progress | None = None, workers: int = 1
+    texts: dict[str, TextSource], tokenizer: Tokenizer, cache: Path, progress: Progress | None = None, config: Config | None = None
 ) -> dict[str, TokenFile]:
-    """Every part as ids; one too short to predict anything in is refused here, and not after the first steps of training."""
+    """Every part as ids, by as many processes and with documents apart as the config says; one too short to predict anything in is refused
+    here, and not after the first steps of training."""
+    workers = 1 if config is None else config.text.workers
     encoded = {name: encode_corpus(source, tokenizer, cache, progress, workers) for name, source in texts.items()}
+    if config is not None and config.training.documents == "apart":
+        encoded = {name: replace(text, apart=True) for name, text in encoded.items()}
     for name, text in encoded.items():
         if len(text) < 2:
             raise UserError(

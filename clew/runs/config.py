@@ -93,6 +93,9 @@ class TextConfig(Section):
     min_count: int = Field(1, ge=1, description="rarer words are unknown")
     lowercase: bool = False
     joint: bool = Field(False, description="one vocabulary for source and target")
+    learn_from: int | None = Field(
+        None, ge=1, description="characters that the vocabulary is learnt from, spread evenly over the training text; all where not given"
+    )
     workers: int = Field(1, ge=1, le=64, description="processes that encode a language model's text; the ids are the same for any number")
 
 
@@ -294,7 +297,7 @@ def explain(error: ValidationError, root: type[Section], prefix: str = "") -> st
     """The first mistake that pydantic found, as one sentence with the field's whole name."""
     first = error.errors(include_url=False)[0]
     location = [str(part) for part in first["loc"] if not isinstance(part, int) and not CHOICES.fullmatch(part)]
-    name = prefix + dotted(location)
+    name = (prefix + dotted(location)).strip(".")
     kind, given, context = first["type"], first.get("input"), first.get("ctx", {})
     if kind == "value_error":
         inner = context["error"]

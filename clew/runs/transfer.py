@@ -8,6 +8,7 @@ from typing import Any
 
 from torch import nn
 
+from clew.core.config import Part
 from clew.core.errors import UserError
 from clew.layers.adapters import adapt, adapter_names, is_adapted
 from clew.models import MODELS
@@ -23,6 +24,8 @@ CARRIED = ("pooling.",)
 """Parts of a task besides its body that any other task with such a part goes on with."""
 ENCODER = "encoder"
 """The role of a run whose body reads the source of another, among that one's vocabularies."""
+LARGE = 1e-3
+"""A learning rate that is for new models."""
 BASE = "CLEW_BASE"
 """The variable that names where a run is whose folder was moved."""
 
@@ -49,11 +52,11 @@ def reads_source(task: Any) -> bool:
     return isinstance(task, str) and task in TASKS and "encodes" in TASKS[task].needs
 
 
-def usual_pooling(config: Config) -> str | None:
-    """What a text's vectors become where a body was pre-trained as this one: what its first token, which stands for all, has learnt to
-    become; or the last, where only that has seen the whole text."""
+def usual_pooling(config: Config) -> Part | None:
+    """What a text's vectors become where a body was pre-trained as this one: what they became there; or what its first token, which stands
+    for all, has learnt to become; or the last, where only that has seen the whole text."""
     family = config.model.family  # type: ignore[attr-defined]
-    return {"bert": "pooler", "gpt": "last", "llama": "last"}.get(family)
+    return getattr(config.task, "pooling", None) or {"bert": "pooler", "gpt": "last", "llama": "last"}.get(family)
 
 
 def source_config(folder: Path) -> Config:
@@ -102,6 +105,10 @@ def check_transfer(config: Config) -> None:
         what = f"the task {task}" if task == "parsing" else f"a {family}"
         remedy = "leave transfer.from out" if task == "parsing" else "set model.family=transformer"
         raise UserError(f"transfer.from gives a translator its encoder, which {what} cannot take; {remedy}")
+    if config.data.directions is not None:
+        raise UserError(
+            "data.directions asks for each language by a token, which the encoder of transfer.from does not know; give one of them"
+        )
     for name, is_set in (("model.shared_embeddings", config.model.shared_embeddings), ("text.joint", config.text.joint)):  # type: ignore[attr-defined]
         if is_set:
             raise UserError(
@@ -151,10 +158,11 @@ def put_adapters(task: nn.Module, config: Config) -> None:
         adapt(inherited_part(task)[1], config.transfer.adapter)  # type: ignore[attr-defined]
 
 
-def start_from(task: nn.Module, config: Config, run: Path | None = None) -> list[str]:
-    """Gives a task the weights of the run that it stands on: the body's, and those of other parts that both have. What was taken, in
-    words. Where the task is adapted, what was taken stays as it is. `run` is the task's own folder, beside which the other may be."""
-    if config.transfer.source is None:  # type: ignore[attr-defined]
+def start_from(task: nn.Module, config: Config, run: Path | None = None, *, is_new: bool = True) -> list[str]:
+    """Gives a new task the weights of the run that it stands on: the body's, and those of other parts that both have. What was taken, in
+    words. Where the task is adapted, what was taken stays as it is, and is taken again whenever the task is built. `run` is the task's own
+    folder, beside which the other may be."""
+    if config.transfer.source is None or not (is_new or is_adapted(task)):  # type: ignore[attr-defined]
         return []
     source = base_folder(config, run) if is_adapted(task) else Path(config.transfer.source)  # type: ignore[attr-defined]
     is_same_task = source_config(source).task.name == config.task.name  # type: ignore[attr-defined]
@@ -180,8 +188,15 @@ def start_from(task: nn.Module, config: Config, run: Path | None = None) -> list
         for name, parameter in task.named_parameters():
             parameter.requires_grad_(name not in taken)
     left_out = f", {len(left)} of its tensors not used ({', '.join(left[:3])}{', ...' if len(left) > 3 else ''})" if left else ""
-    parts = sorted({"adapters" if name in adapter_names(task) else name.split(".")[0] for name in new})
-    return [f"{source}: starts with {len(taken)} of its tensors{left_out}; new: {', '.join(parts) or 'nothing'}"]
+    added = {name for name, _ in task.named_parameters()} & set(new)
+    parts = sorted({"adapters" if name in adapter_names(task) else name.split(".")[0] for name in added})
+    notes = [f"{source}: starts with {len(taken)} of its tensors{left_out}; new: {', '.join(parts) or 'nothing'}"]
+    rate, transfer = config.training.learning_rate, config.transfer
+    if rate >= LARGE and transfer.adapter is None and transfer.freeze != "body" and transfer.layer_decay == 1:  # type: ignore[attr-defined]
+        notes.append(
+            f"training.learning_rate={rate:g} may undo what {source} has learnt; 1e-5 to 1e-4 is usual on a pre-trained Transformer"
+        )
+    return notes
 
 
 def base_folder(config: Config, run: Path | None) -> Path:

@@ -53,6 +53,10 @@ class ClassificationConfig(Section):
     label_smoothing: float = Field(0.0, ge=0, lt=1, description="the share of a target that is spread over the labels, in training")
     calibrate: bool = Field(True, description="probabilities are mended by one temperature, found on the validation part at the end")
     longest: int = Field(512, ge=1, description="training texts with more tokens than this are left out, and counted")
+    truncate: bool = Field(
+        False,
+        description="texts with more tokens than that, or than the model has positions, are cut at their end; of two the longer first",
+    )
     best: str = Field("score", description="the best evaluation: score is accuracy, micro F1 or Pearson's; or loss, or another measure")
 
 
@@ -107,6 +111,8 @@ class Classifier(ExampleTask):
         known = ["score", "loss", *self.answer.measures]
         if config.best not in known:
             raise UserError(f"task.best={config.best} is not measured where task.labels={config.labels}; take {', '.join(known)}")
+        if config.truncate and reader.context is not None:
+            raise UserError("task.truncate cuts what one body reads, and embedding.from has another read it too; leave one of them out")
         halves = {"halves": True} if part_name(config.pooling) == "last" and body.halves else {}
         self.pooling = build_part("pooling", config.pooling, POOLINGS, body.dim, **halves)
         width = body.dim * (4 if config.pair == "apart" else 1)
@@ -150,15 +156,25 @@ class Classifier(ExampleTask):
         """Each example's text, and the second with it or beside it."""
         lacking = next((example for example in examples if example.second is None), None)
         is_joined = lacking is None and self.config.pair == "joined"
-        firsts = self.encode_side([example.text for example in examples], framed=not is_joined)
+        framed = not (is_joined or self.config.truncate)
+        firsts = self.encode_side([example.text for example in examples], framed=framed)
         if lacking is not None:
             if self.config.pair == "apart":
                 raise UserError(f"{lacking.id}: task.pair=apart is for two texts that are judged together; name the second by data.second")
             if any(example.second is not None for example in examples):
                 raise UserError(f"{lacking.id}: the second text is missing; every example has one, or none has")
-            return [(first,) for first in firsts]
-        pairs = zip(firsts, self.encode_side([example.second or "" for example in examples], framed=not is_joined), strict=True)
-        return [(self.reader.joined(*pair),) for pair in pairs] if is_joined else list(pairs)
+            return [(self.alone(first),) for first in firsts]
+        pairs = zip(firsts, self.encode_side([example.second or "" for example in examples], framed=framed), strict=True)
+        if is_joined:
+            return [(self.reader.joined(*self.shortened(*pair)),) for pair in pairs]
+        return [(self.alone(first), self.alone(second)) for first, second in pairs]
+
+    def alone(self, text: EncodedWords) -> EncodedWords:
+        """A text that is read by itself."""
+        return self.reader.framed(*self.shortened(text)) if self.config.truncate else text
+
+    def shortened(self, *texts: EncodedWords) -> tuple[EncodedWords, ...]:
+        return self.reader.shortened(texts, self.longest) if self.config.truncate else texts
 
     def encode_side(self, texts: Sequence[str], *, framed: bool) -> list[EncodedWords]:
         if self.reader.tokenizer.unit == "word":

@@ -9,7 +9,7 @@ from torch import Tensor
 
 from clew.core.errors import UserError
 from clew.data.encoded_documents import EncodedDocuments
-from clew.data.masking import masking_of
+from clew.data.masking import IGNORED, masking_of
 from clew.data.spans import Spans, packed_spans, paired_spans
 from clew.layers.embeddings import Segmented
 from clew.tasks.masked_language_model import MaskedBatch, MaskedLanguageModel
@@ -18,22 +18,25 @@ from clew.tasks.words import is_segmented
 EVALUATION = (0, 2**63)
 """Seed and epoch of what is evaluated: those of no training, so that a text is always masked in the same way."""
 STEP = 8
-"""Rows are as long as a multiple of this, so that batches have few different shapes."""
+"""Rows are as long as a multiple of this, or as a power of two below it, so that batches have few different shapes."""
 
 
 class MaskedExamples:
-    """The examples of documents in rows of `length` tokens, the frame among them. What is random is drawn from (seed, epoch)."""
+    """The examples of documents in rows of `length` tokens, the frame among them. What is random is drawn from (seed, epoch).
 
-    def __init__(self, documents: EncodedDocuments, task: MaskedLanguageModel, length: int, name: str = "the text"):
+    Where the task tells whether texts follow each other, a single document can still be evaluated, `to_train` being false.
+    """
+
+    def __init__(self, documents: EncodedDocuments, task: MaskedLanguageModel, length: int, *, to_train: bool = True):
         config, tokenizer = task.config, task.tokenizer
         self.documents = documents
         self.frame = tokenizer.frame
-        self.is_paired = config.next_sentence
+        self.is_paired = config.next_sentence and (to_train or documents.num_documents > 1)
         self.is_segmented = is_segmented(task.body)
         self.masking = masking_of(tokenizer, config.chosen, config.masked, config.replaced, whole=config.whole_words)
         self.added = 0 if self.frame is None else self.frame.num_added(pair=self.is_paired)
         self.room = length - self.added
-        check_room(self, length, name)
+        check_room(self, length)
 
     def spans(self, seed: int, epoch: int) -> Spans:
         """All examples of an epoch, in the order of the documents."""
@@ -52,7 +55,7 @@ class MaskedExamples:
             tokens[row, : len(ids)] = ids
             segments[row, : len(ids)] = numbers
         hidden = self.masking.hide(tokens, real, seed, epoch, rows)
-        places, targets = widened(hidden.places, 0), widened(hidden.targets, -100)
+        places, targets = widened(hidden.places, 0), widened(hidden.targets, IGNORED)
         inputs: Any = as_ids(hidden.tokens)
         if self.is_segmented:
             inputs = Segmented(inputs, as_ids(segments))
@@ -69,7 +72,7 @@ class MaskedExamples:
         return self.frame.around(*texts)[:2]
 
 
-def check_room(examples: MaskedExamples, length: int, name: str) -> None:
+def check_room(examples: MaskedExamples, length: int) -> None:
     """Refuses rows that the frame fills, and pairs where nothing can be paired."""
     least = examples.added + (2 if examples.is_paired else 1)
     if length < least:
@@ -80,17 +83,17 @@ def check_room(examples: MaskedExamples, length: int, name: str) -> None:
         raise UserError("the tokenizer puts nothing between two texts, so none can be read together; set task.next_sentence=false")
     if examples.documents.num_documents < 2:
         raise UserError(
-            f"{name} has one document, and next-sentence prediction takes texts from two; part documents by blank lines, or set "
+            "the training part is one document, and next-sentence prediction takes texts from two; part documents by blank lines, or set "
             "task.next_sentence=false"
         )
 
 
 def rounded(length: int) -> int:
-    return -(-length // STEP) * STEP
+    return -(-length // STEP) * STEP if length > STEP // 2 else 1 << max(length - 1, 0).bit_length()
 
 
 def widened(rows: np.ndarray, value: int) -> np.ndarray:
-    """Rows with more columns of a value, up to a multiple of STEP."""
+    """Rows with more columns of a value, so that there are few widths."""
     return np.pad(rows, ((0, 0), (0, rounded(rows.shape[1]) - rows.shape[1])), constant_values=value)
 
 

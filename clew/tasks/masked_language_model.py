@@ -35,7 +35,7 @@ class MaskedLanguageModelConfig(Section):
     @model_validator(mode="after")
     def check_shares(self) -> "MaskedLanguageModelConfig":
         if self.masked + self.replaced > 1 + 1e-9:
-            raise UserError(f"task.masked ({self.masked}) and task.replaced ({self.replaced}) are shares of one whole; lower one of them")
+            raise UserError(f"masked ({self.masked}) and replaced ({self.replaced}) are shares of one whole; lower one of them")
         return self
 
 
@@ -92,7 +92,7 @@ class MaskedLanguageModel(nn.Module):
         costs = self.cross_entropy(self.read(chosen), self.weight, self.output_bias, batch.targets, batch.targets != IGNORED)
         terms = {"loss": Term(costs.loss, counts["loss"])}
         if batch.follows is not None and "next_sentence" in counts:
-            follows = F.cross_entropy(self.followed(hidden).float(), batch.follows, reduction="none")
+            follows = F.cross_entropy(self.followed(hidden), batch.follows, reduction="none")
             terms["next_sentence"] = Term(summed(follows), counts["next_sentence"])
         return terms, None
 
@@ -131,10 +131,15 @@ class MaskedLanguageModel(nn.Module):
         real = batch.targets != IGNORED
         rows, columns = real.nonzero(as_tuple=True)
         targets = batch.targets[rows, columns]
-        log_probs = self.logits(hidden[rows, batch.places[rows, columns]]).float().log_softmax(-1)
+        log_probs = log_softmax(self.logits(hidden[rows, batch.places[rows, columns]]))
         found = Guessed(-float(log_probs.gather(1, targets[:, None]).sum()), len(targets), int((log_probs.argmax(-1) == targets).sum()))
         if batch.follows is None or self.next_sentence is None:
             return found
-        follows = self.followed(hidden).float().log_softmax(-1)
+        follows = log_softmax(self.followed(hidden))
         nats = -float(follows.gather(1, batch.follows[:, None]).sum())
         return found + Guessed(pair_nats=nats, pairs=len(follows), right_pairs=int((follows.argmax(-1) == batch.follows).sum()))
+
+
+def log_softmax(scores: Tensor) -> Tensor:
+    """In float32 at least."""
+    return scores.log_softmax(-1, dtype=torch.promote_types(scores.dtype, torch.float32))

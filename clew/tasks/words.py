@@ -110,6 +110,20 @@ class WordReader:
                     letters[begin : begin + len(text.letters)] = text.letters
         return first._replace(tokens=tokens, starts=starts, ends=ends, segments=segments, letters=letters)
 
+    def shortened(self, texts: tuple[EncodedWords, ...], longest: int) -> tuple[EncodedWords, ...]:
+        """One text or two, cut at their ends until they have so many tokens with what is to stand around them; of two the longer is cut
+        until both are as long."""
+        frame = self.tokenizer.frame
+        around = len(texts) - 1 if frame is None else frame.num_added(pair=len(texts) == 2)
+        room = max(longest - around, len(texts))
+        lengths = [len(text.tokens) for text in texts]
+        if sum(lengths) <= room:
+            return texts
+        if len(texts) == 1:
+            return (cut_at(texts[0], room),)
+        first = min(lengths[0], max(room - lengths[1], room - room // 2))
+        return cut_at(texts[0], first), cut_at(texts[1], room - first)
+
     def joined(self, first: EncodedWords, second: EncodedWords) -> EncodedWords:
         """Two texts as one, in the tokenizer's frame, or with the token that ends a text between them."""
         if self.tokenizer.frame is not None:
@@ -177,9 +191,45 @@ class WordReader:
         return Pieces(inputs, mask, starts, ends)
 
     @property
+    def by_words(self) -> bool:
+        """Whether a text is cut into words before it is encoded."""
+        return self.tokenizer.unit == "word"
+
+    @property
+    def num_added(self) -> int:
+        """How many tokens stand around a text."""
+        return (0 if self.tokenizer.frame is None else self.tokenizer.frame.num_added()) + (0 if self.mark is None else 2)
+
+    @property
     def is_whole(self) -> bool:
         """Whether every word is one token, at its own place."""
         return self.tokenizer.unit == "word" and self.mark is None and self.tokenizer.frame is None
+
+
+def cut_at(encoded: EncodedWords, length: int) -> EncodedWords:
+    """A sentence's first tokens, and the words that are whole in them."""
+    words = sum(end <= length for end in encoded.ends)
+    letters = None if encoded.letters is None else encoded.letters[:length]
+    return encoded._replace(tokens=encoded.tokens[:length], starts=encoded.starts[:words], ends=encoded.ends[:words], letters=letters)
+
+
+class SourceReader(WordReader):
+    """Texts as the encoder of an encoder-decoder reads them: their tokens in the tokenizer's frame, or with the one that ends a source."""
+
+    by_words = False
+
+    def __init__(self, tokenizer: Tokenizer, end: int):
+        super().__init__(tokenizer)
+        self.end = end
+
+    @property
+    def num_added(self) -> int:
+        return super().num_added or 1
+
+    def framed(self, first: EncodedWords, second: EncodedWords | None = None) -> EncodedWords:
+        if self.tokenizer.frame is not None:
+            return super().framed(first, second)
+        return first._replace(tokens=[*first.tokens, self.end])
 
 
 def is_spelled(body: Any) -> bool:

@@ -241,12 +241,11 @@ def text_baselines(train: Train) -> Iterator[Baseline]:
     text, vocabulary = train()
     if len(text) > MOST_TOKENS:
         return
-    model = fit_kneser_ney([np.asarray(text.tokens)], vocabulary, ORDER)
+    model = fit_kneser_ney(text.sequences, vocabulary, ORDER)
 
     def measure(other: TokenFile) -> Measured:
-        """Every token but the first, which nothing predicts."""
-        log_probs = model.log_probs(np.asarray(other.tokens))[1:]
-        found = Likelihood(-float(log_probs.sum()), len(log_probs))
+        """Every token but the first of a sequence, which nothing predicts."""
+        found = model.likelihood(other.sequences, firsts=False)
         values = {"baseline_kneser_ney": found.perplexity, "baseline_kneser_ney_loss": found.loss}
         return Measured(values, f"loss {found.loss:.4f} and perplexity {found.perplexity:.2f}")
 

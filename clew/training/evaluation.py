@@ -36,7 +36,6 @@ def evaluate(
     """The likelihood of the whole text, each process reading its share of every batch's rows; None if `interrupted` says to stop, which a
     process alone may do. `forward` is the task, or its compiled form."""
     model = task if forward is None else forward
-    apart = training.documents == "apart"
     plan = evaluation_plan(len(text), training)
     device = next(task.parameters()).device
     was_training = task.training
@@ -48,7 +47,7 @@ def evaluate(
         for number in range(plan.num_batches):
             if interrupted() and world_size() == 1:
                 return None
-            share, is_real = share_of(plan.batch(text.tokens, number, apart=apart))
+            share, is_real = share_of(plan.batch(text.tokens, number, apart=text.apart))
             batch = to_device(share, device)
             with autocast():
                 terms, after = model(batch, None if batch.fresh else state)
@@ -58,7 +57,6 @@ def evaluate(
     finally:
         task.train(was_training)
     nats, *directions = sum_over_processes(totals).tolist()
-    num_targets, num_characters = plan.num_targets, text.num_target_characters
-    if apart:
-        num_targets, num_characters = num_targets - text.tokens.num_boundaries, text.num_characters_apart  # type: ignore[union-attr]
+    num_targets = plan.num_targets - len(text.boundaries)
+    num_characters = text.num_characters_apart if text.apart else text.num_target_characters
     return Likelihood(nats, num_targets, num_characters, dict(zip(names[1:], directions, strict=True)))

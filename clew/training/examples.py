@@ -24,7 +24,6 @@ from clew.core.errors import UserError, counted
 from clew.data.example_splits import find_overlaps
 from clew.data.notes import Notes
 from clew.data.plans import ExamplePlan, batches_by_length, bucket_plan, shuffled_plan
-from clew.layers.adapters import is_adapted
 from clew.runs.build import build_task, train_side
 from clew.runs.config import Config
 from clew.runs.embedding import CONTEXT, Source, begin, check_embedding, knowing
@@ -57,7 +56,7 @@ def example_problem(config: Config, run: Path | None, progress: Callable[[int, i
     task: Any = build_task(config, vocabularies)
     is_new = starts_anew(run)
     found = begin(task.body, config, vocabularies) if is_new else []
-    found += start_from(task, config, run) if is_new or is_adapted(task) else []
+    found += start_from(task, config, run, is_new=is_new)
     encoded = {part: task.encode(examples) for part, examples in parts.items()}
     if is_new:
         task.prepare(encoded["train"])

@@ -12,7 +12,6 @@ from torch import nn
 from clew.core.errors import UserError
 from clew.data.encoded import TokenFile
 from clew.data.plans import stream_plan, varied_stream_plan, window_plan
-from clew.layers.adapters import is_adapted
 from clew.layers.attention import SelfAttention
 from clew.metrics.perplexity import Likelihood
 from clew.runs.build import build_task, encode_texts, find_texts, train_tokenizer
@@ -41,7 +40,7 @@ def language_problem(config: Config, run: Path | None, progress: Callable[[int, 
         return (inherited_tokenizer(config) or train_tokenizer(config.text, sources["train"])).to_json()
 
     tokenizer = Tokenizer.from_json(from_first(tokenizer_json))
-    texts: dict[str, TokenFile] = first_alone(lambda: encode_texts(sources, tokenizer, cache_folder(), progress, config.text.workers))
+    texts: dict[str, TokenFile] = first_alone(lambda: encode_texts(sources, tokenizer, cache_folder(), progress, config))
     batches = language_batches(texts["train"], config)
     batches.per_epoch(0)
     vocabularies = {TOKENIZER: tokenizer}
@@ -50,7 +49,7 @@ def language_problem(config: Config, run: Path | None, progress: Callable[[int, 
     baselines = Baselines("text", lambda: (as_predicted(task, texts["train"]), getattr(task, "predicted", tokenizer.vocabulary)))
     is_new = starts_anew(run)
     found = begin(task.body, config, vocabularies) if is_new else []
-    found += start_from(task, config, run) if is_new or is_adapted(task) else []
+    found += start_from(task, config, run, is_new=is_new)
 
     def judge(
         part: str, task: nn.Module, forward: Any, autocast: Autocast, interrupted: Callable[[], bool], *, final: bool = False
@@ -59,9 +58,7 @@ def language_problem(config: Config, run: Path | None, progress: Callable[[int, 
         if found is None:
             return None
         score = score_of(found, tokenizer.unit)
-        if not final or config.training.documents == "apart":  # n-grams are counted over the joined text
-            return score
-        return baselines.beside(score, as_predicted(task, texts[part]), interrupted)
+        return baselines.beside(score, as_predicted(task, texts[part]), interrupted) if final else score
 
     parts = tuple(name for name in texts if name != "train")
     return Problem(task, vocabularies, batches, parts, judge, describe(tokenizer, texts), identity(config, texts["train"]), tuple(found))
@@ -79,8 +76,7 @@ def language_batches(text: TokenFile, config: Config) -> Batches:
             return stream_plan(len(text), training.batch_size, training.length)
         return window_plan(len(text), training.length, training.batch_size, config.seed, epoch)
 
-    apart = training.documents == "apart"
-    return Batches(lambda epoch: plan(epoch).num_batches, lambda epoch, number: plan(epoch).batch(text.tokens, number, apart=apart))
+    return Batches(lambda epoch: plan(epoch).num_batches, lambda epoch, number: plan(epoch).batch(text.tokens, number, apart=text.apart))
 
 
 def as_predicted(task: Any, text: TokenFile) -> TokenFile:

@@ -52,8 +52,11 @@ def masked_problem(config: Config, run: Path | None, progress: Callable[[int, in
     task: Any = build_task(config, vocabularies)
     check_reach(config, task)
     parts: dict[str, EncodedDocuments] = first_alone(lambda: encode_parts(sources, tokenizer, cache_folder(), progress))
-    examples = {part: examples_of(config, task, documents, part) for part, documents in parts.items()}
-    found = [*begin(task.body, config, vocabularies), *start_from(task, config)] if starts_anew(run) else []
+    length = config.training.length
+    examples = {part: MaskedExamples(documents, task, length, to_train=part == "train") for part, documents in parts.items()}
+    is_new = starts_anew(run)
+    found = begin(task.body, config, vocabularies) if is_new else []
+    found += start_from(task, config, run, is_new=is_new)
     baselines = Baselines("documents", lambda: token_counts(parts["train"], tokenizer))
 
     def judge(
@@ -75,10 +78,6 @@ def masked_problem(config: Config, run: Path | None, progress: Callable[[int, in
         identity(config, parts["train"]),
         (*found, *notes.report()),
     )
-
-
-def examples_of(config: Config, task: Any, documents: EncodedDocuments, part: str) -> MaskedExamples:
-    return MaskedExamples(documents, task, config.training.length, f"the {part} part")
 
 
 def masked_batches(examples: MaskedExamples, config: Config) -> Batches:

@@ -1,12 +1,16 @@
 """A language model that classifies by likelihood, from the command line and from Python."""
 
 import json
+import re
 from pathlib import Path
+
+import pytest
 
 import clew as library
 from tests.cli.conftest import Clew
 from tests.cli.test_errors import assert_refused
 
+GUIDE = Path(__file__).parents[2] / "docs" / "guides" / "pretraining.md"
 CHOICES = ("--choices", "1=small,0=tall")
 
 
@@ -18,6 +22,7 @@ def test_a_language_model_takes_the_likeliest_choice(clew: Clew, gpt: Path) -> N
     run = library.load(gpt)
     chosen = run.choose("the old", {"1": "small", "0": "tall"})
     assert first.split("\t")[:2] == [chosen.label, f"{chosen.probabilities[chosen.label]:.4f}"]
+    assert clew("classify", gpt, "the old", *CHOICES).out == f"{first}\n"
     told = json.loads(clew("classify", gpt, *CHOICES, "--json", stdin="the old").out)
     assert told["log_probs"] == chosen.log_probs and told["left_out"] == 0 and told["label"] == chosen.label
     assert run.choose(["", "the old"], ["small", "tall"], calibrate=True)[0] is None
@@ -53,6 +58,7 @@ def test_what_cannot_be_chosen_is_told(clew: Clew, gpt: Path) -> None:
     assert_refused(clew("classify", gpt, "--choices", "a,a", stdin="x"), "the choice 'a' is given twice")
     assert_refused(clew("classify", gpt, "--calibrate", stdin="x"), "--calibrate is for --choices, which a language model chooses from")
     assert_refused(clew("classify", gpt, *CHOICES, "--second", "b", "--file", "x.csv"), "--second is for runs that were trained on two")
+    assert_refused(clew("classify", gpt, "x", *CHOICES, "--file", "x.txt"), "texts are given, and a file of texts too; leave out --file")
     assert_refused(clew("evaluate", gpt, *CHOICES), "--choices needs a FILE of texts with labels, e.g. `clew evaluate RUN reviews.csv")
     Path("some.csv").write_text("text,label\nthe old,2\n")
     assert_refused(clew("evaluate", gpt, "some.csv", *CHOICES), "some.csv:2: the label '2' is none of the choices (1, 0)")
@@ -60,3 +66,14 @@ def test_what_cannot_be_chosen_is_told(clew: Clew, gpt: Path) -> None:
         clew("classify", gpt, *CHOICES, "--template", "{text} {second} {choice}", stdin="one\n"),
         "standard input, line 1: the template takes two texts together, and a line has both with a tab between; found 1",
     )
+
+
+def test_the_code_of_the_guide_runs(gpt: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
+    monkeypatch.chdir(tmp_path)
+    Path("runs").mkdir()
+    Path("runs/text-gpt").symlink_to(gpt)
+    block = re.search(r"```python\n(.*?)```", GUIDE.read_text(encoding="utf-8"), re.DOTALL)
+    assert block is not None
+    names: dict = {}
+    exec(block[1], names)
+    assert names["found"].label in ("small", "tall") and capsys.readouterr().out.startswith(names["found"].label)

@@ -5,7 +5,7 @@ from hypothesis import strategies as st
 from clew.core.errors import UserError
 from clew.data import text_files
 from clew.data.samples import sample_path
-from clew.data.splits import TextPart, split_text
+from clew.data.splits import Spread, TextPart, split_text
 from clew.data.text_files import Piece, TextFiles, TextString, measure
 
 
@@ -57,3 +57,10 @@ def test_an_empty_part_is_refused():
     message = "the text: the train part of its 1 characters is empty; give more text, or another data.valid_fraction or data.test_fraction"
     with pytest.raises(UserError, match=message):
         split_text(TextString("a"))
+
+
+def test_a_spread_takes_pieces_from_all_over():
+    texts = [f"{number:04}" for number in range(1000)]
+    taken = list(Spread(texts, 4000, 400))
+    assert len(taken) == 100 and [int(text) // 100 for text in taken] == [number for number in range(10) for _ in range(10)]
+    assert list(Spread(texts, 4000, 10**9)) == texts and list(Spread(texts, 4000, 1)) == texts[:1]

@@ -8,7 +8,6 @@ import pytest
 import torch
 
 from clew.core.errors import UserError
-from clew.inspection.level_vectors import encode_parts, sentence_vectors, word_vectors
 from clew.inspection.linear_probes import Fitted
 from clew.inspection.probe_corpora import read_probe_corpus
 from clew.inspection.probe_drawing import probing_svg
@@ -16,6 +15,7 @@ from clew.inspection.probing import Probed, Probing, Row, probe_run, rows_of
 from clew.recipes.running import config_of
 from clew.runs.build import build_task
 from clew.runs.loaded import Run
+from clew.tasks.level_vectors import encode_parts, sentence_vectors, word_vectors
 from clew.tasks.words import WordReader
 from clew.text.train import TOKENIZERS
 

@@ -125,3 +125,13 @@ def test_intervals_of_sets_are_what_resampling_texts_gives():
     intervals = label_set_intervals(gold, found, LABELS)
     for name, interval in intervals.items():
         np.testing.assert_allclose(interval, np.quantile([getattr(score, name) for score in scores], [0.025, 0.975]), atol=0.03)
+
+
+def test_the_f1_of_one_label_is_that_label_alone() -> None:
+    confusion = count_confusion(["1", "1", "1", "0"], ["1", "0", "1", "1"], ["0", "1"])
+    assert confusion.value("f1", "1") == pytest.approx(2 / 3)
+    assert confusion.value("f1", "0") == 0
+    low, high = confusion.interval("f1", "1")[:2]
+    assert low <= 2 / 3 <= high
+    with pytest.raises(UserError, match="unknown label '2'"):
+        confusion.value("f1", "2")

@@ -33,6 +33,21 @@ GPT = [
     "training.evaluate_every=4",
     "device=cpu",
 ]
+BERT = [
+    "text.size=null",
+    "model.dim=16",
+    "model.num_layers=1",
+    "model.num_heads=2",
+    "model.max_length=32",
+    "data.valid_fraction=0.3",
+    "training.batch_size=4",
+    "training.batch_tokens=null",
+    "training.length=24",
+    "training.schedule=constant",
+    "training.evaluate_every=4",
+    "training.log_every=1",
+    "device=cpu",
+]
 
 
 def write_text(folder: Path, text: str = TEXT, name: str = "story.txt") -> Path:
@@ -47,6 +62,12 @@ def lstm_settings(folder: Path, steps: int = 6) -> list[str]:
 
 def gpt_settings(folder: Path, steps: int = 6) -> list[str]:
     return [f"data.train={write_text(folder)}", *GPT, f"training.steps={steps}"]
+
+
+def bert_settings(folder: Path, steps: int = 6) -> list[str]:
+    """Twelve documents of two sentences."""
+    text = TEXT.replace("in.\n", "in.\n\n").replace("again.\n", "again.\n\n")
+    return [f"data.train={write_text(folder, text, 'stories.txt')}", *BERT, f"training.steps={steps}"]
 
 
 PAIRS = [f"{a} {b} {c}\t{c} {b} {a}" for a, b, c in product(["red", "blue"], ["big", "old", "new"], ["fox", "owl", "cat", "dog"])]

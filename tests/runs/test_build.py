@@ -148,3 +148,10 @@ def test_trees_are_for_bodies_that_read_them_and_the_other_way_round() -> None:
     message = "the task tree_classification needs a body that reads trees, which a recurrent does not; these would do: tree_lstm$"
     with pytest.raises(UserError, match=message):
         build_task(config, {"tokenizer": tokenizer, "labels": tokenizer})
+
+
+def test_a_vocabulary_may_be_learnt_from_a_part_of_the_text(tmp_path):
+    path = tmp_path / "a.txt"
+    path.write_text("a" * 2**17 + "\n" + "b" * 2**17 + "\n" + "c")
+    config = config_of("text-lstm", [f"data.train={path}", "text.learn_from=1000", "data.valid_fraction=0.001"])
+    assert set("abc") & set(train_tokenizer(config.text, find_texts(config.data)["train"]).tokens) == {"a"}

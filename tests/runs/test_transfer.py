@@ -7,8 +7,10 @@ import torch
 
 from clew.core.errors import UserError
 from clew.data.examples import Labelled, Pair
+from clew.interop import EXPORTS
+from clew.interop.exporting import export_run
 from clew.layers.adapters import adapter_names, is_adapted
-from clew.recipes.running import config_of, run_recipe
+from clew.recipes.running import changes, config_of, run_recipe
 from clew.runs.directory import WEIGHTS, read_weights, write_weights
 from clew.runs.loaded import Run, load_run
 from clew.runs.merging import merge_run
@@ -122,7 +124,14 @@ def test_two_texts_are_judged_together(kind: str, more: list[str], tmp_path: Pat
 @pytest.mark.parametrize(("kind", "pieces"), [("bert", "first"), ("bert", "mean"), ("elmo", "first")])
 def test_words_are_tagged(kind: str, pieces: str, tmp_path: Path) -> None:
     source = save_pretrained(tmp_path / kind, kind)
-    given = [f"transfer.from={source}", *tagged_file(tmp_path), *TINY, f"task.pieces={pieces}", "training.steps=30"]
+    given = [
+        f"transfer.from={source}",
+        *tagged_file(tmp_path),
+        *TINY,
+        f"task.pieces={pieces}",
+        "training.steps=30",
+        "training.evaluate_every=30",
+    ]
     result = run_recipe("finetune-tag", given, out=Path("run"))
     assert result.valid.measures["accuracy"] > 90
     assert [word.tag for word in result.run.tag("the red fox").words] == ["D", "A", "N"]
@@ -130,7 +139,7 @@ def test_words_are_tagged(kind: str, pieces: str, tmp_path: Path) -> None:
 
 def test_numbers_are_told(bert: Path, tmp_path: Path) -> None:
     names = 'data.label_map={"good": "4.5", "bad": "0.5"}'
-    run = classifier(tmp_path, bert, names, "task.labels=number", "training.steps=40")
+    run = classifier(tmp_path, bert, names, "task.labels=number", "training.steps=40", "training.evaluate_every=40")
     good, bad = run.classify(["the red fox is good", "the red fox is bad"])
     assert good.number > bad.number
 
@@ -217,6 +226,11 @@ def test_a_translator_has_a_pretrained_encoder(more: list[str], bert: Path, tmp_
         ("craft-parser", ["transfer.from=bert"], "transfer.from gives a translator its encoder, which the task parsing cannot take; leave"),
         (
             "translate",
+            ["transfer.from=bert", "data.directions=[de-en]"],
+            "data.directions asks for each language by a token, which the encoder of transfer.from does not know; give one of them",
+        ),
+        (
+            "translate",
             ["transfer.from=bert", "text.joint=true"],
             "text.joint=true would have both sides share their tokens, and the encoder of transfer.from has its own; leave it out",
         ),
@@ -252,3 +266,28 @@ def test_a_source_that_is_damaged_or_of_another_kind_is_refused(bert: Path, tmp_
     run_recipe("translate", [*small, "training.batch_tokens=null", "training.steps=1", "training.evaluate_every=1"], out=Path("pairs"))
     with pytest.raises(UserError, match="transfer.from=pairs: a transformer reads a source and writes a target; take a run that reads one"):
         config_of("finetune-classify", ["transfer.from=pairs"])
+
+
+def test_an_adapter_is_exported_as_part_of_its_maps(bert: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    run = classifier(tmp_path, bert, LORA)
+    seen: list[Run] = []
+
+    def export(run: Run, folder: Path, options: object) -> None:
+        seen.append(run)
+        (folder / "file").write_text("")
+
+    monkeypatch.setitem(EXPORTS, "seen", export)
+    export_run(run, "seen", Path("out"))
+    assert is_adapted(run.task) and not is_adapted(seen[0].task)
+    batch = run.task.collate(run.task.encode([Labelled("the red fox is good", ("good",))]))
+    torch.testing.assert_close(seen[0].task.logits(batch), run.task.logits(batch), atol=1e-5, rtol=1e-5)
+
+
+def test_a_text_becomes_what_it_became_in_the_run_that_this_one_stands_on(bert: Path, tmp_path: Path) -> None:
+    classifier(tmp_path, bert, "task.pooling=mean")
+    found = config_of("finetune-classify", ["transfer.from=run", *labelled_file(tmp_path)])
+    assert found.task.pooling == "mean"  # type: ignore[attr-defined]
+    assert changes(found) == {"data.label": "label", "data.text": "sentence1", "data.train": found.data.train, "transfer.from": "run"}
+    shutil.rmtree("run")
+    gone = changes(found)
+    assert gone is not None and "model.dim" not in gone and gone["transfer.from"] == "run"

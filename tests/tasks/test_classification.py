@@ -150,6 +150,11 @@ def test_mistakes_have_their_sentences() -> None:
         UserError, match="task.best=f1 is not measured where task.labels=one; take score, loss, accuracy, macro_f1, matthews"
     ):
         classifier(best="f1")
+    with pytest.raises(UserError, match="task.positive: unknown label 'psitive'"):
+        classifier(positive="psitive")
+    with pytest.raises(UserError, match="task.positive is one of labels that exclude each other; with task.labels=several leave it out"):
+        classifier(labels="several", positive="pos")
+    assert classifier(positive="pos", best="f1").best == "f1"
     with pytest.raises(UserError, match="task.class_weights is for labels, and task.labels=number has none"):
         classifier([EXAMPLES[0]._replace(labels=("1",))], labels="number", class_weights="balanced")
     many = [Labelled(f"text {n}", (f"{n / 7}",), id=str(n)) for n in range(60)]

@@ -4,7 +4,7 @@ import torch
 from clew.tasks.words import EncodedWords, WordReader, one_word_each
 from clew.text.letters import letters_of
 from clew.text.tokenizer import Tokenizer
-from clew.text.train import TOKENIZERS
+from clew.text.train import TOKENIZERS, framed_as_bert
 
 TEXTS = ["the ball of thread was small and red .", "naïve Zürich 中文 déjà-vu don't", "x _ antidisestablishmentarianism"] * 2
 AWKWARD = [
@@ -75,3 +75,28 @@ def test_a_batch_has_each_readers_rows_padded_by_themselves() -> None:
     assert below.mask.sum(1).tolist() == [8, 3, 1]
     assert torch.equal(pieces.inputs.letters[1, 1], torch.zeros_like(pieces.inputs.letters[1, 1]))
     assert pieces.inputs.letters[1, 0, :5].tolist() == letters_of("red")
+
+
+@pytest.mark.parametrize(
+    ("lengths", "longest", "kept"),
+    [
+        ((5, 2), 10, (5, 2)),
+        ((9, 2), 8, (3, 2)),
+        ((2, 9), 8, (2, 3)),
+        ((9, 9), 8, (3, 2)),
+        ((9, 9), 9, (3, 3)),
+        ((7,), 6, (4,)),
+        ((7,), 9, (7,)),
+    ],
+)
+def test_the_longer_of_two_texts_is_cut_until_both_fit_into_their_frame(
+    lengths: tuple[int, ...], longest: int, kept: tuple[int, ...]
+) -> None:
+    tokenizer = framed_as_bert(TOKENIZERS["wordpiece"](["a b c d"], size=60))
+    reader = WordReader(tokenizer)
+    texts = tuple(reader.encode([["a"] * length], framed=False)[0] for length in lengths)
+    found = reader.shortened(texts, longest)
+    assert tuple(len(text.tokens) for text in found) == kept
+    assert tuple(len(text.starts) for text in found) == kept
+    whole = reader.framed(*found)
+    assert len(whole.tokens) <= longest and whole.tokens[-1] == tokenizer.end

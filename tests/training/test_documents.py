@@ -1,10 +1,13 @@
 """Documents apart: what a packed text costs, and its gradients, are those of its documents read alone."""
 
 import json
+from dataclasses import replace
 
+import numpy as np
 import pytest
 import torch
 
+from clew.baselines.kneser_ney import fit_kneser_ney
 from clew.core.batches import cut_rows
 from clew.core.errors import UserError
 from clew.data import encoded
@@ -16,6 +19,7 @@ from clew.recipes.running import config_of
 from clew.runs.config import TrainingConfig
 from clew.tasks.language_model import LanguageModel
 from clew.text.train import train_bpe
+from clew.training.baselines import text_baselines
 from clew.training.evaluation import evaluate
 from clew.training.language import language_problem
 
@@ -46,12 +50,15 @@ def build(family):
     return task
 
 
+def all_ids(task):
+    """Of every document, with its end where another follows."""
+    return [*(task.encode(document + "\n") + [task.tokenizer.end] for document in DOCUMENTS[:-1]), task.encode(DOCUMENTS[-1])]
+
+
 def documents_alone(task):
-    """The cost of every token but the first of each document, and its end where another follows."""
+    """The cost of every token but the first of each document."""
     costs = []
-    for number, document in enumerate(DOCUMENTS):
-        is_last = number == len(DOCUMENTS) - 1
-        ids = torch.tensor(task.encode(document if is_last else document + "\n") + ([] if is_last else [task.tokenizer.end]))
+    for ids in map(torch.tensor, all_ids(task)):
         hidden, _ = task.body(ids[None, :-1])
         costs.append(-task.logits(hidden)[0].log_softmax(-1).gather(1, ids[1:, None])[:, 0])
     return torch.cat(costs)
@@ -94,10 +101,21 @@ def test_a_carried_state_restarts_where_a_document_does(text):
 @pytest.mark.parametrize("batching", ["windows", "streams"])
 def test_evaluation_counts_what_documents_alone_would(batching, text):
     task = build("recurrent")
-    settings = TrainingConfig(batching=batching, length=len(text), batch_size=1, documents="apart")
-    found, alone = evaluate(task, text, settings), documents_alone(task)
+    settings = TrainingConfig(batching=batching, length=len(text), batch_size=1)
+    found, alone = evaluate(task, replace(text, apart=True), settings), documents_alone(task)
     assert found.nats == pytest.approx(float(alone.sum()), rel=1e-12)
     assert (found.tokens, found.characters) == (len(alone), text.num_characters_apart)
+
+
+def test_n_grams_are_counted_in_documents_alone(text):
+    apart = replace(text, apart=True)
+    ids = [sequence.tolist() for sequence in apart.sequences]
+    assert [len(sequence) for sequence in ids] == [len(sequence) for sequence in all_ids(build("recurrent"))]
+    vocabulary = 400
+    (baseline,) = text_baselines(lambda: (apart, vocabulary))
+    model = fit_kneser_ney(ids, vocabulary, 5)
+    expected = -np.concatenate([model.log_probs(sequence)[1:] for sequence in ids]).mean()
+    assert baseline.measure(apart).values["baseline_kneser_ney_loss"] == pytest.approx(expected)
 
 
 @torch.no_grad()

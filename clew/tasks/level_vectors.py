@@ -1,6 +1,7 @@
-"""The vectors that a body has for the words of sentences, at every level: of the embedding, and of what each block ends with."""
+"""The vectors that a body has for the words of sentences, at every level: of the embedding, and of what each block ends with; or at one
+level, or a mix of levels, that is asked for."""
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from typing import Any
 
 import torch
@@ -10,7 +11,8 @@ from clew.core.batches import to_device
 from clew.core.errors import UserError
 from clew.core.modes import evaluating
 from clew.layers.blocks import block_ends
-from clew.layers.context import WORD_VECTORS
+from clew.layers.context import WORD_VECTORS, Pieces
+from clew.layers.pooling import MIXES
 from clew.tasks.words import EncodedWords, WordReader
 
 BATCH = 64
@@ -21,18 +23,38 @@ def word_vectors(body: Any, reader: WordReader, sentences: Sequence[Sequence[str
     """The vectors of all words, in order (words, dim), a tensor a level. A sentence with more tokens than the body can tell apart is read
     in parts. `pieces` of a word stand for it: first, last or mean."""
     encoded = encode_parts(reader, sentences, body.max_length)
-    order = sorted(range(len(encoded)), key=lambda row: len(encoded[row].tokens))
-    device = body.embedding.like.device
     found: dict[int, list[Tensor]] = {}
     with evaluating([body]):
-        for start in range(0, len(order), BATCH):
-            rows = order[start : start + BATCH]
-            batch = to_device(reader.collate([encoded[row] for row in rows]), device)
-            levels = body.levels(batch.inputs, batch.mask)
-            vectors = [WORD_VECTORS[pieces](levels[number], batch).float() for number in block_ends(body, len(levels))]
+        for rows, batch in batches_of(body, reader, encoded):
+            vectors = [WORD_VECTORS[pieces](level, batch).float() for level in block_levels(body, batch)]
             for place, row in enumerate(rows):
                 found[row] = [level[place, : len(encoded[row].starts)] for level in vectors]
     return [torch.cat(level) for level in zip(*(found[row] for row in range(len(encoded))), strict=True)]
+
+
+def batches_of(body: Any, reader: WordReader, encoded: Sequence[EncodedWords]) -> Iterator[tuple[list[int], Pieces]]:
+    """Rows of like length together, by their numbers, where the body is."""
+    order = sorted(range(len(encoded)), key=lambda row: len(encoded[row].tokens))
+    for start in range(0, len(order), BATCH):
+        rows = order[start : start + BATCH]
+        yield rows, to_device(reader.collate([encoded[row] for row in rows]), body.embedding.like.device)
+
+
+def block_levels(body: Any, batch: Pieces) -> list[Tensor]:
+    """The embedding's vectors (batch, length, dim), and those that each block ends with."""
+    levels = body.levels(batch.inputs, batch.mask)
+    return [levels[number] for number in block_ends(body, len(levels))]
+
+
+def layer_vectors(body: Any, batch: Pieces, layer: int | str) -> Tensor:
+    """(batch, length, dim) of one level, 0 being the embedding's, of the `last`, or of a mix of those that are as wide as the last."""
+    if layer == "last":
+        return body(batch.inputs, batch.mask)[0]
+    levels = block_levels(body, batch)
+    if isinstance(layer, int):
+        return levels[layer]
+    mixable = [level for level in levels if level.shape[-1] == levels[-1].shape[-1]]
+    return MIXES[layer](len(mixable), levels[-1].shape[-1])(mixable)
 
 
 def sentence_vectors(body: Any, reader: WordReader, sentences: Sequence[Sequence[str]], pieces: str = "last") -> list[Tensor]:

@@ -1,0 +1,93 @@
+"""Programs that write: a step whose state goes in and comes out as tensors, and what reads the source before it."""
+
+from collections.abc import Callable
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+
+from clew.core.types import State
+from clew.interop.signatures import SIZES, Program, Sizes, Tensors, drawn
+from clew.interop.states import MEMORY, StateForm, tensors_of
+from clew.runs.loaded import Run
+
+STATE, NEXT = "state.", "next."
+"""How the names of a state's tensors begin, where they go in and where they come out."""
+
+
+class Step(nn.Module):
+    """(tokens, mask, state) -> (log p of every next token, state): a Stepper whose state is a row of tensors."""
+
+    def __init__(self, task: Any, form: StateForm):
+        super().__init__()
+        self.task = task
+        self.form = form
+
+    def forward(self, *tensors: Tensor) -> tuple[Tensor, ...]:
+        tokens, mask, *state_tensors = tensors
+        given = dict(zip([*self.form.read, *self.form.changed], state_tensors, strict=True))
+        hidden, state = self.task.body(tokens, mask, self.form.state(given, tokens.new_zeros(tokens.shape[0])))
+        after = tensors_of(state)
+        return self.task.log_probs(hidden), *(after[name] for name in self.form.changed)
+
+
+class Encoder(nn.Module):
+    """(source, source mask) -> what the decoder reads, made ready, and the state that it starts from."""
+
+    def __init__(self, task: Any, form: StateForm):
+        super().__init__()
+        self.task = task
+        self.form = form
+
+    def forward(self, *tensors: Tensor) -> tuple[Tensor, ...]:
+        body, (source, source_mask) = self.task.body, tensors
+        state = body.initial_state(source.shape[0], body.encode(source, source_mask))
+        nothing = source.new_zeros(source.shape[0], 1)
+        _, after = body(nothing, nothing > 0, state)  # reads no token, but makes ready what it will read of the source
+        ready = {**tensors_of(after), **{name: tensor for name, tensor in tensors_of(state).items() if not name.startswith(MEMORY)}}
+        return tuple(ready[name] for name in (*self.form.read, *self.form.changed) if name in ready)
+
+
+def language_model(run: Run) -> list[Program]:
+    body = run.task.body
+
+    def reach(sizes: Sizes) -> tuple[State, Tensors]:
+        tokens, mask = drawn(body.vocabulary, sizes["batch"], sizes["past"])
+        return body(tokens, mask, body.initial_state(sizes["batch"]))[1], {}
+
+    return [step_program(run.task, reach)]
+
+
+def sequence(run: Run) -> list[Program]:
+    task, body = run.task, run.task.body
+
+    def sources(sizes: Sizes) -> Tensors:
+        source, mask = drawn(body.source_vocabulary, sizes["batch"], sizes["source"])
+        return {"source": source, "source_mask": mask}
+
+    def reach(sizes: Sizes) -> tuple[State, Tensors]:
+        given = sources(sizes)
+        tokens, mask = drawn(body.vocabulary, sizes["batch"], sizes["past"])
+        return body(tokens, mask, body.initial_state(sizes["batch"], body.encode(*given.values())))[1], given
+
+    step = step_program(task, reach)
+    form: Any = step.module.form
+    made = [*(name for name in form.read if name.startswith(MEMORY)), *(STATE + name for name in form.changed)]
+    return [Program("encoder", Encoder(task, form), sources, made), step]
+
+
+def step_program(task: Any, reach: Callable[[Sizes], tuple[State, Tensors]]) -> Program:
+    """One call of a generator; `reach` gives a state after some tokens, and tensors of other programs that may stand in it."""
+    with torch.no_grad():
+        state, given = reach(SIZES)
+    form = StateForm(state, counts=task.body.embedding.position is not None, given=given)
+
+    @torch.no_grad()
+    def example(sizes: Sizes) -> Tensors:
+        state, given = reach(sizes)
+        tokens, mask = drawn(task.body.vocabulary, sizes["batch"], sizes["length"])
+        there = {**tensors_of(state), **given}
+        read = {name: there[name] for name in form.read}
+        return {"tokens": tokens, "mask": mask, **read, **{STATE + name: there[name] for name in form.changed}}
+
+    return Program("step", Step(task, form), example, ["log_probs", *(NEXT + name for name in form.changed)])

@@ -1,0 +1,90 @@
+"""`clew embed`: vectors in files and on standard output, and search."""
+
+import json
+import re
+import shutil
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+import clew as library
+from clew.core.errors import UserError
+from tests.cli.conftest import Clew
+from tests.cli.test_errors import assert_refused
+
+LINES = ["the ball of thread", "", "she tied one end to the door and went in there", "the walls were tall"]
+
+
+@pytest.fixture
+def lines() -> Path:
+    path = Path("lines.txt")
+    path.write_text("\n".join(LINES) + "\n", encoding="utf-8")
+    return path
+
+
+def test_a_file_of_vectors_has_a_row_a_line(clew: Clew, gpt: Path, lines: Path) -> None:
+    found = clew("embed", gpt, "--file", lines, "--out", "x.npy")
+    assert found.status == 0 and found.out == ""
+    assert "1 text without a token: the zero vector stands there" in found.err
+    assert "1 text of more than 32 tokens: read in windows that are pooled together" in found.err
+    array = np.load("x.npy")
+    assert array.dtype == np.float32 and array.shape == (4, 16) and not array[1].any()
+    np.testing.assert_allclose(array, library.load(gpt).embed(LINES), atol=1e-6)
+    objects = [json.loads(line) for line in clew("embed", gpt, stdin="\n".join(LINES)).out.splitlines()]
+    assert [each["line"] for each in objects] == [1, 2, 3, 4]
+    np.testing.assert_allclose([each["vector"] for each in objects], array, atol=1e-6)
+    assert not [path for path in Path().iterdir() if "partial" in path.name]
+
+
+def test_tokens_have_an_index_beside_their_vectors(clew: Clew, lstm: Path, lines: Path) -> None:
+    assert clew("embed", lstm, "--file", lines, "--tokens", "--layer", "0", "--out", "t.npy").status == 0
+    array = np.load("t.npy")
+    index = [json.loads(line) for line in Path("t.index.jsonl").read_text(encoding="utf-8").splitlines()]
+    assert sum(each["tokens"] for each in index) == len(array)
+    assert [each["row"] for each in index] == np.cumsum([0, *(each["tokens"] for each in index)])[:-1].tolist()
+    (first, *_), run = library.load(lstm).embed(LINES[:1], layer=0, tokens=True), library.load(lstm)
+    np.testing.assert_allclose(array[: index[0]["tokens"]], first, atol=1e-6)
+    (fields,) = map(json.loads, clew("embed", lstm, "the end", "--tokens").out.splitlines())
+    assert [token["token"] for token in fields["tokens"]] == [*"the", "", *"end"]
+    assert run.embed("the end").shape == (16,) and run.embed("the end", tokens=True).shape == (7, 16)
+
+
+def test_search_finds_the_line_itself_with_an_index_and_without(clew: Clew, gpt: Path, lines: Path) -> None:
+    clew("embed", gpt, "--file", lines, "--out", "x.npy")
+    found = [json.loads(line) for line in clew("embed", gpt, "--search", LINES[3], "--file", lines, "--json").out.splitlines()]
+    assert found[0] == {"query": LINES[3], "rank": 1, "line": 4, "cosine": pytest.approx(1, abs=1e-5), "text": LINES[3]}
+    assert [each["line"] for each in found][1:] in ([1, 3], [3, 1])
+    indexed = clew("embed", gpt, "--search", LINES[3], "--index", "x.npy", "--file", lines, "--json").out.splitlines()
+    assert [json.loads(line)["text"] for line in indexed] == [each["text"] for each in found]
+    table = clew("embed", gpt, "--search", LINES[0], "--search", LINES[2], "--index", "x.npy", "--top", "1").out.splitlines()
+    assert table == [LINES[0], "cosine  line", " 1.000     1", "", LINES[2], "cosine  line", " 1.000     3"]
+    lines.write_text("one line\n", encoding="utf-8")
+    assert_refused(clew("embed", gpt, "--search", "a", "--index", "x.npy", "--file", lines), "x.npy has 4 vectors and lines.txt 1 lines")
+
+
+def test_what_cannot_be_embedded_is_refused_in_a_line(clew: Clew, lstm: Path, lines: Path) -> None:
+    assert_refused(clew("embed", lstm, "a", "--layer", "7"), "there is no layer 7; this model has 0 (the embedding) to")
+    assert_refused(clew("embed", lstm, "a", "--out", "x.txt"), "--out takes a name that ends in .npy or .jsonl, not x.txt")
+    assert_refused(clew("embed", lstm, "a", "--search", " "), "--search is empty")
+    assert_refused(clew("embed", lstm, "--search", "a", "--index", lines), "lines.txt: this is no whole .npy file of numbers")
+    assert_refused(clew("embed", lstm, "--search", "a", "--index", "no.npy"), "no such file: no.npy")
+    np.save("wide.npy", np.ones((2, 3), dtype="f4"))
+    assert_refused(clew("embed", lstm, "--search", "a", "--index", "wide.npy"), "vectors of 3 numbers are not comparable with those of 16")
+    assert_refused(clew("embed", lstm, "--search", "a", stdin=""), "there is no text to search")
+    assert_refused(clew("embed", lstm, "a", "--index", "x.npy"), "--index is what --search looks through")
+    with pytest.raises(UserError, match="a text is a string, and one is"):
+        library.load(lstm).embed([["a", "b"]])  # type: ignore[list-item]
+
+
+def test_the_code_of_the_guide_runs(clew: Clew, gpt: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    shutil.copytree(gpt, "runs/shakespeare-gpt")
+    guide = (Path(__file__).parents[2] / "docs" / "guides" / "embeddings.md").read_text(encoding="utf-8")
+    block = re.search(r"```python\n(.*?)```", guide, re.DOTALL)
+    assert block is not None
+    names: dict[str, Any] = {}
+    exec(block[1], names)
+    assert names["vectors"].shape == (2, 16)
+    np.testing.assert_allclose(np.diag(names["cosine"] @ names["cosine"].T), 1, atol=1e-5)
+    assert "(6, 16)" in capsys.readouterr().out

@@ -1,0 +1,101 @@
+import json
+import sys
+from pathlib import Path
+
+import pytest
+
+from clew.cli import export
+from clew.interop import EXPORTS
+from clew.interop.options import ExportOptions
+from clew.runs.loaded import Run
+from tests.cli.conftest import Clew
+from tests.cli.test_errors import assert_refused
+from tests.interop.untrained import untrained
+
+
+@pytest.fixture
+def run(clew: Clew) -> Path:
+    return untrained("bag", Path("runs/bag")).folder
+
+
+def test_every_format_is_named_in_the_help() -> None:
+    assert sorted(export.FORMATS) == sorted(EXPORTS)
+
+
+def test_an_export_is_a_folder_of_programs_vocabularies_and_a_card(clew: Clew, run: Path) -> None:
+    found = clew("export", run, "--to", "torch", "--license", "cc0-1.0", "--json")
+    assert found.status == 0
+    assert found.err == "written to exports/bag-torch; its README.md shows how to use it\n"
+    files = ["README.md", "classifier.pt2", "export.json", "vocabulary/labels.json", "vocabulary/tokenizer.json"]
+    assert json.loads(found.out) == {"folder": "exports/bag-torch", "files": files}
+    about = json.loads(Path("exports/bag-torch/export.json").read_text(encoding="utf-8"))
+    assert about["labels"] == ["bad", "good", "odd"]
+    assert about["programs"]["classifier"]["inputs"] == [
+        {"name": "tokens", "dtype": "int64", "shape": ["batch", "length"]},
+        {"name": "mask", "dtype": "bool", "shape": ["batch", "length"]},
+    ]
+    assert about["programs"]["classifier"]["outputs"][1] == {"name": "probabilities", "dtype": "float32", "shape": ["batch", 3]}
+    card = Path("exports/bag-torch/README.md").read_text(encoding="utf-8")
+    assert "license: cc0-1.0" in card and "- command: `clew train sentiment-bag data.corpus=null data.train=mine`" in card
+    assert [path.name for path in Path("exports").iterdir()] == ["bag-torch"]
+
+
+@pytest.mark.parametrize(
+    ("arguments", "sentence"),
+    [
+        (["--to", "onxn"], "unknown format 'onxn'; did you mean 'onnx'? known:"),
+        ([], "the following arguments are required: --to; `clew export --help` shows how"),
+        (["--to", "onnx", "--out", "runs/bag"], "runs/bag is a run; choose another folder with --out"),
+        (["--to", "onnx", "--out", "runs/bag/config.json"], "runs/bag/config.json is a file; --out takes a folder"),
+        (
+            ["--to", "onnx", "--out", "runs"],
+            "runs is not empty; choose another folder with --out, or write over what is there with --force",
+        ),
+    ],
+)
+def test_mistakes_in_exporting_are_one_line(clew: Clew, run: Path, arguments: list[str], sentence: str) -> None:
+    assert_refused(clew("export", run, *arguments), sentence)
+
+
+def test_without_onnx_it_is_said_how_to_get_it(clew: Clew, run: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setitem(sys.modules, "onnxscript", None)
+    found = clew("export", run, "--to", "onnx")
+    assert_refused(
+        found, "ONNX is written with onnx and onnxscript, and onnxscript is not installed; `pip install 'clew[onnx]'`, or `--to torch`"
+    )
+    assert not Path("exports/bag-onnx").exists()
+
+
+@pytest.fixture
+def slowly(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A way to export that writes one file, and is then interrupted where the licence says so."""
+
+    def write(run: Run, folder: Path, options: ExportOptions) -> None:
+        (folder / "deep").mkdir()
+        (folder / "deep" / "new.txt").write_text("new", encoding="utf-8")
+        if options.license == "stop":
+            raise KeyboardInterrupt
+
+    monkeypatch.setitem(EXPORTS, "text", write)
+
+
+@pytest.mark.usefixtures("slowly")
+def test_an_interrupted_export_leaves_nothing(clew: Clew, run: Path) -> None:
+    found = clew("export", run, "--to", "text", "--out", "mine", "--license", "stop")
+    assert (found.status, found.err) == (130, "clew: interrupted; mine was not written\n")
+    assert not Path("mine").exists() and not Path("mine.partial").exists()
+    Path("mine.partial").mkdir()  # as a killed one leaves it
+    assert clew("export", run, "--to", "text", "--out", "mine").status == 0
+    assert [str(path) for path in Path("mine").rglob("*.txt")] == ["mine/deep/new.txt"] and not Path("mine.partial").exists()
+
+
+@pytest.mark.usefixtures("slowly")
+def test_force_writes_over_files_of_the_same_name_and_leaves_the_others(clew: Clew, run: Path) -> None:
+    Path("mine/deep").mkdir(parents=True)
+    for name in ("mine/deep/new.txt", "mine/kept.txt"):
+        Path(name).write_text("old", encoding="utf-8")
+    assert clew("export", run, "--to", "text", "--out", "mine", "--force", "--license", "stop").status == 130
+    assert Path("mine/deep/new.txt").read_text(encoding="utf-8") == "old"
+    assert clew("export", run, "--to", "text", "--out", "mine", "--force").status == 0
+    assert Path("mine/deep/new.txt").read_text(encoding="utf-8") == "new"
+    assert Path("mine/kept.txt").read_text(encoding="utf-8") == "old"

@@ -1,0 +1,111 @@
+import json
+import re
+import shutil
+from pathlib import Path
+
+import pytest
+
+import clew as library
+from clew.recipes.running import run_recipe
+from tests.cli.conftest import Clew
+from tests.runs.small import bert_settings, write_text
+
+
+@pytest.fixture(scope="module")
+def bert(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    folder = tmp_path_factory.mktemp("bert")
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setenv("CLEW_CACHE", str(folder / "cache"))
+        run_recipe("text-bert", [*bert_settings(folder, steps=40), "training.learning_rate=0.01"], out=folder / "run")
+    return folder / "run"
+
+
+TEXT = "the ball of [MASK] was <mask>."
+
+
+def test_guesses_are_lines_and_objects(clew: Clew, bert: Path) -> None:
+    found = clew("fill", bert, TEXT, "--top", "3")
+    assert found.status == 0 and found.err == ""
+    rows = [line.split("\t") for line in found.out.splitlines()]
+    assert len(rows) == 6
+    for mask in (rows[:3], rows[3:]):
+        assert [float(row[0]) for row in mask] == sorted((float(row[0]) for row in mask), reverse=True)
+    assert all(row[2].endswith("was <mask>.") and "[MASK]" not in row[2] for row in rows[:3])
+    assert all(row[2].startswith("the ball of [MASK] was") and "<mask>" not in row[2] for row in rows[3:])
+    (fields,) = (json.loads(line) for line in clew("predict", bert, TEXT, "--json").out.splitlines())
+    assert [[guess["token"] for guess in mask[:3]] for mask in fields["masks"]] == [
+        [row[1] for row in rows[:3]],
+        [row[1] for row in rows[3:]],
+    ]
+    run = library.load(bert, device="cpu")
+    filled, nothing = run.fill([TEXT, " "], top=1)
+    assert str(filled) == fields["filled"] and nothing is None and len(filled.masks) == 2
+    assert run.fill(TEXT).masks[0][0].probability == pytest.approx(fields["masks"][0][0]["probability"], abs=1e-6)
+
+
+def test_lines_are_filled_as_they_stand_and_files_too(clew: Clew, bert: Path, tmp_path: Path) -> None:
+    text = "she tied one [MASK] to the door.\n\nthe walls were tall.\tshe went [MASK].\n"
+    by_stream = clew("fill", bert, "--top", "2", stdin=text)
+    assert by_stream.status == 0
+    blocks = by_stream.out.split("\n\n")
+    assert [len(block.splitlines()) for block in blocks] == [2, 4, 0]  # the empty line is one of the second block's
+    assert blocks[1].splitlines()[1].split("\t")[1:] == ["[follows]", "she went [MASK]."]
+    file = write_text(tmp_path, text, "gaps [MASK].txt")
+    assert clew("predict", bert, file, "--json").out == clew("fill", bert, "--file", file, "--json").out
+    assert clew("predict", bert, stdin="a [MASK]\n").out == clew("fill", bert, stdin="a [MASK]\n").out
+    pair = clew("fill", bert, "the walls were tall.", "--second", "she went in.")
+    assert pair.out.endswith("\t[follows]\tshe went in.\n") and len(pair.out.splitlines()) == 1
+
+
+@pytest.mark.parametrize(
+    ("words", "told"),
+    [
+        (["the ball"], "text 1 has no [MASK]; write [MASK] in the place of each word that is to be guessed"),
+        (["[MASK] " * 40], "text 1 has 42 tokens with what stands around it, but the model can tell apart 32 positions; shorten it"),
+        (["[MASK]", "--top", "0"], "--top (0) must be at least 1"),
+        (["[MASK]", "--file", "x"], "a TEXT and --file exclude each other"),
+        (["--second", "x"], "--second is a text that may come after one TEXT, and there are 0"),
+        (["--file", "nothing.txt"], "no such file: nothing.txt"),
+    ],
+)
+def test_what_cannot_be_filled_is_told(clew: Clew, bert: Path, words: list[str], told: str) -> None:
+    found = clew("fill", bert, *words)
+    assert found.status == 2 and told in found.err and len(found.err.splitlines()) == 1
+
+
+def test_other_runs_are_told_and_this_one_elsewhere(clew: Clew, bert: Path, lstm: Path) -> None:
+    assert "which does not fill; `clew generate` is what it does" in clew("fill", lstm, "[MASK]").err
+    assert "which does not generate; `clew fill` is what it does" in clew("generate", bert).err
+    assert "no such file: nothing" in clew("predict", bert, "nothing").err
+
+
+def test_a_run_is_scored_as_it_was_and_on_a_file(clew: Clew, bert: Path, tmp_path: Path) -> None:
+    records = [json.loads(line) for line in (bert / "metrics.jsonl").read_text().splitlines()]
+    (found,) = (json.loads(line) for line in clew("evaluate", bert, "--json", "--device", "cpu").out.splitlines())
+    best = {name.removeprefix("best.valid."): value for name, value in records[-1].items() if name.startswith("best.valid.")}
+    assert {name: found[name] for name in best} == pytest.approx(best, rel=1e-5)
+    assert found["next_sentence_accuracy"] <= 100 and found["perplexity"] < found["baseline_frequencies"]
+    text = write_text(tmp_path, "the ball of thread was red.\nshe went in.\n\nthe walls were tall.\n")
+    by_file, by_stream = clew("evaluate", bert, text), clew("evaluate", bert, "-", stdin=text.read_text())
+    assert by_file.status == 0 and by_file.out.removeprefix(f"{text}: ") == by_stream.out.removeprefix("-: ")
+    assert "next sentence: loss" in by_file.out
+    alone = clew("evaluate", bert, write_text(tmp_path, "the ball of thread was red.\n"))
+    assert alone.status == 0 and "next sentence" not in alone.out and "masked subword" in alone.out
+    assert "--streams is for a language model's own text" in clew("evaluate", bert, "--streams", "2").err
+
+
+def test_the_other_verbs_take_such_a_run(clew: Clew, bert: Path, tmp_path: Path) -> None:
+    assert "MaskedLanguageModel" in clew("describe", bert).out
+    assert "text-bert" in clew("runs", bert.parent).out
+    probed = clew("probe", bert, "--corpus", "ewt-sample", "--limit", "20", "--json", "--device", "cpu")
+    assert probed.status == 0 and '"level": "embedding"' in probed.out
+    averaged = clew("average", bert, "--last", "2", "--out", tmp_path / "mean")
+    assert averaged.status == 0 and clew("fill", tmp_path / "mean", "a [MASK]").status == 0
+
+
+def test_the_code_of_the_guide_runs(clew: Clew, bert: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    guide = (Path(__file__).parents[2] / "docs" / "guides" / "pretraining.md").read_text(encoding="utf-8")
+    shutil.copytree(bert, "runs/shakespeare-bert")
+    exec(re.findall(r"```python\n(.*?)```", guide, re.DOTALL)[-1], {})
+    *guesses, follows = capsys.readouterr().out.splitlines()
+    assert len(guesses) == 3 and 0 <= float(follows) <= 1

@@ -1,0 +1,124 @@
+import gzip
+import json
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from clew.core.errors import UserError
+from clew.data.documents import LONG, Documents, Line, corpus_documents, cut_off, documents_at, measure, plain_lines, sentences_of
+from clew.data.encoded_documents import encode_documents
+from clew.data.notes import Notes
+from clew.text.train import train_wordpiece
+
+
+def documents_of(found: Documents) -> list[list[str]]:
+    documents: list[list[str]] = []
+    for text, opens in found.lines():
+        if opens:
+            documents.append([])
+        documents[-1].append(text)
+    return documents
+
+
+def test_blank_lines_part_documents_and_a_line_is_a_sentence(tmp_path: Path) -> None:
+    path = tmp_path / "a.txt"
+    path.write_text("\n\n One. Two. \r\nThree.\n \n\nFour.\n\n", encoding="utf-8")
+    assert documents_of(documents_at(path, Notes())) == [["One. Two.", "Three."], ["Four."]]
+
+
+def test_a_long_line_is_cut_where_sentences_end() -> None:
+    line = "It cost 3.50 pounds at St. james' shop. “Who?” he asked... then left. Ja! 終わり。はい。 " + "word " * LONG
+    assert sentences_of(line)[:4] == ["It cost 3.50 pounds at St. james' shop.", "“Who?” he asked... then left.", "Ja!", "終わり。"]
+    assert "".join(sentences_of(line)).replace(" ", "") == line.replace(" ", "")
+    assert sentences_of("One. Two.") == ["One. Two."] and sentences_of("") == []
+
+
+def test_a_folder_has_text_and_json_lines_zipped_or_not(tmp_path: Path) -> None:
+    (tmp_path / "b").mkdir()
+    (tmp_path / "b" / "one.txt.gz").write_bytes(gzip.compress(b"zipped\n"))
+    (tmp_path / "a.jsonl").write_text(json.dumps({"text": "One.\n\nTwo."}) + "\n\n" + json.dumps({"text": "Three."}) + "\n")
+    (tmp_path / "empty.txt").touch()
+    (tmp_path / "picture.png").write_bytes(b"\0")
+    notes = Notes()
+    found = documents_at(tmp_path, notes)
+    assert documents_of(found) == [["One.", "Two."], ["Three."], ["zipped"]]
+    assert documents_of(found) == documents_of(found)
+    assert notes.report() == [f"skipped 1 x empty line (first: {tmp_path / 'a.jsonl'}:2)"]  # once, however often it is read
+
+
+@pytest.mark.parametrize(
+    ("content", "expected"),
+    [
+        (
+            {"txt": "One."},
+            "this object has no field 'text'; did you mean 'txt'? there are: txt; name the text's with data.text=NAME; mend it",
+        ),
+        (
+            {"text": ["One."]},
+            "expected a string in the field 'text', found a list; mend it, or leave such records out with data.faults=skip",
+        ),
+    ],
+)
+def test_an_object_without_a_text_is_told(tmp_path: Path, content: dict, expected: str) -> None:
+    path = tmp_path / "a.jsonl"
+    path.write_text(json.dumps(content) + "\n" + '{"text": "Two.", "body": {"en": "Three."}}\n')
+    with pytest.raises(UserError, match="a.jsonl:1") as error:
+        documents_of(documents_at(path, Notes()))
+    assert expected in str(error.value)
+    notes = Notes(faults="skip")
+    assert documents_of(documents_at(path, notes)) == [["Two."]] and notes.skipped["no text"] == 1
+    assert documents_of(documents_at(path, Notes(faults="skip"), "body.en")) == [["Three."]]
+
+
+def test_what_is_not_there_is_told(tmp_path: Path) -> None:
+    with pytest.raises(UserError, match="no such file: .*nothing; the folder"):
+        documents_at(tmp_path / "nothing", Notes())
+    with pytest.raises(UserError, match=r"no \.txt or \.jsonl file with text in this folder"):
+        documents_at(tmp_path, Notes())
+
+
+def test_corpora_are_documents_too() -> None:
+    speeches = documents_of(corpus_documents("tinyshakespeare")["train"])
+    assert speeches[1] == ["All:", "Speak, speak."] and len(speeches) == 7222
+    pairs = corpus_documents("tatoeba-sample", "de")
+    assert [len(documents_of(part)) for part in pairs.values()] == [1, 1, 1]
+    assert documents_of(pairs["test"])[0][0] != documents_of(corpus_documents("tatoeba-sample")["test"])[0][0]
+    assert len(documents_of(corpus_documents("ewt-sample")["valid"])[0]) > 50
+
+
+def test_parts_are_cut_off_the_end_between_sentences() -> None:
+    lines = [Line(text, opens) for text, opens in (("aaaa", True), ("bb", False), ("cc", True), ("d", False), ("e", False))]
+    whole = Documents("it", lambda: iter(lines))
+    parts = cut_off(whole, {"valid": 0.2, "test": 0.1})
+    assert {name: documents_of(part) for name, part in parts.items()} == {
+        "train": [["aaaa", "bb"]],
+        "valid": [["cc", "d"]],
+        "test": [["e"]],
+    }
+    assert cut_off(whole, {"valid": 0.0, "test": 0.0})["train"] is whole
+    with pytest.raises(UserError, match="must be below 1, or nothing is left to train on"):
+        cut_off(whole, {"valid": 0.5, "test": 0.5})
+    with pytest.raises(UserError, match="it: the valid part of its 10 characters has no sentence"):
+        cut_off(whole, {"valid": 0.05, "test": 0.25})
+
+
+def test_documents_are_encoded_once_with_their_borders(tmp_path: Path) -> None:
+    text = ["the cat sat", "the dog ran far", "", "\u200b", "a cat", "", "\u200b"]  # a character that the tokenizer drops
+    source = Documents("it", lambda: plain_lines(text))
+    tokenizer = train_wordpiece(text)
+    done = []
+    found = encode_documents(source, tokenizer, tmp_path, lambda *numbers: done.append(numbers))
+    sentences = [tokenizer.encode(line) for line in text if line.strip("\u200b")]
+    assert found.tokens.tolist() == [token for ids in sentences for token in ids]
+    assert np.diff(found.sentences).tolist() == [len(ids) for ids in sentences] and found.documents.tolist() == [0, 2, 3]
+    assert done == [(measure(source).num_characters,) * 2]
+    again = encode_documents(source, tokenizer, tmp_path, lambda *numbers: done.append(numbers))
+    assert len(done) == 1 and again.tokens.tolist() == found.tokens.tolist()
+    starts = found.sentences.tolist()
+    next(tmp_path.glob("*.sentences")).write_bytes(b"12345678")
+    assert encode_documents(source, tokenizer, tmp_path).sentences.tolist() == starts
+    other = encode_documents(Documents("it", lambda: plain_lines(["", *text[:2], *text[4:]])), tokenizer, tmp_path)
+    assert other.documents.tolist() == [0, 3]  # the same sentences in one document are other documents
+    with pytest.raises(UserError, match="there is no token in its 1 characters"):
+        encode_documents(Documents("it", lambda: plain_lines(["\u200b"])), tokenizer, tmp_path)

@@ -1,0 +1,90 @@
+import random
+
+import numpy as np
+from hypothesis import given
+from hypothesis import strategies as st
+
+from clew.data.spans import Spans, packed_spans, paired_spans
+
+DOCUMENTS = st.lists(st.lists(st.integers(1, 12), min_size=1, max_size=8), min_size=2, max_size=6)
+"""The lengths of sentences."""
+
+
+def borders(documents: list[list[int]]) -> tuple[np.ndarray, np.ndarray]:
+    return np.cumsum([0, *(length for lengths in documents for length in lengths)]), np.cumsum([0, *map(len, documents)])
+
+
+@given(DOCUMENTS, st.integers(1, 20))
+def test_packed_rows_have_every_token_once_and_end_with_sentences(documents: list[list[int]], room: int) -> None:
+    sentences, firsts = borders(documents)
+    spans = packed_spans(sentences, firsts, room).firsts
+    assert [token for start, stop in spans for token in range(start, stop)] == list(range(sentences[-1]))
+    edges = set(sentences.tolist())
+    ends = sentences[firsts]
+    for start, stop in spans.tolist():
+        assert 0 < stop - start <= room
+        assert np.searchsorted(ends, start, "right") == np.searchsorted(ends, stop - 1, "right")  # of one document
+        assert stop in edges or stop - start == room
+        following = next(edge for edge in sorted(edges) if edge > stop) if stop < sentences[-1] else None
+        assert stop in ends or following is None or following - start > room or start not in edges
+
+
+@given(DOCUMENTS, st.integers(2, 20), st.integers(0, 3))
+def test_a_pair_is_of_one_document_or_of_two_and_fits(documents: list[list[int]], room: int, epoch: int) -> None:
+    sentences, firsts = borders(documents)
+    spans = paired_spans(sentences, firsts, room, 1, epoch)
+    assert spans.seconds is not None and spans.random is not None
+    ends = sentences[firsts]
+    starts = spans.firsts[:, 0]
+    assert (np.diff(np.searchsorted(ends, starts, "right")) >= 0).all()  # in the documents' order
+    for (start, stop), (other, end), is_random in zip(spans.firsts.tolist(), spans.seconds.tolist(), spans.random.tolist(), strict=True):
+        assert start < stop and other < end and stop - start + end - other <= room
+        mine, theirs = (np.searchsorted(ends, place, "right") for place in (start, other))
+        assert mine == np.searchsorted(ends, stop - 1, "right") and theirs == np.searchsorted(ends, end - 1, "right")
+        assert (mine == theirs) != bool(is_random)
+        assert is_random or stop <= other
+
+
+def test_pairs_are_drawn_as_published() -> None:
+    """50 documents of 200 sentences of 5 tokens, in rows of 40."""
+    sentences, firsts = borders([[5] * 200] * 50)
+    spans = paired_spans(sentences, firsts, 40, 1, 0)
+    assert spans.seconds is not None and spans.random is not None
+    gap = spans.seconds[:, 0] - spans.firsts[:, 1]
+    follows = spans.random == 0
+    assert (gap[follows] == 0).all()  # nothing was cut off: sentences fill the rows
+    assert 0.46 < spans.random.mean() < 0.54
+    assert 0.06 < (spans.lengths <= 35).mean() < 0.14  # those up to 35 of a tenth, and the ends of documents
+    edges = {(start, stop) for start, stop in spans.firsts.tolist()}
+    taught = np.zeros(sentences[-1], dtype=int)
+    for start, stop in edges:
+        taught[start:stop] += 1
+    for start, stop in spans.seconds[follows].tolist():
+        taught[start:stop] += 1
+    assert (taught == 1).all()  # what was given back is used later
+
+
+def test_what_is_too_long_is_cut_at_both_ends_of_the_longer_text() -> None:
+    sentences, firsts = borders([[3, 100]] * 200)
+    spans = paired_spans(sentences, firsts, 20, 1, 0)
+    assert spans.seconds is not None and spans.random is not None
+    follows = spans.random == 0
+    first, second = (part[follows] for part in (spans.firsts, spans.seconds))
+    assert set((first[:, 1] - first[:, 0]).tolist()) == {3} and set((second[:, 1] - second[:, 0]).tolist()) == {17}
+    cut = second[:, 0] - first[:, 1]
+    assert abs(cut.mean() - 83 / 2) < 2 and cut.std() > 2
+    both = paired_spans(*borders([[50], [50]]), 21, 1, 0)
+    assert both.seconds is not None and both.lengths.tolist() == [21, 21] and (both.firsts[:, 1] - both.firsts[:, 0]).tolist() == [11, 11]
+
+
+def test_an_epoch_is_a_function_of_seed_and_epoch_alone() -> None:
+    sentences, firsts = borders([[4, 7, 2, 9, 5]] * 30)
+
+    def drawn(seed: int, epoch: int) -> Spans:
+        return paired_spans(sentences, firsts, 16, seed, epoch)
+
+    first = drawn(1, 3)
+    random.seed(7)
+    assert all(np.array_equal(one, two) for one, two in zip(first, drawn(1, 3), strict=True))
+    for other in (drawn(1, 4), drawn(2, 3), drawn(11, 3), drawn(1, 13)):
+        assert first.firsts.tolist() != other.firsts.tolist()

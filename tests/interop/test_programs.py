@@ -1,0 +1,69 @@
+"""Exported programs give what the run gives. ONNX's and torch's are held against it in the same way."""
+
+import json
+import os
+import re
+import zipfile
+from pathlib import Path
+
+import pytest
+import torch
+from torch import Tensor
+
+import clew
+from clew.interop import EXPORTS
+from clew.interop.onnx_programs import runtime
+from clew.interop.options import ExportOptions
+from clew.interop.task_programs import programs_of
+from tests.interop.untrained import RUNS, Call, assert_same, untrained
+
+QUICK = [("torch", "mixed"), ("onnx", "lstm")]
+"""Between them a scan, a cache, a convolution's window and positions."""
+ALL = [pytest.param(to, name, marks=[] if (to, name) in QUICK else pytest.mark.slow) for to in ("torch", "onnx") for name in RUNS]
+
+
+def loaded(folder: Path, to: str) -> Call:
+    """The programs in a folder, as export.json has them."""
+    about = json.loads((folder / "export.json").read_text(encoding="utf-8"))["programs"]
+    calls = {
+        name: runtime(folder / program["file"]) if to == "onnx" else torch.export.load(folder / program["file"]).module()
+        for name, program in about.items()
+    }
+
+    def call(name: str, tensors: dict[str, Tensor]) -> dict[str, Tensor]:
+        inputs, outputs = ([port["name"] for port in about[name][side]] for side in ("inputs", "outputs"))
+        given = [tensors[each] for each in inputs]
+        found = calls[name](given) if to == "onnx" else calls[name](*given)  # type: ignore[misc]
+        return dict(zip(outputs, found, strict=True))
+
+    return call
+
+
+@pytest.mark.parametrize(("to", "name"), ALL)
+def test_a_program_gives_what_the_run_gives_on_ragged_batches_of_any_shape(to: str, name: str, tmp_path: Path) -> None:
+    run, out = untrained(name, tmp_path / "run"), tmp_path / "out"
+    out.mkdir()
+    EXPORTS[to](run, out, ExportOptions())
+    assert_same(run, programs_of(run), loaded(out, to))
+    card_runs(out)
+    assert not [path for path in out.rglob("*") if path.is_file() and names_a_folder(path)]
+
+
+def names_a_folder(path: Path) -> bool:
+    """Whether a file tells where the code that wrote it stands."""
+    members = zipfile.ZipFile(path) if zipfile.is_zipfile(path) else None
+    contents = [path.read_bytes()] if members is None else [members.read(name) for name in members.namelist()]
+    return any(b"site-packages" in content or str(Path(clew.__file__).parent).encode() in content for content in contents)
+
+
+def card_runs(folder: Path) -> None:
+    """The lines of the card, as they stand, in a folder with nothing of clew's but the files."""
+    lines = re.search(r"```python\n(.*?)```", (folder / "README.md").read_text(encoding="utf-8"), re.DOTALL)
+    assert lines is not None and "clew" not in lines[1]
+    names: dict = {}
+    before = Path.cwd()
+    os.chdir(folder)
+    try:
+        exec(lines[1], names)
+    finally:
+        os.chdir(before)
