@@ -12,13 +12,15 @@ from clew.core.errors import UserError
 from clew.data.examples import Pair
 from clew.interop.checkpoints import import_checkpoint
 from clew.interop.huggingface.sentencepiece_tokenizers import marian_tokenizers
+from clew.interop.huggingface.tokenizer_files import read_tokenizer
 from clew.interop.huggingface.writing import write_huggingface
 from clew.interop.sentencepiece_files import read_sentencepiece, tokenizer_of
 from clew.runs.build import build_task
 from clew.runs.config import resolve
 from clew.runs.loaded import Run, load_run
+from clew.text.tokenizer import Tokenizer
 from clew.text.train import train_bpe
-from tests.interop.checkpoints import TEXTS, randomised, transformers
+from tests.interop.checkpoints import TEXTS, TOKENIZERS, randomised, transformers
 
 sentencepiece = pytest.importorskip("sentencepiece")
 
@@ -120,11 +122,10 @@ def check_same(run: Run, model: Any) -> None:
         ours = torch.nn.functional.linear(task.decode(batch)[0], task.weight, task.output_bias)
         theirs = model(batch.source, attention_mask=mask.long(), decoder_input_ids=batch.tokens).logits
     torch.testing.assert_close(ours[real], theirs[real], atol=1e-5, rtol=1e-5)
-    banned = [token for token in (task.target.pad,) if token is not None]
+    banned = [[token] for token in (task.target.pad,) if token is not None]
+    options = {"max_length": 21, "do_sample": False, "num_beams": 1, "eos_token_id": task.end}
     for text, ids in zip(TEXTS, task.encode(pairs), strict=True):
-        written = model.generate(
-            torch.tensor([ids.source]), max_new_tokens=20, do_sample=False, num_beams=1, suppress_tokens=banned, eos_token_id=task.end
-        )[0, 1:].tolist()
+        written = model.generate(torch.tensor([ids.source]), bad_words_ids=banned or None, **options)[0, 1:].tolist()
         expected = written[: written.index(task.end)] if task.end in written else written
         assert run.translate(text, method="greedy", max_new=20).tokens == expected
 
@@ -145,6 +146,7 @@ def test_marian_says_and_writes_the_same_here_and_goes_back_unchanged(tmp_path: 
     write_huggingface(run, tmp_path / "back")
     again, report = transformers.MarianMTModel.from_pretrained(tmp_path / "back", output_loading_info=True)
     assert not any(report.values()), report
+    assert again.generation_config.bad_words_ids == [[run.vocabularies["target"].pad]] and again.generation_config.num_beams == 1
     check_same(run, again.eval())
 
 
@@ -171,3 +173,30 @@ def test_tokenizers_that_lack_a_file_or_have_wrong_ids_are_refused(tmp_path: Pat
     (tmp_path / "vocab.json").write_text('{"</s>": 0, "<unk>": 2, "<pad>": 3}')
     with pytest.raises(UserError, match="vocab.json should have ids from 0 on"):
         marian_tokenizers(tmp_path)
+
+
+def test_pieces_have_the_ids_that_each_kind_of_checkpoint_gives_them(tmp_path: Path) -> None:
+    path = learn(TEXTS, tmp_path / "tokenizer", model_type="bpe", vocab_size=320, byte_fallback=True)
+    theirs = sentencepiece.SentencePieceProcessor(model_file=str(path))
+    llama = read_tokenizer(tmp_path, "llama")
+    assert llama.encode_batch(TEXTS) == theirs.encode(TEXTS)
+    assert llama.frame is not None and (llama.frame.before, llama.end, llama.unknown) == ([1], 2, None)
+    learn(TEXTS, tmp_path / "pieces", model_type="unigram", vocab_size=45).rename(tmp_path / "sentencepiece.bpe.model")
+    theirs = sentencepiece.SentencePieceProcessor(model_file=str(tmp_path / "sentencepiece.bpe.model"))
+    xlm = read_tokenizer(tmp_path, "xlm-roberta")
+    assert xlm.encode_batch([*TEXTS, "ж"]) == [[id + 1 if id else 3 for id in ids] for ids in theirs.encode([*TEXTS, "ж"])]
+    assert xlm.frame is not None and xlm.frame.around([7], [8]).tokens == [0, 7, 2, 2, 8, 2]
+    assert (xlm.pad, xlm.end, xlm.mask) == (1, 2, theirs.get_piece_size() + 1)
+
+
+@pytest.mark.parametrize(("kind", "model_type"), [("GPT2", "gpt2"), ("Roberta", "roberta")])
+def test_byte_pairs_are_read_from_their_two_files(kind: str, model_type: str, tmp_path: Path) -> None:
+    inner = TOKENIZERS[kind]()
+    inner.model.save(str(tmp_path))
+    whole, found = Tokenizer(inner), read_tokenizer(tmp_path, model_type)
+    texts = [*TEXTS, "naïve\n  дом ½"]
+    assert found.encode_batch(texts) == whole.encode_batch(texts)
+    assert (found.frame, found.end, found.pad, found.mask) == (whole.frame, whole.end, whole.pad, whole.mask)
+    (tmp_path / "merges.txt").write_text("not merges\n")
+    with pytest.raises(UserError, match="does not go with vocab.json"):
+        read_tokenizer(tmp_path, model_type)
