@@ -65,7 +65,7 @@ def facts_of(run: Run) -> dict[str, Any]:
         languages = {token[2:-1]: id for token, id in language_tokens(task.source).items()}
         before, after = task.around(next(iter(languages), ""))
         facts |= {"source_max_length": task.body.source_max_length, "languages": languages or None}
-        facts |= {"source_before": before, "source_after": after, "end": task.end}
+        facts |= {"source_before": before, "source_after": after, "start": task.start, "end": task.end}
     if isinstance(task, MaskedLanguageModel):
         facts["mask"] = task.tokenizer.mask
     if isinstance(task, QuestionAnswering):

@@ -77,7 +77,7 @@ SEQUENCE = """
 source, target = read_tokenizer("source"), read_tokenizer("target")
 ids = np.array([[*FIRST, *source.encode("TEXT", add_special_tokens=False).ids, *about["source_after"]]])
 read = {"source": ids, "source_mask": np.ones_like(ids, dtype=bool)}
-state, new = step({**read, **run("encoder", read)}, [about["end"]])
+state, new = step({**read, **run("encoder", read)}, [about["start"]])
 tokens = []
 while new != about["end"] and len(tokens) < 20:
     tokens.append(new)

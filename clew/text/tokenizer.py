@@ -16,7 +16,7 @@ from clew.text.frames import Frame, frame_of
 FILE = "tokenizer.json"
 UNITS = {"character": "character", "word": "word", "bpe": "subword", "wordpiece": "subword", "unigram": "subword"}
 MODEL_KINDS = {"BPE": "bpe", "WordPiece": "wordpiece", "Unigram": "unigram"}
-ENDS = ("<eos>", "[SEP]", "</s>", "<|endoftext|>")
+ENDS = ("<eos>", "[SEP]", "</s>", "<|endoftext|>", "<|end_of_text|>")
 PADS = ("<pad>", "[PAD]")
 MASKS = ("[MASK]", "<mask>")
 MARK = re.compile("|".join(map(re.escape, MASKS)))
