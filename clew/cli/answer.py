@@ -34,6 +34,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     add("--passage", metavar="FILE|TEXT", help="what holds the answers: a file, or the text itself")
     add("--file", metavar="FILE", help="questions with their passages: SQuAD's JSON, JSON lines, CSV or TSV")
     add("--n-best", type=int, default=1, metavar="N", help="so many pieces of the passage for each question (default: 1)")
+    add("--threshold", type=float, metavar="T", help="no answer where none scores by more than T above the best piece (default: the run's)")
     add("--json", action="store_true", help="one JSON object a question")
     add("--official", action="store_true", help="one JSON object for all questions: {id: answer}")
     add("--out", metavar="FILE", help="write here instead of to standard output")
@@ -53,7 +54,7 @@ def run(options: argparse.Namespace) -> int:
     official = {}
     with Path(options.out).open("w", encoding="utf-8", newline="\n") if options.out else nullcontext(sys.stdout) as file:
         for some in asked(run, options):
-            for found in run.task.answer(some, options.n_best):
+            for found in run.task.answer(some, options.n_best, options.threshold):
                 official[found.id] = found.text
                 if not options.official:
                     file.write(as_json(found, options.n_best) if options.json else as_lines(found, options.n_best))

@@ -1,4 +1,4 @@
-"""Vectors of texts, or of their tokens, by any run that reads one sequence; and search by them.
+"""Vectors of texts, or of their tokens, by any run that reads texts; and search by them.
 
 Texts stand on the command line, or are lines of --file or of standard input; each has a vector, pooled of all its places. An
 empty line has the zero vector, so that lines keep their numbers.

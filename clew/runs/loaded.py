@@ -17,6 +17,7 @@ from clew.data.formats import EXTENSIONS
 from clew.data.labelled_trees import unlabelled
 from clew.data.trees import words_of
 from clew.layers.adapters import is_adapted, own_weights
+from clew.models import MODELS
 from clew.runs.build import build_task, choose_device
 from clew.runs.config import Config, explain
 from clew.runs.directory import WEIGHTS, check_code, check_files, check_run, read_config, read_weights
@@ -32,7 +33,7 @@ from clew.tasks.scoring import Scored, score_text
 from clew.tasks.tagging import TaggedText
 from clew.tasks.text_vectors import TextVectors
 from clew.tasks.translation import BATCH_TOKENS, ScoredPair, align, score_pairs, translate
-from clew.tasks.words import WordReader
+from clew.tasks.words import SourceReader, WordReader
 from clew.tasks.writing import DecodingConfig
 from clew.text.tokenizer import Tokenizer
 from clew.text.words import listed_words, spaced_words, split_words
@@ -186,8 +187,11 @@ class Run:
         found = [answers.get(row) for row in range(len(given))]
         return found[0] if one else found
 
-    def answer(self, questions: str | Sequence[str], passage: str, *, n_best: int = 1) -> Any:
-        """The answer to a question on a passage (an `AnsweredQuestion`), or to each of several; with the `n_best` pieces of the passage."""
+    def answer(self, questions: str | Sequence[str], passage: str, *, n_best: int = 1, threshold: float | None = None) -> Any:
+        """The answer to a question on a passage (an `AnsweredQuestion`), or to each of several; with the `n_best` pieces of the passage.
+
+        There is none where none scores by more than a `threshold` above the best piece: the run's own, unless one is given.
+        """
         check_verb(self, "answer")
         given = listed_texts(questions, 1)
         for text in [passage, *given]:
@@ -196,7 +200,7 @@ class Run:
         if n_best < 1:
             raise UserError(f"n_best ({n_best}) must be at least 1")
         asked = [Question(text, passage, (), f"question {number}") for number, text in enumerate(given, start=1)]
-        found = self.task.answer(asked, n_best)
+        found = self.task.answer(asked, n_best, threshold)
         return found[0] if isinstance(questions, str) else found
 
     def embed(
@@ -220,16 +224,23 @@ class Run:
 
     def text_vectors(self, *, layer: int | str = "last", pooling: str | None = None, normalise: bool | None = None) -> TextVectors:
         """What makes vectors of texts, some at a time."""
-        check_reads_one_sequence(self.config, str(self.folder))
         task: Any = self.config.task
         kind = TASKS[task.name]
-        reader = WordReader.of(self.task.body, self.vocabularies, running=kind.data == "text")
+        if MODELS[self.config.model.family].encodes:  # type: ignore[attr-defined]
+            if self.task.languages:
+                raise UserError(f"{self.folder} reads a text with the language that it goes into; it has no vectors of a text alone")
+            body = self.task.body.encoder
+            reader: WordReader = SourceReader(self.vocabularies["source"], self.task.source_end)
+        else:
+            check_reads_one_sequence(self.config, str(self.folder))
+            body = self.task.body
+            reader = WordReader.of(body, self.vocabularies, running=kind.data == "text")
         own = getattr(task, "pooling", None)
         chosen: Any = "mean" if own is None else self.task.pooling
         if pooling is not None and (own is None or pooling != part_name(own)):
             chosen = pooling
         return TextVectors(
-            self.task.body,
+            body,
             reader,
             layer=layer,
             pooling=chosen,

@@ -6,7 +6,6 @@ the best piece of all windows is the answer. An example is then several rows of 
 
 import math
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
 from typing import Any, Literal, NamedTuple
 
 import numpy as np
@@ -24,6 +23,7 @@ from clew.data.examples import Question
 from clew.layers.context import Pieces
 from clew.metrics.answers import AnswerScores, best_threshold, score_answers
 from clew.metrics.bootstrap import Interval, bootstrap_interval
+from clew.tasks.answer_spans import AnsweredQuestion, Spans, answered, found_spans
 from clew.tasks.examples import ExampleTask
 from clew.tasks.measures import Measured, in_words
 from clew.tasks.sequence import TrainTokenizer
@@ -82,47 +82,6 @@ class QuestionBatch(NamedTuple):
     spans: Tensor  # (windows, 3): place in the row, place in the passage, and how many pieces
     question: Tensor  # (windows,)
     fresh: bool = True
-
-
-class Spans(NamedTuple):
-    """What every piece of a passage scores: `scores[i, k]` from piece i over k + 1 of them; and what no answer does."""
-
-    scores: Tensor
-    offsets: Tensor
-    none: float
-
-
-@dataclass(frozen=True)
-class AnswerSpan:
-    """The characters [start, stop) of a passage, and how probable it is that these are the answer."""
-
-    text: str
-    start: int
-    stop: int
-    probability: float
-
-
-@dataclass(frozen=True)
-class AnsweredQuestion:
-    """The answer to a question, None where the passage has none; and the likeliest pieces, best first. `no_answer` is the probability
-    that there is none, where that may be."""
-
-    id: str
-    question: str
-    answer: AnswerSpan | None
-    n_best: tuple[AnswerSpan, ...]
-    no_answer: float | None
-
-    @property
-    def text(self) -> str:
-        return "" if self.answer is None else self.answer.text
-
-    @property
-    def probability(self) -> float:
-        return self.answer.probability if self.answer is not None else self.no_answer or 0.0
-
-    def __str__(self) -> str:
-        return self.text
 
 
 class QuestionAnswering(ExampleTask):
@@ -263,8 +222,9 @@ class QuestionAnswering(ExampleTask):
         """The likeliest pieces of each question, [start, stop, probability], and the probability of none, where that may be."""
         return self.told(batch, 1 if decoding is None else decoding.n_best)
 
-    def told(self, batch: QuestionBatch, n_best: int) -> list[dict[str, Any]]:
-        return [found_spans(spans, n_best, float(self.threshold)) for spans in self.spans(batch)]
+    def told(self, batch: QuestionBatch, n_best: int, threshold: float | None = None) -> list[dict[str, Any]]:
+        limit = float(self.threshold) if threshold is None else threshold
+        return [found_spans(spans, n_best, limit) for spans in self.spans(batch)]
 
     def spans(self, batch: QuestionBatch) -> list[Spans]:
         """A question's each: of pieces that several windows have, the best score."""
@@ -291,8 +251,8 @@ class QuestionAnswering(ExampleTask):
             found.append(Spans(scores, characters, none))
         return found
 
-    def answer(self, questions: Sequence[Question], n_best: int = 1) -> list[AnsweredQuestion]:
-        """The answer to each question."""
+    def answer(self, questions: Sequence[Question], n_best: int = 1, threshold: float | None = None) -> list[AnsweredQuestion]:
+        """The answer to each question; by another `threshold` than the task's own, where one is given."""
         for example in questions:
             check_is_text(f"{example.question} {example.passage}", f"question or passage of {example.id}")
         encoded = self.encode(questions)
@@ -304,7 +264,7 @@ class QuestionAnswering(ExampleTask):
                 if row + 1 < len(encoded) and sum(len(encoded[number].windows) for number in some) < ROWS:
                     continue
                 batch = to_device(self.collate([encoded[number] for number in some]), self.output.weight.device)
-                found += [answered(questions[number], told) for number, told in zip(some, self.told(batch, n_best), strict=True)]
+                found += [answered(questions[number], told) for number, told in zip(some, self.told(batch, n_best, threshold), strict=True)]
                 some = []
         return found
 
@@ -347,30 +307,6 @@ def pieces_of(example: Question, cut: CutText) -> tuple[int, int] | None:
     starts, stops = cut.offsets.T
     inside = np.flatnonzero((stops > answer.start) & (starts < answer.start + len(answer.text)) & (stops > starts))
     return (int(inside[0]), int(inside[-1])) if len(inside) else None
-
-
-def found_spans(spans: Spans, n_best: int, threshold: float) -> dict[str, Any]:
-    """The best pieces [start, stop, probability], and the probability of no answer; None where one has to be given.
-
-    p(piece) = exp(score) / Z;  p(none) = exp(none - threshold) / Z, so that the likelier one is the answer.
-    """
-    flat = spans.scores.flatten()
-    none = -math.inf if math.isinf(threshold) else spans.none - threshold
-    total = torch.cat([flat, torch.tensor([none])]).logsumexp(0)
-    best, places = flat.topk(min(n_best, int((flat > -math.inf).sum())))
-    found = []
-    for score, place in zip(best, places.tolist(), strict=True):
-        first, more = divmod(place, spans.scores.shape[1])
-        found.append([int(spans.offsets[first, 0]), int(spans.offsets[first + more, 1]), float((score - total).exp())])
-    return {"spans": found, "none": None if math.isinf(threshold) else float((none - total).exp()) if found else 1.0}
-
-
-def answered(example: Question, found: Any) -> AnsweredQuestion:
-    """What was found, as texts of the passage."""
-    spans = tuple(AnswerSpan(example.passage[start:stop], start, stop, share) for start, stop, share in found["spans"])
-    none = found["none"]
-    has_answer = bool(spans) and (none is None or spans[0].probability >= none)
-    return AnsweredQuestion(example.id, example.question, spans[0] if has_answer else None, spans, none)
 
 
 def train_question_vocabularies(

@@ -1,4 +1,5 @@
-"""Vectors of texts: one for each, pooled of all its places, or one for each of its tokens. Of any body that reads one sequence.
+"""Vectors of texts: one for each, pooled of all its places, or one for each of its tokens. Of any body that reads one sequence; of an
+encoder-decoder that is its encoder.
 
 A text is read as the body's task reads it: in the tokenizer's frame, and by words where the tokenizer has a token for each. One that
 takes more places than the body can tell apart is read in windows, each by itself, whose places are pooled together; or it is cut, where
@@ -67,12 +68,10 @@ class TextVectors:
         self.layer = known_layer(layer, widths)
         self.width = width_of(self.layer, widths)
         self.pooling = self.find_pooling(pooling)
-        frame = reader.tokenizer.frame
-        self.num_added = (0 if frame is None else frame.num_added()) + (0 if reader.mark is None else 2)
         limit = min(limit for limit in (longest, body.max_length, MOST) if limit is not None)
-        if limit <= self.num_added:
+        if limit <= reader.num_added:
             raise UserError(f"{limit} tokens leave no room for a text; take a run with a larger model.max_length")
-        self.room = limit - self.num_added
+        self.room = limit - reader.num_added
 
     def widths(self) -> list[int]:
         """The width of every level."""

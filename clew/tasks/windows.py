@@ -21,7 +21,7 @@ class CutText(NamedTuple):
 
 
 def cut_text(reader: WordReader, text: str) -> CutText:
-    if reader.tokenizer.unit == "word":
+    if reader.by_words:
         found = split_words(text)
         return CutText([word.text for word in found], [], as_offsets([(word.start, word.stop) for word in found]))
     tokens, offsets = reader.tokenizer.encode_with_offsets(text)

@@ -191,6 +191,16 @@ class WordReader:
         return Pieces(inputs, mask, starts, ends)
 
     @property
+    def by_words(self) -> bool:
+        """Whether a text is cut into words before it is encoded."""
+        return self.tokenizer.unit == "word"
+
+    @property
+    def num_added(self) -> int:
+        """How many tokens stand around a text."""
+        return (0 if self.tokenizer.frame is None else self.tokenizer.frame.num_added()) + (0 if self.mark is None else 2)
+
+    @property
     def is_whole(self) -> bool:
         """Whether every word is one token, at its own place."""
         return self.tokenizer.unit == "word" and self.mark is None and self.tokenizer.frame is None
@@ -201,6 +211,25 @@ def cut_at(encoded: EncodedWords, length: int) -> EncodedWords:
     words = sum(end <= length for end in encoded.ends)
     letters = None if encoded.letters is None else encoded.letters[:length]
     return encoded._replace(tokens=encoded.tokens[:length], starts=encoded.starts[:words], ends=encoded.ends[:words], letters=letters)
+
+
+class SourceReader(WordReader):
+    """Texts as the encoder of an encoder-decoder reads them: their tokens in the tokenizer's frame, or with the one that ends a source."""
+
+    by_words = False
+
+    def __init__(self, tokenizer: Tokenizer, end: int):
+        super().__init__(tokenizer)
+        self.end = end
+
+    @property
+    def num_added(self) -> int:
+        return super().num_added or 1
+
+    def framed(self, first: EncodedWords, second: EncodedWords | None = None) -> EncodedWords:
+        if self.tokenizer.frame is not None:
+            return super().framed(first, second)
+        return first._replace(tokens=[*first.tokens, self.end])
 
 
 def is_spelled(body: Any) -> bool:

@@ -57,6 +57,9 @@ def test_questions_have_answers_with_their_characters(clew: Clew, facts: dict[st
     lines = clew("answer", facts["run"], "--passage", PASSAGE, stdin="\n".join(["", *questions])).out.splitlines()
     assert [line.split("\t")[2] for line in lines] == questions
     assert len(clew("answer", facts["run"], "--passage", PASSAGE, questions[0], "--n-best", "4").out.splitlines()) == 4
+    for threshold, answers in (("-1e6", 0), ("1e6", 2)):
+        told = clew("answer", facts["run"], "--passage", PASSAGE, *questions, "--threshold", threshold).out.splitlines()
+        assert sum(line.split("\t")[0] != "" for line in told) == answers
     run = library.load(facts["run"])
     answered = run.answer(questions, PASSAGE, n_best=3)
     assert [each.text for each in answered] == [line.split("\t")[0].replace(". Bo", ".\nBo") for line in lines]

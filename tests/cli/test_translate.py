@@ -7,7 +7,9 @@ import sys
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pytest
+import torch
 
 import clew as library
 from clew.cli.evaluate_examples import by_direction
@@ -305,3 +307,14 @@ def test_the_code_of_the_guide_runs(translators: dict[str, Path], tmp_path: Path
     assert names["alignment"].target.words == ["Good", "morning!", "<eos>"]
     assert names["shown"].source.words == ["Ich", "bin", "müde.", "<eos>"]
     assert names["together"][0].text == names["run"].translate("Guten Morgen!").text
+
+
+def test_an_encoder_gives_vectors_of_texts(clew: Clew, translator: Path, translators: dict[str, Path]) -> None:
+    run = library.load(translator)
+    text = "red big fox"
+    with torch.no_grad():
+        values = run.task.body.encode(torch.tensor(run.task.encode_sources([Pair(text, "")]))).values[0]
+    np.testing.assert_allclose(run.embed(text), values.mean(0), atol=1e-6)
+    np.testing.assert_allclose(run.embed(text, tokens=True), values[:-1], atol=1e-6)
+    assert len(objects(clew("embed", translator, text, "--layer", "0").out)[0]["vector"]) > 0
+    assert_refused(clew("embed", translators["many"], text), f"{translators['many']} reads a text with the language that it goes into")
