@@ -82,10 +82,12 @@ def settings() -> list[tuple[str, str]]:
         "tagging": ["tag", "data.train=names.conll"],
         "classification": ["classify", "data.train=tickets.csv"],
         "pretraining": ["text-llama", "data.train=corpus"],
+        "BERT": ["text-bert", "data.train=corpus"],
         "finetuning": ["finetune-classify", "data.train=reviews.csv"],
     }
     row = re.compile(r"^\| `((?:\w+\.\w+=(?:\{.*?\}|\S+) ?)+)` \|", re.MULTILINE)
     texts = {guide.stem: guide.read_text(encoding="utf-8") for guide in GUIDES}
+    texts["pretraining"], texts["BERT"] = texts["pretraining"].split("## BERT\n")
     return [(" ".join(recipes[name]), setting) for name in recipes for setting in row.findall(texts[name])]
 
 

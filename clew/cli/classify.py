@@ -1,10 +1,11 @@
 """Give texts their labels with a trained classifier; or numbers, where it was trained on those.
 
-Every line of standard input, or of --file, is a text, and has a line of standard output, in the same order and as soon as
-it is there: `label<TAB>probability<TAB>text`; an empty line, or an empty cell of a table, has an empty one. Where a run was
-trained on two texts together, a line has both, with a tab between; where it was trained on trees, a bracketed tree, or
+Every TEXT, or else every line of standard input or of --file, has a line of standard output, in the same order and as soon
+as it is there: `label<TAB>probability<TAB>text`; an empty line, or an empty cell of a table, has an empty one. Where a run
+was trained on two texts together, a line has both, with a tab between; where it was trained on trees, a bracketed tree, or
 FILE is CoNLL-U.
 
+  clew classify runs/sentiment-lstm 'A film that never finds its feet.'
   echo 'A film that never finds its feet.' | clew classify runs/sentiment-lstm
   clew classify runs/sentiment-lstm --file reviews.txt > labels.tsv
   clew classify runs/classify --file tickets.csv --text body
@@ -35,8 +36,9 @@ from typing import Any
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
-    parser.add_argument("folder", metavar="RUN", help="a run directory")
     add = parser.add_argument
+    add("folder", metavar="RUN", help="a run directory")
+    add("texts", metavar="TEXT", nargs="*", default=[], help="what to classify")
     add("--file", metavar="FILE", help="what to classify, a text a line, or a table (default: standard input)")
     add("--text", metavar="COLUMN", help="FILE is a table, and this column, by name or number, has the text (default: as in training)")
     add("--second", metavar="COLUMN", help="the column of the second text, where two are judged together")
@@ -79,6 +81,8 @@ def run(options: argparse.Namespace) -> int:
     from clew.runs.loaded import check_verb, load_run
 
     choices = asked_choices(options)
+    if options.texts and options.file is not None:
+        raise UserError("texts are given, and a file of texts too; leave out --file or the texts")
     run = load_run(options.folder, device=options.device, code=None if options.code is None else Path(options.code))
     if choices is None and run.verb == "generate":
         raise UserError(
@@ -92,12 +96,12 @@ def run(options: argparse.Namespace) -> int:
     if options.second is not None and not reads_pairs:
         one = f"{options.folder} was trained on one" if choices is None else "the template has no {second}"
         raise UserError(f"--second is for runs that were trained on two texts together, and {one}")
-    if options.file is None and sys.stdin.isatty():
+    if options.file is None and not options.texts and sys.stdin.isatty():
         say("reading texts from the terminal; Ctrl-D ends them")
     if run.reads_trees and is_conllu(options.file):
         texts = dependency_trees(options.file)
     else:
-        texts = table_texts(run, options, reads_pairs) if has_columns else line_texts(run, options.file, reads_pairs)
+        texts = table_texts(run, options, reads_pairs) if has_columns else line_texts(run, options, reads_pairs)
     cut = 0
     with Path(options.out).open("w", encoding="utf-8", newline="\n") if options.out else nullcontext(sys.stdout) as file:
         for some in texts:
@@ -112,19 +116,20 @@ def run(options: argparse.Namespace) -> int:
     return 0
 
 
-def line_texts(run: Any, file: str | None, reads_pairs: bool) -> Iterator[list[tuple[int, Any]]]:
-    """Numbered lines, as they arrive; of two texts each, where the run judges two."""
+def line_texts(run: Any, options: argparse.Namespace, reads_pairs: bool) -> Iterator[list[tuple[int, Any]]]:
+    """Texts that are given, or numbered lines, as they arrive; of two texts each, where the run judges two."""
     from clew.cli.lines import some_lines
     from clew.core.errors import UserError
 
-    where, first = "standard input" if file in (None, "-") else file, 1
-    for lines in some_lines(file):
+    where = "text" if options.texts else "standard input, line" if options.file in (None, "-") else f"{options.file}, line"
+    first = 1
+    for lines in [options.texts] if options.texts else some_lines(options.file):
         texts: list[tuple[int, Any]] = []
         for number, line in enumerate(lines, start=first):
             sides = tuple(line.split("\t"))
             if reads_pairs and line.strip() and not (len(sides) == 2 and all(map(str.strip, sides))):
                 raise UserError(
-                    f"{where}, line {number}: {judge_of(run)} two texts together, and a line has both with a tab between; "
+                    f"{where} {number}: {judge_of(run)} two texts together, and a line has both with a tab between; "
                     f"found {sum(bool(side.strip()) for side in sides)}"
                 )
             texts.append((number, sides if reads_pairs and line.strip() else line))

@@ -62,14 +62,19 @@ def task_of(options: argparse.Namespace) -> Any:
 
 def vocabularies_of(config: Any) -> dict[str, Any]:
     """What a recipe's training would begin with."""
+    from clew.data.notes import Notes
     from clew.runs.build import find_texts, train_tokenizer
+    from clew.runs.documents import document_tokenizer, find_documents
     from clew.runs.examples import read_examples
+    from clew.runs.transfer import inherited_tokenizer
     from clew.tasks import TASKS
     from clew.training.examples import agreed_vocabularies
 
     kind = TASKS[config.task.name]
     if kind.data == "text":
-        return {"tokenizer": train_tokenizer(config.text, find_texts(config.data)["train"])}
+        return {"tokenizer": inherited_tokenizer(config) or train_tokenizer(config.text, find_texts(config.data)["train"])}
+    if kind.data == "documents":
+        return {"tokenizer": inherited_tokenizer(config) or document_tokenizer(config.text, find_documents(config.data, Notes())["train"])}
     return agreed_vocabularies(config, kind, None, read_examples(kind.data, config.data, config.seed)["train"])
 
 

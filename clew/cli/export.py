@@ -87,7 +87,8 @@ def command_of(trained: Any) -> str | None:
             return None
     except UserError:
         return None
-    return shlex.join(["clew", "train", config.recipe, *map(without_folders, settings)])
+    shown = [without_folders(setting) for setting in settings if not setting.startswith("transfer.sha256=")]  # which training finds
+    return shlex.join(["clew", "train", config.recipe, *shown])
 
 
 def written(value: Any) -> str:

@@ -11,7 +11,7 @@ import yaml
 from clew.data.corpora import CORPORA
 from clew.data.samples import EMBEDDED
 from clew.interop.options import ExportOptions
-from clew.runs.directory import ENVIRONMENT, read_json
+from clew.runs.directory import ENVIRONMENT, ORIGIN, read_json
 from clew.runs.loaded import Run
 from clew.runs.summary import Summary, last_with, summarise
 
@@ -59,10 +59,15 @@ def opening(run: Run) -> str:
 
 
 def training(run: Run, summary: Summary, options: ExportOptions) -> str:
-    """Recipe, command, steps and machine."""
+    """Recipe, command, steps and machine; of an imported run where it comes from, since nothing else is known."""
+    if (run.folder / ORIGIN).is_file():
+        origin = read_json(run.folder / ORIGIN)
+        return f"## Origin\n\nImported from `{origin['source']}`, a `{origin['architecture']}`."
     lines = [f"- recipe: `{run.config.recipe}`"]
     if options.command is not None:
         lines.append(f"- command: `{options.command}`")
+    if run.config.transfer.source is not None:  # type: ignore[attr-defined]
+        lines.append(f"- begun from: {shown_path(run.config.transfer.source)}")  # type: ignore[attr-defined]
     if summary.averaged:
         lines.append(f"- weights: the mean of {len(summary.averaged)}")
     if summary.step:

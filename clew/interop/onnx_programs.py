@@ -42,6 +42,8 @@ def write_onnx(program: Program, path: Path) -> None:
             found: Any = torch.onnx.export(graph, dynamo=True, verbose=False, **names)
     except Exception as error:  # of any kind, where ONNX has no such operator
         raise refusal("torch.onnx", program, error) from error
+    for node in found.model.graph.all_nodes():
+        node.metadata_props.clear()  # where in torch's code it came from
     values = [*found.model.graph.inputs, *found.model.graph.outputs]
     for value, port in zip(values, [*inputs, *outputs], strict=True):
         for axis, side in enumerate(port.shape):

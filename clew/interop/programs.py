@@ -10,6 +10,7 @@ import torch
 from torch import nn
 from torch.export import Dim, ExportedProgram
 from torch.export.graph_signature import InputKind
+from torch.fx import GraphModule
 
 from clew.core.errors import UserError
 from clew.core.modes import evaluating
@@ -54,7 +55,8 @@ def refusal(tool: str, program: Program, error: Exception) -> UserError:
 
 def keep_what_is_used(found: ExportedProgram) -> None:
     """Drops what no output hangs on: an encoder's program is traced through a step of the decoder, and each holds the whole model's
-    weights. Weights that lie in one block are parted, or every file would have all of it."""
+    weights. Weights that lie in one block are parted, or every file would have all of it. Where in the code a node came from is
+    forgotten: it would name the writer's folders."""
     graph, weights = found.graph_module.graph, found.state_dict
     graph.eliminate_dead_code()
     nodes = {node.name: node for node in graph.nodes if node.op == "placeholder"}
@@ -67,6 +69,9 @@ def keep_what_is_used(found: ExportedProgram) -> None:
             weights.pop(spec.target or "", None)
         elif spec.kind is InputKind.PARAMETER:
             weights[spec.target or ""] = nn.Parameter(weights[spec.target or ""].detach().clone(), requires_grad=False)
+    for module in found.graph_module.modules():
+        for node in module.graph.nodes if isinstance(module, GraphModule) else ():
+            node.meta.pop("stack_trace", None)
     found.graph_module.recompile()
 
 

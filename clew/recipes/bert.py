@@ -72,7 +72,7 @@ SMALL = bert(
     {"dim": 384, "num_layers": 8, "num_heads": 6, "max_length": 512},
     {
         "steps": 50_000,
-        "batch_size": 256,
+        "batch_tokens": 32_768,
         "length": 128,
         "learning_rate": 5e-4,
         "schedule": rising(2500),

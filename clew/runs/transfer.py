@@ -24,6 +24,8 @@ CARRIED = ("pooling.",)
 """Parts of a task besides its body that any other task with such a part goes on with."""
 ENCODER = "encoder"
 """The role of a run whose body reads the source of another, among that one's vocabularies."""
+LARGE = 1e-3
+"""A learning rate that is for new models."""
 BASE = "CLEW_BASE"
 """The variable that names where a run is whose folder was moved."""
 
@@ -103,6 +105,10 @@ def check_transfer(config: Config) -> None:
         what = f"the task {task}" if task == "parsing" else f"a {family}"
         remedy = "leave transfer.from out" if task == "parsing" else "set model.family=transformer"
         raise UserError(f"transfer.from gives a translator its encoder, which {what} cannot take; {remedy}")
+    if config.data.directions is not None:
+        raise UserError(
+            "data.directions asks for each language by a token, which the encoder of transfer.from does not know; give one of them"
+        )
     for name, is_set in (("model.shared_embeddings", config.model.shared_embeddings), ("text.joint", config.text.joint)):  # type: ignore[attr-defined]
         if is_set:
             raise UserError(
@@ -184,7 +190,13 @@ def start_from(task: nn.Module, config: Config, run: Path | None = None, *, is_n
     left_out = f", {len(left)} of its tensors not used ({', '.join(left[:3])}{', ...' if len(left) > 3 else ''})" if left else ""
     added = {name for name, _ in task.named_parameters()} & set(new)
     parts = sorted({"adapters" if name in adapter_names(task) else name.split(".")[0] for name in added})
-    return [f"{source}: starts with {len(taken)} of its tensors{left_out}; new: {', '.join(parts) or 'nothing'}"]
+    notes = [f"{source}: starts with {len(taken)} of its tensors{left_out}; new: {', '.join(parts) or 'nothing'}"]
+    rate, transfer = config.training.learning_rate, config.transfer
+    if rate >= LARGE and transfer.adapter is None and transfer.freeze != "body" and transfer.layer_decay == 1:  # type: ignore[attr-defined]
+        notes.append(
+            f"training.learning_rate={rate:g} may undo what {source} has learnt; 1e-5 to 1e-4 is usual on a pre-trained Transformer"
+        )
+    return notes
 
 
 def base_folder(config: Config, run: Path | None) -> Path:

@@ -18,7 +18,7 @@ from clew.tasks.words import is_segmented
 EVALUATION = (0, 2**63)
 """Seed and epoch of what is evaluated: those of no training, so that a text is always masked in the same way."""
 STEP = 8
-"""Rows are as long as a multiple of this, so that batches have few different shapes."""
+"""Rows are as long as a multiple of this, or as a power of two below it, so that batches have few different shapes."""
 
 
 class MaskedExamples:
@@ -89,11 +89,11 @@ def check_room(examples: MaskedExamples, length: int) -> None:
 
 
 def rounded(length: int) -> int:
-    return -(-length // STEP) * STEP
+    return -(-length // STEP) * STEP if length > STEP // 2 else 1 << max(length - 1, 0).bit_length()
 
 
 def widened(rows: np.ndarray, value: int) -> np.ndarray:
-    """Rows with more columns of a value, up to a multiple of STEP."""
+    """Rows with more columns of a value, so that there are few widths."""
     return np.pad(rows, ((0, 0), (0, rounded(rows.shape[1]) - rows.shape[1])), constant_values=value)
 
 

@@ -131,10 +131,15 @@ class MaskedLanguageModel(nn.Module):
         real = batch.targets != IGNORED
         rows, columns = real.nonzero(as_tuple=True)
         targets = batch.targets[rows, columns]
-        log_probs = self.logits(hidden[rows, batch.places[rows, columns]]).log_softmax(-1)
+        log_probs = log_softmax(self.logits(hidden[rows, batch.places[rows, columns]]))
         found = Guessed(-float(log_probs.gather(1, targets[:, None]).sum()), len(targets), int((log_probs.argmax(-1) == targets).sum()))
         if batch.follows is None or self.next_sentence is None:
             return found
-        follows = self.followed(hidden).log_softmax(-1)
+        follows = log_softmax(self.followed(hidden))
         nats = -float(follows.gather(1, batch.follows[:, None]).sum())
         return found + Guessed(pair_nats=nats, pairs=len(follows), right_pairs=int((follows.argmax(-1) == batch.follows).sum()))
+
+
+def log_softmax(scores: Tensor) -> Tensor:
+    """In float32 at least."""
+    return scores.log_softmax(-1, dtype=torch.promote_types(scores.dtype, torch.float32))

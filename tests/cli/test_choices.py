@@ -22,6 +22,7 @@ def test_a_language_model_takes_the_likeliest_choice(clew: Clew, gpt: Path) -> N
     run = library.load(gpt)
     chosen = run.choose("the old", {"1": "small", "0": "tall"})
     assert first.split("\t")[:2] == [chosen.label, f"{chosen.probabilities[chosen.label]:.4f}"]
+    assert clew("classify", gpt, "the old", *CHOICES).out == f"{first}\n"
     told = json.loads(clew("classify", gpt, *CHOICES, "--json", stdin="the old").out)
     assert told["log_probs"] == chosen.log_probs and told["left_out"] == 0 and told["label"] == chosen.label
     assert run.choose(["", "the old"], ["small", "tall"], calibrate=True)[0] is None
@@ -57,6 +58,7 @@ def test_what_cannot_be_chosen_is_told(clew: Clew, gpt: Path) -> None:
     assert_refused(clew("classify", gpt, "--choices", "a,a", stdin="x"), "the choice 'a' is given twice")
     assert_refused(clew("classify", gpt, "--calibrate", stdin="x"), "--calibrate is for --choices, which a language model chooses from")
     assert_refused(clew("classify", gpt, *CHOICES, "--second", "b", "--file", "x.csv"), "--second is for runs that were trained on two")
+    assert_refused(clew("classify", gpt, "x", *CHOICES, "--file", "x.txt"), "texts are given, and a file of texts too; leave out --file")
     assert_refused(clew("evaluate", gpt, *CHOICES), "--choices needs a FILE of texts with labels, e.g. `clew evaluate RUN reviews.csv")
     Path("some.csv").write_text("text,label\nthe old,2\n")
     assert_refused(clew("evaluate", gpt, "some.csv", *CHOICES), "some.csv:2: the label '2' is none of the choices (1, 0)")

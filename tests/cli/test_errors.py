@@ -5,6 +5,7 @@ from pathlib import Path
 
 import pytest
 
+from clew.cli.main import VERBS
 from tests.cli.conftest import Clew, Outcome
 from tests.runs.small import gpt_settings, lstm_settings, write_text
 
@@ -19,12 +20,7 @@ def assert_refused(found: Outcome, sentence: str) -> None:
 @pytest.mark.parametrize(
     ("arguments", "sentence"),
     [
-        (
-            ["trian"],
-            "unknown verb 'trian'; did you mean 'train'? "
-            "known: average, check, classify, compare, data, describe, evaluate, export, generate, neighbours, parse, predict, probe, "
-            "recipes, runs, tag, train, translate, vectors",
-        ),
+        (["trian"], f"unknown verb 'trian'; did you mean 'train'? known: {', '.join(sorted(VERBS))}"),
         (["--verbose"], "unrecognized arguments: --verbose; `clew --help` shows how"),
         (["train"], "the following arguments are required: RECIPE; `clew train --help` shows how"),
         (["train", "shakespear-lstm"], "unknown recipe 'shakespear-lstm'; did you mean 'shakespeare-lstm'?"),

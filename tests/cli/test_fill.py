@@ -1,4 +1,6 @@
 import json
+import re
+import shutil
 from pathlib import Path
 
 import pytest
@@ -99,3 +101,11 @@ def test_the_other_verbs_take_such_a_run(clew: Clew, bert: Path, tmp_path: Path)
     assert probed.status == 0 and '"level": "embedding"' in probed.out
     averaged = clew("average", bert, "--last", "2", "--out", tmp_path / "mean")
     assert averaged.status == 0 and clew("fill", tmp_path / "mean", "a [MASK]").status == 0
+
+
+def test_the_code_of_the_guide_runs(clew: Clew, bert: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    guide = (Path(__file__).parents[2] / "docs" / "guides" / "pretraining.md").read_text(encoding="utf-8")
+    shutil.copytree(bert, "runs/shakespeare-bert")
+    exec(re.findall(r"```python\n(.*?)```", guide, re.DOTALL)[-1], {})
+    *guesses, follows = capsys.readouterr().out.splitlines()
+    assert len(guesses) == 3 and 0 <= float(follows) <= 1

@@ -1,11 +1,12 @@
 import json
 from pathlib import Path
 
+import torch
 import yaml
 
 from clew.interop.model_card import model_card
 from clew.interop.options import ExportOptions
-from clew.runs.directory import append_metrics, write_config
+from clew.runs.directory import ORIGIN, append_metrics, write_config, write_environment, write_json
 from clew.runs.loaded import Run
 from tests.interop.untrained import untrained
 
@@ -46,6 +47,15 @@ def test_a_card_is_silent_on_what_is_not_known(tmp_path: Path) -> None:
     assert set(front(card)) == {"library_name", "pipeline_tag", "tags"}
     for absent in ("command", "steps", "hardware", "Scores", "Licence", "None", "null\n---"):
         assert absent not in card, absent
+
+
+def test_an_imported_run_tells_where_it_comes_from_and_nothing_of_training(tmp_path: Path) -> None:
+    run = untrained("lstm", tmp_path / "run")
+    write_json(run.folder / ORIGIN, {"architecture": "GPT2LMHeadModel", "source": "tiny"})
+    write_environment(run.folder, torch.device("cpu"))
+    card = model_card(run, library="onnx", usage=USAGE, options=ExportOptions())
+    assert "Imported from `tiny`, a `GPT2LMHeadModel`." in card
+    assert "## Training" not in card and "seed" not in card
 
 
 def test_an_embedded_corpus_brings_its_source_and_licence(tmp_path: Path) -> None:

@@ -3,12 +3,14 @@
 import json
 import os
 import re
+import zipfile
 from pathlib import Path
 
 import pytest
 import torch
 from torch import Tensor
 
+import clew
 from clew.interop import EXPORTS
 from clew.interop.onnx_programs import runtime
 from clew.interop.options import ExportOptions
@@ -44,6 +46,14 @@ def test_a_program_gives_what_the_run_gives_on_ragged_batches_of_any_shape(to: s
     EXPORTS[to](run, out, ExportOptions())
     assert_same(run, programs_of(run), loaded(out, to))
     card_runs(out)
+    assert not [path for path in out.rglob("*") if path.is_file() and names_a_folder(path)]
+
+
+def names_a_folder(path: Path) -> bool:
+    """Whether a file tells where the code that wrote it stands."""
+    members = zipfile.ZipFile(path) if zipfile.is_zipfile(path) else None
+    contents = [path.read_bytes()] if members is None else [members.read(name) for name in members.namelist()]
+    return any(b"site-packages" in content or str(Path(clew.__file__).parent).encode() in content for content in contents)
 
 
 def card_runs(folder: Path) -> None:

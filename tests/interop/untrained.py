@@ -70,7 +70,7 @@ RUNS: dict[str, tuple[str, list[str]]] = {
         "tag",
         [*OWN, "text.tokenizer=wordpiece", "text.size=60", "embedding.characters=null", "model.family=bert", *TINY, "model.num_heads=2"],
     ),
-    "bert that answers": ("answer", [*OWN, *TINY, "model.num_heads=2", "text.size=80"]),
+    "bert that answers": ("answer", [*OWN, "text.tokenizer=wordpiece", "text.size=80", "model.family=bert", *TINY, "model.num_heads=2"]),
     "vectors": ("text-bert", [*OWN, *TINY, "model.num_heads=2", "text.size=80", "task.name=representation", "task.normalise=true"]),
     "elmo": ("text-elmo", [*OWN, "model.dim=8", *LETTERS]),
 }

@@ -6,9 +6,13 @@ import torch
 from clew.models.gpt import GPTConfig, build_gpt
 from clew.models.llama import LlamaConfig, build_llama
 
-transformers = pytest.importorskip("transformers")
-
 VOCABULARY = 31
+
+
+@pytest.fixture(scope="module")
+def transformers():
+    """Imported where it is used: it takes seconds."""
+    return pytest.importorskip("transformers")
 
 
 def randomised(model):
@@ -63,7 +67,7 @@ def copy_llama(body, theirs):
 
 
 @pytest.mark.parametrize("activation", ["gelu_tanh", "gelu", "relu", "silu"])
-def test_gpt_2_gives_the_same_logits(activation):
+def test_gpt_2_gives_the_same_logits(transformers, activation):
     theirs = {"gelu_tanh": "gelu_new"}.get(activation, activation)
     config = transformers.GPT2Config(
         vocab_size=VOCABULARY,
@@ -111,7 +115,7 @@ SCALINGS = {
 }
 
 
-def both_llamas(scaling, *, length=32, biases=False):
+def both_llamas(transformers, scaling, *, length=32, biases=False):
     ours, theirs = SCALINGS[scaling]
     config = transformers.LlamaConfig(
         vocab_size=VOCABULARY,
@@ -149,16 +153,16 @@ def both_llamas(scaling, *, length=32, biases=False):
 
 
 @pytest.mark.parametrize("scaling", SCALINGS)
-def test_llama_gives_the_same_logits_with_every_scaling(scaling):
-    body, model = both_llamas(scaling, biases=scaling == "none")
+def test_llama_gives_the_same_logits_with_every_scaling(transformers, scaling):
+    body, model = both_llamas(transformers, scaling, biases=scaling == "none")
     tokens = torch.randint(VOCABULARY, (2, 32), generator=torch.Generator().manual_seed(0))
     with torch.no_grad():
         hidden = body(tokens)[0]
         torch.testing.assert_close(hidden @ model.lm_head.weight.T, model(tokens).logits, atol=1e-5, rtol=1e-5)
 
 
-def test_dynamic_scaling_past_its_length_is_that_of_reading_a_token_at_a_time():
-    body, model = both_llamas("dynamic", length=32)
+def test_dynamic_scaling_past_its_length_is_that_of_reading_a_token_at_a_time(transformers):
+    body, model = both_llamas(transformers, "dynamic", length=32)
     tokens = torch.randint(VOCABULARY, (1, 40), generator=torch.Generator().manual_seed(0))
     cache, logits = None, []
     with torch.no_grad():

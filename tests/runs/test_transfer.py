@@ -124,7 +124,14 @@ def test_two_texts_are_judged_together(kind: str, more: list[str], tmp_path: Pat
 @pytest.mark.parametrize(("kind", "pieces"), [("bert", "first"), ("bert", "mean"), ("elmo", "first")])
 def test_words_are_tagged(kind: str, pieces: str, tmp_path: Path) -> None:
     source = save_pretrained(tmp_path / kind, kind)
-    given = [f"transfer.from={source}", *tagged_file(tmp_path), *TINY, f"task.pieces={pieces}", "training.steps=30"]
+    given = [
+        f"transfer.from={source}",
+        *tagged_file(tmp_path),
+        *TINY,
+        f"task.pieces={pieces}",
+        "training.steps=30",
+        "training.evaluate_every=30",
+    ]
     result = run_recipe("finetune-tag", given, out=Path("run"))
     assert result.valid.measures["accuracy"] > 90
     assert [word.tag for word in result.run.tag("the red fox").words] == ["D", "A", "N"]
@@ -132,7 +139,7 @@ def test_words_are_tagged(kind: str, pieces: str, tmp_path: Path) -> None:
 
 def test_numbers_are_told(bert: Path, tmp_path: Path) -> None:
     names = 'data.label_map={"good": "4.5", "bad": "0.5"}'
-    run = classifier(tmp_path, bert, names, "task.labels=number", "training.steps=40")
+    run = classifier(tmp_path, bert, names, "task.labels=number", "training.steps=40", "training.evaluate_every=40")
     good, bad = run.classify(["the red fox is good", "the red fox is bad"])
     assert good.number > bad.number
 
@@ -217,6 +224,11 @@ def test_a_translator_has_a_pretrained_encoder(more: list[str], bert: Path, tmp_
             "transfer.from gives a translator its encoder, which a seq2seq cannot take; set model.family=transformer",
         ),
         ("craft-parser", ["transfer.from=bert"], "transfer.from gives a translator its encoder, which the task parsing cannot take; leave"),
+        (
+            "translate",
+            ["transfer.from=bert", "data.directions=[de-en]"],
+            "data.directions asks for each language by a token, which the encoder of transfer.from does not know; give one of them",
+        ),
         (
             "translate",
             ["transfer.from=bert", "text.joint=true"],

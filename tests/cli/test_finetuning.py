@@ -1,0 +1,48 @@
+import json
+from pathlib import Path
+
+import pytest
+
+from tests.cli.conftest import Clew
+from tests.runs.pretrained import TINY, labelled_file, save_pretrained
+
+
+@pytest.fixture
+def adapted(clew: Clew, tmp_path: Path) -> Path:
+    """A run with an adapter on a tiny BERT beside it."""
+    save_pretrained(tmp_path / "bert")
+    done = clew(
+        "train", "finetune-classify", "transfer.from=bert", "transfer.adapter=lora", *labelled_file(tmp_path), *TINY, "--out", "runs/small"
+    )
+    assert done.status == 0
+    assert "bert: starts with 39 of its tensors" in done.err and "; new: adapters, output" in done.err
+    assert "training.learning_rate=0.01 may undo" not in done.err  # it is usual with adapters
+    return tmp_path / "runs/small"
+
+
+def test_an_adapter_is_described_listed_used_and_merged(clew: Clew, adapted: Path) -> None:
+    assert "LowRank" in clew("describe", adapted).out
+    assert "transfer.adapter=lora" in clew("runs").out and "model.dim" not in clew("runs").out
+    label, *_ = clew("classify", adapted, stdin="the red fox is good\n").out.split("\t")
+    merged = clew("merge", adapted, "--out", "whole")
+    assert (merged.status, merged.out) == (0, "") and merged.err.endswith("parameters written to whole\n")
+    (adapted.parent.parent / "bert").rename("gone")
+    assert clew("classify", "whole", stdin="the red fox is good\n").out.startswith(label)
+    lost = clew("classify", adapted, stdin="the red fox is good\n")
+    assert lost.status == 2 and "is an adapter on bert, which is not there; set CLEW_BASE" in lost.err
+    assert clew("average", adapted, "whole", "--out", "mean").err.startswith(
+        f"clew: {adapted} is an adapter on bert and has no whole weights"
+    )
+
+
+def test_a_recipe_that_stands_on_a_run_is_described_with_its_tokenizer(clew: Clew, tmp_path: Path) -> None:
+    save_pretrained(tmp_path / "gpt", "gpt")
+    Path("other.txt").write_text("quite other words\n" * 20, encoding="utf-8")
+    found = clew("describe", "finetune-text", "transfer.from=gpt", "data.train=other.txt", "--json")
+    table = next(row for row in map(json.loads, found.out.splitlines()) if row["path"] == "body.embedding.tokens")
+    assert table["shapes"]["weight"] == [16, 8]  # the run's words, not those of the text
+
+
+def test_a_recipe_without_its_run_says_what_it_needs(clew: Clew) -> None:
+    found = clew("train", "glue-rte")
+    assert found == (2, "", "clew: glue-rte needs transfer.from=RUN, a pre-trained run or an imported checkpoint\n")
