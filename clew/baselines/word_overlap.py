@@ -41,4 +41,5 @@ def fit_word_overlap(passages: Iterable[str]) -> WordOverlap:
 
 
 def lowered(text: str) -> Sequence[str]:
-    return [word.lower() for word in words_of(text)]
+    """The words in lower case, without punctuation."""
+    return [word.lower() for word in words_of(text) if any(map(str.isalnum, word))]

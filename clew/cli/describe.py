@@ -71,6 +71,8 @@ def vocabularies_of(config: Any) -> dict[str, Any]:
     from clew.training.examples import agreed_vocabularies
 
     kind = TASKS[config.task.name]
+    if kind.data == "documents":
+        return {"tokenizer": inherited_tokenizer(config) or document_tokenizer(config.text, find_documents(config.data, Notes())["train"])}
     if kind.data == "text":
         return {"tokenizer": inherited_tokenizer(config) or train_tokenizer(config.text, find_texts(config.data)["train"])}
     if kind.data == "documents":

@@ -106,20 +106,23 @@ def write_rows(vectors: Any, options: argparse.Namespace) -> None:
     from clew.data.npy_files import RowWriter
 
     path, number = Path(options.out), 1
+    index_path = path.with_suffix(".index.jsonl")
+    aside = index_path.with_name(index_path.name + ".partial")
     with ExitStack() as files:
-        index = files.enter_context(path.with_suffix(".index.jsonl").open("w", encoding="utf-8")) if options.tokens else None
+        index = files.enter_context(aside.open("w", encoding="utf-8", newline="\n")) if options.tokens else None
         rows = files.enter_context(RowWriter(path, vectors.width))
         for texts in blocks(options):
             if index is None:
                 rows.write(vectors.of(texts, number))
+                number += len(texts)
             else:
                 for text, found in zip(texts, vectors.of_tokens(texts, number), strict=True):
                     fields = {"line": number, "row": rows.num_rows, "tokens": len(found.vectors), "offsets": found.offsets.tolist()}
                     index.write(json.dumps({**fields, "text": text}, ensure_ascii=False) + "\n")
                     rows.write(found.vectors)
                     number += 1
-                continue
-            number += len(texts)
+    if options.tokens:
+        aside.replace(index_path)
     say(f"wrote {rows.num_rows:,} vectors of {vectors.width} numbers to {path}")
 
 

@@ -44,9 +44,10 @@ def evaluate_documents(run: Any, files: list[str], options: argparse.Namespace) 
 
 def given_documents(file: str, data: Any, notes: Any) -> Any:
     from clew.cli.generate import read_stdin
-    from clew.data.documents import FIELD, Documents, documents_at, plain_lines
+    from clew.data.documents import Documents, plain_lines
+    from clew.runs.documents import documents_named
 
     if file != "-":
-        return documents_at(file, notes, FIELD if data.text is None else str(data.text))
+        return documents_named(data.model_copy(update={"format": None}), file, notes)
     lines = read_stdin().split("\n")
     return Documents("standard input", lambda: plain_lines(lines))

@@ -73,6 +73,7 @@ def command_of(trained: Any) -> str | None:
     from clew.recipes import RECIPES
     from clew.recipes.running import config_of
     from clew.runs.config import changed_fields
+    from clew.runs.directory import CODE
 
     config: Any = trained.config
     if config.recipe not in RECIPES:
@@ -88,7 +89,7 @@ def command_of(trained: Any) -> str | None:
     except UserError:
         return None
     shown = [without_folders(setting) for setting in settings if not setting.startswith("transfer.sha256=")]  # which training finds
-    return shlex.join(["clew", "train", config.recipe, *shown])
+    return shlex.join(["clew", "train", config.recipe, *shown, *(["--code", CODE] if (trained.folder / CODE).exists() else [])])
 
 
 def written(value: Any) -> str:

@@ -5,6 +5,7 @@ For example:
 
   clew import all-MiniLM-L6-v2
   clew import ~/models/bert-base-cased --out runs/bert
+  clew import bert-base-mnli --pairs
   clew import stories15M.bin
   clew import opus-mt-de-en --json
 
@@ -24,6 +25,7 @@ from clew.cli.progress import say
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("path", metavar="PATH", help="the checkpoint: a folder, or a .bin file of llama2.c's")
     parser.add_argument("--out", metavar="DIR", help="where the run goes (default: runs/ and the checkpoint's name)")
+    parser.add_argument("--pairs", action="store_true", help="its classifier judges two texts together, which no checkpoint says of itself")
     parser.add_argument("--json", action="store_true", help="what was understood as one JSON object")
 
 
@@ -31,7 +33,7 @@ def run(options: argparse.Namespace) -> int:
     from clew.interop.checkpoints import import_checkpoint
     from clew.tasks import TASKS
 
-    done = import_checkpoint(Path(options.path).expanduser(), None if options.out is None else Path(options.out))
+    done = import_checkpoint(Path(options.path).expanduser(), None if options.out is None else Path(options.out), pairs=options.pairs)
     model, task = done.config.model, done.config.task
     verb = TASKS[task.name].verb  # type: ignore[attr-defined]
     vocabularies = {role: f"{vocabulary!r}" for role, vocabulary in done.vocabularies.items()}

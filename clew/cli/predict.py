@@ -1,7 +1,7 @@
 """Do what a run's task does, for every line of FILE or of standard input: a language model goes on from each line, a
 translator translates it, a parser gives its tree, a tagger the tags of its words, a classifier its label, and a masked
 language model what stands for each [MASK]; of that one a text may be given in the place of FILE. Of a run that answers
-questions, FILE has the questions with their passages.
+questions, FILE has the questions with their passages; an encoder without a task of its own gives the vector of each line.
 
 For example:
 

@@ -28,8 +28,13 @@ def run(options: argparse.Namespace) -> int:
     width = max(map(len, RECIPES))
     for name, recipe in RECIPES.items():
         if options.json:
-            print(json.dumps({"name": name, "about": recipe.about, "published": recipe.published, "takes": recipe.takes}))
+            print(
+                json.dumps(
+                    {"name": name, "about": recipe.about, "published": recipe.published, "takes": recipe.takes, "needs": recipe.needs}
+                )
+            )
         else:
-            notes = [f"published: {recipe.published}" if recipe.published else "", f"takes {recipe.takes}" if recipe.takes else ""]
-            print("\n".join([f"{name:{width}}  {recipe.about}", *(f"{'':{width}}  {note}" for note in notes if note)]))
+            notes = {"published: ": recipe.published, "takes ": recipe.takes, "needs ": recipe.needs}
+            lines = [f"{'':{width}}  {what}{note}" for what, note in notes.items() if note]
+            print("\n".join([f"{name:{width}}  {recipe.about}", *lines]))
     return 0

@@ -85,9 +85,12 @@ def joined(parts: Sequence[Documents]) -> Documents:
     return Documents(f"{parts[0]} and {len(parts) - 1} more", lambda: (line for part in parts for line in part.lines()))
 
 
-def documents_at(path: Path | str, notes: Notes, field: str = FIELD) -> Documents:
-    """Those of a file, or of all text and JSON lines files below a folder in the order of their names."""
-    found = [documents_in(file, notes, field) for file in files_at(at_home(path))]
+def documents_at(path: Path | str, notes: Notes, field: str = FIELD, format: str | None = None) -> Documents:
+    """Those of a file, or of all text and JSON lines files below a folder in the order of their names. `format` is lines or jsonl, told
+    from a file's name where it is not given."""
+    if format not in (None, "lines", "jsonl"):
+        raise UserError(f"data.format={format}: documents are plain text (lines) or JSON lines (jsonl); convert them, or leave it out")
+    found = [documents_in(file, notes, field, format) for file in files_at(at_home(path))]
     return Documents(str(path), joined(found).lines)
 
 
@@ -109,9 +112,9 @@ def ending(path: Path) -> str:
     return Path(path.name.lower().removesuffix(".gz")).suffix
 
 
-def documents_in(path: Path, notes: Notes, field: str = FIELD) -> Documents:
+def documents_in(path: Path, notes: Notes, field: str = FIELD, format: str | None = None) -> Documents:
     """Those of one file. What is passed over in it is noted when it is first read."""
-    if ending(path) not in OBJECTS:
+    if format == "lines" or (format is None and ending(path) not in OBJECTS):
         return Documents(str(path), lambda: plain_lines(read_lines(path)))
     unread = [notes]
 

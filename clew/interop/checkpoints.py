@@ -1,6 +1,7 @@
 """From a path to a run: what kind of checkpoint it is, and who reads it."""
 
 from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
 
 from clew.core.errors import UserError
@@ -20,8 +21,9 @@ READERS: tuple[tuple[Callable[[Path], bool], Callable[[Path], Imported]], ...] =
 """How a kind of checkpoint is told, and what reads it; the first that knows a path is taken."""
 
 
-def import_checkpoint(path: Path, out: Path | None = None) -> Written:
-    """Writes a checkpoint as a run directory: `out`, or runs/NAME where not given."""
+def import_checkpoint(path: Path, out: Path | None = None, *, pairs: bool = False) -> Written:
+    """Writes a checkpoint as a run directory: `out`, or runs/NAME where not given. `pairs` says what no checkpoint does: that its
+    classifier judges two texts together."""
     if not path.exists():
         raise UserError(f"no such file or folder: {path}; give a checkpoint's folder, or a llama2.c file")
     if path.is_dir() and ((path / ORIGIN).is_file() or (is_run(path) and (path / "vocabulary").is_dir())):
@@ -32,7 +34,13 @@ def import_checkpoint(path: Path, out: Path | None = None) -> Written:
     check_free(out)
     for is_known, read in READERS:
         if is_known(path):
-            return write_imported(read(path), out, path)
+            found = read(path)
+            if pairs and found.settings["task"]["name"] != "classification":
+                raise UserError(
+                    f"{path}: two texts are judged together by classifiers, and this is a {found.architecture}; leave --pairs out"
+                )
+            more = {"data": {"second": "second"}} if pairs else {}
+            return write_imported(replace(found, settings={**found.settings, **more}), out, path)
     raise UserError(
         f"{path} is no checkpoint that clew knows: a Hugging Face folder has a config.json, AllenNLP's ELMo an options.json, "
         "and a llama2.c checkpoint is a .bin file"

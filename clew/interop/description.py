@@ -6,11 +6,13 @@ from typing import Any
 
 import torch
 
-from clew.interop.model_card import model_card
+from clew.interop.model_card import model_card, vocabularies_of
 from clew.interop.options import ExportOptions
+from clew.interop.readers import context_of
 from clew.interop.signatures import Port, Program
 from clew.interop.usage import usage_of
 from clew.runs.directory import VOCABULARY, write_json, write_text
+from clew.runs.embedding import CONTEXT
 from clew.runs.loaded import Run
 from clew.runs.vocabularies import save_vocabularies
 from clew.tasks.language_model import LanguageModel
@@ -26,17 +28,19 @@ LIBRARIES = {"torch": "pytorch", "onnx": "onnx"}
 
 
 def write_description(run: Run, folder: Path, programs: Sequence[Program], to: str, options: ExportOptions) -> None:
-    suffix = SUFFIXES[to]
+    suffix, kept = SUFFIXES[to], vocabularies_of(run)
+    if CONTEXT in run.vocabularies:  # the tokenizer alone of a run that this one reads
+        kept[CONTEXT] = run.vocabularies[CONTEXT].tokenizer
     content: dict[str, Any] = {
         "format": FORMAT,
         "task": run.config.task.name,  # type: ignore[attr-defined]
         "model": run.config.model.family,  # type: ignore[attr-defined]
         "torch": torch.__version__,
         "programs": {program.name: described(program, suffix) for program in programs},
-        "vocabulary": {role: f"{VOCABULARY}/{role}.json" for role in run.vocabularies},
+        "vocabulary": {role: f"{VOCABULARY}/{role}.json" for role in kept},
         **facts_of(run),
     }
-    save_vocabularies(folder, run.vocabularies)
+    save_vocabularies(folder, kept)
     write_json(folder / DESCRIPTION, content)
     usage = usage_of(run, to)
     write_text(folder / CARD, model_card(run, library=LIBRARIES[to], usage=usage, options=options))
@@ -61,12 +65,12 @@ def facts_of(run: Run) -> dict[str, Any]:
         languages = {token[2:-1]: id for token, id in language_tokens(task.source).items()}
         before, after = task.around(next(iter(languages), ""))
         facts |= {"source_max_length": task.body.source_max_length, "languages": languages or None}
-        facts |= {"source_before": before, "source_after": after, "end": task.end}
+        facts |= {"source_before": before, "source_after": after, "start": task.start, "end": task.end}
     if isinstance(task, MaskedLanguageModel):
         facts["mask"] = task.tokenizer.mask
     if isinstance(task, QuestionAnswering):
         facts["pair"] = around_pair(task)
-    if is_spelled(task.body):
+    if is_spelled(task.body) or (context_of(task.body) is not None and is_spelled(context_of(task.body))):
         facts["letters"] = "a word is 257, the bytes of its UTF-8 plus 1, 48 at most, and 258; 0 is padding"
     for role in ("labels", "tags"):
         if role in run.vocabularies:

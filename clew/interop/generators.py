@@ -6,6 +6,7 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
+from clew.core.errors import UserError
 from clew.core.types import State
 from clew.interop.signatures import SIZES, Program, Sizes, Tensors, drawn
 from clew.interop.states import MEMORY, StateForm, tensors_of
@@ -50,6 +51,10 @@ class Encoder(nn.Module):
 
 def language_model(run: Run) -> list[Program]:
     body = run.task.body
+    if any(bool(tensor.any()) for tensor in tensors_of(body.initial_state(1)).values()):
+        raise UserError(
+            f"{run.folder}: a layer's state does not begin with zeros, as that of a program does; export a model whose layers do"
+        )
 
     def reach(sizes: Sizes) -> tuple[State, Tensors]:
         tokens, mask = drawn(body.vocabulary, sizes["batch"], sizes["past"])

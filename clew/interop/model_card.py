@@ -14,6 +14,8 @@ from clew.interop.options import ExportOptions
 from clew.runs.directory import ENVIRONMENT, ORIGIN, read_json
 from clew.runs.loaded import Run
 from clew.runs.summary import Summary, last_with, summarise
+from clew.text.labels import Labels
+from clew.text.tokenizer import Tokenizer
 
 PIPELINES = {
     "language_model": "text-generation",
@@ -50,12 +52,17 @@ def model_card(run: Run, *, library: str, usage: str, options: ExportOptions, ta
 def opening(run: Run) -> str:
     family, task = run.config.model.family, run.config.task.name  # type: ignore[attr-defined]
     parameters = sum(parameter.numel() for parameter in run.task.parameters())
+    kept = vocabularies_of(run)
     sizes = ", ".join(
-        f"{vocabulary.vocabulary:,} {vocabulary.unit}s" + (f" ({role})" if len(run.vocabularies) > 1 else "")
-        for role, vocabulary in run.vocabularies.items()
+        f"{vocabulary.vocabulary:,} {vocabulary.unit}s" + (f" ({role})" if len(kept) > 1 else "") for role, vocabulary in kept.items()
     )
     settings = yaml.safe_dump(run.config.model.model_dump(mode="json"), sort_keys=False, allow_unicode=True)
     return f"A model of the family `{family}` for the task `{task}`, of {parameters:,} parameters, over {sizes}.\n\n```yaml\n{settings}```"
+
+
+def vocabularies_of(run: Run) -> dict[str, Any]:
+    """Tokenizers and tables of labels, without what a run keeps of the run that it stands on."""
+    return {role: vocabulary for role, vocabulary in run.vocabularies.items() if isinstance(vocabulary, (Tokenizer, Labels))}
 
 
 def training(run: Run, summary: Summary, options: ExportOptions) -> str:
@@ -130,16 +137,8 @@ def scores(summary: Summary) -> str:
         return ""
     end = last_with(summary.records, "best.step")
     step = f" of step {end['best.step']:,}" if end is not None and not summary.averaged else ""
-    rows = [
-        f"| {part} | {name.replace('_', ' ')} | {value:.4g} |"
-        for part, _, name in map(split_name, found)
-        for value in [found[f"{part}.{name}"]]
-    ]
+    rows = [f"| {part} | {name.replace('_', ' ')} | {found[f'{part}.{name}']:.4g} |" for part, name in (key.split(".", 1) for key in found)]
     return f"## Scores\n\nOf the weights{step}.\n\n| part | measure | value |\n|---|---|---|\n" + "\n".join(rows)
-
-
-def split_name(name: str) -> tuple[str, str, str]:
-    return name.partition(".")
 
 
 def licence(options: ExportOptions) -> str:

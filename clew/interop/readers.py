@@ -6,7 +6,6 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
-from clew.core.errors import UserError
 from clew.interop.signatures import SIZES, Program, Sizes, Tensors, drawn
 from clew.layers.context import Context, Pieces
 from clew.layers.embeddings import Segmented, Words
@@ -18,6 +17,10 @@ from clew.tasks.words import is_segmented, is_spelled
 from clew.text.letters import LETTERS
 
 Function = Callable[[Any, Tensors], tuple[Tensor, ...]]
+
+
+CONTEXT = "context_"
+"""How the names of what another body reads begin."""
 
 
 class Reader(nn.Module):
@@ -35,11 +38,6 @@ class Reader(nn.Module):
 
 def reading(run: Run, name: str, function: Function, outputs: Sequence[str], example: Callable[[Sizes], Tensors] | None = None) -> Program:
     """A program that reads what a body reads, or what `example` has."""
-    if any(isinstance(part, Context) for part in run.task.body.embedding.parts):
-        raise UserError(
-            f"{run.folder} reads its words by another run as well (embedding.from), and such a pair is not written as a program; "
-            "export a run that reads words by itself"
-        )
     given = example or (lambda sizes: read_tensors(run.task.body, sizes))
     return Program(name, Reader(run.task, list(given(SIZES)), function), given, outputs)
 
@@ -123,7 +121,8 @@ def classify(task: Any, tensors: Tensors) -> tuple[Tensor, ...]:
 
 
 def read_tensors(body: Any, sizes: Sizes) -> Tensors:
-    """What a body reads of a text: tokens where it has a table of them, letters or segments where it reads those, and which are real."""
+    """What a body reads of a text: tokens where it has a table of them, letters or segments where it reads those, the same for another
+    body whose vectors it reads, and which are real."""
     tokens, mask = drawn(body.vocabulary, sizes["batch"], sizes["length"])
     tensors = {} if body.embedding.tokens is None else {"tokens": tokens}
     if is_spelled(body):
@@ -131,15 +130,27 @@ def read_tensors(body: Any, sizes: Sizes) -> Tensors:
         tensors["letters"] = (letters + 1).unflatten(0, tokens.shape)
     elif is_segmented(body):
         tensors["segments"] = torch.zeros_like(tokens)
+    if (other := context_of(body)) is not None:
+        inner = read_tensors(other, {**sizes, "length": sizes["context"]})
+        tensors |= {CONTEXT + name: tensor for name, tensor in inner.items()}
+        tensors |= {f"{CONTEXT}starts": torch.zeros_like(tokens), f"{CONTEXT}ends": torch.ones_like(tokens)}
     return {**tensors, "mask": mask}
 
 
 def as_read(body: Any, tensors: Tensors) -> Tensor | Words | Segmented:
     """The same as a body takes it."""
-    if is_spelled(body):
-        letters = tensors["letters"]
-        return Words(letters[..., 0] if body.embedding.tokens is None else tensors["tokens"], letters)
+    other, letters = context_of(body), tensors.get("letters")
+    if other is not None:
+        inner = {name.removeprefix(CONTEXT): tensor for name, tensor in tensors.items() if name.startswith(CONTEXT)}
+        return Words(tensors.get("tokens", inner["starts"]), letters, pieces_of(other, inner))
+    if letters is not None:
+        return Words(tensors.get("tokens", letters[..., 0]), letters)
     return Segmented(tensors["tokens"], tensors["segments"]) if is_segmented(body) else tensors["tokens"]
+
+
+def context_of(body: Any) -> Any:
+    """The other body whose vectors a body reads of each word; None where there is none."""
+    return next((part.body for part in body.embedding.parts if isinstance(part, Context)), None)
 
 
 def pieces_of(body: Any, tensors: Tensors) -> Pieces:

@@ -4,7 +4,7 @@ from typing import Any
 
 from clew.runs.loaded import Run
 from clew.tasks.answers import Number
-from clew.tasks.words import is_segmented, is_spelled
+from clew.tasks.words import WordReader, is_segmented, is_spelled
 
 OPENINGS = {
     "onnx": """
@@ -77,7 +77,7 @@ SEQUENCE = """
 source, target = read_tokenizer("source"), read_tokenizer("target")
 ids = np.array([[*FIRST, *source.encode("TEXT", add_special_tokens=False).ids, *about["source_after"]]])
 read = {"source": ids, "source_mask": np.ones_like(ids, dtype=bool)}
-state, new = step({**read, **run("encoder", read)}, [about["end"]])
+state, new = step({**read, **run("encoder", read)}, [about["start"]])
 tokens = []
 while new != about["end"] and len(tokens) < 20:
     tokens.append(new)
@@ -98,12 +98,26 @@ encoded = tokenizer.encode(" ".join(words), add_special_tokens=FRAMED)
 tensors = {"tokens": np.array([encoded.ids]), "mask": np.ones((1, len(encoded.ids)), dtype=bool)}
 """
 
+PLACES = """
+def places_of(encoded, words):
+    stops = np.cumsum([len(word) + 1 for word in words]) - 1  # where each word ends in the text
+    word_of = [int(np.searchsorted(stops, stop)) if stop > start else -1 for start, stop in encoded.offsets]
+    starts = [word_of.index(word) for word in range(len(words))]
+    ends = [len(word_of) - word_of[::-1].index(word) for word in range(len(words))]
+    return np.array([starts]), np.array([ends])
+"""
+
 PIECES = """\
-stops = np.cumsum([len(word) + 1 for word in words]) - 1  # where each word ends in the text
-word_of = [int(np.searchsorted(stops, stop)) if stop > start else -1 for start, stop in encoded.offsets]
-tensors["starts"] = np.array([[word_of.index(word) for word in range(len(words))]])
-tensors["ends"] = np.array([[len(word_of) - word_of[::-1].index(word) for word in range(len(words))]])
+tensors["starts"], tensors["ends"] = places_of(encoded, words)
 tensors["word_mask"] = np.ones((1, len(words)), dtype=bool)
+"""
+
+CONTEXT = """\
+other = read_tokenizer("context")  # of the body whose vectors are read besides
+read = other.encode(" ".join(words), add_special_tokens=FRAMED)
+ids = [*MARK, *read.ids, *MARK]
+tensors["context_tokens"], tensors["context_mask"] = np.array([ids]), np.ones((1, len(ids)), dtype=bool)
+tensors["context_starts"], tensors["context_ends"] = (places + len(MARK) for places in places_of(read, words))
 """
 
 TAGS = """\
@@ -166,10 +180,9 @@ def usage_of(run: Run, to: str) -> str:
     elif name == "question_answering" and not is_spelled(run.task.body):
         sample = sample_of(run.tokenizer)
         blocks = [READ, ANSWER.replace("TEXT", sample).replace("QUESTION", sample.split()[0])]
-    elif is_spelled(run.task.body):
-        blocks = [READ, LETTERS, sentence_lines(run, name)]
     else:
-        blocks = [READ, sentence_lines(run, name)]
+        lines = sentence_lines(run, name)
+        blocks = [READ, *(LETTERS for _ in range("letters_of(" in lines)), *(PLACES for _ in range("places_of(" in lines)), lines]
     return "\n\n\n".join(block.strip() for block in (OPENINGS[to], *blocks))
 
 
@@ -186,6 +199,8 @@ def sentence_lines(run: Run, name: str) -> str:
         lines += 'tensors["letters"] = letters_of(words)\n'
     if is_segmented(task.body):
         lines += 'tensors["segments"] = np.array([encoded.type_ids])\n'
+    if (other := getattr(getattr(task, "reader", None), "context", None)) is not None:
+        lines += context_lines(other)
     if name == "tagging":
         return lines + ("" if task.reader.is_whole else PIECES) + TAGS
     if name == "classification":
@@ -193,6 +208,20 @@ def sentence_lines(run: Run, name: str) -> str:
             lines += 'tensors |= {f"second_{name}": tensor for name, tensor in tensors.items()}  # the second text\n'
         return lines + (NUMBER if isinstance(task.answer, Number) else CLASSES)
     return lines + {"masked_language_model": FILLER, "representation": VECTORS, "question_answering": SCORES}.get(name, LEVELS)
+
+
+def context_lines(reader: WordReader) -> str:
+    """What another body reads of the same words."""
+    tokenizer = reader.tokenizer
+    lines = CONTEXT.replace("MARK", str([] if reader.mark is None else [reader.mark]))
+    lines = lines.replace("FRAMED", str(tokenizer.frame is not None))
+    if reader.letters:
+        mark = [] if reader.mark is None else [tokenizer.token(reader.mark)]
+        spelt = "words" if not reader.running or tokenizer.inner.normalizer is None else "map(other.normalizer.normalize_str, words)"
+        lines += f'tensors["context_letters"] = letters_of([*{mark}, *{spelt}, *{mark}])\n'
+    if reader.segmented:
+        lines += 'tensors["context_segments"] = np.array([read.type_ids])\n'
+    return lines
 
 
 def sample_of(tokenizer: Any) -> str:

@@ -74,10 +74,15 @@ class Context(nn.Module):
     def forward(self, words: Words) -> Tensor:
         if words.context is None:
             raise UserError("this embedding reads another body's vectors; give it the words' pieces")
+        if torch.compiler.is_exporting():  # without gradients anyhow, and the caller keeps to the body's positions
+            return self.mix(self.vectors(self.body.levels(words.context.inputs, words.context.mask), words.context))
         with torch.set_grad_enabled(self.tuned and torch.is_grad_enabled()):
-            levels = levels_in_windows(self.body, words.context.inputs, words.context.mask)
-            found = [self.vector_of(levels[number], words.context) for number in self.chosen]
+            found = self.vectors(levels_in_windows(self.body, words.context.inputs, words.context.mask), words.context)
         return self.dropout(self.mix(found))
+
+    def vectors(self, levels: Sequence[Tensor], pieces: Pieces) -> list[Tensor]:
+        """Each chosen level's vectors of words."""
+        return [self.vector_of(levels[number], pieces) for number in self.chosen]
 
 
 def levels_in_windows(body: Any, inputs: Tensor | Words | Segmented, mask: Tensor | None) -> list[Tensor]:

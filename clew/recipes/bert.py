@@ -2,6 +2,7 @@
 
 from typing import Any
 
+from clew.recipes.pretraining import LEARN_FROM
 from clew.recipes.recipe import Recipe
 
 
@@ -12,7 +13,7 @@ def bert(
     training: dict[str, Any],
     *,
     size: int,
-    task: dict[str, Any] | None = None,
+    learn_from: int | None = None,
     published: str = "",
     takes: str = "",
 ) -> Recipe:
@@ -21,9 +22,9 @@ def bert(
         about,
         {
             "data": data,
-            "text": {"tokenizer": "wordpiece", "size": size, "lowercase": True},
+            "text": {"tokenizer": "wordpiece", "size": size, "lowercase": True, "learn_from": learn_from},
             "model": {"family": "bert", **model},
-            "task": {"name": "masked_language_model", **(task or {})},
+            "task": {"name": "masked_language_model"},
             "training": {"optimiser": {"name": "adamw", "beta2": 0.999, "eps": 1e-6, "weight_decay": 0.01}, **training},
         },
         published=published,
@@ -42,7 +43,7 @@ SHAKESPEARE = bert(
     {"corpus": "tinyshakespeare"},
     {"dim": 128, "num_layers": 2, "num_heads": 4, "max_length": 128, "dropout": 0.1, "attention_dropout": 0.1},
     {
-        "steps": 3000,
+        "steps": 1500,
         "batch_tokens": 2048,
         "length": 64,
         "learning_rate": 2e-3,
@@ -80,6 +81,7 @@ SMALL = bert(
         **GPU,
     },
     size=16_384,
+    learn_from=LEARN_FROM,
 )
 PUBLISHED = {"steps": 1_000_000, "batch_size": 256, "length": 512, "schedule": rising(10_000), "evaluate_every": 10_000, **GPU}
 BASE = bert(
@@ -88,6 +90,7 @@ BASE = bert(
     {"dim": 768, "num_layers": 12, "num_heads": 12, "max_length": 512},
     {**PUBLISHED, "learning_rate": 1e-4},
     size=30_522,
+    learn_from=LEARN_FROM,
     published="GLUE 79.6 fine-tuned, 110 million parameters (Devlin et al. 2019)",
 )
 LARGE = bert(
@@ -96,5 +99,6 @@ LARGE = bert(
     {"dim": 1024, "num_layers": 24, "num_heads": 16, "max_length": 512},
     {**PUBLISHED, "learning_rate": 1e-4},
     size=30_522,
+    learn_from=LEARN_FROM,
     published="GLUE 82.1 fine-tuned, 340 million parameters (Devlin et al. 2019)",
 )

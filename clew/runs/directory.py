@@ -131,6 +131,8 @@ def read_settings(folder: Path) -> tuple[dict[str, Any], dict[str, str]]:
             f"{path} is not what was written; bring it back, or, where it was changed on purpose, "
             "remove its field sha256 to have it taken as it is"
         )
+    if "format" not in settings and "model_type" in settings:
+        raise UserError(f"{folder} is a checkpoint of Hugging Face's; `clew import {folder}` makes a run of it")
     check_format(settings.pop("format", None), path)
     files = settings.pop("files", {})
     return settings, files if isinstance(files, dict) else {}

@@ -38,8 +38,12 @@ def documents_of(data: DataConfig, part: str, notes: Notes) -> Documents | None:
     given = getattr(data, part)
     if given is None:
         return None
-    field = FIELD if data.text is None else str(data.text)
-    return joined([documents_at(path, notes, field) for path in ([given] if isinstance(given, str) else given)])
+    return joined([documents_named(data, path, notes) for path in ([given] if isinstance(given, str) else given)])
+
+
+def documents_named(data: DataConfig, path: str, notes: Notes) -> Documents:
+    """Those at a path, read as the config says."""
+    return documents_at(path, notes, FIELD if data.text is None else str(data.text), data.format)
 
 
 def document_tokenizer(text: TextConfig, train: Documents) -> Tokenizer:

@@ -113,7 +113,7 @@ def check_embedding(config: Config) -> None:
             f"the section embedding is about words, and text.tokenizer={config.text.tokenizer}; set text.tokenizer=word, or leave "
             "the section out: embedding.characters=null embedding.dim=null"
         )
-    if embedding.source is not None and task.data == "text":
+    if embedding.source is not None and task.data in ("text", "documents"):
         raise UserError(
             f"embedding.from is for tasks that read sentences, such as tagging and classification; {config.task.name} reads running text"  # type: ignore[attr-defined]
         )

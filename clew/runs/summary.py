@@ -38,6 +38,8 @@ class Summary:
     def measure(self) -> str:
         """What the run's best evaluation is chosen by; of a task that says `score`, the measure that this stands for."""
         best: str = getattr(self.config.task, "best", "loss")
+        if best == "score" and getattr(self.config.task, "positive", None) is not None:
+            return "accuracy"  # the F1 is measured besides
         there = {name.rpartition(".")[2] for record in self.records for name in record}
         return best if best != "score" else next((name for name in SCORES if name in there), best)
 

@@ -41,6 +41,7 @@ def inheriting(settings: dict[str, Any], task: str, source: Any) -> dict[str, An
         return deepcopy({**settings, "model": model, "text": {**settings["text"], "joint": False}})
     dumped = config.model_dump(mode="json")
     found = deepcopy({**settings, **{section: dumped[section] for section in INHERITED}})
+    found["embedding"]["vectors"] = None  # they are among the weights
     if isinstance(task, str) and task == dumped["task"]["name"] and TASKS[task].data in ("text", "documents"):
         found["task"] = deepcopy(dumped["task"])  # its output layer goes on as it is
     if (pooling := usual_pooling(config)) is not None and "pooling" in found["task"]:

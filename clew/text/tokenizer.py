@@ -16,7 +16,7 @@ from clew.text.frames import Frame, frame_of
 FILE = "tokenizer.json"
 UNITS = {"character": "character", "word": "word", "bpe": "subword", "wordpiece": "subword", "unigram": "subword"}
 MODEL_KINDS = {"BPE": "bpe", "WordPiece": "wordpiece", "Unigram": "unigram"}
-ENDS = ("<eos>", "[SEP]", "</s>", "<|endoftext|>")
+ENDS = ("<eos>", "[SEP]", "</s>", "<|endoftext|>", "<|end_of_text|>")
 PADS = ("<pad>", "[PAD]")
 MASKS = ("[MASK]", "<mask>")
 MARK = re.compile("|".join(map(re.escape, MASKS)))
@@ -70,14 +70,10 @@ class Tokenizer:
         """The ids of a text in which `[MASK]` or `<mask>` is a token that is to be guessed; all else is text."""
         if self.mask is None:
             raise UserError(f"{self!r} has no token for what is to be guessed, so {MASKS[0]} means nothing to it")
-        added = self.inner.get_added_tokens_decoder().get(self.mask)
-        first, *rest = MARK.split(text)
-        ids: list[int] = []
-        for number, part in enumerate([first, *rest]):
-            part = part.lstrip() if number and added is not None and added.rstrip else part
-            part = part.rstrip() if number < len(rest) and added is not None and added.lstrip else part
-            ids += [*([self.mask] if number else []), *self.encode(part)]
-        return ids
+        token = self.inner.get_added_tokens_decoder().get(self.mask)
+        left, right = (r"\s*" if token is not None and getattr(token, side) else "" for side in ("lstrip", "rstrip"))
+        first, *rest = (self.encode(part) for part in re.split(f"{left}(?:{MARK.pattern}){right}", text))
+        return [*first, *(id for part in rest for id in (self.mask, *part))]
 
     def normalize(self, text: str) -> str:
         """The text as it is before it is cut: in lower case, where the tokenizer reads it so."""

@@ -95,7 +95,8 @@ def test_a_run_is_scored_as_it_was_and_on_a_file(clew: Clew, bert: Path, tmp_pat
 
 
 def test_the_other_verbs_take_such_a_run(clew: Clew, bert: Path, tmp_path: Path) -> None:
-    assert "MaskedLanguageModel" in clew("describe", bert).out
+    described = clew("describe", "text-bert", *bert_settings(tmp_path)).out
+    assert "MaskedLanguageModel" in described and described == clew("describe", bert).out
     assert "text-bert" in clew("runs", bert.parent).out
     probed = clew("probe", bert, "--corpus", "ewt-sample", "--limit", "20", "--json", "--device", "cpu")
     assert probed.status == 0 and '"level": "embedding"' in probed.out

@@ -74,6 +74,10 @@ def test_an_object_without_a_text_is_told(tmp_path: Path, content: dict, expecte
 def test_what_is_not_there_is_told(tmp_path: Path) -> None:
     with pytest.raises(UserError, match="no such file: .*nothing; the folder"):
         documents_at(tmp_path / "nothing", Notes())
+    with pytest.raises(UserError, match="data.format=csv: documents are plain text"):
+        documents_at(tmp_path, Notes(), format="csv")
+    (tmp_path / "objects").write_text('{"text": "One."}\n')
+    assert documents_of(documents_at(tmp_path / "objects", Notes(), format="jsonl")) == [["One."]]
     with pytest.raises(UserError, match=r"no \.txt or \.jsonl file with text in this folder"):
         documents_at(tmp_path, Notes())
 

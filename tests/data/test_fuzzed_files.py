@@ -13,6 +13,7 @@ from clew.data.descriptions import describe
 from clew.data.formats import recognise
 from clew.data.notes import Notes
 from clew.data.readers import read_labelled, read_pairs, read_sentences, read_texts
+from clew.data.squad_files import read_questions
 from tests.data.written import write
 
 PIECES = [
@@ -38,6 +39,10 @@ PIECES = [
         b'{"text": "a", "label": "b"}',
         b'{"text": [1]}',
         b'{"words": ["a"], "tags": ["B"]}',
+        b'{"data": [',
+        b'{"paragraphs": [{"context": "a", "qas": [{"question": "b", "answers": [{"text": "a", "answer_start": 0}]}]}]}',
+        b'{"question": "a", "context": "b", "answers": {"text": ["b"]}}',
+        b"]}",
         b"[",
         b"{",
         b'\\ud800"',
@@ -55,6 +60,7 @@ READERS = [
     lambda path, **options: read_pairs(path, **options),
     lambda path, **options: read_pairs([path, path], notes=options["notes"]),
     lambda path, **options: read_sentences(path, **options),
+    lambda path, **options: read_questions(path, **options),
 ]
 
 

@@ -7,6 +7,7 @@ import pytest
 import torch
 from torch import Tensor
 
+from clew.cli.main import main
 from clew.core.batches import padded
 from clew.interop.checkpoints import import_checkpoint
 from clew.interop.huggingface.writing import write_huggingface
@@ -120,3 +121,13 @@ def check_generated(run: Run, model: Any) -> None:
         ours = run.generate(prompt, method="greedy", max_new=room).tokens
         theirs = written[0, len(ids) :].tolist()
         assert ours == theirs[: theirs.index(tokenizer.end)] if tokenizer.end in theirs else ours == theirs
+
+
+def test_the_code_of_the_guide_runs(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
+    monkeypatch.chdir(tmp_path)
+    make("GPT2LMHeadModel", Path("gpt2-tiny"))
+    guide = (Path(__file__).parents[2] / "docs" / "guides" / "checkpoints.md").read_text(encoding="utf-8")
+    exec(guide.split("```python\n")[1].split("```")[0], {})
+    assert capsys.readouterr().out.startswith("GPT2LMHeadModel 11840 []")
+    assert (tmp_path / "back" / "README.md").is_file()
+    assert main(["runs", "."]) == 0 and "imported" in capsys.readouterr().out

@@ -1,4 +1,4 @@
-"""Marian in and out: its numbers, its tokens, its two tokenizers; and SentencePiece's files."""
+"""Marian in and out: its numbers, its tokens, its two tokenizers."""
 
 import json
 import warnings
@@ -13,63 +13,13 @@ from clew.data.examples import Pair
 from clew.interop.checkpoints import import_checkpoint
 from clew.interop.huggingface.sentencepiece_tokenizers import marian_tokenizers
 from clew.interop.huggingface.writing import write_huggingface
-from clew.interop.sentencepiece_files import read_sentencepiece, tokenizer_of
+from clew.interop.sentencepiece_files import read_sentencepiece
 from clew.runs.build import build_task
 from clew.runs.config import resolve
 from clew.runs.loaded import Run, load_run
 from clew.text.train import train_bpe
 from tests.interop.checkpoints import TEXTS, randomised, transformers
-
-sentencepiece = pytest.importorskip("sentencepiece")
-
-GERMAN = ["die Katze saß auf der Matte", "ein Hund lief weg", "es regnet !", "der Hund und die Katze, und es regnet auf den Hund"]
-
-
-def learn(texts: list[str], path: Path, **options: Any) -> Path:
-    """A model of SentencePiece's own making."""
-    sentencepiece.SentencePieceTrainer.train(
-        sentence_iterator=iter(texts * 5), model_prefix=str(path), hard_vocab_limit=False, minloglevel=2, **options
-    )
-    return path.with_name(path.name + ".model")
-
-
-@pytest.mark.parametrize(
-    "options",
-    [
-        {"model_type": "unigram", "vocab_size": 60},
-        {"model_type": "unigram", "vocab_size": 320, "byte_fallback": True},
-        {"model_type": "bpe", "vocab_size": 60},
-        {
-            "model_type": "bpe",
-            "vocab_size": 320,
-            "byte_fallback": True,
-            "normalization_rule_name": "identity",
-            "remove_extra_whitespaces": False,
-        },
-    ],
-    ids=["unigram", "unigram with bytes", "byte pairs", "byte pairs as Llama's"],
-)
-def test_a_file_of_sentencepiece_s_cuts_texts_as_it_does_itself(options: dict[str, Any], tmp_path: Path) -> None:
-    path = learn([*TEXTS, *GERMAN], tmp_path / "pieces", **options)
-    theirs = sentencepiece.SentencePieceProcessor(model_file=str(path))
-    ours = tokenizer_of(read_sentencepiece(path))
-    texts = [*TEXTS, *GERMAN, "  two  spaces ", "", "ﬁne ½ ① Ａ", "a\tb\u3000c", "дом 家", "un\u00adknown x\u200by", "e\u0301"]
-    for text in texts:
-        assert ours.encode(text, add_special_tokens=False).ids == theirs.encode(text), text
-    for text in [*TEXTS, *GERMAN]:
-        assert ours.decode(theirs.encode(text)) == text
-
-
-def test_a_file_that_is_cut_short_or_of_another_kind_is_refused(tmp_path: Path) -> None:
-    path = learn(TEXTS, tmp_path / "pieces", model_type="unigram", vocab_size=40)
-    whole = path.read_bytes()
-    for number, content in enumerate([whole[:-7], whole[:300], b"\x00\xff" * 20, b"", b"{}"]):
-        path.write_bytes(content)
-        with pytest.raises(UserError, match="copy it again"):
-            tokenizer_of(read_sentencepiece(path)), number
-    path = learn(TEXTS, tmp_path / "word", model_type="word", vocab_size=12)
-    with pytest.raises(UserError, match="the model is a word model; clew reads unigram and bpe"):
-        read_sentencepiece(path)
+from tests.interop.test_tokenizer_files import GERMAN, learn
 
 
 def make_marian(folder: Path, **more: Any) -> Any:
@@ -120,11 +70,10 @@ def check_same(run: Run, model: Any) -> None:
         ours = torch.nn.functional.linear(task.decode(batch)[0], task.weight, task.output_bias)
         theirs = model(batch.source, attention_mask=mask.long(), decoder_input_ids=batch.tokens).logits
     torch.testing.assert_close(ours[real], theirs[real], atol=1e-5, rtol=1e-5)
-    banned = [token for token in (task.target.pad,) if token is not None]
+    banned = [[token] for token in (task.target.pad,) if token is not None]
+    options = {"max_length": 21, "do_sample": False, "num_beams": 1, "eos_token_id": task.end}
     for text, ids in zip(TEXTS, task.encode(pairs), strict=True):
-        written = model.generate(
-            torch.tensor([ids.source]), max_new_tokens=20, do_sample=False, num_beams=1, suppress_tokens=banned, eos_token_id=task.end
-        )[0, 1:].tolist()
+        written = model.generate(torch.tensor([ids.source]), bad_words_ids=banned or None, **options)[0, 1:].tolist()
         expected = written[: written.index(task.end)] if task.end in written else written
         assert run.translate(text, method="greedy", max_new=20).tokens == expected
 
@@ -145,6 +94,7 @@ def test_marian_says_and_writes_the_same_here_and_goes_back_unchanged(tmp_path: 
     write_huggingface(run, tmp_path / "back")
     again, report = transformers.MarianMTModel.from_pretrained(tmp_path / "back", output_loading_info=True)
     assert not any(report.values()), report
+    assert again.generation_config.bad_words_ids == [[run.vocabularies["target"].pad]] and again.generation_config.num_beams == 1
     check_same(run, again.eval())
 
 

@@ -11,6 +11,7 @@ import torch
 from torch import Tensor
 
 import clew
+from clew.core.errors import UserError
 from clew.interop import EXPORTS
 from clew.interop.onnx_programs import runtime
 from clew.interop.options import ExportOptions
@@ -67,3 +68,12 @@ def card_runs(folder: Path) -> None:
         exec(lines[1], names)
     finally:
         os.chdir(before)
+
+
+def test_what_no_graph_can_do_is_refused_by_name(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    run = untrained("window", tmp_path / "run")
+    monkeypatch.setattr(type(run.task), "log_probs", lambda self, hidden: hidden if float(hidden.sum()) > 0 else -hidden)
+    with pytest.raises(UserError, match="^torch.export cannot write the program 'step' of this model: "):
+        EXPORTS["torch"](run, tmp_path, ExportOptions())
+    assert not list(tmp_path.glob("*.pt2"))
+    assert all(parameter.requires_grad for parameter in run.task.parameters())

@@ -3,8 +3,9 @@ from pathlib import Path
 import pytest
 
 from clew.core.errors import UserError
-from clew.interop.signatures import Port
+from clew.interop.signatures import Port, check_same
 from clew.interop.task_programs import programs_of
+from clew.layers.cells import LSTM, LSTMState
 from clew.recipes.running import config_of
 from clew.runs.loaded import Run
 from tests.interop.untrained import RUNS, assert_same, eagerly, untrained
@@ -50,3 +51,23 @@ def test_what_several_layers_read_of_a_source_is_one_tensor(tmp_path: Path) -> N
     made, asked = [port.name for port in encoder.ports[1]], [port.name for port in step.ports[0]]
     assert [name for name in made if name.startswith("memory.")] == ["memory.1"]
     assert set(asked) == {"tokens", "mask", "source_mask", *made}
+
+
+def test_a_state_that_does_not_begin_with_zeros_is_refused(tmp_path: Path) -> None:
+    run = untrained("lstm", tmp_path / "run")
+    cell = next(part for part in run.task.modules() if isinstance(part, LSTM))
+    cell.initial_state = lambda batch_size, memory=None, *, like: LSTMState(*like.new_ones(2, batch_size, 8))
+    with pytest.raises(UserError, match="a layer's state does not begin with zeros, as that of a program does"):
+        programs_of(run)
+
+
+def test_a_program_that_gives_something_else_is_refused(tmp_path: Path) -> None:
+    (program,) = programs_of(untrained("window", tmp_path / "run"))
+    check_same(program, lambda tensors: program.module(*tensors))
+    with pytest.raises(UserError, match="the program step was written, but its output next.0.window is not the run's"):
+        check_same(
+            program,
+            lambda tensors: [
+                tensor.clone().fill_(7) if tensor.dim() == 3 and tensor.shape[1] == 3 else tensor for tensor in program.module(*tensors)
+            ],
+        )

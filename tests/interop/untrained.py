@@ -14,6 +14,7 @@ from clew.layers.embeddings import Segmented, Words
 from clew.recipes.running import config_of
 from clew.runs.build import build_task, train_side
 from clew.runs.directory import WEIGHTS, write_config, write_weights
+from clew.runs.embedding import Source
 from clew.runs.loaded import Run, load_run
 from clew.runs.vocabularies import save_vocabularies
 from clew.tasks import TASKS
@@ -58,6 +59,7 @@ RUNS: dict[str, tuple[str, list[str]]] = {
     "transformer": ("tatoeba-transformer", [*TRANSLATOR, "model.num_heads=2", "model.num_layers=1"]),
     "convolutional": ("tatoeba-transformer", [*TRANSLATOR, "model.family=convolutional", *TINY, "model.embedding_dim=8"]),
     "tagger": ("tag", [*OWN, "text.min_count=1", "model.dim=8", *LETTERS]),
+    "tagger on elmo": ("tag", [*OWN, "text.min_count=1", "model.dim=8", "embedding.characters=null", "embedding.from=elmo"]),
     "tagger of pieces": (
         "tag",
         [*OWN, "model.dim=8", "text.tokenizer=bpe", "text.size=270", "embedding.characters=null", "task.output=softmax"],
@@ -79,6 +81,10 @@ RUNS: dict[str, tuple[str, list[str]]] = {
 def untrained(name: str, folder: Path) -> Run:
     """The run, saved in a folder."""
     recipe, settings = RUNS[name]
+    read = {}
+    if "embedding.from=elmo" in settings:
+        other = untrained("elmo", folder.with_name("elmo")).folder
+        read, settings = {"context": Source.of_run(other)}, [*settings, f"embedding.from={other}"]
     config: Any = config_of(recipe, settings)
     kind = TASKS[config.task.name]
     examples: dict[str, list[Any]] = {
@@ -92,6 +98,7 @@ def untrained(name: str, folder: Path) -> Run:
     else:
         train = kind.train_vocabularies
         vocabularies = train(lambda texts, more: train_side(config.text, texts, more), False, examples[kind.data], config.task)
+    vocabularies |= read
     task = build_task(config, vocabularies, to_train=False)
     torch.manual_seed(0)
     for parameter in task.parameters():
@@ -206,7 +213,7 @@ def tags_agree(task: Any, programs: list[Program], call: Call, rows: int, length
         emissions = task.emissions(batch)
     tags = emissions.argmax(-1) if task.crf is None else task.crf.viterbi(emissions, batch.mask)[0]
     real = torch.ones(emissions.shape[:2], dtype=torch.bool) if batch.mask is None else batch.mask
-    found = call("tagger", {**tensors_of(batch.pieces), "starts": batch.pieces.starts, "ends": batch.pieces.ends, "word_mask": real})
+    found = call("tagger", {**tensors_of(batch.pieces), "word_mask": real})
     close(found["scores"][real], emissions[real])
     assert torch.equal(found["tags"], tags.masked_fill(~real, 0))
 
@@ -235,10 +242,16 @@ def classes_agree(task: Any, programs: list[Program], call: Call, rows: int, len
 
 
 def tensors_of(pieces: Any) -> dict[str, Tensor]:
+    """A collated text by the names that programs have."""
     tokens = pieces.inputs if isinstance(pieces.inputs, Tensor) else pieces.inputs.tokens
     mask = torch.ones_like(tokens, dtype=torch.bool) if pieces.mask is None else pieces.mask
-    more = {} if isinstance(pieces.inputs, Tensor) else {name: getattr(pieces.inputs, name, None) for name in ("letters", "segments")}
-    return {"tokens": tokens, "mask": mask, **{name: tensor.long() for name, tensor in more.items() if tensor is not None}}
+    found = {"tokens": tokens, "mask": mask, "starts": pieces.starts, "ends": pieces.ends}
+    for name in ("letters", "segments"):
+        if (tensor := getattr(pieces.inputs, name, None)) is not None:
+            found[name] = tensor.long()
+    if (other := getattr(pieces.inputs, "context", None)) is not None:
+        found |= {f"context_{name}": tensor for name, tensor in tensors_of(other).items()}
+    return found
 
 
 def ragged(vocabulary: int, rows: int, length: int) -> tuple[Tensor, Tensor]:

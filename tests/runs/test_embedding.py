@@ -193,6 +193,8 @@ def test_words_of_a_file_of_vectors_are_known_and_stay_as_they_are(tmp_path: Pat
     assert tuned.task.body.embedding.weight[tokenizer.id("the")].tolist() != [1, 2, 3]
     file.unlink()
     assert clew.load(tmp_path / "frozen", device="cpu").task.tag(SENTENCES) == frozen.task.tag(SENTENCES)
+    later = config_of("finetune-tag", [f"transfer.from={tmp_path / 'frozen'}"])
+    assert (later.embedding.vectors, later.embedding.dim, later.embedding.tune) == (None, 3, False)  # type: ignore[attr-defined]
 
 
 def test_vectors_of_another_width_are_refused_with_their_line(tmp_path: Path) -> None:

@@ -8,7 +8,7 @@ from clew.core.errors import UserError
 from clew.recipes.running import config_of
 from clew.runs.directory import append_metrics, write_config
 from clew.runs.lock import locked
-from clew.runs.summary import find_runs, is_finished, named_runs, natural, summarise
+from clew.runs.summary import Summary, find_runs, is_finished, named_runs, natural, summarise
 
 
 @pytest.fixture(autouse=True)
@@ -27,6 +27,13 @@ def new_run(folder: str, *records: dict, settings: tuple[str, ...] = ()) -> Path
 
 VALID = [{"step": step, "valid.loss": loss, "valid.perplexity": 2**loss} for step, loss in ((20, 3.0), (40, 2.0), (60, 2.5))]
 END = {"step": 100, "best.step": 40, "best.valid.loss": 2.0, "best.valid.perplexity": 4.0, "best.test.loss": 2.1, "train.flops": 1e9}
+
+
+def test_a_positive_label_leaves_the_score_what_it_is(tmp_path: Path) -> None:
+    records = [{"step": 1, "valid.loss": 1.0, "valid.accuracy": 50.0, "valid.f1": 70.0}]
+    for settings, measure in (([], "accuracy"), (["task.best=f1"], "f1")):
+        config = config_of("classify", ["task.positive=spam", *settings])
+        assert Summary(tmp_path, config, records).measure == measure
 
 
 def test_a_run_that_ended_scores_what_its_summary_says() -> None:

@@ -177,3 +177,13 @@ def test_half_a_character_is_refused():
 @by_kind
 def test_known_text_passes_the_check(tokenizer):
     tokenizer.check(TEXT)
+
+
+def test_a_mask_in_a_text_is_one_where_it_is_asked_for_and_nothing_else_is() -> None:
+    tokenizer = train_wordpiece(["the cat sat [ ] mask sep cls"])
+    mask, sep = tokenizer.id("[MASK]"), tokenizer.id("[SEP]")
+    assert mask not in tokenizer.encode("the [MASK] sat")
+    found = tokenizer.encode_masked("[MASK] the<mask>sat [SEP]")
+    assert found == [mask, *tokenizer.encode("the"), mask, *tokenizer.encode("sat [SEP]")] and sep not in found
+    with pytest.raises(UserError, match="has no token for what is to be guessed"):
+        train_word(["a b"]).encode_masked("[MASK]")

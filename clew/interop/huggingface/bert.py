@@ -65,7 +65,7 @@ def body_settings(fields: Fields, *, segments: int = 2, skipped: int = 0) -> dic
     fields.expect("is_decoder", False)
     fields.expect("add_cross_attention", False)
     fields.expect("position_embedding_type", "absolute")
-    fields.expect("pruned_heads", {}, None, default={})
+    fields.expect("pruned_heads", {})
     fields.expect("chunk_size_feed_forward", 0)
     dim, heads, longest = (fields.get(name, int) for name in ("hidden_size", "num_attention_heads", "max_position_embeddings"))
     fields.check(dim % heads == 0, f"hidden_size ({dim}) is no multiple of num_attention_heads ({heads})")

@@ -69,9 +69,11 @@ class Fields:
         return value
 
     def expect(self, name: str, *supported: Any, default: Any = MISSING) -> Any:
-        """A field that clew computes for some values alone; None is one where it is not among the others."""
+        """A field that clew computes for some values alone; where it is not given, or null, it is the first of them."""
         self.asked.add(name)
-        value = self.values.get(name, supported[0] if default is MISSING else default)
+        value = self.values.get(name)
+        if value is None:
+            value = supported[0] if default is MISSING else default
         if not any(value == known and isinstance(value, bool) == isinstance(known, bool) for known in supported):
             known = " or ".join(shown(each) for each in supported)
             raise UserError(f"{self.path}: {name} is {shown(value)}; clew computes this architecture with {known} alone")

@@ -4,7 +4,7 @@ from typing import Any
 
 from clew.core.config import part_name, part_options
 from clew.core.errors import UserError, shown
-from clew.interop.huggingface.architecture import Architecture, Outgoing, Understood, only
+from clew.interop.huggingface.architecture import Architecture, Outgoing, Understood
 from clew.interop.huggingface.fields import Fields
 from clew.interop.huggingface.folders import Checkpoint
 from clew.interop.weight_maps import Entry, entry, repeated
@@ -108,12 +108,15 @@ def rotary_of(fields: Fields, longest: int) -> tuple[float, Any]:
     theirs = values.pop("rope_type", None) or values.pop("type", None) or "default"
     values.pop("type", None)
     base = values.pop("rope_theta", None) or fields.get("rope_theta", float, 10000.0)
-    values.pop("partial_rotary_factor", None) if values.get("partial_rotary_factor") == 1.0 else None
+    if values.get("partial_rotary_factor") == 1.0:
+        del values["partial_rotary_factor"]
     if theirs not in SCALINGS:
         raise UserError(f"{fields.path}: the rotary scaling {shown(theirs)} is not known; clew knows {', '.join(SCALINGS)}")
     ours, options = SCALINGS[theirs]
     found: dict[str, Any] = {"name": ours}
     for name, value in values.items():
+        if value is None:
+            continue
         if name not in options and not (name == "original_max_position_embeddings" and value == longest):
             raise UserError(f"{fields.path}: the rotary scaling {theirs} has {name}={shown(value)}, which clew does not know")
         if name in options:
@@ -127,7 +130,6 @@ WHOLE = ("original_max_position_embeddings", "truncate")
 
 
 def write(model: LlamaConfig, task: Any, out: Outgoing) -> dict[str, Any]:
-    only(model, "Llama", dropout=0.0)
     tied = False
     if task.name == "language_model":
         if task.bias:

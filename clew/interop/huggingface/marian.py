@@ -135,7 +135,7 @@ def write(model: TransformerConfig, task: Any, out: Outgoing) -> dict[str, Any]:
         "eos_token_id": end,
         "bos_token_id": None,
         "decoder_start_token_id": end if task.start == "end" else pad,
-        "forced_eos_token_id": None,
+        "bad_words_ids": None if pad == end else [[pad]],
     }
 
 

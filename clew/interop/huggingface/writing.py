@@ -15,6 +15,7 @@ from clew.interop.huggingface.architecture import BIAS, Architecture, Outgoing
 from clew.interop.huggingface.folders import CONFIG, INDEX, WEIGHTS
 from clew.interop.huggingface.tokenizer_writing import write_tokenizer
 from clew.interop.weight_maps import give
+from clew.layers.adapters import is_adapted
 from clew.runs.directory import ORIGIN, read_json, write_json
 from clew.runs.loaded import Run
 
@@ -27,6 +28,10 @@ def write_huggingface(run: Run, folder: Path, *, shard: int = SHARD) -> None:
     architecture, name = architecture_for(run)
     model, task = run.config.model, run.config.task
     body = run.task.body
+    if is_adapted(run.task):
+        raise UserError(
+            f"{run.folder} is an adapter of another run's weights; `clew merge {run.folder} --out DIR` makes a whole run of both"
+        )
     if not run.config.embedding.is_plain:  # type: ignore[attr-defined]
         raise UserError(f"{name} has one table of tokens, and this run reads more (the section embedding)")
     tokenizer = run.vocabularies.get("tokenizer") or run.vocabularies["target"]
@@ -34,10 +39,11 @@ def write_huggingface(run: Run, folder: Path, *, shard: int = SHARD) -> None:
     config = architecture.write(model, task, Outgoing(name, tokenizer, labels))
     tensors = theirs_of(run, architecture, name)
     name = config.get("architectures", [name])[0]
+    banned = config.pop("bad_words_ids", None)
     written = {"architectures": [name], **config, "vocab_size": getattr(body, "source_vocabulary", body.vocabulary), "dtype": "float32"}
     write_json(folder / CONFIG, written)
-    if task.name in ("language_model", "translation", "sequence"):  # type: ignore[attr-defined]
-        write_json(folder / "generation_config.json", generation_config(written))
+    if run.verb in ("generate", "translate"):
+        write_json(folder / "generation_config.json", generation_config(run, {**written, "bad_words_ids": banned}))
     write_tensors(folder, tensors, shard)
     write_tokenizer(folder, run.vocabularies, written)
 
@@ -79,10 +85,14 @@ def theirs_of(run: Run, architecture: Architecture, name: str) -> dict[str, Tens
     return give(entries, ours if architecture.reorder is None else architecture.reorder(run.config.model, ours))
 
 
-def generation_config(config: Mapping[str, Any]) -> dict[str, Any]:
-    """Which tokens begin and end what is written."""
-    names = ("bos_token_id", "eos_token_id", "pad_token_id", "decoder_start_token_id", "forced_eos_token_id", "bad_words_ids", "num_beams")
-    return {name: config[name] for name in names if config.get(name) is not None}
+def generation_config(run: Run, config: Mapping[str, Any]) -> dict[str, Any]:
+    """Which tokens begin and end what is written; of a translator, how it searches."""
+    names = ("bos_token_id", "eos_token_id", "pad_token_id", "decoder_start_token_id", "bad_words_ids")
+    found = {name: config[name] for name in names if config.get(name) is not None}
+    if run.verb == "translate":
+        decoding = run.config.decoding
+        found |= {"num_beams": decoding.beams if decoding.method == "beam" else 1, "max_length": decoding.max_new}
+    return found
 
 
 def write_tensors(folder: Path, tensors: dict[str, Tensor], shard: int) -> None:

@@ -1,0 +1,180 @@
+"""What is wrong with a folder is said in one line, and nothing is written."""
+
+import json
+import os
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+from safetensors.torch import load_file, save_file
+
+from clew.core.errors import UserError
+from clew.interop.checkpoints import import_checkpoint
+from clew.runs.directory import CONFIG
+from clew.runs.loaded import load_run
+from tests.interop.checkpoints import make
+
+WEIGHTS, INDEX = "model.safetensors", "model.safetensors.index.json"
+
+
+@pytest.fixture(scope="module")
+def whole(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    folder = tmp_path_factory.mktemp("whole") / "tiny"
+    make("BertForMaskedLM", folder)
+    return folder
+
+
+@pytest.fixture
+def folder(whole: Path, tmp_path: Path) -> Path:
+    found = tmp_path / "tiny"
+    found.mkdir()
+    for path in whole.iterdir():
+        (found / path.name).write_bytes(path.read_bytes())
+    return found
+
+
+def fields(**changed: Any) -> Callable[[Path], None]:
+    def change(folder: Path) -> None:
+        content = json.loads((folder / CONFIG).read_text())
+        content = {name: value for name, value in {**content, **changed}.items() if value != "gone"}
+        (folder / CONFIG).write_text(json.dumps(content))
+
+    return change
+
+
+def tensors(**changed: Any) -> Callable[[Path], None]:
+    def change(folder: Path) -> None:
+        content = {**load_file(folder / WEIGHTS), **{name.replace("__", "."): value for name, value in changed.items()}}
+        save_file({name: value for name, value in content.items() if value is not None}, folder / WEIGHTS)
+
+    return change
+
+
+def index(name: str, *, link: bool = False) -> Callable[[Path], None]:
+    """The tensors in a shard that an index names so."""
+
+    def change(folder: Path) -> None:
+        names = list(load_file(folder / WEIGHTS))
+        (folder / WEIGHTS).rename(folder.parent / "elsewhere.safetensors" if link else folder / "shard.safetensors")
+        if link:
+            os.symlink(folder.parent / "elsewhere.safetensors", folder / name)
+        (folder / INDEX).write_text(json.dumps({"weight_map": dict.fromkeys(names, name)}))
+
+    return change
+
+
+def file(name: str, content: bytes | None, *, without: str = "") -> Callable[[Path], None]:
+    def change(folder: Path) -> None:
+        if without:
+            (folder / without).unlink()
+        if content is None:
+            (folder / name).unlink()
+        else:
+            (folder / name).write_bytes(content)
+
+    return change
+
+
+def cut(folder: Path) -> None:
+    (folder / WEIGHTS).write_bytes((folder / WEIGHTS).read_bytes()[:-100])
+
+
+BIAS = "cls__predictions__bias"
+FAULTS: dict[str, tuple[Callable[[Path], None], str]] = {
+    "a missing field": (fields(hidden_size="gone"), r"config.json has no field hidden_size"),
+    "a field of another kind": (fields(hidden_size="16"), r"hidden_size takes a whole number, not '16'"),
+    "no size": (fields(num_hidden_layers=0), r"num_hidden_layers must be at least 1, not 0"),
+    "fields that contradict each other": (fields(num_attention_heads=3), r"hidden_size \(16\) is no multiple of num_attention_heads \(3\)"),
+    "another kind of position": (
+        fields(position_embedding_type="relative_key"),
+        r"position_embedding_type is 'relative_key'; clew computes this architecture with 'absolute' alone",
+    ),
+    "a decoder": (fields(is_decoder=True), r"is_decoder is True; clew computes this architecture with False alone"),
+    "another activation": (fields(hidden_act="quick_gelu"), r"hidden_act is 'quick_gelu'; clew knows gelu, gelu_python"),
+    "an unknown architecture": (fields(architectures=["T5Model"]), r"clew does not know the architecture 'T5Model'; it knows Bert"),
+    "fewer layers than tensors": (fields(num_hidden_layers=1), r"16 tensors that clew has no place for: bert.encoder.layer.1"),
+    "more layers than tensors": (fields(num_hidden_layers=3), r"has no tensor bert.encoder.layer.2.attention.self.query.weight"),
+    "a tensor of another shape": (
+        tensors(**{BIAS: torch.zeros(7)}),
+        r"cls.predictions.bias has the shape 7, but by its config it should have 54",
+    ),
+    "a tensor too many": (tensors(bert__gate=torch.zeros(2)), r"1 tensor that clew has no place for: bert.gate"),
+    "a tensor too few": (tensors(**{BIAS: None}), r"has no tensor cls.predictions.bias"),
+    "a tied weight that is another": (
+        tensors(cls__predictions__decoder__weight=torch.ones(54, 16)),
+        r"cls.predictions.decoder.weight and bert.embeddings.word_embeddings.weight differ",
+    ),
+    "a tensor of eight bits": (
+        tensors(**{BIAS: torch.zeros(54).to(torch.float8_e4m3fn)}),
+        r"cls.predictions.bias is of the type F8_E4M3; clew reads BF16, F16, F32, F64",
+    ),
+    "a file cut short": (cut, r"model.safetensors cannot be read as safetensors .* copy it again"),
+    "no config": (file(CONFIG, None), r"is no checkpoint that clew knows"),
+    "a config that is no JSON": (file(CONFIG, b"{"), r"config.json is not JSON"),
+    "a config that is a list": (file(CONFIG, b"[]"), r"config.json holds \[\] where fields are expected"),
+    "no weights": (file(WEIGHTS, None), r"has no model.safetensors, and no model.safetensors.index.json"),
+    "a pickle": (
+        file("pytorch_model.bin", b"\x80\x02", without=WEIGHTS),
+        r"may be a pickle, .*transformers.BertForMaskedLM.from_pretrained\('.*tiny'\).save_pretrained",
+    ),
+    "no tokenizer": (file("tokenizer.json", None), r"has no tokenizer, which a run needs"),
+    "a damaged tokenizer": (file("tokenizer.json", b'{"version": 1}'), r"tokenizer.json: not a tokenizer file"),
+    "a smaller vocabulary": (
+        fields(vocab_size=30),
+        r"the tokenizer has 54 tokens, but the model knows 30",
+    ),
+    "an index without a map": (file(INDEX, b"{}", without=WEIGHTS), r"has no weight_map"),
+    "a shard that is missing": (index("other.safetensors"), r"names other.safetensors, which is missing"),
+    "a path above": (index("../elsewhere.safetensors"), r"names '../elsewhere.safetensors', which is outside"),
+    "an absolute path": (index("/etc/passwd"), r"names '/etc/passwd', which is outside"),
+    "a link that leaves": (index("link.safetensors", link=True), r"names 'link.safetensors', which is outside"),
+}
+
+
+@pytest.mark.parametrize("fault", FAULTS)
+def test_a_fault_is_one_line_and_leaves_nothing_behind(fault: str, folder: Path, tmp_path: Path) -> None:
+    change, complaint = FAULTS[fault]
+    change(folder)
+    with pytest.raises(UserError, match=complaint) as error:
+        import_checkpoint(folder, tmp_path / "run")
+    assert "\n" not in str(error.value)
+    assert not (tmp_path / "run").exists() and not (tmp_path / "run.partial").exists()
+
+
+def test_half_precision_and_old_names_are_read(folder: Path, tmp_path: Path) -> None:
+    content = load_file(folder / WEIGHTS)
+    old = {
+        name.replace("LayerNorm.weight", "LayerNorm.gamma").replace("LayerNorm.bias", "LayerNorm.beta"): t for name, t in content.items()
+    }
+    old = {name.removeprefix("bert."): tensor.to(torch.bfloat16) for name, tensor in old.items()}
+    old["embeddings.position_ids"] = torch.arange(40)[None]
+    save_file(old, folder / WEIGHTS)
+    import_checkpoint(folder, tmp_path / "run")
+    found = load_file(tmp_path / "run" / WEIGHTS)["body.embedding.norm.weight"]
+    assert found.dtype == torch.float32 and found.equal(content["bert.embeddings.LayerNorm.weight"].to(torch.bfloat16).float())
+
+
+def test_a_vocabulary_that_was_rounded_up_is_kept_whole(tmp_path: Path) -> None:
+    make("GPT2LMHeadModel", tmp_path / "theirs")
+    content = load_file(tmp_path / "theirs" / WEIGHTS)
+    content["transformer.wte.weight"] = torch.cat([content["transformer.wte.weight"], torch.zeros(4, 16)])
+    save_file(content, tmp_path / "theirs" / WEIGHTS)
+    fields(vocab_size=len(content["transformer.wte.weight"]))(tmp_path / "theirs")
+    done = import_checkpoint(tmp_path / "theirs", tmp_path / "run")
+    assert done.vocabularies["tokenizer"].vocabulary == len(content["transformer.wte.weight"])
+    assert done.vocabularies["tokenizer"].tokens[-1].startswith("<unused")
+
+
+def test_a_run_is_not_written_over(folder: Path, tmp_path: Path) -> None:
+    import_checkpoint(folder, tmp_path / "run")
+    with pytest.raises(UserError, match="run is a run already; choose another folder"):
+        import_checkpoint(folder, tmp_path / "run")
+    with pytest.raises(UserError, match="is a run of clew's already"):
+        import_checkpoint(tmp_path / "run", tmp_path / "again")
+    with pytest.raises(UserError, match="full is there and not an empty folder"):
+        (tmp_path / "full" / "of").mkdir(parents=True)
+        import_checkpoint(folder, tmp_path / "full")
+    with pytest.raises(UserError, match="tiny is a checkpoint of Hugging Face's; `clew import .*tiny` makes a run of it"):
+        load_run(folder)

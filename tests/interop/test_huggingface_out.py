@@ -1,0 +1,93 @@
+"""Runs that clew made itself, as `transformers` loads them; and those that it has no class for."""
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+
+from clew.core.errors import UserError
+from clew.interop.huggingface.writing import write_huggingface
+from clew.runs.build import build_task
+from clew.runs.config import resolve
+from clew.runs.loaded import Run
+from clew.text.labels import Labels
+from clew.text.train import framed_as_bert, train_bpe, train_character, train_wordpiece
+from tests.interop.checkpoints import TEXTS, randomised, transformers
+from tests.interop.test_huggingface import ids_of, ours_of, theirs_of
+
+SIZES = {"dim": 16, "num_layers": 2, "num_heads": 2}
+LANGUAGE = {"name": "language_model", "tied": True, "bias": False}
+TOKENIZERS = {
+    "character": lambda: train_character(TEXTS),
+    "bpe": lambda: train_bpe(TEXTS, size=280),
+    "wordpiece": lambda: framed_as_bert(train_wordpiece(TEXTS, size=60)),
+}
+
+
+def run_of(folder: Path, tokenizer: str, model: dict[str, Any], task: dict[str, Any]) -> Run:
+    config = resolve({"recipe": "mine", "text": {"tokenizer": tokenizer}, "model": {**SIZES, **model}, "task": task})
+    labels = {"classification": {"labels": Labels(["a", "b"])}, "tagging": {"tags": Labels(["a", "b"])}}
+    vocabularies = {"tokenizer": TOKENIZERS[tokenizer](), **labels.get(task["name"], {})}
+    built = randomised(build_task(config, vocabularies, to_train=False))
+    return Run(folder, config, vocabularies, built)
+
+
+OWN: dict[str, tuple[str, str, dict[str, Any], dict[str, Any]]] = {
+    "gpt of characters": ("GPT2LMHeadModel", "character", {"family": "gpt", "max_length": 64}, LANGUAGE),
+    "llama": ("LlamaForCausalLM", "bpe", {"family": "llama", "dropout": 0.1}, {**LANGUAGE, "tied": False}),
+    "bert": ("BertForMaskedLM", "wordpiece", {"family": "bert"}, {"name": "masked_language_model", "next_sentence": False}),
+    "bert without segments": (
+        "DistilBertForTokenClassification",
+        "wordpiece",
+        {"family": "bert", "num_segments": 0},
+        {"name": "tagging", "output": "softmax"},
+    ),
+    "regression": (
+        "BertForSequenceClassification",
+        "wordpiece",
+        {"family": "bert"},
+        {"name": "classification", "labels": "number", "pooling": "pooler"},
+    ),
+}
+
+
+@pytest.mark.parametrize("case", OWN)
+def test_a_run_of_clew_s_own_says_the_same_in_transformers(case: str, tmp_path: Path) -> None:
+    name, tokenizer, model, task = OWN[case]
+    run = run_of(tmp_path, tokenizer, model, task)
+    expected = ours_of(run)
+    if case == "regression":
+        run.task.answer.mean.fill_(3.0)
+        run.task.answer.scale.fill_(2.0)
+        expected = [3 + 2 * scores for scores in expected]
+    write_huggingface(run, tmp_path)
+    theirs, report = getattr(transformers, name).from_pretrained(tmp_path, output_loading_info=True)
+    assert not any(report.values()), report
+    for ours, other in zip(expected, theirs_of(theirs.eval(), ids_of(run)), strict=True):
+        torch.testing.assert_close(ours, other, atol=1e-5, rtol=1e-5)
+    again = transformers.AutoTokenizer.from_pretrained(tmp_path)
+    assert again(TEXTS)["input_ids"] == ids_of(run)
+    assert again.decode(again("the cat", add_special_tokens=False)["input_ids"]) == "the cat"
+
+
+REFUSED: dict[str, tuple[str, dict[str, Any], dict[str, Any]]] = {
+    "GPT-2 cannot express position='rotary'": ("bpe", {"family": "gpt", "position": "rotary"}, LANGUAGE),
+    "GPT-2 cannot express window=3": ("bpe", {"family": "gpt", "window": 3}, LANGUAGE),
+    "GPT-2 has no bias in its output layer.*task.bias=false": ("bpe", {"family": "gpt"}, {**LANGUAGE, "bias": True}),
+    "BertForTokenClassification cannot express output='crf'": ("wordpiece", {"family": "bert"}, {"name": "tagging"}),
+    "cannot express pooling='max'": ("wordpiece", {"family": "bert"}, {"name": "classification"}),
+    "no architecture for a recurrent": ("bpe", {"family": "recurrent"}, LANGUAGE),
+    "no class for the task tagging over a gpt": ("bpe", {"family": "gpt"}, {"name": "tagging"}),
+}
+
+
+@pytest.mark.parametrize("complaint", REFUSED)
+def test_what_no_class_of_theirs_computes_is_named(complaint: str, tmp_path: Path) -> None:
+    tokenizer, model, task = REFUSED[complaint]
+    sizes = {"num_heads": 2} if model["family"] != "recurrent" else {}
+    config = resolve({"recipe": "mine", "text": {"tokenizer": tokenizer}, "model": {"dim": 16, **sizes, **model}, "task": task})
+    vocabularies = {"tokenizer": TOKENIZERS[tokenizer](), "labels": Labels(["a", "b"]), "tags": Labels(["a", "b"])}
+    run = Run(tmp_path, config, vocabularies, build_task(config, vocabularies, to_train=False))
+    with pytest.raises(UserError, match=complaint):
+        write_huggingface(run, tmp_path)

@@ -1,0 +1,90 @@
+"""Tokenizers of vocabulary files: SentencePiece's beside itself, byte pairs of two files."""
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from clew.core.errors import UserError
+from clew.interop.huggingface.tokenizer_files import read_tokenizer
+from clew.interop.sentencepiece_files import read_sentencepiece, tokenizer_of
+from clew.text.tokenizer import Tokenizer
+from tests.interop.checkpoints import TEXTS, TOKENIZERS
+
+sentencepiece = pytest.importorskip("sentencepiece")
+
+GERMAN = ["die Katze saß auf der Matte", "ein Hund lief weg", "es regnet !", "der Hund und die Katze, und es regnet auf den Hund"]
+
+
+def learn(texts: list[str], path: Path, **options: Any) -> Path:
+    """A model of SentencePiece's own making."""
+    sentencepiece.SentencePieceTrainer.train(
+        sentence_iterator=iter(texts * 5), model_prefix=str(path), hard_vocab_limit=False, minloglevel=2, **options
+    )
+    return path.with_name(path.name + ".model")
+
+
+@pytest.mark.parametrize(
+    "options",
+    [
+        {"model_type": "unigram", "vocab_size": 60},
+        {"model_type": "unigram", "vocab_size": 320, "byte_fallback": True},
+        {"model_type": "bpe", "vocab_size": 60},
+        {
+            "model_type": "bpe",
+            "vocab_size": 320,
+            "byte_fallback": True,
+            "normalization_rule_name": "identity",
+            "remove_extra_whitespaces": False,
+        },
+    ],
+    ids=["unigram", "unigram with bytes", "byte pairs", "byte pairs as Llama's"],
+)
+def test_a_file_of_sentencepiece_s_cuts_texts_as_it_does_itself(options: dict[str, Any], tmp_path: Path) -> None:
+    path = learn([*TEXTS, *GERMAN], tmp_path / "pieces", **options)
+    theirs = sentencepiece.SentencePieceProcessor(model_file=str(path))
+    ours = tokenizer_of(read_sentencepiece(path))
+    texts = [*TEXTS, *GERMAN, "  two  spaces ", "", "ﬁne ½ ① Ａ", "a\tb\u3000c", "дом 家", "un\u00adknown x\u200by", "e\u0301"]
+    for text in texts:
+        assert ours.encode(text, add_special_tokens=False).ids == theirs.encode(text), text
+    for text in [*TEXTS, *GERMAN]:
+        assert ours.decode(theirs.encode(text)) == text
+
+
+def test_a_file_that_is_cut_short_or_of_another_kind_is_refused(tmp_path: Path) -> None:
+    path = learn(TEXTS, tmp_path / "pieces", model_type="unigram", vocab_size=40)
+    whole = path.read_bytes()
+    for number, content in enumerate([whole[:-7], whole[:300], b"\x00\xff" * 20, b"", b"{}"]):
+        path.write_bytes(content)
+        with pytest.raises(UserError, match="copy it again"):
+            tokenizer_of(read_sentencepiece(path)), number
+    path = learn(TEXTS, tmp_path / "word", model_type="word", vocab_size=12)
+    with pytest.raises(UserError, match="the model is a word model; clew reads unigram and bpe"):
+        read_sentencepiece(path)
+
+
+def test_pieces_have_the_ids_that_each_kind_of_checkpoint_gives_them(tmp_path: Path) -> None:
+    path = learn(TEXTS, tmp_path / "tokenizer", model_type="bpe", vocab_size=320, byte_fallback=True)
+    theirs = sentencepiece.SentencePieceProcessor(model_file=str(path))
+    llama = read_tokenizer(tmp_path, "llama")
+    assert llama.encode_batch(TEXTS) == theirs.encode(TEXTS)
+    assert llama.frame is not None and (llama.frame.before, llama.end, llama.unknown) == ([1], 2, None)
+    learn(TEXTS, tmp_path / "pieces", model_type="unigram", vocab_size=45).rename(tmp_path / "sentencepiece.bpe.model")
+    theirs = sentencepiece.SentencePieceProcessor(model_file=str(tmp_path / "sentencepiece.bpe.model"))
+    xlm = read_tokenizer(tmp_path, "xlm-roberta")
+    assert xlm.encode_batch([*TEXTS, "ж"]) == [[id + 1 if id else 3 for id in ids] for ids in theirs.encode([*TEXTS, "ж"])]
+    assert xlm.frame is not None and xlm.frame.around([7], [8]).tokens == [0, 7, 2, 2, 8, 2]
+    assert (xlm.pad, xlm.end, xlm.mask) == (1, 2, theirs.get_piece_size() + 1)
+
+
+@pytest.mark.parametrize(("kind", "model_type"), [("GPT2", "gpt2"), ("Roberta", "roberta")])
+def test_byte_pairs_are_read_from_their_two_files(kind: str, model_type: str, tmp_path: Path) -> None:
+    inner = TOKENIZERS[kind]()
+    inner.model.save(str(tmp_path))
+    whole, found = Tokenizer(inner), read_tokenizer(tmp_path, model_type)
+    texts = [*TEXTS, "naïve\n  дом ½"]
+    assert found.encode_batch(texts) == whole.encode_batch(texts)
+    assert (found.frame, found.end, found.pad, found.mask) == (whole.frame, whole.end, whole.pad, whole.mask)
+    (tmp_path / "merges.txt").write_text("not merges\n")
+    with pytest.raises(UserError, match="does not go with vocab.json"):
+        read_tokenizer(tmp_path, model_type)
