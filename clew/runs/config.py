@@ -151,6 +151,7 @@ class StandingConfig(Section):
     """What another run has learnt, on which this one stands."""
 
     sha256: str | None = Field(None, description="the hash of that run's weights; filled in when training starts")
+    weights: bool = Field(True, description="false: its body and tokenizer alone, untrained, to see what pre-training is worth")
     freeze: Annotated[int | str, BeforeValidator(_known_freeze)] = Field(
         0, description="what stays as it is: embedding, so many of the lowest blocks and the embedding, or body"
     )

@@ -88,6 +88,8 @@ def check_transfer(config: Config) -> None:
         raise UserError(
             f"transfer.adapter leaves all of the other run as it is, so that transfer.{other} has nothing to do; give one of them"
         )
+    if transfer.adapter is not None and not transfer.weights:
+        raise UserError("transfer.adapter adds to weights that stay as they are, and transfer.weights=false takes none; give one of them")
     if transfer.freeze == "body" and transfer.unfreeze_every is not None:
         raise UserError("transfer.freeze=body leaves no block for transfer.unfreeze_every; freeze a number of blocks, or give one of them")
     task, family = config.task.name, config.model.family  # type: ignore[attr-defined]
@@ -156,6 +158,8 @@ def start_from(task: nn.Module, config: Config, run: Path | None = None, *, is_n
     folder, beside which the other may be."""
     if config.transfer.source is None or not (is_new or is_adapted(task)):  # type: ignore[attr-defined]
         return []
+    if not config.transfer.weights:  # type: ignore[attr-defined]
+        return [f"{config.transfer.source}: its body and tokenizer, untrained"]  # type: ignore[attr-defined]
     source = base_folder(config, run) if is_adapted(task) else Path(config.transfer.source)  # type: ignore[attr-defined]
     is_same_task = source_config(source).task.name == config.task.name  # type: ignore[attr-defined]
     prefix, _ = inherited_part(task)

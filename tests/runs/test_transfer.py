@@ -53,6 +53,13 @@ def test_an_adapter_saves_what_was_trained_and_loads_with_its_base(bert: Path, t
     assert [found.probabilities for found in loaded.classify(texts)] == [found.probabilities for found in run.classify(texts)]
 
 
+def test_without_its_weights_a_run_has_the_same_body_untrained(bert: Path, tmp_path: Path) -> None:
+    frozen = ["transfer.freeze=body", "transfer.weights=false", "seed=7"]
+    mine, base = classifier(tmp_path, bert, *frozen).task.state_dict(), read_weights(bert / WEIGHTS)
+    weight = "body.embedding.tokens.weight"
+    assert mine[weight].shape == base[weight].shape and not torch.isclose(mine[weight], base[weight]).any(1).all()
+
+
 def test_a_merged_adapter_is_the_same_run_without_its_base(bert: Path, tmp_path: Path) -> None:
     run = classifier(tmp_path, bert, LORA, "transfer.adapter.targets=[query, key, value, output, inner, outer]")
     merge_run(Path("run"), Path("merged"))
@@ -207,6 +214,11 @@ def test_a_translator_has_a_pretrained_encoder(more: list[str], bert: Path, tmp_
             "finetune-classify",
             ["transfer.from=bert", "transfer.freeze=body", "transfer.unfreeze_every=5"],
             "transfer.freeze=body leaves no block for transfer.unfreeze_every; freeze a number of blocks, or give one of them",
+        ),
+        (
+            "finetune-classify",
+            ["transfer.from=bert", "transfer.weights=false", LORA],
+            "transfer.adapter adds to weights that stay as they are, and transfer.weights=false takes none; give one of them",
         ),
         (
             "finetune-classify",
