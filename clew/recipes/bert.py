@@ -51,7 +51,7 @@ SHAKESPEARE = bert(
         "evaluate_every": 500,
     },
     size=2048,
-    takes="5 minutes on two cores",
+    takes="6 minutes on two cores",
 )
 OWN = bert(
     "A BERT on documents of your own: data.train=FILE, blank lines between them, or JSON lines.",
