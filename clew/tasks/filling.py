@@ -75,7 +75,7 @@ def fill_together(task: MaskedLanguageModel, framed: Sequence[Framed], texts: Se
     hidden, _ = task.body(*to_device((inputs, mask), device))
     tokens = tokens.to(device)
     rows, places = tokens.eq(tokenizer.mask or 0).nonzero(as_tuple=True)
-    best = task.logits(hidden[rows, places]).float().softmax(-1).topk(min(top, tokenizer.vocabulary))
+    best = task.logits(hidden[rows, places]).float().softmax(-1)[:, : tokenizer.vocabulary].topk(min(top, tokenizer.vocabulary))
     guesses = [list(zip(*both, strict=True)) for both in zip(best.indices.tolist(), best.values.tolist(), strict=True)]
     follow = None if task.next_sentence is None else task.followed(hidden).float().softmax(-1)[:, 0].tolist()
     found = []
