@@ -17,10 +17,11 @@ import torch
 from benchmarks.faults.trials import Fault, Result, Watch, put_through, watched
 from clew.core.config import build_part, options_of
 from clew.core.tree_nodes import head_nodes
-from clew.data.examples import Labelled, LabelledTree, Pair, Parsed, Sentence
+from clew.data.examples import Answer, Labelled, LabelledTree, Pair, Parsed, Question, Sentence
 from clew.data.plans import TokenBatch
 from clew.data.trees import parse_tree
 from clew.layers.cells import CELLS
+from clew.layers.embeddings import Segmented
 from clew.layers.norms import NORMS
 from clew.layers.positions import POSITIONS
 from clew.layers.scores import SCORES
@@ -35,10 +36,12 @@ from clew.runs.config import Config, resolve
 from clew.runs.directory import FORMAT, read_config
 from clew.runs.values import parse_value
 from clew.tasks import TASKS
-from clew.text.train import TOKENIZERS, train_character, train_word
+from clew.tasks.masked_language_model import MaskedBatch
+from clew.tasks.words import is_segmented
+from clew.text.train import TOKENIZERS, framed_as_bert, train_character, train_word, train_wordpiece
 from clew.training.averaging import AVERAGES
 from clew.training.optimisers import OPTIMISERS
-from clew.training.run import check_training
+from clew.training.run import check_training, prepare_problem
 from clew.training.schedules import SCHEDULES
 
 LARGEST = 50 * 2**20  # bytes of weights; the machine is said to have no more
@@ -46,10 +49,12 @@ OBEYED = Path(tempfile.gettempdir()) / f"clew-tag-obeyed-{os.getpid()}"
 TAG = f"!!python/object/apply:os.system ['touch {OBEYED}']"
 TOKENIZER = train_character("the ball of thread\n")
 SIDE = train_character("the ball of thread", specials=["<eos>"])
+FRAMED = framed_as_bert(train_wordpiece("the ball of thread"))
 PAIRS = [Pair("the ball", "of thread"), Pair("a", "ball")]
 EXAMPLES = {
     "pairs": PAIRS,
     "trees": [Parsed(parse_tree("(TOP (S (NP (DT the) (NN ball)) (VP (VB ravels))))"))],
+    "questions": [Question("what ravels ?", "the ball ravels", (Answer("the ball", 0),)), Question("why ?", "it does")],
     "tagged": [Sentence(("the", "ball", "ravels"), ("DT", "NN", "VB")), Sentence(("it",), ("PRP",))],
     "labelled": [Labelled("the ball ravels", ("1",)), Labelled("it does not", ("2",))],
     "labelled_trees": [LabelledTree(("it", "ravels"), head_nodes([2, 0]), ("1", "2")), LabelledTree(("no",), head_nodes([0]), ("1",))],
@@ -111,6 +116,8 @@ def attempt(case: Case) -> str:
         with tempfile.TemporaryDirectory(prefix="clew-configs-") as folder:
             config = read(case, Path(folder))
         check_training(config.training)
+        if TASKS[config.task.name].data == "nothing":  # type: ignore[attr-defined]
+            prepare_problem(config)  # which refuses it
         step(config, build_task(config, vocabularies(config)))
         assert resolve(json.loads(json.dumps(config.model_dump(mode="json")))) == config, "what is written does not read back"
     finally:
@@ -132,6 +139,8 @@ def vocabularies(config: Config) -> dict[str, Any]:
     kind = TASKS[config.task.name]  # type: ignore[attr-defined]
     if kind.data == "text":
         return {"tokenizer": TOKENIZER}
+    if kind.data in ("documents", "nothing"):
+        return {"tokenizer": FRAMED}
     if kind.data == "pairs":
         return {"source": SIDE, "target": SIDE}
     assert kind.train_vocabularies is not None
@@ -143,6 +152,11 @@ def batch_of(config: Config, task: Any) -> Any:
     if kind == "text":
         tokens = torch.tensor(TOKENIZER.encode("the thread")[:8])[None]
         return TokenBatch(tokens[:, :-1], tokens[:, 1:])
+    if kind == "documents":
+        assert FRAMED.frame is not None
+        tokens, segments, _ = (torch.tensor([ids]) for ids in FRAMED.frame.around(FRAMED.encode("the ball"), FRAMED.encode("of")))
+        inputs = Segmented(tokens, segments) if is_segmented(task.body) else tokens
+        return MaskedBatch(inputs, None, torch.tensor([[1]]), tokens[:, 1:2], torch.tensor([0]))
     return task.collate(task.encode(EXAMPLES[kind]))
 
 

@@ -156,7 +156,7 @@ def write_tokens(folder: Path, source: TextSource, size: Measure, tokenizer: Tok
         file.write("\n")  # what an earlier one wrote last may be half a line
         for entry in encode_shards(cut_into_jobs(source, folder, kept, measuring), tokenizer, workers, tell):
             entries.append(entry)
-            file.write(json.dumps([entry, digest(entry)]) + "\n")
+            file.write(json.dumps([entry, digest({"format": FORMAT, **entry})]) + "\n")
             file.flush()
     fault = ""
     if measuring.measure() != size:
@@ -207,7 +207,7 @@ def whole_shards(folder: Path) -> dict[str, Entry]:
         for line in (folder / WHOLE).read_text(encoding="utf-8").splitlines():
             with suppress(*DAMAGE):
                 entry, hashed = json.loads(line)
-                entries += [entry] if hashed == digest(entry) else []
+                entries += [entry] if hashed == digest({"format": FORMAT, **entry}) else []
     found = {}
     for entry in entries:
         with suppress(*DAMAGE):

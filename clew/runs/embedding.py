@@ -51,8 +51,7 @@ class Source(Kept):
         if config.embedding.source is not None:  # type: ignore[attr-defined]
             raise UserError(f"{folder} itself reads {config.embedding.source}; give embedding.from={config.embedding.source}")  # type: ignore[attr-defined]
         check_reads_one_sequence(config, f"embedding.from={folder}")
-        if config.transfer.adapter is not None:  # type: ignore[attr-defined]
-            raise UserError(f"{folder} is an adapter, with no whole weights of its own; `clew merge {folder} --out DIR` makes a run of it")
+        check_merged(folder, config)
         tokenizer = Tokenizer.load(folder / "vocabulary" / "tokenizer.json")
         return cls(config.model_dump(mode="json"), tokenizer, str(folder), file_hash(folder / WEIGHTS))
 
@@ -94,6 +93,15 @@ def check_reads_one_sequence(config: Config, what: str) -> None:
     if family.encodes or family.trees:
         reads = "reads trees" if family.trees else "reads a source and writes a target"
         raise UserError(f"{what}: a {name} {reads}; take a run that reads one sequence, such as a language model's or a tagger's")
+
+
+def check_merged(folder: Path, config: Config) -> None:
+    """Refuses a run whose weights are another's but for an adapter."""
+    if config.transfer.adapter is not None:  # type: ignore[attr-defined]
+        raise UserError(
+            f"{folder} is an adapter on {config.transfer.source} and has no whole weights of its own; "  # type: ignore[attr-defined]
+            f"`clew merge {folder} --out DIR` makes a run of both"
+        )
 
 
 def check_embedding(config: Config) -> None:

@@ -14,7 +14,7 @@ from clew.layers.adapters import adapt, adapter_names, is_adapted
 from clew.models import MODELS
 from clew.runs.config import Config
 from clew.runs.directory import WEIGHTS, check_files, check_run, file_hash, is_run, read_config, read_weights
-from clew.runs.embedding import Source, check_reads_one_sequence, enrich
+from clew.runs.embedding import Source, check_merged, check_reads_one_sequence, enrich
 from clew.tasks import TASKS
 from clew.text.tokenizer import Tokenizer
 
@@ -72,15 +72,6 @@ def source_config(folder: Path) -> Config:
     return config
 
 
-def check_merged(folder: Path, config: Config) -> None:
-    """Refuses a run whose weights are another's but for an adapter."""
-    if config.transfer.adapter is not None:  # type: ignore[attr-defined]
-        raise UserError(
-            f"{folder} is an adapter on {config.transfer.source} and has no whole weights of its own; "  # type: ignore[attr-defined]
-            f"`clew merge {folder} --out DIR` makes a run of both"
-        )
-
-
 def check_stands(config: Config) -> None:
     """Refuses settings of the section where there is no run to stand on."""
     transfer = config.transfer
@@ -123,7 +114,7 @@ def with_hash(config: Config) -> Config:
     if source is None:
         return config
     if not (Path(source) / WEIGHTS).is_file():
-        read_weights(Path(source) / WEIGHTS)
+        read_weights(Path(source) / WEIGHTS)  # which says why they are not there
     return config.model_copy(update={"transfer": config.transfer.model_copy(update={"sha256": file_hash(Path(source) / WEIGHTS)})})  # type: ignore[attr-defined]
 
 

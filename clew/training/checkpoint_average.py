@@ -31,9 +31,9 @@ from clew.runs.directory import (
     write_environment,
     write_weights,
 )
+from clew.runs.embedding import check_merged
 from clew.runs.loaded import Run, load_run
 from clew.runs.summary import summarise
-from clew.runs.transfer import check_merged
 from clew.runs.vocabularies import load_vocabularies, save_vocabularies
 from clew.training.checkpoints import MANIFEST, MODEL, TRAINING, checkpoint_folders, find_fault, read_group
 from clew.training.problem import Score

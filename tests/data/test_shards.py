@@ -123,6 +123,20 @@ def test_an_interrupted_encoding_goes_on_from_the_shards_that_are_whole(corpus, 
     assert not listed.exists()
 
 
+def test_shards_of_another_format_are_encoded_again(corpus, tmp_path, monkeypatch):
+    def stop(done, total):
+        if done > total / 2:
+            raise Stop
+
+    with monkeypatch.context() as patch, pytest.raises(Stop):
+        patch.setattr(encoded, "FORMAT", encoded.FORMAT - 1)
+        encode_corpus(corpus, train_bpe("".join(DOCUMENTS)), tmp_path / "cache", stop)
+    (listed,) = (tmp_path / "cache").rglob("shards.jsonl")
+    before = {path.name: path.stat().st_ino for path in listed.parent.glob("*.tokens")}
+    encode(corpus, tmp_path / "cache")
+    assert before and all((listed.parent / name).stat().st_ino != inode for name, inode in before.items())
+
+
 def flip(path, *, keep_time):
     found = path.stat()
     content = bytearray(path.read_bytes())
