@@ -30,14 +30,18 @@ class Scored:
 
 @torch.no_grad()
 def score_text(task: LanguageModel, text: str, length: int, carry: bool) -> Scored:
-    """Reads the text in chunks of `length`, as the model was trained to: the state carried on, or every chunk alone."""
+    """Reads the text in chunks of `length`, as the model was trained to: the state carried on, or every chunk alone. What the tokenizer's
+    frame has before a text is read first."""
     tokens, offsets = task.tokenizer.encode_with_offsets(text)
     if len(tokens) < 2:
         raise UserError(f"a text needs at least 2 tokens to be scored, one to read and one to predict; this one has {len(tokens)}")
+    frame = task.tokenizer.frame
+    before = [] if frame is None else frame.before
     was_training = task.training
     task.eval()
     try:
-        return Scored(text, tokens, offsets, _log_probs(task, tokens, length, carry), task.tokenizer.unit)
+        log_probs = _log_probs(task, [*before, *tokens], length, carry)[len(before) :]
+        return Scored(text, tokens, offsets, log_probs, task.tokenizer.unit)
     finally:
         task.train(was_training)
 

@@ -178,3 +178,15 @@ def test_a_run_is_not_written_over(folder: Path, tmp_path: Path) -> None:
         import_checkpoint(folder, tmp_path / "full")
     with pytest.raises(UserError, match="tiny is a checkpoint of Hugging Face's; `clew import .*tiny` makes a run of it"):
         load_run(folder)
+
+
+def test_a_snapshot_of_the_hub_s_cache_is_read_through_its_links(whole: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    model = tmp_path / "models--someone--tiny"
+    snapshot, blobs = model / "snapshots" / "0a1b", model / "blobs"
+    snapshot.mkdir(parents=True)
+    blobs.mkdir()
+    for number, path in enumerate(whole.iterdir()):
+        (blobs / str(number)).write_bytes(path.read_bytes())
+        os.symlink(Path("..") / ".." / "blobs" / str(number), snapshot / path.name)
+    monkeypatch.chdir(tmp_path)
+    assert import_checkpoint(snapshot).folder == Path("runs/someone-tiny")

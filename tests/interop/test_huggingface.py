@@ -120,6 +120,11 @@ def check_generated(run: Run, model: Any) -> None:
         )
         ours = run.generate(prompt, method="greedy", max_new=room).tokens
         theirs = written[0, len(ids) :].tolist()
+        with torch.no_grad():
+            log_probs = model(torch.tensor([ids])).logits[0].log_softmax(-1)
+        first = len(ids) - len(tokenizer.encode(prompt)) + 1  # the first of a text is given
+        expected = [float(log_probs[place - 1, ids[place]]) for place in range(first, len(ids))]
+        assert run.score(prompt).log_probs == pytest.approx(expected, abs=1e-4)
         assert ours == theirs[: theirs.index(tokenizer.end)] if tokenizer.end in theirs else ours == theirs
 
 

@@ -35,9 +35,9 @@ class Architecture:
 
     `read(checkpoint, name)` understands a config; `entries(model, task)` are the tensors of a run with these sections; `write(model, task,
     out)` is the config for a run that fits; `reorder(model, tensors)` is the same run with its features as the architecture has them.
-    `prefix` is what the body's tensors begin with under an output layer, `heads` a pattern of those that are not the body's; `leftovers`
-    are patterns of tensors that are not needed, `copies` tensors that say again what others say, and `made` patterns of tensors of clew's
-    that a checkpoint has not.
+    `prefix` is what the body's tensors begin with under an output layer, `heads` a pattern of those that are not the body's. `leftovers`
+    are patterns of tensors that are not needed, `spare` of weights that a class may have and not use; `copies` are tensors that say again
+    what others say, and `made` patterns of tensors of clew's that a checkpoint has not.
     """
 
     names: Mapping[str, str]
@@ -48,6 +48,7 @@ class Architecture:
     reorder: Callable[[Any, dict[str, Tensor]], dict[str, Tensor]] | None = None
     heads: str = ""
     leftovers: tuple[str, ...] = ()
+    spare: tuple[str, ...] = ()
     copies: Mapping[str, str] = field(default_factory=dict)
     made: tuple[str, ...] = ()
 

@@ -171,7 +171,8 @@ BERT = Architecture(
     write=write,
     heads=r"cls\.|classifier\.|qa_outputs\.",
     made=(r"answer\..*", r"threshold"),
-    leftovers=(r"bert\.embeddings\.position_ids", r"bert\.pooler\.dense\.(weight|bias)", r"cls\.predictions\.decoder\.(weight|bias)"),
+    leftovers=(r"bert\.embeddings\.position_ids", r"cls\.predictions\.decoder\.(weight|bias)"),
+    spare=(r"bert\.pooler\.dense\.(weight|bias)",),
     copies={
         "cls.predictions.decoder.weight": "bert.embeddings.word_embeddings.weight",
         "cls.predictions.decoder.bias": "cls.predictions.bias",

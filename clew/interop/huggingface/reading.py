@@ -32,7 +32,7 @@ def read_huggingface(path: Path) -> Imported:
         understood = sentence_task(path, understood)
     if unread := checkpoint.config.unread():
         notes.append(f"fields of {checkpoint.config.path.name} that clew does not know: {', '.join(unread)}")
-    vocabularies, more = vocabularies_of(path, folder, checkpoint, understood, name)
+    vocabularies, more = vocabularies_of(path, folder, checkpoint, understood)
     notes += more
     kind = next(iter(vocabularies.values())).kind
     settings = {
@@ -44,7 +44,7 @@ def read_huggingface(path: Path) -> Imported:
 
     def fill(config: Any, tensors: dict[str, Any]) -> list[str]:
         entries = architecture.entries(config.model, config.task)
-        left = check_all_used(checkpoint.files, entries, architecture.leftovers, str(folder))
+        left = check_all_used(checkpoint.files, entries, (*architecture.leftovers, *architecture.spare), str(folder))
         check_copies(checkpoint, architecture, set(left))
         take(entries, tensors, checkpoint.files, checkpoint.read, str(folder))
         given = {ours for entry in entries for ours in entry.ours}
@@ -52,8 +52,7 @@ def read_huggingface(path: Path) -> Imported:
             assert any(re.fullmatch(made, ours) for made in architecture.made), ours
             if ours == BIAS:
                 tensors[ours].zero_()
-        silent = (*architecture.copies, *(each for each in left if "position_ids" in each or "attn" in each or "inv_freq" in each))
-        unused = [each for each in left if each not in silent]
+        unused = [each for each in left if any(re.fullmatch(pattern, each) for pattern in architecture.spare)]
         return [f"tensors that {name} does not use: {', '.join(unused)}"] if unused else []
 
     return Imported(name, settings, vocabularies, fill, notes)
@@ -91,9 +90,7 @@ def check_copies(checkpoint: Checkpoint, architecture: Architecture, unused: set
             )
 
 
-def vocabularies_of(
-    path: Path, folder: Path, checkpoint: Checkpoint, understood: Understood, name: str
-) -> tuple[dict[str, Any], list[str]]:
+def vocabularies_of(path: Path, folder: Path, checkpoint: Checkpoint, understood: Understood) -> tuple[dict[str, Any], list[str]]:
     if understood.task["name"] == "translation":
         source, target = marian_tokenizers(folder)
         sizes = understood.vocabulary, checkpoint.config.get("decoder_vocab_size", int, understood.vocabulary)

@@ -82,7 +82,8 @@ def architecture(kind: str, model_type: str) -> Architecture:
         write=writer(model_type),
         heads=r"lm_head\.|classifier\.|qa_outputs\.",
         made=(r"answer\..*", r"threshold"),
-        leftovers=(r"roberta\.embeddings\.position_ids", r"roberta\.pooler\.dense\.(weight|bias)", r"lm_head\.decoder\.(weight|bias)"),
+        leftovers=(r"roberta\.embeddings\.position_ids", r"lm_head\.decoder\.(weight|bias)"),
+        spare=(r"roberta\.pooler\.dense\.(weight|bias)",),
         copies={"lm_head.decoder.weight": "roberta.embeddings.word_embeddings.weight", "lm_head.decoder.bias": "lm_head.bias"},
     )
 
