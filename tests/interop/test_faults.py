@@ -110,6 +110,11 @@ FAULTS: dict[str, tuple[Callable[[Path], None], str]] = {
         tensors(**{BIAS: torch.zeros(54).to(torch.float8_e4m3fn)}),
         r"cls.predictions.bias is of the type F8_E4M3; clew reads BF16, F16, F32, F64",
     ),
+    "weights that are whole numbers": (
+        tensors(**{BIAS: torch.zeros(54, dtype=torch.int8)}),
+        r"cls.predictions.bias are whole numbers \(int8\)",
+    ),
+    "quantised weights": (fields(quantization_config={"bits": 4}), r"the weights are quantised \(quantization_config\)"),
     "a file cut short": (cut, r"model.safetensors cannot be read as safetensors .* copy it again"),
     "no config": (file(CONFIG, None), r"is no checkpoint that clew knows"),
     "a config that is no JSON": (file(CONFIG, b"{"), r"config.json is not JSON"),

@@ -33,6 +33,8 @@ UNTIED = [
 NEXT_SENTENCE = with_bias("cls.seq_relationship", "next_sentence")
 POOLER = with_bias("bert.pooler.dense", "pooling.dense")
 LABELS = with_bias("classifier", "output")
+POOLER_FIELDS = ("fc_size", "num_attention_heads", "num_fc_layers", "size_per_head", "type")
+"""Of the first release's configs; nothing reads them."""
 
 
 def embedding_entries(model: BERTConfig, positions: Transform | None = None) -> list[Entry]:
@@ -67,6 +69,7 @@ def body_settings(fields: Fields, *, segments: int = 2, skipped: int = 0) -> dic
     fields.expect("position_embedding_type", "absolute")
     fields.expect("pruned_heads", {})
     fields.expect("chunk_size_feed_forward", 0)
+    fields.skip("directionality", *(f"pooler_{part}" for part in POOLER_FIELDS))
     dim, heads, longest = (fields.get(name, int) for name in ("hidden_size", "num_attention_heads", "max_position_embeddings"))
     fields.check(dim % heads == 0, f"hidden_size ({dim}) is no multiple of num_attention_heads ({heads})")
     fields.check(longest > skipped, f"max_position_embeddings ({longest}) leaves no position to read at")

@@ -10,6 +10,7 @@ WORDS: dict[type, str] = {int: "a whole number", float: "a number", bool: "true 
 MISSING = object()
 HARMLESS = {
     "_name_or_path",
+    "_num_labels",
     "architectures",
     "auto_map",
     "bos_token_id",

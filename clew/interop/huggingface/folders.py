@@ -44,9 +44,14 @@ class Checkpoint:
         path, theirs = self.files[name]
         try:
             with safe_open(path, "pt") as file:
-                return file.get_tensor(theirs).to(torch.float32)
+                found = file.get_tensor(theirs)
         except (SafetensorError, OSError) as error:
             raise cut_short(path, error) from None
+        if not found.is_floating_point():
+            raise UserError(
+                f"{path}: the weights {theirs} are whole numbers ({str(found.dtype).removeprefix('torch.')}): they are quantised"
+            )
+        return found.to(torch.float32)
 
 
 def weight_files(folder: Path) -> list[Path]:

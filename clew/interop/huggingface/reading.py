@@ -24,6 +24,10 @@ def read_huggingface(path: Path) -> Imported:
     """All of a checkpoint but its weights, which are read once the run's model is built."""
     folder = inner_folder(path)
     checkpoint = Checkpoint(folder)
+    if checkpoint.config.values.get("quantization_config"):
+        raise UserError(
+            f"{checkpoint.config.path}: the weights are quantised (quantization_config), which clew does not read; take whole ones"
+        )
     name, architecture = architecture_of(checkpoint)
     add_body_prefix(checkpoint, architecture)
     understood = architecture.read(checkpoint, name)
