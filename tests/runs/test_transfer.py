@@ -53,6 +53,15 @@ def test_an_adapter_saves_what_was_trained_and_loads_with_its_base(bert: Path, t
     assert [found.probabilities for found in loaded.classify(texts)] == [found.probabilities for found in run.classify(texts)]
 
 
+def test_an_output_layer_goes_on_where_it_has_the_same_labels_alone(bert: Path, tmp_path: Path) -> None:
+    source = read_weights(classifier(tmp_path, bert, out="source").folder / WEIGHTS)
+    same = classifier(tmp_path, Path("source"), LORA, out="same")
+    assert torch.equal(same.task.output.weight, source["output.weight"])
+    others = classifier(tmp_path, Path("source"), LORA, "data.label_map={good: against, bad: for}", out="others")
+    assert others.task.labels.names == ("against", "for")
+    assert "output.weight" in read_weights(Path("others") / WEIGHTS) and not torch.equal(others.task.output.weight, source["output.weight"])
+
+
 def test_without_its_weights_a_run_has_the_same_body_untrained(bert: Path, tmp_path: Path) -> None:
     frozen = ["transfer.freeze=body", "transfer.weights=false", "seed=7"]
     mine, base = classifier(tmp_path, bert, *frozen).task.state_dict(), read_weights(bert / WEIGHTS)
