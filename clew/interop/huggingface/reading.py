@@ -15,6 +15,9 @@ from clew.interop.imported import Imported
 from clew.interop.weight_maps import check_all_used, take
 from clew.text.tokenizer import Tokenizer
 
+MOST = 1024
+"""Tokens of a row that a text is read in where it is scored, if the model has so many positions."""
+
 
 def is_huggingface(path: Path) -> bool:
     return path.is_dir() and ((path / CONFIG).is_file() or (path / MODULES).is_file())
@@ -41,6 +44,7 @@ def read_huggingface(path: Path) -> Imported:
     kind = next(iter(vocabularies.values())).kind
     settings = {
         "text": {"tokenizer": kind, "joint": "source" in vocabularies},
+        "training": {"length": min(understood.model["max_length"], MOST)},
         **understood.sections,
         "model": understood.model,
         "task": understood.task,
