@@ -14,6 +14,7 @@ from clew.core.errors import UserError, named, shown
 from clew.interop.huggingface.fields import Fields
 
 CONFIG, WEIGHTS, INDEX = "config.json", "model.safetensors", "model.safetensors.index.json"
+GENERATION = "generation_config.json"
 PICKLES = ("*.bin", "*.pt", "*.pth", "*.ckpt", "*.pkl", "*.h5", "*.msgpack")
 READABLE = {"F64", "F32", "F16", "BF16"}
 OLD_NAMES = {".gamma": ".weight", ".beta": ".bias"}

@@ -12,7 +12,7 @@ from torch import Tensor
 from clew.core.errors import UserError, few_of
 from clew.interop.huggingface import ARCHITECTURES, BERT, BY_FAMILY, DISTILBERT
 from clew.interop.huggingface.architecture import BIAS, Architecture, Outgoing
-from clew.interop.huggingface.folders import CONFIG, INDEX, WEIGHTS
+from clew.interop.huggingface.folders import CONFIG, GENERATION, INDEX, WEIGHTS
 from clew.interop.huggingface.tokenizer_writing import write_tokenizer
 from clew.interop.weight_maps import give
 from clew.layers.adapters import is_adapted
@@ -43,7 +43,7 @@ def write_huggingface(run: Run, folder: Path, *, shard: int = SHARD) -> None:
     written = {"architectures": [name], **config, "vocab_size": getattr(body, "source_vocabulary", body.vocabulary), "dtype": "float32"}
     write_json(folder / CONFIG, written)
     if run.verb in ("generate", "translate"):
-        write_json(folder / "generation_config.json", generation_config(run, {**written, "bad_words_ids": banned}))
+        write_json(folder / GENERATION, generation_config(run, {**written, "bad_words_ids": banned}))
     write_tensors(folder, tensors, shard)
     write_tokenizer(folder, run.vocabularies, written)
 
@@ -89,8 +89,10 @@ def generation_config(run: Run, config: Mapping[str, Any]) -> dict[str, Any]:
     """Which tokens begin and end what is written; of a translator, how it searches."""
     names = ("bos_token_id", "eos_token_id", "pad_token_id", "decoder_start_token_id", "bad_words_ids")
     found = {name: config[name] for name in names if config.get(name) is not None}
+    decoding = run.config.decoding
+    if isinstance(decoding.stop, str):
+        found["eos_token_id"] = run.tokenizer.id(decoding.stop)
     if run.verb == "translate":
-        decoding = run.config.decoding
         found |= {"num_beams": decoding.beams if decoding.method == "beam" else 1, "max_length": decoding.max_new}
     return found
 
