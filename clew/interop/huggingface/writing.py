@@ -80,6 +80,8 @@ def theirs_of(run: Run, architecture: Architecture, name: str) -> dict[str, Tens
     if {"answer.mean", "answer.scale"} <= set(made):  # numbers are learnt with mean 0 and variance 1, and theirs are told as they are
         ours["output.weight"] = ours["output.weight"] * ours["answer.scale"]
         ours["output.bias"] = ours["output.bias"] * ours["answer.scale"] + ours["answer.mean"]
+    if "answer.temperature" in made:  # probabilities are mended by it, and theirs have no such number
+        ours |= {name: ours[name] / ours["answer.temperature"] for name in ("output.weight", BIAS)}
     if BIAS in made and ours[BIAS].any():
         raise UserError(f"{name} has no bias in its output layer, and this run's is not 0")
     return give(entries, ours if architecture.reorder is None else architecture.reorder(run.config.model, ours))
