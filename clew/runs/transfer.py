@@ -197,11 +197,25 @@ def start_from(task: nn.Module, config: Config, run: Path | None = None, *, is_n
 
 
 def answers_alike(task: nn.Module, source: Path, theirs: Config, mine: Config) -> bool:
-    """Whether a run's output layer says what a task's is to say: they are of one task, and of the same labels."""
+    """Whether a run's output layer says what a task's is to say: they are of one task, and of the same labels in the same order."""
     if theirs.task.name != mine.task.name:  # type: ignore[attr-defined]
         return False
-    tables = {role: kind for role, kind in TASKS[mine.task.name].vocabularies.items() if kind is Labels}  # type: ignore[attr-defined]
-    return all(Labels.load(source / VOCABULARY / f"{role}.json").names == getattr(task, role).names for role in tables)
+    return all(labels.names == getattr(task, role).names for role, labels in labels_in(source, theirs).items())
+
+
+def labels_in(folder: Path, config: Config) -> dict[str, Labels]:
+    """A run's tables of labels, by role."""
+    kinds = TASKS[config.task.name].vocabularies  # type: ignore[attr-defined]
+    return {role: Labels.load(folder / VOCABULARY / f"{role}.json") for role, kind in kinds.items() if kind is Labels}
+
+
+def in_their_order(vocabularies: dict[str, Any], config: Config) -> dict[str, Any]:
+    """The vocabularies of a new run, its labels as the run of the same task has them that it stands on, where they are the same ones."""
+    source = config.transfer.source  # type: ignore[attr-defined]
+    if source is None or (theirs := source_config(Path(source))).task.name != config.task.name:  # type: ignore[attr-defined]
+        return vocabularies
+    known = labels_in(Path(source), theirs)
+    return {**vocabularies, **{role: labels for role, labels in known.items() if set(labels.names) == set(vocabularies[role].names)}}
 
 
 def base_folder(config: Config, run: Path | None) -> Path:
