@@ -130,6 +130,19 @@ def check_generated(run: Run, model: Any) -> None:
         assert ours == theirs[: theirs.index(end)] if end in theirs else ours == theirs
 
 
+@torch.no_grad()
+def test_a_classifier_cuts_two_long_texts_as_transformers_does(tmp_path: Path) -> None:
+    model = make("BertForSequenceClassification", tmp_path / "theirs", num_labels=3)
+    import_checkpoint(tmp_path / "theirs", tmp_path / "run", pairs=True)
+    run = load_run(tmp_path / "run", device="cpu")
+    tokenizer = transformers.PreTrainedTokenizerFast(tokenizer_file=str(tmp_path / "theirs" / "tokenizer.json"))
+    for pair in (("the cat sat " * 30, "it rains"), ("a dog", "it rains " * 40), ("the cat sat " * 30, "it rains " * 40)):
+        read = tokenizer(*pair, truncation=True, max_length=40, return_tensors="pt", return_token_type_ids=True)
+        expected = model(**read).logits.softmax(-1)[0].tolist()
+        found = run.classify([pair])[0].probabilities
+        assert [found[label] for label in run.task.labels.names] == pytest.approx(expected, abs=1e-5)
+
+
 def test_a_text_ends_where_the_checkpoint_ends_it(tmp_path: Path) -> None:
     make("GPT2LMHeadModel", tmp_path / "theirs")
     import_checkpoint(tmp_path / "theirs", tmp_path / "plain")

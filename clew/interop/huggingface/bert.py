@@ -103,7 +103,7 @@ def read(checkpoint: Checkpoint, name: str) -> Understood:
             "norm_eps": model["norm_eps"],
         }
     elif kind == "classification":
-        task, labels = classification(fields, dropout, pooling="pooler")
+        task, labels = classification(fields, model["max_length"], dropout, pooling="pooler")
     elif kind == "tagging":
         task, labels = tagging(fields, dropout)
     else:

@@ -62,7 +62,7 @@ def read(checkpoint: Checkpoint, name: str) -> Understood:
         tied = fields.get("tie_word_embeddings", bool, True)
         task |= {"tied": tied, "next_sentence": False, "activation": model["activation"], "norm_eps": 1e-12}
     elif kind == "classification":
-        task, labels = classification(fields, classifying, pooling="first", num_hidden=1)
+        task, labels = classification(fields, model["max_length"], classifying, pooling="first", num_hidden=1)
     elif kind == "tagging":
         task, labels = tagging(fields, dropout)
     fields.skip("tie_word_embeddings")

@@ -62,7 +62,7 @@ def read(checkpoint: Checkpoint, name: str) -> Understood:
     if kind == "language_model":
         task = {"name": kind, "tied": fields.get("tie_word_embeddings", bool, True), "bias": False}
     elif kind == "classification":
-        task, labels = classification(fields, 0.0, pooling="last")
+        task, labels = classification(fields, longest, 0.0, pooling="last")
     else:
         task = {"name": kind, "pooling": "last"}
     fields.skip("tie_word_embeddings")

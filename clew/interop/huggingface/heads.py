@@ -24,8 +24,8 @@ def labels_of(fields: Fields) -> Labels:
     return Labels([str(name) for name in names])
 
 
-def classification(fields: Fields, dropout: float, **settings: Any) -> tuple[dict[str, Any], Labels]:
-    """The task of a class that labels texts."""
+def classification(fields: Fields, longest: int, dropout: float, **settings: Any) -> tuple[dict[str, Any], Labels]:
+    """The task of a class that labels texts; those of more than `longest` tokens are cut."""
     labels = labels_of(fields)
     problem = fields.get("problem_type", str, None)
     if problem is None:
@@ -36,7 +36,7 @@ def classification(fields: Fields, dropout: float, **settings: Any) -> tuple[dic
         raise UserError(f"{fields.path}: a regression of {len(labels)} numbers; clew tells one number of a text")
     kind = PROBLEMS[problem]
     return (
-        {"name": "classification", "labels": kind, "dropout": dropout, **settings},
+        {"name": "classification", "labels": kind, "dropout": dropout, "longest": longest, "truncate": True, **settings},
         Labels(["number"]) if kind == "number" else labels,
     )
 

@@ -43,7 +43,7 @@ def reader(names: dict[str, str]) -> Callable[[Checkpoint, str], Understood]:
             tied = fields.get("tie_word_embeddings", bool, True)
             task |= {"tied": tied, "next_sentence": False, "activation": "gelu", "norm_eps": model["norm_eps"]}
         elif kind == "classification":
-            task, labels = classification(fields, dropout, pooling="pooler")
+            task, labels = classification(fields, model["max_length"], dropout, pooling="pooler")
         elif kind == "tagging":
             task, labels = tagging(fields, dropout)
         elif kind == "representation":
