@@ -11,8 +11,8 @@ For example:
 
 What is written is used as any run is: `clew generate`, `translate`, `classify`, `tag`, `embed`, and other runs stand on
 it by transfer.from=RUN or embedding.from=RUN. Nothing is fetched and nothing is unpickled: a folder has config.json,
-model.safetensors (or shards with an index) and its tokenizer's files. A tensor or a setting that clew has no place for is
-named and refused.
+model.safetensors (or shards with an index) and its tokenizer's files. A tensor that clew has no place for, or a setting
+that it does not compute, is named and refused; a field of config.json that it does not know is named.
 """
 
 import argparse

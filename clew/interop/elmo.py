@@ -97,10 +97,19 @@ class Weights:
         self.file, self.path, self.used = file, path, used
 
     def __call__(self, name: str) -> np.ndarray:
+        if self.leaves(name):
+            raise UserError(f"{self.path}: {name} is in another file; a checkpoint's weights are in its own")
         if name not in self.file:
             raise UserError(f"{self.path} has no {name}, which its options ask for; take the two files that belong together")
         self.used.add(name)
         return np.asarray(self.file[name][...], dtype=np.float32)
+
+    def leaves(self, name: str) -> bool:
+        """Whether an array, or a group that it is in, only says where it is kept: that may be any file."""
+        parts = name.split("/")
+        groups = ["/".join(parts[: count + 1]) for count in range(len(parts))]
+        links = any(type(self.file.get(group, getlink=True)).__name__ == "ExternalLink" for group in groups)
+        return links or (name in self.file and bool(self.file[name].external))
 
 
 def tensors_of(weights: Weights, config: Any, widths: list[int]) -> Iterator[tuple[str, np.ndarray]]:

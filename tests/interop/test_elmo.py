@@ -79,6 +79,13 @@ def test_files_that_do_not_belong_together_are_named(tmp_path: Path) -> None:
             import_checkpoint(tmp_path, tmp_path / "run")
     make(tmp_path)
     path = tmp_path / "elmo_weights.hdf5"
+    path.rename(tmp_path / "elsewhere")
+    with h5py.File(path, "w") as file, h5py.File(tmp_path / "elsewhere", "r") as other:
+        for name in other:
+            file[name] = h5py.ExternalLink("elsewhere", f"/{name}")
+    with pytest.raises(UserError, match="char_embed is in another file; a checkpoint's weights are in its own"):
+        import_checkpoint(tmp_path, tmp_path / "run")
+    make(tmp_path)
     path.write_bytes(path.read_bytes()[:200])
     with pytest.raises(UserError, match="cannot be read as HDF5"):
         import_checkpoint(tmp_path, tmp_path / "run")
