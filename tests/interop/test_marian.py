@@ -96,6 +96,13 @@ def test_marian_says_and_writes_the_same_here_and_goes_back_unchanged(tmp_path: 
     assert not any(report.values()), report
     assert again.generation_config.bad_words_ids == [[run.vocabularies["target"].pad]] and again.generation_config.num_beams == 1
     check_same(run, again.eval())
+    path = tmp_path / "theirs" / "generation_config.json"
+    path.write_text(json.dumps({**json.loads(path.read_text()), "num_beams": 3, "length_penalty": 0.6}))
+    searching = import_checkpoint(tmp_path / "theirs", tmp_path / "searching").config.decoding
+    assert (searching.method, searching.beams, searching.length_penalty) == ("beam", 3, 0.6)
+    write_huggingface(load_run(tmp_path / "searching", device="cpu"), tmp_path / "back")
+    written = json.loads((tmp_path / "back" / path.name).read_text())
+    assert (written["num_beams"], written["length_penalty"]) == (3, 0.6)
 
 
 def test_a_transformer_of_clew_s_own_is_a_marian_with_its_features_in_another_order(tmp_path: Path) -> None:

@@ -97,8 +97,13 @@ def read(checkpoint: Checkpoint, name: str) -> Understood:
     path = checkpoint.folder / GENERATION
     writing = Fields({**fields.values, **(read_object(path) if path.is_file() else {})}, path)
     beams = writing.get("num_beams", int, 1)
-    decoding = {"max_new": writing.get("max_length", int, 512), "method": "greedy" if beams == 1 else "beam", "beams": beams}
-    fields.skip("num_beams", "max_length")
+    decoding = {
+        "max_new": writing.get("max_length", int, 512),
+        "method": "greedy" if beams == 1 else "beam",
+        "beams": beams,
+        "length_penalty": writing.get("length_penalty", float, 1.0),
+    }
+    fields.skip("num_beams", "max_length", "length_penalty")
     return Understood(model, task, vocabulary, None, {"decoding": decoding})
 
 

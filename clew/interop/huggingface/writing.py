@@ -96,6 +96,7 @@ def generation_config(run: Run, config: Mapping[str, Any]) -> dict[str, Any]:
         found["eos_token_id"] = run.tokenizer.id(decoding.stop)
     if run.verb == "translate":
         found |= {"num_beams": decoding.beams if decoding.method == "beam" else 1, "max_length": decoding.max_new}
+        found |= {"length_penalty": decoding.length_penalty} if decoding.method == "beam" else {}
     return found
 
 
