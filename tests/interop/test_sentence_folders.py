@@ -12,8 +12,9 @@ import torch
 from clew.core.errors import UserError
 from clew.interop.checkpoints import import_checkpoint
 from clew.interop.exporting import export_run
+from clew.interop.huggingface.architecture import Understood
 from clew.interop.huggingface.reading import read_huggingface
-from clew.interop.huggingface.sentence_folders import MODULES, sentence_task
+from clew.interop.huggingface.sentence_folders import MODULES, PROMPTS, sentence_task
 from clew.interop.huggingface.tokenizer_files import read_tokenizer
 from clew.runs.loaded import load_run
 
@@ -81,3 +82,20 @@ def test_modules_that_clew_does_not_know_are_named(tmp_path: Path) -> None:
     (tmp_path / MODULES).write_text(json.dumps([{"type": "a.Transformer", "path": ""}, {"type": "a.Dense", "path": "1"}]))
     with pytest.raises(UserError, match="this has Transformer, Dense"):
         sentence_task(tmp_path, None)  # type: ignore[arg-type]
+
+
+def test_an_encoder_s_options_are_in_its_own_folder_and_a_prompt_is_refused(tmp_path: Path) -> None:
+    modules = [{"type": "a.Transformer", "path": "0_Transformer"}, {"type": "a.Pooling", "path": "1_Pooling"}]
+    files = {
+        MODULES: modules,
+        "0_Transformer/sentence_roberta_config.json": {"max_seq_length": 7},
+        "1_Pooling/config.json": {"pooling_mode_cls_token": True},
+    }
+    for name, content in files.items():
+        (tmp_path / name).parent.mkdir(exist_ok=True)
+        (tmp_path / name).write_text(json.dumps(content))
+    task = sentence_task(tmp_path, Understood({}, {}, 5)).task
+    assert (task["pooling"], task["longest"], task["normalise"]) == ("first", 7, False)
+    (tmp_path / PROMPTS).write_text(json.dumps({"prompts": {"query": "query: "}, "default_prompt_name": "query"}))
+    with pytest.raises(UserError, match="default_prompt_name is 'query', words before every text"):
+        sentence_task(tmp_path, Understood({}, {}, 5))

@@ -10,7 +10,9 @@ from clew.interop.huggingface.architecture import Understood
 from clew.interop.huggingface.folders import CONFIG, inside, read_object
 from clew.runs.directory import write_json
 
-MODULES = "modules.json"
+MODULES, PROMPTS = "modules.json", "config_sentence_transformers.json"
+OPTIONS = tuple(f"sentence_{kind}_config.json" for kind in ("bert", "roberta", "distilbert", "xlm-roberta"))
+"""What the file of an encoder's options is called, in its own folder."""
 POOLINGS = {"cls": "first", "mean": "mean", "max": "max", "lasttoken": "last"}
 FLAGS = {
     "pooling_mode_cls_token": "cls",
@@ -47,7 +49,9 @@ def sentence_task(path: Path, understood: Understood) -> Understood:
             f"{path / MODULES}: clew knows Transformer, Pooling, and Normalize or not, in this order; this has {', '.join(kinds)}"
         )
     settings = read_object(inside(path, modules[1][1], path / MODULES) / CONFIG)
-    options_path = path / "sentence_bert_config.json"
+    check_prompt(path / PROMPTS)
+    folder = inside(path, modules[0][1], path / MODULES)
+    options_path = next((folder / name for name in OPTIONS if (folder / name).is_file()), folder / OPTIONS[0])
     options = read_object(options_path) if options_path.is_file() else {}
     longest = options.get("max_seq_length")
     if longest is not None and (not isinstance(longest, int) or longest < 1):
@@ -61,6 +65,15 @@ def sentence_task(path: Path, understood: Understood) -> Understood:
         "longest": longest,
     }
     return replace(understood, task=task)
+
+
+def check_prompt(path: Path) -> None:
+    """Refuses a folder that has words put before every text."""
+    name = (read_object(path) if path.is_file() else {}).get("default_prompt_name")
+    if name is not None:
+        raise UserError(
+            f"{path}: default_prompt_name is {shown(name)}, words before every text; clew reads texts as they are: set it to null"
+        )
 
 
 def pooling_of(settings: dict[str, Any], path: Path) -> str:
@@ -89,4 +102,4 @@ def write_sentence_files(folder: Path, task: Any, dim: int, longest: int | None)
     flags = {flag: known == mode for flag, known in FLAGS.items()}
     write_json(folder / paths[1] / CONFIG, {"word_embedding_dimension": dim, **flags})
     if longest is not None:
-        write_json(folder / "sentence_bert_config.json", {"max_seq_length": longest, "do_lower_case": False})
+        write_json(folder / OPTIONS[0], {"max_seq_length": longest, "do_lower_case": False})
