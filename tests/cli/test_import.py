@@ -16,7 +16,8 @@ def test_a_checkpoint_becomes_a_run_that_verbs_take(clew: Clew, tmp_path: Path, 
     assert found.status == 0 and found.err == "written to runs/stories\n"
     assert "architecture  llama2.c: clew's family llama" in found.out
     assert "task          language_model: `clew generate runs/stories`" in found.out
-    assert "imported" in clew("runs").out
+    listed = clew("runs").out
+    assert "imported" in listed and "0/" not in listed  # it was trained elsewhere
     assert clew("generate", "runs/stories", "the cat", "--max-new", "3", "--method", "greedy").status == 0
     assert json.loads(clew("runs", "--json").out)["state"] == "imported"
     alone = clew("evaluate", "runs/stories")
