@@ -2,7 +2,8 @@
 
 Questions stand on the command line, or are lines of standard input; --passage is a file or the text itself. Each has a line
 of standard output: `answer<TAB>probability<TAB>question`, the answer being empty where the passage has none. A file of
-questions is SQuAD's JSON, JSON lines or CSV with columns `question` and `passage` (or `context`).
+questions is SQuAD's JSON, JSON lines or CSV with columns `question` and `passage` (or `context`), or with others that
+data.question=NAME and data.passage=NAME name.
 
   clew answer runs/answer-facts --passage 'Ada lives in Rome. Bo likes tea.' 'Where does Ada live?'
   clew answer runs/answer --passage report.txt 'When was it built?' 'By whom?' --n-best 3
@@ -15,6 +16,7 @@ gives so many pieces, best first, a line each. --official writes {id: answer}, w
 
 import argparse
 import json
+import re
 import sys
 from collections.abc import Iterator
 from contextlib import nullcontext
@@ -23,6 +25,7 @@ from itertools import islice
 from pathlib import Path
 from typing import Any
 
+COLUMN = re.compile(r"data\.(question|passage)=(.+)")
 AT_ONCE = 256
 """Questions of a file that are answered together."""
 
@@ -66,20 +69,23 @@ def run(options: argparse.Namespace) -> int:
 
 def asked(run: Any, options: argparse.Namespace) -> Iterator[list[Any]]:
     """Questions with their passages, some at a time."""
-    from clew.core.errors import UserError
+    from clew.core.errors import UserError, shown
 
     if options.passage is not None and options.file not in (None, "-"):
         raise UserError("--passage is for questions on one text, and --file has passages of its own; leave one of them out")
     if options.passage is not None:
         yield from on_passage(options)
         return
-    if options.questions or options.file in (None, "-"):
+    if options.file in (None, "-"):
         more = f", or name it with --file {options.questions[0]}" if is_file(options.questions[:1]) else ", or a file of both with --file"
         raise UserError(f"a question is answered from a passage; give one with --passage{more}")
     from clew.data.squad_files import read_questions
 
-    data = run.config.data
-    questions = read_questions(options.file, question=data.question, passage=data.passage, with_answers=False)
+    named = {found[1]: found[2] for word in options.questions if (found := COLUMN.fullmatch(word))}
+    if other := next((word for word in options.questions if not COLUMN.fullmatch(word)), None):
+        raise UserError(f"--file has questions of its own; leave {shown(other)} out, or give it a --passage instead of the file")
+    columns = {"question": run.config.data.question, "passage": run.config.data.passage, **named}
+    questions = read_questions(options.file, with_answers=False, **columns)
     while some := list(islice(questions, AT_ONCE)):
         yield some
 

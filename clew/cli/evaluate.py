@@ -76,6 +76,7 @@ def run(options: argparse.Namespace) -> int:
     from clew.cli.evaluate_documents import evaluate_documents
     from clew.cli.evaluate_examples import evaluate_run
     from clew.core.errors import UserError
+    from clew.runs.directory import IMPORTED
     from clew.runs.loaded import load_run
     from clew.tasks import TASKS
 
@@ -83,6 +84,8 @@ def run(options: argparse.Namespace) -> int:
     settings = [word for word in options.given if SETTING.match(word)]
     changed, choices = decoding_options(options), asked_choices(options)
     run = load_run(options.folder, device=options.device, code=None if options.code is None else Path(options.code))
+    if run.config.recipe == IMPORTED and not files and not settings:
+        raise UserError(f"{run.folder} was imported and has no data of its own; name a FILE to score it on")
     if choices is not None:
         return evaluate_choices(run, files, settings, choices, options)
     kind = TASKS[run.config.task.name].data  # type: ignore[attr-defined]

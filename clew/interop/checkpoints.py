@@ -8,9 +8,9 @@ from clew.core.errors import UserError
 from clew.interop.elmo import is_elmo, read_elmo
 from clew.interop.huggingface.folders import pickled
 from clew.interop.huggingface.reading import is_huggingface, read_huggingface
-from clew.interop.imported import Imported, Written, check_free, write_imported
+from clew.interop.imported import Imported, Written, write_imported
 from clew.interop.llama2c import is_llama2c, read_llama2c
-from clew.runs.directory import ORIGIN, is_run
+from clew.runs.directory import ORIGIN, check_empty, is_run
 
 PICKLED = {".pt", ".pth", ".ckpt", ".pkl", ".pickle"}
 READERS: tuple[tuple[Callable[[Path], bool], Callable[[Path], Imported]], ...] = (
@@ -31,7 +31,7 @@ def import_checkpoint(path: Path, out: Path | None = None, *, pairs: bool = Fals
     if path.is_file() and (path.suffix in PICKLED or first_bytes(path) in (b"PK", b"\x80\x02")):
         raise pickled(path)
     out = Path("runs") / name_of(path) if out is None else out
-    check_free(out)
+    check_empty(out)
     for is_known, read in READERS:
         if is_known(path):
             found = read(path)

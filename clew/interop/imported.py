@@ -9,7 +9,7 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
-from clew.core.errors import UserError, shortened
+from clew.core.errors import UserError
 from clew.runs.build import build_task
 from clew.runs.config import Config, resolve
 from clew.runs.directory import (
@@ -18,7 +18,7 @@ from clew.runs.directory import (
     ORIGIN,
     PARTIAL,
     WEIGHTS,
-    is_run,
+    check_empty,
     write_config,
     write_environment,
     write_json,
@@ -55,7 +55,7 @@ class Written:
 
 def write_imported(found: Imported, out: Path, source: Path) -> Written:
     """Builds the run's task, fills it, and writes the directory; it is there whole or not at all."""
-    check_free(out)
+    check_empty(out)
     try:
         config = resolve({"recipe": IMPORTED, **found.settings})
     except UserError as error:
@@ -86,10 +86,3 @@ def write_run(folder: Path, config: Config, found: Imported, task: nn.Module, so
     (folder / METRICS).touch()
     write_weights(folder / WEIGHTS, task.state_dict())
     write_config(folder, config)
-
-
-def check_free(out: Path) -> None:
-    if is_run(out):
-        raise UserError(f"{out} is a run already; choose another folder with --out")
-    if out.exists() and (not out.is_dir() or any(out.iterdir())):
-        raise UserError(f"{shortened(str(out))} is there and not an empty folder; choose another with --out")

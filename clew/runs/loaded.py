@@ -216,8 +216,9 @@ class Run:
         NumPy, float32. `layer` is a level's number (0: the embedding) or a mix of levels; `pooling` and `normalise` are the run's own
         where they are not given."""
         given = listed_texts(texts, 1)
-        if bad := next((text for text in given if not isinstance(text, str)), None):
-            raise UserError(f"a text is a string, and one is {shown(bad)}")
+        for text in given:
+            if not isinstance(text, str):
+                raise UserError(f"a text is a string, and one is {shown(text)}")
         vectors = self.text_vectors(layer=layer, pooling=pooling, normalise=normalise)
         found: Any = [each.vectors for each in vectors.of_tokens(given)] if tokens else vectors.of(given)
         return found[0] if isinstance(texts, str) else found

@@ -13,9 +13,10 @@ from clew.core.errors import UserError
 from clew.layers.adapters import adapt, adapter_names, is_adapted
 from clew.models import MODELS
 from clew.runs.config import Config
-from clew.runs.directory import WEIGHTS, check_files, check_run, file_hash, is_run, read_config, read_weights
+from clew.runs.directory import VOCABULARY, WEIGHTS, check_files, check_run, file_hash, is_run, read_config, read_weights
 from clew.runs.embedding import Source, check_merged, check_reads_one_sequence, enrich
 from clew.tasks import TASKS
+from clew.text.labels import Labels
 from clew.text.tokenizer import Tokenizer
 
 INHERITED = ("model", "text", "embedding")
@@ -125,7 +126,7 @@ def inherited_tokenizer(config: Config) -> Tokenizer | None:
     source = config.transfer.source  # type: ignore[attr-defined]
     if source is None or has_encoder(config):
         return None
-    return Tokenizer.load(Path(source) / "vocabulary" / "tokenizer.json")
+    return Tokenizer.load(Path(source) / VOCABULARY / "tokenizer.json")
 
 
 def has_encoder(config: Config) -> bool:
@@ -161,7 +162,7 @@ def start_from(task: nn.Module, config: Config, run: Path | None = None, *, is_n
     if not config.transfer.weights:  # type: ignore[attr-defined]
         return [f"{config.transfer.source}: its body and tokenizer, untrained"]  # type: ignore[attr-defined]
     source = base_folder(config, run) if is_adapted(task) else Path(config.transfer.source)  # type: ignore[attr-defined]
-    is_same_task = source_config(source).task.name == config.task.name  # type: ignore[attr-defined]
+    is_same_task = answers_alike(task, source, source_config(source), config)
     prefix, _ = inherited_part(task)
     mine = task.state_dict()
     taken, left = {}, []
@@ -193,6 +194,28 @@ def start_from(task: nn.Module, config: Config, run: Path | None = None, *, is_n
             f"training.learning_rate={rate:g} may undo what {source} has learnt; 1e-5 to 1e-4 is usual on a pre-trained Transformer"
         )
     return notes
+
+
+def answers_alike(task: nn.Module, source: Path, theirs: Config, mine: Config) -> bool:
+    """Whether a run's output layer says what a task's is to say: they are of one task, and of the same labels in the same order."""
+    if theirs.task.name != mine.task.name:  # type: ignore[attr-defined]
+        return False
+    return all(labels.names == getattr(task, role).names for role, labels in labels_in(source, theirs).items())
+
+
+def labels_in(folder: Path, config: Config) -> dict[str, Labels]:
+    """A run's tables of labels, by role."""
+    kinds = TASKS[config.task.name].vocabularies  # type: ignore[attr-defined]
+    return {role: Labels.load(folder / VOCABULARY / f"{role}.json") for role, kind in kinds.items() if kind is Labels}
+
+
+def in_their_order(vocabularies: dict[str, Any], config: Config) -> dict[str, Any]:
+    """The vocabularies of a new run, its labels as the run of the same task has them that it stands on, where they are the same ones."""
+    source = config.transfer.source  # type: ignore[attr-defined]
+    if source is None or (theirs := source_config(Path(source))).task.name != config.task.name:  # type: ignore[attr-defined]
+        return vocabularies
+    known = labels_in(Path(source), theirs)
+    return {**vocabularies, **{role: labels for role, labels in known.items() if set(labels.names) == set(vocabularies[role].names)}}
 
 
 def base_folder(config: Config, run: Path | None) -> Path:

@@ -131,6 +131,8 @@ def stepper_of(task: LanguageModel, config: DecodingConfig, prompt: Tensor) -> S
 
 
 def end_of(tokenizer: Tokenizer, config: DecodingConfig) -> int | None:
+    if isinstance(config.stop, str):
+        return tokenizer.id(config.stop)
     stops = tokenizer.unit == "subword" if config.stop is None else config.stop
     return tokenizer.end if stops else None
 

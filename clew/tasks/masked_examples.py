@@ -24,14 +24,15 @@ STEP = 8
 class MaskedExamples:
     """The examples of documents in rows of `length` tokens, the frame among them. What is random is drawn from (seed, epoch).
 
-    Where the task tells whether texts follow each other, a single document can still be evaluated, `to_train` being false.
+    Where the task tells whether texts follow each other, what cannot be paired can still be evaluated, `to_train` being false: a single
+    document, or any where the tokenizer puts nothing between two texts.
     """
 
     def __init__(self, documents: EncodedDocuments, task: MaskedLanguageModel, length: int, *, to_train: bool = True):
         config, tokenizer = task.config, task.tokenizer
         self.documents = documents
         self.frame = tokenizer.frame
-        self.is_paired = config.next_sentence and (to_train or documents.num_documents > 1)
+        self.is_paired = config.next_sentence and (to_train or (documents.num_documents > 1 and self.frame is not None))
         self.is_segmented = is_segmented(task.body)
         self.masking = masking_of(tokenizer, config.chosen, config.masked, config.replaced, whole=config.whole_words)
         self.added = 0 if self.frame is None else self.frame.num_added(pair=self.is_paired)

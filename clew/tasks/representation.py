@@ -1,4 +1,5 @@
-"""Representation: one vector for a text, with nothing to learn. What an encoder without an output layer does; any body."""
+"""Representation: one vector for a text, with nothing to learn. What an encoder without an output layer does; any body. How texts are
+cut, framed and batched for it is in `text_vectors.py`, as it is for the vectors of any other task's body."""
 
 from collections.abc import Sequence
 from typing import Annotated, Any, Literal
@@ -7,17 +8,10 @@ import torch.nn.functional as F
 from pydantic import Field
 from torch import Tensor, nn
 
-from clew.core.batches import to_device
 from clew.core.config import Part, Section, build_part, one_of, part_name
-from clew.core.modes import evaluating
 from clew.layers.context import Pieces
 from clew.layers.pooling import POOLINGS
 from clew.tasks.words import EncodedWords, WordReader
-from clew.text.tokenizer import check_is_text
-from clew.text.words import words_of
-
-BATCH = 64
-"""Texts that are read at a time."""
 
 
 class RepresentationConfig(Section):
@@ -55,32 +49,8 @@ class Representation(nn.Module):
         limits = [limit for limit in (self.config.longest, self.body.max_length) if limit is not None]
         return min(limits, default=None)
 
-    def encode(self, texts: Sequence[str]) -> list[EncodedWords]:
-        """Texts as ids, cut to what is read of them."""
-        reader = self.reader
-        if reader.tokenizer.unit == "word":
-            return reader.encode([(words_of(text) or ["_"])[: self.longest] for text in texts])
-        frame = reader.tokenizer.frame
-        room = None if self.longest is None else max(self.longest - (0 if frame is None else frame.num_added()), 0)
-        whole = reader.encode_whole(texts, framed=False)
-        return [reader.framed(each._replace(tokens=each.tokens[:room])) for each in whole]
-
     def collate(self, encoded: Sequence[EncodedWords]) -> Pieces:
         return self.reader.collate(encoded)
-
-    def embed(self, texts: Sequence[str]) -> Tensor:
-        """A vector for each text (texts, dim), texts of like length read together."""
-        for number, text in enumerate(texts, start=1):
-            check_is_text(text, f"text {number}")
-        encoded = self.encode(texts)
-        like = self.body.embedding.like
-        found = like.new_zeros(len(encoded), self.pooling.dim)
-        order = sorted(range(len(encoded)), key=lambda row: len(encoded[row].tokens))
-        with evaluating([self]):
-            for start in range(0, len(order), BATCH):
-                rows = order[start : start + BATCH]
-                found[rows] = self(to_device(self.collate([encoded[row] for row in rows]), like.device))
-        return found
 
     def looked_up(self) -> list[Tensor]:
         """Tables that no vector is multiplied with: they cost no FLOPs."""

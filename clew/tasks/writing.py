@@ -27,7 +27,9 @@ class DecodingConfig(Section):
     beams: int = Field(4, ge=1)
     length_penalty: float = Field(1.0, description="beam scores are log p / length^length_penalty")
     n_best: int = Field(1, ge=1, description="hypotheses returned by beam search, which is at least so wide")
-    stop: bool | None = Field(None, description="end at the tokenizer's end token; where not given, only for subwords")
+    stop: bool | str | None = Field(
+        None, description="end at the tokenizer's end token, or at the token that is named; where not given, only for subwords"
+    )
 
 
 class Hypothesis(NamedTuple):

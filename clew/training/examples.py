@@ -28,7 +28,7 @@ from clew.runs.build import build_task, train_side
 from clew.runs.config import Config
 from clew.runs.embedding import CONTEXT, Source, begin, check_embedding, knowing
 from clew.runs.examples import read_examples
-from clew.runs.transfer import ENCODER, has_encoder, inherited_tokenizer, start_from
+from clew.runs.transfer import ENCODER, has_encoder, in_their_order, inherited_tokenizer, start_from
 from clew.runs.vocabularies import kinds_of, load_vocabularies
 from clew.tasks import TASKS, TaskKind
 from clew.tasks.measures import in_words, named
@@ -132,6 +132,7 @@ def agreed_vocabularies(config: Config, kind: TaskKind, run: Path | None, train:
                 train,
                 config.task,
             )
+            found = in_their_order(found, config)
             if (source := config.embedding.source) is not None:  # type: ignore[attr-defined]
                 found[CONTEXT] = Source.of_run(Path(source))
             if has_encoder(config):

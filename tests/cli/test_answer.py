@@ -96,6 +96,13 @@ def test_what_cannot_be_answered_is_refused_in_a_line(clew: Clew, facts: dict[st
     assert_refused(clew("answer", run, "--passage", PASSAGE, " "), "question 1 is empty")
     assert_refused(clew("answer", run, "--passage", PASSAGE, "Where?", "--n-best", "0"), "--n-best (0) must be at least 1")
     assert_refused(clew("answer", run, "--file", facts["dev"], "--official", "--json"), "--official writes {id: answer} and nothing else")
+    Path("table.tsv").write_text(f"asked\ttext\nWhere?\t{' '.join(PASSAGE.split())}\n", encoding="utf-8")
+    assert_refused(
+        clew("answer", run, "--file", "table.tsv"), "table.tsv: no column 'question'; say which one it is with data.question=NAME"
+    )
+    assert_refused(clew("answer", run, "--file", "table.tsv", "Where?"), "--file has questions of its own; leave 'Where?' out")
+    named_columns = clew("answer", run, "--file", "table.tsv", "data.question=asked", "data.passage=text")
+    assert named_columns.status == 0 and named_columns.out.endswith("\tWhere?\n")
     of_task = f"{run} is a run of the task question_answering, which does not classify; `clew answer` is what it does"
     assert_refused(clew("classify", run), of_task)
     with pytest.raises(UserError, match="texts that are not empty, and one is ''"):

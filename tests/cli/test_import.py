@@ -19,6 +19,8 @@ def test_a_checkpoint_becomes_a_run_that_verbs_take(clew: Clew, tmp_path: Path, 
     assert "imported" in clew("runs").out
     assert clew("generate", "runs/stories", "the cat", "--max-new", "3", "--method", "greedy").status == 0
     assert json.loads(clew("runs", "--json").out)["state"] == "imported"
+    alone = clew("evaluate", "runs/stories")
+    assert alone.status == 2 and alone.err == "clew: runs/stories was imported and has no data of its own; name a FILE to score it on\n"
     again = clew("import", "stories.bin")
     assert again.status == 2 and "runs/stories is a run already; choose another folder with --out" in again.err
     facts = json.loads(clew("import", "stories.bin", "--out", "other", "--json").out)

@@ -122,7 +122,11 @@ FAULTS: dict[str, tuple[Callable[[Path], None], str]] = {
     "no weights": (file(WEIGHTS, None), r"has no model.safetensors, and no model.safetensors.index.json"),
     "a pickle": (
         file("pytorch_model.bin", b"\x80\x02", without=WEIGHTS),
-        r"may be a pickle, .*transformers.BertForMaskedLM.from_pretrained\('.*tiny'\).save_pretrained",
+        r"may be a pickle, .*transformers.BertForMaskedLM.from_pretrained\(sys.argv\[1\]\).* .*tiny$",
+    ),
+    "a pickle whose class is code": (
+        lambda folder: [file("pytorch_model.bin", b"\x80\x02", without=WEIGHTS)(folder), fields(architectures=["x; exec"])(folder)],
+        r"may be a pickle, .*where you trust it, load it with the program that wrote it",
     ),
     "no tokenizer": (file("tokenizer.json", None), r"has no tokenizer, which a run needs"),
     "a damaged tokenizer": (file("tokenizer.json", b'{"version": 1}'), r"tokenizer.json: not a tokenizer file"),

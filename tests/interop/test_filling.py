@@ -22,6 +22,7 @@ def test_masks_and_pairs_are_as_there(name: str, mask: str, tmp_path: Path) -> N
         inner.save(file)
     import_checkpoint(tmp_path / "theirs", tmp_path / "run")
     run = load_run(tmp_path / "run", device="cpu")
+    assert run.config.training.length == run.task.body.max_length  # documents are scored in rows that it can read
     theirs = transformers.PreTrainedTokenizerFast(tokenizer_file=file, mask_token=mask)
     for text in (f"the cat {mask} on the {mask} .", f"{mask}it rains", f"a dog{mask}, ran"):
         ids = theirs(text)["input_ids"]

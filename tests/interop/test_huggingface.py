@@ -1,5 +1,6 @@
 """Checkpoints of `transformers` in and out: the same numbers and the same tokens as there, both ways."""
 
+import json
 from pathlib import Path
 from typing import Any
 
@@ -107,6 +108,7 @@ def test_a_checkpoint_says_the_same_here_and_goes_back_unchanged(case: str, tmp_
 
 def check_generated(run: Run, model: Any) -> None:
     tokenizer = run.tokenizer
+    end = model.generation_config.eos_token_id if run.config.decoding.stop else tokenizer.end
     banned = [token for token in (tokenizer.unknown, tokenizer.pad) if token is not None]
     for prompt, ids in zip(TEXTS, ids_of(run), strict=True):
         room = 40 - len(ids)
@@ -114,7 +116,7 @@ def check_generated(run: Run, model: Any) -> None:
             torch.tensor([ids]),
             max_new_tokens=room,
             do_sample=False,
-            eos_token_id=tokenizer.end,
+            eos_token_id=end,
             suppress_tokens=banned or None,
             pad_token_id=0,
         )
@@ -125,7 +127,23 @@ def check_generated(run: Run, model: Any) -> None:
         first = len(ids) - len(tokenizer.encode(prompt)) + 1  # the first of a text is given
         expected = [float(log_probs[place - 1, ids[place]]) for place in range(first, len(ids))]
         assert run.score(prompt).log_probs == pytest.approx(expected, abs=1e-4)
-        assert ours == theirs[: theirs.index(tokenizer.end)] if tokenizer.end in theirs else ours == theirs
+        assert ours == theirs[: theirs.index(end)] if end in theirs else ours == theirs
+
+
+def test_a_text_ends_where_the_checkpoint_ends_it(tmp_path: Path) -> None:
+    make("GPT2LMHeadModel", tmp_path / "theirs")
+    import_checkpoint(tmp_path / "theirs", tmp_path / "plain")
+    plain = load_run(tmp_path / "plain", device="cpu").generate("the cat", method="greedy", max_new=20).tokens
+    end = plain[3]
+    path = tmp_path / "theirs" / "generation_config.json"
+    path.write_text(json.dumps({"eos_token_id": [end, 0]}))
+    done = import_checkpoint(tmp_path / "theirs", tmp_path / "run")
+    run = load_run(tmp_path / "run", device="cpu")
+    assert run.generate("the cat", method="greedy", max_new=20).tokens == plain[: plain.index(end)]
+    assert done.notes == [f"texts end at {run.tokenizer.token(end)!r}, and not at '<|endoftext|>', which eos_token_id names too"]
+    (tmp_path / "back").mkdir()
+    write_huggingface(run, tmp_path / "back")
+    assert json.loads((tmp_path / "back" / path.name).read_text())["eos_token_id"] == end
 
 
 def test_the_code_of_the_guide_runs(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:

@@ -49,6 +49,12 @@ OWN: dict[str, tuple[str, str, dict[str, Any], dict[str, Any]]] = {
         {"family": "bert"},
         {"name": "classification", "labels": "number", "pooling": "pooler"},
     ),
+    "calibrated labels": (
+        "BertForSequenceClassification",
+        "wordpiece",
+        {"family": "bert"},
+        {"name": "classification", "pooling": "pooler"},
+    ),
 }
 
 
@@ -61,6 +67,9 @@ def test_a_run_of_clew_s_own_says_the_same_in_transformers(case: str, tmp_path: 
         run.task.answer.mean.fill_(3.0)
         run.task.answer.scale.fill_(2.0)
         expected = [3 + 2 * scores for scores in expected]
+    if case == "calibrated labels":
+        run.task.answer.temperature.fill_(4.0)
+        expected = [scores / 4 for scores in expected]
     write_huggingface(run, tmp_path)
     theirs, report = getattr(transformers, name).from_pretrained(tmp_path, output_loading_info=True)
     assert not any(report.values()), report

@@ -88,3 +88,12 @@ def test_byte_pairs_are_read_from_their_two_files(kind: str, model_type: str, tm
     (tmp_path / "merges.txt").write_text("not merges\n")
     with pytest.raises(UserError, match="does not go with vocab.json"):
         read_tokenizer(tmp_path, model_type)
+
+
+def test_what_unicode_alone_calls_the_end_of_a_line_is_a_token(tmp_path: Path) -> None:
+    tokens = ["[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]", "\u2028", "a", "\x85", "b"]
+    (tmp_path / "vocab.txt").write_text("\n".join(tokens) + "\n", encoding="utf-8")
+    assert read_tokenizer(tmp_path, "bert").tokens == tokens
+    (tmp_path / "vocab.txt").write_bytes(b"[PAD]\n\xff\n")
+    with pytest.raises(UserError, match="vocab.txt is not text in UTF-8"):
+        read_tokenizer(tmp_path, "bert")

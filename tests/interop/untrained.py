@@ -202,7 +202,9 @@ def fillings_agree(task: Any, programs: list[Program], call: Call, rows: int, le
 
 def vectors_agree(task: Any, programs: list[Program], call: Call, rows: int, length: int) -> None:
     texts = [" ".join(TEXT.split()[row : row + 1 + row % length]) for row in range(rows)]
-    close(call("embedder", tensors_of(task.collate(task.encode(texts))))["vectors"], task.embed(texts))
+    batch = task.collate(task.reader.encode_whole(texts))
+    with torch.no_grad():
+        close(call("embedder", tensors_of(batch))["vectors"], task(batch))
 
 
 def tags_agree(task: Any, programs: list[Program], call: Call, rows: int, length: int) -> None:

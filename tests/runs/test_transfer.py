@@ -11,7 +11,7 @@ from clew.interop import EXPORTS
 from clew.interop.exporting import export_run
 from clew.layers.adapters import adapter_names, is_adapted
 from clew.recipes.running import changes, config_of, run_recipe
-from clew.runs.directory import WEIGHTS, read_weights, write_weights
+from clew.runs.directory import WEIGHTS, read_json, read_weights, write_json, write_weights
 from clew.runs.loaded import Run, load_run
 from clew.runs.merging import merge_run
 from clew.training.checkpoints import checkpoint_folders
@@ -51,6 +51,22 @@ def test_an_adapter_saves_what_was_trained_and_loads_with_its_base(bert: Path, t
     loaded = load_run("run", device="cpu")
     texts = ["the red fox is good", "a big owl is bad"]
     assert [found.probabilities for found in loaded.classify(texts)] == [found.probabilities for found in run.classify(texts)]
+
+
+def test_an_output_layer_goes_on_where_it_has_the_same_labels_alone(bert: Path, tmp_path: Path) -> None:
+    source = read_weights(classifier(tmp_path, bert, out="source").folder / WEIGHTS)
+    same = classifier(tmp_path, Path("source"), LORA, out="same")
+    assert torch.equal(same.task.output.weight, source["output.weight"])
+    turned = Path("turned")
+    shutil.copytree("source", turned)
+    write_json(turned / "vocabulary" / "labels.json", {"labels": ["good", "bad"]})
+    settings = {name: value for name, value in read_json(turned / "config.json").items() if name not in ("files", "sha256")}
+    write_json(turned / "config.json", settings)
+    as_there = classifier(tmp_path, turned, LORA, out="as-there")
+    assert as_there.task.labels.names == ("good", "bad") and "output.weight" not in read_weights(Path("as-there") / WEIGHTS)
+    others = classifier(tmp_path, Path("source"), LORA, "data.label_map={good: against, bad: for}", out="others")
+    assert others.task.labels.names == ("against", "for")
+    assert "output.weight" in read_weights(Path("others") / WEIGHTS) and not torch.equal(others.task.output.weight, source["output.weight"])
 
 
 def test_without_its_weights_a_run_has_the_same_body_untrained(bert: Path, tmp_path: Path) -> None:

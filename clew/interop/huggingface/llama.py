@@ -98,7 +98,7 @@ def read(checkpoint: Checkpoint, name: str) -> Understood:
     tied = fields.get("tie_word_embeddings", bool, False)
     if NAMES[name] == "language_model":
         task = {"name": "language_model", "tied": tied, "bias": False}
-    return Understood(model, task, fields.get("vocab_size", int), None, {"training": {"length": min(longest, 1024)}})
+    return Understood(model, task, fields.get("vocab_size", int))
 
 
 def rotary_of(fields: Fields, longest: int) -> tuple[float, Any]:

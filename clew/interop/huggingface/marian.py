@@ -9,7 +9,7 @@ from clew.core.config import part_name, part_options
 from clew.core.errors import UserError
 from clew.interop.huggingface.architecture import Architecture, Outgoing, Understood, only
 from clew.interop.huggingface.fields import ACTIVATIONS, THEIR_ACTIVATIONS, Fields
-from clew.interop.huggingface.folders import Checkpoint, read_object
+from clew.interop.huggingface.folders import GENERATION, Checkpoint, read_object
 from clew.interop.weight_maps import AS_ROW, Entry, entry, repeated, with_bias
 from clew.models.transformer import TransformerConfig
 
@@ -94,7 +94,7 @@ def read(checkpoint: Checkpoint, name: str) -> Understood:
     }
     tied = fields.get("tie_word_embeddings", bool, True)
     task = {"name": "translation", "tied": tied, "start": "pad" if start == pad else "end", "max_ratio": None}
-    path = checkpoint.folder / "generation_config.json"
+    path = checkpoint.folder / GENERATION
     writing = Fields({**fields.values, **(read_object(path) if path.is_file() else {})}, path)
     beams = writing.get("num_beams", int, 1)
     decoding = {"max_new": writing.get("max_length", int, 512), "method": "greedy" if beams == 1 else "beam", "beams": beams}

@@ -7,13 +7,16 @@ from typing import Any
 from clew.core.errors import UserError, shown
 from clew.interop.huggingface import ARCHITECTURES
 from clew.interop.huggingface.architecture import BIAS, Architecture, Understood
-from clew.interop.huggingface.folders import CONFIG, Checkpoint
+from clew.interop.huggingface.folders import CONFIG, GENERATION, Checkpoint, read_object
 from clew.interop.huggingface.sentence_folders import MODULES, inner_folder, sentence_task
 from clew.interop.huggingface.sentencepiece_tokenizers import marian_tokenizers
 from clew.interop.huggingface.tokenizer_files import filled_to, read_tokenizer
 from clew.interop.imported import Imported
 from clew.interop.weight_maps import check_all_used, take
 from clew.text.tokenizer import Tokenizer
+
+MOST = 1024
+"""Tokens of a row that a text is read in where it is scored, if the model has so many positions."""
 
 
 def is_huggingface(path: Path) -> bool:
@@ -36,11 +39,14 @@ def read_huggingface(path: Path) -> Imported:
         understood = sentence_task(path, understood)
     if unread := checkpoint.config.unread():
         notes.append(f"fields of {checkpoint.config.path.name} that clew does not know: {', '.join(unread)}")
-    vocabularies, more = vocabularies_of(path, folder, checkpoint, understood)
+    vocabularies = vocabularies_of(path, folder, checkpoint, understood)
+    decoding, more = ending(checkpoint, vocabularies["tokenizer"]) if understood.task["name"] == "language_model" else ({}, [])
     notes += more
     kind = next(iter(vocabularies.values())).kind
     settings = {
         "text": {"tokenizer": kind, "joint": "source" in vocabularies},
+        "training": {"length": min(understood.model["max_length"], MOST)},
+        **decoding,
         **understood.sections,
         "model": understood.model,
         "task": understood.task,
@@ -94,24 +100,29 @@ def check_copies(checkpoint: Checkpoint, architecture: Architecture, unused: set
             )
 
 
-def vocabularies_of(path: Path, folder: Path, checkpoint: Checkpoint, understood: Understood) -> tuple[dict[str, Any], list[str]]:
+def vocabularies_of(path: Path, folder: Path, checkpoint: Checkpoint, understood: Understood) -> dict[str, Any]:
     if understood.task["name"] == "translation":
         source, target = marian_tokenizers(folder)
         sizes = understood.vocabulary, checkpoint.config.get("decoder_vocab_size", int, understood.vocabulary)
-        return {"source": filled_to(source, sizes[0], folder), "target": filled_to(target, sizes[1], folder)}, []
+        return {"source": filled_to(source, sizes[0], folder), "target": filled_to(target, sizes[1], folder)}
     kind = checkpoint.config.get("model_type", str, "")
     where = folder if (folder / "tokenizer.json").is_file() or folder == path else path
     tokenizer = filled_to(read_tokenizer(where, kind), understood.vocabulary, folder)
     labels = {} if understood.labels is None else {LABEL_ROLES[understood.task["name"]]: understood.labels}
-    return {"tokenizer": tokenizer, **labels}, end_notes(checkpoint, tokenizer)
+    return {"tokenizer": tokenizer, **labels}
 
 
-def end_notes(checkpoint: Checkpoint, tokenizer: Tokenizer) -> list[str]:
-    """Says where a checkpoint ends its texts by another token than clew does."""
-    end = checkpoint.config.values.get("eos_token_id")
-    if isinstance(end, int) and tokenizer.end is not None and end != tokenizer.end and end < tokenizer.vocabulary:
-        return [f"its eos_token_id is {end} ({tokenizer.token(end)!r}), but clew ends texts at {tokenizer.token(tokenizer.end)!r}"]
-    return []
+def ending(checkpoint: Checkpoint, tokenizer: Tokenizer) -> tuple[dict[str, Any], list[str]]:
+    """The section decoding of a checkpoint that ends its texts by another token than the tokenizer's end; and which it names besides."""
+    path = checkpoint.folder / GENERATION
+    fields = {**checkpoint.config.values, **(read_object(path) if path.is_file() else {})}
+    given = fields.get("eos_token_id")
+    ends = [id for id in (given if isinstance(given, list) else [given]) if isinstance(id, int) and 0 <= id < tokenizer.vocabulary]
+    if not ends:
+        return {}, []
+    first, *others = (tokenizer.token(id) for id in ends)
+    notes = [f"texts end at {first!r}, and not at {', '.join(map(repr, others))}, which eos_token_id names too"] if others else []
+    return {} if ends[0] == tokenizer.end else {"decoding": {"stop": first}}, notes
 
 
 LABEL_ROLES = {"classification": "labels", "tagging": "tags"}

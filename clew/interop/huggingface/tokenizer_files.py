@@ -64,7 +64,7 @@ def special_tokens(options: dict[str, Any], defaults: dict[str, str]) -> dict[st
 
 def wordpiece(files: list[Path], options: dict[str, Any], model_type: str) -> tokenizers.Tokenizer:
     """BERT's, of a vocab.txt with a token a line."""
-    tokens = files[0].read_text(encoding="utf-8").splitlines()
+    tokens = lines_of(files[0])
     vocabulary = {token: number for number, token in enumerate(tokens)}
     specials = special_tokens(options, BERT_SPECIALS)
     check_there(specials, vocabulary, files[0])
@@ -87,8 +87,7 @@ def byte_pairs(files: list[Path], options: dict[str, Any], model_type: str) -> t
     is_roberta = model_type not in ("gpt2", "llama")
     specials = special_tokens(options, ROBERTA_SPECIALS if is_roberta else GPT2_SPECIALS)
     vocabulary = read_object(files[0])
-    lines = files[1].read_text(encoding="utf-8").splitlines()
-    merges = [tuple(line.split(" ")) for line in lines if line and not line.startswith("#version")]
+    merges = [tuple(line.split(" ")) for line in lines_of(files[1]) if line and not line.startswith("#version")]
     if not all(isinstance(number, int) for number in vocabulary.values()) or not all(len(merge) == 2 for merge in merges):
         raise UserError(
             f"{files[0].parent}: vocab.json should have the id of each token, and merges.txt two tokens a line; copy them again"
@@ -105,6 +104,14 @@ def byte_pairs(files: list[Path], options: dict[str, Any], model_type: str) -> t
         inner.post_processor = processors.RobertaProcessing((end, vocabulary[end]), (begin, vocabulary[begin]))
     inner.add_special_tokens(list(dict.fromkeys(specials.values())))
     return inner
+
+
+def lines_of(path: Path) -> list[str]:
+    """The lines of a file; what Unicode alone calls the end of one, such as U+2028, is a token like others."""
+    try:
+        return path.read_text(encoding="utf-8").removesuffix("\n").split("\n")
+    except UnicodeDecodeError as error:
+        raise UserError(f"{path} is not text in UTF-8 (byte {error.start + 1}); copy it again") from None
 
 
 def check_there(specials: dict[str, str], vocabulary: dict[str, int], path: Path) -> None:

@@ -12,7 +12,7 @@ from torch import Tensor
 from clew.core.errors import UserError, few_of
 from clew.interop.huggingface import ARCHITECTURES, BERT, BY_FAMILY, DISTILBERT
 from clew.interop.huggingface.architecture import BIAS, Architecture, Outgoing
-from clew.interop.huggingface.folders import CONFIG, INDEX, WEIGHTS
+from clew.interop.huggingface.folders import CONFIG, GENERATION, INDEX, WEIGHTS
 from clew.interop.huggingface.tokenizer_writing import write_tokenizer
 from clew.interop.weight_maps import give
 from clew.layers.adapters import is_adapted
@@ -43,7 +43,7 @@ def write_huggingface(run: Run, folder: Path, *, shard: int = SHARD) -> None:
     written = {"architectures": [name], **config, "vocab_size": getattr(body, "source_vocabulary", body.vocabulary), "dtype": "float32"}
     write_json(folder / CONFIG, written)
     if run.verb in ("generate", "translate"):
-        write_json(folder / "generation_config.json", generation_config(run, {**written, "bad_words_ids": banned}))
+        write_json(folder / GENERATION, generation_config(run, {**written, "bad_words_ids": banned}))
     write_tensors(folder, tensors, shard)
     write_tokenizer(folder, run.vocabularies, written)
 
@@ -80,6 +80,8 @@ def theirs_of(run: Run, architecture: Architecture, name: str) -> dict[str, Tens
     if {"answer.mean", "answer.scale"} <= set(made):  # numbers are learnt with mean 0 and variance 1, and theirs are told as they are
         ours["output.weight"] = ours["output.weight"] * ours["answer.scale"]
         ours["output.bias"] = ours["output.bias"] * ours["answer.scale"] + ours["answer.mean"]
+    if "answer.temperature" in made:  # probabilities are mended by it, and theirs have no such number
+        ours |= {name: ours[name] / ours["answer.temperature"] for name in ("output.weight", BIAS)}
     if BIAS in made and ours[BIAS].any():
         raise UserError(f"{name} has no bias in its output layer, and this run's is not 0")
     return give(entries, ours if architecture.reorder is None else architecture.reorder(run.config.model, ours))
@@ -89,8 +91,10 @@ def generation_config(run: Run, config: Mapping[str, Any]) -> dict[str, Any]:
     """Which tokens begin and end what is written; of a translator, how it searches."""
     names = ("bos_token_id", "eos_token_id", "pad_token_id", "decoder_start_token_id", "bad_words_ids")
     found = {name: config[name] for name in names if config.get(name) is not None}
+    decoding = run.config.decoding
+    if isinstance(decoding.stop, str):
+        found["eos_token_id"] = run.tokenizer.id(decoding.stop)
     if run.verb == "translate":
-        decoding = run.config.decoding
         found |= {"num_beams": decoding.beams if decoding.method == "beam" else 1, "max_length": decoding.max_new}
     return found
 
