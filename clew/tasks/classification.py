@@ -6,7 +6,7 @@ from itertools import pairwise
 from typing import Annotated, Any, Literal, NamedTuple
 
 import torch
-from pydantic import Field
+from pydantic import BeforeValidator, Field
 from torch import Tensor, nn
 
 from clew.core.batches import to_device
@@ -31,6 +31,11 @@ BATCH = 128
 """Texts that are classified at a time."""
 
 
+def as_label(value: Any) -> Any:
+    """A label that is a number is written as one."""
+    return str(value) if isinstance(value, int) and not isinstance(value, bool) else value
+
+
 class ClassificationConfig(Section):
     """A label for each text, several, or a number."""
 
@@ -48,7 +53,7 @@ class ClassificationConfig(Section):
     class_weights: ClassWeights = Field(
         "none", description="what a label's examples weigh: all the same; balanced, so that labels weigh the same; or numbers by label"
     )
-    positive: str | None = Field(None, description="a label whose F1 is measured besides, as f1")
+    positive: Annotated[str | None, BeforeValidator(as_label)] = Field(None, description="a label whose F1 is measured besides, as f1")
     dropout: float = Field(0.0, ge=0, lt=1, description="of the pooled vector and of hidden layers")
     label_smoothing: float = Field(0.0, ge=0, lt=1, description="the share of a target that is spread over the labels, in training")
     calibrate: bool = Field(True, description="probabilities are mended by one temperature, found on the validation part at the end")

@@ -30,14 +30,17 @@ def test_a_damaged_file_is_found() -> None:
     assert_none_failed(corruptions.run(60, seed=1))
 
 
+@pytest.mark.slow
 def test_an_interrupted_command_says_how_to_go_on() -> None:
     assert_none_failed(interruptions.run(15, seed=1))
 
 
+@pytest.mark.slow
 def test_workers_and_processes_do_not_change_the_order_of_batches() -> None:
     assert_none_failed(orders.run(16, seed=1))
 
 
+@pytest.mark.slow
 def test_two_processes_train_as_one_and_die_without_a_hang() -> None:
     assert_none_failed(ranks.run(3, seed=1))
 

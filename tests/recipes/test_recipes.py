@@ -20,6 +20,7 @@ TOKENIZER = train_character([TEXT])
 SMALL = {
     "recurrent": ["model.dim=8", "model.embedding_dim=8", "model.last_dim=8"],
     "elmo": ["model.dim=8", "embedding.characters_dim=8"],
+    "bert": ["model.num_layers=1"],
     "gpt": ["model.num_layers=1"],
     "llama": ["model.num_layers=1", "model.hidden_dim=64"],
     "transformer": ["model.num_layers=1"],

@@ -177,3 +177,7 @@ def test_weights_of_any_size_train_alike_however_a_batch_is_cut(parts: int) -> N
         weights.append(task.output.weight.detach())
     assert losses[0] == pytest.approx(losses[1], rel=1e-5)
     torch.testing.assert_close(*weights, rtol=1e-4, atol=1e-6)
+
+
+def test_a_label_that_is_a_number_may_be_given_as_one():
+    assert ClassificationConfig(positive=1).positive == "1"
