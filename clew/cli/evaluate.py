@@ -148,12 +148,12 @@ def evaluate_windows(run: Any, file: str, as_json: bool) -> None:
     from clew.cli.generate import read_stdin
     from clew.cli.progress import Lines
     from clew.data.text_files import TextString, find_text
-    from clew.runs.build import encode_texts
+    from clew.runs.build import encode_texts, text_field
     from clew.runs.directory import cache_folder
     from clew.training.evaluation import evaluate
     from clew.training.language import score_of
 
-    source = TextString(read_stdin()) if file == "-" else find_text(file)
+    source = TextString(read_stdin()) if file == "-" else find_text(file, text_field(run.config.data))
     (text,) = encode_texts({file: source}, run.tokenizer, cache_folder(), Lines().encoding, run.config).values()
     likelihood = evaluate(run.task, text, run.config.training)
     assert likelihood is not None
@@ -165,9 +165,10 @@ def evaluate_file(run: Any, file: str, as_json: bool) -> None:
 
     from clew.cli.generate import read_stdin
     from clew.data.text_files import find_text
+    from clew.runs.build import text_field
     from clew.training.language import score_of
 
-    text = read_stdin() if file == "-" else "".join(find_text(file))
+    text = read_stdin() if file == "-" else "".join(find_text(file, text_field(run.config.data)))
     scored = run.score(text)
     if as_json:
         rows = zip(scored.tokens[1:], scored.offsets[1:], scored.log_probs, strict=True)

@@ -108,6 +108,7 @@ def show(runs: list[Any]) -> None:
     """A row a run. What every run changed in the same way is said once, below."""
     from clew.cli.tables import duration, number, show_table, size
     from clew.recipes.running import changes
+    from clew.runs.directory import IMPORTED
 
     header = ["run", "recipe", "steps", "valid loss", "perplexity", "test perplexity", "measure", "time", "state", "size", "changed"]
     listed = [["(recipe unknown here)"] if (found := changes(run.config)) is None else assignments(found) for run in runs]
@@ -117,7 +118,7 @@ def show(runs: list[Any]) -> None:
         scores = [
             number(run.best.get(name), digits) for name, digits in (("valid.loss", 4), ("valid.perplexity", 2), ("test.perplexity", 2))
         ]
-        steps = "" if run.state == "imported" else f"{run.step}/{run.config.training.steps}"
+        steps = "" if run.state == IMPORTED else f"{run.step}/{run.config.training.steps}"
         facts = [steps, *scores, measured(run), duration(run.seconds), run.state, size(run.size)]
         rows.append([str(run.folder), run.config.recipe, *facts, " ".join(word for word in words if word not in shared)])
     if all(run.measure == "loss" for run in runs):

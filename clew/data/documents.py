@@ -17,7 +17,7 @@ from clew.data.corpora import find_corpus, get_corpus, read_corpus
 from clew.data.json_files import KINDS, dotted_names, read_jsonl, value_at
 from clew.data.lines import near, read_lines
 from clew.data.notes import Notes
-from clew.data.text_files import at_home
+from clew.data.text_files import FIELD, at_home
 
 LONG = 250
 """Characters of a line that is read as one sentence, whatever is in it."""
@@ -25,7 +25,6 @@ END = re.compile(r"[.!?…]+[\"')\]»”’]*\s+(?![a-z])|[。！？]+[」』”
 """What ends a sentence in a longer line."""
 TEXTS, OBJECTS = (".txt",), (".jsonl", ".ndjson")
 """How the names of files in a folder end; a .gz may follow."""
-FIELD = "text"
 
 
 class Line(NamedTuple):

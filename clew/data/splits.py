@@ -6,7 +6,7 @@ from pathlib import Path
 
 from clew.core.errors import UserError
 from clew.data.measures import measured
-from clew.data.text_files import Piece, Stamp, TextSource, find_text
+from clew.data.text_files import FIELD, Piece, Stamp, TextSource, find_text
 
 Paths = Path | str | Sequence[Path | str]
 
@@ -65,17 +65,19 @@ def split_text(
     *,
     valid_fraction: float = 0.1,
     test_fraction: float = 0.0,
+    field: str = FIELD,
     cache: Path | None = None,
 ) -> dict[str, TextSource]:
     """The parts by name: `train`, and `valid` and `test` where there are any.
 
-    A part that is not given is cut off the end of the training text, test last. The cuts are int(fraction * characters). How long a large
+    A part that is not given is cut off the end of the training text, test last. The cuts are int(fraction * characters). `field` is the
+    one that has the text in JSON lines. How long a large
     text is may be remembered in `cache`.
     """
     check_fraction("valid_fraction", valid_fraction)
     check_fraction("test_fraction", test_fraction)
-    whole = as_source(train)
-    given = {name: as_source(part) for name, part in (("valid", valid), ("test", test)) if part is not None}
+    whole = as_source(train, field)
+    given = {name: as_source(part, field) for name, part in (("valid", valid), ("test", test)) if part is not None}
     fractions = {"valid": 0.0 if "valid" in given else valid_fraction, "test": 0.0 if "test" in given else test_fraction}
     return {**cut_parts(whole, fractions, cache), **given}
 
@@ -103,8 +105,8 @@ def cut_parts(whole: TextSource, fractions: dict[str, float], cache: Path | None
     return {name: TextPart(whole, *span) for name, span in wanted.items()}
 
 
-def as_source(text: Paths | TextSource) -> TextSource:
-    return find_text(text) if isinstance(text, (Path, str, list, tuple)) else text  # type: ignore[arg-type, return-value]
+def as_source(text: Paths | TextSource, field: str = FIELD) -> TextSource:
+    return find_text(text, field) if isinstance(text, (Path, str, list, tuple)) else text  # type: ignore[arg-type, return-value]
 
 
 def check_fraction(name: str, fraction: float) -> None:

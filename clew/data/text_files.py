@@ -1,7 +1,7 @@
 """Plain text of any size, from files or a string, read in pieces. Knows no tokenizer.
 
 The text is UTF-8; a byte order mark is dropped, every line end is read as a newline, and what ends in .gz is unzipped. A file is a
-document, but of a file of JSON lines (.jsonl) every line is one, its field `text`.
+document, but of a file of JSON lines (.jsonl) every line is one, its field `text` unless another is named.
 """
 
 import hashlib
@@ -20,6 +20,8 @@ from clew.text.tokenizer import check_is_text
 PIECE = 2**16
 ENDINGS = (".txt", ".jsonl", ".txt.gz", ".jsonl.gz")
 """Of the files that are read of a folder."""
+FIELD = "text"
+"""Of JSON lines, where no other is named."""
 
 
 class Piece(NamedTuple):
@@ -50,10 +52,11 @@ class TextFiles:
     """The documents of the files one after the other."""
 
     paths: tuple[Path, ...]
+    field: str = FIELD
 
     def pieces(self) -> Iterator[Piece]:
         held: Piece | None = None
-        for document in (document for path in self.paths for document in read_documents(path)):
+        for document in (document for path in self.paths for document in read_documents(path, self.field)):
             for i, text in enumerate(document):
                 if held is not None:
                     yield closed(held) if i == 0 else held
@@ -71,7 +74,8 @@ class TextFiles:
         except OSError:
             return None
         rows = [(name, stat.st_size, stat.st_mtime_ns) for name, stat in found]
-        return Stamp(json.dumps(rows), sum(size for _, size, _ in rows), max(stat.st_mtime for _, stat in found))
+        field = "" if self.field == FIELD else self.field
+        return Stamp(json.dumps(rows) + field, sum(size for _, size, _ in rows), max(stat.st_mtime for _, stat in found))
 
     def __str__(self) -> str:
         more = len(self.paths) - 1
@@ -128,11 +132,11 @@ def measure(source: TextSource) -> Measure:
     return measuring.measure()
 
 
-def find_text(paths: Path | str | Sequence[Path | str]) -> TextFiles:
+def find_text(paths: Path | str | Sequence[Path | str], field: str = FIELD) -> TextFiles:
     """The text in a file, in the .txt and .jsonl files under a folder in the order of their names, or in several of these."""
     if isinstance(paths, (Path, str)):
         paths = [paths]
-    return TextFiles(tuple(file for path in paths for file in files_at(at_home(path))))
+    return TextFiles(tuple(file for path in paths for file in files_at(at_home(path), field)), field)
 
 
 def at_home(path: Path | str) -> Path:
@@ -144,13 +148,13 @@ def at_home(path: Path | str) -> Path:
         ) from None
 
 
-def files_at(path: Path) -> list[Path]:
+def files_at(path: Path, field: str = FIELD) -> list[Path]:
     try:
         is_file, is_folder, is_there = path.is_file(), path.is_dir(), path.exists()
     except OSError as error:
         raise UserError(f"no such file: {shortened(str(path))}; {error.strerror or error}") from None
     if is_file:
-        if not has_text(path):
+        if not has_text(path, field):
             raise UserError(f"{path}: the file is empty; give one with text in it")
         return [path]
     if is_there and not is_folder:
@@ -158,7 +162,7 @@ def files_at(path: Path) -> list[Path]:
     if not is_folder:
         raise UserError(f"no such file: {shortened(str(path))}; {near(path)}")
     named = sorted(file for file in path.rglob("*") if file.name.lower().endswith(ENDINGS) and file.is_file())
-    found = [file for file in named if not file.name.startswith(".") and has_text(file)]
+    found = [file for file in named if not file.name.startswith(".") and has_text(file, field)]
     if not found:
         raise UserError(
             f"{path}: no .txt or .jsonl file with text in this folder or below; name a file, or rename what holds the text to .txt"
@@ -166,21 +170,24 @@ def files_at(path: Path) -> list[Path]:
     return found
 
 
-def has_text(path: Path) -> bool:
-    return any(text for document in read_documents(path) for text in document)
+def has_text(path: Path, field: str) -> bool:
+    return any(text for document in read_documents(path, field) for text in document)
 
 
-def read_documents(path: Path) -> Iterator[Iterator[str]]:
+def read_documents(path: Path, field: str) -> Iterator[Iterator[str]]:
     """The pieces of each document in a file."""
     name = path.with_suffix("") if is_zipped(path) else path
     if name.suffix.lower() != ".jsonl" or not path.is_file() or not path.stat().st_size:
         yield read_pieces(path)
         return
     for record in read_jsonl(path):
-        text = record.values.get("text")
+        text = record.values.get(field)
         if not isinstance(text, str):
-            kind = "is no string" if "text" in record.values else "is missing"
-            raise UserError(f'{record.place}: a document a line is read of the field "text", which {kind}; write {{"text": "..."}}')
+            kind = "is no string" if field in record.values else "is missing"
+            raise UserError(
+                f'{record.place}: a document a line is read of the field "{field}", which {kind}; there are: {", ".join(record.values)}; '
+                'write {"text": "..."}, or name the field to train on with data.text=NAME'
+            )
         check_is_text(text, f"text in {record.place}")
         if text.strip():
             yield cut(io.StringIO(text, newline=None))

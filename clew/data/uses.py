@@ -63,6 +63,7 @@ def find_use(description: Description) -> Use | None:
             or named_pair(columns, texts)
             or labelled(description, texts)
             or two_texts(columns, texts)
+            or documents(description, texts)
         )
     if found is not None and has_faults(description, full_columns(found.settings)):
         found.settings["data.faults"] = "skip"
@@ -163,6 +164,14 @@ def labelled(description: Description, texts: Columns) -> Use | None:
     elif label.labels is None and is_of_numbers(description, label.name) and label.num_different > MOST_LABELS:
         settings["task.labels"] = "number"
     return Use("classify", settings, other_labels)
+
+
+def documents(description: Description, texts: Columns) -> Use | None:
+    """JSON lines with a text and nothing to tell of it: a document each."""
+    if description.format != "jsonl" or not texts or lone_label(description) is not None or numbers_for_tags(description) is not None:
+        return None
+    text = called(texts, TEXTS) or texts[0]
+    return Use("text-gpt", {} if text.name == "text" else {"data.text": text.name})
 
 
 def two_texts(columns: Columns, texts: Columns) -> Use | None:

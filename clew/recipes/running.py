@@ -78,6 +78,8 @@ def read_recipe(recipe: str) -> tuple[str, dict[str, Any]]:
         more = read_yaml(path)
         name = more.pop("recipe")
     if name not in RECIPES:
+        if is_run(path):
+            raise UserError(f"{name} is a run, and not a recipe; to go on with it, add --out {name} --resume to the command that began it")
         raise unknown("recipe", name, RECIPES)
     return name, more
 

@@ -14,7 +14,7 @@ from clew.data.corpora import find_corpus, holds_sentences, read_lines
 from clew.data.encoded import TokenFile, encode_corpus
 from clew.data.measures import measured
 from clew.data.splits import Spread, split_text
-from clew.data.text_files import TextSource, TextString
+from clew.data.text_files import FIELD, TextSource, TextString
 from clew.models import MODELS
 from clew.runs.config import Config, DataConfig, TextConfig
 from clew.runs.directory import cache_folder
@@ -35,6 +35,7 @@ def find_texts(data: DataConfig) -> dict[str, TextSource]:
         "valid_fraction": data.valid_fraction,
         "test_fraction": data.test_fraction,
         "cache": cache_folder(),
+        "field": text_field(data),
     }
     if data.corpus is not None and holds_sentences(data.corpus):
         lines = {part: TextString(text) for part, text in read_lines(data.corpus).items()}
@@ -46,6 +47,11 @@ def find_texts(data: DataConfig) -> dict[str, TextSource]:
         if isinstance(getattr(data, part), list):
             raise UserError(f"data.{part} is a list, but a text is one file or folder; put its files into a folder")
     return split_text(data.train, data.valid, data.test, **options)  # type: ignore[arg-type]
+
+
+def text_field(data: DataConfig) -> str:
+    """The field of JSON lines that has the text."""
+    return FIELD if data.text is None else str(data.text)
 
 
 def check_given(data: DataConfig, how: str) -> None:

@@ -45,7 +45,9 @@ class DataConfig(Section):
     header: bool | None = Field(None, description="the first line of a table names its columns; told from it where not given")
     source: str | int | None = Field(None, description="pairs: the column that is read, by name or number; a corpus's language")
     target: str | int | None = Field(None, description="pairs: the column that is written; a corpus's language")
-    text: str | int | None = Field(None, description="labelled texts and documents: the column of the text, by name or number")
+    text: str | int | None = Field(
+        None, description="labelled texts, documents and JSON lines of text: the column of the text, by name or number"
+    )
     second: str | int | None = Field(None, description="labelled texts: the column of a second text, where two are judged together")
     label: str | int | None = Field(None, description="labelled texts: the column of the label; of CoNLL-U trees a comment's name")
     label_separator: str | None = Field(None, min_length=1, description="what parts several labels in a field")

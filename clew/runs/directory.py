@@ -66,6 +66,20 @@ def is_run(folder: Path) -> bool:
     return (folder / CONFIG).is_file()
 
 
+def is_own(folder: Path) -> bool:
+    """Whether a folder is a run, and not a checkpoint of Hugging Face's, whose config has the same name."""
+    if not is_run(folder):
+        return False
+    try:
+        return not is_foreign(json.loads((folder / CONFIG).read_text(encoding="utf-8")))
+    except (OSError, ValueError):
+        return True
+
+
+def is_foreign(settings: Any) -> bool:
+    return "format" not in settings and "model_type" in settings
+
+
 def is_abandoned(folder: Path) -> bool:
     """Whether a folder has only what a run leaves behind that was killed before its config, the last of its files, was written."""
     names = {path.name.removesuffix(PARTIAL) for path in folder.iterdir()} if folder.is_dir() and not is_run(folder) else set()
@@ -88,9 +102,9 @@ def check_run(folder: Path) -> None:
     if is_run(folder):
         return
     where = folder.parent if folder.parent.is_dir() else Path(".")
-    near = [str(path) for path in where.iterdir() if path.is_dir() and is_run(path)] if where.is_dir() else []
+    near = [str(path) for path in where.iterdir() if is_own(path)] if where.is_dir() else []
     if not near and Path("runs").is_dir():
-        near = [str(path) for path in Path("runs").iterdir() if is_run(path)]
+        near = [str(path) for path in Path("runs").iterdir() if is_own(path)]
     near = sorted(near, key=lambda path: (-SequenceMatcher(None, str(folder), path).ratio(), path))
     more = f" and {len(near) - MOST_NAMED} more" if len(near) > MOST_NAMED else ""
     known = f"runs here: {', '.join(near[:MOST_NAMED])}{more}" if near else "train one first, e.g. `clew train shakespeare-lstm`"
@@ -131,7 +145,7 @@ def read_settings(folder: Path) -> tuple[dict[str, Any], dict[str, str]]:
             f"{path} is not what was written; bring it back, or, where it was changed on purpose, "
             "remove its field sha256 to have it taken as it is"
         )
-    if "format" not in settings and "model_type" in settings:
+    if is_foreign(settings):
         raise UserError(f"{folder} is a checkpoint of Hugging Face's; `clew import {folder}` makes a run of it")
     check_format(settings.pop("format", None), path)
     files = settings.pop("files", {})

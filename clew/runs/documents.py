@@ -3,11 +3,11 @@
 from pathlib import Path
 
 from clew.core.errors import UserError
-from clew.data.documents import FIELD, Documents, corpus_documents, cut_off, documents_at, joined
+from clew.data.documents import Documents, corpus_documents, cut_off, documents_at, joined
 from clew.data.encoded_documents import EncodedDocuments, Progress, encode_documents
 from clew.data.example_splits import PARTS
 from clew.data.notes import Notes
-from clew.runs.build import train_tokenizer
+from clew.runs.build import text_field, train_tokenizer
 from clew.runs.config import DataConfig, TextConfig
 from clew.text.tokenizer import Tokenizer
 from clew.text.train import framed_as_bert
@@ -43,7 +43,7 @@ def documents_of(data: DataConfig, part: str, notes: Notes) -> Documents | None:
 
 def documents_named(data: DataConfig, path: str, notes: Notes) -> Documents:
     """Those at a path, read as the config says."""
-    return documents_at(path, notes, FIELD if data.text is None else str(data.text), data.format)
+    return documents_at(path, notes, text_field(data), data.format)
 
 
 def document_tokenizer(text: TextConfig, train: Documents) -> Tokenizer:

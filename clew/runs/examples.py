@@ -261,7 +261,7 @@ def language(name: str | int | None, role: str) -> str | None:
 def refuse(data: Any, *more: Any) -> Any:
     raise UserError(
         "the task representation has nothing to learn, and so nothing to be scored by; train another task on its run, "
-        "e.g. `clew train classify transfer.from=RUN data.train=FILE`"
+        "e.g. `clew train finetune-classify transfer.from=RUN data.train=FILE`"
     )
 
 

@@ -17,6 +17,7 @@ from clew.data.formats import EXTENSIONS
 from clew.data.labelled_trees import unlabelled
 from clew.data.trees import words_of
 from clew.layers.adapters import is_adapted, own_weights
+from clew.layers.pooling import Pooler
 from clew.models import MODELS
 from clew.runs.build import build_task, choose_device
 from clew.runs.config import Config, explain
@@ -239,7 +240,8 @@ class Run:
         own = getattr(task, "pooling", None)
         chosen: Any = "mean" if own is None else self.task.pooling
         if pooling is not None and (own is None or pooling != part_name(own)):
-            chosen = pooling
+            learnt = getattr(self.task, "pooling", None)  # a masked model tells by it whether a text follows
+            chosen = learnt if pooling == "pooler" and isinstance(learnt, Pooler) else pooling
         return TextVectors(
             body,
             reader,

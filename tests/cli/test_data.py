@@ -82,6 +82,12 @@ def test_a_file_that_ends_badly_has_no_command(clew: Clew) -> None:
     assert clew("data", "a.jsonl").out.splitlines()[-1].startswith("there is nothing to learn in it by itself")
 
 
+def test_json_lines_of_text_alone_are_documents(clew: Clew) -> None:
+    rows = [{"id": n, "body": f"there were {n} of them and {n * n} more"} for n in range(60)]
+    Path("a.jsonl").write_text("".join(json.dumps(row) + "\n" for row in rows), encoding="utf-8")
+    assert clew("data", "a.jsonl").out.endswith("  clew train text-gpt data.train=a.jsonl data.text=body\n")
+
+
 @pytest.mark.parametrize(
     ("files", "sentence"),
     [

@@ -104,6 +104,18 @@ def test_the_other_verbs_take_such_a_run(clew: Clew, bert: Path, tmp_path: Path)
     assert averaged.status == 0 and clew("fill", tmp_path / "mean", "a [MASK]").status == 0
 
 
+def test_the_pooler_that_was_trained_gives_vectors(clew: Clew, bert: Path) -> None:
+    (fields,) = (json.loads(line) for line in clew("embed", bert, "the ball", "--pooling", "pooler").out.splitlines())
+    run = library.load(bert, device="cpu")
+    assert fields["vector"] == pytest.approx(run.embed("the ball", pooling="pooler").tolist(), abs=1e-6)
+    assert fields["vector"] != pytest.approx(run.embed("the ball", pooling="first").tolist(), abs=1e-3)
+
+
+def test_a_run_is_no_recipe(clew: Clew, bert: Path) -> None:
+    told = f"{bert} is a run, and not a recipe; to go on with it, add --out {bert} --resume to the command that began it"
+    assert clew("train", bert, "--resume").err == f"clew: {told}\n"
+
+
 def test_the_code_of_the_guide_runs(clew: Clew, bert: Path, capsys: pytest.CaptureFixture[str]) -> None:
     guide = (Path(__file__).parents[2] / "docs" / "guides" / "pretraining.md").read_text(encoding="utf-8")
     shutil.copytree(bert, "runs/shakespeare-bert")

@@ -17,7 +17,7 @@ from clew.data.encoded import encode_corpus, load_tokens
 from clew.data.measures import measured
 from clew.data.plans import window_evaluation_plan
 from clew.data.splits import split_text
-from clew.data.text_files import find_text, measure
+from clew.data.text_files import Piece, TextFiles, find_text, measure
 from clew.text.train import train_bpe, train_character
 
 DOCUMENTS = [f"document {number} has {'word ' * (number % 7)}and an end" for number in range(40)]
@@ -193,10 +193,20 @@ def test_large_files_are_read_again_only_when_they_change(tmp_path, monkeypatch)
     assert len(text) == 7, "what was remembered wrongly is forgotten"
 
 
+def test_a_field_of_another_name_has_the_text(tmp_path):
+    path = tmp_path / "a.jsonl"
+    path.write_text('{"body": "one", "text": "no"}\n{"body": "two"}\n', encoding="utf-8")
+    assert list(find_text(path, "body").pieces()) == [Piece("one\n", closes=True), Piece("two")]
+    assert find_text(path, "body").stamp() != TextFiles((path,)).stamp()
+
+
 @pytest.mark.parametrize(
     ("line", "sentence"),
     [
-        ('{"body": "x"}', r'a.jsonl:1: a document a line is read of the field "text", which is missing; write \{"text": "..."\}'),
+        (
+            '{"body": "x"}',
+            r'a.jsonl:1: a document a line is read of the field "text", which is missing; there are: body; write \{"text": "..."\}, or',
+        ),
         ('{"text": 3}', r'a.jsonl:1: a document a line is read of the field "text", which is no string'),
         ("{", r"a.jsonl: JSON lines have an object a line, and this is one value over many"),
         ('{"text": "a\\ud800"}', r"character 2 of the text in .*a.jsonl:1 \(U\+D800\) is half a character; give it as UTF-8"),

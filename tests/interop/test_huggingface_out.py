@@ -86,7 +86,7 @@ REFUSED: dict[str, tuple[str, dict[str, Any], dict[str, Any]]] = {
     "GPT-2 has no bias in its output layer.*task.bias=false": ("bpe", {"family": "gpt"}, {**LANGUAGE, "bias": True}),
     "BertForTokenClassification cannot express output='crf'": ("wordpiece", {"family": "bert"}, {"name": "tagging"}),
     "cannot express pooling='max'": ("wordpiece", {"family": "bert"}, {"name": "classification"}),
-    "no architecture for a recurrent": ("bpe", {"family": "recurrent"}, LANGUAGE),
+    "no architecture for the family recurrent": ("bpe", {"family": "recurrent"}, LANGUAGE),
     "no class for the task tagging over a gpt": ("bpe", {"family": "gpt"}, {"name": "tagging"}),
 }
 

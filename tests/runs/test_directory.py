@@ -118,9 +118,11 @@ def test_what_is_no_run_is_refused_and_the_runs_near_it_named() -> None:
     ):
         check_run(Path("x"))
     new_run("runs/text-lstm")
-    with pytest.raises(UserError, match="runs/text-lstn is not a run directory .*; runs here: runs/text-lstm"):
+    Path("runs/published").mkdir()
+    Path("runs/published/config.json").write_text('{"model_type": "gpt2"}', encoding="utf-8")
+    with pytest.raises(UserError, match="runs/text-lstn is not a run directory .*; runs here: runs/text-lstm$"):
         check_run(Path("runs/text-lstn"))
-    with pytest.raises(UserError, match="nowhere/at/all is not a run directory .*; runs here: runs/text-lstm"):
+    with pytest.raises(UserError, match="nowhere/at/all is not a run directory .*; runs here: runs/text-lstm$"):
         check_run(Path("nowhere/at/all"))
     for number in range(12):
         new_run(f"runs/a-{number}")

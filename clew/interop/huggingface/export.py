@@ -22,7 +22,10 @@ print({shown})
 """
 CALLS = {
     "language_model": ('model.generate(**tokenizer("The", return_tensors="pt"), max_new_tokens=20)', "tokenizer.decode(found[0])"),
-    "translation": ('model.generate(**tokenizer("where is it", return_tensors="pt"))', "found"),
+    "translation": (
+        'model.generate(**tokenizer("where is it", return_tensors="pt"))',
+        "tokenizer.decode(found[0], skip_special_tokens=True)",
+    ),
     "classification": ('model(**tokenizer("a text", return_tensors="pt")).logits', "found"),
     "masked_language_model": ('model(**tokenizer(f"the {tokenizer.mask_token} sat", return_tensors="pt"))', "found[0].shape"),
     "tagging": ('model(**tokenizer("some words", return_tensors="pt")).logits', "found"),

@@ -52,7 +52,10 @@ def architecture_for(run: Run) -> tuple[Architecture, str]:
     """The architecture of a run's body, and the class of it that has the run's task."""
     family, task = run.config.model.family, run.config.task.name  # type: ignore[attr-defined]
     if family not in BY_FAMILY:
-        raise UserError(f"transformers has no architecture for a {family}; it has one for each of {', '.join(BY_FAMILY)}")
+        raise UserError(
+            f"transformers has no architecture for the family {family}, but for {', '.join(BY_FAMILY)} alone; "
+            "--to onnx and --to torch write any other"
+        )
     architecture = BY_FAMILY[family]
     origin = run.folder / ORIGIN
     was = read_json(origin).get("architecture") if origin.is_file() else None
