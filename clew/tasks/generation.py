@@ -33,11 +33,11 @@ def generate(task: LanguageModel, prompts: Sequence[str], config: DecodingConfig
     """A continuation of every prompt (beam search: `n_best` of each), the prompts read together whatever their lengths."""
     tokens, mask = prompt_batch(task, prompts)
     stepper = stepper_of(task, config, tokens)
-    end = end_of(task.tokenizer, config)
+    ends = ends_of(task.tokenizer, config)
     was_training = task.training
     task.eval()
     try:
-        found = write(stepper, tokens, config, mask=mask, end=end, max_new=config.max_new, seed=seed)
+        found = write(stepper, tokens, config, mask=mask, end=ends, max_new=config.max_new, seed=seed)
     finally:
         task.train(was_training)
     return [
@@ -59,12 +59,12 @@ def stream(task: LanguageModel, prompt: str, config: DecodingConfig, seed: int =
         raise UserError("beam search chooses only at the end, so it cannot be streamed; use decoding.method=sample or greedy")
     tokens, mask = prompt_batch(task, [prompt])
     stepper = stepper_of(task, config, tokens)
-    end = end_of(task.tokenizer, config)
+    ends = ends_of(task.tokenizer, config)
     if config.method == "greedy":
-        steps = greedy(stepper, tokens, mask, max_new=config.max_new, end=end)
+        steps = greedy(stepper, tokens, mask, max_new=config.max_new, end=ends)
     else:
-        steps = sample(stepper, tokens, mask, max_new=config.max_new, end=end, seed=seed)
-    return in_evaluation(task, pieces(task.tokenizer, prompt, (int(step[0]) for step in steps), end))
+        steps = sample(stepper, tokens, mask, max_new=config.max_new, end=ends, seed=seed)
+    return in_evaluation(task, pieces(task.tokenizer, prompt, (int(step[0]) for step in steps), ends))
 
 
 def in_evaluation(task: LanguageModel, parts: Iterator[str]) -> Iterator[str]:
@@ -77,12 +77,12 @@ def in_evaluation(task: LanguageModel, parts: Iterator[str]) -> Iterator[str]:
         task.train(was_training)
 
 
-def pieces(tokenizer: Tokenizer, prompt: str, tokens: Iterator[int], end: int | None) -> Iterator[str]:
+def pieces(tokenizer: Tokenizer, prompt: str, tokens: Iterator[int], ends: Sequence[int]) -> Iterator[str]:
     """The text of tokens as they come. What is not yet a whole character, its last bytes missing, waits for them."""
     ids: list[int] = []
     shown = ""
     for token in tokens:
-        if token == end:
+        if token in ends:
             break
         ids.append(token)
         text = continuation(tokenizer, prompt, ids)
@@ -125,16 +125,17 @@ def stepper_of(task: LanguageModel, config: DecodingConfig, prompt: Tensor) -> S
         stepper = Sliding(stepper, limit=limit, keep=max(limit // 2, 1))
     tokenizer = task.tokenizer
     banned = [token for token in (tokenizer.unknown, tokenizer.pad) if token is not None]
-    if end_of(tokenizer, config) is None and tokenizer.unit == "subword" and tokenizer.end is not None:
+    if not ends_of(tokenizer, config) and tokenizer.unit == "subword" and tokenizer.end is not None:
         banned.append(tokenizer.end)
     return filtered_as(config, stepper, tuple(banned))
 
 
-def end_of(tokenizer: Tokenizer, config: DecodingConfig) -> int | None:
-    if isinstance(config.stop, str):
-        return tokenizer.id(config.stop)
+def ends_of(tokenizer: Tokenizer, config: DecodingConfig) -> list[int]:
+    """The tokens that end a text."""
+    if isinstance(config.stop, (str, list)):
+        return [tokenizer.id(token) for token in ([config.stop] if isinstance(config.stop, str) else config.stop)]
     stops = tokenizer.unit == "subword" if config.stop is None else config.stop
-    return tokenizer.end if stops else None
+    return [tokenizer.end] if stops and tokenizer.end is not None else []
 
 
 def start_of(tokenizer: Tokenizer) -> list[int]:

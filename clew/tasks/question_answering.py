@@ -48,7 +48,9 @@ class QuestionAnsweringConfig(Section):
 
     name: Literal["question_answering"] = "question_answering"
     window: int = Field(384, ge=1, description="tokens that are read at once, those of the question among them")
-    stride: int = Field(128, ge=1, description="tokens of the passage from the start of one window to that of the next")
+    stride: int = Field(
+        128, ge=1, description="tokens of the passage from the start of one window to that of the next; at most half a window"
+    )
     longest_question: int = Field(64, ge=1, description="tokens of a question that are read; the rest is cut off")
     longest_answer: int = Field(30, ge=1, description="tokens of an answer at most")
     dropout: float = Field(0.0, ge=0, lt=1, description="of what the output layer reads; besides the body's own")
@@ -163,7 +165,8 @@ class QuestionAnswering(ExampleTask):
                 "lower task.longest_question, or raise task.window"
             )
         answer = pieces_of(example, cut)
-        for begin in window_starts(len(cut), capacity, self.config.stride):
+        stride = min(self.config.stride, max(capacity // 2, 1))  # so that what one window cuts another has whole
+        for begin in window_starts(len(cut), capacity, stride):
             offsets = cut.offsets[begin : begin + capacity]
             words, place = self.joined(question, self.part(cut, begin, begin + capacity))
             target = (self.nowhere(words),) * 2

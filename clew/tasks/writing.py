@@ -9,6 +9,7 @@ from torch import Tensor
 
 from clew.core.config import Section
 from clew.decoding.beam import beam_search
+from clew.decoding.ends import End
 from clew.decoding.filters import with_filters
 from clew.decoding.sampling import greedy_sequences, sample_sequences
 from clew.decoding.stepper import Stepper
@@ -27,8 +28,8 @@ class DecodingConfig(Section):
     beams: int = Field(4, ge=1)
     length_penalty: float = Field(1.0, description="beam scores are log p / length^length_penalty")
     n_best: int = Field(1, ge=1, description="hypotheses returned by beam search, which is at least so wide")
-    stop: bool | str | None = Field(
-        None, description="end at the tokenizer's end token, or at the token that is named; where not given, only for subwords"
+    stop: bool | str | list[str] | None = Field(
+        None, description="end at the tokenizer's end token, or at the token or tokens that are named; where not given, only for subwords"
     )
 
 
@@ -46,7 +47,7 @@ def write(
     config: DecodingConfig,
     *,
     mask: Tensor | None = None,
-    end: int | None,
+    end: End,
     max_new: int | Tensor,
     seed: int = 0,
     row_numbers: Sequence[int] | None = None,
@@ -101,5 +102,6 @@ def filtered_as(config: DecodingConfig, stepper: Stepper, banned: tuple[int, ...
     )
 
 
-def without_end(ids: list[int], end: int | None) -> list[int]:
-    return ids[:-1] if ids and ids[-1] == end else ids
+def without_end(ids: list[int], end: End) -> list[int]:
+    ends = end if isinstance(end, Sequence) else [end]
+    return ids[:-1] if ids and ids[-1] in ends else ids

@@ -92,7 +92,7 @@ def test_a_subword_model_stops_at_its_end_token_unless_told_not_to() -> None:
 def test_pieces_wait_until_a_character_is_whole() -> None:
     tokenizer = train_bpe(["naïve café\n"], size=260)
     ids = tokenizer.encode("café ï")
-    shown = list(pieces(tokenizer, "", iter(ids), None))
+    shown = list(pieces(tokenizer, "", iter(ids), []))
     assert "".join(shown) == "café ï"
     assert not any("�" in piece for piece in shown)
     assert len(shown) < len(ids)
@@ -104,7 +104,7 @@ def test_words_are_joined_to_a_prompt_by_a_space() -> None:
     assert continuation(tokenizer, "a ball", ids) == " of thread"
     assert continuation(tokenizer, "a ball ", ids) == "of thread"
     assert continuation(tokenizer, "", ids) == "of thread"
-    shown = list(pieces(tokenizer, "a ball", iter(ids), None))
+    shown = list(pieces(tokenizer, "a ball", iter(ids), []))
     assert shown == [" of", " thread"]
 
 
@@ -135,7 +135,7 @@ def test_subwords_are_joined_to_a_prompt_as_one_text() -> None:
 def test_bytes_that_never_become_a_character_are_shown_at_the_end() -> None:
     tokenizer = train_bpe(["h\u20ac" * 20], size=257)
     ids = tokenizer.encode("h\u20ac")[:-1]
-    assert "".join(pieces(tokenizer, "", iter(ids), None)) == tokenizer.decode(ids)
+    assert "".join(pieces(tokenizer, "", iter(ids), [])) == tokenizer.decode(ids)
 
 
 def test_a_text_begins_after_a_line_end_where_the_tokenizer_knows_one() -> None:

@@ -40,8 +40,7 @@ def read_huggingface(path: Path) -> Imported:
     if unread := checkpoint.config.unread():
         notes.append(f"fields of {checkpoint.config.path.name} that clew does not know: {', '.join(unread)}")
     vocabularies = vocabularies_of(path, folder, checkpoint, understood)
-    decoding, more = ending(checkpoint, vocabularies["tokenizer"]) if understood.task["name"] == "language_model" else ({}, [])
-    notes += more
+    decoding = ending(checkpoint, vocabularies["tokenizer"]) if understood.task["name"] == "language_model" else {}
     kind = next(iter(vocabularies.values())).kind
     settings = {
         "text": {"tokenizer": kind, "joint": "source" in vocabularies},
@@ -112,17 +111,16 @@ def vocabularies_of(path: Path, folder: Path, checkpoint: Checkpoint, understood
     return {"tokenizer": tokenizer, **labels}
 
 
-def ending(checkpoint: Checkpoint, tokenizer: Tokenizer) -> tuple[dict[str, Any], list[str]]:
-    """The section decoding of a checkpoint that ends its texts by another token than the tokenizer's end; and which it names besides."""
+def ending(checkpoint: Checkpoint, tokenizer: Tokenizer) -> dict[str, Any]:
+    """The section decoding of a checkpoint that ends its texts by other tokens than the tokenizer's end."""
     path = checkpoint.folder / GENERATION
     fields = {**checkpoint.config.values, **(read_object(path) if path.is_file() else {})}
     given = fields.get("eos_token_id")
     ends = [id for id in (given if isinstance(given, list) else [given]) if isinstance(id, int) and 0 <= id < tokenizer.vocabulary]
-    if not ends:
-        return {}, []
-    first, *others = (tokenizer.token(id) for id in ends)
-    notes = [f"texts end at {first!r}, and not at {', '.join(map(repr, others))}, which eos_token_id names too"] if others else []
-    return {} if ends[0] == tokenizer.end else {"decoding": {"stop": first}}, notes
+    if ends in ([], [tokenizer.end]):
+        return {}
+    names = [tokenizer.token(id) for id in ends]
+    return {"decoding": {"stop": names if len(names) > 1 else names[0]}}
 
 
 LABEL_ROLES = {"classification": "labels", "tagging": "tags"}

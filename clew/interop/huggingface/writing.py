@@ -18,6 +18,7 @@ from clew.interop.weight_maps import give
 from clew.layers.adapters import is_adapted
 from clew.runs.directory import ORIGIN, read_json, write_json
 from clew.runs.loaded import Run
+from clew.tasks.generation import ends_of
 
 SHARD = 5 * 10**9
 """Bytes of weights that one file holds at most."""
@@ -95,8 +96,9 @@ def generation_config(run: Run, config: Mapping[str, Any]) -> dict[str, Any]:
     names = ("bos_token_id", "eos_token_id", "pad_token_id", "decoder_start_token_id", "bad_words_ids")
     found = {name: config[name] for name in names if config.get(name) is not None}
     decoding = run.config.decoding
-    if isinstance(decoding.stop, str):
-        found["eos_token_id"] = run.tokenizer.id(decoding.stop)
+    if isinstance(decoding.stop, (str, list)):
+        ends = ends_of(run.tokenizer, decoding)
+        found["eos_token_id"] = ends if len(ends) > 1 else ends[0]
     if run.verb == "translate":
         found |= {"num_beams": decoding.beams if decoding.method == "beam" else 1, "max_length": decoding.max_new}
         found |= {"length_penalty": decoding.length_penalty} if decoding.method == "beam" else {}
