@@ -13,9 +13,10 @@ from clew.core.errors import UserError
 from clew.layers.adapters import adapt, adapter_names, is_adapted
 from clew.models import MODELS
 from clew.runs.config import Config
-from clew.runs.directory import WEIGHTS, check_files, check_run, file_hash, is_run, read_config, read_weights
+from clew.runs.directory import VOCABULARY, WEIGHTS, check_files, check_run, file_hash, is_run, read_config, read_weights
 from clew.runs.embedding import Source, check_merged, check_reads_one_sequence, enrich
 from clew.tasks import TASKS
+from clew.text.labels import Labels
 from clew.text.tokenizer import Tokenizer
 
 INHERITED = ("model", "text", "embedding")
@@ -161,7 +162,7 @@ def start_from(task: nn.Module, config: Config, run: Path | None = None, *, is_n
     if not config.transfer.weights:  # type: ignore[attr-defined]
         return [f"{config.transfer.source}: its body and tokenizer, untrained"]  # type: ignore[attr-defined]
     source = base_folder(config, run) if is_adapted(task) else Path(config.transfer.source)  # type: ignore[attr-defined]
-    is_same_task = source_config(source).task.name == config.task.name  # type: ignore[attr-defined]
+    is_same_task = source_config(source).task.name == config.task.name and has_labels_of(task, source)  # type: ignore[attr-defined]
     prefix, _ = inherited_part(task)
     mine = task.state_dict()
     taken, left = {}, []
@@ -193,6 +194,15 @@ def start_from(task: nn.Module, config: Config, run: Path | None = None, *, is_n
             f"training.learning_rate={rate:g} may undo what {source} has learnt; 1e-5 to 1e-4 is usual on a pre-trained Transformer"
         )
     return notes
+
+
+def has_labels_of(task: Any, source: Path) -> bool:
+    """Whether a task that tells labels or tags tells those of a run, so that its output layer can go on with that run's."""
+    for role in ("tags", "labels"):
+        if isinstance(table := getattr(task, role, None), Labels):
+            path = source / VOCABULARY / f"{role}.json"
+            return path.is_file() and Labels.load(path).names == table.names
+    return True
 
 
 def base_folder(config: Config, run: Path | None) -> Path:
