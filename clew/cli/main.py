@@ -48,6 +48,10 @@ def terminate(number: int, frame: FrameType | None) -> NoReturn:
     raise Terminated
 
 
+LONGEST = 300
+"""Characters of what is said of the words of a command, which may be a whole text."""
+
+
 class Help(argparse.RawDescriptionHelpFormatter):
     """Keeps examples as they are written."""
 
@@ -56,7 +60,7 @@ class Parser(argparse.ArgumentParser):
     """Says a mistake in one line, as every other mistake is said, without the usage above it."""
 
     def error(self, message: str) -> NoReturn:
-        self.exit(complain(f"{message}; `{self.prog} --help` shows how"))
+        self.exit(complain(f"{message if len(message) <= LONGEST else message[:LONGEST] + '...'}; `{self.prog} --help` shows how"))
 
 
 def build_parser() -> Parser:

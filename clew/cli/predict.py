@@ -33,7 +33,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 def run(options: argparse.Namespace) -> int:
     from clew.cli.main import verb_parser
-    from clew.core.errors import UserError
+    from clew.core.errors import UserError, shortened
     from clew.runs.directory import check_run, read_config
     from clew.tasks import TASKS
 
@@ -41,6 +41,10 @@ def run(options: argparse.Namespace) -> int:
     check_run(folder)
     options.file = options.file or options.source
     verb = TASKS[read_config(folder).task.name].verb  # type: ignore[attr-defined]
+    is_text = verb == "fill" and has_mask(options.source)
+    if options.source != "-" and not is_text and not is_there(options.source):
+        remedy = f"a text itself goes to standard input: echo TEXT | clew predict {folder}"
+        raise UserError(f"no such file: {shortened(options.source)}; {remedy}")
     if verb == "generate":
         if options.into is not None:
             raise UserError("--into is for models that translate into several languages, which this run is not; leave it out")
@@ -51,19 +55,23 @@ def run(options: argparse.Namespace) -> int:
             f"{folder} predicts each word from both sides and writes nothing; `clew evaluate {folder}` scores it, and other runs read its "
             f"vectors with embedding.from={folder}"
         )
-    source = [options.source] if verb == "fill" and is_masked_text(options.source) else ["--file", options.file]
+    source = [options.source] if is_text else ["--file", options.file]
     named = verb_parser(verb).parse_intermixed_args([options.folder, *source, *given(options)])
     return named.run(argparse.Namespace(**{**vars(named), "code": options.code}))
 
 
-def is_masked_text(source: str) -> bool:
+def has_mask(source: str) -> bool:
     """Whether what stands in the place of a file is itself a text to fill in: it has a mask, and there is no such file."""
     from clew.text.tokenizer import MARK
 
+    return MARK.search(source) is not None and not is_there(source)
+
+
+def is_there(source: str) -> bool:
     try:
-        return MARK.search(source) is not None and not Path(source).exists()
+        return Path(source).exists()
     except (OSError, ValueError):  # a name that no file can have
-        return True
+        return False
 
 
 def given(options: argparse.Namespace) -> list[str]:

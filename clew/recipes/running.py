@@ -9,6 +9,7 @@ from clew.core.errors import UserError, shortened, unknown
 from clew.recipes import RECIPES
 from clew.runs.config import Config, changed_fields, differences, fields_of, overlay, override, resolve
 from clew.runs.directory import (
+    CONFIG,
     IMPORTED,
     check_code,
     check_files,
@@ -78,7 +79,7 @@ def read_recipe(recipe: str) -> tuple[str, dict[str, Any]]:
         more = read_yaml(path)
         name = more.pop("recipe")
     if name not in RECIPES:
-        if is_run(path):
+        if is_there(path / CONFIG):
             raise UserError(f"{name} is a run, and not a recipe; to go on with it, add --out {name} --resume to the command that began it")
         raise unknown("recipe", name, RECIPES)
     return name, more

@@ -47,6 +47,8 @@ def inheriting(settings: dict[str, Any], task: str, source: Any) -> dict[str, An
         found["task"] = deepcopy(dumped["task"])  # its output layer goes on as it is
     if (pooling := usual_pooling(config)) is not None and "pooling" in found["task"]:
         found["task"]["pooling"] = pooling
+    if task == dumped["task"]["name"]:
+        found["task"] |= {name: dumped["task"][name] for name in ("num_hidden", "hidden_dim") if name in dumped["task"]}
     return found
 
 

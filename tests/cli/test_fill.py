@@ -76,7 +76,7 @@ def test_what_cannot_be_filled_is_told(clew: Clew, bert: Path, words: list[str],
 def test_other_runs_are_told_and_this_one_elsewhere(clew: Clew, bert: Path, lstm: Path) -> None:
     assert "which does not fill; `clew generate` is what it does" in clew("fill", lstm, "[MASK]").err
     assert "which does not generate; `clew fill` is what it does" in clew("generate", bert).err
-    assert "no such file: nothing" in clew("predict", bert, "nothing").err
+    assert "no such file: nothing; a text itself goes to standard input: echo TEXT" in clew("predict", bert, "nothing").err
 
 
 def test_a_run_is_scored_as_it_was_and_on_a_file(clew: Clew, bert: Path, tmp_path: Path) -> None:

@@ -14,6 +14,8 @@ from clew.recipes.running import changes, config_of, run_recipe
 from clew.runs.directory import WEIGHTS, read_json, read_weights, write_json, write_weights
 from clew.runs.loaded import Run, load_run
 from clew.runs.merging import merge_run
+from clew.runs.transfer import start_from
+from clew.text.labels import Labels
 from clew.training.checkpoints import checkpoint_folders
 from tests.runs.pretrained import TINY, labelled_file, save_pretrained, tagged_file
 from tests.runs.small import PAIRS, write_text
@@ -125,6 +127,14 @@ def test_an_adapter_is_refused_where_whole_weights_are_needed(bert: Path, tmp_pa
     write_weights(Path("run") / WEIGHTS, weights)
     with pytest.raises(UserError, match="does not fit the model that run/config.json describes: it lacks output.bias"):
         load_run("run")
+
+
+def test_an_output_layer_goes_on_with_the_same_labels_alone(bert: Path, tmp_path: Path) -> None:
+    classifier(tmp_path, bert, out="first")
+    run = classifier(tmp_path, Path("first"))
+    assert start_from(run.task, run.config)[0].endswith("; new: nothing")
+    run.task.labels = Labels(["down", "up"])  # as many as the other run's bad and good
+    assert start_from(run.task, run.config)[0].endswith("; new: output")
 
 
 @pytest.mark.parametrize("more", [[], [LORA]], ids=["whole", "adapter"])
