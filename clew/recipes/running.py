@@ -22,7 +22,7 @@ from clew.runs.directory import (
 )
 from clew.runs.embedding import filled
 from clew.runs.summary import summarise
-from clew.runs.transfer import INHERITED, check_stands, check_transfer, inheriting, with_hash
+from clew.runs.transfer import INHERITED, check_stands, check_text_inherited, check_transfer, inheriting, with_hash
 from clew.runs.values import read_yaml
 from clew.training.processes import from_first, is_first, is_restart, process_group
 from clew.training.run import Report, Result, Silence, check_training, train_run
@@ -56,7 +56,9 @@ def laid_config(recipe: str, assignments: Sequence[str] = ()) -> Config:
     settings = resolve({"recipe": name, **RECIPES[name].settings}).model_dump(mode="json")
     laid = override(overlay(settings, more), assignments)
     if (source := laid["transfer"].get("from")) is not None:
-        laid = override(overlay(inheriting(settings, laid["task"].get("name"), source), more), assignments)
+        inherited = inheriting(settings, laid["task"].get("name"), source)
+        laid = override(overlay(inherited, more), assignments)
+        check_text_inherited(inherited, laid)
     config = resolve(laid)
     check_transfer(config)
     return config

@@ -21,6 +21,8 @@ from clew.text.tokenizer import Tokenizer
 
 INHERITED = ("model", "text", "embedding")
 """The sections that a run takes from the one it stands on; what the user sets is laid over them."""
+ENCODING = ("workers", "learn_from")
+"""Fields of the section text that say nothing of what the tokenizer is."""
 CARRIED = ("pooling.",)
 """Parts of a task besides its body that any other task with such a part goes on with."""
 ENCODER = "encoder"
@@ -50,6 +52,14 @@ def inheriting(settings: dict[str, Any], task: str, source: Any) -> dict[str, An
     if task == dumped["task"]["name"]:
         found["task"] |= {name: dumped["task"][name] for name in ("num_hidden", "hidden_dim") if name in dumped["task"]}
     return found
+
+
+def check_text_inherited(inherited: dict[str, Any], laid: dict[str, Any]) -> None:
+    """Refuses settings of a tokenizer where the one that is there is taken."""
+    theirs, mine = inherited["text"], laid["text"]
+    changed = [name for name in mine if name not in ENCODING and mine[name] != theirs.get(name)] if isinstance(mine, dict) else []
+    if changed and not reads_source(laid["task"].get("name")):
+        raise UserError(f"text.{changed[0]} is of a tokenizer that is trained, and transfer.from brings its run's own; leave it out")
 
 
 def reads_source(task: Any) -> bool:

@@ -243,6 +243,11 @@ def test_a_translator_has_a_pretrained_encoder(more: list[str], bert: Path, tmp_
         ),
         (
             "finetune-classify",
+            ["transfer.from=bert", "text.size=64"],
+            "text.size is of a tokenizer that is trained, and transfer.from brings its run's own; leave it out",
+        ),
+        (
+            "finetune-classify",
             ["transfer.from=bert", "transfer.weights=false", LORA],
             "transfer.adapter adds to weights that stay as they are, and transfer.weights=false takes none; give one of them",
         ),
