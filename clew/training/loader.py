@@ -37,21 +37,21 @@ class Loader(Batches):
             yield e, b, map_batch(torch.Tensor.pin_memory, made) if self.pin else made
 
     def _made_elsewhere(self, epoch: int, batch: int) -> Iterator[tuple[int, int, Any]]:
-        with warnings.catch_warnings():
-            warnings.simplefilter("ignore")  # of more workers than cores, and of forking beside threads: these only read arrays
-            loader = DataLoader(
-                _ByPosition(self),
-                batch_size=None,
-                sampler=self.positions(epoch, batch),  # type: ignore[arg-type]
-                collate_fn=lambda made: made,
-                num_workers=self.workers,
-                prefetch_factor=AHEAD,
-                pin_memory=self.pin,
-                worker_init_fn=_leave_signals_to_the_first,
-                multiprocessing_context="fork",
-            )
-            made = iter(loader)
         try:
+            with warnings.catch_warnings():
+                warnings.simplefilter("ignore")  # of more workers than cores, and of forking beside threads: these only read arrays
+                loader = DataLoader(
+                    _ByPosition(self),
+                    batch_size=None,
+                    sampler=self.positions(epoch, batch),  # type: ignore[arg-type]
+                    collate_fn=lambda made: made,
+                    num_workers=self.workers,
+                    prefetch_factor=AHEAD,
+                    pin_memory=self.pin,
+                    worker_init_fn=_leave_signals_to_the_first,
+                    multiprocessing_context="fork",
+                )
+                made = iter(loader)  # where a worker may die already: it begins at once
             yield from made
         except RuntimeError as error:
             if "DataLoader worker" not in str(error):
