@@ -1,0 +1,1 @@
+"""The lineage told by small experiments, each a function that trains, measures and gives a view."""
