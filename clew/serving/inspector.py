@@ -1,8 +1,8 @@
 """Runs and instruments as a page asks for them: what there is, and what an instrument sees, as JSON. Knows no server."""
 
 import json
-import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
+from itertools import count
 from typing import Any
 
 from pydantic import Field, ValidationError
@@ -13,7 +13,7 @@ from clew.inspection.heads import head_names
 from clew.inspection.instruments import INSTRUMENTS
 from clew.inspection.looking import find_instrument, look
 from clew.inspection.stepping import WRITING, next_step
-from clew.inspection.views import View
+from clew.inspection.views import WRITERS, View, plain
 from clew.runs.config import explain
 from clew.runs.loaded import Run
 from clew.runs.summary import summarise
@@ -51,6 +51,7 @@ class Inspector:
     def __init__(self, runs: Sequence[Run]):
         self.runs = named_apart(runs)
         self.described: dict[str, Any] | None = None
+        self.numbers = count(1)
 
     def describe(self) -> dict[str, Any]:
         """What there is to look at; a run does not change, so that this is found out once."""
@@ -88,14 +89,12 @@ class Inspector:
 
     def look(self, name: str, asked: AskedLook) -> dict[str, Any]:
         view = self.view(name, asked)
-        return {"title": view.title, "about": view.about, "html": view.fragment(), "facts": plain(view.facts)}
+        return {"title": view.title, "about": view.about, "html": view.fragment(f"view-{next(self.numbers)}"), "facts": plain(view.facts)}
 
     def file(self, name: str, asked: AskedFile) -> str:
         """What the instrument sees, as a file of its own."""
         view = self.view(name, asked)
-        if asked.format == "json":
-            return json.dumps({"title": view.title, "about": view.about, **plain(view.facts)}, indent=1)
-        return view.svg() if asked.format == "svg" else view.html()
+        return WRITERS[f".{asked.format}"](view)
 
     def step(self, asked: AskedStep) -> dict[str, Any]:
         (run,) = self.chosen(asked.runs[:1])
@@ -139,7 +138,7 @@ def sample_text(run: Run) -> str:
     """Something to begin with, in the language that a run reads."""
     if run.verb == "fill":
         return f"The {run.tokenizer.token(run.tokenizer.mask)} sat on the mat." if run.tokenizer.mask is not None else ENGLISH
-    return SAMPLES.get(run.config.data.source or "", ENGLISH)
+    return SAMPLES.get(str(run.config.data.source), ENGLISH)
 
 
 def parsed(kind: type[Section], fields: Any) -> Any:
@@ -150,19 +149,6 @@ def parsed(kind: type[Section], fields: Any) -> Any:
         if error.errors()[0]["type"] == "json_invalid":
             raise UserError("a text holds half a character (a lone surrogate), which nothing can read; remove it") from None
         raise UserError(explain(error, kind)) from None
-
-
-def plain(value: Any) -> Any:
-    """What JSON has words for: a number that is none is null."""
-    if isinstance(value, Mapping):
-        return {str(name): plain(each) for name, each in value.items()}
-    if isinstance(value, (list, tuple)):
-        return [plain(each) for each in value]
-    if isinstance(value, float):
-        return value if math.isfinite(value) else None
-    return (
-        value if value is None or isinstance(value, (bool, int, str)) else plain(value.tolist()) if hasattr(value, "tolist") else str(value)
-    )
 
 
 ENGLISH = "The ball of thread was small, and she tied one end of it to the door."

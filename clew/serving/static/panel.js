@@ -2,6 +2,7 @@
 
 import { Overtaken, post, stop } from "./ask.js";
 import { element, hear, picture } from "./elements.js";
+import { enliven } from "./view.js";
 
 const PATIENCE = 250; // milliseconds before a reader is told that something is under way
 
@@ -74,6 +75,7 @@ export class Panel {
     this.state.replaceChildren();
     this.root.classList.remove("refused");
     this.body.replaceChildren(picture(found.html));
+    enliven(this.body);
     const seconds = found.seconds < 1 ? `${Math.round(1000 * found.seconds)} ms` : `${found.seconds.toFixed(1)} s`;
     const save = (format) => element("button", { type: "button", class: "link", onclick: () => this.save(name, fields, format) }, format);
     this.keep.replaceChildren(element("span", { class: "faint" }, `${seconds} \u00b7 save as `), save("svg"), " ", save("html"), " ", save("json"));

@@ -4,11 +4,10 @@ import { element, hear } from "./elements.js";
 
 // What the first picture of a panel lets one walk through, or null. `key(name)` says false where a key means nothing here.
 export function walker(panel, found, page) {
-  const marks = [...panel.body.querySelectorAll("[data-row][data-column]")];
+  const marks = [...panel.body.querySelectorAll(".grid [data-row][data-column]")];
   if (marks.length && page.has("layer") && page.has("head")) return heads(marks, found, page);
-  const steps = [...panel.body.querySelectorAll("[data-step]")];
-  if (steps.length > 1) return search(panel, steps, page);
-  return null;
+  const tree = panel.body.querySelector(".branches svg");
+  return tree ? search(panel, tree, page) : null;
 }
 
 function heads(marks, found, page) {
@@ -54,29 +53,31 @@ export function chosenOptions(name) {
   return { layer: parts.length > 2 ? `${parts[0]}.${parts[1]}` : Number(parts[0]), head: Number(parts.at(-1)) };
 }
 
-function search(panel, marks, page) {
-  const last = Math.max(...marks.map((mark) => Number(mark.dataset.step)));
+// A search grows from left to right, a column a step: what comes after a step is cut off at the right.
+function search(panel, drawing, page) {
+  const lefts = [...new Set([...drawing.querySelectorAll("[data-row]")].map((mark) => Number(mark.getAttribute("x"))))].sort((a, b) => a - b);
+  const last = lefts.length - 1;
+  const width = drawing.viewBox.baseVal.width || drawing.clientWidth;
   const slider = element("input", { type: "range", min: 0, max: last, step: 1, "aria-label": "step of the search" });
   const label = element("output", {});
   const move = (by) => show(Math.min(last, Math.max(0, Number(slider.value) + by)), true);
   const show = (step, told) => {
     slider.value = step;
     label.textContent = `step ${step} of ${last}`;
-    for (const mark of marks) {
-      mark.classList.toggle("later", Number(mark.dataset.step) > step);
-      mark.classList.toggle("now", Number(mark.dataset.step) === step);
-    }
-    const newest = panel.body.querySelector(".now");
-    if (told) {
-      newest?.scrollIntoView({ block: "nearest", inline: "nearest" });
-      page.state.options.step = step === last ? undefined : step;
-      page.moved();
-    }
+    const end = step === last ? width : lefts[step + 1] - 4;
+    drawing.style.clipPath = `inset(0 ${(100 * (1 - end / width)).toFixed(3)}% 0 0)`;
+    if (!told) return;
+    const frame = drawing.parentElement;
+    const right = (end / width) * drawing.clientWidth;
+    if (right > frame.scrollLeft + frame.clientWidth || right - 160 < frame.scrollLeft) frame.scrollLeft = right - frame.clientWidth + 20;
+    hear(label.textContent);
+    page.state.options.step = step === last ? undefined : step;
+    page.moved();
   };
   slider.addEventListener("input", () => show(Number(slider.value), true));
-  const button = (text, by) => element("button", { type: "button", onclick: () => move(by) }, text);
-  panel.body.prepend(element("div", { class: "buttons stepping" }, button("\u2190 back", -1), slider, button("on \u2192", 1), label));
-  show(page.state.options.step ?? last, false);
+  const button = (text, title, by) => element("button", { type: "button", title, onclick: () => move(by) }, text);
+  panel.body.prepend(element("div", { class: "buttons stepping" }, button("\u2190 back", "a step back (left)", -1), slider, button("on \u2192", "a step on (right)", 1), label));
+  show(Math.min(last, page.state.options.step ?? last), false);
   return {
     key(key) {
       if (key !== "ArrowLeft" && key !== "ArrowRight") return false;
