@@ -14,7 +14,6 @@ import torch
 from torch import Tensor
 
 from clew.core.errors import UserError
-from clew.runs.config import changed_fields
 from clew.runs.directory import (
     CODE,
     METRICS,
@@ -32,6 +31,7 @@ from clew.runs.directory import (
     write_weights,
 )
 from clew.runs.embedding import check_merged
+from clew.runs.fields import changed_fields
 from clew.runs.loaded import Run, load_run
 from clew.runs.summary import summarise
 from clew.runs.vocabularies import load_vocabularies, save_vocabularies

@@ -32,10 +32,11 @@ from clew.runs.directory import (
     write_environment,
     write_weights,
 )
-from clew.runs.loaded import Run, load_weights
+from clew.runs.loaded import Run
 from clew.runs.lock import locked
 from clew.runs.predictions import write_predictions
 from clew.runs.vocabularies import save_vocabularies
+from clew.runs.weights import load_weights
 from clew.tasks import TASKS
 from clew.training.averaging import AVERAGES
 from clew.training.checkpoints import Training, cannot_write, checkpoint_folders, find_checkpoint, load_checkpoint, save_checkpoint
