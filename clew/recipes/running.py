@@ -27,7 +27,8 @@ from clew.runs.summary import summarise
 from clew.runs.transfer import INHERITED, check_stands, check_text_inherited, check_transfer, inheriting, with_hash
 from clew.runs.values import read_yaml
 from clew.training.processes import from_first, is_first, is_restart, process_group
-from clew.training.run import Report, Result, Silence, check_training, train_run
+from clew.training.report import Report, Silence
+from clew.training.run import Result, check_training, train_run
 
 CHANGEABLE = (
     "training.steps",

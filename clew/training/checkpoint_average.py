@@ -37,7 +37,7 @@ from clew.runs.summary import summarise
 from clew.runs.vocabularies import load_vocabularies, save_vocabularies
 from clew.training.checkpoints import MANIFEST, MODEL, TRAINING, checkpoint_folders, find_fault, read_group
 from clew.training.problem import Score
-from clew.training.run import prepare_problem
+from clew.training.problems import prepare_problem
 
 SAME = ("model.", "task.", "text.")
 """The sections of a config that make two runs one model."""
