@@ -1,8 +1,10 @@
 """The table of instruments, by the name that the command line and the page know them by."""
 
+from clew.inspection.ablation import ABLATION
 from clew.inspection.attention import ATTENTION
 from clew.inspection.instrument import Instrument
 from clew.inspection.next_tokens import NEXT
+from clew.inspection.prediction import PREDICTION
 from clew.inspection.surprisal import SURPRISAL
 from clew.inspection.tokens import TOKENS
 from clew.inspection.word_alignment import ALIGNMENT
@@ -13,4 +15,6 @@ INSTRUMENTS: dict[str, Instrument] = {
     "next": NEXT,
     "attention": ATTENTION,
     "alignment": ALIGNMENT,
+    "prediction": PREDICTION,
+    "ablation": ABLATION,
 }

@@ -142,7 +142,7 @@ function layOut() {
   stopAll();
   const places = columns(off);
   shown = { layout, panels: [], writings: [], walker: null };
-  page.panels.className = places.length > 1 && state.view !== "glance" ? "panels columns" : "panels";
+  page.panels.className = state.view === "glance" ? "panels glance" : places.length > 1 ? "panels columns" : "panels";
   if (state.view === "run") {
     page.panels.replaceChildren(...[state.run, state.beside].filter(Boolean).map((name) => overview(views.runs.get(name))), ...curves());
   } else if (state.view === "write") {
@@ -150,7 +150,7 @@ function layOut() {
     page.panels.replaceChildren(...shown.writings.map((each) => each.root));
   } else {
     const names = state.view === "glance" ? views.glance(state.run) : [state.view];
-    const rows = names.map((name) => places.map((column, number) => panelFor(name, column, number, places)));
+    const rows = names.map((name) => [...places.map((column, number) => panelFor(name, column, number, places)), ...changes(name, off)]);
     page.panels.replaceChildren(...(state.view === "glance" ? rows.map((row) => element("div", { class: row.length > 1 ? "panels columns" : "panels" }, ...row.map((each) => each.root))) : rows[0].map((each) => each.root)));
     if (!names.length) page.panels.replaceChildren(element("p", { class: "state" }, "no quick instrument has anything to see in this run; choose another view"));
   }
@@ -172,6 +172,15 @@ function panelFor(name, column, number, places) {
   const panel = new Panel(`${name}-${number}`, { heading: column.heading || name, prefix: places.length > 1 ? column.heading : "", open, drawn });
   shown.panels.push({ panel, name, column });
   return panel;
+}
+
+// Below a view before and after: what changes at each place.
+function changes(name, off) {
+  const shows = off && !state.beside && state.view !== "glance" && name !== "ablation" && views.fieldsOf(name).some((field) => field.name === "off");
+  if (!shows || !views.instruments.has("ablation") || views.reason("ablation", state.run) !== null) return [];
+  const panel = panelFor("ablation", { runs: [state.run], heading: "", off: true }, 9, []);
+  panel.root.classList.add("whole");
+  return [panel];
 }
 
 function curves() {
@@ -209,6 +218,7 @@ function optionsFor(name, column) {
   const known = views.instruments.get(name).fields.map((field) => field.name);
   const heads = views.runs.get(column.runs[0]).heads;
   const options = Object.fromEntries(Object.entries(state.options).filter(([option, value]) => known.includes(option) && value !== undefined));
+  if (name === "ablation" && state.view !== "ablation") options.heads = state.options.off;
   if (options.off) options.off = column.off ? options.off.filter((head) => heads.includes(head)) : [];
   if (views.runs.get(column.runs[0]).verb !== "translate" && views.runs.get(column.runs[0]).verb !== "parse") delete options.target;
   return options;
@@ -217,22 +227,20 @@ function optionsFor(name, column) {
 // What a picture lets one walk through: heads of a grid, steps of a search.
 function drawn(panel, found) {
   const { name } = shown.panels.find((each) => each.panel === panel);
-  const made = walker(panel, found, { name, state, run: views.runs.get(state.run), has: (option) => views.fieldsOf(name).some((field) => field.name === option), set, open: (fields) => openView(name, fields), moved: () => address.write(state, { push: false }) });
-  if (made && shown.panels[0].panel === panel) shown.walker = made;
-  if (made && state.view === "glance" && !shown.walker) shown.walker = made;
+  const has = (option) => views.fieldsOf(name).some((field) => field.name === option);
+  const moved = () => address.write(state, { push: false });
+  const made = walker(panel, found, { panel, name, state, has, set, moved, open: (options) => openView(name, options) });
+  if (made && (!shown.walker || shown.walker.panel === panel)) shown.walker = { panel, ...made };
 }
 
+// Another choice within a view; from the glance, the view itself.
 function openView(name, options) {
-  state = { ...state, options: { ...state.options, ...options } };
-  if (state.view !== name) {
-    const kept = state.options;
-    change({ view: name });
-    state.options = { ...state.options, ...Object.fromEntries(Object.entries(options).map(([key]) => [key, kept[key]])) };
-    address.write(state, { push: false });
-    return render();
-  }
+  const shared = Object.entries(state.options).filter(([option]) => state.view === name || address.SHARED.includes(option));
+  const other = state.view !== name;
+  state = { ...state, view: name, options: { ...Object.fromEntries(shared), ...options } };
   address.write(state, { push: true });
   render();
+  if (other) scrollTo({ top: 0 });
 }
 
 function walk(event) {

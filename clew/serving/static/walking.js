@@ -10,48 +10,44 @@ export function walker(panel, found, page) {
   return tree ? search(panel, tree, page) : null;
 }
 
+// A grid has a layer a row and a head a column; what is drawn large is chosen, and `o` switches it off and on.
 function heads(marks, found, page) {
+  const prefix = PREFIXES[found.facts.heads] ?? "";
   const place = (mark) => [Number(mark.dataset.row), Number(mark.dataset.column)];
-  const nameOf = (row, column) => found.facts.names?.[row]?.[column] ?? `${row + 1}.${column + 1}`;
-  const at = () => {
-    const chosen = found.facts.shown ?? "1.1";
-    return marks.map(place).find(([row, column]) => nameOf(row, column) === chosen) || [0, 0];
-  };
-  const choose = ([row, column]) => {
-    hear(`head ${nameOf(row, column)}`);
-    page.open(chosenOptions(nameOf(row, column)));
+  const name = ([row, column]) => `${prefix}${row + 1}.${column + 1}`;
+  const at = found.facts.head ? [found.facts.layer - 1, found.facts.head - 1] : null;
+  const off = page.state.options.off || [];
+  const choose = (where) => {
+    hear(`head ${name(where)}`);
+    page.open({ layer: where[0] + 1, head: where[1] + 1 });
   };
   for (const mark of marks) {
-    const [row, column] = place(mark);
-    const name = nameOf(row, column);
-    mark.classList.toggle("chosen", name === nameOf(...at()));
-    mark.classList.toggle("silent", (page.state.options.off || []).includes(name));
-    mark.addEventListener("click", () => choose([row, column]));
-    mark.addEventListener("keydown", (event) => (event.key === "Enter" || event.key === " ") && (event.preventDefault(), choose([row, column])));
+    const where = place(mark);
+    mark.classList.toggle("chosen", at !== null && name(where) === name(at));
+    mark.classList.toggle("silent", off.includes(name(where)));
+    mark.addEventListener("click", () => choose(where));
+  }
+  const turn = () => page.set("off", off.includes(name(at)) ? off.filter((each) => each !== name(at)) : [...off, name(at)], { push: true });
+  if (at && page.has("off")) {
+    const word = off.includes(name(at)) ? "on" : "off";
+    const button = element("button", { type: "button", title: "the chosen head off or on (o)", onclick: turn }, `switch ${name(at)} ${word}`);
+    const mean = element("button", { type: "button", onclick: () => page.open({ head: undefined }) }, "mean of the layer");
+    page.panel.body.prepend(element("div", { class: "buttons" }, button, mean, element("span", { class: "faint" }, "arrow keys walk from head to head")));
   }
   return {
     key(key) {
       const [down, right] = MOVES[key];
-      const [row, column] = at();
-      const next = marks.map(place).find(([r, c]) => r === row + down && c === column + right);
+      const from = at ?? [found.facts.layer - 1, -1];
+      const next = marks.map(place).find(([row, column]) => row === from[0] + down && column === Math.max(0, from[1] + right));
       if (next) choose(next);
       return Boolean(next);
     },
-    off() {
-      const name = nameOf(...at());
-      const now = page.state.options.off || [];
-      page.set("off", now.includes(name) ? now.filter((each) => each !== name) : [...now, name], { push: true });
-    },
+    off: () => (at && page.has("off") ? turn() : false),
   };
 }
 
+const PREFIXES = { self: "", decoder: "decoder.", cross: "cross." };
 const MOVES = { ArrowLeft: [0, -1], ArrowRight: [0, 1], ArrowUp: [-1, 0], ArrowDown: [1, 0] };
-
-// "2.5" -> { layer: 2, head: 5 }; a decoder's own or its looks at the source are told by what comes before.
-export function chosenOptions(name) {
-  const parts = name.split(".");
-  return { layer: parts.length > 2 ? `${parts[0]}.${parts[1]}` : Number(parts[0]), head: Number(parts.at(-1)) };
-}
 
 // A search grows from left to right, a column a step: what comes after a step is cut off at the right.
 function search(panel, drawing, page) {
