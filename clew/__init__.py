@@ -1,8 +1,8 @@
 """clew: the whole lineage of neural sequence models, one library and one command.
 
 clew.train("shakespeare-lstm", "training.steps=200") trains a recipe and gives back the run, clew.load(folder) a run trained before,
-clew.translate(runs, texts) translates with several runs together, clew.record(model, pattern) looks inside. Everything else is a plain
-module to import: clew.layers, clew.models, clew.decoding.
+clew.translate(runs, texts) translates with several runs together, clew.look(run, "surprisal", text=...) and clew.record(model, pattern)
+look inside. Everything else is a plain module to import: clew.layers, clew.models, clew.decoding.
 Nothing is loaded until it is asked for.
 """
 
@@ -14,6 +14,7 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
     from pathlib import Path
 
+    from clew.inspection.views import View
     from clew.recipes.listed import Listed
     from clew.runs.loaded import Run
 
@@ -39,7 +40,7 @@ def train(
     from clew.cli.progress import Lines
     from clew.core.errors import UserError
     from clew.recipes.running import run_recipe
-    from clew.training.run import Silence
+    from clew.training.report import Silence
 
     folder, path = (None if place is None else Path(place) for place in (out, code))
     if path is not None:
@@ -72,6 +73,14 @@ def translate(runs: "Run | Sequence[Run]", texts: "str | Sequence[str]", **optio
     from clew.runs.loaded import Run, translate_together
 
     return translate_together([runs] if isinstance(runs, Run) else runs, texts, **options)
+
+
+def look(runs: "Run | Sequence[Run]", instrument: str, **options: Any) -> "View":
+    """What an instrument shows of a run, or of several: a view that shows itself in a notebook and is saved as HTML, SVG, PNG, PDF or JSON.
+    `clew look` lists the instruments, and `clew look NAME` the options of one."""
+    from clew.inspection import looking
+
+    return looking.look(runs, instrument, options)
 
 
 INSPECTION = ("record", "intervene", "Recording")

@@ -71,9 +71,9 @@ def command_of(trained: Any) -> str | None:
 
     from clew.core.errors import UserError
     from clew.recipes import RECIPES
-    from clew.recipes.running import config_of
-    from clew.runs.config import changed_fields
+    from clew.recipes.running import FOUND, config_of
     from clew.runs.directory import CODE
+    from clew.runs.fields import changed_fields
 
     config: Any = trained.config
     if config.recipe not in RECIPES:
@@ -88,7 +88,7 @@ def command_of(trained: Any) -> str | None:
             return None
     except UserError:
         return None
-    shown = [without_folders(setting) for setting in settings if not setting.startswith("transfer.sha256=")]  # which training finds
+    shown = [without_folders(setting) for setting in settings if setting.partition("=")[0] not in FOUND]
     return shlex.join(["clew", "train", config.recipe, *shown, *(["--code", CODE] if (trained.folder / CODE).exists() else [])])
 
 

@@ -24,6 +24,8 @@ VERBS = {
     "predict": "do what a run's task does, on a file or standard input",
     "evaluate": "a run's loss on its own data or on a text",
     "probe": "what each layer of a run knows",
+    "look": "look inside a run: surprisal, attention, attribution, ...",
+    "inspect": "a page that looks inside runs",
     "runs": "list the runs below a folder, and how they went",
     "compare": "groups of runs side by side, with tests and learning curves",
     "vectors": "train word vectors on a text",

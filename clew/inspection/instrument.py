@@ -2,7 +2,7 @@
 `clew look`, the page and notebooks use it alike."""
 
 from collections.abc import Callable, Sequence
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 from pydantic import Field
 
@@ -26,7 +26,7 @@ class Instrument(NamedTuple):
 
     about: str
     options: type[Section]
-    look: Callable[[Sequence[Run], Section], View]
+    look: Callable[[Sequence[Run], Any], View]
     fits: Callable[[Run], str | None]
     quick: bool = True
     several: bool = False

@@ -1,5 +1,12 @@
 """The table of instruments, by the name that the command line and the page know them by."""
 
 from clew.inspection.instrument import Instrument
+from clew.inspection.next_tokens import NEXT
+from clew.inspection.surprisal import SURPRISAL
+from clew.inspection.tokens import TOKENS
 
-INSTRUMENTS: dict[str, Instrument] = {}
+INSTRUMENTS: dict[str, Instrument] = {
+    "tokens": TOKENS,
+    "surprisal": SURPRISAL,
+    "next": NEXT,
+}

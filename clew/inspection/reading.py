@@ -33,7 +33,8 @@ from clew.text.tokenizer import check_is_text
 @dataclass(frozen=True)
 class Reading:
     """`tokens` and `ids` of every place that is read; of a model that writes besides, `written` and `written_ids` of every place of its
-    target, its end the last. `batch` is what its body takes: `Pieces`, or a `SequenceBatch` of one row."""
+    target, its end the last. `batch` is what its body takes: `Pieces`, or a `SequenceBatch` of one row. `spans` are the characters
+    [start, stop) of the text that each place stands for; None of what was put around it."""
 
     run: Run
     text: str
@@ -42,6 +43,13 @@ class Reading:
     batch: Any
     written: tuple[str, ...] = ()
     written_ids: tuple[int, ...] = ()
+    spans: tuple[tuple[int, int] | None, ...] = ()
+
+    @property
+    def pieces(self) -> tuple[str, ...]:
+        """The text itself, place by place; the token where that is no part of it."""
+        found = zip(self.tokens, self.spans or [None] * len(self.tokens), strict=True)
+        return tuple(token if span is None or span[0] >= span[1] else self.text[slice(*span)] for token, span in found)
 
     @property
     def writes(self) -> bool:
@@ -85,20 +93,30 @@ def read(run: Run, text: str, target: str | None = None, *, into: str = "") -> R
         raise UserError(f"{run.folder} reads one text and writes none; leave the target out")
     check_reads_one_sequence(run.config, str(run.folder))
     reader = WordReader.of(run.task.body, run.vocabularies, running=TASKS[run.config.task.name].data == "text")  # type: ignore[attr-defined]
-    encoded = encode_text(reader, text)
+    encoded, spans = encode_text(reader, text)
     limit = run.task.body.max_length
     if limit is not None and len(encoded.tokens) > limit:
         raise UserError(f"the text has {len(encoded.tokens)} tokens, but the model can tell apart {limit} positions; shorten it")
     batch = to_device(reader.collate([encoded]), run.task.body.embedding.like.device)
-    return Reading(run, text, tuple(map(reader.tokenizer.token, encoded.tokens)), tuple(encoded.tokens), batch)
+    return Reading(run, text, tuple(map(reader.tokenizer.token, encoded.tokens)), tuple(encoded.tokens), batch, spans=spans)
 
 
-def encode_text(reader: WordReader, text: str) -> EncodedWords:
-    """A whole text in the tokenizer's frame; at least one token."""
+def why_unreadable(run: Run) -> str | None:
+    """Why no text can be read by a run: it reads trees."""
+    return f"{run.folder} reads trees, and no text by itself" if run.reads_trees else None
+
+
+def encode_text(reader: WordReader, text: str) -> tuple[EncodedWords, tuple[tuple[int, int] | None, ...]]:
+    """A whole text in the tokenizer's frame, at least one token, and the characters that each token stands for."""
     cut = cut_text(reader, text)
     if not len(cut):
         raise UserError("there is no text to read; give at least a word")
-    return reader.framed(part_of(reader, cut))
+    encoded = reader.framed(part_of(reader, cut))
+    spans = cut.offsets.tolist() if reader.by_words else reader.tokenizer.encode_with_offsets(text)[1]
+    frame = reader.tokenizer.frame
+    before = int(reader.mark is not None) + (0 if frame is None else len(frame.before))
+    around = [None] * before, [None] * (len(encoded.tokens) - before - len(spans))
+    return encoded, (*around[0], *(tuple(span) for span in spans), *around[1])
 
 
 def read_pair(run: Run, text: str, target: str | None, into: str) -> Reading:

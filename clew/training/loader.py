@@ -37,6 +37,7 @@ class Loader(Batches):
             yield e, b, map_batch(torch.Tensor.pin_memory, made) if self.pin else made
 
     def _made_elsewhere(self, epoch: int, batch: int) -> Iterator[tuple[int, int, Any]]:
+        made: Any = None
         try:
             with warnings.catch_warnings():
                 warnings.simplefilter("ignore")  # of more workers than cores, and of forking beside threads: these only read arrays
@@ -60,6 +61,9 @@ class Loader(Batches):
                 "a process that makes batches died (killed, or out of memory); go on by --resume, "
                 "with training.workers=0 if it happens again"
             ) from error
+        finally:
+            if made is not None:  # an error holds on to it: freed with that, it would wait for processes it can no longer tell to end
+                made._shutdown_workers()
 
 
 class _ByPosition(Dataset[Any]):

@@ -3,7 +3,7 @@
 import json
 import warnings
 from pathlib import Path
-from typing import Any
+from typing import Any, cast
 
 import pytest
 import torch
@@ -14,12 +14,14 @@ from clew.interop.checkpoints import import_checkpoint
 from clew.interop.huggingface.sentencepiece_tokenizers import marian_tokenizers
 from clew.interop.huggingface.writing import write_huggingface
 from clew.interop.sentencepiece_files import read_sentencepiece
+from clew.recipes.running import run_recipe
 from clew.runs.build import build_task
 from clew.runs.config import resolve
 from clew.runs.loaded import Run, load_run
 from clew.text.train import train_bpe
 from tests.interop.checkpoints import TEXTS, randomised, transformers
 from tests.interop.test_tokenizer_files import GERMAN, learn
+from tests.runs.pretrained import TINY
 
 
 def make_marian(folder: Path, **more: Any) -> Any:
@@ -103,6 +105,22 @@ def test_marian_says_and_writes_the_same_here_and_goes_back_unchanged(tmp_path: 
     write_huggingface(load_run(tmp_path / "searching", device="cpu"), tmp_path / "back")
     written = json.loads((tmp_path / "back" / path.name).read_text())
     assert (written["num_beams"], written["length_penalty"]) == (3, 0.6)
+
+
+def test_an_imported_marian_is_trained_further_with_its_two_tokenizers(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    make_marian(tmp_path / "theirs")
+    import_checkpoint(tmp_path / "theirs", tmp_path / "marian")
+    base = load_run("marian", device="cpu")
+    pairs = "".join(f"{a}\t{b}\n" for a in TEXTS for b in GERMAN)
+    (tmp_path / "pairs.tsv").write_text(pairs, encoding="utf-8")
+    given = ["transfer.from=marian", "data.train=pairs.tsv", *TINY, "training.batch_tokens=null", "decoding.max_new=8"]
+    result = run_recipe("translate", [*given, "training.steps=20", "training.evaluate_every=20"], out=Path("run"))
+    run, config = load_run("run", device="cpu"), cast(Any, result.run.config)
+    assert [run.vocabularies[role].hash for role in ("source", "target")] == [base.vocabularies[role].hash for role in ("source", "target")]
+    assert config.task.start == "pad" and config.model == base.config.model
+    source, target = TEXTS[0], GERMAN[0]
+    assert run.score_translation(source, target).log_prob > base.score_translation(source, target).log_prob
 
 
 def test_a_transformer_of_clew_s_own_is_a_marian_with_its_features_in_another_order(tmp_path: Path) -> None:

@@ -7,7 +7,7 @@ from clew.core.errors import UserError
 from clew.recipes.running import config_of, run_recipe
 from clew.runs.directory import WEIGHTS, read_weights
 from clew.training.freezing import freeze, levels_of, unfreezing
-from clew.training.run import prepare_problem
+from clew.training.problems import prepare_problem
 from clew.training.signals import Interrupted
 from tests.runs.pretrained import TINY, labelled_file, save_pretrained
 from tests.training.group import train_together
@@ -64,7 +64,7 @@ def test_blocks_are_unfrozen_one_by_one_from_the_top(tmp_path: Path) -> None:
     freeze(task, config)
     waiting = unfreezing(task, config)
     assert waiting is not None
-    blocks, _ = levels_of(task)
+    blocks, _ = levels_of(task, config)
     assert [waiting.num_waiting(step) for step in range(8)] == [3, 3, 2, 2, 1, 1, 0, 0]
     waits = {id(parameter) for parameter in waiting(3)}
     assert waits == {id(parameter) for block in blocks[:2] for parameter in block}
@@ -105,7 +105,7 @@ def test_each_block_has_its_rate_and_norms_still_do_not_decay(tmp_path: Path) ->
     scale_rates(optimiser, task, config)
     found = {id(p): (group["lr"], group["weight_decay"]) for group in optimiser.param_groups for p in group["params"]}
     assert len(found) == len(list(task.parameters()))
-    blocks, others = levels_of(task)
+    blocks, others = levels_of(task, config)
     for level, rate in [*zip(blocks, (0.01, 0.02, 0.04), strict=True), (others, 0.24)]:
         for parameter in level:
             assert found[id(parameter)] == (pytest.approx(rate), 0.01 if parameter.dim() > 1 else 0.0)

@@ -53,5 +53,6 @@ def test_a_mistake_in_a_batch_is_told_as_it_is() -> None:
     def get(epoch: int, number: int) -> Rows:
         raise KeyError("no such row")
 
-    with pytest.raises(KeyError, match="no such row"):
+    with pytest.raises(KeyError, match="no such row") as told:
         next(Loader(Batches(lambda epoch: 1, get), 1, pin=False).ahead(0, 0))
+    assert told.tb and not multiprocessing.active_children(), "the error holds the loader, and no process is left behind"

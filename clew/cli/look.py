@@ -1,0 +1,161 @@
+"""Look inside a run with an instrument: tokens, surprisal, attention, attribution, the beam's tree, ...
+
+Without a name the instruments are listed, with a run's folder alone those that fit it; with a name alone its options are
+described. Options are name=value; the text may be --text or the content of a --file. What is seen is printed as plain
+text, or with --out drawn: .html, .svg, .png, .pdf, or .json for all of its numbers.
+
+  clew look
+  clew look surprisal
+  clew look surprisal runs/shakespeare-lstm --text 'To be, or not to be'
+  clew look next runs/shakespeare-gpt text='ROMEO:' top=5
+  clew look attention runs/shakespeare-gpt --text 'To be, or not to be' layer=2 head=1 --out attention.html
+  clew look surprisal runs/shakespeare-lstm runs/shakespeare-gpt --file poem.txt --json
+
+Several runs are shown one after the other, or side by side by an instrument that compares them.
+"""
+
+import argparse
+import json
+from pathlib import Path
+from typing import Any
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    add = parser.add_argument
+    add("instrument", metavar="NAME", nargs="?", help="an instrument's name; `clew look` alone lists them")
+    add("words", metavar="RUN | option=value", nargs="*", default=[], help="run directories, and options of the instrument")
+    add("--text", metavar="TEXT", help="the text to read, as text=TEXT")
+    add("--file", metavar="FILE", help="read the text of this file (- is standard input)")
+    add("--out", metavar="FILE", help="draw it here: .html, .svg, .png, .pdf, or .json")
+    add("--json", action="store_true", help="the numbers as one JSON object")
+    add("--device", default="auto", choices=["auto", "cpu", "cuda", "mps"], help="where the models run")
+
+
+def run(options: argparse.Namespace) -> int:
+    from clew.inspection.looking import check_fits, find_instrument, look, read_assignments
+    from clew.runs.directory import is_run
+
+    if options.instrument is None:
+        return list_instruments(options)
+    if not options.words and is_run(Path(options.instrument)):
+        return list_fitting(options)
+    find_instrument(options.instrument)
+    folders, assignments = parted(options.words)
+    if not folders:
+        return describe(options)
+    check_out(options.out)
+    values = {**read_assignments(options.instrument, assignments)}
+    if (text := given_text(options, "text" in values)) is not None:
+        values["text"] = text
+    runs = [load(options, folder) for folder in folders]
+    for one in runs:
+        check_fits(one, options.instrument)
+    show(options, look(runs, options.instrument, values))
+    return 0
+
+
+def load(options: argparse.Namespace, folder: str) -> Any:
+    from clew.runs.loaded import load_run
+
+    return load_run(folder, device=options.device, code=None if options.code is None else Path(options.code))
+
+
+def parted(words: list[str]) -> tuple[list[str], list[str]]:
+    """Folders, and options; a folder whose name has an equals sign is one when it is there."""
+    is_option = [not Path(word).is_dir() and word.partition("=")[0].isidentifier() and "=" in word for word in words]
+    return tuple([word for word, option in zip(words, is_option, strict=True) if option is wanted] for wanted in (False, True))  # type: ignore[return-value]
+
+
+def given_text(options: argparse.Namespace, has_text: bool) -> str | None:
+    from clew.cli.lines import some_lines
+    from clew.core.errors import UserError
+
+    if (options.text is not None) + (options.file is not None) + has_text > 1:
+        raise UserError("text=, --text and --file exclude each other; give the text once")
+    if options.file is None:
+        return options.text
+    return "\n".join(line for lines in some_lines(options.file) for line in lines)
+
+
+def check_out(name: str | None) -> None:
+    from clew.core.errors import UserError
+
+    if name is not None and not Path(name).parent.is_dir():
+        raise UserError(f"{Path(name).parent} is no folder, so that {Path(name).name} cannot be written there")
+
+
+def show(options: argparse.Namespace, view: Any) -> None:
+    from clew.cli.progress import say
+    from clew.cli.view_text import view_lines
+
+    if options.out is not None:
+        say(f"wrote {view.save(options.out)}")
+    if options.json:
+        print(json.dumps({"instrument": options.instrument, "title": view.title, **view.facts}, ensure_ascii=False))
+    elif options.out is None:
+        for line in view_lines(view):
+            print(line)
+
+
+def list_instruments(options: argparse.Namespace) -> int:
+    from clew.cli.tables import show_table
+    from clew.inspection.instruments import INSTRUMENTS
+
+    if options.json:
+        for name, instrument in INSTRUMENTS.items():
+            print(json.dumps({"name": name, "about": instrument.about, "options": instrument.options.model_json_schema()}))
+        return 0
+    show_table(("instrument", "what it shows"), [(name, instrument.about) for name, instrument in INSTRUMENTS.items()])
+    return 0
+
+
+def list_fitting(options: argparse.Namespace) -> int:
+    """The instruments for one run, and why others have nothing to see in it."""
+    from clew.cli.tables import show_table
+    from clew.inspection.instruments import INSTRUMENTS
+
+    one = load(options, options.instrument)
+    rows = [(name, instrument.about, instrument.fits(one)) for name, instrument in INSTRUMENTS.items()]
+    if options.json:
+        for name, about, why in rows:
+            print(json.dumps({"name": name, "about": about, "fits": why is None, "why_not": why}, ensure_ascii=False))
+        return 0
+    show_table(("instrument", "what it shows"), [(name, about if why is None else f"- {why}") for name, about, why in rows])
+    return 0
+
+
+def describe(options: argparse.Namespace) -> int:
+    """An instrument's options, with what each takes."""
+    from clew.cli.tables import show_table
+    from clew.core.errors import UserError
+    from clew.inspection.instruments import INSTRUMENTS
+
+    name, instrument = options.instrument, INSTRUMENTS[options.instrument]
+    if options.words or options.text is not None or options.file is not None or options.out is not None:
+        raise UserError(f"there is no run to look at; give one: clew look {name} RUN {' '.join(options.words)}".rstrip())
+    schema = instrument.options.model_json_schema()
+    if options.json:
+        print(json.dumps({"name": name, "about": instrument.about, "options": schema}))
+        return 0
+    print(f"{name}: {instrument.about}\nclew look {name} RUN{' [RUN ...]' if instrument.several else ''} [option=value ...]\n")
+    rows = [(field, takes(about), default(about), about.get("description", "")) for field, about in schema["properties"].items()]
+    show_table(("option", "takes", "default", ""), rows)
+    return 0
+
+
+def takes(schema: dict[str, Any]) -> str:
+    kinds = []
+    for kind in schema.get("anyOf", [schema]):
+        if "enum" in kind:
+            kinds.append("|".join(map(str, kind["enum"])))
+        elif kind.get("type") != "null":
+            kinds.append(KINDS.get(kind.get("type"), "value"))
+    return " or ".join(kinds)
+
+
+def default(schema: dict[str, Any]) -> str:
+    value = schema.get("default")
+    return "" if value in (None, "", []) else str(value).lower() if isinstance(value, bool) else str(value)
+
+
+KINDS = {"string": "text", "integer": "number", "number": "number", "boolean": "true|false", "array": "a,b,..."}

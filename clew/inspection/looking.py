@@ -1,0 +1,92 @@
+"""Asking an instrument by its name: its options read and checked, its view of a run or of several. What the command line, Python and the
+page share."""
+
+import json
+from collections.abc import Mapping, Sequence
+from contextlib import ExitStack
+from typing import Any
+
+from pydantic import ValidationError
+
+from clew.core.config import Section
+from clew.core.errors import UserError, named, shown, unknown
+from clew.inspection.instrument import Instrument
+from clew.inspection.instruments import INSTRUMENTS
+from clew.inspection.views import Note, Part, View
+from clew.runs.config import explain
+from clew.runs.loaded import Run
+from clew.runs.values import parse_value
+
+
+def look(runs: Run | Sequence[Run], name: str, options: Mapping[str, Any]) -> View:
+    """What an instrument shows of a run. Of several it shows all in one view: side by side where it compares, else one after the other."""
+    instrument = find_instrument(name)
+    given = [runs] if isinstance(runs, Run) else list(runs)
+    if not given:
+        raise UserError(f"there is no run to look at; give {named(name)} at least one")
+    for run in given:
+        check_fits(run, name)
+    asked = read_options(name, options)
+    if instrument.several or len(given) == 1:
+        return looked(instrument, given, asked)
+    return joined([(run, looked(instrument, [run], asked)) for run in given])
+
+
+def looked(instrument: Instrument, runs: Sequence[Run], options: Section) -> View:
+    with ExitStack():
+        return instrument.look(runs, options)
+
+
+def joined(views: Sequence[tuple[Run, View]]) -> View:
+    """Views of several runs below each other, each under the name of its run."""
+    parts: list[Part] = []
+    for run, view in views:
+        parts += [Note(f"{run.folder}: {view.title}"), *view.parts]
+    first = views[0][1]
+    return View(first.title, parts, first.about, {str(run.folder): view.facts for run, view in views})
+
+
+def find_instrument(name: str) -> Instrument:
+    if name not in INSTRUMENTS:
+        raise unknown("instrument", name, INSTRUMENTS)
+    return INSTRUMENTS[name]
+
+
+def check_fits(run: Run, name: str) -> None:
+    if (why := find_instrument(name).fits(run)) is not None:
+        raise UserError(f"{named(name)} has nothing to see here: {why}")
+
+
+def read_options(name: str, values: Mapping[str, Any]) -> Section:
+    """An instrument's options from plain values, as Python or JSON has them; a list will do for a tuple."""
+    section = find_instrument(name).options
+    try:
+        return section.model_validate_json(json.dumps(dict(values), default=list))
+    except ValidationError as error:
+        raise UserError(f"{name}: {explain(error, section)}") from None
+    except (TypeError, ValueError):
+        raise UserError(f"{name}: an option is a text, a number, true or false, or a list of these, not {shown(dict(values))}") from None
+
+
+def read_assignments(name: str, assignments: Sequence[str]) -> dict[str, Any]:
+    """`layer=2 off=1.1,2.3` -> {"layer": 2, "off": ["1.1", "2.3"]}: options as a person writes them. What takes a text is given it as it
+    is, and several names stand with commas between them."""
+    fields = find_instrument(name).options.model_json_schema().get("properties", {})
+    found: dict[str, Any] = {}
+    for assignment in assignments:
+        field, equals, text = assignment.partition("=")
+        if not equals:
+            raise UserError(f"an option is name=value, such as layer=2, not {shown(assignment)}")
+        if field in found:
+            raise UserError(f"{named(field)} is given twice; leave one out")
+        found[field] = written_value(fields.get(field, {}), text)
+    return found
+
+
+def written_value(schema: Mapping[str, Any], text: str) -> Any:
+    kinds = {kind.get("type") for kind in schema.get("anyOf", [schema])}
+    if "array" in kinds:
+        items = [item.strip() for item in text.strip().removeprefix("[").removesuffix("]").split(",") if item.strip()]
+        item = next(kind for kind in schema.get("anyOf", [schema]) if kind.get("type") == "array").get("items", {})
+        return [written_value(item, each) for each in items]
+    return text if "string" in kinds and not kinds & {"integer", "number", "boolean"} else parse_value(text)

@@ -1,0 +1,45 @@
+"""A text as a model reads it: its tokens, their ids, and the characters that each stands for."""
+
+from collections.abc import Sequence
+
+from clew.inspection.instrument import Instrument, TextOptions
+from clew.inspection.reading import read, why_unreadable
+from clew.inspection.views import ColouredText, Part, Table, View
+from clew.runs.loaded import Run
+
+
+def look_at_tokens(runs: Sequence[Run], options: TextOptions) -> View:
+    reading = read(runs[0], options.text, options.target, into=options.into)
+    spans = reading.spans or (None,) * len(reading.tokens)
+    unknown = {id for tokenizer in runs[0].vocabularies.values() if (id := getattr(tokenizer, "unknown", None)) is not None}
+    rows = [
+        (place, piece, token, id, "" if span is None else f"{span[0]}-{span[1]}")
+        for place, (piece, token, id, span) in enumerate(zip(reading.pieces, reading.tokens, reading.ids, spans, strict=True), start=1)
+    ]
+    notes = [f"{token}, id {id}" for _, _, token, id, _ in rows]
+    parts: list[Part] = [
+        ColouredText(reading.pieces, [float(place % 2) for place in range(len(rows))], "Tokens", low=0.0, high=4.0, notes=notes),
+        Table(("place", "text", "token", "id", "characters"), rows),
+    ]
+    if reading.writes:
+        written = list(zip(range(1, len(reading.written) + 1), reading.written, reading.written_ids, strict=True))
+        parts.append(Table(("place", "token", "id"), written, "Written"))
+    found = sum(id in unknown for id in reading.ids)
+    about = f"{len(rows)} tokens" + (f", {found} unknown to the model" if found else "")
+    facts = {
+        "tokens": list(reading.tokens),
+        "ids": list(reading.ids),
+        "spans": [None if span is None else list(span) for span in spans],
+        "unknown": found,
+        "written": list(reading.written),
+        "written_ids": list(reading.written_ids),
+    }
+    return View("Tokens", parts, about, facts)
+
+
+TOKENS = Instrument(
+    "a text as the model reads it: tokens, their ids and their characters",
+    TextOptions,
+    look_at_tokens,
+    why_unreadable,
+)

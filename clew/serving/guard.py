@@ -1,0 +1,224 @@
+"""Who may talk to the server: an ASGI application around another. Knows no run.
+
+A page of another site may send requests to this machine in a reader's name, under a name of its own that leads here as well (DNS rebinding).
+So a request is answered only where
+
+    it comes from this machine,
+    its Host is a name of this machine or one that was allowed,
+    its Origin, where it has one, is that host, or one that was allowed; and no other site's page sent it (Sec-Fetch-Site),
+    it brings the cookie that the token of the printed address was exchanged for, where hosts were allowed,
+    its method is GET, HEAD or POST, what it posts is JSON of at most 1 MB, and it comes within seconds.
+
+Every answer says that nothing but this server's own scripts may run on a page, and who may frame it.
+"""
+
+import asyncio
+import hmac
+import json
+import secrets
+from collections.abc import Sequence
+from http import HTTPStatus
+from typing import Any
+from urllib.parse import parse_qs, urlsplit
+
+from clew.core.errors import UserError, shown
+
+MOST_BYTES = 1_000_000
+MOST_DRAINED = 8 * MOST_BYTES
+"""A body that is too long is read so far, and dropped, so that whoever sends it gets to read the answer."""
+PATIENCE = 10.0
+"""Seconds in which a body has to be there."""
+METHODS = ("GET", "HEAD", "POST")
+LOOPBACK = ("127.0.0.1", "::1", "::ffff:127.0.0.1")
+NAMES = ("127.0.0.1", "localhost", "::1")
+
+
+class Guard:
+    """`app` behind the rules above. `hosts` are further names that may stand in Host and Origin; with them `token` is what the first visit
+    has to bring."""
+
+    def __init__(self, app: Any, *, hosts: Sequence[str] = (), port: int = 0):
+        self.app = app
+        self.hosts = tuple(host.lower() for host in hosts)
+        self.token = secrets.token_urlsafe(24) if hosts else None
+        self.cookie = f"clew-{port}"
+        self.secrets: set[str] = set()
+        self.headers = [(name.encode(), value.encode()) for name, value in page_headers(self.hosts).items()]
+
+    async def __call__(self, scope: Any, receive: Any, send: Any) -> None:
+        if scope["type"] != "http":
+            return await self.other(scope, receive, send)
+        fields = header_fields(scope)
+        answer = Answer(send, self.headers, scope["path"].startswith("/api/"))
+        if refused := self.refusal(scope, fields):
+            return await answer.say(*refused)
+        if self.token is not None and not self.is_known(fields):
+            if not self.admits(scope):
+                return await answer.say(
+                    HTTPStatus.FORBIDDEN, "open the address that `clew` printed; it is good for one browser, and once: start again for another"
+                )
+            answer.cookie = self.new_cookie()
+        body = await read_body(receive, fields)
+        if isinstance(body, HTTPStatus):
+            return await answer.say(body, SENTENCES[body])
+        await self.app(scope, replay(body, receive), answer)
+
+    async def other(self, scope: Any, receive: Any, send: Any) -> None:
+        """Web sockets are not spoken here."""
+        if scope["type"] == "websocket":
+            await receive()
+            await send({"type": "websocket.close", "code": 1008})
+
+    def refusal(self, scope: Any, fields: dict[str, list[str]]) -> tuple[HTTPStatus, str] | None:
+        client = scope.get("client")
+        if client is not None and client[0] not in LOOPBACK:
+            return HTTPStatus.FORBIDDEN, "this server answers its own machine alone"
+        host = fields.get("host", [])
+        if len(host) != 1 or host_name(host[0]) not in (*NAMES, *self.hosts):
+            return HTTPStatus.FORBIDDEN, "this server has another name; `--allow-host NAME` lets it answer to one more"
+        if not all(self.is_own(origin, host[0]) for origin in fields.get("origin", [])) or is_foreign(fields):
+            return HTTPStatus.FORBIDDEN, "a page of another site sent this; only this server's own page is answered"
+        if scope["method"] not in METHODS:
+            return HTTPStatus.METHOD_NOT_ALLOWED, f"known methods: {', '.join(METHODS)}"
+        if scope["method"] == "POST" and fields.get("content-type", [""])[0].partition(";")[0].strip().lower() != "application/json":
+            return HTTPStatus.UNSUPPORTED_MEDIA_TYPE, "what is posted has to be JSON, and say so (Content-Type: application/json)"
+        return None
+
+    def is_own(self, origin: str, host: str) -> bool:
+        """Whether a page is this server's own: it has its address, or the name of a proxy that was allowed."""
+        try:
+            parts = urlsplit(origin)
+        except ValueError:
+            return False
+        return parts.scheme in ("http", "https") and (parts.netloc.lower() == host.lower() or host_name(parts.netloc) in self.hosts)
+
+    def is_known(self, fields: dict[str, list[str]]) -> bool:
+        pairs = [pair.strip().partition("=") for line in fields.get("cookie", []) for pair in line.split(";")]
+        brought = [value for name, _, value in pairs if name == self.cookie]
+        return any(same(value, secret) for value in brought for secret in self.secrets)
+
+    def admits(self, scope: Any) -> bool:
+        """Whether a visit brings the token, which is then used up."""
+        brought = parse_qs(scope["query_string"].decode("latin-1")).get("token", [])
+        if not self.token or scope["path"] != "/" or scope["method"] != "GET" or not any(same(each, self.token) for each in brought):
+            return False
+        self.token = ""
+        return True
+
+    def new_cookie(self) -> str:
+        """Without a path, so that a browser keeps it to where it found the page, below whatever a proxy puts in front."""
+        secret = secrets.token_urlsafe(24)
+        self.secrets.add(secret)
+        return f"{self.cookie}={secret}; HttpOnly; SameSite=Strict"
+
+
+class Answer:
+    """What an application sends, with the headers that every answer has."""
+
+    def __init__(self, send: Any, headers: list[tuple[bytes, bytes]], is_data: bool):
+        self.send = send
+        self.headers = headers + ([(b"cache-control", b"no-store")] if is_data else [(b"cache-control", b"no-cache")])
+        self.cookie: str | None = None
+
+    async def __call__(self, message: Any) -> None:
+        if message["type"] == "http.response.start":
+            given = [pair for pair in message.get("headers", []) if pair[0].lower() != b"server"]
+            cookie = [] if self.cookie is None else [(b"set-cookie", self.cookie.encode())]
+            message = {**message, "headers": [*given, *self.headers, *cookie]}
+        await self.send(message)
+
+    async def say(self, status: HTTPStatus, sentence: str) -> None:
+        body = json.dumps({"error": sentence}).encode()
+        headers = [(b"content-type", b"application/json"), (b"content-length", str(len(body)).encode())]
+        await self({"type": "http.response.start", "status": int(status), "headers": headers})
+        await self({"type": "http.response.body", "body": body})
+
+
+def check_host(name: str) -> None:
+    """A name that may stand in Host: no address of a page, no pattern, no port."""
+    if not name or len(name) > 253 or not all(part and all(c.isascii() and (c.isalnum() or c in "-_") for c in part) for part in name.split(".")):
+        raise UserError(f"--allow-host takes a name such as hub.example.org, without http:// and without a port, not {shown(name)}")
+
+
+def page_headers(hosts: Sequence[str]) -> dict[str, str]:
+    framing = " ".join(["'self'", *(f"{scheme}://{host}:*" for host in hosts for scheme in ("http", "https"))]) if hosts else "'none'"
+    policy = {
+        "default-src": "'none'",
+        "script-src": "'self'",
+        "style-src": "'self' 'unsafe-inline'",
+        "img-src": "'self' data:",
+        "connect-src": "'self'",
+        "base-uri": "'none'",
+        "form-action": "'none'",
+        "frame-ancestors": framing,
+    }
+    return {
+        "content-security-policy": "; ".join(f"{name} {value}" for name, value in policy.items()),
+        "x-content-type-options": "nosniff",
+        "referrer-policy": "no-referrer",
+        "cross-origin-resource-policy": "same-origin",
+        "cross-origin-opener-policy": "same-origin",
+        **({} if hosts else {"x-frame-options": "DENY"}),
+    }
+
+
+def header_fields(scope: Any) -> dict[str, list[str]]:
+    found: dict[str, list[str]] = {}
+    for name, value in scope["headers"]:
+        found.setdefault(name.decode("latin-1").lower(), []).append(value.decode("latin-1"))
+    return found
+
+
+def host_name(host: str) -> str:
+    """The name in `name:port`; an address of version 6 stands in brackets."""
+    name = host[1:].partition("]")[0] if host.startswith("[") else host.partition(":")[0]
+    return name.lower().removesuffix(".")
+
+
+def is_foreign(fields: dict[str, list[str]]) -> bool:
+    """Whether a browser says that another site's page asks for something; that a link there leads here is no harm."""
+    return fields.get("sec-fetch-site", ["none"])[0] in ("cross-site", "same-site") and fields.get("sec-fetch-mode") != ["navigate"]
+
+
+def same(brought: str, secret: str) -> bool:
+    return hmac.compare_digest(brought.encode("utf-8", "replace"), secret.encode())
+
+
+async def read_body(receive: Any, fields: dict[str, list[str]]) -> bytes | HTTPStatus:
+    """All of a body, however it is sent, or why it is refused."""
+    said = fields.get("content-length", ["0"])[0]
+    size = int(said) if said.isascii() and said.isdecimal() and len(said) < 16 else MOST_DRAINED + 1
+    if size > MOST_DRAINED:
+        return HTTPStatus.REQUEST_ENTITY_TOO_LARGE
+    parts, count = [], 0
+    try:
+        async with asyncio.timeout(PATIENCE):
+            while True:
+                message = await receive()
+                if message["type"] == "http.disconnect":
+                    return HTTPStatus.REQUEST_TIMEOUT
+                part = message.get("body", b"")
+                count += len(part)
+                if count <= MOST_BYTES:
+                    parts.append(part)
+                if count > MOST_DRAINED or not message.get("more_body"):
+                    break
+    except TimeoutError:
+        return HTTPStatus.REQUEST_TIMEOUT
+    return HTTPStatus.REQUEST_ENTITY_TOO_LARGE if count > MOST_BYTES else b"".join(parts)
+
+
+def replay(body: bytes, receive: Any) -> Any:
+    """Gives a body that was read once more; after it comes what comes."""
+    waiting = [{"type": "http.request", "body": body, "more_body": False}]
+
+    async def again() -> Any:
+        return waiting.pop() if waiting else await receive()
+
+    return again
+
+
+SENTENCES = {
+    HTTPStatus.REQUEST_ENTITY_TOO_LARGE: f"a request has at most {MOST_BYTES:,} bytes; shorten the text",
+    HTTPStatus.REQUEST_TIMEOUT: f"the request was not there within {PATIENCE:g} seconds",
+}

@@ -1,0 +1,174 @@
+"""The page that looks inside runs: its files, and the JSON that its scripts ask for. Every mistake is one sentence.
+
+    GET  /                    the page
+    GET  /static/NAME         its scripts and styles
+    GET  /api/runs            what there is to look at
+    POST /api/look/NAME       what an instrument sees: title, about, html, facts
+    POST /api/save/NAME       the same as a file
+    POST /api/step            the next token's distribution, after those chosen so far
+"""
+
+import asyncio
+import json
+import logging
+import time
+from collections.abc import Callable, Mapping
+from http import HTTPStatus
+from importlib.resources import files
+from typing import Any
+
+from starlette.applications import Starlette
+from starlette.requests import Request
+from starlette.responses import JSONResponse, Response
+from starlette.routing import Route
+
+from clew.core.errors import UserError, unknown
+from clew.serving.inspector import Asked, AskedFile, AskedLook, AskedStep, Inspector, parsed
+from clew.serving.worker import Busy, Ended, Superseded, Worker
+
+log = logging.getLogger(__name__)
+
+KINDS = {"html": "text/html", "js": "text/javascript", "css": "text/css", "svg": "image/svg+xml", "json": "application/json"}
+FILES = {"html": "text/html", "svg": "image/svg+xml", "json": "application/json"}
+
+
+def page_app(inspector: Inspector, worker: Worker, *, debug: bool = False) -> Starlette:
+    """The page's application, without a guard around it."""
+    answers = Answers(inspector, worker, debug)
+    routes = [
+        Route("/", answers.file),
+        Route("/static/{name}", answers.file),
+        Route("/api/runs", answers.runs),
+        Route("/api/look/{name}", answers.look, methods=["POST"]),
+        Route("/api/save/{name}", answers.save, methods=["POST"]),
+        Route("/api/step", answers.step, methods=["POST"]),
+    ]
+    return Starlette(routes=routes, exception_handlers={404: missing, 405: wrong_method})
+
+
+class Answers:
+    """One method a route."""
+
+    def __init__(self, inspector: Inspector, worker: Worker, debug: bool):
+        self.inspector = inspector
+        self.worker = worker
+        self.debug = debug
+        self.files = static_files()
+
+    async def file(self, request: Request) -> Response:
+        name = request.path_params.get("name", "index.html")
+        if name not in self.files:
+            return said(HTTPStatus.NOT_FOUND, "there is no such file")
+        return Response(self.files[name], media_type=KINDS[name.rpartition(".")[2]])
+
+    async def runs(self, request: Request) -> Response:
+        return await self.answered(request, None, self.inspector.describe, 60.0)
+
+    async def look(self, request: Request) -> Response:
+        name = request.path_params["name"]
+
+        async def ask() -> Response:
+            asked = parsed(AskedLook, await body_of(request))
+            return await self.answered(request, asked, lambda: self.inspector.look(name, asked), self.inspector.seconds(name))
+
+        return await self.told(ask)
+
+    async def save(self, request: Request) -> Response:
+        name = request.path_params["name"]
+
+        async def ask() -> Response:
+            asked = parsed(AskedFile, await body_of(request))
+            if asked.format not in FILES:
+                raise unknown("format", asked.format, FILES)
+            found = await self.done(request, asked, lambda: self.inspector.file(name, asked), self.inspector.seconds(name))
+            shown = {"content-disposition": f'attachment; filename="{name}.{asked.format}"'}
+            return Response(found.encode("utf-8", "replace"), media_type=FILES[asked.format], headers=shown)
+
+        return await self.told(ask)
+
+    async def step(self, request: Request) -> Response:
+        async def ask() -> Response:
+            asked = parsed(AskedStep, await body_of(request))
+            return await self.answered(request, asked, lambda: self.inspector.step(asked), 30.0)
+
+        return await self.told(ask)
+
+    async def answered(self, request: Request, asked: Asked | None, work: Callable[[], Any], seconds: float) -> Response:
+        async def ask() -> Response:
+            began = time.perf_counter()
+            found = await self.done(request, asked, work, seconds)
+            return JSON({**found, "seconds": round(time.perf_counter() - began, 4)})
+
+        return await self.told(ask)
+
+    async def done(self, request: Request, asked: Asked | None, work: Callable[[], Any], seconds: float) -> Any:
+        """What the worker makes of it, unless whoever asked goes away."""
+        key = (asked.client, asked.place) if asked is not None and asked.client else None
+        job = asyncio.ensure_future(self.worker.do(work, key, seconds))
+        gone = asyncio.ensure_future(disconnected(request))
+        try:
+            await asyncio.wait((job, gone), return_when=asyncio.FIRST_COMPLETED)
+            if not job.done():
+                raise Ended("whoever asked has gone")
+            return job.result()
+        finally:
+            for task in (job, gone):
+                task.cancel()
+
+    async def told(self, ask: Callable[[], Any]) -> Response:
+        """An answer, or the sentence that says why there is none."""
+        try:
+            return await ask()
+        except Superseded as error:
+            return said(HTTPStatus.CONFLICT, str(error), superseded=True)
+        except Ended as error:
+            return said(HTTPStatus.SERVICE_UNAVAILABLE, str(error))
+        except Busy as error:
+            return said(HTTPStatus.SERVICE_UNAVAILABLE, str(error))
+        except UserError as error:
+            return said(HTTPStatus.UNPROCESSABLE_ENTITY, str(error))
+        except Exception as error:
+            if self.debug:
+                log.exception("a request failed")
+            sentence = " ".join(f"{type(error).__name__}: {error}".split())
+            return said(HTTPStatus.INTERNAL_SERVER_ERROR, f"this is a fault in clew: {sentence[:300]}; --debug shows where")
+
+
+class JSON(JSONResponse):
+    """In ASCII, so that whatever a text holds can be sent."""
+
+    def render(self, content: Any) -> bytes:
+        return json.dumps(content, allow_nan=False, separators=(",", ":")).encode("ascii")
+
+
+def said(status: HTTPStatus, sentence: str, **more: Any) -> JSON:
+    return JSON({"error": sentence, **more}, int(status))
+
+
+async def missing(request: Request, error: Exception) -> Response:
+    return said(HTTPStatus.NOT_FOUND, "there is nothing at this address")
+
+
+async def wrong_method(request: Request, error: Exception) -> Response:
+    return said(HTTPStatus.METHOD_NOT_ALLOWED, f"{request.method} is not understood here")
+
+
+async def body_of(request: Request) -> dict[str, Any]:
+    try:
+        found = json.loads(await request.body())
+    except (ValueError, RecursionError) as error:
+        raise UserError(f"what was posted is not JSON: {str(error)[:100]}") from None
+    if not isinstance(found, dict):
+        raise UserError("what is posted is an object with fields")
+    return found
+
+
+async def disconnected(request: Request) -> None:
+    while (await request.receive())["type"] != "http.disconnect":
+        pass
+
+
+def static_files() -> Mapping[str, bytes]:
+    """All that the page is made of, by name; nothing else can be asked for."""
+    found = {each.name: each.read_bytes() for each in (files("clew.serving") / "static").iterdir() if each.is_file()}
+    return found | {"view.js": (files("clew.inspection") / "drawing" / "view.js").read_bytes()}

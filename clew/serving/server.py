@@ -1,0 +1,83 @@
+"""A server on this machine's own address: a free port, and an end that waits for nobody. Knows no run."""
+
+import asyncio
+import errno
+import signal
+import socket
+from collections.abc import Callable
+from contextlib import suppress
+from typing import Any
+
+import uvicorn
+
+from clew.core.errors import UserError
+
+HOST = "127.0.0.1"
+FIRST_PORT, PORTS_TRIED = 8765, 40
+
+
+def listen(port: int | None = None) -> socket.socket:
+    """A socket at a port, or at the first one that is free."""
+    if port is not None and not 0 <= port <= 65535:
+        raise UserError(f"a port is between 0 and 65535, not {port}")
+    tried = range(FIRST_PORT, FIRST_PORT + PORTS_TRIED) if port is None else [port]
+    for each in (*tried, *([0] if port is None else [])):
+        found = socket.socket(socket.AF_INET, socket.SOCK_STREAM)
+        try:
+            if hasattr(socket, "SO_EXCLUSIVEADDRUSE"):
+                found.setsockopt(socket.SOL_SOCKET, socket.SO_EXCLUSIVEADDRUSE, 1)
+            else:
+                found.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+            found.bind((HOST, each))
+            found.listen(128)
+            return found
+        except OSError as error:
+            found.close()
+            if port is None and error.errno in (errno.EADDRINUSE, errno.EACCES):
+                continue
+            reason = "is in use" if error.errno == errno.EADDRINUSE else f"cannot be had ({error.strerror})"
+            raise UserError(f"port {each} {reason}; choose another with --port, or leave it out") from None
+    raise UserError("there is no free port")
+
+
+class Server(uvicorn.Server):
+    """Leaves signals alone: `serve` has its own way of ending."""
+
+    def capture_signals(self) -> Any:
+        return suppress()
+
+
+def serve(app: Any, at: socket.socket, ready: Callable[[], Any] = lambda: None) -> int | None:
+    """Answers until Ctrl-C or SIGTERM, whose number is given back; what is under way then is dropped."""
+    config = uvicorn.Config(
+        app, http="h11", ws="none", loop="asyncio", lifespan="off", log_config=None, access_log=False, server_header=False, timeout_keep_alive=60
+    )
+    server = Server(config)
+
+    async def until_ended() -> int | None:
+        loop = asyncio.get_running_loop()
+        ended: asyncio.Future[int] = loop.create_future()
+
+        def end(number: int) -> None:
+            if not ended.done():
+                ended.set_result(number)
+
+        before = {number: signal.signal(number, lambda number, _: loop.call_soon_threadsafe(end, number)) for number in ENDING}
+        running = asyncio.ensure_future(server.serve([at]))
+        try:
+            while not server.started and not running.done():
+                await asyncio.sleep(0.01)
+            ready()
+            await asyncio.wait((running, ended), return_when=asyncio.FIRST_COMPLETED)
+            return ended.result() if ended.done() else None
+        finally:
+            for number, handler in before.items():
+                signal.signal(number, handler)
+            running.cancel()
+            for task in asyncio.all_tasks() - {asyncio.current_task()}:
+                task.cancel()
+
+    return asyncio.run(until_ended())
+
+
+ENDING = (signal.SIGINT, signal.SIGTERM)

@@ -1,0 +1,38 @@
+// Elements from plain values. Texts become text nodes, whatever they hold.
+
+export function element(name, attributes = {}, ...children) {
+  const made = document.createElement(name);
+  for (const [attribute, value] of Object.entries(attributes)) {
+    if (value === undefined || value === null || value === false) continue;
+    if (attribute.startsWith("on")) made.addEventListener(attribute.slice(2), value);
+    else if (attribute in PROPERTIES) made[attribute] = value;
+    else made.setAttribute(attribute, value === true ? "" : value);
+  }
+  made.append(...children.flat().filter((child) => child !== null && child !== undefined && child !== false));
+  return made;
+}
+
+const PROPERTIES = { value: 1, checked: 1, disabled: 1, selected: 1, hidden: 1 };
+
+const FORBIDDEN = "script, iframe, object, embed, link, meta, base, form, frame, portal";
+
+// What an instrument drew. The server escapes all that comes from data; should it ever fail to, nothing of it is shown.
+export function picture(html) {
+  const held = document.createElement("template");
+  held.innerHTML = html;
+  const all = [...held.content.querySelectorAll("*")];
+  const active = all.some((each) => [...each.attributes].some(({ name, value }) => name.startsWith("on") || /^\s*javascript:/i.test(value)));
+  if (active || held.content.querySelector(FORBIDDEN)) throw new Error("a picture holds what no picture holds, and is not shown");
+  return held.content;
+}
+
+// A token as a reader can see it: white space has signs, and nothing turns the direction of the line.
+export function visible(token) {
+  const shown = token.replace(/[\u0000-\u001f\u007f-\u009f\u00ad\u200b-\u200f\u2028-\u202f\u2060-\u206f\ufeff]/g, (c) => SIGNS[c] || `\\u${c.charCodeAt(0).toString(16).padStart(4, "0")}`);
+  return shown.replace(/^ +| +$/g, (spaces) => "\u2423".repeat(spaces.length)) || "\u2205";
+}
+const SIGNS = { "\n": "\u23ce", "\t": "\u21e5", "\r": "\u240d" };
+
+export function hear(text) {
+  document.getElementById("heard").textContent = text;
+}

@@ -1,0 +1,50 @@
+// What keys do, wherever the reader is; in a field, letters are letters.
+
+import { element } from "./elements.js";
+
+const KEYS = [
+  ["/", "write in the text"],
+  ["Escape", "leave the text, or close this"],
+  ["j, k", "the next view, the one before"],
+  ["Enter", "in a text: look now (Shift+Enter: a new line)"],
+  ["\u2190 \u2192 \u2191 \u2193", "walk from head to head, from step to step, from token to token"],
+  ["o", "the chosen head off or on"],
+  ["s", "swap the two runs"],
+  ["d", "light, dark, or as the system has it"],
+  ["Tab", "everything else: buttons, fields, marks in pictures"],
+  ["?", "this list"],
+];
+
+// `actions` has a function for each name: view(by), walk(event), off(), swap(), theme(), focusText().
+export function start(actions) {
+  const dialog = document.getElementById("keys");
+  const rows = KEYS.map(([key, what]) => element("tr", {}, element("th", { scope: "row" }, element("kbd", {}, key)), element("td", {}, what)));
+  const close = element("button", { type: "button", onclick: () => dialog.close() }, "close");
+  dialog.append(element("h2", {}, "Keys"), element("table", {}, element("tbody", {}, ...rows)), close);
+  const show = () => (dialog.open ? dialog.close() : dialog.showModal());
+  document.getElementById("help").addEventListener("click", show);
+  document.addEventListener("keydown", (event) => {
+    if (event.ctrlKey || event.metaKey || event.altKey) return;
+    const typing = event.target.closest("input, textarea, select, [contenteditable]");
+    if (typing) {
+      if (event.key === "Escape") typing.blur();
+      return;
+    }
+    if (dialog.open && event.key !== "?") return;
+    const act = {
+      "/": actions.focusText,
+      "?": show,
+      j: () => actions.view(1),
+      k: () => actions.view(-1),
+      o: actions.off,
+      s: actions.swap,
+      d: actions.theme,
+      ArrowLeft: () => actions.walk(event),
+      ArrowRight: () => actions.walk(event),
+      ArrowUp: () => actions.walk(event),
+      ArrowDown: () => actions.walk(event),
+    }[event.key];
+    if (!act || act() === false) return;
+    event.preventDefault();
+  });
+}

@@ -1,0 +1,106 @@
+// Writing token by token: how likely each next one is, and the one that is chosen. Left goes back, right goes on with the likeliest.
+
+import { Overtaken, post } from "./ask.js";
+import { element, hear, visible } from "./elements.js";
+
+export class Writing {
+  constructor(place, run, { changed }) {
+    this.place = place;
+    this.run = run;
+    this.changed = changed;
+    this.path = element("p", { class: "path" });
+    this.text = element("p", { class: "so-far" });
+    this.facts = element("p", { class: "about" });
+    this.list = element("ol", { class: "candidates", "aria-label": "next tokens, the likeliest first" });
+    this.state = element("p", { class: "state", role: "status" });
+    const button = (label, title, act) => element("button", { type: "button", title, onclick: act }, label);
+    this.back = button("\u2190 back", "one token back (left)", () => this.walk(-1));
+    this.on = button("on \u2192", "on with the likeliest token, or along the way back (right)", () => this.walk(1));
+    this.ten = button("ten more", "ten times the likeliest", () => this.walk(10));
+    this.again = button("from the start", "drop what was written", () => this.take([], 0));
+    this.root = element(
+      "section",
+      { class: "panel writing", "aria-label": `writing with ${run.name}` },
+      element("div", { class: "head" }, element("h2", {}, `${run.name} writes`)),
+      this.text, this.path, this.facts, this.state,
+      element("div", { class: "buttons" }, this.back, this.on, this.ten, this.again),
+      this.list,
+    );
+    this.written = [];
+    this.at = 0;
+    this.asked = 0;
+  }
+
+  // `written` are ids, of which the first `at` are read; the others are the way that was gone before.
+  async show({ text, into, off, written = [], at }) {
+    this.given = { text: text || "", into: into || "", off: off || [] };
+    this.written = written;
+    this.at = Math.min(at ?? written.length, written.length);
+    await this.look();
+  }
+
+  async look() {
+    const number = ++this.asked;
+    try {
+      const found = await post("api/step", this.place, { runs: [this.run.name], ...this.given, written: this.written.slice(0, this.at), top: 20 });
+      if (number !== this.asked) return false;
+      this.draw(found);
+      return true;
+    } catch (error) {
+      if (!(error instanceof Overtaken)) this.state.textContent = error.message;
+      return false;
+    }
+  }
+
+  draw(found) {
+    this.found = found;
+    this.state.textContent = "";
+    const reads = this.run.verb === "generate";
+    this.text.replaceChildren(element("span", { class: "faint" }, reads ? this.given.text : ""), element("strong", {}, found.text), element("span", { class: "caret" }, found.ended ? "" : "\u258f"));
+    this.path.replaceChildren(
+      ...found.tokens.map((token, place) =>
+        element("button", { type: "button", class: "token", title: `back to after token ${place + 1}`, onclick: () => this.take(this.written, place + 1) }, visible(token))),
+      ...(this.at < this.written.length ? [element("span", { class: "faint" }, `${this.written.length - this.at} more on the way (\u2192)`)] : []),
+    );
+    this.facts.textContent = found.ended
+      ? `the text has ended; log p ${found.log_prob.toFixed(2)}`
+      : `entropy ${found.entropy.toFixed(2)} bits; log p so far ${found.log_prob.toFixed(2)}; all others together ${percent(found.rest)}`;
+    const most = Math.max(...found.candidates.map((each) => each.probability), 1e-9);
+    this.list.replaceChildren(
+      ...found.candidates.map((each) =>
+        element("li", {},
+          element("button", { type: "button", disabled: found.ended, onclick: () => this.choose(each), class: each.is_end ? "end" : "" },
+            element("span", { class: "word" }, visible(each.token)),
+            element("span", { class: "bar" }, element("span", { style: `width:${(100 * each.probability / most).toFixed(1)}%` })),
+            element("span", { class: "share" }, percent(each.probability))))),
+    );
+    this.back.disabled = this.again.disabled = this.at === 0;
+    this.on.disabled = this.ten.disabled = found.ended && this.at >= this.written.length;
+  }
+
+  choose(candidate) {
+    hear(`${visible(candidate.token)}, ${percent(candidate.probability)}`);
+    return this.take([...this.written.slice(0, this.at), candidate.id], this.at + 1);
+  }
+
+  async take(written, at) {
+    this.written = written;
+    this.at = at;
+    this.changed(this.written, this.at);
+    return this.look();
+  }
+
+  async walk(count) {
+    if (count < 0) return this.at && this.take(this.written, this.at - 1);
+    for (let done = 0; done < count; done++) {
+      const along = this.at < this.written.length;
+      if (!along && (!this.found || this.found.ended)) return;
+      const went = along ? await this.take(this.written, this.at + 1) : await this.choose(this.found.candidates[0]);
+      if (!went) return;
+    }
+  }
+}
+
+function percent(share) {
+  return share >= 0.1 ? `${(100 * share).toFixed(0)} %` : share >= 0.001 ? `${(100 * share).toFixed(1)} %` : "< 0.1 %";
+}
