@@ -36,7 +36,7 @@ def depths(nodes: list[Branch]) -> list[int]:
 
 def lay_out(nodes: list[Branch]) -> list[Placed]:
     """Columns by step; in each, children stand in the order of their parents, the likeliest first, so that no lines cross. A column is as
-    close to its parents as its height allows."""
+    close to its parents as it can be in a band that is as high as the longest column."""
     steps = depths(nodes)
     columns: list[list[int]] = [[] for _ in range(max(steps, default=-1) + 1)]
     for number, step in enumerate(steps):
@@ -48,10 +48,11 @@ def lay_out(nodes: list[Branch]) -> list[Placed]:
     ]
     rank, middle, x = [0] * len(nodes), [0.0] * len(nodes), float(MARGIN)
     placed: dict[int, Placed] = {}
+    reach = ROW * (max(map(len, columns), default=0) - 1) / 2
     for column in columns:
         column.sort(key=lambda number: (above(rank, nodes[number].parent), -nodes[number].score))
         wanted = [middle[parent] if (parent := nodes[number].parent) is not None else 0.0 for number in column]
-        for place, (number, y) in enumerate(zip(column, spread(wanted, ROW), strict=True)):
+        for place, (number, y) in enumerate(zip(column, within(spread(wanted, ROW), ROW, reach), strict=True)):
             rank[number], middle[number] = place, y
         width = max(sizes[number] for number in column)
         for number in column:
@@ -75,6 +76,16 @@ def spread(wanted: list[float], least: float) -> list[float]:
             shift = least * blocks[-1][1]
             blocks[-1] = [blocks[-1][0] + total - count * shift, blocks[-1][1] + count]
     return [total / count + least * place for total, count in blocks for place in range(int(count))]
+
+
+def within(places: list[float], least: float, reach: float) -> list[float]:
+    """Places moved into [-reach, reach], still at least so far apart, as far as there is room."""
+    found: list[float] = []
+    for place in places:
+        found.append(max(place, found[-1] + least if found else -reach))
+    for at in range(len(found) - 1, -1, -1):
+        found[at] = min(found[at], found[at + 1] - least if at + 1 < len(found) else reach)
+    return found
 
 
 def kind_of(node: Branch) -> Literal["best", "kept", "dropped"]:

@@ -50,7 +50,7 @@ def coloured_text(part: ColouredText) -> Picture:
         if token.endswith("\n"):
             x, y = 0.0, y + ROW
     bottom = y + ROW + 8
-    shapes += key(0, bottom, low, high, part.diverging)
+    shapes += key(0, bottom, low, high, part.diverging, UNDER_TEXT)
     if part.label:
         shapes.append(Label(132, bottom + 9, part.label, "tick-start"))
     return Picture(WIDTH, bottom + 30, shapes, about(part, low, high))
@@ -69,11 +69,11 @@ def coloured_text_html(part: ColouredText, name: str) -> str:
     found = []
     for place, token in enumerate(part.tokens):
         share = float(strong[place]) if place < len(strong) else 0.0
-        kind = "mark" if share >= 0 else "mark cold"
+        kind = ("mark" if share >= 0 else "mark cold") + ("" if token.strip() else " blank")
         strength = round(100 * UNDER_TEXT * abs(share))
         text = f'<span class="{kind}" style="--v:{strength}%" title="{markup(note_of(part, place))}">{markup(shown_token(token))}</span>'
         found.append(text + "\n" if token.endswith("\n") else text)
-    shapes = key(0, 2, low, high, part.diverging)
+    shapes = key(0, 2, low, high, part.diverging, UNDER_TEXT)
     shapes += [Label(132, 11, part.label, "tick-start")] if part.label else []
     scale = Picture(WIDTH, 26, shapes, "colours").inner(name)
     kind = "coloured joined" if part.joined else "coloured"

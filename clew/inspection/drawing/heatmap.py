@@ -39,7 +39,7 @@ def strengths(values: np.ndarray, low: float, high: float, diverging: bool) -> n
 
 def cell_size(count: int) -> float:
     """Pixels of a side of a cell, of so many: large enough for numbers, for names, or just to be seen."""
-    return 30.0 if count <= WRITTEN else 20.0 if count <= FEW else 13.0 if count <= 80 else max(2.0, 1040 / count)
+    return 30.0 if count <= WRITTEN else 20.0 if count <= FEW else 13.0 if count <= 80 else max(2.0, 900 / count)
 
 
 def heatmap(part: Heatmap) -> Picture:
@@ -166,15 +166,17 @@ def axis_names(part: Heatmap, left: float, top: float, width: float, height: flo
     return found
 
 
-def key(left: float, top: float, low: float, high: float, diverging: bool) -> list[Shape]:
-    """The scale of colours."""
+def key(left: float, top: float, low: float, high: float, diverging: bool, strength: float = 1.0) -> list[Shape]:
+    """The scale of colours, as strong as they are."""
     pieces = 24
     found: list[Shape] = []
     for piece in range(pieces):
         share = (piece + 0.5) / pieces
         share = 2 * share - 1 if diverging else share
         kind = "heat" if share >= 0 else "cold"
-        found.append(Box(left + piece * KEY_WIDTH / pieces, top, KEY_WIDTH / pieces, KEY_HEIGHT, kind, opacity=abs(share)))
-    found.append(Label(left, top + KEY_HEIGHT + 13, short_number(low), "tick-start"))
+        found.append(Box(left + piece * KEY_WIDTH / pieces, top, KEY_WIDTH / pieces, KEY_HEIGHT, kind, opacity=strength * abs(share)))
+    found.append(Stroke([(left, top + KEY_HEIGHT), (left + KEY_WIDTH, top + KEY_HEIGHT)], "grid"))
+    least = low if abs(low) > 0.002 * (high - low) else 0.0
+    found.append(Label(left, top + KEY_HEIGHT + 13, short_number(least), "tick-start"))
     found.append(Label(left + KEY_WIDTH, top + KEY_HEIGHT + 13, short_number(high), "tick-end"))
     return found

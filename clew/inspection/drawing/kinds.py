@@ -21,6 +21,8 @@ class Look(NamedTuple):
     anchor: str = "start"
     mono: bool = False
     opacity: float = 1.0
+    halo: bool = False
+    """Whether letters have paper around them, on what they lie."""
 
 
 KINDS = {
@@ -53,6 +55,7 @@ KINDS = {
     "number-white": Look("white", size=10.5, anchor="middle"),
     "value": Look("faint", size=11.5),
     "value-end": Look("faint", size=11.5, anchor="end"),
+    "threshold-name": Look("faint", size=11.5, anchor="end", halo=True),
     "threshold": Look(stroke="faint", dash=(2, 3), width=1.2),
     "token": Look("ink", size=14),
     "letters": Look("ink", size=13.5, mono=True),
@@ -77,7 +80,7 @@ KINDS = {
     "box-line": Look("faint", size=11, anchor="middle"),
     "edge": Look(stroke="edge", width=1.3),
     "arrow": Look("edge"),
-    "edge-text": Look("faint", size=10.5, anchor="middle"),
+    "edge-text": Look("faint", size=10.5, anchor="middle", halo=True),
     **{f"line-{number}": Look(stroke=f"c{number}", width=2.2) for number in range(len(COLOURS))},
     **{f"fill-{number}": Look(f"c{number}") for number in range(len(COLOURS))},
     **{f"band-{number}": Look(f"c{number}", opacity=0.16) for number in range(len(COLOURS))},
@@ -96,6 +99,8 @@ def rules(colours: dict[str, str] | None = None, kinds: Iterable[str] = KINDS, s
         lines = [f"fill:{fill}"]
         if look.stroke != "none":
             lines.append(f"stroke:{stroke};stroke-width:{look.width:g}")
+        if look.halo:
+            lines.append(f"stroke:{'var(--paper)' if colours is None else colours['paper']};stroke-width:4px;paint-order:stroke")
         if look.dash:
             lines.append(f"stroke-dasharray:{' '.join(f'{part:g}' for part in look.dash)}")
         if look.opacity != 1:

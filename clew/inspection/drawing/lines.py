@@ -22,7 +22,7 @@ def lines(part: Lines) -> Picture:
     for name, value in part.thresholds:
         if y.low <= value <= y.high and (value > 0 or not part.log_y):
             shapes.append(Stroke([(field.left, y(value)), (field.right, y(value))], "threshold", title=f"{name}: {short_number(value)}"))
-            shapes.append(Label(field.right - 4, y(value) - 5, name, "value-end"))
+            shapes.append(Label(field.right - 4, y(value) - 5, name, "threshold-name"))
     for number, series in enumerate(part.series):
         shapes += line(series, number, x, y)
     crossed = "".join(f", threshold {name} at {short_number(value)}" for name, value in part.thresholds)
@@ -32,7 +32,7 @@ def lines(part: Lines) -> Picture:
 
 def scales(part: Lines, top: float) -> tuple[Scale, Scale, Field]:
     spread = [value for series in part.series for value in ends(series)]
-    low_x, high_x = extent(chain.from_iterable(series.x for series in part.series), log=part.log_x, margin=0.0)
+    low_x, high_x = extent(chain.from_iterable(series.x for series in part.series), log=part.log_x, margin=0.02)
     low_y, high_y = extent([*spread, *(value for _, value in part.thresholds)], log=part.log_y)
     bottom = top + HEIGHT - BOTTOM - 12
     y = Scale(low_y, high_y, bottom, top, part.log_y)

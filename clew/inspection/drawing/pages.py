@@ -37,7 +37,8 @@ def stylesheet() -> str:
     themes = (
         f".clew-view{{color-scheme:light;{light}}}"
         f"@media(prefers-color-scheme:dark){{.clew-view{{color-scheme:dark;{dark}}}}}"
-        f"[data-theme=light] .clew-view{{color-scheme:light;{light}}}[data-theme=dark] .clew-view{{color-scheme:dark;{dark}}}"
+        f":is([data-theme=light] .clew-view,.clew-view[data-theme=light]){{color-scheme:light;{light}}}"
+        f":is([data-theme=dark] .clew-view,.clew-view[data-theme=dark]){{color-scheme:dark;{dark}}}"
     )
     return f"{themes}\n{rules()}\n{written('view.css')}"
 
@@ -58,10 +59,9 @@ def fragment(title: str, about: str, parts: Sequence[Part], name: str | None = N
     found = [f'<section class="clew-view" aria-label="{markup(title)}"><{heading}>{markup(title)}</{heading}>']
     found += [f'<p class="about">{markup(paragraph)}</p>' for paragraph in about.splitlines() if paragraph.strip()]
     for number, (part, kind) in enumerate(drawn):
-        title = title_of(part)
-        caption = f"<figcaption>{markup(title)}</figcaption>" if title else ""
+        caption = f"<figcaption>{markup(title_of(part))}</figcaption>" if title_of(part) else ""
         inner = kind.html(part, f"{name}-{number}") if kind.html else scrolled(kind.picture(part).svg(f"{name}-{number}"))
-        found.append(f'<figure class="part {type(part).__name__.lower()}">{caption}{inner}</figure>')
+        found.append(f'<figure class="part part-{type(part).__name__.lower()}">{caption}{inner}</figure>')
     return "\n".join([*found, '<div class="say" hidden></div><p class="heard" role="status"></p></section>'])
 
 
@@ -75,7 +75,7 @@ def scrolled(picture: str) -> str:
 
 def document(title: str, about: str, parts: Sequence[Part]) -> str:
     """One page that needs nothing else. Its policy runs the one script that is ours, and nothing that stands in the data."""
-    code = f"{script()}\nenliven(document);\n"
+    code = f"{script()}\nenliven(document);\nfit();\n"
     digest = b64encode(sha256(code.encode()).digest()).decode()
     policy = f"default-src 'none'; style-src 'unsafe-inline'; img-src data:; script-src 'sha256-{digest}'"
     return f"""<!doctype html>

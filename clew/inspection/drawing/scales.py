@@ -35,6 +35,17 @@ def log_ticks(low: float, high: float, most: int) -> list[float]:
     return [value for value in found if low * (1 - 1e-9) <= value <= high * (1 + 1e-9)]
 
 
+def power_of_ten(value: float) -> str:
+    """10⁻⁴ and not 0.0001; numbers near one as they are."""
+    power = round(math.log10(value))
+    if abs(power) < 3 or abs(value / 10.0**power - 1) > 1e-6:
+        return f"{value:g}"
+    return "10" + str(power).translate(SUPERSCRIPTS)
+
+
+SUPERSCRIPTS = str.maketrans("-0123456789", "⁻⁰¹²³⁴⁵⁶⁷⁸⁹")
+
+
 @dataclass(frozen=True)
 class Scale:
     """Values from low to high at pixels from start to end."""
@@ -55,7 +66,7 @@ class Scale:
         if not self.log:
             values = ticks(self.low, self.high, most)
             return list(zip(map(self, values), labels(values), strict=True))
-        return [(self(value), f"{value:g}") for value in log_ticks(self.low, self.high, most)]
+        return [(self(value), power_of_ten(value)) for value in log_ticks(self.low, self.high, most)]
 
 
 def extent(values: Iterable[float], *, log: bool = False, margin: float = 0.04) -> tuple[float, float]:
@@ -67,7 +78,7 @@ def extent(values: Iterable[float], *, log: bool = False, margin: float = 0.04) 
     if log:
         wide = (high / low) ** margin if high > low else 2.0
         return max(low / wide, 1 / LARGEST), high * wide
-    wide = margin * (high - low) or margin * abs(high) or 1.0
+    wide = margin * (high - low) if high > low else 0.05 * abs(high) or 1.0
     return low - wide, high + wide
 
 
