@@ -1,12 +1,16 @@
 """The table of instruments, by the name that the command line and the page know them by."""
 
+from clew.inspection.cells import CELLS
 from clew.inspection.instrument import Instrument
 from clew.inspection.next_tokens import NEXT
 from clew.inspection.surprisal import SURPRISAL
 from clew.inspection.tokens import TOKENS
+from clew.inspection.tracked_cells import TRACK
 
 INSTRUMENTS: dict[str, Instrument] = {
     "tokens": TOKENS,
     "surprisal": SURPRISAL,
     "next": NEXT,
+    "cells": CELLS,
+    "track": TRACK,
 }
