@@ -53,7 +53,9 @@ def by_characters(run: Run, layer: RecurrentLayer) -> bool:
     return any(run.vocabularies[role].unit == "character" for role in roles if role in run.vocabularies)
 
 
-def coloured(tokens: Sequence[str], values: Sequence[float], title: str, *, joined: bool, bound: float = 1.0, label: str = "") -> ColouredText:
+def coloured(
+    tokens: Sequence[str], values: Sequence[float], title: str, *, joined: bool, bound: float = 1.0, label: str = ""
+) -> ColouredText:
     notes = [f"{value:+.3f}" for value in values]
     return ColouredText(tokens, values, title, label, -bound, bound, diverging=True, joined=joined, notes=notes)
 

@@ -1,11 +1,13 @@
 """The table of instruments, by the name that the command line and the page know them by."""
 
+from clew.inspection.attention import ATTENTION
 from clew.inspection.cells import CELLS
 from clew.inspection.instrument import Instrument
 from clew.inspection.next_tokens import NEXT
 from clew.inspection.surprisal import SURPRISAL
 from clew.inspection.tokens import TOKENS
 from clew.inspection.tracked_cells import TRACK
+from clew.inspection.word_alignment import ALIGNMENT
 
 INSTRUMENTS: dict[str, Instrument] = {
     "tokens": TOKENS,
@@ -13,4 +15,6 @@ INSTRUMENTS: dict[str, Instrument] = {
     "next": NEXT,
     "cells": CELLS,
     "track": TRACK,
+    "attention": ATTENTION,
+    "alignment": ALIGNMENT,
 }

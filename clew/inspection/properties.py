@@ -6,7 +6,7 @@ that closes them. Code is scanned for strings, comments and brackets, never pars
 
 import re
 from collections.abc import Callable
-from typing import NamedTuple
+from typing import Literal, NamedTuple
 
 import numpy as np
 
@@ -22,10 +22,12 @@ TOKEN = re.compile(
 
 
 class Property(NamedTuple):
-    """`find(text)` gives an array as long as the text: of booleans, or of numbers."""
+    """`find(text)` gives an array as long as the text: of booleans, or of numbers. `kind` is one that any text has, that code has, or that
+    the character shows by itself, so that nothing has to be remembered for it."""
 
     about: str
     find: Callable[[str], np.ndarray]
+    kind: Literal["text", "code", "character"] = "text"
 
 
 def since(text: str, is_start: np.ndarray) -> np.ndarray:
@@ -116,6 +118,15 @@ def scan(text: str) -> Code:
     return Code(strings, comments, filled(len(text), changes), conditions)
 
 
+CODE_LINE = re.compile(r"\s*(?:def \w+\(|class \w+[:(]|import \w|from [\w.]+ import |return\b|elif .*:$|if .*:$)")
+
+
+def is_code(text: str) -> bool:
+    """Whether one in fifty lines, at least, can only be Python's."""
+    lines = [line for line in text.splitlines() if line.strip()]
+    return bool(lines) and sum(CODE_LINE.match(line) is not None for line in lines) >= len(lines) / 50
+
+
 def filled(length: int, changes: list[tuple[int, float]]) -> np.ndarray:
     """A value from each place on; 0 at first."""
     if not changes:
@@ -131,12 +142,12 @@ PROPERTIES: dict[str, Property] = {
     "sentence_position": Property("characters since the sentence began", sentence_position),
     "inside_quotes": Property("between double quotation marks", inside_quotes),
     "inside_parentheses": Property("between parentheses", inside_parentheses),
-    "bracket_depth": Property("brackets that are open in code, strings and comments left out", lambda text: scan(text).depth),
-    "indentation": Property("white space at the line's beginning", indentation),
-    "inside_comment": Property("in a comment of Python", lambda text: scan(text).comments),
-    "inside_string": Property("in a string of Python", lambda text: scan(text).strings),
-    "inside_condition": Property("between if or elif and its colon, in Python", lambda text: scan(text).conditions),
-    "capital": Property("a capital letter", lambda text: characters(text, str.isupper)),
-    "digit": Property("a digit", lambda text: characters(text, str.isdigit)),
-    "space": Property("white space", lambda text: characters(text, str.isspace)),
+    "bracket_depth": Property("brackets that are open in code, strings and comments left out", lambda text: scan(text).depth, "code"),
+    "indentation": Property("white space at the line's beginning", indentation, "code"),
+    "inside_comment": Property("in a comment of Python", lambda text: scan(text).comments, "code"),
+    "inside_string": Property("in a string of Python", lambda text: scan(text).strings, "code"),
+    "inside_condition": Property("between if or elif and its colon, in Python", lambda text: scan(text).conditions, "code"),
+    "capital": Property("a capital letter", lambda text: characters(text, str.isupper), "character"),
+    "digit": Property("a digit", lambda text: characters(text, str.isdigit), "character"),
+    "space": Property("white space", lambda text: characters(text, str.isspace), "character"),
 }

@@ -81,7 +81,7 @@ def gate_names(cell: nn.Module) -> list[str]:
 def layer_name(task: nn.Module, parts: list[str]) -> str:
     """From the steps of a path: where it stands, which numbers it has, which way it reads."""
     half = [part for part in parts if part in ("encoder", "decoder")][:1]
-    numbers = [str(int(part) + 1) for part in parts if part.isdigit()]
+    numbers = [str(int(part) + 1) for part in parts if part.isdigit()][-1 if "cells" in parts else 0 :]  # cells of a stack are its layers
     ways = [DIRECTIONS[part] for part in parts if part in DIRECTIONS]
     if any(isinstance(module, Backward) for module in modules_along(task, parts)):
         ways.append("backward")

@@ -7,13 +7,12 @@ from typing import Any, Literal, NamedTuple
 import numpy as np
 import torch
 from pydantic import Field
-from torch import Tensor
 
 from clew.core.config import Section
 from clew.core.errors import UserError, unknown
-from clew.inspection.cells import coloured
+from clew.inspection.cells import coloured, symbol
 from clew.inspection.instrument import Instrument
-from clew.inspection.properties import PROPERTIES
+from clew.inspection.properties import PROPERTIES, is_code
 from clew.inspection.recurrent_layers import RecurrentLayer, recurrent_layers, why_not_recurrent
 from clew.inspection.streaming import stream
 from clew.inspection.tracking import Tally, correlations, fit_cuts, fit_lines, judge_cuts, judge_lines, threshold_of
@@ -30,7 +29,9 @@ class TrackOptions(Section):
 
     text: str = Field("", description="fit on its first half and judge on the second; the run's own corpus where not given")
     characters: int = Field(50_000, ge=200, le=10_000_000, description="how much of each part of the corpus is read")
-    properties: tuple[str, ...] = Field((), description=f"those to look for, of {', '.join(PROPERTIES)}; all where not given")
+    properties: tuple[str, ...] = Field(
+        (), description=f"those to look for, of {', '.join(PROPERTIES)}; all that fit the text where not given"
+    )
     of: Literal["cell", "hidden"] = Field("cell", description="cell: what the layer remembers (c); hidden: what it gives (h)")
     margin: float = Field(0.25, ge=0, lt=1, description="a cell tracks something where its skill on unseen text is at least this")
     show: int = Field(400, ge=0, le=20_000, description="characters of unseen text that are coloured by each best cell")
@@ -54,7 +55,8 @@ class Best(NamedTuple):
 class Search(NamedTuple):
     best: list[Best]
     silent: dict[str, float]
-    """The share of each layer's cells whose best property, by the text they were fitted on, falls below the margin on the other."""
+    """The share of each layer's cells whose best property, by the text they were fitted on, falls below the margin on the other; what a
+    character shows by itself is no property here."""
     num_units: int
     left_out: list[str]
 
@@ -111,9 +113,10 @@ def search(run: Run, fitted_on: Text, judged_on: Text, *, of: str = "cell", marg
         r = correlations(judged)
         before = torch.cat([fitted_told.skill, judge_lines(lines, fitted)]).cpu()  # (properties, units)
         after = torch.cat([told.skill, judge_lines(lines, judged)]).cpu()
-        if len(before):
-            chosen = before.argmax(0, keepdim=True)
-            silent[layer.name] = float((after.gather(0, chosen) < margin).double().mean())
+        remembered = [row for row, name in enumerate([*booleans, *numbers]) if PROPERTIES[name].kind != "character"]
+        if remembered:
+            chosen = before[remembered].argmax(0, keepdim=True)
+            silent[layer.name] = float((after[remembered].gather(0, chosen) < margin).double().mean())
         for row, name in enumerate([*booleans, *numbers]):
             unit = int(before[row].argmax())
             skill = float(before[row, unit])
@@ -165,8 +168,9 @@ def look_for_cells(runs: Sequence[Run], options: TrackOptions) -> View:
     for name in options.properties:
         if name not in PROPERTIES:
             raise unknown("property", name, PROPERTIES)
-    names = options.properties or tuple(PROPERTIES)
-    fitted_on, judged_on = (prepare(run, text, names) for text in texts_of(run, options))
+    texts = texts_of(run, options)
+    names = options.properties or tuple(name for name, each in PROPERTIES.items() if each.kind != "code" or is_code(texts[0]))
+    fitted_on, judged_on = (prepare(run, text, names) for text in texts)
     found = search(run, fitted_on, judged_on, of=options.of, margin=options.margin)
     if not found.best:
         raise UserError(f"none of {', '.join(names)} is both there and not there in each of the two texts; give a longer text, or others")
@@ -177,14 +181,17 @@ def look_for_cells(runs: Sequence[Run], options: TrackOptions) -> View:
     ]
     parts: list[Part] = [Table(header, rows, "The best cell for each property, on unseen text")]
     parts += [coloured_best(run, judged_on, one, options) for one in found.best if options.show and one.skill >= options.margin]
-    parts.append(Bars(list(found.silent), list(found.silent.values()), "share of cells", "Cells that track none of these, by layer"))
+    if found.silent:
+        parts.append(Bars(list(found.silent), list(found.silent.values()), "share of cells", "Cells that track none of these, by layer"))
     if found.left_out:
         parts.append(Note(f"Left out, since one of the texts hardly has them: {', '.join(found.left_out)}."))
-    share = sum(found.silent.values()) / max(len(found.silent), 1)
     about = (
-        f"{found.num_units:,} cells, fitted on {len(fitted_on.ends):,} tokens and judged on {len(judged_on.ends):,} others. Skill is 1 for a "
-        f"perfect cell and 0 for a constant answer; {share:.0%} of the cells reach {options.margin:g} for none of the properties."
+        f"{found.num_units:,} cells, fitted on {len(fitted_on.ends):,} tokens and judged on {len(judged_on.ends):,} others. Skill is 1 for "
+        "a perfect cell and 0 for a constant answer."
     )
+    if found.silent:
+        share = sum(found.silent.values()) / len(found.silent)
+        about += f" {share:.0%} of the cells reach {options.margin:g} for no property that takes more than the character itself."
     facts = {
         "best": [one._asdict() for one in found.best],
         "silent": found.silent,
@@ -200,30 +207,32 @@ def rounded(value: float | None) -> float | str:
 
 
 def coloured_best(run: Run, text: Text, one: Best, options: TrackOptions) -> Part:
-    """The piece of the text where the property changes, on the colour of its best cell."""
+    """The piece of the text where the property first changes, on the colour of its best cell."""
     values = text.values[one.property]
-    first = int(np.argmax(values != values[0]))
-    start = max(0, first - options.show // 4)
+    start = max(0, int(np.argmax(values != values[0])) - options.show // 4)
     stop = min(len(text.ends), start + options.show)
     layer = next(layer for layer in recurrent_layers(run) if layer.name == one.layer)
     path = layer.place(options.of)
-    seen = torch.cat([found[path][:, one.unit - 1].cpu() for _, found in stream(run.task, text.tokens[: text.before + stop], [path], rows=1)])
-    shown = seen[text.before + start :].float()
+    seen = torch.zeros(text.before + stop)
+    for places, found in stream(run.task, text.tokens[: len(seen)], [path]):
+        seen[places] = found[path][:, one.unit - 1].float().cpu()
+    shown = seen[text.before + start :]
     shown = shown.tanh() if path == layer.memory else shown
-    pieces = [text.text[int(a) : int(b)] for a, b in zip([*bounds(text, start, stop)][:-1], [*bounds(text, start, stop)][1:], strict=True)]
-    return coloured(pieces, shown.tolist(), f"{one.property}: cell {one.unit} of layer {one.layer}", joined=True, label="tanh(c)")
-
-
-def bounds(text: Text, start: int, stop: int) -> Tensor:
-    """Where each token of [start, stop) ends in the text, and before them where the first begins."""
-    first = text.ends[start - 1] + 1 if start else 0
-    return torch.tensor([first, *(text.ends[start:stop] + 1).tolist()])
+    begins = [int(text.ends[start - 1]) + 1 if start else 0, *(text.ends[start : stop - 1] + 1).tolist()]
+    pieces = [text.text[begin : end + 1] for begin, end in zip(begins, text.ends[start:stop].tolist(), strict=True)]
+    bound = max(1.0, float(shown.abs().max()))
+    title = f"{one.property}: cell {one.unit} of layer {one.layer}"
+    return coloured(pieces, shown.tolist(), title, joined=True, bound=bound, label=symbol(layer, options.of))
 
 
 def why_not_tracked(run: Run) -> str | None:
     if (why := why_not_recurrent(run)) is not None:
         return why
-    return None if run.verb == "generate" else f"{run.folder} is no language model, which reads a text of any length; its task is to {run.verb}"
+    return (
+        None
+        if run.verb == "generate"
+        else f"{run.folder} is no language model, which reads a text of any length; its task is to {run.verb}"
+    )
 
 
 TRACK = Instrument(
