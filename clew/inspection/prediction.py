@@ -43,9 +43,7 @@ def tags_of(run: Run, options: PredictionOptions) -> View:
     doubt = [1 - word.probability for word in found.words]
     rows = [(word.word, word.tag, round(word.probability, 4)) for word in found.words]
     parts: list[Part] = [
-        ColouredText(
-            [f"{word}/{tagged.tag}" for word, tagged in zip(words, found.words, strict=True)], doubt, "Tags", "doubt", 0.0, 1.0, notes=notes
-        ),
+        ColouredText([f"{word.word}/{word.tag}" for word in found.words], doubt, "Tags", "doubt", 0.0, 1.0, notes=notes),
         Table(("word", "tag", "probability"), rows),
     ]
     if found.spans:
