@@ -40,7 +40,7 @@ def train(
     from clew.cli.progress import Lines
     from clew.core.errors import UserError
     from clew.recipes.running import run_recipe
-    from clew.training.run import Silence
+    from clew.training.report import Silence
 
     folder, path = (None if place is None else Path(place) for place in (out, code))
     if path is not None:

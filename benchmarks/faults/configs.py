@@ -41,7 +41,8 @@ from clew.tasks.words import is_segmented
 from clew.text.train import TOKENIZERS, framed_as_bert, train_character, train_word, train_wordpiece
 from clew.training.averaging import AVERAGES
 from clew.training.optimisers import OPTIMISERS
-from clew.training.run import check_training, prepare_problem
+from clew.training.problems import prepare_problem
+from clew.training.run import check_training
 from clew.training.schedules import SCHEDULES
 
 LARGEST = 50 * 2**20  # bytes of weights; the machine is said to have no more

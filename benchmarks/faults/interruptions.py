@@ -30,10 +30,10 @@ PHASES = {
     "tokenizer": ("runs.build.train_tokenizer",),
     "encoding": ("data.encoding.write_ids", "training.run.progress"),
     "building": ("runs.build.build_task",),
-    "making the folder": ("training.run.make_folder", "training.run.prepare_folder", "runs.directory.write_config"),
+    "making the folder": ("training.run_folder.make_folder", "training.run_folder.prepare_folder", "runs.directory.write_config"),
     "training": ("training.loop._backward", "training.loop._clip"),
     "evaluating": ("training.evaluation.evaluate", "tasks.language_model.forward"),
-    "keeping the best weights": ("training.run.keep_weights", "runs.directory.tensors_hash"),
+    "keeping the best weights": ("training.running.keep_weights", "runs.directory.tensors_hash"),
     "saving": (
         "training.checkpoints.save_checkpoint",
         "training.checkpoints.write_group",

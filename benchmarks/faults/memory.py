@@ -13,7 +13,7 @@ from benchmarks.faults.children import done, own_folder
 from benchmarks.faults.subjects import text_beside
 from benchmarks.faults.trials import FAILED, Failure, Result
 from clew.recipes.running import run_recipe
-from clew.training.run import Silence
+from clew.training.report import Silence
 
 SETTINGS = [
     "model.dim=8",

@@ -66,8 +66,9 @@ def write_asked(found: list[tuple[str, Any]], out: str | None) -> None:
 def changed_config(config: Any, settings: list[str], changed: dict[str, Any], files: list[str]) -> Any:
     """The run's config with other data and another decoding; files of one's own take the place of a corpus and its languages."""
     from clew.core.errors import UserError
-    from clew.runs.config import override, resolve
-    from clew.runs.loaded import decoding_config
+    from clew.runs.config import resolve
+    from clew.runs.given import decoding_config
+    from clew.runs.overriding import override
 
     for setting in settings:
         if not setting.startswith(("data.", "decoding.")):

@@ -72,8 +72,8 @@ def command_of(trained: Any) -> str | None:
     from clew.core.errors import UserError
     from clew.recipes import RECIPES
     from clew.recipes.running import FOUND, config_of
-    from clew.runs.config import changed_fields
     from clew.runs.directory import CODE
+    from clew.runs.fields import changed_fields
 
     config: Any = trained.config
     if config.recipe not in RECIPES:

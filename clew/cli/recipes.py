@@ -19,7 +19,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 def run(options: argparse.Namespace) -> int:
     from clew.recipes import RECIPES
     from clew.recipes.running import config_of
-    from clew.runs.config import commented_yaml
+    from clew.runs.fields import commented_yaml
 
     if options.name is not None:
         config = config_of(options.name, options.settings)

@@ -4,7 +4,7 @@ A tap is an identity module whose only job is to have a name. What is watched li
 watch the same model and an exception leaves nothing behind. Outside a watch a tap costs one look-up; inside compiled code, nothing.
 """
 
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, contextmanager
 from contextvars import ContextVar
 from typing import NamedTuple
@@ -39,7 +39,12 @@ _loop: ContextVar["Loop | None"] = ContextVar("loop", default=None)
 
 
 class Tap(nn.Module):
-    """Hands its input on, changed where someone changes it and seen where someone looks."""
+    """Hands its input on, changed where someone changes it and seen where someone looks. `length_axes` are those that count positions: a
+    reader of another direction turns them round."""
+
+    def __init__(self, length_axes: tuple[int, ...] = (1,)):
+        super().__init__()
+        self.length_axes = length_axes
 
     def forward(self, x: Tensor) -> Tensor:
         return x if torch.compiler.is_compiling() else passed(self, x)
@@ -50,31 +55,50 @@ def passed(place: nn.Module, x: Tensor) -> Tensor:
     watches = _watches.get()
     if watches is None or place not in watches:
         return x
-    x = watches[place].changed(x)
     loop = _loop.get()
-    if loop is None:
-        watches[place].seen(x)
-    else:
-        loop.gather(place, x, watches[place])
+    if loop is not None:
+        return loop.passed(place, x, watches[place])
+    x = watches[place].changed(x)
+    watches[place].seen(x)
     return x
 
 
-class Loop:
-    """Gathers what a tap sees at each step and shows it once, stacked on a length axis in reading order."""
+Order = Callable[[Tensor], Tensor]
+"""Turns axis 1 of a tensor from a layer's order into reading order; done twice it is nothing."""
+Join = Callable[[list[Tensor]], Tensor]
 
-    def __init__(self, reorder: Callable[[Tensor], Tensor] | None):
-        self.reorder = reorder
+
+def stacked(steps: list[Tensor]) -> Tensor:
+    return torch.stack(steps, 1)
+
+
+class Loop:
+    """Gathers what a tap sees at each step and shows it once, joined: stacked on a length axis in reading order, where nothing else is
+    said."""
+
+    def __init__(self, orders: tuple[Order, ...], join: Join = stacked):
+        self.orders = orders
+        self.join = join
         self.steps: dict[nn.Module, list[Tensor]] = {}
 
-    def gather(self, tap: nn.Module, x: Tensor, watch: Watch) -> None:
+    def passed(self, place: nn.Module, x: Tensor, watch: Watch) -> Tensor:
+        x = watch.changed(x)
         if watch.observers:
-            self.steps.setdefault(tap, []).append(x)
+            self.steps.setdefault(place, []).append(x)
+        return x
 
     def show(self) -> None:
         watches = _watches.get() or {}
-        for tap, steps in self.steps.items():
-            stacked = torch.stack(steps, 1)
-            watches[tap].seen(stacked if self.reorder is None else self.reorder(stacked))
+        for place, steps in self.steps.items():
+            watches[place].seen(reorder(self.join(steps), self.orders))
+
+
+def reorder(x: Tensor, orders: Sequence[Order], axes: tuple[int, ...] = (1,)) -> Tensor:
+    for order in orders:
+        for axis in axes:
+            if 0 < axis < x.dim():
+                x = order(x.transpose(1, axis)).transpose(1, axis)
+    return x
 
 
 def watching(observers: Mapping[nn.Module, Observer]) -> AbstractContextManager[None]:
@@ -97,13 +121,13 @@ def watched(watches: Watches) -> Iterator[None]:
 
 
 @contextmanager
-def steps_of_a_loop() -> Iterator[None]:
-    """Around a loop over time: taps inside it are called once a step, observers once a loop."""
+def steps_of_a_loop(join: Join = stacked) -> Iterator[None]:
+    """Around a loop over time: taps inside it are called once a step, observers once a loop, with all steps joined."""
     if torch.compiler.is_compiling() or _watches.get() is None:
         yield
         return
     outer = _loop.get()
-    loop = Loop(outer.reorder if outer is not None else None)
+    loop = Loop(outer.orders if outer is not None else (), join)
     token = _loop.set(loop)
     try:
         yield
@@ -113,14 +137,13 @@ def steps_of_a_loop() -> Iterator[None]:
 
 
 @contextmanager
-def reordered(reorder: Callable[[Tensor], Tensor]) -> Iterator[None]:
-    """Around a layer that reads another way than forward: `reorder` brings what its loops show back into reading order."""
+def reordered(order: Order) -> Iterator[None]:
+    """Around a layer that reads another way than forward: what its taps and loops show is in reading order."""
     if torch.compiler.is_compiling() or _watches.get() is None:
         yield
         return
     outer = _loop.get()
-    around = outer.reorder if outer is not None else None
-    token = _loop.set(Reordering(reorder if around is None else lambda seen: around(reorder(seen))))
+    token = _loop.set(Reordering((order, *(outer.orders if outer is not None else ()))))
     try:
         yield
     finally:
@@ -128,10 +151,13 @@ def reordered(reorder: Callable[[Tensor], Tensor]) -> Iterator[None]:
 
 
 class Reordering(Loop):
-    """Holds an order for the loops inside it; a tap outside any loop shows itself at once, as its layer read it."""
+    """Holds the orders for the loops inside it. A place outside any loop is seen, and changed, at once and in reading order."""
 
-    def gather(self, tap: nn.Module, x: Tensor, watch: Watch) -> None:
-        watch.seen(x)
+    def passed(self, place: nn.Module, x: Tensor, watch: Watch) -> Tensor:
+        axes = getattr(place, "length_axes", (1,))
+        there = watch.changed(reorder(x, self.orders, axes))
+        watch.seen(there)
+        return reorder(there, self.orders[::-1], axes) if watch.changes else x
 
 
 def is_watched(module: nn.Module) -> bool:

@@ -81,8 +81,9 @@ def intervene(model: Any, changes: dict[str, Change]) -> Iterator[None]:
 
 def _keep(seen: list[Tensor]) -> Callable[[Tensor], None]:
     def keep(value: Tensor) -> None:
-        with torch.inference_mode(False):  # what decoding made could not be used in training without a copy
-            seen.append(value.clone() if value.is_inference() else value.detach())
+        with torch.inference_mode(False):  # what decoding made could not be used in training without a copy, and a window holds all of it
+            is_window = value.untyped_storage().nbytes() > value.numel() * value.element_size()
+            seen.append(value.detach().clone() if value.is_inference() or is_window else value.detach())
 
     return keep
 
@@ -133,9 +134,12 @@ def _eager() -> AbstractContextManager[Any]:
 
 
 def _hook(module: nn.Module, arguments: Any, output: Any) -> Any:
-    """Shows and changes the output, or the first part of one such as (y, state)."""
-    value = output[0] if isinstance(output, tuple) else output
-    if not isinstance(value, Tensor):
+    """Shows and changes the output, or the first tensor of one such as (y, state)."""
+    if isinstance(output, Tensor):
+        return passed(module, output)
+    if not isinstance(output, tuple) or not output:
         return None
-    value = passed(module, value)
-    return (value, *output[1:]) if isinstance(output, tuple) else value
+    first = _hook(module, arguments, output[0])
+    if first is None:
+        return None
+    return type(output)(first, *output[1:]) if hasattr(output, "_fields") else (first, *output[1:])

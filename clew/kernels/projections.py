@@ -1,7 +1,7 @@
 """The three projections of attention as one product, where their weights lie end to end in memory.
 
 `Together` puts them there; loading and training write in place and leave them there. Where they have been moved apart (an adapter, a
-shard) each runs alone. The block carries no gradient, so it is for inference.
+shard) or one is watched, each runs alone. The block carries no gradient, so it is for inference.
 """
 
 from collections.abc import Sequence
@@ -9,6 +9,8 @@ from collections.abc import Sequence
 import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
+
+from clew.core.taps import is_watched
 
 
 class Together:
@@ -26,7 +28,7 @@ class Together:
         """What the linear maps give, side by side; None where they have to run alone."""
         if self.weight is None or torch.is_grad_enabled() or torch.compiler.is_compiling():
             return None
-        if any(type(linear) is not nn.Linear for linear in linears):  # an adapter adds something of its own
+        if any(type(linear) is not nn.Linear or is_watched(linear) for linear in linears):  # an adapter adds something of its own
             return None
         if not _is_made_of(self.weight, [linear.weight for linear in linears]):
             return None

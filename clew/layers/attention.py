@@ -43,13 +43,15 @@ class Prepared(NamedTuple):
 class Attention(nn.Module):
     """context_i = sum_j w_ij v_j,  w_i = softmax_j(score(q_i, k_j) + position_ij),  over the keys that i may see."""
 
+    length_axes = (2,)
+
     def __init__(self, score: Score, position: Position | None = None, dropout: float = 0.0):
         super().__init__()
         self.score = score
         self.position = position
         self.dropout = dropout
-        self.scores = Tap()
-        self.weights = Tap()
+        self.scores = Tap(length_axes=(2, 3))
+        self.weights = Tap(length_axes=(2, 3))
         fusable = score.is_dot and (position is None or (position.content_free and not position.adds_values))
         self.kernel = "dot_attention" if fusable else None
 

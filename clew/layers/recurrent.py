@@ -111,7 +111,11 @@ class Backward(SequenceLayer):
 def read_backwards(layer: Callable[..., tuple[Any, State]], x: Tensor, mask: Tensor | None) -> tuple[Any, State]:
     """What a layer gives, or all layers of a stack, that read each row's real positions from the end, in reading order, and where they
     ended."""
-    with reordered(lambda seen: reverse_rows(seen, mask)):
+
+    def in_reading_order(seen: Tensor) -> Tensor:
+        return reverse_rows(seen, mask) if seen.shape[:2] == x.shape[:2] else seen
+
+    with reordered(in_reading_order):
         y, state = layer(reverse_rows(x, mask), _reversed_mask(mask))
     return map_tree(lambda seen: reverse_rows(seen, mask), y), state
 

@@ -25,6 +25,7 @@ class Score(nn.Module):
 
     is_dot = True
     uses_positions = False
+    length_axes = (2, 3)
 
     def __init__(self, query_dim: int, key_dim: int):
         super().__init__()

@@ -5,7 +5,7 @@ and a step costs its own nodes. Vectors of words at the leaves and zeros at the 
 the one for dependency trees. A chain, each node the only child of the next, is a sentence under an ordinary LSTM.
 """
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import NamedTuple
 
 import torch
@@ -13,8 +13,9 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 
 from clew.core.errors import UserError
+from clew.core.taps import Tap, steps_of_a_loop
 from clew.core.tree_batches import TreeBatch, tree_levels
-from clew.layers.cells import LSTMState
+from clew.layers.cells import LSTMState, Taps
 from clew.layers.sequence import uniform_init
 
 
@@ -27,7 +28,10 @@ class Children(NamedTuple):
 
 
 class TreeLSTM(nn.Module):
-    """What both kinds share: parameters, and the way up through the levels. Gates stand in the order of `cells.LSTM`."""
+    """What both kinds share: parameters, and the way up through the levels. Gates stand in the order of `cells.LSTM`.
+
+    Taps show a vector a node (batch, nodes, dim), 0 where there is none: a node's forget gate is the one that its parent has for it.
+    """
 
     def __init__(self, input_dim: int, dim: int, num_hidden_gates: int = 4, num_slots: int = 1):
         super().__init__()
@@ -39,6 +43,9 @@ class TreeLSTM(nn.Module):
         self.hidden_weight = nn.Parameter(torch.empty(num_hidden_gates * dim, num_slots * dim))
         self.bias = nn.Parameter(torch.empty(4 * dim))
         uniform_init(dim**-0.5, self.input_weight, self.hidden_weight, self.bias)
+        self.gates = Taps("input", "forget", "candidate", "output")
+        self.cell_state = Tap()
+        self.hidden = Tap()
 
     def forward(self, x: Tensor, trees: TreeBatch) -> LSTMState:
         """Every node's state (batch, nodes, dim) from x (batch, nodes, input_dim); 0 on padding."""
@@ -49,11 +56,17 @@ class TreeLSTM(nn.Module):
         projected = F.linear(x.flatten(0, 1)[order], self.input_weight, self.bias)
         nothing = projected.new_zeros(0, self.dim)
         below, states = Children(LSTMState(nothing, nothing), order[:0], order[:0]), [LSTMState(nothing, nothing)]
-        for level, inputs in zip(levels, projected.split([len(level.parents) for level in levels]), strict=True):
-            states.append(self.step(inputs, below))
-            below = Children(states[-1], level.parents, level.slots)
-        everywhere = projected.new_zeros(x.shape[0] * x.shape[1], self.dim)
-        hidden, cell = (everywhere.index_copy(0, order, torch.cat(part)).view(*x.shape[:2], self.dim) for part in zip(*states, strict=True))
+
+        def at_nodes(steps: Sequence[Tensor]) -> Tensor:
+            """Level by level, the deepest first, to (batch, nodes, dim); of forget gates the last level, that of the roots, has none."""
+            rows = torch.cat(list(steps))
+            return rows.new_zeros(x.shape[0] * x.shape[1], self.dim).index_copy(0, order[: len(rows)], rows).view(*x.shape[:2], self.dim)
+
+        with steps_of_a_loop(at_nodes):
+            for level, inputs in zip(levels, projected.split([len(level.parents) for level in levels]), strict=True):
+                states.append(self.step(inputs, below))
+                below = Children(states[-1], level.parents, level.slots)
+        hidden, cell = (at_nodes(part) for part in zip(*states, strict=True))
         return LSTMState(hidden, cell)
 
     def check(self, trees: TreeBatch) -> None:
@@ -62,6 +75,16 @@ class TreeLSTM(nn.Module):
     def step(self, inputs: Tensor, children: Children) -> LSTMState:
         """The states of one level's nodes (nodes, dim) from W x + b (nodes, 4 * dim) and their children."""
         raise NotImplementedError
+
+    def join(self, i: Tensor, forget_gates: Tensor, c: Tensor, o: Tensor, children: Children) -> LSTMState:
+        """c = i * c~ + sum_k f_k * c_k and h, from what goes into the gates and the forget gates (children, dim)."""
+        input_gate = self.gates.input(torch.sigmoid(i))
+        forget_gates = self.gates.forget(forget_gates)
+        candidate = self.gates.candidate(torch.tanh(c))
+        output_gate = self.gates.output(torch.sigmoid(o))
+        kept = torch.zeros_like(candidate).index_add(0, children.parents, forget_gates * children.states.cell)
+        cell = self.cell_state(input_gate * candidate + kept)
+        return LSTMState(self.hidden(output_gate * torch.tanh(cell)), cell)
 
 
 class ChildSumTreeLSTM(TreeLSTM):
@@ -86,9 +109,7 @@ class ChildSumTreeLSTM(TreeLSTM):
         from_i, _, from_c, from_o = F.linear(hidden_sum, self.hidden_weight).chunk(4, -1)
         forget_weight = self.hidden_weight[self.dim : 2 * self.dim]
         forget_gates = torch.sigmoid(f[children.parents] + F.linear(children.states.hidden, forget_weight))  # (children, dim)
-        kept = nothing.index_add(0, children.parents, forget_gates * children.states.cell)
-        cell = torch.sigmoid(i + from_i) * torch.tanh(c + from_c) + kept
-        return LSTMState(torch.sigmoid(o + from_o) * torch.tanh(cell), cell)
+        return self.join(i + from_i, forget_gates, c + from_c, o + from_o, children)
 
 
 class NaryTreeLSTM(TreeLSTM):
@@ -121,16 +142,12 @@ class NaryTreeLSTM(TreeLSTM):
     def step(self, inputs: Tensor, children: Children) -> LSTMState:
         places = children.parents * self.num_children + children.slots
         nothing = inputs.new_zeros(len(inputs) * self.num_children, self.dim)
-        hidden, cells = (
-            nothing.index_copy(0, places, part).view(len(inputs), -1) for part in children.states
-        )  # (nodes, num_children * dim)
+        hidden = nothing.index_copy(0, places, children.states.hidden).view(len(inputs), -1)  # (nodes, num_children * dim)
         i, f, c, o = inputs.chunk(4, -1)
         widths = [self.dim, self.num_children * self.dim, self.dim, self.dim]
         from_i, from_f, from_c, from_o = F.linear(hidden, self.hidden_weight).split(widths, -1)
-        forget_gates = torch.sigmoid(f.repeat(1, self.num_children) + from_f)
-        kept = (forget_gates * cells).view(len(inputs), self.num_children, self.dim).sum(1)
-        cell = torch.sigmoid(i + from_i) * torch.tanh(c + from_c) + kept
-        return LSTMState(torch.sigmoid(o + from_o) * torch.tanh(cell), cell)
+        forget_gates = torch.sigmoid(f[children.parents] + from_f.reshape(-1, self.dim)[places])  # (children, dim)
+        return self.join(i + from_i, forget_gates, c + from_c, o + from_o, children)
 
 
 TREE_LAYERS: dict[str, Callable[..., TreeLSTM]] = {"child_sum_lstm": ChildSumTreeLSTM, "n_ary_lstm": NaryTreeLSTM}

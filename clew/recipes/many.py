@@ -15,7 +15,8 @@ from clew.runs.directory import append_metrics, check_code, config_there, is_run
 from clew.runs.lock import is_locked
 from clew.runs.summary import is_finished, summarise
 from clew.training.processes import from_first, rank
-from clew.training.run import Report, check_training
+from clew.training.report import Report
+from clew.training.run import check_training
 from clew.training.signals import Interrupted
 
 

@@ -7,7 +7,7 @@ from typing import Any
 
 from clew.core.errors import UserError, shortened, unknown
 from clew.recipes import RECIPES
-from clew.runs.config import Config, changed_fields, differences, fields_of, overlay, override, resolve
+from clew.runs.config import Config, resolve
 from clew.runs.directory import (
     CONFIG,
     IMPORTED,
@@ -21,11 +21,14 @@ from clew.runs.directory import (
     read_config,
 )
 from clew.runs.embedding import filled
+from clew.runs.fields import changed_fields, differences, fields_of
+from clew.runs.overriding import overlay, override
 from clew.runs.summary import summarise
 from clew.runs.transfer import INHERITED, check_stands, check_text_inherited, check_transfer, inheriting, with_hash, with_kind
 from clew.runs.values import read_yaml
 from clew.training.processes import from_first, is_first, is_restart, process_group
-from clew.training.run import Report, Result, Silence, check_training, train_run
+from clew.training.report import Report, Silence
+from clew.training.run import Result, check_training, train_run
 
 CHANGEABLE = (
     "training.steps",

@@ -10,7 +10,7 @@ from typing import Any, NamedTuple
 from clew.core.errors import UserError, counted, unknown
 from clew.metrics.bootstrap import paired_bootstrap
 from clew.metrics.welch import welch
-from clew.runs.config import fields_of
+from clew.runs.fields import fields_of
 from clew.runs.predictions import read_predictions
 from clew.runs.summary import Summary
 

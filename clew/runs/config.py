@@ -1,21 +1,18 @@
-"""The config of a run: its sections, how settings given by the user are laid over a recipe, and what is said when one is wrong."""
+"""The config of a run, and its sections."""
 
-import re
-from collections.abc import Iterable, Mapping, Sequence
-from copy import deepcopy
-from typing import Annotated, Any, Literal, get_args, get_origin
+from collections.abc import Mapping
+from typing import Annotated, Any, Literal
 
-import yaml
 from pydantic import BeforeValidator, Field, SerializeAsAny, ValidationError, create_model
 from typing_extensions import TypeAliasType
 
 from clew.core.config import Part, Section, one_of, part_of
-from clew.core.errors import UserError, did_you_mean, named, shown, unknown
+from clew.core.errors import UserError, shown, unknown
 from clew.layers.adapters import ADAPTERS
 from clew.layers.characters import CHARACTERS
 from clew.layers.pooling import MIXES
 from clew.models import MODELS
-from clew.runs.values import parse_assignment
+from clew.runs.explaining import MemberError, explain
 from clew.tasks import TASKS
 from clew.tasks.writing import DecodingConfig
 from clew.text.train import TOKENIZERS
@@ -226,15 +223,6 @@ class TrainingConfig(Section):
     patience: int | None = Field(None, ge=1, description="stop after this many evaluations without a better one")
 
 
-class _MemberError(ValueError):
-    """A mistake inside a section chosen by name, kept whole so that `explain` can say where."""
-
-    def __init__(self, error: ValidationError, section: type[Section]):
-        super().__init__(str(error))
-        self.error = error
-        self.section = section
-
-
 def _member(kind: str, key: str, table: Mapping[str, Any]) -> BeforeValidator:
     """A section whose class is chosen by its field `key`, from a table that a user's code may have added to."""
 
@@ -250,7 +238,7 @@ def _member(kind: str, key: str, table: Mapping[str, Any]) -> BeforeValidator:
         try:
             return table[name].config(**{**value, key: name})
         except ValidationError as error:
-            raise _MemberError(error, table[name].config) from None
+            raise MemberError(error, table[name].config) from None
 
     return BeforeValidator(build)
 
@@ -281,151 +269,3 @@ def resolve(settings: Mapping[str, Any]) -> Config:
         return Config(**settings)
     except ValidationError as error:
         raise UserError(explain(error, Config)) from None
-
-
-def override(settings: Mapping[str, Any], assignments: Iterable[str]) -> dict[str, Any]:
-    """Whole settings with `section.field=value` laid over them, left to right; a new `model.family` or `task.name` first
-    resets its section."""
-    return _lay(settings, [parse_assignment(assignment) for assignment in assignments])
-
-
-def overlay(settings: Mapping[str, Any], more: Mapping[str, Any]) -> dict[str, Any]:
-    """Settings with nested settings (of a YAML file) laid over them, by the same rules as assignments."""
-    return _lay(settings, _paths(more))
-
-
-CHOICES = re.compile(r"str|int|list\[str\]|(?:literal|dict)\[.*")
-"""What pydantic adds to the place of a mistake in a field that takes values of several types."""
-
-
-def explain(error: ValidationError, root: type[Section], prefix: str = "") -> str:
-    """The first mistake that pydantic found, as one sentence with the field's whole name."""
-    first = error.errors(include_url=False)[0]
-    location = [str(part) for part in first["loc"] if not isinstance(part, int) and not CHOICES.fullmatch(part)]
-    name = (prefix + dotted(location)).strip(".")
-    kind, given, context = first["type"], first.get("input"), first.get("ctx", {})
-    if kind == "value_error":
-        inner = context["error"]
-        return explain(inner.error, inner.section, prefix=f"{name}.") if isinstance(inner, _MemberError) else f"{name}: {inner}"
-    if kind == "extra_forbidden":
-        section = _section_at(root, location[:-1])
-        known = list(section.model_fields) if section is not None else []
-        where = (prefix + dotted(location[:-1])).strip(".")
-        where = f" of {where}" if where else ""
-        return f"unknown field {named(location[-1])}{where}{did_you_mean(location[-1], known)} known: {', '.join(known)}"
-    return f"{name} {_rule(kind, context, first['msg'])}, not {shown(given)}"
-
-
-def dotted(path: Sequence[str]) -> str:
-    """A field's whole name, cut where it is none of ours."""
-    return named(".".join(path))[1:-1]
-
-
-def fields_of(config: Config) -> dict[str, Any]:
-    """Every field's whole name and its value; a part with its options is one value."""
-    return {".".join(path): value for path, value in _paths(config.model_dump(mode="json"))}
-
-
-def changed_fields(first: Config, second: Config) -> dict[str, tuple[Any, Any]]:
-    """The fields in which two configs differ, each with its value in both; None where a config has no such field."""
-    a, b = fields_of(first), fields_of(second)
-    return {name: (a.get(name), b.get(name)) for name in sorted({*a, *b}) if a.get(name) != b.get(name)}
-
-
-def differences(first: Config, second: Config) -> list[str]:
-    """The fields in which two configs differ, as `field: one -> other`."""
-    return [f"{name}: {one!r} -> {other!r}" for name, (one, other) in changed_fields(first, second).items()]
-
-
-def commented_yaml(config: Config) -> str:
-    """The whole config as YAML, a comment behind each field that has a description."""
-    lines = []
-    for name in Config.model_fields:
-        value = getattr(config, name)
-        if isinstance(value, Section):
-            lines.append(f"{name}:" + (f"  # {(type(value).__doc__ or '').strip().splitlines()[0]}"))
-            lines += [_yaml_line(f"  {field}", getattr(value, field), info.description) for field, info in type(value).model_fields.items()]
-        else:
-            lines.append(_yaml_line(name, value, Config.model_fields[name].description))
-    return "\n".join(lines) + "\n"
-
-
-def _yaml_line(name: str, value: Any, description: str | None) -> str:
-    text = yaml.safe_dump(value, default_flow_style=True, width=10**6).removesuffix("\n").removesuffix("...").strip()
-    return f"{name}: {text}" + (f"  # {description}" if description else "")
-
-
-def _rule(kind: str, context: Mapping[str, Any], message: str) -> str:
-    rules = {
-        "int_type": "takes a whole number",
-        "int_from_float": "takes a whole number",
-        "float_type": "takes a number",
-        "finite_number": "takes a finite number",
-        "bool_type": "takes true or false",
-        "string_type": "takes a text",
-        "list_type": "takes a list",
-        "greater_than_equal": "must be at least {ge:g}",
-        "greater_than": "must be above {gt:g}",
-        "less_than_equal": "must be at most {le:g}",
-        "less_than": "must be below {lt:g}",
-        "literal_error": "must be one of {expected}",
-        "model_type": "takes fields",
-        "model_attributes_type": "takes fields",
-        "missing": "must be given",
-    }
-    return rules[kind].format(**context) if kind in rules else message[0].lower() + message[1:]
-
-
-def _section_at(root: type[Section], path: list[str]) -> type[Section] | None:
-    section: Any = root
-    for name in path:
-        info = section.model_fields.get(name) if isinstance(section, type) and issubclass(section, Section) else None
-        if info is None:
-            return None
-        section = info.annotation
-        if get_origin(section) is not None:
-            section = next((part for part in get_args(section) if isinstance(part, type) and issubclass(part, Section)), None)
-    return section if isinstance(section, type) and issubclass(section, Section) else None
-
-
-def _lay(settings: Mapping[str, Any], more: list[tuple[list[str], Any]]) -> dict[str, Any]:
-    """Settings with others laid over them, left to right."""
-    result = deepcopy(dict(settings))
-    for path, value in more:
-        section, key = path[0], path[-1]
-        if (section, key) in (("model", "family"), ("task", "name")) and len(path) == 2:
-            table: Mapping[str, Any] = MODELS if section == "model" else TASKS
-            here = result.get(section)
-            if not isinstance(here, dict) or here.get(key) != value:
-                known = isinstance(value, str) and value in table
-                result[section] = table[value].config().model_dump(mode="json") if known else {key: value}
-    for path, value in more:
-        _set(result, path, value)
-    return result
-
-
-def _set(settings: dict[str, Any], path: list[str], value: Any) -> None:
-    """Sets a field; an option of a part given by name alone makes it a name with options."""
-    here = settings
-    for name in path[:-1]:
-        inner = here.get(name)
-        if isinstance(inner, str):
-            inner = {"name": inner}
-        elif inner is None:
-            inner = {}
-        elif not isinstance(inner, dict):
-            raise UserError(f"{dotted(path)}: {dotted([name])} is {shown(inner)}, which has no fields")
-        here[name] = inner
-        here = inner
-    here[path[-1]] = value
-
-
-def _paths(settings: Mapping[str, Any], sections: bool = True) -> list[tuple[list[str], Any]]:
-    """Every field's path and value; a part with its options is one value, a section is not, though one has a field `name`."""
-    found: list[tuple[list[str], Any]] = []
-    for name, value in settings.items():
-        if isinstance(value, dict) and value and (sections or "name" not in value):
-            found += [([*name.split("."), *path], leaf) for path, leaf in _paths(value, sections=False)]
-        else:
-            found.append((name.split("."), value))
-    return found

@@ -29,7 +29,8 @@ from safetensors.torch import save_file
 from torch import Tensor
 
 from clew.core.errors import UserError, shown
-from clew.runs.config import Config, differences, resolve
+from clew.runs.config import Config, resolve
+from clew.runs.fields import differences
 from clew.runs.lock import LOCK
 
 FORMAT = 1

@@ -4,27 +4,23 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-import torch
-from pydantic import ValidationError
-
 from clew.core.config import part_name
 from clew.core.errors import UserError, shown
 from clew.core.trees import Tree
 from clew.data.contents import LabelTable
 from clew.data.corpora import CORPORA
 from clew.data.examples import Pair, Question, Sentence
-from clew.data.formats import EXTENSIONS
 from clew.data.labelled_trees import unlabelled
 from clew.data.trees import words_of
-from clew.layers.adapters import is_adapted, own_weights
 from clew.layers.pooling import Pooler
 from clew.models import MODELS
 from clew.runs.build import build_task, choose_device
-from clew.runs.config import Config, explain
-from clew.runs.directory import WEIGHTS, check_code, check_files, check_run, read_config, read_weights
+from clew.runs.config import Config
+from clew.runs.directory import check_code, check_files, check_run, read_config
 from clew.runs.embedding import check_reads_one_sequence
-from clew.runs.transfer import start_from
+from clew.runs.given import answered, check_sides, check_tree_kinds, decoding_config, is_blank, listed_texts, searching
 from clew.runs.vocabularies import TOKENIZER, load_vocabularies
+from clew.runs.weights import load_weights
 from clew.tasks import TASKS
 from clew.tasks.alignment import Alignment
 from clew.tasks.choices import Choices, Chooser, choices_of
@@ -35,7 +31,6 @@ from clew.tasks.tagging import TaggedText
 from clew.tasks.text_vectors import TextVectors
 from clew.tasks.translation import BATCH_TOKENS, ScoredPair, align, score_pairs, translate
 from clew.tasks.words import SourceReader, WordReader
-from clew.tasks.writing import DecodingConfig
 from clew.text.tokenizer import Tokenizer
 from clew.text.words import listed_words, spaced_words, split_words
 
@@ -100,12 +95,10 @@ class Run:
         chooser = Chooser(self.task, choices if isinstance(choices, Choices) else choices_of(choices, **options))
         given = listed_texts(texts, first)
         for number, text in enumerate(given, start=first):
-            if "".join(text).strip() and (isinstance(text, str) or len(text) != 2) == chooser.choices.reads_pairs:
+            if not is_blank(text) and (isinstance(text, str) or len(text) != 2) == chooser.choices.reads_pairs:
                 need = "two texts, in a tuple" if chooser.choices.reads_pairs else "one text; it has two where {second} is in it"
                 raise UserError(f"text {number}: the template takes {need}")
-        rows = [row for row, text in enumerate(given) if "".join(text).strip()]
-        answers = dict(zip(rows, chooser.choose([given[row] for row in rows], [first + row for row in rows]), strict=True))
-        found = [answers.get(row) for row in range(len(given))]
+        found = answered(given, first, chooser.choose, is_blank)
         return found[0] if isinstance(texts, str) else found
 
     def parse(self, sentences: str | Sequence[str | Sequence[str]], *, seed: int | None = None, first: int = 1, **options: Any) -> Any:
@@ -148,9 +141,7 @@ class Run:
         for number, text in enumerate(given, start=first):
             if not isinstance(text, str) and len(text) != 2:
                 raise UserError(f"text {number}: expected a string, or two in a tuple, found {shown(text)}")
-        rows = [row for row, text in enumerate(given) if "".join(text).strip()]
-        answers = dict(zip(rows, fill(self.task, [given[row] for row in rows], top, [first + row for row in rows]), strict=True))
-        found = [answers.get(row) for row in range(len(given))]
+        found = answered(given, first, lambda filled, numbers: fill(self.task, filled, top, numbers), is_blank)
         return found[0] if isinstance(texts, str) else found
 
     def classify(self, texts: str | Sequence[str | tuple[str, str]], *, first: int = 1) -> Any:
@@ -160,10 +151,8 @@ class Run:
         if self.reads_trees:
             return self.classify_trees(texts, first=first)
         given = listed_texts(texts, first)
-        check_sides(self, given, first)
-        rows = [row for row, text in enumerate(given) if "".join(text).strip()]
-        answers = dict(zip(rows, self.task.classify([given[row] for row in rows], [first + row for row in rows]), strict=True))
-        found = [answers.get(row) for row in range(len(given))]
+        check_sides(given, first, self.reads_pairs, self.folder)
+        found = answered(given, first, self.task.classify, is_blank)
         return found[0] if isinstance(texts, str) else found
 
     def classify_trees(self, trees: Any, *, first: int = 1) -> Any:
@@ -182,10 +171,12 @@ class Run:
         for number, tree in enumerate(given, start=first):
             if not isinstance(tree, (str, Tree, Sentence)):
                 raise UserError(f"tree {number}: expected brackets, a Tree or a Sentence with heads, found {shown(tree)}")
-        rows = [row for row, tree in enumerate(given) if not isinstance(tree, str) or tree.strip()]
-        check_tree_kinds(self, [given[row] for row in rows], [first + row for row in rows])
-        answers = dict(zip(rows, self.task.classify([unlabelled(given[row], f"tree {first + row}") for row in rows]), strict=True))
-        found = [answers.get(row) for row in range(len(given))]
+
+        def classify(judged: list[Any], numbers: list[int]) -> Any:
+            check_tree_kinds(judged, numbers, self.config.data, self.folder)
+            return self.task.classify([unlabelled(tree, f"tree {number}") for tree, number in zip(judged, numbers, strict=True)])
+
+        found = answered(given, first, classify, lambda tree: isinstance(tree, str) and is_blank(tree))
         return found[0] if one else found
 
     def answer(self, questions: str | Sequence[str], passage: str, *, n_best: int = 1, threshold: float | None = None) -> Any:
@@ -329,41 +320,6 @@ def check_verb(run: Run, verb: str, asked: str | None = None) -> None:
         raise UserError(f"{run.folder} is a run of the task {task}, which does not {asked or verb}; `clew {run.verb}` is what it does")
 
 
-def listed_texts(texts: Any, first: int) -> list[Any]:
-    """One text or several, each a string or a list of strings; what is neither is refused."""
-    if not isinstance(texts, Iterable):
-        raise UserError(f"expected a text, or a list of texts, found {shown(texts)}")
-    given = [texts] if isinstance(texts, str) else list(texts)
-    for number, text in enumerate(given, start=first):
-        if not isinstance(text, Sequence) or not all(isinstance(part, str) for part in text):
-            raise UserError(f"text {number}: expected a string, or several in a list or tuple, found {shown(text)}")
-    return given
-
-
-def check_sides(run: Run, texts: Sequence[Any], first: int) -> None:
-    """A classifier reads two texts together where it was trained so, and else one."""
-    for number, text in enumerate(texts, start=first):
-        is_fit = (not isinstance(text, str) and len(text) == 2) if run.reads_pairs else isinstance(text, str)
-        if not is_fit and "".join(text).strip():
-            need = "two texts together: give both in a tuple" if run.reads_pairs else "one text: give it as a string"
-            raise UserError(f"text {number}: {run.folder} was trained to judge {need}")
-
-
-def check_tree_kinds(run: Run, trees: Sequence[Any], numbers: Sequence[int]) -> None:
-    """Refuses dependency trees where a run was trained on bracketed ones, and the other way round; what the name of its data does not tell
-    is not checked."""
-    data = run.config.data
-    files = [data.train] if isinstance(data.train, str) else data.train or []
-    formats = {data.format or EXTENSIONS.get(Path(file.removesuffix(".gz")).suffix.lower()) for file in files}
-    if data.corpus is None and (len(formats) != 1 or formats & {None, "lines"}):
-        return
-    reads_heads = data.corpus is None and formats == {"conllu"}
-    for number, tree in zip(numbers, trees, strict=True):
-        if isinstance(tree, Sentence) != reads_heads:
-            kinds = ("dependency trees; give CoNLL-U", "brackets") if reads_heads else ("bracketed trees; give those", "words with heads")
-            raise UserError(f"tree {number}: {run.folder} was trained on {kinds[0]}, not {kinds[1]}")
-
-
 def check_together(runs: Sequence[Run]) -> None:
     """Runs that write together read and write the same tokens."""
     if not runs:
@@ -390,42 +346,3 @@ def load_run(folder: Path | str, *, device: str = "auto", code: Path | None = No
     load_weights(task, folder, config)
     task.to(choose_device(device)[0]).eval()
     return Run(folder, config, vocabularies, task)
-
-
-def load_weights(task: torch.nn.Module, folder: Path, config: Config) -> None:
-    """The run's weights; where it is an adapter, after those of the run that it stands on."""
-    weights = read_weights(folder / WEIGHTS)
-    if is_adapted(task):
-        start_from(task, config, folder)
-        check_own(task, weights, folder)
-    try:
-        task.load_state_dict(weights, strict=not is_adapted(task))
-    except RuntimeError as error:
-        detail = str(error).strip().splitlines()[-1].strip()
-        raise UserError(f"{folder / WEIGHTS} does not fit the model that {folder / 'config.json'} describes: {detail}") from None
-
-
-def check_own(task: torch.nn.Module, weights: dict[str, torch.Tensor], folder: Path) -> None:
-    """An adapter's file has just what the other run has not."""
-    expected = own_weights(task, task.state_dict()).keys()
-    for name in sorted(expected ^ weights.keys()):
-        what = "lacks" if name in expected else "has more than its adapter:"
-        raise UserError(f"{folder / WEIGHTS} does not fit the model that {folder / 'config.json'} describes: it {what} {name}")
-
-
-def searching(config: DecodingConfig, options: dict[str, Any]) -> DecodingConfig:
-    """The decoding section of a run that writes targets; `beams` or `n_best` asks for beam search."""
-    if {"beams", "n_best"} & options.keys():
-        options = {"method": "beam", **options}
-    found = decoding_config(config, options)
-    if options.get("n_best", 1) > 1 and found.method != "beam":
-        raise UserError(f"n_best={found.n_best} is for beam search; with method={found.method} one is found")
-    return found
-
-
-def decoding_config(config: DecodingConfig, options: dict[str, Any]) -> DecodingConfig:
-    """The run's decoding section with some fields changed."""
-    try:
-        return DecodingConfig(**{**config.model_dump(), **options})
-    except ValidationError as error:
-        raise UserError(explain(error, DecodingConfig, prefix="decoding.")) from None

@@ -14,7 +14,6 @@ import torch
 from torch import Tensor
 
 from clew.core.errors import UserError
-from clew.runs.config import changed_fields
 from clew.runs.directory import (
     CODE,
     METRICS,
@@ -32,12 +31,13 @@ from clew.runs.directory import (
     write_weights,
 )
 from clew.runs.embedding import check_merged
+from clew.runs.fields import changed_fields
 from clew.runs.loaded import Run, load_run
 from clew.runs.summary import summarise
 from clew.runs.vocabularies import load_vocabularies, save_vocabularies
 from clew.training.checkpoints import MANIFEST, MODEL, TRAINING, checkpoint_folders, find_fault, read_group
 from clew.training.problem import Score
-from clew.training.run import prepare_problem
+from clew.training.problems import prepare_problem
 
 SAME = ("model.", "task.", "text.")
 """The sections of a config that make two runs one model."""

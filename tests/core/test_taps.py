@@ -89,3 +89,25 @@ def test_a_module_is_watched_where_a_tap_inside_it_is():
         assert is_watched(inner)
         assert is_watched(nn.Sequential(inner))
         assert not is_watched(other)
+
+
+def test_a_tap_outside_a_loop_of_a_backward_reader_is_seen_and_changed_in_reading_order():
+    """What is read at last stands first in the layer; every axis that counts positions is turned."""
+    tap, seen = Tap(length_axes=(2, 3)), []
+    x = torch.arange(4.0).view(1, 1, 2, 2)
+
+    def first_query_alone(weights: torch.Tensor) -> torch.Tensor:
+        return weights * torch.tensor([[1.0], [0.0]])
+
+    with watched({tap: Watch((first_query_alone,), (seen.append,))}), reordered(lambda x: x.flip(1)):
+        y = tap(x)
+    assert seen[0].tolist() == [[[[3.0, 2.0], [0.0, 0.0]]]]
+    assert y.tolist() == [[[[0.0, 0.0], [2.0, 3.0]]]]
+
+
+def test_a_loop_may_join_its_steps_in_another_way():
+    tap, seen = Tap(), []
+    with watching({tap: seen.append}), steps_of_a_loop(lambda steps: torch.cat(list(steps))):
+        for step in (1, 2):
+            tap(torch.full((step,), float(step)))
+    assert seen[0].tolist() == [1.0, 2.0, 2.0]

@@ -1,12 +1,23 @@
+import weakref
+from fnmatch import fnmatchcase
+from typing import Any
+
 import pytest
 import torch
 from torch import Tensor, nn
+from torch.overrides import TorchFunctionMode
 
 import clew
 from clew.core.errors import UserError
+from clew.core.taps import Tap
+from clew.core.tree_batches import TreeInputs, batch_trees
+from clew.core.tree_nodes import Nodes
 from clew.inspection.recording import find_places
+from clew.layers.adapters import LowRank
+from clew.layers.attention import SelfAttention
 from clew.layers.cells import CELLS, LSTM
-from clew.layers.recurrent import Bidirectional, Recurrent
+from clew.layers.recurrent import Backward, Bidirectional, Recurrent
+from clew.models import MODELS
 from clew.tasks.generation import generate
 from clew.tasks.writing import DecodingConfig
 from tests.thread.models import LINES, gpt, lines_batch, lstm
@@ -255,3 +266,126 @@ def test_places_are_found_in_compiled_and_replicated_models() -> None:
     task = gpt()
     compiled = torch.compile(task, backend="eager")
     assert find_places(compiled, ["*.weights"]).keys() == find_places(task, ["*.weights"]).keys()
+
+
+WORDS = torch.tensor([[3, 1, 4, 1, 5], [2, 6, 5, 3, 5]])
+SMALL: dict[str, tuple[dict[str, Any], list[str]]] = {
+    "recurrent": ({"dim": 8, "bidirectional": True}, ["*.gates.*", "*.cell_state", "*.hidden"]),
+    "window": ({"dim": 8}, []),
+    "gpt": ({"dim": 8, "num_layers": 2, "num_heads": 2}, ["*.attention.scores", "*.attention.weights"]),
+    "llama": ({"dim": 8, "num_layers": 1, "num_heads": 2, "num_kv_heads": 1}, ["*.attention.scores", "*.attention.weights"]),
+    "bert": ({"dim": 8, "num_layers": 1, "num_heads": 2}, ["*.attention.scores", "*.attention.weights"]),
+    "bag": ({"dim": 8}, []),
+    "cnn": ({"dim": 8}, []),
+    "mixed": ({"dim": 8, "layers": ["gru", "attention", "feedforward"]}, ["*.gates.*", "*.hidden", "*.attention.weights"]),
+    "elmo": ({"dim": 8}, ["*.forward_layer.*.gates.*", "*.backward_layer.*.gates.*", "*.cell_state"]),
+    "seq2seq": ({"dim": 8, "attention": "after", "hard": True}, ["encoder.*.gates.*", "decoder.*.gates.*", "*.attention.*"]),
+    "transformer": ({"dim": 8, "num_heads": 2, "num_layers": 1}, ["encoder.*.attention.weights", "decoder.*.attention.weights"]),
+    "convolutional": ({"dim": 8}, ["decoder.*.attention.scores", "decoder.*.attention.weights"]),
+    "tree_lstm": ({"dim": 8}, ["layer.gates.*", "layer.cell_state", "layer.hidden"]),
+}
+"""A small body of every family, and the taps that it must have."""
+
+
+def read_words(family: str, body: Any) -> Tensor:
+    """What the body makes of two sentences."""
+    if MODELS[family].trees:
+        tree = Nodes((1, 4, 3, 4, -1), (0, 0, 0, 1, 0))
+        return body(TreeInputs(WORDS, None, batch_trees([tree, tree])))[0]
+    if MODELS[family].encodes:
+        return body(WORDS, None, body.initial_state(2, body.encode(WORDS, None)))[0]
+    return body(WORDS)[0]
+
+
+@pytest.mark.parametrize("family", MODELS)
+@torch.no_grad()
+def test_everything_inside_every_family_can_be_watched_and_stays_what_it_was(family: str) -> None:
+    options, wanted = SMALL[family]
+    torch.manual_seed(0)
+    body = MODELS[family].build(MODELS[family].config(**options), 9).eval()
+    expected = read_words(family, body)
+    with clew.record(body, "*") as seen:
+        torch.testing.assert_close(read_words(family, body), expected)
+    taps = {path for path, module in body.named_modules() if isinstance(module, Tap)}
+    assert all(len(seen.calls(path)) == 1 and len(seen[path]) == 2 for path in taps)
+    maps = [path for path, module in body.named_modules() if isinstance(module, (nn.Linear, nn.LayerNorm))]
+    assert all(seen.calls(path) for path in maps)
+    for pattern in wanted:
+        assert any(fnmatchcase(path, pattern) for path in taps), pattern
+    assert bool(taps) == bool(wanted)
+
+
+def attentions(family: str = "gpt") -> Any:
+    torch.manual_seed(0)
+    return MODELS[family].build(MODELS[family].config(**SMALL[family][0]), 9).eval()
+
+
+class Softmaxes(TorchFunctionMode):
+    """Counts the softmaxes that are written out."""
+
+    count = 0
+
+    def __torch_function__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
+        self.count += func is torch.softmax
+        return func(*args, **(kwargs or {}))
+
+
+@torch.no_grad()
+def test_only_the_layer_that_is_watched_takes_its_equation_and_only_what_is_asked_for_is_kept() -> None:
+    body = attentions()
+    with clew.record(body, "layers.layers.0.layer.attention.weights") as seen, Softmaxes() as softmaxes:
+        kept = weakref.WeakSet[Tensor]()
+        with clew.intervene(body, {"layers.layers.0.layer.attention.scores": lambda scores: kept.add(scores) or scores}):
+            body(WORDS)
+    assert softmaxes.count == 1
+    assert [len(calls) for calls in seen.seen.values()] == [1]
+    assert not kept  # the scores passed by, and nothing holds them
+
+
+@torch.no_grad()
+def test_a_window_into_a_large_tensor_keeps_no_more_than_itself() -> None:
+    gates = nn.Linear(4, 4000)
+    picked = nn.Sequential(gates, nn.Flatten(), FirstHalf())
+    with clew.record(picked, "2") as seen:
+        picked(torch.randn(1, 4))
+    assert seen["2"].untyped_storage().nbytes() == 2000 * 4
+
+
+class FirstHalf(nn.Module):
+    def forward(self, x: Tensor) -> Tensor:
+        return x[:, : x.shape[1] // 2]
+
+
+@torch.no_grad()
+def test_masked_scores_are_minus_infinity_and_their_softmax_is_the_weights() -> None:
+    body = attentions()
+    with clew.record(body, "*.attention.*") as seen:
+        body(WORDS)
+    scores, weights = (seen[f"layers.layers.0.layer.attention.{name}"] for name in ("scores", "weights"))
+    assert (scores.triu(1).isneginf() == torch.ones(5, 5).triu(1).bool()).all()
+    torch.testing.assert_close(scores.softmax(-1), weights)
+
+
+@torch.no_grad()
+@pytest.mark.parametrize("ragged", [False, True])
+def test_attention_inside_a_backward_reader_is_shown_in_reading_order(ragged: bool) -> None:
+    """Read backwards, a causal layer sees what comes after: in reading order its weights are an upper triangle."""
+    torch.manual_seed(0)
+    layer = Backward(SelfAttention(4, 2))
+    x = torch.randn(2, 5, 4)
+    mask = torch.tensor([[True] * 5, [True] * 3 + [False] * 2]) if ragged else None
+    with clew.record(layer, "*.weights", "layer.value") as seen:
+        y, _ = layer(x, mask)
+    weights, value = seen["*.weights"], seen["layer.value"].unflatten(-1, (2, 2)).transpose(1, 2)
+    lengths = [5, 3] if ragged else [5, 5]
+    for row, n in enumerate(lengths):
+        assert not weights[row, :, :n, :n].tril(-1).any()
+        context = weights[row, :, :n, :n] @ value[row, :, :n]
+        torch.testing.assert_close(layer.layer.output(context.transpose(0, 1).flatten(1)), y[row, :n])
+
+
+def test_an_adapter_is_watched_as_what_it_adapts_is() -> None:
+    layer = nn.Sequential(LowRank(nn.Linear(3, 2), rank=1))
+    with clew.record(layer, "0") as seen:
+        y = layer(torch.ones(1, 3))
+    torch.testing.assert_close(seen["0"], y.detach())

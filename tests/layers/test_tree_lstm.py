@@ -3,6 +3,7 @@ import torch
 from hypothesis import given
 from hypothesis import strategies as st
 
+import clew
 from clew.core.batches import cut_rows
 from clew.core.errors import UserError
 from clew.core.tree_batches import batch_trees
@@ -153,3 +154,28 @@ def test_mistakes_have_their_sentences():
         ChildSumTreeLSTM(0, 3)
     with pytest.raises(UserError, match=r"num_children \(0\) must be at least 1"):
         NaryTreeLSTM(2, 3, num_children=0)
+
+
+@pytest.mark.parametrize("layer", [ChildSumTreeLSTM(2, 3), NaryTreeLSTM(2, 3, num_children=1)])
+def test_gates_of_a_chain_are_an_lstms(layer):
+    """A node's forget gate is the one that its parent, the next word, has for it; the first word of an LSTM forgets nothing."""
+    cell = randomise(LSTM(2, 3))
+    layer.double().load_state_dict(cell.state_dict())
+    x = randn(2, 5, 2)
+    recurrent = Recurrent(cell)
+    with clew.record(recurrent, "*.gates.*", "*.cell_state", "*.hidden") as expected, clew.record(layer, "*") as found:
+        recurrent(x)
+        layer(x, batch_trees([chain(5), chain(5)]))
+    for place in ("gates.input", "gates.candidate", "gates.output", "cell_state", "hidden"):
+        torch.testing.assert_close(found[place], expected[f"cell.{place}"])
+    torch.testing.assert_close(found["gates.forget"][:, :-1], expected["cell.gates.forget"][:, 1:])
+    assert not found["gates.forget"][:, -1].any()
+
+
+@pytest.mark.parametrize("name", TREE_LAYERS)
+def test_forget_gates_that_are_closed_leave_every_node_what_it_writes(name):
+    layer = randomise(TREE_LAYERS[name](2, 3))
+    with clew.intervene(layer, {"gates.forget": torch.zeros_like}), clew.record(layer, "*") as seen:
+        layer(randn(4, 5, 2), batch_trees(ROWS))
+    torch.testing.assert_close(seen["cell_state"], seen["gates.input"] * seen["gates.candidate"])
+    torch.testing.assert_close(seen["hidden"], seen["gates.output"] * seen["cell_state"].tanh())

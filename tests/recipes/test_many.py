@@ -11,7 +11,7 @@ from clew.recipes.running import changes, config_of, run_recipe
 from clew.runs.directory import CONFIG, read_metrics, read_weights
 from clew.runs.lock import locked
 from clew.runs.summary import summarise
-from clew.training.run import Silence
+from clew.training.report import Silence
 from clew.training.signals import Interrupted
 from tests.runs.small import lstm_settings, write_text
 

@@ -8,7 +8,9 @@ from clew.layers.cells import CELLS, GRU
 from clew.models import MODELS
 from clew.recipes import RECIPES
 from clew.recipes.running import config_of
-from clew.runs.config import commented_yaml, differences, override, resolve
+from clew.runs.config import resolve
+from clew.runs.fields import commented_yaml, differences
+from clew.runs.overriding import override
 from clew.runs.values import parse_value
 
 CELL_NAMES, FAMILY_NAMES = ", ".join(sorted(CELLS)), ", ".join(sorted(MODELS))

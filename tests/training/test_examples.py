@@ -13,7 +13,8 @@ from clew.recipes.running import config_of, run_recipe
 from clew.runs.directory import read_metrics, read_weights
 from clew.runs.examples import read_examples
 from clew.training.examples import evaluation_budget, example_problem, judge_examples
-from clew.training.run import Silence, prepare_problem
+from clew.training.problems import prepare_problem
+from clew.training.report import Silence
 from clew.training.signals import Interrupted
 from tests.training.group import train_together
 from tests.training.pairs import LSTM, TRANSFORMER, pair_settings, write_pairs

@@ -7,7 +7,7 @@ from clew.core.errors import UserError
 from clew.recipes.running import config_of, run_recipe
 from clew.runs.directory import WEIGHTS, read_weights
 from clew.training.freezing import freeze, levels_of, unfreezing
-from clew.training.run import prepare_problem
+from clew.training.problems import prepare_problem
 from clew.training.signals import Interrupted
 from tests.runs.pretrained import TINY, labelled_file, save_pretrained
 from tests.training.group import train_together

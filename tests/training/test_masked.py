@@ -13,7 +13,7 @@ from clew.runs.directory import read_metrics, read_weights
 from clew.runs.documents import find_documents
 from clew.text.tokenizer import Tokenizer
 from clew.training.loader import Loader
-from clew.training.run import prepare_problem
+from clew.training.problems import prepare_problem
 from clew.training.signals import Interrupted
 from tests.runs.small import bert_settings
 from tests.training.test_run import Listener, assert_same_run

@@ -13,7 +13,8 @@ from clew.recipes.running import config_of, run_recipe
 from clew.runs.directory import read_metrics, read_weights
 from clew.runs.loaded import Run
 from clew.training.checkpoints import checkpoint_folders
-from clew.training.run import Silence, check_training, train_run
+from clew.training.report import Silence
+from clew.training.run import check_training, train_run
 from clew.training.signals import Interrupted, stop_requests
 from tests.runs.small import gpt_settings, lstm_settings, write_text
 
@@ -158,7 +159,7 @@ def test_a_full_disk_ends_a_run_with_a_sentence(tmp_path: Path, monkeypatch: pyt
     def full(*_) -> None:
         raise OSError(errno.ENOSPC, "No space left on device")
 
-    monkeypatch.setattr(f"clew.training.run.{'append_metrics' if file == 'metrics.jsonl' else 'write_weights'}", full)
+    monkeypatch.setattr(f"clew.training.running.{'append_metrics' if file == 'metrics.jsonl' else 'write_weights'}", full)
     what = "metrics" if file == "metrics.jsonl" else "weights"
     message = (
         f"the {what} cannot be written below run: No space left on device; make room there, or allow writing to it, and go on by --resume"
@@ -172,7 +173,7 @@ def test_a_run_that_cannot_be_prepared_leaves_an_empty_folder(tmp_path: Path, mo
         raise OSError(errno.ENOSPC, "No space left on device")
 
     with monkeypatch.context() as patch:
-        patch.setattr("clew.training.run.write_config", full)
+        patch.setattr("clew.training.run_folder.write_config", full)
         with pytest.raises(UserError, match="cannot write the run to run: No space left on device; choose another place with --out"):
             run_recipe("text-lstm", lstm_settings(tmp_path, steps=2), out=Path("run"))
     assert list(Path("run").iterdir()) == []

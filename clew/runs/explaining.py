@@ -1,0 +1,78 @@
+"""A mistake in a config as one sentence: what pydantic found, in the words of the section it was found in."""
+
+import re
+from collections.abc import Mapping, Sequence
+from typing import Any, get_args, get_origin
+
+from pydantic import ValidationError
+
+from clew.core.config import Section
+from clew.core.errors import did_you_mean, named, shown
+
+CHOICES = re.compile(r"str|int|list\[str\]|(?:literal|dict)\[.*")
+"""What pydantic adds to the place of a mistake in a field that takes values of several types."""
+
+
+class MemberError(ValueError):
+    """A mistake inside a section chosen by name, kept whole so that `explain` can say where."""
+
+    def __init__(self, error: ValidationError, section: type[Section]):
+        super().__init__(str(error))
+        self.error = error
+        self.section = section
+
+
+def explain(error: ValidationError, root: type[Section], prefix: str = "") -> str:
+    """The first mistake that pydantic found, as one sentence with the field's whole name."""
+    first = error.errors(include_url=False)[0]
+    location = [str(part) for part in first["loc"] if not isinstance(part, int) and not CHOICES.fullmatch(part)]
+    name = (prefix + dotted(location)).strip(".")
+    kind, given, context = first["type"], first.get("input"), first.get("ctx", {})
+    if kind == "value_error":
+        inner = context["error"]
+        return explain(inner.error, inner.section, prefix=f"{name}.") if isinstance(inner, MemberError) else f"{name}: {inner}"
+    if kind == "extra_forbidden":
+        section = _section_at(root, location[:-1])
+        known = list(section.model_fields) if section is not None else []
+        where = (prefix + dotted(location[:-1])).strip(".")
+        where = f" of {where}" if where else ""
+        return f"unknown field {named(location[-1])}{where}{did_you_mean(location[-1], known)} known: {', '.join(known)}"
+    return f"{name} {_rule(kind, context, first['msg'])}, not {shown(given)}"
+
+
+def dotted(path: Sequence[str]) -> str:
+    """A field's whole name, cut where it is none of ours."""
+    return named(".".join(path))[1:-1]
+
+
+def _rule(kind: str, context: Mapping[str, Any], message: str) -> str:
+    rules = {
+        "int_type": "takes a whole number",
+        "int_from_float": "takes a whole number",
+        "float_type": "takes a number",
+        "finite_number": "takes a finite number",
+        "bool_type": "takes true or false",
+        "string_type": "takes a text",
+        "list_type": "takes a list",
+        "greater_than_equal": "must be at least {ge:g}",
+        "greater_than": "must be above {gt:g}",
+        "less_than_equal": "must be at most {le:g}",
+        "less_than": "must be below {lt:g}",
+        "literal_error": "must be one of {expected}",
+        "model_type": "takes fields",
+        "model_attributes_type": "takes fields",
+        "missing": "must be given",
+    }
+    return rules[kind].format(**context) if kind in rules else message[0].lower() + message[1:]
+
+
+def _section_at(root: type[Section], path: list[str]) -> type[Section] | None:
+    section: Any = root
+    for name in path:
+        info = section.model_fields.get(name) if isinstance(section, type) and issubclass(section, Section) else None
+        if info is None:
+            return None
+        section = info.annotation
+        if get_origin(section) is not None:
+            section = next((part for part in get_args(section) if isinstance(part, type) and issubclass(part, Section)), None)
+    return section if isinstance(section, type) and issubclass(section, Section) else None

@@ -1,0 +1,43 @@
+"""The fields of a whole config by name: to compare two of them, and to print one."""
+
+from typing import Any
+
+import yaml
+
+from clew.core.config import Section
+from clew.runs.config import Config
+from clew.runs.overriding import paths
+
+
+def fields_of(config: Config) -> dict[str, Any]:
+    """Every field's whole name and its value; a part with its options is one value."""
+    return {".".join(path): value for path, value in paths(config.model_dump(mode="json"))}
+
+
+def changed_fields(first: Config, second: Config) -> dict[str, tuple[Any, Any]]:
+    """The fields in which two configs differ, each with its value in both; None where a config has no such field."""
+    a, b = fields_of(first), fields_of(second)
+    return {name: (a.get(name), b.get(name)) for name in sorted({*a, *b}) if a.get(name) != b.get(name)}
+
+
+def differences(first: Config, second: Config) -> list[str]:
+    """The fields in which two configs differ, as `field: one -> other`."""
+    return [f"{name}: {one!r} -> {other!r}" for name, (one, other) in changed_fields(first, second).items()]
+
+
+def commented_yaml(config: Config) -> str:
+    """The whole config as YAML, a comment behind each field that has a description."""
+    lines = []
+    for name in Config.model_fields:
+        value = getattr(config, name)
+        if isinstance(value, Section):
+            lines.append(f"{name}:" + (f"  # {(type(value).__doc__ or '').strip().splitlines()[0]}"))
+            lines += [_yaml_line(f"  {field}", getattr(value, field), info.description) for field, info in type(value).model_fields.items()]
+        else:
+            lines.append(_yaml_line(name, value, Config.model_fields[name].description))
+    return "\n".join(lines) + "\n"
+
+
+def _yaml_line(name: str, value: Any, description: str | None) -> str:
+    text = yaml.safe_dump(value, default_flow_style=True, width=10**6).removesuffix("\n").removesuffix("...").strip()
+    return f"{name}: {text}" + (f"  # {description}" if description else "")

@@ -1,0 +1,32 @@
+"""The weights of a run, put into the modules that its config describes."""
+
+from pathlib import Path
+
+import torch
+
+from clew.core.errors import UserError
+from clew.layers.adapters import is_adapted, own_weights
+from clew.runs.config import Config
+from clew.runs.directory import WEIGHTS, read_weights
+from clew.runs.transfer import start_from
+
+
+def load_weights(task: torch.nn.Module, folder: Path, config: Config) -> None:
+    """The run's weights; where it is an adapter, after those of the run that it stands on."""
+    weights = read_weights(folder / WEIGHTS)
+    if is_adapted(task):
+        start_from(task, config, folder)
+        check_own(task, weights, folder)
+    try:
+        task.load_state_dict(weights, strict=not is_adapted(task))
+    except RuntimeError as error:
+        detail = str(error).strip().splitlines()[-1].strip()
+        raise UserError(f"{folder / WEIGHTS} does not fit the model that {folder / 'config.json'} describes: {detail}") from None
+
+
+def check_own(task: torch.nn.Module, weights: dict[str, torch.Tensor], folder: Path) -> None:
+    """An adapter's file has just what the other run has not."""
+    expected = own_weights(task, task.state_dict()).keys()
+    for name in sorted(expected ^ weights.keys()):
+        what = "lacks" if name in expected else "has more than its adapter:"
+        raise UserError(f"{folder / WEIGHTS} does not fit the model that {folder / 'config.json'} describes: it {what} {name}")
