@@ -2,7 +2,6 @@
 
   clew prune runs/shakespeare-gpt --heads 0.5 --out runs/half
   clew prune runs/multi30k-transformer --heads 0.7 --by leave_one_out --out runs/fewer
-  clew prune runs/minilm --heads 0.8 --out runs/small
   clew prune runs/shakespeare-gpt --off 1.2 2.5 --out runs/without
 
 --heads is the share of heads that are kept. Those go first that the loss on training data feels the least (Michel et al.

@@ -40,7 +40,8 @@ def by_score(run: Any, settings: list[str], num_batches: int) -> Measuring:
 
     from clew.core.batches import to_device
     from clew.core.modes import evaluating
-    from clew.runs.config import override, resolve
+    from clew.runs.config import resolve
+    from clew.runs.overriding import override
     from clew.training.run import prepare_problem
 
     config = run.config
