@@ -1,6 +1,7 @@
 """The table of instruments, by the name that the command line and the page know them by."""
 
 from clew.inspection.attention import ATTENTION
+from clew.inspection.attributing import ATTRIBUTION
 from clew.inspection.instrument import Instrument
 from clew.inspection.next_tokens import NEXT
 from clew.inspection.surprisal import SURPRISAL
@@ -13,4 +14,5 @@ INSTRUMENTS: dict[str, Instrument] = {
     "next": NEXT,
     "attention": ATTENTION,
     "alignment": ALIGNMENT,
+    "attribution": ATTRIBUTION,
 }

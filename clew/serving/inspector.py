@@ -168,4 +168,6 @@ def plain(value: Any) -> Any:
         return [plain(each) for each in value]
     if isinstance(value, float):
         return value if math.isfinite(value) else None
-    return value if value is None or isinstance(value, (bool, int, str)) else plain(value.tolist()) if hasattr(value, "tolist") else str(value)
+    return (
+        value if value is None or isinstance(value, (bool, int, str)) else plain(value.tolist()) if hasattr(value, "tolist") else str(value)
+    )

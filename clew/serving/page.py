@@ -1,11 +1,11 @@
 """The page that looks inside runs: its files, and the JSON that its scripts ask for. Every mistake is one sentence.
 
-    GET  /                    the page
-    GET  /static/NAME         its scripts and styles
-    GET  /api/runs            what there is to look at
-    POST /api/look/NAME       what an instrument sees: title, about, html, facts
-    POST /api/save/NAME       the same as a file
-    POST /api/step            the next token's distribution, after those chosen so far
+GET  /                    the page
+GET  /static/NAME         its scripts and styles
+GET  /api/runs            what there is to look at
+POST /api/look/NAME       what an instrument sees: title, about, html, facts
+POST /api/save/NAME       the same as a file
+POST /api/step            the next token's distribution, after those chosen so far
 """
 
 import asyncio

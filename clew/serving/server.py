@@ -50,7 +50,15 @@ class Server(uvicorn.Server):
 def serve(app: Any, at: socket.socket, ready: Callable[[], Any] = lambda: None) -> int | None:
     """Answers until Ctrl-C or SIGTERM, whose number is given back; what is under way then is dropped."""
     config = uvicorn.Config(
-        app, http="h11", ws="none", loop="asyncio", lifespan="off", log_config=None, access_log=False, server_header=False, timeout_keep_alive=60
+        app,
+        http="h11",
+        ws="none",
+        loop="asyncio",
+        lifespan="off",
+        log_config=None,
+        access_log=False,
+        server_header=False,
+        timeout_keep_alive=60,
     )
     server = Server(config)
 
