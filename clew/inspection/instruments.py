@@ -3,6 +3,7 @@
 from clew.inspection.attention import ATTENTION
 from clew.inspection.attributing import ATTRIBUTION
 from clew.inspection.instrument import Instrument
+from clew.inspection.logit_lens import LOGIT_LENS
 from clew.inspection.next_tokens import NEXT
 from clew.inspection.surprisal import SURPRISAL
 from clew.inspection.tokens import TOKENS
@@ -15,4 +16,5 @@ INSTRUMENTS: dict[str, Instrument] = {
     "attention": ATTENTION,
     "alignment": ALIGNMENT,
     "attribution": ATTRIBUTION,
+    "logit_lens": LOGIT_LENS,
 }
