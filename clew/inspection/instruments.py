@@ -5,6 +5,8 @@ from clew.inspection.attributing import ATTRIBUTION
 from clew.inspection.instrument import Instrument
 from clew.inspection.logit_lens import LOGIT_LENS
 from clew.inspection.next_tokens import NEXT
+from clew.inspection.sampling import SAMPLING
+from clew.inspection.searching import BEAM
 from clew.inspection.surprisal import SURPRISAL
 from clew.inspection.tokens import TOKENS
 from clew.inspection.word_alignment import ALIGNMENT
@@ -17,4 +19,6 @@ INSTRUMENTS: dict[str, Instrument] = {
     "alignment": ALIGNMENT,
     "attribution": ATTRIBUTION,
     "logit_lens": LOGIT_LENS,
+    "beam": BEAM,
+    "sampling": SAMPLING,
 }
