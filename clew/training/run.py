@@ -41,7 +41,7 @@ from clew.training.averaging import AVERAGES
 from clew.training.checkpoints import Training, cannot_write, checkpoint_folders, find_checkpoint, load_checkpoint, save_checkpoint
 from clew.training.events import Events
 from clew.training.examples import example_problem
-from clew.training.freezing import freeze, scale_rates, unfreezing
+from clew.training.freezing import check_unfreezing, freeze, scale_rates, unfreezing
 from clew.training.hardware import peak_flops, peak_memory
 from clew.training.language import language_problem
 from clew.training.loader import Loader
@@ -196,6 +196,8 @@ def run_through(config: Config, folder: Path, resume: bool, code: Path | None, r
     problem = prepare_problem(config, folder if resume else None, progress)
     leave_if_asked(request, folder, "before the first step")
     freeze(problem.task, config)
+    if not resume:
+        check_unfreezing(problem.task, config)
     count = sum(p.numel() for p in problem.task.parameters())
     trained = sum(p.numel() for p in problem.task.parameters() if p.requires_grad)
     report.say(f"device {reason}")
