@@ -100,11 +100,15 @@ def files_at(path: Path) -> list[Path]:
         raise UserError(f"{path}: neither a file nor a folder; documents are read more than once, so save them to a file first")
     if not path.is_dir():
         raise UserError(f"no such file: {shortened(str(path))}; {near(path)}")
-    found = sorted(file for file in path.rglob("*") if ending(file) in (*TEXTS, *OBJECTS) and not file.name.startswith("."))
-    found = [file for file in found if file.is_file() and file.stat().st_size]
-    if not found:
+    if not (found := files_below(path)):
         raise UserError(f"{path}: no .txt or .jsonl file with text in this folder or below; rename what holds the text to .txt")
     return found
+
+
+def files_below(folder: Path) -> list[Path]:
+    """The files with text in a folder, in the order of their names."""
+    found = sorted(file for file in folder.rglob("*") if ending(file) in (*TEXTS, *OBJECTS) and not file.name.startswith("."))
+    return [file for file in found if file.is_file() and file.stat().st_size]
 
 
 def ending(path: Path) -> str:
