@@ -4,7 +4,7 @@ import math
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
-LARGEST = 1e150
+LARGEST = 1e140
 """What is drawn at most; a difference of two such values is still a number."""
 
 
