@@ -218,7 +218,7 @@ class Alignments:
         if not self.path.parent.is_dir():
             raise UserError(f"no such folder: {self.path.parent}, where --attention is to write; make it first")
         if self.kind in PICTURES[1:]:
-            from clew.inspection.curves import load_matplotlib
+            from clew.inspection.figures import load_matplotlib
 
             load_matplotlib("take .svg, which needs nothing")
 
@@ -246,7 +246,8 @@ class Alignments:
             self.draw()
 
     def draw(self) -> None:
-        from clew.inspection.alignment import Drawn, alignment_svg, save_figure
+        from clew.inspection.alignment import Drawn, alignment_figure, alignment_svg
+        from clew.inspection.figures import save_figure
 
         drawn = [Drawn(*each) for each in self.seen]
         if not drawn:
@@ -254,6 +255,6 @@ class Alignments:
         elif self.kind == ".svg":
             self.path.write_text(alignment_svg(drawn), encoding="utf-8")
         else:
-            save_figure(drawn, self.path)
+            save_figure(alignment_figure(drawn), self.path)
         if self.count > len(drawn):
             say(f"{self.path} shows the first {len(drawn)} of {self.count:,} translations; FILE.jsonl has all of them")
