@@ -3,6 +3,7 @@
 from clew.inspection.ablation import ABLATION
 from clew.inspection.attention import ATTENTION
 from clew.inspection.cells import CELLS
+from clew.inspection.gates import GATES
 from clew.inspection.instrument import Instrument
 from clew.inspection.next_tokens import NEXT
 from clew.inspection.prediction import PREDICTION
@@ -17,6 +18,7 @@ INSTRUMENTS: dict[str, Instrument] = {
     "next": NEXT,
     "cells": CELLS,
     "track": TRACK,
+    "gates": GATES,
     "attention": ATTENTION,
     "alignment": ALIGNMENT,
     "prediction": PREDICTION,

@@ -6,6 +6,8 @@ from clew.core.errors import UserError
 from clew.inspection.cells import liveliest
 from clew.inspection.looking import look
 from clew.inspection.recurrent_layers import recurrent_layers
+from clew.layers.cells import CELLS
+from clew.layers.recurrent import Recurrent
 from tests.inspection.small_runs import small_run
 
 TEXT = "the ball"
@@ -18,6 +20,13 @@ def test_cells_are_called_by_layer_half_and_direction() -> None:
     assert names["attentive"] == ["encoder.1.forward", "encoder.1.backward", "decoder.1"]
     assert names["gpt"] == []
     assert names["tagger"] == ["1.forward", "1.backward"]
+
+
+def test_what_a_cell_keeps_is_told_by_its_forget_or_update_gate() -> None:
+    keeping = {name: recurrent_layers(Recurrent(cell(3, 4)))[0].keeping for name, cell in CELLS.items()}
+    assert keeping.pop("elman") is None
+    assert keeping.pop("gru") == "cell.gates.update"
+    assert set(keeping.values()) == {"cell.gates.forget"}
 
 
 def test_the_liveliest_cell_is_the_one_whose_values_are_spread_most() -> None:
