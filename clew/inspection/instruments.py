@@ -5,6 +5,7 @@ from clew.inspection.attributing import ATTRIBUTION
 from clew.inspection.instrument import Instrument
 from clew.inspection.logit_lens import LOGIT_LENS
 from clew.inspection.next_tokens import NEXT
+from clew.inspection.run_cost import COST
 from clew.inspection.sampling import SAMPLING
 from clew.inspection.searching import BEAM
 from clew.inspection.surprisal import SURPRISAL
@@ -21,4 +22,5 @@ INSTRUMENTS: dict[str, Instrument] = {
     "logit_lens": LOGIT_LENS,
     "beam": BEAM,
     "sampling": SAMPLING,
+    "cost": COST,
 }
