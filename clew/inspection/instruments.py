@@ -9,6 +9,7 @@ from clew.inspection.instrument import Instrument
 from clew.inspection.logit_lens import LOGIT_LENS
 from clew.inspection.next_tokens import NEXT
 from clew.inspection.prediction import PREDICTION
+from clew.inspection.run_cost import COST
 from clew.inspection.sampling import SAMPLING
 from clew.inspection.searching import BEAM
 from clew.inspection.surprisal import SURPRISAL
@@ -31,4 +32,5 @@ INSTRUMENTS: dict[str, Instrument] = {
     "logit_lens": LOGIT_LENS,
     "beam": BEAM,
     "sampling": SAMPLING,
+    "cost": COST,
 }
