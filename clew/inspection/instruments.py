@@ -3,6 +3,7 @@
 from clew.inspection.attention import ATTENTION
 from clew.inspection.cells import CELLS
 from clew.inspection.gates import GATES
+from clew.inspection.gradients import GRADIENTS
 from clew.inspection.instrument import Instrument
 from clew.inspection.next_tokens import NEXT
 from clew.inspection.surprisal import SURPRISAL
@@ -17,6 +18,7 @@ INSTRUMENTS: dict[str, Instrument] = {
     "cells": CELLS,
     "track": TRACK,
     "gates": GATES,
+    "gradients": GRADIENTS,
     "attention": ATTENTION,
     "alignment": ALIGNMENT,
 }
