@@ -4,8 +4,10 @@ from clew.inspection.attention import ATTENTION
 from clew.inspection.cells import CELLS
 from clew.inspection.gates import GATES
 from clew.inspection.gradients import GRADIENTS
+from clew.inspection.graph_view import GRAPH
 from clew.inspection.instrument import Instrument
 from clew.inspection.next_tokens import NEXT
+from clew.inspection.places import TAPS
 from clew.inspection.surprisal import SURPRISAL
 from clew.inspection.tokens import TOKENS
 from clew.inspection.tracked_cells import TRACK
@@ -19,6 +21,8 @@ INSTRUMENTS: dict[str, Instrument] = {
     "track": TRACK,
     "gates": GATES,
     "gradients": GRADIENTS,
+    "graph": GRAPH,
+    "taps": TAPS,
     "attention": ATTENTION,
     "alignment": ALIGNMENT,
 }
