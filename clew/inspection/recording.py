@@ -96,7 +96,7 @@ def find_places(model: Any, patterns: Any) -> dict[str, nn.Module]:
     for pattern in patterns:
         matches = {path: part for path, part in paths.items() if fnmatchcase(path, pattern)}
         if not matches:
-            raise UserError(f"nothing in the model matches '{pattern}'{did_you_mean(pattern, paths)} `clew look taps RUN` lists its paths")
+            raise UserError(f"nothing in the model matches '{pattern}'{did_you_mean(pattern, paths)} `clew look taps RUN pattern=*`, or model.named_modules(), lists its paths")
         found.update(matches)
     return found
 
