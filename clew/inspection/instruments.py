@@ -1,5 +1,6 @@
 """The table of instruments, by the name that the command line and the page know them by."""
 
+from clew.inspection.ablation import ABLATION
 from clew.inspection.attention import ATTENTION
 from clew.inspection.cells import CELLS
 from clew.inspection.gates import GATES
@@ -8,6 +9,7 @@ from clew.inspection.graph_view import GRAPH
 from clew.inspection.instrument import Instrument
 from clew.inspection.next_tokens import NEXT
 from clew.inspection.places import TAPS
+from clew.inspection.prediction import PREDICTION
 from clew.inspection.surprisal import SURPRISAL
 from clew.inspection.tokens import TOKENS
 from clew.inspection.tracked_cells import TRACK
@@ -25,4 +27,6 @@ INSTRUMENTS: dict[str, Instrument] = {
     "taps": TAPS,
     "attention": ATTENTION,
     "alignment": ALIGNMENT,
+    "prediction": PREDICTION,
+    "ablation": ABLATION,
 }

@@ -164,7 +164,8 @@ def test_nothing_is_left_behind_even_after_an_exception(ids: Tensor) -> None:
 def test_a_pattern_that_matches_nothing_names_the_nearest_path() -> None:
     task = lstm()
     message = (
-        f"nothing in the model matches '{CELL}.gates.forgot'; did you mean '{CELL}.gates.forget'\\? `clew look taps RUN` lists its paths"
+        f"nothing in the model matches '{CELL}.gates.forgot'; did you mean '{CELL}.gates.forget'\\? "
+        r"`clew look taps RUN pattern=\*`, or model.named_modules\(\), lists its paths"
     )
     with pytest.raises(UserError, match=message), clew.record(task, f"{CELL}.gates.forgot"):
         pass
