@@ -172,12 +172,17 @@ def with_tensors(tree: Any, new: Sequence[Tensor]) -> Any:
 
 
 def trace(
-    function: Callable[..., Any], *inputs: Any, names: Sequence[str] | None = None, parameters: Mapping[str, Tensor] | None = None
+    function: Callable[..., Any],
+    *inputs: Any,
+    names: Sequence[str] | None = None,
+    parameters: Mapping[str, Tensor] | None = None,
+    labels: Mapping[int, str] | None = None,
 ) -> Graph:
     """The graph of `function(*inputs)`, inputs being tensors or trees of them; of a module, its parameters are nodes by their names.
 
     What comes out is summed up where it is no scalar; of a tuple such as (y, state) it is the first tensor. What torch does not see, such
-    as a function with a backward pass of its own, is refused: the gradients of the graph are compared with autograd's.
+    as a function with a backward pass of its own, is refused: the gradients of the graph are compared with autograd's. `labels` are
+    what is to be added to the names of tensors, by their ids; it is looked at when the function has run.
     """
     inputs = tuple(map_tree(fresh, each) if is_tree(each) else each for each in inputs)
     named = dict(named_tensors(inputs, names))
@@ -192,7 +197,7 @@ def trace(
             result = outputs[0] if outputs[0].numel() == 1 else outputs[0].sum()
         if id(result) not in recorder.numbers:
             raise UserError("what comes out does not depend on the inputs by any operation of torch")
-        graph = differentiated(recorder, result)
+        graph = differentiated(recorder, result, labels or {})
         check_gradients(recorder, graph, result, {**named, **parameters})
     return graph
 
@@ -238,7 +243,7 @@ def parts_named(name: str, tree: Any) -> Iterator[tuple[str, Tensor]]:
             yield from parts_named(f"{name}.{field}", part)
 
 
-def differentiated(recorder: Recorder, result: Tensor) -> Graph:
+def differentiated(recorder: Recorder, result: Tensor, labels: Mapping[int, str]) -> Graph:
     """The nodes with their gradients, from the last to the first, each summed over the edges that leave it."""
     last = recorder.numbers[id(result)]
     gradients: dict[int, Tensor] = {last: torch.ones_like(recorder.values[last])}
@@ -254,10 +259,11 @@ def differentiated(recorder: Recorder, result: Tensor) -> Graph:
             edges.append(Edge(source, number, back, derivative))
             if back is not None:
                 gradients[source] = gradients[source] + back if source in gradients else back
-    nodes = [
-        GraphNode(name, "output" if number == last else kind, value, gradients.get(number))
-        for number, ((name, kind), value) in enumerate(zip(recorder.kinds[: last + 1], recorder.values, strict=False))
-    ]
+    nodes = []
+    for number in range(last + 1):
+        (name, kind), label = recorder.kinds[number], labels.get(id(recorder.tensors[number]))
+        called = name if label is None or kind != "operation" else f"{name}: {label}"
+        nodes.append(GraphNode(called, "output" if number == last else kind, recorder.values[number], gradients.get(number)))
     return Graph(nodes, edges[::-1])
 
 

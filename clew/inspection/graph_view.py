@@ -1,7 +1,7 @@
 """The computation graph as a view: of any function, or of a part of a run while it reads a short text."""
 
 import inspect
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Any
 
 from pydantic import Field
@@ -9,9 +9,11 @@ from torch import Tensor, nn
 
 from clew.core.errors import UserError, did_you_mean
 from clew.core.modes import evaluating
+from clew.core.taps import Tap
 from clew.inspection.computation_graph import Edge, Graph, paths, trace
 from clew.inspection.instrument import Instrument, TextOptions
 from clew.inspection.reading import read, why_unreadable
+from clew.inspection.recording import intervene
 from clew.inspection.recurrent_layers import recurrent_layers
 from clew.inspection.views import Network, Node, Note, Part, Table, View
 from clew.kernels import only_equations
@@ -126,7 +128,7 @@ def find_module(run: Run, path: str) -> tuple[str, nn.Module]:
 
 
 def called_with(run: Run, module: nn.Module, options: TextOptions) -> tuple[tuple[Any, ...], dict[str, Any]]:
-    """What a part of the model is first given when the model reads the text."""
+    """What a part of the model is given at last when the model reads the text: a cell has something to remember by then."""
     reading = read(run, options.text, options.target, into=options.into)
     calls: list[tuple[tuple[Any, ...], dict[str, Any]]] = []
     hook = module.register_forward_pre_hook(lambda _, args, kwargs: calls.append((args, kwargs)), with_kwargs=True)
@@ -137,7 +139,21 @@ def called_with(run: Run, module: nn.Module, options: TextOptions) -> tuple[tupl
         hook.remove()
     if not calls:
         raise UserError("that part of the model is not called by itself when a text is read; take the one around it")
-    return calls[0]
+    return calls[-1]
+
+
+def taps_in(module: nn.Module) -> list[str]:
+    return [path for path, part in module.named_modules() if isinstance(part, Tap) and path]
+
+
+def labelling(labels: dict[int, str], path: str) -> Callable[[Tensor], Tensor]:
+    """Calls what passes a tap by the tap's name, and leaves it as it is."""
+
+    def label(value: Tensor) -> Tensor:
+        labels[id(value)] = path.removeprefix("gates.")
+        return value
+
+    return label
 
 
 def look_at_graph(runs: Sequence[Run], options: GraphOptions) -> View:
@@ -149,12 +165,15 @@ def look_at_graph(runs: Sequence[Run], options: GraphOptions) -> View:
     was = module.training
     module.eval()
     try:
-        with only_equations():
-            graph = trace(lambda *given: module(*given, **kwargs), *args, names=names, parameters=dict(module.named_parameters()))
+        labels: dict[int, str] = {}
+        with only_equations(), intervene(module, {path: labelling(labels, path) for path in taps_in(module)}):
+            graph = trace(
+                lambda *given: module(*given, **kwargs), *args, names=names, parameters=dict(module.named_parameters()), labels=labels
+            )
     finally:
         module.train(was)
     about = (
-        f"{path}, a {type(module).__name__}, on what it is first given of the text: {len(graph.nodes)} nodes. Gradients are those of the "
+        f"{path}, a {type(module).__name__}, on what it is given at the text's end: {len(graph.nodes)} nodes. Gradients are those of the "
         "sum of all entries that come out."
     )
     return view_of(graph, f"Computation graph of {path}", about)
