@@ -2,14 +2,18 @@
 
 from clew.inspection.ablation import ABLATION
 from clew.inspection.attention import ATTENTION
+from clew.inspection.attributing import ATTRIBUTION
 from clew.inspection.cells import CELLS
 from clew.inspection.gates import GATES
 from clew.inspection.gradients import GRADIENTS
 from clew.inspection.graph_view import GRAPH
 from clew.inspection.instrument import Instrument
+from clew.inspection.logit_lens import LOGIT_LENS
 from clew.inspection.next_tokens import NEXT
 from clew.inspection.places import TAPS
 from clew.inspection.prediction import PREDICTION
+from clew.inspection.sampling import SAMPLING
+from clew.inspection.searching import BEAM
 from clew.inspection.surprisal import SURPRISAL
 from clew.inspection.tokens import TOKENS
 from clew.inspection.tracked_cells import TRACK
@@ -29,4 +33,8 @@ INSTRUMENTS: dict[str, Instrument] = {
     "alignment": ALIGNMENT,
     "prediction": PREDICTION,
     "ablation": ABLATION,
+    "attribution": ATTRIBUTION,
+    "logit_lens": LOGIT_LENS,
+    "beam": BEAM,
+    "sampling": SAMPLING,
 }
