@@ -1,3 +1,6 @@
+import re
+from pathlib import Path
+
 import pytest
 import torch
 
@@ -49,3 +52,10 @@ def test_what_is_not_there_or_not_called_is_refused() -> None:
         look(small_run("lstm"), "graph", {"text": "she", "layer": "body.layer"})
     with pytest.raises(UserError, match="not called by itself"):
         look(small_run("lstm"), "graph", {"text": "she", "layer": "body.embedding.tokens"})
+
+
+def test_the_guides_code_runs(capsys: pytest.CaptureFixture[str]) -> None:
+    guide = (Path(__file__).parents[2] / "docs" / "guides" / "inspecting.md").read_text(encoding="utf-8")
+    (block,) = (block for block in re.findall(r"```python\n(.*?)```", guide, re.DOTALL) if "trace(" in block)
+    exec(block, {})
+    assert capsys.readouterr().out.strip() == block.rpartition("# ")[2].splitlines()[0]
