@@ -5,9 +5,12 @@ from clew.inspection.attention import ATTENTION
 from clew.inspection.attributing import ATTRIBUTION
 from clew.inspection.cells import CELLS
 from clew.inspection.gates import GATES
+from clew.inspection.gradients import GRADIENTS
+from clew.inspection.graph_view import GRAPH
 from clew.inspection.instrument import Instrument
 from clew.inspection.logit_lens import LOGIT_LENS
 from clew.inspection.next_tokens import NEXT
+from clew.inspection.places import TAPS
 from clew.inspection.prediction import PREDICTION
 from clew.inspection.run_cost import COST
 from clew.inspection.sampling import SAMPLING
@@ -24,6 +27,9 @@ INSTRUMENTS: dict[str, Instrument] = {
     "cells": CELLS,
     "track": TRACK,
     "gates": GATES,
+    "gradients": GRADIENTS,
+    "graph": GRAPH,
+    "taps": TAPS,
     "attention": ATTENTION,
     "alignment": ALIGNMENT,
     "prediction": PREDICTION,
