@@ -14,6 +14,7 @@ Array = np.ndarray
 BLOCK = 1024
 """Rows whose products with all others are in memory at a time."""
 NEIGHBOURS = 10
+KS = (1, 5, 10)
 
 
 def unit(rows: Array) -> Array:
@@ -79,9 +80,7 @@ class Space(NamedTuple):
         found, values = np.zeros((len(rows), num), dtype=np.int64), np.zeros((len(rows), num), dtype=np.float32)
         for start in range(0, len(rows), BLOCK):
             scores = self.scores(rows[start : start + BLOCK])
-            best = (
-                np.argpartition(-scores, num - 1, axis=1)[:, :num] if num < scores.shape[1] else np.arange(num)[None].repeat(len(scores), 0)
-            )
+            best = np.argpartition(-scores, num - 1, axis=1)[:, :num]
             best.sort(1)
             there = np.take_along_axis(scores, best, 1)
             order = np.argsort(-there, axis=1, kind="stable")
@@ -127,8 +126,8 @@ def mutual_nearest(space: Space, most: int) -> Array:
 
 
 def align(x: Array, y: Array, pairs: Array, *, rounds: int = 0, most: int = 10_000) -> Array:
-    """The rotation of a dictionary's pairs (pairs, 2), refined: the pairs that are each other's nearest by CSLS among the `most` first words
-    of each language are the next round's dictionary, the given ones with them (Conneau et al. 2018)."""
+    """The rotation of a dictionary's pairs (pairs, 2), refined: pairs that are each other's nearest by CSLS, among the `most` first
+    words of each language, join the given ones as the next round's dictionary (Conneau et al. 2018)."""
     rotation = procrustes(x[pairs[:, 0]], y[pairs[:, 1]])
     for _ in range(rounds):
         found = mutual_nearest(space_of(x[:most], y[:most], rotation, csls=True), most)
@@ -150,7 +149,7 @@ class Precision(NamedTuple):
         return {k: value * self.num_words / self.num_in_all for k, value in self.at.items()}
 
 
-def precision(space: Space, gold: Mapping[int, Iterable[int]], num_in_all: int | None = None, ks: Sequence[int] = (1, 5, 10)) -> Precision:
+def precision(space: Space, gold: Mapping[int, Iterable[int]], num_in_all: int | None = None, ks: Sequence[int] = KS) -> Precision:
     """`gold` has every translation of a source word, by their rows; any of them counts."""
     words = np.array(sorted(gold), dtype=np.int64)
     if not len(words):
@@ -186,13 +185,19 @@ class Choice(NamedTuple):
 
 
 def cross_validate(
-    x: Array, y: Array, pairs: Array, rounds: Sequence[int] = (0, 1), num_folds: int = 3, most: int = 10_000
+    x: Array,
+    y: Array,
+    pairs: Array,
+    names: Sequence[str] = tuple(PREPARATIONS),
+    rounds: Sequence[int] = (0, 1),
+    num_folds: int = 3,
+    most: int = 10_000,
 ) -> list[Choice]:
     """How well each preparation and number of refinements translates pairs that were held out, by nearest neighbour; best first, of equals
     the simpler. The dictionary that is learnt from alone decides, never the one that is measured on."""
     found = []
-    for name, prepare in PREPARATIONS.items():
-        left, right = prepare(x), prepare(y)
+    for name in names:
+        left, right = PREPARATIONS[name](x), PREPARATIONS[name](y)
         for num in rounds:
             scores = []
             for kept, held in folds(pairs, num_folds):
