@@ -198,7 +198,7 @@ def measure(options: argparse.Namespace, spaces: dict[str, Any], test: Pairs, fa
     show_table(header, rows, right=range(1, len(header)))
     asked = found["csls"]
     print(
-        f"{asked.num_words:,} of {asked.num_in_all:,} words of {options.test} have vectors on both sides; of all, the others count as wrong. "
+        f"{asked.num_words:,} of {asked.num_in_all:,} words of {options.test} have vectors on both sides; of all: the others are wrong. "
         f"Candidates: {facts['target']['words']:,} words; learnt from {facts['train']['pairs']:,} pairs "
         f"({facts['preparation']}, {facts['rounds']} rounds)"
     )
@@ -213,9 +213,8 @@ def translate(options: argparse.Namespace, space: Any, source: Side, target: Sid
     for word in options.words:
         row = source.find(word)
         if row is None:
-            raise UserError(
-                f"no vector for {named(word)} in {source.name}{did_you_mean(word, source.words[:20_000])} --first takes more words"
-            )
+            near = did_you_mean(word, source.words[:20_000])
+            raise UserError(f"no vector for {named(word)} among {len(source.words):,} words of {source.name}{near} --first takes more")
         rows.append(row)
     for line in entries(space, np.array(rows), options.n, source, target):
         print(json.dumps(dict(zip(("source", "target", "score"), line, strict=True)), ensure_ascii=False) if options.json else tsv(line))

@@ -16,7 +16,7 @@ def read_lexicon(path: Path | str) -> list[tuple[str, str]]:
         words = [word.strip() for word in line.split("\t")] if "\t" in line else line.split()
         if len(words) != 2 or not all(words):
             raise UserError(
-                f"{path}:{number}: expected a word and its translation, with a tab or a space between, found {counted(len(words), 'column')}"
+                f"{path}:{number}: expected a word and its translation with a tab or a space between, found {counted(len(words), 'word')}"
             )
         found.append((words[0], words[1]))
     if not found:

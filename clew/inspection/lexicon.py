@@ -3,7 +3,7 @@
 Pure functions of vectors, NumPy; which words they are of is the caller's. Rows are words.
 """
 
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from typing import NamedTuple
 
 import numpy as np
@@ -11,8 +11,8 @@ import numpy as np
 from clew.core.errors import UserError
 
 Array = np.ndarray
-BLOCK = 1024
-"""Rows whose products with all others are in memory at a time."""
+BLOCK = 2**24
+"""Products that are in memory at a time."""
 NEIGHBOURS = 10
 KS = (1, 5, 10)
 
@@ -78,14 +78,14 @@ class Space(NamedTuple):
         """The best `num` target words of each source word, best first (rows, num), and their scores; of equals the earlier."""
         num = min(num, len(self.target))
         found, values = np.zeros((len(rows), num), dtype=np.int64), np.zeros((len(rows), num), dtype=np.float32)
-        for start in range(0, len(rows), BLOCK):
-            scores = self.scores(rows[start : start + BLOCK])
+        for part in blocks(len(rows), len(self.target)):
+            scores = self.scores(rows[part])
             best = np.argpartition(-scores, num - 1, axis=1)[:, :num]
             best.sort(1)
             there = np.take_along_axis(scores, best, 1)
             order = np.argsort(-there, axis=1, kind="stable")
-            found[start : start + BLOCK] = np.take_along_axis(best, order, 1)
-            values[start : start + BLOCK] = np.take_along_axis(there, order, 1)
+            found[part] = np.take_along_axis(best, order, 1)
+            values[part] = np.take_along_axis(there, order, 1)
         return found, values
 
     def swapped(self) -> "Space":
@@ -105,9 +105,14 @@ def with_hubs(space: Space) -> Space:
 def mean_of_nearest(rows: Array, others: Array, k: int) -> Array:
     """r(x): the mean cosine of each row with its k nearest among others."""
     found = np.zeros(len(rows), dtype=np.float32)
-    for start in range(0, len(rows), BLOCK):
-        found[start : start + BLOCK] = top_mean(rows[start : start + BLOCK] @ others.T, k)
+    for part in blocks(len(rows), len(others)):
+        found[part] = top_mean(rows[part] @ others.T, k)
     return found
+
+
+def blocks(num_rows: int, num_columns: int) -> Iterator[slice]:
+    size = max(BLOCK // max(num_columns, 1), 1)
+    return (slice(start, start + size) for start in range(0, num_rows, size))
 
 
 def top_mean(values: Array, k: int) -> Array:
