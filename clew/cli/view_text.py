@@ -122,7 +122,7 @@ def note_lines(part: Note) -> list[str]:
 
 
 def left_out(count: int, noun: str) -> list[str]:
-    return [f"... and {counted(count - MOST_ROWS, noun + ' more').removesuffix('s')}; --out FILE.html has all"] if count > MOST_ROWS else []
+    return [f"... and {counted(count - MOST_ROWS, noun)} more; --out FILE.html has all"] if count > MOST_ROWS else []
 
 
 def cell(value: Any) -> str:

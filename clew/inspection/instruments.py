@@ -1,12 +1,26 @@
 """The table of instruments, by the name that the command line and the page know them by."""
 
+from clew.inspection.ablation import ABLATION
+from clew.inspection.attention import ATTENTION
+from clew.inspection.cells import CELLS
+from clew.inspection.gates import GATES
 from clew.inspection.instrument import Instrument
 from clew.inspection.next_tokens import NEXT
+from clew.inspection.prediction import PREDICTION
 from clew.inspection.surprisal import SURPRISAL
 from clew.inspection.tokens import TOKENS
+from clew.inspection.tracked_cells import TRACK
+from clew.inspection.word_alignment import ALIGNMENT
 
 INSTRUMENTS: dict[str, Instrument] = {
     "tokens": TOKENS,
     "surprisal": SURPRISAL,
     "next": NEXT,
+    "cells": CELLS,
+    "track": TRACK,
+    "gates": GATES,
+    "attention": ATTENTION,
+    "alignment": ALIGNMENT,
+    "prediction": PREDICTION,
+    "ablation": ABLATION,
 }

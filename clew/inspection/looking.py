@@ -1,7 +1,6 @@
 """Asking an instrument by its name: its options read and checked, its view of a run or of several. What the command line, Python and the
 page share."""
 
-import json
 from collections.abc import Mapping, Sequence
 from contextlib import ExitStack
 from typing import Any
@@ -10,6 +9,7 @@ from pydantic import ValidationError
 
 from clew.core.config import Section
 from clew.core.errors import UserError, named, shown, unknown
+from clew.inspection.heads import heads_off
 from clew.inspection.instrument import Instrument
 from clew.inspection.instruments import INSTRUMENTS
 from clew.inspection.views import Note, Part, View
@@ -33,7 +33,11 @@ def look(runs: Run | Sequence[Run], name: str, options: Mapping[str, Any]) -> Vi
 
 
 def looked(instrument: Instrument, runs: Sequence[Run], options: Section) -> View:
-    with ExitStack():
+    """Its view, the heads that are named in `off` switched off in every run."""
+    with ExitStack() as stack:
+        for run in runs:
+            if off := getattr(options, "off", ()):
+                stack.enter_context(heads_off(run, off))
         return instrument.look(runs, options)
 
 
@@ -61,11 +65,9 @@ def read_options(name: str, values: Mapping[str, Any]) -> Section:
     """An instrument's options from plain values, as Python or JSON has them; a list will do for a tuple."""
     section = find_instrument(name).options
     try:
-        return section.model_validate_json(json.dumps(dict(values), default=list))
+        return section(**{field: tuple(value) if isinstance(value, list) else value for field, value in values.items()})
     except ValidationError as error:
         raise UserError(f"{name}: {explain(error, section)}") from None
-    except (TypeError, ValueError):
-        raise UserError(f"{name}: an option is a text, a number, true or false, or a list of these, not {shown(dict(values))}") from None
 
 
 def read_assignments(name: str, assignments: Sequence[str]) -> dict[str, Any]:

@@ -1,6 +1,6 @@
 """Who may talk to the server: an ASGI application around another. Knows no run.
 
-A page of another site may send requests to this machine in a reader's name, under a name of its own that leads here as well (DNS rebinding).
+A page of another site may send requests to this machine in a reader's name, even under a name of its own that leads here (DNS rebinding).
 So a request is answered only where
 
     it comes from this machine,
@@ -55,7 +55,8 @@ class Guard:
         if self.token is not None and not self.is_known(fields):
             if not self.admits(scope):
                 return await answer.say(
-                    HTTPStatus.FORBIDDEN, "open the address that `clew` printed; it is good for one browser, and once: start again for another"
+                    HTTPStatus.FORBIDDEN,
+                    "open the address that `clew` printed; it is good for one browser, and once: start again for another",
                 )
             answer.cookie = self.new_cookie()
         body = await read_body(receive, fields)
@@ -136,7 +137,11 @@ class Answer:
 
 def check_host(name: str) -> None:
     """A name that may stand in Host: no address of a page, no pattern, no port."""
-    if not name or len(name) > 253 or not all(part and all(c.isascii() and (c.isalnum() or c in "-_") for c in part) for part in name.split(".")):
+    if (
+        not name
+        or len(name) > 253
+        or not all(part and all(c.isascii() and (c.isalnum() or c in "-_") for c in part) for part in name.split("."))
+    ):
         raise UserError(f"--allow-host takes a name such as hub.example.org, without http:// and without a port, not {shown(name)}")
 
 

@@ -5,7 +5,7 @@ import errno
 import signal
 import socket
 from collections.abc import Callable
-from contextlib import suppress
+from contextlib import nullcontext
 from typing import Any
 
 import uvicorn
@@ -44,13 +44,21 @@ class Server(uvicorn.Server):
     """Leaves signals alone: `serve` has its own way of ending."""
 
     def capture_signals(self) -> Any:
-        return suppress()
+        return nullcontext()
 
 
 def serve(app: Any, at: socket.socket, ready: Callable[[], Any] = lambda: None) -> int | None:
     """Answers until Ctrl-C or SIGTERM, whose number is given back; what is under way then is dropped."""
     config = uvicorn.Config(
-        app, http="h11", ws="none", loop="asyncio", lifespan="off", log_config=None, access_log=False, server_header=False, timeout_keep_alive=60
+        app,
+        http="h11",
+        ws="none",
+        loop="asyncio",
+        lifespan="off",
+        log_config=None,
+        access_log=False,
+        server_header=False,
+        timeout_keep_alive=60,
     )
     server = Server(config)
 

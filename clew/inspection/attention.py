@@ -1,0 +1,176 @@
+"""Attention while a text is read: who looks at whom, head by head, and what each head tends to look at.
+
+    weights_ij = softmax_j(scores_ij)      row i is what place i looks at; a row adds up to one
+
+Works on self-attention, on what a decoder sees of its source, and on recurrent decoders that look, which have one head. Weights say where a
+head looks, not what it does with what it finds there (Jain and Wallace 2019).
+"""
+
+from collections.abc import Sequence
+from typing import Any, Literal, NamedTuple
+
+import numpy as np
+from pydantic import Field
+from torch import Tensor
+
+from clew.core.errors import UserError
+from clew.inspection.heads import CROSS, DECODER, OWN, AttendingLayer, attending_layers, why_headless
+from clew.inspection.instrument import Instrument, TextOptions
+from clew.inspection.reading import Reading, read, why_unreadable
+from clew.inspection.recording import record
+from clew.inspection.views import Grid, Heatmap, Part, Table, View
+from clew.runs.loaded import Run
+
+KINDS = {"self": OWN, "decoder": DECODER, "cross": CROSS}
+
+
+class AttentionOptions(TextOptions):
+    """Which heads, and which of them is drawn large."""
+
+    heads: Literal["self", "decoder", "cross"] | None = Field(
+        None, description="self: of the text read; decoder: of what is written; cross: from there to the text (a translator's default)"
+    )
+    layer: int | None = Field(None, ge=1, description="the layer that is drawn large, from 1; the last where not given")
+    head: int | None = Field(None, ge=1, description="the head that is drawn large, from 1; the mean of its layer where not given")
+    kind: Literal["weights", "scores"] = Field("weights", description="scores: before the softmax")
+
+
+class LayerMaps(NamedTuple):
+    """What the heads of one layer look at: maps (heads, query, key)."""
+
+    layer: AttendingLayer
+    maps: np.ndarray
+
+
+class Habits(NamedTuple):
+    """What a head tends to do, the mean over the places that look: the entropy of its weights in bits, how far it looks, and the share of
+    its weight on the place itself, on the one before it, and on the first."""
+
+    entropy: float
+    distance: float
+    itself: float
+    before: float
+    first: float
+
+
+def attention_maps(reading: Reading, heads: str, kind: str = "weights") -> list[LayerMaps]:
+    """Of every layer with such heads, from the lowest. Hard attention has a 1 where it looked."""
+    layers = [layer for layer in attending_layers(reading.run) if layer.kind == KINDS[heads]]
+    paths = [layer.weights if kind == "weights" else f"{layer.path}.scores" for layer in layers]
+    with record(reading.run, *paths) as seen:
+        reading.hidden()
+    return [LayerMaps(layer, as_maps(seen[path]).float().cpu().numpy()) for layer, path in zip(layers, paths, strict=True)]
+
+
+def as_maps(seen: Tensor) -> Tensor:
+    """(heads, query, key) of one row: a loop over time has (batch, length, heads, 1, key)."""
+    return seen[0, :, :, 0].transpose(0, 1) if seen.ndim == 5 else seen[0]
+
+
+def habits(weights: np.ndarray) -> Habits:
+    """Of one head's weights (query, key); places of query and key are the same where these are as many."""
+    queries, keys = weights.shape
+    logs = np.log2(np.where(weights > 0, weights, 1.0))
+    distance = np.abs(np.arange(queries)[:, None] - np.arange(keys)[None, :])
+    on_before = np.trace(weights, offset=-1) / max(min(queries - 1, keys), 1)
+    return Habits(
+        float(-(weights * logs).sum(1).mean()),
+        float((weights * distance).sum(1).mean()),
+        float(np.trace(weights) / min(queries, keys)),
+        float(on_before),
+        float(weights[:, 0].mean()),
+    )
+
+
+def look_at_attention(runs: Sequence[Run], options: AttentionOptions) -> View:
+    run = runs[0]
+    heads = options.heads or ("cross" if any(layer.kind == CROSS for layer in attending_layers(run)) else "self")
+    check_heads(run, heads)
+    reading = read(run, options.text, options.target, into=options.into)
+    found = attention_maps(reading, heads, options.kind)
+    rows, columns = places_of(reading, heads)
+    layer = chosen(options.layer, len(found), "layer", f"{run.folder} has {len(found)} layers of {heads} attention")
+    maps = found[layer - 1].maps
+    head = None if options.head is None else chosen(options.head, len(maps), "head", f"layer {layer} has {len(maps)} heads")
+    large = finite(maps.mean(0) if head is None else maps[head - 1])
+    name = f"{found[layer - 1].layer.name}, mean of {len(maps)} heads" if head is None else found[layer - 1].layer.heads[head - 1]
+    bounds: dict[str, Any] = {"low": 0.0, "high": 1.0} if options.kind == "weights" else {}
+    one = Heatmap(large, rows, columns, f"Head {name}" if head else f"Layer {name}", "looks", "at", **bounds)
+    grid = Grid(
+        [[finite(each) for each in layer.maps] for layer in found],
+        [layer.layer.name for layer in found],
+        [str(number) for number in range(1, max(len(layer.maps) for layer in found) + 1)],
+        f"All heads: {options.kind}",
+        1.0 if options.kind == "weights" else None,
+    )
+    facts = {
+        "heads": heads,
+        "kind": options.kind,
+        "layer": layer,
+        "head": head,
+        "rows": list(rows),
+        "columns": list(columns),
+        "values": np.round(large, 5).tolist(),
+    }
+    parts: list[Part] = [one, grid]
+    if options.kind == "weights":
+        table = habit_table(found, same_places=heads != "cross")
+        return View("Attention", [*parts, table], about_of(reading, heads), {**facts, "habits": [list(row) for row in table.rows]})
+    return View("Attention scores", parts, "before the softmax; what is hidden has the lowest score shown", facts)
+
+
+def check_heads(run: Run, heads: str) -> None:
+    layers = attending_layers(run)
+    if not any(layer.kind == KINDS[heads] for layer in layers):
+        known = [name for name, kind in KINDS.items() if any(layer.kind == kind for layer in layers)]
+        raise UserError(f"{run.folder} has no {heads} attention; heads={' or heads='.join(known)}")
+
+
+def chosen(number: int | None, count: int, what: str, having: str) -> int:
+    if number is not None and number > count:
+        raise UserError(f"there is no {what} {number}; {having}")
+    return number or count
+
+
+def places_of(reading: Reading, heads: str) -> tuple[Sequence[str], Sequence[str]]:
+    """The names of what looks and of what is looked at. A decoder that looks at its source is named by what it is about to write."""
+    if heads == "self":
+        return reading.pieces, reading.pieces
+    if heads == "cross":
+        return reading.written, reading.pieces
+    task = reading.run.task
+    read_so_far = (task.target.token(task.start), *reading.written[:-1])
+    return read_so_far, read_so_far
+
+
+def finite(values: np.ndarray) -> np.ndarray:
+    """What is hidden scores minus infinity; it is shown as the lowest score that is none."""
+    real = np.isfinite(values)
+    return values if real.all() else np.where(real, values, values[real].min(initial=0.0))
+
+
+def about_of(reading: Reading, heads: str) -> str:
+    what = {
+        "self": "each token looks at the others",
+        "decoder": "each token written looks back",
+        "cross": "what is written looks at the text",
+    }
+    return f"{what[heads]}: a row adds up to one"
+
+
+def habit_table(found: Sequence[LayerMaps], *, same_places: bool) -> Table:
+    """How far a head looks, at itself or at the token before, means something where both sides are one text."""
+    rows = []
+    for layer in found:
+        for name, weights in zip(layer.layer.heads, layer.maps, strict=True):
+            entropy, *rest, first = (round(value, 3) for value in habits(weights))
+            rows.append((name, entropy, *(rest if same_places else []), first))
+    middle = ("distance", "on itself", "on the one before") if same_places else ()
+    return Table(("head", "entropy in bits", *middle, "on the first"), rows, "What heads tend to look at")
+
+
+def why_no_attention(run: Run) -> str | None:
+    return why_unreadable(run) or why_headless(run)
+
+
+ATTENTION = Instrument("who looks at whom, head by head", AttentionOptions, look_at_attention, why_no_attention)

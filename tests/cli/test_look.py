@@ -1,0 +1,53 @@
+"""`clew look`: instruments by name, on small trained runs."""
+
+import json
+from pathlib import Path
+
+import pytest
+
+from clew.inspection.instruments import INSTRUMENTS
+from tests.cli.conftest import Clew
+
+
+def test_instruments_are_listed_described_and_told_for_a_run(clew: Clew, lstm: Path) -> None:
+    listed = clew("look")
+    assert listed.status == 0 and all(name in listed.out for name in INSTRUMENTS)
+    assert [json.loads(line)["name"] for line in clew("look", "--json").out.splitlines()] == list(INSTRUMENTS)
+    described = clew("look", "next")
+    assert described.status == 0 and "top" in described.out and "most probable tokens" in described.out
+    assert json.loads(clew("look", "next", "--json").out)["options"]["properties"]["top"]["default"] == 10
+    for line in clew("look", lstm, "--json").out.splitlines():
+        fields = json.loads(line)
+        assert fields["fits"] is (fields["why_not"] is None)
+
+
+def test_what_is_seen_is_printed_as_text_or_as_json(clew: Clew, lstm: Path, gpt: Path, tmp_path: Path) -> None:
+    seen = clew("look", "surprisal", lstm, "--text", "the red door")
+    assert seen.status == 0 and seen.err == "" and "the red door" in seen.out and "perplexity" in seen.out
+    facts = json.loads(clew("look", "surprisal", lstm, "text=the red door", "--json").out)
+    assert facts["instrument"] == "surprisal" and len(facts["bits"]) == len("the red door") - 1
+    file = tmp_path / "poem.txt"
+    file.write_text("the red door\n", encoding="utf-8")
+    assert json.loads(clew("look", "surprisal", lstm, "--file", file, "--json").out)["bits"] == facts["bits"]
+    assert json.loads(clew("look", "surprisal", lstm, "--file", "-", "--json", stdin="the red door").out)["bits"] == facts["bits"]
+    both = json.loads(clew("look", "next", lstm, gpt, "text=the", "top=2", "--json").out)
+    assert [len(both[str(run)]["next"][0]["tokens"]) for run in (lstm, gpt)] == [2, 2]
+
+
+@pytest.mark.parametrize(
+    ("arguments", "sentence"),
+    [
+        (["look", "surprize"], "unknown instrument 'surprize'; did you mean 'surprisal'?"),
+        (["look", "next", "text=a"], "there is no run to look at; give one: clew look next RUN text=a"),
+        (["look", "next", "RUN", "tap=1"], "next: unknown field 'tap'; did you mean 'top'?"),
+        (["look", "next", "RUN", "text=a", "--text", "b"], "text=, --text and --file exclude each other"),
+        (["look", "next", "RUN", "--text", "é"], "characters the model has never seen"),
+        (["look", "surprisal", "RUN"], "there is no text to read"),
+        (["look", "next", "nowhere"], "nowhere"),
+        (["look", "next", "RUN", "--out", "no/where.html"], "no is no folder"),
+        (["look", "surprisal", "RUN", "--text", "a", "off=1.1"], "has no attention, and so no heads"),
+    ],
+)
+def test_a_mistake_is_one_line(clew: Clew, lstm: Path, arguments: list[str], sentence: str) -> None:
+    found = clew(*(lstm if word == "RUN" else word for word in arguments))
+    assert found.status == 2 and found.out == "" and sentence in found.err and len(found.err.splitlines()) == 1

@@ -1,0 +1,51 @@
+"""Small untrained runs, built in memory, one of each kind that instruments meet. Nothing is written or trained."""
+
+from functools import cache
+from pathlib import Path
+
+from clew.data.examples import Labelled, Pair, Sentence
+from clew.recipes.running import config_of
+from clew.runs.build import build_task, train_side, train_tokenizer
+from clew.runs.loaded import Run
+from clew.tasks import TASKS
+from clew.text.train import framed_as_bert
+from tests.runs.small import BERT, GPT, LSTM, REVERSER, TEXT
+
+TEXTS = ["the walls were tall", "she went in", "a red fox", "the thread was small"]
+EXAMPLES = {
+    "pairs": [Pair(text, " ".join(reversed(text.split()))) for text in TEXTS],
+    "labelled": [Labelled(text, (label,)) for text, label in zip(TEXTS, ("good", "bad", "odd", "good"), strict=True)],
+    "tagged": [Sentence(tuple(text.split()), tuple("DN"[place % 2] for place in range(len(text.split())))) for text in TEXTS],
+}
+WORDS = ["model.dim=8", "text.tokenizer=word", "text.size=null", "text.min_count=1", "device=cpu"]
+RUNS = {
+    "elman": ("text-lstm", [*LSTM, "model.cell=elman"]),
+    "lstm": ("text-lstm", LSTM),
+    "words": ("text-lstm", [*LSTM, "text.tokenizer=word"]),
+    "gpt": ("text-gpt", [*GPT, "model.num_layers=2"]),
+    "subwords": ("text-gpt", [*GPT, "text.tokenizer=bpe", "text.size=300"]),
+    "llama": ("text-llama", GPT),
+    "bert": ("text-bert", BERT),
+    "elmo": ("text-elmo", ["model.dim=8", "device=cpu"]),
+    "attentive": ("tatoeba-lstm", REVERSER),
+    "transformer": ("tatoeba-transformer", [*REVERSER, "model.num_heads=2", "model.num_layers=2"]),
+    "classifier": ("sentiment-lstm", WORDS),
+    "heads": ("sentiment-attention", WORDS),
+    "tagger": ("tag", WORDS),
+}
+
+
+@cache
+def small_run(name: str) -> Run:
+    """The same one whenever it is asked for; what is changed in it has to be put back."""
+    recipe, settings = RUNS[name]
+    config = config_of(recipe, [*settings, "data.train=nowhere.txt", "data.corpus=null"])
+    kind = TASKS[config.task.name]
+    if kind.train_vocabularies is None:
+        tokenizer = train_tokenizer(config.text, [TEXT])
+        vocabularies = {"tokenizer": framed_as_bert(tokenizer) if kind.data == "documents" else tokenizer}
+    else:
+        vocabularies = kind.train_vocabularies(
+            lambda texts, specials: train_side(config.text, texts, specials), config.text.joint, EXAMPLES[kind.data], config.task
+        )
+    return Run(Path("runs") / name, config, vocabularies, build_task(config, vocabularies, to_train=False).eval())

@@ -1,0 +1,28 @@
+import pytest
+
+from clew.inspection.looking import look
+from clew.inspection.reading import read
+from tests.inspection.small_runs import small_run
+
+
+@pytest.mark.parametrize("name", ["lstm", "words", "subwords", "bert", "elmo", "classifier", "tagger"])
+def test_spans_are_the_characters_of_each_token_and_what_stands_around_has_none(name):
+    text = "The walls  were tall."
+    reading = read(small_run(name), text)
+    spans = [span for span in reading.spans if span is not None]
+    assert len(reading.spans) == len(reading.tokens) == len(reading.ids)
+    assert all(a[1] <= b[0] for a, b in zip(spans, spans[1:], strict=False))
+    covered = "".join(text[start:stop] for start, stop in spans)
+    assert "".join(covered.split()) == "".join(text.split())
+    outside = [token for token, span in zip(reading.tokens, reading.spans, strict=True) if span is None]
+    assert outside == {"bert": ["[CLS]", "[SEP]"], "words": ["<eos>"] * 2, "elmo": ["<eos>"] * 2}.get(name, [])
+
+
+def test_tokens_that_the_model_does_not_know_are_counted():
+    view = look(small_run("words"), "tokens", {"text": "the xylophone were tall"})
+    assert view.facts["unknown"] == 1 and "1 unknown" in view.about
+
+
+def test_a_translator_shows_what_it_reads_and_what_it_writes():
+    facts = look(small_run("transformer"), "tokens", {"text": "the walls", "target": "walls the"}).facts
+    assert facts["written"] == ["walls", "the", "<eos>"] and facts["tokens"][:2] == ["the", "walls"]
