@@ -3,10 +3,12 @@
 from clew.inspection.ablation import ABLATION
 from clew.inspection.attention import ATTENTION
 from clew.inspection.cells import CELLS
+from clew.inspection.contextuality_views import CONTEXTUALITY, OCCURRENCES
 from clew.inspection.gates import GATES
 from clew.inspection.instrument import Instrument
 from clew.inspection.next_tokens import NEXT
 from clew.inspection.prediction import PREDICTION
+from clew.inspection.similarity_views import CKA, HEADS
 from clew.inspection.surprisal import SURPRISAL
 from clew.inspection.tokens import TOKENS
 from clew.inspection.tracked_cells import TRACK
@@ -23,4 +25,8 @@ INSTRUMENTS: dict[str, Instrument] = {
     "alignment": ALIGNMENT,
     "prediction": PREDICTION,
     "ablation": ABLATION,
+    "contextuality": CONTEXTUALITY,
+    "occurrences": OCCURRENCES,
+    "cka": CKA,
+    "heads": HEADS,
 }
