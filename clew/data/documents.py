@@ -4,20 +4,21 @@ In plain text a line is a sentence and a blank line parts documents; in JSON lin
 text's lines are its sentences. A line of more than LONG characters is cut where sentences end in it.
 """
 
-import hashlib
 import re
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from clew.core.errors import UserError, did_you_mean, shortened
+from clew.core.errors import UserError, did_you_mean
 from clew.data.contents import ParallelText, RunningText
 from clew.data.corpora import find_corpus, get_corpus, read_corpus
+from clew.data.extents import Extent, extent_of
+from clew.data.folders import at_home, ending, files_at
 from clew.data.json_files import KINDS, dotted_names, read_jsonl, value_at
-from clew.data.lines import near, read_lines
+from clew.data.lines import read_lines
 from clew.data.notes import Notes
-from clew.data.text_files import FIELD, at_home
+from clew.data.text_files import FIELD
 
 LONG = 250
 """Characters of a line that is read as one sentence, whatever is in it."""
@@ -32,6 +33,10 @@ class Line(NamedTuple):
 
     text: str
     opens: bool
+
+    @property
+    def mark(self) -> bytes:
+        return b"\xfe" if self.opens else b"\xff"
 
 
 @dataclass(frozen=True)
@@ -48,33 +53,8 @@ class Documents:
         return self.name
 
 
-class Extent(NamedTuple):
-    """How many characters documents have, and their SHA-256."""
-
-    num_characters: int
-    digest: str
-
-
-class Measuring:
-    """An extent that is taken sentence by sentence, while something else is done with them."""
-
-    def __init__(self) -> None:
-        self.num_characters = 0
-        self.sha256 = hashlib.sha256()
-
-    def add(self, line: Line) -> None:
-        self.num_characters += len(line.text)
-        self.sha256.update(line.text.encode() + (b"\xfe" if line.opens else b"\xff"))  # no bytes of UTF-8
-
-    def extent(self) -> Extent:
-        return Extent(self.num_characters, self.sha256.hexdigest())
-
-
 def measure(documents: Documents) -> Extent:
-    measuring = Measuring()
-    for line in documents.lines():
-        measuring.add(line)
-    return measuring.extent()
+    return extent_of(documents.lines())
 
 
 def joined(parts: Sequence[Documents]) -> Documents:
@@ -89,26 +69,12 @@ def documents_at(path: Path | str, notes: Notes, field: str = FIELD, format: str
     from a file's name where it is not given."""
     if format not in (None, "lines", "jsonl"):
         raise UserError(f"data.format={format}: documents are plain text (lines) or JSON lines (jsonl); convert them, or leave it out")
-    found = [documents_in(file, notes, field, format) for file in files_at(at_home(path))]
+    found = [documents_in(file, notes, field, format) for file in files_at(at_home(path), (*TEXTS, *OBJECTS), has_bytes)]
     return Documents(str(path), joined(found).lines)
 
 
-def files_at(path: Path) -> list[Path]:
-    if path.is_file():
-        return [path]
-    if path.exists() and not path.is_dir():
-        raise UserError(f"{path}: neither a file nor a folder; documents are read more than once, so save them to a file first")
-    if not path.is_dir():
-        raise UserError(f"no such file: {shortened(str(path))}; {near(path)}")
-    found = sorted(file for file in path.rglob("*") if ending(file) in (*TEXTS, *OBJECTS) and not file.name.startswith("."))
-    found = [file for file in found if file.is_file() and file.stat().st_size]
-    if not found:
-        raise UserError(f"{path}: no .txt or .jsonl file with text in this folder or below; rename what holds the text to .txt")
-    return found
-
-
-def ending(path: Path) -> str:
-    return Path(path.name.lower().removesuffix(".gz")).suffix
+def has_bytes(path: Path) -> bool:
+    return path.stat().st_size > 0
 
 
 def documents_in(path: Path, notes: Notes, field: str = FIELD, format: str | None = None) -> Documents:

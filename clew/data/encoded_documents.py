@@ -17,7 +17,8 @@ from typing import Any
 import numpy as np
 
 from clew.core.errors import UserError
-from clew.data.documents import Documents, Extent, Line, Measuring, measure
+from clew.data.documents import Documents, Line, measure
+from clew.data.extents import Extent, Measuring
 from clew.text.tokenizer import Tokenizer
 
 FORMAT = 1

@@ -10,7 +10,8 @@ import time
 from contextlib import suppress
 from pathlib import Path
 
-from clew.data.text_files import Measure, TextSource, measure
+from clew.data.extents import Extent
+from clew.data.text_files import TextSource, measure
 
 LARGE = 2**26
 """Bytes; a text below takes less than a second to read."""
@@ -18,14 +19,14 @@ SETTLED = 2.0
 """Seconds after a change, before which another would not be seen in the time of it."""
 
 
-def measured(source: TextSource, cache: Path | str | None) -> Measure:
+def measured(source: TextSource, cache: Path | str | None) -> Extent:
     """The measure of a text, read anew or remembered in the cache."""
     path = remembered_at(source, cache)
     if path is None:
         return measure(source)
     with suppress(OSError, ValueError, KeyError, TypeError):
         about = json.loads(path.read_text(encoding="utf-8"))
-        return Measure(int(about["num_characters"]), str(about["digest"]))
+        return Extent(int(about["num_characters"]), str(about["digest"]))
     found = measure(source)
     with suppress(OSError):  # what cannot be remembered is read again
         path.parent.mkdir(parents=True, exist_ok=True)

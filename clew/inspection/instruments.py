@@ -2,12 +2,16 @@
 
 from clew.inspection.ablation import ABLATION
 from clew.inspection.attention import ATTENTION
+from clew.inspection.attributing import ATTRIBUTION
 from clew.inspection.cells import CELLS
 from clew.inspection.contextuality_views import CONTEXTUALITY, OCCURRENCES
 from clew.inspection.gates import GATES
 from clew.inspection.instrument import Instrument
+from clew.inspection.logit_lens import LOGIT_LENS
 from clew.inspection.next_tokens import NEXT
 from clew.inspection.prediction import PREDICTION
+from clew.inspection.sampling import SAMPLING
+from clew.inspection.searching import BEAM
 from clew.inspection.similarity_views import CKA, HEADS
 from clew.inspection.surprisal import SURPRISAL
 from clew.inspection.tokens import TOKENS
@@ -29,4 +33,8 @@ INSTRUMENTS: dict[str, Instrument] = {
     "occurrences": OCCURRENCES,
     "cka": CKA,
     "heads": HEADS,
+    "attribution": ATTRIBUTION,
+    "logit_lens": LOGIT_LENS,
+    "beam": BEAM,
+    "sampling": SAMPLING,
 }
