@@ -4,6 +4,7 @@ from clew.inspection.ablation import ABLATION
 from clew.inspection.attention import ATTENTION
 from clew.inspection.attributing import ATTRIBUTION
 from clew.inspection.cells import CELLS
+from clew.inspection.contextuality_views import CONTEXTUALITY, OCCURRENCES
 from clew.inspection.gates import GATES
 from clew.inspection.gradients import GRADIENTS
 from clew.inspection.graph_view import GRAPH
@@ -15,6 +16,7 @@ from clew.inspection.prediction import PREDICTION
 from clew.inspection.run_cost import COST
 from clew.inspection.sampling import SAMPLING
 from clew.inspection.searching import BEAM
+from clew.inspection.similarity_views import CKA, HEADS
 from clew.inspection.surprisal import SURPRISAL
 from clew.inspection.tokens import TOKENS
 from clew.inspection.tracked_cells import TRACK
@@ -34,6 +36,10 @@ INSTRUMENTS: dict[str, Instrument] = {
     "alignment": ALIGNMENT,
     "prediction": PREDICTION,
     "ablation": ABLATION,
+    "contextuality": CONTEXTUALITY,
+    "occurrences": OCCURRENCES,
+    "cka": CKA,
+    "heads": HEADS,
     "attribution": ATTRIBUTION,
     "logit_lens": LOGIT_LENS,
     "beam": BEAM,
