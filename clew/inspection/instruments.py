@@ -3,6 +3,7 @@
 from clew.inspection.attention import ATTENTION
 from clew.inspection.attributing import ATTRIBUTION
 from clew.inspection.instrument import Instrument
+from clew.inspection.learning_curves import CURVES
 from clew.inspection.logit_lens import LOGIT_LENS
 from clew.inspection.next_tokens import NEXT
 from clew.inspection.run_cost import COST
@@ -11,6 +12,7 @@ from clew.inspection.searching import BEAM
 from clew.inspection.surprisal import SURPRISAL
 from clew.inspection.tokens import TOKENS
 from clew.inspection.word_alignment import ALIGNMENT
+from clew.inspection.worst_errors import ERRORS
 
 INSTRUMENTS: dict[str, Instrument] = {
     "tokens": TOKENS,
@@ -23,4 +25,6 @@ INSTRUMENTS: dict[str, Instrument] = {
     "beam": BEAM,
     "sampling": SAMPLING,
     "cost": COST,
+    "errors": ERRORS,
+    "curves": CURVES,
 }
