@@ -24,6 +24,7 @@ from clew.baselines.sparse import Sparse, sparse
 from clew.baselines.words import Words, fit_words
 from clew.core.errors import UserError, counted, did_you_mean, named, unknown
 from clew.data.lines import is_zipped
+from clew.data.navec_files import is_navec, read_navec
 from clew.data.vectors import first_words, read_vectors
 
 METHODS = ("skip_gram", "cbow")
@@ -101,7 +102,10 @@ def write_text(path: Path, *, zipped: bool) -> TextIO:
 
 
 def load_word_vectors(path: Path | str, most: int = 10**7) -> WordVectors:
-    """All words of a file in any of the text formats that `clew.data.vectors` reads, or so many of the first."""
+    """All words of a file in any of the text formats that `clew.data.vectors` reads, or of navec's, or so many of the first."""
+    if is_navec(path):
+        words, values = read_navec(path, most)
+        return WordVectors(Words(words), torch.from_numpy(values))
     words = list(dict.fromkeys(first_words(path, most)))
     return WordVectors(Words(words), torch.from_numpy(read_vectors(path, words, lowercase=False).values))
 

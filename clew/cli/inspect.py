@@ -31,7 +31,6 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 def run(options: argparse.Namespace) -> int:
     from clew.cli.main import complain, leave
     from clew.cli.progress import say
-    from clew.inspection.instruments import INSTRUMENTS
     from clew.runs.loaded import load_run
     from clew.runs.summary import named_runs
     from clew.serving.guard import Guard, check_host
@@ -49,7 +48,7 @@ def run(options: argparse.Namespace) -> int:
         log_to_standard_error()
     worker = Worker()
     port = socket.getsockname()[1]
-    guard = Guard(page_app(Inspector(runs, INSTRUMENTS), worker, debug=options.debug), hosts=options.allow_host, port=port)
+    guard = Guard(page_app(Inspector(runs), worker, debug=options.debug), hosts=options.allow_host, port=port)
     address = f"http://{HOST}:{port}/" + (f"?token={guard.token}" if guard.token else "")
 
     def ready() -> None:

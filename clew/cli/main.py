@@ -33,6 +33,7 @@ VERBS = {
     "average": "average the weights of checkpoints or of runs",
     "export": "write a run for onnxruntime, or as a program of torch",
     "import": "make a run of a published checkpoint",
+    "prune": "take attention heads out of a run: smaller, faster",
     "merge": "make one run of an adapter and the run that it stands on",
     "recipes": "list the recipes, or print one as YAML",
     "describe": "a run's or a recipe's layers, shapes and parameters",

@@ -14,11 +14,12 @@ from pydantic import Field
 from torch import Tensor
 
 from clew.core.errors import UserError
-from clew.inspection.heads import CROSS, DECODER, OWN, AttendingLayer, attending_layers, why_headless
+from clew.inspection.heads import attending_layers, why_headless
 from clew.inspection.instrument import Instrument, TextOptions
 from clew.inspection.reading import Reading, read, why_unreadable
 from clew.inspection.recording import record
 from clew.inspection.views import Grid, Heatmap, Part, Table, View
+from clew.layers.heads import CROSS, DECODER, OWN, AttendingLayer
 from clew.runs.loaded import Run
 
 KINDS = {"self": OWN, "decoder": DECODER, "cross": CROSS}

@@ -1,16 +1,21 @@
 """The table of instruments, by the name that the command line and the page know them by."""
 
+from clew.inspection.ablation import ABLATION
 from clew.inspection.attention import ATTENTION
 from clew.inspection.attributing import ATTRIBUTION
+from clew.inspection.cells import CELLS
+from clew.inspection.gates import GATES
 from clew.inspection.instrument import Instrument
 from clew.inspection.learning_curves import CURVES
 from clew.inspection.logit_lens import LOGIT_LENS
 from clew.inspection.next_tokens import NEXT
+from clew.inspection.prediction import PREDICTION
 from clew.inspection.run_cost import COST
 from clew.inspection.sampling import SAMPLING
 from clew.inspection.searching import BEAM
 from clew.inspection.surprisal import SURPRISAL
 from clew.inspection.tokens import TOKENS
+from clew.inspection.tracked_cells import TRACK
 from clew.inspection.word_alignment import ALIGNMENT
 from clew.inspection.worst_errors import ERRORS
 
@@ -18,6 +23,9 @@ INSTRUMENTS: dict[str, Instrument] = {
     "tokens": TOKENS,
     "surprisal": SURPRISAL,
     "next": NEXT,
+    "cells": CELLS,
+    "track": TRACK,
+    "gates": GATES,
     "attention": ATTENTION,
     "alignment": ALIGNMENT,
     "attribution": ATTRIBUTION,
@@ -27,4 +35,6 @@ INSTRUMENTS: dict[str, Instrument] = {
     "cost": COST,
     "errors": ERRORS,
     "curves": CURVES,
+    "prediction": PREDICTION,
+    "ablation": ABLATION,
 }

@@ -1,7 +1,7 @@
-"""Writing one token at a time: how likely every next token is, after what was chosen so far. Knows no search."""
+"""Writing one token at a time: what a model expects next, after the tokens that were chosen so far. Knows no search."""
 
 from collections.abc import Sequence
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import torch
 from torch import Tensor
@@ -12,51 +12,39 @@ from clew.core.modes import evaluating
 from clew.data.examples import Pair
 from clew.decoding.stepper import Stepper, prefill
 from clew.inspection.heads import heads_off
+from clew.inspection.next_tokens import Expected, expected
 from clew.runs.loaded import Run
 from clew.tasks.generation import continuation, prompt_batch
 from clew.tasks.translation import encode_pairs
 from clew.text.tokenizer import Tokenizer
 
 
-class Candidate(NamedTuple):
-    id: int
-    token: str
-    probability: float
-    is_end: bool = False
-
-
 class Step(NamedTuple):
-    """`text` is what the chosen tokens say; `candidates` are the likeliest next ones, `rest` the probability of all others."""
+    """`tokens` are those chosen, `text` what they say, `log_prob` how likely they were; `end` is the token that ends a text."""
 
     tokens: list[str]
     text: str
     log_prob: float
-    candidates: list[dict[str, Any]]
-    rest: float
-    entropy: float
-    """In bits."""
+    next: Expected
+    end: int | None
     ended: bool
 
 
-def next_step(run: Run, text: str, written: Sequence[int], *, into: str = "", off: Sequence[str] = (), top: int = 12) -> Step:
-    """The distribution after a prompt, or for a translator after a source, and the ids of tokens that were written so far."""
+def next_step(run: Run, text: str, chosen: Sequence[int], *, into: str = "", off: Sequence[str] = (), top: int = 12) -> Step:
+    """The step after a prompt, or for a translator after a source, and the ids of the tokens that were chosen so far."""
     with heads_off(run, off), evaluating([run.task]):
         stepper, start, tokenizer, end = beginning(run, text, into)
-        check_written(run, written, start, tokenizer)
-        log_probs = read(stepper, start, written)  # (1 + written, vocabulary)
-    probabilities = log_probs[-1].double().exp()
-    best = probabilities.topk(min(top, len(probabilities)))
-    chosen = sum(float(log_probs[place, token]) for place, token in enumerate(written))
-    found = [Candidate(id, tokenizer.token(id), p, id == end)._asdict() for p, id in zip(*(part.tolist() for part in best), strict=True)]
-    ids = list(written[:-1] if written and written[-1] == end else written)
+        check_chosen(run, chosen, start, tokenizer)
+        log_probs = read_on(stepper, start, chosen)  # (1 + chosen, vocabulary)
+    ended = bool(chosen) and chosen[-1] == end
+    ids = list(chosen[:-1] if ended else chosen)
     return Step(
-        tokens=[tokenizer.token(id) for id in written],
+        tokens=[tokenizer.token(id) for id in chosen],
         text=continuation(tokenizer, text, ids) if run.verb == "generate" else tokenizer.decode(ids),
-        log_prob=chosen,
-        candidates=found,
-        rest=max(0.0, 1.0 - float(best.values.sum())),
-        entropy=float(-(probabilities * log_probs[-1].double().clamp(min=-1e4)).sum() / torch.log(torch.tensor(2.0, dtype=torch.float64))),
-        ended=bool(written) and written[-1] == end,
+        log_prob=sum(float(log_probs[place, token]) for place, token in enumerate(chosen)),
+        next=expected(log_probs[-1], tokenizer, top),
+        end=end,
+        ended=ended,
     )
 
 
@@ -66,27 +54,31 @@ def beginning(run: Run, text: str, into: str) -> tuple[Stepper, Tensor, Tokenize
     if run.verb == "generate":
         start, _ = prompt_batch(task, [text])
         return task.stepper(), start, task.tokenizer, task.tokenizer.end
-    if run.verb not in ("translate", "parse"):
-        raise UserError(f"{run.folder} writes no text step by step; runs that generate or translate do")
+    if run.verb not in WRITING:
+        raise UserError(f"{run.folder} writes no text step by step; runs that generate, translate or parse do")
     if not text.strip():
         raise UserError("there is no text to read; give at least a word")
     batch = to_device(task.collate(encode_pairs([task], [Pair(text, "", into=into)], 1)), task.body.embedding.like.device)
     return task.stepper(batch), torch.full((1, 1), task.start, device=batch.source.device), task.target, task.end
 
 
-def check_written(run: Run, written: Sequence[int], start: Tensor, tokenizer: Tokenizer) -> None:
-    wrong = [id for id in written if not 0 <= id < tokenizer.vocabulary]
+def check_chosen(run: Run, chosen: Sequence[int], start: Tensor, tokenizer: Tokenizer) -> None:
+    """Ids are tokens', and a model with positions has one for each."""
+    wrong = [id for id in chosen if not 0 <= id < tokenizer.vocabulary]
     if wrong:
-        raise UserError(f"there is no token {wrong[0]}; ids are below {tokenizer.vocabulary}")
-    limit = run.task.body.max_length
-    if limit is not None and start.shape[1] + len(written) > limit:
-        raise UserError(f"the text has {start.shape[1] + len(written)} tokens, but the model can tell apart {limit} positions; shorten it")
+        raise UserError(f"there is no token {wrong[0]}; ids are between 0 and {tokenizer.vocabulary - 1}")
+    length, limit = start.shape[1] + len(chosen), run.task.body.max_length
+    if limit is not None and length > limit:
+        raise UserError(f"the text has {length} tokens, but the model can tell apart {limit} positions; shorten it")
 
 
-def read(stepper: Stepper, start: Tensor, written: Sequence[int]) -> Tensor:
-    """log p (1 + written, vocabulary) of what comes after the start, and after every token that was written."""
+def read_on(stepper: Stepper, start: Tensor, chosen: Sequence[int]) -> Tensor:
+    """log p (1 + chosen, vocabulary) of what comes after the start, and after every token that was chosen."""
     first, state = prefill(stepper, start, None, stepper.initial_state(1))
-    if not written:
+    if not chosen:
         return first
-    after, _ = stepper(torch.tensor([list(written)], device=start.device), None, state)
+    after, _ = stepper(torch.tensor([list(chosen)], device=start.device), None, state)
     return torch.cat([first, after[0]])
+
+
+WRITING = ("generate", "translate", "parse")

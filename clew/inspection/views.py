@@ -1,157 +1,52 @@
-"""What instruments show, as plain values: a view is a title and parts, each a picture of one kind. Nothing here draws.
+"""What instruments show: a view is a title and parts. It draws itself (SVG, HTML, matplotlib); its parts are plain values."""
 
-`clew.inspection.drawing` turns a view into SVG and HTML, `clew.inspection.figures` into matplotlib figures, so that a notebook, a file, the
-page and a report show the same. Names, tokens and notes are plain text, whatever they hold: they are escaped where they are drawn.
-"""
-
+import json
+import math
 from collections.abc import Sequence
-from dataclasses import dataclass, field
+from dataclasses import asdict, dataclass, field
 from pathlib import Path
-from typing import Any, Literal
+from typing import Any
 
 import numpy as np
 
+from clew.core.errors import UserError, named
+from clew.inspection.drawing import pages
+from clew.inspection.figures import figure_of, save_figure
+from clew.inspection.parts import (
+    Bars,
+    Branch,
+    Branches,
+    ColouredText,
+    Grid,
+    Heatmap,
+    Lines,
+    Network,
+    Node,
+    Note,
+    Part,
+    Points,
+    Series,
+    Table,
+)
+from clew.runs.directory import write_text
 
-@dataclass(frozen=True)
-class Heatmap:
-    """Values (rows, columns), dark where they are high; `diverging` has two colours around 0. From `low` to `high`, or from the least to
-    the greatest."""
-
-    values: np.ndarray
-    rows: Sequence[str]
-    columns: Sequence[str]
-    title: str = ""
-    row_label: str = ""
-    column_label: str = ""
-    low: float | None = None
-    high: float | None = None
-    diverging: bool = False
-
-
-@dataclass(frozen=True)
-class Grid:
-    """Many small heatmaps of one kind, by layer (row) and head (column), each under a name; links lead to one of them."""
-
-    maps: Sequence[Sequence[np.ndarray]]
-    row_names: Sequence[str]
-    column_names: Sequence[str]
-    title: str = ""
-    high: float | None = None
-
-
-@dataclass(frozen=True)
-class Series:
-    """One line, or the points of one group: values y at x. `spread` is how far they go to either side."""
-
-    name: str
-    x: Sequence[float]
-    y: Sequence[float]
-    spread: Sequence[float] | None = None
-    dashed: bool = False
-
-
-@dataclass(frozen=True)
-class Lines:
-    series: Sequence[Series]
-    x_label: str
-    y_label: str
-    title: str = ""
-    log_x: bool = False
-    log_y: bool = False
-    thresholds: Sequence[tuple[str, float]] = ()
-    """Horizontal lines with a name."""
-
-
-@dataclass(frozen=True)
-class Bars:
-    """A bar each; several values a name are groups, named by `groups`."""
-
-    names: Sequence[str]
-    values: Sequence[float] | Sequence[Sequence[float]]
-    label: str
-    title: str = ""
-    groups: Sequence[str] = ()
-
-
-@dataclass(frozen=True)
-class Points:
-    """A map: groups of points, each point with a text that is shown on request."""
-
-    series: Sequence[Series]
-    texts: Sequence[Sequence[str]]
-    x_label: str = ""
-    y_label: str = ""
-    title: str = ""
-
-
-@dataclass(frozen=True)
-class ColouredText:
-    """Tokens in reading order, each on the colour of its value; `notes` are shown on request. `joined` tokens stand without gaps."""
-
-    tokens: Sequence[str]
-    values: Sequence[float]
-    title: str = ""
-    label: str = ""
-    low: float | None = None
-    high: float | None = None
-    diverging: bool = False
-    joined: bool = False
-    notes: Sequence[str] = ()
-
-
-@dataclass(frozen=True)
-class Table:
-    header: Sequence[str]
-    rows: Sequence[Sequence[Any]]
-    title: str = ""
-
-
-@dataclass(frozen=True)
-class Branch:
-    """A node of a tree that grows from left to right: its parent's number (None at the root), what it says, and whether it was kept."""
-
-    parent: int | None
-    text: str
-    score: float
-    kept: bool = True
-    best: bool = False
-    note: str = ""
-
-
-@dataclass(frozen=True)
-class Branches:
-    """Steps of a search: `nodes` in the order they were made; node i's step is one more than its parent's."""
-
-    nodes: Sequence[Branch]
-    title: str = ""
-
-
-@dataclass(frozen=True)
-class Node:
-    """A box of a graph: what it is called, and lines that say more (shape, value, gradient)."""
-
-    name: str
-    lines: Sequence[str] = ()
-    kind: Literal["input", "parameter", "operation", "output"] = "operation"
-
-
-@dataclass(frozen=True)
-class Network:
-    """A directed graph without cycles; edges lead from one node's number to another's, with a text."""
-
-    nodes: Sequence[Node]
-    edges: Sequence[tuple[int, int, str]]
-    title: str = ""
-
-
-@dataclass(frozen=True)
-class Note:
-    """A paragraph."""
-
-    text: str
-
-
-Part = Heatmap | Grid | Lines | Bars | Points | ColouredText | Table | Branches | Network | Note
+__all__ = [
+    "Bars",
+    "Branch",
+    "Branches",
+    "ColouredText",
+    "Grid",
+    "Heatmap",
+    "Lines",
+    "Network",
+    "Node",
+    "Note",
+    "Part",
+    "Points",
+    "Series",
+    "Table",
+    "View",
+]
 
 
 @dataclass(frozen=True)
@@ -167,19 +62,55 @@ class View:
 
     def html(self) -> str:
         """One page that needs nothing else."""
-        raise NotImplementedError
+        return pages.document(self.title, self.about, self.parts)
+
+    def fragment(self, name: str | None = None) -> str:
+        """The same for a page that has style sheet and script of its own (`clew.inspection.drawing.pages`); `name` begins all ids."""
+        return pages.fragment(self.title, self.about, self.parts, name)
 
     def svg(self) -> str:
         """All parts below each other, as one picture."""
-        raise NotImplementedError
+        return pages.picture(self.title, self.about, self.parts)
 
     def figure(self) -> Any:
-        """A matplotlib figure."""
-        raise NotImplementedError
+        """A matplotlib figure, a panel a part."""
+        return figure_of(self.title, self.parts)
+
+    def json(self) -> str:
+        """All values, each part with its kind. What is no number (a mean of nothing) is null."""
+        parts = [{"kind": type(part).__name__.lower(), **asdict(part)} for part in self.parts]
+        content = {"title": self.title, "about": self.about, "facts": self.facts, "parts": parts}
+        return json.dumps(plain(content), allow_nan=False) + "\n"
 
     def save(self, path: Path | str) -> Path:
-        raise NotImplementedError
+        """Writes the view as its file's ending says."""
+        path = Path(path)
+        ending = path.suffix.lower()
+        if not path.parent.is_dir():
+            raise UserError(f"no such folder: {path.parent}, where the view is to be saved; make it first")
+        if ending in WRITERS:
+            write_text(path, WRITERS[ending](self))
+        elif ending in FIGURES:
+            save_figure(self.figure(), path)
+        else:
+            raise UserError(f"cannot save a view as {named(path.name)}; known endings: {', '.join([*WRITERS, *FIGURES])}")
+        return path
 
     def _repr_html_(self) -> str:
         """One frame for Jupyter, Colab and VS Code."""
-        raise NotImplementedError
+        return pages.frame(self.title, self.about, self.parts)
+
+
+def plain(value: Any) -> Any:
+    """A value as JSON has it."""
+    if isinstance(value, np.ndarray | np.generic):
+        return plain(value.tolist())
+    if isinstance(value, dict):
+        return {str(key): plain(each) for key, each in value.items()}
+    if isinstance(value, list | tuple):
+        return [plain(each) for each in value]
+    return None if isinstance(value, float) and not math.isfinite(value) else value
+
+
+WRITERS = {".html": View.html, ".svg": View.svg, ".json": View.json}
+FIGURES = (".png", ".pdf")

@@ -70,7 +70,7 @@ class Attention(nn.Module):
         sequence read from its start. Indices count from the row's start: encodings look at their differences, inside one document."""
         position = self.position
         bias = position.scores(query, places.index, key_index) if position is not None and position.biases else None
-        kernel = choose(self.kernel, self)
+        kernel = choose(self.kernel, self) if query.shape[1] else None  # no kernel runs without a head
         if kernel is not None:
             query, key, scale = self.score.as_dot(query, key)
             dropout = self.dropout if self.training else 0.0
@@ -125,8 +125,11 @@ class SelfAttention(SequenceLayer):
         y = W_o [context_1; ...; context_h]
 
     `num_kv_heads` below `num_heads` shares each key and value head by a group of queries (Ainslie et al. 2023). `window` = r lets
-    a position see its r nearest neighbours: r before it where causal, r on each side where not.
+    a position see its r nearest neighbours: r before it where causal, r on each side where not. Heads that were cut away may have left
+    groups of unequal size; `groups` then names the key and value head that each query head reads.
     """
+
+    groups: Tensor | None
 
     def __init__(
         self,
@@ -161,6 +164,7 @@ class SelfAttention(SequenceLayer):
         self.value = nn.Linear(dim, num_kv_heads * self.head_dim, bias=bias)
         self.output = nn.Linear(num_heads * self.head_dim, dim, bias=bias)
         self.together = Together((self.query, self.key, self.value))
+        self.register_buffer("groups", None, persistent=False)
         score = score or ScaledDot(self.head_dim, self.head_dim)
         self.attention = Attention(score, position, dropout)
 
@@ -200,7 +204,7 @@ class SelfAttention(SequenceLayer):
             key, value, key_index = cache.keys, cache.values, cache.key_index
             if not causal and (self.window is not None or not is_step_over_all(cache, x)):
                 visible = self.visible(places, key_index, mask)
-        return self.join(self.attention(query, key, value, places, key_index, visible, causal)), cache
+        return self.join(self.attention(query, *self.shared(key, value), places, key_index, visible, causal)), cache
 
     def over_all(self, x: Tensor, mask: Tensor | None) -> Tensor:
         """Every position sees every real one of its document, within the window."""
@@ -215,7 +219,7 @@ class SelfAttention(SequenceLayer):
             if self.window is not None:
                 visible = visible & ((query_index - key_index).abs() <= self.window)
             visible = (visible | (query_index < 0))[:, None]  # padding sees all, or its softmax is NaN
-        return self.join(self.attention(query, key, value, places, places.index, visible))
+        return self.join(self.attention(query, *self.shared(key, value), places, places.index, visible))
 
     def project(self, x: Tensor, places: Places) -> tuple[Tensor, Tensor, Tensor]:
         together = self.together(x, self.query, self.key, self.value)
@@ -234,6 +238,10 @@ class SelfAttention(SequenceLayer):
         super()._apply(fn, recurse)
         self.together = Together((self.query, self.key, self.value))
         return self
+
+    def shared(self, key: Tensor, value: Tensor) -> tuple[Tensor, Tensor]:
+        """Keys and values as the query heads read them, where groups are of unequal size."""
+        return (key, value) if self.groups is None else (key[:, self.groups], value[:, self.groups])
 
     def join(self, context: Tensor) -> Tensor:
         return self.output(context.transpose(1, 2).flatten(2))
@@ -300,13 +308,13 @@ class CrossAttention(SequenceLayer):
             keys, values = split_heads(self.key(state.values), self.head_dim), split_heads(self.value(state.values), self.head_dim)
             prepared: Any = (keys, values) if self.attention.kernel else self.attention.prepare(keys, values, state.mask)
             state = Memory(prepared, state.mask)
-        query = split_heads(fold_beams(self.query(x), state.values[0].shape[0]), self.head_dim)
+        query = split_heads(self.query(fold_beams(x, state.values[0].shape[0])), self.head_dim)
         if isinstance(state.values, Prepared):
             context = self.attention.read(query, state.values)
         else:
             keys, values = state.values
             context = attend_memory(self.attention, query, keys, values, state.mask)
-        return self.output(unfold_beams(context.transpose(1, 2).flatten(2), x.shape[0])), state
+        return unfold_beams(self.output(context.transpose(1, 2).flatten(2)), x.shape[0]), state
 
 
 def attend_memory(attention: Attention, query: Tensor, keys: Tensor, values: Tensor, mask: Tensor | None) -> Tensor:

@@ -48,6 +48,9 @@ class Position(nn.Module):
     def values(self, weights: Tensor, query_positions: Tensor, key_positions: Tensor) -> Tensor:
         raise NotImplementedError
 
+    def keep_heads(self, heads: list[int]) -> None:
+        """Forgets what it has of other heads than these."""
+
 
 class Sinusoidal(Position):
     """Fixed waves (Vaswani et al. 2017).
@@ -129,6 +132,9 @@ class ALiBi(Position):
     def scores(self, query: Tensor, query_positions: Tensor, key_positions: Tensor) -> Tensor:
         distance = (query_positions[:, :, None] - key_positions[:, None, :]).abs()  # (batch, query, key)
         return -self.slopes.to(query.dtype)[:, None, None] * distance[:, None]  # (batch, heads, query, key)
+
+    def keep_heads(self, heads: list[int]) -> None:
+        self.slopes = self.slopes[heads]
 
 
 class Relative(Position):

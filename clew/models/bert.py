@@ -9,6 +9,7 @@ from clew.core.config import Part, Section, one_of
 from clew.layers.attention import SelfAttention
 from clew.layers.embeddings import TokenEmbedding
 from clew.layers.feedforward import FeedForward
+from clew.layers.heads import Heads, keep_heads
 from clew.layers.norms import LayerNorm
 from clew.layers.positions import POSITIONS
 from clew.layers.sequence import Stack
@@ -25,6 +26,7 @@ class BERTConfig(Section):
     dim: int = Field(256, ge=1)
     num_layers: int = Field(4, ge=1, le=MOST_LAYERS)
     num_heads: int = Field(4, ge=1)
+    heads: Heads = None
     hidden_dim: int | None = Field(None, ge=1, description="width inside the networks; 4 dim where not given")
     activation: str = Field("gelu", description="relu, gelu, gelu_tanh, tanh, swiglu")
     position: Annotated[Part, one_of("position", POSITIONS)] = "learned"
@@ -54,4 +56,5 @@ def build_bert(config: BERTConfig, vocabulary: int) -> Body:
         layers += [PostNorm(dim, attention, norm=norm, dropout=config.dropout), PostNorm(dim, network, norm=norm, dropout=config.dropout)]
     body = Body(embedding, Stack(layers))
     normal_init(body, 0.02)
+    keep_heads(body, config.heads)
     return body

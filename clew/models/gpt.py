@@ -10,6 +10,7 @@ from clew.core.config import Part, Section, build_part, one_of, part_name, part_
 from clew.layers.attention import SelfAttention
 from clew.layers.embeddings import TokenEmbedding
 from clew.layers.feedforward import FeedForward
+from clew.layers.heads import Heads, keep_heads
 from clew.layers.norms import LayerNorm
 from clew.layers.positions import POSITIONS, Position
 from clew.layers.scores import SCORES
@@ -25,6 +26,7 @@ class GPTConfig(Section):
     dim: int = Field(384, ge=1)
     num_layers: int = Field(6, ge=1, le=MOST_LAYERS)
     num_heads: int = Field(6, ge=1)
+    heads: Heads = None
     max_length: int = Field(256, ge=1, description="positions the model can tell apart, where they are learnt")
     position: Annotated[Part, one_of("position", POSITIONS)] = "learned"
     score: Annotated[Part, one_of("score", SCORES)] = "scaled"
@@ -54,6 +56,7 @@ def build_gpt(config: GPTConfig, vocabulary: int) -> Body:
         layers += [PreNorm(dim, attention, norm=norm, dropout=config.dropout), PreNorm(dim, network, norm=norm, dropout=config.dropout)]
     body = Body(embedding, Stack(layers), LayerNorm(dim, eps=config.norm_eps, bias=config.bias))
     init_transformer(body, config.num_layers)
+    keep_heads(body, config.heads)
     return body
 
 

@@ -8,6 +8,7 @@ from clew.core.config import Part, Section, one_of
 from clew.layers.attention import SelfAttention
 from clew.layers.embeddings import TokenEmbedding
 from clew.layers.feedforward import FeedForward
+from clew.layers.heads import Heads, keep_heads
 from clew.layers.norms import RMSNorm
 from clew.layers.positions import Rotary
 from clew.layers.rotary_scaling import SCALINGS
@@ -24,6 +25,7 @@ class LlamaConfig(Section):
     dim: int = Field(384, ge=1)
     num_layers: int = Field(6, ge=1, le=MOST_LAYERS)
     num_heads: int = Field(6, ge=1)
+    heads: Heads = None
     num_kv_heads: int | None = Field(None, ge=1, description="key and value heads, each shared by a group of query heads")
     head_dim: int | None = Field(None, ge=1, description="width of a head; dim / num_heads where not given")
     hidden_dim: int | None = Field(None, ge=1, description="width of the gated network; 8/3 of dim where not given")
@@ -59,4 +61,5 @@ def build_llama(config: LlamaConfig, vocabulary: int) -> Body:
         layers += [PreNorm(dim, attention, norm=norm, dropout=config.dropout), PreNorm(dim, network, norm=norm, dropout=config.dropout)]
     body = Body(TokenEmbedding(vocabulary, dim, dropout=config.dropout), Stack(layers), RMSNorm(dim, eps=config.norm_eps))
     init_transformer(body, config.num_layers)
+    keep_heads(body, config.heads)
     return body

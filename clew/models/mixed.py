@@ -12,6 +12,7 @@ from clew.layers.cells import CELLS
 from clew.layers.convolution import Convolution
 from clew.layers.embeddings import TokenEmbedding
 from clew.layers.feedforward import FeedForward
+from clew.layers.heads import Heads, keep_heads
 from clew.layers.norms import NORMS
 from clew.layers.positions import POSITIONS
 from clew.layers.recurrent import Bidirectional, Recurrent
@@ -73,6 +74,7 @@ class MixedConfig(Section):
     family: Literal["mixed"] = "mixed"
     layers: Annotated[list[Part], BeforeValidator(check_layers)] = ["lstm", "attention", "feedforward"]
     dim: int = Field(256, ge=1)
+    heads: Heads = None
     position: Annotated[Part, one_of("position", POSITIONS)] = Field(
         "none", description="what the embedding adds; attention layers have their own"
     )
@@ -97,7 +99,9 @@ def build_mixed(config: MixedConfig, vocabulary: int) -> Body:
         layers.append(build_part("wiring", config.wiring, WIRINGS, dim, layer, norm=config.norm, dropout=config.dropout))
         dim = layers[-1].dim
     embedding = TokenEmbedding(vocabulary, config.dim, position=position, dropout=config.dropout)
-    return Body(embedding, Stack(layers), build_part("norm", config.norm, NORMS, dim))
+    body = Body(embedding, Stack(layers), build_part("norm", config.norm, NORMS, dim))
+    keep_heads(body, config.heads)
+    return body
 
 
 def build_mixer(part: Part, dim: int, *, causal: bool = True, **given: Any) -> SequenceLayer:

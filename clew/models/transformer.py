@@ -14,6 +14,7 @@ from clew.core.errors import UserError, shown
 from clew.layers.attention import CrossAttention, SelfAttention
 from clew.layers.cells import CELLS
 from clew.layers.feedforward import FeedForward
+from clew.layers.heads import Heads, keep_heads
 from clew.layers.norms import NORMS
 from clew.layers.positions import POSITIONS
 from clew.layers.scores import SCORES
@@ -58,6 +59,7 @@ class TransformerConfig(Section):
     family: Literal["transformer"] = "transformer"
     dim: int = Field(512, ge=1)
     num_heads: int = Field(8, ge=1)
+    heads: Heads = None
     num_layers: int = Field(6, ge=1, le=MOST_LAYERS, description="of either half unless told")
     encoder_layers: Annotated[int | list[Part] | None, layers_of("encoder", {})] = Field(
         None, description="how many, or a list of layers: cells and mixers by name, each one joined as wiring says"
@@ -107,7 +109,9 @@ def build_transformer(
     reader = build_half(config, reading, source, memory_dim=None) if encoder is None else encoder
     decoder = build_half(config, writing, target, memory_dim=reader.dim)
     init_xavier(*([reader] if encoder is None else []), decoder)
-    return EncoderDecoder(reader, decoder)
+    body = EncoderDecoder(reader, decoder)
+    keep_heads(body, config.heads)
+    return body
 
 
 def listed(layers: int | list[Part] | None, num_layers: int, block: list[Part]) -> list[Part]:

@@ -1,6 +1,6 @@
 """Who may talk to the server: an ASGI application around another. Knows no run.
 
-A page of another site may send requests to this machine in a reader's name, under a name of its own that leads here as well (DNS rebinding).
+A page of another site may send requests to this machine in a reader's name, even under a name of its own that leads here (DNS rebinding).
 So a request is answered only where
 
     it comes from this machine,

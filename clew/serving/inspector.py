@@ -1,9 +1,7 @@
 """Runs and instruments as a page asks for them: what there is, and what an instrument sees, as JSON. Knows no server."""
 
-import json
-import math
-import threading
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
+from itertools import count
 from typing import Any
 
 from pydantic import Field, ValidationError
@@ -11,14 +9,16 @@ from pydantic import Field, ValidationError
 from clew.core.config import Section
 from clew.core.errors import UserError, unknown
 from clew.inspection.heads import head_names
-from clew.inspection.instrument import Instrument
-from clew.inspection.stepping import next_step
-from clew.inspection.views import View
+from clew.inspection.instruments import INSTRUMENTS
+from clew.inspection.looking import find_instrument, look
+from clew.inspection.stepping import WRITING, next_step
+from clew.inspection.views import WRITERS, View, plain
 from clew.runs.config import explain
 from clew.runs.loaded import Run
 from clew.runs.summary import summarise
 
 QUICK_SECONDS, SLOW_SECONDS = 30.0, 900.0
+MOST_FACTS = 2000
 
 
 class Asked(Section):
@@ -39,52 +39,42 @@ class AskedFile(AskedLook):
 
 class AskedStep(Asked):
     text: str = Field("", description="what a language model goes on from, or a translator reads")
-    written: tuple[int, ...] = Field((), max_length=2000, description="the tokens that were chosen so far, by their ids")
+    chosen: tuple[int, ...] = Field((), max_length=2000, description="the tokens that were chosen so far, by their ids")
     into: str = ""
     off: tuple[str, ...] = ()
     top: int = Field(12, ge=1, le=100, description="candidates that are named")
 
 
 class Inspector:
-    """Runs by name, and the table of instruments."""
+    """Runs by name, and what instruments see in them."""
 
-    def __init__(self, runs: Sequence[Run], instruments: Mapping[str, Instrument]):
+    def __init__(self, runs: Sequence[Run]):
         self.runs = named_apart(runs)
-        self.instruments = instruments
         self.described: dict[str, Any] | None = None
-        self.lock = threading.Lock()
+        self.numbers = count(1)
 
     def describe(self) -> dict[str, Any]:
         """What there is to look at; a run does not change, so that this is found out once."""
-        with self.lock:
-            if self.described is None:
-                self.described = plain(
-                    {
-                        "runs": [described_run(name, run) for name, run in self.runs.items()],
-                        "instruments": [self.described_instrument(name) for name in self.instruments],
-                    }
-                )
-            return self.described
+        if self.described is None:
+            runs = [described_run(name, run) for name, run in self.runs.items()]
+            self.described = plain({"runs": runs, "instruments": [self.described_instrument(name) for name in INSTRUMENTS]})
+        return self.described
 
     def described_instrument(self, name: str) -> dict[str, Any]:
-        instrument = self.instruments[name]
+        instrument = INSTRUMENTS[name]
+        reasons = {run_name: instrument.fits(run) for run_name, run in self.runs.items()}
         return {
             "name": name,
             "about": instrument.about,
             "quick": instrument.quick,
             "several": instrument.several,
             "schema": instrument.options.model_json_schema(),
-            "reasons": {run_name: reason for run_name, run in self.runs.items() if (reason := instrument.fits(run)) is not None},
+            "reasons": {run_name: reason for run_name, reason in reasons.items() if reason is not None},
         }
-
-    def instrument(self, name: str) -> Instrument:
-        if name not in self.instruments:
-            raise unknown("instrument", name, self.instruments)
-        return self.instruments[name]
 
     def seconds(self, name: str) -> float:
         """How long an instrument may look."""
-        return QUICK_SECONDS if self.instrument(name).quick else SLOW_SECONDS
+        return QUICK_SECONDS if find_instrument(name).quick else SLOW_SECONDS
 
     def chosen(self, names: Sequence[str]) -> list[Run]:
         if not names:
@@ -95,28 +85,36 @@ class Inspector:
         return [self.runs[name] for name in names]
 
     def view(self, name: str, asked: AskedLook) -> View:
-        instrument, runs = self.instrument(name), self.chosen(asked.runs)
-        if len(runs) > 1 and not instrument.several:
-            raise UserError(f"'{name}' looks at one run at a time; ask for each by itself")
-        for run in runs:
-            if (reason := instrument.fits(run)) is not None:
-                raise UserError(reason)
-        return instrument.look(runs, parsed(instrument.options, asked.options))
+        return look(self.chosen(asked.runs), name, asked.options)
 
     def look(self, name: str, asked: AskedLook) -> dict[str, Any]:
         view = self.view(name, asked)
-        return {"title": view.title, "about": view.about, "html": view.fragment(), "facts": plain(view.facts)}
+        return {
+            "title": view.title,
+            "about": view.about,
+            "html": view.fragment(f"view-{next(self.numbers)}"),
+            "facts": small(plain(view.facts)),
+        }
 
     def file(self, name: str, asked: AskedFile) -> str:
-        """What the instrument sees as a file of its own."""
+        """What the instrument sees, as a file of its own."""
         view = self.view(name, asked)
-        if asked.format == "json":
-            return json.dumps({"title": view.title, "about": view.about, **plain(view.facts)}, indent=1)
-        return view.svg() if asked.format == "svg" else view.html()
+        return WRITERS[f".{asked.format}"](view)
 
     def step(self, asked: AskedStep) -> dict[str, Any]:
         (run,) = self.chosen(asked.runs[:1])
-        return plain(next_step(run, asked.text, asked.written, into=asked.into, off=asked.off, top=asked.top)._asdict())
+        found = next_step(run, asked.text, asked.chosen, into=asked.into, off=asked.off, top=asked.top)
+        return plain({**found._asdict(), "next": found.next._asdict()})
+
+
+def small(facts: dict[str, Any]) -> dict[str, Any]:
+    """What the page's scripts may ask; the numbers of a picture are in the picture."""
+    return {name: value for name, value in facts.items() if size(value) <= MOST_FACTS}
+
+
+def size(value: Any) -> int:
+    parts = value.values() if isinstance(value, dict) else value if isinstance(value, list) else ()
+    return 1 + sum(map(size, parts))
 
 
 def named_apart(runs: Sequence[Run]) -> dict[str, Run]:
@@ -139,35 +137,39 @@ def described_run(name: str, run: Run) -> dict[str, Any]:
         "family": model.pop("family"),
         "task": config.task.name,  # type: ignore[attr-defined]
         "verb": run.verb,
-        "writes": run.verb in ("generate", "translate", "parse"),
+        "writes": run.verb in WRITING,
         "parameters": sum(p.numel() for p in run.task.parameters()),
         "vocabularies": {role: f"{each.vocabulary:,} {each.unit}s" for role, each in run.vocabularies.items() if hasattr(each, "unit")},
         "languages": list(getattr(run.task, "languages", ())),
         "heads": head_names(run),
+        "sample": sample_text(run),
         "steps": summary.step,
         "scores": summary.best,
         "model": {name: value for name, value in model.items() if value is not None},
     }
 
 
+def sample_text(run: Run) -> str:
+    """Something to begin with, in the language that a run reads."""
+    if run.verb == "fill":
+        return f"The {run.tokenizer.token(run.tokenizer.mask)} sat on the mat." if run.tokenizer.mask is not None else ENGLISH
+    return SAMPLES.get(str(run.config.data.source), ENGLISH)
+
+
 def parsed(kind: type[Section], fields: Any) -> Any:
     """A section of what JSON says; a mistake is one sentence."""
     try:
-        return kind.model_validate_json(json.dumps(fields))  # where a list is a tuple too, and a text no number
+        return kind(**{field: tuple(value) if isinstance(value, list) else value for field, value in fields.items()})
     except ValidationError as error:
-        if error.errors()[0]["type"] == "json_invalid":
-            raise UserError("a text holds half a character (a lone surrogate), which nothing can read; remove it") from None
         raise UserError(explain(error, kind)) from None
 
 
-def plain(value: Any) -> Any:
-    """What JSON has words for: a number that is none is null."""
-    if isinstance(value, Mapping):
-        return {str(name): plain(each) for name, each in value.items()}
-    if isinstance(value, (list, tuple)):
-        return [plain(each) for each in value]
-    if isinstance(value, float):
-        return value if math.isfinite(value) else None
-    return (
-        value if value is None or isinstance(value, (bool, int, str)) else plain(value.tolist()) if hasattr(value, "tolist") else str(value)
-    )
+ENGLISH = "The ball of thread was small, and she tied one end of it to the door."
+SAMPLES = {
+    "de": "Ein kleiner Junge spielt mit einem roten Ball im Park.",
+    "fr": "Un petit garçon joue avec un ballon rouge dans le parc.",
+    "cs": "Malý chlapec si hraje s červeným míčem v parku.",
+    "ru": "Маленький мальчик играет с красным мячом в парке.",
+    "es": "Un niño pequeño juega con una pelota roja en el parque.",
+}
+"""By the name of a language."""

@@ -23,6 +23,7 @@ from starlette.responses import JSONResponse, Response
 from starlette.routing import Route
 
 from clew.core.errors import UserError, unknown
+from clew.inspection.drawing.pages import script, stylesheet
 from clew.serving.inspector import Asked, AskedFile, AskedLook, AskedStep, Inspector, parsed
 from clew.serving.worker import Busy, Ended, Superseded, Worker
 
@@ -171,4 +172,4 @@ async def disconnected(request: Request) -> None:
 def static_files() -> Mapping[str, bytes]:
     """All that the page is made of, by name; nothing else can be asked for."""
     found = {each.name: each.read_bytes() for each in (files("clew.serving") / "static").iterdir() if each.is_file()}
-    return found | {"view.js": (files("clew.inspection") / "drawing" / "view.js").read_bytes()}
+    return found | {"view.css": stylesheet().encode(), "view.js": script().encode()}

@@ -5,7 +5,7 @@ import errno
 import signal
 import socket
 from collections.abc import Callable
-from contextlib import suppress
+from contextlib import nullcontext
 from typing import Any
 
 import uvicorn
@@ -44,7 +44,7 @@ class Server(uvicorn.Server):
     """Leaves signals alone: `serve` has its own way of ending."""
 
     def capture_signals(self) -> Any:
-        return suppress()
+        return nullcontext()
 
 
 def serve(app: Any, at: socket.socket, ready: Callable[[], Any] = lambda: None) -> int | None:

@@ -33,6 +33,8 @@ def write_huggingface(run: Run, folder: Path, *, shard: int = SHARD) -> None:
         raise UserError(
             f"{run.folder} is an adapter of another run's weights; `clew merge {run.folder} --out DIR` makes a whole run of both"
         )
+    if getattr(model, "heads", None):
+        raise UserError(f"{name} has as many heads in every layer, and heads of this run were pruned; --to onnx and --to torch write it")
     if not run.config.embedding.is_plain:  # type: ignore[attr-defined]
         raise UserError(f"{name} has one table of tokens, and this run reads more (the section embedding)")
     tokenizer = run.vocabularies.get("tokenizer") or run.vocabularies["target"]

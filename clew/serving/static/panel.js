@@ -2,12 +2,22 @@
 
 import { Overtaken, post, stop } from "./ask.js";
 import { element, hear, picture } from "./elements.js";
+import { enliven } from "./view.js";
 
 const PATIENCE = 250; // milliseconds before a reader is told that something is under way
 
+const MOST_KEPT = 30;
+const kept = new Map();
+
+function remember(question, found) {
+  kept.set(question, found);
+  if (kept.size > MOST_KEPT) kept.delete(kept.keys().next().value);
+}
+
 export class Panel {
-  constructor(place, { heading, open, drawn = () => {} }) {
+  constructor(place, { heading, prefix = "", open, drawn = () => {} }) {
     this.place = place;
+    this.prefix = prefix;
     this.drawn = drawn;
     this.title = element("h2", {}, heading || "");
     this.about = element("p", { class: "about" });
@@ -19,12 +29,16 @@ export class Panel {
     this.asked = 0;
   }
 
-  async show(name, fields) {
+  // With `keep` an answer that took long is given again when it is asked for again.
+  async show(name, fields, { keep = false } = {}) {
     const number = ++this.asked;
+    const question = JSON.stringify([name, fields]);
+    if (keep && kept.has(question)) return this.draw(name, fields, kept.get(question));
     const began = performance.now();
     const ticking = setTimeout(() => this.wait(began, number), PATIENCE);
     try {
       const found = await post(`api/look/${encodeURIComponent(name)}`, this.place, fields);
+      if (keep) remember(question, found);
       if (number !== this.asked) return;
       this.draw(name, fields, found);
     } catch (error) {
@@ -56,15 +70,24 @@ export class Panel {
   }
 
   draw(name, fields, found) {
-    this.title.textContent = found.title;
+    this.title.textContent = this.prefix ? `${this.prefix}: ${found.title}` : found.title;
     this.about.textContent = found.about;
     this.state.replaceChildren();
     this.root.classList.remove("refused");
     this.body.replaceChildren(picture(found.html));
+    enliven(this.body);
     const seconds = found.seconds < 1 ? `${Math.round(1000 * found.seconds)} ms` : `${found.seconds.toFixed(1)} s`;
     const save = (format) => element("button", { type: "button", class: "link", onclick: () => this.save(name, fields, format) }, format);
     this.keep.replaceChildren(element("span", { class: "faint" }, `${seconds} \u00b7 save as `), save("svg"), " ", save("html"), " ", save("json"));
     this.drawn(this, found);
+  }
+
+  // Before a reader asks for what takes long.
+  rest() {
+    this.asked += 1;
+    stop(this.place);
+    this.root.classList.remove("waiting", "refused");
+    this.state.textContent = this.body.childElementCount ? "this is what was asked for before; press Look" : "press Look, or Enter";
   }
 
   refuse(sentence) {

@@ -42,7 +42,7 @@ export class Writing {
   async look() {
     const number = ++this.asked;
     try {
-      const found = await post("api/step", this.place, { runs: [this.run.name], ...this.given, written: this.written.slice(0, this.at), top: 20 });
+      const found = await post("api/step", this.place, { runs: [this.run.name], ...this.given, chosen: this.written.slice(0, this.at), top: 20 });
       if (number !== this.asked) return false;
       this.draw(found);
       return true;
@@ -64,12 +64,13 @@ export class Writing {
     );
     this.facts.textContent = found.ended
       ? `the text has ended; log p ${found.log_prob.toFixed(2)}`
-      : `entropy ${found.entropy.toFixed(2)} bits; log p so far ${found.log_prob.toFixed(2)}; all others together ${percent(found.rest)}`;
-    const most = Math.max(...found.candidates.map((each) => each.probability), 1e-9);
+      : `entropy ${found.next.entropy.toFixed(2)} bits; log p so far ${found.log_prob.toFixed(2)}; all others together ${percent(found.next.outside)}`;
+    this.candidates = found.next.ids.map((id, place) => ({ id, token: found.next.tokens[place], probability: found.next.probabilities[place] }));
+    const most = Math.max(...found.next.probabilities, 1e-9);
     this.list.replaceChildren(
-      ...found.candidates.map((each) =>
+      ...this.candidates.map((each) =>
         element("li", {},
-          element("button", { type: "button", disabled: found.ended, onclick: () => this.choose(each), class: each.is_end ? "end" : "" },
+          element("button", { type: "button", disabled: found.ended, onclick: () => this.choose(each), class: each.id === found.end ? "end" : "" },
             element("span", { class: "word" }, visible(each.token)),
             element("span", { class: "bar" }, element("span", { style: `width:${(100 * each.probability / most).toFixed(1)}%` })),
             element("span", { class: "share" }, percent(each.probability))))),
@@ -95,7 +96,7 @@ export class Writing {
     for (let done = 0; done < count; done++) {
       const along = this.at < this.written.length;
       if (!along && (!this.found || this.found.ended)) return;
-      const went = along ? await this.take(this.written, this.at + 1) : await this.choose(this.found.candidates[0]);
+      const went = along ? await this.take(this.written, this.at + 1) : await this.choose(this.candidates[0]);
       if (!went) return;
     }
   }

@@ -1,0 +1,109 @@
+"""Take attention heads out of a run: a smaller, faster run, and how quality falls as heads go.
+
+  clew prune runs/shakespeare-gpt --heads 0.5 --out runs/half
+  clew prune runs/multi30k-transformer --heads 0.7 --by leave_one_out --out runs/fewer
+  clew prune runs/shakespeare-gpt --off 1.2 2.5 --out runs/without
+
+--heads is the share of heads that are kept. Those go first that the loss on training data feels the least (Michel et al.
+2019), or with --by leave_one_out those without which the validation score is the best. Every share in the table is
+measured on the validation part, with the heads switched off; nothing is trained in between. A run without data of its
+own takes settings of the section data (data.train=FILE); one that only embeds is measured by how near its vectors stay
+to those of the whole model.
+
+The written run has the heads cut out of its weights, and the table as pruning.json and pruning.html. It is used as any run
+is; `clew train ... transfer.from=DIR` trains it further.
+"""
+
+import argparse
+import json
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+from clew.cli.progress import say
+
+BATCHES = 20
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    add = parser.add_argument
+    add("folder", metavar="RUN", help="a run directory")
+    add("settings", metavar="data.field=value", nargs="*", default=[], help="other data than the run's own")
+    add("--heads", type=float, metavar="SHARE", help="the share of heads to keep, from 0 to 1")
+    add("--off", nargs="+", metavar="HEAD", help="these heads instead: LAYER.HEAD from 1; decoder.L.H and cross.L.H of a decoder")
+    add("--by", default="importance", choices=["importance", "leave_one_out"], help="what decides which heads go first")
+    add("--batches", type=int, default=BATCHES, metavar="N", help=f"training batches that importance is told by (default {BATCHES})")
+    add("--points", type=int, default=10, metavar="N", help="shares that are measured besides all heads (default 10; 0 measures none)")
+    add("--out", metavar="DIR", required=True, help="where the pruned run goes")
+    add("--device", default="auto", choices=["auto", "cpu", "cuda", "mps"], help="where it is measured")
+    add("--json", action="store_true", help="one JSON object a share, and one for the run that was written")
+
+
+def run(options: argparse.Namespace) -> int:
+    from clew.cli.prune_measures import important, measuring_of, seconds_per_batch
+    from clew.inspection.importance import curve_view, quality_curve, ranked
+    from clew.runs.directory import check_empty, write_json
+    from clew.runs.loaded import load_run
+    from clew.runs.pruning import prunable_layers, prune_run
+
+    check(options)
+    check_empty(Path(options.out))
+    whole = load_run(options.folder, device=options.device, code=None if options.code is None else Path(options.code))
+    heads = [name for layer in prunable_layers(whole) for name in layer.heads]
+    measuring = measuring_of(whole, options.settings, options.batches)
+    importance = {} if options.off else {name: value for name, value in important(whole, measuring, options.by).items() if name in heads}
+    order = [*options.off, *(name for name in heads if name not in options.off)] if options.off else ranked(importance)
+    count = len(heads) - len(set(options.off)) if options.off else round(options.heads * len(heads))
+    off = order[: len(heads) - count]
+    asked = {round(len(heads) * (1 - point / options.points)) for point in range(options.points + 1)} if options.points else set()
+    kept = {len(heads), count} if options.off else asked | {len(heads), count}
+    say(f"measuring {len(kept)} numbers of heads")
+    points = quality_curve(whole, order, kept, lambda: measuring.measure(whole))
+    chosen = next(point for point in points if point.kept == count)
+    pruned = prune_run(whole, off, Path(options.out), {f"best.valid.{name}": value for name, value in chosen.measures.items()})
+    measured = measuring.measure(pruned)
+    seconds = [seconds_per_batch(measuring, one) for one in (whole, pruned)]
+    sizes = [sum(parameter.numel() for parameter in one.task.parameters()) for one in (whole, pruned)]
+    about = (
+        f"{whole.folder}: {count} of {len(heads)} heads kept; {measuring.about}. {sizes[0]:,} parameters became {sizes[1]:,}, "
+        f"{1000 * seconds[0]:.1f} ms a batch {1000 * seconds[1]:.1f} ms"
+    )
+    view = curve_view(points, measuring.name, importance, about)
+    facts = {"off": off, "kept": count, "heads": len(heads), "measures": measured, "parameters": sizes, "seconds_per_batch": seconds}
+    write_json(Path(options.out) / "pruning.json", {**facts, "by": "name" if options.off else options.by, **view.facts})
+    # view.save(Path(options.out) / "pruning.html")
+    show(options, points, facts, about)
+    return 0
+
+
+def check(options: argparse.Namespace) -> None:
+    from clew.core.errors import UserError
+
+    if (options.heads is None) == (not options.off):
+        raise UserError("give either --heads SHARE, the share of heads to keep, or --off with the heads that go")
+    if options.heads is not None and not 0 <= options.heads < 1:
+        raise UserError(f"--heads ({options.heads:g}) is the share of heads to keep and must be at least 0 and below 1")
+    for name, least in (("batches", 1), ("points", 0)):
+        if getattr(options, name) < least:
+            raise UserError(f"--{name} ({getattr(options, name)}) must be at least {least}")
+    for setting in options.settings:
+        if not setting.startswith("data."):
+            raise UserError(f"a trained run keeps its settings; {setting} cannot be changed, only data can")
+
+
+def show(options: argparse.Namespace, points: Sequence[Any], facts: dict[str, Any], about: str) -> None:
+    from clew.cli.tables import show_table
+
+    if options.json:
+        for point in points:
+            print(json.dumps({"kept": point.kept, "heads": point.total, **point.measures}))
+        print(json.dumps({"out": options.out, **facts}))
+        return
+    names = list(points[0].measures)
+    rows = []
+    for point in points:
+        star = "*" if point.kept == facts["kept"] else " "
+        rows.append([f"{point.kept} of {point.total}{star}", *(f"{point.measures[name]:.4f}" for name in names)])
+    show_table(["heads kept", *names], rows, right=range(len(names) + 1))
+    print(about)
+    say(f"wrote {options.out}")

@@ -1,0 +1,55 @@
+"""Bars from left to right, so that names of any length can be read; several values a name stand below each other."""
+
+import math
+
+import numpy as np
+
+from clew.inspection.drawing.axes import WIDTH, legend
+from clew.inspection.drawing.colours import COLOURS
+from clew.inspection.drawing.letters import shortened, text_width, visible
+from clew.inspection.drawing.scales import LARGEST, Scale, short_number
+from clew.inspection.drawing.shapes import Box, Label, Picture, Shape, Stroke
+from clew.inspection.parts import Bars
+
+LONGEST_NAME = 40
+BAR, GROUPED_BAR, SPACE = 16, 11, 8
+
+
+def table_of(part: Bars) -> list[list[float]]:
+    """Values a name, in every case a list."""
+    return [np.atleast_1d(np.asarray(value, dtype=float)).tolist() for value in part.values]
+
+
+def bars(part: Bars) -> Picture:
+    values = table_of(part)
+    groups = max(map(len, values), default=1)
+    shapes, top = legend(part.groups, WIDTH, dots=True) if groups > 1 else ([], 0.0)
+    bar = BAR if groups == 1 else GROUPED_BAR
+    names = [shortened(visible(name), LONGEST_NAME) for name in part.names]
+    left = max((text_width(name, 13) for name in names), default=0) + 14
+    known = [min(max(value, -LARGEST), LARGEST) for each in values for value in each if math.isfinite(value)]
+    low, high = min([0.0, *known]), max([0.0, *known])
+    room = max((text_width(short_number(value), 11.5) for each in values for value in each), default=0) + 10
+    scale = Scale(low, high if high > low else low + 1.0, left + (room if low < 0 else 0), max(WIDTH, left + 240) - room)
+    row, zero = groups * bar + SPACE, scale(0)
+    for place, (name, each) in enumerate(zip(names, values, strict=False)):
+        y = top + 4 + place * row
+        shapes.append(Label(left - 10, y + groups * bar / 2 + 4.5, name, "word-end"))
+        for number, value in enumerate(each):
+            shapes += one_bar(part, place, number, value, scale, y + number * bar, bar - (groups > 1))
+    bottom = top + 4 + len(values) * row
+    shapes.append(Stroke([(zero, top), (zero, bottom)], "axis"))
+    shapes.append(Label((scale.start + scale.end) / 2, bottom + 16, part.label, "label"))
+    about = f"{part.title or part.label}: {len(values)} bars of {part.label}"
+    return Picture(scale.end + room, bottom + 26, shapes, about)
+
+
+def one_bar(part: Bars, place: int, number: int, value: float, scale: Scale, y: float, height: float) -> list[Shape]:
+    zero, group = scale(0), part.groups[number] if number < len(part.groups) else ""
+    about = f"{part.names[place]}{', ' + group if group else ''}: {short_number(value)}"
+    if not math.isfinite(value):
+        return [Label(zero + 6, y + height / 2 + 4, short_number(value), "value")]
+    end = scale(min(max(value, -LARGEST), LARGEST))
+    shape = Box(min(zero, end), y, max(abs(end - zero), 0.5), height, f"fill-{number % len(COLOURS)}", about, round=2)
+    kind, beside = ("value", 6) if value >= 0 else ("value-end", -6)
+    return [shape, Label(end + beside, y + height / 2 + 4, short_number(value), kind)]

@@ -1,0 +1,84 @@
+"""A text on the colours of its values: as words of a page that wrap with it, and as a picture of a fixed width."""
+
+import numpy as np
+
+from clew.inspection.drawing.colours import UNDER_TEXT
+from clew.inspection.drawing.heatmap import key, limits, strengths
+from clew.inspection.drawing.letters import em, markup, visible
+from clew.inspection.drawing.scales import short_number
+from clew.inspection.drawing.shapes import Box, Label, Picture, Shape
+from clew.inspection.parts import ColouredText
+
+WIDTH, ROW, PADDING, GAP = 760, 25, 4, 4
+SIZE, MONO = 14.0, 8.15
+"""Of letters, and how far letters of one width stand apart."""
+
+
+def coloured(part: ColouredText) -> tuple[np.ndarray, float, float]:
+    """Every token's strength, and what the scale goes from and to."""
+    values = np.asarray(part.values, dtype=float).reshape(-1)
+    low, high = limits(values, part.low, part.high, part.diverging)
+    return strengths(values, low, high, part.diverging), low, high
+
+
+def note_of(part: ColouredText, place: int) -> str:
+    """What is read off a token."""
+    value = f"{part.label or 'value'} {short_number(float(part.values[place]))}" if place < len(part.values) else ""
+    note = part.notes[place] if place < len(part.notes) else ""
+    return f"{visible(part.tokens[place]) or 'nothing'}: {value}{'; ' + note if note else ''}"
+
+
+def shown_token(token: str) -> str:
+    return visible(token) or "∅"
+
+
+def coloured_text(part: ColouredText) -> Picture:
+    strong, low, high = coloured(part)
+    shapes: list[Shape] = []
+    x, y = 0.0, 4.0
+    for place, token in enumerate(part.tokens):
+        text = shown_token(token)
+        wide = sum(map(letter_width, text)) if part.joined else SIZE * sum(map(em, text)) + 2 * PADDING
+        if x and x + wide > WIDTH:
+            x, y = 0.0, y + ROW
+        share = float(strong[place]) if place < len(strong) else 0.0
+        kind = "heat" if share >= 0 else "cold"
+        opacity = abs(share) * UNDER_TEXT
+        shapes.append(Box(x, y, wide, ROW - 4, kind, note_of(part, place), round=0 if part.joined else 4, opacity=opacity))
+        shapes.append(Label(x + (0 if part.joined else PADDING), y + 15, text, "letters" if part.joined else "token"))
+        x += wide + (0 if part.joined else GAP)
+        if token.endswith("\n"):
+            x, y = 0.0, y + ROW
+    bottom = y + ROW + 8
+    shapes += key(0, bottom, low, high, part.diverging, UNDER_TEXT)
+    if part.label:
+        shapes.append(Label(132, bottom + 9, part.label, "tick-start"))
+    return Picture(WIDTH, bottom + 30, shapes, about(part, low, high))
+
+
+def letter_width(character: str) -> float:
+    return MONO if em(character) < 1.1 else 2 * MONO
+
+
+def about(part: ColouredText, low: float, high: float) -> str:
+    return f"{part.title or 'text'}: {len(part.tokens)} tokens, {part.label or 'value'} from {short_number(low)} to {short_number(high)}"
+
+
+def coloured_text_html(part: ColouredText, name: str) -> str:
+    strong, low, high = coloured(part)
+    found = []
+    for place, token in enumerate(part.tokens):
+        share = float(strong[place]) if place < len(strong) else 0.0
+        kind = ("mark" if share >= 0 else "mark cold") + ("" if token.strip() else " blank")
+        strength = round(100 * UNDER_TEXT * abs(share))
+        text = f'<span class="{kind}" style="--v:{strength}%" title="{markup(note_of(part, place))}">{markup(shown_token(token))}</span>'
+        found.append(text + "\n" if token.endswith("\n") else text)
+    shapes = key(0, 2, low, high, part.diverging, UNDER_TEXT)
+    shapes += [Label(132, 11, part.label, "tick-start")] if part.label else []
+    scale = Picture(WIDTH, 26, shapes, "colours").inner(name)
+    kind = "coloured joined" if part.joined else "coloured"
+    described = markup(f"{about(part, low, high)}; the arrow keys read values")
+    return (
+        f'<p class="{kind}" tabindex="0" role="group" aria-label="{described}">{"".join(found)}</p>'
+        f'<svg class="key" width="{WIDTH}" height="26" aria-hidden="true">{scale}</svg>'
+    )

@@ -1,0 +1,99 @@
+"""Colours of all drawings, for light and for dark paper, and what follows from them: what can be read on what."""
+
+from typing import Literal
+
+Theme = Literal["auto", "light", "dark"]
+
+COLOURS = ("#013f9b", "#aa871d", "#25a68e", "#aa3760", "#9685f5", "#6d3400", "#0879ab", "#22293e")
+DARK_COLOURS = ("#3681fe", "#baa91b", "#46f790", "#f386ad", "#8a6c9d", "#c35d2b", "#41befc", "#e7efff")
+"""For light and for dark paper. Found by search: any two lie at least 0.12 apart in Oklab for protanopes and deuteranopes too (0.09 for
+tritanopes), and each has a contrast of 3 with its paper."""
+DASHES: tuple[tuple[float, ...], ...] = ((), (6, 3), (2, 2), (8, 3, 2, 3))
+"""Groups beyond the colours have them again, with a dash."""
+
+LIGHT = {
+    "paper": "#ffffff",
+    "ink": "#1b1f26",
+    "faint": "#5b6472",
+    "rule": "#e3e6eb",
+    "edge": "#9aa3b0",
+    "raised": "#f5f6f8",
+    "heat": "#1c4fa0",
+    "cold": "#a84300",
+    "deep": "#000000",
+    "over": "#ffffff",
+    "black": "#000000",
+    "white": "#ffffff",
+    **{f"c{number}": colour for number, colour in enumerate(COLOURS)},
+}
+DARK = {
+    "paper": "#14171c",
+    "ink": "#e8eaee",
+    "faint": "#a3acb9",
+    "rule": "#2a2f38",
+    "edge": "#67707e",
+    "raised": "#1d2128",
+    "heat": "#6aa7ff",
+    "cold": "#ff9a52",
+    "deep": "#ffffff",
+    "over": "#000000",
+    "black": "#000000",
+    "white": "#ffffff",
+    **{f"c{number}": colour for number, colour in enumerate(DARK_COLOURS)},
+}
+"""Paper and what stands on it; `heat` is for high values, `cold` for those below zero, `deep` and `over` for numbers on them."""
+UNDER_TEXT = 0.5
+"""How strong a colour behind words may be, so that they can be read on it in both themes."""
+
+
+def dash_of(number: int) -> tuple[float, ...]:
+    return DASHES[number // len(COLOURS) % len(DASHES)]
+
+
+def style(number: int) -> tuple[str, tuple[float, ...]]:
+    """A group's colour and dash."""
+    return COLOURS[number % len(COLOURS)], dash_of(number)
+
+
+def luminance(colour: str) -> float:
+    """Relative luminance as WCAG 2 has it."""
+    return luminance_of(*(int(colour[at : at + 2], 16) / 255 for at in (1, 3, 5)))
+
+
+def luminance_of(red: float, green: float, blue: float) -> float:
+    linear = [c / 12.92 if c <= 0.04045 else ((c + 0.055) / 1.055) ** 2.4 for c in (red, green, blue)]
+    return 0.2126 * linear[0] + 0.7152 * linear[1] + 0.0722 * linear[2]
+
+
+def mixed(colour: str, paper: str, share: float) -> str:
+    """A colour that lets the paper through."""
+    parts = [(int(colour[at : at + 2], 16), int(paper[at : at + 2], 16)) for at in (1, 3, 5)]
+    return "#" + "".join(f"{round(share * a + (1 - share) * b):02x}" for a, b in parts)
+
+
+def contrast(a: str, b: str) -> float:
+    """Between 1 and 21; words need 4.5 (WCAG 2)."""
+    high, low = sorted((luminance(a), luminance(b)), reverse=True)
+    return (high + 0.05) / (low + 0.05)
+
+
+def turning_point(colours: dict[str, str], heat: str) -> float:
+    """How strong a colour has to be for `over` to be read better on it than `deep`."""
+    return next(
+        (
+            share / 100
+            for share in range(101)
+            if contrast(mixed(colours[heat], colours["paper"], share / 100), colours["over"])
+            >= contrast(mixed(colours[heat], colours["paper"], share / 100), colours["deep"])
+        ),
+        2.0,
+    )
+
+
+TURNS = {heat: (turning_point(LIGHT, heat), turning_point(DARK, heat)) for heat in ("heat", "cold")}
+
+
+def number_kind(heat: str, share: float) -> str:
+    """What a number on a colour of such strength is written in: what is read best there, in either theme."""
+    light, dark = (share >= turn for turn in TURNS[heat])
+    return "number-over" if light and dark else "number-white" if light else "number-black" if dark else "number"

@@ -1,0 +1,182 @@
+"""Heatmaps: a rectangle a cell with words at the sides, or one image where there are many cells."""
+
+from collections.abc import Sequence
+
+import numpy as np
+
+from clew.inspection.drawing.colours import number_kind
+from clew.inspection.drawing.letters import shortened, text_width, visible
+from clew.inspection.drawing.scales import short_number
+from clew.inspection.drawing.shapes import Box, Label, Picture, Raster, Shape, Stroke
+from clew.inspection.parts import Heatmap
+
+FEW = 40
+"""Up to so many cells a side each is a mark of its own; above, the whole is an image."""
+WRITTEN = 18
+"""Up to so many columns, values stand in their cells."""
+LONGEST_NAME = 24
+MARGIN, GAP, LEAN = 4, 7, 0.7071
+FAINTEST = 0.004
+KEY_WIDTH, KEY_HEIGHT = 120, 9
+
+
+def limits(values: np.ndarray, low: float | None, high: float | None, diverging: bool) -> tuple[float, float]:
+    """The values that have no colour and all of it; around 0, its two ends."""
+    found = values[np.isfinite(values)]
+    least, most = (float(found.min()), float(found.max())) if found.size else (0.0, 1.0)
+    low, high = least if low is None else low, most if high is None else high
+    if diverging:
+        reach = max(abs(low), abs(high)) or 1.0
+        return -reach, reach
+    return (low, high) if high > low else (0.0, high) if high > 0 else (low, low + 1.0)
+
+
+def strengths(values: np.ndarray, low: float, high: float, diverging: bool) -> np.ndarray:
+    """Between 0 and 1 for every value, and around 0 between -1 and 1; 0 where there is no value."""
+    known = np.nan_to_num(np.asarray(values, dtype=float), nan=0.0 if diverging else low, posinf=high, neginf=low)
+    return np.clip(known / high, -1, 1) if diverging else np.clip((known - low) / (high - low), 0, 1)
+
+
+def cell_size(count: int) -> float:
+    """Pixels of a side of a cell, of so many: large enough for numbers, for names, or just to be seen."""
+    return 30.0 if count <= WRITTEN else 20.0 if count <= FEW else 13.0 if count <= 80 else max(2.0, 900 / count)
+
+
+def heatmap(part: Heatmap) -> Picture:
+    values = np.atleast_2d(np.asarray(part.values, dtype=float))
+    rows, columns = values.shape if values.size else (0, 0)
+    wide, tall = cell_size(columns), cell_size(rows)
+    if max(rows, columns) <= FEW:
+        wide = tall = min(wide, tall)
+    row_names, column_names = ([shortened(visible(name), LONGEST_NAME) for name in names] for names in (part.rows, part.columns))
+    left, top, right = sides(part, row_names, column_names, wide)
+    low, high = limits(values, part.low, part.high, part.diverging)
+    strong = strengths(values, low, high, part.diverging)
+    is_raster = max(rows, columns) > FEW
+    field = rasters if is_raster else cells
+    shapes = field(part, values, strong, left, top, wide, tall)
+    width, height = columns * wide, rows * tall
+    shapes += frame(left, top, wide, tall, rows, columns, is_raster)
+    shapes += names(row_names, column_names, left, top, wide, tall)
+    shapes += axis_names(part, left, top, width, height)
+    shapes += key(left, top + height + 14, low, high, part.diverging)
+    about = f"{part.title or 'heatmap'}: {rows} rows, {columns} columns, values from {short_number(low)} to {short_number(high)}"
+    readout = raster_readout(part, left, top, wide, tall, low, high) if is_raster else {}
+    return Picture(max(left + width + right, left + KEY_WIDTH + 60), top + height + 44, shapes, about, readout)
+
+
+def sides(part: Heatmap, row_names: Sequence[str], column_names: Sequence[str], wide: float) -> tuple[float, float, float]:
+    """How much room names need at the left, at the top, and to the right, where the last of them lean out."""
+    size = name_size(wide)
+    left = MARGIN + max((text_width(name, 13) for name in row_names), default=0) + GAP + (20 if part.row_label else 0)
+    lean = [round(text_width(name, size) * LEAN) for name in column_names]
+    top = MARGIN + (max(lean, default=0) + round(size * LEAN) if leans(column_names, wide) else 14) + GAP + (20 if part.column_label else 0)
+    reach = max((column * wide + each for column, each in enumerate(lean)), default=0) - wide * (len(column_names) - 1)
+    return left, top, MARGIN + max(reach, 0) if leans(column_names, wide) else MARGIN
+
+
+def leans(names: Sequence[str], wide: float) -> bool:
+    return any(text_width(name, name_size(wide)) > wide - 2 for name in names)
+
+
+def name_size(wide: float) -> float:
+    return 13.0 if wide >= 16 else 10.5
+
+
+def cells(part: Heatmap, values: np.ndarray, strong: np.ndarray, left: float, top: float, wide: float, tall: float) -> list[Shape]:
+    is_share = not part.diverging and bool(np.all((values >= 0) & (values <= 1) | ~np.isfinite(values)))
+    is_written = wide >= 30
+    found: list[Shape] = []
+    for row in range(values.shape[0]):
+        for column in range(values.shape[1]):
+            value, share = values[row, column], strong[row, column]
+            x, y, kind = left + column * wide, top + row * tall, "heat" if share >= 0 else "cold"
+            about = f"{name_at(part.rows, row)}, {name_at(part.columns, column)}: {short_number(value)}"
+            found.append(Box(x, y, wide, tall, kind, about, opacity=float(abs(share)) if abs(share) >= FAINTEST else 0.0))
+            text = cell_text(value, is_share)
+            if is_written and np.isfinite(value) and (abs(share) >= 0.1 or not is_share) and text_width(text, 10.5) <= wide + 2:
+                found.append(Label(x + wide / 2, y + tall / 2 + 4, text, number_kind(kind, float(abs(share)))))
+    return found
+
+
+def cell_text(value: float, is_share: bool) -> str:
+    """A share in percent, anything else in two figures."""
+    return f"{100 * value:.0f}" if is_share else "0" if value == 0 else f"{value:.1f}" if 0.05 <= abs(value) < 100 else f"{value:.1g}"
+
+
+def name_at(names: Sequence[str], place: int) -> str:
+    return names[place] if place < len(names) and names[place] else str(place + 1)
+
+
+def rasters(part: Heatmap, values: np.ndarray, strong: np.ndarray, left: float, top: float, wide: float, tall: float) -> list[Shape]:
+    """One image; where there are two colours, one for each."""
+    shown = None if np.isfinite(values).all() else ~np.isnan(values)
+    area = left, top, values.shape[1] * wide, values.shape[0] * tall
+    found: list[Shape] = [Raster(*area, np.rint(255 * np.clip(strong, 0, 1)), "heat", shown)]
+    if part.diverging:
+        found.append(Raster(*area, np.rint(255 * np.clip(-strong, 0, 1)), "cold", shown))
+    return found
+
+
+def raster_readout(part: Heatmap, left: float, top: float, wide: float, tall: float, low: float, high: float) -> dict[str, object]:
+    rows, columns = np.atleast_2d(part.values).shape
+    return {
+        "kind": "raster",
+        "left": left,
+        "top": top,
+        "wide": wide,
+        "tall": tall,
+        "low": low,
+        "high": high,
+        "diverging": part.diverging,
+        "rows": [visible(name_at(part.rows, row)) for row in range(rows)],
+        "columns": [visible(name_at(part.columns, column)) for column in range(columns)],
+    }
+
+
+def frame(left: float, top: float, wide: float, tall: float, rows: int, columns: int, is_raster: bool) -> list[Shape]:
+    right, bottom = left + columns * wide, top + rows * tall
+    if is_raster:
+        return [Stroke([(left, top), (right, top), (right, bottom), (left, bottom), (left, top)], "frame")]
+    across: list[Shape] = [Stroke([(left, top + row * tall), (right, top + row * tall)], "frame") for row in range(rows + 1)]
+    return across + [Stroke([(left + column * wide, top), (left + column * wide, bottom)], "frame") for column in range(columns + 1)]
+
+
+def names(rows: Sequence[str], columns: Sequence[str], left: float, top: float, wide: float, tall: float) -> list[Shape]:
+    """Words at the sides, as many as there is room for."""
+    found: list[Shape] = []
+    small = "" if tall >= 16 else "small-"
+    for row in range(0, len(rows), max(1, -int(-11 // tall))):
+        found.append(Label(left - GAP, top + (row + 0.5) * tall + (4.5 if not small else 3.5), rows[row], f"{small}word-end"))
+    small = "" if wide >= 16 else "small-"
+    is_leaning = leans(columns, wide)
+    for column in range(0, len(columns), max(1, -int(-14 // wide)) if is_leaning else 1):
+        x = left + (column + 0.5) * wide
+        kind, turn = (f"{small}word", -45.0) if is_leaning else (f"{small}word-middle", 0.0)
+        found.append(Label(x + (3 if is_leaning else 0), top - GAP, columns[column], kind, turn))
+    return found
+
+
+def axis_names(part: Heatmap, left: float, top: float, width: float, height: float) -> list[Shape]:
+    found: list[Shape] = []
+    if part.row_label:
+        found.append(Label(MARGIN + 10, top + height / 2, part.row_label, "label", -90))
+    if part.column_label:
+        found.append(Label(left + width / 2, MARGIN + 12, part.column_label, "label"))
+    return found
+
+
+def key(left: float, top: float, low: float, high: float, diverging: bool, strength: float = 1.0) -> list[Shape]:
+    """The scale of colours, as strong as they are."""
+    pieces = 24
+    found: list[Shape] = []
+    for piece in range(pieces):
+        share = (piece + 0.5) / pieces
+        share = 2 * share - 1 if diverging else share
+        kind = "heat" if share >= 0 else "cold"
+        found.append(Box(left + piece * KEY_WIDTH / pieces, top, KEY_WIDTH / pieces, KEY_HEIGHT, kind, opacity=strength * abs(share)))
+    found.append(Stroke([(left, top + KEY_HEIGHT), (left + KEY_WIDTH, top + KEY_HEIGHT)], "grid"))
+    least = low if abs(low) > 0.002 * (high - low) else 0.0
+    found.append(Label(left, top + KEY_HEIGHT + 13, short_number(least), "tick-start"))
+    found.append(Label(left + KEY_WIDTH, top + KEY_HEIGHT + 13, short_number(high), "tick-end"))
+    return found

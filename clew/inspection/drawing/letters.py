@@ -1,0 +1,80 @@
+"""Texts as pictures hold them: printable, escaped, shortened, and how wide they are at most. Whatever a text holds, it stays a text."""
+
+import unicodedata
+from html import escape
+
+JOINERS, REPLACEMENT = "\u200c\u200d", "\ufffd"
+SIGNS = {"\n": "⏎", "\r": "␍", "\t": "⇥", "\xa0": "⍽"}
+"""White space that would not be seen, or would break a line."""
+
+
+def printable(text: str) -> str:
+    """A text without what a terminal would obey or XML cannot hold."""
+    return "".join(c if c.isprintable() or c in JOINERS else " " if c.isspace() else REPLACEMENT for c in text)
+
+
+def visible(text: str) -> str:
+    """A text of which everything can be seen: spaces at its ends as dots, white space as signs, and what cannot be printed (controls,
+    marks that turn the direction of writing, halves of characters) as its escape."""
+    shown = "".join(SIGNS.get(c, c if c.isprintable() or c in JOINERS else escaped(c)) for c in text)
+    inner = shown.strip(" ")
+    if len(inner) == len(shown):
+        return shown
+    before = len(shown) - len(shown.lstrip(" ")) if inner else len(shown)
+    return "·" * before + inner + "·" * (len(shown) - before - len(inner))
+
+
+def escaped(character: str) -> str:
+    return character.encode("unicode_escape").decode()
+
+
+def markup(text: str) -> str:
+    """A text between tags or in a quoted attribute."""
+    return escape(visible(text))
+
+
+def shortened(name: str, most: int) -> str:
+    """A long name with its middle left out: beginnings and ends tell groups apart."""
+    if len(name) <= most:
+        return name
+    end = (most - 1) // 2
+    return f"{name[: most - 1 - end]}…{name[len(name) - end :]}"
+
+
+def text_width(text: str, size: float) -> int:
+    """An upper bound for the fonts that are about, of which DejaVu Sans is the widest."""
+    return max(8, round(size * sum(map(em, text))))
+
+
+def em(character: str) -> float:
+    if has_no_width(character):
+        return 0.0
+    if unicodedata.east_asian_width(character) in "WF":
+        return 1.15
+    if character in "iIjlfrt.,:;'`|!()[]{}-/ ":
+        return 0.43
+    if character in "mwMW@%&…—":
+        return 1.0
+    return 0.72 if character.isupper() or not character.isascii() else 0.65
+
+
+def has_no_width(character: str) -> bool:
+    return character in JOINERS or unicodedata.category(character) in ("Mn", "Me")
+
+
+def wrapped(text: str, width: float, size: float) -> list[str]:
+    """Lines of a paragraph, each at most so wide; a word that is wider is broken."""
+    lines, line = [], ""
+    for word in text.split(" "):
+        while word and text_width(word, size) > width:
+            room = next(n for n in range(len(word), 0, -1) if n == 1 or text_width(word[:n], size) <= width)
+            lines.extend([line] if line else [])
+            lines.append(word[:room])
+            line, word = "", word[room:]
+        longer = f"{line} {word}" if line else word
+        if line and text_width(longer, size) > width:
+            lines.append(line)
+            line = word
+        else:
+            line = longer
+    return [*lines, line]

@@ -1,0 +1,107 @@
+"""Lines on two scales, with how far values spread and the thresholds that they cross."""
+
+import math
+from collections.abc import Iterator
+from itertools import chain
+
+from clew.inspection.drawing.axes import BOTTOM, HEIGHT, RIGHT, WIDTH, Field, axes, legend, tick_room
+from clew.inspection.drawing.colours import COLOURS, dash_of
+from clew.inspection.drawing.letters import visible
+from clew.inspection.drawing.scales import Scale, extent, short_number
+from clew.inspection.drawing.shapes import Dot, Label, Picture, Place, Shape, Stroke
+from clew.inspection.parts import Lines, Series
+
+FEW_POINTS = 40
+"""Up to so many, every point has a dot."""
+
+
+def lines(part: Lines) -> Picture:
+    keys, top = legend([series.name for series in part.series], WIDTH, [series.dashed for series in part.series])
+    x, y, field = scales(part, top + 6)
+    shapes = [*keys, *axes(x, y, field, part.x_label, part.y_label)]
+    for name, value in part.thresholds:
+        if y.low <= value <= y.high and (value > 0 or not part.log_y):
+            shapes.append(Stroke([(field.left, y(value)), (field.right, y(value))], "threshold", title=f"{name}: {short_number(value)}"))
+            shapes.append(Label(field.right - 4, y(value) - 5, name, "threshold-name"))
+    for number, series in enumerate(part.series):
+        shapes += line(series, number, x, y)
+    crossed = "".join(f", threshold {name} at {short_number(value)}" for name, value in part.thresholds)
+    about = f"{part.title or part.y_label}: {part.y_label} against {part.x_label}, {len(part.series)} lines{crossed}"
+    return Picture(WIDTH, field.bottom + BOTTOM, shapes, about, readout(part, x, y, field))
+
+
+def scales(part: Lines, top: float) -> tuple[Scale, Scale, Field]:
+    spread = [value for series in part.series for value in ends(series)]
+    low_x, high_x = extent(chain.from_iterable(series.x for series in part.series), log=part.log_x, margin=0.02)
+    low_y, high_y = extent([*spread, *(value for _, value in part.thresholds)], log=part.log_y)
+    bottom = top + HEIGHT - BOTTOM - 12
+    y = Scale(low_y, high_y, bottom, top, part.log_y)
+    left = tick_room(y, part.y_label)
+    return Scale(low_x, high_x, left, WIDTH - RIGHT, part.log_x), y, Field(left, top, WIDTH - RIGHT, bottom)
+
+
+def ends(series: Series) -> Iterator[float]:
+    """All values, and where they spread, how far they go."""
+    spread = series.spread if series.spread is not None else [0.0] * len(series.y)
+    for value, reach in zip(series.y, spread, strict=False):
+        yield from (value - reach, value + reach) if reach > 0 else (value,)
+
+
+def pieces(series: Series, x: Scale, y: Scale) -> list[list[Place]]:
+    """A line's points in the picture, parted where a value cannot be shown."""
+    found: list[list[Place]] = [[]]
+    for at, value in zip(series.x, series.y, strict=False):
+        if is_shown(at, x) and is_shown(value, y):
+            found[-1].append((x(at), y(value)))
+        elif found[-1]:
+            found.append([])
+    return [piece for piece in found if piece]
+
+
+def is_shown(value: float, scale: Scale) -> bool:
+    return math.isfinite(value) and (value > 0 or not scale.log)
+
+
+def line(series: Series, number: int, x: Scale, y: Scale) -> list[Shape]:
+    colour, found = number % len(COLOURS), list[Shape]()
+    if series.spread is not None:
+        band = [
+            (x(at), y(max(value - reach, y.low)), y(min(value + reach, y.high)))
+            for at, value, reach in zip(series.x, series.y, series.spread, strict=False)
+            if is_shown(at, x) and is_shown(value, y) and math.isfinite(reach)
+        ]
+        if len(band) > 1:
+            outline = [(at, high) for at, _, high in band] + [(at, low) for at, low, _ in reversed(band)]
+            found.append(Stroke(outline, f"band-{colour}", closed=True))
+    dash = (5, 4) if series.dashed else dash_of(number)
+    parts = pieces(series, x, y)
+    found += [Stroke(piece, f"line-{colour}", dash=dash) for piece in parts if len(piece) > 1]
+    if sum(map(len, parts)) <= FEW_POINTS:
+        found += [Dot(*place, 2.8, f"fill-{colour}") for piece in parts for place in piece]
+    else:
+        found += [Dot(*piece[0], 2.8, f"fill-{colour}") for piece in parts if len(piece) == 1]
+    return found
+
+
+def readout(part: Lines, x: Scale, y: Scale, field: Field) -> dict[str, object]:
+    """For the script: where the field is, and all values in figures."""
+    return {
+        "kind": "lines",
+        "field": [round(side, 1) for side in field],
+        "x": [x.low, x.high, x.log],
+        "y": [y.low, y.high, y.log],
+        "label": visible(part.x_label),
+        "series": [
+            {
+                "name": visible(series.name),
+                "colour": number % len(COLOURS),
+                "x": [number_or_none(value) for value in series.x],
+                "y": [number_or_none(value) for value in series.y],
+            }
+            for number, series in enumerate(part.series)
+        ],
+    }
+
+
+def number_or_none(value: float) -> float | None:
+    return float(f"{value:.6g}") if math.isfinite(value) else None

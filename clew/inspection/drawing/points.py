@@ -1,0 +1,34 @@
+"""A map of points in groups; each point's text is read off it."""
+
+from itertools import chain
+
+from clew.inspection.drawing.axes import BOTTOM, HEIGHT, RIGHT, WIDTH, Field, axes, legend, tick_room
+from clew.inspection.drawing.colours import COLOURS
+from clew.inspection.drawing.lines import is_shown
+from clew.inspection.drawing.scales import Scale, extent, short_number
+from clew.inspection.drawing.shapes import Dot, Picture
+from clew.inspection.parts import Points
+
+TALLER = 100
+"""Maps have no preferred direction, and are higher than curves."""
+MANY = 400
+
+
+def points(part: Points) -> Picture:
+    shapes, top = legend([series.name for series in part.series], WIDTH, dots=True)
+    low_x, high_x = extent(chain.from_iterable(series.x for series in part.series))
+    low_y, high_y = extent(chain.from_iterable(series.y for series in part.series))
+    top, bottom = top + 6, top + HEIGHT + TALLER - BOTTOM
+    y = Scale(low_y, high_y, bottom, top)
+    field = Field(tick_room(y, part.y_label), top, WIDTH - RIGHT, bottom)
+    x = Scale(low_x, high_x, field.left, field.right)
+    shapes += axes(x, y, field, part.x_label, part.y_label)
+    count = sum(len(series.x) for series in part.series)
+    for number, series in enumerate(part.series):
+        texts = part.texts[number] if number < len(part.texts) else ()
+        for place, (at, value) in enumerate(zip(series.x, series.y, strict=False)):
+            if is_shown(at, x) and is_shown(value, y):
+                text = texts[place] if place < len(texts) and texts[place] else f"{short_number(at)}, {short_number(value)}"
+                about = f"{text} ({series.name})" if series.name else text
+                shapes.append(Dot(x(at), y(value), 4.5 if count <= MANY else 3.0, f"point-{number % len(COLOURS)}", about))
+    return Picture(WIDTH, bottom + BOTTOM, shapes, f"{part.title or 'map'}: {count} points in {len(part.series)} groups")

@@ -1,0 +1,91 @@
+"""From values to places in a picture, and round numbers to write beside them."""
+
+import math
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+
+LARGEST = 1e150
+"""What is drawn at most; a difference of two such values is still a number."""
+
+
+def ticks(low: float, high: float, most: int) -> list[float]:
+    """Round numbers from low to high, at most so many, 1, 2 or 5 times a power of ten apart."""
+    span = high - low or 1e-12
+    power = 10 ** math.floor(math.log10(span / most))
+    step = next(power * factor for factor in (1, 2, 5, 10, 20) if span / (power * factor) <= most)
+    return [number * step for number in range(math.ceil(low / step - 1e-9), math.floor(high / step + 1e-9) + 1)]
+
+
+def labels(values: Sequence[float]) -> list[str]:
+    """With as many digits as the distance between them needs."""
+    apart = min((b - a for a, b in zip(values, values[1:], strict=False)), default=1.0)
+    if max(map(abs, values), default=0) >= 1e6:
+        return [f"{value:.2g}" for value in values]
+    if apart < 1e-4:
+        return [f"{value:.3g}" for value in values]
+    return [f"{value:,.{max(0, -math.floor(math.log10(apart) + 1e-9))}f}" for value in values]
+
+
+def log_ticks(low: float, high: float, most: int) -> list[float]:
+    """Powers of ten, a few of them where there are many, and twice and five times them where there are few."""
+    first, last = math.floor(math.log10(low) + 1e-9), math.ceil(math.log10(high) - 1e-9)
+    every = max(1, -(-(last - first + 1) // most))
+    factors = (1, 2, 5) if last - first <= 2 else (1,)
+    found = [factor * 10.0**power for power in range(first, last + 1) if power % every == 0 for factor in factors]
+    return [value for value in found if low * (1 - 1e-9) <= value <= high * (1 + 1e-9)]
+
+
+def power_of_ten(value: float) -> str:
+    """10⁻⁴ and not 0.0001; numbers near one as they are."""
+    power = round(math.log10(value))
+    if abs(power) < 3 or abs(value / 10.0**power - 1) > 1e-6:
+        return f"{value:g}"
+    return "10" + str(power).translate(SUPERSCRIPTS)
+
+
+SUPERSCRIPTS = str.maketrans("-0123456789", "⁻⁰¹²³⁴⁵⁶⁷⁸⁹")
+
+
+@dataclass(frozen=True)
+class Scale:
+    """Values from low to high at pixels from start to end."""
+
+    low: float
+    high: float
+    start: float
+    end: float
+    log: bool = False
+
+    def __call__(self, value: float) -> float:
+        low, high = (math.log(self.low), math.log(self.high)) if self.log else (self.low, self.high)
+        share = ((math.log(value) if self.log else value) - low) / (high - low)
+        return self.start + (self.end - self.start) * share
+
+    def ticks(self, most: int = 6) -> list[tuple[float, str]]:
+        """Places and what is written there."""
+        if not self.log:
+            values = ticks(self.low, self.high, most)
+            return list(zip(map(self, values), labels(values), strict=True))
+        return [(self(value), power_of_ten(value)) for value in log_ticks(self.low, self.high, most)]
+
+
+def extent(values: Iterable[float], *, log: bool = False, margin: float = 0.04) -> tuple[float, float]:
+    """From the least to the greatest value that a scale can show, and a little more; 0 to 1 (of a logarithm 1 to 10) where none."""
+    found = [min(max(float(value), -LARGEST), LARGEST) for value in values if math.isfinite(value) and (value > 0 or not log)]
+    if not found:
+        return (1.0, 10.0) if log else (0.0, 1.0)
+    low, high = min(found), max(found)
+    if log:
+        wide = (high / low) ** margin if high > low else 2.0
+        return max(low / wide, 1 / LARGEST), high * wide
+    wide = margin * (high - low) if high > low else 0.05 * abs(high) or 1.0
+    return low - wide, high + wide
+
+
+def short_number(value: float) -> str:
+    """A value as it is read off a picture."""
+    if not math.isfinite(value):
+        return "none" if math.isnan(value) else "infinite" if value > 0 else "minus infinity"
+    if value == int(value) and abs(value) < 1e6:
+        return f"{int(value):,}"
+    return f"{value:.3g}" if abs(value) < 1000 else f"{value:,.0f}" if abs(value) < 1e7 else f"{value:.3e}"

@@ -1,0 +1,131 @@
+"""Views as matplotlib figures, for papers: a panel a part, 100 pixels of a picture an inch, on light paper. matplotlib is an extra.
+
+What has scales (lines, points, bars, heatmaps) is drawn on axes of its own, to be changed as any axis; the rest is the page's picture.
+"""
+
+import warnings
+from collections.abc import Sequence
+from importlib import import_module
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from clew.core.errors import UserError
+from clew.inspection.drawing.colours import LIGHT
+from clew.inspection.drawing.kinds import KINDS
+from clew.inspection.drawing.letters import visible
+from clew.inspection.drawing.pages import DRAWN, title_of
+from clew.inspection.drawing.shapes import Box, Dot, Label, Picture, Raster, Shape, Stroke
+from clew.inspection.parts import Part
+
+INCH, POINT = 100, 0.72
+"""Pixels of an inch, and points of a pixel."""
+MARGIN, TITLE, BETWEEN = 20, 34, 22
+LARGEST = 40_000
+"""Pixels of a side that matplotlib can draw, at the resolution asked for."""
+
+
+def load_matplotlib(instead: str = "draw a page: --curves FILE.html") -> Any:
+    try:
+        return import_module("matplotlib.figure")
+    except ModuleNotFoundError:
+        raise UserError(f"pictures are drawn with matplotlib, which is not installed; `pip install 'clew[plot]'`, or {instead}") from None
+
+
+def save_figure(figure: Any, path: Path) -> None:
+    """Into a file whose ending is a kind of picture that matplotlib writes. Letters that its fonts do not have become boxes."""
+    with warnings.catch_warnings():
+        warnings.filterwarnings("ignore", "Glyph .* missing from font")
+        figure.savefig(path)
+
+
+def figure_of(title: str, parts: Sequence[Part]) -> Any:
+    """One figure of all parts, one below the other."""
+    matplotlib = load_matplotlib("take .html or .svg, which need nothing")
+    pictures = [DRAWN[type(part)].picture(part) for part in parts]
+    titles = [title_of(part) for part in parts]
+    width = max([each.width for each in pictures] + [480]) + 2 * MARGIN
+    height = MARGIN + TITLE + sum(each.height + BETWEEN + (BETWEEN if text else 0) for each, text in zip(pictures, titles, strict=True))
+    if max(width, height) > LARGEST:
+        raise UserError(
+            f"the picture would be {width:.0f} x {height:.0f} pixels, of which matplotlib draws {LARGEST} at most; take .html or .svg"
+        )
+    figure = matplotlib.Figure(figsize=(width / INCH, height / INCH), dpi=150)
+    write(figure, MARGIN / width, 1 - (MARGIN + 12) / height, title, "heading")
+    top = float(MARGIN + TITLE)
+    for text, each in zip(titles, pictures, strict=True):
+        if text:
+            write(figure, MARGIN / width, 1 - (top + 12) / height, text, "title")
+            top += BETWEEN
+        axis = figure.add_axes((MARGIN / width, 1 - (top + each.height) / height, each.width / width, each.height / height))
+        draw_picture(axis, each)
+        top += each.height + BETWEEN
+    return figure
+
+
+def write(on: Any, x: float, y: float, text: str, kind: str, turn: float = 0.0) -> None:
+    """A text in the letters of its kind; a dollar in it is a dollar."""
+    look = KINDS[kind]
+    side = {"start": "left", "middle": "center", "end": "right"}[look.anchor]
+    on.text(
+        x,
+        y,
+        visible(text),
+        color=LIGHT[look.fill],
+        fontsize=look.size * POINT,
+        fontweight="bold" if look.weight >= 600 else "normal",
+        fontfamily="monospace" if look.mono else "sans-serif",
+        ha=side,
+        va="baseline",
+        rotation=-turn,
+        rotation_mode="anchor",
+        parse_math=False,
+    )
+
+
+def draw_picture(axis: Any, picture: Picture) -> None:
+    """All shapes of a picture, in its pixels."""
+    axis.set_xlim(0, picture.width)
+    axis.set_ylim(picture.height, 0)
+    axis.set_axis_off()
+    for shape in picture.shapes:
+        draw_shape(axis, shape)
+
+
+def draw_shape(axis: Any, shape: Shape) -> None:
+    if isinstance(shape, Label):
+        return write(axis, shape.x, shape.y, shape.text, shape.kind, shape.turn)
+    look = KINDS[shape.kind]
+    if isinstance(shape, Raster):
+        image = np.ones((*shape.levels.shape, 4))
+        image[..., :3] = import_module("matplotlib.colors").to_rgb(LIGHT[look.fill])
+        image[..., 3] = shape.levels / 255 * (1 if shape.shown is None else shape.shown)
+        place = (shape.x, shape.x + shape.width, shape.y + shape.height, shape.y)
+        axis.imshow(image, extent=place, aspect="auto", interpolation="nearest" if shape.levels.size < 1e5 else "antialiased")
+        return None
+    patches, paths = import_module("matplotlib.patches"), import_module("matplotlib.path")
+    is_open = isinstance(shape, Stroke) and not shape.closed
+    colours = import_module("matplotlib.colors")
+    opacity = shape.opacity if isinstance(shape, Box) and shape.opacity is not None else look.opacity
+    style = {
+        "facecolor": "none" if look.fill == "none" or is_open else colours.to_rgba(LIGHT[look.fill], opacity),
+        "edgecolor": "none" if look.stroke == "none" else LIGHT[look.stroke],
+        "linewidth": look.width * POINT,
+    }
+    if isinstance(shape, Box):
+        if shape.round:
+            kind = patches.BoxStyle("Round", pad=0, rounding_size=min(shape.round, shape.width / 2, shape.height / 2))
+            patch = patches.FancyBboxPatch((shape.x, shape.y), shape.width, shape.height, boxstyle=kind, **style)
+        else:
+            patch = patches.Rectangle((shape.x, shape.y), shape.width, shape.height, **style)
+    elif isinstance(shape, Dot):
+        patch = patches.Circle((shape.x, shape.y), shape.radius, **style)
+    else:
+        codes = [paths.Path.MOVETO] + [paths.Path.CURVE4 if shape.curved else paths.Path.LINETO] * (len(shape.points) - 1)
+        patch = patches.PathPatch(paths.Path(list(shape.points), codes, closed=False), **style)
+        dash = shape.dash or look.dash
+        if dash:
+            patch.set_linestyle((0, tuple(part * POINT for part in dash)))
+    axis.add_patch(patch)
+    return None

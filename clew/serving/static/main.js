@@ -1,0 +1,264 @@
+// The page: what is chosen stands in the address, and everything else follows from it.
+
+import * as address from "./address.js";
+import { Refused, get, stopAll } from "./ask.js";
+import { element, hear } from "./elements.js";
+import * as keys from "./keys.js";
+import { menu, neighbour, runPicker } from "./menu.js";
+import { overview } from "./overview.js";
+import { Panel } from "./panel.js";
+import { question } from "./question.js";
+import * as theme from "./theme.js";
+import { Views } from "./views.js";
+import { walker } from "./walking.js";
+import { Writing } from "./writing.js";
+
+const PAUSE = 120; // milliseconds after a key before the model is asked
+const page = Object.fromEntries(["run", "beside", "beside-label", "theme", "views", "ask", "panels", "main"].map((id) => [id, document.getElementById(id)]));
+const themeButton = page.theme;
+let views;
+let state;
+let shown = { layout: "", panels: [] };
+let pause;
+
+async function start() {
+  address.dropToken();
+  theme.start(themeButton);
+  try {
+    views = new Views(await get("api/runs"));
+  } catch (error) {
+    page.panels.replaceChildren(element("p", { class: "state" }, error instanceof Refused ? error.message : String(error)));
+    return;
+  }
+  page["beside-label"].hidden = views.runs.size < 2;
+  page.run.addEventListener("change", () => change({ run: page.run.value }));
+  page.beside.addEventListener("change", () => change({ beside: page.beside.value }));
+  page.ask.addEventListener("submit", (event) => {
+    event.preventDefault();
+    ask();
+  });
+  addEventListener("popstate", restore);
+  keys.start({
+    focusText: () => {
+      const field = document.getElementById("text");
+      if (!field) return false;
+      field.focus();
+      field.select();
+    },
+    view: (by) => change({ view: neighbour(views, state, by) }),
+    walk: (event) => walk(event),
+    off: () => shown.walker?.off?.() ?? false,
+    swap: () => (state.beside ? change({ run: state.beside, beside: state.run }) : false),
+    theme: () => theme.turn(themeButton),
+  });
+  restore();
+}
+
+// What the address says, made whole: names that there are, and a text to begin with.
+function restore() {
+  const found = address.read();
+  if (!views.runs.has(found.run)) found.run = [...views.runs.keys()][0];
+  if (!views.runs.has(found.beside) || found.beside === found.run) found.beside = "";
+  if (!views.all.has(found.view)) found.view = "glance";
+  state = found;
+  begin();
+  render();
+}
+
+function begin() {
+  if (state.options.text === undefined) state.options.text = views.runs.get(state.run).sample;
+}
+
+// A new view or run: what only the old view had is forgotten, what views share is kept.
+function change(fields) {
+  const other = fields.view !== undefined && fields.view !== state.view;
+  const reads = (name) => views.runs.get(name).sample;
+  const sampled = state.options.text === reads(state.run);
+  state = { ...state, ...fields };
+  if (state.beside === state.run) state.beside = "";
+  if (other) state.options = Object.fromEntries(Object.entries(state.options).filter(([name]) => address.SHARED.includes(name)));
+  else delete state.options.look;
+  if (fields.run !== undefined) {
+    delete state.options.chosen;
+    delete state.options.at;
+    if (sampled) state.options.text = reads(state.run);
+    state.options.off = (state.options.off || []).filter((name) => views.runs.get(state.run).heads.includes(name));
+  }
+  address.write(state, { push: true });
+  render();
+  if (other) {
+    page.main.focus({ preventScroll: true });
+    scrollTo({ top: 0 });
+    hear(views.all.get(state.view).label);
+  }
+}
+
+// A new value of an option: the form stays as it is while someone types in it.
+function set(name, value, { push, redraw = push }) {
+  const options = { ...state.options, [name]: value };
+  if (name === "text" || name === "into" || name === "off") {
+    delete options.chosen;
+    delete options.at;
+  }
+  if (value === undefined) delete options[name];
+  state = { ...state, options };
+  if (!views.isQuick(state.view)) delete state.options.look;
+  address.write(state, { push });
+  if (redraw) return render();
+  clearTimeout(pause);
+  if (views.isQuick(state.view)) pause = setTimeout(fill, PAUSE);
+}
+
+function ask() {
+  clearTimeout(pause);
+  if (!views.isQuick(state.view)) {
+    state.options.look = 1;
+    address.write(state, { push: true });
+  }
+  layOut();
+  fill();
+}
+
+function render() {
+  const view = views.all.get(state.view);
+  document.title = `${view.label} \u00b7 ${state.run} \u00b7 clew`;
+  runPicker(page.run, views, state.run, {});
+  runPicker(page.beside, views, state.beside, { none: "none" });
+  for (const option of page.beside.options) option.disabled = option.value === state.run;
+  page.views.replaceChildren(...menu(views, state, (name) => change({ view: name })));
+  page.views.querySelector("[aria-current]")?.scrollIntoView({ block: "nearest", inline: "center" });
+  const focused = document.activeElement?.id;
+  page.ask.replaceChildren(element("p", { class: "about" }, view.about), ...question(views, state, set, ask));
+  if (focused && page.ask.querySelector(`#${CSS.escape(focused)}`)) document.getElementById(focused).focus();
+  layOut();
+  fill();
+}
+
+// The places of pictures; they stay as long as what they are for does, so that a picture stands until the next is there.
+function layOut() {
+  const off = (state.options.off || []).length > 0;
+  const layout = JSON.stringify([state.view, state.run, state.beside, off]);
+  if (layout === shown.layout) return;
+  stopAll();
+  const places = columns(off);
+  shown = { layout, panels: [], writings: [], walker: null };
+  page.panels.className = state.view === "glance" ? "panels glance" : places.length > 1 ? "panels columns" : "panels";
+  if (state.view === "run") {
+    page.panels.replaceChildren(...[state.run, state.beside].filter(Boolean).map((name) => overview(views.runs.get(name))), ...curves());
+  } else if (state.view === "write") {
+    shown.writings = writings();
+    page.panels.replaceChildren(...shown.writings.map((each) => each.root));
+  } else {
+    const names = state.view === "glance" ? views.glance(state.run) : [state.view];
+    const rows = names.map((name) => [...places.map((column, number) => panelFor(name, column, number, places)), ...changes(name, off)]);
+    page.panels.replaceChildren(...(state.view === "glance" ? rows.map((row) => element("div", { class: row.length > 1 ? "panels columns" : "panels" }, ...row.map((each) => each.root))) : rows[0].map((each) => each.root)));
+    if (!names.length) page.panels.replaceChildren(element("p", { class: "state" }, "no quick instrument has anything to see in this run; choose another view"));
+  }
+}
+
+// Which runs stand beside each other: two runs, or one before and after heads were switched off.
+function columns(off) {
+  const instrument = views.instruments.get(state.view);
+  const runs = [state.run, state.beside].filter(Boolean);
+  if (instrument?.several) return [{ runs, heading: "", off: true }];
+  const silences = off && views.fieldsOf(state.view).some((field) => field.name === "off");
+  return runs.flatMap((run) => (silences && !state.beside
+    ? [{ runs: [run], heading: "all heads", off: false }, { runs: [run], heading: "without " + state.options.off.join(", "), off: true }]
+    : [{ runs: [run], heading: state.beside ? run : "", off: true }]));
+}
+
+function panelFor(name, column, number, places) {
+  const open = state.view === "glance" ? () => change({ view: name }) : null;
+  const panel = new Panel(`${name}-${number}`, { heading: column.heading || name, prefix: places.length > 1 ? column.heading : "", open, drawn });
+  shown.panels.push({ panel, name, column });
+  return panel;
+}
+
+// Below a view before and after: what changes at each place.
+function changes(name, off) {
+  const shows = off && !state.beside && state.view !== "glance" && name !== "ablation" && views.fieldsOf(name).some((field) => field.name === "off");
+  if (!shows || !views.instruments.has("ablation") || views.reason("ablation", state.run) !== null) return [];
+  const panel = panelFor("ablation", { runs: [state.run], heading: "", off: true }, 9, []);
+  panel.root.classList.add("whole");
+  return [panel];
+}
+
+function curves() {
+  const names = ["curves"].filter((name) => views.instruments.has(name) && views.reason(name, state.run) === null);
+  return names.map((name) => panelFor(name, { runs: [state.run], heading: "", off: true }, 0, []).root);
+}
+
+function writings() {
+  return [state.run, state.beside].filter(Boolean).filter((name) => views.reason("write", name) === null).map((name, number) =>
+    new Writing(`write-${number}`, views.runs.get(name), {
+      changed: (chosen, at) => {
+        if (number) return; // the address has the first run's way
+        state.options = { ...state.options, chosen, at: at === chosen.length ? undefined : at };
+        address.write(state, { push: true });
+      },
+    }));
+}
+
+// Asks for every picture that is to be seen.
+function fill() {
+  for (const [number, writing] of (shown.writings || []).entries()) {
+    const own = number ? {} : { written: state.options.chosen, at: state.options.at };
+    writing.show({ ...state.options, ...own });
+  }
+  const waits = !views.isQuick(state.view) && !state.options.look;
+  for (const { panel, name, column } of shown.panels) {
+    const reasons = column.runs.map((run) => views.reason(name, run)).filter(Boolean);
+    if (reasons.length) panel.refuse(reasons[0]);
+    else if (waits) panel.rest();
+    else panel.show(name, { runs: column.runs, options: optionsFor(name, column) }, { keep: !views.isQuick(name) });
+  }
+}
+
+function optionsFor(name, column) {
+  const known = views.instruments.get(name).fields.map((field) => field.name);
+  const heads = views.runs.get(column.runs[0]).heads;
+  const options = Object.fromEntries(Object.entries(state.options).filter(([option, value]) => known.includes(option) && value !== undefined));
+  if (name === "ablation" && state.view !== "ablation") options.heads = state.options.off;
+  if (options.off) options.off = column.off ? options.off.filter((head) => heads.includes(head)) : [];
+  if (views.runs.get(column.runs[0]).verb !== "translate" && views.runs.get(column.runs[0]).verb !== "parse") delete options.target;
+  return options;
+}
+
+// What a picture lets one walk through: heads of a grid, steps of a search.
+function drawn(panel, found) {
+  const { name } = shown.panels.find((each) => each.panel === panel);
+  const has = (option) => views.fieldsOf(name).some((field) => field.name === option);
+  const moved = () => address.write(state, { push: false });
+  const made = walker(panel, found, { panel, name, state, has, set, moved, open: (options) => openView(name, options) });
+  if (made && (!shown.walker || shown.walker.panel === panel)) shown.walker = { panel, ...made };
+}
+
+// Another choice within a view; from the glance, the view itself.
+function openView(name, options) {
+  const shared = Object.entries(state.options).filter(([option]) => state.view === name || address.SHARED.includes(option));
+  const other = state.view !== name;
+  state = { ...state, view: name, options: { ...Object.fromEntries(shared), ...options } };
+  address.write(state, { push: true });
+  render();
+  if (other) scrollTo({ top: 0 });
+}
+
+function walk(event) {
+  if (shown.writings?.length) {
+    const by = { ArrowLeft: -1, ArrowRight: 1 }[event.key];
+    if (by) return void shown.writings.forEach((writing) => writing.walk(by));
+    return moveFocus(event);
+  }
+  return shown.walker?.key(event.key) ?? false;
+}
+
+// Up and down through the candidates of the next token.
+function moveFocus(event) {
+  const buttons = [...page.panels.querySelectorAll(".candidates button")];
+  const at = buttons.indexOf(document.activeElement);
+  const next = buttons[at + (event.key === "ArrowDown" ? 1 : -1)] || buttons[at < 0 ? 0 : at];
+  next?.focus();
+  return Boolean(next);
+}
+
+start();

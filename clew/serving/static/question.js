@@ -1,0 +1,74 @@
+// What a view is asked: the text, the heads that are off, and the instrument's other options.
+
+import { SHARED } from "./address.js";
+import { element } from "./elements.js";
+import { control } from "./form.js";
+
+// `changed(name, value, { push })` is called with every change, `ask()` where the reader wants the answer now.
+export function question(views, state, changed, ask) {
+  const run = views.runs.get(state.run);
+  const fields = views.fieldsOf(state.view);
+  const has = (name) => fields.find((field) => field.name === name);
+  const parts = [];
+  if (has("text")) parts.push(textField(state, run, changed, ask));
+  const side = [];
+  if (has("target") && (run.verb === "translate" || run.verb === "parse") && state.view !== "write") {
+    side.push(lineField("target", "target", "its own best", state, changed));
+  }
+  if (has("into") && run.languages.length) side.push(languageField(run, state, changed));
+  if (side.length) parts.push(element("div", { class: "options" }, ...side));
+  if (has("off") && run.heads.length) parts.push(headsField(run, state, changed));
+  const rest = fields.filter((field) => !SHARED.includes(field.name));
+  if (rest.length) {
+    const made = rest.map((field) => control(field, state.options[field.name], (value) => changed(field.name, value, { push: false })));
+    parts.push(element("div", { class: "options" }, ...made));
+  }
+  if (!views.isQuick(state.view)) {
+    parts.push(element("p", { class: "buttons" }, element("button", { type: "submit", class: "main" }, "Look"), element("span", { class: "faint" }, "this takes a while")));
+  }
+  return parts;
+}
+
+function textField(state, run, changed, ask) {
+  const label = { generate: "text", fill: "text with [MASK]", translate: "source", parse: "sentence" }[run.verb] || "text";
+  const field = element("textarea", { id: "text", rows: 1, spellcheck: "false", autocapitalize: "off", placeholder: "what the model reads  ( / )", "aria-label": label });
+  field.value = state.options.text ?? "";
+  const fit = () => {
+    field.style.height = "auto";
+    field.style.height = `${Math.min(field.scrollHeight + 2, 0.3 * innerHeight)}px`;
+  };
+  field.addEventListener("input", () => {
+    fit();
+    changed("text", field.value, { push: false });
+  });
+  field.addEventListener("keydown", (event) => {
+    if (event.key !== "Enter" || event.shiftKey || event.isComposing) return;
+    event.preventDefault();
+    ask();
+  });
+  requestAnimationFrame(fit);
+  return element("div", { class: "text" }, element("label", { for: "text" }, label), field);
+}
+
+function lineField(name, label, placeholder, state, changed) {
+  const field = element("input", { id: `option-${name}`, type: "text", placeholder, value: state.options[name] ?? "", size: 40, spellcheck: "false" });
+  field.addEventListener("input", () => changed(name, field.value || undefined, { push: false }));
+  return element("div", { class: "option wide" }, element("label", { for: field.id }, label), field);
+}
+
+function languageField(run, state, changed) {
+  const choices = run.languages.map((language) => element("option", { value: language, selected: language === state.options.into }, language));
+  const field = element("select", { id: "option-into", onchange: () => changed("into", field.value, { push: true }) }, ...choices);
+  return element("div", { class: "option" }, element("label", { for: "option-into" }, "into"), field);
+}
+
+function headsField(run, state, changed) {
+  const off = state.options.off || [];
+  const set = (names) => changed("off", names, { push: true });
+  const chip = (name) =>
+    element("button", { type: "button", class: "chip", title: `switch ${name} on again`, "aria-label": `head ${name} is off; switch it on`, onclick: () => set(off.filter((each) => each !== name)) }, name, " \u00d7");
+  const rest = run.heads.filter((name) => !off.includes(name));
+  const add = element("select", { id: "off", "aria-label": "switch a head off", onchange: () => add.value && set([...off, add.value]) },
+    element("option", { value: "" }, off.length ? "another" : "none"), ...rest.map((name) => element("option", { value: name }, name)));
+  return element("div", { class: "option heads" }, element("label", { for: "off" }, "heads off"), ...off.map(chip), add);
+}

@@ -1,0 +1,52 @@
+// What can be shown of runs: three views of the page's own, and every instrument of the server's.
+
+import { fields } from "./form.js";
+
+const OWN = [
+  { name: "glance", label: "at a glance", about: "several instruments on one text, as you type", group: "run", text: true },
+  { name: "write", label: "step by step", about: "write token by token, and see what else was likely", group: "run", text: true },
+  { name: "run", label: "about the run", about: "what it is, how it was trained and how it scored", group: "run" },
+];
+export const GROUPS = { run: "The run", text: "A text", long: "Longer looks", several: "Runs compared" };
+const GLANCE = ["prediction", "surprisal", "next", "alignment", "attention", "cells", "gates", "tokens"];
+const MOST_AT_A_GLANCE = 4;
+
+export class Views {
+  constructor(found) {
+    this.runs = new Map(found.runs.map((run) => [run.name, run]));
+    this.instruments = new Map(found.instruments.map((each) => [each.name, { ...each, fields: fields(each.schema) }]));
+    const listed = [...this.instruments.values()].map((each) => ({
+      name: each.name,
+      label: each.name.replaceAll("_", " "),
+      about: each.about,
+      group: each.several ? "several" : each.quick ? "text" : "long",
+    }));
+    this.all = new Map([...OWN, ...listed].map((view) => [view.name, view]));
+  }
+
+  // Why a view has nothing to show of a run; null where it has.
+  reason(name, run) {
+    if (name === "write") return this.runs.get(run)?.writes ? null : `${run} writes no text; runs that generate or translate do`;
+    return this.instruments.get(name)?.reasons[run] ?? null;
+  }
+
+  fieldsOf(name) {
+    if (name === "glance") return this.shared(this.glance([...this.runs.keys()][0]));
+    if (name === "write") return this.shared(["next"]);
+    return this.instruments.get(name)?.fields || [];
+  }
+
+  shared(names) {
+    const first = names.map((each) => this.instruments.get(each)).find((each) => each?.fields.some((field) => field.name === "text"));
+    return (first?.fields || []).filter((field) => ["text", "target", "into", "off"].includes(field.name));
+  }
+
+  glance(run) {
+    const fit = GLANCE.filter((name) => this.instruments.has(name) && this.reason(name, run) === null);
+    return fit.slice(0, MOST_AT_A_GLANCE);
+  }
+
+  isQuick(name) {
+    return this.instruments.get(name)?.quick ?? true;
+  }
+}

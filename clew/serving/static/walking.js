@@ -1,0 +1,83 @@
+// Walking through a picture by keys and clicks: from head to head of a grid, from step to step of a search.
+
+import { element, hear } from "./elements.js";
+
+// What the first picture of a panel lets one walk through, or null. `key(name)` says false where a key means nothing here.
+export function walker(panel, found, page) {
+  const marks = [...panel.body.querySelectorAll(".grid [data-row][data-column]")];
+  if (marks.length && page.has("layer") && page.has("head")) return heads(marks, found, page);
+  const tree = panel.body.querySelector(".branches svg");
+  return tree ? search(panel, tree, page) : null;
+}
+
+// A grid has a layer a row and a head a column; what is drawn large is chosen, and `o` switches it off and on.
+function heads(marks, found, page) {
+  const prefix = PREFIXES[found.facts.heads] ?? "";
+  const place = (mark) => [Number(mark.dataset.row), Number(mark.dataset.column)];
+  const name = ([row, column]) => `${prefix}${row + 1}.${column + 1}`;
+  const at = found.facts.head ? [found.facts.layer - 1, found.facts.head - 1] : null;
+  const off = page.state.options.off || [];
+  const choose = (where) => {
+    hear(`head ${name(where)}`);
+    page.open({ layer: where[0] + 1, head: where[1] + 1 });
+  };
+  for (const mark of marks) {
+    const where = place(mark);
+    mark.classList.toggle("chosen", at !== null && name(where) === name(at));
+    mark.classList.toggle("silent", off.includes(name(where)));
+    mark.addEventListener("click", () => choose(where));
+  }
+  const turn = () => page.set("off", off.includes(name(at)) ? off.filter((each) => each !== name(at)) : [...off, name(at)], { push: true });
+  if (at && page.has("off")) {
+    const word = off.includes(name(at)) ? "on" : "off";
+    const button = element("button", { type: "button", title: "the chosen head off or on (o)", onclick: turn }, `switch ${name(at)} ${word}`);
+    const mean = element("button", { type: "button", onclick: () => page.open({ head: undefined }) }, "mean of the layer");
+    page.panel.body.prepend(element("div", { class: "buttons" }, button, mean, element("span", { class: "faint" }, "arrow keys walk from head to head")));
+  }
+  return {
+    key(key) {
+      const [down, right] = MOVES[key];
+      const from = at ?? [found.facts.layer - 1, -1];
+      const next = marks.map(place).find(([row, column]) => row === from[0] + down && column === Math.max(0, from[1] + right));
+      if (next) choose(next);
+      return Boolean(next);
+    },
+    off: () => (at && page.has("off") ? turn() : false),
+  };
+}
+
+const PREFIXES = { self: "", decoder: "decoder.", cross: "cross." };
+const MOVES = { ArrowLeft: [0, -1], ArrowRight: [0, 1], ArrowUp: [-1, 0], ArrowDown: [1, 0] };
+
+// A search grows from left to right, a column a step: what comes after a step is cut off at the right.
+function search(panel, drawing, page) {
+  const lefts = [...new Set([...drawing.querySelectorAll("[data-row]")].map((mark) => Number(mark.getAttribute("x"))))].sort((a, b) => a - b);
+  const last = lefts.length - 1;
+  const width = drawing.viewBox.baseVal.width || drawing.clientWidth;
+  const slider = element("input", { type: "range", min: 0, max: last, step: 1, "aria-label": "step of the search" });
+  const label = element("output", {});
+  const move = (by) => show(Math.min(last, Math.max(0, Number(slider.value) + by)), true);
+  const show = (step, told) => {
+    slider.value = step;
+    label.textContent = `step ${step} of ${last}`;
+    const end = step === last ? width : lefts[step + 1] - 4;
+    drawing.style.clipPath = `inset(0 ${(100 * (1 - end / width)).toFixed(3)}% 0 0)`;
+    if (!told) return;
+    const frame = drawing.parentElement;
+    const right = (end / width) * drawing.clientWidth;
+    if (right > frame.scrollLeft + frame.clientWidth || right - 160 < frame.scrollLeft) frame.scrollLeft = right - frame.clientWidth + 20;
+    hear(label.textContent);
+    page.state.options.step = step === last ? undefined : step;
+    page.moved();
+  };
+  slider.addEventListener("input", () => show(Number(slider.value), true));
+  const button = (text, title, by) => element("button", { type: "button", title, onclick: () => move(by) }, text);
+  panel.body.prepend(element("div", { class: "buttons stepping" }, button("\u2190 back", "a step back (left)", -1), slider, button("on \u2192", "a step on (right)", 1), label));
+  show(Math.min(last, page.state.options.step ?? last), false);
+  return {
+    key(key) {
+      if (key !== "ArrowLeft" && key !== "ArrowRight") return false;
+      move(key === "ArrowRight" ? 1 : -1);
+    },
+  };
+}

@@ -1,0 +1,137 @@
+"""One thread, one job at a time: what is dropped, what is ended, and what never mixes."""
+
+import asyncio
+import threading
+from collections.abc import Iterator
+from typing import Any
+
+import pytest
+import torch
+from torch import nn
+
+from clew.core.taps import Tap, watching
+from clew.serving.worker import Busy, Ended, Late, Superseded, Worker
+
+
+@pytest.fixture
+def worker() -> Iterator[Worker]:
+    made = Worker(longest_queue=8)
+    yield made
+    assert made.close(5.0)
+
+
+def until(event: threading.Event, model: nn.Module) -> Any:
+    """Work that calls a module again and again, as decoding does, until it may end."""
+
+    def work() -> str:
+        while not event.wait(0.001):
+            model(torch.zeros(1, 1))
+        return "done"
+
+    return work
+
+
+def test_it_gives_what_the_work_gives_or_raises(worker: Worker) -> None:
+    def wrong() -> None:
+        raise ZeroDivisionError("by nothing")
+
+    assert asyncio.run(worker.do(lambda: 6 * 7)) == 42
+    with pytest.raises(ZeroDivisionError, match="by nothing"):
+        asyncio.run(worker.do(wrong))
+    assert asyncio.run(worker.do(lambda: threading.current_thread().name)) == "clew-worker"
+
+
+def test_a_newer_job_of_a_key_ends_the_running_and_drops_the_waiting(worker: Worker) -> None:
+    free = threading.Event()
+    ran: list[str] = []
+    running = worker.submit(until(free, nn.Linear(1, 1)), key=("tab", "attention"))
+    waiting = worker.submit(lambda: ran.append("waiting"), key=("tab", "attention"))
+    other = worker.submit(lambda: "other tab", key=("other", "attention"))
+    newest = worker.submit(lambda: "newest", key=("tab", "attention"))
+    for job in (running, waiting):
+        with pytest.raises(Superseded, match="a newer request"):
+            job.result.result(5)
+    assert newest.result.result(5) == "newest" and other.result.result(5) == "other tab"
+    assert ran == [] and not free.is_set()
+
+
+def test_work_that_takes_too_long_is_ended_and_the_next_is_done(worker: Worker) -> None:
+    late = worker.submit(until(threading.Event(), nn.Linear(1, 1)), seconds=0.02)
+    after = worker.submit(lambda: "after")
+    with pytest.raises(Late, match=r"longer than 0.02 seconds"):
+        late.result.result(5)
+    assert after.result.result(5) == "after"
+
+
+def test_the_queue_is_bounded() -> None:
+    worker, free = Worker(longest_queue=2), threading.Event()
+    running = worker.submit(until(free, nn.Linear(1, 1)))
+    while worker.running is not running:
+        pass
+    for _ in range(2):
+        worker.submit(lambda: None)
+    with pytest.raises(Busy, match="2 requests wait already"):
+        worker.submit(lambda: None)
+    free.set()
+    assert worker.close(5.0)
+    with pytest.raises(Busy, match="ending"):
+        worker.submit(lambda: None)
+
+
+def test_work_that_nobody_waits_for_is_ended(worker: Worker) -> None:
+    never = threading.Event()
+
+    async def leave() -> None:
+        asked = asyncio.ensure_future(worker.do(until(never, nn.Linear(1, 1))))
+        await asyncio.sleep(0.02)
+        asked.cancel()
+        with pytest.raises(asyncio.CancelledError):
+            await asked
+
+    asyncio.run(leave())
+    assert asyncio.run(worker.do(lambda: "next")) == "next"
+
+
+def test_what_one_job_watches_no_other_sees(worker: Worker) -> None:
+    tap = Tap()
+    seen: dict[int, list[float]] = {number: [] for number in range(16)}
+
+    def work(number: int) -> Any:
+        def look() -> None:
+            with watching({tap: lambda x: seen[number].append(float(x))}):
+                tap(torch.tensor(float(number)))
+            tap(torch.tensor(-1.0))
+
+        return look
+
+    def forgetful(number: int) -> Any:
+        def look() -> None:
+            context = watching({tap: lambda x: seen[number].append(float(x))})
+            context.__enter__()  # and never left
+            tap(torch.tensor(float(number)))
+
+        return look
+
+    async def everyone() -> None:
+        await asyncio.gather(*(worker.do((forgetful if number % 5 == 0 else work)(number)) for number in seen if number < 8))
+        await asyncio.gather(*(worker.do(work(number)) for number in seen if number >= 8))
+
+    asyncio.run(everyone())
+    assert seen == {number: [float(number)] for number in seen}
+
+
+def test_closing_ends_what_runs_and_what_waits() -> None:
+    worker = Worker()
+    jobs = [worker.submit(until(threading.Event(), nn.Linear(1, 1))) for _ in range(3)]
+    assert worker.close(5.0)
+    for job in jobs:
+        with pytest.raises(Ended, match="ending"):
+            job.result.result(1)
+
+
+def test_modules_of_other_threads_are_left_alone(worker: Worker) -> None:
+    running = worker.submit(until(threading.Event(), nn.Linear(1, 1)), key="a")
+    worker.submit(lambda: None, key="a")
+    assert nn.Linear(1, 1)(torch.ones(1, 1)).shape == (1, 1)
+    with pytest.raises(Superseded):
+        running.result.result(5)
