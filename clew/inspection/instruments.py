@@ -9,6 +9,7 @@ from clew.inspection.gates import GATES
 from clew.inspection.gradients import GRADIENTS
 from clew.inspection.graph_view import GRAPH
 from clew.inspection.instrument import Instrument
+from clew.inspection.learning_curves import CURVES
 from clew.inspection.logit_lens import LOGIT_LENS
 from clew.inspection.next_tokens import NEXT
 from clew.inspection.places import TAPS
@@ -21,6 +22,7 @@ from clew.inspection.surprisal import SURPRISAL
 from clew.inspection.tokens import TOKENS
 from clew.inspection.tracked_cells import TRACK
 from clew.inspection.word_alignment import ALIGNMENT
+from clew.inspection.worst_errors import ERRORS
 
 INSTRUMENTS: dict[str, Instrument] = {
     "tokens": TOKENS,
@@ -45,4 +47,8 @@ INSTRUMENTS: dict[str, Instrument] = {
     "beam": BEAM,
     "sampling": SAMPLING,
     "cost": COST,
+    "errors": ERRORS,
+    "curves": CURVES,
+    "prediction": PREDICTION,
+    "ablation": ABLATION,
 }
