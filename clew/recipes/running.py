@@ -24,7 +24,7 @@ from clew.runs.embedding import filled
 from clew.runs.fields import changed_fields, differences, fields_of
 from clew.runs.overriding import overlay, override
 from clew.runs.summary import summarise
-from clew.runs.transfer import INHERITED, check_stands, check_text_inherited, check_transfer, inheriting, with_hash
+from clew.runs.transfer import INHERITED, check_stands, check_text_inherited, check_transfer, inheriting, with_hash, with_kind
 from clew.runs.values import read_yaml
 from clew.training.processes import from_first, is_first, is_restart, process_group
 from clew.training.report import Report, Silence
@@ -46,6 +46,8 @@ CHANGEABLE = (
     "decoding.",
 )
 """What may differ between a run and its resumption."""
+FOUND = ("transfer.sha256", "transfer.translator", "transfer.encoder")
+"""What training finds out of the run that another stands on."""
 
 
 def config_of(recipe: str, assignments: Sequence[str] = ()) -> Config:
@@ -60,7 +62,7 @@ def laid_config(recipe: str, assignments: Sequence[str] = ()) -> Config:
     laid = override(overlay(settings, more), assignments)
     if (source := laid["transfer"].get("from")) is not None:
         inherited = inheriting(settings, laid["task"].get("name"), source)
-        laid = override(overlay(inherited, more), assignments)
+        laid = with_kind(override(overlay(inherited, more), assignments), inherited)
         check_text_inherited(inherited, laid)
     config = resolve(laid)
     check_transfer(config)
@@ -200,7 +202,7 @@ def changes(config: Config) -> dict[str, Any] | None:
     except UserError:  # it is no more where it was
         base, inherited = plain, tuple(f"{section}." for section in INHERITED)
     found = {name: here for name, (_, here) in changed_fields(base, config).items() if not name.startswith(inherited)}
-    return {**{name: value for name, value in found.items() if name != "transfer.sha256"}, "transfer.from": source}
+    return {**{name: value for name, value in found.items() if name not in FOUND}, "transfer.from": source}
 
 
 def fixed_differences(there: Config, config: Config) -> list[str]:

@@ -150,6 +150,8 @@ class StandingConfig(Section):
     """What another run has learnt, on which this one stands."""
 
     sha256: str | None = Field(None, description="the hash of that run's weights; filled in when training starts")
+    translator: bool = Field(False, description="that run itself reads a source and writes a target, and all of it is taken; filled in")
+    encoder: bool = Field(False, description="of a translator: its encoder is the body of a third run; filled in")
     weights: bool = Field(True, description="false: its body and tokenizer alone, untrained, to see what pre-training is worth")
     freeze: Annotated[int | str, BeforeValidator(_known_freeze)] = Field(
         0, description="what stays as it is: embedding, so many of the lowest blocks and the embedding, or body"
@@ -173,7 +175,7 @@ TransferConfig = create_model(
     "TransferConfig",
     __base__=StandingConfig,
     __doc__=StandingConfig.__doc__,
-    **{"from": (str | None, Field(None, description="a run, or an imported checkpoint, whose body and tokenizer this run starts with"))},  # type: ignore[call-overload]
+    **{"from": (str | None, Field(None, description="a run, or an imported checkpoint, whose body and tokenizers this run starts with"))},  # type: ignore[call-overload]
 )
 
 

@@ -23,6 +23,8 @@ INHERITED = ("model", "text", "embedding")
 """The sections that a run takes from the one it stands on; what the user sets is laid over them."""
 ENCODING = ("workers", "learn_from")
 """Fields of the section text that say nothing of what the tokenizer is."""
+OUTPUT = ("tied", "bias", "start", "tags")
+"""Fields of a task with a source that say what its output layer is, and what it writes."""
 CARRIED = ("pooling.",)
 """Parts of a task besides its body that any other task with such a part goes on with."""
 ENCODER = "encoder"
@@ -33,16 +35,22 @@ BASE = "CLEW_BASE"
 """The variable that names where a run is whose folder was moved."""
 
 
-def inheriting(settings: dict[str, Any], task: str, source: Any) -> dict[str, Any]:
-    """A recipe's settings with what a run of the task takes from the one that it is to stand on: the sections of its body; of a
-    task with a source, whose decoder is new, nothing, but that both sides have tables of their own."""
+def inheriting(settings: dict[str, Any], task: Any, source: Any) -> dict[str, Any]:
+    """A recipe's settings with what a run of the task takes from the one that it is to stand on: the sections of its body. A task with a
+    source takes from a run that has one too its output as well; from any other nothing but its encoder, the decoder being new, so that
+    both sides have tables of their own."""
     if not isinstance(source, str):
         raise UserError(f"transfer.from takes a run's folder, not {source!r}")
-    config = source_config(Path(source))
+    config = source_config(Path(source), task)
+    dumped = config.model_dump(mode="json")
+    if is_translator(config):
+        outputs = {name: value for name, value in dumped["task"].items() if name in OUTPUT and name in settings["task"]}
+        kind = {"translator": True, "encoder": has_encoder(config), "head_rate": 1.0}  # no part is new, and has to learn faster
+        more = {"task": {**settings["task"], **outputs}, "transfer": {**settings["transfer"], **kind}}
+        return deepcopy({**settings, **{section: dumped[section] for section in INHERITED}, **more})
     if reads_source(task):
         model = {**settings["model"], **({"shared_embeddings": False} if "shared_embeddings" in settings["model"] else {})}
         return deepcopy({**settings, "model": model, "text": {**settings["text"], "joint": False}})
-    dumped = config.model_dump(mode="json")
     found = deepcopy({**settings, **{section: dumped[section] for section in INHERITED}})
     found["embedding"]["vectors"] = None  # they are among the weights
     if isinstance(task, str) and task == dumped["task"]["name"] and TASKS[task].data in ("text", "documents"):
@@ -54,16 +62,26 @@ def inheriting(settings: dict[str, Any], task: str, source: Any) -> dict[str, An
     return found
 
 
+def with_kind(laid: dict[str, Any], inherited: dict[str, Any]) -> dict[str, Any]:
+    """Settings that say of the run that is stood on what it is, whatever the user has set."""
+    return {**laid, "transfer": {**laid["transfer"], **{name: inherited["transfer"][name] for name in ("translator", "encoder")}}}
+
+
 def check_text_inherited(inherited: dict[str, Any], laid: dict[str, Any]) -> None:
     """Refuses settings of a tokenizer where the one that is there is taken."""
     theirs, mine = inherited["text"], laid["text"]
     changed = [name for name in mine if name not in ENCODING and mine[name] != theirs.get(name)] if isinstance(mine, dict) else []
-    if changed and not reads_source(laid["task"].get("name")):
+    if changed and (inherited["transfer"]["translator"] or not reads_source(laid["task"].get("name"))):
         raise UserError(f"text.{changed[0]} is of a tokenizer that is trained, and transfer.from brings its run's own; leave it out")
 
 
 def reads_source(task: Any) -> bool:
     return isinstance(task, str) and task in TASKS and "encodes" in TASKS[task].needs
+
+
+def is_translator(config: Config) -> bool:
+    """Whether a run's body reads a source and writes a target."""
+    return MODELS[config.model.family].encodes  # type: ignore[attr-defined]
 
 
 def usual_pooling(config: Config) -> Part | None:
@@ -73,16 +91,28 @@ def usual_pooling(config: Config) -> Part | None:
     return getattr(config.task, "pooling", None) or {"bert": "pooler", "gpt": "last", "llama": "last"}.get(family)
 
 
-def source_config(folder: Path) -> Config:
-    """The config of a run that another can stand on."""
+def source_config(folder: Path, task: Any) -> Config:
+    """The config of a run that another of a task can stand on."""
     check_run(folder)
     check_files(folder)
     config = read_config(folder)
-    check_reads_one_sequence(config, f"transfer.from={folder}")
+    if is_translator(config) and reads_source(task):
+        check_writes_alike(folder, config.task.name, task)  # type: ignore[attr-defined]
+    else:
+        check_reads_one_sequence(config, f"transfer.from={folder}")
     if config.embedding.source is not None:  # type: ignore[attr-defined]
         raise UserError(f"{folder} itself reads {config.embedding.source}; give transfer.from={config.embedding.source}")  # type: ignore[attr-defined]
     check_merged(folder, config)
     return config
+
+
+def check_writes_alike(folder: Path, theirs: str, mine: str) -> None:
+    """Refuses texts on top of trees, and the other way round."""
+    if TASKS[theirs].data != TASKS[mine].data:
+        raise UserError(
+            f"transfer.from={folder} learnt from {TASKS[theirs].data} (the task {theirs}), and the task {mine} learns from "
+            f"{TASKS[mine].data}; take a run of the same task, or leave transfer.from out"
+        )
 
 
 def check_stands(config: Config) -> None:
@@ -106,7 +136,7 @@ def check_transfer(config: Config) -> None:
     if transfer.freeze == "body" and transfer.unfreeze_every is not None:
         raise UserError("transfer.freeze=body leaves no block for transfer.unfreeze_every; freeze a number of blocks, or give one of them")
     task, family = config.task.name, config.model.family  # type: ignore[attr-defined]
-    if transfer.source is None or not reads_source(task):
+    if transfer.source is None or transfer.translator or not reads_source(task):
         return
     if task == "parsing" or family != "transformer":
         what = f"the task {task}" if task == "parsing" else f"a {family}"
@@ -136,14 +166,15 @@ def with_hash(config: Config) -> Config:
 def inherited_tokenizer(config: Config) -> Tokenizer | None:
     """The tokenizer of the run whose body this one has."""
     source = config.transfer.source  # type: ignore[attr-defined]
-    if source is None or has_encoder(config):
+    if source is None or is_translator(config):
         return None
     return Tokenizer.load(Path(source) / VOCABULARY / "tokenizer.json")
 
 
 def has_encoder(config: Config) -> bool:
     """Whether a run's encoder is another's body."""
-    return config.transfer.source is not None and MODELS[config.model.family].encodes  # type: ignore[attr-defined]
+    transfer: Any = config.transfer
+    return transfer.source is not None and is_translator(config) and (transfer.encoder or not transfer.translator)
 
 
 def build_encoder(source: Source) -> Any:
@@ -154,15 +185,16 @@ def build_encoder(source: Source) -> Any:
     return body
 
 
-def inherited_part(task: Any) -> tuple[str, Any]:
+def inherited_part(task: Any, config: Config) -> tuple[str, Any]:
     """The part of a task that is another run's body, and what the names of its weights begin with."""
-    return ("body.encoder.", task.body.encoder) if getattr(task.body, "encodes", False) else ("body.", task.body)
+    is_encoder = is_translator(config) and not config.transfer.translator  # type: ignore[attr-defined]
+    return ("body.encoder.", task.body.encoder) if is_encoder else ("body.", task.body)
 
 
 def put_adapters(task: nn.Module, config: Config) -> None:
     """Adapters in the part that is another run's."""
     if config.transfer.adapter is not None:  # type: ignore[attr-defined]
-        adapt(inherited_part(task)[1], config.transfer.adapter)  # type: ignore[attr-defined]
+        adapt(inherited_part(task, config)[1], config.transfer.adapter)  # type: ignore[attr-defined]
 
 
 def start_from(task: nn.Module, config: Config, run: Path | None = None, *, is_new: bool = True) -> list[str]:
@@ -172,10 +204,10 @@ def start_from(task: nn.Module, config: Config, run: Path | None = None, *, is_n
     if config.transfer.source is None or not (is_new or is_adapted(task)):  # type: ignore[attr-defined]
         return []
     if not config.transfer.weights:  # type: ignore[attr-defined]
-        return [f"{config.transfer.source}: its body and tokenizer, untrained"]  # type: ignore[attr-defined]
+        return [f"{config.transfer.source}: its body and tokenizers, untrained"]  # type: ignore[attr-defined]
     source = base_folder(config, run) if is_adapted(task) else Path(config.transfer.source)  # type: ignore[attr-defined]
-    is_same_task = answers_alike(task, source, source_config(source), config)
-    prefix, _ = inherited_part(task)
+    is_same_task = answers_alike(task, source, source_config(source, config.task.name), config)  # type: ignore[attr-defined]
+    prefix, _ = inherited_part(task, config)
     mine = task.state_dict()
     taken, left = {}, []
     for theirs, tensor in read_weights(source / WEIGHTS).items():
@@ -209,7 +241,10 @@ def start_from(task: nn.Module, config: Config, run: Path | None = None, *, is_n
 
 
 def answers_alike(task: nn.Module, source: Path, theirs: Config, mine: Config) -> bool:
-    """Whether a run's output layer says what a task's is to say: they are of one task, and of the same labels in the same order."""
+    """Whether a run's output layer says what a task's is to say: both write by the same tokens, or they are of one task, and of the same
+    labels in the same order."""
+    if mine.transfer.translator:  # type: ignore[attr-defined]
+        return True
     if theirs.task.name != mine.task.name:  # type: ignore[attr-defined]
         return False
     return all(labels.names == getattr(task, role).names for role, labels in labels_in(source, theirs).items())
@@ -224,7 +259,7 @@ def labels_in(folder: Path, config: Config) -> dict[str, Labels]:
 def in_their_order(vocabularies: dict[str, Any], config: Config) -> dict[str, Any]:
     """The vocabularies of a new run, its labels as the run of the same task has them that it stands on, where they are the same ones."""
     source = config.transfer.source  # type: ignore[attr-defined]
-    if source is None or (theirs := source_config(Path(source))).task.name != config.task.name:  # type: ignore[attr-defined]
+    if source is None or (theirs := source_config(Path(source), config.task.name)).task.name != config.task.name:  # type: ignore[attr-defined]
         return vocabularies
     known = labels_in(Path(source), theirs)
     return {**vocabularies, **{role: labels for role, labels in known.items() if set(labels.names) == set(vocabularies[role].names)}}

@@ -67,6 +67,15 @@ class ConstituencyParser(SequenceToSequence):
         super().__init__(body, source, target, config or ParsingConfig())
         self.tree_tokens = tree_tokens(target.tokens, self.end, self.end)
 
+    def prepare(self, encoded: Sequence[Sides]) -> None:
+        """Refuses trees to learn from whose symbols are not those of the table, which may be another run's."""
+        for number, sides in enumerate(encoded, start=1):
+            if self.target.unknown in sides.target:
+                raise UserError(
+                    f"tree {number} of the training part has a label or tag that the parser of transfer.from does not write; leave it out, "
+                    "or train without transfer.from"
+                )
+
     def encode(self, examples: Sequence[Parsed]) -> list[Sides]:  # type: ignore[override]
         sentences = self.encode_words([example.tree.words for example in examples])
         targets = self.target.encode_batch([symbols_of(example.tree, self.config) for example in examples])

@@ -122,8 +122,8 @@ def agreed_vocabularies(config: Config, kind: TaskKind, run: Path | None, train:
     """Those of the run that is gone on with, or trained by the first process and told to the others."""
 
     def as_json() -> str:
-        if run is not None:
-            found = load_vocabularies(run, config)
+        if run is not None or config.transfer.translator:  # type: ignore[attr-defined]
+            found = load_vocabularies(run or Path(str(config.transfer.source)), config)  # type: ignore[attr-defined]
         else:
             assert kind.train_vocabularies is not None
             found = kind.train_vocabularies(

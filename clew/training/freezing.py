@@ -17,9 +17,9 @@ from clew.training.processes import is_distributed
 Level = Sequence[nn.Parameter]
 
 
-def levels_of(task: nn.Module) -> tuple[list[Level], Level]:
+def levels_of(task: nn.Module, config: Config) -> tuple[list[Level], Level]:
     """The parameters of the body that another run has trained, block by block, the embedding's first; and all others."""
-    _, body = inherited_part(task)
+    _, body = inherited_part(task, config)
     blocks: list[Level] = [list(block.values()) for block in parameter_blocks(body)]
     inside = {id(parameter) for block in blocks for parameter in block}
     return blocks, [parameter for parameter in task.parameters() if id(parameter) not in inside]
@@ -30,7 +30,7 @@ def freeze(task: nn.Module, config: Config) -> None:
     transfer: StandingConfig = config.transfer
     if transfer.source is None:
         return
-    blocks, _ = levels_of(task)
+    blocks, _ = levels_of(task, config)
     for block in blocks[: num_frozen(transfer, len(blocks) - 1)]:
         for parameter in block:
             parameter.requires_grad_(False)
@@ -59,7 +59,7 @@ def scale_rates(optimiser: torch.optim.Optimizer, task: nn.Module, config: Confi
     transfer: StandingConfig = config.transfer
     if transfer.source is None or (transfer.layer_decay == 1.0 and transfer.head_rate == 1.0):
         return
-    blocks, others = levels_of(task)
+    blocks, others = levels_of(task, config)
     factors = {id(parameter): transfer.head_rate for parameter in others}
     for number, block in enumerate(blocks):
         factors |= {id(parameter): transfer.layer_decay ** (len(blocks) - number) for parameter in block}
@@ -101,6 +101,22 @@ def unfreezing(task: nn.Module, config: Config) -> Unfreezing | None:
     transfer: StandingConfig = config.transfer
     if transfer.unfreeze_every is None:
         return None
-    blocks, others = levels_of(task)
+    blocks, others = levels_of(task, config)
     trained = [[parameter for parameter in block if parameter.requires_grad] for block in blocks]
     return Unfreezing([block for block in trained if block], others, transfer.unfreeze_every)
+
+
+def check_unfreezing(task: nn.Module, config: Config) -> None:
+    """Refuses steps so few that some block would wait until the end; to be asked for once `freeze` is done."""
+    waiting, steps = unfreezing(task, config), config.training.steps
+    if waiting is None or not (left := waiting.num_waiting(steps - 1)):
+        return
+    turns = len(waiting.blocks) - (not waiting.others)
+    enough = turns * waiting.every + 1
+    most = (steps - 1) // turns
+    total = len(waiting.blocks)
+    raise UserError(
+        f"transfer.unfreeze_every ({waiting.every}) reaches {total - left} of {counted(total, 'level')} of the body within training.steps "
+        f"({steps}), and the others would never be trained; give {f'at most {most}, or ' if most else ''}{enough} steps, or freeze them "
+        "with transfer.freeze"
+    )

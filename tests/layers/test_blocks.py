@@ -34,3 +34,26 @@ def test_a_body_without_layers_has_its_embedding_alone() -> None:
     family = MODELS["bag"]
     blocks = parameter_blocks(family.build(family.config(dim=4), 11))
     assert len(blocks) == 1 and list(blocks[0]) == ["embedding.tokens.weight"]
+
+
+@pytest.mark.parametrize("shared", [True, False])
+def test_a_translator_has_both_embeddings_first_then_its_encoder_then_its_decoder(shared: bool) -> None:
+    family = MODELS["transformer"]
+    body = family.build(family.config(dim=4, num_heads=2, encoder_layers=2, decoder_layers=1, shared_embeddings=shared), 11, 11)
+    blocks = parameter_blocks(body)
+    names = [name for block in blocks for name in block]
+    assert sorted(names) == sorted(name for name, _ in body.named_parameters())
+    assert len({id(parameter) for block in blocks for parameter in block.values()}) == len(names)
+    parts = [{tuple(name.split(".")[:2]) for name in block} for block in blocks]
+    tables = {("decoder", "embedding")} if shared else {("encoder", "embedding"), ("decoder", "embedding")}
+    assert parts == [tables, {("encoder", "layers")}, {("encoder", "layers")}, {("decoder", "layers")}]
+    assert {name.split(".")[3] for name in blocks[2]} == {"2", "3"} and {name.split(".")[3] for name in blocks[3]} == {"0", "1", "2"}
+
+
+def test_a_bridge_goes_with_the_lowest_block_of_the_decoder() -> None:
+    family = MODELS["seq2seq"]
+    body = family.build(family.config(dim=4, num_layers=2, bridge="dense"), 11, 7)
+    blocks = parameter_blocks(body)
+    holders = [number for number, block in enumerate(blocks) if any(name.startswith("bridge.") for name in block)]
+    lowest = min(number for number, block in enumerate(blocks) if any(name.startswith("decoder.layers.") for name in block))
+    assert holders == [lowest] and sum(map(len, blocks)) == len(list(body.parameters()))

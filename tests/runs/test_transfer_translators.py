@@ -1,0 +1,142 @@
+"""Translators that stand on translators, and parsers on parsers: all of a run is taken, both tokenizers among it."""
+
+import shutil
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+
+from clew.core.errors import UserError
+from clew.data.examples import Pair
+from clew.layers.adapters import adapter_names
+from clew.recipes.running import changes, config_of, run_recipe
+from clew.runs.directory import WEIGHTS, read_weights
+from clew.runs.loaded import Run, load_run
+from clew.runs.merging import merge_run
+from clew.runs.transfer import start_from
+from tests.runs.pretrained import TINY, save_pretrained
+from tests.runs.small import PAIRS, save_many_languages, write_text
+from tests.runs.test_transfer import LORA
+
+WORDS = ["text.tokenizer=word", "text.size=null", "training.batch_tokens=null", "decoding.max_new=8", "decoding.beams=2"]
+SMALL = ["model.dim=8", "model.num_layers=1", "model.num_heads=2", "task.label_smoothing=0", *WORDS]
+
+
+@pytest.fixture(autouse=True)
+def own_folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setenv("CLEW_CACHE", str(tmp_path / "cache"))
+    monkeypatch.delenv("CLEW_BASE", raising=False)
+
+
+def translator(tmp_path: Path, *more: str, recipe: str = "translate", out: str = "base") -> Path:
+    """A translator that has learnt to reverse three words."""
+    pairs = write_text(tmp_path, "\n".join(PAIRS), "pairs.tsv")
+    run_recipe(recipe, [f"data.train={pairs}", *SMALL, *TINY, *more], out=Path(out))
+    return Path(out)
+
+
+def onward(tmp_path: Path, base: Path, *more: str, recipe: str = "translate", out: str = "run") -> Run:
+    """One that stands on it, and learns to keep the order."""
+    pairs = write_text(tmp_path, "\n".join(f"{pair.split(chr(9))[0]}\t{pair.split(chr(9))[0]}" for pair in PAIRS), "other.tsv")
+    plain = [setting for setting in (*WORDS, "task.label_smoothing=0") if not setting.startswith("text.")]
+    return run_recipe(recipe, [f"transfer.from={base}", f"data.train={pairs}", *plain, *TINY, *more], out=Path(out)).run
+
+
+@pytest.mark.parametrize(
+    "family",
+    [
+        ["task.tied=false", "model.shared_embeddings=false", "text.joint=false"],
+        ["model.shared_embeddings=true", "text.joint=true", "model.wiring=pre_norm"],
+    ],
+    ids=["apart", "shared"],
+)
+def test_a_translator_goes_on_with_another_whole(family: list[str], tmp_path: Path) -> None:
+    base = translator(tmp_path, *family)
+    run = onward(tmp_path, base, "training.learning_rate=1e-9", recipe="finetune-translate")
+    there = load_run(base, device="cpu")
+    assert {role: kept.hash for role, kept in run.vocabularies.items()} == {role: kept.hash for role, kept in there.vocabularies.items()}
+    config: Any = run.config
+    assert (config.model, config.text, config.task.tied) == (there.config.model, there.config.text, there.config.task.tied)  # type: ignore[attr-defined]
+    mine, theirs = run.task.state_dict(), there.task.state_dict()
+    assert mine.keys() == theirs.keys()
+    for name, tensor in theirs.items():
+        torch.testing.assert_close(mine[name], tensor, atol=1e-6, rtol=0)
+    assert start_from(run.task, run.config)[0].endswith("; new: nothing")
+    assert changes(config) is not None and not {"transfer.translator", "model.dim"} & changes(config).keys()  # type: ignore[union-attr]
+
+
+def test_a_translator_learns_more_and_needs_nothing_but_itself(tmp_path: Path) -> None:
+    base = translator(tmp_path, "training.steps=60", "training.evaluate_every=60")
+    before = load_run(base, device="cpu").score_translation("red old fox", "red old fox").log_prob
+    run = onward(tmp_path, base, "training.steps=40", "training.evaluate_every=40")
+    assert run.score_translation("red old fox", "red old fox").log_prob > before + 1
+    shutil.rmtree(base)
+    assert load_run("run", device="cpu").translate("red old fox").text == run.translate("red old fox").text
+
+
+def test_a_translator_is_frozen_by_block_and_adapted(tmp_path: Path) -> None:
+    base = translator(tmp_path, "model.shared_embeddings=false", "text.joint=false")
+    theirs = read_weights(base / WEIGHTS)
+    frozen = onward(tmp_path, base, "transfer.freeze=1").task.state_dict()
+    moved = {".".join(name.split(".")[:2]) for name in theirs if not torch.equal(theirs[name], frozen[name])}
+    assert moved == {"body.decoder", "output_bias"}
+    assert all(torch.equal(theirs[name], frozen[name]) for name in theirs if "embedding" in name or "encoder" in name)
+    adapted = onward(tmp_path, base, LORA, out="adapter")
+    assert all(torch.equal(adapted.task.state_dict()[name], theirs[name]) for name in theirs)
+    saved = read_weights(Path("adapter") / WEIGHTS)
+    assert saved.keys() == adapter_names(adapted.task) and any(".decoder." in name for name in saved)
+    merged = merge_run(Path("adapter"), Path("merged"))
+    text = "blue big owl"
+    assert merged.score_translation(text, text).log_prob == pytest.approx(adapted.score_translation(text, text).log_prob, abs=1e-4)
+
+
+def test_a_translator_on_an_encoder_is_stood_on_with_its_encoder(tmp_path: Path) -> None:
+    bert = save_pretrained(tmp_path / "bert")
+    base = translator(tmp_path, f"transfer.from={bert}", recipe="finetune-translate")
+    run = onward(tmp_path, base)
+    onward(tmp_path, Path("run"), out="third")
+    for folder in (bert, base, Path("run")):
+        shutil.rmtree(folder)
+    third = load_run("third", device="cpu")
+    (sides,) = third.task.encode([Pair("the red fox", "")])
+    assert sides.source[0] == third.vocabularies["source"].id("[CLS]")
+    assert run.vocabularies["encoder"].hash == third.vocabularies["encoder"].hash
+
+
+def test_a_seq2seq_goes_on_and_asks_for_the_languages_that_it_knows(tmp_path: Path) -> None:
+    save_many_languages(tmp_path / "many")
+    for language in ("de", "en", "it"):
+        write_text(tmp_path, "\n".join(pair.split("\t")[0] for pair in PAIRS), f"words.{language}")
+    given = ["transfer.from=many", "data.train=words", *TINY, "decoding.max_new=8", "training.batch_tokens=null", "data.source=null"]
+    run = run_recipe("translate", [*given, "data.target=null", "data.directions=[de-en,en-de]"], out=Path("run")).run
+    assert run.config.model.family == "seq2seq" and run.task.languages == ["de", "en", "fr"]  # type: ignore[attr-defined]
+    with pytest.raises(UserError, match="the model was not trained to write 'it'; it translates into de, en, fr"):
+        run_recipe("translate", [*given, "data.target=null", "data.directions=[de-it]"], out=Path("other"))
+
+
+def test_a_parser_goes_on_with_a_parser_and_with_nothing_else(tmp_path: Path) -> None:
+    trees = write_text(tmp_path, "(S (NP (DT the) (NN cat)) (VP (VBZ sees)))\n(S (NP (PRP it)) (VP (VBZ sees)))\n" * 6, "trees.mrg")
+    small = ["model.dim=8", "text.min_count=1", "training.batch_tokens=200", *TINY]
+    run_recipe("parse", [f"data.train={trees}", *small], out=Path("parser"))
+    given = [f"data.train={trees}", "transfer.from=parser", "training.batch_tokens=200", *TINY]
+    run = run_recipe("parse", given, out=Path("run")).run
+    assert run.vocabularies["target"].hash == load_run("parser", device="cpu").vocabularies["target"].hash
+    assert list(run.parse("the cat sees").tree.words) == ["the", "cat", "sees"]
+    new = (f"(S (NP (PRP {word})) (ADVP (RB never)) (VP (VBZ sees)))" for word in ("he", "she", "it", "they", "we", "you"))
+    trees.write_text("\n".join(new), encoding="utf-8")
+    with pytest.raises(UserError, match="tree 1 of the training part has a label or tag that the parser of transfer.from does not write"):
+        run_recipe("parse", given, out=Path("other"))
+    with pytest.raises(UserError, match="transfer.from=parser learnt from trees .the task parsing., and the task translation learns from"):
+        config_of("translate", ["transfer.from=parser"])
+
+
+def test_the_tokenizers_of_a_translator_are_not_set(tmp_path: Path) -> None:
+    base = translator(tmp_path)
+    with pytest.raises(UserError, match="text.size is of a tokenizer that is trained, and transfer.from brings its run's own; leave it"):
+        config_of("translate", [f"transfer.from={base}", "text.size=77"])
+    with pytest.raises(UserError, match="has no body.* of the shape .* that this run's model asks for; leave the model section"):
+        onward(tmp_path, base, "model.dim=16")
+    found: Any = config_of("translate", [f"transfer.from={base}", "transfer.translator=false"])
+    assert found.transfer.translator
