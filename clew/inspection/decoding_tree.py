@@ -1,0 +1,86 @@
+"""The tree that beam search grows: every hypothesis that a step looked at, kept or dropped, with its log-probability.
+
+    log p(y_1 .. y_t) = log p(y_1 .. y_{t-1}) + log p(y_t | y_1 .. y_{t-1})
+
+What is drawn is what `decoding.beam.beam_search` shows its `watch`; nothing is searched again. Knows no model.
+"""
+
+import math
+from collections.abc import Callable, Collection, Sequence
+from typing import NamedTuple
+
+from torch import Tensor
+
+from clew.decoding.beam import Expansion, Hypotheses, beam_search
+from clew.decoding.stepper import Stepper
+from clew.inspection.views import Branch
+
+
+class Hypothesis(NamedTuple):
+    """A sequence of tokens, its end with it; its log-probability, and the score that it competes by."""
+
+    tokens: tuple[int, ...]
+    log_prob: float
+    score: float
+
+
+class SearchTree(NamedTuple):
+    """All hypotheses as branches, the root first, and those that were found, best first."""
+
+    nodes: list[Branch]
+    found: list[Hypothesis]
+
+
+def search_tree(
+    stepper: Stepper,
+    prompt: Tensor,
+    *,
+    beams: int,
+    max_new: int,
+    ends: Sequence[int],
+    length_penalty: float = 1.0,
+    name: Callable[[int], str] = str,
+) -> SearchTree:
+    """Beam search after a prompt (1, length), and the tree that it grew; `name` says what a token is called."""
+    expansions: list[Expansion] = []
+    best = beam_search(
+        stepper,
+        prompt,
+        beams=beams,
+        max_new=max_new,
+        end=list(ends),
+        length_penalty=length_penalty,
+        n_best=beams,
+        watch=expansions.append,
+    )
+    found = hypotheses_of(best)
+    return SearchTree(grown(expansions, set(ends), found[0].tokens if found else (), length_penalty, name), found)
+
+
+def hypotheses_of(best: Hypotheses) -> list[Hypothesis]:
+    columns = (part[0].tolist() for part in best)
+    return [Hypothesis(tuple(tokens[:length]), log_prob, score) for tokens, length, log_prob, score in zip(*columns, strict=True) if length]
+
+
+def grown(
+    expansions: Sequence[Expansion], ends: Collection[int], best: tuple[int, ...], length_penalty: float, name: Callable[[int], str]
+) -> list[Branch]:
+    """The steps of one sentence's search as a tree. A candidate that ends is kept among those that compete; one that goes on is kept where
+    a beam goes on with it."""
+    nodes, paths = [Branch(None, "", 0.0, best=bool(best))], [tuple[int, ...]()]
+    beams: dict[int, int] = {0: 0}  # the node that each beam stands at
+    for step, expansion in enumerate(expansions, start=1):
+        parents, tokens, log_probs, kept = (part[0].tolist() for part in expansion)
+        grown_here: dict[int, int] = {}
+        for candidate, (beam, token, log_prob) in enumerate(zip(parents, tokens, log_probs, strict=True)):
+            if log_prob == -math.inf:
+                continue
+            parent = beams[beam]
+            paths.append((*paths[parent], token))
+            ended = token in ends
+            note = f"p {math.exp(log_prob - nodes[parent].score):.3g}"
+            note += f", ends with score {log_prob / step**length_penalty:.4g}" if ended else ""
+            grown_here[candidate] = len(nodes)
+            nodes.append(Branch(parent, name(token), log_prob, ended or candidate in kept, paths[-1] == best[:step], note))
+        beams = {beam: grown_here[candidate] for beam, candidate in enumerate(kept) if candidate in grown_here}
+    return nodes
