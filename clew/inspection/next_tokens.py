@@ -86,7 +86,9 @@ def look_next(runs: Sequence[Run], options: NextOptions) -> View:
         f"{one.after + ': ' if one.after else ''}entropy {one.entropy:.2f} bits, {one.outside:.1%} outside the best {len(one.tokens)}"
         for one in found
     )
-    return View("Next token" if run.verb != "fill" else "In the masks' places", parts, about, {"next": [one._asdict() for one in found]})
+    return View(
+        "Next token" if run.verb != "fill" else "In the place of each mask", parts, about, {"next": [one._asdict() for one in found]}
+    )
 
 
 def why_no_next(run: Run) -> str | None:
