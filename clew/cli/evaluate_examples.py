@@ -2,7 +2,6 @@
 
 import argparse
 import json
-from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -157,23 +156,13 @@ def show_report(report: tuple[str, ...], confusion: bool) -> None:
 
 
 def worst(examples: Any, score: Any, most: int) -> list[dict[str, Any]]:
-    """The wrong predictions, worst first: of tags those with the most wrong words, else those of the lowest score; among equals those that
-    gave what is right the lowest probability."""
-    wrong = []
-    for example in examples:
-        fields, value = score.predictions[example.id], score.examples[example.id]
-        if value < 100 and fields["prediction"] != fields["target"]:
-            marked = {"marked": marked_words(example.words, fields["wrong"])} if "wrong" in fields else {}
-            wrong.append({"id": example.id, "score": value, **fields, **marked})
-    return sorted(wrong, key=lambda each: (-len(each.get("wrong", "")), each["score"], each.get("gold_probability", 0)))[:most]
+    """The wrong predictions, worst first; those of tags with the words marked."""
+    from clew.runs.predictions import marked_words, worst_first
 
-
-def marked_words(words: Sequence[str], wrong: Sequence[Mapping[str, Any]]) -> str:
-    """A sentence in which `Paris[B-LOC not B-PER]` is a word with a wrong tag."""
-    found = list(words)
-    for each in wrong:
-        found[each["word"] - 1] += f"[{each['gold']} not {each['predicted']}]"
-    return " ".join(found)
+    words = {example.id: example.words for example in examples if hasattr(example, "words")}
+    records = [{"id": example.id, "score": score.examples[example.id], **score.predictions[example.id]} for example in examples]
+    found = worst_first(records)[:most]
+    return [{**each, "marked": marked_words(words[each["id"]], each["wrong"])} if "wrong" in each else each for each in found]
 
 
 def show_errors(errors: list[dict[str, Any]], most: int) -> None:

@@ -78,10 +78,16 @@ def given_text(options: argparse.Namespace, has_text: bool) -> str | None:
 
 
 def check_out(name: str | None) -> None:
+    """Before anything is computed."""
     from clew.core.errors import UserError
+    from clew.inspection.views import FIGURES, WRITERS
 
-    if name is not None and not Path(name).parent.is_dir():
+    if name is None:
+        return
+    if not Path(name).parent.is_dir():
         raise UserError(f"{Path(name).parent} is no folder, so that {Path(name).name} cannot be written there")
+    if Path(name).suffix.lower() not in (*WRITERS, *FIGURES):
+        raise UserError(f"--out draws by the ending of a name, {', '.join([*WRITERS, *FIGURES])}, and {Path(name).name} has none of these")
 
 
 def show(options: argparse.Namespace, view: Any) -> None:

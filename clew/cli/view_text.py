@@ -30,7 +30,7 @@ def view_lines(view: View) -> Iterator[str]:
 
 def table_lines(part: Table) -> list[str]:
     rows = [[cell(value) for value in row] for row in part.rows[:MOST_ROWS]]
-    right = [column for column in range(len(part.header)) if part.rows and all(is_number(row[column]) for row in part.rows)]
+    right = [column for column in range(len(part.header)) if is_numeric([row[column] for row in part.rows])]
     return [*text_table([printable(name) for name in part.header], rows, right).split("\n"), *left_out(len(part.rows), "row")]
 
 
@@ -131,6 +131,11 @@ def cell(value: Any) -> str:
 
 def is_number(value: Any) -> bool:
     return isinstance(value, (int, float)) and not isinstance(value, bool)
+
+
+def is_numeric(column: Sequence[Any]) -> bool:
+    """Numbers alone, but for empty cells."""
+    return any(map(is_number, column)) and all(is_number(value) or value == "" for value in column)
 
 
 def figure(value: float) -> str:

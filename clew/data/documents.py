@@ -4,9 +4,10 @@ In plain text a line is a sentence and a blank line parts documents; in JSON lin
 text's lines are its sentences. A line of more than LONG characters is cut where sentences end in it.
 """
 
+import json
 import re
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -17,8 +18,9 @@ from clew.data.extents import Extent, extent_of
 from clew.data.folders import at_home, ending, files_at
 from clew.data.json_files import KINDS, dotted_names, read_jsonl, value_at
 from clew.data.lines import read_lines
+from clew.data.measures import measured
 from clew.data.notes import Notes
-from clew.data.text_files import FIELD
+from clew.data.text_files import FIELD, Stamp, TextFiles
 
 LONG = 250
 """Characters of a line that is read as one sentence, whatever is in it."""
@@ -45,6 +47,8 @@ class Documents:
 
     name: str
     lines: Callable[[], Iterator[Line]]
+    stamp: Callable[[], Stamp | None] = lambda: None
+    """What tells them from what they were before without reading them, where they are files that are read without a fault."""
 
     def __iter__(self) -> Iterator[str]:
         return (line.text for line in self.lines())
@@ -61,7 +65,18 @@ def joined(parts: Sequence[Documents]) -> Documents:
     """Several as one, in their order."""
     if len(parts) == 1:
         return parts[0]
-    return Documents(f"{parts[0]} and {len(parts) - 1} more", lambda: (line for part in parts for line in part.lines()))
+    name = f"{parts[0]} and {len(parts) - 1} more"
+    return Documents(name, lambda: (line for part in parts for line in part.lines()), lambda: stamped(parts))
+
+
+def stamped(parts: Sequence[Documents], *more: Any) -> Stamp | None:
+    """One stamp of all parts, and of what else tells what is read of them."""
+    stamps = [part.stamp() for part in parts]
+    found = [stamp for stamp in stamps if stamp is not None]
+    if len(found) < len(stamps):
+        return None
+    text = json.dumps([*(stamp.text for stamp in found), *more])
+    return Stamp(text, sum(stamp.size for stamp in found), max(stamp.changed for stamp in found))
 
 
 def documents_at(path: Path | str, notes: Notes, field: str = FIELD, format: str | None = None) -> Documents:
@@ -70,7 +85,7 @@ def documents_at(path: Path | str, notes: Notes, field: str = FIELD, format: str
     if format not in (None, "lines", "jsonl"):
         raise UserError(f"data.format={format}: documents are plain text (lines) or JSON lines (jsonl); convert them, or leave it out")
     found = [documents_in(file, notes, field, format) for file in files_at(at_home(path), (*TEXTS, *OBJECTS), has_bytes)]
-    return Documents(str(path), joined(found).lines)
+    return replace(joined(found), name=str(path))
 
 
 def has_bytes(path: Path) -> bool:
@@ -80,13 +95,19 @@ def has_bytes(path: Path) -> bool:
 def documents_in(path: Path, notes: Notes, field: str = FIELD, format: str | None = None) -> Documents:
     """Those of one file. What is passed over in it is noted when it is first read."""
     if format == "lines" or (format is None and ending(path) not in OBJECTS):
-        return Documents(str(path), lambda: plain_lines(read_lines(path)))
+        return Documents(str(path), lambda: plain_lines(read_lines(path)), lambda: file_stamp(path, "lines"))
     unread = [notes]
 
     def lines() -> Iterator[Line]:
         return object_lines(path, field, unread.pop() if unread else Notes(faults="skip"))
 
-    return Documents(str(path), lines)
+    return Documents(str(path), lines, lambda: None if notes.faults == "skip" else file_stamp(path, "jsonl", field))
+
+
+def file_stamp(path: Path, *how: str) -> Stamp | None:
+    """Of a file that is read in some way."""
+    found = TextFiles((path,)).stamp()
+    return None if found is None else found._replace(text=json.dumps(["documents", LONG, found.text, *how]))
 
 
 def plain_lines(lines: Iterable[str]) -> Iterator[Line]:
@@ -148,8 +169,9 @@ def sentence_lines(examples: Sequence[Any]) -> Iterator[Line]:
             before = text
 
 
-def cut_off(documents: Documents, fractions: dict[str, float]) -> dict[str, Documents]:
-    """`train`, and what `fractions` says of the last sentences, by name; a document that is cut through becomes two."""
+def cut_off(documents: Documents, fractions: dict[str, float], cache: Path | None = None) -> dict[str, Documents]:
+    """`train`, and what `fractions` says of the last sentences, by name; a document that is cut through becomes two. How long a large file
+    is may be remembered in a `cache`."""
     held_out = round(sum(fractions.values()), 9)
     if held_out >= 1:
         sizes = " + ".join(f"{name}_fraction ({fraction})" for name, fraction in fractions.items())
@@ -157,7 +179,7 @@ def cut_off(documents: Documents, fractions: dict[str, float]) -> dict[str, Docu
     wanted = {"train": 1 - held_out, **{name: fraction for name, fraction in fractions.items() if fraction}}
     if len(wanted) == 1:
         return {"train": documents}
-    size = measure(documents).num_characters
+    size = measured(documents, cache, measure).num_characters
     parts, start, share = {}, 0, 0.0
     for name, fraction in wanted.items():
         share += fraction
@@ -185,4 +207,4 @@ def part_of(documents: Documents, start: int, stop: int) -> Documents:
                 yield Line(line.text, opens or line.opens)
                 opens = False
 
-    return Documents(str(documents), lines)
+    return Documents(str(documents), lines, lambda: stamped([documents], start, stop))

@@ -30,13 +30,16 @@ def files_at(path: Path, endings: tuple[str, ...], has_text: Callable[[Path], bo
         raise UserError(f"{path}: neither a file nor a folder; a text is read more than once, so save it to a file first")
     if not is_folder:
         raise UserError(f"no such file: {shortened(str(path))}; {near(path)}")
-    named = sorted(file for file in path.rglob("*") if ending(file) in endings and file.is_file())
-    found = [file for file in named if not file.name.startswith(".") and has_text(file)]
-    if not found:
+    if not (found := files_below(path, endings, has_text)):
         raise UserError(
             f"{path}: no .txt or .jsonl file with text in this folder or below; name a file, or rename what holds the text to .txt"
         )
     return found
+
+
+def files_below(folder: Path, endings: tuple[str, ...], has_text: Callable[[Path], bool]) -> list[Path]:
+    named = sorted(file for file in folder.rglob("*") if ending(file) in endings and file.is_file())
+    return [file for file in named if not file.name.startswith(".") and has_text(file)]
 
 
 def ending(path: Path) -> str:

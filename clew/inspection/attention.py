@@ -14,11 +14,12 @@ from pydantic import Field
 from torch import Tensor
 
 from clew.core.errors import UserError
-from clew.inspection.heads import CROSS, DECODER, OWN, AttendingLayer, attending_layers, why_headless
+from clew.inspection.heads import attending_layers, why_headless
 from clew.inspection.instrument import Instrument, TextOptions
 from clew.inspection.reading import Reading, read, why_unreadable
 from clew.inspection.recording import record
 from clew.inspection.views import Grid, Heatmap, Part, Table, View
+from clew.layers.heads import CROSS, DECODER, OWN, AttendingLayer
 from clew.runs.loaded import Run
 
 KINDS = {"self": OWN, "decoder": DECODER, "cross": CROSS}
@@ -55,7 +56,7 @@ class Habits(NamedTuple):
 
 def attention_maps(reading: Reading, heads: str, kind: str = "weights") -> list[LayerMaps]:
     """Of every layer with such heads, from the lowest. Hard attention has a 1 where it looked."""
-    layers = [layer for layer in attending_layers(reading.run) if layer.kind == KINDS[heads]]
+    layers = [layer for layer in attending_layers(reading.run) if layer.kind == KINDS[heads] and layer.num_heads]
     paths = [layer.weights if kind == "weights" else f"{layer.path}.scores" for layer in layers]
     with record(reading.run, *paths) as seen:
         reading.hidden()
@@ -121,9 +122,9 @@ def look_at_attention(runs: Sequence[Run], options: AttentionOptions) -> View:
 
 def check_heads(run: Run, heads: str) -> None:
     layers = attending_layers(run)
-    if not any(layer.kind == KINDS[heads] for layer in layers):
-        known = [name for name, kind in KINDS.items() if any(layer.kind == kind for layer in layers)]
-        raise UserError(f"{run.folder} has no {heads} attention; heads={' or heads='.join(known)}")
+    known = [name for name, kind in KINDS.items() if any(layer.kind == kind and layer.num_heads for layer in layers)]
+    if heads not in known:
+        raise UserError(f"{run.folder} has no {heads} attention; " + (f"heads={' or heads='.join(known)}" if known else "all are pruned"))
 
 
 def chosen(number: int | None, count: int, what: str, having: str) -> int:

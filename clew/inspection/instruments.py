@@ -6,10 +6,15 @@ from clew.inspection.attributing import ATTRIBUTION
 from clew.inspection.cells import CELLS
 from clew.inspection.contextuality_views import CONTEXTUALITY, OCCURRENCES
 from clew.inspection.gates import GATES
+from clew.inspection.gradients import GRADIENTS
+from clew.inspection.graph_view import GRAPH
 from clew.inspection.instrument import Instrument
+from clew.inspection.learning_curves import CURVES
 from clew.inspection.logit_lens import LOGIT_LENS
 from clew.inspection.next_tokens import NEXT
+from clew.inspection.places import TAPS
 from clew.inspection.prediction import PREDICTION
+from clew.inspection.run_cost import COST
 from clew.inspection.sampling import SAMPLING
 from clew.inspection.searching import BEAM
 from clew.inspection.similarity_views import CKA, HEADS
@@ -17,6 +22,7 @@ from clew.inspection.surprisal import SURPRISAL
 from clew.inspection.tokens import TOKENS
 from clew.inspection.tracked_cells import TRACK
 from clew.inspection.word_alignment import ALIGNMENT
+from clew.inspection.worst_errors import ERRORS
 
 INSTRUMENTS: dict[str, Instrument] = {
     "tokens": TOKENS,
@@ -25,6 +31,9 @@ INSTRUMENTS: dict[str, Instrument] = {
     "cells": CELLS,
     "track": TRACK,
     "gates": GATES,
+    "gradients": GRADIENTS,
+    "graph": GRAPH,
+    "taps": TAPS,
     "attention": ATTENTION,
     "alignment": ALIGNMENT,
     "prediction": PREDICTION,
@@ -37,4 +46,7 @@ INSTRUMENTS: dict[str, Instrument] = {
     "logit_lens": LOGIT_LENS,
     "beam": BEAM,
     "sampling": SAMPLING,
+    "cost": COST,
+    "errors": ERRORS,
+    "curves": CURVES,
 }

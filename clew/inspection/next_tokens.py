@@ -49,7 +49,7 @@ def expected(log_probs: Tensor, tokenizer: Any, top: int, after: str = "") -> Ex
     entropy = -(log_probs.exp() * log_probs.clamp(min=-1e4)).sum().item() / math.log(2)
     ids = best.indices.tolist()
     outside = max(1.0 - probabilities.sum().item(), 0.0)
-    return Expected(tuple(map(tokenizer.token, ids)), tuple(ids), tuple(probabilities.tolist()), outside, entropy, after)
+    return Expected(tuple(map(tokenizer.piece, ids)), tuple(ids), tuple(probabilities.tolist()), outside, entropy, after)
 
 
 def expected_next(run: Run, options: NextOptions) -> list[Expected]:
@@ -86,7 +86,9 @@ def look_next(runs: Sequence[Run], options: NextOptions) -> View:
         f"{one.after + ': ' if one.after else ''}entropy {one.entropy:.2f} bits, {one.outside:.1%} outside the best {len(one.tokens)}"
         for one in found
     )
-    return View("Next token" if run.verb != "fill" else "In the masks' places", parts, about, {"next": [one._asdict() for one in found]})
+    return View(
+        "Next token" if run.verb != "fill" else "In the place of each mask", parts, about, {"next": [one._asdict() for one in found]}
+    )
 
 
 def why_no_next(run: Run) -> str | None:

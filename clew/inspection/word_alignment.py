@@ -11,10 +11,11 @@ from collections.abc import Sequence
 import numpy as np
 from pydantic import Field
 
-from clew.inspection.heads import CROSS, attending_layers
+from clew.inspection.heads import attending_layers
 from clew.inspection.instrument import Instrument, TextOptions
 from clew.inspection.reading import own_target
 from clew.inspection.views import Heatmap, Part, Table, View
+from clew.layers.heads import CROSS
 from clew.runs.loaded import Run
 
 

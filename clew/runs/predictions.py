@@ -9,7 +9,7 @@ evaluation's own.
 
 import json
 import math
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -30,26 +30,47 @@ def prediction_line(name: str, score: float, fields: Mapping[str, Any]) -> str:
 
 def read_predictions(folder: Path) -> dict[str, float] | None:
     """Every example's score by its id; None where the run has no predictions."""
+    records = read_records(folder)
+    return None if records is None else {str(record["id"]): float(record["score"]) for record in records}
+
+
+def read_records(folder: Path) -> list[dict[str, Any]] | None:
+    """Every prediction with all of its fields, in the file's order; None where the run has none."""
     path = folder / PREDICTIONS
     if not path.is_file():
         return None
-    found: dict[str, float] = {}
+    found: dict[str, dict[str, Any]] = {}
     try:
         lines = path.read_text(encoding="utf-8").split("\n")
     except UnicodeDecodeError as error:
         raise UserError(f"{path}: byte {error.start} is not UTF-8; evaluate the run again") from None
     for number, line in enumerate(lines, start=1):
         if line.strip():
-            name, score = prediction(line, f"{path}:{number}")
-            if name in found:
-                raise UserError(f"{path}:{number}: the id {name!r} stands above already; every example has an id of its own")
-            found[name] = score
+            record = prediction(line, f"{path}:{number}")
+            if record["id"] in found:
+                raise UserError(f"{path}:{number}: the id {record['id']!r} stands above already; every example has an id of its own")
+            found[record["id"]] = record
     if not found:
         raise UserError(f"{path} has no predictions in it; evaluate the run again")
-    return found
+    return list(found.values())
 
 
-def prediction(line: str, where: str) -> tuple[str, float]:
+def worst_first(records: Iterable[Mapping[str, Any]]) -> list[dict[str, Any]]:
+    """The wrong ones, worst first: of tags those with the most wrong words, else those of the lowest score; among equals those that gave
+    what is right the lowest probability."""
+    wrong = [dict(record) for record in records if record["score"] < 100 and record.get("prediction") != record.get("target")]
+    return sorted(wrong, key=lambda record: (-len(record.get("wrong", "")), record["score"], record.get("gold_probability", 0)))
+
+
+def marked_words(words: Sequence[str], wrong: Sequence[Mapping[str, Any]]) -> str:
+    """A sentence in which `Paris[B-LOC not B-PER]` is a word with a wrong tag."""
+    found = list(words)
+    for each in wrong:
+        found[each["word"] - 1] += f"[{each['gold']} not {each['predicted']}]"
+    return " ".join(found)
+
+
+def prediction(line: str, where: str) -> dict[str, Any]:
     try:
         record: Any = json.loads(line)
     except (json.JSONDecodeError, RecursionError) as error:
@@ -61,4 +82,4 @@ def prediction(line: str, where: str) -> tuple[str, float]:
         )
     if not isinstance(score, (int, float)) or isinstance(score, bool) or not math.isfinite(score):
         raise UserError(f'{where}: "score" takes a finite number, not {score!r}')
-    return str(name), float(score)
+    return {**record, "id": str(name), "score": float(score)}

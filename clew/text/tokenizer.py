@@ -111,6 +111,14 @@ class Tokenizer:
             raise UserError(f"there is no token {id}; ids go from 0 to {self.vocabulary - 1}")
         return self.tokens[id]
 
+    def piece(self, id: int) -> str:
+        """What a token adds to a text, with the space before it; the token itself where that is no whole character, or no text."""
+        token = self.token(id)
+        if self.kind == "unigram":
+            return token.replace("\u2581", " ")
+        text = self.inner.decode([id], skip_special_tokens=False) if self.kind == "bpe" else token
+        return text if text and "\ufffd" not in text else token
+
     @cached_property
     def unknown(self) -> int | None:
         """The id of what the tokenizer does not know; None where it knows every text."""

@@ -34,6 +34,13 @@ def test_what_is_seen_is_printed_as_text_or_as_json(clew: Clew, lstm: Path, gpt:
     assert [len(both[str(run)]["next"][0]["tokens"]) for run in (lstm, gpt)] == [2, 2]
 
 
+def test_what_is_seen_is_drawn_by_the_ending_of_the_name(clew: Clew, lstm: Path, tmp_path: Path) -> None:
+    for ending, begins in ((".html", "<!doctype html"), (".svg", "<svg"), (".json", "{")):
+        found = clew("look", "surprisal", lstm, "text=the red door", "--out", tmp_path / f"seen{ending}")
+        assert found.status == 0 and found.out == "" and found.err == f"wrote {tmp_path / 'seen'}{ending}\n"
+        assert (tmp_path / f"seen{ending}").read_text(encoding="utf-8").lower().startswith(begins)
+
+
 @pytest.mark.parametrize(
     ("arguments", "sentence"),
     [
@@ -45,7 +52,8 @@ def test_what_is_seen_is_printed_as_text_or_as_json(clew: Clew, lstm: Path, gpt:
         (["look", "surprisal", "RUN"], "there is no text to read"),
         (["look", "next", "nowhere"], "nowhere"),
         (["look", "next", "RUN", "--out", "no/where.html"], "no is no folder"),
-        (["look", "surprisal", "RUN", "--text", "a", "off=1.1"], "has no attention, and so no heads"),
+        (["look", "next", "RUN", "--out", "seen.gif"], "--out draws by the ending of a name, .html, .svg, .json, .png, .pdf"),
+        (["look", "surprisal", "RUN", "--text", "a", "off=1.1"], "no attention"),
     ],
 )
 def test_a_mistake_is_one_line(clew: Clew, lstm: Path, arguments: list[str], sentence: str) -> None:

@@ -187,3 +187,20 @@ def test_a_mask_in_a_text_is_one_where_it_is_asked_for_and_nothing_else_is() -> 
     assert found == [mask, *tokenizer.encode("the"), mask, *tokenizer.encode("sat [SEP]")] and sep not in found
     with pytest.raises(UserError, match="has no token for what is to be guessed"):
         train_word(["a b"]).encode_masked("[MASK]")
+
+
+@pytest.mark.parametrize("kind", TOKENIZERS)
+def test_pieces_read_as_the_text_does(kind):
+    text = "a ball of thread, a ball of yarn\n" * 20
+    tokenizer = TOKENIZERS[kind]([text], size=None if kind in ("character", "word") else 300)
+    pieces = [tokenizer.piece(id) for id in tokenizer.encode("a ball of yarn")]
+    if kind in ("word", "wordpiece"):
+        assert " ".join(pieces).replace(" ##", "") == "a ball of yarn"
+    else:
+        assert "".join(pieces).strip() == "a ball of yarn"
+
+
+def test_a_piece_that_is_no_whole_character_is_the_token_itself():
+    tokenizer = train_bpe(["a ball\n" * 20], size=300)
+    half = tokenizer.encode("é")[0]
+    assert tokenizer.piece(half) == tokenizer.token(half)

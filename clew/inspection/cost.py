@@ -1,0 +1,215 @@
+"""What kinds of layers cost, measured beside the formula: n positions of d numbers (Vaswani et al. 2017, table 1).
+
+                        operations      that wait for each other     longest path between two positions
+    self-attention      n^2 d + n d^2   1                            1
+    recurrence          n d^2           n                            n
+    convolution         k n d^2         1                            n / k
+    windowed attention  r n d + n d^2   1                            n / r
+
+The table of the paper leaves out the n d^2 of attention's projections; here they are counted. FLOPs, memory and chains of products are
+counted as in `metering`, where the layers run as they are written; times are of the layers as they run, and another day's differ. Windowed
+attention is read through its ring, as it is when text is written: over a whole text at once it masks n^2 scores and saves nothing.
+"""
+
+import math
+import time
+from collections.abc import Callable, Sequence
+from typing import Any, NamedTuple
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from clew.inspection.metering import metered
+from clew.inspection.views import Lines, Part, Series, Table, View
+from clew.kernels import only_equations
+from clew.layers.attention import SelfAttention
+from clew.layers.caches import RING_CHUNK
+from clew.layers.cells import LSTM
+from clew.layers.convolution import Convolution
+from clew.layers.recurrent import Recurrent
+from clew.layers.sequence import SequenceLayer
+
+HEADS, WIDTH, WINDOW = 4, 3, 32
+"""Heads of attention, the width k of the convolution, the window r."""
+
+
+class LayerKind(NamedTuple):
+    """`build(d)`; the FLOPs that `flops(n, d)` says it takes; `path(n)`, how many layers or steps lie between the ends of n positions; in
+    words what it costs and how many products wait for each other."""
+
+    build: Callable[[int], SequenceLayer]
+    flops: Callable[[int, int], int]
+    path: Callable[[int], int]
+    cost: str
+    steps: str
+    through_ring: bool = False
+
+
+class Costs(NamedTuple):
+    """What a layer costs at each of several sizes."""
+
+    sizes: list[int]
+    flops: list[int]
+    formula: list[int]
+    chains: list[int]
+    memory: list[int]
+    seconds: list[float]
+
+
+class KindCosts(NamedTuple):
+    """Against the length at one width, and against the width at one length."""
+
+    name: str
+    parameters: int
+    by_length: Costs
+    by_width: Costs
+
+
+def attended(n: int, d: int, seen: int) -> int:
+    """Four projections, the scores of n queries with what each sees, and the mean of the values."""
+    return 8 * n * d * d + 4 * n * seen * d
+
+
+def measure_kinds(
+    lengths: Sequence[int], widths: Sequence[int], *, length: int, width: int, repeats: int = 3, seed: int = 0
+) -> list[KindCosts]:
+    """Every kind of layer: against `lengths` at one `width`, and against `widths` at one `length`. Without `repeats` nothing is timed."""
+    found = []
+    for name, kind in LAYER_KINDS.items():
+        torch.manual_seed(seed)
+        parameters = sum(parameter.numel() for parameter in kind.build(width).parameters())
+        by_length = costs_at(kind, [(n, width) for n in lengths], list(lengths), repeats)
+        by_width = costs_at(kind, [(length, d) for d in widths], list(widths), repeats)
+        found.append(KindCosts(name, parameters, by_length, by_width))
+    return found
+
+
+def costs_at(kind: LayerKind, points: Sequence[tuple[int, int]], sizes: list[int], repeats: int) -> Costs:
+    rows = []
+    for n, d in points:
+        layer, x = kind.build(d).eval(), torch.randn(1, n, d)
+
+        def call(layer: SequenceLayer = layer, x: Tensor = x) -> Any:
+            return layer(x, None, layer.initial_state(1, capacity=x.shape[1], like=x) if kind.through_ring else None)
+
+        with only_equations():
+            seen = metered(call)
+        rows.append((seen.flops, kind.flops(n, d), seen.chain, seen.memory, seconds_of(call, repeats)))
+    return Costs(sizes, *(list(column) for column in zip(*rows, strict=True)))  # type: ignore[arg-type]
+
+
+def seconds_of(call: Callable[[], Any], repeats: int) -> float:
+    """The median of several runs after a first one; NaN where none is asked for."""
+    if repeats < 1:
+        return math.nan
+    found = []
+    with torch.no_grad():
+        for _ in range(repeats + 1):
+            start = time.perf_counter()
+            call()
+            if torch.cuda.is_available():
+                torch.cuda.synchronize()
+            found.append(time.perf_counter() - start)
+    return float(np.median(found[1:]))
+
+
+def slope(x: Sequence[float], y: Sequence[float]) -> float:
+    """The power p of y = c x^p that fits best: least squares of log y on log x."""
+    a, b = np.log(np.asarray(x, dtype=np.float64)), np.log(np.asarray(y, dtype=np.float64))
+    a = a - a.mean()
+    return float(a @ (b - b.mean()) / (a @ a)) if len(a) > 1 else math.nan
+
+
+def kinds_view(found: Sequence[KindCosts], *, length: int, width: int) -> View:
+    """A table of the kinds, and curves against length and width on logarithmic axes, formulas dashed."""
+    rows = [kind_row(kind, length) for kind in found]
+    measured = (f"FLOPs, n={found[0].by_length.sizes[-1]}", "off the formula", "power of n", "power of d", "chain grows by n^")
+    header = ("layer", "operations", "waiting", "longest path", "parameters", *measured)
+    parts: list[Part] = [Table(header, rows), *curves([(kind.name, kind.by_length) for kind in found], "length", f"width {width}")]
+    parts += curves([(kind.name, kind.by_width) for kind in found], "width", f"length {length}")
+    facts = {kind.name: kind_facts(kind) for kind in found}
+    return View("What layers cost", parts, f"one layer of width {width}, k={WIDTH}, r={WINDOW}, {HEADS} heads", facts)
+
+
+def kind_row(kind: KindCosts, length: int) -> tuple[Any, ...]:
+    about, costs = LAYER_KINDS[kind.name], kind.by_length
+    off = costs.flops[-1] / costs.formula[-1] - 1
+    path = f"{about.path(length)} at n={length}"
+    powers = (slope(costs.sizes, costs.flops), slope(kind.by_width.sizes, kind.by_width.flops), slope(costs.sizes, costs.chains))
+    return (
+        kind.name,
+        about.cost,
+        about.steps,
+        path,
+        kind.parameters,
+        costs.flops[-1],
+        f"{off:+.1%}",
+        *(round(power, 2) for power in powers),
+    )
+
+
+def curves(named: Sequence[tuple[str, Costs]], size: str, at: str) -> list[Part]:
+    """FLOPs with their formulas, memory, and times where they were taken; the fitted power stands with each name."""
+    flops: list[Series] = []
+    for name, costs in named:
+        flops.append(Series(powered(name, costs.sizes, costs.flops), costs.sizes, costs.flops))
+        flops.append(Series(f"{name}, formula", costs.sizes, costs.formula, dashed=True))
+    memory = [Series(powered(name, costs.sizes, costs.memory), costs.sizes, costs.memory) for name, costs in named]
+    times = [
+        Series(powered(name, costs.sizes, costs.seconds), costs.sizes, [1000 * value for value in costs.seconds])
+        for name, costs in named
+        if not any(map(math.isnan, costs.seconds))
+    ]
+    drawn = [(flops, "FLOPs"), (memory, "bytes alive at once"), (times, "milliseconds")]
+    return [Lines(series, size, what, f"{what} by {size}, {at}", log_x=True, log_y=True) for series, what in drawn if series]
+
+
+def powered(name: str, x: Sequence[float], y: Sequence[float]) -> str:
+    return f"{name}: ^{slope(x, y):.2f}" if len(x) > 1 else name
+
+
+def kind_facts(kind: KindCosts) -> dict[str, Any]:
+    about = LAYER_KINDS[kind.name]
+    return {
+        "cost": about.cost,
+        "parameters": kind.parameters,
+        "by_length": facts_of(kind.by_length),
+        "by_width": facts_of(kind.by_width),
+    }
+
+
+def facts_of(costs: Costs) -> dict[str, Any]:
+    """As JSON has it: what was not timed is null. The powers are those of FLOPs, memory and time."""
+    timed = not any(map(math.isnan, costs.seconds))
+    several = len(costs.sizes) > 1
+    return {
+        **costs._asdict(),
+        "seconds": costs.seconds if timed else None,
+        "power_of_flops": slope(costs.sizes, costs.flops) if several else None,
+        "power_of_memory": slope(costs.sizes, costs.memory) if several else None,
+        "power_of_seconds": slope(costs.sizes, costs.seconds) if several and timed else None,
+    }
+
+
+LAYER_KINDS: dict[str, LayerKind] = {
+    "self-attention": LayerKind(
+        lambda d: SelfAttention(d, HEADS), lambda n, d: attended(n, d, n), lambda n: 1, "n^2 d + n d^2", "a constant number"
+    ),
+    "recurrence": LayerKind(lambda d: Recurrent(LSTM(d, d)), lambda n, d: 16 * n * d * d, lambda n: n, "n d^2", "n"),
+    "convolution": LayerKind(
+        lambda d: Convolution(d, d, width=WIDTH),
+        lambda n, d: 2 * WIDTH * n * d * d,
+        lambda n: math.ceil((n - 1) / (WIDTH - 1)),
+        "k n d^2",
+        "1",
+    ),
+    "windowed attention": LayerKind(
+        lambda d: SelfAttention(d, HEADS, window=WINDOW),
+        lambda n, d: attended(n, d, 1 + min(n, WINDOW + RING_CHUNK)),
+        lambda n: math.ceil((n - 1) / WINDOW),
+        "r n d + n d^2",
+        "a constant number",
+        through_ring=True,
+    ),
+}

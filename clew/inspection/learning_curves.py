@@ -1,0 +1,67 @@
+"""The learning curves of runs side by side: what each logged while it trained, measure by measure."""
+
+from collections.abc import Sequence
+
+from pydantic import Field
+
+from clew.core.config import Section
+from clew.core.errors import UserError
+from clew.inspection.curves import Curve, thinned
+from clew.inspection.instrument import Instrument
+from clew.inspection.views import Lines, Part, Series, Table, View
+from clew.runs.comparison import curve
+from clew.runs.directory import METRICS
+from clew.runs.loaded import Run
+from clew.runs.summary import Summary, numbers, summarise
+
+FIRST = ("train.loss", "valid.loss")
+LEFT_OUT = ("step", "seconds")
+
+
+class CurvesOptions(Section):
+    """Which of them."""
+
+    measures: tuple[str, ...] = Field((), description="what is drawn, such as train.loss,valid.loss; all that was logged where not given")
+    log: bool = Field(False, description="a logarithmic axis")
+
+
+def look_at_curves(runs: Sequence[Run], options: CurvesOptions) -> View:
+    found = {str(run.folder): summarise(run.folder) for run in runs}
+    known = measures_of(list(found.values()))
+    missing = [measure for measure in options.measures if measure not in known]
+    if missing:
+        raise UserError(f"no run has logged {missing[0]!r}; logged: {', '.join(known) or 'nothing'}")
+    parts: list[Part] = []
+    for measure in options.measures or known:
+        series = [
+            Series(name, each.steps, each.values) for name, run in found.items() if (each := thinned(Curve(*curve(run, measure)))).steps
+        ]
+        parts.append(Lines(series, "step", measure, measure, log_y=options.log and all(min(one.y) > 0 for one in series)))
+    shared = sorted(set.intersection(*(set(run.best) for run in found.values())))[:6]
+    rows = [(name, run.state, run.step, *(round(run.best[measure], 4) for measure in shared)) for name, run in found.items()]
+    parts.append(Table(("run", "state", "steps", *shared), rows, "The best evaluation of each"))
+    facts = {
+        name: {"best": run.best, "curves": {measure: [list(part) for part in curve(run, measure)] for measure in known}}
+        for name, run in found.items()
+    }
+    return View("Learning curves", parts, f"{len(known)} measures of {len(found)} run{'s' if len(found) > 1 else ''}", facts)
+
+
+def measures_of(runs: Sequence[Summary]) -> list[str]:
+    """What any of the runs logged more than once, the losses first."""
+    counts: dict[str, int] = {}
+    for run in runs:
+        for record in run.records:
+            for name in numbers(record):
+                counts[name] = counts.get(name, 0) + 1
+    several = [name for name, count in counts.items() if count > 1 and name not in LEFT_OUT and not name.startswith("best.")]
+    return [name for name in FIRST if name in several] + [name for name in several if name not in FIRST]
+
+
+def why_no_curves(run: Run) -> str | None:
+    if (run.folder / METRICS).is_file():
+        return None
+    return f"{run.folder} has logged nothing: it was imported or made of others, not trained"
+
+
+CURVES = Instrument("what was logged in training: losses, scores, speed", CurvesOptions, look_at_curves, why_no_curves, several=True)

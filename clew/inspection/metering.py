@@ -1,0 +1,76 @@
+"""What a computation costs: floating-point operations, the most memory that was alive at once, and the longest chain of products that wait
+for each other. Counted operation by operation while it runs, so that it is the same on every machine; knows no layer.
+
+Operations are those of matrix products and convolutions, two for each multiplication with its addition, as `torch.utils.flop_counter`
+counts them. Memory is what was allocated while it ran, not what was there before. A kernel that hides its inside (a fused LSTM) hides its
+products too: run the equations to see them.
+"""
+
+import weakref
+from collections.abc import Callable
+from typing import Any, NamedTuple
+
+import torch
+from torch import Tensor
+from torch.utils._python_dispatch import TorchDispatchMode
+from torch.utils._pytree import tree_leaves
+from torch.utils.flop_counter import flop_registry
+from torch.utils.weak import WeakTensorKeyDictionary
+
+
+class Metered(NamedTuple):
+    flops: int
+    memory: int
+    """Bytes."""
+    chain: int
+    """Products, each of which needs what the one before it gave."""
+
+
+def metered(call: Callable[[], Any]) -> Metered:
+    """What a call costs, without gradients."""
+    meter = Meter()
+    with torch.no_grad(), meter:
+        call()
+    return Metered(meter.flops, meter.peak, meter.chain)
+
+
+class Meter(TorchDispatchMode):
+    def __init__(self) -> None:
+        super().__init__()
+        self.flops = self.chain = self.alive = self.peak = 0
+        self.depths = WeakTensorKeyDictionary()
+        self.storages: dict[int, Any] = {}
+
+    @classmethod
+    def _should_skip_dynamo(cls) -> bool:
+        return False  # nothing here is compiled, and torch would load its compiler to say so: two seconds
+
+    def __torch_dispatch__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
+        kwargs = kwargs or {}
+        depth = max((self.depths.get(leaf, 0) for leaf in tree_leaves((args, kwargs)) if isinstance(leaf, Tensor)), default=0)
+        out = func(*args, **kwargs)
+        if (formula := flop_registry.get(func._overloadpacket)) is not None:
+            self.flops += formula(*args, **kwargs, out_val=out)
+            depth += 1
+        self.chain = max(self.chain, depth)
+        for leaf in tree_leaves(out):
+            if isinstance(leaf, Tensor):
+                self.depths[leaf] = max(depth, self.depths.get(leaf, 0))
+                self.note(leaf)
+        return out
+
+    def note(self, tensor: Tensor) -> None:
+        """Counts a block of memory once, until nothing holds it."""
+        storage = tensor.untyped_storage()
+        key = storage._cdata
+        if key in self.storages:
+            return
+        size = storage.nbytes()
+
+        def freed(_: Any) -> None:
+            if self.storages.pop(key, None) is not None:
+                self.alive -= size
+
+        self.storages[key] = weakref.ref(storage, freed)
+        self.alive += size
+        self.peak = max(self.peak, self.alive)

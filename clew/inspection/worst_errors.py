@@ -1,0 +1,79 @@
+"""The worst mistakes of a run's last evaluation: what it was given, what was expected, what it found, and how bad that is."""
+
+from collections import Counter
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+from pydantic import Field
+
+from clew.core.config import Section
+from clew.inspection.instrument import Instrument
+from clew.inspection.views import Bars, Note, Part, Table, View
+from clew.runs.loaded import Run
+from clew.runs.predictions import PREDICTIONS, marked_words, read_records, worst_first
+
+BINS = 10
+SHOWN = ("source", "second", "target", "prediction")
+
+
+class ErrorsOptions(Section):
+    """Which of them."""
+
+    most: int = Field(25, ge=1, le=1000, description="how many are listed, the worst first")
+    containing: str = Field("", description="only those whose text, target or prediction contains this")
+
+
+def look_at_errors(runs: Sequence[Run], options: ErrorsOptions) -> View:
+    records = read_records(runs[0].folder) or []
+    wrong = worst_first(records)
+    chosen = [record for record in wrong if options.containing in " ".join(str(record.get(field, "")) for field in SHOWN)][: options.most]
+    chosen = [{**record, "source": marked(record), "target": "", "prediction": ""} if "wrong" in record else record for record in chosen]
+    fields = [field for field in SHOWN if any(record.get(field) for record in chosen)]
+    with_probability = any("gold_probability" in record for record in chosen)
+    header = ("score", *(HEADINGS.get(field, field) for field in fields), *(("p of expected",) if with_probability else ()), "where")
+    rows = [
+        (
+            round(record["score"], 2),
+            *(record.get(field, "") for field in fields),
+            *((record.get("gold_probability", ""),) if with_probability else ()),
+            record["id"],
+        )
+        for record in chosen
+    ]
+    confusions = Counter((record["target"], record["prediction"]) for record in wrong if "gold_probability" in record)
+    parts: list[Part] = [Table(header, rows) if rows else Note("None is wrong." if not wrong else "None contains that.")]
+    parts.append(histogram([record["score"] for record in records]))
+    if confusions:
+        parts.append(
+            Table(("expected", "found", "times"), [(*pair, times) for pair, times in confusions.most_common(20)], "Taken for another")
+        )
+    mean = float(np.mean([record["score"] for record in records])) if records else 0.0
+    about = f"{len(wrong)} of {len(records)} are not as expected; the mean score is {mean:.2f}"
+    return View("Worst errors", parts, about, {"wrong": len(wrong), "examples": len(records), "mean_score": mean, "errors": chosen})
+
+
+def marked(record: dict[str, Any]) -> str:
+    """A sentence with its wrong tags, which say more than all tags side by side."""
+    words = str(record["source"]).split(" ")
+    return marked_words(words, [each for each in record["wrong"] if each["word"] <= len(words)])
+
+
+def histogram(scores: Sequence[float]) -> Bars:
+    """How many examples score how much."""
+    counts, edges = np.histogram(scores, bins=BINS)
+    names = [f"{low:.4g} to {high:.4g}" for low, high in zip(edges, edges[1:], strict=False)]
+    return Bars(names, [float(count) for count in counts], "examples", "Scores of all examples")
+
+
+def why_no_errors(run: Run) -> str | None:
+    if (run.folder / PREDICTIONS).is_file():
+        return None
+    return (
+        f"{run.folder} has no {PREDICTIONS}: it is written when a run on examples ends, with what it predicted on the part it was judged by"
+    )
+
+
+HEADINGS: dict[str, Any] = {"source": "given", "second": "and", "target": "expected", "prediction": "found"}
+
+ERRORS = Instrument("the worst mistakes of the last evaluation", ErrorsOptions, look_at_errors, why_no_errors)

@@ -1,0 +1,61 @@
+"""Counted costs equal the formulas, powers are those of the formulas, and paths are as long as gradients say. No time is tested."""
+
+import pytest
+import torch
+
+from clew.inspection.cost import LAYER_KINDS, WINDOW, kinds_view, measure_kinds, slope
+from clew.layers.sequence import Stack
+
+
+@pytest.fixture(scope="module")
+def found():
+    return {kind.name: kind for kind in measure_kinds([100, 200, 400], [8, 16, 32], length=24, width=8, repeats=0)}
+
+
+def test_the_slope_of_a_power_is_the_power():
+    assert slope([1, 2, 4, 8], [3, 12, 48, 192]) == pytest.approx(2.0)
+    assert slope([1, 10], [5, 5]) == 0.0
+
+
+@pytest.mark.parametrize("name", LAYER_KINDS)
+def test_counted_operations_are_those_of_the_formula(found, name):
+    assert found[name].by_length.flops == found[name].by_length.formula
+    assert found[name].by_width.flops == found[name].by_width.formula
+
+
+def test_costs_grow_with_the_powers_of_the_formulas(found):
+    lengths = {name: slope(kind.by_length.sizes, kind.by_length.flops) for name, kind in found.items()}
+    assert lengths["self-attention"] == pytest.approx(2.0, abs=0.15)
+    for name in ("recurrence", "convolution", "windowed attention"):
+        assert lengths[name] == pytest.approx(1.0, abs=0.01)
+    for name in ("recurrence", "convolution"):
+        assert slope(found[name].by_width.sizes, found[name].by_width.flops) == pytest.approx(2.0)
+    memory = {name: slope(kind.by_length.sizes, kind.by_length.memory) for name, kind in found.items()}
+    assert memory["self-attention"] > 1.7 and memory["convolution"] < 1.1 and memory["recurrence"] < 1.1
+
+
+def test_only_the_recurrence_has_products_that_wait_for_each_position(found):
+    assert found["recurrence"].by_length.chains == [100, 200, 400]
+    for name in ("self-attention", "convolution", "windowed attention"):
+        assert len(set(found[name].by_length.chains)) == 1
+
+
+@pytest.mark.parametrize("name", ["self-attention", "convolution", "windowed attention"])
+@pytest.mark.parametrize("length", [2, 8, 70])
+def test_so_many_layers_lie_between_the_ends(name, length):
+    """The last output depends on the first input through that many layers, and through no fewer."""
+    kind = LAYER_KINDS[name]
+    for layers, reaches in ((kind.path(length), True), (kind.path(length) - 1, False)):
+        if layers:
+            torch.manual_seed(0)
+            x = torch.randn(1, length, 8, dtype=torch.float64, requires_grad=True)
+            stack = Stack([kind.build(8) for _ in range(layers)]).double()
+            stack(x)[0][0, -1].sum().backward()
+            assert bool(x.grad[0, 0].abs().sum() > 0) is reaches
+
+
+def test_a_view_has_a_row_a_kind_and_dashed_formulas(found):
+    view = kinds_view(list(found.values()), length=24, width=8)
+    assert [row[0] for row in view.parts[0].rows] == list(LAYER_KINDS) and all(row[6] == "+0.0%" for row in view.parts[0].rows)
+    assert [series.dashed for series in view.parts[1].series] == [False, True] * len(LAYER_KINDS)
+    assert view.facts["recurrence"]["by_length"]["seconds"] is None and WINDOW > 1

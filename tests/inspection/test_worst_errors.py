@@ -1,0 +1,51 @@
+import json
+from pathlib import Path
+
+import pytest
+
+from clew.core.errors import UserError
+from clew.inspection.looking import look
+from clew.inspection.views import Table
+from clew.runs.loaded import Run
+from tests.inspection.small_runs import small_run
+
+
+def run_in(folder: Path, *records: dict) -> Run:
+    small = small_run("classifier")
+    (folder / "predictions.jsonl").write_text("".join(json.dumps(record) + "\n" for record in records), encoding="utf-8")
+    return Run(folder, small.config, small.vocabularies, small.task)
+
+
+def test_the_worst_come_first_and_what_is_right_does_not_come(tmp_path):
+    run = run_in(
+        tmp_path,
+        {"id": "1", "score": 0, "source": "fine <b>", "target": "good", "prediction": "bad", "gold_probability": 0.4},
+        {"id": "2", "score": 100, "source": "great", "target": "good", "prediction": "good", "gold_probability": 0.9},
+        {"id": "3", "score": 0, "source": "dull", "target": "bad", "prediction": "good", "gold_probability": 0.1},
+        {"id": "4", "score": 0, "source": "poor", "target": "bad", "prediction": "good", "gold_probability": 0.3},
+    )
+    view = look(run, "errors", {"most": 2})
+    assert [error["id"] for error in view.facts["errors"]] == ["3", "4"] and view.facts["wrong"] == 3
+    first, confusions = (part for part in view.parts if isinstance(part, Table))
+    assert list(first.header) == ["score", "given", "expected", "found", "p of expected", "where"]
+    assert confusions.rows[0] == ("bad", "good", 2)
+    assert [error["id"] for error in look(run, "errors", {"containing": "<b>"}).facts["errors"]] == ["1"]
+
+
+def test_wrong_tags_stand_with_their_words(tmp_path):
+    wrong = [{"word": 2, "gold": "B-LOC", "predicted": "O"}]
+    run = run_in(tmp_path, {"id": "1", "score": 50, "source": "in Paris", "target": "O B-LOC", "prediction": "O O", "wrong": wrong})
+    assert look(run, "errors", {}).facts["errors"][0]["source"] == "in Paris[B-LOC not O]"
+
+
+def test_a_run_without_predictions_and_a_broken_file_are_told_of(tmp_path):
+    with pytest.raises(UserError, match="has no predictions.jsonl: it is written when a run on examples ends"):
+        look(small_run("classifier"), "errors", {})
+    run = run_in(tmp_path, {"id": "1", "score": "high"})
+    with pytest.raises(UserError, match='predictions.jsonl:1: "score" takes a finite number'):
+        look(run, "errors", {})
+
+
+def test_no_mistake_is_said_to_be_none(tmp_path):
+    view = look(run_in(tmp_path, {"id": "1", "score": 100, "source": "a", "target": "b", "prediction": "b"}), "errors", {})
+    assert view.facts["wrong"] == 0 and "None is wrong." in view.parts[0].text
