@@ -187,3 +187,14 @@ def test_a_mask_in_a_text_is_one_where_it_is_asked_for_and_nothing_else_is() -> 
     assert found == [mask, *tokenizer.encode("the"), mask, *tokenizer.encode("sat [SEP]")] and sep not in found
     with pytest.raises(UserError, match="has no token for what is to be guessed"):
         train_word(["a b"]).encode_masked("[MASK]")
+
+
+def test_tokens_as_they_read_make_up_the_text() -> None:
+    text = "the red ball, tall walls; naïve"
+    for kind in ("character", "bpe", "unigram"):
+        tokenizer = TOKENIZERS[kind]([text] * 4, size=None if kind == "character" else 300)
+        read = "".join(tokenizer.reading(id) for id in tokenizer.encode("the red ball"))
+        assert read.removeprefix(" ") == "the red ball"
+    tokenizer = TOKENIZERS["bpe"](["a b"] * 4, size=260)
+    assert [tokenizer.reading(id) for id in tokenizer.encode("ï")] == [tokenizer.token(id) for id in tokenizer.encode("ï")]  # two bytes
+    assert tokenizer.end is not None and tokenizer.reading(tokenizer.end) == tokenizer.token(tokenizer.end)
