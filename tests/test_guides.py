@@ -10,6 +10,7 @@ from clew.cli.main import main, verb_parser
 from clew.recipes import RECIPES
 from clew.recipes.running import config_of
 from tests.runs.pretrained import save_pretrained
+from tests.runs.small import save_many_languages
 
 GUIDES = sorted((Path(__file__).parents[1] / "docs" / "guides").glob("*.md"))
 GUIDE = next(guide for guide in GUIDES if guide.stem == "own-data")
@@ -60,7 +61,7 @@ def test_a_command_of_a_guide_parses(command: str, tmp_path: Path, monkeypatch: 
     monkeypatch.chdir(tmp_path)
     Path("vectors.txt").write_text(f"king{' 1' * 100}\n", encoding="utf-8")
     for name in re.findall(r"transfer\.from=(\w+)", command):
-        save_pretrained(Path(name), name)
+        save_many_languages(Path(name)) if name == "marian" else save_pretrained(Path(name), name)
     verb, *rest = shlex.split(command)[1:]
     options = verb_parser(verb).parse_intermixed_args(rest)
     if verb == "train":

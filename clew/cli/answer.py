@@ -2,12 +2,13 @@
 
 Questions stand on the command line, or are lines of standard input; --passage is a file or the text itself. Each has a line
 of standard output: `answer<TAB>probability<TAB>question`, the answer being empty where the passage has none. A file of
-questions is SQuAD's JSON, JSON lines or CSV with columns `question` and `passage` (or `context`), or with others that
-data.question=NAME and data.passage=NAME name.
+questions is SQuAD's JSON, or a table (.csv, .tsv, .jsonl) with columns `question` and `passage` (or `context`), or with others
+that --question and --passage name.
 
   clew answer runs/answer-facts --passage 'Ada lives in Rome. Bo likes tea.' 'Where does Ada live?'
   clew answer runs/answer --passage report.txt 'When was it built?' 'By whom?' --n-best 3
   clew answer runs/answer --file dev-v2.0.json --json
+  clew answer runs/answer --file asked.csv --question what --passage text
   clew answer runs/answer --file dev-v1.1.json --official --out predictions.json
 
 --json has one object a question, with the characters [start, stop) of the passage that are the answer, from 0. --n-best
@@ -16,7 +17,6 @@ gives so many pieces, best first, a line each. --official writes {id: answer}, w
 
 import argparse
 import json
-import re
 import sys
 from collections.abc import Iterator
 from contextlib import nullcontext
@@ -25,7 +25,6 @@ from itertools import islice
 from pathlib import Path
 from typing import Any
 
-COLUMN = re.compile(r"data\.(question|passage)=(.+)")
 AT_ONCE = 256
 """Questions of a file that are answered together."""
 
@@ -34,8 +33,9 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     add = parser.add_argument
     add("folder", metavar="RUN", help="a run directory")
     add("questions", metavar="QUESTION", nargs="*", default=[], help="what is asked about --passage (default: lines of standard input)")
-    add("--passage", metavar="FILE|TEXT", help="what holds the answers: a file, or the text itself")
+    add("--passage", metavar="FILE|TEXT|COLUMN", help="what holds the answers: a file, or the text itself; its column in a table")
     add("--file", metavar="FILE", help="questions with their passages: SQuAD's JSON, JSON lines, CSV or TSV")
+    add("--question", metavar="COLUMN", help="FILE is a table, and this column, by name or number, has the questions")
     add("--n-best", type=int, default=1, metavar="N", help="so many pieces of the passage for each question (default: 1)")
     add("--threshold", type=float, metavar="T", help="no answer where none scores by more than T above the best piece (default: the run's)")
     add("--json", action="store_true", help="one JSON object a question")
@@ -69,25 +69,42 @@ def run(options: argparse.Namespace) -> int:
 
 def asked(run: Any, options: argparse.Namespace) -> Iterator[list[Any]]:
     """Questions with their passages, some at a time."""
-    from clew.core.errors import UserError, shown
+    from clew.cli.texts import is_file
+    from clew.core.errors import UserError
 
-    if options.passage is not None and options.file not in (None, "-"):
-        raise UserError("--passage is for questions on one text, and --file has passages of its own; leave one of them out")
-    if options.passage is not None:
+    if options.file not in (None, "-"):
+        yield from of_file(run, options)
+    elif options.question is not None:
+        raise UserError("--question is a column of a table; name its file with --file")
+    elif options.passage is not None:
         yield from on_passage(options)
-        return
-    if options.file in (None, "-"):
-        more = f", or name it with --file {options.questions[0]}" if is_file(options.questions[:1]) else ", or a file of both with --file"
-        raise UserError(f"a question is answered from a passage; give one with --passage{more}")
+    else:
+        named = next((word for word in options.questions[:1] if is_file(word)), None)
+        more = "a file of both with --file" if named is None else f"name it with --file {named}"
+        raise UserError(f"a question is answered from a passage; give one with --passage, or {more}")
+
+
+def of_file(run: Any, options: argparse.Namespace) -> Iterator[list[Any]]:
+    """Questions of a file that has the passages too."""
+    from clew.cli.lines import in_options
+    from clew.core.errors import UserError, shown
+    from clew.data.formats import find_format
     from clew.data.squad_files import read_questions
 
-    named = {found[1]: found[2] for word in options.questions if (found := COLUMN.fullmatch(word))}
-    if other := next((word for word in options.questions if not COLUMN.fullmatch(word)), None):
-        raise UserError(f"--file has questions of its own; leave {shown(other)} out, or give it a --passage instead of the file")
-    columns = {"question": run.config.data.question, "passage": run.config.data.passage, **named}
-    questions = read_questions(options.file, with_answers=False, **columns)
-    while some := list(islice(questions, AT_ONCE)):
-        yield some
+    if options.questions:
+        raise UserError(
+            f"--file has questions of its own; leave {shown(options.questions[0])} out, or give it a --passage instead of the file"
+        )
+    given = {name: value for name in ("question", "passage") if (value := getattr(options, name)) is not None}
+    if given and find_format(Path(options.file).expanduser()) == "squad":
+        raise UserError(f"--{next(iter(given))} is a column of a table, and {options.file} is JSON as SQuAD's; leave it out")
+    columns = {"question": run.config.data.question, "passage": run.config.data.passage, **given}
+    try:
+        questions = read_questions(options.file, with_answers=False, **columns)
+        while some := list(islice(questions, AT_ONCE)):
+            yield some
+    except UserError as error:
+        raise UserError(in_options(str(error))) from None
 
 
 def on_passage(options: argparse.Namespace) -> Iterator[list[Any]]:
@@ -114,10 +131,11 @@ def on_passage(options: argparse.Namespace) -> Iterator[list[Any]]:
 
 def passage_of(given: str) -> str:
     """The text of a file of that name, or what was given itself where that is no name of one."""
+    from clew.cli.texts import is_file
     from clew.core.errors import UserError
     from clew.data.lines import check_file, ended_lines
 
-    if is_file([given]):
+    if is_file(given):
         text = "".join(ended_lines(Path(given)))
     else:
         if given and not any(map(str.isspace, given)):
@@ -126,13 +144,6 @@ def passage_of(given: str) -> str:
     if not text.strip():
         raise UserError("the passage is empty; give a text that may hold the answer")
     return text
-
-
-def is_file(names: list[str]) -> bool:
-    try:
-        return bool(names) and Path(names[0]).is_file()
-    except OSError:  # a text is too long for a name
-        return False
 
 
 def as_lines(found: Any, n_best: int) -> str:

@@ -2,11 +2,12 @@
 
 Every TEXT, or else every line of standard input or of --file, has a line of standard output, in the same order and as soon
 as it is there: `label<TAB>probability<TAB>text`; an empty line, or an empty cell of a table, has an empty one. Where a run
-was trained on two texts together, a line has both, with a tab between; where it was trained on trees, a bracketed tree, or
-FILE is CoNLL-U.
+was trained on two texts together, --second is the other one of TEXT, and a line has both, with a tab between; where it was
+trained on trees, a line has a bracketed tree, or FILE is CoNLL-U.
 
   clew classify runs/sentiment-lstm 'A film that never finds its feet.'
   echo 'A film that never finds its feet.' | clew classify runs/sentiment-lstm
+  clew classify runs/classify 'It rains.' --second 'It is wet.'
   clew classify runs/sentiment-lstm --file reviews.txt > labels.tsv
   clew classify runs/classify --file tickets.csv --text body
   clew classify runs/classify --file pairs.jsonl --text premise --second hypothesis
@@ -41,7 +42,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     add("texts", metavar="TEXT", nargs="*", default=[], help="what to classify")
     add("--file", metavar="FILE", help="what to classify, a text a line, or a table (default: standard input)")
     add("--text", metavar="COLUMN", help="FILE is a table, and this column, by name or number, has the text (default: as in training)")
-    add("--second", metavar="COLUMN", help="the column of the second text, where two are judged together")
+    add("--second", metavar="TEXT|COLUMN", help="where two texts are judged together: the second of one TEXT, or its column in a table")
     add_choices(parser)
     add("--json", action="store_true", help="one JSON object a text, with the probability of every label")
     add("--out", metavar="FILE", help="write here instead of to standard output")
@@ -75,14 +76,13 @@ def asked_choices(options: argparse.Namespace) -> Any:
 
 
 def run(options: argparse.Namespace) -> int:
-    from clew.cli.lines import is_table
     from clew.cli.progress import say
+    from clew.cli.texts import check_texts, has_columns, place_of, placed
     from clew.core.errors import UserError
     from clew.runs.loaded import check_verb, load_run
 
     choices = asked_choices(options)
-    if options.texts and options.file is not None:
-        raise UserError("texts are given, and a file of texts too; leave out --file or the texts")
+    check_texts(options)
     run = load_run(options.folder, device=options.device, code=None if options.code is None else Path(options.code))
     if choices is None and run.verb == "generate":
         raise UserError(
@@ -90,20 +90,20 @@ def run(options: argparse.Namespace) -> int:
         )
     check_verb(run, "classify" if choices is None else "generate", None if choices is None else "take --choices, a language model does")
     reads_pairs = run.reads_pairs if choices is None else choices.reads_pairs
-    has_columns = is_table(options.file) or bool(options.text or options.second)
-    if has_columns and options.file in (None, "-"):
-        raise UserError("--text and --second are columns of a table; name its file with --file")
     if options.second is not None and not reads_pairs:
         one = f"{options.folder} was trained on one" if choices is None else "the template has no {second}"
         raise UserError(f"--second is for runs that were trained on two texts together, and {one}")
-    if options.file is None and not options.texts and sys.stdin.isatty():
-        say("reading texts from the terminal; Ctrl-D ends them")
     if run.reads_trees and is_conllu(options.file):
-        texts = dependency_trees(options.file)
+        record, texts = "sentence", dependency_trees(options.file)
+    elif has_columns(options):
+        record, texts = "record", table_texts(run, options, reads_pairs)
     else:
-        texts = table_texts(run, options, reads_pairs) if has_columns else line_texts(run, options, reads_pairs)
+        record, texts = "line", line_texts(run, options, reads_pairs)
     cut = 0
-    with Path(options.out).open("w", encoding="utf-8", newline="\n") if options.out else nullcontext(sys.stdout) as file:
+    with (
+        Path(options.out).open("w", encoding="utf-8", newline="\n") if options.out else nullcontext(sys.stdout) as file,
+        placed(place_of(options.texts, options.file, record)),
+    ):
         for some in texts:
             given, first = [text for _, text in some], some[0][0]
             found = run.classify(given, first=first) if choices is None else run.choose(given, choices, first=first)
@@ -118,19 +118,21 @@ def run(options: argparse.Namespace) -> int:
 
 def line_texts(run: Any, options: argparse.Namespace, reads_pairs: bool) -> Iterator[list[tuple[int, Any]]]:
     """Texts that are given, or numbered lines, as they arrive; of two texts each, where the run judges two."""
-    from clew.cli.lines import some_lines
+    from clew.cli.texts import place_of, some_texts
     from clew.core.errors import UserError
 
-    where = "text" if options.texts else "standard input, line" if options.file in (None, "-") else f"{options.file}, line"
+    if options.texts and options.second is not None:
+        yield [(1, (options.texts[0], options.second))]
+        return
+    where, how = place_of(options.texts, options.file), "--second has the other" if options.texts else "a line has both with a tab between"
     first = 1
-    for lines in [options.texts] if options.texts else some_lines(options.file):
+    for lines in some_texts(options.texts, options.file):
         texts: list[tuple[int, Any]] = []
         for number, line in enumerate(lines, start=first):
             sides = tuple(line.split("\t"))
             if reads_pairs and line.strip() and not (len(sides) == 2 and all(map(str.strip, sides))):
                 raise UserError(
-                    f"{where} {number}: {judge_of(run)} two texts together, and a line has both with a tab between; "
-                    f"found {sum(bool(side.strip()) for side in sides)}"
+                    f"{where} {number}: {judge_of(run)} two texts together, and {how}; found {sum(bool(side.strip()) for side in sides)}"
                 )
             texts.append((number, sides if reads_pairs and line.strip() else line))
         if texts:

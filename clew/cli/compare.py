@@ -45,7 +45,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 def run(options: argparse.Namespace) -> int:
     from clew.core.errors import UserError
-    from clew.inspection.curves import load_matplotlib
+    from clew.inspection.figures import load_matplotlib
     from clew.runs.comparison import cautions, group_runs, ranked
     from clew.runs.summary import named_runs, summarise
 

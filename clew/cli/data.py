@@ -2,10 +2,12 @@
 how long texts are, what comes twice, the lines that cannot be used, and the command that trains on it.
 
 FILE is any of the formats of docs/guides/own-data.md, gzipped or not: a text, CSV, TSV, JSON lines, CoNLL columns,
-CoNLL-U or bracketed trees. Two files are parallel text, line by line.
+CoNLL-U or bracketed trees. Two files are parallel text, line by line. Of a folder its .txt and .jsonl files are read, those
+below it too, as where a language model is trained on it.
 
   clew data tickets.csv
   clew data train.de train.en
+  clew data corpus/
   clew data names.txt --format conll
   clew data pairs.tsv --no-header --json
 """
@@ -13,12 +15,18 @@ CoNLL-U or bracketed trees. Two files are parallel text, line by line.
 import argparse
 import json
 import shlex
+from itertools import chain
 from typing import Any
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     add = parser.add_argument
-    add("files", metavar="FILE", nargs="+", help="a data file; two of parallel text, first what is read and then its translation")
+    add(
+        "files",
+        metavar="FILE",
+        nargs="+",
+        help="a data file, or a folder of text; two of parallel text, first what is read",
+    )
     add("--format", metavar="NAME", help="csv, tsv, jsonl, lines, conll, conllu or trees (default: told from the file)")
     add(
         "--header",
@@ -35,7 +43,7 @@ def run(options: argparse.Namespace) -> int:
     from clew.core.errors import UserError
     from clew.data.descriptions import describe, shown
     from clew.data.records import listed
-    from clew.data.uses import comment_uses, find_use
+    from clew.data.uses import find_use, other_uses
 
     if len(options.files) > 2:
         raise UserError(f"one file is described at a time, or two of parallel text, not {len(options.files)}")
@@ -46,17 +54,17 @@ def run(options: argparse.Namespace) -> int:
     if use is None or not use.has_two_texts:
         description = replace(description, ratio=None)
     command = None if use is None or description.stopped is not None else training_command(use, options)
-    others = [] if description.stopped is not None else [training_command(other, options) for other in comment_uses(description)]
+    others = {why: [training_command(other, options) for other in uses] for why, uses in other_uses(description, use).items()}
     if options.json:
-        print(json.dumps({**asdict(description), "command": command, "other_commands": others}, ensure_ascii=False))
+        print(json.dumps({**asdict(description), "command": command, "other_commands": [*chain(*others.values())]}, ensure_ascii=False))
         return 0
     for line in shown(description):
         print(line)
     if command and use is not None and use.other_labels:
         print(f"the label may be another column: {listed(use.other_labels)}")
     print(f"train on it with:\n  {command}" if command else why_not(description))
-    if others:
-        print("\n  ".join(["or, to label whole sentences as a comment does, with:", *others]))
+    for why, commands in others.items():
+        print("\n  ".join([f"or, {why}, with:", *commands]))
     return 0
 
 

@@ -60,12 +60,10 @@ def run(options: argparse.Namespace) -> int:
 
 
 def check_options(options: argparse.Namespace) -> None:
+    from clew.cli.texts import check_texts
     from clew.core.errors import UserError
 
-    if options.texts and options.file not in (None, "-"):
-        raise UserError("texts stand on the command line or in --file; leave one of them out")
-    if options.text is not None and options.file in (None, "-"):
-        raise UserError("--text is a column of a table; name its file with --file")
+    check_texts(options)
     if options.search and (options.tokens or options.out):
         raise UserError("--search compares whole texts and prints what it finds; leave --tokens and --out out")
     if options.index is not None and not options.search:
@@ -86,18 +84,14 @@ def check_options(options: argparse.Namespace) -> None:
 
 def blocks(options: argparse.Namespace) -> Iterator[list[str]]:
     """The texts, some at a time."""
-    from clew.cli.lines import is_table, some_lines, table_fields
-    from clew.cli.progress import say
+    from clew.cli.lines import table_fields
+    from clew.cli.texts import has_columns, some_texts
 
-    if options.texts:
-        yield options.texts
-    elif is_table(options.file) or options.text is not None:
+    if has_columns(options):
         for some in table_fields(options.file, {"text": options.text}):
             yield [text for _, (text,) in some]
     else:
-        if options.file is None and sys.stdin.isatty():
-            say("reading texts from the terminal; Ctrl-D ends them")
-        yield from some_lines(options.file)
+        yield from some_texts(options.texts, options.file)
 
 
 def write_rows(vectors: Any, options: argparse.Namespace) -> None:

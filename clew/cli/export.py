@@ -40,7 +40,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def run(options: argparse.Namespace) -> int:
-    from clew.core.errors import unknown
+    from clew.core.errors import UserError, unknown
     from clew.interop import EXPORTS
     from clew.interop.exporting import export_run
     from clew.interop.options import ExportOptions
@@ -48,6 +48,8 @@ def run(options: argparse.Namespace) -> int:
 
     if options.to not in EXPORTS:
         raise unknown("format", options.to, EXPORTS)
+    if options.license is not None and not options.license.strip():
+        raise UserError("--license is empty; name the model's licence, such as apache-2.0, or leave it out")
     trained = load_run(options.folder, device="cpu", code=None if options.code is None else Path(options.code))
     name = trained.folder.resolve().name
     out = Path(options.out).expanduser() if options.out else Path("exports") / f"{name}-{options.to}"

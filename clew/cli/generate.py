@@ -1,6 +1,8 @@
 """Write text with a trained language model.
 
-Every PROMPT is continued; without one, text is written from the start. A single sample is shown as it is written.
+Every PROMPT is continued. Without one a text is begun: after the end of another, where the model has learnt from documents
+apart or knows such a token; else after an empty line, where it has learnt that paragraphs are parted by these; else after the
+end of a line. A single sample is shown as it is written.
 
   clew generate runs/shakespeare-lstm 'ROMEO:' --temperature 0.7
   clew generate runs/shakespeare-lstm 'ROMEO:' 'JULIET:' --method beam --beams 8 --n-best 3 --max-new 80

@@ -95,4 +95,8 @@ def table_fields(name: str, wanted: Mapping[str, str | None]) -> Iterator[list[t
 def in_options(sentence: str) -> str:
     """What readers say of the settings of training, as options of the command."""
     without = r"; if it is something else, say so with data\.format.*|, or leave such records out with data\.faults=skip"
-    return re.sub(r"data\.(text|second)\b", r"--\1", re.sub(without, "", sentence))
+    return re.sub(r"data\.(text|second|question|passage)\b(=(?=NAME))?", name_of_option, re.sub(without, "", sentence))
+
+
+def name_of_option(found: re.Match[str]) -> str:
+    return f"--{found[1]}{' ' if found[2] else ''}"

@@ -30,6 +30,7 @@ VERBS = {
     "compare": "groups of runs side by side, with tests and learning curves",
     "vectors": "train word vectors on a text",
     "neighbours": "the words nearest a word, by a file of vectors or by a run",
+    "lexicon": "a dictionary between two languages, from their vectors",
     "average": "average the weights of checkpoints or of runs",
     "export": "write a run for onnxruntime, or as a program of torch",
     "import": "make a run of a published checkpoint",

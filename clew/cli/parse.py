@@ -1,9 +1,10 @@
 """Draw up the trees of sentences with a trained parser.
 
-Every line of standard input, or of --file, is a sentence whose words stand apart: nothing is split here, so write
-'It rains .' and not 'It rains.' Its tree is one line of standard output, in the same order and as soon as it is there;
-an empty line has an empty one.
+Every TEXT, or else every line of standard input or of --file, is a sentence whose words stand apart: nothing is split here,
+so write 'It rains .' and not 'It rains.' Its tree is one line of standard output, in the same order and as soon as it is
+there; an empty line has an empty one.
 
+  clew parse runs/craft-parser 'The gene is expressed in the brain .' --format text
   echo 'The gene is expressed in the brain .' | clew parse runs/craft-parser
   clew parse runs/craft-parser --file sentences.txt --out trees.mrg
   clew parse runs/craft-parser --file sentences.txt --n-best 3
@@ -27,8 +28,9 @@ from typing import Any
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
-    parser.add_argument("folder", metavar="RUN", help="a run directory")
     add = parser.add_argument
+    add("folder", metavar="RUN", help="a run directory")
+    add("texts", metavar="TEXT", nargs="*", default=[], help="sentences to parse (default: lines of --file, or of standard input)")
     add("--file", metavar="FILE", help="what to parse, a sentence a line (default: standard input)")
     add("--beams", type=int, metavar="N", help="beam search's width (default: the run's)")
     add("--n-best", type=int, metavar="N", help="trees shown of each sentence, best first")
@@ -39,16 +41,18 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def run(options: argparse.Namespace) -> int:
-    from clew.cli.progress import say
+    from clew.cli.texts import check_texts, place_of, placed
     from clew.runs.loaded import check_verb, load_run
 
+    check_texts(options)
     run = load_run(options.folder, device=options.device, code=None if options.code is None else Path(options.code))
     check_verb(run, "parse")
-    if options.file is None and sys.stdin.isatty():
-        say("reading sentences from the terminal; Ctrl-D ends them")
     changed = {name: getattr(options, name) for name in ("beams", "n_best") if getattr(options, name) is not None}
-    texts = FORMATS[options.format](parsed_lines(run, options.file, changed))
-    with Path(options.out).open("w", encoding="utf-8", newline="\n") if options.out else nullcontext(sys.stdout) as file:
+    texts = FORMATS[options.format](parsed_lines(run, options, changed))
+    with (
+        Path(options.out).open("w", encoding="utf-8", newline="\n") if options.out else nullcontext(sys.stdout) as file,
+        placed(place_of(options.texts, options.file)),
+    ):
         for text in texts:
             file.write(text)
             file.flush()
@@ -65,12 +69,12 @@ class Line:
         self.trees: list[Any] = found if isinstance(found, list) else [] if found is None else [found]
 
 
-def parsed_lines(run: Any, file: str | None, changed: dict[str, int]) -> Iterator[list[Line]]:
+def parsed_lines(run: Any, options: argparse.Namespace, changed: dict[str, int]) -> Iterator[list[Line]]:
     """Some at a time, as they arrive."""
-    from clew.cli.lines import some_lines
+    from clew.cli.texts import some_texts
 
     first = 1
-    for sentences in some_lines(file):
+    for sentences in some_texts(options.texts, options.file, "sentences"):
         found = run.parse(sentences, first=first, **changed)
         yield [Line(number, *pair) for number, pair in enumerate(zip(sentences, found, strict=True), start=first)]
         first += len(sentences)

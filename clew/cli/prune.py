@@ -71,7 +71,7 @@ def run(options: argparse.Namespace) -> int:
     view = curve_view(points, measuring.name, importance, about)
     facts = {"off": off, "kept": count, "heads": len(heads), "measures": measured, "parameters": sizes, "seconds_per_batch": seconds}
     write_json(Path(options.out) / "pruning.json", {**facts, "by": "name" if options.off else options.by, **view.facts})
-    # view.save(Path(options.out) / "pruning.html")
+    view.save(Path(options.out) / "pruning.html")
     show(options, points, facts, about)
     return 0
 

@@ -8,8 +8,8 @@ For example:
 
 DIR and two levels of folders below it are looked through. The state is finished, interrupted, failed (and why),
 running (another process is writing it) or averaged (by `clew average`). Scores are those of the best evaluation;
-the time is that of training, from the speed that was logged where the run does not say it. A folder that cannot
-be read as a run is named on standard error and stops nothing.
+the time is that of training, from the speed that was logged where the run does not say it. A run that
+cannot be read is named on standard error and stops nothing; checkpoints of other programs' are passed over.
 """
 
 import argparse

@@ -1,8 +1,10 @@
 """Give words their tags with a trained tagger.
 
-Every line of standard input, or of --file, is a sentence. It is cut into words first, punctuation apart; with --tokenised
-it is cut at spaces alone, for text whose words stand apart already. A line's words come out as soon as they are there.
+Every TEXT, or else every line of standard input or of --file, is a sentence. It is cut into words first, punctuation apart;
+with --tokenised it is cut at spaces alone, for text whose words stand apart already. A line's words come out as soon as they
+are there.
 
+  clew tag runs/conll-tagger 'Ada Lovelace met Mr. Babbage in London.' --format inline
   echo 'Ada Lovelace met Mr. Babbage in London.' | clew tag runs/conll-tagger
   clew tag runs/ewt-tagger --file sentences.txt --tokenised > sentences.conll
   clew tag runs/conll-tagger --file sentences.txt --format spans
@@ -32,8 +34,9 @@ from typing import Any
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
-    parser.add_argument("folder", metavar="RUN", help="a run directory")
     add = parser.add_argument
+    add("folder", metavar="RUN", help="a run directory")
+    add("texts", metavar="TEXT", nargs="*", default=[], help="sentences to tag (default: lines of --file, or of standard input)")
     add("--file", metavar="FILE", help="what to tag: a sentence a line, CoNLL, CoNLL-U or a table (default: standard input)")
     add("--text", metavar="COLUMN", help="FILE is a table, and this column, by name or number, has the sentences")
     add("--tokenised", action="store_true", help="words stand apart by spaces already; nothing else is split")
@@ -44,21 +47,22 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def run(options: argparse.Namespace) -> int:
-    from clew.cli.progress import say
+    from clew.cli.texts import check_texts, placed
     from clew.core.errors import UserError
     from clew.runs.loaded import check_verb, load_run
 
+    check_texts(options)
     run = load_run(options.folder, device=options.device, code=None if options.code is None else Path(options.code))
     check_verb(run, "tag")
     if options.format == "spans" and run.task.scheme is None:
         raise UserError(f"--format spans is for tags of phrases, such as B-PER, and those of {options.folder} are of single words")
-    if options.text is not None and options.file in (None, "-"):
-        raise UserError("--text is a column of a table; name its file with --file")
-    if options.file is None and sys.stdin.isatty():
-        say("reading sentences from the terminal; Ctrl-D ends them")
-    with Path(options.out).open("w", encoding="utf-8", newline="\n") if options.out else nullcontext(sys.stdout) as file:
+    place, found = sentences(run, options)
+    with (
+        Path(options.out).open("w", encoding="utf-8", newline="\n") if options.out else nullcontext(sys.stdout) as file,
+        placed(place),
+    ):
         first = 1
-        for some in sentences(run, options.file, options.text):
+        for some in found:
             for number, tagged in enumerate(run.tag(some, tokenised=options.tokenised, first=first), start=first):
                 file.write(FORMATS[options.format](number, tagged) + "\n")
                 file.flush()
@@ -66,22 +70,24 @@ def run(options: argparse.Namespace) -> int:
     return 0
 
 
-def sentences(run: Any, file: str | None, text: str | None) -> Iterator[Sequence[str | Sequence[str]]]:
-    """What is to be tagged, some at a time: lines as they arrive, cells of a table, or lists of words."""
-    from clew.cli.lines import is_table, some_lines, table_fields
+def sentences(run: Any, options: argparse.Namespace) -> tuple[str, Iterator[Sequence[str | Sequence[str]]]]:
+    """What is to be tagged, some at a time: sentences that are given, lines as they arrive, cells of a table, or lists of words; and what
+    comes before a sentence's number."""
+    from clew.cli.lines import is_table, table_fields
+    from clew.cli.texts import place_of, some_texts
     from clew.core.errors import UserError
     from clew.data.formats import find_format
 
+    texts, file = options.texts, options.file
     name = (file or "").removesuffix(".gz").lower()
-    if file is not None and text is not None:
-        for records in table_fields(file, {"text": text}):
-            yield [sentence for _, (sentence,) in records]
-    elif file is not None and (name.endswith((".conll", ".conllu")) or (is_table(file) and find_format(Path(file)) == "conll")):
-        yield from listed_sentences(run, file)
-    elif is_table(file):
+    if file is not None and options.text is not None:
+        cells = table_fields(file, {"text": options.text})
+        return place_of(texts, file, "record"), ([sentence for _, (sentence,) in records] for records in cells)
+    if file is not None and (name.endswith((".conll", ".conllu")) or (is_table(file) and find_format(Path(file)) == "conll")):
+        return place_of(texts, file, "sentence"), listed_sentences(run, file)
+    if is_table(file):
         raise UserError(f"{file} is a table; say with --text COLUMN which of its columns has the sentences")
-    else:
-        yield from some_lines(file)
+    return place_of(texts, file), some_texts(texts, file, "sentences")
 
 
 def listed_sentences(run: Any, file: str) -> Iterator[list[tuple[str, ...]]]:

@@ -1,9 +1,10 @@
 """Translate lines with a trained run, or with several runs together.
 
-Every line of standard input, or of --file, is one source; its translation is one line of standard output, in the same
-order and as soon as it is there. What else a task writes from a source (a summary, an answer, a sorted list) is written
-in the same way.
+Every TEXT, or else every line of standard input or of --file, is one source; its translation is one line of standard output,
+in the same order and as soon as it is there. What else a task writes from a source (a summary, an answer, a sorted list) is
+written in the same way.
 
+  clew translate runs/tatoeba-transformer 'Wo ist der Bahnhof?'
   echo 'Wo ist der Bahnhof?' | clew translate runs/tatoeba-transformer
   clew translate runs/tatoeba-transformer --file sentences.de --beams 8 > sentences.en
   clew translate runs/tatoeba-transformer runs/tatoeba-transformer-2 --file sentences.de
@@ -12,9 +13,10 @@ in the same way.
   clew translate runs/tatoeba-transformer --file sentences.de --score sentences.en
 
 Several runs write as an ensemble, by the mean of their log-probabilities; they must have been trained with the same
-vocabularies. With --n-best, every source has so many lines, `translation<TAB>score`, and an empty line after them. The
-score is log p / length^X, X being --length-penalty. With --score nothing is written: line n of TARGETS is scored as the
-translation of line n, and its log-probability printed; --json has that of every token.
+vocabularies. Of the words behind the first, those that are run directories are runs, and the others texts. With --n-best,
+every source has so many lines, `translation<TAB>score`, and an empty line after them. The score is log p / length^X, X being
+--length-penalty. With --score nothing is written: line n of TARGETS is scored as the translation of line n, and its
+log-probability printed; --json has that of every token.
 
 --attention writes which source words were looked at for every word. A file that ends in .jsonl has one object a
 translation with the words of both sides and the weights, a row a target word; .svg, .png and .pdf are pictures (the
@@ -39,7 +41,8 @@ MOST_PICTURES = 50
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     add = parser.add_argument
-    add("runs", metavar="RUN", nargs="+", help="a run directory; several translate together")
+    add("folder", metavar="RUN", help="a run directory; several translate together")
+    add("words", metavar="RUN|TEXT", nargs="*", default=[], help="more runs, and what to translate (default: standard input)")
     add("--file", metavar="FILE", help="what to translate, a source a line (default: standard input)")
     add("--into", metavar="LANGUAGE", default="", help="the language to write, where the model writes several")
     add_decoding(parser)
@@ -78,18 +81,18 @@ def decoding_options(options: argparse.Namespace) -> dict[str, Any]:
 
 
 def run(options: argparse.Namespace) -> int:
+    from clew.cli.texts import check_texts, place_of, placed
     from clew.runs.loaded import check_together, load_run
 
-    check_named(options.runs)
+    folders, options.texts = parted(options.folder, options.words)
+    check_texts(options)
     changed = decoding_options(options)
     check_used(options, changed)
     alignments = None if options.attention is None else Alignments(options.attention)
     code = None if options.code is None else Path(options.code)
-    runs = [load_run(folder, device=options.device, code=code) for folder in options.runs]
+    runs = [load_run(folder, device=options.device, code=code) for folder in folders]
     check_together(runs)
-    if options.file is None and sys.stdin.isatty():
-        say("reading lines from the terminal; Ctrl-D ends them")
-    with alignments or nullcontext():
+    with alignments or nullcontext(), placed(place_of(options.texts, options.file)):
         if options.score is None:
             translate_lines(runs, options, changed, alignments)
         else:
@@ -98,11 +101,11 @@ def run(options: argparse.Namespace) -> int:
 
 
 def translate_lines(runs: list[Any], options: argparse.Namespace, changed: dict[str, Any], alignments: "Alignments | None") -> None:
-    from clew.cli.lines import some_lines
+    from clew.cli.texts import some_texts
     from clew.runs.loaded import translate_together
 
     first = 1
-    for lines in some_lines(options.file):
+    for lines in some_texts(options.texts, options.file, "lines"):
         found = translate_together(
             runs,
             lines,
@@ -140,7 +143,7 @@ def score_lines(runs: list[Any], options: argparse.Namespace, alignments: "Align
     from clew.tasks.translation import align, score_pairs
 
     tasks, first = [run.task for run in runs], 1
-    for lines in some_pairs(options.file, options.score):
+    for lines in some_pairs(options.texts, options.file, options.score):
         pairs = [Pair(source, target, into=options.into) for source, target in lines]
         for number, scored in enumerate(score_pairs(tasks, pairs, first=first), start=first):
             if options.json:
@@ -155,14 +158,15 @@ def score_lines(runs: list[Any], options: argparse.Namespace, alignments: "Align
         first += len(lines)
 
 
-def some_pairs(sources: str | None, targets: str) -> Iterator[list[tuple[str, str]]]:
-    """Lines of the sources, each with that of the targets which stands where it does."""
-    from clew.cli.lines import some_lines
+def some_pairs(texts: list[str], sources: str | None, targets: str) -> Iterator[list[tuple[str, str]]]:
+    """Sources, each with the line of the targets which stands where it does."""
+    from clew.cli.texts import some_texts
     from clew.core.errors import UserError
     from clew.data.lines import read_lines
 
-    where, partners, count = "standard input" if sources in (None, "-") else sources, read_lines(Path(targets)), 0
-    for lines in some_lines(sources):
+    where = "the command" if texts else "standard input" if sources in (None, "-") else sources
+    partners, count = read_lines(Path(targets)), 0
+    for lines in some_texts(texts, sources, "lines"):
         found = list(islice(partners, len(lines)))
         yield list(zip(lines, found, strict=False))
         count += len(found)
@@ -172,13 +176,18 @@ def some_pairs(sources: str | None, targets: str) -> Iterator[list[tuple[str, st
         raise UserError(f"{where} has {count:,} lines, and {targets} has more: line {count + 1} has no partner")
 
 
-def check_named(names: list[str]) -> None:
-    """Refuses a text among the runs, which is an easy mistake."""
-    from clew.core.errors import UserError, shortened
+def parted(first: str, words: list[str]) -> tuple[list[str], list[str]]:
+    """The runs and the texts among the words of the command. What looks like a run's path and is none is refused, not translated."""
+    from clew.cli.texts import is_file
+    from clew.runs.directory import CONFIG, check_run
 
-    for name in names[1:]:
-        if not Path(name).exists() and (" " in name or not Path(name).parent.is_dir()):
-            raise UserError(f"{shortened(name)!r} is no run directory; what is to be translated comes on standard input, or from --file")
+    runs, texts = [first], list[str]()
+    for word in words:
+        is_one = is_file(str(Path(word, CONFIG)))
+        if not is_one and not any(map(str.isspace, word)) and "/" in word and Path(word).parent.is_dir():
+            check_run(Path(word))
+        (runs if is_one else texts).append(word)
+    return runs, texts
 
 
 def check_used(options: argparse.Namespace, changed: dict[str, Any]) -> None:
@@ -209,7 +218,7 @@ class Alignments:
         if not self.path.parent.is_dir():
             raise UserError(f"no such folder: {self.path.parent}, where --attention is to write; make it first")
         if self.kind in PICTURES[1:]:
-            from clew.inspection.curves import load_matplotlib
+            from clew.inspection.figures import load_matplotlib
 
             load_matplotlib("take .svg, which needs nothing")
 
@@ -237,7 +246,8 @@ class Alignments:
             self.draw()
 
     def draw(self) -> None:
-        from clew.inspection.alignment import Drawn, alignment_svg, save_figure
+        from clew.inspection.alignment import Drawn, alignment_figure, alignment_svg
+        from clew.inspection.figures import save_figure
 
         drawn = [Drawn(*each) for each in self.seen]
         if not drawn:
@@ -245,6 +255,6 @@ class Alignments:
         elif self.kind == ".svg":
             self.path.write_text(alignment_svg(drawn), encoding="utf-8")
         else:
-            save_figure(drawn, self.path)
+            save_figure(alignment_figure(drawn), self.path)
         if self.count > len(drawn):
             say(f"{self.path} shows the first {len(drawn)} of {self.count:,} translations; FILE.jsonl has all of them")

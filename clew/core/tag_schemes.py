@@ -73,6 +73,23 @@ def convert_tags(tags: Sequence[str], scheme: str) -> list[str]:
     return span_tags(tag_spans(tags), len(tags), scheme)
 
 
+class PlainTags(NamedTuple):
+    """IOB2 for tags of any scheme: `names` are its tags, `first[b]` is the number of the one that tag b becomes at a sentence's start, and
+    `after[a][b]` after tag a. Two tags tell it, so that a table does what `convert_tags` does, also where a scheme is broken."""
+
+    names: tuple[str, ...]
+    first: tuple[int, ...]
+    after: tuple[tuple[int, ...], ...]
+
+
+def plain_tags(tags: Sequence[str]) -> PlainTags:
+    """Those that tags become, each label's once."""
+    labels = dict.fromkeys(tag_parts(tag)[1] for tag in tags if tag != OUTSIDE)
+    names = (OUTSIDE, *(f"{prefix}-{label}" if label else prefix for label in labels for prefix in "BI"))
+    first, *after = (tuple(names.index(convert_tags([before, tag], "iob2")[1]) for tag in tags) for before in (OUTSIDE, *tags))
+    return PlainTags(names, first, tuple(after))
+
+
 def find_tag_fault(tags: Sequence[str], scheme: str) -> TagFault | None:
     """The first tag that the scheme does not allow where it stands."""
     check_scheme(scheme)

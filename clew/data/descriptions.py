@@ -7,7 +7,8 @@ import json
 from array import array
 from collections import Counter
 from collections.abc import Collection, Iterable, Iterator, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+from itertools import chain
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -17,14 +18,17 @@ from clew.core.errors import UserError, counted
 from clew.core.trees import Tree
 from clew.data.conll_files import Block, read_blocks
 from clew.data.conllu_files import COLUMNS, read_conllu_blocks
+from clew.data.documents import OBJECTS, TEXTS, has_bytes
+from clew.data.folders import ending, files_below
 from clew.data.formats import FORMATS, TABLES, find_format
 from clew.data.heads import read_heads
 from clew.data.json_files import dotted_names, value_at
 from clew.data.line_files import read_parallel
-from clew.data.lines import opened
+from clew.data.lines import opened, read_lines
 from clew.data.notes import Notes
 from clew.data.records import Record, check_found
 from clew.data.squad_files import read_squad
+from clew.data.text_files import FIELD
 from clew.data.trees import cleaned, format_tree, parse_lines
 
 NUM_EXAMPLES = 3
@@ -81,16 +85,25 @@ class Description:
     faults: tuple[str, ...]
     stopped: str | None
     ratio: Distribution | None
+    num_files: int | None = None
+    """Of a folder."""
 
     def __repr__(self) -> str:
         return "\n".join(shown(self))
 
 
 def describe(path: Path | str, target: Path | str | None = None, *, format: str | None = None, header: bool | None = None) -> Description:
-    """What is in a file; with `target`, in two files of parallel text. A file of which nothing can be read is refused."""
+    """What is in a file, or of text and JSON lines in a folder; with `target`, in two files of parallel text. A file of which nothing can
+    be read is refused."""
     path = Path(path).expanduser()
-    notes = Notes(faults="skip")
-    if target is None:
+    notes, num_files = Notes(faults="skip"), None
+    rows: Iterator[Row]
+    if target is None and path.is_dir() and (files := files_below(path, (*TEXTS, *OBJECTS), has_bytes)):
+        if format is not None or header is not None:
+            raise UserError(f"{path} is a folder, of which .txt files are text and .jsonl files JSON lines; a format is for a file")
+        format, num_files = "jsonl" if all(ending(file) in OBJECTS for file in files) else "lines", len(files)
+        rows = chain.from_iterable(folder_rows(file, format, notes) for file in files)
+    elif target is None:
         format = find_format(path, format)
         rows = read_rows(path, format, header, notes)
     else:
@@ -105,7 +118,7 @@ def describe(path: Path | str, target: Path | str | None = None, *, format: str 
             raise
         stopped = str(error)
     check_found(survey.num_records > 0, path, False, notes)
-    return survey.description(str(path), format, notes, stopped)
+    return replace(survey.description(str(path), format, notes, stopped), num_files=num_files)
 
 
 class Field(NamedTuple):
@@ -135,6 +148,24 @@ def read_rows(path: Path, format: str, header: bool | None, notes: Notes) -> Ite
     if format == "parallel":
         raise UserError(f"{path}: parallel text is two files; name both, first the one that is read and then its translation")
     return table_rows(TABLES[format](path, header=header, notes=notes))
+
+
+def folder_rows(path: Path, format: str, notes: Notes) -> Iterator[Row]:
+    """A file of a folder as training reads it: of JSON lines, where others are plain text, the field `text` alone."""
+    if ending(path) in TEXTS:
+        for number, line in enumerate(read_lines(path), start=1):
+            if line.strip():
+                yield f"{path}:{number}", {FIELD: text_field(line)}
+            else:
+                notes.skip("empty line", f"{path}:{number}")
+        return
+    for place, fields in json_rows(TABLES["jsonl"](path, notes=notes)):
+        if format == "jsonl":
+            yield place, fields
+        elif FIELD in fields:
+            yield place, {FIELD: fields[FIELD]}
+        else:
+            notes.fault("no text", place, f"this object has no field '{FIELD}', which is what is read beside plain text")
 
 
 def table_rows(records: Iterable[Record]) -> Iterator[Row]:
@@ -316,7 +347,8 @@ def distribution(values: Any) -> Distribution:
 
 def shown(description: Description) -> Iterator[str]:
     """The lines of a description."""
-    yield f"{description.path}: {FORMATS[description.format]}, {counted(description.num_records, 'record')}"
+    files = "" if description.num_files is None else f", {counted(description.num_files, 'file')}"
+    yield f"{description.path}: {FORMATS[description.format]}{files}, {counted(description.num_records, 'record')}"
     for column in description.columns:
         num_different = column.num_different if column.labels is None else len(column.labels)
         if column.is_blank:

@@ -4,20 +4,23 @@ In plain text a line is a sentence and a blank line parts documents; in JSON lin
 text's lines are its sentences. A line of more than LONG characters is cut where sentences end in it.
 """
 
-import hashlib
+import json
 import re
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from clew.core.errors import UserError, did_you_mean, shortened
+from clew.core.errors import UserError, did_you_mean
 from clew.data.contents import ParallelText, RunningText
 from clew.data.corpora import find_corpus, get_corpus, read_corpus
+from clew.data.extents import Extent, extent_of
+from clew.data.folders import at_home, ending, files_at
 from clew.data.json_files import KINDS, dotted_names, read_jsonl, value_at
-from clew.data.lines import near, read_lines
+from clew.data.lines import read_lines
+from clew.data.measures import measured
 from clew.data.notes import Notes
-from clew.data.text_files import FIELD, at_home
+from clew.data.text_files import FIELD, Stamp, TextFiles
 
 LONG = 250
 """Characters of a line that is read as one sentence, whatever is in it."""
@@ -33,6 +36,10 @@ class Line(NamedTuple):
     text: str
     opens: bool
 
+    @property
+    def mark(self) -> bytes:
+        return b"\xfe" if self.opens else b"\xff"
+
 
 @dataclass(frozen=True)
 class Documents:
@@ -40,6 +47,8 @@ class Documents:
 
     name: str
     lines: Callable[[], Iterator[Line]]
+    stamp: Callable[[], Stamp | None] = lambda: None
+    """What tells them from what they were before without reading them, where they are files that are read without a fault."""
 
     def __iter__(self) -> Iterator[str]:
         return (line.text for line in self.lines())
@@ -48,40 +57,26 @@ class Documents:
         return self.name
 
 
-class Extent(NamedTuple):
-    """How many characters documents have, and their SHA-256."""
-
-    num_characters: int
-    digest: str
-
-
-class Measuring:
-    """An extent that is taken sentence by sentence, while something else is done with them."""
-
-    def __init__(self) -> None:
-        self.num_characters = 0
-        self.sha256 = hashlib.sha256()
-
-    def add(self, line: Line) -> None:
-        self.num_characters += len(line.text)
-        self.sha256.update(line.text.encode() + (b"\xfe" if line.opens else b"\xff"))  # no bytes of UTF-8
-
-    def extent(self) -> Extent:
-        return Extent(self.num_characters, self.sha256.hexdigest())
-
-
 def measure(documents: Documents) -> Extent:
-    measuring = Measuring()
-    for line in documents.lines():
-        measuring.add(line)
-    return measuring.extent()
+    return extent_of(documents.lines())
 
 
 def joined(parts: Sequence[Documents]) -> Documents:
     """Several as one, in their order."""
     if len(parts) == 1:
         return parts[0]
-    return Documents(f"{parts[0]} and {len(parts) - 1} more", lambda: (line for part in parts for line in part.lines()))
+    name = f"{parts[0]} and {len(parts) - 1} more"
+    return Documents(name, lambda: (line for part in parts for line in part.lines()), lambda: stamped(parts))
+
+
+def stamped(parts: Sequence[Documents], *more: Any) -> Stamp | None:
+    """One stamp of all parts, and of what else tells what is read of them."""
+    stamps = [part.stamp() for part in parts]
+    found = [stamp for stamp in stamps if stamp is not None]
+    if len(found) < len(stamps):
+        return None
+    text = json.dumps([*(stamp.text for stamp in found), *more])
+    return Stamp(text, sum(stamp.size for stamp in found), max(stamp.changed for stamp in found))
 
 
 def documents_at(path: Path | str, notes: Notes, field: str = FIELD, format: str | None = None) -> Documents:
@@ -89,38 +84,30 @@ def documents_at(path: Path | str, notes: Notes, field: str = FIELD, format: str
     from a file's name where it is not given."""
     if format not in (None, "lines", "jsonl"):
         raise UserError(f"data.format={format}: documents are plain text (lines) or JSON lines (jsonl); convert them, or leave it out")
-    found = [documents_in(file, notes, field, format) for file in files_at(at_home(path))]
-    return Documents(str(path), joined(found).lines)
+    found = [documents_in(file, notes, field, format) for file in files_at(at_home(path), (*TEXTS, *OBJECTS), has_bytes)]
+    return replace(joined(found), name=str(path))
 
 
-def files_at(path: Path) -> list[Path]:
-    if path.is_file():
-        return [path]
-    if path.exists() and not path.is_dir():
-        raise UserError(f"{path}: neither a file nor a folder; documents are read more than once, so save them to a file first")
-    if not path.is_dir():
-        raise UserError(f"no such file: {shortened(str(path))}; {near(path)}")
-    found = sorted(file for file in path.rglob("*") if ending(file) in (*TEXTS, *OBJECTS) and not file.name.startswith("."))
-    found = [file for file in found if file.is_file() and file.stat().st_size]
-    if not found:
-        raise UserError(f"{path}: no .txt or .jsonl file with text in this folder or below; rename what holds the text to .txt")
-    return found
-
-
-def ending(path: Path) -> str:
-    return Path(path.name.lower().removesuffix(".gz")).suffix
+def has_bytes(path: Path) -> bool:
+    return path.stat().st_size > 0
 
 
 def documents_in(path: Path, notes: Notes, field: str = FIELD, format: str | None = None) -> Documents:
     """Those of one file. What is passed over in it is noted when it is first read."""
     if format == "lines" or (format is None and ending(path) not in OBJECTS):
-        return Documents(str(path), lambda: plain_lines(read_lines(path)))
+        return Documents(str(path), lambda: plain_lines(read_lines(path)), lambda: file_stamp(path, "lines"))
     unread = [notes]
 
     def lines() -> Iterator[Line]:
         return object_lines(path, field, unread.pop() if unread else Notes(faults="skip"))
 
-    return Documents(str(path), lines)
+    return Documents(str(path), lines, lambda: None if notes.faults == "skip" else file_stamp(path, "jsonl", field))
+
+
+def file_stamp(path: Path, *how: str) -> Stamp | None:
+    """Of a file that is read in some way."""
+    found = TextFiles((path,)).stamp()
+    return None if found is None else found._replace(text=json.dumps(["documents", LONG, found.text, *how]))
 
 
 def plain_lines(lines: Iterable[str]) -> Iterator[Line]:
@@ -182,8 +169,9 @@ def sentence_lines(examples: Sequence[Any]) -> Iterator[Line]:
             before = text
 
 
-def cut_off(documents: Documents, fractions: dict[str, float]) -> dict[str, Documents]:
-    """`train`, and what `fractions` says of the last sentences, by name; a document that is cut through becomes two."""
+def cut_off(documents: Documents, fractions: dict[str, float], cache: Path | None = None) -> dict[str, Documents]:
+    """`train`, and what `fractions` says of the last sentences, by name; a document that is cut through becomes two. How long a large file
+    is may be remembered in a `cache`."""
     held_out = round(sum(fractions.values()), 9)
     if held_out >= 1:
         sizes = " + ".join(f"{name}_fraction ({fraction})" for name, fraction in fractions.items())
@@ -191,7 +179,7 @@ def cut_off(documents: Documents, fractions: dict[str, float]) -> dict[str, Docu
     wanted = {"train": 1 - held_out, **{name: fraction for name, fraction in fractions.items() if fraction}}
     if len(wanted) == 1:
         return {"train": documents}
-    size = measure(documents).num_characters
+    size = measured(documents, cache, measure).num_characters
     parts, start, share = {}, 0, 0.0
     for name, fraction in wanted.items():
         share += fraction
@@ -219,4 +207,4 @@ def part_of(documents: Documents, start: int, stop: int) -> Documents:
                 yield Line(line.text, opens or line.opens)
                 opens = False
 
-    return Documents(str(documents), lines)
+    return Documents(str(documents), lines, lambda: stamped([documents], start, stop))

@@ -19,9 +19,10 @@ import numpy as np
 from clew.core.errors import UserError
 from clew.data.encoding import Entry, dtype_of
 from clew.data.encoding_processes import Job, encode_shards
+from clew.data.extents import Extent, Measuring
 from clew.data.measures import forget, measured
 from clew.data.shards import Shard, Shards
-from clew.data.text_files import Measure, Measuring, Piece, TextSource
+from clew.data.text_files import Piece, TextSource
 from clew.text.tokenizer import Tokenizer
 
 FORMAT = 3
@@ -140,7 +141,7 @@ def is_whole(folder: Path, entry: Entry, *, hashed: bool) -> bool:
         return hashlib.file_digest(file, "sha256").hexdigest() == entry["sha256"]
 
 
-def write_tokens(folder: Path, source: TextSource, size: Measure, tokenizer: Tokenizer, progress: Progress | None, workers: int) -> None:
+def write_tokens(folder: Path, source: TextSource, size: Extent, tokenizer: Tokenizer, progress: Progress | None, workers: int) -> None:
     """All shards that are not there yet, and the index. Two that do it at once write the same."""
     measuring, entries, done = Measuring(), [], 0
 
@@ -159,7 +160,7 @@ def write_tokens(folder: Path, source: TextSource, size: Measure, tokenizer: Tok
             file.write(json.dumps([entry, digest({"format": FORMAT, **entry})]) + "\n")
             file.flush()
     fault = ""
-    if measuring.measure() != size:
+    if measuring.extent() != size:
         fault = "it changed while it was read; let no other program write there and try again"
     elif not any(entry["num_tokens"] for entry in entries):
         fault = f"there is no token in its {size.num_characters} characters, all of them white space; give a text with words in it"

@@ -17,10 +17,13 @@ from typing import Any
 import numpy as np
 
 from clew.core.errors import UserError
-from clew.data.documents import Documents, Extent, Line, Measuring, measure
+from clew.data.documents import Documents, Line, measure
+from clew.data.encoded import HASHED, is_whole
+from clew.data.extents import Extent, Measuring
+from clew.data.measures import forget, measured
 from clew.text.tokenizer import Tokenizer
 
-FORMAT = 1
+FORMAT = 2
 BATCH = 1024
 PARTS = ("tokens", "sentences", "documents")
 
@@ -53,7 +56,7 @@ class EncodedDocuments:
 
 def encode_documents(source: Documents, tokenizer: Tokenizer, cache: Path | str, progress: Progress | None = None) -> EncodedDocuments:
     """The ids of documents, from the cache where they are there and whole."""
-    extent = measure(source)
+    extent = measured(source, cache, measure)
     key = hashlib.sha256(f"documents {FORMAT} {extent.digest} {tokenizer.hash}".encode()).hexdigest()[:32]
     path = Path(cache) / f"{key}.json"
     found = load(path)
@@ -66,6 +69,9 @@ def encode_documents(source: Documents, tokenizer: Tokenizer, cache: Path | str,
                 f"the encoded documents cannot be kept in {cache}: {error.strerror or error}; make room there, allow writing to it, "
                 "or name another folder in the environment variable CLEW_CACHE"
             ) from None
+        except UserError:
+            forget(source, cache)
+            raise
         found = load(path)
         assert found is not None, f"{path} cannot be read back"
     return found
@@ -75,10 +81,9 @@ def load(path: Path) -> EncodedDocuments | None:
     """The encoding at a path; None where there is none, or part of one, or a changed one."""
     try:
         about = json.loads(path.read_text(encoding="utf-8"))
-        for part in PARTS:
-            with path.with_suffix(f".{part}").open("rb") as file:
-                if hashlib.file_digest(file, "sha256").hexdigest() != about[part]["sha256"]:
-                    return None
+        is_small = sum(about[part]["size"] for part in PARTS) <= HASHED
+        if not all(is_whole(path.parent, about[part], hashed=is_small) for part in PARTS):
+            return None
         tokens, sentences, documents = (np.memmap(path.with_suffix(f".{part}"), about[part]["dtype"], "r") for part in PARTS)
         return EncodedDocuments(tokens, sentences, documents, about["num_characters"], about["num_unknown"], about["digest"])
     except (OSError, ValueError, KeyError, TypeError):
@@ -93,7 +98,9 @@ def write(path: Path, source: Documents, extent: Extent, tokenizer: Tokenizer, p
         for part in PARTS:
             with aside[part].open("rb") as file:
                 about[part]["sha256"] = hashlib.file_digest(file, "sha256").hexdigest()
-            aside[part].replace(path.with_suffix(f".{part}"))
+            final = path.with_suffix(f".{part}")
+            aside[part].replace(final)
+            about[part] |= {"file": final.name, "size": final.stat().st_size, "changed": final.stat().st_mtime_ns}
         aside["json"].write_text(json.dumps(about, indent=1), encoding="utf-8")
         aside["json"].replace(path)
     finally:

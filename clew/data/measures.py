@@ -7,10 +7,13 @@ import hashlib
 import json
 import os
 import time
+from collections.abc import Callable
 from contextlib import suppress
 from pathlib import Path
+from typing import Any
 
-from clew.data.text_files import Measure, TextSource, measure
+from clew.data.extents import Extent
+from clew.data.text_files import measure
 
 LARGE = 2**26
 """Bytes; a text below takes less than a second to read."""
@@ -18,15 +21,15 @@ SETTLED = 2.0
 """Seconds after a change, before which another would not be seen in the time of it."""
 
 
-def measured(source: TextSource, cache: Path | str | None) -> Measure:
-    """The measure of a text, read anew or remembered in the cache."""
+def measured(source: Any, cache: Path | str | None, take: Callable[[Any], Extent] = measure) -> Extent:
+    """The measure of a text, taken anew or remembered in the cache. A source that can be remembered has a `stamp`."""
     path = remembered_at(source, cache)
     if path is None:
-        return measure(source)
+        return take(source)
     with suppress(OSError, ValueError, KeyError, TypeError):
         about = json.loads(path.read_text(encoding="utf-8"))
-        return Measure(int(about["num_characters"]), str(about["digest"]))
-    found = measure(source)
+        return Extent(int(about["num_characters"]), str(about["digest"]))
+    found = take(source)
     with suppress(OSError):  # what cannot be remembered is read again
         path.parent.mkdir(parents=True, exist_ok=True)
         aside = path.with_suffix(f".partial-{os.getpid()}")
@@ -35,14 +38,14 @@ def measured(source: TextSource, cache: Path | str | None) -> Measure:
     return found
 
 
-def forget(source: TextSource, cache: Path | str) -> None:
+def forget(source: Any, cache: Path | str) -> None:
     """Drops what is remembered of a text that turns out to be another."""
     path = remembered_at(source, cache)
     if path is not None:
         path.unlink(missing_ok=True)
 
 
-def remembered_at(source: TextSource, cache: Path | str | None) -> Path | None:
+def remembered_at(source: Any, cache: Path | str | None) -> Path | None:
     """Where a text's measure is kept; None for one that is read anew."""
     stamp = getattr(source, "stamp", None)
     if stamp is None or cache is None:

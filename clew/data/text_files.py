@@ -4,7 +4,6 @@ The text is UTF-8; a byte order mark is dropped, every line end is read as a new
 document, but of a file of JSON lines (.jsonl) every line is one, its field `text` unless another is named.
 """
 
-import hashlib
 import io
 import json
 from collections.abc import Iterator, Sequence
@@ -12,14 +11,16 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import NamedTuple, Protocol, TextIO
 
-from clew.core.errors import UserError, shortened
+from clew.core.errors import UserError
+from clew.data.extents import Extent, extent_of
+from clew.data.folders import at_home, files_at
 from clew.data.json_files import read_jsonl
-from clew.data.lines import is_zipped, near, no_text, opened
+from clew.data.lines import is_zipped, no_text, opened
 from clew.text.tokenizer import check_is_text
 
 PIECE = 2**16
-ENDINGS = (".txt", ".jsonl", ".txt.gz", ".jsonl.gz")
-"""Of the files that are read of a folder."""
+ENDINGS = (".txt", ".jsonl")
+"""Of the files that are read of a folder; a .gz may follow."""
 FIELD = "text"
 """Of JSON lines, where no other is named."""
 
@@ -29,6 +30,10 @@ class Piece(NamedTuple):
 
     text: str
     closes: bool = False
+
+    @property
+    def mark(self) -> bytes:
+        return b"\xff" if self.closes else b""
 
 
 class TextSource(Protocol):
@@ -101,73 +106,16 @@ class TextString:
         return "the text"
 
 
-class Measure(NamedTuple):
-    """How long a text is and its SHA-256, which does not depend on how it is cut into pieces or files named."""
-
-    num_characters: int
-    digest: str
-
-
-class Measuring:
-    """A measure that is taken piece by piece, while something else is done with them."""
-
-    def __init__(self) -> None:
-        self.num_characters = 0
-        self.sha256 = hashlib.sha256()
-
-    def add(self, piece: Piece) -> None:
-        self.num_characters += len(piece.text)
-        self.sha256.update(piece.text.encode())
-        if piece.closes:
-            self.sha256.update(b"\xff")  # no byte of UTF-8
-
-    def measure(self) -> Measure:
-        return Measure(self.num_characters, self.sha256.hexdigest())
-
-
-def measure(source: TextSource) -> Measure:
-    measuring = Measuring()
-    for piece in source.pieces():
-        measuring.add(piece)
-    return measuring.measure()
+def measure(source: TextSource) -> Extent:
+    """It does not depend on how the text is cut into pieces."""
+    return extent_of(source.pieces())
 
 
 def find_text(paths: Path | str | Sequence[Path | str], field: str = FIELD) -> TextFiles:
     """The text in a file, in the .txt and .jsonl files under a folder in the order of their names, or in several of these."""
     if isinstance(paths, (Path, str)):
         paths = [paths]
-    return TextFiles(tuple(file for path in paths for file in files_at(at_home(path), field)), field)
-
-
-def at_home(path: Path | str) -> Path:
-    try:
-        return Path(path).expanduser()
-    except RuntimeError:
-        raise UserError(
-            f"no such file: {shortened(str(path))}; there is no user of that name; write ./~ for a name that begins so"
-        ) from None
-
-
-def files_at(path: Path, field: str = FIELD) -> list[Path]:
-    try:
-        is_file, is_folder, is_there = path.is_file(), path.is_dir(), path.exists()
-    except OSError as error:
-        raise UserError(f"no such file: {shortened(str(path))}; {error.strerror or error}") from None
-    if is_file:
-        if not has_text(path, field):
-            raise UserError(f"{path}: the file is empty; give one with text in it")
-        return [path]
-    if is_there and not is_folder:
-        raise UserError(f"{path}: neither a file nor a folder; a text is read more than once, so save it to a file first")
-    if not is_folder:
-        raise UserError(f"no such file: {shortened(str(path))}; {near(path)}")
-    named = sorted(file for file in path.rglob("*") if file.name.lower().endswith(ENDINGS) and file.is_file())
-    found = [file for file in named if not file.name.startswith(".") and has_text(file, field)]
-    if not found:
-        raise UserError(
-            f"{path}: no .txt or .jsonl file with text in this folder or below; name a file, or rename what holds the text to .txt"
-        )
-    return found
+    return TextFiles(tuple(file for path in paths for file in files_at(at_home(path), ENDINGS, lambda file: has_text(file, field))), field)
 
 
 def has_text(path: Path, field: str) -> bool:

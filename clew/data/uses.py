@@ -47,6 +47,8 @@ def find_use(description: Description) -> Use | None:
     whole = {"lines": "text-lstm", "parallel": "translate"}
     if description.format in whole:
         found: Use | None = Use(whole[description.format], {})
+    elif description.num_files is not None:
+        found = documents(description, texts_of(description))
     elif description.format == "squad":
         found = Use("answer", {"transfer.from": "RUN"})
     elif description.format == "trees":
@@ -84,6 +86,13 @@ def has_faults(description: Description, used: Collection[str]) -> bool:
 def conllu_tags(columns: Columns) -> Use | None:
     tags = (column for column in columns if len(column.labels or ()) > 1 and not column.is_comment)
     return next((Use("tag", {"data.tags": column.name}) for column in tags), None)
+
+
+def other_uses(description: Description, use: Use | None) -> dict[str, list[Use]]:
+    """What else a file can be used for, by what that is: sentences have a label in a comment, a folder has documents."""
+    masked = [] if use is None or description.num_files is None else [Use("text-bert", use.settings)]
+    found = {"to label whole sentences as a comment does": comment_uses(description), "to learn to fill in words, as BERT does": masked}
+    return {why: uses for why, uses in found.items() if uses and description.stopped is None}
 
 
 def comment_uses(description: Description) -> list[Use]:

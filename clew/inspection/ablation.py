@@ -99,7 +99,7 @@ def expectations(reading: Reading, before: Tensor, after: Tensor, bits: Tensor) 
         row: list[Any] = [place + 1, tokens[place]]
         for log_probs in (before[place], after[place]):
             best = int(log_probs[: tokenizer.vocabulary].argmax())
-            row += [tokenizer.token(best), round(float(log_probs[best].exp()), 4)]
+            row += [tokenizer.piece(best), round(float(log_probs[best].exp()), 4)]
         rows.append((*row, round(float(bits[place]), 4)))
     joined = tokenizer.unit == "character"
     table = Table(("place", "token", "likeliest before", "p", "likeliest after", "p", "bits"), rows, "Where most changes")

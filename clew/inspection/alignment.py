@@ -1,14 +1,16 @@
 """Alignments drawn: a row a target word, a column a source word, dark where the one looked at the other. Knows no model and no file."""
 
-import warnings
 from collections.abc import Sequence
 from html import escape
 from itertools import accumulate
 from typing import Any, NamedTuple
 
-from clew.core.errors import UserError, unknown
-from clew.inspection.curves import load_matplotlib, shortened
-from clew.inspection.tree_drawing import Theme, printable, text_width
+from clew.core.errors import UserError
+from clew.inspection.drawing.colours import DARK, LIGHT, TURNS, number_kind
+from clew.inspection.drawing.kinds import SANS
+from clew.inspection.drawing.letters import printable, shortened, text_width
+from clew.inspection.drawing.standalone import Theme, standalone, themed
+from clew.inspection.figures import LARGEST, load_matplotlib
 
 
 class Drawn(NamedTuple):
@@ -27,10 +29,7 @@ LEAN = 0.7071
 FAINTEST = 0.005
 """What is drawn at least; a row adds up to one, so that a picture of a long sentence stays small."""
 SPOKEN = 0.1
-"""Weights that are written out, in percent; above the next, in the colour that shows on a dark cell."""
-DARK_CELL = 0.6
-LARGEST = 40_000
-"""Pixels of a side that matplotlib can draw, at the resolution asked for."""
+"""Weights that are written out, in percent."""
 
 
 class Layout(NamedTuple):
@@ -56,8 +55,6 @@ def lay_out(alignment: Drawn) -> Layout:
 def alignment_svg(alignments: Sequence[Drawn], theme: Theme = "auto") -> str:
     """Alignments one below the other as a picture that needs nothing else, in light or dark colours as the reader's system has them, or
     always in one of these."""
-    if theme not in STYLES:
-        raise unknown("theme", theme, STYLES)
     layouts = [lay_out(alignment) for alignment in alignments]
     width, height = max((layout.width for layout in layouts), default=0), sum(layout.height for layout in layouts)
     tops = accumulate((layout.height for layout in layouts), initial=0)
@@ -65,12 +62,8 @@ def alignment_svg(alignments: Sequence[Drawn], theme: Theme = "auto") -> str:
         f'<g transform="translate(0 {top})">{shapes(alignment, layout)}</g>'
         for alignment, layout, top in zip(alignments, layouts, tops, strict=False)
     ]
-    about = escape(printable("; ".join(" ".join(alignment.target) for alignment in alignments[:3])))
-    return (
-        f'<svg xmlns="http://www.w3.org/2000/svg" class="clew-alignment-{theme}" role="img" aria-label="{about}" width="{width}" '
-        f'height="{height}" viewBox="0 0 {width} {height}" style="max-width:none"><style>{STYLES[theme]}</style>'
-        f'<rect class="page" width="{width}" height="{height}" rx="10"/>{"".join(parts)}</svg>\n'
-    )
+    about = "; ".join(" ".join(alignment.target) for alignment in alignments[:3])
+    return standalone("clew-alignment", theme, STYLES, width, height, about, "".join(parts))
 
 
 def shapes(alignment: Drawn, layout: Layout) -> str:
@@ -97,8 +90,9 @@ def cell(alignment: Drawn, row: int, column: int, left: int, first: int) -> str:
     shape = f'<rect class="cell" x="{x}" y="{y}" width="{CELL}" height="{CELL}" fill-opacity="{weight:.3f}"><title>{about}</title></rect>'
     if weight < SPOKEN:
         return shape
-    kind = "number over" if weight > DARK_CELL else "number"
-    return f'{shape}<text class="{kind}" x="{x + CELL // 2}" y="{y + CELL // 2 + 4}">{100 * weight:.0f}</text>'
+    return (
+        f'{shape}<text class="number {number_kind("heat", weight)}" x="{x + CELL // 2}" y="{y + CELL // 2 + 4}">{100 * weight:.0f}</text>'
+    )
 
 
 def alignment_figure(alignments: Sequence[Drawn]) -> Any:
@@ -118,43 +112,30 @@ def alignment_figure(alignments: Sequence[Drawn]) -> Any:
         axis.set_xticks(range(len(layout.source)), layout.source, rotation=45, ha="left", rotation_mode="anchor", parse_math=False)
         axis.set_yticks(range(len(layout.target)), layout.target, parse_math=False)
         axis.tick_params(top=True, labeltop=True, bottom=False, labelbottom=False, length=0, labelsize=0.72 * WORD_SIZE)
-        axis.spines[:].set_color(LIGHT["line"])
+        axis.spines[:].set_color(LIGHT["rule"])
         for row, weights in enumerate(alignment.weights):
             for column, weight in enumerate(weights):
                 if weight >= SPOKEN:
-                    colour = LIGHT["over" if weight > DARK_CELL else "word"]
+                    colour = LIGHT["over" if weight >= TURNS["heat"][0] else "deep"]
                     axis.text(column, row, f"{100 * weight:.0f}", ha="center", va="center", fontsize=0.72 * NUMBER_SIZE, color=colour)
     return drawn
-
-
-def save_figure(alignments: Sequence[Drawn], path: Any) -> None:
-    """Into a file whose ending is a kind of picture that matplotlib writes. Letters that its fonts do not have become boxes."""
-    with warnings.catch_warnings():
-        warnings.filterwarnings("ignore", "Glyph .* missing from font")
-        alignment_figure(alignments).savefig(path)
-
-
-LIGHT = {"page": "#ffffff", "line": "#d8dce2", "word": "#1b1f24", "cell": "#1c4fa0", "over": "#ffffff"}
-DARK = {"page": "#15181d", "line": "#343940", "word": "#e9ecf1", "cell": "#6aa7ff", "over": "#0b1220"}
 
 
 def style(theme: str, colours: dict[str, str]) -> str:
     """Rules for one theme's pictures alone, since several may stand on a page."""
     rules = {
-        ".page": f"fill:{colours['page']}",
-        ".line": f"fill:none;stroke:{colours['line']};stroke-width:1",
-        "text": "font-family:system-ui,-apple-system,'Segoe UI',Roboto,'Helvetica Neue','DejaVu Sans',sans-serif",
-        ".word": f"font-size:{WORD_SIZE}px;fill:{colours['word']}",
+        ".page": f"fill:{colours['paper']}",
+        ".line": f"fill:none;stroke:{colours['rule']};stroke-width:1",
+        "text": f"font-family:{SANS}",
+        ".word": f"font-size:{WORD_SIZE}px;fill:{colours['ink']}",
         ".target": "text-anchor:end",
-        ".number": f"font-size:{NUMBER_SIZE}px;text-anchor:middle;fill:{colours['word']}",
-        ".over": f"fill:{colours['over']}",
-        ".cell": f"fill:{colours['cell']}",
+        ".number": f"font-size:{NUMBER_SIZE}px;text-anchor:middle;fill:{colours['deep']}",
+        ".number-over": f"fill:{colours['over']}",
+        ".number-black": f"fill:{colours['black']}",
+        ".number-white": f"fill:{colours['white']}",
+        ".cell": f"fill:{colours['heat']}",
     }
     return "".join(f".clew-alignment-{theme} {selector}{{{rule}}}" for selector, rule in rules.items())
 
 
-STYLES = {
-    "auto": style("auto", LIGHT) + "@media(prefers-color-scheme:dark){" + style("auto", DARK) + "}",
-    "light": style("light", LIGHT),
-    "dark": style("dark", DARK),
-}
+STYLES = themed(style, LIGHT, DARK)

@@ -5,23 +5,18 @@ A group is one colour; its runs (seeds) are thin lines, their mean a thick one. 
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from importlib import import_module
 from typing import Any
 
 import numpy as np
 
-from clew.core.errors import UserError
+from clew.inspection.drawing.colours import style
+from clew.inspection.drawing.letters import shortened
+from clew.inspection.figures import load_matplotlib
 
 MOST_POINTS = 300
 """Points of a line; more cannot be told apart, and a page would only grow."""
 FEW_POINTS = 40
 """Up to so many, every point of a mean has a dot."""
-COLOURS = ("#013f9b", "#aa871d", "#25a68e", "#aa3760", "#9685f5", "#6d3400", "#0879ab", "#22293e")
-DARK_COLOURS = ("#3681fe", "#baa91b", "#46f790", "#f386ad", "#8a6c9d", "#c35d2b", "#41befc", "#e7efff")
-"""For light and for dark paper. Found by search: any two lie at least 0.12 apart in Oklab for protanopes and deuteranopes too (0.09 for
-tritanopes), and each has a contrast of 3 with its paper."""
-DASHES: tuple[tuple[float, ...], ...] = ((), (6, 3), (2, 2), (8, 3, 2, 3))
-"""Groups beyond the colours have them again, with a dash."""
 
 
 @dataclass(frozen=True)
@@ -90,19 +85,6 @@ def limits(groups: Sequence[Curves]) -> tuple[float, float]:
     return low - margin, high + margin
 
 
-def style(number: int) -> tuple[str, tuple[float, ...]]:
-    """A group's colour and dash."""
-    return COLOURS[number % len(COLOURS)], DASHES[number // len(COLOURS) % len(DASHES)]
-
-
-def shortened(name: str, most: int) -> str:
-    """A long name with its middle left out: beginnings and ends tell groups apart."""
-    if len(name) <= most:
-        return name
-    end = (most - 1) // 2
-    return f"{name[: most - 1 - end]}…{name[len(name) - end :]}"
-
-
 def figure(panels: Sequence[Panel], title: str) -> Any:
     """A matplotlib figure: one panel beside the other, the legend below them in as many columns as its names allow."""
     matplotlib = load_matplotlib()
@@ -155,10 +137,3 @@ def draw(axis: Any, panel: Panel) -> list[Any]:
     axis.set_axisbelow(True)
     axis.spines[["top", "right"]].set_visible(False)
     return thick
-
-
-def load_matplotlib(instead: str = "draw a page: --curves FILE.html") -> Any:
-    try:
-        return import_module("matplotlib.figure")
-    except ModuleNotFoundError:
-        raise UserError(f"pictures are drawn with matplotlib, which is not installed; `pip install 'clew[plot]'`, or {instead}") from None

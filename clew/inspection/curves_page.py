@@ -4,13 +4,14 @@ The drawing is there without the script; that adds what a pointer or the arrow k
 """
 
 import json
-import math
 from collections.abc import Sequence
 from html import escape
 from importlib.resources import files
 from typing import Any
 
-from clew.inspection.curves import COLOURS, DARK_COLOURS, FEW_POINTS, Curve, Curves, Panel, limits, mean_of, style, thinned
+from clew.inspection.curves import FEW_POINTS, Curve, Curves, Panel, limits, mean_of, thinned
+from clew.inspection.drawing.colours import COLOURS, DARK, LIGHT, dash_of, variables
+from clew.inspection.drawing.scales import labels, ticks
 
 WIDTH, HEIGHT = 640, 400
 LEFT, RIGHT, TOP, BOTTOM = 66, 30, 12, 50
@@ -22,8 +23,8 @@ def page(panels: Sequence[Panel], title: str, about: str = "", table: tuple[Sequ
     parts = {
         "TITLE": escape(title),
         "ABOUT": escape(about),
-        "LIGHT": colours(COLOURS),
-        "DARK": colours(DARK_COLOURS),
+        "LIGHT": variables(LIGHT),
+        "DARK": variables(DARK),
         "LEGEND": "\n".join(legend_entry(number, group) for number, group in enumerate(panels[0].groups)),
         "PANELS": "\n".join(figure_of(number, panel) for number, panel in enumerate(panels)),
         "TABLE": "" if table is None else table_of(*table),
@@ -31,10 +32,6 @@ def page(panels: Sequence[Panel], title: str, about: str = "", table: tuple[Sequ
     }
     pieces = template.split("@@")
     return "".join(parts[piece] if number % 2 else piece for number, piece in enumerate(pieces))
-
-
-def colours(chosen: Sequence[str]) -> str:
-    return " ".join(f"--c{number}: {colour};" for number, colour in enumerate(chosen))
 
 
 def legend_entry(number: int, group: Curves) -> str:
@@ -95,22 +92,6 @@ def axes(scale: Scale, label: str) -> str:
     return "\n".join(found)
 
 
-def ticks(low: float, high: float, most: int) -> list[float]:
-    """Round numbers from low to high, at most so many, 1, 2 or 5 times a power of ten apart."""
-    span = max(high - low, 1e-12)
-    power = 10 ** math.floor(math.log10(span / most))
-    step = next(power * factor for factor in (1, 2, 5, 10, 20) if span / (power * factor) <= most)
-    return [number * step for number in range(math.ceil(low / step - 1e-9), math.floor(high / step + 1e-9) + 1)]
-
-
-def labels(values: Sequence[float]) -> list[str]:
-    """With as many digits as the distance between them needs."""
-    apart = min((b - a for a, b in zip(values, values[1:], strict=False)), default=1.0)
-    if max(map(abs, values), default=0) >= 1e6:
-        return [f"{value:.2g}" for value in values]
-    return [f"{value:,.{max(0, -math.floor(math.log10(apart) + 1e-9))}f}" for value in values]
-
-
 def lines_of(number: int, group: Curves, scale: Scale) -> str:
     """The group's runs as thin lines and their mean as a thick one."""
     runs = [f'<path class="run" d="{path(thinned(run), scale)}" {stroke(number, 1)}/>' for run in group.runs if run.steps]
@@ -130,7 +111,7 @@ def path(curve: Curve, scale: Scale) -> str:
 
 
 def stroke(number: int, width: float) -> str:
-    _, dash = style(number)
+    dash = dash_of(number)
     pattern = f' stroke-dasharray="{" ".join(f"{part:g}" for part in dash)}"' if dash and width > 1 else ""
     return f'style="stroke: var(--c{number % len(COLOURS)})" stroke-width="{width:g}" fill="none"{pattern}'
 

@@ -12,11 +12,13 @@ from typing import Any
 import numpy as np
 
 from clew.core.errors import UserError
+from clew.inspection.drawing.axes import Field
 from clew.inspection.drawing.colours import LIGHT
 from clew.inspection.drawing.kinds import KINDS
 from clew.inspection.drawing.letters import visible
 from clew.inspection.drawing.pages import DRAWN, title_of
-from clew.inspection.drawing.shapes import Box, Dot, Label, Picture, Raster, Shape, Stroke
+from clew.inspection.drawing.shapes import Box, Dot, Label, Raster, Shape, Stroke
+from clew.inspection.figure_panels import PANELS
 from clew.inspection.parts import Part
 
 INCH, POINT = 100, 0.72
@@ -24,6 +26,8 @@ INCH, POINT = 100, 0.72
 MARGIN, TITLE, BETWEEN = 20, 34, 22
 LARGEST = 40_000
 """Pixels of a side that matplotlib can draw, at the resolution asked for."""
+MOST_PIXELS = 30e6
+"""Of a whole picture, which has a lower resolution where it would have more."""
 
 
 def load_matplotlib(instead: str = "draw a page: --curves FILE.html") -> Any:
@@ -51,15 +55,23 @@ def figure_of(title: str, parts: Sequence[Part]) -> Any:
         raise UserError(
             f"the picture would be {width:.0f} x {height:.0f} pixels, of which matplotlib draws {LARGEST} at most; take .html or .svg"
         )
-    figure = matplotlib.Figure(figsize=(width / INCH, height / INCH), dpi=150)
+    dpi = min(150.0, INCH * (MOST_PIXELS / (width * height)) ** 0.5)
+    figure = matplotlib.Figure(figsize=(width / INCH, height / INCH), dpi=dpi)
     write(figure, MARGIN / width, 1 - (MARGIN + 12) / height, title, "heading")
     top = float(MARGIN + TITLE)
-    for text, each in zip(titles, pictures, strict=True):
+    for part, text, each in zip(parts, titles, pictures, strict=True):
         if text:
             write(figure, MARGIN / width, 1 - (top + 12) / height, text, "title")
             top += BETWEEN
-        axis = figure.add_axes((MARGIN / width, 1 - (top + each.height) / height, each.width / width, each.height / height))
-        draw_picture(axis, each)
+
+        def place(field: Field, top: float = top) -> Any:
+            """An axis on a field of this part's picture."""
+            low, size = 1 - (top + field.bottom) / height, ((field.right - field.left) / width, (field.bottom - field.top) / height)
+            return figure.add_axes(((MARGIN + field.left) / width, low, *size))
+
+        panel = PANELS.get(type(part))
+        shapes = panel(part, place) if panel else each.shapes
+        draw_shapes(place(Field(0, 0, each.width, each.height)), each.width, each.height, shapes)
         top += each.height + BETWEEN
     return figure
 
@@ -81,15 +93,17 @@ def write(on: Any, x: float, y: float, text: str, kind: str, turn: float = 0.0) 
         rotation=-turn,
         rotation_mode="anchor",
         parse_math=False,
+        bbox={"facecolor": LIGHT["paper"], "edgecolor": "none", "pad": 1} if look.halo else None,
     )
 
 
-def draw_picture(axis: Any, picture: Picture) -> None:
-    """All shapes of a picture, in its pixels."""
-    axis.set_xlim(0, picture.width)
-    axis.set_ylim(picture.height, 0)
+def draw_shapes(axis: Any, width: float, height: float, shapes: Sequence[Shape]) -> None:
+    """Shapes of a picture, in its pixels, on an axis that is not seen."""
+    axis.set_xlim(0, width)
+    axis.set_ylim(height, 0)
     axis.set_axis_off()
-    for shape in picture.shapes:
+    axis.patch.set_visible(False)
+    for shape in shapes:
         draw_shape(axis, shape)
 
 

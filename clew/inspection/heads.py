@@ -8,8 +8,10 @@ import torch
 from torch import Tensor
 
 from clew.inspection.recording import intervene, plain_module
-from clew.layers.heads import AttendingLayer, grouped
+from clew.layers.heads import CROSS, DECODER, OWN, AttendingLayer, grouped
 from clew.layers.heads import attending_layers as layers_of
+
+__all__ = ["CROSS", "DECODER", "OWN", "AttendingLayer", "attending_layers", "head_names", "heads_off", "why_headless"]
 
 
 def attending_layers(run: Any) -> list[AttendingLayer]:

@@ -4,15 +4,20 @@ from clew.inspection.ablation import ABLATION
 from clew.inspection.attention import ATTENTION
 from clew.inspection.attributing import ATTRIBUTION
 from clew.inspection.cells import CELLS
+from clew.inspection.contextuality_views import CONTEXTUALITY, OCCURRENCES
 from clew.inspection.gates import GATES
+from clew.inspection.gradients import GRADIENTS
+from clew.inspection.graph_view import GRAPH
 from clew.inspection.instrument import Instrument
 from clew.inspection.learning_curves import CURVES
 from clew.inspection.logit_lens import LOGIT_LENS
 from clew.inspection.next_tokens import NEXT
+from clew.inspection.places import TAPS
 from clew.inspection.prediction import PREDICTION
 from clew.inspection.run_cost import COST
 from clew.inspection.sampling import SAMPLING
 from clew.inspection.searching import BEAM
+from clew.inspection.similarity_views import CKA, HEADS
 from clew.inspection.surprisal import SURPRISAL
 from clew.inspection.tokens import TOKENS
 from clew.inspection.tracked_cells import TRACK
@@ -26,8 +31,17 @@ INSTRUMENTS: dict[str, Instrument] = {
     "cells": CELLS,
     "track": TRACK,
     "gates": GATES,
+    "gradients": GRADIENTS,
+    "graph": GRAPH,
+    "taps": TAPS,
     "attention": ATTENTION,
     "alignment": ALIGNMENT,
+    "prediction": PREDICTION,
+    "ablation": ABLATION,
+    "contextuality": CONTEXTUALITY,
+    "occurrences": OCCURRENCES,
+    "cka": CKA,
+    "heads": HEADS,
     "attribution": ATTRIBUTION,
     "logit_lens": LOGIT_LENS,
     "beam": BEAM,
@@ -35,6 +49,4 @@ INSTRUMENTS: dict[str, Instrument] = {
     "cost": COST,
     "errors": ERRORS,
     "curves": CURVES,
-    "prediction": PREDICTION,
-    "ablation": ABLATION,
 }

@@ -3,7 +3,7 @@
 Pure functions of vectors, NumPy; which words they are of is the caller's. Rows are words.
 """
 
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from typing import NamedTuple
 
 import numpy as np
@@ -11,9 +11,10 @@ import numpy as np
 from clew.core.errors import UserError
 
 Array = np.ndarray
-BLOCK = 1024
-"""Rows whose products with all others are in memory at a time."""
+BLOCK = 2**24
+"""Products that are in memory at a time."""
 NEIGHBOURS = 10
+KS = (1, 5, 10)
 
 
 def unit(rows: Array) -> Array:
@@ -77,16 +78,14 @@ class Space(NamedTuple):
         """The best `num` target words of each source word, best first (rows, num), and their scores; of equals the earlier."""
         num = min(num, len(self.target))
         found, values = np.zeros((len(rows), num), dtype=np.int64), np.zeros((len(rows), num), dtype=np.float32)
-        for start in range(0, len(rows), BLOCK):
-            scores = self.scores(rows[start : start + BLOCK])
-            best = (
-                np.argpartition(-scores, num - 1, axis=1)[:, :num] if num < scores.shape[1] else np.arange(num)[None].repeat(len(scores), 0)
-            )
+        for part in blocks(len(rows), len(self.target)):
+            scores = self.scores(rows[part])
+            best = np.argpartition(-scores, num - 1, axis=1)[:, :num]
             best.sort(1)
             there = np.take_along_axis(scores, best, 1)
             order = np.argsort(-there, axis=1, kind="stable")
-            found[start : start + BLOCK] = np.take_along_axis(best, order, 1)
-            values[start : start + BLOCK] = np.take_along_axis(there, order, 1)
+            found[part] = np.take_along_axis(best, order, 1)
+            values[part] = np.take_along_axis(there, order, 1)
         return found, values
 
     def swapped(self) -> "Space":
@@ -106,9 +105,14 @@ def with_hubs(space: Space) -> Space:
 def mean_of_nearest(rows: Array, others: Array, k: int) -> Array:
     """r(x): the mean cosine of each row with its k nearest among others."""
     found = np.zeros(len(rows), dtype=np.float32)
-    for start in range(0, len(rows), BLOCK):
-        found[start : start + BLOCK] = top_mean(rows[start : start + BLOCK] @ others.T, k)
+    for part in blocks(len(rows), len(others)):
+        found[part] = top_mean(rows[part] @ others.T, k)
     return found
+
+
+def blocks(num_rows: int, num_columns: int) -> Iterator[slice]:
+    size = max(BLOCK // max(num_columns, 1), 1)
+    return (slice(start, start + size) for start in range(0, num_rows, size))
 
 
 def top_mean(values: Array, k: int) -> Array:
@@ -127,8 +131,8 @@ def mutual_nearest(space: Space, most: int) -> Array:
 
 
 def align(x: Array, y: Array, pairs: Array, *, rounds: int = 0, most: int = 10_000) -> Array:
-    """The rotation of a dictionary's pairs (pairs, 2), refined: the pairs that are each other's nearest by CSLS among the `most` first words
-    of each language are the next round's dictionary, the given ones with them (Conneau et al. 2018)."""
+    """The rotation of a dictionary's pairs (pairs, 2), refined: pairs that are each other's nearest by CSLS, among the `most` first
+    words of each language, join the given ones as the next round's dictionary (Conneau et al. 2018)."""
     rotation = procrustes(x[pairs[:, 0]], y[pairs[:, 1]])
     for _ in range(rounds):
         found = mutual_nearest(space_of(x[:most], y[:most], rotation, csls=True), most)
@@ -150,7 +154,7 @@ class Precision(NamedTuple):
         return {k: value * self.num_words / self.num_in_all for k, value in self.at.items()}
 
 
-def precision(space: Space, gold: Mapping[int, Iterable[int]], num_in_all: int | None = None, ks: Sequence[int] = (1, 5, 10)) -> Precision:
+def precision(space: Space, gold: Mapping[int, Iterable[int]], num_in_all: int | None = None, ks: Sequence[int] = KS) -> Precision:
     """`gold` has every translation of a source word, by their rows; any of them counts."""
     words = np.array(sorted(gold), dtype=np.int64)
     if not len(words):
@@ -186,13 +190,19 @@ class Choice(NamedTuple):
 
 
 def cross_validate(
-    x: Array, y: Array, pairs: Array, rounds: Sequence[int] = (0, 1), num_folds: int = 3, most: int = 10_000
+    x: Array,
+    y: Array,
+    pairs: Array,
+    names: Sequence[str] = tuple(PREPARATIONS),
+    rounds: Sequence[int] = (0, 1),
+    num_folds: int = 3,
+    most: int = 10_000,
 ) -> list[Choice]:
     """How well each preparation and number of refinements translates pairs that were held out, by nearest neighbour; best first, of equals
     the simpler. The dictionary that is learnt from alone decides, never the one that is measured on."""
     found = []
-    for name, prepare in PREPARATIONS.items():
-        left, right = prepare(x), prepare(y)
+    for name in names:
+        left, right = PREPARATIONS[name](x), PREPARATIONS[name](y)
         for num in rounds:
             scores = []
             for kept, held in folds(pairs, num_folds):

@@ -120,7 +120,7 @@ def before_each(reading: Reading) -> tuple[str, ...]:
 
 def said(tokenizer: Any, id: int) -> str:
     """Rows that a table has beyond its tokenizer are no token."""
-    return tokenizer.reading(id) if id < tokenizer.vocabulary else f"#{id}"
+    return tokenizer.piece(id) if id < tokenizer.vocabulary else f"#{id}"
 
 
 def why_no_lens(run: Run) -> str | None:

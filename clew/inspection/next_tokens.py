@@ -49,7 +49,7 @@ def expected(log_probs: Tensor, tokenizer: Any, top: int, after: str = "") -> Ex
     entropy = -(log_probs.exp() * log_probs.clamp(min=-1e4)).sum().item() / math.log(2)
     ids = best.indices.tolist()
     outside = max(1.0 - probabilities.sum().item(), 0.0)
-    return Expected(tuple(map(tokenizer.reading, ids)), tuple(ids), tuple(probabilities.tolist()), outside, entropy, after)
+    return Expected(tuple(map(tokenizer.piece, ids)), tuple(ids), tuple(probabilities.tolist()), outside, entropy, after)
 
 
 def expected_next(run: Run, options: NextOptions) -> list[Expected]:

@@ -4,9 +4,11 @@ a rule."""
 from collections.abc import Callable, Sequence
 from html import escape
 
-from clew.core.errors import unknown
+from clew.inspection.drawing.colours import DARK, LIGHT
+from clew.inspection.drawing.kinds import SANS
+from clew.inspection.drawing.letters import printable, text_width
+from clew.inspection.drawing.standalone import Theme, standalone, themed
 from clew.inspection.probing import Probed, Probing, Row
-from clew.inspection.tree_drawing import Theme, printable, text_width
 
 STEP, HEIGHT = 62, 190
 """Pixels from one level to the next, and of a panel's scale from its lowest to its highest value."""
@@ -18,8 +20,6 @@ SHORT = {"sum of the last four": "sum of last 4", "the last four joined": "last 
 
 def probing_svg(probing: Probing, theme: Theme = "auto") -> str:
     """A picture that needs nothing else, in light or dark colours as the reader's system has them, or always in one of these."""
-    if theme not in STYLES:
-        raise unknown("theme", theme, STYLES)
     levels = sum(row.is_level for row in probing.rows)
     scale = STEP * (len(probing.rows) + (levels < len(probing.rows)))
     names = max(text_width(baseline_name(strongest(corpus)[0]), SMALL) for corpus in probing.corpora)
@@ -30,12 +30,7 @@ def probing_svg(probing: Probing, theme: Theme = "auto") -> str:
         f'<g transform="translate({MARGIN + AXIS} {MARGIN + tall * number})">{panel(corpus, probing.rows, levels, scale)}</g>'
         for number, corpus in enumerate(probing.corpora)
     )
-    about = escape(printable(f"accuracy of linear probes by level of {probing.run}"))
-    return (
-        f'<svg xmlns="http://www.w3.org/2000/svg" class="clew-probing-{theme}" role="img" aria-label="{about}" width="{width}" '
-        f'height="{height}" viewBox="0 0 {width} {height}" style="max-width:none"><title>{about}</title><style>{STYLES[theme]}</style>'
-        f'<rect class="page" width="{width}" height="{height}" rx="10"/>{panels}</svg>\n'
-    )
+    return standalone("clew-probing", theme, STYLES, width, height, f"accuracy of linear probes by level of {probing.run}", panels)
 
 
 def panel(corpus: Probed, rows: Sequence[Row], levels: int, scale: int) -> str:
@@ -115,34 +110,26 @@ def baseline_name(name: str) -> str:
     return "each word's most frequent tag" if name == "most frequent tag of each word" else name
 
 
-LIGHT = {"page": "#ffffff", "line": "#d8dce2", "word": "#1b1f24", "quiet": "#6b7280", "trained": "#013f9b", "untrained": "#aa871d"}
-DARK = {"page": "#15181d", "line": "#343940", "word": "#e9ecf1", "quiet": "#98a1ae", "trained": "#3681fe", "untrained": "#baa91b"}
-
-
 def style(theme: str, colours: dict[str, str]) -> str:
     """Rules for one theme's pictures alone, since several may stand on a page."""
     rules = {
-        ".page": f"fill:{colours['page']}",
-        ".line": f"fill:none;stroke:{colours['line']};stroke-width:1",
-        ".baseline": f"fill:none;stroke:{colours['quiet']};stroke-width:1.2;stroke-dasharray:2 3",
-        "text": f"font-family:system-ui,-apple-system,'Segoe UI',Roboto,'Helvetica Neue','DejaVu Sans',sans-serif;fill:{colours['word']}",
+        ".page": f"fill:{colours['paper']}",
+        ".line": f"fill:none;stroke:{colours['rule']};stroke-width:1",
+        ".baseline": f"fill:none;stroke:{colours['faint']};stroke-width:1.2;stroke-dasharray:2 3",
+        "text": f"font-family:{SANS};fill:{colours['ink']}",
         ".title": "font-size:14px;font-weight:600",
-        ".small": f"font-size:{SMALL}px;fill:{colours['quiet']}",
+        ".small": f"font-size:{SMALL}px;fill:{colours['faint']}",
         ".end": "text-anchor:end",
         ".name": f"font-size:{TEXT}px;text-anchor:end",
-        ".value": f"font-size:{SMALL}px;text-anchor:middle;stroke:{colours['page']};stroke-width:3px;paint-order:stroke",
+        ".value": f"font-size:{SMALL}px;text-anchor:middle;stroke:{colours['paper']};stroke-width:3px;paint-order:stroke",
         ".best": "font-weight:700",
-        ".trained": f"fill:none;stroke:{colours['trained']};stroke-width:2.2",
-        ".trained-dot": f"fill:{colours['trained']}",
-        ".untrained": f"fill:none;stroke:{colours['untrained']};stroke-width:1.8;stroke-dasharray:6 4",
-        ".untrained-dot": f"fill:{colours['page']};stroke:{colours['untrained']};stroke-width:1.8",
-        ".untrained-name": f"fill:{colours['untrained']}",
+        ".trained": f"fill:none;stroke:{colours['c0']};stroke-width:2.2",
+        ".trained-dot": f"fill:{colours['c0']}",
+        ".untrained": f"fill:none;stroke:{colours['c1']};stroke-width:1.8;stroke-dasharray:6 4",
+        ".untrained-dot": f"fill:{colours['paper']};stroke:{colours['c1']};stroke-width:1.8",
+        ".untrained-name": f"fill:{colours['c1']}",
     }
     return "".join(f".clew-probing-{theme} {selector}{{{rule}}}" for selector, rule in rules.items())
 
 
-STYLES = {
-    "auto": style("auto", LIGHT) + "@media(prefers-color-scheme:dark){" + style("auto", DARK) + "}",
-    "light": style("light", LIGHT),
-    "dark": style("dark", DARK),
-}
+STYLES = themed(style, LIGHT, DARK)

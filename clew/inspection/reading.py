@@ -86,7 +86,7 @@ class Reading:
 def read(run: Run, text: str, target: str | None = None, *, into: str = "") -> Reading:
     """A text, and for a model that writes its target, as one row of ids. Refused where it is empty, or longer than what
     the model's positions can tell apart."""
-    check_is_text(text, "the text")
+    check_is_text(text, "text")
     if MODELS[run.config.model.family].encodes:  # type: ignore[attr-defined]
         return read_pair(run, text, target, into)
     if target is not None:

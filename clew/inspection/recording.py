@@ -96,9 +96,9 @@ def find_places(model: Any, patterns: Any) -> dict[str, nn.Module]:
     for pattern in patterns:
         matches = {path: part for path, part in paths.items() if fnmatchcase(path, pattern)}
         if not matches:
-            raise UserError(
-                f"nothing in the model matches '{pattern}'{did_you_mean(pattern, paths)} `model.named_modules()` lists its paths"
-            )
+            near = did_you_mean(pattern, paths)
+            listed = "`clew look taps RUN pattern=*`, or model.named_modules(), lists its paths"
+            raise UserError(f"nothing in the model matches '{pattern}'{near} {listed}")
         found.update(matches)
     return found
 

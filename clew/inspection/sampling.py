@@ -119,7 +119,7 @@ def look_at_sampling(runs: Sequence[Run], options: SamplingOptions) -> View:
             top_p=options.top_p,
             top=options.top,
         )
-    name = writer.tokenizer.reading
+    name = writer.tokenizer.piece
     text = writer.text([step.token for step in steps])
     rows = [
         (

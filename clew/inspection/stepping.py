@@ -1,4 +1,6 @@
-"""Writing one token at a time: what a model expects next, after the tokens that were chosen so far. Knows no search."""
+"""Writing one token at a time: what a model expects next, after the tokens that were chosen so far. Knows no search.
+
+Probabilities are the model's own, before anything is banned or cut off."""
 
 from collections.abc import Sequence
 from typing import NamedTuple
@@ -39,7 +41,7 @@ def next_step(run: Run, text: str, chosen: Sequence[int], *, into: str = "", off
     ended = bool(chosen) and chosen[-1] == end
     ids = list(chosen[:-1] if ended else chosen)
     return Step(
-        tokens=[tokenizer.token(id) for id in chosen],
+        tokens=[tokenizer.piece(id) for id in chosen],
         text=continuation(tokenizer, text, ids) if run.verb == "generate" else tokenizer.decode(ids),
         log_prob=sum(float(log_probs[place, token]) for place, token in enumerate(chosen)),
         next=expected(log_probs[-1], tokenizer, top),

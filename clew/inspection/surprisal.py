@@ -107,7 +107,7 @@ def judged(tokens: Sequence[str], places: Sequence[int], log_probs: Tensor, ids:
         tuple(tokens),
         tuple(places),
         tuple(bits_of(log_probs, ids).tolist()),
-        tuple(map(tokenizer.reading, likeliest.indices.tolist())),
+        tuple(map(tokenizer.piece, likeliest.indices.tolist())),
         tuple(likeliest.values.exp().tolist()),
     )
 

@@ -1,6 +1,7 @@
 """The cell that keeps track of each property of a text best, and how many cells keep track of none: fitted on what the run was trained on,
 judged on text it has not seen. What is measured is told in `tracking.py`, the properties in `properties.py`."""
 
+import math
 from collections.abc import Sequence
 from typing import Any, Literal, NamedTuple
 
@@ -10,13 +11,13 @@ from pydantic import Field
 
 from clew.core.config import Section
 from clew.core.errors import UserError, unknown
-from clew.inspection.cells import coloured, symbol
+from clew.inspection.cells import coloured
 from clew.inspection.instrument import Instrument
 from clew.inspection.properties import PROPERTIES, is_code
 from clew.inspection.recurrent_layers import RecurrentLayer, recurrent_layers, why_not_recurrent
 from clew.inspection.streaming import stream
 from clew.inspection.tracking import Tally, correlations, fit_cuts, fit_lines, judge_cuts, judge_lines, threshold_of
-from clew.inspection.views import Bars, Note, Part, Table, View
+from clew.inspection.views import Bars, ColouredText, Note, Part, Table, View
 from clew.runs.build import find_texts
 from clew.runs.loaded import Run
 
@@ -44,6 +45,8 @@ class Best(NamedTuple):
     layer: str
     unit: int
     rule: str
+    told: tuple[float, float]
+    """A number as a + b x; a boolean as b (x - a), above 0 where it is said to hold."""
     skill: float
     fitted_skill: float
     score: float  # F1, or Pearson's r
@@ -123,14 +126,16 @@ def search(run: Run, fitted_on: Text, judged_on: Text, *, of: str = "cell", marg
             if name in best and best[name].fitted_skill >= skill:
                 continue
             if name in booleans:
-                side = ">=" if cuts.above[row, unit] else "<"
-                rule, score = f"{side} {threshold_of(int(cuts.edges[row, unit])):.3f}", float(told.f1[row, unit])
+                above, threshold = bool(cuts.above[row, unit]), threshold_of(int(cuts.edges[row, unit]))
+                rule, score = f"{'>=' if above else '<'} {threshold:.3f}", float(told.f1[row, unit])
+                by = (threshold, 1.0 if above else -1.0)
                 against = (float(told.accuracy[row, unit]), float(told.always[row]), float(told.majority[row]))
             else:
                 line = row - len(booleans)
-                rule = f"{float(lines.intercepts[line, unit]):.2f} {float(lines.slopes[line, unit]):+.2f} x"
+                by = (float(lines.intercepts[line, unit]), float(lines.slopes[line, unit]))
+                rule = f"{by[0]:.2f} {by[1]:+.2f} x"
                 score, against = float(r[line, unit]), (None, None, None)  # type: ignore[assignment]
-            best[name] = Best(name, layer.name, unit + 1, rule, float(after[row, unit]), skill, score, *against)
+            best[name] = Best(name, layer.name, unit + 1, rule, by, float(after[row, unit]), skill, score, *against)
     left_out = [name for name in fitted_on.values if name not in names]
     return Search([best[name] for name in names], silent, sum(len(tally.x) for tally in first), left_out)
 
@@ -193,7 +198,7 @@ def look_for_cells(runs: Sequence[Run], options: TrackOptions) -> View:
         share = sum(found.silent.values()) / len(found.silent)
         about += f" {share:.0%} of the cells reach {options.margin:g} for no property that takes more than the character itself."
     facts = {
-        "best": [one._asdict() for one in found.best],
+        "best": [{**one._asdict(), "told": [value if math.isfinite(value) else None for value in one.told]} for one in found.best],
         "silent": found.silent,
         "margin": options.margin,
         "left_out": found.left_out,
@@ -216,13 +221,25 @@ def coloured_best(run: Run, text: Text, one: Best, options: TrackOptions) -> Par
     seen = torch.zeros(text.before + stop)
     for places, found in stream(run.task, text.tokens[: len(seen)], [path]):
         seen[places] = found[path][:, one.unit - 1].float().cpu()
-    shown = seen[text.before + start :]
-    shown = shown.tanh() if path == layer.memory else shown
+    shown = seen[text.before + start :].numpy()
     begins = [int(text.ends[start - 1]) + 1 if start else 0, *(text.ends[start : stop - 1] + 1).tolist()]
     pieces = [text.text[begin : end + 1] for begin, end in zip(begins, text.ends[start:stop].tolist(), strict=True)]
-    bound = max(1.0, float(shown.abs().max()))
     title = f"{one.property}: cell {one.unit} of layer {one.layer}"
-    return coloured(pieces, shown.tolist(), title, joined=True, bound=bound, label=symbol(layer, options.of))
+    a, b = one.told
+    if values.dtype == bool:
+        beyond = b * (shown - a)
+        return coloured(
+            pieces, beyond.tolist(), title, joined=True, bound=spread_of(beyond), label="beyond its threshold, where it is said to hold"
+        )
+    said = a + b * shown
+    low, high = (float(np.quantile(values, part)) for part in (0.02, 0.98))
+    notes = [f"{value:.1f}, and it is {actual:.0f}" for value, actual in zip(said, values[start:stop], strict=True)]
+    return ColouredText(pieces, said.tolist(), title, f"{one.property} as the cell tells it", low, high, joined=True, notes=notes)
+
+
+def spread_of(values: np.ndarray) -> float:
+    """What most of the values stay within."""
+    return max(float(np.quantile(np.abs(values), 0.9)), 1e-6)
 
 
 def why_not_tracked(run: Run) -> str | None:

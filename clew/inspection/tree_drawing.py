@@ -12,12 +12,12 @@ from dataclasses import dataclass
 from html import escape
 from itertools import accumulate
 from pathlib import Path
-from typing import Literal
 
-from clew.core.errors import UserError, unknown
+from clew.core.errors import UserError
 from clew.core.trees import Tree, fold
-
-Theme = Literal["auto", "light", "dark"]
+from clew.inspection.drawing.kinds import SANS
+from clew.inspection.drawing.letters import has_no_width, printable, text_width
+from clew.inspection.drawing.standalone import Theme, standalone, themed
 
 
 @dataclass
@@ -147,18 +147,6 @@ def cells(text: str) -> list[str]:
     return columns
 
 
-def printable(text: str) -> str:
-    """A text without what a terminal would obey or XML cannot hold."""
-    return "".join(c if c.isprintable() or c in JOINERS else " " if c.isspace() else REPLACEMENT for c in text)
-
-
-def has_no_width(character: str) -> bool:
-    return character in JOINERS or unicodedata.category(character) in ("Mn", "Me")
-
-
-JOINERS, REPLACEMENT = "\u200c\u200d", "\ufffd"
-
-
 def tree_svg(tree: Tree, theme: Theme = "auto") -> str:
     """A tree as a picture of its natural size, in light or dark colours as the reader's system has them, or always in one of these."""
     return trees_svg([tree], theme)
@@ -166,22 +154,16 @@ def tree_svg(tree: Tree, theme: Theme = "auto") -> str:
 
 def trees_svg(trees: Sequence[Tree], theme: Theme = "auto") -> str:
     """Several trees as one picture, one below the other."""
-    if theme not in STYLES:
-        raise unknown("theme", theme, STYLES)
     if not trees:
         raise UserError("there is no tree to draw; give at least one")
     layouts = [lay_out(tree, picture_size, GAP) for tree in trees]
     heights = [middle(boxes[-1], boxes[0]) + WORD_BELOW + 6 + MARGIN for boxes in layouts]
     width, height = max(boxes[0].width for boxes in layouts) + 2 * MARGIN, sum(heights)
-    words = escape(printable(" / ".join(" ".join(tree.words) for tree in trees)))
+    words = " / ".join(" ".join(tree.words) for tree in trees)
     starts = accumulate(heights, initial=0)
     shapes = [shapes_of(boxes) for boxes in layouts]
     moved = [f'<g transform="translate(0 {y})">{each}</g>' if y else each for y, each in zip(starts, shapes, strict=False)]
-    return (
-        f'<svg xmlns="http://www.w3.org/2000/svg" class="clew-tree-{theme}" role="img" aria-label="{words}" width="{width}" '
-        f'height="{height}" viewBox="0 0 {width} {height}" style="max-width:none"><title>{words}</title><style>{STYLES[theme]}</style>'
-        f'<rect class="page" width="{width}" height="{height}" rx="10"/>{"".join(moved)}</svg>'
-    )
+    return standalone("clew-tree", theme, STYLES, width, height, words, "".join(moved))
 
 
 def shapes_of(boxes: list[Box]) -> str:
@@ -207,23 +189,6 @@ def picture_size(node: Tree) -> int:
     if node.word is None:
         return text_width(node.label, LABEL_SIZE * 1.12) + 2 * LABEL_PADDING  # bold is wider
     return max(text_width(node.word, WORD_SIZE), text_width(node.label, TAG_SIZE))
-
-
-def text_width(text: str, size: float) -> int:
-    """An upper bound for the fonts that are about, of which DejaVu Sans is the widest."""
-    return max(8, round(size * sum(map(em, text))))
-
-
-def em(character: str) -> float:
-    if has_no_width(character):
-        return 0.0
-    if unicodedata.east_asian_width(character) in "WF":
-        return 1.15
-    if character in "iIjlfrt.,:;'`|!()[]{}-/ ":
-        return 0.43
-    if character in "mwMW@%&…—":
-        return 1.0
-    return 0.72 if character.isupper() or not character.isascii() else 0.65
 
 
 def middle(box: Box, root: Box) -> int:
@@ -321,7 +286,7 @@ def style(theme: str, colours: dict[str, str]) -> str:
     """Rules for one theme's pictures alone, since several may stand on a page. No variables: not every viewer knows them."""
     rules = {
         ".line": f"fill:none;stroke:{colours['line']};stroke-width:1.5;stroke-linecap:round",
-        "text": "text-anchor:middle;font-family:system-ui,-apple-system,'Segoe UI',Roboto,'Helvetica Neue','DejaVu Sans',sans-serif",
+        "text": f"text-anchor:middle;font-family:{SANS}",
         ".label": f"font-size:{LABEL_SIZE}px;font-weight:600",
         ".tag": f"font-size:{TAG_SIZE}px;fill:{colours['tag']}",
         ".word": f"font-size:{WORD_SIZE}px;fill:{colours['word']}",
@@ -334,8 +299,4 @@ def style(theme: str, colours: dict[str, str]) -> str:
     return "".join(f".clew-tree-{theme} {selector}{{{rule}}}" for selector, rule in rules.items())
 
 
-STYLES = {
-    "auto": style("auto", LIGHT) + "@media(prefers-color-scheme:dark){" + style("auto", DARK) + "}",
-    "light": style("light", LIGHT),
-    "dark": style("dark", DARK),
-}
+STYLES = themed(style, LIGHT, DARK)

@@ -6,6 +6,7 @@ from typing import Any
 
 import torch
 
+from clew.core.tag_schemes import plain_tags
 from clew.interop.model_card import model_card, vocabularies_of
 from clew.interop.options import ExportOptions
 from clew.interop.readers import context_of
@@ -19,6 +20,7 @@ from clew.tasks.language_model import LanguageModel
 from clew.tasks.masked_language_model import MaskedLanguageModel
 from clew.tasks.question_answering import QuestionAnswering
 from clew.tasks.sequence import SequenceToSequence, language_tokens
+from clew.tasks.tagging import Tagger
 from clew.tasks.words import is_spelled
 
 FORMAT = 1
@@ -75,6 +77,8 @@ def facts_of(run: Run) -> dict[str, Any]:
     for role in ("labels", "tags"):
         if role in run.vocabularies:
             facts[role] = list(run.vocabularies[role].names)
+    if isinstance(task, Tagger) and task.scheme:  # tags are told in IOB2, whatever the scheme that has scores
+        facts |= {"tags": list(plain_tags(task.tags.names).names), "scored_tags": list(task.tags.names)}
     return {name: value for name, value in facts.items() if value is not None}
 
 

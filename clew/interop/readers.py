@@ -6,6 +6,7 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
+from clew.core.tag_schemes import plain_tags
 from clew.interop.signatures import SIZES, Program, Sizes, Tensors, drawn
 from clew.layers.context import Context, Pieces
 from clew.layers.embeddings import Segmented, Words
@@ -89,10 +90,14 @@ def tagging(run: Run) -> list[Program]:
 
 
 def tag(task: Any, tensors: Tensors) -> tuple[Tensor, ...]:
-    """A score for every tag of every word, and the tags that are best: of a CRF, those that are best together."""
+    """A score for every tag of every word, and the tags that are best: of a CRF, those that are best together; of phrases IOB2's."""
     words = tensors.get("word_mask", tensors["mask"])
     scores = task.emissions(TagBatch(pieces_of(task.body, tensors), words, words))
     tags = scores.argmax(-1) if task.crf is None else task.crf.viterbi(scores, words)[0]
+    if task.scheme:
+        plain = plain_tags(task.tags.names)
+        first, after = torch.tensor(plain.first, device=tags.device), torch.tensor(plain.after, device=tags.device)
+        tags = torch.cat([first[tags[:, :1]], after[tags[:, :-1], tags[:, 1:]]], 1)
     return scores, tags.masked_fill(~words, 0)
 
 

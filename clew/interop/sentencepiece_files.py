@@ -1,4 +1,4 @@
-"""Files of SentencePiece (Kudo and Richardson 2018): read as the Protocol Buffers messages they are, and made tokenizers of.
+"""Files of SentencePiece (Kudo and Richardson 2018): read and written as the Protocol Buffers messages they are, and made tokenizers of.
 
 A file is a message of fields, each a number and a value; of the numbers only those that matter to encoding are looked at:
 
@@ -6,6 +6,9 @@ A file is a message of fields, each a number and a value; of the numbers only th
     3 normaliser (2 precompiled_charsmap, 3 add_dummy_prefix, 4 remove_extra_whitespaces, 5 escape_whitespaces)
 """
 
+import base64
+import json
+import re
 import struct
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
@@ -20,6 +23,7 @@ from clew.core.errors import UserError
 SPACE = "▁"
 NORMAL, UNKNOWN, CONTROL, USER, UNUSED, BYTE = range(1, 7)
 UNIGRAM, BPE = 1, 2
+BYTES = re.compile("<0x[0-9A-F]{2}>")
 KINDS = {UNIGRAM: "unigram", BPE: "bpe", 3: "word", 4: "char"}
 
 
@@ -102,6 +106,52 @@ def read_piece(data: bytes) -> Piece:
     fields = dict(fields_of(data))
     score = struct.unpack("<f", fields[2])[0] if 2 in fields else 0.0
     return Piece(fields[1].decode(), score, int(fields.get(3, NORMAL)))
+
+
+def write_sentencepiece(path: Path, found: SentencePieces) -> None:
+    """A file that says what was found of one: the same pieces, and texts made ready for them in the same way."""
+    pieces = b"".join(field(1, field(1, piece.text.encode()) + field(2, piece.score) + field(3, piece.kind)) for piece in found.pieces)
+    trainer = field(3, found.kind) + field(35, int(found.byte_fallback)) + field(40, found.unknown)
+    normaliser = field(2, found.charsmap) + field(3, int(found.dummy_prefix)) + field(4, int(found.removes_spaces)) + field(5, 1)
+    path.write_bytes(pieces + field(2, trainer) + field(3, normaliser))
+
+
+def field(number: int, value: int | float | bytes) -> bytes:
+    """A field of a message: a whole number, four bytes of a float, or a stretch of bytes."""
+    if isinstance(value, bytes):
+        return as_varint(number << 3 | 2) + as_varint(len(value)) + value
+    return as_varint(number << 3 | 5) + struct.pack("<f", value) if isinstance(value, float) else as_varint(number << 3) + as_varint(value)
+
+
+def as_varint(value: int) -> bytes:
+    found = bytearray()
+    while value > 127:
+        found.append(value & 127 | 128)
+        value >>= 7
+    return bytes([*found, value])
+
+
+def pieces_of(tokenizer: tokenizers.Tokenizer) -> SentencePieces | None:
+    """What a file of unigram pieces would say to become this tokenizer; None where none would."""
+    about = json.loads(tokenizer.to_str())
+    model, splitting = about["model"], about["pre_tokenizer"] or {}
+    if model["type"] != "Unigram" or splitting.get("type") != "Metaspace":
+        return None
+    added = {token["content"]: token["special"] for token in about["added_tokens"]}
+    bytes_in = {text for text, _ in model["vocab"] if BYTES.fullmatch(text)} if model["byte_fallback"] else set()
+
+    def kind_of(id: int, text: str) -> int:
+        if id == model["unk_id"]:
+            return UNKNOWN
+        return (CONTROL if added[text] else USER) if text in added else BYTE if text in bytes_in else NORMAL
+
+    pieces = [Piece(text, score, kind_of(id, text)) for id, (text, score) in enumerate(model["vocab"])]
+    steps = (about["normalizer"] or {}).get("normalizers", [])
+    charsmap = base64.b64decode(steps[0]["precompiled_charsmap"]) if steps and steps[0]["type"] == "Precompiled" else b""
+    removes = any(step["type"] == "Strip" for step in steps)
+    found = SentencePieces(Path(), UNIGRAM, pieces, model["byte_fallback"], charsmap, splitting.get("prepend_scheme") == "always", removes)
+    again = json.loads(tokenizer_of(found).to_str())
+    return found if all(again[part] == about[part] for part in ("normalizer", "pre_tokenizer", "model", "decoder")) else None
 
 
 def tokenizer_of(found: SentencePieces, pieces: Sequence[Piece] | None = None, unknown: int | None = None) -> tokenizers.Tokenizer:

@@ -68,13 +68,14 @@ def is_run(folder: Path) -> bool:
 
 
 def is_own(folder: Path) -> bool:
-    """Whether a folder is a run, and not a checkpoint of Hugging Face's, whose config has the same name."""
+    """Whether a folder is a run, or was one before it was damaged; and not another program's, whose config has the same name."""
     if not is_run(folder):
         return False
     try:
-        return not is_foreign(json.loads((folder / CONFIG).read_text(encoding="utf-8")))
-    except (OSError, ValueError):
+        settings = json.loads((folder / CONFIG).read_text(encoding="utf-8"))
+    except (OSError, ValueError, RecursionError):
         return True
+    return not isinstance(settings, dict) or not {"format", "recipe"}.isdisjoint(settings)
 
 
 def is_foreign(settings: Any) -> bool:

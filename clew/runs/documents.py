@@ -9,6 +9,7 @@ from clew.data.example_splits import PARTS
 from clew.data.notes import Notes
 from clew.runs.build import text_field, train_tokenizer
 from clew.runs.config import DataConfig, TextConfig
+from clew.runs.directory import cache_folder
 from clew.text.tokenizer import Tokenizer
 from clew.text.train import framed_as_bert
 
@@ -29,7 +30,7 @@ def find_documents(data: DataConfig, notes: Notes) -> dict[str, Documents]:
     whole = []
     for source in sources:
         lacking = {part: 0.0 if part in source else fraction for part, fraction in fractions.items()}
-        whole.append({**source, **cut_off(source["train"], lacking)})
+        whole.append({**source, **cut_off(source["train"], lacking, cache_folder())})
     return {part: joined([source[part] for source in whole if part in source]) for part in PARTS if any(part in each for each in whole)}
 
 

@@ -11,7 +11,7 @@ from typing import Any
 
 from clew.core.errors import UserError
 from clew.runs.config import Config, TrainingConfig
-from clew.runs.directory import CONFIG, IMPORTED, METRICS, check_run, is_run, read_config, read_metrics
+from clew.runs.directory import CONFIG, IMPORTED, METRICS, check_run, is_own, is_run, read_config, read_metrics
 from clew.runs.lock import is_locked
 
 DEPTH = 2
@@ -119,8 +119,9 @@ def is_finished(records: list[dict[str, Any]], training: TrainingConfig) -> bool
 
 
 def find_runs(folder: Path, depth: int = DEPTH) -> list[Path]:
-    """The run directories below a folder, or the folder itself where it is one; a damaged one is among them. 2 comes before 10."""
-    if is_run(folder) or (folder / METRICS).is_file() or (folder / "checkpoints").is_dir():
+    """The run directories below a folder, or the folder itself where it is one; a damaged one is among them, but no checkpoint of another
+    program's. 2 comes before 10."""
+    if is_own(folder) or (not is_run(folder) and ((folder / METRICS).is_file() or (folder / "checkpoints").is_dir())):
         return [folder]
     return [run for child in folders_in(folder) for run in find_runs(child, depth - 1)] if depth > 0 else []
 
@@ -131,7 +132,7 @@ def named_runs(words: Sequence[str]) -> list[Path]:
     for word in words:
         folder, runs = Path(word), list[Path]()
         if folder.is_dir():
-            runs = find_runs(folder)
+            runs = [folder] if is_run(folder) else find_runs(folder)
             if not runs:
                 raise UserError(f"there is no run below {folder}; `clew runs DIR` lists those below a folder")
         elif any(character in word for character in "*?["):

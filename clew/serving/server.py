@@ -2,6 +2,7 @@
 
 import asyncio
 import errno
+import logging
 import signal
 import socket
 from collections.abc import Callable
@@ -56,8 +57,10 @@ def serve(app: Any, at: socket.socket, ready: Callable[[], Any] = lambda: None) 
         loop="asyncio",
         lifespan="off",
         log_config=None,
+        log_level=logging.CRITICAL,  # requests that are cut off at the end are no errors
         access_log=False,
         server_header=False,
+        proxy_headers=False,  # who asks is who connects, whatever is said
         timeout_keep_alive=60,
     )
     server = Server(config)

@@ -98,7 +98,7 @@ class Worker:
             self.changed.notify()
         return job
 
-    def close(self, seconds: float = 0.5) -> bool:
+    def close(self, seconds: float = 0.2) -> bool:
         """Ends everything; whether the thread is done in time, which it is not while one long operation runs."""
         with self.changed:
             self.closed = True

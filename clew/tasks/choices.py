@@ -18,13 +18,11 @@ from clew.core.state import select_rows
 from clew.core.types import State
 from clew.data.examples import Labelled
 from clew.data.plans import batches_by_length
-from clew.metrics.bootstrap import Interval
 from clew.tasks.answers import Found, OneLabel
 from clew.tasks.classification import Classified
+from clew.tasks.judging import Judging, unlabelled_texts
 from clew.tasks.language_model import LanguageModel
-from clew.tasks.measures import Measured
 from clew.text.labels import Labels
-from clew.text.tokenizer import check_is_text
 
 NORMALISED = ("none", "tokens", "characters")
 FIELDS = re.compile(r"\{(text|second)\}")
@@ -107,7 +105,7 @@ class Asked(NamedTuple):
     left_out: int
 
 
-class Chooser:
+class Chooser(Judging):
     """Answers with one of several choices, and measures the answers as a classifier's are."""
 
     writes = False
@@ -122,11 +120,7 @@ class Chooser:
 
     def choose(self, texts: Sequence[str | tuple[str, str]], numbers: Sequence[int] | None = None) -> list[Chosen]:
         """The choice of each text, or of each two texts together. One that is refused is named by its number."""
-        examples = []
-        for number, given in zip(numbers or range(1, len(texts) + 1), texts, strict=True):
-            text, second = (given, None) if isinstance(given, str) else given
-            check_is_text(f"{text} {second or ''}", f"text {number}")
-            examples.append(Labelled(text, (), second, f"text {number}"))
+        examples = unlabelled_texts(texts, numbers)
         found = []
         for example, asked, log_probs, scores in zip(examples, *self.scored(examples), strict=True):
             answer = self.answer.told(torch.tensor([scores]))[0]
@@ -238,22 +232,6 @@ class Chooser:
                 of_targets = log_probs.gather(1, targets[:, piece][row, column].to(device)[:, None])[:, 0]
                 sums.index_add_(0, row, of_targets.cpu().double())
         return sums
-
-    def measure(self, examples: Sequence[Labelled], predictions: Sequence[Found]) -> Measured:
-        return self.answer.measure(examples, predictions)
-
-    def intervals(self, examples: Sequence[Labelled], predictions: Sequence[Found]) -> dict[str, Interval]:
-        return self.answer.intervals(examples, predictions)
-
-    def report(self, examples: Sequence[Labelled], predictions: Sequence[Found]) -> tuple[str, ...]:
-        return self.answer.report(examples, predictions)
-
-    def sentence_scores(self, examples: Sequence[Labelled], predictions: Sequence[Found]) -> list[float]:
-        return self.answer.scores(examples, predictions)
-
-    def described(self, example: Labelled, prediction: Found) -> dict[str, Any]:
-        second = {} if example.second is None else {"second": example.second}
-        return {"source": example.text, **second, **self.answer.described(example, prediction)}
 
 
 def num_scored(asked: Asked) -> list[int]:

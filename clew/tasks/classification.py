@@ -17,14 +17,13 @@ from clew.core.types import State, Term
 from clew.data.examples import Labelled
 from clew.layers.context import Pieces
 from clew.layers.pooling import POOLINGS
-from clew.metrics.bootstrap import Interval
 from clew.tasks.answers import ANSWERS, ClassWeights, Found
 from clew.tasks.examples import ExampleTask
-from clew.tasks.measures import Measured
+from clew.tasks.judging import Judging, unlabelled_texts
 from clew.tasks.sequence import TrainTokenizer
 from clew.tasks.words import EncodedWords, WordReader, check_words, one_word_each, places_of
 from clew.text.labels import Labels
-from clew.text.tokenizer import Tokenizer, check_is_text
+from clew.text.tokenizer import Tokenizer
 from clew.text.words import words_of
 
 BATCH = 128
@@ -97,7 +96,7 @@ class Classified:
         return f"{self.number:g}" if self.number is not None else self.label
 
 
-class Classifier(ExampleTask):
+class Classifier(Judging, ExampleTask):
     """logits = W g(.. g(pool(h_1 .. h_n))), h being the body's vectors, g hidden layers; what they say is the `answer`'s."""
 
     def __init__(self, body: Any, reader: WordReader, labels: Labels, config: ClassificationConfig | None = None):
@@ -209,11 +208,7 @@ class Classifier(ExampleTask):
 
     def classify(self, texts: Sequence[str | tuple[str, str]], numbers: Sequence[int] | None = None) -> list[Classified]:
         """What each text is, or each two texts together. One that is refused is named by its number."""
-        examples = []
-        for number, given in zip(numbers or range(1, len(texts) + 1), texts, strict=True):
-            text, second = (given, None) if isinstance(given, str) else given
-            check_is_text(f"{text} {second or ''}", f"text {number}")
-            examples.append(Labelled(text, (), second, f"text {number}"))
+        examples = unlabelled_texts(texts, numbers)
         nothing = [0.0] * len(self.labels)
         encoded = [LabelledWords(sides, nothing) for sides in self.encode_texts(examples)] if examples else []
         for example, each in zip(examples, encoded, strict=True):
@@ -237,22 +232,6 @@ class Classifier(ExampleTask):
     def best(self) -> str:
         """The name of what the best evaluation is told by."""
         return self.answer.measures[0] if self.config.best == "score" else self.config.best
-
-    def measure(self, examples: Sequence[Labelled], predictions: Sequence[Found]) -> Measured:
-        return self.answer.measure(examples, predictions)
-
-    def intervals(self, examples: Sequence[Labelled], predictions: Sequence[Found]) -> dict[str, Interval]:
-        return self.answer.intervals(examples, predictions)
-
-    def report(self, examples: Sequence[Labelled], predictions: Sequence[Found]) -> tuple[str, ...]:
-        return self.answer.report(examples, predictions)
-
-    def sentence_scores(self, examples: Sequence[Labelled], predictions: Sequence[Found]) -> list[float]:
-        return self.answer.scores(examples, predictions)
-
-    def described(self, example: Labelled, prediction: Found) -> dict[str, Any]:
-        second = {} if example.second is None else {"second": example.second}
-        return {"source": example.text, **second, **self.answer.described(example, prediction)}
 
 
 def cut(text: str, config: ClassificationConfig) -> list[str]:

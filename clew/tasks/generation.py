@@ -7,12 +7,17 @@ import torch
 from torch import Tensor
 
 from clew.core.errors import UserError
+from clew.core.modes import evaluating
 from clew.decoding.sampling import greedy, sample
 from clew.decoding.sliding import Sliding
 from clew.decoding.stepper import Stepper
 from clew.tasks.language_model import LanguageModel
 from clew.tasks.writing import DecodingConfig, filtered_as, write
 from clew.text.tokenizer import Tokenizer
+from clew.text.train import END
+
+EXPECTED = 0.02
+"""The probability from which on a model is said to expect a token."""
 
 
 @dataclass(frozen=True)
@@ -102,7 +107,7 @@ def prompt_batch(task: LanguageModel, prompts: Sequence[str]) -> tuple[Tensor, T
     before = [] if frame is None else frame.before
     for prompt in prompts:
         task.tokenizer.check(prompt)
-        tokens = [*before, *task.encode(prompt)] or start_of(task.tokenizer)
+        tokens = [*before, *task.encode(prompt)] or start_of(task)
         limit = task.body.max_length
         if limit is not None and len(tokens) > limit:
             raise UserError(
@@ -138,14 +143,29 @@ def ends_of(tokenizer: Tokenizer, config: DecodingConfig) -> list[int]:
     return [tokenizer.end] if stops and tokenizer.end is not None else []
 
 
-def start_of(tokenizer: Tokenizer) -> list[int]:
-    """What stands before the first word of a text: a line's end, where the tokenizer knows one; else a document's."""
-    newline = tokenizer.encode("\n")
-    if newline and tokenizer.unknown not in newline:
-        return newline
-    if tokenizer.end is not None:
-        return [tokenizer.end]
-    return [next(token for token in range(tokenizer.vocabulary) if token != tokenizer.unknown)]
+def start_of(task: LanguageModel) -> list[int]:
+    """What stands before the first word of a text: a document's end, where a checkpoint has one of its own; else what the model has learnt
+    to expect after a line's end, be it a document's end or an empty line, and then a paragraph begins; else a line's end alone."""
+    tokenizer = task.tokenizer
+    newline, end = tokenizer.encode("\n"), tokenizer.end
+    has_lines = bool(newline) and tokenizer.unknown not in newline
+    if end is not None and (not has_lines or tokenizer.token(end) != END):
+        return [end]
+    if not has_lines:
+        return [next(token for token in range(tokenizer.vocabulary) if token != tokenizer.unknown)]
+    expected = after(task, newline)
+    if end is not None and expected[end] >= EXPECTED and newline != [end]:
+        return [end]
+    is_parted = len(newline) == 1 and tokenizer.encode("\n\n") == 2 * newline and expected[newline[0]] >= EXPECTED
+    return 2 * newline if is_parted else newline
+
+
+def after(task: LanguageModel, tokens: Sequence[int]) -> list[float]:
+    """The probability of every token after some."""
+    stepper = task.stepper()
+    with evaluating([task]):
+        log_probs, _ = stepper(torch.tensor([tokens], device=task.body.embedding.like.device), None, stepper.initial_state(1))
+    return log_probs[0, -1].exp().tolist()
 
 
 def continuation(tokenizer: Tokenizer, prompt: str, ids: Sequence[int]) -> str:

@@ -22,8 +22,6 @@ MASKS = ("[MASK]", "<mask>")
 MARK = re.compile("|".join(map(re.escape, MASKS)))
 HIDDEN = "\0"
 """What a token begins with that has an id and is found in no text: another tokenizer shares the ids, and finds it."""
-SPACE = "\u2581"
-"""What stands for a space at the beginning of a token, in tokenizers that have no bytes."""
 FEW = 5
 MANY = 100
 
@@ -113,15 +111,13 @@ class Tokenizer:
             raise UserError(f"there is no token {id}; ids go from 0 to {self.vocabulary - 1}")
         return self.tokens[id]
 
-    def reading(self, id: int) -> str:
-        """A token as it reads in a text, with the space that it begins with; special ones, and parts of a character, by their names."""
+    def piece(self, id: int) -> str:
+        """What a token adds to a text, with the space before it; the token itself where that is no whole character, or no text."""
         token = self.token(id)
-        if self.kind not in ("bpe", "unigram") or token in self.specials:
-            return token
-        if token.startswith(SPACE):
-            return " " + token[1:]
-        text = self.inner.decode([id], skip_special_tokens=False)
-        return token if not text or "\ufffd" in text else text
+        if self.kind == "unigram":
+            return token.replace("\u2581", " ")
+        text = self.inner.decode([id], skip_special_tokens=False) if self.kind == "bpe" else token
+        return text if text and "\ufffd" not in text else token
 
     @cached_property
     def unknown(self) -> int | None:

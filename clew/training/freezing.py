@@ -104,3 +104,19 @@ def unfreezing(task: nn.Module, config: Config) -> Unfreezing | None:
     blocks, others = levels_of(task, config)
     trained = [[parameter for parameter in block if parameter.requires_grad] for block in blocks]
     return Unfreezing([block for block in trained if block], others, transfer.unfreeze_every)
+
+
+def check_unfreezing(task: nn.Module, config: Config) -> None:
+    """Refuses steps so few that some block would wait until the end; to be asked for once `freeze` is done."""
+    waiting, steps = unfreezing(task, config), config.training.steps
+    if waiting is None or not (left := waiting.num_waiting(steps - 1)):
+        return
+    turns = len(waiting.blocks) - (not waiting.others)
+    enough = turns * waiting.every + 1
+    most = (steps - 1) // turns
+    total = len(waiting.blocks)
+    raise UserError(
+        f"transfer.unfreeze_every ({waiting.every}) reaches {total - left} of {counted(total, 'level')} of the body within training.steps "
+        f"({steps}), and the others would never be trained; give {f'at most {most}, or ' if most else ''}{enough} steps, or freeze them "
+        "with transfer.freeze"
+    )

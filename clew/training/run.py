@@ -22,7 +22,7 @@ from clew.runs.weights import load_weights
 from clew.training.averaging import AVERAGES
 from clew.training.checkpoints import checkpoint_folders, save_checkpoint
 from clew.training.events import Events
-from clew.training.freezing import freeze, unfreezing
+from clew.training.freezing import check_unfreezing, freeze, unfreezing
 from clew.training.loop import train
 from clew.training.optimisers import OPTIMISERS
 from clew.training.precision import precision
@@ -97,6 +97,8 @@ def run_through(config: Config, folder: Path, resume: bool, code: Path | None, r
     problem = prepare_problem(config, folder if resume else None, progress)
     leave_if_asked(request, folder, "before the first step")
     freeze(problem.task, config)
+    if not resume:
+        check_unfreezing(problem.task, config)
     count = sum(p.numel() for p in problem.task.parameters())
     trained = sum(p.numel() for p in problem.task.parameters() if p.requires_grad)
     report.say(f"device {reason}")

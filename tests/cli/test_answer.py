@@ -98,11 +98,16 @@ def test_what_cannot_be_answered_is_refused_in_a_line(clew: Clew, facts: dict[st
     assert_refused(clew("answer", run, "--file", facts["dev"], "--official", "--json"), "--official writes {id: answer} and nothing else")
     Path("table.tsv").write_text(f"asked\ttext\nWhere?\t{' '.join(PASSAGE.split())}\n", encoding="utf-8")
     assert_refused(
-        clew("answer", run, "--file", "table.tsv"), "table.tsv: no column 'question'; say which one it is with data.question=NAME"
+        clew("answer", run, "--file", "table.tsv"), "table.tsv: no column 'question'; say which one it is with --question NAME; there are: "
     )
     assert_refused(clew("answer", run, "--file", "table.tsv", "Where?"), "--file has questions of its own; leave 'Where?' out")
-    named_columns = clew("answer", run, "--file", "table.tsv", "data.question=asked", "data.passage=text")
+    named_columns = clew("answer", run, "--file", "table.tsv", "--question", "asked", "--passage", "text")
     assert named_columns.status == 0 and named_columns.out.endswith("\tWhere?\n")
+    Path("holes.csv").write_text("question,passage\nWhere?,Ada lives in Rome.\nWhat?,\n", encoding="utf-8")
+    refused = clew("answer", run, "--file", "holes.csv")
+    assert refused.err == "clew: holes.csv:3: the field for --passage is empty; mend it\n" and refused.status == 2
+    assert_refused(clew("answer", run, "--question", "asked", "Where?"), "--question is a column of a table; name its file with --file")
+    assert_refused(clew("answer", run, "--file", facts["dev"], "--question", "asked"), "--question is a column of a table, and ")
     of_task = f"{run} is a run of the task question_answering, which does not classify; `clew answer` is what it does"
     assert_refused(clew("classify", run), of_task)
     with pytest.raises(UserError, match="texts that are not empty, and one is ''"):

@@ -71,7 +71,7 @@ def test_a_table_is_read_by_the_columns_of_the_training_or_by_others(clew: Clew,
     assert_refused(
         clew("classify", runs["tickets"], "--file", "more.jsonl"), "more.jsonl:1: no column 'body' for --text; there are: message"
     )
-    assert_refused(clew("classify", runs["tickets"], "--text", "body", stdin="a\n"), "--text and --second are columns of a table; name its")
+    assert_refused(clew("classify", runs["tickets"], "--text", "body", stdin="a\n"), "--text is a column of a table; name its file")
 
 
 def test_an_empty_cell_has_an_empty_line(clew: Clew, runs: dict[str, Path]) -> None:
@@ -99,6 +99,12 @@ def test_two_texts_stand_in_a_line_with_a_tab_between(clew: Clew, runs: dict[str
         clew("classify", runs["pairs"], stdin="a\tb\nc\n"),
         f"standard input, line 2: {runs['pairs']} judges two texts together, and a line has both with a tab between; found 1",
     )
+    assert clew("classify", runs["pairs"], "my parcel is late", "--second", "is it?").out == found.out.removesuffix("\n")
+    assert_refused(
+        clew("classify", runs["pairs"], "my parcel is late"),
+        f"text 1: {runs['pairs']} judges two texts together, and --second has the other; found 1",
+    )
+    assert_refused(clew("classify", runs["tickets"], "a", "--second", "b"), "--second is for runs that were trained on two")
     assert_refused(clew("classify", runs["tickets"], "--second", "b", "--file", "x.csv"), "--second is for runs that were trained on two")
 
 

@@ -31,6 +31,33 @@ def test_json_has_the_same(clew: Clew) -> None:
     assert found["command"].startswith("clew train classify data.train=tickets.csv.gz ")
 
 
+def test_a_folder_is_described_as_training_reads_it(clew: Clew) -> None:
+    Path("corpus/inner").mkdir(parents=True)
+    Path("corpus/a.txt").write_text("it rains\n\nand rains again\n", encoding="utf-8")
+    Path("corpus/inner/b.txt.gz").write_bytes(gzip.compress(b"the sun shines\n"))
+    for name in ("corpus/notes.md", "corpus/.hidden.txt", "corpus/empty.txt"):
+        Path(name).write_text("" if "empty" in name else "not read\n", encoding="utf-8")
+    found = clew("data", "corpus")
+    lines = found.out.splitlines()
+    assert found.status == 0 and lines[0] == "corpus: a text a line, 2 files, 3 records"
+    assert "example, corpus/inner/b.txt.gz:1" in lines and "skipped: 1 x empty line" in lines
+    assert lines[-3:] == [
+        "  clew train text-lstm data.train=corpus",
+        "or, to learn to fill in words, as BERT does, with:",
+        "  clew train text-bert data.train=corpus",
+    ]
+    Path("corpus/c.jsonl").write_text('{"text": "snow", "n": 1}\n{"body": "hail"}\n', encoding="utf-8")
+    mixed = json.loads(clew("data", "corpus", "--json").out)
+    assert (mixed["num_files"], mixed["num_records"], mixed["num_faults"]) == (3, 4, 1)
+    Path("objects").mkdir()
+    Path("objects/a.jsonl").write_text('{"body": "snow on the hill"}\n{"body": "and some hail"}\n', encoding="utf-8")
+    assert json.loads(clew("data", "objects", "--json").out)["command"] == "clew train text-gpt data.train=objects data.text=body"
+    assert "corpus is a folder, of which .txt files are text" in clew("data", "corpus", "--format", "csv").err
+    Path("tables").mkdir()
+    Path("tables/a.csv").write_text(TICKETS, encoding="utf-8")
+    assert clew("data", "tables").err.startswith("clew: tables: this is a folder; name a file in it: ")
+
+
 def test_two_files_are_parallel_text(clew: Clew) -> None:
     for name, text in {"a.de": "eine Katze\n", "a.en": "a cat\n"}.items():
         Path(name).write_text(text, encoding="utf-8")

@@ -44,6 +44,7 @@ def test_an_export_is_a_folder_of_programs_vocabularies_and_a_card(clew: Clew, r
     ("arguments", "sentence"),
     [
         (["--to", "onxn"], "unknown format 'onxn'; did you mean 'onnx'? known:"),
+        (["--to", "hf", "--license", " "], "--license is empty; name the model's licence, such as apache-2.0, or leave it out"),
         ([], "the following arguments are required: --to; `clew export --help` shows how"),
         (["--to", "onnx", "--out", "runs/bag"], "runs/bag is a run; choose another folder with --out"),
         (["--to", "onnx", "--out", "runs/bag/config.json"], "runs/bag/config.json is a file; --out takes a folder"),

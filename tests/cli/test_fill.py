@@ -63,14 +63,31 @@ def test_lines_are_filled_as_they_stand_and_files_too(clew: Clew, bert: Path, tm
         (["the ball"], "text 1 has no [MASK]; write [MASK] in the place of each word that is to be guessed"),
         (["[MASK] " * 40], "text 1 has 42 tokens with what stands around it, but the model can tell apart 32 positions; shorten it"),
         (["[MASK]", "--top", "0"], "--top (0) must be at least 1"),
-        (["[MASK]", "--file", "x"], "a TEXT and --file exclude each other"),
-        (["--second", "x"], "--second is a text that may come after one TEXT, and there are 0"),
+        (["[MASK]", "--file", "x"], "texts are given, and a file of texts too; leave out --file or the texts"),
+        (["--second", "x"], "--second is a column of a table; name its file with --file"),
+        (["a [MASK]", "b [MASK]", "--second", "x"], "--second goes with one TEXT, and there are 2; give one, or a file of both"),
         (["--file", "nothing.txt"], "no such file: nothing.txt"),
     ],
 )
 def test_what_cannot_be_filled_is_told(clew: Clew, bert: Path, words: list[str], told: str) -> None:
     found = clew("fill", bert, *words)
     assert found.status == 2 and told in found.err and len(found.err.splitlines()) == 1
+
+
+def test_what_is_wrong_with_a_line_is_said_of_its_place(clew: Clew, bert: Path, tmp_path: Path) -> None:
+    file = write_text(tmp_path, "a [MASK]\n\nthe ball\n", "gaps.txt")
+    assert clew("fill", bert, "--file", file).err.startswith(f"clew: {file}, line 3 has no [MASK]; write [MASK] in the place of")
+    assert clew("fill", bert, stdin="the ball\n").err.startswith("clew: standard input, line 1 has no [MASK]")
+    assert clew("fill", bert, file).err == f"clew: {file} is a file; its lines are read with --file {file}\n"
+    table = write_text(tmp_path, "one,two\na [MASK],she went in.\n,\nthe ball,\n", "gaps.csv")
+    assert clew("fill", bert, "--file", table, "--text", "one").err.startswith(f"clew: {table}, record 3 has no [MASK]")
+
+
+def test_a_second_text_stands_beside_the_first_or_in_a_column(clew: Clew, bert: Path, tmp_path: Path) -> None:
+    by_word = clew("fill", bert, "the walls were tall.", "--second", "she went [MASK].", "--json").out
+    table = write_text(tmp_path, "one,two\nthe walls were tall.,she went [MASK].\n", "pairs.csv")
+    assert clew("fill", bert, "--file", table, "--text", "one", "--second", "two", "--json").out == by_word
+    assert json.loads(by_word)["second"] == "she went [MASK]."
 
 
 def test_other_runs_are_told_and_this_one_elsewhere(clew: Clew, bert: Path, lstm: Path) -> None:

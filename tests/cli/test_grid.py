@@ -1,11 +1,7 @@
 """Commas on the command line: every combination is trained, and one table says what came of it."""
 
-import os
 import shlex
 import signal
-import subprocess
-import sys
-import time
 from pathlib import Path
 
 import pytest
@@ -16,8 +12,7 @@ from tests.cli.conftest import Clew
 from tests.cli.test_errors import assert_refused
 from tests.cli.test_processes import one_thread
 from tests.runs.small import lstm_settings
-
-ROOT = Path(__file__).parents[2]
+from tests.warm import Command, has_lines
 
 
 def rows(out: str) -> list[list[str]]:
@@ -107,18 +102,10 @@ def test_mistakes_in_a_grid_are_one_line(clew: Clew, tmp_path: Path) -> None:
 
 
 def test_ctrl_c_shows_what_is_done_and_the_same_command_goes_on(clew: Clew, tmp_path: Path) -> None:
-    arguments = ["train", "text-lstm", *lstm_settings(tmp_path, steps=300), "model.dim=64", "training.evaluate_every=150", "seed=1,2,3"]
-    environment = {**os.environ, "CLEW_CACHE": str(tmp_path / "cache"), "PYTHONPATH": str(ROOT), "OMP_NUM_THREADS": "1"}
-    process = subprocess.Popen(
-        [sys.executable, "-m", "clew", *arguments], cwd=tmp_path, env=environment, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True
-    )
+    arguments = ["train", "text-lstm", *lstm_settings(tmp_path, steps=200), "model.dim=64", "training.evaluate_every=100", "seed=1,2,3"]
     second = tmp_path / "runs" / "text-lstm-seed=2" / "metrics.jsonl"
-    while not (second.exists() and len(second.read_text().splitlines()) > 20):
-        assert process.poll() is None, process.communicate()[1]
-        time.sleep(0.01)
-    process.send_signal(signal.SIGINT)
-    out, err = process.communicate(timeout=60)
-    assert process.returncode == 130 and "Traceback" not in err
+    code, out, err = Command(arguments, tmp_path).stop(signal.SIGINT, when=lambda: has_lines(second, 20))
+    assert code == 130 and "Traceback" not in err
     states = [line.split()[-2] for line in out.splitlines()[1:3]] + [" ".join(out.splitlines()[3].split()[-3:-1])]
     assert states == ["finished", "interrupted", "not started"]
     message = err.splitlines()[-1]

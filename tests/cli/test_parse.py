@@ -56,6 +56,12 @@ def test_a_file_and_standard_input_give_the_same_and_so_does_each_sentence_alone
     assert len(read_trees("trees.mrg")) == 2
 
 
+def test_sentences_stand_on_the_command_line(clew: Clew, run: Path) -> None:
+    first, _, last = clew("parse", run, stdin=SENTENCES).out.splitlines()
+    assert clew("parse", run, "the dog sees .", "it ( never ) rains").out == f"{first}\n{last}\n"
+    assert_refused(clew("parse", run, "it", "--file", "x"), "texts are given, and a file of texts too; leave out --file or the texts")
+
+
 def test_predict_parses_with_a_parser(clew: Clew, run: Path) -> None:
     assert clew("predict", run, stdin=SENTENCES).out == clew("parse", run, stdin=SENTENCES).out != ""
     Path("sentences.txt").write_text(SENTENCES, encoding="utf-8")

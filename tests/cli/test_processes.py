@@ -5,7 +5,6 @@ import shlex
 import signal
 import subprocess
 import sys
-import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -17,10 +16,11 @@ from clew.cli.main import main
 from clew.runs.directory import read_metrics, read_weights
 from clew.training.checkpoints import checkpoint_folders
 from tests.runs.small import lstm_settings
+from tests.warm import Command, has_lines
 
 ROOT = Path(__file__).parents[2]
 COMMAND = [sys.executable, "-m", "clew"]
-STEPS = 800
+STEPS = 400
 
 
 @pytest.fixture
@@ -30,7 +30,7 @@ def environment(tmp_path: Path) -> dict[str, str]:
 
 def settings(folder: Path) -> list[str]:
     """Steps slow enough that a signal comes in the middle of them, with dropout and a carried state."""
-    return [*lstm_settings(folder, steps=STEPS), "model.dropout=0.2", "model.dim=64", "training.evaluate_every=300"]
+    return [*lstm_settings(folder, steps=STEPS), "model.dropout=0.2", "model.dim=64", "training.evaluate_every=150"]
 
 
 @pytest.fixture(scope="module")
@@ -62,30 +62,22 @@ def measured(folder: Path) -> list[dict]:
 @pytest.mark.parametrize(("number", "status"), [(signal.SIGINT, 130), (signal.SIGTERM, 143)], ids=["Ctrl-C", "SIGTERM"])
 def test_an_interrupted_run_goes_on_to_the_bit(
     tmp_path: Path,
-    environment: dict[str, str],
     straight: Path,
     monkeypatch: pytest.MonkeyPatch,
     number: signal.Signals,
     status: int,
 ) -> None:
     arguments = ["train", "text-lstm", *settings(tmp_path), "--out", "in a maze"]
-    process = subprocess.Popen(
-        [*COMMAND, *arguments], cwd=tmp_path, env=environment, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True
-    )
     metrics = tmp_path / "in a maze" / "metrics.jsonl"
-    while not (metrics.exists() and len(metrics.read_text().splitlines()) > 20):
-        assert process.poll() is None, process.communicate()[1]
-        time.sleep(0.01)
-    process.send_signal(number)
-    out, err = process.communicate(timeout=60)
-    assert process.returncode == status
+    code, out, err = Command(arguments, tmp_path).stop(number, when=lambda: has_lines(metrics, 20))
+    assert code == status
     assert out == "" and "Traceback" not in err
     message = err.splitlines()[-1]
     assert message.startswith("clew: stopped at step ") and f" of {STEPS}; saved in in a maze; go on with `clew train text-lstm" in message
     resume = shlex.split(message.split("`")[1])
     assert resume == ["clew", *arguments, "--resume"]
     monkeypatch.chdir(tmp_path)
-    monkeypatch.setenv("CLEW_CACHE", environment["CLEW_CACHE"])
+    monkeypatch.setenv("CLEW_CACHE", str(tmp_path / "cache"))
     with one_thread():
         assert main(resume[1:]) == 0
 
@@ -106,10 +98,10 @@ def test_a_reader_that_leaves_ends_the_command_quietly(environment: dict[str, st
     process.stderr.close()
 
 
-def test_bytes_that_are_no_text_are_refused_on_standard_input(environment: dict[str, str], tmp_path: Path, lstm: Path) -> None:
-    found = subprocess.run([*COMMAND, "evaluate", lstm, "-"], cwd=tmp_path, env=environment, capture_output=True, input=b"the \xff end")
-    assert (found.returncode, found.stdout) == (2, b"")
-    assert found.stderr.startswith(b"clew: standard input is not UTF-8 at 4")
+def test_bytes_that_are_no_text_are_refused_on_standard_input(tmp_path: Path, lstm: Path) -> None:
+    code, out, err = Command(["evaluate", str(lstm), "-"], tmp_path, b"the \xff end").wait()
+    assert (code, out) == (2, "")
+    assert err.startswith("clew: standard input is not UTF-8 at 4")
 
 
 def test_a_mistake_gives_its_exit_code_to_the_shell(environment: dict[str, str], tmp_path: Path) -> None:
@@ -119,11 +111,10 @@ def test_a_mistake_gives_its_exit_code_to_the_shell(environment: dict[str, str],
 
 
 @pytest.mark.skipif(sys.platform != "linux", reason="names of any bytes")
-def test_a_text_whose_name_is_no_utf8_is_trained_on_and_named(environment: dict[str, str], tmp_path: Path) -> None:
+def test_a_text_whose_name_is_no_utf8_is_trained_on_and_named(tmp_path: Path) -> None:
     given = [*lstm_settings(tmp_path, steps=1)[1:], "data.train=caf\udce9.txt", "--out", "run"]
     (tmp_path / "story.txt").rename(tmp_path / "caf\udce9.txt")
-    found = subprocess.run([*COMMAND, "train", "text-lstm", *given], cwd=tmp_path, env=environment, capture_output=True)
-    assert found.returncode == 0, found.stderr
-    assert "data.train=caf\\udce9.txt" in found.stderr.decode()
-    found = subprocess.run([*COMMAND, "evaluate", "run", "caf\udce9.txt"], cwd=tmp_path, env=environment, capture_output=True)
-    assert found.stdout.startswith(b"caf\xe9.txt: loss ")
+    code, _, err = Command(["train", "text-lstm", *given], tmp_path).wait()
+    assert code == 0, err
+    assert "data.train=caf\\udce9.txt" in err
+    assert Command(["evaluate", "run", "caf\udce9.txt"], tmp_path).wait()[1].startswith("caf\udce9.txt: loss ")  # the byte, as it was

@@ -109,6 +109,16 @@ def test_broken_folders_are_named_and_stop_nothing(clew: Clew) -> None:
     ]
 
 
+def test_checkpoints_of_other_programs_are_passed_over(clew: Clew) -> None:
+    new_run("runs/fine", valid_loss=1.5)
+    for name, content in (("bert", '{"model_type": "bert"}'), ("page", '{"title": "mine"}')):
+        Path(f"runs/{name}/checkpoints").mkdir(parents=True)
+        Path(f"runs/{name}/config.json").write_text(content)
+    found = clew("runs")
+    assert found.err == "" and [line.split()[0] for line in found.out.splitlines()[1:]] == ["runs/fine"]
+    assert "runs/bert is a checkpoint of Hugging Face's; `clew import runs/bert` makes a run of it" in clew("compare", "runs/bert").err
+
+
 def test_where_there_is_no_run_that_is_said(clew: Clew) -> None:
     nothing = "there is no run below {}; train one first, e.g. `clew train shakespeare-lstm`\n"
     assert clew("runs") == (0, "", nothing.format("runs"))

@@ -79,6 +79,13 @@ def test_a_file_gives_what_standard_input_gives_and_predict_too(clew: Clew, name
     assert clew("tag", names, stdin="") == (0, "", "")
 
 
+def test_sentences_stand_on_the_command_line(clew: Clew, names: Path) -> None:
+    assert clew("tag", names, "Ada sees Bo.", "it rains").out == clew("tag", names, stdin="Ada sees Bo.\nit rains\n").out != ""
+    assert_refused(clew("tag", names, "Ada", "--file", "x"), "texts are given, and a file of texts too; leave out --file or the texts")
+    Path("lines.txt").write_text("Ada\n", encoding="utf-8")
+    assert_refused(clew("tag", names, "lines.txt"), "lines.txt is a file; its lines are read with --file lines.txt")
+
+
 def test_words_of_conll_files_and_cells_of_tables_are_tagged(clew: Clew, names: Path) -> None:
     def words(*arguments: object) -> list[str]:
         return [line.split("\t")[0] for line in clew("tag", names, *arguments).out.splitlines()]

@@ -184,13 +184,26 @@ def test_a_run_is_evaluated_on_its_own_examples_and_on_others(clew: Clew, transl
     assert clew("evaluate", run, "data.test=[s.txt,t.txt]").out == two.replace("s.txt t.txt:", "test:")
 
 
+def test_texts_stand_beside_runs(clew: Clew, translators: dict[str, Path]) -> None:
+    lstm, gru = translators["lstm"], translators["gru"]
+    lines = clew("translate", lstm, stdin="red old fox\nfox\n").out
+    assert clew("translate", lstm, "red old fox", "fox").out == lines != ""
+    together = clew("translate", lstm, gru, stdin="red old fox\n").out
+    assert clew("translate", lstm, gru, "red old fox").out == together == clew("translate", lstm, "red old fox", gru).out
+    Path("targets.txt").write_text("fox old red\n", encoding="utf-8")
+    piped = clew("translate", lstm, "--score", "targets.txt", stdin="red old fox\n").out
+    assert clew("translate", lstm, "red old fox", "--score", "targets.txt").out == piped
+    assert_refused(
+        clew("translate", lstm, "--file", "targets.txt", "fox", "--score", "targets.txt"),
+        "texts are given, and a file of texts too",
+    )
+
+
 @pytest.mark.parametrize(
     ("arguments", "sentence"),
     [
-        (
-            ["RUN", "ein Hund bellt"],
-            "'ein Hund bellt' is no run directory; what is to be translated comes on standard input, or from --file",
-        ),
+        (["RUN", "red fox", "--file", "no.txt"], "texts are given, and a file of texts too; leave out --file or the texts"),
+        (["RUN", "./no-such-run"], "no-such-run is not a run directory (it has no config.json)"),
         (["RUN", "--n-best", 2, "--method", "greedy"], "--n-best is for beam search, and --method is greedy; leave one of them out"),
         (["RUN", "--attention", "a.gif"], "--attention (a.gif) must end in .jsonl, .svg, .png or .pdf"),
         (["RUN", "--attention", "none/a.svg"], "no such folder: none, where --attention is to write; make it first"),

@@ -86,8 +86,8 @@ def test_broken_trees_are_refused_with_file_and_line(clew: Clew, run: Path, cont
 
 
 def test_lines_that_are_no_trees_are_refused(clew: Clew, run: Path) -> None:
-    assert_refused(clew("predict", run, stdin="a lovely film\n"), "tree 1: 'a' stands outside all brackets")
-    assert_refused(clew("predict", run, stdin=f"{GOOD}\n(X (X a)\n"), "tree 2: the tree that begins here is not closed")
+    assert_refused(clew("predict", run, stdin="a lovely film\n"), "standard input, line 1: 'a' stands outside all brackets")
+    assert_refused(clew("predict", run, stdin=f"{GOOD}\n(X (X a)\n"), "standard input, line 2: the tree that begins here is not closed")
 
 
 def test_dependency_trees_are_trained_on_and_classified(clew: Clew) -> None:
@@ -106,10 +106,13 @@ def test_dependency_trees_are_trained_on_and_classified(clew: Clew) -> None:
     trained = clew("train", "classify-trees", "data.train=a.conllu", "data.label=kind", "data.valid=a.conllu", *SETTINGS, "--out", "run")
     assert trained.status == 0 and "clew classify run --file sentences.conllu" in trained.err
     assert [line.split("\t")[0] for line in clew("predict", "run", "a.conllu").out.splitlines()] == ["np", "s"] * 3
-    assert_refused(clew("classify", "run", stdin=f"\n{GOOD}\n"), "tree 2: run was trained on dependency trees; give CoNLL-U, not brackets")
+    assert_refused(
+        clew("classify", "run", stdin=f"\n{GOOD}\n"),
+        "standard input, line 2: run was trained on dependency trees; give CoNLL-U, not brackets",
+    )
     Path("b.mrg").write_text(FILMS, encoding="utf-8")
     clew("train", "classify-trees", "data.train=b.mrg", *SETTINGS, "training.steps=1", "--out", "phrases")
     assert_refused(
         clew("classify", "phrases", "--file", "a.conllu"),
-        "tree 1: phrases was trained on bracketed trees; give those, not words with heads",
+        "a.conllu, sentence 1: phrases was trained on bracketed trees; give those, not words with heads",
     )

@@ -10,6 +10,7 @@ from clew.core.tag_schemes import (
     convert_tags,
     detect_scheme,
     find_tag_fault,
+    plain_tags,
     span_tags,
     tag_spans,
 )
@@ -124,3 +125,12 @@ def test_what_is_no_tag_of_a_scheme_is_refused():
 def test_spans_that_no_tags_could_be_are_refused(spans):
     with pytest.raises(UserError, match="must have words, lie in the 2 of its sentence and share none with another"):
         span_tags([Span(*span) for span in spans], 2, "iob2")
+
+
+@pytest.mark.parametrize("tags", [["O", "B-A", "I-A", "E-A", "S-A", "I-B", "E-B"], ["B", "I", "S"], ["I-A", "O", "I-A-B"]])
+def test_a_table_of_two_tags_gives_iob2_whatever_is_broken(tags):
+    plain = plain_tags(tags)
+    for sentence in product(range(len(tags)), repeat=4):
+        pairs = zip(sentence, sentence[1:], strict=False)
+        found = [plain.first[sentence[0]], *(plain.after[before][tag] for before, tag in pairs)]
+        assert [plain.names[tag] for tag in found] == convert_tags([tags[tag] for tag in sentence], "iob2")

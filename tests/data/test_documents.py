@@ -1,5 +1,6 @@
 import gzip
 import json
+import os
 from pathlib import Path
 
 import numpy as np
@@ -8,6 +9,7 @@ import pytest
 from clew.core.errors import UserError
 from clew.data.documents import LONG, Documents, Line, corpus_documents, cut_off, documents_at, measure, plain_lines, sentences_of
 from clew.data.encoded_documents import encode_documents
+from clew.data.measures import measured
 from clew.data.notes import Notes
 from clew.text.train import train_wordpiece
 
@@ -126,3 +128,61 @@ def test_documents_are_encoded_once_with_their_borders(tmp_path: Path) -> None:
     assert other.documents.tolist() == [0, 3]  # the same sentences in one document are other documents
     with pytest.raises(UserError, match="there is no token in its 1 characters"):
         encode_documents(Documents("it", lambda: plain_lines(["\u200b"])), tokenizer, tmp_path)
+
+
+@pytest.fixture
+def all_large(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("clew.data.measures.LARGE", 1)
+
+
+def written(path: Path, text: str, changed: int = 10**18) -> Path:
+    """A file that was changed long ago, at a nanosecond."""
+    path.write_text(text, encoding="utf-8")
+    os.utime(path, ns=(changed, changed))
+    return path
+
+
+@pytest.mark.usefixtures("all_large")
+def test_a_large_file_is_measured_again_when_its_size_or_its_nanosecond_is_another(tmp_path: Path) -> None:
+    documents, cache = documents_at(written(tmp_path / "a.txt", "one two\n"), Notes()), tmp_path / "cache"
+    first = measured(documents, cache, measure)
+    written(tmp_path / "a.txt", "two one\n")
+    assert measured(documents, cache, measure) == first != measure(documents)  # nothing tells it from what it was
+    for text, changed in (("two one\n", 10**18 + 1), ("two one one\n", 10**18)):
+        written(tmp_path / "a.txt", text, changed)
+        assert measured(documents, cache, measure) == measure(documents) != first
+    parts = cut_off(documents_at(written(tmp_path / "b.txt", "a\nb\nc\nd\n"), Notes()), {"valid": 0.5}, cache)
+    assert len({measured(part, cache, measure) for part in (*parts.values(), documents)}) == 3
+    assert [measured(part, cache, measure) for part in parts.values()] == [measure(part) for part in parts.values()]
+
+
+@pytest.mark.usefixtures("all_large")
+def test_what_is_passed_over_is_told_each_time(tmp_path: Path) -> None:
+    path = written(tmp_path / "a.jsonl", '{"text": "One."}\n{"body": "Two."}\n')
+    for _ in range(2):
+        notes = Notes(faults="skip")
+        measured(documents_at(path, notes), tmp_path / "cache", measure)
+        assert notes.skipped["no text"] == 1
+    with pytest.raises(UserError, match="a.jsonl:2: this object has no field 'text'"):
+        measured(documents_at(path, Notes()), tmp_path / "cache", measure)
+    assert measured(documents_at(path, Notes(), format="lines"), tmp_path / "cache", measure).num_characters == 32
+
+
+@pytest.mark.usefixtures("all_large")
+def test_documents_that_are_not_what_was_remembered_are_told_and_then_encoded(tmp_path: Path) -> None:
+    documents, cache = documents_at(written(tmp_path / "a.txt", "one two\n"), Notes()), tmp_path / "cache"
+    measured(documents, cache, measure)
+    written(tmp_path / "a.txt", "two one\n")
+    tokenizer = train_wordpiece(["one two"])
+    with pytest.raises(UserError, match="it changed while it was read; let no other program write there and try again"):
+        encode_documents(documents, tokenizer, cache)
+    assert encode_documents(documents, tokenizer, cache).tokens.tolist() == tokenizer.encode("two one")
+
+
+def test_an_encoding_that_is_large_is_hashed_when_it_was_changed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("clew.data.encoded_documents.HASHED", 0)
+    documents, tokenizer = Documents("it", lambda: plain_lines(["one two"])), train_wordpiece(["one two"])
+    expected = encode_documents(documents, tokenizer, tmp_path).tokens.tolist()
+    (path,) = tmp_path.glob("*.tokens")
+    path.write_bytes(path.read_bytes()[::-1])
+    assert encode_documents(documents, tokenizer, tmp_path).tokens.tolist() == expected

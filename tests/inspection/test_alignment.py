@@ -5,7 +5,8 @@ from xml.etree import ElementTree
 import pytest
 
 from clew.core.errors import UserError
-from clew.inspection.alignment import CELL, LONGEST_WORD, Drawn, alignment_figure, alignment_svg, lay_out, save_figure
+from clew.inspection.alignment import CELL, LONGEST_WORD, Drawn, alignment_figure, alignment_svg, lay_out
+from clew.inspection.figures import save_figure
 from clew.inspection.tree_drawing import text_width
 
 LONG = "Donaudampfschifffahrtsgesellschaftskapitän"
@@ -55,7 +56,7 @@ def test_a_figure_has_an_axis_an_alignment_and_takes_any_letter(tmp_path: Path) 
     drawn = alignment_figure([ONE, OTHER])
     assert [[text.get_text() for text in axis.get_yticklabels()] for axis in drawn.axes] == [["the", "captain", "<&>"], ["cat"]]
     assert [text.get_text() for text in drawn.axes[0].texts] == ["90", "10", "100", "20", "30", "50"]
-    save_figure([ONE, OTHER, Drawn(["$x$"], ["$"], [[1.0]])], tmp_path / "a.png")
+    save_figure(alignment_figure([ONE, OTHER, Drawn(["$x$"], ["$"], [[1.0]])]), tmp_path / "a.png")
     assert (tmp_path / "a.png").read_bytes().startswith(b"\x89PNG")
     with pytest.raises(UserError, match=r"the picture would be \d+ x \d+ pixels, .* take \.svg or \.jsonl"):
         alignment_figure([Drawn(["a"] * 2000, ["b"], [[0.0] * 2000])])

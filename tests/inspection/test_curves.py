@@ -6,8 +6,6 @@ import pytest
 
 from clew.core.errors import UserError
 from clew.inspection.curves import (
-    COLOURS,
-    DARK_COLOURS,
     Curve,
     Curves,
     Panel,
@@ -15,9 +13,7 @@ from clew.inspection.curves import (
     limits,
     mean_curve,
     mean_of,
-    shortened,
     smoothed,
-    style,
     thinned,
 )
 
@@ -74,30 +70,6 @@ def test_curves_without_spread_or_points_still_have_limits() -> None:
     assert low < 2.0 < high
     assert limits([Curves("a", (Curve((1,), (0.0,)),))]) == (-1.0, 1.0)
     assert limits([Curves("a", ())]) == (0.0, 1.0)
-
-
-def test_twelve_groups_and_more_have_looks_of_their_own() -> None:
-    assert len({style(number) for number in range(32)}) == 32
-
-
-def luminance(colour: str) -> float:
-    parts = [int(colour[i : i + 2], 16) / 255 for i in (1, 3, 5)]
-    linear = [part / 12.92 if part <= 0.04045 else ((part + 0.055) / 1.055) ** 2.4 for part in parts]
-    return sum(weight * part for weight, part in zip((0.2126, 0.7152, 0.0722), linear, strict=True))
-
-
-@pytest.mark.parametrize(("colours", "paper"), [(COLOURS, "#ffffff"), (DARK_COLOURS, "#14171c")], ids=["light", "dark"])
-def test_every_colour_stands_out_from_its_paper(colours: tuple[str, ...], paper: str) -> None:
-    """A contrast of 3 to 1, as WCAG 2.1 asks of graphics."""
-    for colour in colours:
-        light, dark = sorted([luminance(colour), luminance(paper)], reverse=True)
-        assert (light + 0.05) / (dark + 0.05) >= 3.0, colour
-
-
-def test_long_names_lose_their_middle() -> None:
-    assert shortened("cell=gru", 8) == "cell=gru"
-    assert shortened("cell=gru and a tail", 9) == "cell…tail"
-    assert [len(shortened("x" * 50, most)) for most in (9, 10)] == [9, 10]
 
 
 def test_a_figure_draws_every_run_and_every_mean(tmp_path: Path) -> None:

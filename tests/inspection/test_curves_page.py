@@ -1,6 +1,5 @@
 import json
 import re
-from collections.abc import Iterator
 from html.parser import HTMLParser
 from pathlib import Path
 from typing import Any
@@ -8,7 +7,7 @@ from typing import Any
 import pytest
 
 from clew.inspection.curves import Curve, Curves, Panel, limits, mean_of
-from clew.inspection.curves_page import Scale, labels, page, script_json, ticks
+from clew.inspection.curves_page import Scale, page, script_json
 from tests.inspection.test_curves import panels
 
 NASTY = "</script><img src=x onerror=alert(1)>&\"'`${x}@@DATA@@"
@@ -94,37 +93,6 @@ def test_groups_without_a_point_do_no_harm() -> None:
     reader = read(page([empty], "t"))
     assert [a.get("class") for a in reader.found("path")].count("mean") == 1
     read(page([Panel("t", "u", (Curves("a", ()),))], "t"))
-
-
-@pytest.mark.parametrize(
-    ("low", "high", "shown"),
-    [
-        (0, 1500, ["0", "500", "1,000", "1,500"]),
-        (1.31, 4.02, ["1.5", "2.0", "2.5", "3.0", "3.5", "4.0"]),
-        (0.101, 0.1049, ["0.101", "0.102", "0.103", "0.104"]),
-        (-3, 3, ["-3", "-2", "-1", "0", "1", "2", "3"]),
-        (0, 4e7, ["0", "1e+07", "2e+07", "3e+07", "4e+07"]),
-    ],
-)
-def test_ticks_are_round_numbers(low: float, high: float, shown: list[str]) -> None:
-    found = ticks(low, high, 6)
-    assert labels(found) == shown
-    assert all(low - 1e-9 <= value <= high + 1e-9 for value in found)
-
-
-@pytest.fixture(scope="module")
-def browser() -> Iterator[Any]:
-    """Chromium, where playwright and the system have one."""
-    import shutil
-
-    playwright = pytest.importorskip("playwright.sync_api")
-    found = shutil.which("chromium") or shutil.which("chromium-browser") or shutil.which("google-chrome")
-    if found is None:
-        pytest.skip("no Chromium is installed")
-    with playwright.sync_playwright() as started:
-        opened = started.chromium.launch(executable_path=found, args=["--no-sandbox"])
-        yield opened
-        opened.close()
 
 
 def test_in_a_browser_values_are_read_and_groups_hidden_by_pointer_and_keys(browser: Any, tmp_path: Path) -> None:

@@ -165,7 +165,7 @@ def test_a_pattern_that_matches_nothing_names_the_nearest_path() -> None:
     task = lstm()
     message = (
         f"nothing in the model matches '{CELL}.gates.forgot'; did you mean '{CELL}.gates.forget'\\? "
-        f"`model.named_modules\\(\\)` lists its paths"
+        r"`clew look taps RUN pattern=\*`, or model.named_modules\(\), lists its paths"
     )
     with pytest.raises(UserError, match=message), clew.record(task, f"{CELL}.gates.forgot"):
         pass

@@ -1,3 +1,4 @@
+import json
 from pathlib import Path
 
 import pytest
@@ -60,8 +61,9 @@ def test_the_view_has_the_best_cells_and_colours_unseen_text(latch: Run) -> None
     assert [one["property"] for one in view.facts["best"]][0] == "line_position"
     quoted = next(part for part in view.parts if part.title.startswith("inside_quotes"))
     assert len(quoted.tokens) == 40 and "".join(quoted.tokens) in TEXT
-    shown = "".join(token for token, value in zip(quoted.tokens, quoted.values, strict=True) if value > 0.5)
+    shown = "".join(token for token, value in zip(quoted.tokens, quoted.values, strict=True) if value >= 0)
     assert shown.startswith("\u201cgo on\u201cno"[:6])
+    json.dumps(view.facts, allow_nan=False)
     assert "inside_comment" not in [one["property"] for one in view.facts["best"]]  # prose
 
 

@@ -7,6 +7,7 @@ import pytest
 import torch
 
 from clew.core.errors import UserError
+from clew.interop.exporting import export_run
 from clew.interop.huggingface.writing import write_huggingface
 from clew.runs.build import build_task
 from clew.runs.config import resolve
@@ -15,6 +16,7 @@ from clew.text.labels import Labels
 from clew.text.train import framed_as_bert, train_bpe, train_character, train_wordpiece
 from tests.interop.checkpoints import TEXTS, randomised, transformers
 from tests.interop.test_huggingface import ids_of, ours_of, theirs_of
+from tests.interop.untrained import RUNS, untrained
 
 SIZES = {"dim": 16, "num_layers": 2, "num_heads": 2}
 LANGUAGE = {"name": "language_model", "tied": True, "bias": False}
@@ -100,3 +102,22 @@ def test_what_no_class_of_theirs_computes_is_named(complaint: str, tmp_path: Pat
     run = Run(tmp_path, config, vocabularies, build_task(config, vocabularies, to_train=False))
     with pytest.raises(UserError, match=complaint):
         write_huggingface(run, tmp_path)
+
+
+def test_the_card_of_a_tagger_tells_words_with_the_tags_that_clew_writes(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    recipe, settings = RUNS["bert that tags"]
+    monkeypatch.setitem(RUNS, "soft", (recipe, [*settings, "task.output=softmax"]))
+    run = untrained("soft", tmp_path / "run")
+    assert any(name.startswith("E-") for name in run.task.tags.names)
+    export_run(run, "hf", tmp_path / "out")
+    card = (tmp_path / "out" / "README.md").read_text(encoding="utf-8")
+    code = card.split("```python\n")[1].split("```")[0]
+    monkeypatch.chdir(tmp_path / "out")
+    for text in ("Ada met Bo .", "Ada runs to Paris , Ada", "unheard-of Paris Ada runs"):
+        capsys.readouterr()
+        exec(code.replace("Ada met Bo .", text), {})
+        found = run.tag(text, tokenised=True).words
+        assert capsys.readouterr().out.strip() == str([(word.word, word.tag) for word in found])
+    assert "# learnt as BIOES; as IOB2" in card

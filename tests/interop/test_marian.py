@@ -2,6 +2,7 @@
 
 import json
 import warnings
+from dataclasses import replace
 from pathlib import Path
 from typing import Any, cast
 
@@ -12,16 +13,20 @@ from clew.core.errors import UserError
 from clew.data.examples import Pair
 from clew.interop.checkpoints import import_checkpoint
 from clew.interop.huggingface.sentencepiece_tokenizers import marian_tokenizers
+from clew.interop.huggingface.tokenizer_writing import write_tokenizer
 from clew.interop.huggingface.writing import write_huggingface
-from clew.interop.sentencepiece_files import read_sentencepiece
+from clew.interop.sentencepiece_files import pieces_of, read_sentencepiece, tokenizer_of, write_sentencepiece
 from clew.recipes.running import run_recipe
 from clew.runs.build import build_task
 from clew.runs.config import resolve
 from clew.runs.loaded import Run, load_run
-from clew.text.train import train_bpe
+from clew.text.tokenizer import Tokenizer
+from clew.text.train import train_bpe, train_unigram
 from tests.interop.checkpoints import TEXTS, randomised, transformers
 from tests.interop.test_tokenizer_files import GERMAN, learn
 from tests.runs.pretrained import TINY
+
+sentencepiece = pytest.importorskip("sentencepiece")
 
 
 def make_marian(folder: Path, **more: Any) -> Any:
@@ -80,6 +85,18 @@ def check_same(run: Run, model: Any) -> None:
         assert run.translate(text, method="greedy", max_new=20).tokens == expected
 
 
+def check_same_tokens(run: Run, folder: Path, sources: list[str], targets: list[str]) -> None:
+    """What a folder's tokenizer makes of texts on both sides, and of ids."""
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")  # it recommends another package
+        tokenizer = transformers.AutoTokenizer.from_pretrained(folder)
+    task: Any = run.task
+    assert tokenizer(sources)["input_ids"] == [sides.source for sides in task.encode([Pair(text, "") for text in sources])]
+    ids = [sides.target for sides in task.encode([Pair("", text) for text in targets])]
+    assert tokenizer(text_target=targets)["input_ids"] == [[*each, task.end] for each in ids]
+    assert tokenizer.batch_decode(ids, skip_special_tokens=True) == [task.target.decode(each).strip() for each in ids]
+
+
 def test_marian_says_and_writes_the_same_here_and_goes_back_unchanged(tmp_path: Path) -> None:
     model = make_marian(tmp_path / "theirs")
     done = import_checkpoint(tmp_path / "theirs", tmp_path / "run")
@@ -98,6 +115,10 @@ def test_marian_says_and_writes_the_same_here_and_goes_back_unchanged(tmp_path: 
     assert not any(report.values()), report
     assert again.generation_config.bad_words_ids == [[run.vocabularies["target"].pad]] and again.generation_config.num_beams == 1
     check_same(run, again.eval())
+    check_same_tokens(run, tmp_path / "back", [*sources, *GERMAN], [*GERMAN, *TEXTS])
+    import_checkpoint(tmp_path / "back", tmp_path / "twice")
+    for role, kept in load_run(tmp_path / "twice", device="cpu").vocabularies.items():
+        assert kept.encode_batch(TEXTS + GERMAN) == run.vocabularies[role].encode_batch(TEXTS + GERMAN)
     path = tmp_path / "theirs" / "generation_config.json"
     path.write_text(json.dumps({**json.loads(path.read_text()), "num_beams": 3, "length_penalty": 0.6}))
     searching = import_checkpoint(tmp_path / "theirs", tmp_path / "searching").config.decoding
@@ -124,7 +145,8 @@ def test_an_imported_marian_is_trained_further_with_its_two_tokenizers(tmp_path:
 
 
 def test_a_transformer_of_clew_s_own_is_a_marian_with_its_features_in_another_order(tmp_path: Path) -> None:
-    vocabularies = {"source": train_bpe(TEXTS, size=280), "target": train_bpe(GERMAN, size=290)}
+    both = train_bpe([*TEXTS, *GERMAN], size=290)
+    vocabularies = {"source": both, "target": both}
     model = {"family": "transformer", "dim": 16, "num_layers": 1, "num_heads": 2, "activation": "gelu"}
     config = resolve(
         {"recipe": "translate", "text": {"tokenizer": "bpe"}, "model": model, "task": {"name": "translation", "max_ratio": None}}
@@ -133,6 +155,10 @@ def test_a_transformer_of_clew_s_own_is_a_marian_with_its_features_in_another_or
     run = Run(tmp_path, config, vocabularies, task)
     write_huggingface(run, tmp_path)
     check_same(run, transformers.MarianMTModel.from_pretrained(tmp_path).eval())
+    check_same_tokens(run, tmp_path, TEXTS, GERMAN)
+    two = {**vocabularies, "target": train_bpe(GERMAN, size=290)}
+    with pytest.raises(UserError, match="this run has bpe tokenizers of its own for each side; train with text.joint=true, or write"):
+        write_huggingface(Run(tmp_path, config, two, task), tmp_path)
     rotary = config.model_copy(update={"model": config.model.model_copy(update={"position": "rotary"})})
     with pytest.raises(UserError, match="Marian has sinusoidal positions"):
         write_huggingface(Run(tmp_path, rotary, vocabularies, task), tmp_path)
@@ -146,3 +172,42 @@ def test_tokenizers_that_lack_a_file_or_have_wrong_ids_are_refused(tmp_path: Pat
     (tmp_path / "vocab.json").write_text('{"</s>": 0, "<unk>": 2, "<pad>": 3}')
     with pytest.raises(UserError, match="vocab.json should have ids from 0 on"):
         marian_tokenizers(tmp_path)
+
+
+def test_tokenizers_with_ids_of_their_own_are_written_as_such(tmp_path: Path) -> None:
+    theirs, ours = tmp_path / "theirs", tmp_path / "ours"
+    for folder in (theirs, ours):
+        folder.mkdir()
+    for name, texts, file in (("source", TEXTS, "vocab"), ("target", GERMAN, "target_vocab")):
+        learn(texts, theirs / name, model_type="unigram", vocab_size=40).rename(theirs / f"{name}.spm")
+        pieces = [piece.text for piece in read_sentencepiece(theirs / f"{name}.spm").pieces[3:]]
+        ids = {name: id for id, name in enumerate(["</s>", "<unk>", *pieces, "<pad>"])}
+        (theirs / f"{file}.json").write_text(json.dumps(ids))
+    source, target = marian_tokenizers(theirs)
+    write_tokenizer(ours, {"source": source, "target": target}, {"eos_token_id": 0, "pad_token_id": source.pad})
+    again = marian_tokenizers(ours)
+    for one, other, texts in zip((source, target), again, (TEXTS, GERMAN), strict=True):
+        assert one.encode_batch(texts) == other.encode_batch(texts)
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        tokenizer = transformers.MarianTokenizer.from_pretrained(ours)
+    assert tokenizer(TEXTS)["input_ids"] == [[*ids, 0] for ids in source.encode_batch(TEXTS)]
+    assert tokenizer(text_target=GERMAN)["input_ids"] == [[*ids, 0] for ids in target.encode_batch(GERMAN)]
+
+
+@pytest.mark.parametrize("tokenizer", [train_bpe(TEXTS, size=280), train_unigram(TEXTS, size=320)], ids=["bpe", "unigram"])
+def test_a_tokenizer_of_clew_s_own_is_no_file_of_sentencepiece(tokenizer: Tokenizer) -> None:
+    assert pieces_of(tokenizer.inner) is None
+
+
+@pytest.mark.parametrize("options", [{}, {"byte_fallback": True}, {"add_dummy_prefix": False, "remove_extra_whitespaces": False}])
+def test_a_file_that_is_written_says_what_was_read(options: dict[str, Any], tmp_path: Path) -> None:
+    path = learn(TEXTS, tmp_path / "mine", model_type="unigram", vocab_size=300 if "byte_fallback" in options else 40, **options)
+    found = read_sentencepiece(path)
+    write_sentencepiece(tmp_path / "again.spm", found)
+    assert replace(read_sentencepiece(tmp_path / "again.spm"), path=path) == found
+    made = pieces_of(tokenizer_of(found))
+    assert made is not None and replace(made, path=path) == found
+    both = [sentencepiece.SentencePieceProcessor(model_file=str(file)) for file in (path, tmp_path / "again.spm")]
+    texts = [*TEXTS, "  two  spaces \u00e9 "]
+    assert both[0].encode(texts) == both[1].encode(texts)

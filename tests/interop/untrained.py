@@ -8,6 +8,7 @@ import torch
 from torch import Tensor
 
 from clew.core.batches import padded
+from clew.core.tag_schemes import plain_tags
 from clew.data.examples import Labelled, Pair, Question, Sentence
 from clew.interop.signatures import Program
 from clew.layers.embeddings import Segmented, Words
@@ -217,7 +218,11 @@ def tags_agree(task: Any, programs: list[Program], call: Call, rows: int, length
     real = torch.ones(emissions.shape[:2], dtype=torch.bool) if batch.mask is None else batch.mask
     found = call("tagger", {**tensors_of(batch.pieces), "word_mask": real})
     close(found["scores"][real], emissions[real])
-    assert torch.equal(found["tags"], tags.masked_fill(~real, 0))
+    written = [task.written(row[:size].tolist()) for row, size in zip(tags, real.sum(1).tolist(), strict=True)]
+    names = plain_tags(task.tags.names).names if task.scheme else task.tags.names
+    given = zip(found["tags"], real.sum(1).tolist(), strict=True)
+    assert [[names[tag] for tag in row[:size]] for row, size in given] == written
+    assert not found["tags"][~real].any()
 
 
 class TaggedLike:

@@ -1,4 +1,3 @@
-import multiprocessing
 import os
 from pathlib import Path
 
@@ -6,6 +5,7 @@ import pytest
 
 from clew.core.errors import UserError
 from clew.runs.lock import LOCK, is_locked, locked
+from tests.warm import CONTEXT
 
 
 def hold(folder: Path, pipe) -> None:
@@ -17,9 +17,8 @@ def hold(folder: Path, pipe) -> None:
 @pytest.fixture
 def holder(tmp_path: Path):
     """Another process that holds the lock."""
-    context = multiprocessing.get_context("spawn")
-    here, there = context.Pipe()
-    process = context.Process(target=hold, args=(tmp_path, there))
+    here, there = CONTEXT.Pipe()
+    process = CONTEXT.Process(target=hold, args=(tmp_path, there))
     process.start()
     assert here.recv() == "held"
     yield process

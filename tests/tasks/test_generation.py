@@ -1,3 +1,5 @@
+import math
+
 import pytest
 import torch
 
@@ -6,6 +8,7 @@ from clew.models.gpt import GPTConfig, build_gpt
 from clew.tasks.generation import continuation, generate, pieces, prompt_batch, start_of, stream
 from clew.tasks.language_model import LanguageModel
 from clew.tasks.writing import DecodingConfig
+from clew.text.tokenizer import Tokenizer
 from clew.text.train import train_bpe, train_character, train_word, train_wordpiece
 from tests.thread.models import LINES, gpt, lstm
 
@@ -138,9 +141,28 @@ def test_bytes_that_never_become_a_character_are_shown_at_the_end() -> None:
     assert "".join(pieces(tokenizer, "", iter(ids), [])) == tokenizer.decode(ids)
 
 
-def test_a_text_begins_after_a_line_end_where_the_tokenizer_knows_one() -> None:
-    assert start_of(train_bpe([TEXT], size=300)) == train_bpe([TEXT], size=300).encode("\n")
-    assert start_of(train_word([TEXT])) == [train_word([TEXT]).end]
+def expecting(tokenizer: Tokenizer, token: int, probability: float) -> LanguageModel:
+    """A model that expects a token with this probability, whatever it has read, and all others alike."""
+    task = LanguageModel(build_gpt(GPTConfig(dim=4, num_layers=1, num_heads=1, max_length=8), tokenizer.vocabulary), tokenizer)
+    others = (1 - probability) / (tokenizer.vocabulary - 1)
+    with torch.no_grad():
+        for parameter in task.parameters():
+            parameter.zero_()
+        task.output_bias[token] = math.log(probability / others)  # type: ignore[index]
+    return task
+
+
+def test_a_text_begins_where_the_model_expects_one_to() -> None:
+    bpe, character, word = train_bpe([TEXT], size=300), train_character([TEXT]), train_word([TEXT])
+    line, letter = character.encode("\n"), character.encode("a")[0]
+    assert start_of(expecting(character, letter, 0.99)) == line
+    assert start_of(expecting(character, line[0], 0.03)) == 2 * line
+    assert start_of(expecting(word, word.end, 0.03)) == 2 * [word.end]
+    assert start_of(expecting(bpe, bpe.end, 0.03)) == [bpe.end]
+    assert start_of(expecting(bpe, bpe.encode("a")[0], 0.99)) == bpe.encode("\n")
+
+
+def test_a_text_begins_after_an_end_where_there_are_no_lines() -> None:
     wordpiece, one_line = train_wordpiece([TEXT], size=200), train_character(["abc"])
-    assert start_of(wordpiece) == [wordpiece.end]
-    assert start_of(one_line) != [one_line.unknown]
+    assert start_of(expecting(wordpiece, 0, 0.5)) == [wordpiece.end]
+    assert start_of(expecting(one_line, 0, 0.5)) != [one_line.unknown]

@@ -189,12 +189,18 @@ def test_a_mask_in_a_text_is_one_where_it_is_asked_for_and_nothing_else_is() -> 
         train_word(["a b"]).encode_masked("[MASK]")
 
 
-def test_tokens_as_they_read_make_up_the_text() -> None:
-    text = "the red ball, tall walls; naïve"
-    for kind in ("character", "bpe", "unigram"):
-        tokenizer = TOKENIZERS[kind]([text] * 4, size=None if kind == "character" else 300)
-        read = "".join(tokenizer.reading(id) for id in tokenizer.encode("the red ball"))
-        assert read.removeprefix(" ") == "the red ball"
-    tokenizer = TOKENIZERS["bpe"](["a b"] * 4, size=260)
-    assert [tokenizer.reading(id) for id in tokenizer.encode("ï")] == [tokenizer.token(id) for id in tokenizer.encode("ï")]  # two bytes
-    assert tokenizer.end is not None and tokenizer.reading(tokenizer.end) == tokenizer.token(tokenizer.end)
+@pytest.mark.parametrize("kind", TOKENIZERS)
+def test_pieces_read_as_the_text_does(kind):
+    text = "a ball of thread, a ball of yarn\n" * 20
+    tokenizer = TOKENIZERS[kind]([text], size=None if kind in ("character", "word") else 300)
+    pieces = [tokenizer.piece(id) for id in tokenizer.encode("a ball of yarn")]
+    if kind in ("word", "wordpiece"):
+        assert " ".join(pieces).replace(" ##", "") == "a ball of yarn"
+    else:
+        assert "".join(pieces).strip() == "a ball of yarn"
+
+
+def test_a_piece_that_is_no_whole_character_is_the_token_itself():
+    tokenizer = train_bpe(["a ball\n" * 20], size=300)
+    half = tokenizer.encode("é")[0]
+    assert tokenizer.piece(half) == tokenizer.token(half)

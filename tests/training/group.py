@@ -5,9 +5,10 @@ from collections.abc import Sequence
 from pathlib import Path
 
 import torch
-from torch import multiprocessing
+from torch.multiprocessing import start_processes
 
 from clew.recipes.running import run_recipe
+from tests.warm import METHOD
 
 Run = tuple[list[str], str, bool]
 """Settings of a recipe, the run's folder, and whether it is gone on with."""
@@ -15,7 +16,7 @@ Run = tuple[list[str], str, bool]
 
 def train_together(processes: int, folder: Path, runs: Sequence[Run], recipe: str = "text-lstm") -> None:
     """Trains each run by so many processes."""
-    multiprocessing.spawn(_train, args=(processes, folder, runs, recipe), nprocs=processes)
+    start_processes(_train, args=(processes, folder, runs, recipe), nprocs=processes, start_method=METHOD)
 
 
 def _train(rank: int, processes: int, folder: Path, runs: Sequence[Run], recipe: str) -> None:

@@ -80,18 +80,41 @@ def test_a_language_model_that_is_all_body_begins_with_its_topmost_block(tmp_pat
     save_pretrained(tmp_path / "gpt", "gpt")
     (tmp_path / "text.txt").write_text("the red fox is good\na big dog is bad\n" * 30, encoding="utf-8")
     given = [f"transfer.from={tmp_path / 'gpt'}", "data.train=text.txt", *TINY, "training.length=8"]
-    more = ["task.tied=true", "task.bias=false", "transfer.unfreeze_every=4", "training.steps=3"]
-    run_recipe("finetune-text", [*given, *more], out=Path("run"))
-    assert changed(tmp_path, "run", "gpt") == {"2", "3", "norm"}
+    more = ["task.tied=true", "task.bias=false", "transfer.unfreeze_every=2", "training.steps=5"]
+    config = config_of("finetune-text", [*given, *more])
+    task = prepare_problem(config).task
+    waiting, (blocks, others) = unfreezing(task, config), levels_of(task, config)
+    assert waiting is not None and others == []
+    assert [waiting.num_waiting(step) for step in range(5)] == [2, 2, 1, 1, 0]
+    assert {id(parameter) for parameter in waiting(0)} == {id(parameter) for block in blocks[:2] for parameter in block}
     with pytest.raises(UserError, match="transfer.freeze=body leaves nothing to train, as all of this run is in its body; freeze less"):
         run_recipe("finetune-text", [*given, *more[:2], "transfer.freeze=body"], out=Path("other"))
 
 
 @pytest.mark.parametrize("kind", ["recurrent", "elmo"])
 def test_other_bodies_are_frozen_and_unfrozen_by_block_too(kind: str, tmp_path: Path) -> None:
-    given = settings(tmp_path, "transfer.unfreeze_every=100", "transfer.freeze=1", kind=kind)
-    run_recipe("finetune-classify", given, out=Path("run"))
-    assert changed(tmp_path, "run", kind) == set()
+    config = config_of("finetune-classify", settings(tmp_path, "transfer.unfreeze_every=3", "transfer.freeze=1", kind=kind))
+    task = prepare_problem(config).task
+    freeze(task, config)
+    waiting, (blocks, _) = unfreezing(task, config), levels_of(task, config)
+    assert waiting is not None and len(blocks) == 3
+    assert {id(parameter) for parameter in waiting(2)} == {id(parameter) for parameter in blocks[2]} and waiting(3) == []
+    assert [any(parameter.requires_grad for parameter in block) for block in blocks] == [False, False, True]
+
+
+@pytest.mark.parametrize(
+    ("more", "sentence"),
+    [
+        (["transfer.unfreeze_every=2"], "(2) reaches 2 of 3 levels of the body within training.steps (6), and the others would never be "),
+        (["transfer.unfreeze_every=2"], "trained; give at most 1, or 7 steps, or freeze them with transfer.freeze"),
+        (["transfer.unfreeze_every=9", "training.steps=2"], "trained; give 28 steps, or freeze them with transfer.freeze"),
+    ],
+)
+def test_blocks_that_would_wait_for_ever_are_told(more: list[str], sentence: str, tmp_path: Path) -> None:
+    with pytest.raises(UserError) as error:
+        run_recipe("finetune-classify", settings(tmp_path, *more), out=Path("run"))
+    assert sentence in str(error.value) and not Path("run").exists()
+    run_recipe("finetune-classify", settings(tmp_path, "transfer.unfreeze_every=1", "training.steps=4"), out=Path("run"))
 
 
 def test_each_block_has_its_rate_and_norms_still_do_not_decay(tmp_path: Path) -> None:
@@ -114,7 +137,7 @@ def test_each_block_has_its_rate_and_norms_still_do_not_decay(tmp_path: Path) ->
 @pytest.mark.parametrize(
     "more",
     [
-        ["transfer.unfreeze_every=2", "transfer.layer_decay=0.7", "training.average=ema"],
+        ["transfer.unfreeze_every=2", "transfer.layer_decay=0.7", "training.average=ema", "training.steps=7"],
         ["transfer.freeze=1", "transfer.head_rate=2"],
         ["transfer.adapter={name: lora, rank: 2, dropout: 0.1}", "training.average=ema"],
     ],
@@ -138,7 +161,7 @@ def test_more_blocks_than_there_are_cannot_be_frozen(tmp_path: Path) -> None:
 def test_several_processes_train_what_one_trains(tmp_path: Path) -> None:
     plain = settings(tmp_path, "model.dropout=0", "model.attention_dropout=0", "task.dropout=0", "training.batch_size=5")
     kinds = {
-        "unfrozen": ["transfer.unfreeze_every=2", "transfer.layer_decay=0.7"],
+        "unfrozen": ["transfer.unfreeze_every=2", "transfer.layer_decay=0.7", "training.steps=7"],
         "adapted": ["transfer.adapter={name: lora, rank: 2}"],
         "frozen": ["transfer.freeze=1"],
     }

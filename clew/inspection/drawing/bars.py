@@ -1,6 +1,7 @@
 """Bars from left to right, so that names of any length can be read; several values a name stand below each other."""
 
 import math
+from typing import NamedTuple
 
 import numpy as np
 
@@ -20,28 +21,54 @@ def table_of(part: Bars) -> list[list[float]]:
     return [np.atleast_1d(np.asarray(value, dtype=float)).tolist() for value in part.values]
 
 
-def bars(part: Bars) -> Picture:
+class Layout(NamedTuple):
+    """Names as they are written, values in lists, where values stand, where rows begin, and how high a row and a bar is."""
+
+    names: list[str]
+    values: list[list[float]]
+    scale: Scale
+    left: float
+    top: float
+    row: float
+    bar: float
+    room: float
+    """For the number at a bar's end."""
+
+    @property
+    def bottom(self) -> float:
+        return self.top + len(self.values) * self.row
+
+
+def lay_out(part: Bars, top: float) -> Layout:
     values = table_of(part)
     groups = max(map(len, values), default=1)
-    shapes, top = legend(part.groups, WIDTH, dots=True) if groups > 1 else ([], 0.0)
-    bar = BAR if groups == 1 else GROUPED_BAR
     names = [shortened(visible(name), LONGEST_NAME) for name in part.names]
     left = max((text_width(name, 13) for name in names), default=0) + 14
     known = [min(max(value, -LARGEST), LARGEST) for each in values for value in each if math.isfinite(value)]
     low, high = min([0.0, *known]), max([0.0, *known])
     room = max((text_width(short_number(value), 11.5) for each in values for value in each), default=0) + 10
     scale = Scale(low, high if high > low else low + 1.0, left + (room if low < 0 else 0), max(WIDTH, left + 240) - room)
-    row, zero = groups * bar + SPACE, scale(0)
-    for place, (name, each) in enumerate(zip(names, values, strict=False)):
-        y = top + 4 + place * row
-        shapes.append(Label(left - 10, y + groups * bar / 2 + 4.5, name, "word-end"))
+    bar = BAR if groups == 1 else GROUPED_BAR
+    return Layout(names, values, scale, left, top + 4, groups * bar + SPACE, bar, room)
+
+
+def keys(part: Bars) -> tuple[list[Shape], float]:
+    return legend(part.groups, WIDTH, dots=True) if part.groups else ([], 0.0)
+
+
+def bars(part: Bars) -> Picture:
+    shapes, top = keys(part)
+    layout = lay_out(part, top)
+    for place, (name, each) in enumerate(zip(layout.names, layout.values, strict=False)):
+        y = layout.top + place * layout.row
+        shapes.append(Label(layout.left - 10, y + (layout.row - SPACE) / 2 + 4.5, name, "word-end"))
         for number, value in enumerate(each):
-            shapes += one_bar(part, place, number, value, scale, y + number * bar, bar - (groups > 1))
-    bottom = top + 4 + len(values) * row
-    shapes.append(Stroke([(zero, top), (zero, bottom)], "axis"))
-    shapes.append(Label((scale.start + scale.end) / 2, bottom + 16, part.label, "label"))
-    about = f"{part.title or part.label}: {len(values)} bars of {part.label}"
-    return Picture(scale.end + room, bottom + 26, shapes, about)
+            shapes += one_bar(part, place, number, value, layout.scale, y + number * layout.bar, layout.bar - (len(each) > 1))
+    zero = layout.scale(0)
+    shapes.append(Stroke([(zero, top), (zero, layout.bottom)], "axis"))
+    shapes.append(Label((layout.scale.start + layout.scale.end) / 2, layout.bottom + 16, part.label, "label"))
+    about = f"{part.title or part.label}: {len(layout.values)} bars of {part.label}"
+    return Picture(layout.scale.end + layout.room, layout.bottom + 26, shapes, about)
 
 
 def one_bar(part: Bars, place: int, number: int, value: float, scale: Scale, y: float, height: float) -> list[Shape]:

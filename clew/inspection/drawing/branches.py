@@ -107,7 +107,9 @@ def branches(part: Branches) -> Picture:
             lines.append((("dropped", "kept", "best").index(kind), Stroke(points, f"{kind}-line", curved=True)))
         state = {"best": "best path", "kept": "kept", "dropped": "dropped"}[kind]
         about = f"{node.text}: {at.score}, {state}{'; ' + node.note if node.note else ''}"
-        boxes.append(Box(at.x, y - BOX / 2, at.width, BOX, kind, about, round=6, number=(number, 0)))
+        boxes.append(
+            Box(at.x, y - BOX / 2, at.width, BOX, kind, about, round=6, number=(number, -1 if node.parent is None else node.parent))
+        )
         boxes.append(Label(at.x + PADDING, y + 4.5, at.text, f"{kind}-text"))
         boxes.append(Label(at.x + at.width - PADDING, y + 4.5, at.score, "value-end"))
     width = max((each.x + each.width for each in placed), default=0.0) + MARGIN

@@ -23,7 +23,7 @@ def coloured(part: ColouredText) -> tuple[np.ndarray, float, float]:
 
 def note_of(part: ColouredText, place: int) -> str:
     """What is read off a token."""
-    value = f"{part.label or 'value'} {short_number(float(part.values[place]))}" if place < len(part.values) else ""
+    value = f"{part.label or 'value'} {short_number(float(part.values[place]))}" if place < len(part.values) else "no value"
     note = part.notes[place] if place < len(part.notes) else ""
     return f"{visible(part.tokens[place]) or 'nothing'}: {value}{'; ' + note if note else ''}"
 

@@ -1,9 +1,5 @@
 """Colours of all drawings, for light and for dark paper, and what follows from them: what can be read on what."""
 
-from typing import Literal
-
-Theme = Literal["auto", "light", "dark"]
-
 COLOURS = ("#013f9b", "#aa871d", "#25a68e", "#aa3760", "#9685f5", "#6d3400", "#0879ab", "#22293e")
 DARK_COLOURS = ("#3681fe", "#baa91b", "#46f790", "#f386ad", "#8a6c9d", "#c35d2b", "#41befc", "#e7efff")
 """For light and for dark paper. Found by search: any two lie at least 0.12 apart in Oklab for protanopes and deuteranopes too (0.09 for
@@ -44,6 +40,11 @@ DARK = {
 """Paper and what stands on it; `heat` is for high values, `cold` for those below zero, `deep` and `over` for numbers on them."""
 UNDER_TEXT = 0.5
 """How strong a colour behind words may be, so that they can be read on it in both themes."""
+
+
+def variables(colours: dict[str, str]) -> str:
+    """A theme as a style sheet has it."""
+    return " ".join(f"--{name}: {colour};" for name, colour in colours.items())
 
 
 def dash_of(number: int) -> tuple[float, ...]:

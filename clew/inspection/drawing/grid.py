@@ -15,15 +15,17 @@ def thumbnail(values: np.ndarray, side: int = SIDE) -> np.ndarray:
     for axis in (0, 1):
         count = values.shape[axis]
         if count > side:
-            values = np.maximum.reduceat(values, np.arange(side) * count // side, axis=axis)
+            values = np.fmax.reduceat(values, np.arange(side) * count // side, axis=axis)
         else:
             values = values.take(np.arange(side) * count // side, axis=axis)
     return values
 
 
 def grid(part: Grid) -> Picture:
-    maps = [[np.nan_to_num(np.atleast_2d(np.asarray(each, dtype=float))) for each in row] for row in part.maps]
-    high = part.high if part.high is not None else max((float(each.max()) for row in maps for each in row if each.size), default=1.0)
+    maps = [
+        [np.nan_to_num(thumbnail(np.atleast_2d(each))) if np.size(each) else np.zeros((SIDE, SIDE)) for each in row] for row in part.maps
+    ]
+    high = part.high if part.high is not None else max((float(each.max()) for row in maps for each in row), default=1.0)
     rows, columns = len(maps), max(map(len, maps), default=0)
     row_names, column_names = ([shortened(visible(name), LONGEST_NAME) for name in names] for names in (part.row_names, part.column_names))
     step = max(SIDE + GAP, max((text_width(name, 11.5) + GAP for name in column_names), default=0))
@@ -32,9 +34,8 @@ def grid(part: Grid) -> Picture:
     marks: list[Shape] = []
     for row, each_row in enumerate(maps):
         for column, values in enumerate(each_row):
-            if values.size:
-                y, x = row * (SIDE + GAP), column * step
-                canvas[y : y + SIDE, x : x + SIDE] = np.clip(thumbnail(values) / (high if high > 0 else 1.0), 0, 1)
+            y, x = row * (SIDE + GAP), column * step
+            canvas[y : y + SIDE, x : x + SIDE] = np.clip(values / (high if high > 0 else 1.0), 0, 1)
             about = ", ".join(names[at] for names, at in ((part.row_names, row), (part.column_names, column)) if at < len(names))
             x, y = left + column * step, top + row * (SIDE + GAP)
             marks.append(Box(x - 1, y - 1, SIDE + 2, SIDE + 2, "thumb", about, round=3, number=(row, column)))

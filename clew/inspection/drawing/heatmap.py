@@ -1,6 +1,7 @@
 """Heatmaps: a rectangle a cell with words at the sides, or one image where there are many cells."""
 
 from collections.abc import Sequence
+from typing import NamedTuple
 
 import numpy as np
 
@@ -16,6 +17,8 @@ WRITTEN = 18
 """Up to so many columns, values stand in their cells."""
 LONGEST_NAME = 24
 MARGIN, GAP, LEAN = 4, 7, 0.7071
+ROW_ROOM, COLUMN_ROOM = 11, 14
+"""Pixels that a name needs, beside and, leaning, above the cells."""
 FAINTEST = 0.004
 KEY_WIDTH, KEY_HEIGHT = 120, 9
 
@@ -42,37 +45,54 @@ def cell_size(count: int) -> float:
     return 30.0 if count <= WRITTEN else 20.0 if count <= FEW else 13.0 if count <= 80 else max(2.0, 900 / count)
 
 
-def heatmap(part: Heatmap) -> Picture:
-    values = np.atleast_2d(np.asarray(part.values, dtype=float))
-    rows, columns = values.shape if values.size else (0, 0)
+class Layout(NamedTuple):
+    """Names as they are written, where the cells begin and how large they are, and how much room names need to the right."""
+
+    rows: list[str]
+    columns: list[str]
+    left: float
+    top: float
+    wide: float
+    tall: float
+    right: float
+
+    @property
+    def is_raster(self) -> bool:
+        return max(len(self.rows), len(self.columns)) > FEW
+
+
+def lay_out(part: Heatmap) -> Layout:
+    rows, columns = np.atleast_2d(part.values).shape if np.size(part.values) else (0, 0)
     wide, tall = cell_size(columns), cell_size(rows)
     if max(rows, columns) <= FEW:
         wide = tall = min(wide, tall)
-    row_names, column_names = ([shortened(visible(name), LONGEST_NAME) for name in names] for names in (part.rows, part.columns))
-    left, top, right = sides(part, row_names, column_names, wide)
+    row_names, column_names = (
+        [shortened(visible(names[at]), LONGEST_NAME) if at < len(names) else "" for at in range(count)]
+        for names, count in ((part.rows, rows), (part.columns, columns))
+    )
+    left = MARGIN + max((text_width(name, 13) for name in row_names), default=0) + GAP + (20 if part.row_label else 0)
+    size = name_size(wide)
+    leaning = [round(text_width(name, size) * LEAN) for name in column_names] if leans(column_names, wide) else []
+    above = max(leaning) + round(size * LEAN) if leaning else 14
+    top = MARGIN + above + GAP + (20 if part.column_label else 0)
+    reach = max((column * wide + each for column, each in enumerate(leaning)), default=0.0) - wide * (columns - 1)
+    return Layout(row_names, column_names, left, top, wide, tall, MARGIN + max(reach, 0.0))
+
+
+def heatmap(part: Heatmap) -> Picture:
+    layout = lay_out(part)
+    values = np.atleast_2d(np.asarray(part.values, dtype=float))
     low, high = limits(values, part.low, part.high, part.diverging)
     strong = strengths(values, low, high, part.diverging)
-    is_raster = max(rows, columns) > FEW
-    field = rasters if is_raster else cells
-    shapes = field(part, values, strong, left, top, wide, tall)
-    width, height = columns * wide, rows * tall
-    shapes += frame(left, top, wide, tall, rows, columns, is_raster)
-    shapes += names(row_names, column_names, left, top, wide, tall)
-    shapes += axis_names(part, left, top, width, height)
+    left, top, wide, tall = layout.left, layout.top, layout.wide, layout.tall
+    width, height = len(layout.columns) * wide, len(layout.rows) * tall
+    shapes = (rasters if layout.is_raster else cells)(part, values, strong, left, top, wide, tall) if width and height else []
+    shapes += frame(layout) + names(layout) + axis_names(part, left, top, width, height)
     shapes += key(left, top + height + 14, low, high, part.diverging)
-    about = f"{part.title or 'heatmap'}: {rows} rows, {columns} columns, values from {short_number(low)} to {short_number(high)}"
-    readout = raster_readout(part, left, top, wide, tall, low, high) if is_raster else {}
-    return Picture(max(left + width + right, left + KEY_WIDTH + 60), top + height + 44, shapes, about, readout)
-
-
-def sides(part: Heatmap, row_names: Sequence[str], column_names: Sequence[str], wide: float) -> tuple[float, float, float]:
-    """How much room names need at the left, at the top, and to the right, where the last of them lean out."""
-    size = name_size(wide)
-    left = MARGIN + max((text_width(name, 13) for name in row_names), default=0) + GAP + (20 if part.row_label else 0)
-    lean = [round(text_width(name, size) * LEAN) for name in column_names]
-    top = MARGIN + (max(lean, default=0) + round(size * LEAN) if leans(column_names, wide) else 14) + GAP + (20 if part.column_label else 0)
-    reach = max((column * wide + each for column, each in enumerate(lean)), default=0) - wide * (len(column_names) - 1)
-    return left, top, MARGIN + max(reach, 0) if leans(column_names, wide) else MARGIN
+    size = f"{len(layout.rows)} rows, {len(layout.columns)} columns"
+    about = f"{part.title or 'heatmap'}: {size}, values from {short_number(low)} to {short_number(high)}"
+    readout = raster_readout(part, layout, low, high) if layout.is_raster else {}
+    return Picture(left + max(width + layout.right, KEY_WIDTH + 60), top + height + 44, shapes, about, readout)
 
 
 def leans(names: Sequence[str], wide: float) -> bool:
@@ -84,24 +104,30 @@ def name_size(wide: float) -> float:
 
 
 def cells(part: Heatmap, values: np.ndarray, strong: np.ndarray, left: float, top: float, wide: float, tall: float) -> list[Shape]:
-    is_share = not part.diverging and bool(np.all((values >= 0) & (values <= 1) | ~np.isfinite(values)))
-    is_written = wide >= 30
     found: list[Shape] = []
+    texts = cell_texts(values, strong, part.diverging, wide)
     for row in range(values.shape[0]):
         for column in range(values.shape[1]):
-            value, share = values[row, column], strong[row, column]
+            share = float(strong[row, column])
             x, y, kind = left + column * wide, top + row * tall, "heat" if share >= 0 else "cold"
-            about = f"{name_at(part.rows, row)}, {name_at(part.columns, column)}: {short_number(value)}"
-            found.append(Box(x, y, wide, tall, kind, about, opacity=float(abs(share)) if abs(share) >= FAINTEST else 0.0))
-            text = cell_text(value, is_share)
-            if is_written and np.isfinite(value) and (abs(share) >= 0.1 or not is_share) and text_width(text, 10.5) <= wide + 2:
-                found.append(Label(x + wide / 2, y + tall / 2 + 4, text, number_kind(kind, float(abs(share)))))
+            about = f"{name_at(part.rows, row)}, {name_at(part.columns, column)}: {short_number(values[row, column])}"
+            found.append(Box(x, y, wide, tall, kind, about, opacity=abs(share) if abs(share) >= FAINTEST else 0.0))
+            if texts[row][column]:
+                found.append(Label(x + wide / 2, y + tall / 2 + 4, texts[row][column], number_kind(kind, abs(share))))
     return found
 
 
-def cell_text(value: float, is_share: bool) -> str:
-    """A share in percent, anything else in two figures."""
-    return f"{100 * value:.0f}" if is_share else "0" if value == 0 else f"{value:.1f}" if 0.05 <= abs(value) < 100 else f"{value:.1g}"
+def cell_texts(values: np.ndarray, strong: np.ndarray, diverging: bool, wide: float) -> list[list[str]]:
+    """What is written in cells that have room for it: shares in percent but for small ones, anything else in two figures."""
+    is_share = not diverging and bool(np.all((values >= 0) & (values <= 1) | ~np.isfinite(values)))
+
+    def text(value: float, share: float) -> str:
+        if wide < 30 or not np.isfinite(value) or (is_share and abs(share) < 0.1):
+            return ""
+        found = f"{100 * value:.0f}" if is_share else "0" if value == 0 else f"{value:.1f}" if 0.05 <= abs(value) < 100 else f"{value:.1g}"
+        return found if text_width(found, 10.5) < wide else ""
+
+    return [[text(value, share) for value, share in zip(*each, strict=True)] for each in zip(values, strong, strict=True)]
 
 
 def name_at(names: Sequence[str], place: int) -> str:
@@ -118,42 +144,49 @@ def rasters(part: Heatmap, values: np.ndarray, strong: np.ndarray, left: float, 
     return found
 
 
-def raster_readout(part: Heatmap, left: float, top: float, wide: float, tall: float, low: float, high: float) -> dict[str, object]:
-    rows, columns = np.atleast_2d(part.values).shape
+def raster_readout(part: Heatmap, layout: Layout, low: float, high: float) -> dict[str, object]:
+    """For the script: where cells are, and what they are called; their values it reads from the image."""
     return {
         "kind": "raster",
-        "left": left,
-        "top": top,
-        "wide": wide,
-        "tall": tall,
+        "left": layout.left,
+        "top": layout.top,
+        "wide": layout.wide,
+        "tall": layout.tall,
         "low": low,
         "high": high,
         "diverging": part.diverging,
-        "rows": [visible(name_at(part.rows, row)) for row in range(rows)],
-        "columns": [visible(name_at(part.columns, column)) for column in range(columns)],
+        "rows": [visible(name_at(part.rows, row)) for row in range(len(layout.rows))],
+        "columns": [visible(name_at(part.columns, column)) for column in range(len(layout.columns))],
     }
 
 
-def frame(left: float, top: float, wide: float, tall: float, rows: int, columns: int, is_raster: bool) -> list[Shape]:
+def frame(layout: Layout) -> list[Shape]:
+    left, top, wide, tall, rows, columns = layout.left, layout.top, layout.wide, layout.tall, len(layout.rows), len(layout.columns)
     right, bottom = left + columns * wide, top + rows * tall
-    if is_raster:
+    if layout.is_raster:
         return [Stroke([(left, top), (right, top), (right, bottom), (left, bottom), (left, top)], "frame")]
     across: list[Shape] = [Stroke([(left, top + row * tall), (right, top + row * tall)], "frame") for row in range(rows + 1)]
     return across + [Stroke([(left + column * wide, top), (left + column * wide, bottom)], "frame") for column in range(columns + 1)]
 
 
-def names(rows: Sequence[str], columns: Sequence[str], left: float, top: float, wide: float, tall: float) -> list[Shape]:
+def every(size: float, least: float) -> int:
+    """Of so large cells, each how many-th has room for its name."""
+    return max(1, -int(-least // size))
+
+
+def names(layout: Layout) -> list[Shape]:
     """Words at the sides, as many as there is room for."""
     found: list[Shape] = []
-    small = "" if tall >= 16 else "small-"
-    for row in range(0, len(rows), max(1, -int(-11 // tall))):
-        found.append(Label(left - GAP, top + (row + 0.5) * tall + (4.5 if not small else 3.5), rows[row], f"{small}word-end"))
-    small = "" if wide >= 16 else "small-"
-    is_leaning = leans(columns, wide)
-    for column in range(0, len(columns), max(1, -int(-14 // wide)) if is_leaning else 1):
-        x = left + (column + 0.5) * wide
+    small, down = ("", 4.5) if layout.tall >= 16 else ("small-", 3.5)
+    for row in range(0, len(layout.rows), every(layout.tall, ROW_ROOM)):
+        y = layout.top + (row + 0.5) * layout.tall + down
+        found.append(Label(layout.left - GAP, y, layout.rows[row], f"{small}word-end"))
+    small = "" if layout.wide >= 16 else "small-"
+    is_leaning = leans(layout.columns, layout.wide)
+    for column in range(0, len(layout.columns), every(layout.wide, COLUMN_ROOM) if is_leaning else 1):
+        x = layout.left + (column + 0.5) * layout.wide
         kind, turn = (f"{small}word", -45.0) if is_leaning else (f"{small}word-middle", 0.0)
-        found.append(Label(x + (3 if is_leaning else 0), top - GAP, columns[column], kind, turn))
+        found.append(Label(x + (3 if is_leaning else 0), layout.top - GAP, layout.columns[column], kind, turn))
     return found
 
 

@@ -15,7 +15,7 @@ from typing import Any, NamedTuple
 from clew.inspection.drawing.bars import bars
 from clew.inspection.drawing.branches import branches
 from clew.inspection.drawing.coloured_text import coloured_text, coloured_text_html
-from clew.inspection.drawing.colours import DARK, LIGHT
+from clew.inspection.drawing.colours import DARK, LIGHT, variables
 from clew.inspection.drawing.grid import grid
 from clew.inspection.drawing.heatmap import heatmap
 from clew.inspection.drawing.kinds import KINDS, rules
@@ -33,7 +33,7 @@ MARGIN, BETWEEN = 20, 26
 
 def stylesheet() -> str:
     """All rules of fragments, in light and dark: as the reader's system has it, or as `data-theme` of an element around them says."""
-    light, dark = (" ".join(f"--{name}:{colour};" for name, colour in colours.items()) for colours in (LIGHT, DARK))
+    light, dark = map(variables, (LIGHT, DARK))
     themes = (
         f".clew-view{{color-scheme:light;{light}}}"
         f"@media(prefers-color-scheme:dark){{.clew-view{{color-scheme:dark;{dark}}}}}"
@@ -99,10 +99,7 @@ def frame(title: str, about: str, parts: Sequence[Part]) -> str:
     """A notebook's frame, as high as its pictures are; the script makes it fit where the notebook lets it."""
     height = sum(DRAWN[type(part)].picture(part).height + 50 for part in parts) + 110
     page = escape(document(title, about, parts))
-    return (
-        f'<iframe srcdoc="{page}" title="{markup(title)}" sandbox="allow-scripts allow-same-origin" '
-        f'style="width:100%;height:{min(round(height), 900)}px;border:0"></iframe>'
-    )
+    return f'<iframe srcdoc="{page}" title="{markup(title)}" style="width:100%;height:{min(round(height), 900)}px;border:0"></iframe>'
 
 
 def picture(title: str, about: str, parts: Sequence[Part]) -> str:

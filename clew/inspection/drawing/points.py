@@ -14,21 +14,29 @@ TALLER = 100
 MANY = 400
 
 
-def points(part: Points) -> Picture:
-    shapes, top = legend([series.name for series in part.series], WIDTH, dots=True)
+def scales(part: Points, top: float) -> tuple[Scale, Scale, Field]:
     low_x, high_x = extent(chain.from_iterable(series.x for series in part.series))
     low_y, high_y = extent(chain.from_iterable(series.y for series in part.series))
-    top, bottom = top + 6, top + HEIGHT + TALLER - BOTTOM
+    bottom = top + HEIGHT + TALLER - BOTTOM
     y = Scale(low_y, high_y, bottom, top)
     field = Field(tick_room(y, part.y_label), top, WIDTH - RIGHT, bottom)
-    x = Scale(low_x, high_x, field.left, field.right)
-    shapes += axes(x, y, field, part.x_label, part.y_label)
-    count = sum(len(series.x) for series in part.series)
+    return Scale(low_x, high_x, field.left, field.right), y, field
+
+
+def radius(part: Points) -> float:
+    return 4.5 if sum(len(series.x) for series in part.series) <= MANY else 3.0
+
+
+def points(part: Points) -> Picture:
+    keys, top = legend([series.name for series in part.series], WIDTH, dots=True)
+    x, y, field = scales(part, top + 6)
+    shapes = [*keys, *axes(x, y, field, part.x_label, part.y_label)]
     for number, series in enumerate(part.series):
         texts = part.texts[number] if number < len(part.texts) else ()
         for place, (at, value) in enumerate(zip(series.x, series.y, strict=False)):
             if is_shown(at, x) and is_shown(value, y):
                 text = texts[place] if place < len(texts) and texts[place] else f"{short_number(at)}, {short_number(value)}"
                 about = f"{text} ({series.name})" if series.name else text
-                shapes.append(Dot(x(at), y(value), 4.5 if count <= MANY else 3.0, f"point-{number % len(COLOURS)}", about))
-    return Picture(WIDTH, bottom + BOTTOM, shapes, f"{part.title or 'map'}: {count} points in {len(part.series)} groups")
+                shapes.append(Dot(x(at), y(value), radius(part), f"point-{number % len(COLOURS)}", about))
+    count = sum(len(series.x) for series in part.series)
+    return Picture(WIDTH, field.bottom + BOTTOM, shapes, f"{part.title or 'map'}: {count} points in {len(part.series)} groups")

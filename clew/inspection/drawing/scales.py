@@ -4,7 +4,7 @@ import math
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
-LARGEST = 1e150
+LARGEST = 1e140
 """What is drawn at most; a difference of two such values is still a number."""
 
 
@@ -48,7 +48,7 @@ SUPERSCRIPTS = str.maketrans("-0123456789", "⁻⁰¹²³⁴⁵⁶⁷⁸⁹")
 
 @dataclass(frozen=True)
 class Scale:
-    """Values from low to high at pixels from start to end."""
+    """Values from low to high at pixels from start to end; what is beyond stands at an end."""
 
     low: float
     high: float
@@ -57,8 +57,9 @@ class Scale:
     log: bool = False
 
     def __call__(self, value: float) -> float:
-        low, high = (math.log(self.low), math.log(self.high)) if self.log else (self.low, self.high)
-        share = ((math.log(value) if self.log else value) - low) / (high - low)
+        value = min(max(value, self.low), self.high)
+        low, high, at = map(math.log, (self.low, self.high, value)) if self.log else (self.low, self.high, value)
+        share = (at - low) / (high - low)
         return self.start + (self.end - self.start) * share
 
     def ticks(self, most: int = 6) -> list[tuple[float, str]]:
@@ -71,13 +72,14 @@ class Scale:
 
 def extent(values: Iterable[float], *, log: bool = False, margin: float = 0.04) -> tuple[float, float]:
     """From the least to the greatest value that a scale can show, and a little more; 0 to 1 (of a logarithm 1 to 10) where none."""
-    found = [min(max(float(value), -LARGEST), LARGEST) for value in values if math.isfinite(value) and (value > 0 or not log)]
+    least = 1 / LARGEST if log else -LARGEST
+    found = [min(max(float(value), least), LARGEST) for value in values if math.isfinite(value) and (value > 0 or not log)]
     if not found:
         return (1.0, 10.0) if log else (0.0, 1.0)
     low, high = min(found), max(found)
     if log:
         wide = (high / low) ** margin if high > low else 2.0
-        return max(low / wide, 1 / LARGEST), high * wide
+        return low / wide, high * wide
     wide = margin * (high - low) if high > low else 0.05 * abs(high) or 1.0
     return low - wide, high + wide
 

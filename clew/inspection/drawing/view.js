@@ -114,7 +114,8 @@ function readMarks(view) {
       if (event.key === "Escape") return leave(picture);
       if (event.key === "Enter") return pick(at.get(picture));
       const marks = [...picture.querySelectorAll(".mark")];
-      const next = step(marks, at.get(picture), event.key, picture.matches(".coloured"));
+      const isText = picture.matches(".coloured"), isTree = picture.matches(".part-branches *");
+      const next = (isTree && along(marks, at.get(picture), event.key)) || step(marks, at.get(picture), event.key, isText);
       if (!next) return;
       event.preventDefault();
       at.get(picture)?.classList.remove("at");
@@ -152,6 +153,14 @@ function step(marks, from, key, isText) {
   return best;
 }
 
+/** In a search: to what a node came from, or to the best of what came of it. A mark's column is there its parent's number. */
+function along(marks, from, key) {
+  if (key === "ArrowLeft") return marks.find((mark) => mark.dataset.row === from?.dataset.column);
+  if (key !== "ArrowRight" || !from) return null;
+  const after = marks.filter((mark) => mark.dataset.column === from.dataset.row);
+  return after.find((mark) => mark.matches(".best")) ?? after.find((mark) => mark.matches(".kept")) ?? after[0] ?? from;
+}
+
 function inPicture(picture, event) {
   return new DOMPoint(event.clientX, event.clientY).matrixTransform(picture.getScreenCTM().inverse());
 }
@@ -186,8 +195,9 @@ function readRaster(view, picture, { left, top, wide, tall, low, high, diverging
     cursor.setAttribute("y", top + (row + 0.5) * tall - Math.max(tall, 5) / 2);
     const pixel = 4 * (row * columns.length + column);
     const share = (main[pixel] - (diverging ? other[pixel] : 0)) / 255;
-    const value = main[pixel + 3] === 0 ? "none" : `≈ ${Number((diverging ? share * high : low + share * (high - low)).toPrecision(3))}`;
-    say(view, `${rows[row]}, ${columns[column]}: ${value}`, place ?? onScreen(picture, left + (column + 0.5) * wide, top + (row + 0.5) * tall), aloud);
+    const value = diverging ? share * high : low + share * (high - low), digits = Math.min(20, Math.max(0, Math.ceil(-Math.log10((high - low) / 255))));
+    const text = main[pixel + 3] === 0 ? "none" : `\u2248 ${Number(value.toFixed(digits))}`; // an image has 256 levels
+    say(view, `${rows[row]}, ${columns[column]}: ${text}`, place ?? onScreen(picture, left + (column + 0.5) * wide, top + (row + 0.5) * tall), aloud);
   };
   picture.addEventListener("pointermove", (event) => {
     const { x, y } = inPicture(picture, event), row = Math.floor((y - top) / tall), column = Math.floor((x - left) / wide);

@@ -20,6 +20,28 @@ with torch.no_grad():
     found = {call}
 print({shown})
 """
+TAGS = """
+import torch
+from transformers import AutoTokenizer, {name}
+
+tokenizer = AutoTokenizer.from_pretrained(".")
+model = {name}.from_pretrained(".").eval()
+words = "Ada met Bo .".split()  # punctuation stands apart
+read = tokenizer(" ".join(words), return_tensors="pt")
+with torch.no_grad():
+    best = model(**read).logits[0].argmax(-1).tolist()
+starts = [len(" ".join([*words[:number], ""])) for number in range(len(words))]
+tags = [model.config.id2label[best[read.char_to_token(start)]] for start in starts]  # a word's tag is told by its first piece
+"""
+PLAIN = """
+
+def begins(before, tag):
+    return tag[0] in "BS" or before[0] in "OES" or before[1:] != tag[1:]
+
+
+# learnt as {scheme}; as IOB2, B- on a phrase's first word and I- on its others:
+tags = [tag if tag == "O" else ("B" if begins(before, tag) else "I") + tag[1:] for before, tag in zip(["O", *tags], tags)]
+"""
 CALLS = {
     "language_model": ('model.generate(**tokenizer("The", return_tensors="pt"), max_new_tokens=20)', "tokenizer.decode(found[0])"),
     "translation": (
@@ -28,7 +50,6 @@ CALLS = {
     ),
     "classification": ('model(**tokenizer("a text", return_tensors="pt")).logits', "found"),
     "masked_language_model": ('model(**tokenizer(f"the {tokenizer.mask_token} sat", return_tensors="pt"))', "found[0].shape"),
-    "tagging": ('model(**tokenizer("some words", return_tensors="pt")).logits', "found"),
     "question_answering": ('model(**tokenizer("a question", "a passage", return_tensors="pt"))', "found.start_logits, found.end_logits"),
     "representation": ('model(**tokenizer("a text", return_tensors="pt")).last_hidden_state', "found.shape"),
 }
@@ -39,6 +60,13 @@ def export_huggingface(run: Run, folder: Path, options: ExportOptions) -> None:
     if run.config.task.name == "representation":  # type: ignore[attr-defined]
         write_sentence_files(folder, run.config.task, run.task.pooling.dim, run.task.longest)
     name = read_json(folder / CONFIG)["architectures"][0]
+    write_text(folder / "README.md", model_card(run, library="transformers", usage=usage_of(run, name), options=options))
+
+
+def usage_of(run: Run, name: str) -> str:
+    """The lines that run a model of a class of theirs."""
+    if run.verb == "tag":
+        plain = PLAIN.format(scheme=run.task.scheme.upper()) if run.task.scheme else ""
+        return f"{TAGS.format(name=name)}{plain}print(list(zip(words, tags)))"
     call, shown = CALLS["translation" if run.verb == "translate" else run.config.task.name]  # type: ignore[attr-defined]
-    usage = READ.format(name=name, call=call, shown=shown)
-    write_text(folder / "README.md", model_card(run, library="transformers", usage=usage, options=options))
+    return READ.format(name=name, call=call, shown=shown)

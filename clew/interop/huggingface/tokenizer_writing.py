@@ -1,26 +1,37 @@
-"""The files of a tokenizer as `transformers` reads them: tokenizer.json as it is, and which tokens have which part."""
+"""The files of a tokenizer as `transformers` reads them: tokenizer.json as it is, and which tokens have which part; of a translator one for
+both sides, or Marian's two of SentencePiece."""
 
 from collections.abc import Mapping
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
+import tokenizers
+from tokenizers import processors
+
+from clew.core.errors import UserError
+from clew.interop.sentencepiece_files import USER, Piece, pieces_of, write_sentencepiece
 from clew.runs.directory import write_json
-from clew.text.tokenizer import FILE, Tokenizer
+from clew.text.tokenizer import FILE, HIDDEN, Tokenizer
 
 ENDLESS = 10**30
 """What `transformers` writes for a length without bound."""
 
 
 def write_tokenizer(folder: Path, vocabularies: Mapping[str, Any], config: Mapping[str, Any]) -> None:
-    """The tokenizer, and where there are two that of the sources as well."""
+    """The tokenizer; of a translator that of both sides, or both."""
     tokenizer: Tokenizer = vocabularies.get("tokenizer") or vocabularies["source"]
-    tokenizer.save(folder / FILE)
+    kind: dict[str, Any] = {"tokenizer_class": "PreTrainedTokenizerFast"}
+    if "target" in vocabularies:
+        kind = write_both(folder, tokenizer, vocabularies["target"])
+    else:
+        tokenizer.save(folder / FILE)
     specials = specials_of(tokenizer, config)
     longest = config.get("n_positions") or config.get("max_position_embeddings") or ENDLESS
     reads_segments = config.get("type_vocab_size", 0) > 1
     names = ["input_ids", *(["token_type_ids"] if reads_segments else []), "attention_mask"]
     options = {
-        "tokenizer_class": "PreTrainedTokenizerFast",
+        **kind,
         "model_max_length": longest,
         "model_input_names": names,
         "clean_up_tokenization_spaces": False,
@@ -28,6 +39,37 @@ def write_tokenizer(folder: Path, vocabularies: Mapping[str, Any], config: Mappi
     }
     write_json(folder / "tokenizer_config.json", options)
     write_json(folder / "special_tokens_map.json", specials)
+
+
+def write_both(folder: Path, source: Tokenizer, target: Tokenizer) -> dict[str, Any]:
+    """A translator's: two of SentencePiece with the ids of their pieces, or one that puts an end behind a text; what the config says of
+    them."""
+    sides = {"source": pieces_of(source.inner), "target": pieces_of(target.inner)}
+    if None not in sides.values():
+        for side, found in sides.items():
+            assert found is not None
+            write_sentencepiece(folder / f"{side}.spm", replace(found, pieces=[piece for piece in found.pieces if is_found(piece)]))
+        ids = [{token.removeprefix(HIDDEN): id for id, token in enumerate(tokenizer.tokens)} for tokenizer in (source, target)]
+        write_json(folder / "vocab.json", ids[0])
+        if ids[0] != ids[1]:
+            write_json(folder / "target_vocab.json", ids[1])
+        return {"tokenizer_class": "MarianTokenizer", "separate_vocabs": ids[0] != ids[1]}
+    if source.hash != target.hash:
+        raise UserError(
+            f"Marian has one tokenizer for both sides, or two of SentencePiece; this run has {source.kind} tokenizers of its own for each "
+            "side; train with text.joint=true, or write programs with --to onnx or --to torch"
+        )
+    inner = tokenizers.Tokenizer.from_str(source.to_json())
+    if source.end is not None and source.frame is None:
+        end = source.token(source.end)
+        inner.post_processor = processors.TemplateProcessing(single=f"$A {end}", pair=f"$A $B {end}", special_tokens=[(end, source.end)])
+    Tokenizer(inner).save(folder / FILE)
+    return {"tokenizer_class": "PreTrainedTokenizerFast"}
+
+
+def is_found(piece: Piece) -> bool:
+    """Whether a text may have this piece: it is not of the other side alone, and no name of a language, which is cut off before."""
+    return not piece.text.startswith(HIDDEN) and not (piece.kind == USER and piece.text.startswith(">>") and piece.text.endswith("<<"))
 
 
 def specials_of(tokenizer: Tokenizer, config: Mapping[str, Any]) -> dict[str, str]:

@@ -30,7 +30,8 @@ export function start(actions) {
       if (event.key === "Escape") typing.blur();
       return;
     }
-    if (dialog.open && event.key !== "?") return;
+    const inside = event.target.closest(".clew-view [tabindex], .stepping") && event.key.startsWith("Arrow"); // a picture reads itself out
+    if (inside || event.defaultPrevented || (dialog.open && event.key !== "?")) return;
     const act = {
       "/": actions.focusText,
       "?": show,

@@ -22,7 +22,7 @@ export class Panel {
     this.title = element("h2", {}, heading || "");
     this.about = element("p", { class: "about" });
     this.state = element("p", { class: "state", role: "status" });
-    this.body = element("div", { class: "picture" });
+    this.body = element("div", { class: "drawn" });
     this.keep = element("div", { class: "keep" });
     const head = element("div", { class: "head" }, this.title, open ? element("button", { type: "button", class: "link", onclick: open }, "open") : null);
     this.root = element("section", { class: "panel", "aria-label": heading || "view" }, head, this.about, this.state, this.body, this.keep);

@@ -4,9 +4,9 @@ import { element, hear } from "./elements.js";
 
 // What the first picture of a panel lets one walk through, or null. `key(name)` says false where a key means nothing here.
 export function walker(panel, found, page) {
-  const marks = [...panel.body.querySelectorAll(".grid [data-row][data-column]")];
+  const marks = [...panel.body.querySelectorAll(".part-grid [data-row][data-column]")];
   if (marks.length && page.has("layer") && page.has("head")) return heads(marks, found, page);
-  const tree = panel.body.querySelector(".branches svg");
+  const tree = panel.body.querySelector(".part-branches svg");
   return tree ? search(panel, tree, page) : null;
 }
 
@@ -25,7 +25,7 @@ function heads(marks, found, page) {
     const where = place(mark);
     mark.classList.toggle("chosen", at !== null && name(where) === name(at));
     mark.classList.toggle("silent", off.includes(name(where)));
-    mark.addEventListener("click", () => choose(where));
+    mark.addEventListener("pick", () => choose(where));
   }
   const turn = () => page.set("off", off.includes(name(at)) ? off.filter((each) => each !== name(at)) : [...off, name(at)], { push: true });
   if (at && page.has("off")) {

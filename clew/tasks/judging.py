@@ -1,0 +1,42 @@
+"""What a classifier and a chooser share: texts that are given to be judged, and how their answers are measured."""
+
+from collections.abc import Sequence
+from typing import Any
+
+from clew.data.examples import Labelled
+from clew.metrics.bootstrap import Interval
+from clew.tasks.answers import Found
+from clew.tasks.measures import Measured
+from clew.text.tokenizer import check_is_text
+
+
+class Judging:
+    """Answers to labelled texts, measured as the kind of its `answer` says."""
+
+    answer: Any
+
+    def measure(self, examples: Sequence[Labelled], predictions: Sequence[Found]) -> Measured:
+        return self.answer.measure(examples, predictions)
+
+    def intervals(self, examples: Sequence[Labelled], predictions: Sequence[Found]) -> dict[str, Interval]:
+        return self.answer.intervals(examples, predictions)
+
+    def report(self, examples: Sequence[Labelled], predictions: Sequence[Found]) -> tuple[str, ...]:
+        return self.answer.report(examples, predictions)
+
+    def sentence_scores(self, examples: Sequence[Labelled], predictions: Sequence[Found]) -> list[float]:
+        return self.answer.scores(examples, predictions)
+
+    def described(self, example: Labelled, prediction: Found) -> dict[str, Any]:
+        second = {} if example.second is None else {"second": example.second}
+        return {"source": example.text, **second, **self.answer.described(example, prediction)}
+
+
+def unlabelled_texts(texts: Sequence[str | tuple[str, str]], numbers: Sequence[int] | None) -> list[Labelled]:
+    """Texts, or two together in a tuple, as examples without labels; one that is refused is named by its number."""
+    examples = []
+    for number, given in zip(numbers or range(1, len(texts) + 1), texts, strict=True):
+        text, second = (given, None) if isinstance(given, str) else given
+        check_is_text(f"{text} {second or ''}", f"text {number}")
+        examples.append(Labelled(text, (), second, f"text {number}"))
+    return examples

@@ -1,0 +1,18 @@
+import math
+
+from clew.inspection.drawing.points import points
+from clew.inspection.drawing.shapes import Dot
+from clew.inspection.parts import Points, Series
+
+
+def test_each_point_says_its_text_and_group() -> None:
+    picture = points(Points([Series("river", [0, 1], [0, 1]), Series("money", [2], [3])], [["the bank", "a bank"]], "x", "y"))
+    marks = [shape for shape in picture.shapes if isinstance(shape, Dot) and shape.title]
+    assert [mark.title for mark in marks] == ["the bank (river)", "a bank (river)", "2, 3 (money)"]
+    assert marks[0].x < marks[1].x < marks[2].x and marks[0].y > marks[1].y > marks[2].y
+    assert [mark.kind for mark in marks] == ["point-0", "point-0", "point-1"]
+
+
+def test_a_point_that_is_nowhere_is_left_out() -> None:
+    picture = points(Points([Series("", [0, math.nan, 1], [0, 1, math.inf])], [["a", "b", "c"]]))
+    assert [shape.title for shape in picture.shapes if isinstance(shape, Dot)] == ["a"]

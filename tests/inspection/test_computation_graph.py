@@ -1,0 +1,140 @@
+import pytest
+import torch
+import torch.nn.functional as F
+from torch import Tensor, nn
+
+from clew.core.errors import UserError
+from clew.inspection.computation_graph import Graph, paths, trace
+from clew.kernels import only_equations
+from clew.layers.attention import SelfAttention
+from clew.layers.cells import CELLS
+from clew.layers.recurrent import Recurrent
+
+
+def worked(a: Tensor, b: Tensor, c: Tensor) -> Tensor:
+    return (a + b) * torch.maximum(b, c)
+
+
+@pytest.fixture(scope="module")
+def graph() -> Graph:
+    return trace(worked, *map(torch.tensor, (1.0, 2.0, 0.0)), names="abc")
+
+
+def numbered(graph: Graph) -> dict[str, int]:
+    return {node.name: number for number, node in enumerate(graph.nodes)}
+
+
+def test_values_and_gradients_of_the_worked_example(graph: Graph) -> None:
+    told = {node.name: (node.kind, node.value.item(), node.gradient.item()) for node in graph.nodes}
+    assert told == {
+        "a": ("input", 1, 2),
+        "b": ("input", 2, 5),
+        "c": ("input", 0, 0),
+        "+": ("operation", 3, 2),
+        "maximum": ("operation", 2, 3),
+        "*": ("output", 6, 1),
+    }
+
+
+def test_the_gradient_is_the_sum_over_paths_of_products_of_derivatives(graph: Graph) -> None:
+    at = numbered(graph)
+    found = paths(graph, at["b"])
+    assert [path.nodes for path in found] == [(at["b"], at["+"], at["*"]), (at["b"], at["maximum"], at["*"])]
+    assert [path.product for path in found] == [2, 3]
+    for name, node in zip(at, graph.nodes, strict=True):
+        assert sum(path.product for path in paths(graph, at[name])) == node.gradient.item()
+
+
+def test_gradients_come_in_reverse_topological_order(graph: Graph) -> None:
+    order = graph.backward()
+    assert order[0] == len(graph.nodes) - 1
+    for edge in graph.edges:
+        assert order.index(edge.target) < order.index(edge.source)
+
+
+def test_paths_that_cancel_are_both_there() -> None:
+    """f = (x - x) * y: the gradient at the difference is y, and of x it is y - y."""
+    found = trace(lambda x, y: (x - x) * y, torch.tensor(3.0), torch.tensor(7.0), names="xy")
+    assert sorted(path.product for path in paths(found, 0)) == [-7, 7]
+    found = trace(lambda x, y: (x - y) * 0 * x, torch.tensor(3.0), torch.tensor(7.0), names="xy")
+    assert sorted(path.product for path in paths(found, 0)) == [0, 0]
+
+
+def test_what_is_read_twice_by_one_operation_has_two_edges() -> None:
+    found = trace(lambda x: x * x, torch.tensor(3.0), names="x")
+    assert [path.product for path in paths(found, 0)] == [3, 3]
+    assert found.nodes[0].gradient.item() == 6
+
+
+@pytest.mark.parametrize("name", CELLS)
+def test_gradients_of_a_recurrence_are_autograds(name: str) -> None:
+    torch.manual_seed(0)
+    layer = Recurrent(CELLS[name](2, 3))
+    x = torch.randn(1, 3, 2, requires_grad=True)
+    with only_equations():
+        found = trace(layer, x, names=["x"])
+        layer(x)[0].sum().backward()
+    at = numbered(found)
+    torch.testing.assert_close(found.nodes[at["x"]].gradient, x.grad)
+    for path, parameter in layer.named_parameters():
+        torch.testing.assert_close(found.nodes[at[path]].gradient, parameter.grad)
+        assert found.nodes[at[path]].kind == "parameter"
+
+
+def test_gradients_of_attention_are_autograds_and_add_up_over_its_edges() -> None:
+    torch.manual_seed(0)
+    layer = SelfAttention(4, 2)
+    x = torch.randn(1, 3, 4, requires_grad=True)
+    with only_equations():
+        found = trace(layer, x, names=["x"])
+        layer(x)[0].sum().backward()
+    at = numbered(found)
+    torch.testing.assert_close(found.nodes[at["key.weight"]].gradient, layer.key.weight.grad)
+    by_edges = [edge.gradient for edge in found.out_of(at["x"])]
+    assert len(by_edges) == 3  # query, key, value
+    torch.testing.assert_close(sum(by_edges), x.grad)
+
+
+def test_writing_in_place_and_drawing_at_random_are_followed() -> None:
+    def function(x: Tensor) -> Tensor:
+        y = x * 1
+        y[0] = 0.0
+        y.add_(x)
+        return F.dropout(y, 0.5, True).sum()
+
+    torch.manual_seed(0)
+    x = torch.arange(1.0, 9.0, requires_grad=True)
+    before = torch.get_rng_state()
+    found = trace(function, x, names=["x"])
+    torch.set_rng_state(before)
+    function(x).backward()
+    torch.testing.assert_close(found.nodes[0].gradient, x.grad)
+
+
+class Hidden(torch.autograd.Function):
+    @staticmethod
+    def forward(context, x):
+        return torch.from_numpy(2 * x.detach().numpy())
+
+    @staticmethod
+    def backward(context, gradient):
+        return 2 * gradient
+
+
+def test_what_cannot_be_shown_whole_is_refused() -> None:
+    with pytest.raises(UserError, match="a part of the function between x1 and what comes out is not made of torch's operations"):
+        trace(lambda x: Hidden.apply(x) + x, torch.ones(2))
+    with pytest.raises(UserError, match="the function gives no tensor"):
+        trace(lambda x: None, torch.ones(2))
+    with pytest.raises(UserError, match="does not depend on the inputs"):
+        trace(lambda x: torch.ones(()), torch.ones(2))
+    with pytest.raises(UserError, match="paths are multiplied out where every node is a scalar"):
+        paths(trace(nn.Linear(2, 2), torch.ones(1, 2)), 0)
+    with pytest.raises(UserError, match="there are more than 10 paths"):
+        paths(trace(doubled, torch.tensor(1.0)), 0, most=10)
+
+
+def doubled(x: Tensor) -> Tensor:
+    for _ in range(5):
+        x = x + x
+    return x

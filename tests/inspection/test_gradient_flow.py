@@ -1,0 +1,136 @@
+from copy import deepcopy
+
+import numpy as np
+import pytest
+import torch
+import torch.nn.functional as F
+
+import clew
+from clew.inspection.gradient_flow import choose_ends, clip_factor, input_gradients, reach, state_gradients, token_losses, with_gradients
+from clew.inspection.spectra import recurrent_matrices, spectrum
+from clew.layers.cells import CELLS
+from tests.inspection.small_runs import small_run
+from tests.references.gradient_flow import elman_gradients
+
+TOKENS = [3, 1, 4, 1, 5, 9, 2, 6, 5, 3, 5]
+
+
+def double(name: str):
+    torch.manual_seed(0)
+    task = deepcopy(small_run(name).task).double()
+    with torch.no_grad():
+        for parameter in task.parameters():
+            parameter.normal_(std=0.5)
+    return task
+
+
+def step_of(task):
+    ids = torch.tensor([TOKENS])
+
+    def step(t, state):
+        hidden, state = task.body(ids[:, t : t + 1], None, state)
+        return token_losses(task.logits(hidden)[0].log_softmax(-1), ids[0, t + 1 : t + 2])[0], state
+
+    return step
+
+
+def test_gradients_by_an_elman_networks_past_are_products_of_its_jacobians() -> None:
+    task = double("elman")
+    with with_gradients(task):
+        found = state_gradients(step_of(task), task.initial_state(1), [6, 9], 5)
+    cell = task.body.layers.layers[0].layer.cell
+    names = {
+        "embedding": task.body.embedding.tokens.weight,
+        "W": cell.input_weight,
+        "U": cell.hidden_weight,
+        "b": cell.bias,
+        "V": task.weight,
+        "a": task.output_bias,
+    }
+    numbers = {name: value.detach().numpy() for name, value in names.items()}
+    for row, t in enumerate([6, 9]):
+        np.testing.assert_allclose(found["0.h"][row].numpy(), elman_gradients(numbers, TOKENS, t, 5), rtol=1e-9)
+
+
+def test_gradients_by_a_cells_past_are_products_of_its_forget_gates_where_nothing_else_is_fed_back() -> None:
+    task = double("lstm")
+    with torch.no_grad():
+        task.body.layers.layers[0].layer.cell.hidden_weight.zero_()
+    with torch.no_grad(), clew.record(task, "*.gates.*", "*.cell_state") as seen:
+        hidden, _ = task.body(torch.tensor([TOKENS[:-1]]))
+    forget, output, cell = (seen[f"*.{name}"][0] for name in ("gates.forget", "gates.output", "cell_state"))
+    errors = task.logits(hidden)[0, 9].softmax(-1) - F.one_hot(torch.tensor(TOKENS[10]), task.body.vocabulary)
+    by_cell = (errors @ task.weight) * output[9] * (1 - cell[9].tanh() ** 2)
+    with with_gradients(task):
+        found = state_gradients(step_of(task), task.initial_state(1), [9], 4)
+    for k in range(5):
+        expected = by_cell * forget[10 - k : 10].prod(0)
+        assert found["0.c"][0, k].item() == pytest.approx(expected.norm().item(), rel=1e-9)
+    assert found["0.h"][0, 1:].eq(0).all()  # h goes up and not on
+
+
+@pytest.mark.parametrize("name", ["lstm", "gpt"])
+def test_gradients_by_what_is_read_are_those_of_small_changes(name: str) -> None:
+    """Central differences along the gradient itself."""
+    task = double(name)
+    x = torch.randn(1, 10, task.body.embedding.dim, dtype=torch.double, requires_grad=True)
+
+    def loss(x, t):
+        hidden, _ = task.body.layers(x)
+        return token_losses(task.logits(task.body.norm(hidden))[0].log_softmax(-1), torch.tensor(TOKENS[1:]))[t]
+
+    with with_gradients(task):
+        found = input_gradients([loss(x, 8)], x, [8], 6)
+        (gradient,) = torch.autograd.grad(loss(x, 8), x)
+    for k in (0, 3, 6):
+        along = torch.zeros_like(x)
+        along[0, 8 - k] = gradient[0, 8 - k] / gradient[0, 8 - k].norm()
+        with torch.no_grad():
+            slope = (loss(x + 1e-5 * along, 8) - loss(x - 1e-5 * along, 8)) / 2e-5
+        assert found[0, k].item() == pytest.approx(slope.item(), rel=1e-5)
+
+
+def test_the_reach_is_the_first_step_below_the_threshold() -> None:
+    curve = torch.tensor([2.0, 1.0, 0.1, 0.019, 0.5], dtype=torch.double)
+    assert reach(curve) == (3, 1.0)
+    assert reach(curve, 0.001) == (None, 1.0)
+    assert reach(torch.tensor([1.0, 3.0, 9.0], dtype=torch.double)) == (None, 9.0)  # it explodes
+    assert reach(torch.zeros(3, dtype=torch.double)).steps == 0
+
+
+def test_ends_have_their_steps_before_them() -> None:
+    ends, steps = choose_ends(100, 40, 4)
+    assert steps == 40 and ends[0] == 40 and ends[-1] == 99 and len(ends) == 4
+    ends, steps = choose_ends(5, 40, 10)
+    assert steps == 2 and ends == [2, 3, 4]
+
+
+def test_a_gradient_is_clipped_to_the_norm_that_is_allowed() -> None:
+    w = torch.tensor([3.0, 4.0], requires_grad=True)
+    losses = (w * torch.tensor([[6.0, 8.0], [0.0, 0.0]])).sum(1)
+    assert clip_factor([w], losses, 1.0) == pytest.approx((5.0, 0.2))
+    assert clip_factor([w], losses, 10.0) == pytest.approx((5.0, 1.0))
+    assert clip_factor([w], losses, None) == pytest.approx((5.0, 1.0))
+
+
+def test_a_rotation_has_singular_values_and_radius_of_its_scale() -> None:
+    angle = 0.3
+    turn = 0.9 * torch.tensor([[np.cos(angle), -np.sin(angle)], [np.sin(angle), np.cos(angle)]])
+    found = spectrum(turn)
+    assert found.singular_values.tolist() == pytest.approx([0.9, 0.9])
+    assert found.radius == pytest.approx(0.9)
+    sheared = spectrum(torch.tensor([[0.5, 7.0], [0.0, 0.25]], dtype=torch.double))
+    assert sheared.radius == pytest.approx(0.5)
+    assert sheared.singular_values.prod().item() == pytest.approx(0.125)
+
+
+@pytest.mark.parametrize("name", CELLS)
+def test_every_cell_has_a_recurrent_matrix_for_each_gate(name: str) -> None:
+    cell = CELLS[name](3, 4)
+    found = recurrent_matrices(cell)
+    gates = [gate for gate, _ in cell.gates.named_children()] if hasattr(cell, "gates") else ["hidden"]
+    assert list(found) == gates
+    if name == "lstm":
+        torch.testing.assert_close(found["forget"], cell.hidden_weight[4:8].double())
+    if name == "projected_lstm":
+        torch.testing.assert_close(found["output"], cell.projection.double() @ cell.hidden_weight[-16:].double())

@@ -1,0 +1,58 @@
+import numpy as np
+import pytest
+
+from clew.core.errors import UserError
+from clew.inspection.similarity import cka_matrix, classical_scaling, head_divergences, jensen_shannon, linear_cka
+from tests.references import representations as reference
+
+
+@pytest.mark.parametrize("widths", [(3, 3), (2, 7), (20, 5)])
+def test_cka_is_its_kernel_form(widths):
+    generator = np.random.default_rng(0)
+    x, y = (generator.normal(1.0, 2.0, (10, width)) for width in widths)
+    assert linear_cka(x, y) == pytest.approx(reference.cka(x, y), abs=1e-12)
+
+
+def test_cka_does_not_see_turns_and_scales():
+    generator = np.random.default_rng(1)
+    x = generator.normal(size=(12, 4))
+    turn, _ = np.linalg.qr(generator.normal(size=(4, 4)))
+    assert linear_cka(x, 3 * x @ turn + 5) == pytest.approx(1)
+    assert linear_cka(x, np.ones((12, 2))) == 0
+
+
+def test_cka_of_unlike_rows_is_refused():
+    with pytest.raises(UserError, match="row by row, and there are 3 and 4"):
+        linear_cka(np.ones((3, 2)), np.ones((4, 2)))
+
+
+def test_a_matrix_of_one_model_is_symmetric_with_ones():
+    generator = np.random.default_rng(2)
+    levels = [generator.normal(size=(9, width)) for width in (3, 5, 4)]
+    found = cka_matrix(levels, levels)
+    np.testing.assert_allclose(np.diag(found), 1)
+    np.testing.assert_allclose(found, found.T)
+
+
+def test_divergence_is_the_sum_of_its_terms():
+    p, q = np.random.default_rng(3).dirichlet(np.ones(5), 2)
+    assert jensen_shannon(p, q) == pytest.approx(reference.jensen_shannon(p, q), abs=1e-12)
+    assert jensen_shannon(np.array([1.0, 0.0]), np.array([0.0, 1.0])) == pytest.approx(np.log(2))
+
+
+def test_heads_diverge_by_the_mean_over_queries():
+    weights = np.random.default_rng(4).dirichlet(np.ones(6), (3, 4))  # (heads, queries, keys)
+    weights[:, 0] = np.eye(6)[0]
+    found = head_divergences(weights)
+    for i in range(3):
+        for j in range(3):
+            expected = np.mean([reference.jensen_shannon(weights[i, t], weights[j, t]) for t in range(4)])
+            assert found[i, j] == pytest.approx(expected, abs=1e-12)
+
+
+def test_scaling_finds_points_again_from_their_distances():
+    points = np.random.default_rng(5).normal(size=(7, 2))
+    distances = np.linalg.norm(points[:, None] - points[None], axis=-1)
+    found = classical_scaling(distances)
+    np.testing.assert_allclose(np.linalg.norm(found[:, None] - found[None], axis=-1), distances, atol=1e-9)
+    assert classical_scaling(np.zeros((1, 1))).shape == (1, 2)

@@ -1,0 +1,36 @@
+from pathlib import Path
+
+import pytest
+import yaml
+
+from clew.recipes import RECIPES
+from clew.recipes.running import config_of
+from clew.runs.config import resolve
+from clew.runs.fields import commented_yaml, differences
+
+
+def test_differences_name_the_fields_that_differ() -> None:
+    first = config_of("text-lstm", ["data.train=a.txt"])
+    second = config_of("text-lstm", ["data.train=b.txt", "task.bias=false", "training.schedule=constant"])
+    assert differences(first, second) == [
+        "data.train: 'a.txt' -> 'b.txt'",
+        "task.bias: True -> False",
+        "training.schedule: {'name': 'cosine', 'warmup': 100, 'floor': 0.02} -> 'constant'",
+    ]
+    assert differences(first, first) == []
+
+
+@pytest.mark.parametrize("name", RECIPES)
+def test_the_commented_yaml_of_a_recipe_reads_back_as_the_same_config(name: str, tmp_path: Path) -> None:
+    config = config_of(name)
+    text = commented_yaml(config)
+    assert resolve(yaml.safe_load(text)) == config
+    path = tmp_path / "mine.yaml"
+    path.write_text(text)
+    assert config_of(str(path)) == config
+
+
+def test_the_commented_yaml_explains_its_fields() -> None:
+    lines = commented_yaml(config_of("text-lstm", ['data.train="a: b # c.txt"'])).splitlines()
+    assert "  dim: 512  # width of the hidden state" in lines
+    assert yaml.safe_load("\n".join(lines))["data"]["train"] == "a: b # c.txt"

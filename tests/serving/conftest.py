@@ -1,0 +1,26 @@
+"""Small untrained runs as folders: an LSTM, a GPT, translators of both kinds, a classifier with heads."""
+
+import json
+from pathlib import Path
+
+import pytest
+
+from clew.runs.directory import METRICS, WEIGHTS, write_config, write_weights
+from clew.runs.vocabularies import save_vocabularies
+from tests.inspection.small_runs import small_run
+
+NAMES = ("lstm", "gpt", "attentive", "transformer", "heads")
+
+
+@pytest.fixture(scope="package")
+def folders(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Path]:
+    place = tmp_path_factory.mktemp("inspected")
+    for name in NAMES:
+        run, folder = small_run(name), place / name
+        folder.mkdir()
+        save_vocabularies(folder, run.vocabularies)
+        write_weights(folder / WEIGHTS, run.task.state_dict())
+        records = [{"step": step, "train.loss": 3.0 / step, "valid.loss": 3.1 / step} for step in range(1, 6)]
+        (folder / METRICS).write_text("".join(json.dumps(record) + "\n" for record in records), encoding="utf-8")
+        write_config(folder, run.config)
+    return {name: place / name for name in NAMES}

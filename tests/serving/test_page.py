@@ -1,0 +1,242 @@
+"""The page's routes, asked without a browser: what they say, and how they refuse."""
+
+import asyncio
+import json
+import logging
+import threading
+from collections.abc import Iterator
+from http import HTTPStatus
+from pathlib import Path
+from typing import Any
+
+import httpx
+import pytest
+
+from clew.core.config import Section
+from clew.inspection.instrument import Instrument
+from clew.inspection.instruments import INSTRUMENTS
+from clew.inspection.views import Note, View
+from clew.runs.loaded import load_run
+from clew.serving.inspector import Inspector
+from clew.serving.page import page_app
+from clew.serving.worker import Worker
+
+
+@pytest.fixture(scope="module")
+def inspector(folders: dict[str, Path]) -> Inspector:
+    return Inspector([load_run(folder, device="cpu") for folder in folders.values()])
+
+
+@pytest.fixture
+def worker() -> Iterator[Worker]:
+    made = Worker()
+    yield made
+    assert made.close(10.0)
+
+
+@pytest.fixture
+def app(inspector: Inspector, worker: Worker) -> Any:
+    return page_app(inspector, worker)
+
+
+def ask(app: Any, path: str, **body: Any) -> httpx.Response:
+    async def answer() -> httpx.Response:
+        async with httpx.AsyncClient(transport=httpx.ASGITransport(app=app), base_url="http://localhost") as browser:
+            return await (browser.post(path, content=json.dumps(body)) if body else browser.get(path))
+
+    return asyncio.run(answer())
+
+
+def test_the_page_needs_nothing_from_elsewhere(app: Any) -> None:
+    index = ask(app, "/")
+    assert index.headers["content-type"].startswith("text/html")
+    assert "http://" not in index.text and "https://" not in index.text
+    scripts = ["main.js", "panel.js", "view.js", "style.css", "view.css", "thread.svg"]
+    for name in scripts:
+        found = ask(app, f"/static/{name}")
+        assert found.status_code == 200 and not found.headers["content-type"].startswith("text/html")
+    assert 'from "http' not in "".join(ask(app, f"/static/{name}").text for name in scripts)
+
+
+@pytest.mark.parametrize(
+    "path", ["/static/nothing.js", "/static/../page.py", "/static/%2e%2e%2fpage.py", "/nothing", "/api/nothing", "/static/"]
+)
+def test_nothing_but_the_pages_own_files_can_be_had(app: Any, path: str) -> None:
+    found = ask(app, path)
+    assert found.status_code == 404 and set(found.json()) == {"error"}
+
+
+def test_runs_are_described_with_what_fits_them(app: Any, inspector: Inspector) -> None:
+    found = ask(app, "/api/runs").json()
+    runs = {run["name"]: run for run in found["runs"]}
+    assert list(runs) == ["lstm", "gpt", "attentive", "transformer", "heads"]
+    assert runs["gpt"]["heads"] == ["1.1", "1.2", "2.1", "2.2"] and runs["lstm"]["heads"] == []
+    assert runs["attentive"]["verb"] == "translate" and runs["attentive"]["writes"]
+    assert runs["lstm"]["parameters"] == sum(p.numel() for p in inspector.runs["lstm"].task.parameters())
+    instruments = {each["name"]: each for each in found["instruments"]}
+    assert list(instruments) == list(INSTRUMENTS)
+    assert "no attention" in instruments["attention"]["reasons"]["lstm"] and "gpt" not in instruments["attention"]["reasons"]
+    assert instruments["next"]["schema"]["properties"]["top"]["description"]
+
+
+def test_a_look_gives_the_picture_and_its_facts(app: Any) -> None:
+    found = ask(app, "/api/look/tokens", runs=["lstm"], options={"text": "the ball"}).json()
+    assert found["title"] and found["html"].startswith("<section") and found["seconds"] < 10
+    assert "<script" not in found["html"]
+
+
+def test_two_pictures_share_no_ids(app: Any) -> None:
+    pictures = [ask(app, "/api/look/attention", runs=["gpt"], options={"text": "the ball"}).json()["html"] for _ in range(2)]
+    ids = [{part.split('"')[0] for part in html.split('id="')[1:]} for html in pictures]
+    assert ids[0] and not ids[0] & ids[1]
+
+
+@pytest.mark.parametrize(
+    "path, body, sentence",
+    [
+        ("/api/look/atention", {"runs": ["gpt"]}, "did you mean 'attention'"),
+        ("/api/look/attention", {"runs": ["gtp"]}, "did you mean 'gpt'"),
+        ("/api/look/attention", {"options": {}}, "name a run; known: lstm, gpt, attentive, transformer, heads"),
+        ("/api/look/attention", {"runs": ["lstm"]}, "no attention"),
+        ("/api/look/next", {"runs": ["lstm"], "options": {"top": "many"}}, "top"),
+        ("/api/look/next", {"runs": ["lstm"], "options": {"topp": 3}}, "did you mean 'top'"),
+        ("/api/look/next", {"runs": ["lstm"], "options": 3}, "options"),
+        ("/api/look/next", {"runs": "lstm"}, "runs"),
+        ("/api/look/next", {"runs": ["lstm"], "more": 1}, "unknown field 'more'"),
+        ("/api/look/tokens", {"runs": ["lstm"], "options": {"text": "half \ud800"}}, "half a character"),
+        ("/api/look/surprisal", {"runs": ["gpt"], "options": {"text": "the " * 40}}, "32 positions"),
+        ("/api/look/surprisal", {"runs": ["gpt"], "options": {"text": "the", "off": ["7.7"]}}, "unknown head '7.7'"),
+        ("/api/save/tokens", {"runs": ["lstm"], "format": "exe"}, "known: html, json, svg"),
+        ("/api/step", {"runs": ["lstm"], "chosen": [10**9]}, "there is no token"),
+        ("/api/step", {"runs": ["attentive"], "text": " "}, "there is no text"),
+    ],
+)
+def test_a_mistake_is_one_sentence(app: Any, path: str, body: dict[str, Any], sentence: str) -> None:
+    found = ask(app, path, **body)
+    assert found.status_code == HTTPStatus.UNPROCESSABLE_ENTITY
+    assert sentence in found.json()["error"] and "\n" not in found.json()["error"]
+
+
+@pytest.mark.parametrize("content", [b"", b"[1]", b"{", b"[" * 100_000, b'"text"', b"\xff\xfe", b"NaN"])
+def test_what_is_no_object_is_refused(app: Any, content: bytes) -> None:
+    async def answer() -> httpx.Response:
+        async with httpx.AsyncClient(transport=httpx.ASGITransport(app=app), base_url="http://localhost") as browser:
+            return await browser.post("/api/step", content=content)
+
+    found = asyncio.run(answer())
+    assert found.status_code == HTTPStatus.UNPROCESSABLE_ENTITY and len(found.json()["error"]) < 200
+
+
+def test_a_view_is_saved_as_a_file_of_its_own(app: Any) -> None:
+    body = {"runs": ["lstm"], "options": {"text": "the ball"}}
+    assert ask(app, "/api/save/next", **body, format="svg").text.startswith("<svg")
+    page = ask(app, "/api/save/next", **body, format="html")
+    assert page.text.startswith("<!doctype html>") and 'filename="next.html"' in page.headers["content-disposition"]
+    assert json.loads(ask(app, "/api/save/next", **body, format="json").text)["title"]
+
+
+def test_a_newer_request_of_a_tabs_view_takes_the_place_of_the_older(app: Any, worker: Worker) -> None:
+    free = threading.Event()
+    worker.submit(lambda: free.wait(10))
+    body = {"runs": ["lstm"], "client": "tab", "place": "next-0"}
+
+    async def both() -> list[httpx.Response]:
+        async with httpx.AsyncClient(transport=httpx.ASGITransport(app=app), base_url="http://localhost") as browser:
+            asked = [
+                asyncio.ensure_future(browser.post("/api/look/tokens", json={**body, **more}))
+                for more in (
+                    {"options": {"text": "old"}},
+                    {"options": {"text": "other"}, "client": "another"},
+                    {"options": {"text": "new"}},
+                )
+            ]
+            while len(worker.waiting) < 2:
+                await asyncio.sleep(0.001)
+            await asyncio.wait(asked, return_when=asyncio.FIRST_COMPLETED)
+            free.set()
+            return list(await asyncio.gather(*asked))
+
+    old, other, new = asyncio.run(both())
+    assert old.status_code == HTTPStatus.CONFLICT and old.json()["superseded"]
+    assert other.status_code == new.status_code == 200
+
+
+def test_fifty_quick_requests_of_two_tabs_neither_stall_nor_mix(app: Any, inspector: Inspector) -> None:
+    texts = {tab: [f"{tab} the ball {'x' * number}" for number in range(25)] for tab in ("a", "b")}
+
+    async def everything() -> dict[str, list[httpx.Response]]:
+        async with httpx.AsyncClient(transport=httpx.ASGITransport(app=app), base_url="http://localhost", timeout=60) as browser:
+            asked = {
+                tab: [
+                    browser.post(
+                        "/api/look/surprisal",
+                        json={"runs": ["lstm"], "client": tab, "place": f"v{number % 3}", "options": {"text": text}},
+                    )
+                    for number, text in enumerate(some)
+                ]
+                for tab, some in texts.items()
+            }
+            return {tab: list(await asyncio.gather(*each)) for tab, each in asked.items()}
+
+    found = asyncio.run(everything())
+    for tab, answers in found.items():
+        good = [(text, answer.json()) for text, answer in zip(texts[tab], answers, strict=True) if answer.status_code == 200]
+        assert {answer.status_code for answer in answers} <= {200, 409}
+        assert {text for text, _ in good} >= set(texts[tab][-3:])
+        for text, answer in good:
+            assert "".join(answer["facts"]["tokens"]) == text
+
+
+def test_what_nobody_waits_for_any_more_is_ended(app: Any, worker: Worker) -> None:
+    free = threading.Event()
+    blocking = worker.submit(lambda: free.wait(10))
+    while worker.running is not blocking:
+        pass
+    body = json.dumps({"runs": ["lstm"], "options": {"text": "the ball"}}).encode()
+    messages = [{"type": "http.request", "body": body}, {"type": "http.disconnect"}]
+    scope = {"type": "http", "method": "POST", "path": "/api/look/tokens", "headers": [], "query_string": b"", "http_version": "1.1"}
+    sent = []
+
+    async def receive() -> Any:
+        return messages.pop(0)
+
+    async def send(message: Any) -> None:
+        sent.append(message)
+
+    asyncio.run(app(scope, receive, send))
+    assert not worker.waiting
+    free.set()
+    assert sent[0]["status"] == HTTPStatus.SERVICE_UNAVAILABLE
+
+
+class Nothing(Section):
+    """No options."""
+
+
+@pytest.mark.parametrize("debug", [False, True])
+def test_a_fault_is_one_line_and_its_traceback_is_logged_for_debugging_alone(
+    inspector: Inspector, worker: Worker, debug: bool, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    def fail(runs: Any, options: Any) -> View:
+        raise KeyError("some\nthing")
+
+    monkeypatch.setitem(INSTRUMENTS, "broken", Instrument("fails", Nothing, fail, lambda run: None))
+    with caplog.at_level(logging.ERROR):
+        found = ask(page_app(inspector, worker, debug=debug), "/api/look/broken", runs=["lstm"])
+    assert found.status_code == HTTPStatus.INTERNAL_SERVER_ERROR
+    assert found.json()["error"].startswith("this is a fault in clew: KeyError") and "\n" not in found.json()["error"]
+    assert ("Traceback" in caplog.text) is debug
+
+
+def test_numbers_that_are_none_are_null(inspector: Inspector, worker: Worker, monkeypatch: pytest.MonkeyPatch) -> None:
+    view = View("odd", [Note("a < b & \ud800")], facts={"a": float("nan"), "b": [float("inf"), 1.5], "long": [0.0] * 5000})
+    monkeypatch.setitem(INSTRUMENTS, "odd", Instrument("odd", Nothing, lambda runs, options: view, lambda run: None))
+    found = ask(page_app(inspector, worker), "/api/look/odd", runs=["lstm"])
+    assert found.json()["facts"] == {"a": None, "b": [None, 1.5]}
+    assert "a &lt; b &amp;" in found.json()["html"]
+
+
+def test_runs_of_one_name_are_told_apart_by_their_folders(folders: dict[str, Path], inspector: Inspector) -> None:
+    lstm = inspector.runs["lstm"]
+    other = type(lstm)(Path("elsewhere/lstm"), lstm.config, lstm.vocabularies, lstm.task)
+    assert list(Inspector([lstm, other]).runs) == [str(folders["lstm"]), "elsewhere/lstm"]

@@ -1,0 +1,60 @@
+"""Processes of their own that begin with everything imported: forked from a server that has imported clew and done nothing else.
+
+Signals, exit codes, locks and gradients that go from process to process are those of any other process; what is spared is the start.
+"""
+
+import multiprocessing
+import os
+import signal
+import sys
+import time
+from collections.abc import Callable, Sequence
+from pathlib import Path
+
+import torch
+
+from clew.cli.main import main
+
+METHOD = "forkserver" if sys.platform == "linux" else "spawn"
+CONTEXT = multiprocessing.get_context(METHOD)
+if METHOD == "forkserver":
+    CONTEXT.set_forkserver_preload(["tests.warm", "clew.recipes.running", "torch.distributed.fsdp"])
+
+
+class Command:
+    """`clew` with arguments, under way in a folder; what it reads and prints is in three files there."""
+
+    def __init__(self, arguments: Sequence[str], folder: Path, given: bytes = b""):
+        self.folder = folder
+        (folder / "standard-in").write_bytes(given)
+        self.process = CONTEXT.Process(target=_run, args=(list(arguments), folder))
+        self.process.start()
+
+    def stop(self, number: signal.Signals, when: Callable[[], bool]) -> tuple[int, str, str]:
+        """Sends a signal as soon as `when` says so; the exit code, and what was printed."""
+        while not when():
+            assert self.process.is_alive(), self.printed("err")
+            time.sleep(0.01)
+        os.kill(self.process.pid, number)
+        return self.wait()
+
+    def wait(self) -> tuple[int, str, str]:
+        self.process.join(timeout=60)
+        return self.process.exitcode, self.printed("out"), self.printed("err")
+
+    def printed(self, name: str) -> str:
+        return (self.folder / f"standard-{name}").read_text(encoding="utf-8", errors="surrogateescape")
+
+
+def has_lines(path: Path, count: int) -> bool:
+    return path.exists() and len(path.read_text().splitlines()) >= count
+
+
+def _run(arguments: list[str], folder: Path) -> None:
+    os.chdir(folder)
+    os.environ.update(CLEW_CACHE=str(folder / "cache"))
+    for number, name in ((1, "out"), (2, "err")):
+        os.dup2(os.open(f"standard-{name}", os.O_WRONLY | os.O_CREAT | os.O_TRUNC), number)
+    torch.set_num_threads(1)
+    with open("standard-in", encoding="utf-8") as sys.stdin:
+        sys.exit(main(arguments))
