@@ -217,8 +217,9 @@ function fill() {
 function optionsFor(name, column) {
   const known = views.instruments.get(name).fields.map((field) => field.name);
   const heads = views.runs.get(column.runs[0]).heads;
-  const options = Object.fromEntries(Object.entries(state.options).filter(([option, value]) => known.includes(option) && value !== undefined));
-  if (name === "ablation" && state.view !== "ablation") options.heads = state.options.off;
+  const fits = (option) => known.includes(option) && (name === state.view || address.SHARED.includes(option)); // others are another view's own
+  const options = Object.fromEntries(Object.entries(state.options).filter(([option, value]) => fits(option) && value !== undefined));
+  if (name === "ablation") options.heads ??= state.options.off;
   if (options.off) options.off = column.off ? options.off.filter((head) => heads.includes(head)) : [];
   if (views.runs.get(column.runs[0]).verb !== "translate" && views.runs.get(column.runs[0]).verb !== "parse") delete options.target;
   return options;
