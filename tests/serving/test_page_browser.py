@@ -106,7 +106,7 @@ def settle(page: Any) -> None:
     page.wait_for_selector(".waiting", state="detached")
 
 
-REFUSALS = ("name the heads to switch off", "has one level alone")
+REFUSALS = ("has one level alone",)
 TEXTS = {"lstm": "the walls", "attentive": "the walls were tall", "gpt": "the walls"}
 
 

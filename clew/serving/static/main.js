@@ -210,6 +210,7 @@ function fill() {
   for (const { panel, name, column } of shown.panels) {
     const reasons = column.runs.map((run) => views.reason(name, run)).filter(Boolean);
     if (reasons.length) panel.pass(reasons[0]);
+    else if (name === "ablation" && !state.options.off?.length) panel.pass("choose a head to switch off, above or in the view of attention");
     else if (waits) panel.rest();
     else panel.show(name, { runs: column.runs, options: optionsFor(name, column) }, { keep: !views.isQuick(name) });
   }
