@@ -126,6 +126,8 @@ def left_out(count: int, noun: str) -> list[str]:
 
 
 def cell(value: Any) -> str:
+    if value is None:
+        return ""
     return figure(value) if is_number(value) and not isinstance(value, int) else shortened(visible(str(value)), LONGEST_CELL)
 
 
@@ -135,7 +137,7 @@ def is_number(value: Any) -> bool:
 
 def is_numeric(column: Sequence[Any]) -> bool:
     """Numbers alone, but for empty cells."""
-    return any(map(is_number, column)) and all(is_number(value) or value == "" for value in column)
+    return any(map(is_number, column)) and all(is_number(value) or value in ("", None) for value in column)
 
 
 def figure(value: float) -> str:

@@ -76,16 +76,15 @@ class Contextuality(NamedTuple):
 
 
 def occurrences(sentences: Sequence[Sequence[str]]) -> dict[str, list[int]]:
-    """The places of every word, in lower case, among the words of all sentences; the first in each sentence."""
+    """The places of every word, as it is spelt, among the words of all sentences; the first in each sentence."""
     found: dict[str, list[int]] = defaultdict(list)
     place = 0
     for words in sentences:
         seen: set[str] = set()
         for word in words:
-            lowered = word.lower()
-            if lowered not in seen:
-                seen.add(lowered)
-                found[lowered].append(place)
+            if word not in seen:
+                seen.add(word)
+                found[word].append(place)
             place += 1
     return dict(found)
 

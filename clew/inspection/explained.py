@@ -53,8 +53,8 @@ class Explained:
 
     @property
     def substitute(self) -> int | None:
-        """The token that stands for nothing: a mask, the unknown word, padding."""
-        known = (self.tokenizer.mask, self.tokenizer.unknown, self.tokenizer.pad)
+        """The token that stands for nothing: a mask, the unknown word, padding, or what ends a text."""
+        known = (self.tokenizer.mask, self.tokenizer.unknown, self.tokenizer.pad, self.tokenizer.end)
         return next((token for token in known if token is not None), None)
 
     def why_irreplaceable(self) -> str | None:
@@ -148,7 +148,7 @@ def explain_next(run: Run, text: str, of: str | None, place: int, target: str | 
 
     token = chosen_token(task.tokenizer, log_probs, inputs, of)
     own = tuple(span is not None for span in reading.spans[:length])
-    what = f"log p of {named(task.tokenizer.token(token))} as the next token"
+    what = f"log p of {named(task.tokenizer.piece(token))} as the next token"
     return Explained(run, inputs, lambda rows: log_probs(rows)[:, token], reading.pieces[:length], own, what, task.tokenizer)
 
 
@@ -170,7 +170,7 @@ def explain_mask(run: Run, text: str, of: str | None, place: int, target: str | 
     token = chosen_token(task.tokenizer, log_probs, inputs, of)
     names, own = named_places(task.tokenizer, framed.tokens)
     own = tuple(is_own and id != task.tokenizer.mask for is_own, id in zip(own, framed.tokens, strict=True))
-    what = f"log p of {named(task.tokenizer.token(token))} in the place of mask {place}"
+    what = f"log p of {named(task.tokenizer.piece(token))} in the place of mask {place}"
     return Explained(run, inputs, lambda rows: log_probs(rows)[:, token], names, own, what, task.tokenizer)
 
 
@@ -189,7 +189,7 @@ def explain_written(run: Run, text: str, of: str | None, place: int, target: str
     token = reading.written_ids[place - 1] if of is None else chosen_token(task.target, log_probs, batch.source, of)
     before, after = (len(marks) for marks in task.around(into))
     own = tuple(before <= at < len(reading.tokens) - after for at in range(len(reading.tokens)))
-    what = f"log p of {named(task.target.token(token))} as token {place} of the target {' '.join(reading.written)!r}"
+    what = f"log p of {named(task.target.piece(token))} as token {place} of the target {' '.join(reading.written)!r}"
     return Explained(
         run, batch.source, lambda rows: log_probs(rows)[:, token], reading.tokens, own, what, task.source, "body.encoder.embedding"
     )

@@ -49,6 +49,4 @@ INSTRUMENTS: dict[str, Instrument] = {
     "cost": COST,
     "errors": ERRORS,
     "curves": CURVES,
-    "prediction": PREDICTION,
-    "ablation": ABLATION,
 }

@@ -1,5 +1,6 @@
 """The learning curves of runs side by side: what each logged while it trained, measure by measure."""
 
+from collections import Counter
 from collections.abc import Sequence
 
 from pydantic import Field
@@ -15,13 +16,14 @@ from clew.runs.loaded import Run
 from clew.runs.summary import Summary, numbers, summarise
 
 FIRST = ("train.loss", "valid.loss")
-LEFT_OUT = ("step", "seconds")
 
 
 class CurvesOptions(Section):
     """Which of them."""
 
-    measures: tuple[str, ...] = Field((), description="what is drawn, such as train.loss,valid.loss; all that was logged where not given")
+    measures: tuple[str, ...] = Field(
+        (), description="what is drawn, such as train.loss,gradient_norm; all that was judged where not given"
+    )
     log: bool = Field(False, description="a logarithmic axis")
 
 
@@ -32,7 +34,7 @@ def look_at_curves(runs: Sequence[Run], options: CurvesOptions) -> View:
     if missing:
         raise UserError(f"no run has logged {missing[0]!r}; logged: {', '.join(known) or 'nothing'}")
     parts: list[Part] = []
-    for measure in options.measures or known:
+    for measure in options.measures or [name for name in known if is_judged(name)] or known:
         series = [
             Series(name, each.steps, each.values) for name, run in found.items() if (each := thinned(Curve(*curve(run, measure)))).steps
         ]
@@ -48,14 +50,14 @@ def look_at_curves(runs: Sequence[Run], options: CurvesOptions) -> View:
 
 
 def measures_of(runs: Sequence[Summary]) -> list[str]:
-    """What any of the runs logged more than once, the losses first."""
-    counts: dict[str, int] = {}
-    for run in runs:
-        for record in run.records:
-            for name in numbers(record):
-                counts[name] = counts.get(name, 0) + 1
-    several = [name for name, count in counts.items() if count > 1 and name not in LEFT_OUT and not name.startswith("best.")]
-    return [name for name in FIRST if name in several] + [name for name in several if name not in FIRST]
+    """What any of the runs logged more than once: the losses first, then what else was judged, then all that was only noted."""
+    counts = [Counter(name for record in run.records for name in numbers(record)) for run in runs]
+    several = {name for count in counts for name, times in count.items() if times > 1 and name != "step"}
+    return [name for name in FIRST if name in several] + sorted(several - set(FIRST), key=lambda name: (not is_judged(name), name))
+
+
+def is_judged(name: str) -> bool:
+    return name.startswith(("train.", "valid.", "test."))
 
 
 def why_no_curves(run: Run) -> str | None:

@@ -82,9 +82,11 @@ def look_through_lens(runs: Sequence[Run], options: TextOptions) -> View:
     mean = seen.divergence.mean(1).tolist()
     settled = settling(seen.tokens)
     about = f"the likeliest token is the last level's from {names[round(settled)]} on, in the mean over places"
+    above = seen.divergence[1 if len(names) > 2 else 0 :]  # the embedding's are so many that the others would not be seen
+    high = float(above.max()) or 1.0
     parts: list[Part] = [
         Heatmap(seen.final.numpy(), names, places, "Probability of what the last level says", "level", "after", 0.0, 1.0),
-        Heatmap(seen.divergence.numpy(), names, places, "Bits from the last level (KL)", "level", "after", 0.0),
+        Heatmap(seen.divergence.numpy(), names, places, "Bits from the last level (KL)", "level", "after", 0.0, high),
         Lines([Series("mean over places", list(range(len(names))), mean)], "level", "bits from the last level"),
         Table(("place", "after", *names), rows, "The likeliest token at each level, and its probability"),
     ]
@@ -118,7 +120,7 @@ def before_each(reading: Reading) -> tuple[str, ...]:
 
 def said(tokenizer: Any, id: int) -> str:
     """Rows that a table has beyond its tokenizer are no token."""
-    return tokenizer.token(id) if id < tokenizer.vocabulary else f"#{id}"
+    return tokenizer.piece(id) if id < tokenizer.vocabulary else f"#{id}"
 
 
 def why_no_lens(run: Run) -> str | None:

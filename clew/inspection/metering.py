@@ -47,7 +47,10 @@ class Meter(TorchDispatchMode):
 
     def __torch_dispatch__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
         kwargs = kwargs or {}
-        depth = max((self.depths.get(leaf, 0) for leaf in tree_leaves((args, kwargs)) if isinstance(leaf, Tensor)), default=0)
+        given = [leaf for leaf in tree_leaves((args, kwargs)) if isinstance(leaf, Tensor)]
+        for leaf in given:
+            self.note(leaf, is_new=False)
+        depth = max((self.depths.get(leaf, 0) for leaf in given), default=0)
         out = func(*args, **kwargs)
         if (formula := flop_registry.get(func._overloadpacket)) is not None:
             self.flops += formula(*args, **kwargs, out_val=out)
@@ -56,16 +59,16 @@ class Meter(TorchDispatchMode):
         for leaf in tree_leaves(out):
             if isinstance(leaf, Tensor):
                 self.depths[leaf] = max(depth, self.depths.get(leaf, 0))
-                self.note(leaf)
+                self.note(leaf, is_new=True)
         return out
 
-    def note(self, tensor: Tensor) -> None:
-        """Counts a block of memory once, until nothing holds it."""
+    def note(self, tensor: Tensor, *, is_new: bool) -> None:
+        """Counts a block of memory once, until nothing holds it; one that was there before is known, and not counted."""
         storage = tensor.untyped_storage()
         key = storage._cdata
         if key in self.storages:
             return
-        size = storage.nbytes()
+        size = storage.nbytes() if is_new else 0
 
         def freed(_: Any) -> None:
             if self.storages.pop(key, None) is not None:

@@ -142,16 +142,16 @@ def look_at_cost(runs: Sequence[Run], options: CostOptions) -> View:
     lengths = checked_lengths(run, options.lengths)
     found = costs_of(run, lengths, options.repeats)
     rows = [cost_row(one, costs) for one, costs in found]
-    inside = sum(parameter.numel() for _, body in halves_of(run) for layer in layers_of(body) for parameter in layer.parameters())
+    inside = sum(row[1] for row in rows)
     total = sum(parameter.numel() for parameter in run.task.parameters())
-    rows.append(("embedding, output, norms", total - inside, *[""] * 7))
     header = ("layer", "parameters", f"FLOPs, n={lengths[-1]}", "formula", "power of n", "chain", "kB alive", "ms", "power of n in time")
     parts: list[Part] = [Table(header, rows), *curves([(one.name, costs) for one, costs in found], "length", "one of each kind")]
     facts = {
         "parameters": total,
         "layers": [{"name": one.name, "kind": one.kind, "number": one.number, **facts_of(costs)} for one, costs in found],
     }
-    return View("Cost", parts, f"{total:,} parameters; each layer by itself on one text, counted as it is written", facts)
+    about = f"{total:,} parameters, {total - inside:,} of them in no layer (embedding, output, norms); one layer of each kind, on one text"
+    return View("Cost", parts, about, facts)
 
 
 def cost_row(one: OwnLayer, costs: Costs) -> tuple[Any, ...]:
@@ -165,7 +165,7 @@ def cost_row(one: OwnLayer, costs: Costs) -> tuple[Any, ...]:
         one.name,
         parameters,
         costs.flops[-1],
-        "" if known is None else known,
+        known,
         power,
         costs.chains[-1],
         costs.memory[-1] // 1000,

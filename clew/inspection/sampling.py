@@ -102,7 +102,7 @@ class SamplingOptions(WritingOptions):
     top_k: int | None = Field(None, ge=1, description="only the k most probable tokens")
     top_p: float | None = Field(0.9, gt=0, le=1, description="only the most probable tokens whose mass reaches p")
     seed: int = Field(0, ge=0, description="another seed draws other tokens")
-    top: int = Field(8, ge=1, le=100, description="how many of the most probable tokens are listed at each step")
+    top: int = Field(6, ge=1, le=100, description="how many of the most probable tokens are listed at each step")
 
 
 def look_at_sampling(runs: Sequence[Run], options: SamplingOptions) -> View:
@@ -119,7 +119,7 @@ def look_at_sampling(runs: Sequence[Run], options: SamplingOptions) -> View:
             top_p=options.top_p,
             top=options.top,
         )
-    name = writer.tokenizer.token
+    name = writer.tokenizer.piece
     text = writer.text([step.token for step in steps])
     rows = [
         (

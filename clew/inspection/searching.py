@@ -32,7 +32,7 @@ def look_at_beam(runs: Sequence[Run], options: BeamOptions) -> View:
             max_new=writer.most,
             ends=writer.ends,
             length_penalty=options.length_penalty,
-            name=writer.tokenizer.token,
+            name=writer.tokenizer.piece,
         )
     rows = [(rank, writer.text(one.tokens), round(one.log_prob, 4), round(one.score, 4)) for rank, one in enumerate(tree.found, start=1)]
     dropped = sum(not node.kept for node in tree.nodes)

@@ -20,6 +20,12 @@ class Pieces(NamedTuple):
     starts: Tensor
     ends: Tensor
 
+    @property
+    def num_tokens(self) -> int:
+        """How many are read, padding left out."""
+        tokens = self.inputs if isinstance(self.inputs, Tensor) else self.inputs.tokens
+        return tokens.numel() if self.mask is None else int(self.mask.sum())
+
 
 def first_pieces(hidden: Tensor, pieces: Pieces) -> Tensor:
     return at(hidden, pieces.starts)

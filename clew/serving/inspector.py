@@ -129,6 +129,7 @@ def described_run(name: str, run: Run) -> dict[str, Any]:
         "task": config.task.name,  # type: ignore[attr-defined]
         "verb": run.verb,
         "writes": run.verb in WRITING,
+        "pairs": run.verb == "classify" and run.reads_pairs,
         "parameters": sum(p.numel() for p in run.task.parameters()),
         "vocabularies": {role: f"{each.vocabulary:,} {each.unit}s" for role, each in run.vocabularies.items() if hasattr(each, "unit")},
         "languages": list(getattr(run.task, "languages", ())),
@@ -147,7 +148,7 @@ def sample_text(run: Run) -> str:
     return SAMPLES.get(str(run.config.data.source), ENGLISH)
 
 
-ENGLISH = "The ball of thread was small, and she tied one end of it to the door."
+ENGLISH = "The ball of thread was small, and she tied one end of it to the"
 SAMPLES = {
     "de": "Ein kleiner Junge spielt mit einem roten Ball im Park.",
     "fr": "Un petit garçon joue avec un ballon rouge dans le parc.",

@@ -76,6 +76,10 @@ class ClassBatch(NamedTuple):
     targets: Tensor  # (batch, labels), 1 where a label is the text's; (batch, 1) of numbers
     fresh: bool = True
 
+    @property
+    def num_tokens(self) -> int:
+        return sum(text.num_tokens for text in self.texts)
+
 
 @dataclass(frozen=True)
 class Classified:

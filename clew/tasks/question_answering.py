@@ -85,6 +85,10 @@ class QuestionBatch(NamedTuple):
     question: Tensor  # (windows,)
     fresh: bool = True
 
+    @property
+    def num_tokens(self) -> int:
+        return self.pieces.num_tokens
+
 
 class QuestionAnswering(ExampleTask):
     """s_i = u . h_i,  e_i = v . h_i;  p(start = i) = softmax(s)_i,  p(end = j) = softmax(e)_j    over the passage and one place more

@@ -65,6 +65,10 @@ class TagBatch(NamedTuple):
     tags: Tensor  # (batch, words)
     fresh: bool = True
 
+    @property
+    def num_tokens(self) -> int:
+        return self.pieces.num_tokens
+
 
 @dataclass(frozen=True)
 class TaggedWord:

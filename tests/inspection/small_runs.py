@@ -21,6 +21,7 @@ WORDS = ["model.dim=8", "text.tokenizer=word", "text.size=null", "text.min_count
 RUNS = {
     "elman": ("text-lstm", [*LSTM, "model.cell=elman"]),
     "lstm": ("text-lstm", LSTM),
+    "bytes": ("text-lstm", [*LSTM, "text.tokenizer=bpe", "text.size=300"]),
     "words": ("text-lstm", [*LSTM, "text.tokenizer=word"]),
     "gpt": ("text-gpt", [*GPT, "model.num_layers=2"]),
     "subwords": ("text-gpt", [*GPT, "text.tokenizer=bpe", "text.size=300"]),

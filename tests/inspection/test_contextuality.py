@@ -59,7 +59,7 @@ def test_a_cone_is_taken_away():
 
 
 def test_a_word_is_told_of_once_a_sentence_and_when_it_is_frequent_enough():
-    assert occurrences([["The", "cat", "the"], ["the", "dog"]]) == {"the": [0, 3], "cat": [1], "dog": [4]}
+    assert occurrences([["the", "cat", "the"], ["the", "The"]]) == {"the": [0, 3], "cat": [1], "The": [4]}
     with pytest.raises(UserError, match="no word comes in 5 sentences"):
         contextuality(np.ones((4, 2)), [["a", "b"], ["c", "d"]])
 

@@ -95,7 +95,6 @@ def test_what_stands_around_a_text_is_never_occluded():
         ("tagger", {"method": "occlusion", "occlude": "remove"}, "take occlude=replace"),
         ("transformer", {"target": "tall", "place": 3}, "there is no token 3 in the target; it has 2"),
         ("bert", {"text": "the [MASK]", "place": 2}, "there is no mask 2; the text has 1"),
-        ("subwords", {"baseline": "mask"}, "no token that stands for nothing; take baseline=zero"),
         ("lstm", {"text": "a", "method": "occlusion", "occlude": "remove"}, "a text needs two tokens"),
     ],
 )

@@ -29,4 +29,6 @@ def test_memory_is_what_was_alive_at_once():
         return y
 
     assert metered(held).memory == 2 * 4000 and metered(handed_on).memory == 2 * 4000
-    assert metered(lambda: x.view(10, 100)[2:]).memory <= 4000  # a view takes no memory of its own
+    assert metered(lambda: x.view(10, 100)[2:]).memory == 0  # a view takes no memory of its own
+    weight = torch.ones(100, 1000)
+    assert metered(lambda: torch.nn.functional.linear(x[None], weight)).memory == 400

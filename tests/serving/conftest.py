@@ -1,4 +1,4 @@
-"""Small untrained runs as folders: an LSTM, a GPT, translators of both kinds, a classifier with heads."""
+"""Small untrained runs as folders: LSTMs over characters and over bytes, a GPT, translators of both kinds, a classifier with heads."""
 
 import json
 from pathlib import Path
@@ -9,7 +9,7 @@ from clew.runs.directory import METRICS, WEIGHTS, write_config, write_weights
 from clew.runs.vocabularies import save_vocabularies
 from tests.inspection.small_runs import small_run
 
-NAMES = ("lstm", "gpt", "attentive", "transformer", "heads")
+NAMES = ("lstm", "gpt", "attentive", "transformer", "heads", "bytes")
 
 
 @pytest.fixture(scope="package")

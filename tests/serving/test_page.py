@@ -69,7 +69,7 @@ def test_nothing_but_the_pages_own_files_can_be_had(app: Any, path: str) -> None
 def test_runs_are_described_with_what_fits_them(app: Any, inspector: Inspector) -> None:
     found = ask(app, "/api/runs").json()
     runs = {run["name"]: run for run in found["runs"]}
-    assert list(runs) == ["lstm", "gpt", "attentive", "transformer", "heads"]
+    assert list(runs) == ["lstm", "gpt", "attentive", "transformer", "heads", "bytes"]
     assert runs["gpt"]["heads"] == ["1.1", "1.2", "2.1", "2.2"] and runs["lstm"]["heads"] == []
     assert runs["attentive"]["verb"] == "translate" and runs["attentive"]["writes"]
     assert runs["lstm"]["parameters"] == sum(p.numel() for p in inspector.runs["lstm"].task.parameters())
@@ -96,7 +96,7 @@ def test_two_pictures_share_no_ids(app: Any) -> None:
     [
         ("/api/look/atention", {"runs": ["gpt"]}, "did you mean 'attention'"),
         ("/api/look/attention", {"runs": ["gtp"]}, "did you mean 'gpt'"),
-        ("/api/look/attention", {"options": {}}, "name a run; known: lstm, gpt, attentive, transformer, heads"),
+        ("/api/look/attention", {"options": {}}, "name a run; known: lstm, gpt, attentive, transformer, heads, bytes"),
         ("/api/look/attention", {"runs": ["lstm"]}, "no attention"),
         ("/api/look/next", {"runs": ["lstm"], "options": {"top": "many"}}, "top"),
         ("/api/look/next", {"runs": ["lstm"], "options": {"topp": 3}}, "did you mean 'top'"),

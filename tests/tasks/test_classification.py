@@ -51,6 +51,12 @@ def test_pieces_of_words_are_read_too() -> None:
     assert [answer["labels"][0] for answer in told(task, EXAMPLES)] == LABELS
 
 
+def test_a_batch_counts_the_tokens_that_are_read_not_its_labels() -> None:
+    task = classifier()
+    assert task.collate(task.encode(EXAMPLES)).num_tokens == sum(len(text.split()) for text in TEXTS)
+    assert task.collate(task.encode(EXAMPLES[:1])).num_tokens == 3
+
+
 def test_the_loss_of_weighted_labels_is_the_weighted_mean_of_logs() -> None:
     task = classifier(class_weights="balanced")
     encoded = task.encode(EXAMPLES)

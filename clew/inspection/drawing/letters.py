@@ -1,6 +1,7 @@
 """Texts as pictures hold them: printable, escaped, shortened, and how wide they are at most. Whatever a text holds, it stays a text."""
 
 import unicodedata
+from functools import lru_cache
 from html import escape
 
 JOINERS, REPLACEMENT = "\u200c\u200d", "\ufffd"
@@ -46,6 +47,7 @@ def text_width(text: str, size: float) -> int:
     return max(8, round(size * sum(map(em, text))))
 
 
+@lru_cache(10_000)
 def em(character: str) -> float:
     if has_no_width(character):
         return 0.0
@@ -64,17 +66,24 @@ def has_no_width(character: str) -> bool:
 
 def wrapped(text: str, width: float, size: float) -> list[str]:
     """Lines of a paragraph, each at most so wide; a word that is wider is broken."""
-    lines, line = [], ""
+    most = (width - 0.5) / size
+    lines, line, used = [], "", 0.0
     for word in text.split(" "):
-        while word and text_width(word, size) > width:
-            room = next(n for n in range(len(word), 0, -1) if n == 1 or text_width(word[:n], size) <= width)
-            lines.extend([line] if line else [])
-            lines.append(word[:room])
-            line, word = "", word[room:]
-        longer = f"{line} {word}" if line else word
-        if line and text_width(longer, size) > width:
-            lines.append(line)
-            line = word
-        else:
-            line = longer
+        for piece, wide in pieces(word, most):
+            if line and used + em(" ") + wide > most:
+                lines.append(line)
+                line, used = piece, wide
+            else:
+                line, used = (f"{line} {piece}", used + em(" ") + wide) if line else (piece, wide)
     return [*lines, line]
+
+
+def pieces(word: str, most: float) -> list[tuple[str, float]]:
+    """A word in pieces that are at most so many em wide, each with its width."""
+    found, start, used = [], 0, 0.0
+    for place, wide in enumerate(map(em, word)):
+        if used + wide > most and place > start:
+            found.append((word[start:place], used))
+            start, used = place, 0.0
+        used += wide
+    return [*found, (word[start:], used)]

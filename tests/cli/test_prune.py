@@ -1,0 +1,65 @@
+import json
+from pathlib import Path
+
+import pytest
+
+from clew.runs.config import resolve
+from clew.runs.directory import read_json, write_config, write_weights
+from clew.runs.loaded import load_run
+from tests.cli.conftest import Clew
+from tests.runs.pretrained import save_pretrained
+
+
+def test_half_of_the_heads_go_and_the_rest_score_what_was_measured(clew: Clew, gpt: Path, tmp_path: Path):
+    found = clew("prune", gpt, "--heads", "0.5", "--points", "2", "--batches", "2", "--device", "cpu", "--json", "--out", "half")
+    assert found.status == 0, found.err
+    *points, written = map(json.loads, found.out.splitlines())
+    assert [point["kept"] for point in points] == [2, 1, 0] and written["kept"] == 1 and len(written["off"]) == 1
+    assert written["measures"]["loss"] == pytest.approx(points[1]["loss"], abs=1e-6)
+    assert written["parameters"][1] < written["parameters"][0] and all(seconds > 0 for seconds in written["seconds_per_batch"])
+    evaluated = json.loads(clew("evaluate", "half", "--device", "cpu", "--json").out.splitlines()[0])
+    assert evaluated["loss"] == pytest.approx(points[1]["loss"], abs=1e-6)
+    kept = json.loads((tmp_path / "half" / "pruning.json").read_text())
+    assert [point["loss"] for point in kept["points"]] == [point["loss"] for point in points] and set(kept["importance"]) == {"1.1", "1.2"}
+    assert "heads kept" in (tmp_path / "half" / "pruning.html").read_text()
+    assert "weight 8 x 16" in clew("describe", "half").out and clew("generate", "half", "the", "--max-new", "3").status == 0
+
+
+def test_named_heads_go_and_a_layer_may_lose_all(clew: Clew, gpt: Path, tmp_path: Path):
+    found = clew("prune", gpt, "--off", "1.1", "1.2", "--device", "cpu", "--out", "none")
+    assert found.status == 0, found.err
+    assert "0 of 2*" in found.out and load_run(tmp_path / "none", device="cpu").config.model.heads == {"1": []}  # type: ignore[attr-defined]
+
+
+def test_an_encoder_without_a_loss_stays_near_its_own_vectors(clew: Clew, tmp_path: Path):
+    folder = save_pretrained(tmp_path / "encoder", "gpt")
+    settings = {name: part for name, part in read_json(folder / "config.json").items() if name not in ("format", "sha256", "files")}
+    weights = load_run(folder, device="cpu").task.body.state_dict()
+    write_weights(folder / "model.safetensors", {f"body.{name}": value for name, value in weights.items()})
+    write_config(folder, resolve({**settings, "task": {"name": "representation"}}))
+    found = clew("prune", folder, "--heads", "0.75", "--points", "0", "--device", "cpu", "--json", "--out", "near")
+    assert found.status == 0, found.err
+    whole, fewer, written = map(json.loads, found.out.splitlines())
+    assert whole["cosine"] == pytest.approx(1) and fewer["cosine"] < 1
+    assert written["measures"]["cosine"] == pytest.approx(fewer["cosine"], abs=1e-5)
+
+
+@pytest.mark.parametrize(
+    "arguments, sentence",
+    [
+        ([], "either --heads SHARE"),
+        (["--heads", "1"], "must be at least 0 and below 1"),
+        (["--heads", "0.5", "--off", "1.1"], "either --heads SHARE"),
+        (["--off", "7.1"], "unknown head '7.1'"),
+        (["--heads", "0.5", "--batches", "0"], "--batches (0)"),
+        (["--heads", "0.5", "model.dim=3"], "only data can"),
+    ],
+)
+def test_a_mistake_is_one_line(clew: Clew, gpt: Path, arguments: list[str], sentence: str):
+    found = clew("prune", gpt, *arguments, "--device", "cpu", "--out", "out")
+    assert found.status == 2 and sentence in found.err and found.err.strip().count("\n") <= 1
+
+
+def test_a_run_without_heads_is_refused(clew: Clew, lstm: Path):
+    found = clew("prune", lstm, "--heads", "0.5", "--out", "out")
+    assert found.status == 2 and "no layers of attention heads" in found.err

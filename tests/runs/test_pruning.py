@@ -1,0 +1,73 @@
+"""A pruned run gives what the whole run gives with those heads switched off, and is used as any run is."""
+
+from pathlib import Path
+
+import pytest
+import torch
+
+from clew.core.errors import UserError
+from clew.inspection.heads import head_names, heads_off
+from clew.runs.loaded import load_run
+from clew.runs.pruning import kept_heads, prune_run
+from tests.runs.pretrained import save_pretrained
+
+TOKENS = torch.tensor([[3, 4, 5, 6]])
+
+
+@pytest.fixture(scope="module")
+def runs(tmp_path_factory: pytest.TempPathFactory) -> dict:
+    folder = tmp_path_factory.mktemp("whole")
+    return {kind: load_run(save_pretrained(folder / kind, kind), device="cpu") for kind in ("bert", "gpt", "llama", "mixed", "recurrent")}
+
+
+def hidden(run):
+    with torch.no_grad():
+        return run.task.body(TOKENS)[0]
+
+
+@pytest.mark.parametrize("kind, off", [("bert", ["1.1", "2.2"]), ("gpt", ["1.1", "1.2"]), ("llama", ["2.1"]), ("mixed", ["1.3"])])
+def test_a_pruned_run_gives_what_the_whole_gives_with_heads_off(runs, tmp_path: Path, kind, off):
+    with heads_off(runs[kind], off):
+        expected = hidden(runs[kind])
+    made = prune_run(runs[kind], off, tmp_path / "pruned", {"best.valid.loss": 1.5})
+    for run in (made, load_run(tmp_path / "pruned", device="cpu")):
+        torch.testing.assert_close(hidden(run), expected, rtol=1e-5, atol=1e-6)
+        assert len(head_names(run)) == len(head_names(runs[kind])) - len(off)
+    assert (tmp_path / "pruned" / "model.safetensors").stat().st_size < (runs[kind].folder / "model.safetensors").stat().st_size
+
+
+def test_a_pruned_run_is_pruned_again(runs, tmp_path: Path):
+    once = prune_run(runs["mixed"], ["1.2"], tmp_path / "once")
+    assert once.config.model.heads == {"1": [1, 3, 4]}
+    with heads_off(runs["mixed"], ["1.2", "1.3"]):
+        expected = hidden(runs["mixed"])
+    prune_run(load_run(tmp_path / "once", device="cpu"), ["1.2"], tmp_path / "twice")  # what was 1.3
+    twice = load_run(tmp_path / "twice", device="cpu")
+    assert twice.config.model.heads == {"1": [1, 4]}
+    torch.testing.assert_close(hidden(twice), expected, rtol=1e-5, atol=1e-6)
+
+
+def test_the_run_itself_stays_whole(runs, tmp_path: Path):
+    before = hidden(runs["gpt"])
+    prune_run(runs["gpt"], ["2.1"], tmp_path / "pruned")
+    torch.testing.assert_close(hidden(runs["gpt"]), before)
+    assert kept_heads(runs["gpt"], ["1.2"]) == {"1": [1]}
+
+
+def test_what_cannot_be_pruned_is_refused(runs, tmp_path: Path):
+    with pytest.raises(UserError, match="no layers of attention heads"):
+        prune_run(runs["recurrent"], ["1.1"], tmp_path / "a")
+    with pytest.raises(UserError, match="unknown head '9.1'"):
+        prune_run(runs["gpt"], ["9.1"], tmp_path / "a")
+    with pytest.raises(UserError, match="no head to prune"):
+        prune_run(runs["gpt"], [], tmp_path / "a")
+    with pytest.raises(UserError, match="is a run already"):
+        prune_run(runs["gpt"], ["1.1"], runs["bert"].folder)
+
+
+def test_transformers_has_no_place_for_layers_of_unlike_size(runs, tmp_path: Path):
+    from clew.interop.huggingface.writing import write_huggingface
+
+    pruned = prune_run(runs["gpt"], ["1.1"], tmp_path / "pruned")
+    with pytest.raises(UserError, match="heads of this run were pruned; --to onnx"):
+        write_huggingface(pruned, tmp_path)

@@ -1,0 +1,248 @@
+"""The page in a real browser: every view, hostile texts, links, keys, two tabs, and the end. Skipped where there is no Chromium."""
+
+import re
+import shutil
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+from urllib.parse import quote
+
+import pytest
+
+CHROMIUM = shutil.which("chromium") or shutil.which("chromium-browser") or shutil.which("google-chrome")
+pytestmark = pytest.mark.skipif(CHROMIUM is None, reason="there is no Chromium")
+
+HOSTILE = [
+    "<script>window.bad=1</script>",
+    "</textarea><script>window.bad=1</script>",
+    "<img src=x onerror=window.bad=1>",
+    "<svg onload=window.bad=1>",
+    '"><b onmouseover="window.bad=1">',
+    "' onfocus=window.bad=1 autofocus='",
+    "javascript:window.bad=1",
+    "<iframe srcdoc='<script>parent.bad=1</script>'>",
+    "</title></style></script>-->]]>",
+    "<a href=javascript:window.bad=1>x</a>",
+    "{{7*7}}${7*7}<%= 7*7 %>",
+    "&lt;script&gt;&#60;&#x3c;",
+    "\u202eabc\u202c \u2066x\u2069",
+    "\u0000\u0001\u001b[31m",
+    "\ufeff\u200b\u200d\u00ad",
+    "<math><mtext><style><img src=x onerror=window.bad=1>",
+    "<base href=//evil.example><meta http-equiv=refresh content=0;url=//evil.example>",
+    "__proto__ constructor toString",
+    "`${window.bad=1}`",
+    "\u2028\u2029line",
+    "<form action=//evil.example><button>x",
+    "<style>*{display:none}</style>",
+    "%3Cscript%3E #view=x&run=y?a=b",
+    "e\u0301" * 20,
+    "\U0001f469\u200d\U0001f680 <x>",
+]
+HOSTILE = [f"{text}{end}" for text in HOSTILE for end in ("", " ", ">", '"')]
+
+
+EXPECTED = "status of 422"
+"""What a browser says of every refusal, such as of a text with a character that a run does not know."""
+
+
+@pytest.fixture(scope="module")
+def server(folders: dict[str, Path]) -> Iterator[str]:
+    """The command itself, in a process of its own; it ends at once when it is interrupted in the middle of a request."""
+    command = [sys.executable, "-m", "clew.cli.main", "inspect", *map(str, folders.values()), "--no-browser", "--device", "cpu"]
+    process = subprocess.Popen(command, stderr=subprocess.PIPE, text=True)
+    assert process.stderr is not None
+    try:
+        line = process.stderr.readline()
+        address = re.search(r"http://127\.0\.0\.1:\d+/", line)
+        assert address is not None, line
+        yield address[0]
+        began = time.monotonic()
+        process.send_signal(signal.SIGINT)
+        assert process.wait(10) == 130 and time.monotonic() - began < 5
+        assert process.stderr.read() == "clew: interrupted\n"
+    finally:
+        process.kill()
+        process.wait()
+        process.stderr.close()
+
+
+@pytest.fixture(scope="module")
+def browser() -> Iterator[Any]:
+    sync_playwright = pytest.importorskip("playwright.sync_api").sync_playwright
+    with sync_playwright() as playwright:
+        started = playwright.chromium.launch(executable_path=CHROMIUM, args=["--no-sandbox"])
+        yield started
+        started.close()
+
+
+@pytest.fixture
+def page(browser: Any) -> Iterator[Any]:
+    """A tab that fails the test on an error in its console."""
+    context = browser.new_context(viewport={"width": 1280, "height": 800})
+    tab = context.new_page()
+    wrong: list[str] = []
+    tab.on("pageerror", lambda error: wrong.append(str(error)))
+    tab.on("console", lambda message: wrong.append(message.text) if message.type == "error" else None)
+    yield tab
+    context.close()
+    assert [text for text in wrong if EXPECTED not in text] == []
+
+
+def open_view(page: Any, server: str, view: str, run: str, **options: str) -> None:
+    fields = "".join(f"&{name}={quote(value)}" for name, value in options.items())
+    page.goto("about:blank")
+    page.goto(f"{server}#view={view}&run={run}{fields}")
+    settle(page)
+
+
+def settle(page: Any) -> None:
+    page.wait_for_selector("#views a[aria-current]")
+    page.wait_for_selector(".drawn > *, .candidates li, .facts, .refused, .state:not(:empty)")
+    page.wait_for_selector(".waiting", state="detached")
+
+
+REFUSALS = ("name the heads to switch off", "has one level alone")
+TEXTS = {"lstm": "the walls", "attentive": "the walls were tall", "gpt": "the walls"}
+
+
+@pytest.mark.parametrize("run", TEXTS)
+def test_every_view_opens_without_an_error(page: Any, server: str, run: str) -> None:
+    open_view(page, server, "glance", run, text=TEXTS[run])
+    views = page.eval_on_selector_all("#views a:not(.unfit)", "links => links.map((link) => link.hash.slice('#view='.length))")
+    assert {"glance", "run", "write", "tokens"} <= set(views)
+    for view in views:
+        page.click(f"#views a[href='#view={view}']")
+        settle(page)
+        refused = page.query_selector(".refused .state")
+        assert refused is None or any(words in refused.inner_text() for words in REFUSALS), (view, refused.inner_text())
+
+
+def test_hostile_texts_are_shown_as_text_and_none_is_executed(page: Any, server: str) -> None:
+    """Of a run that reads bytes, so that there is no text that it refuses."""
+    assert len(HOSTILE) == 100
+    known = "section, h2, p, figure, figcaption, span, div, table, thead, tbody, tr, th, td, title, svg, svg *, button, strong"
+    for view in ("tokens", "surprisal"):
+        open_view(page, server, view, "bytes", text="a")
+        for start in range(0, len(HOSTILE), 25):
+            page.fill("#text", "\n".join(HOSTILE[start : start + 25]))
+            page.wait_for_timeout(200)
+            page.wait_for_selector(".coloured:has-text('window.bad=1')" if start == 0 else ".coloured")
+            page.wait_for_selector(".waiting", state="detached")
+            strange = page.eval_on_selector_all(f".panel *:not({known})", "found => found.map((each) => each.tagName)")
+            assert set(strange) <= {"OUTPUT"}, strange
+            assert page.query_selector(".refused") is None, page.inner_text(".refused")
+    page.goto(f"{server}#view=write&run=bytes&text={quote(HOSTILE[0])}")
+    page.wait_for_selector(".candidates li")
+    assert page.inner_text(".so-far").startswith(HOSTILE[0])
+    assert page.evaluate("window.bad") is None
+
+
+def test_the_pages_own_elements_hold_any_text(page: Any, server: str) -> None:
+    open_view(page, server, "run", "gpt")
+    shown = page.evaluate(
+        """async (texts) => {
+            const { visible, element } = await import('/static/elements.js');
+            return texts.map((text) => {
+                const made = element('span', { title: text }, visible(text), text);
+                document.querySelector('main').append(made);
+                return [made.childElementCount, made.textContent.endsWith(text), made.attributes.length];
+            });
+        }""",
+        HOSTILE,
+    )
+    assert shown == [[0, True, 1]] * len(HOSTILE)
+    assert page.evaluate("window.bad") is None
+
+
+def test_a_picture_that_holds_more_than_a_picture_is_not_shown(page: Any, server: str) -> None:
+    open_view(page, server, "tokens", "gpt", text="the")
+    trying = "const { picture } = await import('/static/elements.js'); try { picture(html); return false } catch { return true }"
+    for html in ("<script>1</script>", "<svg><a href='javascript:1'></a></svg>", "<iframe></iframe>", "<meta http-equiv=refresh>"):
+        assert page.evaluate(f"async (html) => {{ {trying} }}", html), html
+
+
+def test_a_link_restores_a_view_and_back_and_forward_walk(page: Any, server: str) -> None:
+    open_view(page, server, "attention", "gpt", text="the walls were", layer="2", head="1", off='["1.2"]', beside="transformer")
+    assert page.input_value("#text") == "the walls were" and page.input_value("#option-layer") == "2"
+    assert page.input_value("#beside") == "transformer" and page.inner_text(".chip").startswith("1.2")
+    assert page.inner_text("figcaption").startswith("Head 2.1")
+    page.click("#views a[href='#view=next']")
+    page.wait_for_selector(".part-bars")
+    page.go_back()
+    page.wait_for_selector(".part-grid")
+    assert page.input_value("#option-head") == "1"
+    page.go_forward()
+    page.wait_for_selector(".part-bars")
+    page.reload()
+    page.wait_for_selector(".part-bars")
+    assert page.input_value("#text") == "the walls were"
+
+
+def test_the_keyboard_reaches_everything(page: Any, server: str) -> None:
+    open_view(page, server, "attention", "gpt", text="the walls")
+    page.keyboard.press("/")
+    assert page.evaluate("document.activeElement.id") == "text"
+    page.keyboard.press("End")
+    page.keyboard.type(" were?")
+    page.keyboard.press("Escape")
+    assert page.input_value("#text") == "the walls were?"
+    page.keyboard.press("?")
+    assert page.is_visible("#keys")
+    page.keyboard.press("Escape")
+    page.wait_for_selector("#keys", state="hidden")
+    page.keyboard.press("ArrowRight")
+    page.wait_for_selector(".chosen")
+    page.keyboard.press("ArrowUp")
+    page.wait_for_selector("figcaption:has-text('Head 1.1')")
+    page.keyboard.press("o")
+    page.wait_for_selector(".chip:has-text('1.1')")
+    page.wait_for_selector("h2:has-text('without 1.1')")
+    page.keyboard.press("o")
+    page.wait_for_selector(".chip", state="detached")
+    page.keyboard.press("j")
+    assert page.inner_text("#views a[aria-current]") != "attention"
+    page.keyboard.press("k")
+    assert page.inner_text("#views a[aria-current]") == "attention"
+    page.keyboard.press("d")
+    assert page.get_attribute("html", "data-theme") == "light"
+
+
+def test_writing_walks_forward_and_back_by_keys(page: Any, server: str) -> None:
+    open_view(page, server, "write", "lstm", text="the walls")
+    for _ in range(3):
+        count = page.locator(".path .token").count()
+        page.keyboard.press("ArrowRight")
+        page.locator(".path .token").nth(count).wait_for()
+    page.keyboard.press("ArrowLeft")
+    page.locator(".path .token").nth(2).wait_for(state="detached")
+    assert "1 more on the way" in page.inner_text(".path")
+    page.reload()
+    settle(page)
+    assert page.locator(".path .token").count() == 2
+    page.locator(".candidates button").nth(3).click()
+    page.locator(".path .token").nth(2).wait_for()
+
+
+def test_two_tabs_that_type_fast_get_their_own_pictures(page: Any, server: str) -> None:
+    other = page.context.new_page()
+    tabs = {"the walls were tall and red": page, "she went in and all was well": other}
+    for tab in tabs.values():
+        open_view(tab, server, "surprisal", "lstm", text="a")
+    for place in range(25):
+        for text, tab in tabs.items():
+            tab.fill("#text", text[: place + 4])
+    for text, tab in tabs.items():
+        last = text[:28]
+        tab.wait_for_selector(f".coloured:has-text('{last.replace(' ', '·')}')")
+
+
+def test_it_fits_a_phone_and_long_texts(page: Any, server: str) -> None:
+    page.set_viewport_size({"width": 390, "height": 800})
+    for view, run in (("glance", "lstm"), ("attention", "transformer"), ("write", "lstm"), ("surprisal", "lstm")):
+        open_view(page, server, view, run, text="a red fox " * (50 if run == "lstm" else 1))
+        assert page.evaluate("document.documentElement.scrollWidth") <= 390, view
