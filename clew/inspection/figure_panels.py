@@ -8,7 +8,7 @@ import numpy as np
 
 from clew.inspection.drawing import bars, heatmap, lines, points
 from clew.inspection.drawing.axes import WIDTH, Field, legend
-from clew.inspection.drawing.colours import LIGHT, TURNS, style
+from clew.inspection.drawing.colours import LIGHT, TURNS, dash_of, style
 from clew.inspection.drawing.letters import visible
 from clew.inspection.drawing.scales import short_number
 from clew.inspection.drawing.shapes import Shape
@@ -25,8 +25,7 @@ def lines_panel(part: Lines, place: Place) -> list[Shape]:
     x, y, field = lines.scales(part, top + 6)
     axis = place(field)
     for number, series in enumerate(part.series):
-        colour, dash = style(number)
-        dash = (5, 4) if series.dashed else dash
+        colour, dash = style(number)[0], dash_of(number, series.dashed)
         at, values = np.asarray(series.x, dtype=float), np.asarray(series.y, dtype=float)
         dot = "o" if len(at) <= lines.FEW_POINTS else ""
         (line,) = axis.plot(at, values, color=colour, linewidth=1.7, marker=dot, markersize=3.4)
@@ -41,6 +40,8 @@ def lines_panel(part: Lines, place: Place) -> list[Shape]:
         axis.annotate(visible(name), (1, value), ha="right", fontsize=NUMBER, color=LIGHT["faint"], parse_math=False, **above)
     axis.set(xscale="log" if part.log_x else "linear", yscale="log" if part.log_y else "linear")
     axis.set(xlim=(x.low, x.high), ylim=(y.low, y.high))
+    if x.whole and not part.log_x:
+        axis.xaxis.get_major_locator().set_params(integer=True)
     finish(axis, part.x_label, part.y_label)
     return keys
 

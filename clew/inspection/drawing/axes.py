@@ -58,7 +58,7 @@ def legend(names: Sequence[str], width: float, dashed: Sequence[bool] = (), *, d
         if dots:
             found.append(Dot(x + SWATCH / 2 + 4, y, 5, f"point-{colour}"))
         else:
-            dash = (5, 4) if number < len(dashed) and dashed[number] else dash_of(number)
+            dash = dash_of(number, number < len(dashed) and dashed[number])
             found.append(Stroke([(x, y), (x + SWATCH, y)], f"line-{colour}", dash=dash))
         found.append(Label(x + SWATCH + 7, y + 4.5, name, "legend"))
         x += need

@@ -6,6 +6,8 @@ DARK_COLOURS = ("#3681fe", "#baa91b", "#46f790", "#f386ad", "#8a6c9d", "#c35d2b"
 tritanopes), and each has a contrast of 3 with its paper."""
 DASHES: tuple[tuple[float, ...], ...] = ((), (6, 3), (2, 2), (8, 3, 2, 3))
 """Groups beyond the colours have them again, with a dash."""
+DASHED: tuple[tuple[float, ...], ...] = ((3, 3), (3, 3, 1, 3), (1, 4), (10, 4))
+"""Of lines that are dashed to be told from others."""
 
 LIGHT = {
     "paper": "#ffffff",
@@ -47,8 +49,10 @@ def variables(colours: dict[str, str]) -> str:
     return " ".join(f"--{name}: {colour};" for name, colour in colours.items())
 
 
-def dash_of(number: int) -> tuple[float, ...]:
-    return DASHES[number // len(COLOURS) % len(DASHES)]
+def dash_of(number: int, dashed: bool = False) -> tuple[float, ...]:
+    """A group's dash, for a line that is itself dashed another."""
+    turn = number // len(COLOURS)
+    return DASHED[turn % len(DASHED)] if dashed else DASHES[turn % len(DASHES)]
 
 
 def style(number: int) -> tuple[str, tuple[float, ...]]:

@@ -19,14 +19,14 @@ def lines(part: Lines) -> Picture:
     keys, top = legend([series.name for series in part.series], WIDTH, [series.dashed for series in part.series])
     x, y, field = scales(part, top + 6)
     shapes = [*keys, *axes(x, y, field, part.x_label, part.y_label)]
-    for name, value in part.thresholds:
-        if y.low <= value <= y.high and (value > 0 or not part.log_y):
-            shapes.append(Stroke([(field.left, y(value)), (field.right, y(value))], "threshold", title=f"{name}: {short_number(value)}"))
-            shapes.append(Label(field.right - 4, y(value) - 5, name, "threshold-name"))
+    crossed = [(name, value) for name, value in part.thresholds if is_shown(value, y)]
+    for name, value in crossed:
+        shapes.append(Stroke([(field.left, y(value)), (field.right, y(value))], "threshold", title=f"{name}: {short_number(value)}"))
     for number, series in enumerate(part.series):
         shapes += line(series, number, x, y)
-    crossed = "".join(f", threshold {name} at {short_number(value)}" for name, value in part.thresholds)
-    about = f"{part.title or part.y_label}: {part.y_label} against {part.x_label}, {len(part.series)} lines{crossed}"
+    shapes += [Label(field.right - 4, y(value) - 5, name, "threshold-name") for name, value in crossed]
+    rules = "".join(f", threshold {name} at {short_number(value)}" for name, value in crossed)
+    about = f"{part.title or part.y_label}: {part.y_label} against {part.x_label}, {len(part.series)} lines{rules}"
     return Picture(WIDTH, field.bottom + BOTTOM, shapes, about, readout(part, x, y, field))
 
 
@@ -37,7 +37,8 @@ def scales(part: Lines, top: float) -> tuple[Scale, Scale, Field]:
     bottom = top + HEIGHT - BOTTOM - 12
     y = Scale(low_y, high_y, bottom, top, part.log_y)
     left = tick_room(y, part.y_label)
-    return Scale(low_x, high_x, left, WIDTH - RIGHT, part.log_x), y, Field(left, top, WIDTH - RIGHT, bottom)
+    whole = all(float(value).is_integer() for series in part.series for value in series.x)
+    return Scale(low_x, high_x, left, WIDTH - RIGHT, part.log_x, whole), y, Field(left, top, WIDTH - RIGHT, bottom)
 
 
 def ends(series: Series) -> Iterator[float]:
@@ -73,7 +74,7 @@ def line(series: Series, number: int, x: Scale, y: Scale) -> list[Shape]:
         if len(band) > 1:
             outline = [(at, high) for at, _, high in band] + [(at, low) for at, low, _ in reversed(band)]
             found.append(Stroke(outline, f"band-{colour}", closed=True))
-    dash = (5, 4) if series.dashed else dash_of(number)
+    dash = dash_of(number, series.dashed)
     parts = pieces(series, x, y)
     found += [Stroke(piece, f"line-{colour}", dash=dash) for piece in parts if len(piece) > 1]
     if sum(map(len, parts)) <= FEW_POINTS:

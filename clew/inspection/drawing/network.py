@@ -13,7 +13,8 @@ from clew.inspection.parts import Network, Node
 
 LONGEST_TEXT, LONGEST_EDGE = 34, 20
 NAME, LINE = 17, 15
-PADDING, GAP, BETWEEN, MARGIN = 10, 22, 44, 6
+PADDING, GAP, BETWEEN, MARGIN = 10, 22, 50, 6
+EDGE_SIZE = 10.5
 SWEEPS = 8
 THREAD = 8.0
 """How wide the place of a line is in a layer that it passes."""
@@ -136,15 +137,13 @@ def network(part: Network) -> Picture:
         y += max(slots[number].height for number in layer) + BETWEEN
     tall = [max(slots[number].height for number in layer) for layer in layers]
     shapes: list[Shape] = []
-    labels: list[Shape] = []
+    labels: list[Label] = []
     for path, (_, _, text) in zip(paths, part.edges, strict=True):
         points = curve(slots, path, tops, tall, len(part.nodes))
         shapes.append(Stroke(points, "edge", curved=True))
         shapes.append(arrow(points[-1]))
         if text:
-            (x, above), (next_x, below) = points[0], points[3]
-            shown = shortened(visible(text), LONGEST_EDGE)
-            labels.append(Label((x + next_x) / 2, (above + below) / 2 + 3.5, shown, "edge-text"))
+            labels.append(beside(points[:4], shortened(visible(text), LONGEST_EDGE), labels))
     for slot, node in zip(slots, part.nodes, strict=False):
         shapes += box(slot, node, tops[slot.layer] + (tall[slot.layer] - slot.height) / 2)
     width = max((slot.x + slot.width / 2 for slot in slots), default=0.0) + MARGIN
@@ -167,6 +166,19 @@ def curve(slots: list[Slot], path: list[int], tops: list[float], tall: list[floa
         bend = (next_y - y) / 2
         found += [(x, y + bend), (next_x, next_y - bend), (next_x, next_y)]
     return found
+
+
+def beside(points: Sequence[Place], text: str, others: Sequence[Label]) -> Label:
+    """A text on the first piece of a line, where it hides none of the others; in the middle if there is no such place."""
+    found = []
+    for share in (0.5, 0.34, 0.66, 0.22, 0.78):
+        weights = ((1 - share) ** 3, 3 * share * (1 - share) ** 2, 3 * share**2 * (1 - share), share**3)
+        x, y = (sum(weight * point[axis] for weight, point in zip(weights, points, strict=True)) for axis in (0, 1))
+        found.append(Label(x, y + 3.5, text, "edge-text"))
+        reach = [(text_width(text, EDGE_SIZE) + text_width(other.text, EDGE_SIZE)) / 2 for other in others]
+        if all(abs(x - other.x) >= far or abs(y + 3.5 - other.y) >= EDGE_SIZE for other, far in zip(others, reach, strict=True)):
+            return found[-1]
+    return found[0]
 
 
 def arrow(tip: Place) -> Shape:

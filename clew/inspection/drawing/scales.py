@@ -55,6 +55,8 @@ class Scale:
     start: float
     end: float
     log: bool = False
+    whole: bool = False
+    """Whether there is nothing between whole numbers."""
 
     def __call__(self, value: float) -> float:
         value = min(max(value, self.low), self.high)
@@ -65,7 +67,7 @@ class Scale:
     def ticks(self, most: int = 6) -> list[tuple[float, str]]:
         """Places and what is written there."""
         if not self.log:
-            values = ticks(self.low, self.high, most)
+            values = [value for value in ticks(self.low, self.high, most) if not self.whole or abs(value - round(value)) < 1e-9]
             return list(zip(map(self, values), labels(values), strict=True))
         return [(self(value), power_of_ten(value)) for value in log_ticks(self.low, self.high, most)]
 

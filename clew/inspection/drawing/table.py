@@ -1,5 +1,6 @@
 """Tables: of a page, and as a picture."""
 
+import re
 from collections.abc import Sequence
 from typing import Any
 
@@ -9,6 +10,8 @@ from clew.inspection.drawing.shapes import Label, Picture, Shape, Stroke
 from clew.inspection.parts import Table
 
 ROW, GAP, LONGEST = 24, 22, 60
+LONG = 40
+"""Rows above which a table scrolls in a page."""
 
 
 def cell(value: Any) -> str:
@@ -24,11 +27,16 @@ def is_number(value: Any) -> bool:
     return hasattr(value, "__float__") and not isinstance(value, (bool, str))
 
 
+def is_figure(value: Any) -> bool:
+    """A number, or a share that is written as a text: 12.5%."""
+    return is_number(value) or (isinstance(value, str) and re.fullmatch(r"[-+]?[0-9,]*\.?[0-9]+ ?%", value) is not None)
+
+
 def numeric(table: Table) -> list[bool]:
     """Which columns hold figures, that stand at the right."""
     columns = max([len(table.header), *map(len, table.rows)])
     found = [[row[column] for row in table.rows if column < len(row) and row[column] is not None] for column in range(columns)]
-    return [bool(values) and all(is_number(value) for value in values) for values in found]
+    return [bool(values) and all(is_figure(value) for value in values) for values in found]
 
 
 def table(part: Table) -> Picture:
@@ -66,4 +74,5 @@ def table_html(part: Table, name: str) -> str:
     body = "\n".join(
         "<tr>" + "".join(f"<td{kind(column)}>{markup(cell(value))}</td>" for column, value in enumerate(row)) + "</tr>" for row in part.rows
     )
-    return f'<div class="scroll" tabindex="0"><table><thead><tr>{head}</tr></thead><tbody>\n{body}\n</tbody></table></div>'
+    kinds, focus = ("scroll long", ' tabindex="0"') if len(part.rows) > LONG else ("scroll", "")
+    return f'<div class="{kinds}"{focus}><table><thead><tr>{head}</tr></thead><tbody>\n{body}\n</tbody></table></div>'
