@@ -29,7 +29,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         choices=["quick", "tour", "full"],
         help="how long to train: seconds, minutes (without --all), as long as needed (with --all or --only)",
     )
-    add("--folder", metavar="DIR", help=f"where runs and findings are kept (default {FOLDER})")
+    add("--folder", dest="place", metavar="DIR", help=f"where runs and findings are kept (default {FOLDER})")
     add("--out", metavar="FILE.html", help="the report (default report.html in the folder)")
     add("--seed", type=int, default=0, metavar="N", help="of weights, data and samples (default 0)")
     add("--json", action="store_true", help="one JSON object a finding: name, title, claim, found, rows, seconds")
@@ -43,10 +43,10 @@ def run(options: argparse.Namespace) -> int:
         return list_stops(options)
     check(options)
     check_names(options.only or ())
-    folder = Path(options.folder) if options.folder is not None else FOLDER
+    folder = Path(options.place) if options.place is not None else FOLDER
     page = Path(options.out) if options.out is not None else folder / "report.html"
     names = options.only or (stops() if options.all else CHAPTERS)
-    scale = options.scale or ("full" if options.all or options.only else "tour")
+    scale: Any = options.scale or ("full" if options.all or options.only else "tour")
     findings = interruptible(options, lambda say: take_tour(folder, page, names, scale=scale, seed=options.seed, report=say))
     if options.json:
         for name, finding in findings.items():
@@ -81,8 +81,8 @@ def check(options: argparse.Namespace) -> None:
         raise UserError(f"the report is one HTML page, and {Path(options.out).name} is to be none; name it such as report.html")
     if options.out is not None and not Path(options.out).parent.is_dir():
         raise UserError(f"{Path(options.out).parent} is no folder, so that {Path(options.out).name} cannot be written there")
-    if options.folder is not None and Path(options.folder).exists() and not Path(options.folder).is_dir():
-        raise UserError(f"{options.folder} is a file, not a folder; choose another --folder")
+    if options.place is not None and Path(options.place).exists() and not Path(options.place).is_dir():
+        raise UserError(f"{options.place} is a file, not a folder; choose another --folder")
     if not 0 <= options.seed < 2**31:
         raise UserError(f"--seed ({options.seed}) must be from 0 to {2**31 - 1}")
 

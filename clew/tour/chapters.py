@@ -85,7 +85,8 @@ def surprise(models: Models) -> Finding:
 
 def letters(facts: dict[str, Any]) -> tuple[float, float]:
     """The mean bits of letters that begin a word and of those that do not."""
-    tokens, first, later = facts["tokens"], [], []
+    tokens = facts["tokens"]
+    first, later = list[float](), list[float]()
     for place, bits in zip(facts["places"], facts["bits"], strict=True):
         if place and tokens[place].isalpha():
             (later if tokens[place - 1].isalpha() else first).append(bits)

@@ -5,13 +5,14 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
-from clew import __version__
 from clew.core.errors import UserError
 from clew.inspection.view_files import view_of
 from clew.runs.directory import read_json, write_json
 from clew.tour.experiment import Finding, Scale
 
 FINDINGS = "findings"
+FORM = 1
+"""Of the files; those of another are made again."""
 
 
 def finding_path(folder: Path, name: str) -> Path:
@@ -22,7 +23,7 @@ def keep(folder: Path, name: str, scale: Scale, seed: int, finding: Finding) -> 
     path = finding_path(folder, name)
     path.parent.mkdir(parents=True, exist_ok=True)
     content = {
-        "version": __version__,
+        "form": FORM,
         "scale": scale,
         "seed": seed,
         "title": finding.title,
@@ -36,13 +37,13 @@ def keep(folder: Path, name: str, scale: Scale, seed: int, finding: Finding) -> 
 
 
 def kept(folder: Path, name: str, scale: Scale, seed: int) -> Finding | None:
-    """What was found before by this version with the same scale and seed; None where there is nothing, or nothing that can be read."""
+    """What was found before in this form with the same scale and seed; None where there is nothing, or nothing that can be read."""
     path = finding_path(folder, name)
     if not path.is_file():
         return None
     try:
         content = read_json(path)
-        if (content["version"], content["scale"], content["seed"]) != (__version__, scale, seed):
+        if (content["form"], content["scale"], content["seed"]) != (FORM, scale, seed):
             return None
         return finding_of(content)
     except (UserError, KeyError, TypeError, ValueError, AttributeError):  # cut off, or of another form: it is made again

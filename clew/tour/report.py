@@ -8,7 +8,6 @@ from importlib.resources import files
 
 import torch
 
-from clew import __version__
 from clew.inspection.drawing import pages
 from clew.inspection.drawing.colours import DARK, LIGHT, variables
 from clew.inspection.drawing.letters import markup
@@ -35,7 +34,7 @@ def report_html(findings: Mapping[str, Finding], scale: Scale, seed: int) -> str
     policy = f"default-src 'none'; style-src 'unsafe-inline'; img-src data:; script-src 'sha256-{digest}'"
     minutes = sum(finding.seconds for finding in findings.values()) / 60
     made = (
-        f"{SCALES[scale]} Seed {seed}, {minutes:.0f} minutes in all; clew {__version__}, torch {torch.__version__}, "
+        f"{SCALES[scale]} Seed {seed}, {minutes:.0f} minutes in all; torch {torch.__version__}, "
         f"{torch.get_num_threads()} threads of {platform.machine() or 'an unknown machine'}."
     )
     return f"""<!doctype html>
