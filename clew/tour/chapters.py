@@ -8,7 +8,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from clew.inspection.looking import look
-from clew.inspection.views import Bars, Lines, Note, Part, Table, View
+from clew.inspection.views import Bars, ColouredText, Lines, Note, Part, Table, View
 from clew.metrics.diversity import distinct
 from clew.tour.experiment import Finding
 from clew.tour.models import Models
@@ -25,29 +25,29 @@ class Chapter(NamedTuple):
 
 def meet(models: Models) -> Finding:
     """Both models: how they learnt, what they score, what they write."""
-    curves = look([models.lstm, models.gpt], "curves", {"measures": ["train.loss", "valid.loss"]})
+    both = {"LSTM": models.lstm, "GPT": models.gpt}
+    measures = {"train.loss": "Loss in training", "valid.loss": "Loss on unseen text"}
+    curves = look(list(both.values()), "curves", {"measures": list(measures)})
     drawn = [
-        replace(part, series=[replace(one, name=name) for one, name in zip(part.series, NAMES.values(), strict=True)])
-        for part in curves.parts
+        Lines([replace(one, name=name) for one, name in zip(part.series, both, strict=True)], "step", "nats a character", title)
+        for part, title in zip(curves.parts, measures.values(), strict=False)
         if isinstance(part, Lines)
     ]
-    bits = {name: score["valid.bits_per_character"] for name, score in models.scores.items()}
-    sizes = {"lstm": parameters_of(models.lstm.task), "gpt": parameters_of(models.gpt.task)}
+    bits = {name: models.scores[name]["valid.bits_per_character"] for name in ("lstm", "gpt")}
+    rows = [(name, f"{parameters_of(run.task):,}", round(bits[name.lower()], 3)) for name, run in both.items()]
+    parts: list[Part] = [Table(("model", "parameters", "bits a character, unseen text"), rows), *drawn]
+    for name, run in both.items():
+        text = "ROMEO:" + run.generate("ROMEO:", seed=1, max_new=min(300, (run.task.body.max_length or 300) - 6), temperature=0.8).text
+        own = look(run, "surprisal", {"text": text}).parts[0]
+        assert isinstance(own, ColouredText)
+        parts.append(replace(own, title=f"What the {name} writes after ROMEO:, on the colour of its own surprise"))
     start = math.log2(models.lstm.task.tokenizer.vocabulary)
-    written = [
-        Note(f"The {NAMES[name]} goes on from ROMEO: {run.generate('ROMEO:', seed=1, max_new=160, temperature=0.8).text!r}")
-        for name, run in (("lstm", models.lstm), ("gpt", models.gpt))
-    ]
-    table = Table(
-        ("model", "parameters", "bits a character, unseen text"),
-        [(NAMES[name], f"{sizes[name]:,}", round(bits[name], 3)) for name in bits],
-    )
     return Finding(
         "Two models, one text",
         "English has 0.6 to 1.3 bits a letter, as people guess it letter by letter (Shannon 1951). Before training a model knows nothing: "
         f"{start:.2f} bits, the logarithm of the number of characters.",
         f"On unseen Shakespeare the LSTM needs {bits['lstm']:.2f} bits a character and the GPT {bits['gpt']:.2f}.",
-        View("How both learnt", [table, *drawn, *written], "An LSTM and a GPT on the characters of Shakespeare, from nothing."),
+        View("How both learnt", parts, "An LSTM and a GPT on the characters of Shakespeare, from nothing."),
         [
             (
                 "bits a character of Shakespeare, LSTM and GPT",
@@ -196,7 +196,7 @@ def lens(models: Models) -> Finding:
         "(nostalgebraist 2020).",
         f"Bits from what the GPT says in the end: {told}. It {'falls with every layer' if falls else 'does not fall with every layer'}.",
         view,
-        [("bits from the last level, level by level", "falls", " > ".join(f"{bits:.1f}" for bits in far[:-1]) if falls else told)],
+        [("bits from the last level, level by level", "falls", ", then ".join(f"{bits:.1f}" for bits in far[:-1]))],
     )
 
 
@@ -228,7 +228,6 @@ def beam(models: Models) -> Finding:
     )
 
 
-NAMES = {"lstm": "LSTM", "gpt": "GPT"}
 CHAPTERS: dict[str, Chapter] = {
     "models": Chapter("an LSTM and a GPT are trained on Shakespeare's characters", meet),
     "surprisal": Chapter("where in a text the bits are", surprise),

@@ -32,10 +32,11 @@ def report_html(findings: Mapping[str, Finding], scale: Scale, seed: int) -> str
     code = f"{pages.script()}\nenliven(document);\n"
     digest = b64encode(sha256(code.encode()).digest()).decode()
     policy = f"default-src 'none'; style-src 'unsafe-inline'; img-src data:; script-src 'sha256-{digest}'"
+    threads = torch.get_num_threads()
     minutes = sum(finding.seconds for finding in findings.values()) / 60
     made = (
         f"{SCALES[scale]} Seed {seed}, {minutes:.0f} minutes in all; torch {torch.__version__}, "
-        f"{torch.get_num_threads()} threads of {platform.machine() or 'an unknown machine'}."
+        f"{threads} thread{'s' if threads > 1 else ''} of {platform.machine() or 'an unknown machine'}."
     )
     return f"""<!doctype html>
 <html lang="en">
