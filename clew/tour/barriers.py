@@ -18,8 +18,8 @@ from clew.layers.sequence import SequenceLayer, Stack
 from clew.layers.wiring import Plain, PreNorm, Residual
 from clew.models.body import Body
 from clew.models.gpt import build_positions
-from clew.tour.characters import Characters, bits_of, predictor, shakespeare
-from clew.tour.experiment import Finding, Report, Scale
+from clew.tour.characters import Characters, bits_of, characters_of_shakespeare, predictor
+from clew.tour.experiment import Experiment, Finding, Report, Scale
 from clew.tour.training import parameters_of, train_task
 
 
@@ -35,7 +35,7 @@ class Block(NamedTuple):
     num_heads: int = 4
 
 
-class Barrier(NamedTuple):
+class Without(NamedTuple):
     block: Block
     claim: str
 
@@ -56,15 +56,15 @@ SIZES: dict[Scale, Size] = {
     "full": Size(64, 3, 64, 700, 32, 2, 768),
 }
 WHOLE = "the whole block"
-BARRIERS: dict[str, Barrier] = {
-    WHOLE: Barrier(Block(), ""),
-    "no positions": Barrier(Block(position="none"), "no order: a bag of words"),
-    "no network": Barrier(Block(network=False), "no non-linearity but the softmax: means of means"),
-    "no mask": Barrier(Block(mask=False), "looks at what it is to predict"),
-    "no residual": Barrier(Block(residual=False), "hard to train"),
-    "no norm": Barrier(Block(norm=False), "trains worse"),
-    "no scaling": Barrier(Block(score="dot"), "the softmax saturates"),
-    "one head": Barrier(Block(num_heads=1), "looks in one way at a time"),
+LEFT_OUT: dict[str, Without] = {
+    WHOLE: Without(Block(), ""),
+    "no positions": Without(Block(position="none"), "no order: a bag of words"),
+    "no network": Without(Block(network=False), "no non-linearity but the softmax: means of means"),
+    "no mask": Without(Block(mask=False), "looks at what it is to predict"),
+    "no residual": Without(Block(residual=False), "hard to train"),
+    "no norm": Without(Block(norm=False), "trains worse"),
+    "no scaling": Without(Block(score="dot"), "the softmax saturates"),
+    "one head": Without(Block(num_heads=1), "looks in one way at a time"),
 }
 """What is left out, and what is then said to go wrong."""
 
@@ -115,7 +115,7 @@ def try_block(characters: Characters, name: str, size: Size, seed: int, report: 
     for number in range(seed, seed + size.seeds):
         torch.manual_seed(number)
         body = build_blocks(
-            BARRIERS[name].block, characters.tokenizer.vocabulary, dim=size.dim, num_layers=size.num_layers, max_length=size.length
+            LEFT_OUT[name].block, characters.tokenizer.vocabulary, dim=size.dim, num_layers=size.num_layers, max_length=size.length
         )
         task = predictor(body, characters)
 
@@ -145,9 +145,9 @@ def apart(position: str, mask: bool, seed: int) -> float:
     return float((first - second).norm() / first.norm())
 
 
-def barriers(scale: Scale, seed: int, report: Report) -> Finding:
-    size, characters = SIZES[scale], shakespeare()
-    found = {name: try_block(characters, name, size, seed, report) for name in BARRIERS}
+def run(scale: Scale, seed: int, report: Report) -> Finding:
+    size, characters = SIZES[scale], characters_of_shakespeare()
+    found = {name: try_block(characters, name, size, seed, report) for name in LEFT_OUT}
     pairs = {(position, mask): apart(position, mask, seed) for position in POSITIONS for mask in (False, True)}
     whole, unmasked = found[WHOLE], found["no mask"]
     worse = {name: outcome.bits - whole.bits for name, outcome in found.items() if name not in (WHOLE, "no mask")}
@@ -167,14 +167,14 @@ def barriers(scale: Scale, seed: int, report: Report) -> Finding:
             *(
                 (
                     f"bits a character, {name}, beside the whole block's",
-                    BARRIERS[name].claim,
+                    LEFT_OUT[name].claim,
                     f"{found[name].bits:.2f} beside {whole.bits:.2f}",
                 )
                 for name in worse
             ),
             (
                 "bits without the mask, next character seen and not",
-                BARRIERS["no mask"].claim,
+                LEFT_OUT["no mask"].claim,
                 f"{unmasked.bits:.2f} and {unmasked.last:.2f}",
             ),
             (f"distance of {same}, no positions", "0", f"{pairs['none', False]:.0e}"),
@@ -185,7 +185,7 @@ def barriers(scale: Scale, seed: int, report: Report) -> Finding:
 def parts_of(found: dict[str, Outcome], pairs: dict[tuple[str, bool], float], size: Size) -> list[Part]:
     whole = found[WHOLE].bits
     rows = [
-        (name, f"{one.parameters:,}", round(one.bits, 3), f"{one.bits - whole:+.3f}", round(one.last, 3), BARRIERS[name].claim)
+        (name, f"{one.parameters:,}", round(one.bits, 3), f"{one.bits - whole:+.3f}", round(one.last, 3), LEFT_OUT[name].claim)
         for name, one in found.items()
     ]
     header = ("block", "parameters", "bits", "more than whole", "bits, last place", "said to go wrong")
@@ -205,3 +205,6 @@ def parts_of(found: dict[str, Outcome], pairs: dict[tuple[str, bool], float], si
             "they are one to it as well."
         ),
     ]
+
+
+BARRIERS = Experiment("the Transformer's block without one of its parts", run)

@@ -10,14 +10,10 @@ from torch import Tensor
 
 from clew.core.types import Body
 from clew.data.plans import TokenBatch
-from clew.data.samples import sample_path
 from clew.tasks.language_model import LanguageModel
 from clew.text.tokenizer import Tokenizer
 from clew.text.train import TOKENIZERS
-from clew.tour.training import generator
-
-UNSEEN = 0.1
-"""The share of the text, its end, that nothing is trained on."""
+from clew.tour.texts import shakespeare, windows
 
 
 class Characters(NamedTuple):
@@ -27,27 +23,20 @@ class Characters(NamedTuple):
 
     def batch(self, number: int, *, rows: int, length: int, seed: int) -> TokenBatch:
         """Windows drawn from the text for training: the same for the same number and seed."""
-        starts = torch.randint(len(self.train) - length, (rows,), generator=generator(seed, number))
-        return windows(self.train, starts, length)
+        return windows(self.train, rows, length, seed, number)
 
     def held_out(self, *, rows: int, length: int) -> TokenBatch:
         """Windows of the unseen text, evenly spread."""
-        return windows(self.unseen, torch.linspace(0, len(self.unseen) - length - 1, rows).long(), length)
-
-
-def windows(tokens: Tensor, starts: Tensor, length: int) -> TokenBatch:
-    """Each with the character after every place as its target."""
-    rows = tokens[starts[:, None] + torch.arange(length + 1)]
-    return TokenBatch(rows[:, :-1].contiguous(), rows[:, 1:].contiguous())
+        starts = torch.linspace(0, len(self.unseen) - length - 1, rows).long()
+        pieces = self.unseen[starts[:, None] + torch.arange(length + 1)]
+        return TokenBatch(pieces[:, :-1], pieces[:, 1:])
 
 
 @cache
-def shakespeare() -> Characters:
-    text = sample_path("tinyshakespeare").read_text(encoding="utf-8")
-    tokenizer = TOKENIZERS["character"]([text])
-    tokens = torch.tensor(tokenizer.encode(text))
-    kept = int(len(tokens) * (1 - UNSEEN))
-    return Characters(tokenizer, tokens[:kept], tokens[kept:])
+def characters_of_shakespeare() -> Characters:
+    text = shakespeare()
+    tokenizer = TOKENIZERS["character"]([text["train"]])
+    return Characters(tokenizer, *(torch.tensor(tokenizer.encode(text[part])) for part in ("train", "valid")))
 
 
 def predictor(body: Body, characters: Characters) -> LanguageModel:

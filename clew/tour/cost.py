@@ -3,7 +3,7 @@
 from collections.abc import Sequence
 
 from clew.inspection.cost import KindCosts, kinds_view, measure_kinds, slope
-from clew.tour.experiment import Finding, Report, Scale
+from clew.tour.experiment import Experiment, Finding, Report, Scale
 
 WIDTH = 64
 SIZES: dict[Scale, tuple[tuple[int, ...], tuple[int, ...], int]] = {
@@ -14,7 +14,7 @@ SIZES: dict[Scale, tuple[tuple[int, ...], tuple[int, ...], int]] = {
 """Lengths, widths, and how often each is timed."""
 
 
-def cost(scale: Scale, seed: int, report: Report) -> Finding:
+def run(scale: Scale, seed: int, report: Report) -> Finding:
     lengths, widths, repeats = SIZES[scale]
     report(f"one layer of each kind, {lengths[0]} to {lengths[-1]} positions, width {WIDTH}")
     found = measure_kinds(lengths, widths, length=lengths[1], width=WIDTH, repeats=repeats, seed=seed)
@@ -61,3 +61,6 @@ def rows_of(
     ]
     met = "none of the lengths" if meeting is None else f"{meeting:.0f}"
     return [*rows, (f"length from which attention costs more than an LSTM, width {WIDTH}", f"{WIDTH}", met)]
+
+
+COST = Experiment("what layers cost against length, beside the formula", run)

@@ -25,8 +25,8 @@ from clew.layers.sequence import SequenceLayer, Stack
 from clew.layers.wiring import WIRINGS
 from clew.models.body import Body
 from clew.models.window import TanhWindow
-from clew.tour.characters import Characters, bits_of, predictor, shakespeare
-from clew.tour.experiment import Finding, Report, Scale
+from clew.tour.characters import Characters, bits_of, characters_of_shakespeare, predictor
+from clew.tour.experiment import Experiment, Finding, Report, Scale
 from clew.tour.training import parameters_of, train_task
 
 SEEN = 8
@@ -124,8 +124,8 @@ def try_depth(characters: Characters, wiring: str, depth: int, size: Size, seed:
     return Outcome(sum(parameters_of(layer) for layer in deep_layers(body)), bits, gradient, condition)
 
 
-def depth(scale: Scale, seed: int, report: Report) -> Finding:
-    size, characters = SIZES[scale], shakespeare()
+def run(scale: Scale, seed: int, report: Report) -> Finding:
+    size, characters = SIZES[scale], characters_of_shakespeare()
     found = {wiring: [try_depth(characters, wiring, each, size, seed, report) for each in size.depths] for wiring in SHOWN}
     shallow, deep = size.depths[0], size.depths[-1]
     bits = {wiring: (outcomes[0].bits, outcomes[-1].bits) for wiring, outcomes in found.items()}
@@ -176,3 +176,6 @@ def parts_of(found: dict[str, list[Outcome]], size: Size, guessing: float) -> li
         Lines(drawn("condition"), "layers", "ratio", "Largest over smallest singular value of the Jacobian, before training", **shared),
         Table(header, rows, f"{size.steps} steps, seed as given"),
     ]
+
+
+DEPTH = Experiment("2 to 32 layers, plain, residual, dense and highway", run)

@@ -20,7 +20,7 @@ from clew.core.types import State, Term
 from clew.inspection.views import Heatmap, Lines, Note, Part, Series, Table, View
 from clew.layers.attention import Attention
 from clew.layers.scores import Dot
-from clew.tour.experiment import Finding, Report, Scale
+from clew.tour.experiment import Experiment, Finding, Report, Scale
 from clew.tour.training import generator, train_task
 
 SPAN = 5.0
@@ -85,7 +85,7 @@ def kernel_weights(x: Tensor, points: Points, bandwidth: float) -> Tensor:
     return torch.softmax(-((x[:, None] - points.x) ** 2) / (2 * bandwidth**2), -1)
 
 
-def kernel(scale: Scale, seed: int, report: Report) -> Finding:
+def run(scale: Scale, seed: int, report: Report) -> Finding:
     num_points, steps = SIZES[scale]
     source = generator(seed)
     x = (torch.rand(num_points, generator=source) * SPAN).sort().values
@@ -132,3 +132,6 @@ def parts_of(points: Points, curves: dict[str, Tensor], places: Tensor, errors: 
         Table(("weights", "root mean square from the true curve"), [(name, round(error, 3)) for name, error in errors.items()]),
         Note("A narrow kernel looks at few points: it follows the curve closely, and the noise as well."),
     ]
+
+
+KERNEL = Experiment("kernel regression is attention", run)

@@ -9,8 +9,8 @@ from clew.inspection.views import Lines, Note, Part, Series, Table, View
 from clew.layers.positions import POSITIONS
 from clew.models.gpt import GPTConfig, build_gpt
 from clew.tasks.language_model import LanguageModel
-from clew.tour.characters import Characters, bits_of, predictor, shakespeare
-from clew.tour.experiment import Finding, Report, Scale
+from clew.tour.characters import Characters, bits_of, characters_of_shakespeare, predictor
+from clew.tour.experiment import Experiment, Finding, Report, Scale
 from clew.tour.training import train_task
 
 TIMES = (1, 2, 4, 8)
@@ -58,8 +58,8 @@ def by_length(bits: Tensor, length: int) -> list[float]:
     return [float(bits[:, start:end].mean()) for start, end in zip([length // 2, *ends], ends, strict=False)]
 
 
-def length(scale: Scale, seed: int, report: Report) -> Finding:
-    size, characters = SIZES[scale], shakespeare()
+def run(scale: Scale, seed: int, report: Report) -> Finding:
+    size, characters = SIZES[scale], characters_of_shakespeare()
     longest = TIMES[-1] * size.length
     unseen = characters.held_out(rows=size.read, length=longest)
     found, curves = dict[str, list[float]](), dict[str, Tensor]()
@@ -114,3 +114,6 @@ def parts_of(found: dict[str, list[float]], curves: dict[str, Tensor], size: Siz
         Table(header, [(name, *(round(value, 3) for value in values)) for name, values in found.items()], "Bits a character by place"),
         Note("Learnt positions have no vectors beyond the trained ones: those that are read there are as they were drawn."),
     ]
+
+
+LENGTH = Experiment("trained on short texts and read on longer ones, by position encoding", run)

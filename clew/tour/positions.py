@@ -11,8 +11,8 @@ from torch import Tensor
 
 from clew.inspection.views import Heatmap, Lines, Note, Part, Series, View
 from clew.layers.positions import ALiBi, Rotary, sinusoids
-from clew.tour.characters import shakespeare
-from clew.tour.experiment import Finding, Report, Scale
+from clew.tour.characters import characters_of_shakespeare
+from clew.tour.experiment import Experiment, Finding, Report, Scale
 from clew.tour.length import SIZES, Size, build_model
 from clew.tour.training import train_task
 
@@ -65,7 +65,7 @@ def alibi_biases(length: int) -> Tensor:
 
 def learnt_vectors(size: Size, seed: int, report: Report) -> tuple[Tensor, Tensor]:
     """Before and after training; the vectors that training reaches alone."""
-    characters = shakespeare()
+    characters = characters_of_shakespeare()
     task = build_model("learned", size, characters, seed)
     table = task.body.embedding.position.weight
     before = table[: size.length].detach().clone()
@@ -80,7 +80,7 @@ def learnt_vectors(size: Size, seed: int, report: Report) -> tuple[Tensor, Tenso
     return before, table[: size.length].detach().clone()
 
 
-def positions(scale: Scale, seed: int, report: Report) -> Finding:
+def run(scale: Scale, seed: int, report: Report) -> Finding:
     size = SIZES[scale]
     waves = sinusoids(torch.arange(SHOWN), DIM)
     before, after = learnt_vectors(size, seed, report)
@@ -128,3 +128,6 @@ def parts_of(waves: Tensor, before: Tensor, after: Tensor) -> list[Part]:
             "one vector."
         ),
     ]
+
+
+POSITIONS = Experiment("pictures of position encodings, and p_i . p_j against i - j", run)

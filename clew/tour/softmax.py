@@ -14,7 +14,7 @@ from torch import Tensor
 
 from clew.inspection.views import Bars, Lines, Part, Series, Table, View
 from clew.layers.scores import SCORES
-from clew.tour.experiment import Finding, Report, Scale
+from clew.tour.experiment import Experiment, Finding, Report, Scale
 from clew.tour.training import generator
 
 KEYS = 32
@@ -54,7 +54,7 @@ def spread_of(scores: Tensor) -> Spread:
     return Spread(float(scores.var()), float(weights.amax(-1).mean()), float(jacobian_norms(weights).median()))
 
 
-def softmax(scale: Scale, seed: int, report: Report) -> Finding:
+def run(scale: Scale, seed: int, report: Report) -> Finding:
     """Both scores at several widths."""
     draws = DRAWS[scale]
     report(f"{draws} queries, {KEYS} keys, heads of {', '.join(map(str, WIDTHS))}")
@@ -116,3 +116,6 @@ def parts_of(found: dict[str, list[Spread]], even: float, seed: int) -> list[Par
 
 def spread_cells(spread: Spread) -> tuple[str, ...]:
     return f"{spread.variance:.2f}", f"{spread.largest:.3f}", f"{spread.gradient:.2g}"
+
+
+SOFTMAX = Experiment("why scores are divided by the root of the width", run)

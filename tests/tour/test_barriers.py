@@ -4,7 +4,7 @@ import pytest
 import torch
 
 from clew.layers.sequence import SequenceLayer
-from clew.tour.barriers import BARRIERS, WHOLE, Block, Normed, apart, barriers, build_blocks
+from clew.tour.barriers import LEFT_OUT, WHOLE, Block, Normed, apart, build_blocks, run
 
 
 def blocks(block: Block):  # type: ignore[no-untyped-def]
@@ -23,18 +23,18 @@ def test_a_norm_without_its_residual_passes_nothing_by() -> None:
     assert not y.any()
 
 
-@pytest.mark.parametrize("name", [name for name in BARRIERS if name != "no mask"])
+@pytest.mark.parametrize("name", [name for name in LEFT_OUT if name != "no mask"])
 def test_only_the_block_without_a_mask_sees_what_comes_after(name: str) -> None:
     tokens = torch.tensor([[1, 2, 3, 4], [1, 2, 3, 5]])
     for tried, leaks in ((name, False), ("no mask", True)):
-        hidden, _ = blocks(BARRIERS[tried].block)(tokens)
+        hidden, _ = blocks(LEFT_OUT[tried].block)(tokens)
         assert torch.allclose(hidden[0, :3], hidden[1, :3], atol=1e-6) is not leaks
 
 
 def test_every_part_that_is_left_out_changes_what_comes_out() -> None:
     tokens = torch.tensor([[1, 2, 1, 4]])
-    whole, _ = blocks(BARRIERS[WHOLE].block)(tokens)
-    for name, barrier in BARRIERS.items():
+    whole, _ = blocks(LEFT_OUT[WHOLE].block)(tokens)
+    for name, barrier in LEFT_OUT.items():
         if name != WHOLE:
             assert not torch.allclose(blocks(barrier.block)(tokens)[0], whole, atol=1e-4), name
 
@@ -52,8 +52,9 @@ def test_alibi_without_a_mask_cannot_tell_a_sentence_from_the_same_read_backward
     assert apart("alibi", True, 0) > 1e-3
 
 
+@pytest.mark.slow
 def test_a_quick_run_tells_of_every_part() -> None:
     told: list[str] = []
-    finding = barriers("quick", 0, told.append)
-    assert [line.split(":")[0] for line in told] == list(BARRIERS)
-    assert all(name in finding.found for name in BARRIERS if name not in (WHOLE, "no mask"))
+    finding = run("quick", 0, told.append)
+    assert [line.split(":")[0] for line in told] == list(LEFT_OUT)
+    assert all(name in finding.found for name in LEFT_OUT if name not in (WHOLE, "no mask"))

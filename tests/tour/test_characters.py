@@ -5,20 +5,20 @@ import math
 import pytest
 import torch
 
-from clew.data.samples import sample_path
 from clew.models.gpt import GPTConfig, build_gpt
-from clew.tour.characters import Characters, bits_of, predictor, shakespeare
+from clew.tour.characters import Characters, bits_of, characters_of_shakespeare, predictor
+from clew.tour.texts import shakespeare
 
 
 @pytest.fixture(scope="module")
 def characters() -> Characters:
-    return shakespeare()
+    return characters_of_shakespeare()
 
 
-def test_the_unseen_text_is_the_end_and_nothing_of_it_is_trained_on(characters: Characters) -> None:
-    text = sample_path("tinyshakespeare").read_text(encoding="utf-8")
-    assert characters.tokenizer.decode(characters.unseen[-40:].tolist()) == text[-40:]
-    assert len(characters.train) + len(characters.unseen) == len(text)
+def test_the_unseen_text_is_the_validation_part_and_none_of_the_training_text(characters: Characters) -> None:
+    text = shakespeare()
+    assert characters.tokenizer.decode(characters.unseen[-40:].tolist()) == text["valid"][-40:]
+    assert len(characters.train) + len(characters.unseen) == sum(map(len, text.values()))
 
 
 def test_a_batch_is_windows_with_the_next_character_as_target(characters: Characters) -> None:

@@ -2,7 +2,7 @@
 
 import pytest
 
-from clew.tour.cost import WIDTH, cost, crossing
+from clew.tour.cost import WIDTH, crossing, run
 
 
 def test_two_costs_cross_where_their_ratio_is_one() -> None:
@@ -13,7 +13,7 @@ def test_two_costs_cross_where_their_ratio_is_one() -> None:
 
 def test_attention_overtakes_an_lstm_where_the_formulas_say() -> None:
     """8 n d^2 + 4 n^2 d = 16 n d^2 at n = 2 d."""
-    finding = cost("quick", 0, lambda line: None)
+    finding = run("quick", 0, lambda line: None)
     assert float(finding.rows[-1][2]) == pytest.approx(2 * WIDTH)
     powers = {what.split(", ")[1]: float(found) for what, _, found in finding.rows[:-1]}
     assert powers["recurrence"] == powers["convolution"] == powers["windowed attention"] == 1

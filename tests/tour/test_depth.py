@@ -5,7 +5,7 @@ import torch
 
 from clew.layers.feedforward import Linear, Readout
 from clew.layers.wiring import Residual
-from clew.tour.depth import SHOWN, build_deep, condition_of, deep_layers, dense_growth, depth, jacobian
+from clew.tour.depth import SHOWN, build_deep, condition_of, deep_layers, dense_growth, jacobian, run
 from clew.tour.training import parameters_of
 
 
@@ -40,7 +40,7 @@ def test_deep_plain_layers_are_worse_conditioned_than_any_with_shortcuts() -> No
 
 
 def test_a_quick_run_has_a_row_a_wiring_and_the_gradient_of_plain_layers_fades() -> None:
-    finding = depth("quick", 0, lambda line: None)
+    finding = run("quick", 0, lambda line: None)
     assert [what.rsplit(", ", 1)[1] for what, _, _ in finding.rows[:-1]] == list(SHOWN)
     plain, residual = map(float, finding.rows[-1][2].split(" and "))
     assert plain < 0.1 * residual

@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 import torch
 
-from clew.tour.kernel import BANDWIDTH, KernelRegression, Points, kernel, kernel_mean
+from clew.tour.kernel import BANDWIDTH, KernelRegression, Points, kernel_mean, run
 
 
 def reference(x: np.ndarray, keys: np.ndarray, values: np.ndarray, bandwidth: float) -> np.ndarray:
@@ -35,7 +35,7 @@ def test_the_loss_never_reads_a_point_from_itself() -> None:
 
 
 def test_a_learnt_bandwidth_comes_nearer_to_the_curve() -> None:
-    finding = kernel("quick", 0, lambda line: None)
+    finding = run("quick", 0, lambda line: None)
     flat, fixed, learnt = map(float, finding.rows[1][2].split(", "))
     assert learnt < fixed < flat
     assert finding.view.facts["apart"] < 1e-5

@@ -4,7 +4,7 @@ import pytest
 import torch
 
 from clew.layers.positions import POSITIONS
-from clew.tour.length import CLAIMS, by_length, length, smoothed
+from clew.tour.length import CLAIMS, by_length, run, smoothed
 
 
 def test_bits_are_parted_at_multiples_of_the_trained_length() -> None:
@@ -16,6 +16,7 @@ def test_a_curve_is_drawn_by_means_of_equal_pieces() -> None:
     assert smoothed(torch.tensor([1.0, 3.0, 5.0, 7.0, 9.0]), 2) == ([1.0, 3.0], [2.0, 6.0])
 
 
+@pytest.mark.slow
 def test_every_encoding_is_tried_and_has_a_claim() -> None:
-    finding = length("quick", 0, lambda line: None)
+    finding = run("quick", 0, lambda line: None)
     assert [what.rsplit(": ", 1)[1] for what, _, _ in finding.rows] == list(POSITIONS) == list(CLAIMS)

@@ -5,7 +5,7 @@ import pytest
 import torch
 
 from clew.layers.positions import sinusoids
-from clew.tour.positions import HEADS, alibi_biases, by_distance, kinship_of, positions, rotary_products
+from clew.tour.positions import HEADS, alibi_biases, by_distance, kinship_of, rotary_products, run
 
 
 def test_products_of_sinusoids_are_a_sum_of_cosines_of_the_distance() -> None:
@@ -36,7 +36,8 @@ def test_a_head_of_alibi_takes_more_off_the_further_back_a_key_is() -> None:
     torch.testing.assert_close(biases, torch.tensor(expected))
 
 
+@pytest.mark.slow
 def test_the_finding_has_the_numbers_of_its_facts() -> None:
-    finding = positions("quick", 0, lambda line: None)
+    finding = run("quick", 0, lambda line: None)
     assert finding.rows[0][2] == f"{finding.view.facts['sinusoidal']['unmapped']:.0e}"
     assert finding.view.facts["sinusoidal"]["within"] < 1e-5

@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 import torch
 
-from clew.tour.softmax import KEYS, drawn_scores, jacobian_norms, softmax, spread_of
+from clew.tour.softmax import KEYS, drawn_scores, jacobian_norms, run, spread_of
 
 
 def test_the_gradient_of_the_softmax_is_the_one_that_autograd_has() -> None:
@@ -31,7 +31,7 @@ def test_scaling_keeps_the_variance_and_the_gradient_of_wide_heads() -> None:
 
 
 def test_the_finding_states_what_its_rows_have() -> None:
-    finding = softmax("quick", 0, lambda line: None)
+    finding = run("quick", 0, lambda line: None)
     plain, scaled = finding.rows[0][2].split(" and ")
     assert f"{plain}, divided {scaled}" in finding.found
-    assert finding == softmax("quick", 0, lambda line: None)
+    assert finding == run("quick", 0, lambda line: None)
