@@ -91,9 +91,9 @@ def show(curves: Curves) -> Finding:
         "How far gradients reach",
         "A simple recurrent network learns over about 7 steps and an LSTM over about 100, as lectures have it (Stanford CS224N); gradients "
         "vanish, and gates keep them (Hochreiter 1991; Hochreiter and Schmidhuber 1997; Pascanu et al. 2013).",
-        f"Until 1 % of the gradient at k = 0 is left, trained: {trained['elman']} steps in the simple network, {trained['gru']} in the GRU, "
-        f"{trained['lstm']} in the LSTM's cell; untrained {untrained['elman']}, {untrained['gru']} and {untrained['lstm']}. The number "
-        "depends on where one stops counting, as the table shows.",
+        f"Until 1 % of the gradient at k = 0 is left, trained: {trained['elman']} steps in the simple network, {trained['gru']} in the "
+        f"GRU and {trained['lstm']} in the LSTM's cell; untrained {untrained['elman']}, {untrained['gru']} and {untrained['lstm']}. "
+        "The number depends on where one stops counting, as the table shows.",
         View("Gradient against distance", parts, "Characters of Shakespeare; equal widths.", facts),
         [
             (

@@ -115,7 +115,7 @@ class Told:
 
 def generator(*numbers: int) -> torch.Generator:
     """What draws batches: the same for the same numbers."""
-    seed = 0
+    seed = 1
     for number in numbers:
         seed = (seed * 1_000_003 + number) % 2**63
     return torch.Generator().manual_seed(seed)
