@@ -28,7 +28,7 @@ from safetensors import SafetensorError, safe_open
 from safetensors.torch import save_file
 from torch import Tensor
 
-from clew.core.errors import UserError, shown
+from clew.core.errors import UserError, shortened, shown
 from clew.runs.config import Config, resolve
 from clew.runs.fields import differences
 from clew.runs.lock import LOCK
@@ -64,7 +64,10 @@ def default_folder(config: Config, runs: Path = Path("runs")) -> tuple[Path, lis
 
 
 def is_run(folder: Path) -> bool:
-    return (folder / CONFIG).is_file()
+    try:
+        return (folder / CONFIG).is_file()
+    except (OSError, ValueError):  # a name that no folder can have
+        return False
 
 
 def is_own(folder: Path) -> bool:
@@ -103,14 +106,17 @@ def check_run(folder: Path) -> None:
     """Refuses what is no run directory, naming the runs near it, those of the likest names first."""
     if is_run(folder):
         return
-    where = folder.parent if folder.parent.is_dir() else Path(".")
+    try:
+        where = folder.parent if folder.parent.is_dir() else Path(".")
+    except (OSError, ValueError):
+        where = Path(".")
     near = [str(path) for path in where.iterdir() if is_own(path)] if where.is_dir() else []
     if not near and Path("runs").is_dir():
         near = [str(path) for path in Path("runs").iterdir() if is_own(path)]
     near = sorted(near, key=lambda path: (-SequenceMatcher(None, str(folder), path).ratio(), path))
     more = f" and {len(near) - MOST_NAMED} more" if len(near) > MOST_NAMED else ""
     known = f"runs here: {', '.join(near[:MOST_NAMED])}{more}" if near else "train one first, e.g. `clew train shakespeare-lstm`"
-    raise UserError(f"{folder} is not a run directory (it has no {CONFIG}); {known}")
+    raise UserError(f"{shortened(str(folder))} is not a run directory (it has no {CONFIG}); {known}")
 
 
 def check_empty(out: Path) -> None:

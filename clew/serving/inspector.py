@@ -4,7 +4,7 @@ from collections.abc import Sequence
 from itertools import count
 from typing import Any
 
-from pydantic import Field, ValidationError
+from pydantic import Field
 
 from clew.core.config import Section
 from clew.core.errors import UserError, unknown
@@ -13,9 +13,9 @@ from clew.inspection.instruments import INSTRUMENTS
 from clew.inspection.looking import find_instrument, look
 from clew.inspection.stepping import WRITING, next_step
 from clew.inspection.views import WRITERS, View, plain
-from clew.runs.config import explain
 from clew.runs.loaded import Run
 from clew.runs.summary import summarise
+from clew.serving.answering import named_apart
 
 QUICK_SECONDS, SLOW_SECONDS = 30.0, 900.0
 MOST_FACTS = 2000
@@ -117,15 +117,6 @@ def size(value: Any) -> int:
     return 1 + sum(map(size, parts))
 
 
-def named_apart(runs: Sequence[Run]) -> dict[str, Run]:
-    """By the last part of their folders' names; the whole where that is another's too."""
-    last = [run.folder.resolve().name for run in runs]
-    found: dict[str, Run] = {}
-    for name, run in zip(last, runs, strict=True):
-        found[name if last.count(name) == 1 else str(run.folder)] = run
-    return found
-
-
 def described_run(name: str, run: Run) -> dict[str, Any]:
     config = run.config
     model = config.model.model_dump(mode="json")
@@ -138,6 +129,7 @@ def described_run(name: str, run: Run) -> dict[str, Any]:
         "task": config.task.name,  # type: ignore[attr-defined]
         "verb": run.verb,
         "writes": run.verb in WRITING,
+        "pairs": run.verb == "classify" and run.reads_pairs,
         "parameters": sum(p.numel() for p in run.task.parameters()),
         "vocabularies": {role: f"{each.vocabulary:,} {each.unit}s" for role, each in run.vocabularies.items() if hasattr(each, "unit")},
         "languages": list(getattr(run.task, "languages", ())),
@@ -156,15 +148,7 @@ def sample_text(run: Run) -> str:
     return SAMPLES.get(str(run.config.data.source), ENGLISH)
 
 
-def parsed(kind: type[Section], fields: Any) -> Any:
-    """A section of what JSON says; a mistake is one sentence."""
-    try:
-        return kind(**{field: tuple(value) if isinstance(value, list) else value for field, value in fields.items()})
-    except ValidationError as error:
-        raise UserError(explain(error, kind)) from None
-
-
-ENGLISH = "The ball of thread was small, and she tied one end of it to the door."
+ENGLISH = "The ball of thread was small, and she tied one end of it to the"
 SAMPLES = {
     "de": "Ein kleiner Junge spielt mit einem roten Ball im Park.",
     "fr": "Un petit garçon joue avec un ballon rouge dans le parc.",

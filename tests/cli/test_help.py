@@ -10,7 +10,7 @@ from clew.cli.main import MODULES, VERBS, verb_parser
 from clew.recipes import RECIPES
 from clew.recipes.grid import expand
 from clew.recipes.running import config_of
-from clew.runs.config import parse_assignment
+from clew.runs.values import parse_assignment
 from tests.cli.conftest import Clew
 
 ROOT = Path(__file__).parents[2]

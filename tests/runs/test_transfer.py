@@ -230,6 +230,8 @@ def test_a_translator_has_a_pretrained_encoder(more: list[str], bert: Path, tmp_
             "transfer.freeze is for a run that stands on another; give transfer.from=RUN, or leave it out",
         ),
         ("finetune-classify", ["transfer.from=nowhere"], "nowhere is not a run directory (it has no config.json); "),
+        ("finetune-classify", [f"transfer.from={'x' * 10_000}"], f"{'x' * 50}"),
+        ("finetune-classify", [f"transfer.from=a/{'x' * 10_000}/b"], "a/xxxxx"),
         ("finetune-classify", ["transfer.from=5"], "transfer.from takes a run's folder, not 5"),
         (
             "finetune-classify",

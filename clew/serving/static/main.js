@@ -3,6 +3,7 @@
 import * as address from "./address.js";
 import { Refused, get, stopAll } from "./ask.js";
 import { element, hear } from "./elements.js";
+import * as errors from "./errors.js";
 import * as keys from "./keys.js";
 import { menu, neighbour, runPicker } from "./menu.js";
 import { overview } from "./overview.js";
@@ -208,7 +209,7 @@ function fill() {
   const waits = !views.isQuick(state.view) && !state.options.look;
   for (const { panel, name, column } of shown.panels) {
     const reasons = column.runs.map((run) => views.reason(name, run)).filter(Boolean);
-    if (reasons.length) panel.refuse(reasons[0]);
+    if (reasons.length) panel.pass(reasons[0]);
     else if (waits) panel.rest();
     else panel.show(name, { runs: column.runs, options: optionsFor(name, column) }, { keep: !views.isQuick(name) });
   }
@@ -219,7 +220,9 @@ function optionsFor(name, column) {
   const heads = views.runs.get(column.runs[0]).heads;
   const fits = (option) => known.includes(option) && (name === state.view || address.SHARED.includes(option)); // others are another view's own
   const options = Object.fromEntries(Object.entries(state.options).filter(([option, value]) => fits(option) && value !== undefined));
-  if (name === "ablation") options.heads ??= state.options.off;
+  const about = views.instruments.get(name).fields.find((field) => field.name === "text")?.description ?? "";
+  if (about.includes("where not given") && options.text === views.runs.get(state.run).sample) delete options.text; // nobody gave it
+  if (name === "ablation") options.heads = state.options.off || [];
   if (options.off) options.off = column.off ? options.off.filter((head) => heads.includes(head)) : [];
   if (views.runs.get(column.runs[0]).verb !== "translate" && views.runs.get(column.runs[0]).verb !== "parse") delete options.target;
   return options;
@@ -231,6 +234,7 @@ function drawn(panel, found) {
   const has = (option) => views.fieldsOf(name).some((field) => field.name === option);
   const moved = () => address.write(state, { push: false });
   const made = walker(panel, found, { panel, name, state, has, set, moved, open: (options) => openView(name, options) });
+  errors.link(panel, found, (options) => openView("glance", options));
   if (made && (!shown.walker || shown.walker.panel === panel)) shown.walker = { panel, ...made };
 }
 

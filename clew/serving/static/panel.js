@@ -90,6 +90,12 @@ export class Panel {
     this.state.textContent = this.body.childElementCount ? "this is what was asked for before; press Look" : "press Look, or Enter";
   }
 
+  // Where an instrument has nothing to see in a run.
+  pass(reason) {
+    this.rest();
+    this.state.textContent = reason;
+  }
+
   refuse(sentence) {
     this.root.classList.add("refused");
     this.state.textContent = sentence;

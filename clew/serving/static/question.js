@@ -10,15 +10,16 @@ export function question(views, state, changed, ask) {
   const fields = views.fieldsOf(state.view);
   const has = (name) => fields.find((field) => field.name === name);
   const parts = [];
-  if (has("text")) parts.push(textField(state, run, changed, ask));
+  if (has("text")) parts.push(textField(has("text"), state, run, changed, ask));
   const side = [];
   if (has("target") && (run.verb === "translate" || run.verb === "parse") && state.view !== "write") {
     side.push(lineField("target", "target", "its own best", state, changed));
   }
   if (has("into") && run.languages.length) side.push(languageField(run, state, changed));
   if (side.length) parts.push(element("div", { class: "options" }, ...side));
-  if (has("off") && run.heads.length) parts.push(headsField(run, state, changed));
-  const rest = fields.filter((field) => !SHARED.includes(field.name));
+  const silences = has("off") || state.view === "ablation"; // whose heads are those that are off elsewhere
+  if (silences && run.heads.length) parts.push(headsField(run, state, changed));
+  const rest = fields.filter((field) => !SHARED.includes(field.name) && !(state.view === "ablation" && field.name === "heads"));
   if (rest.length) {
     const made = rest.map((field) => control(field, state.options[field.name], (value) => changed(field.name, value, { push: false })));
     parts.push(element("div", { class: "options" }, ...made));
@@ -29,10 +30,11 @@ export function question(views, state, changed, ask) {
   return parts;
 }
 
-function textField(state, run, changed, ask) {
+function textField(asked, state, run, changed, ask) {
   const label = { generate: "text", fill: "text with [MASK]", translate: "source", parse: "sentence" }[run.verb] || "text";
-  const field = element("textarea", { id: "text", rows: 1, spellcheck: "false", autocapitalize: "off", placeholder: "what the model reads  ( / )", "aria-label": label });
-  field.value = state.options.text ?? "";
+  const field = element("textarea", { id: "text", rows: 1, spellcheck: "false", autocapitalize: "off", placeholder: `${asked.description || "what the model reads"}  ( / )`, "aria-label": label });
+  const needless = asked.description.includes("where not given") && state.options.text === run.sample;
+  field.value = needless ? "" : state.options.text ?? "";
   const fit = () => {
     field.style.height = "auto";
     field.style.height = `${Math.min(field.scrollHeight + 2, 0.3 * innerHeight)}px`;

@@ -42,7 +42,8 @@ export class Views {
   }
 
   glance(run) {
-    const fit = GLANCE.filter((name) => this.instruments.has(name) && this.reason(name, run) === null);
+    const single = (name) => name !== "prediction" || !this.runs.get(run).pairs; // two texts have a view of their own
+    const fit = GLANCE.filter((name) => this.instruments.has(name) && this.reason(name, run) === null && single(name));
     return fit.slice(0, MOST_AT_A_GLANCE);
   }
 

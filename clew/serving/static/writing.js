@@ -17,13 +17,14 @@ export class Writing {
     this.back = button("\u2190 back", "one token back (left)", () => this.walk(-1));
     this.on = button("on \u2192", "on with the likeliest token, or along the way back (right)", () => this.walk(1));
     this.ten = button("ten more", "ten times the likeliest", () => this.walk(10));
+    this.chance = button("draw", "a token by chance, as likely as the model says", () => this.choose(this.drawn()));
     this.again = button("from the start", "drop what was written", () => this.take([], 0));
     this.root = element(
       "section",
       { class: "panel writing", "aria-label": `writing with ${run.name}` },
       element("div", { class: "head" }, element("h2", {}, `${run.name} writes`)),
       this.text, this.path, this.facts, this.state,
-      element("div", { class: "buttons" }, this.back, this.on, this.ten, this.again),
+      element("div", { class: "buttons" }, this.back, this.on, this.ten, this.chance, this.again),
       this.list,
     );
     this.written = [];
@@ -76,7 +77,14 @@ export class Writing {
             element("span", { class: "share" }, percent(each.probability))))),
     );
     this.back.disabled = this.again.disabled = this.at === 0;
+    this.chance.disabled = found.ended;
     this.on.disabled = this.ten.disabled = found.ended && this.at >= this.written.length;
+  }
+
+  // By chance among the candidates, each as likely as it is.
+  drawn() {
+    let left = Math.random() * this.candidates.reduce((sum, each) => sum + each.probability, 0);
+    return this.candidates.find((each) => (left -= each.probability) <= 0) || this.candidates[0];
   }
 
   choose(candidate) {
