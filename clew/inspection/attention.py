@@ -22,6 +22,8 @@ from clew.inspection.views import Grid, Heatmap, Part, Table, View
 from clew.layers.heads import CROSS, DECODER, OWN, AttendingLayer
 from clew.runs.loaded import Run
 
+MOST_VALUES = 2**14
+"""Of the large map's that stand among the facts; the view itself has them all."""
 KINDS = {"self": OWN, "decoder": DECODER, "cross": CROSS}
 
 
@@ -111,7 +113,7 @@ def look_at_attention(runs: Sequence[Run], options: AttentionOptions) -> View:
         "head": head,
         "rows": list(rows),
         "columns": list(columns),
-        "values": np.round(large, 5).tolist(),
+        "values": np.round(large, 5).tolist() if large.size <= MOST_VALUES else None,
     }
     parts: list[Part] = [one, grid]
     if options.kind == "weights":

@@ -96,7 +96,7 @@ def masked_log_probs(reading: Reading, places: Sequence[int]) -> Tensor:
         if is_segmented(task.body):
             inputs = Segmented(masked, reading.batch.inputs.segments.expand(len(some), -1))
         hidden, _ = task.body(inputs, None)
-        found.append(task.logits(hidden[torch.arange(len(some)), some]).float().log_softmax(-1).cpu())
+        found.append(task.logits(hidden[torch.arange(len(some), device=some.device), some]).float().log_softmax(-1).cpu())
     return torch.cat(found)
 
 
