@@ -20,7 +20,6 @@ import json
 import sys
 from collections.abc import Iterator
 from contextlib import nullcontext
-from dataclasses import asdict
 from itertools import islice
 from pathlib import Path
 from typing import Any
@@ -157,9 +156,7 @@ def as_lines(found: Any, n_best: int) -> str:
 
 
 def as_json(found: Any, n_best: int) -> str:
-    answer = {"answer": None, "start": None, "stop": None, "probability": found.probability}
-    if found.answer is not None:
-        answer = {"answer": found.text, "start": found.answer.start, "stop": found.answer.stop, "probability": found.probability}
-    more = {} if found.no_answer is None else {"no_answer": found.no_answer}
-    spans = {"n_best": [asdict(span) for span in found.n_best]} if n_best > 1 else {}
-    return json.dumps({"id": found.id, "question": found.question, **answer, **more, **spans}, ensure_ascii=False) + "\n"
+    from clew.cli.lines import json_line
+    from clew.runs.as_json import answered
+
+    return "".join(json_line(one) + "\n" for one in answered(1, found.question, found, n_best))

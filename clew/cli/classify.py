@@ -27,7 +27,6 @@ choice may stand for a label: 1=good,0=bad. With {second} in the template a line
 """
 
 import argparse
-import json
 import sys
 from collections.abc import Iterator
 from contextlib import nullcontext
@@ -182,15 +181,7 @@ def as_line(answer: Any) -> str:
 
 
 def as_json(number: int, answer: Any) -> str:
-    if answer is None:
-        return json.dumps({"line": number, "text": "", "label": None})
-    fields: dict[str, Any] = {"line": number, "text": answer.text}
-    if answer.second is not None:
-        fields["second"] = answer.second
-    if answer.number is not None:
-        return json.dumps({**fields, "number": answer.number}, ensure_ascii=False)
-    fields |= {"label": answer.label, "labels": answer.labels, "probabilities": answer.probabilities}
-    if getattr(answer, "log_probs", None) is not None:
-        fields |= {"log_probs": answer.log_probs, "left_out": answer.left_out}
-    nodes = getattr(answer, "nodes", None)
-    return json.dumps(fields if nodes is None else {**fields, "nodes": nodes}, ensure_ascii=False)
+    from clew.cli.lines import json_line
+    from clew.runs.as_json import classified
+
+    return "\n".join(map(json_line, classified(number, None, answer)))

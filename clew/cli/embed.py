@@ -122,6 +122,9 @@ def write_rows(vectors: Any, options: argparse.Namespace) -> None:
 
 def write_lines(vectors: Any, options: argparse.Namespace) -> None:
     """An object a text."""
+    from clew.cli.lines import json_line
+    from clew.runs.as_json import embedded
+
     number = 1
     with ExitStack() as files:
         file: Any = sys.stdout
@@ -130,15 +133,9 @@ def write_lines(vectors: Any, options: argparse.Namespace) -> None:
         for texts in blocks(options):
             found = vectors.of_tokens(texts, number) if options.tokens else vectors.of(texts, number)
             for text, each in zip(texts, found, strict=True):
-                fields = {"tokens": as_tokens(text, each)} if options.tokens else {"vector": each.tolist()}
-                file.write(json.dumps({"line": number, "text": text, **fields}, ensure_ascii=False) + "\n")
+                file.writelines(json_line(one) + "\n" for one in embedded(number, text, each))
                 number += 1
             file.flush()
-
-
-def as_tokens(text: str, found: Any) -> list[dict[str, Any]]:
-    pairs = zip(found.offsets.tolist(), found.vectors.tolist(), strict=True)
-    return [{"token": text[start:stop], "start": start, "stop": stop, "vector": vector} for (start, stop), vector in pairs]
 
 
 def search(vectors: Any, options: argparse.Namespace) -> None:

@@ -17,7 +17,6 @@ first: how likely the second text comes after the first, by a run that was train
 """
 
 import argparse
-import json
 import sys
 from collections.abc import Iterator
 from contextlib import nullcontext
@@ -89,13 +88,8 @@ def as_lines(filled: Any) -> list[str]:
     return [*follows, *(f"{guess.probability:.4f}\t{guess.token}\t{' '.join(guess.text.split())}" for guess in guesses)]
 
 
-def as_json(number: int, filled: Any) -> str:
-    if filled is None:
-        return json.dumps({"line": number, "text": "", "masks": []})
-    fields: dict[str, Any] = {"line": number, "text": filled.text}
-    if filled.second is not None:
-        fields |= {"second": filled.second, "follows": filled.follows}
-    masks = [
-        [{"token": guess.token, "probability": guess.probability, "text": guess.text} for guess in guesses] for guesses in filled.masks
-    ]
-    return json.dumps({**fields, "masks": masks, "filled": str(filled)}, ensure_ascii=False)
+def as_json(number: int, found: Any) -> str:
+    from clew.cli.lines import json_line
+    from clew.runs.as_json import filled
+
+    return "\n".join(map(json_line, filled(number, None, found)))

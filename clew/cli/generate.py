@@ -10,7 +10,6 @@ end of a line. A single sample is shown as it is written.
 """
 
 import argparse
-import json
 import sys
 from pathlib import Path
 from typing import Any
@@ -86,13 +85,15 @@ def run(options: argparse.Namespace) -> int:
 
 
 def show(found: list[Any], as_json: bool, tokenizer: Any) -> None:
-    for number, sample in enumerate(found):
+    from clew.cli.lines import json_line
+    from clew.runs.as_json import generated
+
+    for number, sample in enumerate(found, start=1):
         if as_json:
-            fields = {"prompt": sample.prompt, "text": sample.text, "tokens": sample.tokens, "log_prob": sample.log_prob}
-            print(json.dumps({**fields, **({"score": sample.score} if sample.score is not None else {})}, ensure_ascii=False))
+            print(*map(json_line, generated(number, sample.prompt, [sample])))
         else:
             if len(found) > 1:
-                print(f"--- {number + 1}" + (f" (score {sample.score:.3f})" if sample.score is not None else ""))
+                print(f"--- {number}" + (f" (score {sample.score:.3f})" if sample.score is not None else ""))
             print(sample)
 
 

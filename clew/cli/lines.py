@@ -1,6 +1,7 @@
 """Lines of a file or of standard input, and records of a table, some at a time, so that a verb can stand in a pipe."""
 
 import io
+import json
 import os
 import re
 import sys
@@ -54,6 +55,10 @@ def pieces() -> Iterator[bytes]:
         return
     while piece := os.read(descriptor, READ):
         yield piece
+
+
+def json_line(fields: Any) -> str:
+    return json.dumps(fields, ensure_ascii=False)
 
 
 def decoded(line: bytes, number: int) -> str:

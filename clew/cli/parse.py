@@ -19,7 +19,6 @@ object a tree.
 """
 
 import argparse
-import json
 import sys
 from collections.abc import Iterator
 from contextlib import nullcontext
@@ -104,13 +103,12 @@ def as_svg(parsed: Iterator[list[Line]]) -> Iterator[str]:
 
 
 def as_json(parsed: Iterator[list[Line]]) -> Iterator[str]:
+    from clew.cli.lines import json_line
+    from clew.runs import as_json as objects
+
     for lines in parsed:
         for line in lines:
-            if not line.trees:
-                yield json.dumps({"line": line.number, "rank": 1, "sentence": line.sentence, "tree": None}, ensure_ascii=False) + "\n"
-            for rank, one in enumerate(line.trees, start=1):
-                fields = {"line": line.number, "rank": rank, "sentence": line.sentence, "tree": str(one)}
-                yield json.dumps({**fields, "log_prob": one.log_prob, "score": one.score}, ensure_ascii=False) + "\n"
+            yield from (json_line(one) + "\n" for one in objects.parsed(line.number, line.sentence, line.trees))
 
 
 FORMATS = {"brackets": as_brackets, "text": as_text, "svg": as_svg, "json": as_json}

@@ -23,11 +23,9 @@ words and phrases. start and stop count the characters of the line, the first be
 """
 
 import argparse
-import json
 import sys
 from collections.abc import Iterator, Sequence
 from contextlib import nullcontext
-from dataclasses import asdict
 from itertools import islice
 from pathlib import Path
 from typing import Any
@@ -130,7 +128,10 @@ def as_inline(number: int, tagged: Any) -> str:
 
 
 def as_json(number: int, tagged: Any) -> str:
-    return json.dumps({"line": number, **asdict(tagged)}, ensure_ascii=False)
+    from clew.cli.lines import json_line
+    from clew.runs import as_json as objects
+
+    return "\n".join(map(json_line, objects.tagged(number, tagged.text, tagged)))
 
 
 FORMATS = {"conll": as_conll, "spans": as_spans, "inline": as_inline, "json": as_json}

@@ -101,7 +101,9 @@ def run(options: argparse.Namespace) -> int:
 
 
 def translate_lines(runs: list[Any], options: argparse.Namespace, changed: dict[str, Any], alignments: "Alignments | None") -> None:
+    from clew.cli.lines import json_line
     from clew.cli.texts import some_texts
+    from clew.runs.as_json import translated
     from clew.runs.loaded import translate_together
 
     first = 1
@@ -122,20 +124,19 @@ def translate_lines(runs: list[Any], options: argparse.Namespace, changed: dict[
             for rank, translation in enumerate(translations if several else [translations], start=1):
                 if alignments is not None:
                     alignments.add(number, rank, translation.attention)
-                show(translation, number, rank, options.json, several)
+                if not options.json:
+                    show(translation, several)
+            if options.json:
+                print(*map(json_line, translated(number, None, translations)), sep="\n")
             if several and not options.json:
                 print()
         sys.stdout.flush()
         first += len(lines)
 
 
-def show(translation: Any, line: int, rank: int, as_json: bool, several: bool) -> None:
-    if as_json:
-        names = ("source", "text", "tokens", "log_prob", "score")
-        print(json.dumps({"line": line, "rank": rank, **{name: getattr(translation, name) for name in names}}, ensure_ascii=False))
-    else:
-        text = " ".join(translation.text.splitlines())
-        print(text.replace("\t", " ") + f"\t{translation.score:.4f}" if several else text)
+def show(translation: Any, several: bool) -> None:
+    text = " ".join(translation.text.splitlines())
+    print(text.replace("\t", " ") + f"\t{translation.score:.4f}" if several else text)
 
 
 def score_lines(runs: list[Any], options: argparse.Namespace, alignments: "Alignments | None") -> None:

@@ -4,7 +4,7 @@ from collections.abc import Sequence
 from itertools import count
 from typing import Any
 
-from pydantic import Field, ValidationError
+from pydantic import Field
 
 from clew.core.config import Section
 from clew.core.errors import UserError, unknown
@@ -13,9 +13,9 @@ from clew.inspection.instruments import INSTRUMENTS
 from clew.inspection.looking import find_instrument, look
 from clew.inspection.stepping import WRITING, next_step
 from clew.inspection.views import WRITERS, View, plain
-from clew.runs.config import explain
 from clew.runs.loaded import Run
 from clew.runs.summary import summarise
+from clew.serving.answering import named_apart
 
 QUICK_SECONDS, SLOW_SECONDS = 30.0, 900.0
 MOST_FACTS = 2000
@@ -117,15 +117,6 @@ def size(value: Any) -> int:
     return 1 + sum(map(size, parts))
 
 
-def named_apart(runs: Sequence[Run]) -> dict[str, Run]:
-    """By the last part of their folders' names; the whole where that is another's too."""
-    last = [run.folder.resolve().name for run in runs]
-    found: dict[str, Run] = {}
-    for name, run in zip(last, runs, strict=True):
-        found[name if last.count(name) == 1 else str(run.folder)] = run
-    return found
-
-
 def described_run(name: str, run: Run) -> dict[str, Any]:
     config = run.config
     model = config.model.model_dump(mode="json")
@@ -155,14 +146,6 @@ def sample_text(run: Run) -> str:
     if run.verb == "fill":
         return f"The {run.tokenizer.token(run.tokenizer.mask)} sat on the mat." if run.tokenizer.mask is not None else ENGLISH
     return SAMPLES.get(str(run.config.data.source), ENGLISH)
-
-
-def parsed(kind: type[Section], fields: Any) -> Any:
-    """A section of what JSON says; a mistake is one sentence."""
-    try:
-        return kind(**{field: tuple(value) if isinstance(value, list) else value for field, value in fields.items()})
-    except ValidationError as error:
-        raise UserError(explain(error, kind)) from None
 
 
 ENGLISH = "The ball of thread was small, and she tied one end of it to the"

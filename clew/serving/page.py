@@ -9,7 +9,6 @@ POST /api/step            the next token's distribution, after those chosen so f
 """
 
 import asyncio
-import json
 import logging
 import time
 from collections.abc import Callable, Mapping
@@ -19,12 +18,13 @@ from typing import Any
 
 from starlette.applications import Starlette
 from starlette.requests import Request
-from starlette.responses import JSONResponse, Response
+from starlette.responses import Response
 from starlette.routing import Route
 
 from clew.core.errors import UserError, unknown
 from clew.inspection.drawing.pages import script, stylesheet
-from clew.serving.inspector import Asked, AskedFile, AskedLook, AskedStep, Inspector, parsed
+from clew.serving.answering import JSON, body_of, disconnected, missing, parsed, said, wrong_method
+from clew.serving.inspector import Asked, AskedFile, AskedLook, AskedStep, Inspector
 from clew.serving.worker import Busy, Ended, Superseded, Worker
 
 log = logging.getLogger(__name__)
@@ -133,40 +133,6 @@ class Answers:
                 log.exception("a request failed")
             sentence = " ".join(f"{type(error).__name__}: {error}".split())
             return said(HTTPStatus.INTERNAL_SERVER_ERROR, f"this is a fault in clew: {sentence[:300]}; --debug shows where")
-
-
-class JSON(JSONResponse):
-    """In ASCII, so that whatever a text holds can be sent."""
-
-    def render(self, content: Any) -> bytes:
-        return json.dumps(content, allow_nan=False, separators=(",", ":")).encode("ascii")
-
-
-def said(status: HTTPStatus, sentence: str, **more: Any) -> JSON:
-    return JSON({"error": sentence, **more}, int(status))
-
-
-async def missing(request: Request, error: Exception) -> Response:
-    return said(HTTPStatus.NOT_FOUND, "there is nothing at this address")
-
-
-async def wrong_method(request: Request, error: Exception) -> Response:
-    return said(HTTPStatus.METHOD_NOT_ALLOWED, f"{request.method} is not understood here")
-
-
-async def body_of(request: Request) -> dict[str, Any]:
-    try:
-        found = json.loads(await request.body())
-    except (ValueError, RecursionError) as error:
-        raise UserError(f"what was posted is not JSON: {str(error)[:100]}") from None
-    if not isinstance(found, dict):
-        raise UserError("what is posted is an object with fields")
-    return found
-
-
-async def disconnected(request: Request) -> None:
-    while (await request.receive())["type"] != "http.disconnect":
-        pass
 
 
 def static_files() -> Mapping[str, bytes]:

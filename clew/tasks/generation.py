@@ -36,25 +36,35 @@ class Generated:
 
 def generate(task: LanguageModel, prompts: Sequence[str], config: DecodingConfig, seed: int = 0) -> list[Generated]:
     """A continuation of every prompt (beam search: `n_best` of each), the prompts read together whatever their lengths."""
+    return [sample for row in generate_rows(task, prompts, config, seed) for sample in row]
+
+
+def generate_rows(
+    task: LanguageModel, prompts: Sequence[str], config: DecodingConfig, seed: int = 0, row_numbers: Sequence[int] | None = None
+) -> list[list[Generated]]:
+    """The continuations of every prompt by themselves. Sampling draws a row by its number: 0, 1, 2, ... or what `row_numbers` says, so
+    that a prompt is continued alike whichever others it is read with."""
     tokens, mask = prompt_batch(task, prompts)
     stepper = stepper_of(task, config, tokens)
     ends = ends_of(task.tokenizer, config)
     was_training = task.training
     task.eval()
     try:
-        found = write(stepper, tokens, config, mask=mask, end=ends, max_new=config.max_new, seed=seed)
+        found = write(stepper, tokens, config, mask=mask, end=ends, max_new=config.max_new, seed=seed, row_numbers=row_numbers)
     finally:
         task.train(was_training)
     return [
-        Generated(
-            prompt,
-            continuation(task.tokenizer, prompt, hypothesis.tokens),
-            hypothesis.tokens,
-            hypothesis.log_prob,
-            hypothesis.score if config.method == "beam" else None,
-        )
+        [
+            Generated(
+                prompt,
+                continuation(task.tokenizer, prompt, hypothesis.tokens),
+                hypothesis.tokens,
+                hypothesis.log_prob,
+                hypothesis.score if config.method == "beam" else None,
+            )
+            for hypothesis in row
+        ]
         for prompt, row in zip(prompts, found, strict=True)
-        for hypothesis in row
     ]
 
 

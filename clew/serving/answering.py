@@ -1,0 +1,70 @@
+"""How any server of ours speaks: JSON out, JSON in, one sentence for a mistake, and names for runs. Knows no route."""
+
+import json
+from collections.abc import Mapping, Sequence
+from http import HTTPStatus
+from typing import Any
+
+from pydantic import ValidationError
+from starlette.requests import Request
+from starlette.responses import JSONResponse, Response
+
+from clew.core.config import Section
+from clew.core.errors import UserError
+from clew.runs.explaining import explain
+from clew.runs.loaded import Run
+
+
+class JSON(JSONResponse):
+    """In ASCII, so that whatever a text holds can be sent."""
+
+    def render(self, content: Any) -> bytes:
+        return json.dumps(content, allow_nan=False, separators=(",", ":")).encode("ascii")
+
+
+def said(status: HTTPStatus, sentence: str, **more: Any) -> JSON:
+    return JSON({"error": sentence, **more}, int(status))
+
+
+async def missing(request: Request, error: Exception) -> Response:
+    return said(HTTPStatus.NOT_FOUND, "there is nothing at this address")
+
+
+async def wrong_method(request: Request, error: Exception) -> Response:
+    return said(HTTPStatus.METHOD_NOT_ALLOWED, f"{request.method} is not understood here")
+
+
+async def body_of(request: Request) -> dict[str, Any]:
+    try:
+        found = json.loads(await request.body())
+    except (ValueError, RecursionError) as error:
+        raise UserError(f"what was posted is not JSON: {str(error)[:100]}") from None
+    if not isinstance(found, dict):
+        raise UserError("what is posted is an object with fields")
+    return found
+
+
+async def disconnected(request: Request) -> None:
+    while (await request.receive())["type"] != "http.disconnect":
+        pass
+
+
+def parsed(kind: type[Section], fields: Any) -> Any:
+    """A section of what JSON says, its lists being tuples; a mistake is one sentence."""
+    return section(kind, {field: tuple(value) if isinstance(value, list) else value for field, value in fields.items()})
+
+
+def section(kind: type[Section], fields: Mapping[str, Any]) -> Any:
+    try:
+        return kind(**fields)
+    except ValidationError as error:
+        raise UserError(explain(error, kind)) from None
+
+
+def named_apart(runs: Sequence[Run]) -> dict[str, Run]:
+    """By the last part of their folders' names; the whole where that is another's too."""
+    last = [run.folder.resolve().name for run in runs]
+    found: dict[str, Run] = {}
+    for name, run in zip(last, runs, strict=True):
+        found[name if last.count(name) == 1 else str(run.folder)] = run
+    return found
