@@ -106,7 +106,7 @@ def settle(page: Any) -> None:
     page.wait_for_selector(".waiting", state="detached")
 
 
-REFUSALS = ("name the heads to switch off", "has one level alone")
+REFUSALS = ("has one level alone",)
 TEXTS = {"lstm": "the walls", "attentive": "the walls were tall", "gpt": "the walls"}
 
 
@@ -226,6 +226,29 @@ def test_writing_walks_forward_and_back_by_keys(page: Any, server: str) -> None:
     assert page.locator(".path .token").count() == 2
     page.locator(".candidates button").nth(3).click()
     page.locator(".path .token").nth(2).wait_for()
+
+
+def test_a_search_is_walked_step_by_step_and_the_link_has_the_step(page: Any, server: str) -> None:
+    open_view(page, server, "beam", "lstm", text="the", max_new="4")
+    page.wait_for_selector("output:has-text('step 4 of 4')")
+    page.keyboard.press("ArrowLeft")
+    page.keyboard.press("ArrowLeft")
+    page.wait_for_selector("output:has-text('step 2 of 4')")
+    assert "step=2" in page.url
+    page.reload()
+    page.wait_for_selector("output:has-text('step 2 of 4')")
+    page.click("button:has-text('on →')")
+    page.wait_for_selector("output:has-text('step 3 of 4')")
+
+
+def test_what_takes_long_waits_for_its_button_and_a_link_asks_for_it(page: Any, server: str) -> None:
+    open_view(page, server, "attribution", "gpt", text="the walls")
+    assert page.query_selector(".drawn > *") is None
+    page.click("button.main")
+    page.wait_for_selector(".drawn .clew-view")
+    assert "look=1" in page.url
+    page.reload()
+    page.wait_for_selector(".drawn .clew-view")
 
 
 def test_two_tabs_that_type_fast_get_their_own_pictures(page: Any, server: str) -> None:

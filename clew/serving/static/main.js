@@ -162,7 +162,7 @@ function columns(off) {
   const instrument = views.instruments.get(state.view);
   const runs = [state.run, state.beside].filter(Boolean);
   if (instrument?.several) return [{ runs, heading: "", off: true }];
-  const silences = off && views.fieldsOf(state.view).some((field) => field.name === "off");
+  const silences = off && views.fieldsOf(state.view, state.run).some((field) => field.name === "off");
   return runs.flatMap((run) => (silences && !state.beside
     ? [{ runs: [run], heading: "all heads", off: false }, { runs: [run], heading: "without " + state.options.off.join(", "), off: true }]
     : [{ runs: [run], heading: state.beside ? run : "", off: true }]));
@@ -177,7 +177,7 @@ function panelFor(name, column, number, places) {
 
 // Below a view before and after: what changes at each place.
 function changes(name, off) {
-  const shows = off && !state.beside && state.view !== "glance" && name !== "ablation" && views.fieldsOf(name).some((field) => field.name === "off");
+  const shows = off && !state.beside && state.view !== "glance" && name !== "ablation" && views.fieldsOf(name, state.run).some((field) => field.name === "off");
   if (!shows || !views.instruments.has("ablation") || views.reason("ablation", state.run) !== null) return [];
   const panel = panelFor("ablation", { runs: [state.run], heading: "", off: true }, 9, []);
   panel.root.classList.add("whole");
@@ -210,6 +210,7 @@ function fill() {
   for (const { panel, name, column } of shown.panels) {
     const reasons = column.runs.map((run) => views.reason(name, run)).filter(Boolean);
     if (reasons.length) panel.pass(reasons[0]);
+    else if (name === "ablation" && !state.options.off?.length) panel.pass("choose a head to switch off, above or in the view of attention");
     else if (waits) panel.rest();
     else panel.show(name, { runs: column.runs, options: optionsFor(name, column) }, { keep: !views.isQuick(name) });
   }
@@ -231,7 +232,7 @@ function optionsFor(name, column) {
 // What a picture lets one walk through: heads of a grid, steps of a search.
 function drawn(panel, found) {
   const { name } = shown.panels.find((each) => each.panel === panel);
-  const has = (option) => views.fieldsOf(name).some((field) => field.name === option);
+  const has = (option) => views.fieldsOf(name, state.run).some((field) => field.name === option);
   const moved = () => address.write(state, { push: false });
   const made = walker(panel, found, { panel, name, state, has, set, moved, open: (options) => openView(name, options) });
   errors.link(panel, found, (options) => openView("glance", options));
