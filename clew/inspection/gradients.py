@@ -31,6 +31,8 @@ from clew.inspection.views import Lines, Note, Part, Series, Table, View
 from clew.runs.build import build_task, find_texts
 from clew.runs.loaded import Run
 
+MOST_WIDTH = 1024
+"""Recurrent matrices that are wider are left out: their eigenvalues take minutes."""
 FLOOR = 1e-12
 """What is smaller, beside the gradient at k = 0, is drawn so."""
 
@@ -180,7 +182,8 @@ def look_at_gradients(runs: Sequence[Run], options: GradientOptions) -> View:
     limit = runs[0].config.training.clip_norm
     parts += [Note(clip_sentence(state, flow, limit)) for state, flow in flows.items() if flow.norm is not None]
     spectra = {
-        layer.name: {gate: spectrum(each) for gate, each in recurrent_matrices(layer.cell).items()} for layer in recurrent_layers(runs[0])
+        layer.name: {gate: spectrum(each) for gate, each in recurrent_matrices(layer.cell).items() if len(each) <= MOST_WIDTH}
+        for layer in recurrent_layers(runs[0])
     }
     parts += spectra_parts(spectra)
     facts: dict[str, Any] = {

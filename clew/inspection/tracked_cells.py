@@ -185,7 +185,8 @@ def look_for_cells(runs: Sequence[Run], options: TrackOptions) -> View:
         for one in found.best
     ]
     parts: list[Part] = [Table(header, rows, "The best cell for each property, on unseen text")]
-    parts += [coloured_best(run, judged_on, one, options) for one in found.best if options.show and one.skill >= options.margin]
+    shown = [one for one in found.best if one.skill >= options.margin and PROPERTIES[one.property].kind != "character"]
+    parts += [coloured_best(run, judged_on, one, options) for one in shown if options.show]
     if found.silent:
         parts.append(Bars(list(found.silent), list(found.silent.values()), "share of cells", "Cells that track none of these, by layer"))
     if found.left_out:

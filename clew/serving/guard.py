@@ -6,7 +6,7 @@ So a request is answered only where
     it comes from this machine,
     its Host is a name of this machine or one that was allowed,
     its Origin, where it has one, is that host, or one that was allowed; and no other site's page sent it (Sec-Fetch-Site),
-    it brings the cookie that the token of the printed address was exchanged for, where hosts were allowed,
+    it brings the cookie that the token of the printed address was exchanged for, or a program's key, where hosts were allowed,
     its method is GET, HEAD or POST, what it posts is JSON of at most 1 MB, and it comes within seconds.
 
 Every answer says that nothing but this server's own scripts may run on a page, and who may frame it.
@@ -16,7 +16,7 @@ import asyncio
 import hmac
 import json
 import secrets
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from http import HTTPStatus
 from typing import Any
 from urllib.parse import parse_qs, urlsplit
@@ -35,12 +35,25 @@ NAMES = ("127.0.0.1", "localhost", "::1")
 
 class Guard:
     """`app` behind the rules above. `hosts` are further names that may stand in Host and Origin; with them `token` is what the first visit
-    has to bring."""
+    has to bring. For programs `key` takes the token's place: each request has it in its header (Authorization: Bearer KEY). `anywhere`
+    lets other machines in. `refused` is told the status of every request that is turned away."""
 
-    def __init__(self, app: Any, *, hosts: Sequence[str] = (), port: int = 0):
+    def __init__(
+        self,
+        app: Any,
+        *,
+        hosts: Sequence[str] = (),
+        port: int = 0,
+        key: str | None = None,
+        anywhere: bool = False,
+        refused: Callable[[int], None] = lambda status: None,
+    ):
         self.app = app
         self.hosts = tuple(host.lower() for host in hosts)
-        self.token = secrets.token_urlsafe(24) if hosts else None
+        self.key = key
+        self.anywhere = anywhere
+        self.refused = refused
+        self.token = secrets.token_urlsafe(24) if hosts and key is None else None
         self.cookie = f"clew-{port}"
         self.secrets: set[str] = set()
         self.headers = [(name.encode(), value.encode()) for name, value in page_headers(self.hosts).items()]
@@ -51,6 +64,7 @@ class Guard:
         fields = header_fields(scope)
         answer = Answer(send, self.headers, scope["path"].startswith("/api/"))
         if refused := self.refusal(scope, fields):
+            self.refused(int(refused[0]))
             return await answer.say(*refused)
         if self.token is not None and not self.is_known(fields):
             if not self.admits(scope):
@@ -61,6 +75,7 @@ class Guard:
             answer.cookie = self.new_cookie()
         body = await read_body(receive, fields)
         if isinstance(body, HTTPStatus):
+            self.refused(int(body))
             return await answer.say(body, SENTENCES[body])
         await self.app(scope, replay(body, receive), answer)
 
@@ -72,11 +87,13 @@ class Guard:
 
     def refusal(self, scope: Any, fields: dict[str, list[str]]) -> tuple[HTTPStatus, str] | None:
         client = scope.get("client")
-        if client is not None and client[0] not in LOOPBACK:
+        if client is not None and client[0] not in LOOPBACK and not self.anywhere:
             return HTTPStatus.FORBIDDEN, "this server answers its own machine alone"
         host = fields.get("host", [])
         if len(host) != 1 or host_name(host[0]) not in (*NAMES, *self.hosts):
             return HTTPStatus.FORBIDDEN, "this server has another name; `--allow-host NAME` lets it answer to one more"
+        if self.key is not None and not any(same(each, f"Bearer {self.key}") for each in fields.get("authorization", [])):
+            return HTTPStatus.UNAUTHORIZED, "the key is missing or wrong; send it as Authorization: Bearer KEY"
         if not all(self.is_own(origin, host[0]) for origin in fields.get("origin", [])) or is_foreign(fields):
             return HTTPStatus.FORBIDDEN, "a page of another site sent this; only this server's own page is answered"
         if scope["method"] not in METHODS:

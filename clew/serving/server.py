@@ -11,29 +11,31 @@ from typing import Any
 
 import uvicorn
 
-from clew.core.errors import UserError
+from clew.core.errors import UserError, shown
 
 HOST = "127.0.0.1"
 FIRST_PORT, PORTS_TRIED = 8765, 40
 
 
-def listen(port: int | None = None) -> socket.socket:
+def listen(port: int | None = None, host: str = HOST) -> socket.socket:
     """A socket at a port, or at the first one that is free."""
     if port is not None and not 0 <= port <= 65535:
         raise UserError(f"a port is between 0 and 65535, not {port}")
     tried = range(FIRST_PORT, FIRST_PORT + PORTS_TRIED) if port is None else [port]
     for each in (*tried, *([0] if port is None else [])):
-        found = socket.socket(socket.AF_INET, socket.SOCK_STREAM)
+        found = socket.socket(socket.AF_INET6 if ":" in host else socket.AF_INET, socket.SOCK_STREAM)
         try:
             if hasattr(socket, "SO_EXCLUSIVEADDRUSE"):
                 found.setsockopt(socket.SOL_SOCKET, socket.SO_EXCLUSIVEADDRUSE, 1)
             else:
                 found.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
-            found.bind((HOST, each))
+            found.bind((host, each))
             found.listen(128)
             return found
         except OSError as error:
             found.close()
+            if error.errno == errno.EADDRNOTAVAIL or isinstance(error, socket.gaierror):
+                raise UserError(f"{shown(host)} is no address of this machine; 127.0.0.1 is its own, 0.0.0.0 all that it has") from None
             if port is None and error.errno in (errno.EADDRINUSE, errno.EACCES):
                 continue
             reason = "is in use" if error.errno == errno.EADDRINUSE else f"cannot be had ({error.strerror})"
@@ -48,8 +50,9 @@ class Server(uvicorn.Server):
         return nullcontext()
 
 
-def serve(app: Any, at: socket.socket, ready: Callable[[], Any] = lambda: None) -> int | None:
-    """Answers until Ctrl-C or SIGTERM, whose number is given back; what is under way then is dropped."""
+def serve(app: Any, at: socket.socket, ready: Callable[[], Any] = lambda: None, *, grace: float = 0.0) -> int | None:
+    """Answers until Ctrl-C or SIGTERM, whose number is given back. What is under way then has `grace` seconds to end, or until the signal
+    comes again; what is left is dropped."""
     config = uvicorn.Config(
         app,
         http="h11",
@@ -69,8 +72,12 @@ def serve(app: Any, at: socket.socket, ready: Callable[[], Any] = lambda: None) 
         loop = asyncio.get_running_loop()
         ended: asyncio.Future[int] = loop.create_future()
 
+        again = asyncio.Event()
+
         def end(number: int) -> None:
-            if not ended.done():
+            if ended.done():
+                again.set()
+            else:
                 ended.set_result(number)
 
         before = {number: signal.signal(number, lambda number, _: loop.call_soon_threadsafe(end, number)) for number in ENDING}
@@ -80,6 +87,10 @@ def serve(app: Any, at: socket.socket, ready: Callable[[], Any] = lambda: None) 
                 await asyncio.sleep(0.01)
             ready()
             await asyncio.wait((running, ended), return_when=asyncio.FIRST_COMPLETED)
+            if grace and ended.done():
+                server.should_exit = True
+                hurry = asyncio.ensure_future(again.wait())
+                await asyncio.wait((running, hurry), timeout=grace, return_when=asyncio.FIRST_COMPLETED)
             return ended.result() if ended.done() else None
         finally:
             for number, handler in before.items():

@@ -139,3 +139,16 @@ def test_web_sockets_are_closed() -> None:
 
     asyncio.run(Guard(echo)({"type": "websocket", "path": "/", "headers": []}, receive, send))
     assert sent == [{"type": "websocket.close", "code": 1008}]
+
+
+def test_a_program_brings_a_key_in_the_place_of_a_cookie() -> None:
+    statuses: list[int] = []
+    guard = Guard(echo, hosts=["models.example"], key="a-key", anywhere=True, refused=statuses.append)
+    asked = {"host": "models.example", "authorization": "Bearer a-key"}
+    assert guard.token is None
+    assert ask(guard, "POST", json={"a": 1}, client="10.0.0.7", headers=asked).json() == {"a": 1}
+    for wrong in ({"host": "models.example"}, {**asked, "authorization": "Bearer other"}, {**asked, "authorization": "a-key"}):
+        found = ask(guard, "POST", json={}, headers=wrong)
+        assert found.status_code == 401 and "Authorization: Bearer KEY" in found.json()["error"]
+    assert ask(guard, "POST", json={}, headers={**asked, "host": "other.example"}).status_code == 403
+    assert statuses == [401, 401, 401, 403]

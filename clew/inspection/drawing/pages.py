@@ -108,7 +108,7 @@ def picture(title: str, about: str, parts: Sequence[Part]) -> str:
     width = max([each.width for each in drawn] + [480]) + 2 * MARGIN
     found: list[str] = []
     y = float(MARGIN)
-    for text, kind, row in ((title, "heading", 25), (about, "quiet", 19)):
+    for text, kind, row in ((title, "heading", 27), (about, "quiet", 19)):
         for line in [line for paragraph in text.splitlines() for line in wrapped(visible(paragraph), width - 2 * MARGIN, KINDS[kind].size)]:
             found.append(Label(MARGIN, y + KINDS[kind].size, line, kind).svg(""))
             y += row

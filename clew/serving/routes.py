@@ -1,0 +1,51 @@
+"""The routes of a server as OpenAPI 3.1 describes them, made of what each verb may be asked. Knows no server."""
+
+from collections.abc import Mapping
+from typing import Any
+
+from clew.runs.loaded import Run
+from clew.serving.verbs import LIMITS, SERVED
+
+ERRORS = {
+    "400": "what was asked is not understood; the sentence says what is wrong",
+    "413": "more than 1,000,000 bytes",
+    "503": "too many wait; ask again after Retry-After seconds",
+    "504": "no answer in time",
+}
+
+
+def described(routes: Mapping[str, tuple[Run, str]], version: str) -> dict[str, Any]:
+    paths: dict[str, Any] = {
+        path: {"post": {**told(verb, f"{SERVED[verb].about}: {run.folder.name}"), "requestBody": body_of(run, verb)}}
+        for path, (run, verb) in routes.items()
+    }
+    for path, about in OTHERS.items():
+        paths[path] = {"get": {"summary": about, "responses": {"200": {"description": about}}}}
+    return {"openapi": "3.1.0", "info": {"title": "clew serve", "version": version}, "paths": paths}
+
+
+def told(verb: str, about: str) -> dict[str, Any]:
+    answers = {"type": "object", "properties": {"answers": {"type": "array", "items": {"type": "object"}}}, "required": ["answers"]}
+    said = {"type": "object", "properties": {"error": {"type": "string"}}, "required": ["error"]}
+    found = {"200": {"description": f"the objects of `clew {verb} --json`", "content": {"application/json": {"schema": answers}}}}
+    found |= {status: {"description": why, "content": {"application/json": {"schema": said}}} for status, why in ERRORS.items()}
+    return {"summary": about, "responses": found}
+
+
+def body_of(run: Run, verb: str) -> dict[str, Any]:
+    """Defaults are those of the run."""
+    schema = SERVED[verb].asked.model_json_schema()
+    fields: dict[str, Any] = schema["properties"]
+    own = run.config.decoding.model_dump(mode="json")
+    for name in fields.keys() & own.keys():
+        fields[name] = {**fields[name], "default": own[name]}
+    for name in fields.keys() & LIMITS.keys():
+        fields[name] = {**fields[name], "maximum": LIMITS[name]}
+    return {"required": True, "content": {"application/json": {"schema": schema}}}
+
+
+OTHERS = {
+    "/": "these routes",
+    "/health": "whether the server answers, of which runs, and by which version",
+    "/metrics": "counts, for Prometheus",
+}

@@ -1,0 +1,79 @@
+"""What texts are like, beside those of training: counted by hand."""
+
+import math
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from clew.core.errors import UserError
+from clew.runs.loaded import Run
+from clew.serving.metrics import FAMILIES, Metrics
+from clew.serving.profiles import FEW, Profile, confidence_of, spread, training_profile
+from clew.tasks.classification import Classified
+from clew.tasks.generation import Generated
+from clew.tasks.tagging import TaggedText, TaggedWord
+from tests.inspection.small_runs import small_run
+
+
+def with_data(run: Run, **fields: Any) -> Run:
+    """The same run, whose training data is elsewhere."""
+    data = run.config.data.model_copy(update=fields)
+    return Run(run.folder, run.config.model_copy(update={"data": data}), run.vocabularies, run.task)
+
+
+def test_a_classifiers_training_data_gives_labels_lengths_unknown_words_and_confidence(tmp_path: Path) -> None:
+    path = tmp_path / "train.csv"
+    path.write_text("text,label\na red fox,good\nthe blue fox,bad\nshe went in,good\na red ball,good\n", encoding="utf-8")
+    valid = tmp_path / "valid.csv"
+    valid.write_text("text,label\nnothing,bad\n", encoding="utf-8")
+    found = training_profile(with_data(small_run("classifier"), train=str(path), valid=str(valid), text="text", label="label"))
+    assert (found.texts, found.tokens, found.unknown) == (4, 12, 2)  # blue and ball
+    assert found.labels == {"good": 3, "bad": 1}
+    told = small_run("classifier").classify(["a red fox", "the blue fox", "she went in", "a red ball"])
+    assert math.isclose(found.confidence / found.confidences, sum(max(one.probabilities.values()) for one in told) / 4, rel_tol=1e-5)
+    metrics = Metrics(FAMILIES)
+    found.put(metrics, "x", "training")
+    lines = metrics.text().splitlines()
+    assert 'clew_label_share{run="x",label="good",of="training"} 0.75' in lines
+    assert 'clew_text_tokens_mean{run="x",of="training"} 3' in lines
+
+
+def test_a_language_models_training_data_gives_unknown_characters_alone(tmp_path: Path) -> None:
+    path = tmp_path / "story.txt"
+    path.write_text("the ball of thread\n" * 50, encoding="utf-8")
+    found = training_profile(with_data(small_run("lstm"), train=str(path)))
+    assert found.unknown == 0 and found.tokens > 500 and not found.labels
+    metrics = Metrics(FAMILIES)
+    found.put(metrics, "x", "training")
+    assert "clew_text_tokens_mean" not in metrics.text() and "clew_unknown_share" in metrics.text()
+
+
+def test_training_data_that_is_not_there_is_refused_with_a_sentence() -> None:
+    for name in ("classifier", "lstm", "bert", "transformer", "tagger"):
+        with pytest.raises((UserError, OSError)):
+            training_profile(small_run(name))
+
+
+def test_confidence_is_the_mean_probability_of_what_was_told() -> None:
+    assert confidence_of("classify", Classified("a", ("x",), {"x": 0.75, "y": 0.25})) == 0.75
+    assert confidence_of("classify", Classified("a", (), {}, 3.5)) is None
+    words = [TaggedWord("a", "B-X", 0.5, 0, 1), TaggedWord("b", "O", 0.75, 2, 3)]
+    assert confidence_of("tag", TaggedText("a b", words, [])) == 0.625
+    assert confidence_of("generate", [Generated("", "ab", [1, 2], math.log(0.25))]) == pytest.approx(0.5)
+    assert confidence_of("classify", None) is None and confidence_of("embed", object()) is None
+
+
+def test_tags_of_phrases_are_counted_without_where_they_begin() -> None:
+    run = small_run("tagger")
+    profile = Profile()
+    tagged = run.tag(["a red fox", "she went"])
+    assert profile.told(run, tagged) == profile.labels
+    assert profile.labels.total() == 5 and {*profile.labels} <= {"D", "N"}
+
+
+@pytest.mark.parametrize("count", [0, 1, FEW - 1, FEW, FEW + 1, 10 * FEW + 3])
+def test_examples_are_spread_over_all(count: int) -> None:
+    found = spread(range(count), FEW)
+    assert len(found) == min(count, FEW) if count <= FEW else FEW // 2 <= len(found) <= FEW
+    assert not found or found[0] == 0

@@ -1,0 +1,299 @@
+"""The routes of a server, asked in process: what they answer, together and alone, and how they refuse."""
+
+import asyncio
+import json
+import logging
+import math
+from collections.abc import Callable, Iterator, Sequence
+from typing import Any
+
+import httpx
+import pytest
+from torch import nn
+
+from clew.runs.loaded import Run
+from clew.serving import batching
+from clew.serving.guard import Guard
+from clew.serving.service import Service
+from clew.serving.worker import Worker
+from tests.inspection.small_runs import small_run
+from tests.serving.asking import Held
+
+Make = Callable[..., Service]
+
+
+@pytest.fixture
+def make() -> Iterator[Make]:
+    workers = []
+
+    def made(*names: str, **options: Any) -> Service:
+        workers.append(Worker())
+        return Service([small_run(name) for name in names], workers[-1], **{"wait": 0.02, **options})
+
+    yield made
+    for worker in workers:
+        assert worker.close(10.0)
+
+
+def ask_all(app: Any, bodies: Sequence[tuple[str, Any]], **headers: str) -> list[httpx.Response]:
+    """All at once."""
+
+    async def everyone() -> list[httpx.Response]:
+        async with httpx.AsyncClient(transport=httpx.ASGITransport(app=app), base_url="http://localhost") as client:
+            json_type = {"content-type": "application/json", **headers}
+            return list(
+                await asyncio.gather(
+                    *(
+                        client.get(path)
+                        if body is None
+                        else client.post(path, content=body if isinstance(body, bytes) else json.dumps(body), headers=json_type)
+                        for path, body in bodies
+                    )
+                )
+            )
+
+    return asyncio.run(everyone())
+
+
+def ask(service: Service, path: str, body: Any = None, **headers: str) -> httpx.Response:
+    return ask_all(service.app(), [(path, body)], **headers)[0]
+
+
+def same(found: Any, expected: Any) -> bool:
+    """Equal, numbers to what single precision keeps of them."""
+    if isinstance(expected, dict):
+        return isinstance(found, dict) and found.keys() == expected.keys() and all(same(found[name], expected[name]) for name in expected)
+    if isinstance(expected, (list, tuple)):
+        return isinstance(found, list) and len(found) == len(expected) and all(map(same, found, expected))
+    return math.isclose(found, expected, rel_tol=1e-4, abs_tol=1e-6) if isinstance(expected, float) else found == expected
+
+
+ASKED: list[tuple[str, str, list[dict[str, Any]], dict[str, Any]]] = [
+    ("lstm", "generate", [{"text": "the"}, {"texts": ["she went", "a"]}, {"text": "the"}], {"max_new": 5, "seed": 3}),
+    ("gpt", "generate", [{"text": "the ball of thread"}, {"text": "t"}], {"max_new": 20, "samples": 2, "top_k": 5}),
+    ("gpt", "generate", [{"text": "the"}, {"texts": ["small and", "red"]}], {"max_new": 4, "method": "beam", "beams": 3, "n_best": 2}),
+    ("transformer", "translate", [{"text": "a red fox"}, {"texts": ["she went in", ""]}, {"text": "the"}], {"beams": 3, "n_best": 2}),
+    ("attentive", "translate", [{"text": "a red fox"}, {"texts": ["she went in", "the"]}], {"method": "greedy"}),
+    ("attentive", "translate", [{"text": "a red fox"}, {"texts": ["a red fox", "the"]}], {"method": "sample", "seed": 5}),
+    ("classifier", "classify", [{"text": "a red fox"}, {"texts": ["", "she went"]}, {"text": "the walls were tall"}], {}),
+    ("tagger", "tag", [{"text": "a red fox."}, {"texts": ["she went", ["the", "walls"], ""]}], {}),
+    ("bert", "fill", [{"text": "the [MASK] was small"}, {"texts": ["she [MASK] in", "[MASK] [MASK]"]}], {"top": 2}),
+    ("elmo", "embed", [{"text": "a red fox"}, {"texts": ["she went in and out", ""]}], {"layer": 1}),
+    ("classifier", "embed", [{"text": "a red fox"}, {"texts": ["she went", "in"]}], {"tokens": True}),
+]
+
+
+@pytest.mark.parametrize(("name", "verb", "bodies", "options"), ASKED, ids=[f"{name} {verb} {options}" for name, verb, _, options in ASKED])
+def test_requests_that_come_together_are_answered_as_each_alone(
+    make: Make, name: str, verb: str, bodies: list[dict[str, Any]], options: dict[str, Any], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    sizes = []
+    one_call = batching.one_call
+    monkeypatch.setattr(batching, "one_call", lambda parts, saw: sizes.append(len(parts)) or one_call(parts, saw))
+    service = make(name)
+    asked = [(f"/{verb}", {**body, **options}) for body in bodies]
+    together = [response.json() for response in ask_all(service.app(), asked)]
+    assert sizes == ([1] * len(bodies) if (options.get("method"), verb) == ("sample", "translate") else [len(bodies)])
+    alone = [ask(service, *each).json() for each in asked]
+    assert all(map(same, together, alone)), (together, alone)
+    assert all(answers["answers"] for answers in alone)
+
+
+def test_answers_are_what_python_gives(make: Make) -> None:
+    service, run = make("lstm", "classifier"), small_run("lstm")
+    found = ask(service, "/lstm/generate", {"texts": ["the", "she"], "max_new": 6, "seed": 2}).json()["answers"]
+    assert [one["text"] for one in found] == [one.text for one in run.generate(["the", "she"], max_new=6, seed=2)]
+    (told,) = ask(service, "/classifier/classify", {"text": "a red fox"}).json()["answers"]
+    assert told["label"] == small_run("classifier").classify("a red fox").label and told["line"] == 1
+    assert ask(service, "/generate", {"text": "the"}).status_code == 404
+
+
+def test_a_request_of_more_texts_than_a_batch_holds_is_cut_and_others_have_their_turn(make: Make) -> None:
+    service = make("classifier", batch=3)
+    texts = [f"a red fox {'she ' * number}" for number in range(8)]
+    many, one = ask_all(service.app(), [("/classify", {"texts": texts}), ("/classify", {"text": "the walls"})])
+    assert [answer["text"] for answer in many.json()["answers"]] == texts
+    assert [answer["line"] for answer in many.json()["answers"]] == list(range(1, 9))
+    assert one.json()["answers"][0]["text"] == "the walls"
+    alone = [ask(service, "/classify", {"text": text}).json()["answers"][0]["probabilities"] for text in texts]
+    assert same([answer["probabilities"] for answer in many.json()["answers"]], alone)
+
+
+def test_one_request_that_is_refused_leaves_the_others_alone(make: Make) -> None:
+    good, bad, other = ask_all(make("lstm").app(), [("/generate", {"text": text, "max_new": 2}) for text in ("the", "the Ж", "she")])
+    assert good.status_code == other.status_code == 200
+    assert bad.status_code == 400 and "'Ж' (U+0416)" in bad.json()["error"]
+
+
+MISTAKES: list[tuple[Any, str]] = [
+    (b"{", "what was posted is not JSON"),
+    (b"\xff\xfe", "what was posted is not JSON"),
+    (b"[1]", "an object with fields"),
+    (b"[" * 100_000, "what was posted is not JSON"),
+    ({}, 'give "text", or several in "texts"'),
+    ({"text": "a", "texts": ["a"]}, "not both"),
+    ({"text": 5}, "text takes a text, not 5"),
+    ({"texts": "a"}, "texts takes a list, not 'a'"),
+    ({"texts": [["a", "b"]]}, "texts takes a text"),
+    ({"texts": []}, "texts are 1 to 256 in a request, not 0"),
+    ({"texts": ["a"] * 257}, "texts are 1 to 256 in a request, not 257"),
+    ({"text": "a" * 10_001}, "text 1 has 10,001 characters, and at most 10,000 are taken here"),
+    (b'{"text": "\\ud800"}', "character 1 of the text 1 (U+D800) is half a character"),
+    ({"text": "a", "temprature": 1}, "unknown field 'temprature'; did you mean 'temperature'?"),
+    ({"text": "a", "temperature": 0}, "temperature must be above 0, not 0"),
+    (b'{"text": "a", "temperature": NaN}', "temperature takes a finite number"),
+    ({"text": "a", "max_new": True}, "max_new takes a whole number, not True"),
+    ({"text": "a", "max_new": 10**6}, "max_new must be at most 4096 here, not 1000000"),
+    ({"text": "a", "seed": 10**30}, "seed takes a number between -2^63 and 2^63"),
+    ({"texts": ["a"] * 200, "samples": 64}, "200 texts of 64 samples each are more than 1024"),
+    ({"texts": ["a", "b"], "stream": True}, "stream is for one text"),
+    ({"text": "a", "stream": True, "method": "beam"}, "beam search chooses only at the end"),
+]
+
+
+@pytest.mark.parametrize(("body", "sentence"), MISTAKES, ids=[sentence for _, sentence in MISTAKES])
+def test_a_mistake_is_one_sentence(make: Make, body: Any, sentence: str) -> None:
+    found = ask(make("gpt"), "/generate", body)
+    assert found.status_code == 400
+    assert sentence in found.json()["error"] and "\n" not in found.json()["error"]
+
+
+def test_pairs_are_for_runs_that_read_them(make: Make) -> None:
+    service = make("classifier")
+    for body in ({"text": "a", "second": "b"}, {"text": ["a", "b"]}, {"texts": [["a", "b"]]}):
+        found = ask(service, "/classify", body)
+        assert found.status_code == 400 and "was trained to judge one text" in found.json()["error"]
+    assert "second goes with one text" in ask(service, "/classify", {"texts": ["a"], "second": "b"}).json()["error"]
+
+
+def test_a_text_that_is_streamed_is_the_text_that_is_generated(make: Make) -> None:
+    service = make("lstm")
+    body = {"text": "the", "max_new": 30, "seed": 4}
+    (whole,) = ask(service, "/generate", body).json()["answers"]
+    lines = [json.loads(line) for line in ask(service, "/generate", {**body, "stream": True}).text.splitlines()]
+    assert lines[-1] == {"done": True, "prompt": "the", "text": whole["text"]}
+    assert "".join(line["text"] for line in lines[:-1]) == whole["text"]
+    events = ask(service, "/generate", {**body, "stream": True}, accept="text/event-stream")
+    assert events.headers["content-type"].startswith("text/event-stream")
+    assert [json.loads(event.removeprefix("data: ")) for event in events.text.split("\n\n")[:-1]][-1] == lines[-1]
+    refused = ask(service, "/generate", {"text": "Ж", "stream": True})
+    assert refused.status_code == 400 and "never seen" in refused.json()["error"]
+    assert service.batcher.streams == 0
+
+
+def test_a_full_queue_says_when_to_come_back(make: Make) -> None:
+    service = make("lstm", queue=2, wait=0.2)
+    found = ask_all(service.app(), [("/generate", {"text": "the", "max_new": 2})] * 4)
+    assert sorted(response.status_code for response in found) == [200, 200, 503, 503]
+    refused = next(response for response in found if response.status_code == 503)
+    assert refused.headers["retry-after"] == "1" and "2 requests wait already" in refused.json()["error"]
+
+
+def test_a_late_answer_is_none_and_the_next_is_in_time(make: Make) -> None:
+    service = make("lstm", seconds=0.3, wait=0.0)
+    with Held(service.worker):
+        found = ask(service, "/generate", {"text": "the", "max_new": 2})
+    assert found.status_code == 504 and "no answer within 0.3 seconds" in found.json()["error"]
+    assert ask(service, "/generate", {"text": "the", "max_new": 2}).status_code == 200
+
+
+def test_work_whose_asker_is_gone_is_ended(make: Make) -> None:
+    service = make("lstm", wait=0.0)
+    calls = []
+    hook = nn.modules.module.register_module_forward_pre_hook(lambda module, inputs: calls.append(1))
+
+    async def leave() -> None:
+        body = json.dumps({"text": "the", "max_new": 4096}).encode()
+        messages = [{"type": "http.request", "body": body}]
+
+        async def receive() -> Any:
+            if messages:
+                return messages.pop()
+            while not calls:
+                await asyncio.sleep(0.001)
+            return {"type": "http.disconnect"}
+
+        async def send(message: Any) -> None:
+            pass
+
+        scope = {"type": "http", "method": "POST", "path": "/generate", "headers": [], "query_string": b"", "root_path": ""}
+        await service.app()(scope, receive, send)
+
+    try:
+        asyncio.run(leave())
+    finally:
+        hook.remove()
+    assert service.batcher.waiting == [] and service.batcher.running == []
+    assert 'clew_errors_total{run="lstm",verb="generate",status="499"} 1' in ask(service, "/metrics").text
+    assert len(calls) < 4096
+
+
+def test_a_fault_of_ours_says_so_and_no_more(make: Make, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture) -> None:
+    def broken(*given: Any, **options: Any) -> Any:
+        raise ZeroDivisionError("a red fox")
+
+    monkeypatch.setattr(Run, "classify", broken)
+    with caplog.at_level(logging.DEBUG, logger="clew"):
+        found = ask(make("classifier"), "/classify", {"text": "a red fox"})
+    assert found.status_code == 500 and found.json() == {"error": "this is a fault in clew: ZeroDivisionError; --debug shows where"}
+    assert caplog.text == ""
+
+
+def test_the_index_describes_every_route_with_the_runs_own_defaults(make: Make) -> None:
+    service = make("lstm", "classifier", version="1.2")
+    found = ask(service, "/").json()
+    assert found["openapi"] == "3.1.0" and found["info"]["version"] == "1.2"
+    assert {*found["paths"]} == {
+        *("/lstm/generate", "/lstm/embed", "/classifier/classify", "/classifier/embed", "/", "/health", "/metrics"),
+    }
+    schema = found["paths"]["/lstm/generate"]["post"]["requestBody"]["content"]["application/json"]["schema"]
+    assert schema["properties"]["max_new"]["default"] == small_run("lstm").config.decoding.max_new
+    assert schema["properties"]["max_new"]["maximum"] == 4096
+    for field in schema["properties"].values():
+        assert "title" in field
+
+
+def test_health_names_the_runs_and_missing_pages_what_there_is(make: Make) -> None:
+    service = make("classifier", version="1.2")
+    assert ask(service, "/health").json() == {
+        "ready": True,
+        "version": "1.2",
+        "runs": {"classifier": {"task": "classification", "verbs": ["classify", "embed"]}},
+    }
+    missing = ask(service, "/clasify", {"text": "a"})
+    assert missing.status_code == 404 and "/classify" in missing.json()["error"]
+    assert ask(service, "/classify").status_code == 405
+
+
+def test_metrics_count_requests_errors_batches_and_what_came_in(make: Make) -> None:
+    service = make("classifier")
+    ask_all(
+        service.app(),
+        [("/classify", {"texts": ["a red fox", "a blue fox"]}), ("/classify", {"text": "the walls"}), ("/classify", {"text": 1})],
+    )
+    lines = ask(service, "/metrics").text.splitlines()
+    own = 'run="classifier"'
+    for line in (
+        f'clew_requests_total{{{own},verb="classify",status="200"}} 2',
+        f'clew_errors_total{{{own},verb="classify",status="400"}} 1',
+        f'clew_request_seconds_count{{{own},verb="classify"}} 3',
+        f'clew_batch_texts_bucket{{{own},verb="classify",le="2"}} 0',
+        f'clew_batch_texts_bucket{{{own},verb="classify",le="4"}} 1',
+        f'clew_batch_texts_sum{{{own},verb="classify"}} 3',
+        f"clew_texts_total{{{own}}} 3",
+        f"clew_tokens_total{{{own}}} 8",
+        f"clew_unknown_tokens_total{{{own}}} 1",
+        f'clew_unknown_share{{{own},of="requests"}} 0.125',
+        "clew_queue_length 0",
+    ):
+        assert line in lines, line
+    assert sum(float(line.split()[-1]) for line in lines if line.startswith("clew_labels_total")) == 3
+    assert not any('of="training"' in line or "fox" in line for line in lines)
+
+
+def test_a_server_behind_its_guard_counts_whom_it_turns_away(make: Make) -> None:
+    service = make("classifier")
+    guard = Guard(service.app(), refused=service.turned_away)
+    found = ask_all(guard, [("/classify", b" " * 1_000_001), ("/classify", {"text": "a red fox"})])
+    assert [response.status_code for response in found] == [413, 200]
+    assert 'clew_refused_total{status="413"} 1' in ask(service, "/metrics").text

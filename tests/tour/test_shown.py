@@ -1,0 +1,25 @@
+"""What experiments say of numbers that are given."""
+
+import torch
+
+from clew.tour import growth, reach
+
+
+def test_reach_counts_until_one_percent_is_left() -> None:
+    halved = 0.5 ** torch.arange(40, dtype=torch.float64)  # 0.5^7 < 0.01
+    flat = torch.ones(40, dtype=torch.float64)
+    found = reach.show({cell: {"trained": halved if cell == "elman" else flat, "untrained": halved} for cell in reach.CELLS})
+    rows = {what: (claimed, measured) for what, claimed, measured in found.rows}
+    assert rows["steps until 1 % of the gradient is left, simple network (Elman)"] == ("about 7", "7 trained, 7 untrained")
+    assert rows["steps until 1 % of the gradient is left, LSTM's cell"] == ("about 100", "more than 39 trained, 7 untrained")
+
+
+def test_growth_says_who_is_ahead_on_how_much_text_whichever_way_it_falls() -> None:
+    losses = {("LSTM", 0.1): (2.0, 1.9), ("LSTM", 1.0): (1.8, 1.7), ("Transformer", 0.1): (2.2, 2.1), ("Transformer", 1.0): (1.9, 1.6)}
+    points = [
+        growth.Point(family, size, share, loss)
+        for (family, share), both in losses.items()
+        for size, loss in zip((10, 20), both, strict=True)
+    ]
+    found = growth.show(points, growth.Size((1, 2), (1, 2), (0.1, 1.0), 5, 2, 2))
+    assert [measured for _, _, measured in found.rows] == ["-0.200", "+0.100"]
