@@ -43,9 +43,12 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 GRACE = 3.0
 """Seconds in which what is under way may end."""
+SHAPES = 128
+"""Shapes of batches whose programs oneDNN keeps; its own 1,024 take tens of megabytes that come bit by bit and look like a leak."""
 
 
 def run(options: argparse.Namespace) -> int:
+    os.environ.setdefault("ONEDNN_PRIMITIVE_CACHE_CAPACITY", str(SHAPES))  # read when torch is loaded, which is now
     from clew import __version__
     from clew.cli.inspect import log_to_standard_error
     from clew.cli.main import complain, leave

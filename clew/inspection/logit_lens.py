@@ -21,6 +21,9 @@ from clew.inspection.views import Heatmap, Lines, Part, Series, Table, View
 from clew.layers.blocks import block_ends
 from clew.runs.loaded import Run
 
+CHUNK = 256
+"""Places that are looked at together."""
+
 
 class Seen(NamedTuple):
     """Through the lens at each level (levels, places): the likeliest token, its probability, that of the last level's likeliest, and how
@@ -33,7 +36,12 @@ class Seen(NamedTuple):
 
 
 def through_lens(levels: Sequence[Tensor], norm: Callable[[Tensor], Tensor], logits: Callable[[Tensor], Tensor]) -> Seen:
-    """Of levels (places, dim), the lowest first; the last has passed the norm."""
+    """Of levels (places, dim), the lowest first; the last has passed the norm. Only some places have scores for all tokens at a time."""
+    pieces = zip(*(level.split(CHUNK) for level in levels), strict=True)
+    return Seen(*(torch.cat(column, 1) for column in zip(*(through_lens_at(some, norm, logits) for some in pieces), strict=True)))
+
+
+def through_lens_at(levels: Sequence[Tensor], norm: Callable[[Tensor], Tensor], logits: Callable[[Tensor], Tensor]) -> Seen:
     last = logits(levels[-1]).cpu().double().log_softmax(-1)  # (places, vocabulary)
     best = last.argmax(-1, keepdim=True)
     found = []

@@ -188,6 +188,6 @@ def checked_lengths(run: Run, lengths: Sequence[int]) -> list[int]:
     return fitting
 
 
-LONGEST = 100_000
+LONGEST = 8192
 
 COST = Instrument("what each layer takes as texts grow: FLOPs, memory, time", CostOptions, look_at_cost, why_unreadable, quick=False)

@@ -1,0 +1,148 @@
+"""`python -m benchmarks.serving RUN [--clients 32] [--seconds 60]`: clients that ask `clew serve` over this machine's own address.
+
+Each client asks one thing after the other. Of the requests 1 % are broken off after a few milliseconds, and 1 % are larger than the server
+takes; the others have one text each, or now and then several. The server is a process of its own. What is printed: answers a second, their
+latency, the statuses of all answers, how many texts a call of the model answered, and the server's memory along the way. It ends with 1
+where an answer is none that was to be expected, or the memory has grown by more than a tenth since the first fifth of the time.
+"""
+
+import argparse
+import asyncio
+import json
+import os
+import random
+import statistics
+import subprocess
+import sys
+import time
+from collections import Counter
+
+WORDS = ["the", "a", "small", "red", "ball", "of", "thread", "was", "tied", "to", "her", "door", "and", "she", "went", "in"]
+OVERSIZED = b'{"text": "' + b"a" * 1_200_000 + b'"}'
+EXPECTED = {"asked": {200}, "cancelled": {0, 200}, "oversized": {413}}
+
+
+class Client:
+    """Keeps its connection while it can."""
+
+    def __init__(self, host: str, port: int, path: str, options: dict, seed: int):
+        self.host, self.port, self.path, self.options = host, port, path, options
+        self.random = random.Random(seed)
+        self.streams: tuple[asyncio.StreamReader, asyncio.StreamWriter] | None = None
+        self.statuses: Counter[tuple[str, int]] = Counter()
+        self.latencies: list[float] = []
+
+    async def work(self, until: float) -> None:
+        while time.monotonic() < until:
+            kind = self.random.choices(["asked", "cancelled", "oversized"], [98, 1, 1])[0]
+            began = time.monotonic()
+            try:
+                status = await asyncio.wait_for(self.ask(kind), 90)
+            except (OSError, asyncio.IncompleteReadError):
+                status = -1
+                self.close()
+            self.statuses[kind, status] += 1
+            if kind == "asked" and status == 200:
+                self.latencies.append(time.monotonic() - began)
+        self.close()
+
+    async def ask(self, kind: str) -> int:
+        body = OVERSIZED if kind == "oversized" else json.dumps({**self.texts(), **self.options}).encode()
+        if self.streams is None:
+            self.streams = await asyncio.open_connection(self.host, self.port)
+        reader, writer = self.streams
+        head = f"POST {self.path} HTTP/1.1\r\nHost: {self.host}\r\nContent-Type: application/json\r\nContent-Length: {len(body)}\r\n\r\n"
+        writer.write(head.encode() + body)
+        if kind == "cancelled":
+            await asyncio.sleep(self.random.uniform(0, 0.02))
+            self.close()
+            return 0
+        await writer.drain()
+        lines = (await reader.readuntil(b"\r\n\r\n")).decode("latin-1").lower().split("\r\n")
+        length = next(int(line.partition(":")[2]) for line in lines if line.startswith("content-length:"))
+        found = await reader.readexactly(length)
+        status = int(lines[0].split()[1])
+        if status == 200:
+            assert json.loads(found)["answers"]
+        if "connection: close" in lines:
+            self.close()
+        return status
+
+    def texts(self) -> dict:
+        texts = [" ".join(self.random.choices(WORDS, k=self.random.randint(1, 20))) for _ in range(self.random.choice([1, 1, 1, 4]))]
+        return {"text": texts[0]} if len(texts) == 1 else {"texts": texts}
+
+    def close(self) -> None:
+        if self.streams is not None:
+            self.streams[1].close()
+        self.streams = None
+
+
+def memory(process: int) -> float:
+    """Resident megabytes."""
+    return int(subprocess.run(["ps", "-o", "rss=", "-p", str(process)], capture_output=True, text=True, check=True).stdout) / 1024
+
+
+async def watch(process: int, until: float, seconds: float) -> list[float]:
+    found = [memory(process)]
+    while time.monotonic() < until:
+        await asyncio.sleep(max(seconds / 20, 0.1))
+        found.append(memory(process))
+    return found
+
+
+async def measure(process: int, port: int, path: str, options: argparse.Namespace) -> tuple[list[Client], list[float]]:
+    until = time.monotonic() + options.seconds
+    clients = [Client("127.0.0.1", port, path, json.loads(options.options), seed) for seed in range(options.clients)]
+    sizes, *_ = await asyncio.gather(watch(process, until, options.seconds), *(client.work(until) for client in clients))
+    return clients, sizes
+
+
+async def metrics(port: int) -> dict[str, float]:
+    reader, writer = await asyncio.open_connection("127.0.0.1", port)
+    writer.write(b"GET /metrics HTTP/1.1\r\nHost: 127.0.0.1\r\nConnection: close\r\n\r\n")
+    text = (await reader.read()).decode().partition("\r\n\r\n")[2]
+    writer.close()
+    return {name: float(value) for name, _, value in (line.rpartition(" ") for line in text.splitlines() if not line.startswith("#"))}
+
+
+def report(clients: list[Client], sizes: list[float], seen: dict[str, float], seconds: float) -> bool:
+    latencies = sorted(latency for client in clients for latency in client.latencies)
+    statuses = sum((client.statuses for client in clients), Counter())
+    cuts = [latencies[0], *statistics.quantiles(latencies, n=100)]
+    print(f"{len(clients)} clients, {seconds:g} s: {statuses.total():,} requests, {len(latencies) / seconds:.1f} answers/s")
+    quantiles = ", ".join(f"{share} % {1e3 * cuts[share]:.0f} ms" for share in (50, 95, 99))
+    print(f"latency: {quantiles}, longest {latencies[-1]:.2f} s")
+    print("answers: " + ", ".join(f"{count:,} x {kind} {status}" for (kind, status), count in sorted(statuses.items())))
+    texts, calls = (sum(value for name, value in seen.items() if name.startswith(f"clew_batch_texts_{part}")) for part in ("sum", "count"))
+    print(f"texts a call: {texts / calls:.1f} ({calls:,.0f} calls)")
+    early = max(sizes[: max(len(sizes) // 5, 1) + 1])
+    print("memory along the way, in MB: " + " ".join(f"{size:.0f}" for size in sizes))
+    print(f"memory: {sizes[0]:.0f} MB at the start, {early:.0f} after a fifth, {sizes[-1]:.0f} at the end, {max(sizes):.0f} at most")
+    wrong = {key: count for key, count in statuses.items() if key[1] not in EXPECTED[key[0]]}
+    return not wrong and sizes[-1] <= 1.1 * early
+
+
+if __name__ == "__main__":
+    parser = argparse.ArgumentParser(prog="python -m benchmarks.serving", description=__doc__)
+    parser.add_argument("run", metavar="RUN")
+    parser.add_argument("--clients", type=int, default=32)
+    parser.add_argument("--seconds", type=float, default=60.0)
+    parser.add_argument("--options", default="{}", help="of every request, as JSON, e.g. '{\"max_new\": 20}'")
+    given = parser.parse_args()
+    command = [sys.executable, "-m", "clew", "serve", given.run, "--port", "0", "--device", "cpu"]
+    with subprocess.Popen(command, stderr=subprocess.PIPE, text=True, env=dict(os.environ)) as server:
+        try:
+            told = iter(server.stderr)  # type: ignore[arg-type]
+            first = next((line for line in told if line.startswith("serving ")), None)
+            if first is None:
+                sys.exit("the server did not start")
+            address = next(told).split()[1]
+            port, path = int(address.split(":")[2].partition("/")[0]), "/" + address.split("/")[-1]
+            clients, sizes = asyncio.run(measure(server.pid, port, path, given))
+            is_well = report(clients, sizes, asyncio.run(metrics(port)), given.seconds)
+        finally:
+            server.terminate()
+            ended = server.wait(30)
+    print(f"ended by SIGTERM with {ended}")
+    sys.exit(0 if is_well and ended == 143 else 1)
