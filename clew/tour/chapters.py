@@ -68,7 +68,8 @@ def surprise(models: Models) -> Finding:
         firsts.append(first)
         laters.append(later)
         coloured = view.parts[0]
-        parts += [Note(f"{name}: {view.about}"), coloured]
+        assert isinstance(coloured, ColouredText)
+        parts.append(replace(coloured, title=f"{name}: {view.about}"))
     bars = Bars(["LSTM", "GPT"], list(zip(firsts, laters, strict=True)), "bits", "Mean surprisal of a letter", ("first of a word", "later"))
     return Finding(
         "What is surprising",
