@@ -65,10 +65,10 @@ def inspect(options: argparse.Namespace, socket: Any) -> int:
             open_browser(address)
 
     number = serve(guard, socket, ready)
-    status = complain("interrupted", 128 + number) if number else 0
-    if not worker.close():
-        leave(status)  # torch is in the middle of something, and need not end it
-    return status
+    worker.close()
+    if number is None:
+        return 0
+    leave(complain("interrupted", 128 + number))  # torch may be in the middle of something, and need not end it
 
 
 def open_browser(address: str) -> None:

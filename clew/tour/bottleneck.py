@@ -1,6 +1,8 @@
 """The bottleneck, and what attention does to it: letters are written backwards by a decoder that starts from one vector and by one that
 looks back; right answers against length, and what is looked at."""
 
+from typing import Any
+
 import numpy as np
 
 from clew.data.synthetic import right_place, synthetic_lines
@@ -69,7 +71,7 @@ def run(scale: Scale, seed: int, report: Report) -> Finding:
         alignment.parts[0],
     ]
     longest_shares = {name: shares[-1][0] for name, shares in found.items()}
-    facts = {"lengths": lengths, "right": {name: list(map(list, shares)) for name, shares in found.items()}}
+    facts: dict[str, Any] = {"lengths": lengths, "right": {name: list(map(list, shares)) for name, shares in found.items()}}
     facts |= {"looked_right": at_place, "crossing": crossing}
     return Finding(
         "The bottleneck",

@@ -6,7 +6,7 @@ from torch import Tensor
 from clew.core.batches import to_device
 from clew.core.modes import evaluating
 from clew.data.plans import stream_evaluation_plan
-from clew.inspection.views import Lines, Note, Series, Table, View
+from clew.inspection.views import Lines, Note, Part, Series, Table, View
 from clew.runs.loaded import Run
 from clew.tour.experiment import Experiment, Finding, Report, Scale
 from clew.tour.texts import ids_of, shakespeare
@@ -55,7 +55,7 @@ def run(scale: Scale, seed: int, report: Report) -> Finding:
         for (trained, used), curve in curves.items()
     ]
     rows = [(f"trained {trained}", *(round(means[trained, used], 3) for used in TRAINED)) for trained in TRAINED]
-    parts = [
+    parts: list[Part] = [
         Table(("nats a character", *(f"used {used}" for used in TRAINED)), rows, "Loss on unseen text"),
         Lines(series, "place in the chunk", "loss, nats a character", f"Loss by place in a chunk of {length} characters"),
         Note(

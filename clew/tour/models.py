@@ -3,8 +3,7 @@
 from pathlib import Path
 from typing import NamedTuple
 
-from clew.inspection.tracked_cells import beginning
-from clew.runs.build import find_texts
+from clew.inspection.corpus_text import corpus_text
 from clew.runs.loaded import Run
 from clew.tour.experiment import Report, Scale
 from clew.tour.training import train_recipe
@@ -19,7 +18,7 @@ class Models(NamedTuple):
 
     def passage(self, characters: int) -> str:
         """The beginning of the text that neither was trained on."""
-        return beginning(find_texts(self.lstm.config.data)["valid"], characters)
+        return corpus_text(self.lstm, "valid", characters)
 
 
 def train_models(folder: Path, scale: Scale, seed: int, report: Report) -> Models:

@@ -33,9 +33,9 @@ def report_html(findings: Mapping[str, Finding], scale: Scale, seed: int) -> str
     digest = b64encode(sha256(code.encode()).digest()).decode()
     policy = f"default-src 'none'; style-src 'unsafe-inline'; img-src data:; script-src 'sha256-{digest}'"
     threads = torch.get_num_threads()
-    minutes = sum(finding.seconds for finding in findings.values()) / 60
+    total = sum(finding.seconds for finding in findings.values())
     made = (
-        f"{SCALES[scale]} Seed {seed}, {minutes:.0f} minutes in all; torch {torch.__version__}, "
+        f"{SCALES[scale]} Seed {seed}, {duration(total)} in all; torch {torch.__version__}, "
         f"{threads} thread{'s' if threads > 1 else ''} of {platform.machine() or 'an unknown machine'}."
     )
     return f"""<!doctype html>
@@ -48,7 +48,7 @@ def report_html(findings: Mapping[str, Finding], scale: Scale, seed: int) -> str
 <style>{stylesheet()}</style>
 </head>
 <body>
-<header><p class="mark">clew tour</p><h1>{TITLE}</h1><p class="lead">{INTRODUCTION}</p><p class="made">{markup(made)}</p></header>
+<header><p class="brand">clew tour</p><h1>{TITLE}</h1><p class="lead">{INTRODUCTION}</p><p class="made">{markup(made)}</p></header>
 <main>
 <nav aria-label="Contents">{contents(findings)}</nav>
 {summary(findings)}
@@ -116,5 +116,11 @@ def chapter(number: int, name: str, finding: Finding) -> str:
 <div class="pair"><div><h3>Claimed</h3><p>{markup(finding.claim)}</p></div>
 <div class="found"><h3>Measured here</h3><p>{markup(finding.found)}</p></div></div>
 {pages.fragment(view.title, view.about, view.parts, f"stop-{name}", heading="h3")}
-<p class="made">{finding.seconds:.0f} seconds · <code>clew tour --only {markup(name)}</code></p>
+<p class="made">{duration(finding.seconds)} · <code>clew tour --only {markup(name)}</code></p>
 </article>"""
+
+
+def duration(seconds: float) -> str:
+    if seconds >= 90:
+        return f"{seconds / 60:.0f} minutes"
+    return f"{seconds:.0f} seconds" if seconds >= 1.5 else "a second"

@@ -1,3 +1,4 @@
+import re
 from pathlib import Path
 
 import pytest
@@ -39,6 +40,11 @@ def test_a_stop_that_is_not_there_names_the_nearest(tmp_path: Path) -> None:
 
 def test_no_name_stands_for_two_stops() -> None:
     assert not set(CHAPTERS) & set(EXPERIMENTS) and list(stops()) == [*CHAPTERS, *EXPERIMENTS]
+
+
+def test_the_guide_tells_of_every_experiment_in_order() -> None:
+    guide = (Path(__file__).parents[2] / "docs" / "guides" / "tour.md").read_text(encoding="utf-8")
+    assert re.findall(r"^\| `(\w+)` \|", guide, re.MULTILINE) == list(EXPERIMENTS)
 
 
 @pytest.mark.slow

@@ -142,7 +142,8 @@ function layOut() {
   if (layout === shown.layout) return;
   stopAll();
   const places = columns(off);
-  shown = { layout, panels: [], writings: [], walker: null };
+  const goes = shown.walker && shown.view === state.view && shown.run === state.run; // until the next picture is there
+  shown = { layout, view: state.view, run: state.run, panels: [], writings: [], walker: goes ? { ...shown.walker, panel: null } : null };
   page.panels.className = state.view === "glance" ? "panels glance" : places.length > 1 ? "panels columns" : "panels";
   if (state.view === "run") {
     page.panels.replaceChildren(...[state.run, state.beside].filter(Boolean).map((name) => overview(views.runs.get(name))), ...curves());
@@ -234,9 +235,9 @@ function drawn(panel, found) {
   const { name } = shown.panels.find((each) => each.panel === panel);
   const has = (option) => views.fieldsOf(name, state.run).some((field) => field.name === option);
   const moved = () => address.write(state, { push: false });
-  const made = walker(panel, found, { panel, name, state, has, set, moved, open: (options) => openView(name, options) });
+  const made = walker(panel, found, { panel, state: () => state, has, set, moved, open: (options) => openView(name, options) });
   errors.link(panel, found, (options) => openView("glance", options));
-  if (made && (!shown.walker || shown.walker.panel === panel)) shown.walker = { panel, ...made };
+  if (made && [undefined, null, panel].includes(shown.walker?.panel)) shown.walker = { panel, ...made };
 }
 
 // Another choice within a view; from the glance, the view itself.
