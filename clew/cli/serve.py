@@ -43,7 +43,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 GRACE = 3.0
 """Seconds in which what is under way may end."""
-SHAPES = 128
+SHAPES = 32
 """Shapes of batches whose programs oneDNN keeps; its own 1,024 take tens of megabytes that come bit by bit and look like a leak."""
 
 
@@ -84,7 +84,7 @@ def run(options: argparse.Namespace) -> int:
             if key is not None and not os.environ.get("CLEW_KEY"):
                 say(f"  every request brings the header  Authorization: Bearer {key}")
 
-        number = serve(guard, socket, ready, grace=GRACE)
+        number = serve(guard, socket, ready, grace=GRACE, give_up=lambda: worker.close(0))
     status = complain("interrupted", 128 + number) if number else 0
     if not worker.close():
         leave(status)  # torch is in the middle of something, and need not end it

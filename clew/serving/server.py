@@ -15,6 +15,8 @@ from clew.core.errors import UserError, shown
 
 HOST = "127.0.0.1"
 FIRST_PORT, PORTS_TRIED = 8765, 40
+LAST_WORDS = 0.5
+"""Seconds in which those who are given up are told so."""
 
 
 def listen(port: int | None = None, host: str = HOST) -> socket.socket:
@@ -50,9 +52,16 @@ class Server(uvicorn.Server):
         return nullcontext()
 
 
-def serve(app: Any, at: socket.socket, ready: Callable[[], Any] = lambda: None, *, grace: float = 0.0) -> int | None:
+def serve(
+    app: Any,
+    at: socket.socket,
+    ready: Callable[[], Any] = lambda: None,
+    *,
+    grace: float = 0.0,
+    give_up: Callable[[], Any] = lambda: None,
+) -> int | None:
     """Answers until Ctrl-C or SIGTERM, whose number is given back. What is under way then has `grace` seconds to end, or until the signal
-    comes again; what is left is dropped."""
+    comes again; `give_up` then tells those who still wait, and what is left is dropped."""
     config = uvicorn.Config(
         app,
         http="h11",
@@ -91,6 +100,8 @@ def serve(app: Any, at: socket.socket, ready: Callable[[], Any] = lambda: None, 
                 server.should_exit = True
                 hurry = asyncio.ensure_future(again.wait())
                 await asyncio.wait((running, hurry), timeout=grace, return_when=asyncio.FIRST_COMPLETED)
+                give_up()
+                await asyncio.wait((running,), timeout=LAST_WORDS)
             return ended.result() if ended.done() else None
         finally:
             for number, handler in before.items():

@@ -18,6 +18,7 @@ from clew.layers.sequence import SequenceLayer, Stack
 from clew.layers.wiring import Plain, PreNorm, Residual
 from clew.models.body import Body
 from clew.models.gpt import build_positions
+from clew.models.transformer import init_xavier
 from clew.tour.characters import Characters, bits_of, characters_of_shakespeare, predictor
 from clew.tour.experiment import Experiment, Finding, Report, Scale
 from clew.tour.training import parameters_of, train_task
@@ -26,7 +27,7 @@ from clew.tour.training import parameters_of, train_task
 class Block(NamedTuple):
     """Which parts there are."""
 
-    position: str = "learned"
+    position: str = "sinusoidal"
     network: bool = True
     mask: bool = True
     residual: bool = True
@@ -52,8 +53,8 @@ class Size(NamedTuple):
 
 SIZES: dict[Scale, Size] = {
     "quick": Size(16, 1, 16, 5, 4, 1, 16),
-    "tour": Size(48, 2, 64, 250, 16, 1, 256),
-    "full": Size(64, 3, 64, 700, 32, 2, 768),
+    "tour": Size(48, 2, 64, 400, 16, 1, 256),
+    "full": Size(64, 2, 64, 1000, 24, 2, 512),
 }
 WHOLE = "the whole block"
 LEFT_OUT: dict[str, Without] = {
@@ -87,6 +88,7 @@ WIRED: dict[tuple[bool, bool], type[Plain]] = {
 
 
 def build_blocks(block: Block, vocabulary: int, *, dim: int, num_layers: int, max_length: int) -> Body:
+    """Positions and the start of the weights are as Vaswani et al. (2017) have them; the norm is before each layer."""
     head_dim = dim // block.num_heads
     position, in_layers = build_positions(block.position, dim, block.num_heads, head_dim, max_length)
     join = WIRED[block.residual, block.norm]
@@ -96,7 +98,10 @@ def build_blocks(block: Block, vocabulary: int, *, dim: int, num_layers: int, ma
         layers.append(join(dim, SelfAttention(dim, block.num_heads, causal=block.mask, score=score, position=in_layers())))
         if block.network:
             layers.append(join(dim, FeedForward(dim)))
-    return Body(TokenEmbedding(vocabulary, dim, position=position), Stack(layers), LayerNorm(dim) if block.norm else nn.Identity())
+    embedding = TokenEmbedding(vocabulary, dim, position=position, scaled=True)
+    body = Body(embedding, Stack(layers), LayerNorm(dim) if block.norm else nn.Identity())
+    init_xavier(body)
+    return body
 
 
 class Outcome(NamedTuple):

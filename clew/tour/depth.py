@@ -18,7 +18,7 @@ from typing import Any, NamedTuple
 import torch
 from torch import Tensor
 
-from clew.inspection.views import Lines, Part, Series, Table, View
+from clew.inspection.views import Lines, Note, Part, Series, Table, View
 from clew.layers.embeddings import TokenEmbedding
 from clew.layers.feedforward import Readout
 from clew.layers.sequence import SequenceLayer, Stack
@@ -31,6 +31,8 @@ from clew.tour.training import parameters_of, train_task
 
 SEEN = 8
 """Characters in the window."""
+PASSING = 1 / (1 + math.exp(-1))
+"""How much of x a highway's gate lets pass at the start."""
 SHOWN = ("plain", "residual", "highway", "dense")
 
 
@@ -174,7 +176,11 @@ def parts_of(found: dict[str, list[Outcome]], size: Size, guessing: float) -> li
         Lines(drawn("bits"), "layers", "bits", "Bits a character, unseen text", log_x=True, thresholds=[("by frequency alone", guessing)]),
         Lines(drawn("gradient"), "layers", "ratio", "Gradient of the bottom layer over the top one's, before training", **shared),
         Lines(drawn("condition"), "layers", "ratio", "Largest over smallest singular value of the Jacobian, before training", **shared),
-        Table(header, rows, f"{size.steps} steps, seed as given"),
+        Table(header, rows, f"{size.steps} steps"),
+        Note(
+            f"A highway's gate begins at sigmoid(-1): {PASSING:.2f} of x passes each layer, {PASSING ** size.depths[-1]:.0e} of it all "
+            f"{size.depths[-1]}. Srivastava et al. say to begin with -1, -3 and so on, the lower the deeper."
+        ),
     ]
 
 

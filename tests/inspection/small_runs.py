@@ -3,7 +3,8 @@
 from functools import cache
 from pathlib import Path
 
-from clew.data.examples import Labelled, Pair, Sentence
+from clew.data.examples import Answer, Labelled, Pair, Parsed, Question, Sentence
+from clew.data.trees import parse_tree
 from clew.recipes.running import config_of
 from clew.runs.build import build_task, train_side, train_tokenizer
 from clew.runs.loaded import Run
@@ -16,6 +17,8 @@ EXAMPLES = {
     "pairs": [Pair(text, " ".join(reversed(text.split()))) for text in TEXTS],
     "labelled": [Labelled(text, (label,)) for text, label in zip(TEXTS, ("good", "bad", "odd", "good"), strict=True)],
     "tagged": [Sentence(tuple(text.split()), tuple("DN"[place % 2] for place in range(len(text.split())))) for text in TEXTS],
+    "trees": [Parsed(parse_tree("(TOP (S (NP (DT the) (NN thread)) (VP (VBD was) (ADJP (JJ small)))))"), "1")],
+    "questions": [Question("who went in ?", "the fox was red . she went in .", (Answer("she", 18),), "1")],
 }
 WORDS = ["model.dim=8", "text.tokenizer=word", "text.size=null", "text.min_count=1", "device=cpu"]
 RUNS = {
@@ -34,12 +37,17 @@ RUNS = {
     "heads": ("sentiment-attention", WORDS),
     "tagger": ("tag", WORDS),
 }
+OTHERS = {
+    "parser": ("craft-parser", [*REVERSER, "text.min_count=1"]),
+    "answerer": ("answer-facts", WORDS),
+}
+"""Those that no instrument is tried on."""
 
 
 @cache
 def small_run(name: str) -> Run:
     """The same one whenever it is asked for; what is changed in it has to be put back."""
-    recipe, settings = RUNS[name]
+    recipe, settings = (RUNS | OTHERS)[name]
     config = config_of(recipe, [*settings, "data.train=nowhere.txt", "data.corpus=null"])
     kind = TASKS[config.task.name]
     if kind.train_vocabularies is None:

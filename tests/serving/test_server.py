@@ -1,11 +1,74 @@
-"""Ports: the first that is free, or the one that was asked for and no other."""
+"""Ports: the first that is free, or the one that was asked for. How a server ends: what is under way is answered, given up, or dropped."""
 
+import asyncio
+import os
+import signal
 import socket
+import sys
+import threading
+import urllib.error
+import urllib.request
+from typing import Any
 
 import pytest
 
 from clew.core.errors import UserError
-from clew.serving.server import FIRST_PORT, HOST, listen
+from clew.serving.server import FIRST_PORT, HOST, listen, serve
+
+pytestmark = pytest.mark.skipif(sys.platform == "win32", reason="no such signals")
+
+
+def ended_while_asked(answer: Any, at: socket.socket, **options: Any) -> tuple[int | None, list[int | str]]:
+    """A server that is told to end by the one request that it gets: what it gives back, and the status that the client saw."""
+    seen: list[int | str] = []
+
+    def ask() -> None:
+        try:
+            with urllib.request.urlopen(f"http://127.0.0.1:{at.getsockname()[1]}/", timeout=30) as response:
+                seen.append(response.status)
+        except urllib.error.HTTPError as error:
+            seen.append(error.code)
+        except OSError as error:
+            seen.append(type(error).__name__)
+
+    async def app(scope: Any, receive: Any, send: Any) -> None:
+        os.kill(os.getpid(), signal.SIGTERM)
+        status = await answer()
+        await send({"type": "http.response.start", "status": status, "headers": [(b"content-length", b"0")]})
+        await send({"type": "http.response.body", "body": b""})
+
+    client = threading.Thread(target=ask)
+    number = serve(app, at, client.start, **options)
+    client.join(30)
+    return number, seen
+
+
+def test_what_is_under_way_has_time_to_end() -> None:
+    async def soon() -> int:
+        await asyncio.sleep(0.1)
+        return 200
+
+    with listen(0) as at:
+        assert ended_while_asked(soon, at, grace=20.0) == (signal.SIGTERM, [200])
+
+
+def test_who_waits_longer_is_told_so() -> None:
+    given_up: list[asyncio.Event] = []
+
+    async def late() -> int:
+        given_up.append(asyncio.Event())
+        await given_up[0].wait()
+        return 503
+
+    with listen(0) as at:
+        assert ended_while_asked(late, at, grace=0.05, give_up=lambda: given_up[0].set()) == (signal.SIGTERM, [503])
+
+
+def test_a_port_or_an_address_that_cannot_be_had_is_refused() -> None:
+    with listen(0) as at, pytest.raises(UserError, match="is in use; choose another with --port"):
+        listen(at.getsockname()[1])
+    with pytest.raises(UserError, match="'203.0.113.7' is no address of this machine"):
+        listen(0, "203.0.113.7")
 
 
 def test_a_port_that_is_taken_is_passed_over_where_none_was_asked_for() -> None:
