@@ -81,7 +81,7 @@ def show(points: list[Point], size: Size) -> Finding:
             there = [point for point in points if point.family == family and point.share == share]
             series.append(Series(family, [point.parameters for point in there], [point.loss for point in there]))
         parts.append(Lines(series, "parameters", "loss, nats a character", f"{share:.0%} of the training text", log_x=True))
-    rows = [(point.family, f"{point.parameters:,}", f"{point.share:.0%}", round(point.loss, 3)) for point in points]
+    rows = [(point.family, f"{point.parameters:,}", f"{point.share:.0%}", f"{point.loss:.3f}") for point in points]
     parts.append(Table(("family", "parameters", "of the text", "loss on unseen text"), rows))
     parts.append(
         Note(
