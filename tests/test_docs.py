@@ -6,13 +6,17 @@ from pathlib import Path
 
 import pytest
 
-from clew.cli.main import main
+from clew.cli.main import main, verb_parser
+from clew.inspection.instruments import INSTRUMENTS
 from clew.layers.cells import CELLS
 from clew.recipes import RECIPES
 from clew.recipes.running import config_of
 from clew.runs.build import build_body
+from clew.tour.experiments import EXPERIMENTS
+from tests.runs.pretrained import save_pretrained
 
 ROOT = Path(__file__).parents[1]
+COURSE = (ROOT / "docs" / "course.md").read_text(encoding="utf-8")
 LINEAGE = (ROOT / "docs" / "lineage.md").read_text(encoding="utf-8")
 
 
@@ -46,3 +50,38 @@ def test_every_file_that_the_lineage_names_is_there() -> None:
 def test_every_recipe_that_the_lineage_names_is_one() -> None:
     named = set(re.findall(r"`((?:shakespeare|ptb|text|tatoeba|multi30k|craft|wsj)-[\w-]+)`", LINEAGE))
     assert named <= set(RECIPES)
+
+
+@pytest.mark.parametrize("command", sorted(set(re.findall(r"`clew (\w+ [^`]+)`", COURSE))))
+def test_a_command_of_the_course_is_one(command: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    verb, *rest = shlex.split(command)
+    if "transfer.from=bert" in rest:
+        save_pretrained(Path("bert"), "bert")
+    options = verb_parser(verb).parse_intermixed_args(rest)
+    assert {name for word in rest for name in re.findall(r"^runs/([\w-]+)", word)} <= {*RECIPES, "half"}
+    if verb == "train":
+        config_of(options.recipe, options.settings)
+    if verb == "look":
+        assert rest[0] in INSTRUMENTS
+    if verb == "tour":
+        assert set(options.only or ()) <= set(EXPERIMENTS)
+
+
+def test_the_course_has_every_experiment_and_an_exercise_for_every_topic() -> None:
+    assert set(re.findall(r"`clew tour --only (\w+)`", COURSE)) == set(EXPERIMENTS)
+    topics = [line for line in COURSE.splitlines() if line.startswith("| ") and "`clew " in line and line.count(" | ") == 3]
+    assert len(topics) > 35
+    assert all(len(line.split(" | ")[3]) > 25 for line in topics)
+
+
+def test_the_slips_of_the_course_are_wrong_as_it_says(capsys: pytest.CaptureFixture[str]) -> None:
+    block = re.search(r"```python\n(.*?)```", COURSE, re.DOTALL)
+    assert block is not None
+    names: dict = {}
+    exec(block[1], names)
+    shown = capsys.readouterr().out
+    assert abs(names["x"] @ names["right"] - names["y"]).max() < 1e-12 < 0.5 < abs(names["x"] @ names["slip"] - names["y"]).max()
+    assert "clipped to 1.00, with the slip 0.02" in shown
+    assert "j < i [nan nan nan]" in shown and "rows add up to: [1. 1. 1.]" in shown
+    assert names["late"].sum(1)[0] < 1

@@ -173,6 +173,7 @@ def show(groups: list[Any], rows: list[dict[str, Any]], options: argparse.Namesp
 def draw(groups: list[Any], rows: list[dict[str, Any]], options: argparse.Namespace) -> None:
     from clew.inspection.curves import Curve, Curves, Panel, figure
     from clew.inspection.curves_page import page
+    from clew.inspection.figures import save_figure
     from clew.runs.comparison import curve
     from clew.runs.directory import write_text
 
@@ -194,7 +195,7 @@ def draw(groups: list[Any], rows: list[dict[str, Any]], options: argparse.Namesp
     if path.suffix.lower() == ".html":
         write_text(path, page(panels, title, about, main_table(rows, options.measure)))
     else:
-        figure(panels, title).savefig(path)
+        save_figure(figure(panels, title), path)
 
 
 UNITS = {"character": "character", "word": "word"}

@@ -29,19 +29,27 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def run(options: argparse.Namespace) -> int:
+    from clew.serving.guard import check_host
+    from clew.serving.server import listen
+
+    for name in options.allow_host:
+        check_host(name)
+    with listen(options.port) as socket:
+        return inspect(options, socket)
+
+
+def inspect(options: argparse.Namespace, socket: Any) -> int:
+    """Serves the page at a socket until it is interrupted."""
     from clew.cli.main import complain, leave
     from clew.cli.progress import say
     from clew.runs.loaded import load_run
     from clew.runs.summary import named_runs
-    from clew.serving.guard import Guard, check_host
+    from clew.serving.guard import Guard
     from clew.serving.inspector import Inspector
     from clew.serving.page import page_app
-    from clew.serving.server import HOST, listen, serve
+    from clew.serving.server import HOST, serve
     from clew.serving.worker import Worker
 
-    for name in options.allow_host:
-        check_host(name)
-    socket = listen(options.port)
     code = None if options.code is None else Path(options.code)
     runs = [load_run(folder, device=options.device, code=code) for folder in named_runs(options.runs)]
     if options.debug:
@@ -57,10 +65,10 @@ def run(options: argparse.Namespace) -> int:
             open_browser(address)
 
     number = serve(guard, socket, ready)
-    status = complain("interrupted", 128 + number) if number else 0
-    if not worker.close():
-        leave(status)  # torch is in the middle of something, and need not end it
-    return status
+    worker.close()
+    if number is None:
+        return 0
+    leave(complain("interrupted", 128 + number))  # torch may be in the middle of something, and need not end it
 
 
 def open_browser(address: str) -> None:
@@ -72,9 +80,7 @@ def open_browser(address: str) -> None:
         threading.Thread(target=webbrowser.open, args=(address,), daemon=True).start()
 
 
-def log_to_standard_error() -> Any:
+def log_to_standard_error() -> None:
     import logging
 
-    handler = logging.StreamHandler()
-    logging.getLogger("clew").addHandler(handler)
-    return handler
+    logging.getLogger("clew").addHandler(logging.StreamHandler())

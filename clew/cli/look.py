@@ -93,11 +93,13 @@ def check_out(name: str | None) -> None:
 def show(options: argparse.Namespace, view: Any) -> None:
     from clew.cli.progress import say
     from clew.cli.view_text import view_lines
+    from clew.inspection.views import plain
 
     if options.out is not None:
         say(f"wrote {view.save(options.out)}")
     if options.json:
-        print(json.dumps({"instrument": options.instrument, "title": view.title, **view.facts}, ensure_ascii=False))
+        facts = {"instrument": options.instrument, "title": view.title, **view.facts}
+        print(json.dumps(plain(facts), ensure_ascii=False, allow_nan=False))
     elif options.out is None:
         for line in view_lines(view):
             print(line)

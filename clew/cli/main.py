@@ -27,6 +27,7 @@ VERBS = {
     "look": "look inside a run: surprisal, attention, attribution, ...",
     "inspect": "a page that looks inside runs",
     "serve": "serve a run to programs: JSON over HTTP",
+    "tour": "the lineage told by models trained here: one report",
     "runs": "list the runs below a folder, and how they went",
     "compare": "groups of runs side by side, with tests and learning curves",
     "vectors": "train word vectors on a text",

@@ -73,7 +73,8 @@ def beam_search(
     running, finished = _start(sentences, beams, longest, log_probs)
     results, places = finished, torch.arange(sentences, device=prompt.device)  # `places` are those of the sentences that go on
     for step in range(1, longest + 1):
-        width = min((1 + len(ends)) * beams, beams * vocabulary)
+        looked = len(ends) if watch is None else max(len(ends), 1)  # who watches sees what is dropped, too
+        width = min((1 + looked) * beams, beams * vocabulary)
         candidates, parents = _expand(running, log_probs.view(len(places), beams, vocabulary), step, width, length_penalty)
         has_ended = torch.isin(candidates.tokens[..., step - 1], ends)
         finished, _ = _best(_join(finished, _only(candidates, has_ended)), beams)

@@ -22,6 +22,10 @@ from clew.inspection.views import Grid, Heatmap, Part, Table, View
 from clew.layers.heads import CROSS, DECODER, OWN, AttendingLayer
 from clew.runs.loaded import Run
 
+MOST_CELLS = 2**28
+"""Weights of all heads together."""
+MOST_VALUES = 2**14
+"""Of the large map's that stand among the facts; the view itself has them all."""
 KINDS = {"self": OWN, "decoder": DECODER, "cross": CROSS}
 
 
@@ -57,6 +61,10 @@ class Habits(NamedTuple):
 def attention_maps(reading: Reading, heads: str, kind: str = "weights") -> list[LayerMaps]:
     """Of every layer with such heads, from the lowest. Hard attention has a 1 where it looked."""
     layers = [layer for layer in attending_layers(reading.run) if layer.kind == KINDS[heads] and layer.num_heads]
+    keys = len(reading.tokens) if heads != "decoder" else len(reading.written)
+    queries = len(reading.tokens) if heads == "self" else len(reading.written)
+    if (cells := sum(layer.num_heads for layer in layers) * queries * keys) > MOST_CELLS:
+        raise UserError(f"{queries} x {keys} weights of all heads are {4 * cells / 1e9:.1f} GB, too much to look at; shorten the text")
     paths = [layer.weights if kind == "weights" else f"{layer.path}.scores" for layer in layers]
     with record(reading.run, *paths) as seen:
         reading.hidden()
@@ -111,7 +119,7 @@ def look_at_attention(runs: Sequence[Run], options: AttentionOptions) -> View:
         "head": head,
         "rows": list(rows),
         "columns": list(columns),
-        "values": np.round(large, 5).tolist(),
+        "values": np.round(large, 5).tolist() if large.size <= MOST_VALUES else None,
     }
     parts: list[Part] = [one, grid]
     if options.kind == "weights":

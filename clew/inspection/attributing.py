@@ -8,7 +8,7 @@ from pydantic import Field
 
 from clew.core.modes import evaluating
 from clew.inspection.attribution import Attribution, input_x_gradient, integrated_gradients, occlusion
-from clew.inspection.explained import EXPLAINERS, Explained, explain_run
+from clew.inspection.explained import EXPLAINERS, Explained, Question, explain_run
 from clew.inspection.instrument import Instrument, TextOptions
 from clew.inspection.reading import why_unreadable
 from clew.inspection.views import ColouredText, Note, Part, Table, View
@@ -25,6 +25,7 @@ class AttributionOptions(TextOptions):
         "integrated_gradients", description="how what a score rests on is told"
     )
     of: str | None = Field(None, description="the class, tag or token whose score it is; the likeliest where not given")
+    second: str | None = Field(None, description="the other text, of a classifier that judges two together")
     place: int | None = Field(None, ge=1, description="the word that is tagged, the token of the target or the mask, from 1")
     baseline: Literal["zero", "mask"] | None = Field(
         None, description="what says nothing: vectors of the mask or the unknown token, where there is one, or zero vectors"
@@ -50,7 +51,8 @@ def attribute(explained: Explained, options: AttributionOptions) -> Attribution:
 def look_at_attribution(runs: Sequence[Run], options: AttributionOptions) -> View:
     run = runs[0]
     with evaluating([run.task]):
-        explained = explain_run(run, options.text, of=options.of, place=options.place, target=options.target, into=options.into)
+        asked = Question(options.text, options.of, options.place, options.target, options.into, options.second)
+        explained = explain_run(run, asked)
         found = attribute(explained, options)
     values = found.values.float().cpu().tolist()
     high = max(map(abs, values), default=0.0) or 1.0
@@ -82,8 +84,8 @@ def look_at_attribution(runs: Sequence[Run], options: AttributionOptions) -> Vie
 def why_no_attribution(run: Run) -> str | None:
     if run.verb not in EXPLAINERS:
         return f"{run.folder} gives no single score to explain: its task is to {run.verb}"
-    if run.verb == "classify" and not run.reads_trees and run.reads_pairs:
-        return f"{run.folder} judges two texts together; attribution is for one"
+    if run.verb == "classify" and getattr(run.task.config, "pair", "") == "apart":
+        return f"{run.folder} reads two texts each by itself; attribution is for what is read as one"
     return why_unreadable(run)
 
 

@@ -56,7 +56,7 @@ def occlusion(score: Score, x: Tensor, baseline: Tensor) -> Attribution:
     for start in range(0, len(x), ROWS):
         places = torch.arange(start, min(start + ROWS, len(x)), device=x.device)
         rows = x.repeat(len(places), 1, 1)
-        rows[torch.arange(len(places)), places] = baseline[places]
+        rows[torch.arange(len(places), device=x.device), places] = baseline[places]
         found.append(whole - score(rows))
     return Attribution(torch.cat(found), whole)
 

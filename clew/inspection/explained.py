@@ -6,7 +6,7 @@ translator writes. The embedding's vectors are put in by intervening, so that it
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, NamedTuple
 
 import torch
 from torch import Tensor
@@ -88,21 +88,36 @@ class Explained:
         return [next(found) if own else whole for own in self.own]
 
 
-def explain_run(run: Run, text: str, *, of: str | None, place: int | None, target: str | None, into: str) -> Explained:
+class Question(NamedTuple):
     """The score that is asked for: `of` is a class, a tag or a token, the likeliest where not given; `place` the word of a tagger, the
-    token of a translator's target, or the mask."""
+    token of a translator's target, or the mask; `second` what a classifier of pairs judges together with the text."""
+
+    text: str
+    of: str | None = None
+    place: int | None = None
+    target: str | None = None
+    into: str = ""
+    second: str | None = None
+
+
+def explain_run(run: Run, asked: Question) -> Explained:
+    place, target = asked.place, asked.target
     if place is not None and run.verb not in PLACED:
         raise UserError(f"place= names a word that is tagged, a token that is written or a mask; {run.folder} has none of these")
     if target is not None and run.verb != "translate":
         raise UserError(f"{run.folder} writes no target; leave it out")
-    return EXPLAINERS[run.verb](run, text, of, place or 1, target, into)
+    if (asked.second is not None) != (run.verb == "classify" and run.reads_pairs):
+        need = "two texts together; give second= too" if asked.second is None else "one text; leave second= out"
+        raise UserError(f"{run.folder} reads {need}")
+    return EXPLAINERS[run.verb](run, asked)
 
 
-def explain_class(run: Run, text: str, of: str | None, place: int, target: str | None, into: str) -> Explained:
+def explain_class(run: Run, asked: Question) -> Explained:
     """A class's logit; the number itself where that is what is told."""
     task = run.task
-    check_not_empty(text)
-    (sides,) = task.encode_texts([Labelled(text, ())])
+    for text in (asked.text, *([] if asked.second is None else [asked.second])):
+        check_not_empty(text)
+    (sides,) = task.encode_texts([Labelled(asked.text, (), asked.second)])
     task.check_length(LabelledWords(sides, []), "the text")
     batch = task.collate([LabelledWords(sides, [0.0] * len(task.labels))])
     pieces = to_device(batch.texts[0], task.output.weight.device)
@@ -110,16 +125,16 @@ def explain_class(run: Run, text: str, of: str | None, place: int, target: str |
     def logits(inputs: Any) -> Tensor:
         return task.logits(batch._replace(texts=(Pieces(inputs, None, pieces.starts, pieces.ends),)))
 
-    label = chosen_label(task.labels.names, logits, pieces.inputs, of)
+    label = chosen_label(task.labels.names, logits, pieces.inputs, asked.of)
     what = "the number" if task.config.labels == "number" else f"the logit of {named(task.labels.names[label])}"
     tokens, own = named_places(task.reader.tokenizer, sides[0].tokens)
     return Explained(run, pieces.inputs, lambda inputs: logits(inputs)[:, label], tokens, own, what, task.reader.tokenizer)
 
 
-def explain_tag(run: Run, text: str, of: str | None, place: int, target: str | None, into: str) -> Explained:
+def explain_tag(run: Run, asked: Question) -> Explained:
     """What a tag scores at a word, before tags are told together."""
     task = run.task
-    words = [word.text for word in split_words(text)]
+    words, place = [word.text for word in split_words(asked.text)], asked.place or 1
     check_not_empty(" ".join(words))
     if place > len(words):
         raise UserError(f"there is no word {place}; the text has {len(words)}")
@@ -131,31 +146,31 @@ def explain_tag(run: Run, text: str, of: str | None, place: int, target: str | N
         hidden, _ = task.body(rows.inputs, None)
         return task.output(hidden if task.reader.is_whole else task.vector_of(hidden, rows))[:, place - 1].float()
 
-    tag = chosen_label(task.tags.names, emissions, pieces.inputs, of)
+    tag = chosen_label(task.tags.names, emissions, pieces.inputs, asked.of)
     tokens, own = named_places(task.reader.tokenizer, encoded.tokens)
     what = f"the score of {named(task.tags.names[tag])} at {named(words[place - 1])}"
     return Explained(run, pieces.inputs, lambda inputs: emissions(inputs)[:, tag], tokens, own, what, task.reader.tokenizer, movable=False)
 
 
-def explain_next(run: Run, text: str, of: str | None, place: int, target: str | None, into: str) -> Explained:
+def explain_next(run: Run, asked: Question) -> Explained:
     """log p of the token that comes after the text."""
-    task, reading = run.task, read(run, text)
+    task, reading = run.task, read(run, asked.text)
     length = len(reading.ids) - int(task.tokenizer.unit == "word" and reading.spans[-1] is None)  # what ends a line is not read yet
     inputs = map_batch(lambda part: part[:, :length], reading.batch.inputs)
 
     def log_probs(inputs: Any) -> Tensor:
         return task.log_probs(task.body(inputs, None)[0][:, -1])
 
-    token = chosen_token(task.tokenizer, log_probs, inputs, of)
+    token = chosen_token(task.tokenizer, log_probs, inputs, asked.of)
     own = tuple(span is not None for span in reading.spans[:length])
-    what = f"log p of {named(task.tokenizer.piece(token))} as the next token"
+    what = f"log p of {task.tokenizer.piece(token)!r} as the next token"
     return Explained(run, inputs, lambda rows: log_probs(rows)[:, token], reading.pieces[:length], own, what, task.tokenizer)
 
 
-def explain_mask(run: Run, text: str, of: str | None, place: int, target: str | None, into: str) -> Explained:
+def explain_mask(run: Run, asked: Question) -> Explained:
     """log p of a token in the place of a mask."""
-    task, device = run.task, run.task.output_bias.device
-    framed = framed_text(task, text, None, "the text")
+    task, device, place = run.task, run.task.output_bias.device, asked.place or 1
+    framed = framed_text(task, asked.text, None, "the text")
     if place > framed.tokens.count(task.tokenizer.mask):
         raise UserError(f"there is no mask {place}; the text has {framed.tokens.count(task.tokenizer.mask)}")
     tokens = torch.tensor([framed.tokens], device=device)
@@ -167,16 +182,16 @@ def explain_mask(run: Run, text: str, of: str | None, place: int, target: str | 
         hidden = task.body(inputs, None)[0]
         return task.logits(hidden[torch.arange(len(hidden), device=device), at]).float().log_softmax(-1)
 
-    token = chosen_token(task.tokenizer, log_probs, inputs, of)
+    token = chosen_token(task.tokenizer, log_probs, inputs, asked.of)
     names, own = named_places(task.tokenizer, framed.tokens)
     own = tuple(is_own and id != task.tokenizer.mask for is_own, id in zip(own, framed.tokens, strict=True))
-    what = f"log p of {named(task.tokenizer.piece(token))} in the place of mask {place}"
+    what = f"log p of {task.tokenizer.piece(token)!r} in the place of mask {place}"
     return Explained(run, inputs, lambda rows: log_probs(rows)[:, token], names, own, what, task.tokenizer)
 
 
-def explain_written(run: Run, text: str, of: str | None, place: int, target: str | None, into: str) -> Explained:
+def explain_written(run: Run, asked: Question) -> Explained:
     """log p of a token that is written, given the source and what stands before it, by the source's places."""
-    task, reading = run.task, read(run, text, target, into=into)
+    task, reading, place = run.task, read(run, asked.text, asked.target, into=asked.into), asked.place or 1
     if place > len(reading.written):
         raise UserError(f"there is no token {place} in the target; it has {len(reading.written)} with its end")
     batch = reading.batch
@@ -186,10 +201,10 @@ def explain_written(run: Run, text: str, of: str | None, place: int, target: str
         hidden, _ = task.decode(batch._replace(source=source, source_mask=None, tokens=batch.tokens.expand(rows, -1), mask=None))
         return task.log_probs(hidden[:, place - 1])
 
-    token = reading.written_ids[place - 1] if of is None else chosen_token(task.target, log_probs, batch.source, of)
-    before, after = (len(marks) for marks in task.around(into))
+    token = reading.written_ids[place - 1] if asked.of is None else chosen_token(task.target, log_probs, batch.source, asked.of)
+    before, after = (len(marks) for marks in task.around(asked.into))
     own = tuple(before <= at < len(reading.tokens) - after for at in range(len(reading.tokens)))
-    what = f"log p of {named(task.target.piece(token))} as token {place} of the target {' '.join(reading.written)!r}"
+    what = f"log p of {task.target.piece(token)!r} as token {place} of the target {' '.join(reading.written)!r}"
     return Explained(
         run, batch.source, lambda rows: log_probs(rows)[:, token], reading.tokens, own, what, task.source, "body.encoder.embedding"
     )

@@ -6,6 +6,7 @@ What has scales (lines, points, bars, heatmaps) is drawn on axes of its own, to 
 import warnings
 from collections.abc import Sequence
 from importlib import import_module
+from itertools import groupby
 from pathlib import Path
 from typing import Any
 
@@ -98,48 +99,52 @@ def write(on: Any, x: float, y: float, text: str, kind: str, turn: float = 0.0) 
 
 
 def draw_shapes(axis: Any, width: float, height: float, shapes: Sequence[Shape]) -> None:
-    """Shapes of a picture, in its pixels, on an axis that is not seen."""
+    """Shapes of a picture, in its pixels, on an axis that is not seen. Rectangles in a row are one collection: a text has thousands."""
     axis.set_xlim(0, width)
     axis.set_ylim(height, 0)
     axis.set_axis_off()
     axis.patch.set_visible(False)
-    for shape in shapes:
-        draw_shape(axis, shape)
+    for is_plain, run in groupby(shapes, key=lambda shape: isinstance(shape, Box) and not shape.round):
+        if is_plain:
+            boxes = [patch_of(shape) for shape in run]
+            axis.add_collection(import_module("matplotlib.collections").PatchCollection(boxes, match_original=True))
+            continue
+        for shape in run:
+            if isinstance(shape, Label):
+                write(axis, shape.x, shape.y, shape.text, shape.kind, shape.turn)
+            elif isinstance(shape, Raster):
+                draw_raster(axis, shape)
+            else:
+                axis.add_patch(patch_of(shape))
 
 
-def draw_shape(axis: Any, shape: Shape) -> None:
-    if isinstance(shape, Label):
-        return write(axis, shape.x, shape.y, shape.text, shape.kind, shape.turn)
-    look = KINDS[shape.kind]
-    if isinstance(shape, Raster):
-        image = np.ones((*shape.levels.shape, 4))
-        image[..., :3] = import_module("matplotlib.colors").to_rgb(LIGHT[look.fill])
-        image[..., 3] = shape.levels / 255 * (1 if shape.shown is None else shape.shown)
-        place = (shape.x, shape.x + shape.width, shape.y + shape.height, shape.y)
-        axis.imshow(image, extent=place, aspect="auto", interpolation="nearest" if shape.levels.size < 1e5 else "antialiased")
-        return None
+def draw_raster(axis: Any, shape: Raster) -> None:
+    image = np.ones((*shape.levels.shape, 4))
+    image[..., :3] = import_module("matplotlib.colors").to_rgb(LIGHT[KINDS[shape.kind].fill])
+    image[..., 3] = shape.levels / 255 * (1 if shape.shown is None else shape.shown)
+    place = (shape.x, shape.x + shape.width, shape.y + shape.height, shape.y)
+    axis.imshow(image, extent=place, aspect="auto", interpolation="nearest" if shape.levels.size < 1e5 else "antialiased")
+
+
+def patch_of(shape: Any) -> Any:
+    """A box, a dot or a stroke as matplotlib has it."""
     patches, paths = import_module("matplotlib.patches"), import_module("matplotlib.path")
-    is_open = isinstance(shape, Stroke) and not shape.closed
-    colours = import_module("matplotlib.colors")
+    look = KINDS[shape.kind]
     opacity = shape.opacity if isinstance(shape, Box) and shape.opacity is not None else look.opacity
+    is_filled = look.fill != "none" and (not isinstance(shape, Stroke) or shape.closed)
     style = {
-        "facecolor": "none" if look.fill == "none" or is_open else colours.to_rgba(LIGHT[look.fill], opacity),
+        "facecolor": import_module("matplotlib.colors").to_rgba(LIGHT[look.fill], opacity) if is_filled else "none",
         "edgecolor": "none" if look.stroke == "none" else LIGHT[look.stroke],
         "linewidth": look.width * POINT,
     }
-    if isinstance(shape, Box):
-        if shape.round:
-            kind = patches.BoxStyle("Round", pad=0, rounding_size=min(shape.round, shape.width / 2, shape.height / 2))
-            patch = patches.FancyBboxPatch((shape.x, shape.y), shape.width, shape.height, boxstyle=kind, **style)
-        else:
-            patch = patches.Rectangle((shape.x, shape.y), shape.width, shape.height, **style)
-    elif isinstance(shape, Dot):
-        patch = patches.Circle((shape.x, shape.y), shape.radius, **style)
-    else:
-        codes = [paths.Path.MOVETO] + [paths.Path.CURVE4 if shape.curved else paths.Path.LINETO] * (len(shape.points) - 1)
-        patch = patches.PathPatch(paths.Path(list(shape.points), codes, closed=False), **style)
+    if isinstance(shape, Dot):
+        return patches.Circle((shape.x, shape.y), shape.radius, **style)
+    if isinstance(shape, Stroke):
         dash = shape.dash or look.dash
-        if dash:
-            patch.set_linestyle((0, tuple(part * POINT for part in dash)))
-    axis.add_patch(patch)
-    return None
+        codes = [paths.Path.MOVETO] + [paths.Path.CURVE4 if shape.curved else paths.Path.LINETO] * (len(shape.points) - 1)
+        line = (0, tuple(part * POINT for part in dash)) if dash else "solid"
+        return patches.PathPatch(paths.Path(list(shape.points), codes), linestyle=line, **style)
+    if not shape.round:
+        return patches.Rectangle((shape.x, shape.y), shape.width, shape.height, **style)
+    kind = patches.BoxStyle("Round", pad=0, rounding_size=min(shape.round, shape.width / 2, shape.height / 2))
+    return patches.FancyBboxPatch((shape.x, shape.y), shape.width, shape.height, boxstyle=kind, **style)

@@ -27,6 +27,8 @@ from clew.runs.loaded import Run
 CLOSED, OPEN = 0.1, 0.9
 SMALLEST = 1e-30
 """A gate is taken for no less: a logarithm has to be finite."""
+NAMED = 8
+"""Cells that the text of a point names, where several stand at one place."""
 LONGEST = 5
 """Cells with the longest memory that are named."""
 
@@ -76,13 +78,14 @@ def look_at_gates(runs: Sequence[Run], options: GateOptions) -> View:
             closed, opened = saturation(each)
             name = f"{layer} {gate}"
             rows.append((layer, gate, round(float(each.mean()), 3), share(closed.mean()), share(opened.mean())))
-            points.append(Series(name, opened.tolist(), closed.tolist()))
-            texts.append([f"{name}, cell {unit}: mean {mean:.2f}" for unit, mean in enumerate(each.mean(0), start=1)])
+            spots, which = np.unique(np.stack([opened, closed], 1), axis=0, return_inverse=True)
+            points.append(Series(name, spots[:, 0].tolist(), spots[:, 1].tolist()))
+            texts.append([f"{name}: {named_cells(np.flatnonzero(which.reshape(-1) == spot) + 1)}" for spot in range(len(spots))])
             told[gate] = {"mean": float(each.mean()), "closed": float(closed.mean()), "open": float(opened.mean())}
         facts[layer] = {"gates": told}
     parts: list[Part] = [
         Table(("layer", "gate", "mean", f"below {CLOSED}", f"above {OPEN}"), rows, "How open the gates are"),
-        Points(points, texts, f"share of the time above {OPEN}", f"share of the time below {CLOSED}", "Saturation: a point a cell"),
+        Points(points, texts, f"share of the time above {OPEN}", f"share of the time below {CLOSED}", "Saturation: where cells stand"),
     ]
     memory, curves = [], []
     for layer, gate in keeping.items():
@@ -100,6 +103,13 @@ def look_at_gates(runs: Sequence[Run], options: GateOptions) -> View:
         parts.append(Lines(curves, "k, steps", "product of gates", title, log_y=True))
     places = len(next(iter(next(iter(values.values())).values())))
     return View("Gates", parts, f"over {places} tokens; a gate is closed below {CLOSED} and open above {OPEN}", {"layers": facts})
+
+
+def named_cells(units: np.ndarray) -> str:
+    """`cell 3`, or how many and the first of them."""
+    if len(units) == 1:
+        return f"cell {units[0]}"
+    return f"{len(units)} cells, {', '.join(map(str, units[:NAMED]))}{', ...' if len(units) > NAMED else ''}"
 
 
 def share(value: float) -> str:

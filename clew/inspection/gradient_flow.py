@@ -49,17 +49,16 @@ def state_gradients(step: Step, state: State, ends: Sequence[int], steps: int) -
         carried.append(recurrent_parts(state))
         if t in ends:
             losses[t] = loss
-    found: dict[str, list[list[Tensor]]] = {part: [] for part in made[0]}
+    parts = list(made[0])
+    found: dict[str, list[list[float]]] = {part: [] for part in parts}
     for t in ends:
-        for part, rows in found.items():
-            places = [made[t][part], *(carried[t - k][part] for k in range(1, steps + 1))]
-            gradients = torch.autograd.grad(losses[t], places, retain_graph=True, allow_unused=True)
-            rows.append([norm_of(gradient, place) for gradient, place in zip(gradients, places, strict=True)])
-    return {part: torch.tensor([[float(norm) for norm in row] for row in rows], dtype=torch.float64) for part, rows in found.items()}
-
-
-def norm_of(gradient: Tensor | None, place: Tensor) -> Tensor:
-    return place.new_zeros(()) if gradient is None else torch.linalg.vector_norm(gradient)
+        before = [made[t], *(carried[t - k] for k in range(1, steps + 1))]
+        places = [each[part] for part in parts for each in before]
+        gradients = torch.autograd.grad(losses[t], places, retain_graph=True, allow_unused=True)
+        norms = iter([0.0 if gradient is None else float(torch.linalg.vector_norm(gradient)) for gradient in gradients])
+        for part in parts:
+            found[part].append([next(norms) for _ in before])
+    return {part: torch.tensor(rows, dtype=torch.float64) for part, rows in found.items()}
 
 
 def input_gradients(losses: Sequence[Tensor], x: Tensor, ends: Sequence[int], steps: int) -> Tensor:

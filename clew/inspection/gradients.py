@@ -11,6 +11,7 @@ from torch import Tensor
 
 from clew.core.errors import UserError
 from clew.core.types import State
+from clew.inspection.corpus_text import corpus_text
 from clew.inspection.gates import kept
 from clew.inspection.gradient_flow import (
     choose_ends,
@@ -28,9 +29,11 @@ from clew.inspection.recording import record
 from clew.inspection.recurrent_layers import RecurrentLayer, recurrent_layers
 from clew.inspection.spectra import Spectrum, recurrent_matrices, spectrum
 from clew.inspection.views import Lines, Note, Part, Series, Table, View
-from clew.runs.build import build_task, find_texts
+from clew.runs.build import build_task
 from clew.runs.loaded import Run
 
+MOST_WIDTH = 1024
+"""Recurrent matrices that are wider are left out: their eigenvalues take minutes."""
 FLOOR = 1e-12
 """What is smaller, beside the gradient at k = 0, is drawn so."""
 
@@ -143,13 +146,10 @@ def text_of(run: Run, options: GradientOptions) -> str:
     """What is given, or of a language model as much of its own validation text as is needed."""
     if options.text or run.verb != "generate":
         return options.text
-    for piece in find_texts(run.config.data)["valid"]:
-        if piece.strip():
-            wanted = 2 * options.steps + options.places + 1
-            limit = run.task.body.max_length
-            tokens, offsets = run.task.tokenizer.encode_with_offsets(piece[: 20 * wanted])
-            return piece[: offsets[min(wanted, limit or wanted, len(tokens)) - 1][1]]
-    raise UserError(f"the validation text of {run.folder} is empty; give a text")
+    wanted = min(2 * options.steps + options.places + 1, run.task.body.max_length or 2**62)
+    text = corpus_text(run, "valid", 20 * wanted)
+    offsets = run.task.tokenizer.encode_with_offsets(text)[1]
+    return text[: offsets[wanted - 1][1]] if len(offsets) > wanted else text
 
 
 def look_at_gradients(runs: Sequence[Run], options: GradientOptions) -> View:
@@ -180,7 +180,8 @@ def look_at_gradients(runs: Sequence[Run], options: GradientOptions) -> View:
     limit = runs[0].config.training.clip_norm
     parts += [Note(clip_sentence(state, flow, limit)) for state, flow in flows.items() if flow.norm is not None]
     spectra = {
-        layer.name: {gate: spectrum(each) for gate, each in recurrent_matrices(layer.cell).items()} for layer in recurrent_layers(runs[0])
+        layer.name: {gate: spectrum(each) for gate, each in recurrent_matrices(layer.cell).items() if len(each) <= MOST_WIDTH}
+        for layer in recurrent_layers(runs[0])
     }
     parts += spectra_parts(spectra)
     facts: dict[str, Any] = {

@@ -61,9 +61,9 @@ def is_judged(name: str) -> bool:
 
 
 def why_no_curves(run: Run) -> str | None:
-    if (run.folder / METRICS).is_file():
+    if (run.folder / METRICS).is_file() and measures_of([summarise(run.folder)]):
         return None
-    return f"{run.folder} has logged nothing: it was imported or made of others, not trained"
+    return f"{run.folder} has no curves: it was imported or made of others, or trained for too few steps to log anything twice"
 
 
 CURVES = Instrument("what was logged in training: losses, scores, speed", CurvesOptions, look_at_curves, why_no_curves, several=True)

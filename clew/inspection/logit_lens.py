@@ -21,6 +21,9 @@ from clew.inspection.views import Heatmap, Lines, Part, Series, Table, View
 from clew.layers.blocks import block_ends
 from clew.runs.loaded import Run
 
+CHUNK = 256
+"""Places that are looked at together."""
+
 
 class Seen(NamedTuple):
     """Through the lens at each level (levels, places): the likeliest token, its probability, that of the last level's likeliest, and how
@@ -33,15 +36,20 @@ class Seen(NamedTuple):
 
 
 def through_lens(levels: Sequence[Tensor], norm: Callable[[Tensor], Tensor], logits: Callable[[Tensor], Tensor]) -> Seen:
-    """Of levels (places, dim), the lowest first; the last has passed the norm."""
-    last = logits(levels[-1]).double().log_softmax(-1)  # (places, vocabulary)
+    """Of levels (places, dim), the lowest first; the last has passed the norm. Only some places have scores for all tokens at a time."""
+    pieces = zip(*(level.split(CHUNK) for level in levels), strict=True)
+    return Seen(*(torch.cat(column, 1) for column in zip(*(through_lens_at(some, norm, logits) for some in pieces), strict=True)))
+
+
+def through_lens_at(levels: Sequence[Tensor], norm: Callable[[Tensor], Tensor], logits: Callable[[Tensor], Tensor]) -> Seen:
+    last = logits(levels[-1]).cpu().double().log_softmax(-1)  # (places, vocabulary)
     best = last.argmax(-1, keepdim=True)
     found = []
     for number, level in enumerate(levels):
-        log_probs = last if number == len(levels) - 1 else logits(norm(level)).double().log_softmax(-1)
+        log_probs = last if number == len(levels) - 1 else logits(norm(level)).cpu().double().log_softmax(-1)
         top = log_probs.max(-1)
         found.append((top.indices, top.values.exp(), log_probs.gather(-1, best)[:, 0].exp(), divergence(last, log_probs)))
-    return Seen(*(torch.stack(column).cpu() for column in zip(*found, strict=True)))
+    return Seen(*(torch.stack(column) for column in zip(*found, strict=True)))
 
 
 def divergence(log_p: Tensor, log_q: Tensor) -> Tensor:

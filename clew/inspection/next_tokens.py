@@ -43,7 +43,7 @@ class Expected(NamedTuple):
 
 def expected(log_probs: Tensor, tokenizer: Any, top: int, after: str = "") -> Expected:
     """Of log p (vocabulary,) in nats."""
-    log_probs = log_probs.double().cpu()
+    log_probs = log_probs.cpu().double()
     best = log_probs[: tokenizer.vocabulary].topk(min(top, tokenizer.vocabulary))
     probabilities = best.values.exp()
     entropy = -(log_probs.exp() * log_probs.clamp(min=-1e4)).sum().item() / math.log(2)

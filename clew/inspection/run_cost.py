@@ -4,6 +4,7 @@ FLOPs = 2 n P + 4 n m w        P weights that every position is multiplied with,
 """
 
 import math
+from collections import Counter
 from collections.abc import Sequence
 from typing import Any, NamedTuple
 
@@ -30,7 +31,7 @@ from clew.runs.loaded import Run
 class CostOptions(Section):
     """At which lengths, and whether time is taken."""
 
-    lengths: tuple[int, ...] = Field((32, 64, 128, 256), description="how many tokens are read")
+    lengths: tuple[int, ...] = Field((16, 32, 64, 128), description="how many tokens are read")
     repeats: int = Field(3, ge=0, le=100, description="how often each layer is timed; 0: not at all")
 
 
@@ -51,7 +52,7 @@ class LayerInput(NamedTuple):
 
 
 def own_layers(run: Run) -> list[OwnLayer]:
-    """By half, kind and number of parameters, from the lowest."""
+    """By half, kind and number of parameters, from the lowest; the last is in the name where it tells two apart."""
     found: dict[tuple[Any, ...], OwnLayer] = {}
     for half, body in halves_of(run):
         for layer in layers_of(body):
@@ -60,7 +61,9 @@ def own_layers(run: Run) -> list[OwnLayer]:
             before = found.get(key)
             name = f"{half} {kind}".strip()
             found[key] = OwnLayer(name, kind, layer, 1) if before is None else before._replace(number=before.number + 1)
-    return [one if one.number == 1 else one._replace(name=f"{one.number} x {one.name}") for one in found.values()]
+    names = Counter(one.name for one in found.values())
+    sized = [one._replace(name=f"{one.name} of {key[2]:,}") if names[one.name] > 1 else one for key, one in found.items()]
+    return [one if one.number == 1 else one._replace(name=f"{one.number} x {one.name}") for one in sized]
 
 
 def halves_of(run: Run) -> list[tuple[str, Any]]:
@@ -185,6 +188,6 @@ def checked_lengths(run: Run, lengths: Sequence[int]) -> list[int]:
     return fitting
 
 
-LONGEST = 100_000
+LONGEST = 8192
 
 COST = Instrument("what each layer takes as texts grow: FLOPs, memory, time", CostOptions, look_at_cost, why_unreadable, quick=False)

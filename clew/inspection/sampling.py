@@ -80,7 +80,7 @@ def sampled_steps(
 
 def drawn(token: int, before: Tensor, after: Tensor, top: int) -> Drawn:
     """From log p (vocabulary,) before the cut, which need not add up to one, and after it."""
-    probs, kept = before.double().softmax(-1).cpu(), after.double().exp().cpu()
+    probs, kept = before.cpu().double().softmax(-1), after.cpu().double().exp()
     best = probs.topk(min(top, len(probs)))
     is_left = kept > 0
     return Drawn(

@@ -8,12 +8,14 @@ sides. A model that reads both ways has a surprisal from each.
 """
 
 import math
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Any, NamedTuple
 
 import torch
+import torch.nn.functional as F
 from torch import Tensor
 
+from clew.core.errors import UserError
 from clew.core.modes import evaluating
 from clew.inspection.instrument import Instrument, TextOptions
 from clew.inspection.reading import Reading, read, why_unreadable
@@ -24,6 +26,8 @@ from clew.tasks.words import is_segmented
 
 BATCH_TOKENS = 2**13
 """Places that are read at a time where each token is masked in its turn."""
+CHUNK = 256
+"""Places that have a score for every token of the vocabulary at a time."""
 UNITS = {"character": "characters", "word": "words", "subword": "tokens"}
 
 
@@ -58,34 +62,31 @@ def bits_of(log_probs: Tensor, ids: Tensor) -> Tensor:
 
 def surprisals(reading: Reading) -> list[Surprisal]:
     """One; of a model that reads both ways, what the tokens before tell of each and what those after it do."""
-    run, ids = reading.run, torch.tensor(reading.ids)
-    with evaluating([run.task]):
+    run, task, ids = reading.run, reading.run.task, torch.tensor(reading.ids)
+    with evaluating([task]):
         if reading.writes:
-            log_probs = run.task.log_probs(reading.forward())[0]
             written = torch.tensor(reading.written_ids)
-            return [judged(reading.written, range(len(written)), log_probs, written, run.task.target)]
-        pieces, tokenizer = reading.pieces, run.task.tokenizer
+            return [judged(reading.written, range(len(written)), reading.forward()[0], task.log_probs, written, task.target)]
+        pieces, tokenizer = reading.pieces, task.tokenizer
         if run.verb == "fill":
             places = [place for place, span in enumerate(reading.spans) if span is not None]
-            return [judged(pieces, places, masked_log_probs(reading, places), ids[places], tokenizer)]
-        later = range(1, len(ids))
+            return [judged(pieces, places, masked_vectors(reading, places), task.logits, ids[places], tokenizer)]
+        hidden, later = reading.forward()[0], range(1, len(ids))
         if run.verb == "generate":
-            log_probs = run.task.log_probs(reading.forward())[0]
-            return [judged(pieces, later, log_probs[:-1], ids[1:], tokenizer)]
-        ahead, back = (both_ways(run.task, half) for half in reading.forward()[0].chunk(2, -1))
-        named = run.task.named(ids)
+            return [judged(pieces, later, hidden[:-1], task.logits, ids[1:], tokenizer)]
+        (ahead, back), named = hidden.chunk(2, -1), task.named(ids)
+
+        def output(half: Tensor) -> Tensor:
+            return F.linear(half, task.weight, task.output_bias)
+
         return [
-            judged(pieces, later, ahead[:-1], named[1:], tokenizer)._replace(name="from the left"),
-            judged(pieces, range(len(ids) - 1), back[1:], named[:-1], tokenizer)._replace(name="from the right"),
+            judged(pieces, later, ahead[:-1], output, named[1:], tokenizer)._replace(name="from the left"),
+            judged(pieces, range(len(ids) - 1), back[1:], output, named[:-1], tokenizer)._replace(name="from the right"),
         ]
 
 
-def both_ways(task: Any, hidden: Tensor) -> Tensor:
-    return torch.nn.functional.linear(hidden, task.weight, task.output_bias).float().log_softmax(-1)
-
-
-def masked_log_probs(reading: Reading, places: Sequence[int]) -> Tensor:
-    """log p (places, vocabulary) at every place, with nothing masked but that place."""
+def masked_vectors(reading: Reading, places: Sequence[int]) -> Tensor:
+    """The body's vector (places, dim) at every place, with nothing masked but that place."""
     task, found = reading.run.task, []
     tokens = torch.tensor(reading.ids, device=task.body.embedding.like.device)
     rows = max(BATCH_TOKENS // len(tokens), 1)
@@ -96,25 +97,31 @@ def masked_log_probs(reading: Reading, places: Sequence[int]) -> Tensor:
         if is_segmented(task.body):
             inputs = Segmented(masked, reading.batch.inputs.segments.expand(len(some), -1))
         hidden, _ = task.body(inputs, None)
-        found.append(task.logits(hidden[torch.arange(len(some)), some]).float().log_softmax(-1).cpu())
+        found.append(hidden[torch.arange(len(some), device=some.device), some])
     return torch.cat(found)
 
 
-def judged(tokens: Sequence[str], places: Sequence[int], log_probs: Tensor, ids: Tensor, tokenizer: Any) -> Surprisal:
-    log_probs, ids = log_probs.float().cpu(), ids.cpu()
-    likeliest = log_probs[:, : tokenizer.vocabulary].max(-1)
-    return Surprisal(
-        tuple(tokens),
-        tuple(places),
-        tuple(bits_of(log_probs, ids).tolist()),
-        tuple(map(tokenizer.piece, likeliest.indices.tolist())),
-        tuple(likeliest.values.exp().tolist()),
-    )
+def judged(
+    tokens: Sequence[str], places: Sequence[int], hidden: Tensor, output: Callable[[Tensor], Tensor], ids: Tensor, tokenizer: Any
+) -> Surprisal:
+    """From vectors (places, dim) and what makes scores of them; only some places have scores for the vocabulary at a time."""
+    bits: list[float] = []
+    best: list[int] = []
+    probabilities: list[float] = []
+    for some, wanted in zip(hidden.split(CHUNK), ids.split(CHUNK), strict=True):
+        log_probs = output(some).float().cpu().log_softmax(-1)
+        likeliest = log_probs[:, : tokenizer.vocabulary].max(-1)
+        bits += bits_of(log_probs, wanted).tolist()
+        best += likeliest.indices.tolist()
+        probabilities += likeliest.values.exp().tolist()
+    return Surprisal(tuple(tokens), tuple(places), tuple(bits), tuple(map(tokenizer.piece, best)), tuple(probabilities))
 
 
 def look_at_surprisal(runs: Sequence[Run], options: TextOptions) -> View:
     reading = read(runs[0], options.text, options.target, into=options.into)
     found = surprisals(reading)
+    if not found[0].bits:
+        raise UserError("a text needs at least 2 tokens, one to read and one to predict; this one has 1")
     unit = (runs[0].task.target if reading.writes else runs[0].task.tokenizer).unit
     high = max((bits for one in found for bits in one.bits), default=1.0)
     parts: list[Part] = []

@@ -3,7 +3,7 @@ judged on text it has not seen. What is measured is told in `tracking.py`, the p
 
 import math
 from collections.abc import Sequence
-from typing import Any, Literal, NamedTuple
+from typing import Literal, NamedTuple
 
 import numpy as np
 import torch
@@ -12,13 +12,13 @@ from pydantic import Field
 from clew.core.config import Section
 from clew.core.errors import UserError, unknown
 from clew.inspection.cells import coloured
+from clew.inspection.corpus_text import corpus_text
 from clew.inspection.instrument import Instrument
 from clew.inspection.properties import PROPERTIES, is_code
 from clew.inspection.recurrent_layers import RecurrentLayer, recurrent_layers, why_not_recurrent
 from clew.inspection.streaming import stream
 from clew.inspection.tracking import Tally, correlations, fit_cuts, fit_lines, judge_cuts, judge_lines, threshold_of
 from clew.inspection.views import Bars, ColouredText, Note, Part, Table, View
-from clew.runs.build import find_texts
 from clew.runs.loaded import Run
 
 RARE = 0.001
@@ -154,18 +154,7 @@ def texts_of(run: Run, options: TrackOptions) -> tuple[str, str]:
         if half < 100:
             raise UserError(f"the text has {len(options.text)} characters, and the search needs 200 at least; give more, or none at all")
         return options.text[:half], options.text[half:]
-    parts = find_texts(run.config.data)
-    return beginning(parts["train"], options.characters), beginning(parts["valid"], options.characters)
-
-
-def beginning(source: Any, characters: int) -> str:
-    found, length = [], 0
-    for piece in source:
-        found.append(piece)
-        length += len(piece)
-        if length >= characters:
-            break
-    return "".join(found)[:characters]
+    return corpus_text(run, "train", options.characters), corpus_text(run, "valid", options.characters)
 
 
 def look_for_cells(runs: Sequence[Run], options: TrackOptions) -> View:
@@ -185,7 +174,8 @@ def look_for_cells(runs: Sequence[Run], options: TrackOptions) -> View:
         for one in found.best
     ]
     parts: list[Part] = [Table(header, rows, "The best cell for each property, on unseen text")]
-    parts += [coloured_best(run, judged_on, one, options) for one in found.best if options.show and one.skill >= options.margin]
+    shown = [one for one in found.best if one.skill >= options.margin and PROPERTIES[one.property].kind != "character"]
+    parts += [coloured_best(run, judged_on, one, options) for one in shown if options.show]
     if found.silent:
         parts.append(Bars(list(found.silent), list(found.silent.values()), "share of cells", "Cells that track none of these, by layer"))
     if found.left_out:

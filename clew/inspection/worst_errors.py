@@ -37,7 +37,7 @@ def look_at_errors(runs: Sequence[Run], options: ErrorsOptions) -> View:
             round(record["score"], 2),
             *(record.get(field, "") for field in fields),
             *((record.get("gold_probability", ""),) if with_probability else ()),
-            record["id"],
+            record["id"].replace("\\", "/").rpartition("/")[2],
         )
         for record in chosen
     ]

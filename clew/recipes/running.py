@@ -172,6 +172,9 @@ def resumed(recipe: str, assignments: Sequence[str], config: Config, out: Path |
     check_run(folder)
     check_files(folder)
     there = read_config(folder)
+    for made in ("pruned", "averaged"):
+        if any(made in record for record in summarise(folder).records):
+            raise UserError(f"{folder} was {made} and has no checkpoint to go on from; train it as a new run, transfer.from={folder}")
     if there.recipe != config.recipe:
         raise UserError(f"{folder} is a run of {there.recipe}, not of {config.recipe}; name that recipe, or another folder")
     config = resolve(override(overlay(there.model_dump(mode="json"), more), assignments))

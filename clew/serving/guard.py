@@ -179,8 +179,7 @@ def page_headers(hosts: Sequence[str]) -> dict[str, str]:
         "x-content-type-options": "nosniff",
         "referrer-policy": "no-referrer",
         "cross-origin-resource-policy": "same-origin",
-        "cross-origin-opener-policy": "same-origin",
-        **({} if hosts else {"x-frame-options": "DENY"}),
+        **({} if hosts else {"x-frame-options": "DENY", "cross-origin-opener-policy": "same-origin"}),
     }
 
 

@@ -24,12 +24,13 @@ from starlette.routing import Route
 from clew.core.errors import UserError, unknown
 from clew.inspection.drawing.pages import script, stylesheet
 from clew.serving.answering import JSON, body_of, disconnected, missing, parsed, said, wrong_method
-from clew.serving.inspector import Asked, AskedFile, AskedLook, AskedStep, Inspector
+from clew.serving.inspector import QUICK_SECONDS, Asked, AskedFile, AskedLook, AskedStep, Inspector
 from clew.serving.worker import Busy, Ended, Superseded, Worker
 
 log = logging.getLogger(__name__)
 
 KINDS = {"html": "text/html", "js": "text/javascript", "css": "text/css", "svg": "image/svg+xml", "json": "application/json"}
+DESCRIBING_SECONDS = 60.0
 FILES = {"html": "text/html", "svg": "image/svg+xml", "json": "application/json"}
 
 
@@ -63,7 +64,7 @@ class Answers:
         return Response(self.files[name], media_type=KINDS[name.rpartition(".")[2]])
 
     async def runs(self, request: Request) -> Response:
-        return await self.answered(request, None, self.inspector.describe, 60.0)
+        return await self.told(lambda: self.answered(request, None, self.inspector.describe, DESCRIBING_SECONDS))
 
     async def look(self, request: Request) -> Response:
         name = request.path_params["name"]
@@ -90,17 +91,14 @@ class Answers:
     async def step(self, request: Request) -> Response:
         async def ask() -> Response:
             asked = parsed(AskedStep, await body_of(request))
-            return await self.answered(request, asked, lambda: self.inspector.step(asked), 30.0)
+            return await self.answered(request, asked, lambda: self.inspector.step(asked), QUICK_SECONDS)
 
         return await self.told(ask)
 
     async def answered(self, request: Request, asked: Asked | None, work: Callable[[], Any], seconds: float) -> Response:
-        async def ask() -> Response:
-            began = time.perf_counter()
-            found = await self.done(request, asked, work, seconds)
-            return JSON({**found, "seconds": round(time.perf_counter() - began, 4)})
-
-        return await self.told(ask)
+        began = time.perf_counter()
+        found = await self.done(request, asked, work, seconds)
+        return JSON({**found, "seconds": round(time.perf_counter() - began, 4)})
 
     async def done(self, request: Request, asked: Asked | None, work: Callable[[], Any], seconds: float) -> Any:
         """What the worker makes of it, unless whoever asked goes away."""
@@ -122,9 +120,7 @@ class Answers:
             return await ask()
         except Superseded as error:
             return said(HTTPStatus.CONFLICT, str(error), superseded=True)
-        except Ended as error:
-            return said(HTTPStatus.SERVICE_UNAVAILABLE, str(error))
-        except Busy as error:
+        except (Ended, Busy) as error:
             return said(HTTPStatus.SERVICE_UNAVAILABLE, str(error))
         except UserError as error:
             return said(HTTPStatus.UNPROCESSABLE_ENTITY, str(error))

@@ -1,4 +1,5 @@
 import json
+import os
 from pathlib import Path
 
 import numpy as np
@@ -68,3 +69,15 @@ def test_two_runs_are_two_languages(clew: Clew, files: Path, lstm: Path, gpt: Pa
 def test_a_mistake_is_one_line(clew: Clew, files: Path, arguments: list[str], sentence: str):
     found = clew("lexicon", "en.txt", "xx.txt", *arguments)
     assert found.status == 2 and sentence in found.err, found.err
+
+
+@pytest.mark.corpus
+@pytest.mark.slow
+def test_english_into_russian_is_better_by_csls(clew: Clew):
+    data = Path(os.environ["CLEW_DATA"])
+    vectors = [data / "vectors" / name for name in ("glove.6B.100d.top40k.txt.gz", "navec_news_v1_1B_250K_300d_100q.tar")]
+    train, test = (data / "lexicons" / f"yacle.{name}.en-ru.tsv" for name in ("train.freq.5k", "test.freq.2k"))
+    settings = ["--first", "20000", "--prepare", "unit_centre", "--rounds", "0"]
+    found = clew("lexicon", *vectors, "--train", train, "--test", test, *settings, "--json")
+    nearest, csls = map(json.loads, found.out.splitlines())
+    assert nearest["precision@1"] > 13.5 and csls["precision@1"] > nearest["precision@1"] + 2

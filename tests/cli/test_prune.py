@@ -24,6 +24,9 @@ def test_half_of_the_heads_go_and_the_rest_score_what_was_measured(clew: Clew, g
     assert "heads kept" in (tmp_path / "half" / "pruning.html").read_text()
     assert "weight 8 x 16" in clew("describe", "half").out and clew("generate", "half", "the", "--max-new", "3").status == 0
 
+    again = clew("train", "text-gpt", "--out", "half", "--resume")
+    assert again.status == 2 and "was pruned and has no checkpoint to go on from" in again.err
+
 
 def test_named_heads_go_and_a_layer_may_lose_all(clew: Clew, gpt: Path, tmp_path: Path):
     found = clew("prune", gpt, "--off", "1.1", "1.2", "--device", "cpu", "--out", "none")

@@ -2,6 +2,7 @@ import numpy as np
 import pytest
 
 from clew.core.errors import UserError
+from clew.inspection import attention
 from clew.inspection.attention import attention_maps, habits
 from clew.inspection.looking import look
 from clew.inspection.reading import read
@@ -76,3 +77,9 @@ def test_a_head_that_is_off_looks_at_nothing():
 def test_what_is_not_there_is_told(name, options, sentence):
     with pytest.raises(UserError, match=sentence):
         look(small_run(name), "attention", {"text": TEXT, **options})
+
+
+def test_maps_that_no_memory_would_hold_are_refused(monkeypatch):
+    monkeypatch.setattr(attention, "MOST_CELLS", 1000)
+    with pytest.raises(UserError, match="19 x 19 weights of all heads are .* too much to look at; shorten the text"):
+        look(small_run("gpt"), "attention", {"text": TEXT})

@@ -5,7 +5,7 @@ import torch
 
 from clew.core.errors import UserError
 from clew.core.modes import evaluating
-from clew.inspection.explained import explain_run
+from clew.inspection.explained import Question, explain_run
 from clew.inspection.looking import look
 from tests.inspection.small_runs import small_run
 
@@ -13,7 +13,7 @@ TEXT = "the walls were tall"
 
 
 def explained(name, text=TEXT, of=None, place=None, target=None):
-    return explain_run(small_run(name), text, of=of, place=place, target=target, into="")
+    return explain_run(small_run(name), Question(text, of, place, target))
 
 
 def score_of(case):
@@ -88,6 +88,7 @@ def test_what_stands_around_a_text_is_never_occluded():
         ("elmo", {}, "gives no single score to explain"),
         ("gpt", {"place": 2}, "place= names a word that is tagged"),
         ("gpt", {"target": "a"}, "writes no target"),
+        ("classifier", {"second": "a"}, "reads one text; leave second= out"),
         ("gpt", {"of": "the walls"}, "of='the walls' is 9 tokens"),
         ("classifier", {"of": "god"}, "unknown label 'god'; did you mean 'good'"),
         ("classifier", {"text": "  "}, "there is no text to read"),

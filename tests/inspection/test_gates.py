@@ -6,7 +6,7 @@ import torch
 
 import clew
 from clew.core.errors import UserError
-from clew.inspection.gates import half_lives, kept, saturation
+from clew.inspection.gates import half_lives, kept, named_cells, saturation
 from clew.inspection.looking import look
 from tests.inspection.small_runs import small_run
 
@@ -72,3 +72,12 @@ def test_networks_without_gates_are_refused() -> None:
         look(small_run("elman"), "gates", {"text": TEXT})
     with pytest.raises(UserError, match="runs/gpt is a gpt without a recurrence"):
         look(small_run("gpt"), "gates", {"text": TEXT})
+
+
+def test_cells_that_stand_at_one_place_are_one_point() -> None:
+    view = look(small_run("lstm"), "gates", {"text": TEXT})
+    saturation_plot = view.parts[1]
+    for series, texts in zip(saturation_plot.series, saturation_plot.texts, strict=True):
+        assert len(series.x) == len(series.y) == len(texts) == len(set(zip(series.x, series.y, strict=True)))
+    assert named_cells(np.array([3])) == "cell 3"
+    assert named_cells(np.arange(1, 11)) == "10 cells, 1, 2, 3, 4, 5, 6, 7, 8, ..."

@@ -8,7 +8,8 @@ import torch.nn.functional as F
 import clew
 from clew.inspection.gradient_flow import choose_ends, clip_factor, input_gradients, reach, state_gradients, token_losses, with_gradients
 from clew.inspection.spectra import recurrent_matrices, spectrum
-from clew.layers.cells import CELLS
+from clew.layers.cells import CELLS, Elman
+from clew.layers.recurrent import Recurrent
 from tests.inspection.small_runs import small_run
 from tests.references.gradient_flow import elman_gradients
 
@@ -134,3 +135,21 @@ def test_every_cell_has_a_recurrent_matrix_for_each_gate(name: str) -> None:
         torch.testing.assert_close(found["forget"], cell.hidden_weight[4:8].double())
     if name == "projected_lstm":
         torch.testing.assert_close(found["output"], cell.projection.double() @ cell.hidden_weight[-16:].double())
+
+
+def test_a_recurrent_matrix_beyond_one_makes_gradients_explode() -> None:
+    """Where a rectifier lets all pass, J = U = 1.5 I: the gradient grows by half at every step."""
+    layer = Recurrent(Elman(2, 2, nonlinearity="relu")).double()
+    with torch.no_grad():
+        layer.cell.hidden_weight.copy_(1.5 * torch.eye(2))
+        layer.cell.bias.fill_(5.0)
+    x = torch.zeros(1, 8, 2, dtype=torch.double)
+
+    def step(t, state):
+        y, state = layer(x[:, t : t + 1], None, state)
+        return y.sum(), state
+
+    with with_gradients(layer):
+        found = state_gradients(step, layer.initial_state(1, like=x), [7], 6)["0.h"][0]
+    assert found.tolist() == pytest.approx([2**0.5 * 1.5**k for k in range(7)])
+    assert reach(found) == (None, pytest.approx(1.5**6))

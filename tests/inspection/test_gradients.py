@@ -1,7 +1,11 @@
+from pathlib import Path
+
 import pytest
 
 from clew.core.errors import UserError
+from clew.inspection.gradients import GradientOptions, text_of
 from clew.inspection.looking import look
+from clew.runs.loaded import Run
 from tests.inspection.small_runs import small_run
 
 TEXT = "the walls were tall and all the turns were the same"
@@ -44,3 +48,15 @@ def test_what_is_carried_and_what_is_read_vanish_alike_in_an_elman_network() -> 
 def test_a_text_that_is_too_short_is_refused() -> None:
     with pytest.raises(UserError, match="gradients need at least 3 places to be followed over, and this text has 2"):
         look(small_run("lstm"), "gradients", {"text": "the"})
+
+
+def test_a_language_model_is_given_its_own_text_where_none_is_said(tmp_path: Path) -> None:
+    run = small_run("lstm")
+    (tmp_path / "train.txt").write_text(TEXT * 40, encoding="utf-8")
+    data = run.config.data.model_copy(update={"train": str(tmp_path / "train.txt"), "valid_fraction": 0.2})
+    own = Run(run.folder, run.config.model_copy(update={"data": data}), run.vocabularies, run.task)
+    assert text_of(own, GradientOptions(steps=5, places=2)) == (TEXT * 40)[int(len(TEXT * 40) * 0.8) :][:13]
+    with pytest.raises(UserError, match="nowhere.txt.*; that is the run's own text: give another"):
+        look(run, "gradients", {})
+    with pytest.raises(UserError, match="nowhere.txt.*; that is the run's own text: give another"):
+        look(run, "track", {})

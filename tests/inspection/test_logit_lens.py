@@ -5,9 +5,11 @@ import pytest
 import torch
 
 from clew.core.errors import UserError
+from clew.inspection import logit_lens, surprisal
 from clew.inspection.logit_lens import divergence, look_through, settling, through_lens
 from clew.inspection.looking import look
 from clew.inspection.reading import read
+from clew.inspection.surprisal import surprisals
 from tests.inspection.small_runs import small_run
 
 TEXT = "the walls were tall"
@@ -67,3 +69,15 @@ def test_levels_of_another_width_are_left_out_and_one_alone_is_refused():
         look(small_run("lstm"), "logit_lens", {"text": TEXT})
     with pytest.raises(UserError, match="no output layer over tokens"):
         look(small_run("tagger"), "logit_lens", {"text": TEXT})
+
+
+def test_long_texts_are_looked_at_in_pieces(monkeypatch):
+    reading = read(small_run("gpt"), TEXT)
+    _, whole = look_through(reading)
+    bits = surprisals(reading)[0].bits
+    for module in (logit_lens, surprisal):
+        monkeypatch.setattr(module, "CHUNK", 5)
+    _, pieces = look_through(reading)
+    for one, other in zip(whole, pieces, strict=True):
+        torch.testing.assert_close(one, other)
+    assert surprisals(reading)[0].bits == pytest.approx(bits, abs=1e-5)

@@ -71,6 +71,12 @@ def test_a_model_that_reads_both_ways_is_surprised_from_each():
     assert back.bits == pytest.approx((-previous[0] / math.log(2)).tolist(), abs=1e-4) and back.places == (0, 1, 2, 3, 4)
 
 
+def test_a_single_token_tells_nothing():
+    with pytest.raises(UserError, match="a text needs at least 2 tokens"):
+        look(small_run("lstm"), "surprisal", {"text": "a"})
+    assert len(surprisals(read(small_run("words"), "a"))[0].bits) == 2  # between the ends of a line
+
+
 def test_a_classifier_gives_no_token_a_probability():
     with pytest.raises(UserError, match="'surprisal' has nothing to see here: runs/classifier gives no probability to a token"):
         look(small_run("classifier"), "surprisal", {"text": "a"})

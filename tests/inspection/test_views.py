@@ -52,3 +52,12 @@ def test_parts_stand_below_each_other_in_one_picture() -> None:
     groups = [group for group in root if group.tag.endswith("}g")]
     tops = [float(group.get("transform", "").split()[1].rstrip(")")) for group in groups]
     assert len(groups) == len(VIEW.parts) and tops == sorted(tops) and tops[-1] < float(root.get("height", ""))
+
+
+def test_the_guides_own_view_can_be_made(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    guide = (Path(__file__).parents[2] / "docs" / "guides" / "inspecting.md").read_text(encoding="utf-8")
+    names: dict[str, object] = {}
+    exec(guide.split("## Views")[1].split("```python\n")[1].split("```")[0], names)
+    view = names["view"]
+    assert isinstance(view, View) and Path("view.html").read_text(encoding="utf-8") == view.html()

@@ -10,8 +10,12 @@ from clew.inspection.drawing.shapes import Box, Label, Picture, Shape
 from clew.inspection.parts import ColouredText
 
 WIDTH, ROW, PADDING, GAP = 760, 25, 4, 4
-SIZE, MONO = 14.0, 8.15
-"""Of letters, and how far letters of one width stand apart."""
+SIZE, MONO = 14.0, 13.5 * 0.602
+"""Of letters, and how far letters of one width stand apart (DejaVu Sans Mono)."""
+
+
+TOGETHER = 8
+"""Letters that are written at once: many a text is quick, and few stand on their colours whatever the font."""
 
 
 def coloured(part: ColouredText) -> tuple[np.ndarray, float, float]:
@@ -35,25 +39,45 @@ def shown_token(token: str) -> str:
 def coloured_text(part: ColouredText) -> Picture:
     strong, low, high = coloured(part)
     shapes: list[Shape] = []
-    x, y = 0.0, 4.0
+    labels: list[Shape] = []
+    waiting: list[str] = []  # letters that stand beside each other, from x = start on
+    x, y, start = 0.0, 4.0, 0.0
+
+    def write() -> None:
+        nonlocal start
+        if waiting:
+            labels.append(Label(start, y + 15, "".join(waiting), "letters", length=x - start))
+            waiting.clear()
+        start = x
+
+    def new_row() -> None:
+        nonlocal x, y, start
+        write()
+        x, y, start = 0.0, y + ROW, 0.0
+
     for place, token in enumerate(part.tokens):
         text = shown_token(token)
         wide = sum(map(letter_width, text)) if part.joined else SIZE * sum(map(em, text)) + 2 * PADDING
         if x and x + wide > WIDTH:
-            x, y = 0.0, y + ROW
+            new_row()
         share = float(strong[place]) if place < len(strong) else 0.0
         kind = "heat" if share >= 0 else "cold"
         opacity = abs(share) * UNDER_TEXT
         shapes.append(Box(x, y, wide, ROW - 4, kind, note_of(part, place), round=0 if part.joined else 4, opacity=opacity))
-        shapes.append(Label(x + (0 if part.joined else PADDING), y + 15, text, "letters" if part.joined else "token"))
+        if part.joined:
+            waiting.append(text)
+        else:
+            labels.append(Label(x + PADDING, y + 15, text, "token"))
         x += wide + (0 if part.joined else GAP)
+        if len(waiting) >= TOGETHER:
+            write()
         if token.endswith("\n"):
-            x, y = 0.0, y + ROW
-    bottom = y + ROW + 8
-    shapes += key(0, bottom, low, high, part.diverging, UNDER_TEXT)
+            new_row()
+    new_row()
+    shapes += [*labels, *key(0, y + 8, low, high, part.diverging, UNDER_TEXT)]
     if part.label:
-        shapes.append(Label(132, bottom + 9, part.label, "tick-start"))
-    return Picture(WIDTH, bottom + 30, shapes, about(part, low, high))
+        shapes.append(Label(132, y + 17, part.label, "tick-start"))
+    return Picture(WIDTH, y + 38, shapes, about(part, low, high))
 
 
 def letter_width(character: str) -> float:

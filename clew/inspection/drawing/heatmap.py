@@ -120,11 +120,13 @@ def cells(part: Heatmap, values: np.ndarray, strong: np.ndarray, left: float, to
 def cell_texts(values: np.ndarray, strong: np.ndarray, diverging: bool, wide: float) -> list[list[str]]:
     """What is written in cells that have room for it: shares in percent but for small ones, anything else in two figures."""
     is_share = not diverging and bool(np.all((values >= 0) & (values <= 1) | ~np.isfinite(values)))
+    most = float(np.abs(values[np.isfinite(values)]).max(initial=0.0))
 
     def text(value: float, share: float) -> str:
         if wide < 30 or not np.isfinite(value) or (is_share and abs(share) < 0.1):
             return ""
-        found = f"{100 * value:.0f}" if is_share else "0" if value == 0 else f"{value:.1f}" if 0.05 <= abs(value) < 100 else f"{value:.1g}"
+        found = f"{100 * value:.0f}" if is_share else f"{value:.1f}" if 0.5 <= most < 1000 else f"{value:.1g}"
+        found = "0.0" if found == "-0.0" else found
         return found if text_width(found, 10.5) < wide else ""
 
     return [[text(value, share) for value, share in zip(*each, strict=True)] for each in zip(values, strong, strict=True)]

@@ -2,7 +2,10 @@
 
 import math
 from collections.abc import Iterator
+from dataclasses import replace
 from itertools import chain
+
+import numpy as np
 
 from clew.inspection.drawing.axes import BOTTOM, HEIGHT, RIGHT, WIDTH, Field, axes, legend, tick_room
 from clew.inspection.drawing.colours import COLOURS, dash_of
@@ -15,7 +18,26 @@ FEW_POINTS = 40
 """Up to so many, every point has a dot."""
 
 
+MOST_POINTS = 2000
+"""Of a line; more cannot be told apart, and a page would only grow."""
+
+
+def thinned(series: Series, most: int = MOST_POINTS) -> Series:
+    """At most so many points: of neighbours the least and the greatest are kept, so that no spike is lost."""
+    if len(series.x) <= most:
+        return series
+    values = np.asarray(series.y, dtype=float)
+    kept: set[int] = {0, len(series.x) - 1}
+    for part in np.array_split(np.arange(min(len(series.x), len(values))), most // 2 - 1):
+        known = part[np.isfinite(values[part])]
+        kept |= {int(known[values[known].argmin()]), int(known[values[known].argmax()])} if known.size else {int(part[0])}
+    places = sorted(kept)
+    spread = None if series.spread is None else [series.spread[place] for place in places]
+    return replace(series, x=[series.x[place] for place in places], y=[series.y[place] for place in places], spread=spread)
+
+
 def lines(part: Lines) -> Picture:
+    part = replace(part, series=[thinned(series) for series in part.series])
     keys, top = legend([series.name for series in part.series], WIDTH, [series.dashed for series in part.series])
     x, y, field = scales(part, top + 6)
     shapes = [*keys, *axes(x, y, field, part.x_label, part.y_label)]

@@ -5,6 +5,7 @@ A line that passes a layer has a place in it, so that it goes around what stands
 
 from collections.abc import Sequence
 from dataclasses import dataclass, field
+from itertools import chain
 
 from clew.inspection.drawing.branches import spread
 from clew.inspection.drawing.letters import shortened, text_width, visible
@@ -137,18 +138,19 @@ def network(part: Network) -> Picture:
         y += max(slots[number].height for number in layer) + BETWEEN
     tall = [max(slots[number].height for number in layer) for layer in layers]
     shapes: list[Shape] = []
-    labels: list[Label] = []
+    labels: dict[int, list[Label]] = {}
     for path, (_, _, text) in zip(paths, part.edges, strict=True):
         points = curve(slots, path, tops, tall, len(part.nodes))
         shapes.append(Stroke(points, "edge", curved=True))
         shapes.append(arrow(points[-1]))
         if text:
-            labels.append(beside(points[:4], shortened(visible(text), LONGEST_EDGE), labels))
+            others = labels.setdefault(slots[path[0]].layer, [])
+            others.append(beside(points[:4], shortened(visible(text), LONGEST_EDGE), others))
     for slot, node in zip(slots, part.nodes, strict=False):
         shapes += box(slot, node, tops[slot.layer] + (tall[slot.layer] - slot.height) / 2)
     width = max((slot.x + slot.width / 2 for slot in slots), default=0.0) + MARGIN
     about = f"{part.title or 'graph'}: {len(part.nodes)} nodes, {len(part.edges)} edges"
-    return Picture(width, y - BETWEEN + MARGIN if layers else MARGIN, [*shapes, *labels], about)
+    return Picture(width, y - BETWEEN + MARGIN if layers else MARGIN, [*shapes, *chain.from_iterable(labels.values())], about)
 
 
 def curve(slots: list[Slot], path: list[int], tops: list[float], tall: list[float], nodes: int) -> list[Place]:

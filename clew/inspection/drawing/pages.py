@@ -29,6 +29,7 @@ from clew.inspection.drawing.table import table, table_html
 from clew.inspection.parts import Bars, Branches, ColouredText, Grid, Heatmap, Lines, Network, Note, Part, Points, Table
 
 MARGIN, BETWEEN = 20, 26
+UNNAMED = "unnamed"
 
 
 def stylesheet() -> str:
@@ -53,9 +54,14 @@ def written(name: str) -> str:
 
 
 def fragment(title: str, about: str, parts: Sequence[Part], name: str | None = None, *, heading: str = "h2") -> str:
-    """A view as HTML without scripts. All ids begin with `name`, which is told from the content where it is not given."""
+    """A view as HTML without scripts. All ids begin with `name`; where it is not given, with a hash of the content."""
+    if name is None:
+        page = fragment(title, about, parts, UNNAMED, heading=heading)
+        name = "v" + sha256(page.encode()).hexdigest()[:12]
+        for before in ('id="', 'mask="url(#'):  # no text holds these: its quotes are escaped
+            page = page.replace(before + UNNAMED, before + name)
+        return page
     drawn = [(part, DRAWN[type(part)]) for part in parts]
-    name = name or "v" + sha256(repr((title, about)).encode("utf-8", "backslashreplace")).hexdigest()[:10]
     found = [f'<section class="clew-view" aria-label="{markup(title)}"><{heading}>{markup(title)}</{heading}>']
     found += [f'<p class="about">{markup(paragraph)}</p>' for paragraph in about.splitlines() if paragraph.strip()]
     for number, (part, kind) in enumerate(drawn):
@@ -108,7 +114,7 @@ def picture(title: str, about: str, parts: Sequence[Part]) -> str:
     width = max([each.width for each in drawn] + [480]) + 2 * MARGIN
     found: list[str] = []
     y = float(MARGIN)
-    for text, kind, row in ((title, "heading", 25), (about, "quiet", 19)):
+    for text, kind, row in ((title, "heading", 27), (about, "quiet", 19)):
         for line in [line for paragraph in text.splitlines() for line in wrapped(visible(paragraph), width - 2 * MARGIN, KINDS[kind].size)]:
             found.append(Label(MARGIN, y + KINDS[kind].size, line, kind).svg(""))
             y += row

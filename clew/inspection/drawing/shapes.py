@@ -94,10 +94,13 @@ class Label:
     text: str
     kind: str
     turn: float = 0.0
+    length: float | None = None
+    """Pixels that it is given, where letters stand on colours of their own."""
 
     def svg(self, name: str) -> str:
         turn = f' transform="rotate({self.turn:g} {pixels(self.x)} {pixels(self.y)})"' if self.turn else ""
-        return f'<text class="{self.kind}" x="{pixels(self.x)}" y="{pixels(self.y)}"{turn}>{markup(self.text)}</text>'
+        length = f' textLength="{pixels(self.length)}"' if self.length is not None else ""
+        return f'<text class="{self.kind}" x="{pixels(self.x)}" y="{pixels(self.y)}"{turn}{length}>{markup(self.text)}</text>'
 
 
 @dataclass(frozen=True)

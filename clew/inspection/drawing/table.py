@@ -4,6 +4,8 @@ import re
 from collections.abc import Sequence
 from typing import Any
 
+import numpy as np
+
 from clew.inspection.drawing.letters import markup, shortened, text_width, visible
 from clew.inspection.drawing.scales import short_number
 from clew.inspection.drawing.shapes import Label, Picture, Shape, Stroke
@@ -24,7 +26,7 @@ def cell(value: Any) -> str:
 
 
 def is_number(value: Any) -> bool:
-    return hasattr(value, "__float__") and not isinstance(value, (bool, str))
+    return isinstance(value, int | float | np.integer | np.floating) and not isinstance(value, bool)
 
 
 def is_figure(value: Any) -> bool:

@@ -142,7 +142,8 @@ function layOut() {
   if (layout === shown.layout) return;
   stopAll();
   const places = columns(off);
-  shown = { layout, panels: [], writings: [], walker: null };
+  const goes = shown.walker && shown.view === state.view && shown.run === state.run; // until the next picture is there
+  shown = { layout, view: state.view, run: state.run, panels: [], writings: [], walker: goes ? { ...shown.walker, panel: null } : null };
   page.panels.className = state.view === "glance" ? "panels glance" : places.length > 1 ? "panels columns" : "panels";
   if (state.view === "run") {
     page.panels.replaceChildren(...[state.run, state.beside].filter(Boolean).map((name) => overview(views.runs.get(name))), ...curves());
@@ -162,7 +163,7 @@ function columns(off) {
   const instrument = views.instruments.get(state.view);
   const runs = [state.run, state.beside].filter(Boolean);
   if (instrument?.several) return [{ runs, heading: "", off: true }];
-  const silences = off && views.fieldsOf(state.view).some((field) => field.name === "off");
+  const silences = off && views.fieldsOf(state.view, state.run).some((field) => field.name === "off");
   return runs.flatMap((run) => (silences && !state.beside
     ? [{ runs: [run], heading: "all heads", off: false }, { runs: [run], heading: "without " + state.options.off.join(", "), off: true }]
     : [{ runs: [run], heading: state.beside ? run : "", off: true }]));
@@ -177,7 +178,7 @@ function panelFor(name, column, number, places) {
 
 // Below a view before and after: what changes at each place.
 function changes(name, off) {
-  const shows = off && !state.beside && state.view !== "glance" && name !== "ablation" && views.fieldsOf(name).some((field) => field.name === "off");
+  const shows = off && !state.beside && state.view !== "glance" && name !== "ablation" && views.fieldsOf(name, state.run).some((field) => field.name === "off");
   if (!shows || !views.instruments.has("ablation") || views.reason("ablation", state.run) !== null) return [];
   const panel = panelFor("ablation", { runs: [state.run], heading: "", off: true }, 9, []);
   panel.root.classList.add("whole");
@@ -210,6 +211,7 @@ function fill() {
   for (const { panel, name, column } of shown.panels) {
     const reasons = column.runs.map((run) => views.reason(name, run)).filter(Boolean);
     if (reasons.length) panel.pass(reasons[0]);
+    else if (name === "ablation" && !state.options.off?.length) panel.pass("choose a head to switch off, above or in the view of attention");
     else if (waits) panel.rest();
     else panel.show(name, { runs: column.runs, options: optionsFor(name, column) }, { keep: !views.isQuick(name) });
   }
@@ -231,11 +233,11 @@ function optionsFor(name, column) {
 // What a picture lets one walk through: heads of a grid, steps of a search.
 function drawn(panel, found) {
   const { name } = shown.panels.find((each) => each.panel === panel);
-  const has = (option) => views.fieldsOf(name).some((field) => field.name === option);
+  const has = (option) => views.fieldsOf(name, state.run).some((field) => field.name === option);
   const moved = () => address.write(state, { push: false });
-  const made = walker(panel, found, { panel, name, state, has, set, moved, open: (options) => openView(name, options) });
+  const made = walker(panel, found, { panel, state: () => state, has, set, moved, open: (options) => openView(name, options) });
   errors.link(panel, found, (options) => openView("glance", options));
-  if (made && (!shown.walker || shown.walker.panel === panel)) shown.walker = { panel, ...made };
+  if (made && [undefined, null, panel].includes(shown.walker?.panel)) shown.walker = { panel, ...made };
 }
 
 // Another choice within a view; from the glance, the view itself.

@@ -9,7 +9,8 @@ export function menu(views, state, go) {
       const reason = views.reason(view.name, state.run);
       const current = view.name === state.view;
       return element("li", {}, element("a", {
-        href: `#view=${encodeURIComponent(view.name)}`,
+        href: `#${new URLSearchParams({ view: view.name, run: state.run })}`,
+        "data-view": view.name,
         class: reason === null ? "" : "unfit",
         title: reason ?? view.about,
         "aria-current": current ? "page" : null,

@@ -7,7 +7,7 @@ import { control } from "./form.js";
 // `changed(name, value, { push })` is called with every change, `ask()` where the reader wants the answer now.
 export function question(views, state, changed, ask) {
   const run = views.runs.get(state.run);
-  const fields = views.fieldsOf(state.view);
+  const fields = views.fieldsOf(state.view, state.run);
   const has = (name) => fields.find((field) => field.name === name);
   const parts = [];
   if (has("text")) parts.push(textField(has("text"), state, run, changed, ask));

@@ -30,8 +30,8 @@ export class Views {
     return this.instruments.get(name)?.reasons[run] ?? null;
   }
 
-  fieldsOf(name) {
-    if (name === "glance") return this.shared(this.glance([...this.runs.keys()][0]));
+  fieldsOf(name, run) {
+    if (name === "glance") return this.shared(this.glance(run));
     if (name === "write") return this.shared(["next"]);
     return this.instruments.get(name)?.fields || [];
   }

@@ -10,39 +10,43 @@ export function walker(panel, found, page) {
   return tree ? search(panel, tree, page) : null;
 }
 
-// A grid has a layer a row and a head a column; what is drawn large is chosen, and `o` switches it off and on.
+// A grid has a layer a row and a head a column; what is drawn large is chosen, and `o` switches it off and on. Where one is, and what is off,
+// is as the page has it now: keys may be faster than pictures.
 function heads(marks, found, page) {
   const prefix = PREFIXES[found.facts.heads] ?? "";
-  const place = (mark) => [Number(mark.dataset.row), Number(mark.dataset.column)];
+  const places = marks.map((mark) => [Number(mark.dataset.row), Number(mark.dataset.column)]);
   const name = ([row, column]) => `${prefix}${row + 1}.${column + 1}`;
-  const at = found.facts.head ? [found.facts.layer - 1, found.facts.head - 1] : null;
-  const off = page.state.options.off || [];
+  const off = () => page.state().options.off || [];
+  const at = () => {
+    const { layer, head } = page.state().options;
+    return head ? [(layer ?? found.facts.layer) - 1, head - 1] : null;
+  };
   const choose = (where) => {
     hear(`head ${name(where)}`);
     page.open({ layer: where[0] + 1, head: where[1] + 1 });
   };
-  for (const mark of marks) {
-    const where = place(mark);
-    mark.classList.toggle("chosen", at !== null && name(where) === name(at));
-    mark.classList.toggle("silent", off.includes(name(where)));
-    mark.addEventListener("pick", () => choose(where));
+  const turn = () => page.set("off", off().includes(name(at())) ? off().filter((each) => each !== name(at())) : [...off(), name(at())], { push: true });
+  const chosen = at();
+  for (const [number, mark] of marks.entries()) {
+    mark.classList.toggle("chosen", chosen !== null && name(places[number]) === name(chosen));
+    mark.classList.toggle("silent", off().includes(name(places[number])));
+    mark.addEventListener("pick", () => choose(places[number]));
   }
-  const turn = () => page.set("off", off.includes(name(at)) ? off.filter((each) => each !== name(at)) : [...off, name(at)], { push: true });
-  if (at && page.has("off")) {
-    const word = off.includes(name(at)) ? "on" : "off";
-    const button = element("button", { type: "button", title: "the chosen head off or on (o)", onclick: turn }, `switch ${name(at)} ${word}`);
+  if (chosen && page.has("off")) {
+    const word = off().includes(name(chosen)) ? "on" : "off";
+    const button = element("button", { type: "button", title: "the chosen head off or on (o)", onclick: turn }, `switch ${name(chosen)} ${word}`);
     const mean = element("button", { type: "button", onclick: () => page.open({ head: undefined }) }, "mean of the layer");
     page.panel.body.prepend(element("div", { class: "buttons" }, button, mean, element("span", { class: "faint" }, "arrow keys walk from head to head")));
   }
   return {
     key(key) {
       const [down, right] = MOVES[key];
-      const from = at ?? [found.facts.layer - 1, -1];
-      const next = marks.map(place).find(([row, column]) => row === from[0] + down && column === Math.max(0, from[1] + right));
+      const [row, column] = at() ?? [found.facts.layer - 1, -1];
+      const next = places.find((place) => place[0] === row + down && place[1] === Math.max(0, column + right));
       if (next) choose(next);
       return Boolean(next);
     },
-    off: () => (at && page.has("off") ? turn() : false),
+    off: () => (at() && page.has("off") ? turn() : false),
   };
 }
 
@@ -67,13 +71,13 @@ function search(panel, drawing, page) {
     const right = (end / width) * drawing.clientWidth;
     if (right > frame.scrollLeft + frame.clientWidth || right - 160 < frame.scrollLeft) frame.scrollLeft = right - frame.clientWidth + 20;
     hear(label.textContent);
-    page.state.options.step = step === last ? undefined : step;
+    page.state().options.step = step === last ? undefined : step;
     page.moved();
   };
   slider.addEventListener("input", () => show(Number(slider.value), true));
   const button = (text, title, by) => element("button", { type: "button", title, onclick: () => move(by) }, text);
   panel.body.prepend(element("div", { class: "buttons stepping" }, button("\u2190 back", "a step back (left)", -1), slider, button("on \u2192", "a step on (right)", 1), label));
-  show(Math.min(last, page.state.options.step ?? last), false);
+  show(Math.min(last, page.state().options.step ?? last), false);
   return {
     key(key) {
       if (key !== "ArrowLeft" && key !== "ArrowRight") return false;

@@ -51,7 +51,9 @@ def test_white_space_is_seen_and_lines_end_where_they_end() -> None:
     page = Spans(coloured_text_html(part, "v"))
     assert [span[3] for span in page.found] == ["a", "·", "⏎", "⇥", "b", "∅"] and page.between.count("\n") == 1
     labels = [shape for shape in coloured_text(part).shapes if isinstance(shape, Label) and shape.kind == "letters"]
-    assert labels[2].y == labels[0].y and labels[3].y > labels[0].y and labels[3].x == labels[0].x
+    assert [label.text for label in labels] == ["a·⏎", "⇥b∅"] and labels[1].y > labels[0].y
+    boxes = [shape for shape in coloured_text(part).shapes if isinstance(shape, Box) and shape.title]
+    assert labels[0].length == boxes[2].x + boxes[2].width and boxes[3].x == boxes[0].x and boxes[3].y > boxes[2].y
 
 
 def test_ten_thousand_letters_wrap_and_stay_of_one_size() -> None:

@@ -2,7 +2,7 @@ import math
 
 import pytest
 
-from clew.inspection.drawing.lines import lines, pieces, scales
+from clew.inspection.drawing.lines import lines, pieces, scales, thinned
 from clew.inspection.drawing.shapes import Dot, Label, Stroke
 from clew.inspection.parts import Lines, Series
 
@@ -27,6 +27,17 @@ def test_a_logarithm_has_no_place_for_what_is_not_above_zero() -> None:
     x, y, _ = scales(part, 0)
     ((one, two),) = pieces(part.series[0], x, y)
     assert one[0] < two[0] and one[1] < two[1]
+
+
+def test_a_long_line_keeps_its_spikes_and_its_ends() -> None:
+    values = [math.nan] * 5000 + [0.0] * 20_000
+    values[12_345], values[20_000] = 7.0, -7.0
+    short = thinned(Series("a", range(25_000), values, spread=values))
+    assert len(short.x) <= 2000 and 7.0 in short.y and short.x[short.y.index(7.0)] == 12_345 and -7.0 in short.y
+    assert short.x[0] == 0 and short.x[-1] == 24_999 and short.spread is not None and len(short.spread) == len(short.x)
+    few = Series("a", [1], [2.0])
+    assert thinned(few) is few
+    assert len(lines(Lines([Series("a", range(25_000), values)], "x", "y")).svg("v")) < 150_000
 
 
 def test_spread_is_a_band_around_the_line() -> None:

@@ -93,6 +93,8 @@ def test_ids_are_of_their_fragment_alone_and_lead_somewhere() -> None:
     assert len(set(ids)) == len(ids) and all(id.startswith(("one-", "two-")) for id in ids)
     assert sorted(re.findall(r"url\(#([^)]+)\)", both)) == sorted(ids)
     assert fragment("a", "", every_part()) == fragment("a", "", every_part())
+    few = [fragment("a", "", [Heatmap(np.eye(41) * value, [], [], low=0, high=1)]) for value in (0.5, 1.0)]
+    assert len(set(re.findall(r'id="([^"]+)"', "".join(few)))) == 2 and "unnamed" not in "".join(few)
 
 
 def test_a_frame_holds_the_whole_document() -> None:

@@ -1,0 +1,215 @@
+"""The experiment `barriers`: the Transformer's block as a list of troubles with self-attention and what each part is there for, tried by
+leaving out one part at a time; and two sentences that are one without positions."""
+
+from typing import Any, NamedTuple
+
+import torch
+from torch import Tensor, nn
+
+from clew.core.types import State
+from clew.inspection.views import Bars, Note, Part, Table, View
+from clew.layers.attention import SelfAttention
+from clew.layers.embeddings import TokenEmbedding
+from clew.layers.feedforward import FeedForward
+from clew.layers.norms import LayerNorm
+from clew.layers.positions import POSITIONS
+from clew.layers.scores import SCORES
+from clew.layers.sequence import SequenceLayer, Stack
+from clew.layers.wiring import Plain, PreNorm, Residual
+from clew.models.body import Body
+from clew.models.gpt import build_positions
+from clew.models.transformer import init_xavier
+from clew.tour.characters import Characters, bits_of, characters_of_shakespeare, predictor
+from clew.tour.experiment import Experiment, Finding, Report, Scale
+from clew.tour.training import parameters_of, train_task
+
+
+class Block(NamedTuple):
+    """Which parts there are."""
+
+    position: str = "sinusoidal"
+    network: bool = True
+    mask: bool = True
+    residual: bool = True
+    norm: bool = True
+    score: str = "scaled"
+    num_heads: int = 4
+
+
+class Without(NamedTuple):
+    block: Block
+    claim: str
+
+
+class Size(NamedTuple):
+    dim: int
+    num_layers: int
+    length: int
+    steps: int
+    rows: int
+    seeds: int
+    read: int
+
+
+SIZES: dict[Scale, Size] = {
+    "quick": Size(16, 1, 16, 5, 4, 1, 16),
+    "tour": Size(48, 2, 64, 250, 16, 1, 256),
+    "full": Size(64, 3, 64, 700, 32, 2, 768),
+}
+WHOLE = "the whole block"
+LEFT_OUT: dict[str, Without] = {
+    WHOLE: Without(Block(), ""),
+    "no positions": Without(Block(position="none"), "no order: a bag of words"),
+    "no network": Without(Block(network=False), "no non-linearity but the softmax: means of means"),
+    "no mask": Without(Block(mask=False), "looks at what it is to predict"),
+    "no residual": Without(Block(residual=False), "hard to train"),
+    "no norm": Without(Block(norm=False), "trains worse"),
+    "no scaling": Without(Block(score="dot"), "the softmax saturates"),
+    "one head": Without(Block(num_heads=1), "looks in one way at a time"),
+}
+"""What is left out, and what is then said to go wrong."""
+
+
+class Normed(PreNorm):
+    """y = dropout(f(norm(x))): the norm without the residual."""
+
+    def forward(self, x: Tensor, mask: Tensor | None = None, state: State = None) -> tuple[Tensor, State]:
+        y, state = self.layer(self.norm(x), mask, state)
+        return self.dropped(y), state
+
+
+WIRED: dict[tuple[bool, bool], type[Plain]] = {
+    (True, True): PreNorm,
+    (True, False): Residual,
+    (False, True): Normed,
+    (False, False): Plain,
+}
+"""By whether there are residuals, and norms."""
+
+
+def build_blocks(block: Block, vocabulary: int, *, dim: int, num_layers: int, max_length: int) -> Body:
+    """Positions and the start of the weights are as Vaswani et al. (2017) have them; the norm is before each layer."""
+    head_dim = dim // block.num_heads
+    position, in_layers = build_positions(block.position, dim, block.num_heads, head_dim, max_length)
+    join = WIRED[block.residual, block.norm]
+    layers: list[SequenceLayer] = []
+    for _ in range(num_layers):
+        score = SCORES[block.score](head_dim, head_dim)
+        layers.append(join(dim, SelfAttention(dim, block.num_heads, causal=block.mask, score=score, position=in_layers())))
+        if block.network:
+            layers.append(join(dim, FeedForward(dim)))
+    embedding = TokenEmbedding(vocabulary, dim, position=position, scaled=True)
+    body = Body(embedding, Stack(layers), LayerNorm(dim) if block.norm else nn.Identity())
+    init_xavier(body)
+    return body
+
+
+class Outcome(NamedTuple):
+    """Of one block, means over seeds: parameters, bits a character of unseen text over all places, and at the last place of a window alone,
+    where there is nothing after it to be seen; the largest difference of the first between seeds."""
+
+    parameters: int
+    bits: float
+    last: float
+    spread: float
+
+
+def try_block(characters: Characters, name: str, size: Size, seed: int, report: Report) -> Outcome:
+    unseen = characters.held_out(rows=size.read, length=size.length)
+    found = []
+    for number in range(seed, seed + size.seeds):
+        torch.manual_seed(number)
+        body = build_blocks(
+            LEFT_OUT[name].block, characters.tokenizer.vocabulary, dim=size.dim, num_layers=size.num_layers, max_length=size.length
+        )
+        task = predictor(body, characters)
+
+        def batch(step: int, drawn: int = number) -> Any:
+            return characters.batch(step, rows=size.rows, length=size.length, seed=drawn)
+
+        train_task(task, batch, steps=size.steps, seed=number, name=name, report=report)
+        bits = bits_of(task, unseen)
+        found.append((float(bits.mean()), float(bits[:, -1].mean())))
+    whole, last = (sum(values) / len(found) for values in zip(*found, strict=True))
+    every = [each for each, _ in found]
+    report(f"{name}: {whole:.3f} bits a character, {last:.3f} at the last place")
+    return Outcome(parameters_of(task), whole, last, max(every) - min(every))
+
+
+SENTENCES = ("man bites dog", "dog bites man")
+
+
+def apart(position: str, mask: bool, seed: int) -> float:
+    """How far the mean vectors of both sentences are from each other, over their length, in two blocks with the weights of a seed."""
+    words = sorted(set(" ".join(SENTENCES).split()))
+    torch.manual_seed(seed)
+    body = build_blocks(Block(position=position, mask=mask), len(words), dim=16, num_layers=2, max_length=8).eval()
+    with torch.no_grad():
+        tokens = torch.tensor([[words.index(word) for word in sentence.split()] for sentence in SENTENCES])
+        first, second = body(tokens)[0].mean(1)
+    return float((first - second).norm() / first.norm())
+
+
+def run(scale: Scale, seed: int, report: Report) -> Finding:
+    size, characters = SIZES[scale], characters_of_shakespeare()
+    found = {name: try_block(characters, name, size, seed, report) for name in LEFT_OUT}
+    pairs = {(position, mask): apart(position, mask, seed) for position in POSITIONS for mask in (False, True)}
+    whole, unmasked = found[WHOLE], found["no mask"]
+    worse = {name: outcome.bits - whole.bits for name, outcome in found.items() if name not in (WHOLE, "no mask")}
+    order = sorted(worse, key=lambda name: -worse[name])
+    told = ", ".join(f"{name} {worse[name]:+.2f}" for name in order)
+    same = f'"{SENTENCES[0]}" and "{SENTENCES[1]}"'
+    return Finding(
+        "What each part of the block is for",
+        "Self-attention alone has no order, no non-linearity, and sees the future; positions, the feed-forward network and the mask mend "
+        "this. Residuals, norms and the scaling let it be trained, and heads let it look in several ways at once (Vaswani et al. 2017).",
+        f"Bits a character beside the whole block's {whole.bits:.2f}: {told}. Without the mask it takes {unmasked.bits:.2f} bits where "
+        f"the next character can be seen and {unmasked.last:.2f} where it cannot ({whole.last:.2f} with the mask). Without positions or "
+        f"mask {same} are {pairs['none', False]:.0e} apart, with sinusoids {pairs['sinusoidal', False]:.2f}; the mask alone, which tells "
+        f"order too, makes it {pairs['none', True]:.2f}.",
+        View("The block without one of its parts", parts_of(found, pairs, size), f"{size.num_layers} blocks of width {size.dim}."),
+        [
+            *(
+                (
+                    f"bits a character, {name}, beside the whole block's",
+                    LEFT_OUT[name].claim,
+                    f"{found[name].bits:.2f} beside {whole.bits:.2f}",
+                )
+                for name in worse
+            ),
+            (
+                "bits without the mask, next character seen and not",
+                LEFT_OUT["no mask"].claim,
+                f"{unmasked.bits:.2f} and {unmasked.last:.2f}",
+            ),
+            (f"distance of {same}, no positions", "0", f"{pairs['none', False]:.0e}"),
+        ],
+    )
+
+
+def parts_of(found: dict[str, Outcome], pairs: dict[tuple[str, bool], float], size: Size) -> list[Part]:
+    whole = found[WHOLE].bits
+    rows = [
+        (name, f"{one.parameters:,}", round(one.bits, 3), f"{one.bits - whole:+.3f}", round(one.last, 3), LEFT_OUT[name].claim)
+        for name, one in found.items()
+    ]
+    header = ("block", "parameters", "bits", "more than whole", "bits, last place", "said to go wrong")
+    spread = max(one.spread for one in found.values())
+    seeds = f"Of {size.seeds} seeds the furthest apart are {spread:.3f} bits." if size.seeds > 1 else "One seed."
+    return [
+        Table(header, rows, f"Bits a character of unseen text, {size.steps} steps"),
+        Bars(list(found), [(one.bits, one.last) for one in found.values()], "bits", "All places, and the last alone", ("all", "last")),
+        Note(f"At the last place of a window nothing stands after it, mask or none: there a model without one has to predict. {seeds}"),
+        Table(
+            ("positions", "every place seen", "the mask on"),
+            [(name, *(f"{pairs[name, mask]:.1e}" for mask in (False, True))) for name in POSITIONS],
+            f"Distance of {SENTENCES[0]!r} from {SENTENCES[1]!r} over their length, untrained",
+        ),
+        Note(
+            "Each of the two is the other read backwards. ALiBi counts how far a key is and not on which side, so that without the mask "
+            "they are one to it as well."
+        ),
+    ]
+
+
+BARRIERS = Experiment("the Transformer's block without one of its parts", run)

@@ -1,0 +1,80 @@
+"""Carried against reset state: an LSTM that goes on where it stopped, in training, in use, in both and in neither."""
+
+import torch
+from torch import Tensor
+
+from clew.core.batches import to_device
+from clew.core.modes import evaluating
+from clew.data.plans import stream_evaluation_plan
+from clew.inspection.views import Lines, Note, Part, Series, Table, View
+from clew.runs.loaded import Run
+from clew.tour.experiment import Experiment, Finding, Report, Scale
+from clew.tour.texts import ids_of, shakespeare
+from clew.tour.training import train_recipe
+
+TRAINED = {"carried": "streams", "reset": "windows"}
+SIZES: dict[Scale, tuple[int, int, int, int]] = {
+    "quick": (16, 20, 8, 2_000),
+    "tour": (128, 500, 16, 20_000),
+    "full": (256, 2000, 16, 100_000),
+}
+"""Width, training steps, length of a chunk, and how many characters are predicted."""
+ROWS = 16
+
+
+def loss_by_place(run: Run, ids: Tensor, length: int, *, carry: bool) -> Tensor:
+    """The mean of -log p (length,) at each place of a chunk, over a text that is read in chunks; the state is carried from one to the next
+    or begins anew."""
+    plan = stream_evaluation_plan(len(ids), ROWS, length)
+    sums, counts = torch.zeros(length, dtype=torch.float64), torch.zeros(length, dtype=torch.float64)
+    state = None
+    with evaluating([run.task]):
+        for number in range(plan.num_batches):
+            batch = to_device(plan.batch(ids.numpy(), number), run.task.body.embedding.like.device)
+            log_probs, state = run.task.predict(batch, state if carry and not batch.fresh else None)
+            real = torch.ones_like(log_probs) if batch.mask is None else batch.mask.to(log_probs.dtype)
+            width = log_probs.shape[1]
+            sums[:width] -= log_probs.sum(0).double().cpu()
+            counts[:width] += real.sum(0).double().cpu()
+    return sums / counts
+
+
+def run(scale: Scale, seed: int, report: Report) -> Finding:
+    dim, steps, length, characters = SIZES[scale]
+    settings = [f"model.dim={dim}", f"training.length={length}", f"training.steps={steps}", f"training.evaluate_every={steps}"]
+    settings += [f"training.schedule.warmup={steps // 20}", "training.batch_size=64", f"seed={seed}"]
+    curves: dict[tuple[str, str], Tensor] = {}
+    for trained, batching in TRAINED.items():
+        model, _ = train_recipe("shakespeare-lstm", [*settings, f"training.batching={batching}"], name=f"state {trained}", report=report)
+        ids = ids_of(model, shakespeare()["valid"])[: characters + 1]
+        for used in TRAINED:
+            curves[trained, used] = loss_by_place(model, ids, length, carry=used == "carried")
+    means = {key: float(curve.mean()) for key, curve in curves.items()}
+    series = [
+        Series(f"trained {trained}, used {used}", list(range(1, length + 1)), curve.tolist(), dashed=used == "reset")
+        for (trained, used), curve in curves.items()
+    ]
+    rows = [(f"trained {trained}", *(round(means[trained, used], 3) for used in TRAINED)) for trained in TRAINED]
+    parts: list[Part] = [
+        Table(("nats a character", *(f"used {used}" for used in TRAINED)), rows, "Loss on unseen text"),
+        Lines(series, "place in the chunk", "loss, nats a character", f"Loss by place in a chunk of {length} characters"),
+        Note(
+            f"Gradients go back over one chunk of {length} characters at most in all four cases; what differs is whether the state "
+            "of the chunk before is the next one's first."
+        ),
+    ]
+    gain = means["reset", "reset"] - means["carried", "carried"]
+    facts = {f"{trained}/{used}": {"mean": means[trained, used], "by_place": curves[trained, used].tolist()} for trained, used in curves}
+    return Finding(
+        "A state that is carried on",
+        "The state is carried from one chunk to the next, so that a model remembers beyond the steps that it is trained over (Mikolov et "
+        "al. 2010; Zaremba et al. 2014).",
+        f"Trained and used with a carried state, the LSTM's loss is {means['carried', 'carried']:.3f}; with one that begins anew every "
+        f"{length} characters {means['reset', 'reset']:.3f}. Trained with a carried state and used without: "
+        f"{means['carried', 'reset']:.3f}; the other way round {means['reset', 'carried']:.3f}.",
+        View("Carried and reset", parts, "", facts),
+        [(f"loss gained by carrying the state, chunks of {length} characters", "a gain", f"{gain:.3f} nats a character")],
+    )
+
+
+CARRY = Experiment("carried against reset state", run)

@@ -1,0 +1,54 @@
+"""Shakespeare by the character, for experiments that compare small language models: batches that are drawn, text that is held out, and how
+many bits each place of it costs a model."""
+
+import math
+from functools import cache
+from typing import NamedTuple
+
+import torch
+from torch import Tensor
+
+from clew.core.types import Body
+from clew.data.plans import TokenBatch
+from clew.tasks.language_model import LanguageModel
+from clew.text.tokenizer import Tokenizer
+from clew.text.train import TOKENIZERS
+from clew.tour.texts import shakespeare, windows
+
+
+class Characters(NamedTuple):
+    tokenizer: Tokenizer
+    train: Tensor
+    unseen: Tensor
+
+    def batch(self, number: int, *, rows: int, length: int, seed: int) -> TokenBatch:
+        """Windows drawn from the text for training: the same for the same number and seed."""
+        return windows(self.train, rows, length, seed, number)
+
+    def held_out(self, *, rows: int, length: int) -> TokenBatch:
+        """Windows of the unseen text, evenly spread."""
+        starts = torch.linspace(0, len(self.unseen) - length - 1, rows).long()
+        pieces = self.unseen[starts[:, None] + torch.arange(length + 1)]
+        return TokenBatch(pieces[:, :-1], pieces[:, 1:])
+
+
+@cache
+def characters_of_shakespeare() -> Characters:
+    text = shakespeare()
+    tokenizer = TOKENIZERS["character"]([text["train"]])
+    return Characters(tokenizer, *(torch.tensor(tokenizer.encode(text[part])) for part in ("train", "valid")))
+
+
+def predictor(body: Body, characters: Characters) -> LanguageModel:
+    """A body with a softmax over the characters; one that sees what comes after a place is not refused, as it is elsewhere."""
+    return LanguageModel(body, characters.tokenizer)
+
+
+def bits_of(task: LanguageModel, batch: TokenBatch, *, rows: int = 64) -> Tensor:
+    """-log2 p of every target (batch, length), some rows at a time."""
+    found = []
+    with torch.no_grad():
+        for start in range(0, len(batch.tokens), rows):
+            part = slice(start, start + rows)
+            found.append(task.predict(TokenBatch(batch.tokens[part], batch.targets[part]))[0])
+    return -torch.cat(found) / math.log(2)

@@ -1,0 +1,125 @@
+"""LSTM against Transformer as size and data grow: both families at several widths on more and more of Shakespeare, as long each."""
+
+from collections.abc import Iterator
+from typing import Any, NamedTuple
+
+import torch
+
+from clew.core.modes import evaluating
+from clew.inspection.views import Lines, Note, Part, Series, Table, View
+from clew.runs.loaded import Run
+from clew.tour.experiment import Experiment, Finding, Report, Scale
+from clew.tour.texts import ids_of, shakespeare, windows
+from clew.tour.training import language_run, parameters_of, train_task
+
+LENGTH = 128
+"""Characters that both read at once, and both forget after."""
+
+
+class Size(NamedTuple):
+    """Widths of both families, shares of the training text, training steps, rows a step, and rows that are judged on."""
+
+    lstm: tuple[int, ...]
+    gpt: tuple[int, ...]
+    shares: tuple[float, ...]
+    steps: int
+    rows: int
+    judged: int
+
+
+SIZES: dict[Scale, Size] = {
+    "quick": Size((8,), (8,), (0.02, 0.05), 3, 2, 4),
+    "tour": Size((48, 96), (32, 64), (0.1, 1.0), 200, 8, 64),
+    "full": Size((48, 96, 192, 384), (32, 64, 128, 256), (0.05, 0.2, 1.0), 800, 16, 256),
+}
+
+
+class Point(NamedTuple):
+    family: str
+    parameters: int
+    share: float
+    loss: float
+
+
+def models(size: Size) -> Iterator[tuple[str, dict[str, Any], float]]:
+    """Every model that is tried, with its learning rate: smaller where it is wider."""
+    for dim in size.lstm:
+        yield "LSTM", {"family": "recurrent", "cell": "lstm", "dim": dim, "num_layers": 2}, 3e-3
+    for dim in size.gpt:
+        yield "Transformer", {"family": "gpt", "dim": dim, "num_layers": 3, "num_heads": 4, "max_length": LENGTH}, 3e-3 * min(1, 64 / dim)
+
+
+def unseen_loss(run: Run, ids: torch.Tensor, rows: int) -> float:
+    """Nats a character on the same pieces of unseen text for all."""
+    total = 0.0
+    with evaluating([run.task]):
+        for number in range(0, rows, 32):
+            log_probs, _ = run.task.predict(windows(ids, min(32, rows - number), LENGTH, 11, number))
+            total -= float(log_probs.double().sum())
+    return total / (rows * LENGTH)
+
+
+def run(scale: Scale, seed: int, report: Report) -> Finding:
+    size = SIZES[scale]
+    texts = shakespeare()
+    points = []
+    for family, settings, rate in models(size):
+        for share in size.shares:
+            model = language_run(texts["train"], settings, seed=seed)
+            train_ids, valid_ids = (ids_of(model, texts[part]) for part in ("train", "valid"))
+            some = train_ids[: int(len(train_ids) * share)]
+            name = f"{family} of {settings['dim']} on {share:.0%}"
+            train_task(
+                model.task,
+                lambda step, some=some: windows(some, size.rows, LENGTH, seed, step),  # type: ignore[misc]
+                steps=size.steps,
+                seed=seed,
+                learning_rate=rate,
+                name=name,
+                report=report,
+            )
+            points.append(Point(family, parameters_of(model.task), share, unseen_loss(model, valid_ids, size.judged)))
+            report(f"{name}: {points[-1].loss:.3f} nats")
+    return show(points, size)
+
+
+def show(points: list[Point], size: Size) -> Finding:
+    parts: list[Part] = []
+    for share in size.shares:
+        series = []
+        for family in ("LSTM", "Transformer"):
+            there = [point for point in points if point.family == family and point.share == share]
+            series.append(Series(family, [point.parameters for point in there], [point.loss for point in there]))
+        parts.append(Lines(series, "parameters", "loss, nats a character", f"{share:.0%} of the training text", log_x=True))
+    rows = [(point.family, f"{point.parameters:,}", f"{point.share:.0%}", round(point.loss, 3)) for point in points]
+    parts.append(Table(("family", "parameters", "of the text", "loss on unseen text"), rows))
+    parts.append(
+        Note(
+            f"All are trained for {size.steps} steps of {size.rows} x {LENGTH} characters, whatever their size, and judged on the same "
+            "pieces of unseen text, each from a state of nothing. The loss is that of the last step."
+        )
+    )
+    best = {
+        (family, share): min(point.loss for point in points if point.family == family and point.share == share)
+        for family in ("LSTM", "Transformer")
+        for share in size.shares
+    }
+    least, most = size.shares[0], size.shares[-1]
+    leads = {share: best["LSTM", share] - best["Transformer", share] for share in size.shares}
+    told = "; ".join(f"on {share:.0%} of the text {best['LSTM', share]:.3f} and {best['Transformer', share]:.3f}" for share in size.shares)
+    facts = {"points": [list(point) for point in points], "transformer_leads_by": {str(share): lead for share, lead in leads.items()}}
+    return Finding(
+        "Which one grows better",
+        "Transformers do better than LSTMs as both grow, since they use the later part of a context better; small ones do alike (Kaplan et "
+        "al. 2020).",
+        f"The best LSTM and the best Transformer: {told} nats a character. The Transformer is ahead by {leads[least]:+.3f} on the least "
+        f"text and by {leads[most]:+.3f} on the most.",
+        View("Loss against size and data", parts, "Two layers of LSTM, three blocks of GPT.", facts),
+        [
+            (f"nats by which the Transformer is ahead on {share:.0%} of the text", "more with more", f"{lead:+.3f}")
+            for share, lead in leads.items()
+        ],
+    )
+
+
+GROWTH = Experiment("LSTM against Transformer as size and data grow", run)

@@ -1,0 +1,61 @@
+"""Findings as files, so that a tour that was interrupted goes on: one JSON file each, used again for the same scale and seed."""
+
+import json
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+from clew.core.errors import UserError
+from clew.inspection.view_files import view_of
+from clew.runs.directory import read_json, write_json
+from clew.tour.experiment import Finding, Scale
+
+FINDINGS = "findings"
+FORM = 1
+"""Of the files; those of another are made again."""
+
+
+def finding_path(folder: Path, name: str) -> Path:
+    return folder / FINDINGS / f"{name}.json"
+
+
+def keep(folder: Path, name: str, scale: Scale, seed: int, finding: Finding) -> None:
+    path = finding_path(folder, name)
+    path.parent.mkdir(parents=True, exist_ok=True)
+    content = {
+        "form": FORM,
+        "scale": scale,
+        "seed": seed,
+        "title": finding.title,
+        "claim": finding.claim,
+        "found": finding.found,
+        "rows": [list(row) for row in finding.rows],
+        "seconds": finding.seconds,
+        "view": json.loads(finding.view.json()),
+    }
+    write_json(path, content)
+
+
+def kept(folder: Path, name: str, scale: Scale, seed: int) -> Finding | None:
+    """What was found before in this form with the same scale and seed; None where there is nothing, or nothing that can be read."""
+    path = finding_path(folder, name)
+    if not path.is_file():
+        return None
+    try:
+        content = read_json(path)
+        if (content["form"], content["scale"], content["seed"]) != (FORM, scale, seed):
+            return None
+        return finding_of(content)
+    except (UserError, KeyError, TypeError, ValueError, AttributeError):  # cut off, or of another form: it is made again
+        return None
+
+
+def finding_of(content: Mapping[str, Any]) -> Finding:
+    return Finding(
+        content["title"],
+        content["claim"],
+        content["found"],
+        view_of(content["view"]),
+        [(what, claimed, measured) for what, claimed, measured in content["rows"]],
+        float(content["seconds"]),
+    )

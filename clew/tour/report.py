@@ -1,0 +1,126 @@
+"""The report of a tour: one page that needs nothing else, claims beside what was measured. Everything that stands in it is escaped."""
+
+import platform
+from base64 import b64encode
+from collections.abc import Mapping
+from hashlib import sha256
+from importlib.resources import files
+
+import torch
+
+from clew.inspection.drawing import pages
+from clew.inspection.drawing.colours import DARK, LIGHT, variables
+from clew.inspection.drawing.letters import markup
+from clew.tour.chapters import CHAPTERS
+from clew.tour.experiment import Finding, Scale
+
+TITLE = "A tour of neural sequence models"
+SCALES: dict[Scale, str] = {
+    "quick": "Trained for seconds alone, to see that everything runs: the figures say nothing yet.",
+    "tour": "Trained for minutes.",
+    "full": "Trained for as long as each claim needs on two cores.",
+}
+INTRODUCTION = (
+    "From the first recurrent network to the Transformer, the same questions come back: what is kept of what was read, how far back "
+    "an error is felt, what a model looks at. Here they are asked of models that were trained on this machine. Beside every claim "
+    "stands what was measured, whichever way it fell."
+)
+PARTS = ("Two models, looked into", "Claims, tried")
+
+
+def report_html(findings: Mapping[str, Finding], scale: Scale, seed: int) -> str:
+    code = f"{pages.script()}\nenliven(document);\n"
+    digest = b64encode(sha256(code.encode()).digest()).decode()
+    policy = f"default-src 'none'; style-src 'unsafe-inline'; img-src data:; script-src 'sha256-{digest}'"
+    threads = torch.get_num_threads()
+    total = sum(finding.seconds for finding in findings.values())
+    made = (
+        f"{SCALES[scale]} Seed {seed}, {duration(total)} in all; torch {torch.__version__}, "
+        f"{threads} thread{'s' if threads > 1 else ''} of {platform.machine() or 'an unknown machine'}."
+    )
+    return f"""<!doctype html>
+<html lang="en">
+<head>
+<meta charset="utf-8">
+<meta name="viewport" content="width=device-width, initial-scale=1">
+<meta http-equiv="Content-Security-Policy" content="{policy}">
+<title>{TITLE}</title>
+<style>{stylesheet()}</style>
+</head>
+<body>
+<header><p class="brand">clew tour</p><h1>{TITLE}</h1><p class="lead">{INTRODUCTION}</p><p class="made">{markup(made)}</p></header>
+<main>
+<nav aria-label="Contents">{contents(findings)}</nav>
+{summary(findings)}
+{chapters(findings)}
+</main>
+<script type="module">{code}</script>
+</body>
+</html>
+"""
+
+
+def stylesheet() -> str:
+    light, dark = map(variables, (LIGHT, DARK))
+    themes = f":root{{color-scheme:light dark;{light}}}@media(prefers-color-scheme:dark){{:root{{{dark}}}}}"
+    printed = f"@media print{{:root,.clew-view{{color-scheme:light;{light}}}}}"
+    own = (files("clew.tour") / "report.css").read_text(encoding="utf-8")
+    return f"{pages.stylesheet()}\n{themes}\n{own}\n{printed}"
+
+
+def parts_of(findings: Mapping[str, Finding]) -> list[tuple[str, dict[str, Finding]]]:
+    """The stops of the two models and the experiments, each under its heading where there are any."""
+    looked = {name: finding for name, finding in findings.items() if name in CHAPTERS}
+    tried = {name: finding for name, finding in findings.items() if name not in CHAPTERS}
+    return [(title, found) for title, found in zip(PARTS, (looked, tried), strict=True) if found]
+
+
+def contents(findings: Mapping[str, Finding]) -> str:
+    found, number = [], 0
+    for title, stops in parts_of(findings):
+        items = []
+        for name, finding in stops.items():
+            number += 1
+            items.append(f'<li value="{number}"><a href="#{markup(name)}">{markup(finding.title)}</a></li>')
+        found.append(f"<section><h2>{title}</h2><ol>{''.join(items)}</ol></section>")
+    return "".join(found)
+
+
+def summary(findings: Mapping[str, Finding]) -> str:
+    """All rows as one table, each with a link to where it is told."""
+    rows = [
+        f'<tr><td><a href="#{markup(name)}">{markup(what)}</a></td><td>{markup(claimed)}</td>'
+        f'<td class="measured">{markup(measured)}</td></tr>'
+        for name, finding in findings.items()
+        for what, claimed, measured in finding.rows
+    ]
+    head = "<thead><tr><th>what</th><th>claimed</th><th>measured here</th></tr></thead>"
+    table = f"<table>{head}<tbody>{''.join(rows)}</tbody></table>"
+    return f'<section class="summary"><h2>Claimed and measured</h2>{table}</section>'
+
+
+def chapters(findings: Mapping[str, Finding]) -> str:
+    found, number = [], 0
+    for title, stops in parts_of(findings):
+        found.append(f'<h2 class="part-title">{title}</h2>')
+        for name, finding in stops.items():
+            number += 1
+            found.append(chapter(number, name, finding))
+    return "\n".join(found)
+
+
+def chapter(number: int, name: str, finding: Finding) -> str:
+    view = finding.view
+    return f"""<article id="{markup(name)}">
+<h2><span class="number">{number}</span> {markup(finding.title)}</h2>
+<div class="pair"><div><h3>Claimed</h3><p>{markup(finding.claim)}</p></div>
+<div class="found"><h3>Measured here</h3><p>{markup(finding.found)}</p></div></div>
+{pages.fragment(view.title, view.about, view.parts, f"stop-{name}", heading="h3")}
+<p class="made">{duration(finding.seconds)} · <code>clew tour --only {markup(name)}</code></p>
+</article>"""
+
+
+def duration(seconds: float) -> str:
+    if seconds >= 90:
+        return f"{seconds / 60:.0f} minutes"
+    return f"{seconds:.0f} seconds" if seconds >= 1.5 else "a second"

@@ -1,0 +1,121 @@
+"""The experiment `softmax`: what dividing scores by sqrt(d) does to the softmax and to its gradient, before anything is learnt.
+
+q and k have d entries of variance 1, so that q . k has variance d. With w = softmax(s),
+
+    d w / d s = diag(w) - w w^T
+
+which is 0 where one weight is 1.
+"""
+
+from typing import NamedTuple
+
+import torch
+from torch import Tensor
+
+from clew.inspection.views import Bars, Lines, Part, Series, Table, View
+from clew.layers.scores import SCORES
+from clew.tour.experiment import Experiment, Finding, Report, Scale
+from clew.tour.training import generator
+
+KEYS = 32
+USUAL = 64
+"""The width of a head in the base model of Vaswani et al. (2017)."""
+WIDTHS = (4, 16, USUAL, 256, 1024)
+DRAWS: dict[Scale, int] = {"quick": 50, "tour": 400, "full": 2000}
+NAMES = {"dot": "q . k", "scaled": "q . k / sqrt(d)"}
+
+
+class Spread(NamedTuple):
+    """Of scores of one width: their variance; means over draws of the largest weight, and the median norm of the gradient."""
+
+    variance: float
+    largest: float
+    gradient: float
+
+
+def jacobian_norms(weights: Tensor) -> Tensor:
+    """The Frobenius norm of diag(w) - w w^T for w (..., keys)."""
+    jacobian = torch.diag_embed(weights) - weights[..., :, None] * weights[..., None, :]
+    return jacobian.flatten(-2).norm(dim=-1)
+
+
+def drawn_scores(name: str, width: int, draws: int, seed: int) -> Tensor:
+    """(draws, KEYS): the same queries and keys whatever the score."""
+    source = generator(seed, width)
+    score, found = SCORES[name](width, width), []
+    for _ in range(draws):
+        query, key = torch.randn(1, 1, 1, width, generator=source), torch.randn(1, 1, KEYS, width, generator=source)
+        found.append(score(query, key, torch.arange(KEYS)[None, None]).flatten())
+    return torch.stack(found)
+
+
+def spread_of(scores: Tensor) -> Spread:
+    weights = scores.softmax(-1)
+    return Spread(float(scores.var()), float(weights.amax(-1).mean()), float(jacobian_norms(weights).median()))
+
+
+def run(scale: Scale, seed: int, report: Report) -> Finding:
+    """Both scores at several widths."""
+    draws = DRAWS[scale]
+    report(f"{draws} queries, {KEYS} keys, heads of {', '.join(map(str, WIDTHS))}")
+    found = {name: [spread_of(drawn_scores(name, width, draws, seed)) for width in WIDTHS] for name in NAMES}
+    plain, scaled = (spreads[WIDTHS.index(USUAL)] for spreads in found.values())
+    wide, wide_scaled = (spreads[-1] for spreads in found.values())
+    even = float(jacobian_norms(torch.full((KEYS,), 1 / KEYS)))
+    return Finding(
+        "Why scores are divided by the root of the width",
+        "The dot product of two vectors whose entries have variance 1 has variance d. For wide heads it is large, and the softmax is "
+        "pushed to where its gradient is extremely small; dividing by sqrt(d) counters it (Vaswani et al. 2017, section 3.2.1).",
+        f"Heads of {USUAL}: the variance of a score is {plain.variance:.1f}, divided {scaled.variance:.2f}; the largest of {KEYS} weights "
+        f"is {plain.largest:.2f} in the mean, divided {scaled.largest:.2f}; the softmax's gradient has a median norm of "
+        f"{plain.gradient:.3f}, divided {scaled.gradient:.3f}. Heads of {WIDTHS[-1]}: {wide.gradient:.1e} and {wide_scaled.gradient:.3f}. "
+        "All of this is before training; what the division is worth after it is in the table of barriers.",
+        View("The softmax with and without scaling", parts_of(found, even, seed), f"{draws} draws from N(0, 1), {KEYS} keys."),
+        [
+            (
+                f"variance of a score, heads of {USUAL}, plain and scaled",
+                f"{USUAL} and 1",
+                f"{plain.variance:.1f} and {scaled.variance:.2f}",
+            ),
+            (
+                f"median gradient of the softmax, heads of {WIDTHS[-1]}, plain and scaled",
+                "extremely small; not so",
+                f"{wide.gradient:.1e} and {wide_scaled.gradient:.3f}",
+            ),
+        ],
+    )
+
+
+def parts_of(found: dict[str, list[Spread]], even: float, seed: int) -> list[Part]:
+    gradients = [Series(NAMES[name], WIDTHS, [one.gradient for one in spreads]) for name, spreads in found.items()]
+    largest = [Series(NAMES[name], WIDTHS, [one.largest for one in spreads]) for name, spreads in found.items()]
+    one_draw = [drawn_scores(name, USUAL, 1, seed)[0].softmax(-1).sort(descending=True).values[:12].tolist() for name in NAMES]
+    rows = [(width, *(cell for spreads in found.values() for cell in spread_cells(spreads[place]))) for place, width in enumerate(WIDTHS)]
+    header = ("d", *(f"{what}, {name}" for name in NAMES.values() for what in ("variance", "largest weight", "gradient")))
+    return [
+        Lines(
+            gradients,
+            "width d of a head",
+            "norm",
+            "Median norm of the softmax's gradient",
+            log_x=True,
+            log_y=True,
+            thresholds=[("equal weights", even)],
+        ),
+        Lines(largest, "width d of a head", "weight", "Largest weight, mean", log_x=True),
+        Bars(
+            [str(place) for place in range(1, 13)],
+            list(zip(*one_draw, strict=True)),
+            "weight",
+            f"One draw, d = {USUAL}",
+            list(NAMES.values()),
+        ),
+        Table(header, rows),
+    ]
+
+
+def spread_cells(spread: Spread) -> tuple[str, ...]:
+    return f"{spread.variance:.2f}", f"{spread.largest:.3f}", f"{spread.gradient:.2g}"
+
+
+SOFTMAX = Experiment("why scores are divided by the root of the width", run)

@@ -1,0 +1,38 @@
+"""Shakespeare for experiments: its parts as they are or as plain letters, as ids, and windows drawn from them."""
+
+import re
+from functools import cache
+
+import torch
+from torch import Tensor
+
+from clew.data.plans import TokenBatch
+from clew.runs.build import find_texts
+from clew.runs.config import DataConfig
+from clew.runs.loaded import Run
+from clew.tour.training import generator
+
+LETTERS = "abcdefghijklmnopqrstuvwxyz "
+
+
+@cache
+def shakespeare() -> dict[str, str]:
+    """The training and validation parts of Tiny Shakespeare, whole."""
+    return {name: "".join(source) for name, source in find_texts(DataConfig(corpus="tinyshakespeare")).items()}
+
+
+def plain_letters(text: str) -> str:
+    """Small letters, and a space for all else."""
+    return re.sub("[^a-z]+", " ", text.lower())
+
+
+def ids_of(run: Run, text: str) -> Tensor:
+    """A text as ids (length,)."""
+    return torch.tensor(run.tokenizer.encode(text))
+
+
+def windows(ids: Tensor, rows: int, length: int, *seed: int) -> TokenBatch:
+    """Pieces of a text from anywhere in it, the same for the same seed."""
+    starts = torch.randint(len(ids) - length, (rows, 1), generator=generator(*seed))
+    pieces = ids[starts + torch.arange(length + 1)]
+    return TokenBatch(pieces[:, :-1], pieces[:, 1:])

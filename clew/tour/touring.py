@@ -1,0 +1,62 @@
+"""The tour: stops in order, each a finding that is kept as soon as it is made, and the report of all of them."""
+
+import time
+from collections.abc import Callable, Collection, Iterable
+from dataclasses import replace
+from functools import cache
+from pathlib import Path
+
+from clew.core.errors import unknown
+from clew.runs.directory import write_text
+from clew.tour.chapters import CHAPTERS
+from clew.tour.experiment import Finding, Report, Scale
+from clew.tour.experiments import EXPERIMENTS
+from clew.tour.keeping import keep, kept
+from clew.tour.models import Models, train_models
+from clew.tour.report import report_html
+
+
+def stops() -> dict[str, str]:
+    """Every stop by name, and what it is about: those of the two models first."""
+    return {name: stop.about for table in (CHAPTERS, EXPERIMENTS) for name, stop in table.items()}
+
+
+def check_names(names: Iterable[str]) -> None:
+    for name in names:
+        if name not in stops():
+            raise unknown("stop of the tour", name, stops())
+
+
+def take_tour(folder: Path, page: Path, names: Collection[str], *, scale: Scale, seed: int, report: Report) -> dict[str, Finding]:
+    """Makes every finding that is not there yet, in the order of the tour, and writes the page with all of them."""
+    check_names(names)
+    folder.mkdir(parents=True, exist_ok=True)
+
+    @cache
+    def models() -> Models:
+        return train_models(folder, scale, seed, report)
+
+    findings: dict[str, Finding] = {}
+    chosen = [name for name in stops() if name in names]
+    for number, name in enumerate(chosen, start=1):
+        found = kept(folder, name, scale, seed)
+        if found is None:
+            report(f"[{number}/{len(chosen)}] {name}: {stops()[name]}")
+            found = timed(lambda name=name: make(name, models, scale, seed, report))  # type: ignore[misc]
+            keep(folder, name, scale, seed, found)
+        else:
+            report(f"[{number}/{len(chosen)}] {name}: found before")
+        report(f"  {found.found}")
+        findings[name] = found
+    write_text(page, report_html(findings, scale, seed))
+    return findings
+
+
+def make(name: str, models: Callable[[], Models], scale: Scale, seed: int, report: Report) -> Finding:
+    return CHAPTERS[name].show(models()) if name in CHAPTERS else EXPERIMENTS[name].run(scale, seed, report)
+
+
+def timed(find: Callable[[], Finding]) -> Finding:
+    start = time.monotonic()
+    found = find()
+    return replace(found, seconds=round(time.monotonic() - start, 1))

@@ -1,0 +1,121 @@
+"""Training for experiments, by the loop and the recipes that all runs are trained by: a task in memory on batches that are drawn, or a
+recipe in a folder that is thrown away."""
+
+import time
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from pathlib import Path
+from tempfile import TemporaryDirectory
+from typing import Any
+
+import torch
+from torch import nn
+
+from clew.recipes.running import run_recipe
+from clew.runs.build import build_task
+from clew.runs.config import resolve
+from clew.runs.directory import is_run
+from clew.runs.loaded import Run, load_run
+from clew.runs.summary import summarise
+from clew.runs.vocabularies import TOKENIZER
+from clew.text.train import TOKENIZERS
+from clew.tour.experiment import Report
+from clew.training.loop import Batches, Record, Standing, train
+from clew.training.optimisers import OPTIMISERS
+from clew.training.problem import Score
+from clew.training.schedules import Cosine
+
+PATIENCE = 8.0
+"""Seconds between two lines that say how training goes."""
+
+
+def train_task(
+    task: nn.Module,
+    batch: Callable[[int], Any],
+    *,
+    steps: int,
+    seed: int,
+    learning_rate: float = 3e-3,
+    clip_norm: float | None = 1.0,
+    carry: bool = False,
+    name: str = "",
+    report: Report | None = None,
+) -> list[float]:
+    """Trains on batch(0), batch(1), ... with AdamW and a cosine, and gives the loss of every step; in the end the task is in evaluation
+    mode. The same seed and batches give the same weights."""
+    told = Told(name, report)
+    losses = []
+    batches = Batches(lambda epoch: steps, lambda epoch, number: batch(number))
+    optimiser = OPTIMISERS["adamw"](task.parameters(), learning_rate)
+    schedule = Cosine(steps, warmup=steps // 20, floor=0.02)
+    for record in train(task, batches, optimiser, schedule, steps=steps, standing=Standing(), seed=seed, carry=carry, clip_norm=clip_norm):
+        losses.append(record.loss)
+        told.step(record, steps, 0.0)
+    task.eval()
+    return losses
+
+
+def language_run(symbols: str | Sequence[str], model: Mapping[str, Any], *, seed: int, task: Mapping[str, Any] | None = None) -> Run:
+    """An untrained language model in memory, over characters where `symbols` is a text, else over words; it has no folder."""
+    kind = "character" if isinstance(symbols, str) else "word"
+    settings = {"recipe": "tour", "seed": seed, "text": {"tokenizer": kind}, "model": dict(model), "device": "cpu"}
+    settings["task"] = {"name": "language_model", **(task or {})}
+    config = resolve(settings)
+    vocabularies = {TOKENIZER: TOKENIZERS[kind]([symbols if isinstance(symbols, str) else " ".join(symbols)])}
+    return Run(Path("tour"), config, vocabularies, build_task(config, vocabularies).eval())
+
+
+def parameters_of(module: nn.Module) -> int:
+    return sum(parameter.numel() for parameter in module.parameters())
+
+
+def train_recipe(
+    recipe: str, assignments: Sequence[str], *, name: str, report: Report, folder: Path | None = None
+) -> tuple[Run, dict[str, float]]:
+    """A recipe's run and what it scores (`valid.loss`, ...): trained in a folder, where a run that was stopped is gone on with and one that
+    is done is loaded; or in none."""
+    with kept_in(folder) as place:
+        done = is_run(place)
+        if done and "valid.loss" in summarise(place).best and summarise(place).step >= summarise(place).config.training.steps:
+            return load_run(place), summarise(place).best
+        run = run_recipe(recipe, assignments, out=place, resume=done, report=Told(name, report)).run
+        return run, summarise(place).best
+
+
+@contextmanager
+def kept_in(folder: Path | None) -> Iterator[Path]:
+    if folder is not None:
+        yield folder
+        return
+    with TemporaryDirectory(prefix="clew-tour-") as place:
+        yield Path(place) / "run"
+
+
+class Told:
+    """What a run says of itself while it trains, as a line every few seconds under a name."""
+
+    def __init__(self, name: str, report: Report | None):
+        self.name = name
+        self.report = report
+        self.last = time.monotonic()
+
+    def say(self, text: str) -> None: ...
+
+    def encoding(self, done: int, total: int) -> None: ...
+
+    def step(self, record: Record, steps: int, tokens_per_second: float) -> None:
+        if self.report is not None and time.monotonic() - self.last > PATIENCE:
+            self.last = time.monotonic()
+            self.report(f"{self.name}: step {record.step} of {steps}, loss {record.loss:.3f}")
+
+    def evaluated(self, step: int, score: Score, is_best: bool) -> None:
+        if self.report is not None:
+            self.report(f"{self.name}: step {step}, validation: {score}")
+
+
+def generator(*numbers: int) -> torch.Generator:
+    """What draws batches: the same for the same numbers."""
+    seed = 1
+    for number in numbers:
+        seed = (seed * 1_000_003 + number) % 2**63
+    return torch.Generator().manual_seed(seed)

@@ -1,0 +1,27 @@
+"""What `clew inspect` refuses, each in one line; that it serves and ends is shown in tests/serving/test_page_browser.py."""
+
+import socket
+from pathlib import Path
+
+import pytest
+
+from tests.cli.conftest import Clew
+
+
+@pytest.mark.parametrize(
+    "arguments, sentence",
+    [
+        (["nowhere"], "nowhere is not a run directory"),
+        (["{run}", "--port", "99999"], "a port is between 0 and 65535, not 99999"),
+        (["{run}", "--allow-host", "http://hub"], "--allow-host takes a name such as hub.example.org"),
+        (["{run}", "--port", "{taken}"], "is in use; choose another with --port, or leave it out"),
+        ([], "the following arguments are required: RUN"),
+    ],
+)
+def test_a_mistake_is_one_line(clew: Clew, lstm: Path, arguments: list[str], sentence: str) -> None:
+    with socket.socket() as taken:
+        taken.bind(("127.0.0.1", 0))
+        taken.listen()
+        found = clew("inspect", *(each.format(run=lstm, taken=taken.getsockname()[1]) for each in arguments))
+    assert found.status == 2 and found.out == ""
+    assert sentence in found.err and found.err.count("\n") == 1

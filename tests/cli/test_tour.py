@@ -1,0 +1,44 @@
+from pathlib import Path
+
+import pytest
+
+from clew.tour.experiments import EXPERIMENTS
+from tests.cli.conftest import Clew
+from tests.tour.findings import Counting
+
+
+def test_stops_are_listed(clew: Clew) -> None:
+    found = clew("tour", "--list")
+    assert found.status == 0 and "reach" in found.out and "models" in found.out
+    assert len(clew("tour", "--list", "--json").out.splitlines()) == len(found.out.splitlines()) - 1  # the head of the table
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        (["--only", "reech"], "unknown stop of the tour 'reech'; did you mean 'reach'?"),
+        (["--all", "--only", "reach"], "--all is every stop and --only some of them; give one of the two"),
+        (["--out", "tour.pdf"], "the report is one HTML page, and tour.pdf is to be none; name it such as report.html"),
+        (["--out", "nowhere/tour.html"], "nowhere is no folder"),
+        (["--seed", "-1"], "--seed (-1) must be from 0 to"),
+        (["--scale", "huge"], "invalid choice: 'huge'"),
+    ],
+)
+def test_mistakes_are_one_line(clew: Clew, arguments: list[str], message: str) -> None:
+    found = clew("tour", *arguments)
+    assert found.status == 2 and message in found.err and found.err.count("\n") == 1
+    assert not Path("runs").exists()
+
+
+def test_a_tour_leaves_a_report_and_goes_on_after_ctrl_c(clew: Clew, monkeypatch: pytest.MonkeyPatch) -> None:
+    first, second = Counting(), Counting(interrupted=True)
+    monkeypatch.setitem(EXPERIMENTS, "first", first.experiment)
+    monkeypatch.setitem(EXPERIMENTS, "second", second.experiment)
+    found = clew("tour", "--only", "first", "second", "--seed", "5")
+    assert found.status == 130
+    assert found.err.splitlines()[-1] == "clew: interrupted; what was found is kept, and the same command goes on from there"
+    second.interrupted = False
+    found = clew("tour", "--only", "first", "second", "--seed", "5")
+    assert found.status == 0 and Path(found.out.strip()) == Path("runs/tour/report.html")
+    assert first.calls == [("full", 5)] and "Counted" in Path("runs/tour/report.html").read_text()
+    assert '"found": "seed 5"' in clew("tour", "--only", "first", "--seed", "5", "--json").out

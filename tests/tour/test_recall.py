@@ -1,0 +1,20 @@
+from clew.tour.recall import AFTER, BEFORE, BETWEEN, LANGUAGES, draw, remembered
+from clew.tour.training import language_run
+
+
+def test_the_last_word_alone_is_asked_for_and_is_the_countrys_language() -> None:
+    words = sorted({*BEFORE, ",", *AFTER, *BETWEEN, *LANGUAGES, *LANGUAGES.values()})
+    run = language_run(words, {"family": "recurrent", "cell": "elman", "dim": 4}, seed=0)
+    batch = draw(run, 5, 8, 1)
+    assert batch.tokens.shape == (8, 3 + 2 + 5 + 3) and batch.within is not None
+    assert batch.within[:, -1].all() and not batch.within[:, :-1].any()
+    for tokens, targets in zip(batch.tokens.tolist(), batch.targets.tolist(), strict=True):
+        country, language = run.tokenizer.token(tokens[3]), run.tokenizer.token(targets[-1])
+        assert LANGUAGES[country] == language
+    assert not set(LANGUAGES.values()) & set(BETWEEN) and not set(LANGUAGES) & set(BETWEEN)
+
+
+def test_what_is_remembered_ends_at_the_first_gap_that_fails() -> None:
+    assert remembered([1, 5, 10, 20], [1.0, 0.95, 0.4, 0.99]) == 5
+    assert remembered([1, 5], [0.2, 1.0]) == 0
+    assert remembered([1, 5], [0.9, 0.9]) == 5
