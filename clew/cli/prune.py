@@ -50,13 +50,17 @@ def run(options: argparse.Namespace) -> int:
     check_empty(Path(options.out))
     whole = load_run(options.folder, device=options.device, code=None if options.code is None else Path(options.code))
     heads = [name for layer in prunable_layers(whole) for name in layer.heads]
+    named = list(dict.fromkeys(options.off or ()))
+    count = check_count(options, whole, heads, named)
     measuring = measuring_of(whole, options.settings, options.batches)
-    importance = {} if options.off else {name: value for name, value in important(whole, measuring, options.by).items() if name in heads}
-    order = [*options.off, *(name for name in heads if name not in options.off)] if options.off else ranked(importance)
-    count = len(heads) - len(set(options.off)) if options.off else round(options.heads * len(heads))
+    importance: dict[str, float] = {}
+    if named:
+        order, kept = [*named, *(name for name in heads if name not in named)], {len(heads), count}
+    else:
+        importance = {name: value for name, value in important(whole, measuring, options.by).items() if name in heads}
+        shares = [point / options.points for point in range(options.points + 1)] if options.points else [1.0]
+        order, kept = ranked(importance), {len(heads), count, *(round(share * len(heads)) for share in shares)}
     off = order[: len(heads) - count]
-    asked = {round(len(heads) * (1 - point / options.points)) for point in range(options.points + 1)} if options.points else set()
-    kept = {len(heads), count} if options.off else asked | {len(heads), count}
     say(f"measuring {len(kept)} numbers of heads")
     points = quality_curve(whole, order, kept, lambda: measuring.measure(whole))
     chosen = next(point for point in points if point.kept == count)
@@ -70,7 +74,7 @@ def run(options: argparse.Namespace) -> int:
     )
     view = curve_view(points, measuring.name, importance, about)
     facts = {"off": off, "kept": count, "heads": len(heads), "measures": measured, "parameters": sizes, "seconds_per_batch": seconds}
-    write_json(Path(options.out) / "pruning.json", {**facts, "by": "name" if options.off else options.by, **view.facts})
+    write_json(Path(options.out) / "pruning.json", {**facts, "by": "name" if named else options.by, **view.facts})
     view.save(Path(options.out) / "pruning.html")
     show(options, points, facts, about)
     return 0
@@ -89,6 +93,18 @@ def check(options: argparse.Namespace) -> None:
     for setting in options.settings:
         if not setting.startswith("data."):
             raise UserError(f"a trained run keeps its settings; {setting} cannot be changed, only data can")
+
+
+def check_count(options: argparse.Namespace, run: Any, heads: list[str], named: list[str]) -> int:
+    """How many heads are to be kept; some must go, and those that are named must be there."""
+    from clew.core.errors import UserError
+    from clew.layers.heads import grouped
+
+    grouped(run.task, named)
+    count = len(heads) - len(named) if named else round(options.heads * len(heads))
+    if count == len(heads):
+        raise UserError(f"--heads {options.heads:g} keeps all {count} heads of {run.folder}; keep a smaller share")
+    return count
 
 
 def show(options: argparse.Namespace, points: Sequence[Any], facts: dict[str, Any], about: str) -> None:

@@ -53,8 +53,8 @@ class Size(NamedTuple):
 
 SIZES: dict[Scale, Size] = {
     "quick": Size(16, 1, 16, 5, 4, 1, 16),
-    "tour": Size(48, 2, 64, 250, 16, 1, 256),
-    "full": Size(64, 3, 64, 700, 32, 2, 768),
+    "tour": Size(48, 2, 64, 400, 16, 1, 256),
+    "full": Size(64, 2, 64, 1000, 24, 2, 512),
 }
 WHOLE = "the whole block"
 LEFT_OUT: dict[str, Without] = {

@@ -1,9 +1,9 @@
 """What the tour shows of its two models: each a function from both to a finding, seen with the instruments that `clew look` has."""
 
 import math
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import replace
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import numpy as np
 
@@ -14,8 +14,8 @@ from clew.tour.experiment import Finding
 from clew.tour.models import Models
 from clew.tour.training import parameters_of
 
-PASSAGE = 420
-"""Characters that are read where a text is shown."""
+PASSAGE, SCORED = 420, 10_000
+"""Characters that are read where a text is shown, and where bits are averaged."""
 
 
 class Chapter(NamedTuple):
@@ -34,7 +34,7 @@ def meet(models: Models) -> Finding:
         if isinstance(part, Lines)
     ]
     bits = {name: models.scores[name]["valid.bits_per_character"] for name in ("lstm", "gpt")}
-    rows = [(name, f"{parameters_of(run.task):,}", round(bits[name.lower()], 3)) for name, run in both.items()]
+    rows = [(name, f"{parameters_of(run.task):,}", f"{bits[name.lower()]:.3f}") for name, run in both.items()]
     parts: list[Part] = [Table(("model", "parameters", "bits a character, unseen text"), rows), *drawn]
     for name, run in both.items():
         text = "ROMEO:" + run.generate("ROMEO:", seed=1, max_new=min(300, (run.task.body.max_length or 300) - 6), temperature=0.8).text
@@ -60,11 +60,11 @@ def meet(models: Models) -> Finding:
 
 def surprise(models: Models) -> Finding:
     """Where the bits are: at the beginnings of words."""
-    text = models.passage(PASSAGE)
+    text = models.passage(SCORED)
     firsts, laters, parts = [], [], list[Part]()
     for name, run in (("LSTM", models.lstm), ("GPT", models.gpt)):
+        first, later = bits_of_letters(text, run.score(text).log_probs)
         view = look(run, "surprisal", {"text": text[: run.task.body.max_length or PASSAGE]})
-        first, later = letters(view.facts)
         firsts.append(first)
         laters.append(later)
         coloured = view.parts[0]
@@ -76,7 +76,7 @@ def surprise(models: Models) -> Finding:
         "Surprise is high where a word begins and falls while it goes on: so words can be found by it (Elman 1990).",
         f"The first letter of a word tells the LSTM {firsts[0]:.2f} bits and a later one {laters[0]:.2f}; the GPT {firsts[1]:.2f} and "
         f"{laters[1]:.2f}.",
-        View("Surprisal", [bars, *parts], "Unseen text, each character on the colour of its bits."),
+        View("Surprisal", [bars, *parts], f"Over {len(text):,} characters of unseen text; of the first each is on the colour of its bits."),
         [
             (f"bits of a word's first letter beside later ones, {name}", "higher", f"{first:.2f} beside {later:.2f}")
             for name, first, later in zip(("LSTM", "GPT"), firsts, laters, strict=True)
@@ -84,13 +84,12 @@ def surprise(models: Models) -> Finding:
     )
 
 
-def letters(facts: dict[str, Any]) -> tuple[float, float]:
-    """The mean bits of letters that begin a word and of those that do not."""
-    tokens = facts["tokens"]
+def bits_of_letters(text: str, log_probs: Sequence[float]) -> tuple[float, float]:
+    """The mean bits of letters that begin a word and of those that do not, from log p of every character but the first."""
     first, later = list[float](), list[float]()
-    for place, bits in zip(facts["places"], facts["bits"], strict=True):
-        if place and tokens[place].isalpha():
-            (later if tokens[place - 1].isalpha() else first).append(bits)
+    for before, character, log_prob in zip(text, text[1:], log_probs, strict=False):
+        if character.isalpha():
+            (later if before.isalpha() else first).append(-log_prob / math.log(2))
     return mean(first), mean(later)
 
 

@@ -1,15 +1,13 @@
 """LSTM against Transformer as size and data grow: both families at several widths on more and more of Shakespeare, as long each."""
 
+import math
 from collections.abc import Iterator
 from typing import Any, NamedTuple
 
-import torch
-
-from clew.core.modes import evaluating
 from clew.inspection.views import Lines, Note, Part, Series, Table, View
-from clew.runs.loaded import Run
+from clew.tour.characters import bits_of, characters_of_shakespeare
 from clew.tour.experiment import Experiment, Finding, Report, Scale
-from clew.tour.texts import ids_of, shakespeare, windows
+from clew.tour.texts import windows
 from clew.tour.training import language_run, parameters_of, train_task
 
 LENGTH = 128
@@ -49,25 +47,16 @@ def models(size: Size) -> Iterator[tuple[str, dict[str, Any], float]]:
         yield "Transformer", {"family": "gpt", "dim": dim, "num_layers": 3, "num_heads": 4, "max_length": LENGTH}, 3e-3 * min(1, 64 / dim)
 
 
-def unseen_loss(run: Run, ids: torch.Tensor, rows: int) -> float:
-    """Nats a character on the same pieces of unseen text for all."""
-    total = 0.0
-    with evaluating([run.task]):
-        for number in range(0, rows, 32):
-            log_probs, _ = run.task.predict(windows(ids, min(32, rows - number), LENGTH, 11, number))
-            total -= float(log_probs.double().sum())
-    return total / (rows * LENGTH)
-
-
 def run(scale: Scale, seed: int, report: Report) -> Finding:
     size = SIZES[scale]
-    texts = shakespeare()
+    characters = characters_of_shakespeare()
+    symbols = characters.tokenizer.decode(characters.train.unique().tolist())
+    unseen = characters.held_out(rows=size.judged, length=LENGTH)
     points = []
     for family, settings, rate in models(size):
         for share in size.shares:
-            model = language_run(texts["train"], settings, seed=seed)
-            train_ids, valid_ids = (ids_of(model, texts[part]) for part in ("train", "valid"))
-            some = train_ids[: int(len(train_ids) * share)]
+            model = language_run(symbols, settings, seed=seed)
+            some = characters.train[: int(len(characters.train) * share)]
             name = f"{family} of {settings['dim']} on {share:.0%}"
             train_task(
                 model.task,
@@ -78,7 +67,8 @@ def run(scale: Scale, seed: int, report: Report) -> Finding:
                 name=name,
                 report=report,
             )
-            points.append(Point(family, parameters_of(model.task), share, unseen_loss(model, valid_ids, size.judged)))
+            loss = float(bits_of(model.task, unseen).mean()) * math.log(2)
+            points.append(Point(family, parameters_of(model.task), share, loss))
             report(f"{name}: {points[-1].loss:.3f} nats")
     return show(points, size)
 
@@ -91,7 +81,7 @@ def show(points: list[Point], size: Size) -> Finding:
             there = [point for point in points if point.family == family and point.share == share]
             series.append(Series(family, [point.parameters for point in there], [point.loss for point in there]))
         parts.append(Lines(series, "parameters", "loss, nats a character", f"{share:.0%} of the training text", log_x=True))
-    rows = [(point.family, f"{point.parameters:,}", f"{point.share:.0%}", round(point.loss, 3)) for point in points]
+    rows = [(point.family, f"{point.parameters:,}", f"{point.share:.0%}", f"{point.loss:.3f}") for point in points]
     parts.append(Table(("family", "parameters", "of the text", "loss on unseen text"), rows))
     parts.append(
         Note(

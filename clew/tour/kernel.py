@@ -17,7 +17,7 @@ from torch import Tensor, nn
 
 from clew.core.masks import Places
 from clew.core.types import State, Term
-from clew.inspection.views import Heatmap, Lines, Note, Part, Series, Table, View
+from clew.inspection.views import Heatmap, Lines, Note, Part, Points, Series, Table, View
 from clew.layers.attention import Attention
 from clew.layers.scores import Dot
 from clew.tour.experiment import Experiment, Finding, Report, Scale
@@ -33,7 +33,7 @@ SIZES: dict[Scale, tuple[int, int]] = {"quick": (20, 30), "tour": (50, 200), "fu
 """How many points, and how many steps."""
 
 
-class Points(NamedTuple):
+class Sample(NamedTuple):
     x: Tensor  # (points,)
     y: Tensor
 
@@ -50,7 +50,7 @@ class KernelRegression(nn.Module):
     def bandwidth(self) -> float:
         return math.exp(-self.sharpness.item())
 
-    def read(self, x: Tensor, points: Points, visible: Tensor | None = None) -> Tensor:
+    def read(self, x: Tensor, points: Sample, visible: Tensor | None = None) -> Tensor:
         """y at x (queries,), under the kernel over the points that each place may see."""
         factor = torch.exp(self.sharpness)
         query = factor * torch.stack([x, torch.ones_like(x)], -1)
@@ -62,12 +62,12 @@ class KernelRegression(nn.Module):
         )
         return context[0, 0, :, 0]
 
-    def forward(self, batch: Points, state: State = None) -> tuple[dict[str, Term], State]:
+    def forward(self, batch: Sample, state: State = None) -> tuple[dict[str, Term], State]:
         others = ~torch.eye(len(batch.x), dtype=torch.bool)[None, None]
         missed = self.read(batch.x, batch, others) - batch.y
         return {"loss": Term((missed**2).sum(), self.counts(batch)["loss"])}, None
 
-    def counts(self, batch: Points) -> dict[str, Tensor]:
+    def counts(self, batch: Sample) -> dict[str, Tensor]:
         return {"loss": torch.tensor(len(batch.x))}
 
 
@@ -75,13 +75,13 @@ def truth(x: Tensor) -> Tensor:
     return 2 * torch.sin(x) + x**0.8
 
 
-def kernel_mean(x: Tensor, points: Points, bandwidth: float) -> Tensor:
+def kernel_mean(x: Tensor, points: Sample, bandwidth: float) -> Tensor:
     """The formula as it stands: a sum of kernels over a sum of kernels."""
     kernels = torch.exp(-((x[:, None] - points.x) ** 2) / (2 * bandwidth**2))
     return kernels @ points.y / kernels.sum(-1)
 
 
-def kernel_weights(x: Tensor, points: Points, bandwidth: float) -> Tensor:
+def kernel_weights(x: Tensor, points: Sample, bandwidth: float) -> Tensor:
     return torch.softmax(-((x[:, None] - points.x) ** 2) / (2 * bandwidth**2), -1)
 
 
@@ -89,7 +89,7 @@ def run(scale: Scale, seed: int, report: Report) -> Finding:
     num_points, steps = SIZES[scale]
     source = generator(seed)
     x = (torch.rand(num_points, generator=source) * SPAN).sort().values
-    points = Points(x, truth(x) + NOISE * torch.randn(num_points, generator=source))
+    points = Sample(x, truth(x) + NOISE * torch.randn(num_points, generator=source))
     model, places = KernelRegression(), torch.linspace(0, SPAN, PLACES)
     with torch.no_grad():
         before = model.read(places, points)
@@ -115,10 +115,11 @@ def run(scale: Scale, seed: int, report: Report) -> Finding:
     )
 
 
-def parts_of(points: Points, curves: dict[str, Tensor], places: Tensor, errors: dict[str, float], bandwidth: float) -> list[Part]:
+def parts_of(points: Sample, curves: dict[str, Tensor], places: Tensor, errors: dict[str, float], bandwidth: float) -> list[Part]:
     series = [Series("true curve", places.tolist(), truth(places).tolist(), dashed=True)]
     series += [Series(name, places.tolist(), curve.tolist()) for name, curve in curves.items()]
-    seen = Series("points", points.x.tolist(), points.y.tolist(), dashed=True)
+    seen = [Series("points", points.x.tolist(), points.y.tolist()), Series("h learnt", places.tolist(), curves["h learnt"].tolist())]
+    texts = [[f"({x:.2f}, {y:.2f})" for x, y in zip(one.x, one.y, strict=True)] for one in seen]
     names = [f"{value:.1f}" for value in points.x.tolist()]
     maps: list[Part] = [
         Heatmap(
@@ -127,7 +128,8 @@ def parts_of(points: Points, curves: dict[str, Tensor], places: Tensor, errors: 
         for wide in (BANDWIDTH, bandwidth)
     ]
     return [
-        Lines([*series, seen], "x", "y", "What each reads from the points"),
+        Lines(series, "x", "y", "What each reads from the points"),
+        Points(seen, texts, "x", "y", "The points, and what is read with the learnt bandwidth"),
         *maps,
         Table(("weights", "root mean square from the true curve"), [(name, round(error, 3)) for name, error in errors.items()]),
         Note("A narrow kernel looks at few points: it follows the curve closely, and the noise as well."),

@@ -31,8 +31,8 @@ class Size(NamedTuple):
 
 SIZES: dict[Scale, Size] = {
     "quick": Size(8, 16, 1, 2, 4, 4, 16),
-    "tour": Size(32, 48, 2, 4, 250, 32, 128),
-    "full": Size(32, 64, 3, 4, 1000, 48, 384),
+    "tour": Size(32, 48, 2, 4, 400, 32, 128),
+    "full": Size(32, 64, 2, 4, 1200, 48, 256),
 }
 
 

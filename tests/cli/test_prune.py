@@ -54,6 +54,7 @@ def test_an_encoder_without_a_loss_stays_near_its_own_vectors(clew: Clew, tmp_pa
         (["--heads", "1"], "must be at least 0 and below 1"),
         (["--heads", "0.5", "--off", "1.1"], "either --heads SHARE"),
         (["--off", "7.1"], "unknown head '7.1'"),
+        (["--heads", "0.9"], "keeps all 2 heads"),
         (["--heads", "0.5", "--batches", "0"], "--batches (0)"),
         (["--heads", "0.5", "model.dim=3"], "only data can"),
     ],

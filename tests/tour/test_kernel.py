@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 import torch
 
-from clew.tour.kernel import BANDWIDTH, KernelRegression, Points, kernel_mean, run
+from clew.tour.kernel import BANDWIDTH, KernelRegression, Sample, kernel_mean, run
 
 
 def reference(x: np.ndarray, keys: np.ndarray, values: np.ndarray, bandwidth: float) -> np.ndarray:
@@ -19,7 +19,7 @@ def reference(x: np.ndarray, keys: np.ndarray, values: np.ndarray, bandwidth: fl
 @pytest.mark.parametrize("bandwidth", [0.4, 1.0, 3.0])
 def test_attention_over_lifted_keys_is_the_kernel_formula(bandwidth: float) -> None:
     source = torch.Generator().manual_seed(3)
-    points = Points(torch.rand(9, generator=source), torch.randn(9, generator=source))
+    points = Sample(torch.rand(9, generator=source), torch.randn(9, generator=source))
     x = torch.linspace(-1, 2, 7)
     expected = reference(*(part.double().numpy() for part in (x, *points)), bandwidth)
     with torch.no_grad():
@@ -29,7 +29,7 @@ def test_attention_over_lifted_keys_is_the_kernel_formula(bandwidth: float) -> N
 
 def test_the_loss_never_reads_a_point_from_itself() -> None:
     """Two points: each is predicted by the other one's value, whatever the bandwidth."""
-    points = Points(torch.tensor([0.0, 1.0]), torch.tensor([2.0, 5.0]))
+    points = Sample(torch.tensor([0.0, 1.0]), torch.tensor([2.0, 5.0]))
     terms, _ = KernelRegression()(points)
     assert (terms["loss"].sum / terms["loss"].count).item() == pytest.approx(9.0)
 

@@ -1,4 +1,4 @@
-from clew.tour.recall import AFTER, BEFORE, BETWEEN, LANGUAGES, draw, remembered
+from clew.tour.recall import AFTER, BEFORE, BETWEEN, LANGUAGES, draw, drawn_gaps, remembered
 from clew.tour.training import language_run
 
 
@@ -18,3 +18,10 @@ def test_what_is_remembered_ends_at_the_first_gap_that_fails() -> None:
     assert remembered([1, 5, 10, 20], [1.0, 0.95, 0.4, 0.99]) == 5
     assert remembered([1, 5], [0.2, 1.0]) == 0
     assert remembered([1, 5], [0.9, 0.9]) == 5
+
+
+def test_short_gaps_are_trained_on_as_often_as_long_ones() -> None:
+    gaps = drawn_gaps(63, 6000, 0)
+    assert set(gaps) == set(range(1, 64))
+    octaves = [sum(2**power <= gap < 2 ** (power + 1) for gap in gaps) for power in range(6)]
+    assert max(octaves) < 1.2 * min(octaves)

@@ -1,3 +1,4 @@
+import re
 from pathlib import Path
 
 import pytest
@@ -41,6 +42,11 @@ def test_no_name_stands_for_two_stops() -> None:
     assert not set(CHAPTERS) & set(EXPERIMENTS) and list(stops()) == [*CHAPTERS, *EXPERIMENTS]
 
 
+def test_the_guide_tells_of_every_experiment_in_order() -> None:
+    guide = (Path(__file__).parents[2] / "docs" / "guides" / "tour.md").read_text(encoding="utf-8")
+    assert re.findall(r"^\| `(\w+)` \|", guide, re.MULTILINE) == list(EXPERIMENTS)
+
+
 @pytest.mark.slow
 @pytest.mark.parametrize("name", EXPERIMENTS)
 def test_every_experiment_finds_something_quickly(name: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -56,4 +62,4 @@ def test_the_two_models_are_trained_once_and_looked_into(tmp_path: Path, monkeyp
     said: list[str] = []
     found = take_tour(tmp_path, tmp_path / "report.html", list(CHAPTERS), scale="quick", seed=0, report=said.append)
     assert list(found) == list(CHAPTERS)
-    assert sum(line.startswith("training lstm") for line in said) == 1
+    assert sum(line.startswith("lstm: shakespeare-lstm with") for line in said) == 1
