@@ -177,8 +177,9 @@ def show(recalled: Recalled) -> Finding:
     )
     kept = ", ".join(f"{steps} in the {name}" for name, steps in back.items())
     held = Note(
-        "The gradient is taken after training. What is remembered and what gradients reach are two things: a state that holds on to something "
-        "whatever comes between does not feel small changes of what it was, so that a good memory may have small gradients (Bengio et al. 1994)."
+        "The gradient is taken after training. What is remembered and what gradients reach are two things: a state that holds on to "
+        "something whatever comes between does not feel small changes of what it was, so that a good memory may have small gradients "
+        "(Bengio et al. 1994)."
     )
     parts: list[Part] = [lines, note, flow, held]
     facts = {"gaps": gaps, "right": found, "remembered": reached, "reach": reaches}
