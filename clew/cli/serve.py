@@ -85,10 +85,10 @@ def run(options: argparse.Namespace) -> int:
                 say(f"  every request brings the header  Authorization: Bearer {key}")
 
         number = serve(guard, socket, ready, grace=GRACE, give_up=lambda: worker.close(0))
-    status = complain("interrupted", 128 + number) if number else 0
-    if not worker.close():
-        leave(status)  # torch is in the middle of something, and need not end it
-    return status
+    worker.close()
+    if number is None:
+        return 0
+    leave(complain("interrupted", 128 + number))  # torch may be in the middle of something, and need not end it
 
 
 def check_options(options: argparse.Namespace) -> None:

@@ -10,7 +10,7 @@ from typing import Any
 
 import tokenizers
 
-from clew.core.errors import UserError
+from clew.core.errors import UserError, named
 from clew.text.frames import Frame, frame_of
 
 FILE = "tokenizer.json"
@@ -103,7 +103,7 @@ class Tokenizer:
     def id(self, token: str) -> int:
         found = self.inner.token_to_id(token)
         if found is None:
-            raise UserError(f"the {self.kind} tokenizer has no token {token!r}; it has {self.vocabulary}")
+            raise UserError(f"the {self.kind} tokenizer has no token {named(token)}; it has {self.vocabulary}")
         return found
 
     def token(self, id: int) -> str:
@@ -162,12 +162,12 @@ class Tokenizer:
         unknown = self._unknown_parts(text)
         if unknown and self.kind == "character":
             known = [token for token in self.tokens if len(token) == 1]
-            named = few([f"{character!r} (U+{ord(character):04X})" for character in unknown])
-            raise UserError(f"the {what} has characters the model has never seen: {named}; it knows {len(known)}: {shown(known)}")
+            strange = few([f"{character!r} (U+{ord(character):04X})" for character in unknown])
+            raise UserError(f"the {what} has characters the model has never seen: {strange}; it knows {len(known)}: {shown(known)}")
         if unknown:
-            named = few([repr(word) for word in unknown])
+            strange = few([named(word) for word in unknown])
             instead = f"use other words, or {self.tokens[self.unknown]} in their place"
-            raise UserError(f"the {what} has words the model has never seen: {named}; it knows {self.vocabulary} {self.unit}s: {instead}")
+            raise UserError(f"the {what} has words the model has never seen: {strange}; it knows {self.vocabulary} {self.unit}s: {instead}")
 
     def save(self, path: Path | str) -> Path:
         """Write the JSON file, or `tokenizer.json` in a folder; the path written."""

@@ -54,7 +54,7 @@ def run(scale: Scale, seed: int, report: Report) -> Finding:
         Series(f"trained {trained}, used {used}", list(range(1, length + 1)), curve.tolist(), dashed=used == "reset")
         for (trained, used), curve in curves.items()
     ]
-    rows = [(f"trained {trained}", *(round(means[trained, used], 3) for used in TRAINED)) for trained in TRAINED]
+    rows = [(f"trained {trained}", *(f"{means[trained, used]:.3f}" for used in TRAINED)) for trained in TRAINED]
     parts: list[Part] = [
         Table(("nats a character", *(f"used {used}" for used in TRAINED)), rows, "Loss on unseen text"),
         Lines(series, "place in the chunk", "loss, nats a character", f"Loss by place in a chunk of {length} characters"),

@@ -34,7 +34,7 @@ def meet(models: Models) -> Finding:
         if isinstance(part, Lines)
     ]
     bits = {name: models.scores[name]["valid.bits_per_character"] for name in ("lstm", "gpt")}
-    rows = [(name, f"{parameters_of(run.task):,}", round(bits[name.lower()], 3)) for name, run in both.items()]
+    rows = [(name, f"{parameters_of(run.task):,}", f"{bits[name.lower()]:.3f}") for name, run in both.items()]
     parts: list[Part] = [Table(("model", "parameters", "bits a character, unseen text"), rows), *drawn]
     for name, run in both.items():
         text = "ROMEO:" + run.generate("ROMEO:", seed=1, max_new=min(300, (run.task.body.max_length or 300) - 6), temperature=0.8).text

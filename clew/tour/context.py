@@ -15,7 +15,7 @@ from clew.tour.texts import ids_of, shakespeare
 from clew.tour.training import generator, train_recipe
 
 NEAR = 0.01
-"""A context is long enough where the loss is within this share of the one with the longest."""
+"""A context is long enough where the loss is within this share of the lowest."""
 SIZES: dict[Scale, tuple[int, int, int, int]] = {"quick": (16, 20, 16, 40), "tour": (192, 600, 128, 1000), "full": (512, 1500, 256, 4000)}
 """Width of the LSTM, training steps, the longest context, and how many characters are predicted."""
 ROWS = 250
@@ -37,7 +37,7 @@ def losses(run: Run, ids: Tensor, places: Tensor, contexts: list[int]) -> list[f
 
 
 def enough(contexts: list[int], found: list[float]) -> int:
-    return next(context for context, loss in zip(contexts, found, strict=True) if loss <= found[-1] * (1 + NEAR))
+    return next(context for context, loss in zip(contexts, found, strict=True) if loss <= min(found) * (1 + NEAR))
 
 
 def run(scale: Scale, seed: int, report: Report) -> Finding:

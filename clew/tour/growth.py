@@ -28,7 +28,7 @@ class Size(NamedTuple):
 SIZES: dict[Scale, Size] = {
     "quick": Size((8,), (8,), (0.02, 0.05), 3, 2, 4),
     "tour": Size((48, 96), (32, 64), (0.1, 1.0), 200, 8, 64),
-    "full": Size((48, 96, 192, 384), (32, 64, 128, 256), (0.05, 0.2, 1.0), 800, 16, 256),
+    "full": Size((48, 96, 192), (32, 64, 128), (0.05, 0.2, 1.0), 1000, 16, 256),
 }
 
 
@@ -81,7 +81,7 @@ def show(points: list[Point], size: Size) -> Finding:
             there = [point for point in points if point.family == family and point.share == share]
             series.append(Series(family, [point.parameters for point in there], [point.loss for point in there]))
         parts.append(Lines(series, "parameters", "loss, nats a character", f"{share:.0%} of the training text", log_x=True))
-    rows = [(point.family, f"{point.parameters:,}", f"{point.share:.0%}", round(point.loss, 3)) for point in points]
+    rows = [(point.family, f"{point.parameters:,}", f"{point.share:.0%}", f"{point.loss:.3f}") for point in points]
     parts.append(Table(("family", "parameters", "of the text", "loss on unseen text"), rows))
     parts.append(
         Note(

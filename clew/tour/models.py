@@ -25,7 +25,7 @@ def train_models(folder: Path, scale: Scale, seed: int, report: Report) -> Model
     """Trained in two folders below one; what is there is gone on with."""
     runs, scores = {}, {}
     for name, (recipe, settings) in MODELS.items():
-        report(f"training {name}: {recipe} with {' '.join((*settings, *SIZES[scale][name]))}")
+        report(f"{name}: {recipe} with {' '.join((*settings, *SIZES[scale][name]))}")
         assignments = (*settings, *SIZES[scale][name], f"seed={seed}")
         runs[name], scores[name] = train_recipe(recipe, assignments, name=name, report=report, folder=folder / f"{name}-{scale}-{seed}")
     return Models(runs["lstm"], runs["gpt"], scores)

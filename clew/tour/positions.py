@@ -125,7 +125,7 @@ def parts_of(waves: Tensor, before: Tensor, after: Tensor) -> list[Part]:
         Lines(biases, "i - j", "added to the score", f"ALiBi, {HEADS} heads"),
         Note(
             f"Waves are from {2 * math.pi:.1f} to {longest:,.0f} positions long. Rotary positions are not added: q and k are turned, here "
-            "one vector."
+            "one vector, by the frequencies of the sinusoids: their two curves are one."
         ),
     ]
 

@@ -77,9 +77,9 @@ def run(scale: Scale, seed: int, report: Report) -> Finding:
         (
             text_of(prompts[number][0].tolist()),
             text_of(list(found[1][number].tokens)),
-            round(found[1][number].log_prob, 3),
+            f"{found[1][number].log_prob:.3f}",
             text_of(list(best[number].tokens)),
-            round(best[number].log_prob, 3),
+            f"{best[number].log_prob:.3f}",
         )
         for number in worst[:8]
     ]

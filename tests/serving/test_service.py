@@ -5,6 +5,7 @@ import json
 import logging
 import math
 from collections.abc import Callable, Iterator, Sequence
+from random import Random
 from typing import Any
 
 import httpx
@@ -15,6 +16,7 @@ from clew.runs.loaded import Run
 from clew.serving import batching
 from clew.serving.guard import Guard
 from clew.serving.service import Service
+from clew.serving.verbs import SERVED
 from clew.serving.worker import Worker
 from tests.inspection.small_runs import small_run
 from tests.serving.asking import Held
@@ -323,3 +325,26 @@ def test_a_server_behind_its_guard_counts_whom_it_turns_away(make: Make) -> None
     found = ask_all(guard, [("/classify", b" " * 1_000_001), ("/classify", {"text": "a red fox"})])
     assert [response.status_code for response in found] == [413, 200]
     assert 'clew_refused_total{status="413"} 1' in ask(service, "/metrics").text
+
+
+STRANGE = ["", " ", "\n", "[MASK]", "a\tb", "\0", "\u202e", "😀", "(S (NP a))", ")", "the " * 50, "x" * 500, "<unk>", "[CLS]", "\ufeffthe"]
+VALUES = [None, True, 0, 1, -1, 0.5, 1e300, 10**40, "", "beam", [], ["a"], {}, [[]], 65, "-1"]
+
+
+def test_whatever_is_posted_is_answered_or_refused_with_a_sentence(make: Make) -> None:
+    service = make("words", "bert", "attentive", "tagger", "answerer", "classifier", queue=1000)
+    random = Random(1)
+    asked: list[tuple[str, Any]] = []
+    for _ in range(12):
+        for path, (_, verb) in service.routes.items():
+            fields = list(SERVED[verb].asked.model_fields)
+            body: dict[str, Any] = {random.choice(fields): random.choice([*VALUES, *STRANGE]) for _ in range(random.randint(0, 2))}
+            body |= {"max_new": 2} if "max_new" in fields else {}
+            body |= {"passage": random.choice(STRANGE)} if "passage" in fields else {}
+            body |= {"text": random.choice(STRANGE)} if random.random() < 0.5 else {"texts": random.choices(STRANGE, k=3)}
+            asked.append((path, body))
+    found = ask_all(service.app(), asked)
+    assert {response.status_code for response in found} == {200, 400}
+    for response in found:
+        if response.status_code == 400:
+            assert "\n" not in response.json()["error"] and len(response.json()["error"]) < 700

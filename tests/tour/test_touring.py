@@ -62,4 +62,4 @@ def test_the_two_models_are_trained_once_and_looked_into(tmp_path: Path, monkeyp
     said: list[str] = []
     found = take_tour(tmp_path, tmp_path / "report.html", list(CHAPTERS), scale="quick", seed=0, report=said.append)
     assert list(found) == list(CHAPTERS)
-    assert sum(line.startswith("training lstm") for line in said) == 1
+    assert sum(line.startswith("lstm: shakespeare-lstm with") for line in said) == 1
