@@ -49,5 +49,6 @@ def test_memory_stays_level() -> None:
     assert_none_failed(memory.run(300, seed=1))
 
 
+@pytest.mark.slow
 def test_a_step_without_a_finite_gradient_changes_nothing() -> None:
     assert_none_failed(divergence.run(12, seed=1))

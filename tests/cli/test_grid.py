@@ -101,6 +101,7 @@ def test_mistakes_in_a_grid_are_one_line(clew: Clew, tmp_path: Path) -> None:
     assert not Path("runs").exists()
 
 
+@pytest.mark.slow
 def test_ctrl_c_shows_what_is_done_and_the_same_command_goes_on(clew: Clew, tmp_path: Path) -> None:
     arguments = ["train", "text-lstm", *lstm_settings(tmp_path, steps=200), "model.dim=64", "training.evaluate_every=100", "seed=1,2,3"]
     second = tmp_path / "runs" / "text-lstm-seed=2" / "metrics.jsonl"

@@ -10,6 +10,7 @@ from clew.core.types import Memory
 from clew.decoding.beam import beam_search
 from clew.decoding.sampling import greedy_sequences
 from clew.layers.sequence import Stack
+from tests.crossing import quickly
 from tests.models.translators import (
     END,
     LOOKING,
@@ -38,7 +39,10 @@ LARGER = {
 ONE_A_FAMILY = ("luong", "transformer", "convolutional")
 
 every_way = pytest.mark.parametrize("way", WAYS)
-compiled_ways = pytest.mark.parametrize("way", ["bahdanau", "luong", "luong-unfed", "hard", "transformer", "convolutional"])
+one_a_family = pytest.mark.parametrize("way", quickly(WAYS, *ONE_A_FAMILY))
+compiled_ways = pytest.mark.parametrize(
+    "way", quickly(["bahdanau", "luong", "luong-unfed", "hard", "transformer", "convolutional"], "bahdanau", "transformer")
+)
 
 
 @every_way
@@ -46,12 +50,12 @@ def test_every_encoder_decoder_obeys_the_laws(way):
     obeys_every_law(way=way)
 
 
-@pytest.mark.parametrize("way", [pytest.param(way, marks=[] if way in ONE_A_FAMILY else pytest.mark.slow) for way in WAYS])
+@one_a_family
 def test_every_encoder_decoder_obeys_the_laws_at_the_smallest_sizes(way):
     obeys_every_law(SMALLEST, way=way)
 
 
-@every_way
+@one_a_family
 def test_every_encoder_decoder_learns_to_reverse_sentences_by_heart(way):
     batch = reversals(6, longest=4)
     family = WAYS[way]["family"]

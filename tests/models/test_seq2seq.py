@@ -8,6 +8,7 @@ from clew.layers.cells import CELLS
 from clew.layers.recurrent import Recurrent
 from clew.layers.scores import SCORES
 from clew.models.seq2seq import Seq2SeqConfig, build_seq2seq
+from tests.crossing import crossed
 from tests.models.translators import START, Translator, build, obeys_every_law, pair_of, reversals, total
 from tests.references import attention, cells, parts
 from tests.references.agreement import randomise
@@ -18,15 +19,14 @@ MASK = torch.arange(4) < torch.tensor(LENGTHS)[:, None]
 TOKENS = torch.tensor([[0, 3, 1], [0, 2, 4]])
 
 
-@pytest.mark.parametrize("cell", CELLS)
-@pytest.mark.parametrize("looks", ["none", "before", "after"])
+@pytest.mark.parametrize(("cell", "looks"), crossed(CELLS, ["none", "before", "after"]))
 def test_every_cell_can_read_and_write(cell, looks):
     obeys_every_law(way="bahdanau", cell=cell, attention=looks, num_layers=2 if cell in ("lstm", "layernorm_lstm") else 1)
 
 
-@pytest.mark.parametrize("score", SCORES)
-@pytest.mark.parametrize(("looks", "feeding"), [("before", False), ("after", True), ("after", False)])
-def test_every_score_can_look_from_narrow_queries_at_wide_keys(score, looks, feeding):
+@pytest.mark.parametrize(("score", "way"), crossed(SCORES, [("before", False), ("after", True), ("after", False)]))
+def test_every_score_can_look_from_narrow_queries_at_wide_keys(score, way):
+    looks, feeding = way
     obeys_every_law(way="bahdanau", score=score, attention=looks, feeding=feeding)
 
 

@@ -13,6 +13,8 @@ from urllib.parse import quote
 
 import pytest
 
+from tests.crossing import quickly
+
 CHROMIUM = shutil.which("chromium") or shutil.which("chromium-browser") or shutil.which("google-chrome")
 pytestmark = pytest.mark.skipif(CHROMIUM is None, reason="there is no Chromium")
 
@@ -111,7 +113,7 @@ REFUSALS = ("has one level alone",)
 TEXTS = {"lstm": "the walls", "attentive": "the walls were tall", "gpt": "the walls"}
 
 
-@pytest.mark.parametrize("run", TEXTS)
+@pytest.mark.parametrize("run", quickly(TEXTS, "lstm", "gpt"))
 def test_every_view_opens_without_an_error(page: Any, server: str, run: str) -> None:
     open_view(page, server, "glance", run, text=TEXTS[run])
     views = page.eval_on_selector_all("#views a:not(.unfit)", "links => links.map((link) => link.dataset.view)")

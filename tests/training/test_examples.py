@@ -32,6 +32,7 @@ def measured(folder: Path) -> list[float]:
     return [value for record in read_metrics(folder) for name, value in sorted(record.items()) if name.rpartition(".")[2] in names]
 
 
+@pytest.mark.slow
 def test_two_processes_train_and_judge_as_one(tmp_path: Path) -> None:
     """Batches whose rows do not divide by two, a validation part of fewer batches than processes, a test part of many. One run was
     stopped in an evaluation, with which the two begin. No bias of keys: its gradient is 0 but for rounding, which Adam makes large."""
