@@ -26,6 +26,7 @@ class Asked(Section):
 
     client: str = Field("", max_length=64, description="the tab")
     place: str = Field("", max_length=64, description="what is shown: a newer request for it takes an older one's place")
+    number: int = Field(0, ge=0, description="of the requests of a tab, counted; they need not come in order")
     runs: tuple[str, ...] = Field((), max_length=8, description="names of runs")
 
 

@@ -103,7 +103,7 @@ class Answers:
     async def done(self, request: Request, asked: Asked | None, work: Callable[[], Any], seconds: float) -> Any:
         """What the worker makes of it, unless whoever asked goes away."""
         key = (asked.client, asked.place) if asked is not None and asked.client else None
-        job = asyncio.ensure_future(self.worker.do(work, key, seconds))
+        job = asyncio.ensure_future(self.worker.do(work, key, seconds, 0 if asked is None else asked.number))
         gone = asyncio.ensure_future(disconnected(request))
         try:
             await asyncio.wait((job, gone), return_when=asyncio.FIRST_COMPLETED)

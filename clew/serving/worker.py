@@ -41,10 +41,11 @@ class Late(UserError):
 class Job:
     """Something to do, for whom, and what came of it."""
 
-    def __init__(self, work: Callable[[], Any], key: Hashable, seconds: float):
+    def __init__(self, work: Callable[[], Any], key: Hashable, seconds: float, number: int = 0):
         self.work = work
         self.key = key
         self.seconds = seconds
+        self.number = number
         self.result: Future[Any] = Future()
         self.ending: Exception | None = None
         self.deadline = float("inf")
@@ -75,21 +76,24 @@ class Worker:
         self.thread = threading.Thread(target=self._work, name="clew-worker", daemon=True)
         self.thread.start()
 
-    async def do(self, work: Callable[[], Any], key: Hashable = None, seconds: float = 60.0) -> Any:
+    async def do(self, work: Callable[[], Any], key: Hashable = None, seconds: float = 60.0, number: int = 0) -> Any:
         """What the work gives or raises. The work is ended where this is cancelled."""
-        job = self.submit(work, key, seconds)
+        job = self.submit(work, key, seconds, number)
         try:
             return await asyncio.wrap_future(job.result)
         except asyncio.CancelledError:
             self._drop(job, Ended("nobody waits for this any more"))
             raise
 
-    def submit(self, work: Callable[[], Any], key: Hashable = None, seconds: float = 60.0) -> Job:
-        job = Job(work, key, seconds)
+    def submit(self, work: Callable[[], Any], key: Hashable = None, seconds: float = 60.0, number: int = 0) -> Job:
+        """Of one key the newest is that of the highest number, or that which comes last: requests need not come in order."""
+        job = Job(work, key, seconds, number)
         with self.changed:
             if self.closed:
                 raise Busy("the server is ending")
             older = [each for each in (*self.waiting, self.running) if each is not None and key is not None and each.key == key]
+            if any(each.number > number for each in older):
+                raise Superseded("a newer request of this view came before it")
             for each in older:
                 self._drop(each, Superseded("a newer request of this view took its place"))
             if len(self.waiting) >= self.longest_queue:

@@ -55,6 +55,18 @@ def test_a_newer_job_of_a_key_ends_the_running_and_drops_the_waiting(worker: Wor
     assert ran == [] and not free.is_set()
 
 
+def test_a_request_that_comes_late_does_not_take_the_place_of_a_newer_one() -> None:
+    worker, started, released = Worker(), threading.Event(), threading.Event()
+    busy = worker.submit(lambda: started.set() or released.wait(10))
+    assert started.wait(10)
+    newer = worker.submit(lambda: "newer", "tab", number=2)
+    with pytest.raises(Superseded, match="a newer request of this view came before it"):
+        worker.submit(lambda: "older", "tab", number=1)
+    released.set()
+    assert newer.result.result(10) == "newer" and busy.result.result(10)
+    worker.close()
+
+
 def test_work_that_takes_too_long_is_ended_and_the_next_is_done(worker: Worker) -> None:
     late = worker.submit(until(threading.Event(), nn.Linear(1, 1)), seconds=0.02)
     after = worker.submit(lambda: "after")

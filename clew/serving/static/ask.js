@@ -2,6 +2,7 @@
 
 const client = Array.from(crypto.getRandomValues(new Uint8Array(9)), (byte) => byte.toString(36)).join("");
 const running = new Map();
+let asked = 0;
 
 export class Refused extends Error {}
 export class Overtaken extends Error {}
@@ -15,7 +16,7 @@ export async function post(path, place, fields) {
   const ending = new AbortController();
   running.set(place, ending);
   try {
-    const body = JSON.stringify({ client, place, ...fields });
+    const body = JSON.stringify({ client, place, number: (asked += 1), ...fields });
     const found = await reached(fetch(path, { method: "POST", headers: { "content-type": "application/json" }, body, signal: ending.signal }));
     return path.startsWith("api/save/") && found.ok ? await found.blob() : await answer(found);
   } finally {
