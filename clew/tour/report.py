@@ -1,9 +1,7 @@
 """The report of a tour: one page that needs nothing else, claims beside what was measured. Everything that stands in it is escaped."""
 
 import platform
-from base64 import b64encode
 from collections.abc import Mapping
-from hashlib import sha256
 from importlib.resources import files
 
 import torch
@@ -29,35 +27,20 @@ PARTS = ("Two models, looked into", "Claims, tried")
 
 
 def report_html(findings: Mapping[str, Finding], scale: Scale, seed: int) -> str:
-    code = f"{pages.script()}\nenliven(document);\n"
-    digest = b64encode(sha256(code.encode()).digest()).decode()
-    policy = f"default-src 'none'; style-src 'unsafe-inline'; img-src data:; script-src 'sha256-{digest}'"
     threads = torch.get_num_threads()
     total = sum(finding.seconds for finding in findings.values())
     made = (
         f"{SCALES[scale]} Seed {seed}, {duration(total)} in all; torch {torch.__version__}, "
         f"{threads} thread{'s' if threads > 1 else ''} of {platform.machine() or 'an unknown machine'}."
     )
-    return f"""<!doctype html>
-<html lang="en">
-<head>
-<meta charset="utf-8">
-<meta name="viewport" content="width=device-width, initial-scale=1">
-<meta http-equiv="Content-Security-Policy" content="{policy}">
-<title>{TITLE}</title>
-<style>{stylesheet()}</style>
-</head>
-<body>
+    body = f"""<body>
 <header><p class="brand">clew tour</p><h1>{TITLE}</h1><p class="lead">{INTRODUCTION}</p><p class="made">{markup(made)}</p></header>
 <main>
 <nav aria-label="Contents">{contents(findings)}</nav>
 {summary(findings)}
 {chapters(findings)}
-</main>
-<script type="module">{code}</script>
-</body>
-</html>
-"""
+</main>"""
+    return pages.whole_page(TITLE, stylesheet(), body, "enliven(document);\n")
 
 
 def stylesheet() -> str:

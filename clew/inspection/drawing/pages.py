@@ -80,8 +80,14 @@ def scrolled(picture: str) -> str:
 
 
 def document(title: str, about: str, parts: Sequence[Part]) -> str:
-    """One page that needs nothing else. Its policy runs the one script that is ours, and nothing that stands in the data."""
-    code = f"{script()}\nenliven(document);\nfit();\n"
+    """One page that needs nothing else."""
+    body = f'<body class="clew-page">\n{fragment(title, about, parts, heading="h1")}'
+    return whole_page(title, stylesheet(), body, "enliven(document);\nfit();\n")
+
+
+def whole_page(title: str, style: str, body: str, calls: str) -> str:
+    """A body, begun and not yet ended, as a file. Its policy runs the one script that is ours, and nothing that stands in the data."""
+    code = f"{script()}\n{calls}"
     digest = b64encode(sha256(code.encode()).digest()).decode()
     policy = f"default-src 'none'; style-src 'unsafe-inline'; img-src data:; script-src 'sha256-{digest}'"
     return f"""<!doctype html>
@@ -91,10 +97,9 @@ def document(title: str, about: str, parts: Sequence[Part]) -> str:
 <meta name="viewport" content="width=device-width, initial-scale=1">
 <meta http-equiv="Content-Security-Policy" content="{policy}">
 <title>{markup(title)}</title>
-<style>{stylesheet()}</style>
+<style>{style}</style>
 </head>
-<body class="clew-page">
-{fragment(title, about, parts, heading="h1")}
+{body}
 <script type="module">{code}</script>
 </body>
 </html>
