@@ -36,7 +36,7 @@ def rising(warmup: int) -> dict[str, Any]:
     return {"name": "linear", "warmup": warmup}
 
 
-GPU = {"precision": "bfloat16", "compile": True, "workers": 4}
+GPU = {"precision": "bfloat16", "workers": 4}
 
 SHAKESPEARE = bert(
     "A small BERT on the speeches of Shakespeare.",
