@@ -2,7 +2,6 @@
 
 from collections.abc import Sequence
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 from pydantic import Field
@@ -149,18 +148,18 @@ def run_names(runs: Sequence[Run]) -> list[str]:
     return short if len(set(short)) == len(short) else [f"{number}: {run.folder}" for number, run in enumerate(runs, start=1)]
 
 
-CONTEXTUALITY: Any = Instrument(
+CONTEXTUALITY = Instrument(
     "how much of a word's vector is its context, by layer",
     ContextualityOptions,
-    look_at_contextuality,  # type: ignore[arg-type]
+    look_at_contextuality,
     why_wordless,
     quick=False,
     several=True,
 )
-OCCURRENCES: Any = Instrument(
+OCCURRENCES = Instrument(
     "one word's occurrences as a map",
     OccurrenceOptions,
-    look_at_occurrences,  # type: ignore[arg-type]
+    look_at_occurrences,
     why_wordless,
     quick=False,
 )

@@ -14,7 +14,7 @@ from torch import Tensor
 from clew.core.batches import map_batch, to_device
 from clew.core.errors import UserError, named, unknown
 from clew.data.examples import Labelled
-from clew.inspection.reading import read
+from clew.inspection.reading import no_text, read
 from clew.inspection.recording import intervene, record
 from clew.layers.context import Context, Pieces
 from clew.layers.embeddings import Segmented, Words, tokens_of
@@ -250,7 +250,7 @@ def chosen_token(tokenizer: Any, log_probs: Callable[[Any], Tensor], inputs: Any
 
 def check_not_empty(text: str) -> None:
     if not text.strip():
-        raise UserError("there is no text to read; give at least a word")
+        raise no_text()
 
 
 EXPLAINERS: dict[str, Callable[..., Explained]] = {

@@ -7,6 +7,7 @@ from pydantic import Field
 from clew.core.config import Section
 from clew.core.errors import UserError
 from clew.inspection.instrument import Instrument
+from clew.inspection.reading import no_text
 from clew.inspection.views import Bars, ColouredText, Note, Part, Table, View
 from clew.runs.loaded import Run
 
@@ -23,7 +24,7 @@ class PredictionOptions(Section):
 
 def look_at_prediction(runs: Sequence[Run], options: PredictionOptions) -> View:
     if not options.text.strip():
-        raise UserError("there is no text to read; give at least a word")
+        raise no_text()
     return (labels_of if runs[0].verb == "classify" else tags_of)(runs[0], options)
 
 

@@ -106,11 +106,15 @@ def why_unreadable(run: Run) -> str | None:
     return f"{run.folder} reads trees, and no text by itself" if run.reads_trees else None
 
 
+def no_text() -> UserError:
+    return UserError("there is no text to read; give at least a word (--text, --file)")
+
+
 def encode_text(reader: WordReader, text: str) -> tuple[EncodedWords, tuple[tuple[int, int] | None, ...]]:
     """A whole text in the tokenizer's frame, at least one token, and the characters that each token stands for."""
     cut = cut_text(reader, text)
     if not len(cut):
-        raise UserError("there is no text to read; give at least a word")
+        raise no_text()
     encoded = reader.framed(part_of(reader, cut))
     spans = cut.offsets.tolist() if reader.by_words else reader.tokenizer.encode_with_offsets(text)[1]
     frame = reader.tokenizer.frame
@@ -123,7 +127,7 @@ def read_pair(run: Run, text: str, target: str | None, into: str) -> Reading:
     """What a model reads and what it writes; its own best target where none is given."""
     task = run.task
     if not text.strip():
-        raise UserError("there is no text to read; give at least a word")
+        raise no_text()
     pair = Pair(text, target if target is not None else own_target(run, text, into), into=into)
     (sides,) = encode_pairs([task], [pair], 1)
     before, after = task.around(into)

@@ -103,18 +103,18 @@ def why_not_comparable(run: Run) -> str | None:
     return why_unreadable(run)
 
 
-CKA: Any = Instrument(
+CKA = Instrument(
     "layers compared by linear CKA, within a run or between two",
     SentenceOptions,
     look_at_cka,
     why_wordless,
     quick=False,
-    several=True,  # type: ignore[arg-type]
+    several=True,
 )
-HEADS: Any = Instrument(
+HEADS = Instrument(
     "attention heads compared by what they look at, as a map",
     HeadsOptions,
-    look_at_heads,  # type: ignore[arg-type]
+    look_at_heads,
     why_not_comparable,
     quick=False,
 )

@@ -15,6 +15,7 @@ from clew.data.examples import Pair
 from clew.decoding.stepper import Stepper, prefill
 from clew.inspection.heads import heads_off
 from clew.inspection.next_tokens import Expected, expected
+from clew.inspection.reading import no_text
 from clew.runs.loaded import Run
 from clew.tasks.generation import continuation, prompt_batch
 from clew.tasks.translation import encode_pairs
@@ -59,7 +60,7 @@ def beginning(run: Run, text: str, into: str) -> tuple[Stepper, Tensor, Tokenize
     if run.verb not in WRITING:
         raise UserError(f"{run.folder} writes no text step by step; runs that generate, translate or parse do")
     if not text.strip():
-        raise UserError("there is no text to read; give at least a word")
+        raise no_text()
     batch = to_device(task.collate(encode_pairs([task], [Pair(text, "", into=into)], 1)), task.body.embedding.like.device)
     return task.stepper(batch), torch.full((1, 1), task.start, device=batch.source.device), task.target, task.end
 
