@@ -128,9 +128,10 @@ if __name__ == "__main__":
     parser.add_argument("run", metavar="RUN")
     parser.add_argument("--clients", type=int, default=32)
     parser.add_argument("--seconds", type=float, default=60.0)
+    parser.add_argument("--device", default="cpu", help="where the server runs its model")
     parser.add_argument("--options", default="{}", help="of every request, as JSON, e.g. '{\"max_new\": 20}'")
     given = parser.parse_args()
-    command = [sys.executable, "-m", "clew", "serve", given.run, "--port", "0", "--device", "cpu"]
+    command = [sys.executable, "-m", "clew", "serve", given.run, "--port", "0", "--device", given.device]
     with subprocess.Popen(command, stderr=subprocess.PIPE, text=True, env=dict(os.environ)) as server:
         try:
             told = iter(server.stderr)  # type: ignore[arg-type]

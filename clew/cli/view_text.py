@@ -39,7 +39,8 @@ def coloured_lines(part: ColouredText) -> list[str]:
     text = ("" if part.joined else " ").join(visible(token) for token in part.tokens[: MOST_ROWS * 10])
     peak = sorted(zip(part.values, range(len(part.tokens)), strict=True), key=lambda pair: -abs(pair[0]))[:5]
     most = ", ".join(f"{visible(part.tokens[place])} {figure(value)}" for value, place in peak if value)
-    return [text, *([f"highest {part.label}: {most}"] if most and part.label else [])]
+    highest = "furthest from 0" if min(part.values, default=0.0) < 0 else "highest"
+    return [text, *([f"{highest}, {part.label}: {most}"] if most and part.label else [])]
 
 
 def bar_lines(part: Bars) -> list[str]:

@@ -13,7 +13,6 @@ from typing import Any, NamedTuple
 import torch
 from torch import Tensor
 
-from clew.core.errors import UserError
 from clew.core.modes import evaluating
 from clew.inspection.instrument import Instrument, TextOptions
 from clew.inspection.reading import Reading, read, why_unreadable
@@ -77,8 +76,6 @@ def look_through(reading: Reading) -> tuple[list[str], Seen]:
 def look_through_lens(runs: Sequence[Run], options: TextOptions) -> View:
     reading = read(runs[0], options.text, options.target, into=options.into)
     names, seen = look_through(reading)
-    if len(names) < 2:
-        raise UserError(f"{runs[0].folder} has one level alone that is as wide as its output layer; there is nothing to look through")
     tokenizer = runs[0].task.target if reading.writes else runs[0].task.tokenizer
     places = before_each(reading)
     tokens = [[said(tokenizer, id) for id in row] for row in seen.tokens.tolist()]
@@ -134,7 +131,16 @@ def said(tokenizer: Any, id: int) -> str:
 def why_no_lens(run: Run) -> str | None:
     if run.verb not in ("generate", "fill", "translate", "parse"):
         return f"{run.folder} has no output layer over tokens to look through: its task is to {run.verb}"
+    if num_levels(run.task.body) < 2:
+        return f"{run.folder} has one level alone that is as wide as its output layer; there is nothing to look through"
     return why_unreadable(run)
+
+
+def num_levels(body: Any) -> int:
+    """How many of the levels that end a block are as wide as the last."""
+    body = getattr(body, "decoder", body)
+    widths = [body.embedding.dim, *(layer.dim for layer in getattr(body.layers, "layers", [body.layers]))]
+    return sum(widths[end] == widths[-1] for end in block_ends(body, len(widths)))
 
 
 LOGIT_LENS = Instrument("what the model would say after each layer", TextOptions, look_through_lens, why_no_lens)

@@ -78,14 +78,17 @@ class PostNorm(PreNorm):
 
 
 class Highway(Plain):
-    """y = t * f(x) + (1 - t) * x,  t = sigmoid(W x + b)  (Srivastava et al. 2015); b starts at -1, so x passes first."""
+    """y = t * f(x) + (1 - t) * x,  t = sigmoid(W x + b)  (Srivastava et al. 2015); b starts below 0, so that x passes first: the lower,
+    the deeper the stack."""
 
     keeps_width = True
 
-    def __init__(self, dim: int, layer: SequenceLayer, *, norm: Part = "layer", dropout: float = 0.0, dropout_kind: str = "plain"):
+    def __init__(
+        self, dim: int, layer: SequenceLayer, *, norm: Part = "layer", dropout: float = 0.0, dropout_kind: str = "plain", bias: float = -1.0
+    ):
         super().__init__(dim, layer, dropout=dropout, dropout_kind=dropout_kind)
         self.transform = nn.Linear(dim, dim)
-        nn.init.constant_(self.transform.bias, -1.0)
+        nn.init.constant_(self.transform.bias, bias)
 
     def forward(self, x: Tensor, mask: Tensor | None = None, state: State = None) -> tuple[Tensor, State]:
         y, state = self.layer(x, mask, state)

@@ -31,7 +31,9 @@ from clew.tour.training import parameters_of, train_task
 
 SEEN = 8
 """Characters in the window."""
-PASSING = 1 / (1 + math.exp(-1))
+GATE = -3.0
+"""Where the bias of a highway's gates begins."""
+PASSING = 1 / (1 + math.exp(GATE))
 """How much of x a highway's gate lets pass at the start."""
 SHOWN = ("plain", "residual", "highway", "dense")
 
@@ -64,9 +66,10 @@ class Outcome(NamedTuple):
 def build_deep(wiring: str, depth: int, dim: int, vocabulary: int) -> Body:
     layers: list[SequenceLayer] = [TanhWindow(dim, dim, width=SEEN)]
     growth = dense_growth(depth, dim) if wiring == "dense" else dim
+    options = {"bias": GATE} if wiring == "highway" else {}
     for _ in range(depth):
         width = layers[-1].dim
-        layers.append(WIRINGS[wiring](width, Readout(width, growth)))
+        layers.append(WIRINGS[wiring](width, Readout(width, growth), **options))
     return Body(TokenEmbedding(vocabulary, dim), Stack(layers))
 
 
@@ -178,8 +181,8 @@ def parts_of(found: dict[str, list[Outcome]], size: Size, guessing: float) -> li
         Lines(drawn("condition"), "layers", "ratio", "Largest over smallest singular value of the Jacobian, before training", **shared),
         Table(header, rows, f"{size.steps} steps"),
         Note(
-            f"A highway's gate begins at sigmoid(-1): {PASSING:.2f} of x passes each layer, {PASSING ** size.depths[-1]:.0e} of it all "
-            f"{size.depths[-1]}. Srivastava et al. say to begin with -1, -3 and so on, the lower the deeper."
+            f"A highway's gate begins at sigmoid({GATE:g}): {PASSING:.2f} of x passes each layer, {PASSING ** size.depths[-1]:.2g} of it "
+            f"all {size.depths[-1]}. Srivastava et al. say to begin with -1, -3 and so on, the lower the deeper."
         ),
     ]
 

@@ -24,7 +24,7 @@ from clew.inspection.views import (
 
 PARTS = {
     "table": (Table(("word", "bits"), [("a\nb", 1.0), ("c", 2.5)], "T"), ["T", "word  bits", "a\\nb     1", "c      2.5"]),
-    "coloured": (ColouredText(["a", "b"], [1.0, -3.0], label="bits"), ["a b", "highest bits: b -3, a 1"]),
+    "coloured": (ColouredText(["a", "b"], [1.0, -3.0], label="bits"), ["a b", "furthest from 0, bits: b -3, a 1"]),
     "joined": (ColouredText(["a", "\n", "b"], [0.0, 0.0, 0.0], joined=True), ["a\\nb"]),
     "bars": (Bars(["x", "yy"], [1.0, 0.5], "p"), ["      p", "x     1  ########################", "yy  0.5  ############"]),
     "groups": (Bars(["x"], [[1.0, 2.0]], "p", groups=["one", "two"]), ["   one  two", "x    1    2"]),

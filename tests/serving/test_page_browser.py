@@ -109,7 +109,6 @@ def settle(page: Any) -> None:
     page.wait_for_selector(".waiting", state="detached")
 
 
-REFUSALS = ("has one level alone",)
 TEXTS = {"lstm": "the walls", "attentive": "the walls were tall", "gpt": "the walls"}
 
 
@@ -122,7 +121,7 @@ def test_every_view_opens_without_an_error(page: Any, server: str, run: str) -> 
         page.click(f"#views a[data-view='{view}']")
         settle(page)
         refused = page.query_selector(".refused .state")
-        assert refused is None or any(words in refused.inner_text() for words in REFUSALS), (view, refused.inner_text())
+        assert refused is None, (view, refused.inner_text())
 
 
 def test_hostile_texts_are_shown_as_text_and_none_is_executed(page: Any, server: str) -> None:
