@@ -102,7 +102,8 @@ def look_at_attention(runs: Sequence[Run], options: AttentionOptions) -> View:
     maps = found[layer - 1].maps
     head = None if options.head is None else chosen(options.head, len(maps), "head", f"layer {layer} has {len(maps)} heads")
     large = finite(maps.mean(0) if head is None else maps[head - 1])
-    name = f"{found[layer - 1].layer.name}, mean of {len(maps)} heads" if head is None else found[layer - 1].layer.heads[head - 1]
+    several = f", mean of {len(maps)} heads" if len(maps) > 1 else ""
+    name = f"{found[layer - 1].layer.name}{several}" if head is None else found[layer - 1].layer.heads[head - 1]
     bounds: dict[str, Any] = {"low": 0.0, "high": 1.0} if options.kind == "weights" else {}
     one = Heatmap(large, rows, columns, f"Head {name}" if head else f"Layer {name}", "looks", "at", **bounds)
     grid = Grid(

@@ -19,6 +19,8 @@ LONGEST_NAME = 24
 MARGIN, GAP, LEAN = 4, 7, 0.7071
 ROW_ROOM, COLUMN_ROOM = 11, 14
 """Pixels that a name needs, beside and, leaning, above the cells."""
+LETTER_ROOM = 7
+"""Pixels that a name of one letter needs above its cells."""
 FAINTEST = 0.004
 KEY_WIDTH, KEY_HEIGHT = 120, 9
 
@@ -96,6 +98,9 @@ def heatmap(part: Heatmap) -> Picture:
 
 
 def leans(names: Sequence[str], wide: float) -> bool:
+    """Whether names need more room than cells have; of letters, few are as wide as the widest, and a line of them can be read."""
+    if wide >= LETTER_ROOM and all(len(name) <= 1 for name in names):
+        return False
     return any(text_width(name, name_size(wide)) > wide - 2 for name in names)
 
 

@@ -92,3 +92,10 @@ def test_every_name_is_inside_the_picture() -> None:
     picture = heatmap(Heatmap(np.eye(2), rows, columns, row_label="looks", column_label="looked at"))
     cell = boxes(picture)[0]
     assert cell.x > 24 * 6 and cell.y > 24 * 6 * 0.7 and picture.width > cell.x + 2 * cell.width + 0.7 * 24 * 6 - cell.width
+
+
+def test_letters_stand_upright_above_their_cells_and_none_is_left_out() -> None:
+    text = "Prince Andrew looked at her without a word and went out of the room, as he had come in, and said not a thing to her."
+    part = Heatmap(np.zeros((2, len(text))), ["a", "b"], list(text))
+    above = [shape for shape in heatmap(part).shapes if isinstance(shape, Label) and shape.kind == "small-word-middle"]
+    assert "".join(shape.text for shape in above) == text.replace(" ", "·") and all(shape.turn == 0 for shape in above)
