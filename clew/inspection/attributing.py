@@ -70,10 +70,10 @@ def look_at_attribution(runs: Sequence[Run], options: AttributionOptions) -> Vie
         "gap": found.gap,
         "method": options.method,
     }
-    rows = [(place, token, round(value, 5)) for place, (token, value) in enumerate(zip(explained.tokens, values, strict=True), start=1)]
+    rows = [(place, token, value) for place, (token, value) in enumerate(zip(explained.tokens, values, strict=True), start=1)]
     joined = explained.tokenizer.unit == "character"
     parts: list[Part] = [
-        ColouredText(explained.tokens, values, "", "for and against", -high, high, diverging=True, joined=joined, notes=notes),
+        ColouredText(explained.tokens, values, "", "against (-), for (+)", -high, high, diverging=True, joined=joined, notes=notes),
         Table(("place", "token", "attribution"), rows),
     ]
     if found.gap is not None and abs(found.gap) > ROUGH * max(abs(found.score - (found.baseline or 0.0)), 1e-6):

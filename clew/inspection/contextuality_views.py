@@ -1,7 +1,6 @@
 """Two instruments on words in context: how much of a layer's vectors is context, and one word's occurrences as a map."""
 
 from collections.abc import Sequence
-from pathlib import Path
 
 import numpy as np
 from pydantic import Field
@@ -12,6 +11,7 @@ from clew.inspection.instrument import Instrument
 from clew.inspection.sentences import SentenceOptions, find_sentences, level_names, level_words, why_wordless
 from clew.inspection.views import Lines, Part, Points, Series, Table, View
 from clew.runs.loaded import Run
+from clew.runs.names import run_names
 
 DRAWN = 400
 """Points of a cone."""
@@ -140,12 +140,6 @@ def layer_of(asked: int | None, count: int, run: Run) -> int:
     if asked >= count:
         raise UserError(f"there is no layer {asked}; {run.folder} has {count - 1}, and 0 is the embedding")
     return asked
-
-
-def run_names(runs: Sequence[Run]) -> list[str]:
-    """The folders' names; whole where two are alike."""
-    short = [Path(run.folder).name for run in runs]
-    return short if len(set(short)) == len(short) else [f"{number}: {run.folder}" for number, run in enumerate(runs, start=1)]
 
 
 CONTEXTUALITY = Instrument(

@@ -47,7 +47,7 @@ class LayerKind(NamedTuple):
 
 
 class Costs(NamedTuple):
-    """What a layer costs at each of several sizes."""
+    """What a layer costs at each of several sizes; `formula` is empty where none is known."""
 
     sizes: list[int]
     flops: list[int]
@@ -156,7 +156,8 @@ def curves(named: Sequence[tuple[str, Costs]], size: str, at: str) -> list[Part]
     flops: list[Series] = []
     for name, costs in named:
         flops.append(Series(powered(name, costs.sizes, costs.flops), costs.sizes, costs.flops))
-        flops.append(Series(f"{name}, formula", costs.sizes, costs.formula, dashed=True))
+        if costs.formula:
+            flops.append(Series(f"{name}, formula", costs.sizes, costs.formula, dashed=True))
     memory = [Series(powered(name, costs.sizes, costs.memory), costs.sizes, costs.memory) for name, costs in named]
     times = [
         Series(powered(name, costs.sizes, costs.seconds), costs.sizes, [1000 * value for value in costs.seconds])
@@ -168,7 +169,7 @@ def curves(named: Sequence[tuple[str, Costs]], size: str, at: str) -> list[Part]
 
 
 def powered(name: str, x: Sequence[float], y: Sequence[float]) -> str:
-    return f"{name}: ^{slope(x, y):.2f}" if len(x) > 1 else name
+    return f"{name}, power {slope(x, y):.2f}" if len(x) > 1 else name
 
 
 def kind_facts(kind: KindCosts) -> dict[str, Any]:

@@ -70,23 +70,25 @@ def look_at_gates(runs: Sequence[Run], options: GateOptions) -> View:
     run = runs[0]
     values = gate_values(run, options)
     keeping = {layer.name: layer.keeping.rsplit(".", 1)[1] for layer in recurrent_layers(run) if layer.keeping is not None}
-    rows, points, texts = [], [], []
+    rows: list[tuple[Any, ...]] = []
+    points: dict[str, list[Series]] = {}
+    texts: dict[str, list[list[str]]] = {}
     facts: dict[str, dict[str, Any]] = {}
     for layer, gates in values.items():
         told: dict[str, Any] = {}
         for gate, each in gates.items():
             closed, opened = saturation(each)
-            name = f"{layer} {gate}"
             rows.append((layer, gate, round(float(each.mean()), 3), share(closed.mean()), share(opened.mean())))
             spots, which = np.unique(np.stack([opened, closed], 1), axis=0, return_inverse=True)
-            points.append(Series(name, spots[:, 0].tolist(), spots[:, 1].tolist()))
-            texts.append([f"{name}: {named_cells(np.flatnonzero(which.reshape(-1) == spot) + 1)}" for spot in range(len(spots))])
+            points.setdefault(gate, []).append(Series(f"layer {layer}", spots[:, 0].tolist(), spots[:, 1].tolist()))
+            texts.setdefault(gate, []).append([named_cells(np.flatnonzero(which.reshape(-1) == spot) + 1) for spot in range(len(spots))])
             told[gate] = {"mean": float(each.mean()), "closed": float(closed.mean()), "open": float(opened.mean())}
         facts[layer] = {"gates": told}
     parts: list[Part] = [
         Table(("layer", "gate", "mean", f"below {CLOSED}", f"above {OPEN}"), rows, "How open the gates are"),
-        Points(points, texts, f"share of the time above {OPEN}", f"share of the time below {CLOSED}", "Saturation: where cells stand"),
     ]
+    sides = f"share of the time above {OPEN}", f"share of the time below {CLOSED}"
+    parts += [Points(series, texts[gate], *sides, f"Saturation of the {gate} gates, cell by cell") for gate, series in points.items()]
     memory, curves = [], []
     for layer, gate in keeping.items():
         each = values[layer][gate]
@@ -94,7 +96,7 @@ def look_at_gates(runs: Sequence[Run], options: GateOptions) -> View:
         best = np.argsort(-lives, kind="stable")[:LONGEST]
         low, middle, high = (told_steps(np.quantile(lives, part, method="nearest")) for part in (0.1, 0.5, 0.9))
         memory.append((layer, gate, low, middle, high, ", ".join(f"{unit + 1}: {told_steps(lives[unit])}" for unit in best)))
-        curves.append(Series(f"{layer} {gate}", list(range(len(curve))), curve.tolist()))
+        curves.append(Series(f"layer {layer}, {gate} gate", list(range(len(curve))), curve.tolist()))
         facts[layer] |= {"keeps_by": gate, "half_lives": [finite(life) for life in lives], "kept": curve.tolist()}
     if memory:
         header = ("layer", "by its gate", "half-life, 10th percentile", "median", "90th", "longest (cell: steps)")

@@ -170,7 +170,7 @@ def look_at_gradients(runs: Sequence[Run], options: GradientOptions) -> View:
         Lines(
             lines,
             "k, tokens back",
-            "beside k = 0",
+            "relative to k = 0",
             f"|d {losses.name} / d ..| against k",
             log_y=True,
             thresholds=[(f"{options.threshold:g}", options.threshold)],
@@ -197,7 +197,9 @@ def look_at_gradients(runs: Sequence[Run], options: GradientOptions) -> View:
     }
     about = (
         f"The size of the gradient of {losses.name} by states and inputs k tokens before it, over {losses.length} tokens. It reaches as "
-        f"far as it is at least {options.threshold:.0%} of what it is at k = 0."
+        f"far as it is at least {options.threshold:.0%} of what it is at k = 0. x is what is read"
+        + (", h a layer's output and c its cell" if len(flows["trained"].curves) > 1 else "")
+        + ("; gates: what the gates alone keep of a cell." if gates else ".")
     )
     return View("Gradient flow", parts, about, facts)
 
@@ -211,12 +213,9 @@ def spectra_parts(spectra: dict[str, dict[str, Spectrum]]) -> list[Part]:
     each = [(layer, gate, found) for layer, gates in spectra.items() for gate, found in gates.items()]
     if not each:
         return []
-    rows = [
-        (layer, gate, *(round(float(found.singular_values[end]), 3) for end in (0, -1)), round(found.radius, 3))
-        for layer, gate, found in each
-    ]
+    rows = [(layer, gate, *(float(found.singular_values[end]) for end in (0, -1)), found.radius) for layer, gate, found in each]
     values = [
-        Series(f"{layer} {gate}", list(range(1, len(found.singular_values) + 1)), found.singular_values.tolist())
+        Series(f"layer {layer} {gate}", list(range(1, len(found.singular_values) + 1)), found.singular_values.tolist())
         for layer, gate, found in each
     ]
     return [
@@ -227,20 +226,27 @@ def spectra_parts(spectra: dict[str, dict[str, Spectrum]]) -> list[Part]:
 
 def drawn(name: str, curve: Tensor, state: str) -> Series:
     dashed = state != "trained"
-    return Series(f"{name}, {state}" if dashed else name, list(range(len(curve))), curve.clamp(min=FLOOR).tolist(), dashed=dashed)
+    return Series(
+        f"{told(name)}, {state}" if dashed else told(name), list(range(len(curve))), curve.clamp(min=FLOOR).tolist(), dashed=dashed
+    )
+
+
+def told(name: str) -> str:
+    """What a curve is of: what is read, or something of a layer."""
+    return name if name == "x" else f"layer {name}"
 
 
 def reach_table(flows: dict[str, Flow], steps: int, threshold: float) -> Table:
     rows = []
     for name in next(iter(flows.values())).curves:
-        row: list[Any] = [name]
+        row: list[Any] = [told(name)]
         for flow in flows.values():
             found = reach(flow.curves[name], threshold)
             row += [f"more than {steps}" if found.steps is None else found.steps, f"{found.most:.3g}"]
         rows.append(row)
     header = ["gradient by"]
     for state in flows:
-        header += [f"{state}: below {threshold:.2g} after", "most, beside k = 0"]
+        header += [f"{state}: below {threshold:.2g} after", "most, relative to k = 0"]
     return Table(header, rows, "How far back gradients reach, in tokens")
 
 

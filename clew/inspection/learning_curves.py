@@ -13,9 +13,13 @@ from clew.inspection.views import Lines, Part, Series, Table, View
 from clew.runs.comparison import curve
 from clew.runs.directory import METRICS
 from clew.runs.loaded import Run
+from clew.runs.names import run_names
 from clew.runs.summary import Summary, numbers, summarise
 
 FIRST = ("train.loss", "valid.loss")
+BASELINE = ".baseline_"
+"""In the names of what is known of the data alone, and the same for every run."""
+MOST_COLUMNS = 6
 
 
 class CurvesOptions(Section):
@@ -28,7 +32,7 @@ class CurvesOptions(Section):
 
 
 def look_at_curves(runs: Sequence[Run], options: CurvesOptions) -> View:
-    found = {str(run.folder): summarise(run.folder) for run in runs}
+    found = dict(zip(run_names(runs), [summarise(run.folder) for run in runs], strict=True))
     known = measures_of(list(found.values()))
     missing = [measure for measure in options.measures if measure not in known]
     if missing:
@@ -39,25 +43,31 @@ def look_at_curves(runs: Sequence[Run], options: CurvesOptions) -> View:
             Series(name, each.steps, each.values) for name, run in found.items() if (each := thinned(Curve(*curve(run, measure)))).steps
         ]
         parts.append(Lines(series, "step", measure, measure, log_y=options.log and all(min(one.y) > 0 for one in series)))
-    shared = sorted(set.intersection(*(set(run.best) for run in found.values())))[:6]
+    both = set.intersection(*(set(run.best) for run in found.values()))
+    shared = sorted(name for name in both if BASELINE not in name)[:MOST_COLUMNS]
     rows = [(name, run.state, run.step, *(round(run.best[measure], 4) for measure in shared)) for name, run in found.items()]
     parts.append(Table(("run", "state", "steps", *shared), rows, "The best evaluation of each"))
     facts = {
-        name: {"best": run.best, "curves": {measure: [list(part) for part in curve(run, measure)] for measure in known}}
-        for name, run in found.items()
+        str(run.folder): {"best": each.best, "curves": {measure: [list(part) for part in curve(each, measure)] for measure in known}}
+        for run, each in zip(runs, found.values(), strict=True)
     }
     return View("Learning curves", parts, f"{len(known)} measures of {len(found)} run{'s' if len(found) > 1 else ''}", facts)
 
 
 def measures_of(runs: Sequence[Summary]) -> list[str]:
-    """What any of the runs logged more than once: the losses first, then what else was judged, then all that was only noted."""
+    """What any of the runs logged more than once: the losses first, then what else was judged, in training last, then all that was
+    only noted."""
     counts = [Counter(name for record in run.records for name in numbers(record)) for run in runs]
     several = {name for count in counts for name, times in count.items() if times > 1 and name != "step"}
-    return [name for name in FIRST if name in several] + sorted(several - set(FIRST), key=lambda name: (not is_judged(name), name))
+    return [name for name in FIRST if name in several] + sorted(several - set(FIRST), key=lambda name: (*rank_of(name), name))
 
 
 def is_judged(name: str) -> bool:
-    return name.startswith(("train.", "valid.", "test."))
+    return name.startswith(("train.", "valid.", "test.")) and not name.endswith("_count")  # how many something is the mean of
+
+
+def rank_of(name: str) -> tuple[bool, bool]:
+    return not is_judged(name), name.startswith("train.")
 
 
 def why_no_curves(run: Run) -> str | None:

@@ -85,7 +85,8 @@ class Points:
 
 @dataclass(frozen=True)
 class ColouredText:
-    """Tokens in reading order, each on the colour of its value; `notes` are shown on request. `joined` tokens stand without gaps."""
+    """Tokens in reading order, each on the colour of its value; `notes` are shown on request. `joined` tokens stand without gaps. Where
+    values have no `label`, colours only tell tokens apart, and their scale is not shown."""
 
     tokens: Sequence[str]
     values: Sequence[float]

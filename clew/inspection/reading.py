@@ -93,7 +93,7 @@ def read(run: Run, text: str, target: str | None = None, *, into: str = "") -> R
         raise UserError(f"{run.folder} reads one text and writes none; leave the target out")
     check_reads_one_sequence(run.config, str(run.folder))
     reader = WordReader.of(run.task.body, run.vocabularies, running=TASKS[run.config.task.name].data == "text")  # type: ignore[attr-defined]
-    encoded, spans = encode_text(reader, text)
+    encoded, spans = encode_text(reader, text, masked=run.verb == "fill")
     limit = run.task.body.max_length
     if limit is not None and len(encoded.tokens) > limit:
         raise UserError(f"the text has {len(encoded.tokens)} tokens, but the model can tell apart {limit} positions; shorten it")
@@ -110,13 +110,18 @@ def no_text() -> UserError:
     return UserError("there is no text to read; give at least a word (--text, --file)")
 
 
-def encode_text(reader: WordReader, text: str) -> tuple[EncodedWords, tuple[tuple[int, int] | None, ...]]:
-    """A whole text in the tokenizer's frame, at least one token, and the characters that each token stands for."""
-    cut = cut_text(reader, text)
-    if not len(cut):
+def encode_text(reader: WordReader, text: str, *, masked: bool = False) -> tuple[EncodedWords, tuple[tuple[int, int] | None, ...]]:
+    """A whole text in the tokenizer's frame, at least one token, and the characters that each token stands for. Where it is `masked`,
+    [MASK] is the token that is to be guessed."""
+    if reader.by_words:
+        cut = cut_text(reader, text)
+        part, spans = part_of(reader, cut), cut.offsets.tolist()
+    else:
+        tokens, spans = (reader.tokenizer.encode_masked_with_offsets if masked else reader.tokenizer.encode_with_offsets)(text)
+        part = EncodedWords(tokens, [], [])
+    if not spans:
         raise no_text()
-    encoded = reader.framed(part_of(reader, cut))
-    spans = cut.offsets.tolist() if reader.by_words else reader.tokenizer.encode_with_offsets(text)[1]
+    encoded = reader.framed(part)
     frame = reader.tokenizer.frame
     before = int(reader.mark is not None) + (0 if frame is None else len(frame.before))
     around = [None] * before, [None] * (len(encoded.tokens) - before - len(spans))

@@ -121,7 +121,7 @@ def formula(layer: nn.Module, length: int) -> int | None:
 
 def costs_of(run: Run, lengths: Sequence[int], repeats: int) -> list[tuple[OwnLayer, Costs]]:
     layers = own_layers(run)
-    rows: dict[str, list[tuple[int, int, int, int, float]]] = {layer.name: [] for layer in layers}
+    rows: dict[str, list[tuple[int, int | None, int, int, float]]] = {layer.name: [] for layer in layers}
     with evaluating([run.task]):
         for length in lengths:
             given = inputs_at(run, length)
@@ -134,10 +134,11 @@ def costs_of(run: Run, lengths: Sequence[int], repeats: int) -> list[tuple[OwnLa
                 with only_equations():
                     seen = metered(call)
                 expected = formula(one.layer, length)
-                rows[one.name].append(
-                    (seen.flops, seen.flops if expected is None else expected, seen.chain, seen.memory, seconds_of(call, repeats))
-                )
-    return [(one, Costs(list(lengths), *(list(column) for column in zip(*rows[one.name], strict=True)))) for one in layers]  # type: ignore[arg-type]
+                rows[one.name].append((seen.flops, expected, seen.chain, seen.memory, seconds_of(call, repeats)))
+    columns = {
+        name: [[value for value in column if value is not None] for column in zip(*each, strict=True)] for name, each in rows.items()
+    }
+    return [(one, Costs(list(lengths), *columns[one.name])) for one in layers]  # type: ignore[arg-type]
 
 
 def look_at_cost(runs: Sequence[Run], options: CostOptions) -> View:

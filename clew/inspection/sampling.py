@@ -18,6 +18,7 @@ from clew.decoding.filters import with_filters
 from clew.decoding.sampling import sample
 from clew.decoding.stepper import Stepper
 from clew.inspection.bits import entropy
+from clew.inspection.drawing.letters import visible
 from clew.inspection.instrument import Instrument
 from clew.inspection.views import ColouredText, Lines, Part, Series, Table, View
 from clew.inspection.writing import WritingOptions, why_not_writing, writer_of
@@ -150,7 +151,8 @@ def look_at_sampling(runs: Sequence[Run], options: SamplingOptions) -> View:
 
 def listed(step: Drawn, name: Any) -> str:
     """The likeliest tokens with their probabilities; those that were cut in brackets."""
-    return " ".join(f"{name(id)} {before:.2f}" if after > 0 else f"({name(id)} {before:.2f})" for id, before, after in step.best)
+    told = [(f"{visible(name(id))} {before:.2f}", after > 0) for id, before, after in step.best]
+    return "; ".join(text if is_left else f"({text})" for text, is_left in told)
 
 
 def as_fact(step: Drawn, name: Any) -> dict[str, Any]:

@@ -8,7 +8,6 @@ from pydantic import Field
 
 from clew.core.errors import UserError, counted
 from clew.inspection.attention import as_maps
-from clew.inspection.contextuality_views import run_names
 from clew.inspection.heads import attending_layers
 from clew.inspection.instrument import Instrument
 from clew.inspection.reading import read, why_unreadable
@@ -18,6 +17,7 @@ from clew.inspection.similarity import cka_matrix, classical_scaling, head_diver
 from clew.inspection.views import Heatmap, Part, Points, Series, Table, View
 from clew.layers.heads import CROSS, DECODER, OWN
 from clew.runs.loaded import Run
+from clew.runs.names import run_names
 
 MOST_QUERIES = 64
 """Places of a text whose weights are compared, spread over it."""
@@ -74,7 +74,7 @@ def look_at_heads(runs: Sequence[Run], options: HeadsOptions) -> View:
             series.append(Series(f"layer {layer.name}", part[:, 0].tolist(), part[:, 1].tolist()))
             labels.append(layer.heads)
             start += layer.num_heads
-        parts.append(Points(series, labels, "", "", f"heads, {KINDS[kind]}: near where they look at the same places"))
+        parts.append(Points(series, labels, "direction 1", "direction 2", f"heads, {KINDS[kind]}: near where they look at the same places"))
         parts.append(Heatmap(divergences, heads, heads, "Jensen-Shannon divergence (nats)", low=0.0, high=float(np.log(2))))
         facts[KINDS[kind]] = {"heads": heads, "divergence": divergences.tolist(), "map": points.tolist()}
     about = "a text" if options.text.strip() else f"{counted(len(texts), 'sentence')} of {options.corpus}"

@@ -69,7 +69,9 @@ def surprisals(reading: Reading) -> list[Surprisal]:
             return [judged(reading.written, range(len(written)), reading.forward()[0], task.log_probs, written, task.target)]
         pieces, tokenizer = reading.pieces, task.tokenizer
         if run.verb == "fill":
-            places = [place for place, span in enumerate(reading.spans) if span is not None]
+            places = [place for place, span in enumerate(reading.spans) if span is not None and reading.ids[place] != tokenizer.mask]
+            if not places:
+                raise UserError("every token of this text is to be guessed, and none is given that could surprise; write a word")
             return [judged(pieces, places, masked_vectors(reading, places), task.logits, ids[places], tokenizer)]
         hidden, later = reading.forward()[0], range(1, len(ids))
         if run.verb == "generate":
@@ -126,7 +128,7 @@ def look_at_surprisal(runs: Sequence[Run], options: TextOptions) -> View:
     high = max((bits for one in found for bits in one.bits), default=1.0)
     parts: list[Part] = []
     for one in found:
-        title = f"Surprisal {one.name}".strip()
+        title = f"Surprisal {one.name}" if one.name else ""
         parts += [coloured(one, title, high, joined=unit == "character"), tabled(one)]
     masked = runs[0].verb == "fill"
     about = "; ".join(

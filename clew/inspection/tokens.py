@@ -13,13 +13,13 @@ def look_at_tokens(runs: Sequence[Run], options: TextOptions) -> View:
     spans = reading.spans or (None,) * len(reading.tokens)
     unknown = {id for tokenizer in runs[0].vocabularies.values() if (id := getattr(tokenizer, "unknown", None)) is not None}
     rows = [
-        (place, piece, token, id, "" if span is None else f"{span[0]}-{span[1]}")
+        (place, piece, token, id, *(["" if span is None else f"{span[0]}-{span[1]}"] if reading.spans else []))
         for place, (piece, token, id, span) in enumerate(zip(reading.pieces, reading.tokens, reading.ids, spans, strict=True), start=1)
     ]
-    notes = [f"{token}, id {id}" for _, _, token, id, _ in rows]
+    notes = [f"{token}, id {id}" for token, id in zip(reading.tokens, reading.ids, strict=True)]
     parts: list[Part] = [
-        ColouredText(reading.pieces, [float(place % 2) for place in range(len(rows))], "Tokens", low=0.0, high=4.0, notes=notes),
-        Table(("place", "text", "token", "id", "characters"), rows),
+        ColouredText(reading.pieces, [float(place % 2) for place in range(len(rows))], low=0.0, high=4.0, notes=notes),
+        Table(("place", "text", "token", "id", *(["characters"] if reading.spans else [])), rows),
     ]
     if reading.writes:
         written = list(zip(range(1, len(reading.written) + 1), reading.written, reading.written_ids, strict=True))

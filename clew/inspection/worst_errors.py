@@ -1,13 +1,16 @@
 """The worst mistakes of a run's last evaluation: what it was given, what was expected, what it found, and how bad that is."""
 
+import math
 from collections import Counter
 from collections.abc import Sequence
+from itertools import pairwise
 from typing import Any
 
 import numpy as np
 from pydantic import Field
 
 from clew.core.config import Section
+from clew.inspection.drawing.scales import labels, ticks
 from clew.inspection.instrument import Instrument
 from clew.inspection.views import Bars, Note, Part, Table, View
 from clew.runs.loaded import Run
@@ -60,9 +63,15 @@ def marked(record: dict[str, Any]) -> str:
 
 
 def histogram(scores: Sequence[float]) -> Bars:
-    """How many examples score how much."""
-    counts, edges = np.histogram(scores, bins=BINS)
-    names = [f"{low:.4g} to {high:.4g}" for low, high in zip(edges, edges[1:], strict=False)]
+    """How many examples score how much, between round numbers."""
+    low, high = min(scores, default=0.0), max(scores, default=0.0)
+    first, second, *_ = ticks(low, high if high > low else low + 1, BINS)
+    apart = second - first
+    begin = math.floor(low / apart + 1e-9)
+    end = max(math.ceil(high / apart - 1e-9), begin + 1)
+    edges = [apart * number for number in range(begin, end + 1)]
+    counts, _ = np.histogram(np.clip(scores, edges[0], edges[-1]), bins=edges)  # rounding may leave one beyond them
+    names = [f"{start} to {end}" for start, end in pairwise(labels(edges))]
     return Bars(names, [float(count) for count in counts], "examples", "Scores of all examples")
 
 

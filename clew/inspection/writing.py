@@ -21,7 +21,7 @@ class WritingOptions(Section):
     text: str = Field("", description="what a language model goes on from, or a translator translates")
     into: str = Field("", description="the language to write, where a translator writes several")
     off: tuple[str, ...] = Field((), description="heads that are switched off, LAYER.HEAD from 1, such as 2.5; cross.2.5 of a decoder's")
-    max_new: int = Field(12, ge=1, le=500, description="tokens written at most")
+    max_new: int = Field(24, ge=1, le=500, description="tokens written at most")
 
 
 class Writer(NamedTuple):

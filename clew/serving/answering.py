@@ -13,6 +13,7 @@ from clew.core.config import Section
 from clew.core.errors import UserError
 from clew.runs.explaining import explain
 from clew.runs.loaded import Run
+from clew.runs.names import run_names
 
 
 class JSON(JSONResponse):
@@ -62,9 +63,6 @@ def section(kind: type[Section], fields: Mapping[str, Any]) -> Any:
 
 
 def named_apart(runs: Sequence[Run]) -> dict[str, Run]:
-    """By the last part of their folders' names; the whole where that is another's too."""
-    last = [run.folder.resolve().name for run in runs]
-    found: dict[str, Run] = {}
-    for name, run in zip(last, runs, strict=True):
-        found[name if last.count(name) == 1 else str(run.folder)] = run
-    return found
+    """By the names that they have beside each other; one that is given twice is one."""
+    once = list({run.folder.resolve(): run for run in runs}.values())
+    return dict(zip(run_names(once), once, strict=True))

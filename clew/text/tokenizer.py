@@ -68,12 +68,25 @@ class Tokenizer:
 
     def encode_masked(self, text: str) -> list[int]:
         """The ids of a text in which `[MASK]` or `<mask>` is a token that is to be guessed; all else is text."""
+        return self.encode_masked_with_offsets(text)[0]
+
+    def encode_masked_with_offsets(self, text: str) -> tuple[list[int], list[tuple[int, int]]]:
         if self.mask is None:
             raise UserError(f"{self!r} has no token for what is to be guessed, so {MASKS[0]} means nothing to it")
         token = self.inner.get_added_tokens_decoder().get(self.mask)
         left, right = (r"\s*" if token is not None and getattr(token, side) else "" for side in ("lstrip", "rstrip"))
-        first, *rest = (self.encode(part) for part in re.split(f"{left}(?:{MARK.pattern}){right}", text))
-        return [*first, *(id for part in rest for id in (self.mask, *part))]
+        ids: list[int] = []
+        offsets: list[tuple[int, int]] = []
+        start = 0
+        for mark in [*re.finditer(f"{left}({MARK.pattern}){right}", text), None]:
+            part, places = self.encode_with_offsets(text[start : len(text) if mark is None else mark.start()])
+            ids += part
+            offsets += [(start + first, start + last) for first, last in places]
+            if mark is not None:
+                ids.append(self.mask)
+                offsets.append(mark.span(1))
+                start = mark.end()
+        return ids, offsets
 
     def normalize(self, text: str) -> str:
         """The text as it is before it is cut: in lower case, where the tokenizer reads it so."""

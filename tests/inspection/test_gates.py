@@ -8,6 +8,7 @@ import clew
 from clew.core.errors import UserError
 from clew.inspection.gates import half_lives, kept, named_cells, saturation
 from clew.inspection.looking import look
+from clew.inspection.views import Points
 from tests.inspection.small_runs import small_run
 
 GATE = np.array([[0.05, 0.95, 0.5], [0.2, 0.99, 0.5], [0.01, 0.9, 0.5], [0.5, 1.0, 0.5]])
@@ -76,8 +77,9 @@ def test_networks_without_gates_are_refused() -> None:
 
 def test_cells_that_stand_at_one_place_are_one_point() -> None:
     view = look(small_run("lstm"), "gates", {"text": TEXT})
-    saturation_plot = view.parts[1]
-    for series, texts in zip(saturation_plot.series, saturation_plot.texts, strict=True):
+    plots = [part for part in view.parts if isinstance(part, Points)]
+    assert [plot.title.split()[3] for plot in plots] == list(view.facts["layers"]["1"]["gates"])
+    for series, texts in [each for plot in plots for each in zip(plot.series, plot.texts, strict=True)]:
         assert len(series.x) == len(series.y) == len(texts) == len(set(zip(series.x, series.y, strict=True)))
     assert named_cells(np.array([3])) == "cell 3"
     assert named_cells(np.arange(1, 11)) == "10 cells, 1, 2, 3, 4, 5, 6, 7, 8, ..."

@@ -2,6 +2,7 @@ import pytest
 
 from clew.core.errors import UserError
 from clew.inspection.looking import look
+from clew.inspection.views import Lines
 from tests.inspection.small_runs import small_run
 
 
@@ -42,3 +43,11 @@ def test_lengths_are_those_that_the_model_has_positions_for():
     for lengths, sentence in (([4096], "tell apart 32 positions"), ([], "one at least"), ([0], "from 1 to")):
         with pytest.raises(UserError, match=sentence):
             look(small_run("gpt"), "cost", {"lengths": lengths, "repeats": 0})
+
+
+def test_a_layer_without_a_formula_has_no_line_for_one():
+    view = look(small_run("attentive"), "cost", {"lengths": [4, 8], "repeats": 0})
+    known = {layer["name"]: bool(layer["formula"]) for layer in view.facts["layers"]}
+    assert known == {"encoder two-way LSTM": True, "decoder FeedingCell": False}
+    drawn = [series.name for series in next(part for part in view.parts if isinstance(part, Lines)).series]
+    assert [f"{name}, formula" in drawn for name in known] == list(known.values())

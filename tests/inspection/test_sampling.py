@@ -4,7 +4,7 @@ import pytest
 import torch
 
 from clew.inspection.looking import look
-from clew.inspection.sampling import drawn, sampled_steps
+from clew.inspection.sampling import Drawn, drawn, listed, sampled_steps
 from tests.decoding.steppers import Transition
 from tests.inspection.small_runs import small_run
 
@@ -44,3 +44,8 @@ def test_a_translator_draws_as_it_translates():
     run = small_run("transformer")
     facts = look(run, "sampling", {"text": "the walls", "top_p": 0.9, "max_new": 5, "seed": 2}).facts
     assert len(facts["steps"]) <= 5 and all(step["mass"] >= 0.9 - 1e-6 for step in facts["steps"])
+
+
+def test_the_likeliest_are_listed_apart_with_spaces_seen_and_what_was_cut_in_brackets():
+    step = Drawn(0, 1, 0.7, 1.0, 1, 0.7, 1.0, ((0, 0.7, 1.0), (1, 0.3, 0.0)))
+    assert listed(step, {0: " a", 1: " "}.__getitem__) == "·a 0.70; (· 0.30)"

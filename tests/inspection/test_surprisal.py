@@ -80,3 +80,10 @@ def test_a_single_token_tells_nothing():
 def test_a_classifier_gives_no_token_a_probability():
     with pytest.raises(UserError, match="'surprisal' has nothing to see here: runs/classifier gives no probability to a token"):
         look(small_run("classifier"), "surprisal", {"text": "a"})
+
+
+def test_what_is_to_be_guessed_has_no_bits_and_is_masked_for_the_rest():
+    facts = look(small_run("bert"), "surprisal", {"text": "the [MASK] were"}).facts
+    assert "[MASK]" in facts["tokens"] and facts["tokens"].index("[MASK]") not in facts["places"]
+    with pytest.raises(UserError, match="every token of this text is to be guessed"):
+        look(small_run("bert"), "surprisal", {"text": "[MASK]"})

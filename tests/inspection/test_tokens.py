@@ -2,6 +2,7 @@ import pytest
 
 from clew.inspection.looking import look
 from clew.inspection.reading import read
+from clew.inspection.views import Table
 from tests.inspection.small_runs import small_run
 
 
@@ -26,3 +27,17 @@ def test_tokens_that_the_model_does_not_know_are_counted():
 def test_a_translator_shows_what_it_reads_and_what_it_writes():
     facts = look(small_run("transformer"), "tokens", {"text": "the walls", "target": "walls the"}).facts
     assert facts["written"] == ["walls", "the", "<eos>"] and facts["tokens"][:2] == ["the", "walls"]
+
+
+def test_a_mask_is_one_token_to_a_model_that_fills_it_and_text_to_others():
+    reading = read(small_run("bert"), "the [MASK] were tall")
+    assert reading.tokens.count("[MASK]") == 1 and "[MASK]" in reading.pieces
+    assert "[MASK]" not in read(small_run("classifier"), "the [MASK] were tall").tokens
+
+
+def test_characters_have_a_column_only_where_they_are_known():
+    read_alone, (read_by_translator, *_) = (
+        [part for part in look(small_run(name), "tokens", {"text": "the walls", "target": target}).parts if isinstance(part, Table)]
+        for name, target in (("lstm", None), ("transformer", "walls the"))
+    )
+    assert "characters" in read_alone[0].header and "characters" not in read_by_translator.header

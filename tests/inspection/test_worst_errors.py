@@ -6,6 +6,7 @@ import pytest
 from clew.core.errors import UserError
 from clew.inspection.looking import look
 from clew.inspection.views import Table
+from clew.inspection.worst_errors import histogram
 from clew.runs.loaded import Run
 from tests.inspection.small_runs import small_run
 
@@ -49,3 +50,16 @@ def test_a_run_without_predictions_and_a_broken_file_are_told_of(tmp_path):
 def test_no_mistake_is_said_to_be_none(tmp_path):
     view = look(run_in(tmp_path, {"id": "1", "score": 100, "source": "a", "target": "b", "prediction": "b"}), "errors", {})
     assert view.facts["wrong"] == 0 and "None is wrong." in view.parts[0].text
+
+
+@pytest.mark.parametrize(
+    ("scores", "names"),
+    [
+        ([3.1, 12.0, 50.0, 100.00000000000001], ["0 to 10", "10 to 20", "90 to 100"]),
+        ([0.0, 0.31, 0.92], ["0.0 to 0.1", "0.1 to 0.2", "0.9 to 1.0"]),
+        ([100, 100], ["100.0 to 100.1"]),
+    ],
+)
+def test_scores_are_counted_between_round_numbers(scores, names):
+    bars = histogram(scores)
+    assert [*bars.names[:2], bars.names[-1]][-len(names) :] == names and sum(bars.values) == len(scores)

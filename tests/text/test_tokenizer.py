@@ -185,6 +185,9 @@ def test_a_mask_in_a_text_is_one_where_it_is_asked_for_and_nothing_else_is() -> 
     assert mask not in tokenizer.encode("the [MASK] sat")
     found = tokenizer.encode_masked("[MASK] the<mask>sat [SEP]")
     assert found == [mask, *tokenizer.encode("the"), mask, *tokenizer.encode("sat [SEP]")] and sep not in found
+    text = "the <mask> sat"
+    spans = tokenizer.encode_masked_with_offsets(text)[1]
+    assert [text[start:stop] for start, stop in spans] == ["the", "<mask>", "sat"]
     with pytest.raises(UserError, match="has no token for what is to be guessed"):
         train_word(["a b"]).encode_masked("[MASK]")
 

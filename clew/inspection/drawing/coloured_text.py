@@ -74,9 +74,10 @@ def coloured_text(part: ColouredText) -> Picture:
         if token.endswith("\n"):
             new_row()
     new_row()
-    shapes += [*labels, *key(0, y + 8, low, high, part.diverging, UNDER_TEXT)]
-    if part.label:
-        shapes.append(Label(132, y + 17, part.label, "tick-start"))
+    shapes += labels
+    if not part.label:
+        return Picture(WIDTH, y, shapes, about(part, low, high))
+    shapes += [*key(0, y + 8, low, high, part.diverging, UNDER_TEXT), Label(132, y + 17, part.label, "tick-start")]
     return Picture(WIDTH, y + 38, shapes, about(part, low, high))
 
 
@@ -97,12 +98,11 @@ def coloured_text_html(part: ColouredText, name: str) -> str:
         strength = round(100 * UNDER_TEXT * abs(share))
         text = f'<span class="{kind}" style="--v:{strength}%" title="{markup(note_of(part, place))}">{markup(shown_token(token))}</span>'
         found.append(text + "\n" if token.endswith("\n") else text)
-    shapes = key(0, 2, low, high, part.diverging, UNDER_TEXT)
-    shapes += [Label(132, 11, part.label, "tick-start")] if part.label else []
-    scale = Picture(WIDTH, 26, shapes, "colours").inner(name)
     kind = "coloured joined" if part.joined else "coloured"
     described = markup(f"{about(part, low, high)}; the arrow keys read values")
-    return (
-        f'<p class="{kind}" tabindex="0" role="group" aria-label="{described}">{"".join(found)}</p>'
-        f'<svg class="key" width="{WIDTH}" height="26" aria-hidden="true">{scale}</svg>'
-    )
+    text = f'<p class="{kind}" tabindex="0" role="group" aria-label="{described}">{"".join(found)}</p>'
+    if not part.label:
+        return text
+    shapes = [*key(0, 2, low, high, part.diverging, UNDER_TEXT), Label(132, 11, part.label, "tick-start")]
+    scale = Picture(WIDTH, 26, shapes, "colours").inner(name)
+    return f'{text}<svg class="key" width="{WIDTH}" height="26" aria-hidden="true">{scale}</svg>'

@@ -1,9 +1,9 @@
 """A map of points in groups; each point's text is read off it."""
 
+from collections import Counter
 from itertools import chain
 
-from clew.inspection.drawing.axes import BOTTOM, HEIGHT, RIGHT, WIDTH, Field, axes, legend, tick_room
-from clew.inspection.drawing.colours import COLOURS
+from clew.inspection.drawing.axes import BOTTOM, HEIGHT, RIGHT, WIDTH, Field, axes, legend, point_kind, tick_room
 from clew.inspection.drawing.lines import is_shown
 from clew.inspection.drawing.scales import Scale, extent, short_number
 from clew.inspection.drawing.shapes import Dot, Picture
@@ -12,6 +12,8 @@ from clew.inspection.parts import Points
 TALLER = 100
 """Maps have no preferred direction, and are higher than curves."""
 MANY = 400
+SMALLER = 0.65
+"""A point that stands where another does is drawn in it, so that both are seen."""
 
 
 def scales(part: Points, top: float) -> tuple[Scale, Scale, Field]:
@@ -31,12 +33,15 @@ def points(part: Points) -> Picture:
     keys, top = legend([series.name for series in part.series], WIDTH, dots=True)
     x, y, field = scales(part, top + 6)
     shapes = [*keys, *axes(x, y, field, part.x_label, part.y_label)]
+    drawn: Counter[tuple[float, float]] = Counter()
     for number, series in enumerate(part.series):
         texts = part.texts[number] if number < len(part.texts) else ()
         for place, (at, value) in enumerate(zip(series.x, series.y, strict=False)):
             if is_shown(at, x) and is_shown(value, y):
                 text = texts[place] if place < len(texts) and texts[place] else f"{short_number(at)}, {short_number(value)}"
                 about = f"{text} ({series.name})" if series.name else text
-                shapes.append(Dot(x(at), y(value), radius(part), f"point-{number % len(COLOURS)}", about))
+                drawn[at, value] += 1
+                size = radius(part) * SMALLER ** (drawn[at, value] - 1)
+                shapes.append(Dot(x(at), y(value), size, point_kind(number), about))
     count = sum(len(series.x) for series in part.series)
     return Picture(WIDTH, field.bottom + BOTTOM, shapes, f"{part.title or 'map'}: {count} points in {len(part.series)} groups")

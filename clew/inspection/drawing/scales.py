@@ -92,4 +92,7 @@ def short_number(value: float) -> str:
         return "none" if math.isnan(value) else "infinite" if value > 0 else "minus infinity"
     if value == int(value) and abs(value) < 1e6:
         return f"{int(value):,}"
-    return f"{value:.3g}" if abs(value) < 1000 else f"{value:,.0f}" if abs(value) < 1e7 else f"{value:.3e}"
+    if 1e-4 <= abs(value) < 1e7:
+        return f"{value:.3g}" if abs(value) < 1000 else f"{value:,.0f}"
+    figures, power = f"{value:.2e}".split("e")
+    return f"{figures.rstrip('0').rstrip('.')}×10{str(int(power)).translate(SUPERSCRIPTS)}"

@@ -34,7 +34,7 @@ export function control(field, value, changed) {
   let input;
   if (field.kind === "choice") {
     const choices = field.empty ? ["", ...field.choices] : field.choices;
-    input = element("select", common, choices.map((choice) => element("option", { value: choice, selected: choice === shown }, String(choice || "\u2013"))));
+    input = element("select", common, choices.map((choice) => element("option", { value: choice, selected: choice === shown }, String(choice || "\u2013").replaceAll("_", " "))));
   } else if (field.kind === "boolean") {
     input = element("input", { ...common, type: "checkbox", checked: Boolean(shown) });
   } else if (field.kind === "array") {

@@ -19,7 +19,8 @@ export function question(views, state, changed, ask) {
   if (side.length) parts.push(element("div", { class: "options" }, ...side));
   const silences = has("off") || state.view === "ablation"; // whose heads are those that are off elsewhere
   if (silences && run.heads.length) parts.push(headsField(run, state, changed));
-  const rest = fields.filter((field) => !SHARED.includes(field.name) && !(state.view === "ablation" && field.name === "heads"));
+  const needless = { heads: state.view === "ablation", second: !run.pairs };
+  const rest = fields.filter((field) => !SHARED.includes(field.name) && !needless[field.name]);
   if (rest.length) {
     const made = rest.map((field) => control(field, state.options[field.name], (value) => changed(field.name, value, { push: false })));
     parts.push(element("div", { class: "options" }, ...made));

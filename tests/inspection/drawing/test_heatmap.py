@@ -92,3 +92,31 @@ def test_every_name_is_inside_the_picture() -> None:
     picture = heatmap(Heatmap(np.eye(2), rows, columns, row_label="looks", column_label="looked at"))
     cell = boxes(picture)[0]
     assert cell.x > 24 * 6 and cell.y > 24 * 6 * 0.7 and picture.width > cell.x + 2 * cell.width + 0.7 * 24 * 6 - cell.width
+
+
+def test_letters_stand_upright_above_their_cells_and_none_is_left_out() -> None:
+    text = "Prince Andrew looked at her without a word and went out of the room, as he had come in, and said not a thing to her."
+    part = Heatmap(np.zeros((2, len(text))), ["a", "b"], list(text))
+    above = [shape for shape in heatmap(part).shapes if isinstance(shape, Label) and shape.kind == "small-word-middle"]
+    assert "".join(shape.text for shape in above) == text.replace(" ", "·") and all(shape.turn == 0 for shape in above)
+
+
+def test_where_letters_have_no_room_their_places_are_numbered() -> None:
+    picture = heatmap(Heatmap(np.zeros((300, 300)), list("ab" * 150), list("ab" * 150)))
+    rows, columns = (
+        [shape.text for shape in picture.shapes if isinstance(shape, Label) and shape.kind == kind]
+        for kind in ("small-word-end", "small-word")
+    )
+    assert rows == [str(number) for number in range(10, 301, 10)] == columns
+
+
+def test_a_scale_says_where_there_is_more_than_its_end() -> None:
+    ends = [
+        [
+            shape.text
+            for shape in heatmap(Heatmap(np.array([[0.1, 0.9]]), ["a"], ["b", "c"], low=0.0, high=high)).shapes
+            if isinstance(shape, Label)
+        ][-1]
+        for high in (0.5, 1.0)
+    ]
+    assert ends == ["≥ 0.5", "1"]

@@ -55,5 +55,5 @@ def test_what_no_scale_can_show_does_not_decide_its_extent() -> None:
 
 
 def test_numbers_are_short() -> None:
-    shown = [short_number(value) for value in (0, 3.0, 1234567.0, 0.123456, 12345.6, 1e-9, math.nan, math.inf)]
-    assert shown == ["0", "3", "1,234,567", "0.123", "12,346", "1e-09", "none", "infinite"]
+    shown = [short_number(value) for value in (0, 3.0, 1234567.0, 0.123456, 12345.6, 1e-9, -5.014e-5, 1.0737e9, math.nan, math.inf)]
+    assert shown == ["0", "3", "1,234,567", "0.123", "12,346", "1×10⁻⁹", "-5.01×10⁻⁵", "1.07×10⁹", "none", "infinite"]
