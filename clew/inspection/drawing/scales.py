@@ -36,9 +36,9 @@ def log_ticks(low: float, high: float, most: int) -> list[float]:
 
 
 def power_of_ten(value: float) -> str:
-    """10⁻⁴ and not 0.0001; numbers near one as they are."""
+    """10⁻⁴ and not 0.0001; those near one as they are."""
     power = round(math.log10(value))
-    if abs(power) < 3 or abs(value / 10.0**power - 1) > 1e-6:
+    if abs(power) < 3:
         return f"{value:g}"
     return "10" + str(power).translate(SUPERSCRIPTS)
 
@@ -69,7 +69,9 @@ class Scale:
         if not self.log:
             values = [value for value in ticks(self.low, self.high, most) if not self.whole or abs(value - round(value)) < 1e-9]
             return list(zip(map(self, values), labels(values), strict=True))
-        return [(self(value), power_of_ten(value)) for value in log_ticks(self.low, self.high, most)]
+        values = log_ticks(self.low, self.high, most)
+        written = power_of_ten if all(value == 10.0 ** round(math.log10(value)) for value in values) else short_number
+        return [(self(value), written(value)) for value in values]
 
 
 def extent(values: Iterable[float], *, log: bool = False, margin: float = 0.04) -> tuple[float, float]:
