@@ -6,8 +6,10 @@ from pathlib import Path
 import pytest
 
 from clew.runs.directory import METRICS, WEIGHTS, write_config, write_weights
+from clew.runs.loaded import Run
 from clew.runs.vocabularies import save_vocabularies
 from tests.inspection.small_runs import small_run
+from tests.runs.small import save_many_languages
 
 NAMES = ("lstm", "gpt", "attentive", "transformer", "heads", "bytes")
 
@@ -15,12 +17,22 @@ NAMES = ("lstm", "gpt", "attentive", "transformer", "heads", "bytes")
 @pytest.fixture(scope="package")
 def folders(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Path]:
     place = tmp_path_factory.mktemp("inspected")
-    for name in NAMES:
-        run, folder = small_run(name), place / name
-        folder.mkdir()
-        save_vocabularies(folder, run.vocabularies)
-        write_weights(folder / WEIGHTS, run.task.state_dict())
-        records = [{"step": step, "train.loss": 3.0 / step, "valid.loss": 3.1 / step} for step in range(1, 6)]
-        (folder / METRICS).write_text("".join(json.dumps(record) + "\n" for record in records), encoding="utf-8")
-        write_config(folder, run.config)
-    return {name: place / name for name in NAMES}
+    return {name: save(small_run(name), place / name) for name in NAMES}
+
+
+@pytest.fixture(scope="package")
+def odd_folders(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Path]:
+    """Runs that only some views know how to treat: a translator into several languages."""
+    place = tmp_path_factory.mktemp("odd")
+    save_many_languages(place / "languages")
+    return {name: place / name for name in ("languages",)}
+
+
+def save(run: Run, folder: Path) -> Path:
+    folder.mkdir()
+    save_vocabularies(folder, run.vocabularies)
+    write_weights(folder / WEIGHTS, run.task.state_dict())
+    records = [{"step": step, "train.loss": 3.0 / step, "valid.loss": 3.1 / step} for step in range(1, 6)]
+    (folder / METRICS).write_text("".join(json.dumps(record) + "\n" for record in records), encoding="utf-8")
+    write_config(folder, run.config)
+    return folder

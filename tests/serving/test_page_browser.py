@@ -55,9 +55,10 @@ EXPECTED = "status of 422"
 
 
 @pytest.fixture(scope="module")
-def server(folders: dict[str, Path]) -> Iterator[str]:
+def server(folders: dict[str, Path], odd_folders: dict[str, Path]) -> Iterator[str]:
     """The command itself, in a process of its own; it ends when it is interrupted, without a word but one."""
-    command = [sys.executable, "-m", "clew.cli.main", "inspect", *map(str, folders.values()), "--no-browser", "--device", "cpu"]
+    runs = map(str, (*folders.values(), *odd_folders.values()))
+    command = [sys.executable, "-m", "clew.cli.main", "inspect", *runs, "--no-browser", "--device", "cpu"]
     process = subprocess.Popen(command, stderr=subprocess.PIPE, text=True)
     assert process.stderr is not None
     try:
@@ -122,6 +123,19 @@ def test_every_view_opens_without_an_error(page: Any, server: str, run: str) -> 
         settle(page)
         refused = page.query_selector(".refused .state")
         assert refused is None, (view, refused.inner_text())
+
+
+def test_a_translator_into_several_languages_is_asked_for_the_one_that_is_shown(page: Any, server: str) -> None:
+    for view in ("glance", "write"):
+        open_view(page, server, view, "languages", text="un renard")
+        assert page.input_value("#option-into") == "de"
+        page.wait_for_selector(".clew-view, .candidates li")
+        assert "say which" not in page.inner_text("#panels")
+    open_view(page, server, "surprisal", "attentive", text="the walls", into="fr", beside="languages")  # what neither run begins with
+    assert page.query_selector(".refused") is None
+    page.select_option("#run", "languages")
+    page.wait_for_selector("#option-into")
+    assert page.input_value("#option-into") == "fr"
 
 
 def test_hostile_texts_are_shown_as_text_and_none_is_executed(page: Any, server: str) -> None:

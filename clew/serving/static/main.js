@@ -8,7 +8,7 @@ import * as keys from "./keys.js";
 import { menu, neighbour, runPicker } from "./menu.js";
 import { overview } from "./overview.js";
 import { Panel } from "./panel.js";
-import { question } from "./question.js";
+import { languageOf, question } from "./question.js";
 import * as theme from "./theme.js";
 import { Views } from "./views.js";
 import { walker } from "./walking.js";
@@ -205,7 +205,7 @@ function writings() {
 function fill() {
   for (const [number, writing] of (shown.writings || []).entries()) {
     const own = number ? {} : { written: state.options.chosen, at: state.options.at };
-    writing.show({ ...state.options, ...own });
+    writing.show({ ...state.options, ...own, into: languageOf(writing.run, state.options.into) });
   }
   const waits = !views.isQuick(state.view) && !state.options.look;
   for (const { panel, name, column } of shown.panels) {
@@ -219,14 +219,15 @@ function fill() {
 
 function optionsFor(name, column) {
   const known = views.instruments.get(name).fields.map((field) => field.name);
-  const heads = views.runs.get(column.runs[0]).heads;
+  const run = views.runs.get(column.runs[0]);
   const fits = (option) => known.includes(option) && (name === state.view || address.SHARED.includes(option)); // others are another view's own
   const options = Object.fromEntries(Object.entries(state.options).filter(([option, value]) => fits(option) && value !== undefined));
   const about = views.instruments.get(name).fields.find((field) => field.name === "text")?.description ?? "";
   if (about.includes("where not given") && options.text === views.runs.get(state.run).sample) delete options.text; // nobody gave it
   if (name === "ablation") options.heads = state.options.off || [];
-  if (options.off) options.off = column.off ? options.off.filter((head) => heads.includes(head)) : [];
-  if (views.runs.get(column.runs[0]).verb !== "translate" && views.runs.get(column.runs[0]).verb !== "parse") delete options.target;
+  if (options.off) options.off = column.off ? options.off.filter((head) => run.heads.includes(head)) : [];
+  if (known.includes("into")) options.into = languageOf(run, options.into);
+  if (run.verb !== "translate" && run.verb !== "parse") delete options.target;
   return options;
 }
 

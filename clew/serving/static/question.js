@@ -59,8 +59,13 @@ function lineField(name, label, placeholder, state, changed) {
   return element("div", { class: "option wide" }, element("label", { for: field.id }, label), field);
 }
 
+// The language that a run is asked for: the chosen one, or the first of those it writes; undefined where it writes one alone.
+export function languageOf(run, into) {
+  return run.languages.includes(into) ? into : run.languages[0];
+}
+
 function languageField(run, state, changed) {
-  const choices = run.languages.map((language) => element("option", { value: language, selected: language === state.options.into }, language));
+  const choices = run.languages.map((language) => element("option", { value: language, selected: language === languageOf(run, state.options.into) }, language));
   const field = element("select", { id: "option-into", onchange: () => changed("into", field.value, { push: true }) }, ...choices);
   return element("div", { class: "option" }, element("label", { for: "option-into" }, "into"), field);
 }
