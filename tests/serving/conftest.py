@@ -22,10 +22,11 @@ def folders(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Path]:
 
 @pytest.fixture(scope="package")
 def odd_folders(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Path]:
-    """Runs that only some views know how to treat: a translator into several languages."""
+    """Runs that only some views know how to treat: a translator into several languages, a GPT whose first layer lost its heads."""
     place = tmp_path_factory.mktemp("odd")
     save_many_languages(place / "languages")
-    return {name: place / name for name in ("languages",)}
+    save(small_run("pruned"), place / "pruned")
+    return {name: place / name for name in ("languages", "pruned")}
 
 
 def save(run: Run, folder: Path) -> Path:

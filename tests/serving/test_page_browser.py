@@ -227,6 +227,18 @@ def test_the_keyboard_reaches_everything(page: Any, server: str) -> None:
     assert page.get_attribute("html", "data-theme") == "light"
 
 
+def test_heads_above_a_layer_without_any_are_walked_and_switched_off_by_their_names(page: Any, server: str) -> None:
+    open_view(page, server, "attention", "pruned", text="the walls", layer="2", head="1")
+    assert page.inner_text("figcaption").startswith("Head 2.1")
+    page.keyboard.press("ArrowDown")
+    page.wait_for_selector("figcaption:has-text('Head 3.1')")
+    page.click("button:has-text('switch 3.1 off')")
+    page.wait_for_selector("h2:has-text('without 3.1')")
+    page.wait_for_selector(".part-grid .chosen.silent")
+    settle(page)
+    assert page.query_selector(".refused") is None
+
+
 def test_writing_walks_forward_and_back_by_keys(page: Any, server: str) -> None:
     open_view(page, server, "write", "lstm", text="the walls")
     for _ in range(3):
