@@ -40,6 +40,7 @@ RUNS = {
 OTHERS = {
     "parser": ("craft-parser", [*REVERSER, "text.min_count=1"]),
     "answerer": ("answer-facts", WORDS),
+    "pairs": ("sentiment-lstm", [*WORDS, "data.second=second"]),
     "pruned": ("text-gpt", [*GPT, "model.num_layers=3", 'model.heads={"1": [], "3": [2]}']),
 }
 """Those that not every instrument is tried on."""

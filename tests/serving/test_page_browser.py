@@ -278,6 +278,19 @@ def test_what_takes_long_waits_for_its_button_and_a_link_asks_for_it(page: Any, 
     page.wait_for_selector(".drawn .clew-view")
 
 
+def test_an_error_is_opened_with_all_that_the_model_was_given(page: Any, server: str) -> None:
+    open_view(page, server, "errors", "pairs")
+    page.click("td button:has-text('look')")
+    page.wait_for_selector("h2:has-text('Prediction')")
+    assert page.input_value("#text") == "the walls" and page.input_value("#option-second") == "were tall"
+    open_view(page, server, "errors", "tagger")
+    assert "a red[N not D]" in page.inner_text("tbody")
+    page.click("td button:has-text('look')")
+    page.wait_for_selector("#text")
+    assert page.input_value("#text") == "a red"
+    page.wait_for_selector(".coloured:has-text('red/')")
+
+
 def test_two_tabs_that_ask_fifty_times_get_their_own_pictures(page: Any, server: str) -> None:
     other = page.context.new_page()
     tabs = {"the walls were tall and red": page, "she went in and all was well": other}
