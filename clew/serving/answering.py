@@ -1,9 +1,10 @@
 """How any server of ours speaks: JSON out, JSON in, one sentence for a mistake, and names for runs. Knows no route."""
 
+import asyncio
 import json
-from collections.abc import Mapping, Sequence
+from collections.abc import Awaitable, Mapping, Sequence
 from http import HTTPStatus
-from typing import Any
+from typing import Any, TypeVar
 
 from pydantic import ValidationError
 from starlette.requests import Request
@@ -14,6 +15,8 @@ from clew.core.errors import UserError
 from clew.runs.explaining import explain
 from clew.runs.loaded import Run
 from clew.runs.names import run_names
+
+Value = TypeVar("Value")
 
 
 class JSON(JSONResponse):
@@ -43,6 +46,25 @@ async def body_of(request: Request) -> dict[str, Any]:
     if not isinstance(found, dict):
         raise UserError("what is posted is an object with fields")
     return found
+
+
+class Gone(Exception):
+    """Whoever asked went away."""
+
+
+async def while_connected(request: Request, answer: Awaitable[Value]) -> Value:
+    """What is awaited; where whoever asked goes away it is cancelled, and has given back what it held when this ends."""
+    job = asyncio.ensure_future(answer)
+    gone = asyncio.ensure_future(disconnected(request))
+    try:
+        await asyncio.wait((job, gone), return_when=asyncio.FIRST_COMPLETED)
+        if not job.done():
+            raise Gone("whoever asked has gone")
+        return job.result()
+    finally:
+        for task in (job, gone):
+            task.cancel()
+        await asyncio.wait((job, gone))
 
 
 async def disconnected(request: Request) -> None:
