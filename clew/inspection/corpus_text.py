@@ -1,6 +1,7 @@
 """The beginning of a part of the text that a language model was trained on, for instruments that are given none."""
 
 from clew.core.errors import UserError
+from clew.data.text_files import beginning
 from clew.runs.build import find_texts
 from clew.runs.loaded import Run
 
@@ -8,13 +9,6 @@ from clew.runs.loaded import Run
 def corpus_text(run: Run, part: str, characters: int) -> str:
     """As many characters as there are, or as are asked for."""
     try:
-        source = find_texts(run.config.data)[part]
-        found, length = [], 0
-        for piece in source:
-            found.append(piece)
-            length += len(piece)
-            if length >= characters:
-                break
+        return beginning(find_texts(run.config.data)[part], characters)
     except UserError as error:
         raise UserError(f"{str(error).rstrip('.')}; that is the run's own text: give another (--text, --file)") from None
-    return "".join(found)[:characters]

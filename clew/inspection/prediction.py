@@ -7,7 +7,7 @@ from pydantic import Field
 from clew.core.config import Section
 from clew.core.errors import UserError
 from clew.inspection.instrument import Instrument
-from clew.inspection.reading import no_text
+from clew.inspection.reading import no_text, why_unreadable
 from clew.inspection.views import Bars, ColouredText, Note, Part, Table, View
 from clew.runs.loaded import Run
 
@@ -60,7 +60,7 @@ def tags_of(run: Run, options: PredictionOptions) -> View:
 def why_no_prediction(run: Run) -> str | None:
     if run.verb not in ("classify", "tag"):
         return f"{run.folder} gives neither labels nor tags: its task is to {run.verb}"
-    return f"{run.folder} reads trees, and no text by itself" if run.reads_trees else None
+    return why_unreadable(run)
 
 
 PREDICTION = Instrument("the labels of a text, or the tags of its words", PredictionOptions, look_at_prediction, why_no_prediction)
