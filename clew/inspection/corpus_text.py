@@ -3,7 +3,13 @@
 from clew.core.errors import UserError
 from clew.data.text_files import beginning
 from clew.runs.build import find_texts
+from clew.runs.directory import IMPORTED
 from clew.runs.loaded import Run
+
+
+def has_corpus_text(run: Run) -> bool:
+    """Whether a run is a language model's that was trained here."""
+    return run.verb == "generate" and run.config.recipe != IMPORTED
 
 
 def corpus_text(run: Run, part: str, characters: int) -> str:

@@ -291,6 +291,20 @@ def test_an_error_is_opened_with_all_that_the_model_was_given(page: Any, server:
     page.wait_for_selector(".coloured:has-text('red/')")
 
 
+def test_a_view_that_finds_its_own_text_is_given_none_but_the_readers(page: Any, server: str) -> None:
+    open_view(page, server, "gradients", "lstm")
+    assert page.input_value("#text") == "" and "validation text" in page.get_attribute("#text", "placeholder")
+    with page.expect_request("**/api/look/gradients") as asked:
+        page.click("button.main")
+    assert "text" not in asked.value.post_data_json["options"]
+    page.fill("#text", "the walls")
+    with page.expect_request("**/api/look/gradients") as asked:
+        page.click("button.main")
+    assert asked.value.post_data_json["options"]["text"] == "the walls"
+    open_view(page, server, "gradients", "attentive")  # which has none
+    assert page.input_value("#text")
+
+
 def test_two_tabs_that_ask_fifty_times_get_their_own_pictures(page: Any, server: str) -> None:
     other = page.context.new_page()
     tabs = {"the walls were tall and red": page, "she went in and all was well": other}

@@ -222,8 +222,7 @@ function optionsFor(name, column) {
   const run = views.runs.get(column.runs[0]);
   const fits = (option) => known.includes(option) && (name === state.view || address.SHARED.includes(option)); // others are another view's own
   const options = Object.fromEntries(Object.entries(state.options).filter(([option, value]) => fits(option) && value !== undefined));
-  const about = views.instruments.get(name).fields.find((field) => field.name === "text")?.description ?? "";
-  if (about.includes("where not given") && options.text === views.runs.get(state.run).sample) delete options.text; // nobody gave it
+  if (views.hasText(name, run.name) && options.text === views.runs.get(state.run).sample) delete options.text; // nobody gave it
   if (name === "ablation") options.heads = state.options.off || [];
   if (options.off) options.off = column.off ? options.off.filter((head) => run.heads.includes(head)) : [];
   if (known.includes("into")) options.into = languageOf(run, options.into);

@@ -10,7 +10,7 @@ export function question(views, state, changed, ask) {
   const fields = views.fieldsOf(state.view, state.run);
   const has = (name) => fields.find((field) => field.name === name);
   const parts = [];
-  if (has("text")) parts.push(textField(has("text"), state, run, changed, ask));
+  if (has("text")) parts.push(textField(has("text"), views.hasText(state.view, state.run), state, run, changed, ask));
   const side = [];
   if (has("target") && (run.verb === "translate" || run.verb === "parse") && state.view !== "write") {
     side.push(lineField("target", "target", "its own best", state, changed));
@@ -31,11 +31,10 @@ export function question(views, state, changed, ask) {
   return parts;
 }
 
-function textField(asked, state, run, changed, ask) {
+function textField(asked, needless, state, run, changed, ask) {
   const label = { generate: "text", fill: "text with [MASK]", translate: "source", parse: "sentence" }[run.verb] || "text";
   const field = element("textarea", { id: "text", rows: 1, spellcheck: "false", autocapitalize: "off", placeholder: `${asked.description || "what the model reads"}  ( / )`, "aria-label": label });
-  const needless = asked.description.includes("where not given") && state.options.text === run.sample;
-  field.value = needless ? "" : state.options.text ?? "";
+  field.value = needless && state.options.text === run.sample ? "" : state.options.text ?? "";
   const fit = () => {
     field.style.height = "auto";
     field.style.height = `${Math.min(field.scrollHeight + 2, 0.3 * innerHeight)}px`;
