@@ -2,17 +2,14 @@
 
 import asyncio
 import json
-from collections.abc import Awaitable, Mapping, Sequence
+from collections.abc import Awaitable, Sequence
 from http import HTTPStatus
 from typing import Any, TypeVar
 
-from pydantic import ValidationError
 from starlette.requests import Request
 from starlette.responses import JSONResponse, Response
 
-from clew.core.config import Section
 from clew.core.errors import UserError
-from clew.runs.explaining import explain
 from clew.runs.loaded import Run
 from clew.runs.names import run_names
 
@@ -70,18 +67,6 @@ async def while_connected(request: Request, answer: Awaitable[Value]) -> Value:
 async def disconnected(request: Request) -> None:
     while (await request.receive())["type"] != "http.disconnect":
         pass
-
-
-def parsed(kind: type[Section], fields: Any) -> Any:
-    """A section of what JSON says, its lists being tuples; a mistake is one sentence."""
-    return section(kind, {field: tuple(value) if isinstance(value, list) else value for field, value in fields.items()})
-
-
-def section(kind: type[Section], fields: Mapping[str, Any]) -> Any:
-    try:
-        return kind(**fields)
-    except ValidationError as error:
-        raise UserError(explain(error, kind)) from None
 
 
 def named_apart(runs: Sequence[Run]) -> dict[str, Run]:

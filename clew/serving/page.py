@@ -22,7 +22,8 @@ from starlette.routing import Route
 
 from clew.core.errors import UserError, unknown
 from clew.inspection.drawing.pages import script, stylesheet
-from clew.serving.answering import JSON, Gone, body_of, missing, parsed, said, while_connected, wrong_method
+from clew.runs.explaining import read_section
+from clew.serving.answering import JSON, Gone, body_of, missing, said, while_connected, wrong_method
 from clew.serving.inspector import QUICK_SECONDS, Asked, AskedFile, AskedLook, AskedStep, Inspector
 from clew.serving.worker import Busy, Ended, Superseded, Worker
 
@@ -69,7 +70,7 @@ class Answers:
         name = request.path_params["name"]
 
         async def ask() -> Response:
-            asked = parsed(AskedLook, await body_of(request))
+            asked = read_section(AskedLook, await body_of(request))
             return await self.answered(request, asked, lambda: self.inspector.look(name, asked), self.inspector.seconds(name))
 
         return await self.told(ask)
@@ -78,7 +79,7 @@ class Answers:
         name = request.path_params["name"]
 
         async def ask() -> Response:
-            asked = parsed(AskedFile, await body_of(request))
+            asked = read_section(AskedFile, await body_of(request))
             if asked.format not in FILES:
                 raise unknown("format", asked.format, FILES)
             found = await self.done(request, asked, lambda: self.inspector.file(name, asked), self.inspector.seconds(name))
@@ -89,7 +90,7 @@ class Answers:
 
     async def step(self, request: Request) -> Response:
         async def ask() -> Response:
-            asked = parsed(AskedStep, await body_of(request))
+            asked = read_section(AskedStep, await body_of(request))
             return await self.answered(request, asked, lambda: self.inspector.step(asked), QUICK_SECONDS)
 
         return await self.told(ask)
