@@ -6,7 +6,7 @@ from pydantic import Field
 
 from clew.core.config import Section
 from clew.core.errors import UserError
-from clew.inspection.instrument import Instrument
+from clew.inspection.instrument import HeadsOff, Instrument
 from clew.inspection.reading import no_text, why_unreadable
 from clew.inspection.views import Bars, ColouredText, Note, Part, Table, View
 from clew.runs.loaded import Run
@@ -19,7 +19,7 @@ class PredictionOptions(Section):
 
     text: str = Field("", description="what the model reads")
     second: str | None = Field(None, description="the other text, where two are judged together")
-    off: tuple[str, ...] = Field((), description="heads that are switched off, LAYER.HEAD from 1, such as 2.5")
+    off: HeadsOff = ()
 
 
 def look_at_prediction(runs: Sequence[Run], options: PredictionOptions) -> View:

@@ -227,6 +227,16 @@ def test_the_keyboard_reaches_everything(page: Any, server: str) -> None:
     assert page.get_attribute("html", "data-theme") == "light"
 
 
+def test_layers_are_compared_before_and_after_a_head_is_off(page: Any, server: str) -> None:
+    open_view(page, server, "cka", "heads", sentences="5", off='["1.1"]', look="1")
+    page.wait_for_selector("h2:has-text('without 1.1')")
+    settle(page)
+    assert page.locator(".panel:not(.whole) .part-heatmap").count() == 2 and page.query_selector(".refused") is None
+    open_view(page, server, "cka", "heads", sentences="5", off='["1.1"]', look="1", beside="bytes")  # which has no heads
+    page.wait_for_selector(".part-heatmap")
+    assert page.query_selector(".refused") is None
+
+
 def test_heads_above_a_layer_without_any_are_walked_and_switched_off_by_their_names(page: Any, server: str) -> None:
     open_view(page, server, "attention", "pruned", text="the walls", layer="2", head="1")
     assert page.inner_text("figcaption").startswith("Head 2.1")
