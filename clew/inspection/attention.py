@@ -27,6 +27,7 @@ MOST_CELLS = 2**28
 """Weights of all heads together."""
 MOST_VALUES = 2**14
 """Of the large map's that stand among the facts; the view itself has them all."""
+FULL = [step / 10**power for power in range(6, 0, -1) for step in (1, 2, 5)]
 KINDS = {"self": OWN, "decoder": DECODER, "cross": CROSS}
 
 
@@ -103,14 +104,14 @@ def look_at_attention(runs: Sequence[Run], options: AttentionOptions) -> View:
     large = finite(maps.mean(0) if head is None else maps[head - 1])
     several = f", mean of {len(maps)} heads" if len(maps) > 1 else ""
     name = f"{layer.name}{several}" if head is None else layer.heads[head - 1]
-    bounds: dict[str, Any] = {"low": 0.0, "high": 1.0} if options.kind == "weights" else {}
+    bounds: dict[str, Any] = {"low": 0.0, "high": full_colour([large])} if options.kind == "weights" else {}
     one = Heatmap(large, rows, columns, f"Head {name}" if head else f"Layer {name}", "looks", "at", **bounds)
     grid = Grid(
         [[finite(each) for each in layer.maps] for layer in found],
         [layer.layer.name for layer in found],
         [str(number) for number in range(1, max(len(layer.maps) for layer in found) + 1)],
         f"All heads: {options.kind}",
-        1.0 if options.kind == "weights" else None,
+        full_colour([layer.maps for layer in found]) if options.kind == "weights" else None,
     )
     facts = {
         "heads": heads,
@@ -128,6 +129,13 @@ def look_at_attention(runs: Sequence[Run], options: AttentionOptions) -> View:
         table = habit_table(found, same_places=heads != "cross")
         return View("Attention", [*parts, table], about_of(reading, heads), {**facts, "habits": [list(row) for row in table.rows]})
     return View("Attention scores", parts, "before the softmax; what is hidden has the lowest score shown", facts)
+
+
+def full_colour(weights: Sequence[np.ndarray]) -> float:
+    """The weight that has all of the colour, a round number: twice what most places have at most. A weight among many is small, and on a
+    scale up to one the maps of a long text would all be white."""
+    wanted = 2 * float(np.median(np.concatenate([each.max(-1).reshape(-1) for each in weights])))
+    return next((step for step in FULL if step >= wanted), 1.0)
 
 
 def check_heads(run: Run, heads: str) -> None:

@@ -70,7 +70,7 @@ def look_at_attribution(runs: Sequence[Run], options: AttributionOptions) -> Vie
         "gap": found.gap,
         "method": options.method,
     }
-    rows = [(place, token, round(value, 5)) for place, (token, value) in enumerate(zip(explained.tokens, values, strict=True), start=1)]
+    rows = [(place, token, value) for place, (token, value) in enumerate(zip(explained.tokens, values, strict=True), start=1)]
     joined = explained.tokenizer.unit == "character"
     parts: list[Part] = [
         ColouredText(explained.tokens, values, "", "against (-), for (+)", -high, high, diverging=True, joined=joined, notes=notes),

@@ -1,13 +1,13 @@
 """Parts with scales on matplotlib axes: their data are the axes' own, so that a figure can be changed as any other."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from importlib import import_module
 from typing import Any
 
 import numpy as np
 
 from clew.inspection.drawing import bars, heatmap, lines, points
-from clew.inspection.drawing.axes import WIDTH, Field, legend
+from clew.inspection.drawing.axes import WIDTH, Field, legend, point_kind
 from clew.inspection.drawing.colours import LIGHT, TURNS, dash_of, style
 from clew.inspection.drawing.letters import visible
 from clew.inspection.drawing.scales import short_number
@@ -52,7 +52,13 @@ def points_panel(part: Points, place: Place) -> list[Shape]:
     axis = place(field)
     size = (2 * points.radius(part) * 0.72) ** 2
     for number, series in enumerate(part.series):
-        axis.scatter(list(series.x), list(series.y), s=size, color=style(number)[0], edgecolors="white", linewidths=0.5, zorder=2)
+        colour, is_hollow = style(number)[0], point_kind(number).startswith("ring")
+        look = (
+            {"color": "white", "edgecolors": colour, "linewidths": 1.3}
+            if is_hollow
+            else {"color": colour, "edgecolors": "white", "linewidths": 0.5}
+        )
+        axis.scatter(list(series.x), list(series.y), s=size, zorder=2, **look)
     axis.set(xlim=(x.low, x.high), ylim=(y.low, y.high))
     finish(axis, part.x_label, part.y_label)
     return keys
@@ -87,13 +93,10 @@ def heatmap_panel(part: Heatmap, place: Place) -> list[Shape]:
     axis = place(field)
     axis.imshow(values if values.size else [[0.0]], cmap=colour_map(part.diverging), vmin=low, vmax=high, aspect="auto")
     size = NAME if layout.tall >= 16 else NUMBER
-    shown = range(0, len(layout.rows), heatmap.every(layout.tall, heatmap.ROW_ROOM))
-    axis.set_yticks(shown, [layout.rows[row] for row in shown], fontsize=size, parse_math=False)
-    is_leaning = heatmap.leans(layout.columns, layout.wide)
-    shown = range(0, len(layout.columns), heatmap.every(layout.wide, heatmap.COLUMN_ROOM) if is_leaning else 1)
-    lean = {"rotation": 45, "ha": "left", "rotation_mode": "anchor"} if is_leaning else {}
+    axis.set_yticks(*pairs_of(layout.shown_rows), fontsize=size, parse_math=False)
+    lean = {"rotation": 45, "ha": "left", "rotation_mode": "anchor"} if layout.is_leaning else {}
     size = NAME if layout.wide >= 16 else NUMBER
-    axis.set_xticks(shown, [layout.columns[column] for column in shown], fontsize=size, parse_math=False, **lean)
+    axis.set_xticks(*pairs_of(layout.shown_columns), fontsize=size, parse_math=False, **lean)
     axis.tick_params(top=False, labeltop=True, bottom=False, labelbottom=False, length=0)
     axis.spines[:].set_color(LIGHT["rule"])
     for row, texts in enumerate(heatmap.cell_texts(values, strong, part.diverging, layout.wide)):
@@ -104,7 +107,12 @@ def heatmap_panel(part: Heatmap, place: Place) -> list[Shape]:
             colour = LIGHT["over" if abs(share) >= TURNS["heat" if share >= 0 else "cold"][0] else "deep"]
             axis.text(column, row, text, ha="center", va="center", fontsize=7.6, color=colour)
     names = heatmap.axis_names(part, layout.left, layout.top, width, height)
-    return [*names, *heatmap.key(layout.left, field.bottom + 14, low, high, part.diverging)]
+    return [*names, *heatmap.key(layout.left, field.bottom + 14, low, high, part.diverging, goes_on=heatmap.goes_beyond(values, high))]
+
+
+def pairs_of(named: Sequence[tuple[int, str]]) -> tuple[list[int], list[str]]:
+    """Places, and what is written there."""
+    return [at for at, _ in named], [name for _, name in named]
 
 
 def colour_map(diverging: bool) -> Any:

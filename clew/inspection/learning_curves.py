@@ -17,6 +17,9 @@ from clew.runs.names import run_names
 from clew.runs.summary import Summary, numbers, summarise
 
 FIRST = ("train.loss", "valid.loss")
+BASELINE = ".baseline_"
+"""In the names of what is known of the data alone, and the same for every run."""
+MOST_COLUMNS = 6
 
 
 class CurvesOptions(Section):
@@ -40,7 +43,8 @@ def look_at_curves(runs: Sequence[Run], options: CurvesOptions) -> View:
             Series(name, each.steps, each.values) for name, run in found.items() if (each := thinned(Curve(*curve(run, measure)))).steps
         ]
         parts.append(Lines(series, "step", measure, measure, log_y=options.log and all(min(one.y) > 0 for one in series)))
-    shared = sorted(set.intersection(*(set(run.best) for run in found.values())))[:6]
+    both = set.intersection(*(set(run.best) for run in found.values()))
+    shared = sorted(name for name in both if BASELINE not in name)[:MOST_COLUMNS]
     rows = [(name, run.state, run.step, *(round(run.best[measure], 4) for measure in shared)) for name, run in found.items()]
     parts.append(Table(("run", "state", "steps", *shared), rows, "The best evaluation of each"))
     facts = {

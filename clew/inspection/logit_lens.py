@@ -14,6 +14,7 @@ from torch import Tensor
 
 from clew.core.modes import evaluating
 from clew.inspection.bits import divergence
+from clew.inspection.drawing.letters import visible
 from clew.inspection.instrument import Instrument, TextOptions
 from clew.inspection.reading import Reading, read, why_unreadable
 from clew.inspection.views import Heatmap, Lines, Part, Series, Table, View
@@ -75,7 +76,7 @@ def look_through_lens(runs: Sequence[Run], options: TextOptions) -> View:
     tokens = [[said(tokenizer, id) for id in row] for row in seen.tokens.tolist()]
     probabilities = seen.probabilities.tolist()
     rows = [
-        (place + 1, piece, *(f"{tokens[level][place]} {probabilities[level][place]:.2f}" for level in range(len(names))))
+        (place + 1, piece, *(f"{visible(tokens[level][place])} {probabilities[level][place]:.2f}" for level in range(len(names))))
         for place, piece in enumerate(places)
     ]
     mean = seen.divergence.mean(1).tolist()

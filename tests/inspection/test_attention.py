@@ -3,7 +3,7 @@ import pytest
 
 from clew.core.errors import UserError
 from clew.inspection import attention
-from clew.inspection.attention import attention_maps, habits
+from clew.inspection.attention import attention_maps, full_colour, habits
 from clew.inspection.looking import look
 from clew.inspection.reading import read
 from clew.inspection.views import Grid
@@ -96,3 +96,9 @@ def test_maps_that_no_memory_would_hold_are_refused(monkeypatch):
     monkeypatch.setattr(attention, "MOST_CELLS", 1000)
     with pytest.raises(UserError, match="19 x 19 weights of all heads are .* too much to look at; shorten the text"):
         look(small_run("gpt"), "attention", {"text": TEXT})
+
+
+def test_colours_end_at_a_round_weight_above_what_most_places_have_at_most():
+    sharp, spread = np.eye(8), np.full((400, 400), 1 / 400)
+    assert full_colour([sharp]) == 1.0 and full_colour([spread]) == 0.005
+    assert full_colour([np.concatenate([np.eye(3, 10), np.full((10, 10), 0.1)])]) == 0.2

@@ -43,6 +43,11 @@ def tick_room(scale: Scale, label: str) -> float:
     return max((text_width(text, 11.5) for _, text in scale.ticks(6)), default=0) + 14 + (20 if label else 0)
 
 
+def point_kind(number: int) -> str:
+    """Of the points of a group: filled, and hollow where all colours are taken."""
+    return f"{'point' if number < len(COLOURS) else 'ring'}-{number % len(COLOURS)}"
+
+
 def legend(names: Sequence[str], width: float, dashed: Sequence[bool] = (), *, dots: bool = False) -> tuple[list[Shape], float]:
     """Names beside their colours, in as many rows as they need, and how high that is; nothing where there is one without a name."""
     shown = [shortened(visible(name), LONGEST_NAME) for name in names]
@@ -56,7 +61,7 @@ def legend(names: Sequence[str], width: float, dashed: Sequence[bool] = (), *, d
             x, y = 0.0, y + LEGEND_ROW
         colour = number % len(COLOURS)
         if dots:
-            found.append(Dot(x + SWATCH / 2 + 4, y, 5, f"point-{colour}"))
+            found.append(Dot(x + SWATCH / 2 + 4, y, 5, point_kind(number)))
         else:
             dash = dash_of(number, number < len(dashed) and dashed[number])
             found.append(Stroke([(x, y), (x + SWATCH, y)], f"line-{colour}", dash=dash))

@@ -57,10 +57,20 @@ class Layout(NamedTuple):
     wide: float
     tall: float
     right: float
+    is_leaning: bool
+    """Whether the names of columns are."""
 
     @property
     def is_raster(self) -> bool:
         return max(len(self.rows), len(self.columns)) > FEW
+
+    @property
+    def shown_rows(self) -> list[tuple[int, str]]:
+        return shown_names(self.rows, self.tall, ROW_ROOM)
+
+    @property
+    def shown_columns(self) -> list[tuple[int, str]]:
+        return shown_names(self.columns, self.wide, COLUMN_ROOM) if self.is_leaning else list(enumerate(self.columns))
 
 
 def lay_out(part: Heatmap) -> Layout:
@@ -72,13 +82,15 @@ def lay_out(part: Heatmap) -> Layout:
         [shortened(visible(names[at]), LONGEST_NAME) if at < len(names) else "" for at in range(count)]
         for names, count in ((part.rows, rows), (part.columns, columns))
     )
-    left = MARGIN + max((text_width(name, 13) for name in row_names), default=0) + GAP + (20 if part.row_label else 0)
-    size = name_size(wide)
-    leaning = [round(text_width(name, size) * LEAN) for name in column_names] if leans(column_names, wide) else []
+    beside = [name for _, name in shown_names(row_names, tall, ROW_ROOM)]
+    left = MARGIN + max((text_width(name, 13) for name in beside), default=0) + GAP + (20 if part.row_label else 0)
+    size, is_leaning = name_size(wide), leans(column_names, wide)
+    over = shown_names(column_names, wide, COLUMN_ROOM) if is_leaning else []
+    leaning = [round(text_width(name, size) * LEAN) for _, name in over]
     above = max(leaning) + round(size * LEAN) if leaning else 14
     top = MARGIN + above + GAP + (20 if part.column_label else 0)
-    reach = max((column * wide + each for column, each in enumerate(leaning)), default=0.0) - wide * (columns - 1)
-    return Layout(row_names, column_names, left, top, wide, tall, MARGIN + max(reach, 0.0))
+    reach = max((column * wide + each for (column, _), each in zip(over, leaning, strict=True)), default=0.0) - wide * (columns - 1)
+    return Layout(row_names, column_names, left, top, wide, tall, MARGIN + max(reach, 0.0), is_leaning)
 
 
 def heatmap(part: Heatmap) -> Picture:
@@ -90,7 +102,7 @@ def heatmap(part: Heatmap) -> Picture:
     width, height = len(layout.columns) * wide, len(layout.rows) * tall
     shapes = (rasters if layout.is_raster else cells)(part, values, strong, left, top, wide, tall) if width and height else []
     shapes += frame(layout) + names(layout) + axis_names(part, left, top, width, height)
-    shapes += key(left, top + height + 14, low, high, part.diverging)
+    shapes += key(left, top + height + 14, low, high, part.diverging, goes_on=goes_beyond(values, high))
     size = f"{len(layout.rows)} rows, {len(layout.columns)} columns"
     about = f"{part.title or 'heatmap'}: {size}, values from {short_number(low)} to {short_number(high)}"
     readout = raster_readout(part, layout, low, high) if layout.is_raster else {}
@@ -181,19 +193,27 @@ def every(size: float, least: float) -> int:
     return max(1, -int(-least // size))
 
 
+def shown_names(names: Sequence[str], size: float, least: float) -> list[tuple[int, str]]:
+    """Places and names of those that there is room for; some letters of a text cannot be read, and places are numbered in their stead."""
+    skipped = every(size, least)
+    if skipped == 1 or any(len(name) > 1 for name in names):
+        return [(at, names[at]) for at in range(0, len(names), skipped)]
+    round_step = next(step * 10**power for power in range(1, 9) for step in (1, 2, 5) if step * 10**power >= skipped)
+    return [(at, str(at + 1)) for at in range(round_step - 1, len(names), round_step)]
+
+
 def names(layout: Layout) -> list[Shape]:
     """Words at the sides, as many as there is room for."""
     found: list[Shape] = []
     small, down = ("", 4.5) if layout.tall >= 16 else ("small-", 3.5)
-    for row in range(0, len(layout.rows), every(layout.tall, ROW_ROOM)):
+    for row, name in layout.shown_rows:
         y = layout.top + (row + 0.5) * layout.tall + down
-        found.append(Label(layout.left - GAP, y, layout.rows[row], f"{small}word-end"))
+        found.append(Label(layout.left - GAP, y, name, f"{small}word-end"))
     small = "" if layout.wide >= 16 else "small-"
-    is_leaning = leans(layout.columns, layout.wide)
-    for column in range(0, len(layout.columns), every(layout.wide, COLUMN_ROOM) if is_leaning else 1):
+    for column, name in layout.shown_columns:
         x = layout.left + (column + 0.5) * layout.wide
-        kind, turn = (f"{small}word", -45.0) if is_leaning else (f"{small}word-middle", 0.0)
-        found.append(Label(x + (3 if is_leaning else 0), layout.top - GAP, layout.columns[column], kind, turn))
+        kind, turn = (f"{small}word", -45.0) if layout.is_leaning else (f"{small}word-middle", 0.0)
+        found.append(Label(x + (3 if layout.is_leaning else 0), layout.top - GAP, name, kind, turn))
     return found
 
 
@@ -206,7 +226,12 @@ def axis_names(part: Heatmap, left: float, top: float, width: float, height: flo
     return found
 
 
-def key(left: float, top: float, low: float, high: float, diverging: bool, strength: float = 1.0) -> list[Shape]:
+def goes_beyond(values: np.ndarray, high: float) -> bool:
+    """Whether there is more than what has all of the colour."""
+    return bool(np.any(values[np.isfinite(values)] > high + 1e-6 * abs(high)))
+
+
+def key(left: float, top: float, low: float, high: float, diverging: bool, strength: float = 1.0, *, goes_on: bool = False) -> list[Shape]:
     """The scale of colours, as strong as they are."""
     pieces = 24
     found: list[Shape] = []
@@ -218,5 +243,5 @@ def key(left: float, top: float, low: float, high: float, diverging: bool, stren
     found.append(Stroke([(left, top + KEY_HEIGHT), (left + KEY_WIDTH, top + KEY_HEIGHT)], "grid"))
     least = low if abs(low) > 0.002 * (high - low) else 0.0
     found.append(Label(left, top + KEY_HEIGHT + 13, short_number(least), "tick-start"))
-    found.append(Label(left + KEY_WIDTH, top + KEY_HEIGHT + 13, short_number(high), "tick-end"))
+    found.append(Label(left + KEY_WIDTH, top + KEY_HEIGHT + 13, ("≥ " if goes_on else "") + short_number(high), "tick-end"))
     return found

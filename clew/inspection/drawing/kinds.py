@@ -84,6 +84,7 @@ KINDS = {
     **{f"line-{number}": Look(stroke=f"c{number}", width=2.2) for number in range(len(COLOURS))},
     **{f"fill-{number}": Look(f"c{number}") for number in range(len(COLOURS))},
     **{f"band-{number}": Look(f"c{number}", opacity=0.16) for number in range(len(COLOURS))},
+    **{f"ring-{number}": Look("paper", f"c{number}", width=1.8) for number in range(len(COLOURS))},
     **{f"point-{number}": Look(f"c{number}", "paper", width=0.8) for number in range(len(COLOURS))},
 }
 

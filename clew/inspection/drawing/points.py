@@ -3,8 +3,7 @@
 from collections import Counter
 from itertools import chain
 
-from clew.inspection.drawing.axes import BOTTOM, HEIGHT, RIGHT, WIDTH, Field, axes, legend, tick_room
-from clew.inspection.drawing.colours import COLOURS
+from clew.inspection.drawing.axes import BOTTOM, HEIGHT, RIGHT, WIDTH, Field, axes, legend, point_kind, tick_room
 from clew.inspection.drawing.lines import is_shown
 from clew.inspection.drawing.scales import Scale, extent, short_number
 from clew.inspection.drawing.shapes import Dot, Picture
@@ -43,6 +42,6 @@ def points(part: Points) -> Picture:
                 about = f"{text} ({series.name})" if series.name else text
                 drawn[at, value] += 1
                 size = radius(part) * SMALLER ** (drawn[at, value] - 1)
-                shapes.append(Dot(x(at), y(value), size, f"point-{number % len(COLOURS)}", about))
+                shapes.append(Dot(x(at), y(value), size, point_kind(number), about))
     count = sum(len(series.x) for series in part.series)
     return Picture(WIDTH, field.bottom + BOTTOM, shapes, f"{part.title or 'map'}: {count} points in {len(part.series)} groups")

@@ -29,7 +29,7 @@ export function picture(html) {
 // A token as a reader can see it: white space has signs, and nothing turns the direction of the line.
 export function visible(token) {
   const shown = token.replace(/[\u0000-\u001f\u007f-\u009f\u00ad\u200b-\u200f\u2028-\u202f\u2060-\u206f\ufeff]/g, (c) => SIGNS[c] || `\\u${c.charCodeAt(0).toString(16).padStart(4, "0")}`);
-  return shown.replace(/^ +| +$/g, (spaces) => "\u2423".repeat(spaces.length)) || "\u2205";
+  return shown.replace(/^ +| +$/g, (spaces) => "\u00b7".repeat(spaces.length)) || "\u2205";
 }
 const SIGNS = { "\n": "\u23ce", "\t": "\u21e5", "\r": "\u240d" };
 

@@ -191,8 +191,11 @@ function changes(name, off) {
 }
 
 function curves() {
-  const names = ["curves"].filter((name) => views.instruments.has(name) && views.reason(name, state.run) === null);
-  return names.map((name) => panelFor(name, { runs: [state.run], heading: "", off: true }, 0, []).root);
+  const runs = [state.run, state.beside].filter((name) => name && views.instruments.has("curves") && views.reason("curves", name) === null);
+  if (!runs.length) return [];
+  const panel = panelFor("curves", { runs, heading: "", off: true }, 0, []);
+  panel.root.classList.add("whole");
+  return [panel.root];
 }
 
 function writings() {

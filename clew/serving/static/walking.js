@@ -55,7 +55,12 @@ const MOVES = { ArrowLeft: [0, -1], ArrowRight: [0, 1], ArrowUp: [-1, 0], ArrowD
 
 // A search grows from left to right, a column a step: what comes after a step is cut off at the right.
 function search(panel, drawing, page) {
-  const lefts = [...new Set([...drawing.querySelectorAll("[data-row]")].map((mark) => Number(mark.getAttribute("x"))))].sort((a, b) => a - b);
+  const rights = new Map(); // of each column of boxes, by its left
+  for (const mark of drawing.querySelectorAll("[data-row]")) {
+    const left = Number(mark.getAttribute("x"));
+    rights.set(left, Math.max(rights.get(left) ?? 0, left + Number(mark.getAttribute("width"))));
+  }
+  const lefts = [...rights.keys()].sort((a, b) => a - b);
   const last = lefts.length - 1;
   const width = drawing.viewBox.baseVal.width || drawing.clientWidth;
   const slider = element("input", { type: "range", min: 0, max: last, step: 1, "aria-label": "step of the search" });
@@ -64,7 +69,7 @@ function search(panel, drawing, page) {
   const show = (step, told) => {
     slider.value = step;
     label.textContent = `step ${step} of ${last}`;
-    const end = step === last ? width : lefts[step + 1] - 4;
+    const end = step === last ? width : rights.get(lefts[step]) + 3;
     drawing.style.clipPath = `inset(0 ${(100 * (1 - end / width)).toFixed(3)}% 0 0)`;
     if (!told) return;
     const frame = drawing.parentElement;

@@ -111,5 +111,5 @@ export class Writing {
 }
 
 function percent(share) {
-  return share >= 0.1 ? `${(100 * share).toFixed(0)} %` : share >= 0.001 ? `${(100 * share).toFixed(1)} %` : "< 0.1 %";
+  return share >= 0.1 ? `${(100 * share).toFixed(0)}\u00a0%` : share >= 0.001 ? `${(100 * share).toFixed(1)}\u00a0%` : "<\u00a00.1\u00a0%";
 }

@@ -99,3 +99,24 @@ def test_letters_stand_upright_above_their_cells_and_none_is_left_out() -> None:
     part = Heatmap(np.zeros((2, len(text))), ["a", "b"], list(text))
     above = [shape for shape in heatmap(part).shapes if isinstance(shape, Label) and shape.kind == "small-word-middle"]
     assert "".join(shape.text for shape in above) == text.replace(" ", "·") and all(shape.turn == 0 for shape in above)
+
+
+def test_where_letters_have_no_room_their_places_are_numbered() -> None:
+    picture = heatmap(Heatmap(np.zeros((300, 300)), list("ab" * 150), list("ab" * 150)))
+    rows, columns = (
+        [shape.text for shape in picture.shapes if isinstance(shape, Label) and shape.kind == kind]
+        for kind in ("small-word-end", "small-word")
+    )
+    assert rows == [str(number) for number in range(10, 301, 10)] == columns
+
+
+def test_a_scale_says_where_there_is_more_than_its_end() -> None:
+    ends = [
+        [
+            shape.text
+            for shape in heatmap(Heatmap(np.array([[0.1, 0.9]]), ["a"], ["b", "c"], low=0.0, high=high)).shapes
+            if isinstance(shape, Label)
+        ][-1]
+        for high in (0.5, 1.0)
+    ]
+    assert ends == ["≥ 0.5", "1"]

@@ -22,3 +22,9 @@ def test_points_at_one_place_are_all_seen() -> None:
     picture = points(Points([Series(name, [0, 1], [0, number]) for number, name in enumerate("abc")], []))
     sizes = [shape.radius for shape in picture.shapes if isinstance(shape, Dot) and shape.title and shape.title.startswith("0, 0")]
     assert len(sizes) == 3 and sizes[0] > sizes[1] > sizes[2] > 1
+
+
+def test_groups_beyond_the_colours_are_hollow_and_so_is_their_key() -> None:
+    picture = points(Points([Series(f"layer {number}", [number], [number]) for number in range(9)], []))
+    marks = [shape.kind for shape in picture.shapes if isinstance(shape, Dot)]
+    assert len(set(marks)) == 9 and marks.count("ring-0") == 2
