@@ -239,7 +239,7 @@ function drawn(panel, found) {
   const has = (option) => views.fieldsOf(name, state.run).some((field) => field.name === option);
   const moved = () => address.write(state, { push: false });
   const made = walker(panel, found, { panel, state: () => state, has, set, moved, open: (options) => openView(name, options) });
-  errors.link(panel, found, (options) => openView("glance", options));
+  errors.link(panel, found, (options) => openView(views.runs.get(state.run).pairs ? "prediction" : "glance", options));
   if (made && [undefined, null, panel].includes(shown.walker?.panel)) shown.walker = { panel, ...made };
 }
 
