@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from clew.cli.main import main, verb_parser
-from clew.inspection.instruments import INSTRUMENTS
+from clew.inspection.looking import read_assignments, read_options
 from clew.layers.cells import CELLS
 from clew.recipes import RECIPES
 from clew.recipes.running import config_of
@@ -63,7 +63,8 @@ def test_a_command_of_the_course_is_one(command: str, tmp_path: Path, monkeypatc
     if verb == "train":
         config_of(options.recipe, options.settings)
     if verb == "look":
-        assert rest[0] in INSTRUMENTS
+        words = [word for number, word in enumerate(rest[1:]) if "=" in word and rest[number] not in ("--text", "--file")]
+        read_options(rest[0], read_assignments(rest[0], words))
     if verb == "tour":
         assert set(options.only or ()) <= set(EXPERIMENTS)
 

@@ -41,7 +41,7 @@ PHASES = {
         "training.checkpoints.drop",
     ),
     "final evaluation": ("training.run.finish", "training.language.score_of"),
-    "sample": ("runs.loaded.generate", "tasks.generation.generate", "decoding.sampling.sample_next", "cli.train.what_next"),
+    "sample": ("runs.loaded.generate", "tasks.generation.generate", "decoding.sampling.invert_cumulative", "cli.train.what_next"),
     "any call": (),
 }
 VERBS = {"generate": ["--max-new", "40", "--seed", "1"], "evaluate": []}

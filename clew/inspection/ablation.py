@@ -6,7 +6,6 @@ Of a classifier it is the probability of every label besides, and of a model tha
 reads turn: 1 - cos(h_t, h'_t).
 """
 
-import math
 from collections.abc import Sequence
 from typing import Any, NamedTuple
 
@@ -16,6 +15,7 @@ from torch import Tensor
 
 from clew.core.config import Section
 from clew.core.errors import UserError
+from clew.inspection.bits import divergence
 from clew.inspection.heads import heads_off, why_headless
 from clew.inspection.instrument import Instrument
 from clew.inspection.reading import Reading, read, why_unreadable
@@ -34,16 +34,9 @@ class AblationOptions(Section):
     into: str = Field("", description="the language to write, where a translator writes several")
 
 
-def divergence(before: Tensor, after: Tensor) -> Tensor:
-    """KL(p || q) in bits of every row: log p and log q (places, vocabulary) in nats. What has no probability before adds nothing."""
-    p = before.double().exp()
-    terms = torch.where(p > 0, p * (before.double().clamp(min=-1e4) - after.double().clamp(min=-1e4)), 0.0)
-    return terms.sum(-1).clamp(min=0) / math.log(2)
-
-
 def turned(before: Tensor, after: Tensor) -> Tensor:
     """1 - cos of every row with its other."""
-    return 1 - torch.nn.functional.cosine_similarity(before.double(), after.double(), dim=-1)
+    return 1 - torch.nn.functional.cosine_similarity(before.cpu().double(), after.cpu().double(), dim=-1)
 
 
 def look_without(runs: Sequence[Run], options: AblationOptions) -> View:

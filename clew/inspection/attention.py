@@ -18,6 +18,7 @@ from clew.inspection.heads import attending_layers, why_headless
 from clew.inspection.instrument import Instrument, TextOptions
 from clew.inspection.reading import Reading, read, why_unreadable
 from clew.inspection.recording import record
+from clew.inspection.similarity import entropy
 from clew.inspection.views import Grid, Heatmap, Part, Table, View
 from clew.layers.heads import CROSS, DECODER, OWN, AttendingLayer
 from clew.runs.loaded import Run
@@ -80,11 +81,10 @@ def as_maps(seen: Tensor) -> Tensor:
 def habits(weights: np.ndarray) -> Habits:
     """Of one head's weights (query, key); places of query and key are the same where these are as many."""
     queries, keys = weights.shape
-    logs = np.log2(np.where(weights > 0, weights, 1.0))
     distance = np.abs(np.arange(queries)[:, None] - np.arange(keys)[None, :])
     on_before = np.trace(weights, offset=-1) / max(min(queries - 1, keys), 1)
     return Habits(
-        float(-(weights * logs).sum(1).mean()),
+        float(entropy(weights).mean() / np.log(2)),
         float((weights * distance).sum(1).mean()),
         float(np.trace(weights) / min(queries, keys)),
         float(on_before),

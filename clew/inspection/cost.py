@@ -3,12 +3,13 @@
                         operations      that wait for each other     longest path between two positions
     self-attention      n^2 d + n d^2   1                            1
     recurrence          n d^2           n                            n
-    convolution         k n d^2         1                            n / k
+    convolution         k n d^2         1                            (n - 1) / (k - 1)
     windowed attention  r n d + n d^2   1                            n / r
 
 The table of the paper leaves out the n d^2 of attention's projections; here they are counted. FLOPs, memory and chains of products are
 counted as in `metering`, where the layers run as they are written; times are of the layers as they run, and another day's differ. Windowed
-attention is read through its ring, as it is when text is written: over a whole text at once it masks n^2 scores and saves nothing.
+attention is read through its ring, as it is when text is written: over a whole text at once it masks n^2 scores and saves nothing. The ring
+holds a chunk besides the window, so that more keys are read than the r + 1 of the formula, as many at every length.
 """
 
 import math
@@ -24,7 +25,6 @@ from clew.inspection.metering import metered
 from clew.inspection.views import Lines, Part, Series, Table, View
 from clew.kernels import only_equations
 from clew.layers.attention import SelfAttention
-from clew.layers.caches import RING_CHUNK
 from clew.layers.cells import LSTM
 from clew.layers.convolution import Convolution
 from clew.layers.recurrent import Recurrent
@@ -115,10 +115,12 @@ def seconds_of(call: Callable[[], Any], repeats: int) -> float:
 
 
 def slope(x: Sequence[float], y: Sequence[float]) -> float:
-    """The power p of y = c x^p that fits best: least squares of log y on log x."""
+    """The power p of y = c x^p that fits best: least squares of log y on log x; NaN of one point, or where y is nothing."""
+    if len(x) < 2 or min(y) <= 0:
+        return math.nan
     a, b = np.log(np.asarray(x, dtype=np.float64)), np.log(np.asarray(y, dtype=np.float64))
     a = a - a.mean()
-    return float(a @ (b - b.mean()) / (a @ a)) if len(a) > 1 else math.nan
+    return float(a @ (b - b.mean()) / (a @ a))
 
 
 def kinds_view(found: Sequence[KindCosts], *, length: int, width: int) -> View:
@@ -207,7 +209,7 @@ LAYER_KINDS: dict[str, LayerKind] = {
     ),
     "windowed attention": LayerKind(
         lambda d: SelfAttention(d, HEADS, window=WINDOW),
-        lambda n, d: attended(n, d, 1 + min(n, WINDOW + RING_CHUNK)),
+        lambda n, d: attended(n, d, min(n, WINDOW + 1)),
         lambda n: math.ceil((n - 1) / WINDOW),
         "r n d + n d^2",
         "a constant number",

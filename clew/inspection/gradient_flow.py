@@ -67,7 +67,7 @@ def input_gradients(losses: Sequence[Tensor], x: Tensor, ends: Sequence[int], st
     for loss, t in zip(losses, ends, strict=True):
         (gradient,) = torch.autograd.grad(loss, x, retain_graph=True)
         norms = torch.linalg.vector_norm(gradient[0], dim=-1)
-        rows.append(norms[t - steps : t + 1].flip(0).double().cpu())
+        rows.append(norms[t - steps : t + 1].flip(0).cpu().double())
     return torch.stack(rows)
 
 

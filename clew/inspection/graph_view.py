@@ -108,12 +108,12 @@ def told(tensor: Tensor | None) -> str:
         return "none"
     if tensor.numel() <= WRITTEN_OUT:
         return ", ".join(f"{float(value):.4g}" for value in tensor.flatten())
-    return f"norm {float(tensor.double().norm()):.4g}"
+    return f"norm {float(tensor.cpu().double().norm()):.4g}"
 
 
 def total(tensor: Tensor | None) -> float | None:
     """The sum of all entries; a masked score, minus infinity, counts nothing."""
-    return None if tensor is None else float(tensor.double().nan_to_num(0.0, 0.0, 0.0).sum())
+    return None if tensor is None else float(tensor.cpu().double().nan_to_num(0.0, 0.0, 0.0).sum())
 
 
 def find_module(run: Run, path: str) -> tuple[str, nn.Module]:

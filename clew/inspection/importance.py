@@ -58,7 +58,7 @@ def head_importance(run: Any, batches: Iterable[Any]) -> dict[str, float]:
                 for _ in made:
                     gradient = next(gradients)
                     if gradient is not None:
-                        sums[name] += gradient.detach().abs().sum((0, 2, 3)).double().cpu()
+                        sums[name] += gradient.detach().abs().sum((0, 2, 3)).cpu().double()
             num_rows += max((len(made[0]) for made in used.values()), default=0)
     finally:
         task.train(was_training)

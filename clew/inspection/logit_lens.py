@@ -6,7 +6,6 @@
 Nothing made the lower layers speak the output layer's language: a high KL says that a layer does not, and not that it knows nothing.
 """
 
-import math
 from collections.abc import Callable, Sequence
 from typing import Any, NamedTuple
 
@@ -14,6 +13,7 @@ import torch
 from torch import Tensor
 
 from clew.core.modes import evaluating
+from clew.inspection.bits import divergence
 from clew.inspection.drawing.letters import visible
 from clew.inspection.instrument import Instrument, TextOptions
 from clew.inspection.reading import Reading, read, why_unreadable
@@ -50,12 +50,6 @@ def through_lens_at(levels: Sequence[Tensor], norm: Callable[[Tensor], Tensor], 
         top = log_probs.max(-1)
         found.append((top.indices, top.values.exp(), log_probs.gather(-1, best)[:, 0].exp(), divergence(last, log_probs)))
     return Seen(*(torch.stack(column) for column in zip(*found, strict=True)))
-
-
-def divergence(log_p: Tensor, log_q: Tensor) -> Tensor:
-    """KL(p || q) in bits over the last axis; what p never says adds nothing."""
-    terms = torch.where(log_p > -math.inf, log_p.exp() * (log_p - log_q), 0.0)
-    return terms.sum(-1).clamp(min=0) / math.log(2)
 
 
 def look_through(reading: Reading) -> tuple[list[str], Seen]:

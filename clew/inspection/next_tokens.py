@@ -3,7 +3,6 @@
 entropy = -sum_w p(w) log2 p(w)
 """
 
-import math
 from collections.abc import Sequence
 from typing import Any, NamedTuple
 
@@ -14,6 +13,7 @@ from torch import Tensor
 from clew.core.batches import to_device
 from clew.core.errors import UserError
 from clew.core.modes import evaluating
+from clew.inspection.bits import entropy
 from clew.inspection.instrument import Instrument, TextOptions
 from clew.inspection.reading import read, why_unreadable
 from clew.inspection.views import Bars, Part, View
@@ -46,10 +46,9 @@ def expected(log_probs: Tensor, tokenizer: Any, top: int, after: str = "") -> Ex
     log_probs = log_probs.cpu().double()
     best = log_probs[: tokenizer.vocabulary].topk(min(top, tokenizer.vocabulary))
     probabilities = best.values.exp()
-    entropy = -(log_probs.exp() * log_probs.clamp(min=-1e4)).sum().item() / math.log(2)
     ids = best.indices.tolist()
     outside = max(1.0 - probabilities.sum().item(), 0.0)
-    return Expected(tuple(map(tokenizer.piece, ids)), tuple(ids), tuple(probabilities.tolist()), outside, entropy, after)
+    return Expected(tuple(map(tokenizer.piece, ids)), tuple(ids), tuple(probabilities.tolist()), outside, entropy(log_probs).item(), after)
 
 
 def expected_next(run: Run, options: NextOptions) -> list[Expected]:

@@ -35,7 +35,7 @@ def look_at_places(runs: Sequence[Run], options: PlaceOptions) -> View:
         with record(run, *found) as recording:
             reading.hidden()
         seen = recording.seen
-    rows = [(path, kind_of(module), *told(seen.get(path, []))) for path, module in found.items()]
+    rows = [(path, kind_of(module), *(told(seen[path]) if seen else ())) for path, module in found.items()]
     header = ("path", "shows", *(("shape", "least", "mean", "greatest") if seen else ()))
     parts: list[Part] = [Table(header, rows, "Places")]
     if not rows:
@@ -55,8 +55,9 @@ def kind_of(module: torch.nn.Module) -> str:
 
 
 def told(calls: Sequence[Tensor]) -> tuple[Any, ...]:
+    """Shape, least, mean and greatest value of the first call."""
     if not calls:
-        return ()
+        return "not called", "", "", ""
     values = calls[0].float()
     finite = values[values.isfinite()]
     shape = " x ".join(map(str, values.shape)) + (f", {len(calls)} times" if len(calls) > 1 else "")

@@ -6,9 +6,11 @@ silently passed over inside it.
 """
 
 import sys
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import AbstractContextManager, contextmanager, nullcontext
+from contextvars import ContextVar
 from fnmatch import fnmatchcase
+from functools import partial
 from typing import Any
 
 import torch
@@ -16,6 +18,9 @@ from torch import Tensor, nn
 
 from clew.core.errors import UserError, did_you_mean
 from clew.core.taps import Change, Tap, Watch, Watches, passed, watched
+
+_hooked: ContextVar[Mapping[nn.Module, object]] = ContextVar("hooked", default={})  # noqa: B039  never written to
+"""Modules that are no taps and are watched, and whose hook serves them."""
 
 
 class Recording:
@@ -117,13 +122,17 @@ def plain_module(model: Any) -> nn.Module:
 
 @contextmanager
 def _watching(watches: Watches) -> Iterator[None]:
-    """Taps show themselves; other modules through hooks, always removed. Both count as watched, so that a layer which has one inside runs
-    its equation."""
-    hooks = [module.register_forward_hook(_hook) for module in watches if not isinstance(module, Tap)]
+    """Taps show themselves; other modules through a hook, always removed. Both count as watched, so that a layer which has one inside runs
+    its equation. A module has one hook for all contexts that nest, the outermost's, and the hooks of other threads leave it alone."""
+    outer, owner = _hooked.get(), object()
+    own = [module for module in watches if not isinstance(module, Tap) and module not in outer]
+    hooks = [module.register_forward_hook(partial(_hook, owner)) for module in own]
+    token = _hooked.set({**outer, **dict.fromkeys(own, owner)})
     try:
         with watched(watches), _eager():
             yield
     finally:
+        _hooked.reset(token)
         for hook in hooks:
             hook.remove()
 
@@ -133,13 +142,15 @@ def _eager() -> AbstractContextManager[Any]:
     return torch.compiler.set_stance("force_eager") if "torch._dynamo" in sys.modules else nullcontext()
 
 
-def _hook(module: nn.Module, arguments: Any, output: Any) -> Any:
+def _hook(owner: object, module: nn.Module, arguments: Any, output: Any) -> Any:
     """Shows and changes the output, or the first tensor of one such as (y, state)."""
+    if _hooked.get().get(module) is not owner:
+        return None
     if isinstance(output, Tensor):
         return passed(module, output)
     if not isinstance(output, tuple) or not output:
         return None
-    first = _hook(module, arguments, output[0])
+    first = _hook(owner, module, arguments, output[0])
     if first is None:
         return None
     return type(output)(first, *output[1:]) if hasattr(output, "_fields") else (first, *output[1:])

@@ -6,11 +6,9 @@
 The mass is that of the distribution which is cut: the model's, at the temperature that is asked for.
 """
 
-import math
 from collections.abc import Sequence
 from typing import Any, NamedTuple
 
-import torch
 from pydantic import Field
 from torch import Tensor
 
@@ -19,6 +17,7 @@ from clew.core.types import State
 from clew.decoding.filters import with_filters
 from clew.decoding.sampling import sample
 from clew.decoding.stepper import Stepper
+from clew.inspection.bits import entropy
 from clew.inspection.drawing.letters import visible
 from clew.inspection.instrument import Instrument
 from clew.inspection.views import ColouredText, Lines, Part, Series, Table, View
@@ -81,7 +80,8 @@ def sampled_steps(
 
 def drawn(token: int, before: Tensor, after: Tensor, top: int) -> Drawn:
     """From log p (vocabulary,) before the cut, which need not add up to one, and after it."""
-    probs, kept = before.cpu().double().softmax(-1), after.cpu().double().exp()
+    log_probs, kept = before.cpu().double().log_softmax(-1), after.cpu().double().exp()
+    probs = log_probs.exp()
     best = probs.topk(min(top, len(probs)))
     is_left = kept > 0
     return Drawn(
@@ -91,7 +91,7 @@ def drawn(token: int, before: Tensor, after: Tensor, top: int) -> Drawn:
         float(kept[token]),
         int(is_left.sum()),
         float(probs[is_left].sum()),
-        float(-torch.xlogy(probs, probs).sum() / math.log(2)),
+        float(entropy(log_probs)),
         tuple((id, float(probs[id]), float(kept[id])) for id in best.indices.tolist()),
     )
 

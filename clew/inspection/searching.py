@@ -18,7 +18,7 @@ class BeamOptions(WritingOptions):
     """What is written, and how it is searched for."""
 
     beams: int = Field(3, ge=1, le=50, description="hypotheses that go on at each step")
-    length_penalty: float = Field(1.0, description="scores are log p / length^length_penalty")
+    length_penalty: float = Field(1.0, ge=-10, le=10, description="scores are log p / length^length_penalty")
 
 
 def look_at_beam(runs: Sequence[Run], options: BeamOptions) -> View:

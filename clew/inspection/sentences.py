@@ -99,7 +99,7 @@ def level_words(run: Run, sentences: Sequence[Sequence[str]], pieces: str = "las
     else:
         body = task.body
         reader = WordReader.of(body, run.vocabularies, running=TASKS[run.config.task.name].data == "text")  # type: ignore[attr-defined]
-    return [level.double().cpu().numpy() for level in word_vectors(body, reader, sentences, pieces)]
+    return [level.cpu().double().numpy() for level in word_vectors(body, reader, sentences, pieces)]
 
 
 def level_names(levels: Sequence[Any]) -> list[str]:

@@ -26,18 +26,16 @@ def cka_matrix(first: list[Array], second: list[Array]) -> Array:
     return np.array([[linear_cka(x, y) for y in second] for x in first])
 
 
-def jensen_shannon(p: Array, q: Array) -> Array:
-    """The divergence of distributions on the last axis, in nats: H((p + q) / 2) - (H(p) + H(q)) / 2; from 0 to log 2 (Lin 1991)."""
-    return entropy((p + q) / 2) - (entropy(p) + entropy(q)) / 2
-
-
 def entropy(p: Array) -> Array:
     """-sum p log p over the last axis, 0 log 0 being 0."""
     return -(p * np.log(np.where(p > 0, p, 1.0))).sum(-1)
 
 
 def head_divergences(weights: Array) -> Array:
-    """(heads, heads): the Jensen-Shannon divergence of what two heads look at, the mean over queries, as in Clark et al. (2019), who sum.
+    """(heads, heads): the Jensen-Shannon divergence (Lin 1991) of what two heads look at, the mean over queries, as in Clark et al. (2019),
+    who sum: from 0 to log 2.
+
+        JS(p, q) = H((p + q) / 2) - (H(p) + H(q)) / 2
 
     Weights are (heads, queries, keys), each row adding up to one.
     """

@@ -25,10 +25,10 @@ def recurrent_matrices(cell: nn.Module) -> dict[str, Tensor]:
     names = [name.removeprefix("gates.") for name in gate_names(cell)] or ["hidden"]
     if weight.shape[0] % len(names):
         return {}
-    parts = dict(zip(names, weight.detach().double().chunk(len(names)), strict=True))
+    parts = dict(zip(names, weight.detach().cpu().double().chunk(len(names)), strict=True))
     projection = getattr(cell, "projection", None)
     if isinstance(projection, Tensor):
-        parts = {name: projection.detach().double() @ part for name, part in parts.items()}
+        parts = {name: projection.detach().cpu().double() @ part for name, part in parts.items()}
     return {name: part for name, part in parts.items() if part.shape[0] == part.shape[1]}
 
 

@@ -65,21 +65,27 @@ class Search(NamedTuple):
 
 
 class Text(NamedTuple):
-    """A text as a model reads it: its tokens, and every property at the last character of each (tokens,)."""
+    """A text as a model reads it: its tokens, of which the first `before` are read and not counted; the last character of each of the
+    others, and every property there (tokens,)."""
 
     text: str
     tokens: list[int]
     before: int
+    begin: int
+    """The first character that counts."""
     ends: np.ndarray
     values: dict[str, np.ndarray]
 
 
-def prepare(run: Run, text: str, names: Sequence[str]) -> Text:
+def prepare(run: Run, text: str, names: Sequence[str], start: int = 0) -> Text:
+    """What stands before `start` is read as well, so that it is known what is open there."""
     tokenizer = run.task.tokenizer
     tokens, offsets = tokenizer.encode_with_offsets(text)
     ends = np.array([max(stop - 1, 0) for _, stop in offsets], dtype=np.int64)
-    before = [] if tokenizer.frame is None else list(tokenizer.frame.before)
-    return Text(text, [*before, *tokens], len(before), ends, {name: PROPERTIES[name].find(text)[ends] for name in names})
+    frame = [] if tokenizer.frame is None else list(tokenizer.frame.before)
+    skipped = int((ends < start).sum())
+    begin, ends = int(ends[skipped - 1]) + 1 if skipped else 0, ends[skipped:]
+    return Text(text, [*frame, *tokens], len(frame) + skipped, begin, ends, {name: PROPERTIES[name].find(text)[ends] for name in names})
 
 
 def tally_layers(run: Run, layers: Sequence[RecurrentLayer], text: Text, of: str, booleans: list[str], numbers: list[str]) -> list[Tally]:
@@ -95,6 +101,7 @@ def tally_layers(run: Run, layers: Sequence[RecurrentLayer], text: Text, of: str
         at = places[real] - text.before
         for number, path in enumerate(paths):
             values = seen[path][real.to(seen[path].device)].float()
+            values = values.cpu() if values.device.type == "mps" else values  # which has no float64
             if len(tallies) == number:
                 tallies.append(Tally(values.shape[1], len(booleans), len(numbers), values.device))
             tallies[number].add(values, flags[at].bool().to(values.device), counts[at].to(values.device))
@@ -146,15 +153,15 @@ def varies(values: np.ndarray) -> bool:
     return bool(len(values)) and RARE <= float(values.mean()) <= 1 - RARE
 
 
-def texts_of(run: Run, options: TrackOptions) -> tuple[str, str]:
-    """What cells are fitted on and what they are judged on: the halves of a text, or the beginnings of the run's training and validation
-    parts."""
+def texts_of(run: Run, options: TrackOptions) -> tuple[str, str, int]:
+    """What cells are fitted on, and what they are judged on with the character from which on: the halves of a text, or the beginnings of
+    the run's training and validation parts."""
     if options.text:
         half = len(options.text) // 2
         if half < 100:
             raise UserError(f"the text has {len(options.text)} characters, and the search needs 200 at least; give more, or none at all")
-        return options.text[:half], options.text[half:]
-    return corpus_text(run, "train", options.characters), corpus_text(run, "valid", options.characters)
+        return options.text[:half], options.text, half
+    return corpus_text(run, "train", options.characters), corpus_text(run, "valid", options.characters), 0
 
 
 def look_for_cells(runs: Sequence[Run], options: TrackOptions) -> View:
@@ -162,9 +169,9 @@ def look_for_cells(runs: Sequence[Run], options: TrackOptions) -> View:
     for name in options.properties:
         if name not in PROPERTIES:
             raise unknown("property", name, PROPERTIES)
-    texts = texts_of(run, options)
-    names = options.properties or tuple(name for name, each in PROPERTIES.items() if each.kind != "code" or is_code(texts[0]))
-    fitted_on, judged_on = (prepare(run, text, names) for text in texts)
+    first, second, start = texts_of(run, options)
+    names = options.properties or tuple(name for name, each in PROPERTIES.items() if each.kind != "code" or is_code(first))
+    fitted_on, judged_on = prepare(run, first, names), prepare(run, second, names, start)
     found = search(run, fitted_on, judged_on, of=options.of, margin=options.margin)
     if not found.best:
         raise UserError(f"none of {', '.join(names)} is both there and not there in each of the two texts; give a longer text, or others")
@@ -212,7 +219,7 @@ def coloured_best(run: Run, text: Text, one: Best, options: TrackOptions) -> Par
     for places, found in stream(run.task, text.tokens[: len(seen)], [path]):
         seen[places] = found[path][:, one.unit - 1].float().cpu()
     shown = seen[text.before + start :].numpy()
-    begins = [int(text.ends[start - 1]) + 1 if start else 0, *(text.ends[start : stop - 1] + 1).tolist()]
+    begins = [int(text.ends[start - 1]) + 1 if start else text.begin, *(text.ends[start : stop - 1] + 1).tolist()]
     pieces = [text.text[begin : end + 1] for begin, end in zip(begins, text.ends[start:stop].tolist(), strict=True)]
     title = f"{one.property}: cell {one.unit} of layer {one.layer}"
     a, b = one.told

@@ -13,7 +13,7 @@ from pydantic import Field
 
 from clew.inspection.heads import attending_layers
 from clew.inspection.instrument import Instrument, TextOptions
-from clew.inspection.reading import own_target
+from clew.inspection.reading import no_text, own_target
 from clew.inspection.views import Heatmap, Part, Table, View
 from clew.layers.heads import CROSS
 from clew.runs.loaded import Run
@@ -34,6 +34,8 @@ def crossing(places: Sequence[int]) -> float:
 
 def look_at_alignment(runs: Sequence[Run], options: AlignmentOptions) -> View:
     run = runs[0]
+    if not options.text.strip():
+        raise no_text()
     target = options.target if options.target is not None else own_target(run, options.text, options.into)
     found = run.align(options.text, target, into=options.into, layer=options.layer)
     weights = found.by_word().float().numpy()

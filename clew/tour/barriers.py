@@ -117,7 +117,7 @@ class Outcome(NamedTuple):
 def try_block(characters: Characters, name: str, size: Size, seed: int, report: Report) -> Outcome:
     unseen = characters.held_out(rows=size.read, length=size.length)
     found = []
-    for number in range(seed, seed + size.seeds):
+    for number in range(seed * size.seeds, (seed + 1) * size.seeds):
         torch.manual_seed(number)
         body = build_blocks(
             LEFT_OUT[name].block, characters.tokenizer.vocabulary, dim=size.dim, num_layers=size.num_layers, max_length=size.length

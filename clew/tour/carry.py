@@ -34,8 +34,8 @@ def loss_by_place(run: Run, ids: Tensor, length: int, *, carry: bool) -> Tensor:
             log_probs, state = run.task.predict(batch, state if carry and not batch.fresh else None)
             real = torch.ones_like(log_probs) if batch.mask is None else batch.mask.to(log_probs.dtype)
             width = log_probs.shape[1]
-            sums[:width] -= log_probs.sum(0).double().cpu()
-            counts[:width] += real.sum(0).double().cpu()
+            sums[:width] -= log_probs.sum(0).cpu().double()
+            counts[:width] += real.sum(0).cpu().double()
     return sums / counts
 
 

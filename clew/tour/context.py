@@ -31,7 +31,7 @@ def losses(run: Run, ids: Tensor, places: Tensor, contexts: list[int]) -> list[f
             for some in places.split(ROWS):
                 pieces = ids[some[:, None] + torch.arange(-context, 1)].to(device)
                 log_probs, _ = run.task.predict(TokenBatch(pieces[:, :-1], pieces[:, 1:]))
-                total -= float(log_probs[:, -1].double().sum())
+                total -= float(log_probs[:, -1].cpu().double().sum())
             found.append(total / len(places))
     return found
 

@@ -28,7 +28,7 @@ class Size(NamedTuple):
 SIZES: dict[Scale, Size] = {
     "quick": Size((8,), (8,), (0.02, 0.05), 3, 2, 4),
     "tour": Size((48, 96), (32, 64), (0.1, 1.0), 200, 8, 64),
-    "full": Size((48, 96, 192), (32, 64, 128), (0.05, 0.2, 1.0), 1000, 16, 256),
+    "full": Size((48, 96, 192), (32, 64, 128), (0.1, 1.0), 800, 16, 256),
 }
 
 
@@ -102,14 +102,18 @@ def show(points: list[Point], size: Size) -> Finding:
         "Which one grows better",
         "Transformers do better than LSTMs as both grow, since they use the later part of a context better; small ones do alike (Kaplan et "
         "al. 2020).",
-        f"The best LSTM and the best Transformer: {told} nats a character. The Transformer is ahead by {leads[least]:+.3f} on the least "
-        f"text and by {leads[most]:+.3f} on the most.",
+        f"The best LSTM and the best Transformer: {told} nats a character. The Transformer is {standing(leads[least])} on the least text "
+        f"and {standing(leads[most])} on the most.",
         View("Loss against size and data", parts, "Two layers of LSTM, three blocks of GPT.", facts),
         [
             (f"nats by which the Transformer is ahead on {share:.0%} of the text", "more with more", f"{lead:+.3f}")
             for share, lead in leads.items()
         ],
     )
+
+
+def standing(lead: float) -> str:
+    return f"{'ahead' if lead > 0 else 'behind'} by {abs(lead):.3f}"
 
 
 GROWTH = Experiment("LSTM against Transformer as size and data grow", run)

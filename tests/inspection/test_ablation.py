@@ -5,18 +5,11 @@ import pytest
 import torch
 
 from clew.core.errors import UserError
-from clew.inspection.ablation import divergence, turned
+from clew.inspection.ablation import turned
 from clew.inspection.heads import heads_off
 from clew.inspection.looking import look
 from clew.inspection.reading import read
 from tests.inspection.small_runs import small_run
-
-
-def test_the_divergence_is_the_papers_in_bits() -> None:
-    p, q = np.array([[0.5, 0.25, 0.25], [1.0, 0.0, 0.0]]), np.array([[0.25, 0.5, 0.25], [0.5, 0.25, 0.25]])
-    found = divergence(*(torch.tensor(each).log() for each in (p, q)))
-    assert found.tolist() == pytest.approx([0.5 * 1 + 0.25 * -1, 1.0])
-    assert divergence(torch.tensor(p).log(), torch.tensor(p).log()).tolist() == [0.0, 0.0]
 
 
 def test_a_vector_that_turns_by_a_right_angle_is_one_away() -> None:

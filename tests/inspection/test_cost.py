@@ -1,9 +1,12 @@
 """Counted costs equal the formulas, powers are those of the formulas, and paths are as long as gradients say. No time is tested."""
 
+import math
+
 import pytest
 import torch
 
 from clew.inspection.cost import LAYER_KINDS, WINDOW, kinds_view, measure_kinds, slope
+from clew.layers.caches import RING_CHUNK
 from clew.layers.sequence import Stack
 
 
@@ -15,12 +18,20 @@ def found():
 def test_the_slope_of_a_power_is_the_power():
     assert slope([1, 2, 4, 8], [3, 12, 48, 192]) == pytest.approx(2.0)
     assert slope([1, 10], [5, 5]) == 0.0
+    assert math.isnan(slope([1, 2], [0, 0])) and math.isnan(slope([1], [3]))
 
 
-@pytest.mark.parametrize("name", LAYER_KINDS)
+@pytest.mark.parametrize("name", ["self-attention", "recurrence", "convolution"])
 def test_counted_operations_are_those_of_the_formula(found, name):
     assert found[name].by_length.flops == found[name].by_length.formula
     assert found[name].by_width.flops == found[name].by_width.formula
+
+
+def test_windowed_attention_takes_the_formula_s_operations_and_those_of_a_chunk_more(found):
+    costs = found["windowed attention"].by_length
+    more = [flops - formula for flops, formula in zip(costs.flops, costs.formula, strict=True)]
+    assert costs.formula == [n * (8 * 8 * 8 + 4 * (WINDOW + 1) * 8) for n in costs.sizes]
+    assert more == [4 * n * RING_CHUNK * 8 for n in costs.sizes]
 
 
 def test_costs_grow_with_the_powers_of_the_formulas(found):
@@ -56,6 +67,7 @@ def test_so_many_layers_lie_between_the_ends(name, length):
 
 def test_a_view_has_a_row_a_kind_and_dashed_formulas(found):
     view = kinds_view(list(found.values()), length=24, width=8)
-    assert [row[0] for row in view.parts[0].rows] == list(LAYER_KINDS) and all(row[6] == "+0.0%" for row in view.parts[0].rows)
+    assert [row[0] for row in view.parts[0].rows] == list(LAYER_KINDS)
+    assert [row[6] for row in view.parts[0].rows[:3]] == ["+0.0%"] * 3
     assert [series.dashed for series in view.parts[1].series] == [False, True] * len(LAYER_KINDS)
     assert view.facts["recurrence"]["by_length"]["seconds"] is None and WINDOW > 1

@@ -6,19 +6,13 @@ import torch
 
 from clew.core.errors import UserError
 from clew.inspection import logit_lens, surprisal
-from clew.inspection.logit_lens import divergence, look_through, settling, through_lens
+from clew.inspection.logit_lens import look_through, settling, through_lens
 from clew.inspection.looking import look
 from clew.inspection.reading import read
 from clew.inspection.surprisal import surprisals
 from tests.inspection.small_runs import small_run
 
 TEXT = "the walls were tall"
-
-
-def test_divergence_is_in_bits_and_zero_from_itself():
-    p, q = torch.tensor([[0.5, 0.5, 0.0]]).log(), torch.tensor([[0.25, 0.25, 0.5]]).log()
-    assert divergence(p, q).tolist() == pytest.approx([1.0])
-    assert divergence(p, p).tolist() == [0.0] and divergence(q, p).item() == math.inf
 
 
 def test_levels_worked_by_hand():

@@ -27,6 +27,11 @@ def test_a_pattern_lists_modules_too() -> None:
     assert shapes["weights"] == shapes["scores"] == [[1, 2, 3, 3]]
 
 
+def test_a_module_that_is_not_called_has_a_row_as_long_as_the_others() -> None:
+    rows = look(small_run("lstm"), "taps", {"text": "she", "pattern": "*"}).parts[0].rows
+    assert {len(row) for row in rows} == {6} and any(row[2] == "not called" for row in rows)
+
+
 def test_masked_scores_leave_the_least_value_finite() -> None:
     rows = {row[0]: row for row in look(small_run("gpt"), "taps", {"text": "she", "pattern": "*.scores"}).parts[0].rows}
     assert all(abs(row[3]) < 100 for row in rows.values())

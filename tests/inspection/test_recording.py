@@ -1,5 +1,6 @@
 import weakref
 from fnmatch import fnmatchcase
+from threading import Event, Thread
 from typing import Any
 
 import pytest
@@ -247,6 +248,35 @@ def test_what_is_changed_and_watched_at_one_place_is_seen_changed(ids: Tensor) -
         hidden, _ = task.body(ids)
     assert not seen[place].any()
     assert not hidden.any()
+
+
+def test_contexts_nest_on_a_module_that_is_no_tap() -> None:
+    model, x = nn.Sequential(nn.Identity(), nn.Identity()), torch.ones(1)
+    with clew.intervene(model, {"0": lambda y: 2 * y}), clew.record(model, "0") as outer, clew.record(model, "*") as inner:
+        assert model(x).item() == 2.0
+        with clew.intervene(model, {"0": lambda y: 3 * y}):
+            assert model(x).item() == 6.0
+    assert [value.item() for value in outer.calls("0")] == [2.0, 6.0]
+    assert [value.item() for value in inner.calls("0")] == [value.item() for value in inner.calls("1")] == [2.0, 6.0]
+    assert model(x).item() == 1.0
+
+
+def test_a_thread_that_watches_leaves_the_recordings_of_another_alone() -> None:
+    model, entered, seen = nn.Sequential(nn.Identity()), Event(), Event()
+
+    def watch() -> None:
+        with clew.intervene(model, {"0": lambda y: 5 * y}):
+            entered.set()
+            seen.wait(10)
+
+    other = Thread(target=watch)
+    other.start()
+    entered.wait(10)
+    with clew.record(model, "0") as recording:
+        assert model(torch.ones(1)).item() == 1.0
+    seen.set()
+    other.join()
+    assert len(recording.calls("0")) == 1
 
 
 @pytest.mark.parametrize("name", CELLS)

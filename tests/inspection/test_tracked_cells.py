@@ -56,6 +56,13 @@ def test_the_cell_that_was_set_to_track_quotations_is_found(latch: Run) -> None:
     assert found.num_units == 3
 
 
+def test_what_is_open_where_a_text_is_cut_is_known_and_was_read(latch: Run) -> None:
+    opened = TEXT.index("\u201c") + 2
+    judged = prepare(latch, TEXT, ("inside_quotes",), opened)
+    assert judged.begin == opened and len(judged.ends) == len(TEXT) - opened and judged.values["inside_quotes"][0]
+    assert search(latch, judged, judged).best[0].skill == 1
+
+
 def test_the_view_has_the_best_cells_and_colours_unseen_text(latch: Run) -> None:
     view = look(latch, "track", {"text": TEXT, "show": 40})
     assert [one["property"] for one in view.facts["best"]][0] == "line_position"

@@ -34,6 +34,11 @@ def test_its_own_translation_is_aligned_where_no_target_is_given():
     assert " ".join(facts["target"][:-1]) == run.translate("the walls", method="greedy").text
 
 
+def test_no_text_is_refused():
+    with pytest.raises(UserError, match="there is no text to read"):
+        look(small_run("attentive"), "alignment", {"text": " "})
+
+
 def test_a_language_model_has_nothing_to_align():
     with pytest.raises(UserError, match="writes no target that could be aligned"):
         look(small_run("gpt"), "alignment", {"text": "a"})
