@@ -22,7 +22,10 @@ export function question(views, state, changed, ask) {
   const needless = { heads: state.view === "ablation", second: !run.pairs };
   const rest = fields.filter((field) => !SHARED.includes(field.name) && !needless[field.name]);
   if (rest.length) {
-    const made = rest.map((field) => control(field, state.options[field.name], (value) => changed(field.name, value, { push: false })));
+    const made = rest.map((field) =>
+      field.name === "second" // a text too
+        ? lineField("second", "second text", field.description, state, changed)
+        : control(field, state.options[field.name], (value) => changed(field.name, value, { push: false })));
     parts.push(element("div", { class: "options" }, ...made));
   }
   if (!views.isQuick(state.view)) {
