@@ -4,6 +4,7 @@ import asyncio
 import json
 import logging
 import math
+import time
 from collections.abc import Callable, Iterator, Sequence
 from random import Random
 from typing import Any
@@ -274,6 +275,8 @@ def test_whoever_leaves_before_the_first_piece_leaves_room_for_others_at_once(ma
         return service.batcher.streams
 
     with Held(service.worker):
+        while service.worker.running is None:
+            time.sleep(0.001)
         assert asyncio.run(leave()) == 0
         assert not service.worker.waiting
     assert 'clew_errors_total{run="lstm",verb="generate",status="499"} 1' in ask(service, "/metrics").text
