@@ -6,7 +6,7 @@ document, but of a file of JSON lines (.jsonl) every line is one, its field `tex
 
 import io
 import json
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import NamedTuple, Protocol, TextIO
@@ -109,6 +109,17 @@ class TextString:
 def measure(source: TextSource) -> Extent:
     """It does not depend on how the text is cut into pieces."""
     return extent_of(source.pieces())
+
+
+def beginning(pieces: Iterable[str], characters: int) -> str:
+    """The first so many characters of a text that comes in pieces, or as many as there are; no piece more is read."""
+    found, length = [], 0
+    for piece in pieces:
+        found.append(piece)
+        length += len(piece)
+        if length >= characters:
+            break
+    return "".join(found)[:characters]
 
 
 def find_text(paths: Path | str | Sequence[Path | str], field: str = FIELD) -> TextFiles:

@@ -13,7 +13,7 @@ import numpy as np
 from pydantic import Field
 from torch import Tensor
 
-from clew.core.errors import UserError
+from clew.core.errors import UserError, counted, few_of
 from clew.inspection.heads import attending_layers, why_headless
 from clew.inspection.instrument import Instrument, TextOptions
 from clew.inspection.reading import Reading, read, why_unreadable
@@ -99,12 +99,11 @@ def look_at_attention(runs: Sequence[Run], options: AttentionOptions) -> View:
     reading = read(run, options.text, options.target, into=options.into)
     found = attention_maps(reading, heads, options.kind)
     rows, columns = places_of(reading, heads)
-    layer = chosen(options.layer, len(found), "layer", f"{run.folder} has {len(found)} layers of {heads} attention")
-    maps = found[layer - 1].maps
-    head = None if options.head is None else chosen(options.head, len(maps), "head", f"layer {layer} has {len(maps)} heads")
+    layer, maps = chosen_layer(found, options.layer, f"of {heads} attention in {run.folder}")
+    head = chosen_head(options.head, layer)
     large = finite(maps.mean(0) if head is None else maps[head - 1])
     several = f", mean of {len(maps)} heads" if len(maps) > 1 else ""
-    name = f"{found[layer - 1].layer.name}{several}" if head is None else found[layer - 1].layer.heads[head - 1]
+    name = f"{layer.name}{several}" if head is None else layer.heads[head - 1]
     bounds: dict[str, Any] = {"low": 0.0, "high": full_colour([large])} if options.kind == "weights" else {}
     one = Heatmap(large, rows, columns, f"Head {name}" if head else f"Layer {name}", "looks", "at", **bounds)
     grid = Grid(
@@ -117,8 +116,10 @@ def look_at_attention(runs: Sequence[Run], options: AttentionOptions) -> View:
     facts = {
         "heads": heads,
         "kind": options.kind,
-        "layer": layer,
+        "layer": layer.number,
         "head": head,
+        "layers": [each.layer.number for each in found],
+        "names": [each.layer.heads for each in found],
         "rows": list(rows),
         "columns": list(columns),
         "values": np.round(large, 5).tolist() if large.size <= MOST_VALUES else None,
@@ -144,10 +145,20 @@ def check_heads(run: Run, heads: str) -> None:
         raise UserError(f"{run.folder} has no {heads} attention; " + (f"heads={' or heads='.join(known)}" if known else "all are pruned"))
 
 
-def chosen(number: int | None, count: int, what: str, having: str) -> int:
-    if number is not None and number > count:
-        raise UserError(f"there is no {what} {number}; {having}")
-    return number or count
+def chosen_layer(found: Sequence[LayerMaps], number: int | None, where: str) -> LayerMaps:
+    """By its number, which says where it stands among all layers: one that lost its heads keeps its own."""
+    for each in found:
+        if each.layer.number == number:
+            return each
+    if number is not None:
+        raise UserError(f"there is no layer {number} {where}; known: {few_of([str(each.layer.number) for each in found])}")
+    return found[-1]
+
+
+def chosen_head(number: int | None, layer: AttendingLayer) -> int | None:
+    if number is not None and number > layer.num_heads:
+        raise UserError(f"there is no head {number}; layer {layer.number} has {counted(layer.num_heads, 'head')}")
+    return number
 
 
 def places_of(reading: Reading, heads: str) -> tuple[Sequence[str], Sequence[str]]:

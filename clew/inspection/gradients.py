@@ -11,7 +11,7 @@ from torch import Tensor
 
 from clew.core.errors import UserError
 from clew.core.types import State
-from clew.inspection.corpus_text import corpus_text
+from clew.inspection.corpus_text import corpus_text, has_corpus_text
 from clew.inspection.gates import kept
 from clew.inspection.gradient_flow import (
     choose_ends,
@@ -41,6 +41,7 @@ FLOOR = 1e-12
 class GradientOptions(TextOptions):
     """How far back, from how many places, and what counts as gone."""
 
+    text: str = Field("", description="what the model reads; of a language model its own validation text where not given")
     steps: int = Field(50, ge=1, le=2000, description="how far back gradients are followed, in tokens; half of the text at most")
     places: int = Field(10, ge=1, le=1000, description="places t whose gradients are averaged")
     threshold: float = Field(0.01, gt=0, lt=1, description="a gradient is gone where it is below this share of the one at k = 0")
@@ -144,7 +145,7 @@ def products_of_gates(reading: Reading, steps: int) -> dict[str, Tensor]:
 
 def text_of(run: Run, options: GradientOptions) -> str:
     """What is given, or of a language model as much of its own validation text as is needed."""
-    if options.text or run.verb != "generate":
+    if options.text or not has_corpus_text(run):
         return options.text
     wanted = min(2 * options.steps + options.places + 1, run.task.body.max_length or 2**62)
     text = corpus_text(run, "valid", 20 * wanted)

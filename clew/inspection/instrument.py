@@ -2,13 +2,18 @@
 `clew look`, the page and notebooks use it alike."""
 
 from collections.abc import Callable, Sequence
-from typing import Any, NamedTuple
+from typing import Annotated, Any, NamedTuple
 
 from pydantic import Field
 
 from clew.core.config import Section
 from clew.inspection.views import View
 from clew.runs.loaded import Run
+
+HeadsOff = Annotated[
+    tuple[str, ...], Field(description="heads that are switched off, LAYER.HEAD from 1, such as 2.5; cross.2.5 of a decoder's")
+]
+"""An option of what looks while a run reads: `looking.look` sees to it."""
 
 
 class TextOptions(Section):
@@ -17,7 +22,7 @@ class TextOptions(Section):
     text: str = Field("", description="what the model reads")
     target: str | None = Field(None, description="what a translator writes; what it finds itself where not given")
     into: str = Field("", description="the language to write, where a translator writes several")
-    off: tuple[str, ...] = Field((), description="heads that are switched off, LAYER.HEAD from 1, such as 2.5; cross.2.5 of a decoder's")
+    off: HeadsOff = ()
 
 
 class Instrument(NamedTuple):

@@ -1,10 +1,13 @@
 """The table of instruments, by the name that the command line and the page know them by."""
 
+from collections.abc import Callable
+
 from clew.inspection.ablation import ABLATION
 from clew.inspection.attention import ATTENTION
 from clew.inspection.attributing import ATTRIBUTION
 from clew.inspection.cells import CELLS
 from clew.inspection.contextuality_views import CONTEXTUALITY, OCCURRENCES
+from clew.inspection.corpus_text import has_corpus_text
 from clew.inspection.gates import GATES
 from clew.inspection.gradients import GRADIENTS
 from clew.inspection.graph_view import GRAPH
@@ -23,6 +26,7 @@ from clew.inspection.tokens import TOKENS
 from clew.inspection.tracked_cells import TRACK
 from clew.inspection.word_alignment import ALIGNMENT
 from clew.inspection.worst_errors import ERRORS
+from clew.runs.loaded import Run
 
 INSTRUMENTS: dict[str, Instrument] = {
     "tokens": TOKENS,
@@ -50,3 +54,5 @@ INSTRUMENTS: dict[str, Instrument] = {
     "errors": ERRORS,
     "curves": CURVES,
 }
+OWN_TEXT: dict[str, Callable[[Run], bool]] = {"track": has_corpus_text, "gradients": has_corpus_text, "heads": lambda run: True}
+"""Those that find a text of their own in a run where none is given; the others are given one, or have nothing to read."""

@@ -5,16 +5,15 @@ from collections.abc import Mapping, Sequence
 from contextlib import ExitStack
 from typing import Any
 
-from pydantic import ValidationError
-
 from clew.core.config import Section
 from clew.core.errors import UserError, named, shown, unknown
 from clew.inspection.heads import heads_off
 from clew.inspection.instrument import Instrument
 from clew.inspection.instruments import INSTRUMENTS
 from clew.inspection.views import Note, Part, View
-from clew.runs.config import explain
+from clew.runs.explaining import read_section
 from clew.runs.loaded import Run
+from clew.runs.names import run_names
 from clew.runs.values import parse_value
 
 
@@ -44,10 +43,11 @@ def looked(instrument: Instrument, runs: Sequence[Run], options: Section) -> Vie
 def joined(views: Sequence[tuple[Run, View]]) -> View:
     """Views of several runs below each other, each under the name of its run."""
     parts: list[Part] = []
-    for run, view in views:
-        parts += [Note(f"{run.folder}: {view.title}"), *view.parts]
+    names = run_names([run for run, _ in views])
+    for name, (_, view) in zip(names, views, strict=True):
+        parts += [Note(f"{name}: {view.title}"), *view.parts]
     first = views[0][1]
-    return View(first.title, parts, first.about, {str(run.folder): view.facts for run, view in views})
+    return View(first.title, parts, first.about, {name: view.facts for name, (_, view) in zip(names, views, strict=True)})
 
 
 def find_instrument(name: str) -> Instrument:
@@ -62,12 +62,11 @@ def check_fits(run: Run, name: str) -> None:
 
 
 def read_options(name: str, values: Mapping[str, Any]) -> Section:
-    """An instrument's options from plain values, as Python or JSON has them; a list will do for a tuple."""
+    """An instrument's options from plain values, as Python or JSON has them; several names may stand in one text, commas between them."""
     section = find_instrument(name).options
-    try:
-        return section(**{field: tuple(value) if isinstance(value, list) else value for field, value in values.items()})
-    except ValidationError as error:
-        raise UserError(f"{name}: {explain(error, section)}") from None
+    fields = section.model_json_schema().get("properties", {})
+    several = {field for field in values.keys() & fields.keys() if isinstance(values[field], str) and array_in(fields[field]) is not None}
+    return read_section(section, {**values, **{field: written_value(fields[field], values[field]) for field in several}}, name)
 
 
 def read_assignments(name: str, assignments: Sequence[str]) -> dict[str, Any]:
@@ -86,9 +85,13 @@ def read_assignments(name: str, assignments: Sequence[str]) -> dict[str, Any]:
 
 
 def written_value(schema: Mapping[str, Any], text: str) -> Any:
-    kinds = {kind.get("type") for kind in schema.get("anyOf", [schema])}
-    if "array" in kinds:
+    if (array := array_in(schema)) is not None:
         items = [item.strip() for item in text.strip().removeprefix("[").removesuffix("]").split(",") if item.strip()]
-        item = next(kind for kind in schema.get("anyOf", [schema]) if kind.get("type") == "array").get("items", {})
-        return [written_value(item, each) for each in items]
+        return [written_value(array.get("items", {}), each) for each in items]
+    kinds = {kind.get("type") for kind in schema.get("anyOf", [schema])}
     return text if "string" in kinds and not kinds & {"integer", "number", "boolean"} else parse_value(text)
+
+
+def array_in(schema: Mapping[str, Any]) -> Mapping[str, Any] | None:
+    """What the schema of a field says of several values, where it takes them."""
+    return next((kind for kind in schema.get("anyOf", [schema]) if kind.get("type") == "array"), None)

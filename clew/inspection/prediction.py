@@ -6,8 +6,8 @@ from pydantic import Field
 
 from clew.core.config import Section
 from clew.core.errors import UserError
-from clew.inspection.instrument import Instrument
-from clew.inspection.reading import no_text
+from clew.inspection.instrument import HeadsOff, Instrument
+from clew.inspection.reading import no_text, why_unreadable
 from clew.inspection.views import Bars, ColouredText, Note, Part, Table, View
 from clew.runs.loaded import Run
 
@@ -19,7 +19,7 @@ class PredictionOptions(Section):
 
     text: str = Field("", description="what the model reads")
     second: str | None = Field(None, description="the other text, where two are judged together")
-    off: tuple[str, ...] = Field((), description="heads that are switched off, LAYER.HEAD from 1, such as 2.5")
+    off: HeadsOff = ()
 
 
 def look_at_prediction(runs: Sequence[Run], options: PredictionOptions) -> View:
@@ -60,7 +60,7 @@ def tags_of(run: Run, options: PredictionOptions) -> View:
 def why_no_prediction(run: Run) -> str | None:
     if run.verb not in ("classify", "tag"):
         return f"{run.folder} gives neither labels nor tags: its task is to {run.verb}"
-    return f"{run.folder} reads trees, and no text by itself" if run.reads_trees else None
+    return why_unreadable(run)
 
 
 PREDICTION = Instrument("the labels of a text, or the tags of its words", PredictionOptions, look_at_prediction, why_no_prediction)

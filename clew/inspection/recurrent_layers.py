@@ -11,6 +11,7 @@ from torch import nn
 
 from clew.core.errors import UserError, unknown
 from clew.core.taps import Tap
+from clew.inspection.reading import why_unreadable
 from clew.inspection.recording import plain_module
 from clew.layers.cells import Cell
 from clew.layers.recurrent import Backward
@@ -108,7 +109,7 @@ def find_layer(run: Any, name: str) -> RecurrentLayer:
 def why_not_recurrent(run: Run) -> str | None:
     if not recurrent_layers(run):
         return f"{run.folder} is a {run.config.model.family} without a recurrence"  # type: ignore[attr-defined]
-    return f"{run.folder} reads trees, and no text by itself" if run.reads_trees else None
+    return why_unreadable(run)
 
 
 def check_units(units: tuple[int, ...], width: int, layer: str) -> None:

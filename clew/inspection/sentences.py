@@ -13,6 +13,7 @@ from clew.core.errors import UserError
 from clew.data.corpora import find_corpus, get_corpus, holds_sentences, read_lines
 from clew.data.notes import Notes
 from clew.data.text_files import TextSource, find_text
+from clew.inspection.instrument import HeadsOff
 from clew.models import MODELS
 from clew.runs.build import find_texts
 from clew.runs.directory import IMPORTED
@@ -36,6 +37,7 @@ class SentenceOptions(Section):
     corpus: str = Field("ewt-sample", description="a corpus by name, such as ewt-sample or tinyshakespeare; own: the run's validation part")
     sentences: int = Field(500, ge=2, le=20_000, description="how many sentences are read")
     pieces: Literal["first", "last", "mean"] = Field("last", description="which of a word's tokens stand for it")
+    off: HeadsOff = ()
 
 
 def find_sentences(run: Run, corpus: str, most: int) -> list[list[str]]:

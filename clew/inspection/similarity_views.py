@@ -15,7 +15,7 @@ from clew.inspection.recording import record
 from clew.inspection.sentences import SentenceOptions, find_sentences, level_names, level_words, why_wordless
 from clew.inspection.similarity import cka_matrix, classical_scaling, head_divergences
 from clew.inspection.views import Heatmap, Part, Points, Series, Table, View
-from clew.layers.heads import CROSS, DECODER, OWN
+from clew.layers.heads import CROSS, DECODER, OWN, AttendingLayer
 from clew.runs.loaded import Run
 from clew.runs.names import run_names
 
@@ -53,7 +53,8 @@ def look_at_cka(runs: Sequence[Run], options: SentenceOptions) -> View:
 
 
 def look_at_heads(runs: Sequence[Run], options: HeadsOptions) -> View:
-    """For every kind of attention with two heads or more, their divergences as a heatmap, and as a map on which like heads are near."""
+    """For every kind of attention with two heads or more, their divergences as a heatmap, and as a map on which like heads are near. Heads
+    that are off look nowhere, and are left out."""
     run = runs[0]
     texts = (
         [options.text] if options.text.strip() else [" ".join(words) for words in find_sentences(run, options.corpus, options.sentences)]
@@ -65,31 +66,41 @@ def look_at_heads(runs: Sequence[Run], options: HeadsOptions) -> View:
     parts: list[Part] = []
     facts: dict[str, Any] = {}
     for kind, divergences in totals.items():
-        layers = [layer for layer in attending_layers(run) if layer.kind == kind and layer.num_heads]
-        heads = [name for layer in layers for name in layer.heads]
+        layers = {layer.name: names for layer in attending_layers(run) if layer.kind == kind and (names := heads_on(layer, options))}
+        heads = [name for names in layers.values() for name in names]
         points = classical_scaling(np.sqrt(divergences))
-        series, labels, start = [], [], 0
-        for layer in layers:
-            part = points[start : start + layer.num_heads]
-            series.append(Series(f"layer {layer.name}", part[:, 0].tolist(), part[:, 1].tolist()))
-            labels.append(layer.heads)
-            start += layer.num_heads
+        series, start = [], 0
+        for layer, names in layers.items():
+            part = points[start : start + len(names)]
+            series.append(Series(f"layer {layer}", part[:, 0].tolist(), part[:, 1].tolist()))
+            start += len(names)
+        labels = list(layers.values())
         parts.append(Points(series, labels, "direction 1", "direction 2", f"heads, {KINDS[kind]}: near where they look at the same places"))
         parts.append(Heatmap(divergences, heads, heads, "Jensen-Shannon divergence (nats)", low=0.0, high=float(np.log(2))))
         facts[KINDS[kind]] = {"heads": heads, "divergence": divergences.tolist(), "map": points.tolist()}
+    if not parts:
+        raise UserError("no two heads of one kind are left to compare; switch fewer off")
     about = "a text" if options.text.strip() else f"{counted(len(texts), 'sentence')} of {options.corpus}"
     return View("Attention heads compared", parts, f"the mean over the places of {about}", facts)
 
 
+def heads_on(layer: AttendingLayer, options: HeadsOptions) -> list[str]:
+    return [name for name in layer.heads if name not in options.off]
+
+
 def head_weights(run: Run, text: str, options: HeadsOptions) -> dict[str, np.ndarray]:
-    """By kind of attention, the weights of all its heads (heads, queries, keys) while a text is read."""
+    """By kind of attention, the weights of all its heads that are on (heads, queries, keys) while a text is read."""
     layers = [layer for layer in attending_layers(run) if layer.num_heads]
     reading = read(run, text, options.target, into=options.into)
     with record(run, *(layer.weights for layer in layers)) as seen:
         reading.hidden()
     found: dict[str, np.ndarray] = {}
     for kind in KINDS:
-        maps = [as_maps(seen[layer.weights]).float().cpu().numpy() for layer in layers if layer.kind == kind]
+        maps = [
+            as_maps(seen[layer.weights]).float().cpu().numpy()[[name in heads_on(layer, options) for name in layer.heads]]
+            for layer in layers
+            if layer.kind == kind
+        ]
         if sum(map(len, maps)) > 1:
             whole = np.concatenate(maps)
             places = np.unique(np.linspace(0, whole.shape[1] - 1, MOST_QUERIES).round().astype(int))

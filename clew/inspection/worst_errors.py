@@ -31,8 +31,9 @@ def look_at_errors(runs: Sequence[Run], options: ErrorsOptions) -> View:
     records = read_records(runs[0].folder) or []
     wrong = worst_first(records)
     chosen = [record for record in wrong if options.containing in " ".join(str(record.get(field, "")) for field in SHOWN)][: options.most]
-    chosen = [{**record, "source": marked(record), "target": "", "prediction": ""} if "wrong" in record else record for record in chosen]
-    fields = [field for field in SHOWN if any(record.get(field) for record in chosen)]
+    chosen = [{**record, "marked": marked(record)} if "wrong" in record else record for record in chosen]
+    told = [{**record, "source": record["marked"], "target": "", "prediction": ""} if "marked" in record else record for record in chosen]
+    fields = [field for field in SHOWN if any(record.get(field) for record in told)]
     with_probability = any("gold_probability" in record for record in chosen)
     header = ("score", *(HEADINGS.get(field, field) for field in fields), *(("p of expected",) if with_probability else ()), "where")
     rows = [
@@ -42,7 +43,7 @@ def look_at_errors(runs: Sequence[Run], options: ErrorsOptions) -> View:
             *((record.get("gold_probability", ""),) if with_probability else ()),
             record["id"].replace("\\", "/").rpartition("/")[2],
         )
-        for record in chosen
+        for record in told
     ]
     confusions = Counter((record["target"], record["prediction"]) for record in wrong if "gold_probability" in record)
     parts: list[Part] = [Table(header, rows) if rows else Note("None is wrong." if not wrong else "None contains that.")]

@@ -8,6 +8,7 @@ from torch import Tensor
 
 from clew.core.config import Section
 from clew.decoding.stepper import Stepper
+from clew.inspection.instrument import HeadsOff
 from clew.inspection.stepping import beginning
 from clew.runs.loaded import Run
 from clew.tasks.generation import continuation, ends_of, stepper_of
@@ -20,7 +21,7 @@ class WritingOptions(Section):
 
     text: str = Field("", description="what a language model goes on from, or a translator translates")
     into: str = Field("", description="the language to write, where a translator writes several")
-    off: tuple[str, ...] = Field((), description="heads that are switched off, LAYER.HEAD from 1, such as 2.5; cross.2.5 of a decoder's")
+    off: HeadsOff = ()
     max_new: int = Field(24, ge=1, le=500, description="tokens written at most")
 
 

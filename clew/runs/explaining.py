@@ -2,12 +2,15 @@
 
 import re
 from collections.abc import Mapping, Sequence
-from typing import Any, get_args, get_origin
+from types import UnionType
+from typing import Any, TypeVar, Union, get_args, get_origin
 
 from pydantic import ValidationError
 
 from clew.core.config import Section
-from clew.core.errors import did_you_mean, named, shown
+from clew.core.errors import UserError, did_you_mean, named, shown
+
+S = TypeVar("S", bound=Section)
 
 CHOICES = re.compile(r"str|int|list\[str\]|(?:literal|dict)\[.*")
 """What pydantic adds to the place of a mistake in a field that takes values of several types."""
@@ -20,6 +23,21 @@ class MemberError(ValueError):
         super().__init__(str(error))
         self.error = error
         self.section = section
+
+
+def read_section(kind: type[S], values: Mapping[str, Any], of: str = "") -> S:
+    """A section of plain values, as Python or JSON has them: a list will do for a tuple. A mistake in it is one sentence, that begins with
+    what the section is `of`."""
+    tuples = {name for name, field in kind.model_fields.items() if takes_tuple(field.annotation)}
+    try:
+        return kind(**{name: tuple(value) if name in tuples and isinstance(value, list) else value for name, value in values.items()})
+    except ValidationError as error:
+        raise UserError(f"{of}: {explain(error, kind)}" if of else explain(error, kind)) from None
+
+
+def takes_tuple(annotation: Any) -> bool:
+    kind = get_origin(annotation)
+    return kind is tuple or (kind in (Union, UnionType) and any(map(takes_tuple, get_args(annotation))))
 
 
 def explain(error: ValidationError, root: type[Section], prefix: str = "") -> str:
@@ -54,6 +72,7 @@ def _rule(kind: str, context: Mapping[str, Any], message: str) -> str:
         "bool_type": "takes true or false",
         "string_type": "takes a text",
         "list_type": "takes a list",
+        "tuple_type": "takes a list",
         "greater_than_equal": "must be at least {ge:g}",
         "greater_than": "must be above {gt:g}",
         "less_than_equal": "must be at most {le:g}",

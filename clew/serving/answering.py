@@ -1,19 +1,19 @@
 """How any server of ours speaks: JSON out, JSON in, one sentence for a mistake, and names for runs. Knows no route."""
 
+import asyncio
 import json
-from collections.abc import Mapping, Sequence
+from collections.abc import Awaitable, Sequence
 from http import HTTPStatus
-from typing import Any
+from typing import Any, TypeVar
 
-from pydantic import ValidationError
 from starlette.requests import Request
 from starlette.responses import JSONResponse, Response
 
-from clew.core.config import Section
 from clew.core.errors import UserError
-from clew.runs.explaining import explain
 from clew.runs.loaded import Run
 from clew.runs.names import run_names
+
+Value = TypeVar("Value")
 
 
 class JSON(JSONResponse):
@@ -45,21 +45,28 @@ async def body_of(request: Request) -> dict[str, Any]:
     return found
 
 
+class Gone(Exception):
+    """Whoever asked went away."""
+
+
+async def while_connected(request: Request, answer: Awaitable[Value]) -> Value:
+    """What is awaited; where whoever asked goes away it is cancelled, and has given back what it held when this ends."""
+    job = asyncio.ensure_future(answer)
+    gone = asyncio.ensure_future(disconnected(request))
+    try:
+        await asyncio.wait((job, gone), return_when=asyncio.FIRST_COMPLETED)
+        if not job.done():
+            raise Gone("whoever asked has gone")
+        return job.result()
+    finally:
+        for task in (job, gone):
+            task.cancel()
+        await asyncio.wait((job, gone))
+
+
 async def disconnected(request: Request) -> None:
     while (await request.receive())["type"] != "http.disconnect":
         pass
-
-
-def parsed(kind: type[Section], fields: Any) -> Any:
-    """A section of what JSON says, its lists being tuples; a mistake is one sentence."""
-    return section(kind, {field: tuple(value) if isinstance(value, list) else value for field, value in fields.items()})
-
-
-def section(kind: type[Section], fields: Mapping[str, Any]) -> Any:
-    try:
-        return kind(**fields)
-    except ValidationError as error:
-        raise UserError(explain(error, kind)) from None
 
 
 def named_apart(runs: Sequence[Run]) -> dict[str, Run]:

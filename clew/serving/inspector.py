@@ -9,7 +9,7 @@ from pydantic import Field
 from clew.core.config import Section
 from clew.core.errors import UserError, unknown
 from clew.inspection.heads import head_names
-from clew.inspection.instruments import INSTRUMENTS
+from clew.inspection.instruments import INSTRUMENTS, OWN_TEXT
 from clew.inspection.looking import find_instrument, look
 from clew.inspection.stepping import WRITING, next_step
 from clew.inspection.views import WRITERS, View, plain
@@ -71,6 +71,7 @@ class Inspector:
             "several": instrument.several,
             "schema": instrument.options.model_json_schema(),
             "reasons": {run_name: reason for run_name, reason in reasons.items() if reason is not None},
+            "own_text": [run_name for run_name, run in self.runs.items() if name in OWN_TEXT and OWN_TEXT[name](run)],
         }
 
     def seconds(self, name: str) -> float:

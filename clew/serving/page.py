@@ -8,7 +8,6 @@ POST /api/save/NAME       the same as a file
 POST /api/step            the next token's distribution, after those chosen so far
 """
 
-import asyncio
 import logging
 import time
 from collections.abc import Callable, Mapping
@@ -23,7 +22,8 @@ from starlette.routing import Route
 
 from clew.core.errors import UserError, unknown
 from clew.inspection.drawing.pages import script, stylesheet
-from clew.serving.answering import JSON, body_of, disconnected, missing, parsed, said, wrong_method
+from clew.runs.explaining import read_section
+from clew.serving.answering import JSON, Gone, body_of, missing, said, while_connected, wrong_method
 from clew.serving.inspector import QUICK_SECONDS, Asked, AskedFile, AskedLook, AskedStep, Inspector
 from clew.serving.worker import Busy, Ended, Superseded, Worker
 
@@ -70,7 +70,7 @@ class Answers:
         name = request.path_params["name"]
 
         async def ask() -> Response:
-            asked = parsed(AskedLook, await body_of(request))
+            asked = read_section(AskedLook, await body_of(request))
             return await self.answered(request, asked, lambda: self.inspector.look(name, asked), self.inspector.seconds(name))
 
         return await self.told(ask)
@@ -79,7 +79,7 @@ class Answers:
         name = request.path_params["name"]
 
         async def ask() -> Response:
-            asked = parsed(AskedFile, await body_of(request))
+            asked = read_section(AskedFile, await body_of(request))
             if asked.format not in FILES:
                 raise unknown("format", asked.format, FILES)
             found = await self.done(request, asked, lambda: self.inspector.file(name, asked), self.inspector.seconds(name))
@@ -90,7 +90,7 @@ class Answers:
 
     async def step(self, request: Request) -> Response:
         async def ask() -> Response:
-            asked = parsed(AskedStep, await body_of(request))
+            asked = read_section(AskedStep, await body_of(request))
             return await self.answered(request, asked, lambda: self.inspector.step(asked), QUICK_SECONDS)
 
         return await self.told(ask)
@@ -103,16 +103,7 @@ class Answers:
     async def done(self, request: Request, asked: Asked | None, work: Callable[[], Any], seconds: float) -> Any:
         """What the worker makes of it, unless whoever asked goes away."""
         key = (asked.client, asked.place) if asked is not None and asked.client else None
-        job = asyncio.ensure_future(self.worker.do(work, key, seconds, 0 if asked is None else asked.number))
-        gone = asyncio.ensure_future(disconnected(request))
-        try:
-            await asyncio.wait((job, gone), return_when=asyncio.FIRST_COMPLETED)
-            if not job.done():
-                raise Ended("whoever asked has gone")
-            return job.result()
-        finally:
-            for task in (job, gone):
-                task.cancel()
+        return await while_connected(request, self.worker.do(work, key, seconds, 0 if asked is None else asked.number))
 
     async def told(self, ask: Callable[[], Any]) -> Response:
         """An answer, or the sentence that says why there is none."""
@@ -120,7 +111,7 @@ class Answers:
             return await ask()
         except Superseded as error:
             return said(HTTPStatus.CONFLICT, str(error), superseded=True)
-        except (Ended, Busy) as error:
+        except (Gone, Ended, Busy) as error:
             return said(HTTPStatus.SERVICE_UNAVAILABLE, str(error))
         except UserError as error:
             return said(HTTPStatus.UNPROCESSABLE_ENTITY, str(error))

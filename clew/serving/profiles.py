@@ -14,6 +14,7 @@ from statistics import fmean
 from typing import Any
 
 from clew.data.notes import Notes
+from clew.data.text_files import beginning
 from clew.runs.build import find_texts
 from clew.runs.documents import find_documents
 from clew.runs.examples import read_examples
@@ -75,9 +76,10 @@ def training_profile(run: Run) -> Profile:
         if kind == "text":
             pieces = find_texts(config.data)["train"]
         else:
-            pieces = find_documents(config.data, Notes(faults=config.data.faults))["train"]
+            documents = find_documents(config.data, Notes(faults=config.data.faults))["train"]
+            pieces = (text if text.endswith("\n") else f"{text}\n" for text in documents)
         found.has_lengths = False  # what a request holds is not cut as these are
-        found.read(run, [some_text(pieces)])
+        found.read(run, [beginning(pieces, SOME_CHARACTERS)])
         return found
     examples = read_examples(kind, config.data, config.seed)["train"]
     for example in examples:
@@ -94,16 +96,6 @@ def training_profile(run: Run) -> Profile:
 def spread(examples: Sequence[Any], most: int) -> list[Any]:
     """At most so many, from the first to the last alike."""
     return list(examples)[:: -(-len(examples) // most) or 1]
-
-
-def some_text(pieces: Iterable[str]) -> str:
-    found, count = [], 0
-    for piece in pieces:
-        found.append(piece if piece.endswith("\n") else f"{piece}\n")
-        count += len(found[-1])
-        if count >= SOME_CHARACTERS:
-            break
-    return "".join(found)[:SOME_CHARACTERS]
 
 
 def row_of(kind: str, example: Any) -> Any:

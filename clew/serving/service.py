@@ -12,7 +12,7 @@ import json
 import logging
 import time
 from collections.abc import AsyncIterator, Mapping, Sequence
-from contextlib import aclosing
+from contextlib import aclosing, suppress
 from http import HTTPStatus
 from typing import Any
 
@@ -23,7 +23,7 @@ from starlette.routing import Route
 
 from clew.core.errors import UserError, few_of
 from clew.runs.loaded import Run
-from clew.serving.answering import JSON, body_of, disconnected, named_apart, said, wrong_method
+from clew.serving.answering import JSON, Gone, body_of, named_apart, said, while_connected, wrong_method
 from clew.serving.batching import Batcher
 from clew.serving.metrics import FAMILIES, Metrics
 from clew.serving.profiles import Profile
@@ -131,26 +131,14 @@ class Service:
             call = call_of(run, verb, await body_of(request), self.longest)
             if getattr(call.asked, "stream", False):
                 return await self.streamed(request, call)
-            return JSON({"answers": call.told(await self.while_connected(request, call))})
+            return JSON({"answers": call.told(await while_connected(request, self.batcher.answers(call)))})
         except Exception as error:
             return self.refused(error)
-
-    async def while_connected(self, request: Request, call: Call) -> list[Any]:
-        answers = asyncio.ensure_future(self.batcher.answers(call))
-        gone = asyncio.ensure_future(disconnected(request))
-        try:
-            await asyncio.wait((answers, gone), return_when=asyncio.FIRST_COMPLETED)
-            if not answers.done():
-                raise Gone("whoever asked has gone")
-            return answers.result()
-        finally:
-            for task in (answers, gone):
-                task.cancel()
 
     async def streamed(self, request: Request, call: Call) -> "Streamed":
         """The first piece is waited for, so that what is wrong with a request has its status."""
         pieces = self.batcher.stream(call)
-        first = await anext(pieces, None)
+        first = await while_connected(request, anext(pieces, None))
         is_events = EVENTS in request.headers.get("accept", "")
         return Streamed(call.rows[0], first, pieces, is_events, self.batcher.seconds, self.refused)
 
@@ -196,16 +184,11 @@ class Streamed(Response):
         self.ended: Any = lambda status: None
 
     async def __call__(self, scope: Any, receive: Any, send: Any) -> None:
-        sending = asyncio.ensure_future(self.send_all(send))
-        gone = asyncio.ensure_future(disconnected(Request(scope, receive)))
         status = GONE
         try:
-            await asyncio.wait((sending, gone), return_when=asyncio.FIRST_COMPLETED)
-            if sending.done():
-                status = sending.result()
+            with suppress(Gone):
+                status = await while_connected(Request(scope, receive), self.send_all(send))
         finally:
-            for task in (sending, gone):
-                task.cancel()
             self.ended(status)
 
     async def send_all(self, send: Any) -> int:
@@ -232,10 +215,6 @@ class Streamed(Response):
         body = f"data: {line}\n\n" if self.is_events else f"{line}\n"
         async with asyncio.timeout(self.seconds):
             await send({"type": "http.response.body", "body": body.encode("ascii"), "more_body": more})
-
-
-class Gone(Exception):
-    """Whoever asked went away."""
 
 
 STATUS: dict[type[Exception], int] = {

@@ -16,9 +16,9 @@ from clew.core.config import Section
 from clew.core.errors import UserError, counted
 from clew.data.examples import Question
 from clew.runs import as_json
+from clew.runs.explaining import read_section
 from clew.runs.given import searching
 from clew.runs.loaded import Run
-from clew.serving.answering import section
 from clew.tasks.generation import generate_rows
 from clew.tasks.writing import DecodingConfig
 from clew.text.tokenizer import check_is_text
@@ -114,7 +114,7 @@ def call_of(run: Run, verb: str, body: Mapping[str, Any], longest: int = LONGEST
     """What a request asks, or one sentence that says what is wrong with it."""
     kind = SERVED[verb].asked
     decoding: dict[str, Any] = run.config.decoding.model_dump() if issubclass(kind, DecodingConfig) else {}
-    asked = section(kind, {**decoding, **body})
+    asked: Any = read_section(kind, {**decoding, **body})
     for name, most in LIMITS.items():
         if name in body and getattr(asked, name) > most:
             raise UserError(f"{name} must be at most {most} here, not {getattr(asked, name)}")

@@ -31,7 +31,7 @@ def test_what_is_seen_is_printed_as_text_or_as_json(clew: Clew, lstm: Path, gpt:
     assert json.loads(clew("look", "surprisal", lstm, "--file", file, "--json").out)["bits"] == facts["bits"]
     assert json.loads(clew("look", "surprisal", lstm, "--file", "-", "--json", stdin="the red door").out)["bits"] == facts["bits"]
     both = json.loads(clew("look", "next", lstm, gpt, "text=the", "top=2", "--json").out)
-    assert [len(both[str(run)]["next"][0]["tokens"]) for run in (lstm, gpt)] == [2, 2]
+    assert [len(both[run.name]["next"][0]["tokens"]) for run in (lstm, gpt)] == [2, 2]
 
 
 def test_what_is_seen_is_drawn_by_the_ending_of_the_name(clew: Clew, lstm: Path, tmp_path: Path) -> None:

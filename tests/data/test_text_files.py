@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 
 from clew.core.errors import UserError
 from clew.data import text_files
-from clew.data.text_files import Piece, TextFiles, TextString, find_text, measure
+from clew.data.text_files import Piece, TextFiles, TextString, beginning, find_text, measure
 from clew.text.train import TOKENIZERS
 
 TEXT = "the cat sat on the mat\nthe dog sat on  the log\n\nwhat, no cat?\n"
@@ -237,3 +237,9 @@ def test_a_name_that_is_no_utf8_is_read_and_shown_escaped(tmp_path):
 def test_half_a_character_is_no_text():
     with pytest.raises(UserError, match=r"character 3 of the text \(U\+D800\) is half a character; give it as UTF-8"):
         TextString("ab\ud800")
+
+
+def test_the_beginning_of_a_text_reads_no_piece_more_than_it_needs():
+    pieces = iter(["to be, ", "or not", " to be"])
+    assert beginning(pieces, 9) == "to be, or" and next(pieces) == " to be"
+    assert beginning(["to", " be"], 100) == "to be" and beginning([], 5) == ""

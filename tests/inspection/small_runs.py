@@ -40,8 +40,10 @@ RUNS = {
 OTHERS = {
     "parser": ("craft-parser", [*REVERSER, "text.min_count=1"]),
     "answerer": ("answer-facts", WORDS),
+    "pairs": ("sentiment-lstm", [*WORDS, "data.second=second"]),
+    "pruned": ("text-gpt", [*GPT, "model.num_layers=3", 'model.heads={"1": [], "3": [2]}']),
 }
-"""Those that no instrument is tried on."""
+"""Those that not every instrument is tried on."""
 
 
 @cache

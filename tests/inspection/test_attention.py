@@ -59,6 +59,17 @@ def test_one_head_is_drawn_large_and_all_small():
     assert look(small_run("gpt"), "attention", {"text": TEXT, "kind": "scores"}).facts["layer"] == 2
 
 
+def test_layers_above_one_that_lost_its_heads_keep_their_numbers():
+    run = small_run("pruned")
+    view = look(run, "attention", {"text": TEXT, "layer": 2, "head": 1})
+    grid = next(part for part in view.parts if isinstance(part, Grid))
+    assert view.parts[0].title == "Head 2.1" and view.facts["layer"] == 2
+    np.testing.assert_allclose(view.facts["values"], grid.maps[0][0], atol=1e-5)
+    assert view.facts["layers"] == [2, 3] and view.facts["names"] == [["2.1", "2.2"], ["3.1"]]
+    assert look(run, "attention", {"text": TEXT}).facts["layer"] == 3
+    assert np.abs(look(run, "attention", {"text": TEXT, "layer": 2, "head": 2, "off": ["2.2"]}).facts["values"]).max() == 0
+
+
 def test_a_head_that_is_off_looks_at_nothing():
     values = look(small_run("gpt"), "attention", {"text": TEXT, "layer": 1, "head": 2, "off": ["1.2"]}).facts["values"]
     assert np.abs(values).max() == 0
@@ -69,7 +80,9 @@ def test_a_head_that_is_off_looks_at_nothing():
     [
         ("lstm", {}, "has no attention, and so no heads"),
         ("gpt", {"heads": "cross"}, "runs/gpt has no cross attention; heads=self"),
-        ("gpt", {"layer": 3}, "there is no layer 3; runs/gpt has 2 layers"),
+        ("gpt", {"layer": 3}, "there is no layer 3 of self attention in runs/gpt; known: 1, 2"),
+        ("pruned", {"layer": 1}, "there is no layer 1 of self attention in runs/pruned; known: 2, 3"),
+        ("pruned", {"head": 2}, "there is no head 2; layer 3 has 1 head"),
         ("gpt", {"head": 3}, "there is no head 3; layer 2 has 2 heads"),
         ("attentive", {"heads": "self"}, "runs/attentive has no self attention; heads=cross"),
     ],

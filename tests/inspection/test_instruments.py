@@ -6,7 +6,7 @@ import pytest
 
 from clew.cli.view_text import view_lines
 from clew.core.errors import UserError
-from clew.inspection.instruments import INSTRUMENTS
+from clew.inspection.instruments import INSTRUMENTS, OWN_TEXT
 from clew.inspection.looking import look
 from tests.inspection.small_runs import RUNS, small_run
 
@@ -39,3 +39,8 @@ def test_what_an_instrument_sees_is_drawn_printed_and_json(name):
         assert view.title in view.html() and "<svg" in view.svg() and list(view_lines(view))[0] == view.title
         seen += 1
     assert seen or name not in ALWAYS
+
+
+@pytest.mark.parametrize("name", OWN_TEXT)
+def test_an_instrument_that_finds_a_text_of_its_own_says_so_where_one_is_asked_for(name):
+    assert "where not given" in INSTRUMENTS[name].options.model_fields["text"].description

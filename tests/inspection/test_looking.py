@@ -26,12 +26,21 @@ def test_written_options_are_read_by_what_the_field_takes():
         ({"top": 0}, "next: top .*, not 0"),
         ({"top": "many"}, "next: top .* number, not 'many'"),
         ({"top": object()}, "next: top .* not <object"),
-        ({"off": ["1.1", 2]}, "next: off .*"),
+        ({"off": ["1.1", 2]}, "next: off takes a text, not 2"),
+        ({"off": 1.1}, "next: off takes a list, not 1.1"),
     ],
 )
 def test_an_option_that_is_none_is_one_sentence(options, sentence):
     with pytest.raises(UserError, match=sentence):
         look(small_run("lstm"), "next", options)
+
+
+def test_names_in_one_text_are_taken_one_by_one():
+    assert read_options("next", {"off": "1.1, 2.2", "text": "a, b"}).off == ("1.1", "2.2")
+    assert read_options("cost", {"lengths": "4,8"}).lengths == (4, 8)
+    assert read_options("next", {"off": ""}).off == ()
+    with pytest.raises(UserError, match="unknown head '1.9'"):
+        clew.look(small_run("gpt"), "next", text="the", off="1.9")
 
 
 def test_an_unknown_instrument_names_the_nearest():
@@ -46,8 +55,10 @@ def test_an_unknown_instrument_names_the_nearest():
 
 def test_several_runs_are_shown_one_after_the_other():
     view = clew.look([small_run("lstm"), small_run("gpt")], "next", text="the")
-    assert set(view.facts) == {"runs/lstm", "runs/gpt"}
-    assert view.facts["runs/gpt"] == clew.look(small_run("gpt"), "next", text="the").facts
+    assert set(view.facts) == {"lstm", "gpt"}
+    assert view.facts["gpt"] == clew.look(small_run("gpt"), "next", text="the").facts
+    twice = clew.look([small_run("gpt")] * 2, "next", text="the")
+    assert list(twice.facts) == ["1: runs/gpt", "2: runs/gpt"] and len(twice.parts) == len(view.parts)
 
 
 def test_heads_that_are_off_change_what_is_seen():

@@ -85,5 +85,19 @@ def test_heads_are_compared_by_what_they_look_at(runs):
     divergence = np.array(facts["divergence"])
     np.testing.assert_allclose(divergence, divergence.T)
     assert (np.diag(divergence) == 0).all() and 0 < divergence.max() < np.log(2)
+    without = look(runs["gpt"], "heads", {"text": "the red fox is good", "off": ["1.2"]}).facts["self-attention"]
+    assert without["heads"] == ["1.1", "2.1", "2.2"]
+    np.testing.assert_allclose(np.array(without["divergence"])[0, 0], 0)
+    assert without["divergence"][1][2] != pytest.approx(divergence[2, 3], rel=1e-6)  # what stands above it looks elsewhere
+    with pytest.raises(UserError, match="no two heads of one kind are left to compare; switch fewer off"):
+        look(runs["gpt"], "heads", {"text": "the red fox", "off": ["1.1", "1.2", "2.1"]})
     with pytest.raises(UserError, match="no two attention heads"):
         look(runs["recurrent"], "heads", {})
+
+
+@pytest.mark.parametrize(("name", "options"), [("contextuality", {"least": 2}), ("cka", {}), ("occurrences", {"word": "the"})])
+def test_heads_that_are_off_are_off_where_sentences_are_read(runs, name, options):
+    whole, without = (look(runs["bert"], name, {"sentences": 40, **options, "off": off}) for off in ("", "1.1,2.2"))
+    assert str(whole.facts) != str(without.facts)
+    with pytest.raises(UserError, match="no attention, and so no head '1.1'"):
+        look(runs["recurrent"], name, {**options, "off": "1.1"})

@@ -36,7 +36,10 @@ def test_the_worst_come_first_and_what_is_right_does_not_come(tmp_path):
 def test_wrong_tags_stand_with_their_words(tmp_path):
     wrong = [{"word": 2, "gold": "B-LOC", "predicted": "O"}]
     run = run_in(tmp_path, {"id": "1", "score": 50, "source": "in Paris", "target": "O B-LOC", "prediction": "O O", "wrong": wrong})
-    assert look(run, "errors", {}).facts["errors"][0]["source"] == "in Paris[B-LOC not O]"
+    view = look(run, "errors", {})
+    assert view.parts[0].rows == [(50.0, "in Paris[B-LOC not O]", "1")]
+    (error,) = view.facts["errors"]
+    assert error["source"] == "in Paris" and error["marked"] == "in Paris[B-LOC not O]" and error["prediction"] == "O O"
 
 
 def test_a_run_without_predictions_and_a_broken_file_are_told_of(tmp_path):

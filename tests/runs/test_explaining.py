@@ -1,9 +1,11 @@
 import pytest
 
+from clew.core.config import Section
 from clew.core.errors import UserError
 from clew.layers.cells import CELLS
 from clew.models import MODELS
 from clew.recipes.running import config_of
+from clew.runs.explaining import read_section
 
 CELL_NAMES, FAMILY_NAMES = ", ".join(sorted(CELLS)), ", ".join(sorted(MODELS))
 
@@ -100,3 +102,18 @@ def test_a_mistake_in_a_list_of_layers_is_one_sentence(assignment: str, sentence
     with pytest.raises(UserError) as error:
         config_of("text-lstm", ["model.family=mixed", assignment])
     assert str(error.value).startswith(sentence)
+
+
+class Lists(Section):
+    several: tuple[int, ...] | None = None
+    words: list[str] | None = None
+    text: str = ""
+
+
+def test_a_list_will_do_where_a_tuple_is_held_and_stays_one_where_a_list_is():
+    found = read_section(Lists, {"several": [1, 2], "words": ["a"]})
+    assert found.several == (1, 2) and found.words == ["a"]
+    with pytest.raises(UserError, match="^several takes a list, not 'a'$"):
+        read_section(Lists, {"several": "a"})
+    with pytest.raises(UserError, match=r"^cost: text takes a text, not \['a'\]$"):
+        read_section(Lists, {"text": ["a"]}, "cost")

@@ -6,21 +6,42 @@ from pathlib import Path
 import pytest
 
 from clew.runs.directory import METRICS, WEIGHTS, write_config, write_weights
+from clew.runs.loaded import Run
+from clew.runs.predictions import write_predictions
 from clew.runs.vocabularies import save_vocabularies
 from tests.inspection.small_runs import small_run
+from tests.runs.small import save_many_languages
 
+ERRORS = {
+    "pairs": {"source": "the walls", "second": "were tall", "target": "good", "prediction": "bad"},
+    "tagger": {"source": "a red", "target": "D N", "prediction": "D D", "wrong": [{"word": 2, "gold": "N", "predicted": "D"}]},
+}
 NAMES = ("lstm", "gpt", "attentive", "transformer", "heads", "bytes")
 
 
 @pytest.fixture(scope="package")
 def folders(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Path]:
     place = tmp_path_factory.mktemp("inspected")
-    for name in NAMES:
-        run, folder = small_run(name), place / name
-        folder.mkdir()
-        save_vocabularies(folder, run.vocabularies)
-        write_weights(folder / WEIGHTS, run.task.state_dict())
-        records = [{"step": step, "train.loss": 3.0 / step, "valid.loss": 3.1 / step} for step in range(1, 6)]
-        (folder / METRICS).write_text("".join(json.dumps(record) + "\n" for record in records), encoding="utf-8")
-        write_config(folder, run.config)
-    return {name: place / name for name in NAMES}
+    return {name: save(small_run(name), place / name) for name in NAMES}
+
+
+@pytest.fixture(scope="package")
+def odd_folders(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Path]:
+    """Runs that only some views know how to treat: a translator into several languages, a GPT whose first layer lost its heads, and with
+    an error each a judge of two texts and a tagger."""
+    place = tmp_path_factory.mktemp("odd")
+    save_many_languages(place / "languages")
+    save(small_run("pruned"), place / "pruned")
+    for name, error in ERRORS.items():
+        write_predictions(save(small_run(name), place / name), {"1": 0.0}, {"1": error})
+    return {name: place / name for name in ("languages", "pruned", *ERRORS)}
+
+
+def save(run: Run, folder: Path) -> Path:
+    folder.mkdir()
+    save_vocabularies(folder, run.vocabularies)
+    write_weights(folder / WEIGHTS, run.task.state_dict())
+    records = [{"step": step, "train.loss": 3.0 / step, "valid.loss": 3.1 / step} for step in range(1, 6)]
+    (folder / METRICS).write_text("".join(json.dumps(record) + "\n" for record in records), encoding="utf-8")
+    write_config(folder, run.config)
+    return folder

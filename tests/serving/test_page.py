@@ -77,6 +77,7 @@ def test_runs_are_described_with_what_fits_them(app: Any, inspector: Inspector) 
     assert list(instruments) == list(INSTRUMENTS)
     assert "no attention" in instruments["attention"]["reasons"]["lstm"] and "gpt" not in instruments["attention"]["reasons"]
     assert instruments["next"]["schema"]["properties"]["top"]["description"]
+    assert instruments["gradients"]["own_text"] == ["lstm", "gpt", "bytes"] and instruments["next"]["own_text"] == []
 
 
 def test_a_look_gives_the_picture_and_its_facts(app: Any) -> None:

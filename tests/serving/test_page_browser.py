@@ -55,9 +55,10 @@ EXPECTED = "status of 422"
 
 
 @pytest.fixture(scope="module")
-def server(folders: dict[str, Path]) -> Iterator[str]:
+def server(folders: dict[str, Path], odd_folders: dict[str, Path]) -> Iterator[str]:
     """The command itself, in a process of its own; it ends when it is interrupted, without a word but one."""
-    command = [sys.executable, "-m", "clew.cli.main", "inspect", *map(str, folders.values()), "--no-browser", "--device", "cpu"]
+    runs = map(str, (*folders.values(), *odd_folders.values()))
+    command = [sys.executable, "-m", "clew.cli.main", "inspect", *runs, "--no-browser", "--device", "cpu"]
     process = subprocess.Popen(command, stderr=subprocess.PIPE, text=True)
     assert process.stderr is not None
     try:
@@ -122,6 +123,19 @@ def test_every_view_opens_without_an_error(page: Any, server: str, run: str) -> 
         settle(page)
         refused = page.query_selector(".refused .state")
         assert refused is None, (view, refused.inner_text())
+
+
+def test_a_translator_into_several_languages_is_asked_for_the_one_that_is_shown(page: Any, server: str) -> None:
+    for view in ("glance", "write"):
+        open_view(page, server, view, "languages", text="un renard")
+        assert page.input_value("#option-into") == "de"
+        page.wait_for_selector(".clew-view, .candidates li")
+        assert "say which" not in page.inner_text("#panels")
+    open_view(page, server, "surprisal", "attentive", text="the walls", into="fr", beside="languages")  # what neither run begins with
+    assert page.query_selector(".refused") is None
+    page.select_option("#run", "languages")
+    page.wait_for_selector("#option-into")
+    assert page.input_value("#option-into") == "fr"
 
 
 def test_hostile_texts_are_shown_as_text_and_none_is_executed(page: Any, server: str) -> None:
@@ -213,6 +227,28 @@ def test_the_keyboard_reaches_everything(page: Any, server: str) -> None:
     assert page.get_attribute("html", "data-theme") == "light"
 
 
+def test_layers_are_compared_before_and_after_a_head_is_off(page: Any, server: str) -> None:
+    open_view(page, server, "cka", "heads", sentences="5", off='["1.1"]', look="1")
+    page.wait_for_selector("h2:has-text('without 1.1')")
+    settle(page)
+    assert page.locator(".panel:not(.whole) .part-heatmap").count() == 2 and page.query_selector(".refused") is None
+    open_view(page, server, "cka", "heads", sentences="5", off='["1.1"]', look="1", beside="bytes")  # which has no heads
+    page.wait_for_selector(".part-heatmap")
+    assert page.query_selector(".refused") is None
+
+
+def test_heads_above_a_layer_without_any_are_walked_and_switched_off_by_their_names(page: Any, server: str) -> None:
+    open_view(page, server, "attention", "pruned", text="the walls", layer="2", head="1")
+    assert page.inner_text("figcaption").startswith("Head 2.1")
+    page.keyboard.press("ArrowDown")
+    page.wait_for_selector("figcaption:has-text('Head 3.1')")
+    page.click("button:has-text('switch 3.1 off')")
+    page.wait_for_selector("h2:has-text('without 3.1')")
+    page.wait_for_selector(".part-grid .chosen.silent")
+    settle(page)
+    assert page.query_selector(".refused") is None
+
+
 def test_writing_walks_forward_and_back_by_keys(page: Any, server: str) -> None:
     open_view(page, server, "write", "lstm", text="the walls")
     for _ in range(3):
@@ -250,6 +286,33 @@ def test_what_takes_long_waits_for_its_button_and_a_link_asks_for_it(page: Any, 
     assert "look=1" in page.url
     page.reload()
     page.wait_for_selector(".drawn .clew-view")
+
+
+def test_an_error_is_opened_with_all_that_the_model_was_given(page: Any, server: str) -> None:
+    open_view(page, server, "errors", "pairs")
+    page.click("td button:has-text('look')")
+    page.wait_for_selector("h2:has-text('Prediction')")
+    assert page.input_value("#text") == "the walls" and page.input_value("#option-second") == "were tall"
+    open_view(page, server, "errors", "tagger")
+    assert "a red[N not D]" in page.inner_text("tbody")
+    page.click("td button:has-text('look')")
+    page.wait_for_selector("#text")
+    assert page.input_value("#text") == "a red"
+    page.wait_for_selector(".coloured:has-text('red/')")
+
+
+def test_a_view_that_finds_its_own_text_is_given_none_but_the_readers(page: Any, server: str) -> None:
+    open_view(page, server, "gradients", "lstm")
+    assert page.input_value("#text") == "" and "validation text" in page.get_attribute("#text", "placeholder")
+    with page.expect_request("**/api/look/gradients") as asked:
+        page.click("button.main")
+    assert "text" not in asked.value.post_data_json["options"]
+    page.fill("#text", "the walls")
+    with page.expect_request("**/api/look/gradients") as asked:
+        page.click("button.main")
+    assert asked.value.post_data_json["options"]["text"] == "the walls"
+    open_view(page, server, "gradients", "attentive")  # which has none
+    assert page.input_value("#text")
 
 
 def test_two_tabs_that_ask_fifty_times_get_their_own_pictures(page: Any, server: str) -> None:

@@ -4,6 +4,7 @@ import asyncio
 import json
 import logging
 import math
+import time
 from collections.abc import Callable, Iterator, Sequence
 from random import Random
 from typing import Any
@@ -256,6 +257,30 @@ def test_work_whose_asker_is_gone_is_ended(make: Make) -> None:
     assert service.batcher.waiting == [] and service.batcher.running == []
     assert 'clew_errors_total{run="lstm",verb="generate",status="499"} 1' in ask(service, "/metrics").text
     assert len(calls) < 4096
+
+
+def test_whoever_leaves_before_the_first_piece_leaves_room_for_others_at_once(make: Make) -> None:
+    service = make("lstm", queue=1)
+    messages = [{"type": "http.request", "body": b'{"text": "the", "stream": true}'}, {"type": "http.disconnect"}]
+    scope = {"type": "http", "method": "POST", "path": "/generate", "headers": [], "query_string": b"", "root_path": ""}
+
+    async def leave() -> int:
+        async def receive() -> Any:
+            return messages.pop(0)
+
+        async def send(message: Any) -> None:
+            pass
+
+        await service.app()(scope, receive, send)
+        return service.batcher.streams
+
+    with Held(service.worker):
+        while service.worker.running is None:
+            time.sleep(0.001)
+        assert asyncio.run(leave()) == 0
+        assert not service.worker.waiting
+    assert 'clew_errors_total{run="lstm",verb="generate",status="499"} 1' in ask(service, "/metrics").text
+    assert ask(service, "/generate", {"text": "the", "stream": True, "max_new": 2}).status_code == 200
 
 
 def test_a_fault_of_ours_says_so_and_no_more(make: Make, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture) -> None:

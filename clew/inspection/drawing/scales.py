@@ -18,12 +18,19 @@ def ticks(low: float, high: float, most: int) -> list[float]:
 
 def labels(values: Sequence[float]) -> list[str]:
     """With as many digits as the distance between them needs."""
-    apart = min((b - a for a, b in zip(values, values[1:], strict=False)), default=1.0)
-    if max(map(abs, values), default=0) >= 1e6:
-        return [f"{value:.2g}" for value in values]
-    if apart < 1e-4:
-        return [f"{value:.3g}" for value in values]
-    return [f"{value:,.{max(0, -math.floor(math.log10(apart) + 1e-9))}f}" for value in values]
+    most = max(map(abs, values), default=0.0)
+    apart = max(min((b - a for a, b in zip(values, values[1:], strict=False)), default=most / 10), 1e-15 * most)
+    if 1e-3 <= most < 1e7 or apart == 0:
+        return [f"{value:,.{max(0, -math.floor(math.log10(apart or 1.0) + 1e-9))}f}" for value in values]
+    digits = math.floor(math.log10(most) + 1e-9) - math.floor(math.log10(apart) + 1e-9)
+    return ["0" if abs(value) < apart / 2 else with_power(value, min(digits, 15)) for value in values]
+
+
+def with_power(value: float, digits: int) -> str:
+    """1.07×10⁹, with so many digits after the point at most."""
+    figures, power = f"{value:.{digits}e}".split("e")
+    figures = figures.rstrip("0").rstrip(".") if "." in figures else figures
+    return f"{figures}×10{str(int(power)).translate(SUPERSCRIPTS)}"
 
 
 def log_ticks(low: float, high: float, most: int) -> list[float]:
@@ -96,5 +103,4 @@ def short_number(value: float) -> str:
         return f"{int(value):,}"
     if 1e-4 <= abs(value) < 1e7:
         return f"{value:.3g}" if abs(value) < 1000 else f"{value:,.0f}"
-    figures, power = f"{value:.2e}".split("e")
-    return f"{figures.rstrip('0').rstrip('.')}×10{str(int(power)).translate(SUPERSCRIPTS)}"
+    return with_power(value, 2)

@@ -8,7 +8,7 @@ import * as keys from "./keys.js";
 import { menu, neighbour, runPicker } from "./menu.js";
 import { overview } from "./overview.js";
 import { Panel } from "./panel.js";
-import { question } from "./question.js";
+import { languageOf, question } from "./question.js";
 import * as theme from "./theme.js";
 import { Views } from "./views.js";
 import { walker } from "./walking.js";
@@ -162,11 +162,11 @@ function layOut() {
 function columns(off) {
   const instrument = views.instruments.get(state.view);
   const runs = [state.run, state.beside].filter(Boolean);
-  if (instrument?.several) return [{ runs, heading: "", off: true }];
-  const silences = off && views.fieldsOf(state.view, state.run).some((field) => field.name === "off");
-  return runs.flatMap((run) => (silences && !state.beside
-    ? [{ runs: [run], heading: "all heads", off: false }, { runs: [run], heading: "without " + state.options.off.join(", "), off: true }]
-    : [{ runs: [run], heading: state.beside ? run : "", off: true }]));
+  const together = instrument?.several ? [runs] : runs.map((run) => [run]);
+  const silences = off && asks(state.view, "off");
+  return together.flatMap((each) => (silences && !state.beside
+    ? [{ runs: each, heading: "all heads", off: false }, { runs: each, heading: "without " + state.options.off.join(", "), off: true }]
+    : [{ runs: each, heading: state.beside && each.length === 1 ? each[0] : "", off: true }]));
 }
 
 function panelFor(name, column, number, places) {
@@ -176,9 +176,14 @@ function panelFor(name, column, number, places) {
   return panel;
 }
 
-// Below a view before and after: what changes at each place.
+// Whether a view has an option.
+function asks(name, option) {
+  return views.fieldsOf(name, state.run).some((field) => field.name === option);
+}
+
+// Below a view of a text before and after: what changes at each place.
 function changes(name, off) {
-  const shows = off && !state.beside && state.view !== "glance" && name !== "ablation" && views.fieldsOf(name, state.run).some((field) => field.name === "off");
+  const shows = off && !state.beside && state.view !== "glance" && name !== "ablation" && asks(name, "off") && asks(name, "text");
   if (!shows || !views.instruments.has("ablation") || views.reason("ablation", state.run) !== null) return [];
   const panel = panelFor("ablation", { runs: [state.run], heading: "", off: true }, 9, []);
   panel.root.classList.add("whole");
@@ -208,7 +213,7 @@ function writings() {
 function fill() {
   for (const [number, writing] of (shown.writings || []).entries()) {
     const own = number ? {} : { written: state.options.chosen, at: state.options.at };
-    writing.show({ ...state.options, ...own });
+    writing.show({ ...state.options, ...own, into: languageOf(writing.run, state.options.into) });
   }
   const waits = !views.isQuick(state.view) && !state.options.look;
   for (const { panel, name, column } of shown.panels) {
@@ -222,24 +227,24 @@ function fill() {
 
 function optionsFor(name, column) {
   const known = views.instruments.get(name).fields.map((field) => field.name);
-  const heads = views.runs.get(column.runs[0]).heads;
+  const run = views.runs.get(column.runs[0]);
   const fits = (option) => known.includes(option) && (name === state.view || address.SHARED.includes(option)); // others are another view's own
   const options = Object.fromEntries(Object.entries(state.options).filter(([option, value]) => fits(option) && value !== undefined));
-  const about = views.instruments.get(name).fields.find((field) => field.name === "text")?.description ?? "";
-  if (about.includes("where not given") && options.text === views.runs.get(state.run).sample) delete options.text; // nobody gave it
+  if (views.hasText(name, run.name) && options.text === views.runs.get(state.run).sample) delete options.text; // nobody gave it
   if (name === "ablation") options.heads = state.options.off || [];
-  if (options.off) options.off = column.off ? options.off.filter((head) => heads.includes(head)) : [];
-  if (views.runs.get(column.runs[0]).verb !== "translate" && views.runs.get(column.runs[0]).verb !== "parse") delete options.target;
+  if (options.off) options.off = column.off ? options.off.filter((head) => column.runs.every((each) => views.runs.get(each).heads.includes(head))) : [];
+  if (known.includes("into")) options.into = languageOf(run, options.into);
+  if (run.verb !== "translate" && run.verb !== "parse") delete options.target;
   return options;
 }
 
 // What a picture lets one walk through: heads of a grid, steps of a search.
 function drawn(panel, found) {
   const { name } = shown.panels.find((each) => each.panel === panel);
-  const has = (option) => views.fieldsOf(name, state.run).some((field) => field.name === option);
+  const has = (option) => asks(name, option);
   const moved = () => address.write(state, { push: false });
   const made = walker(panel, found, { panel, state: () => state, has, set, moved, open: (options) => openView(name, options) });
-  errors.link(panel, found, (options) => openView("glance", options));
+  errors.link(panel, found, openView);
   if (made && [undefined, null, panel].includes(shown.walker?.panel)) shown.walker = { panel, ...made };
 }
 

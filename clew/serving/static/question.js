@@ -10,7 +10,7 @@ export function question(views, state, changed, ask) {
   const fields = views.fieldsOf(state.view, state.run);
   const has = (name) => fields.find((field) => field.name === name);
   const parts = [];
-  if (has("text")) parts.push(textField(has("text"), state, run, changed, ask));
+  if (has("text")) parts.push(textField(has("text"), views.hasText(state.view, state.run), state, run, changed, ask));
   const side = [];
   if (has("target") && (run.verb === "translate" || run.verb === "parse") && state.view !== "write") {
     side.push(lineField("target", "target", "its own best", state, changed));
@@ -22,7 +22,10 @@ export function question(views, state, changed, ask) {
   const needless = { heads: state.view === "ablation", second: !run.pairs };
   const rest = fields.filter((field) => !SHARED.includes(field.name) && !needless[field.name]);
   if (rest.length) {
-    const made = rest.map((field) => control(field, state.options[field.name], (value) => changed(field.name, value, { push: false })));
+    const made = rest.map((field) =>
+      field.name === "second" // a text too
+        ? lineField("second", "second text", field.description, state, changed)
+        : control(field, state.options[field.name], (value) => changed(field.name, value, { push: false })));
     parts.push(element("div", { class: "options" }, ...made));
   }
   if (!views.isQuick(state.view)) {
@@ -31,11 +34,10 @@ export function question(views, state, changed, ask) {
   return parts;
 }
 
-function textField(asked, state, run, changed, ask) {
+function textField(asked, needless, state, run, changed, ask) {
   const label = { generate: "text", fill: "text with [MASK]", translate: "source", parse: "sentence" }[run.verb] || "text";
   const field = element("textarea", { id: "text", rows: 1, spellcheck: "false", autocapitalize: "off", placeholder: `${asked.description || "what the model reads"}  ( / )`, "aria-label": label });
-  const needless = asked.description.includes("where not given") && state.options.text === run.sample;
-  field.value = needless ? "" : state.options.text ?? "";
+  field.value = needless && state.options.text === run.sample ? "" : state.options.text ?? "";
   const fit = () => {
     field.style.height = "auto";
     field.style.height = `${Math.min(field.scrollHeight + 2, 0.3 * innerHeight)}px`;
@@ -59,8 +61,13 @@ function lineField(name, label, placeholder, state, changed) {
   return element("div", { class: "option wide" }, element("label", { for: field.id }, label), field);
 }
 
+// The language that a run is asked for: the chosen one, or the first of those it writes; undefined where it writes one alone.
+export function languageOf(run, into) {
+  return run.languages.includes(into) ? into : run.languages[0];
+}
+
 function languageField(run, state, changed) {
-  const choices = run.languages.map((language) => element("option", { value: language, selected: language === state.options.into }, language));
+  const choices = run.languages.map((language) => element("option", { value: language, selected: language === languageOf(run, state.options.into) }, language));
   const field = element("select", { id: "option-into", onchange: () => changed("into", field.value, { push: true }) }, ...choices);
   return element("div", { class: "option" }, element("label", { for: "option-into" }, "into"), field);
 }

@@ -30,6 +30,11 @@ export class Views {
     return this.instruments.get(name)?.reasons[run] ?? null;
   }
 
+  // Whether a view finds a text of its own in a run where none is given.
+  hasText(name, run) {
+    return this.instruments.get(name)?.own_text.includes(run) ?? false;
+  }
+
   fieldsOf(name, run) {
     if (name === "glance") return this.shared(this.glance(run));
     if (name === "write") return this.shared(["next"]);

@@ -5,25 +5,26 @@ import { element, hear } from "./elements.js";
 // What the first picture of a panel lets one walk through, or null. `key(name)` says false where a key means nothing here.
 export function walker(panel, found, page) {
   const marks = [...panel.body.querySelectorAll(".part-grid [data-row][data-column]")];
-  if (marks.length && page.has("layer") && page.has("head")) return heads(marks, found, page);
+  if (marks.length && page.has("layer") && page.has("head") && found.facts.names) return heads(marks, found, page);
   const tree = panel.body.querySelector(".part-branches svg");
   return tree ? search(panel, tree, page) : null;
 }
 
-// A grid has a layer a row and a head a column; what is drawn large is chosen, and `o` switches it off and on. Where one is, and what is off,
-// is as the page has it now: keys may be faster than pictures.
+// A grid has a layer a row and a head a column, whose numbers and names are among the facts: a layer without heads has no row. What is drawn
+// large is chosen, and `o` switches it off and on. Where one is, and what is off, is as the page has it now: keys may be faster than pictures.
 function heads(marks, found, page) {
-  const prefix = PREFIXES[found.facts.heads] ?? "";
+  const { layers, names } = found.facts;
   const places = marks.map((mark) => [Number(mark.dataset.row), Number(mark.dataset.column)]);
-  const name = ([row, column]) => `${prefix}${row + 1}.${column + 1}`;
+  const name = ([row, column]) => names[row][column];
   const off = () => page.state().options.off || [];
   const at = () => {
     const { layer, head } = page.state().options;
-    return head ? [(layer ?? found.facts.layer) - 1, head - 1] : null;
+    const where = [layers.indexOf(layer ?? found.facts.layer), head - 1];
+    return head && names[where[0]]?.[where[1]] ? where : null;
   };
   const choose = (where) => {
     hear(`head ${name(where)}`);
-    page.open({ layer: where[0] + 1, head: where[1] + 1 });
+    page.open({ layer: layers[where[0]], head: where[1] + 1 });
   };
   const turn = () => page.set("off", off().includes(name(at())) ? off().filter((each) => each !== name(at())) : [...off(), name(at())], { push: true });
   const chosen = at();
@@ -41,7 +42,7 @@ function heads(marks, found, page) {
   return {
     key(key) {
       const [down, right] = MOVES[key];
-      const [row, column] = at() ?? [found.facts.layer - 1, -1];
+      const [row, column] = at() ?? [layers.indexOf(found.facts.layer), -1];
       const next = places.find((place) => place[0] === row + down && place[1] === Math.max(0, column + right));
       if (next) choose(next);
       return Boolean(next);
@@ -50,7 +51,6 @@ function heads(marks, found, page) {
   };
 }
 
-const PREFIXES = { self: "", decoder: "decoder.", cross: "cross." };
 const MOVES = { ArrowLeft: [0, -1], ArrowRight: [0, 1], ArrowUp: [-1, 0], ArrowDown: [1, 0] };
 
 // A search grows from left to right, a column a step: what comes after a step is cut off at the right.

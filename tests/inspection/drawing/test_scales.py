@@ -12,7 +12,7 @@ from clew.inspection.drawing.scales import Scale, extent, labels, log_ticks, pow
         (1.31, 4.02, ["1.5", "2.0", "2.5", "3.0", "3.5", "4.0"]),
         (0.101, 0.1049, ["0.101", "0.102", "0.103", "0.104"]),
         (-3, 3, ["-3", "-2", "-1", "0", "1", "2", "3"]),
-        (0, 4e7, ["0", "1e+07", "2e+07", "3e+07", "4e+07"]),
+        (0, 4e7, ["0", "1×10⁷", "2×10⁷", "3×10⁷", "4×10⁷"]),
     ],
 )
 def test_ticks_are_round_numbers(low: float, high: float, shown: list[str]) -> None:
@@ -58,3 +58,12 @@ def test_what_no_scale_can_show_does_not_decide_its_extent() -> None:
 def test_numbers_are_short() -> None:
     shown = [short_number(value) for value in (0, 3.0, 1234567.0, 0.123456, 12345.6, 1e-9, -5.014e-5, 1.0737e9, math.nan, math.inf)]
     assert shown == ["0", "3", "1,234,567", "0.123", "12,346", "1×10⁻⁹", "-5.01×10⁻⁵", "1.07×10⁹", "none", "infinite"]
+
+
+@pytest.mark.parametrize(
+    ("low", "high", "first", "last"),
+    [(0.70325, 0.7034, "0.70325", "0.70340"), (1e9, 1.01e9, "1×10⁹", "1.01×10⁹"), (0, 5e-5, "0", "5×10⁻⁵"), (0, 2.5e6, "0", "2,500,000")],
+)
+def test_no_two_ticks_read_alike(low: float, high: float, first: str, last: str) -> None:
+    shown = labels(ticks(low, high, 6))
+    assert len(set(shown)) == len(shown) and (shown[0], shown[-1]) == (first, last)
