@@ -43,11 +43,11 @@ def log_ticks(low: float, high: float, most: int) -> list[float]:
 
 
 def power_of_ten(value: float) -> str:
-    """10⁻⁴ and not 0.0001; those near one as they are."""
+    """10⁻⁴ and not 0.0001, 2×10⁸ and not 200000000; numbers near one as they are."""
     power = round(math.log10(value))
-    if abs(power) < 3:
-        return f"{value:g}"
-    return "10" + str(power).translate(SUPERSCRIPTS)
+    if abs(value / 10.0**power - 1) <= 1e-6:
+        return f"{value:g}" if abs(power) < 3 else "10" + str(power).translate(SUPERSCRIPTS)
+    return f"{value:g}" if 1e-3 <= value < 1e4 else with_power(value, 2)
 
 
 SUPERSCRIPTS = str.maketrans("-0123456789", "⁻⁰¹²³⁴⁵⁶⁷⁸⁹")
@@ -76,9 +76,7 @@ class Scale:
         if not self.log:
             values = [value for value in ticks(self.low, self.high, most) if not self.whole or abs(value - round(value)) < 1e-9]
             return list(zip(map(self, values), labels(values), strict=True))
-        values = log_ticks(self.low, self.high, most)
-        written = power_of_ten if all(value == 10.0 ** round(math.log10(value)) for value in values) else short_number
-        return [(self(value), written(value)) for value in values]
+        return [(self(value), power_of_ten(value)) for value in log_ticks(self.low, self.high, most)]
 
 
 def extent(values: Iterable[float], *, log: bool = False, margin: float = 0.04) -> tuple[float, float]:

@@ -31,8 +31,15 @@ def test_a_logarithm_has_powers_of_ten_and_more_where_they_are_few() -> None:
     assert log_ticks(0.001, 1000, 7) == pytest.approx([0.001, 0.01, 0.1, 1, 10, 100, 1000])
     assert log_ticks(1, 50, 6) == pytest.approx([1, 2, 5, 10, 20, 50])
     assert len(log_ticks(1e-60, 1, 6)) <= 7
-    assert [power_of_ten(value) for value in (1e-4, 0.01, 1, 1e6)] == ["10⁻⁴", "0.01", "1", "10⁶"]
-    assert [text for _, text in Scale(4e4, 7e5, 0, 1, log=True).ticks()] == ["50,000", "100,000", "200,000", "500,000"]
+    assert [power_of_ten(value) for value in (1e-4, 0.01, 1, 20, 1e6, 2e8, 5e-5)] == [
+        "10⁻⁴",
+        "0.01",
+        "1",
+        "20",
+        "10⁶",
+        "2×10⁸",
+        "5×10⁻⁵",
+    ]
 
 
 def test_a_scale_has_its_ends_at_its_ends() -> None:
