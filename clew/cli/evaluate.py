@@ -44,7 +44,7 @@ from pathlib import Path
 from typing import Any
 
 from clew.cli.classify import add_choices, asked_choices
-from clew.cli.translate import add_decoding, decoding_options
+from clew.cli.decoding import add_decoding, decoding_options
 
 SETTING = re.compile(r"\w+(\.\w+)+=")
 

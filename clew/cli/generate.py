@@ -14,6 +14,8 @@ import sys
 from pathlib import Path
 from typing import Any
 
+from clew.cli.decoding import add_decoding, decoding_options
+
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("folder", metavar="RUN", help="a run directory")
@@ -24,35 +26,13 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 def add_options(parser: argparse.ArgumentParser) -> None:
     add = parser.add_argument
     add("--file", metavar="FILE", help="prompts from a file, one a line; - is standard input")
-    add("--method", choices=["sample", "greedy", "beam"], help="how the next token is chosen (default: the run's, sample)")
-    add("--max-new", type=int, metavar="N", help="tokens written at most")
-    add("--temperature", type=float, metavar="T", help="below 1 sharpens the distribution, above 1 flattens it")
-    add("--top-k", type=int, metavar="K", help="only the K most probable tokens")
-    add("--top-p", type=float, metavar="P", help="only the most probable tokens whose mass reaches P (nucleus)")
-    add("--repetition-penalty", type=float, metavar="X", help="above 1 discourages tokens that stand in the text already")
-    add("--no-repeat-ngram", type=int, metavar="N", help="no N tokens in a row twice")
-    add("--beams", type=int, metavar="N", help="beam search's width")
-    add("--length-penalty", type=float, metavar="X", help="beam scores are log p / length^X")
+    add_decoding(parser)
     add("--n-best", type=int, metavar="N", help="hypotheses shown of each beam search")
     add("--samples", type=int, default=1, metavar="N", help="continuations of every prompt")
     add("--seed", type=int, metavar="N", help="another seed writes another text (default: the run's)")
     add("--measure", action="store_true", help="distinct-n and repetition of the samples, on standard error")
     add("--device", default="auto", choices=["auto", "cpu", "cuda", "mps"], help="where the model runs")
     add("--json", action="store_true", help="one JSON object a continuation")
-
-
-FIELDS = (
-    "method",
-    "max_new",
-    "temperature",
-    "top_k",
-    "top_p",
-    "repetition_penalty",
-    "no_repeat_ngram",
-    "beams",
-    "length_penalty",
-    "n_best",
-)
 
 
 def run(options: argparse.Namespace) -> int:
@@ -65,7 +45,7 @@ def run(options: argparse.Namespace) -> int:
     if options.file and not prompts:
         raise UserError(f"{'standard input' if options.file == '-' else options.file} has no line to go on from")
     run = load_run(options.folder, device=options.device, code=None if options.code is None else Path(options.code))
-    changed = {name: getattr(options, name) for name in FIELDS if getattr(options, name) is not None}
+    changed = decoding_options(options)
     prompts = prompts or [""]
     method = changed.get("method", run.config.decoding.method)
     if len(prompts) == 1 and options.samples == 1 and method != "beam" and not options.json and not options.measure:

@@ -22,6 +22,7 @@ import argparse
 from pathlib import Path
 
 from clew.cli import generate
+from clew.cli.decoding import FIELDS
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -77,6 +78,6 @@ def is_there(source: str) -> bool:
 def given(options: argparse.Namespace) -> list[str]:
     """The options that were given, as words again."""
     words = [option for option in ("json", "measure") if getattr(options, option)]
-    values = [(name, getattr(options, name)) for name in (*generate.FIELDS, "seed", "device", "into") if getattr(options, name) is not None]
+    values = [(name, getattr(options, name)) for name in (*FIELDS, "seed", "device", "into") if getattr(options, name) is not None]
     values += [("samples", options.samples)] if options.samples != 1 else []
     return [f"--{word}" for word in words] + [part for name, value in values for part in (f"--{name.replace('_', '-')}", str(value))]

@@ -32,7 +32,7 @@ from itertools import islice
 from pathlib import Path
 from typing import Any
 
-from clew.cli.generate import FIELDS
+from clew.cli.decoding import add_decoding, decoding_options
 from clew.cli.progress import say
 
 PICTURES = (".svg", ".png", ".pdf")
@@ -54,30 +54,6 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     add("--replace-unknown", action="store_true", help="models of words: for an unknown word the source word that was looked at most")
     add("--device", default="auto", choices=["auto", "cpu", "cuda", "mps"], help="where the model runs")
     add("--json", action="store_true", help="one JSON object a translation")
-
-
-def add_decoding(parser: argparse.ArgumentParser) -> None:
-    add = parser.add_argument
-    add("--method", choices=["beam", "greedy", "sample"], help="how the next token is chosen (default: the run's)")
-    add("--beams", type=int, metavar="N", help="beam search's width")
-    add("--length-penalty", type=float, metavar="X", help="beam scores are log p / length^X")
-    add("--max-new", type=int, metavar="N", help="tokens written at most")
-    add("--temperature", type=float, metavar="T", help="sampling: below 1 sharpens the distribution, above 1 flattens it")
-    add("--top-k", type=int, metavar="K", help="sampling: only the K most probable tokens")
-    add("--top-p", type=float, metavar="P", help="sampling: only the most probable tokens whose mass reaches P")
-    add("--repetition-penalty", type=float, metavar="X", help="above 1 discourages tokens that were written already")
-    add("--no-repeat-ngram", type=int, metavar="N", help="no N tokens in a row twice")
-
-
-def decoding_options(options: argparse.Namespace) -> dict[str, Any]:
-    """What was asked for; a beam's width or several translations ask for beam search."""
-    from clew.core.errors import UserError
-
-    changed = {name: getattr(options, name) for name in FIELDS if getattr(options, name, None) is not None}
-    beam = [f"--{name.replace('_', '-')}" for name in ("beams", "n_best") if name in changed]
-    if beam and changed.setdefault("method", "beam") != "beam":
-        raise UserError(f"{beam[0]} is for beam search, and --method is {changed['method']}; leave one of them out")
-    return changed
 
 
 def run(options: argparse.Namespace) -> int:
