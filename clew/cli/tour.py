@@ -2,7 +2,7 @@
 
 Without options an LSTM and a GPT are trained on the characters of Shakespeare, in a few minutes on two cores, and
 runs/tour/report.html tells what was seen in them: claims of papers and lectures beside what was measured here. --all tries
-every small experiment besides, about three quarters of an hour. What was found is kept: a tour that is interrupted goes on
+every small experiment besides, about an hour on two cores. What was found is kept: a tour that is interrupted goes on
 by the same command.
 
   clew tour
