@@ -75,12 +75,16 @@ def translate(runs: "Run | Sequence[Run]", texts: "str | Sequence[str]", **optio
     return translate_together([runs] if isinstance(runs, Run) else runs, texts, **options)
 
 
-def look(runs: "Run | Sequence[Run]", instrument: str, **options: Any) -> "View":
-    """What an instrument shows of a run, or of several: a view that shows itself in a notebook and is saved as HTML, SVG, PNG, PDF or JSON.
-    `clew look` lists the instruments, and `clew look NAME` the options of one."""
-    from clew.inspection import looking
+def look(runs: "Run | str | Path | Sequence[Run | str | Path]", instrument: str, **options: Any) -> "View":
+    """What an instrument shows of a run or its folder, or of several: a view that shows itself in a notebook and is saved as HTML, SVG,
+    PNG, PDF or JSON. `clew look` lists the instruments, and `clew look NAME` the options of one."""
+    from pathlib import Path
 
-    return looking.look(runs, instrument, options)
+    from clew.inspection import looking
+    from clew.runs.loaded import Run
+
+    given = [runs] if isinstance(runs, (str, Path, Run)) else runs
+    return looking.look([one if isinstance(one, Run) else load(one) for one in given], instrument, options)
 
 
 INSPECTION = ("record", "intervene", "Recording")

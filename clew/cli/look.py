@@ -39,6 +39,7 @@ def run(options: argparse.Namespace) -> int:
         return list_instruments(options)
     if not options.words and is_run(Path(options.instrument)):
         return list_fitting(options)
+    check_order(options.instrument)
     find_instrument(options.instrument)
     folders, assignments = parted(options.words)
     if not folders:
@@ -46,6 +47,7 @@ def run(options: argparse.Namespace) -> int:
     check_out(options.out)
     values = {**read_assignments(options.instrument, assignments)}
     if (text := given_text(options, "text" in values)) is not None:
+        check_reads(options.instrument)
         values["text"] = text
     runs = [load(options, folder) for folder in folders]
     for one in runs:
@@ -54,10 +56,31 @@ def run(options: argparse.Namespace) -> int:
     return 0
 
 
+def check_order(first: str) -> None:
+    """The instrument comes first; a folder there, or what looks like one, is told so."""
+    from clew.core.errors import UserError
+    from clew.runs.directory import check_run, is_run
+
+    if is_run(Path(first)):
+        raise UserError(
+            f"the instrument comes first, and then the run: clew look NAME {first}; `clew look {first}` lists those that fit it"
+        )
+    if "/" in first or Path(first).is_dir():
+        check_run(Path(first))
+
+
 def load(options: argparse.Namespace, folder: str) -> Any:
     from clew.runs.loaded import load_run
 
     return load_run(folder, device=options.device, code=None if options.code is None else Path(options.code))
+
+
+def check_reads(name: str) -> None:
+    from clew.core.errors import UserError
+    from clew.inspection.looking import find_instrument
+
+    if "text" not in find_instrument(name).options.model_fields:
+        raise UserError(f"{name} reads no text of yours; leave --text and --file out")
 
 
 def parted(words: list[str]) -> tuple[list[str], list[str]]:

@@ -31,7 +31,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         help="how long to train: seconds, minutes (without --all), as long as needed (with --all or --only)",
     )
     add("--folder", dest="place", metavar="DIR", help=f"where runs and findings are kept (default {FOLDER})")
-    add("--out", metavar="FILE.html", help="the report (default report.html in the folder)")
+    add("--out", metavar="FILE.html", help="the report (default report.html in the folder; quick.html with --scale quick)")
     add("--seed", type=int, default=0, metavar="N", help="of weights, data and samples (default 0)")
     add("--json", action="store_true", help="one JSON object a finding: name, title, claim, found, rows, seconds")
 
@@ -45,9 +45,9 @@ def run(options: argparse.Namespace) -> int:
     check(options)
     check_names(options.only or ())
     folder = Path(options.place) if options.place is not None else FOLDER
-    page = Path(options.out) if options.out is not None else folder / "report.html"
     names = options.only or (stops() if options.all else CHAPTERS)
     scale: Any = options.scale or ("full" if options.all or options.only else "tour")
+    page = Path(options.out) if options.out is not None else folder / ("quick.html" if scale == "quick" else "report.html")
     findings = interruptible(options, lambda say: take_tour(folder, page, names, scale=scale, seed=options.seed, report=say))
     if options.json:
         for name, finding in findings.items():

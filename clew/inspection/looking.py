@@ -45,9 +45,8 @@ def joined(views: Sequence[tuple[Run, View]]) -> View:
     parts: list[Part] = []
     names = run_names([run for run, _ in views])
     for name, (_, view) in zip(names, views, strict=True):
-        parts += [Note(f"{name}: {view.title}"), *view.parts]
-    first = views[0][1]
-    return View(first.title, parts, first.about, {name: view.facts for name, (_, view) in zip(names, views, strict=True)})
+        parts += [Note(f"{name}: {view.about or view.title}"), *view.parts]
+    return View(views[0][1].title, parts, "", {name: view.facts for name, (_, view) in zip(names, views, strict=True)})
 
 
 def find_instrument(name: str) -> Instrument:

@@ -106,8 +106,13 @@ def why_unreadable(run: Run) -> str | None:
     return f"{run.folder} reads trees, and no text by itself" if run.reads_trees else None
 
 
+def unknown_ids(run: Run) -> set[int]:
+    """What stands for all that a run's tokenizers do not know."""
+    return {id for tokenizer in run.vocabularies.values() if (id := getattr(tokenizer, "unknown", None)) is not None}
+
+
 def no_text() -> UserError:
-    return UserError("there is no text to read; give at least a word (--text, --file)")
+    return UserError("there is no text to read; give at least a word")
 
 
 def encode_text(reader: WordReader, text: str, *, masked: bool = False) -> tuple[EncodedWords, tuple[tuple[int, int] | None, ...]]:

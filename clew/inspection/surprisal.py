@@ -15,10 +15,10 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor
 
-from clew.core.errors import UserError
+from clew.core.errors import UserError, counted
 from clew.core.modes import evaluating
 from clew.inspection.instrument import Instrument, TextOptions
-from clew.inspection.reading import Reading, read, why_unreadable
+from clew.inspection.reading import Reading, read, unknown_ids, why_unreadable
 from clew.inspection.views import ColouredText, Part, Table, View
 from clew.layers.embeddings import Segmented
 from clew.runs.loaded import Run
@@ -136,6 +136,8 @@ def look_at_surprisal(runs: Sequence[Run], options: TextOptions) -> View:
         f"{'pseudo-perplexity' if masked else 'perplexity'} {one.perplexity:.4g}"
         for one in found
     )
+    if unknown := sum(id in unknown_ids(runs[0]) for id in (reading.written_ids if reading.writes else reading.ids)):
+        about += f"; {counted(unknown, 'token')} unknown to the model, with the bits of any that is"
     return View("Surprisal", parts, about, facts_of(found, masked))
 
 

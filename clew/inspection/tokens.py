@@ -3,7 +3,7 @@
 from collections.abc import Sequence
 
 from clew.inspection.instrument import Instrument, TextOptions
-from clew.inspection.reading import read, why_unreadable
+from clew.inspection.reading import read, unknown_ids, why_unreadable
 from clew.inspection.views import ColouredText, Part, Table, View
 from clew.runs.loaded import Run
 
@@ -11,7 +11,7 @@ from clew.runs.loaded import Run
 def look_at_tokens(runs: Sequence[Run], options: TextOptions) -> View:
     reading = read(runs[0], options.text, options.target, into=options.into)
     spans = reading.spans or (None,) * len(reading.tokens)
-    unknown = {id for tokenizer in runs[0].vocabularies.values() if (id := getattr(tokenizer, "unknown", None)) is not None}
+    unknown = unknown_ids(runs[0])
     rows = [
         (place, piece, token, id, *(["" if span is None else f"{span[0]}-{span[1]}"] if reading.spans else []))
         for place, (piece, token, id, span) in enumerate(zip(reading.pieces, reading.tokens, reading.ids, spans, strict=True), start=1)

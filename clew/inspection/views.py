@@ -74,7 +74,7 @@ class View:
 
     def figure(self) -> Any:
         """A matplotlib figure, a panel a part."""
-        return figure_of(self.title, self.parts)
+        return figure_of(self.title, [Note(self.about), *self.parts] if self.about else self.parts)
 
     def json(self) -> str:
         """All values, each part with its kind. What is no number (a mean of nothing) is null."""

@@ -32,7 +32,8 @@ async def missing(request: Request, error: Exception) -> Response:
 
 
 async def wrong_method(request: Request, error: Exception) -> Response:
-    return said(HTTPStatus.METHOD_NOT_ALLOWED, f"{request.method} is not understood here")
+    other = "GET" if request.method == "POST" else "POST"
+    return said(HTTPStatus.METHOD_NOT_ALLOWED, f"{request.method} is not understood here; ask by {other}")
 
 
 async def body_of(request: Request) -> dict[str, Any]:

@@ -28,7 +28,8 @@ def check_names(names: Iterable[str]) -> None:
 
 
 def take_tour(folder: Path, page: Path, names: Collection[str], *, scale: Scale, seed: int, report: Report) -> dict[str, Finding]:
-    """Makes every finding that is not there yet, in the order of the tour, and writes the page with all of them."""
+    """Makes every finding that is not there yet, in the order of the tour, and writes the page with them and with what was found before at
+    this scale and seed."""
     check_names(names)
     folder.mkdir(parents=True, exist_ok=True)
 
@@ -37,6 +38,7 @@ def take_tour(folder: Path, page: Path, names: Collection[str], *, scale: Scale,
         return train_models(folder, scale, seed, report)
 
     findings: dict[str, Finding] = {}
+    before = {name: found for name in stops() if name not in names and (found := kept(folder, name, scale, seed)) is not None}
     chosen = [name for name in stops() if name in names]
     for number, name in enumerate(chosen, start=1):
         found = kept(folder, name, scale, seed)
@@ -48,7 +50,8 @@ def take_tour(folder: Path, page: Path, names: Collection[str], *, scale: Scale,
             report(f"[{number}/{len(chosen)}] {name}: found before")
         report(f"  {found.found}")
         findings[name] = found
-    write_text(page, report_html(findings, scale, seed))
+    told = {**before, **findings}
+    write_text(page, report_html({name: told[name] for name in stops() if name in told}, scale, seed))
     return findings
 
 

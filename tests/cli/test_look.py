@@ -5,7 +5,9 @@ from pathlib import Path
 
 import pytest
 
+import clew as package
 from clew.inspection.instruments import INSTRUMENTS
+from clew.inspection.views import Note
 from tests.cli.conftest import Clew
 
 
@@ -19,6 +21,22 @@ def test_instruments_are_listed_described_and_told_for_a_run(clew: Clew, lstm: P
     for line in clew("look", lstm, "--json").out.splitlines():
         fields = json.loads(line)
         assert fields["fits"] is (fields["why_not"] is None)
+
+
+def test_a_run_in_the_instruments_place_and_a_text_for_what_reads_none_are_told(clew: Clew, lstm: Path) -> None:
+    assert "the instrument comes first, and then the run" in clew("look", lstm, "surprisal").err
+    assert "runs/nowhere is not a run directory" in clew("look", "runs/nowhere").err
+    assert clew("look", "cost", lstm, "--text", "the").err == "clew: cost reads no text of yours; leave --text and --file out\n"
+
+
+def test_what_is_unknown_to_the_model_is_said_beside_the_surprisal(clew: Clew, lstm: Path) -> None:
+    assert "1 token unknown to the model" in clew("look", "surprisal", lstm, "--text", "the \u1234 door").out
+
+
+def test_python_takes_folders_and_says_each_runs_own_sentence(lstm: Path, gpt: Path) -> None:
+    alone = [package.look(folder, "surprisal", text="the red door").about for folder in (lstm, gpt)]
+    together = package.look([lstm, gpt], "surprisal", text="the red door")
+    assert [part.text.partition(": ")[2] for part in together.parts if isinstance(part, Note)] == alone
 
 
 def test_what_is_seen_is_printed_as_text_or_as_json(clew: Clew, lstm: Path, gpt: Path, tmp_path: Path) -> None:

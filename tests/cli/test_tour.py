@@ -42,3 +42,5 @@ def test_a_tour_leaves_a_report_and_goes_on_after_ctrl_c(clew: Clew, monkeypatch
     assert found.status == 0 and Path(found.out.strip()) == Path("runs/tour/report.html")
     assert first.calls == [("full", 5)] and "Counted" in Path("runs/tour/report.html").read_text()
     assert '"found": "seed 5"' in clew("tour", "--only", "first", "--seed", "5", "--json").out
+    assert "--only second" in Path("runs/tour/report.html").read_text()  # what was found before stays on the page
+    assert clew("tour", "--only", "first", "--scale", "quick").out.strip() == "runs/tour/quick.html"
