@@ -162,7 +162,7 @@ def training_pairs(options: argparse.Namespace, source: Side, target: Side) -> t
         rows, told = pairs.rows, options.train
         say(f"{options.train}: {len(rows):,} of {pairs.num_pairs:,} pairs have vectors on both sides")
     if len(rows) < 10:
-        raise UserError(f"the rotation is learnt from pairs with vectors on both sides, ten at least, and {told} has {len(rows)}")
+        raise UserError(f"the rotation is learnt from ten pairs with vectors on both sides at least; of {told} there are {len(rows)}")
     return rows, told
 
 
@@ -214,7 +214,8 @@ def translate(options: argparse.Namespace, space: Any, source: Side, target: Sid
         row = source.find(word)
         if row is None:
             near = did_you_mean(word, source.words[:20_000])
-            raise UserError(f"no vector for {named(word)} among {len(source.words):,} words of {source.name}{near} --first takes more")
+            more = " --first takes more" if len(source.words) == options.first else ""
+            raise UserError(f"no vector for {named(word)} among {len(source.words):,} words of {source.name}{near}{more}")
         rows.append(row)
     for line in entries(space, np.array(rows), options.n, source, target):
         print(json.dumps(dict(zip(("source", "target", "score"), line, strict=True)), ensure_ascii=False) if options.json else tsv(line))

@@ -108,6 +108,7 @@ def what_next(options: argparse.Namespace, run: Any, example: dict[str, str]) ->
         used(options, run, example),
         command(options, "evaluate", folder),
         command(options, "describe", folder),
+        command(options, "inspect", folder),
         command(options, "train", *trained_again(options, run), another),
     ]
     return "next:  " + "\n       ".join(commands)

@@ -58,7 +58,7 @@ def test_two_runs_are_two_languages(clew: Clew, files: Path, lstm: Path, gpt: Pa
     "arguments, sentence",
     [
         (["--train", "train.tsv"], "there is nothing to do"),
-        (["w1"], "ten at least"),
+        (["w1"], "ten pairs with vectors on both sides at least"),
         (["--train", "train.tsv", "nobody"], "no vector for 'nobody'"),
         (["--train", "train.tsv", "w1", "--rounds", "many"], "--rounds takes a number"),
         (["--train", "none.tsv", "w1"], "no such file"),
