@@ -32,6 +32,8 @@ from clew.inspection.views import Lines, Note, Part, Series, Table, View
 from clew.runs.build import build_task
 from clew.runs.loaded import Run
 
+MOST_READ = 1000
+"""Tokens of a given text that a language model reads, unless more steps are asked for."""
 MOST_WIDTH = 1024
 """Recurrent matrices that are wider are left out: their eigenvalues take minutes."""
 FLOOR = 1e-12
@@ -144,11 +146,15 @@ def products_of_gates(reading: Reading, steps: int) -> dict[str, Tensor]:
 
 
 def text_of(run: Run, options: GradientOptions) -> str:
-    """What is given, or of a language model as much of its own validation text as is needed."""
-    if options.text or not has_corpus_text(run):
+    """What is given, or of a language model as much of its own validation text as is needed; it reads a token at a time, and so no more
+    of a given one than takes seconds."""
+    if not has_corpus_text(run):
         return options.text
-    wanted = min(2 * options.steps + options.places + 1, run.task.body.max_length or 2**62)
-    text = corpus_text(run, "valid", 20 * wanted)
+    if options.text:
+        text, wanted = options.text, max(MOST_READ, 2 * options.steps + options.places + 1)
+    else:
+        wanted = min(2 * options.steps + options.places + 1, run.task.body.max_length or 2**62)
+        text = corpus_text(run, "valid", 20 * wanted)
     offsets = run.task.tokenizer.encode_with_offsets(text)[1]
     return text[: offsets[wanted - 1][1]] if len(offsets) > wanted else text
 
@@ -196,9 +202,10 @@ def look_at_gradients(runs: Sequence[Run], options: GradientOptions) -> View:
         "gates": {name: curve.tolist() for name, curve in gates.items()},
         "radius": {layer: {gate: found.radius for gate, found in gates_of.items()} for layer, gates_of in spectra.items()},
     }
+    first = "the first " if len(text) < len(options.text) else ""
     about = (
-        f"The size of the gradient of {losses.name} by states and inputs k tokens before it, over {losses.length} tokens. It reaches as "
-        f"far as it is at least {options.threshold:.0%} of what it is at k = 0. x is what is read"
+        f"The size of the gradient of {losses.name} by states and inputs k tokens before it, over {first}"
+        f"{losses.length} tokens. It reaches as far as it is at least {options.threshold:.0%} of what it is at k = 0. x is what is read"
         + (", h a layer's output and c its cell" if len(flows["trained"].curves) > 1 else "")
         + ("; gates: what the gates alone keep of a cell." if gates else ".")
     )

@@ -83,9 +83,9 @@ class Reading:
         return task.logits if TASKS[self.run.config.task.name].verb in ("generate", "fill") else None  # type: ignore[attr-defined]
 
 
-def read(run: Run, text: str, target: str | None = None, *, into: str = "") -> Reading:
-    """A text, and for a model that writes its target, as one row of ids. Refused where it is empty, or longer than what
-    the model's positions can tell apart."""
+def read(run: Run, text: str, target: str | None = None, *, into: str = "", any_length: bool = False) -> Reading:
+    """A text, and for a model that writes its target, as one row of ids. Refused where it is empty, or longer than what the model's
+    positions can tell apart, unless the model is not to be run."""
     check_is_text(text, "text")
     if MODELS[run.config.model.family].encodes:  # type: ignore[attr-defined]
         return read_pair(run, text, target, into)
@@ -95,7 +95,7 @@ def read(run: Run, text: str, target: str | None = None, *, into: str = "") -> R
     reader = WordReader.of(run.task.body, run.vocabularies, running=TASKS[run.config.task.name].data == "text")  # type: ignore[attr-defined]
     encoded, spans = encode_text(reader, text, masked=run.verb == "fill")
     limit = run.task.body.max_length
-    if limit is not None and len(encoded.tokens) > limit:
+    if limit is not None and len(encoded.tokens) > limit and not any_length:
         raise UserError(f"the text has {len(encoded.tokens)} tokens, but the model can tell apart {limit} positions; shorten it")
     batch = to_device(reader.collate([encoded]), run.task.body.embedding.like.device)
     return Reading(run, text, tuple(map(reader.tokenizer.token, encoded.tokens)), tuple(encoded.tokens), batch, spans=spans)

@@ -9,7 +9,7 @@ from clew.runs.loaded import Run
 
 
 def look_at_tokens(runs: Sequence[Run], options: TextOptions) -> View:
-    reading = read(runs[0], options.text, options.target, into=options.into)
+    reading = read(runs[0], options.text, options.target, into=options.into, any_length=True)
     spans = reading.spans or (None,) * len(reading.tokens)
     unknown = unknown_ids(runs[0])
     rows = [
@@ -26,6 +26,8 @@ def look_at_tokens(runs: Sequence[Run], options: TextOptions) -> View:
         parts.append(Table(("place", "token", "id"), written, "Written"))
     found = sum(id in unknown for id in reading.ids)
     about = f"{len(rows)} tokens" + (f", {found} unknown to the model" if found else "")
+    if (limit := runs[0].task.body.max_length) is not None and len(rows) > limit:
+        about += f"; the model can tell apart {limit} positions, and no more can be looked at together by what runs it"
     facts = {
         "tokens": list(reading.tokens),
         "ids": list(reading.ids),

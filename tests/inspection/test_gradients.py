@@ -3,7 +3,7 @@ from pathlib import Path
 import pytest
 
 from clew.core.errors import UserError
-from clew.inspection.gradients import GradientOptions, text_of
+from clew.inspection.gradients import MOST_READ, GradientOptions, text_of
 from clew.inspection.looking import look
 from clew.runs.loaded import Run
 from tests.inspection.small_runs import small_run
@@ -43,6 +43,13 @@ def test_what_is_carried_and_what_is_read_vanish_alike_in_an_elman_network() -> 
     assert by_state[6] < by_state[0] and by_input[6] < by_input[0]
     assert set(facts["radius"]["1"]) == {"hidden"}
     assert facts["reach"]["trained"]["1 h"] in (None, *range(1, 7))
+
+
+def test_of_a_long_text_a_language_model_reads_the_beginning() -> None:
+    text = "the walls " * 2 * MOST_READ
+    assert text_of(small_run("lstm"), GradientOptions(text=text)) == text[:MOST_READ]
+    assert len(text_of(small_run("lstm"), GradientOptions(text=text, steps=MOST_READ))) == 2 * MOST_READ + 11
+    assert text_of(small_run("lstm"), GradientOptions(text="the walls")) == "the walls"
 
 
 def test_a_text_that_is_too_short_is_refused() -> None:

@@ -24,6 +24,13 @@ def test_tokens_that_the_model_does_not_know_are_counted():
     assert view.facts["unknown"] == 1 and "1 unknown" in view.about
 
 
+def test_a_text_beyond_the_positions_is_cut_into_tokens_all_the_same():
+    run = small_run("gpt")
+    view = look(run, "tokens", {"text": "the walls " * run.task.body.max_length})
+    assert len(view.facts["ids"]) == 10 * run.task.body.max_length
+    assert f"the model can tell apart {run.task.body.max_length} positions" in view.about
+
+
 def test_a_translator_shows_what_it_reads_and_what_it_writes():
     facts = look(small_run("transformer"), "tokens", {"text": "the walls", "target": "walls the"}).facts
     assert facts["written"] == ["walls", "the", "<eos>"] and facts["tokens"][:2] == ["the", "walls"]
