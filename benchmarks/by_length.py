@@ -8,8 +8,8 @@ import json
 from pathlib import Path
 from typing import Any
 
-from clew.inspection.drawing.colours import style
-from clew.inspection.figures import load_matplotlib
+from clew.drawing.colours import style
+from clew.drawing.figures import load_matplotlib
 from clew.metrics.translation import bleu
 
 LONGEST = 1_000_000

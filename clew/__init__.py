@@ -14,7 +14,7 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
     from pathlib import Path
 
-    from clew.inspection.views import View
+    from clew.drawing.views import View
     from clew.recipes.listed import Listed
     from clew.runs.loaded import Run
 
@@ -80,7 +80,7 @@ def look(runs: "Run | str | Path | Sequence[Run | str | Path]", instrument: str,
     PNG, PDF or JSON. `clew look` lists the instruments, and `clew look NAME` the options of one."""
     from pathlib import Path
 
-    from clew.inspection import looking
+    from clew.instruments import looking
     from clew.runs.loaded import Run
 
     given = [runs] if isinstance(runs, (str, Path, Run)) else runs

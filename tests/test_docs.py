@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from clew.cli.main import main, verb_parser
-from clew.inspection.looking import read_assignments, read_options
+from clew.instruments.looking import read_assignments, read_options
 from clew.layers.cells import CELLS
 from clew.recipes import RECIPES
 from clew.recipes.running import config_of

@@ -35,9 +35,9 @@ from clew.runs.build import build_task
 from clew.runs.config import Config, resolve
 from clew.runs.directory import FORMAT, read_config
 from clew.runs.values import parse_value
+from clew.sources.words import is_segmented
 from clew.tasks import TASKS
 from clew.tasks.masked_language_model import MaskedBatch
-from clew.tasks.words import is_segmented
 from clew.text.train import TOKENIZERS, framed_as_bert, train_character, train_word, train_wordpiece
 from clew.training.averaging import AVERAGES
 from clew.training.optimisers import OPTIMISERS

@@ -19,6 +19,7 @@ from benchmarks.faults.children import done, own_folder
 from benchmarks.faults.subjects import LSTM, TEXT, decoder_batches, decoder_training, text_beside
 from benchmarks.faults.trials import Fault, Result, fault_in_sentence, in_this_process, put_through
 from clew.cli.main import main
+from clew.core.batches import Batches
 from clew.core.errors import UserError
 from clew.core.state import leaves
 from clew.core.types import State, Term
@@ -30,7 +31,7 @@ from clew.tasks.language_model import LanguageModel
 from clew.text.train import train_character
 from clew.training.averaging import Exponential
 from clew.training.checkpoints import split_optimiser
-from clew.training.loop import MOST_SKIPPED, Batches, Record, Standing, train
+from clew.training.loop import MOST_SKIPPED, Record, Standing, train
 from clew.training.optimisers import OPTIMISERS
 from clew.training.schedules import Constant
 

@@ -15,6 +15,8 @@ import torch._dynamo  # what the first step would import, so that no child has t
 import torch.nn.functional as F
 from torch import Tensor, nn
 
+from clew.core.batches import Batches
+from clew.core.files import read_json
 from clew.core.types import Memory, State, Term
 from clew.layers.attentive import AttentiveCell
 from clew.layers.cells import GRU
@@ -22,10 +24,10 @@ from clew.layers.embeddings import TokenEmbedding
 from clew.layers.recurrent import Bidirectional, Recurrent
 from clew.layers.scores import Additive
 from clew.recipes.running import run_recipe
-from clew.runs.directory import WEIGHTS, append_metrics, is_run, read_json, read_metrics, read_weights, truncate_metrics
+from clew.runs.directory import WEIGHTS, append_metrics, is_run, read_metrics, read_weights, truncate_metrics
 from clew.training.averaging import Exponential
 from clew.training.checkpoints import TRAINING, Training, checkpoint_folders, find_checkpoint, load_checkpoint, read_group, save_checkpoint
-from clew.training.loop import Batches, Standing, train
+from clew.training.loop import Standing, train
 from clew.training.observers import Best
 from clew.training.optimisers import adamw
 from clew.training.schedules import Plateau

@@ -7,7 +7,7 @@ from pathlib import Path
 from types import ModuleType
 
 from clew.core.errors import UserError
-from clew.runs.directory import file_hash
+from clew.core.files import file_hash
 
 
 def load_code(path: Path) -> ModuleType:

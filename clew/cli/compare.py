@@ -45,7 +45,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 def run(options: argparse.Namespace) -> int:
     from clew.core.errors import UserError
-    from clew.inspection.figures import load_matplotlib
+    from clew.drawing.figures import load_matplotlib
     from clew.runs.comparison import cautions, group_runs, ranked
     from clew.runs.summary import named_runs, summarise
 
@@ -171,11 +171,11 @@ def show(groups: list[Any], rows: list[dict[str, Any]], options: argparse.Namesp
 
 
 def draw(groups: list[Any], rows: list[dict[str, Any]], options: argparse.Namespace) -> None:
-    from clew.inspection.curves import Curve, Curves, Panel, figure
-    from clew.inspection.curves_page import page
-    from clew.inspection.figures import save_figure
+    from clew.core.files import write_text
+    from clew.drawing.curves import Curve, Curves, Panel, figure
+    from clew.drawing.curves_page import page
+    from clew.drawing.figures import save_figure
     from clew.runs.comparison import curve
-    from clew.runs.directory import write_text
 
     def curves(measure: str) -> tuple[Curves, ...]:
         lines = [[Curve(*curve(each, measure)) for each in group.runs] for group in groups]

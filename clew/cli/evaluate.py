@@ -115,8 +115,8 @@ def run(options: argparse.Namespace) -> int:
 def evaluate_own(run: Any, streams: int | None, as_json: bool) -> None:
     from clew.cli.progress import Lines
     from clew.core.errors import UserError
+    from clew.core.files import cache_folder
     from clew.runs.build import encode_texts, find_texts
-    from clew.runs.directory import cache_folder
     from clew.training.baselines import Baselines, check_size
     from clew.training.evaluation import evaluate
     from clew.training.language import as_predicted, score_of
@@ -147,9 +147,9 @@ def evaluate_windows(run: Any, file: str, as_json: bool) -> None:
     apart."""
     from clew.cli.generate import read_stdin
     from clew.cli.progress import Lines
+    from clew.core.files import cache_folder
     from clew.data.text_files import TextString, find_text
     from clew.runs.build import encode_texts, text_field
-    from clew.runs.directory import cache_folder
     from clew.training.evaluation import evaluate
     from clew.training.language import score_of
 

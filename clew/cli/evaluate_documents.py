@@ -11,8 +11,8 @@ def evaluate_documents(run: Any, files: list[str], options: argparse.Namespace) 
 
     from clew.cli.progress import Lines, say
     from clew.core.errors import UserError
+    from clew.core.files import cache_folder
     from clew.data.notes import Notes
-    from clew.runs.directory import cache_folder
     from clew.runs.documents import encode_parts, find_documents
     from clew.tasks.masked_examples import MaskedExamples
     from clew.training.baselines import Baselines

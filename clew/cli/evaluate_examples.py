@@ -131,9 +131,9 @@ def own_baselines(run: Any) -> Any:
 
 
 def scored(run: Any, config: Any, examples: Any, pivot: str | None, baselines: Any) -> Any:
+    from clew.metrics.score import Score
     from clew.tasks.translation import translate_through
     from clew.training.examples import evaluate_examples
-    from clew.training.problem import Score
 
     if pivot is None:
         return evaluate_examples(run.task, examples, config, baselines)
@@ -188,7 +188,7 @@ def error_row(fields: dict[str, Any]) -> list[str]:
 
 
 def write(path: Path, found: list[tuple[str, Any]]) -> None:
-    from clew.runs.directory import write_text
+    from clew.core.files import write_text
     from clew.runs.predictions import prediction_line
 
     lines = [

@@ -14,8 +14,8 @@ from clew.cli.tables import duration, number, show_table
 
 def run_grid(options: argparse.Namespace) -> int:
     """0 where every run of the grid has finished, 1 where one failed or another process has it; 130 or 143 where a signal came."""
+    from clew.core.processes import process_group
     from clew.recipes.many import plan_grid
-    from clew.training.processes import process_group
 
     code = None if options.code is None else Path(options.code)
     grid = plan_grid(options.recipe, options.settings, parent=Path(options.out or "runs"), code=code)
@@ -26,9 +26,9 @@ def run_grid(options: argparse.Namespace) -> int:
 def run_all(options: argparse.Namespace, grid: Sequence[Any], code: Path | None) -> int:
     from clew.cli.progress import report
     from clew.core.errors import UserError
+    from clew.core.processes import from_first, is_first
     from clew.recipes.many import is_done, run_planned
     from clew.runs.lock import is_locked
-    from clew.training.processes import from_first, is_first
     from clew.training.signals import Interrupted
 
     def state_of(planned: Any) -> str:

@@ -32,7 +32,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def run(options: argparse.Namespace) -> int:
-    from clew.inspection.looking import check_fits, find_instrument, look, read_assignments
+    from clew.instruments.looking import check_fits, find_instrument, look, read_assignments
     from clew.runs.directory import is_run
 
     if options.instrument is None:
@@ -77,7 +77,7 @@ def load(options: argparse.Namespace, folder: str) -> Any:
 
 def check_reads(name: str) -> None:
     from clew.core.errors import UserError
-    from clew.inspection.looking import find_instrument
+    from clew.instruments.looking import find_instrument
 
     if "text" not in find_instrument(name).options.model_fields:
         raise UserError(f"{name} reads no text of yours; leave --text and --file out")
@@ -103,7 +103,7 @@ def given_text(options: argparse.Namespace, has_text: bool) -> str | None:
 def check_out(name: str | None) -> None:
     """Before anything is computed."""
     from clew.core.errors import UserError
-    from clew.inspection.views import FIGURES, WRITERS
+    from clew.drawing.views import FIGURES, WRITERS
 
     if name is None:
         return
@@ -116,7 +116,7 @@ def check_out(name: str | None) -> None:
 def show(options: argparse.Namespace, view: Any) -> None:
     from clew.cli.progress import say
     from clew.cli.view_text import view_lines
-    from clew.inspection.views import plain
+    from clew.drawing.views import plain
 
     if options.out is not None:
         say(f"wrote {view.save(options.out)}")
@@ -130,7 +130,7 @@ def show(options: argparse.Namespace, view: Any) -> None:
 
 def list_instruments(options: argparse.Namespace) -> int:
     from clew.cli.tables import show_table
-    from clew.inspection.instruments import INSTRUMENTS
+    from clew.instruments import INSTRUMENTS
 
     if options.json:
         for name, instrument in INSTRUMENTS.items():
@@ -143,7 +143,7 @@ def list_instruments(options: argparse.Namespace) -> int:
 def list_fitting(options: argparse.Namespace) -> int:
     """The instruments for one run, and why others have nothing to see in it."""
     from clew.cli.tables import show_table
-    from clew.inspection.instruments import INSTRUMENTS
+    from clew.instruments import INSTRUMENTS
 
     one = load(options, options.instrument)
     rows = [(name, instrument.about, instrument.fits(one)) for name, instrument in INSTRUMENTS.items()]
@@ -159,7 +159,7 @@ def describe(options: argparse.Namespace) -> int:
     """An instrument's options, with what each takes."""
     from clew.cli.tables import show_table
     from clew.core.errors import UserError
-    from clew.inspection.instruments import INSTRUMENTS
+    from clew.instruments import INSTRUMENTS
 
     name, instrument = options.instrument, INSTRUMENTS[options.instrument]
     if options.words or options.text is not None or options.file is not None or options.out is not None:

@@ -87,7 +87,7 @@ def as_brackets(parsed: Iterator[list[Line]]) -> Iterator[str]:
 
 
 def as_text(parsed: Iterator[list[Line]]) -> Iterator[str]:
-    from clew.inspection.tree_drawing import tree_text
+    from clew.drawing.tree_drawing import tree_text
 
     for lines in parsed:
         for line in lines:
@@ -97,7 +97,7 @@ def as_text(parsed: Iterator[list[Line]]) -> Iterator[str]:
 
 
 def as_svg(parsed: Iterator[list[Line]]) -> Iterator[str]:
-    from clew.inspection.tree_drawing import trees_svg
+    from clew.drawing.tree_drawing import trees_svg
 
     yield trees_svg([one.tree for lines in parsed for line in lines for one in line.trees]) + "\n"
 

@@ -36,8 +36,8 @@ def run(options: argparse.Namespace) -> int:
     from clew.cli.progress import say
     from clew.cli.tables import show_table
     from clew.core.errors import UserError
-    from clew.inspection.probe_drawing import probing_svg
-    from clew.inspection.probing import CORPORA_PROBED, LIMIT, probe_run
+    from clew.instruments.probe_drawing import probing_svg
+    from clew.instruments.probing import CORPORA_PROBED, LIMIT, probe_run
     from clew.runs.loaded import load_run
 
     out = None if options.out is None else Path(options.out)

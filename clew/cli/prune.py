@@ -41,8 +41,9 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 def run(options: argparse.Namespace) -> int:
     from clew.cli.prune_measures import important, measuring_of, seconds_per_batch
+    from clew.core.files import write_json
     from clew.inspection.importance import curve_view, quality_curve, ranked
-    from clew.runs.directory import check_empty, write_json
+    from clew.runs.directory import check_empty
     from clew.runs.loaded import load_run
     from clew.runs.pruning import prunable_layers, prune_run
 

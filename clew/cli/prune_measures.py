@@ -66,7 +66,7 @@ def by_score(run: Any, settings: list[str], num_batches: int) -> Measuring:
 
 def by_nearness(run: Any) -> Measuring:
     """The mean cosine of what a run makes of sentences with what the whole model makes of them."""
-    from clew.inspection.probe_corpora import read_probe_corpus
+    from clew.instruments.probe_corpora import read_probe_corpus
 
     corpus = read_probe_corpus("ewt-sample", SENTENCES)
     texts = {part: [" ".join(words) for words in corpus.sentences[part]] for part in ("train", "valid")}

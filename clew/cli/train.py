@@ -47,10 +47,10 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 def run(options: argparse.Namespace) -> int:
     from clew.cli.grid import run_grid
     from clew.cli.progress import report
+    from clew.core.processes import is_first
     from clew.recipes.grid import expand
     from clew.recipes.running import run_recipe
     from clew.runs.directory import is_run
-    from clew.training.processes import is_first
     from clew.training.signals import Interrupted
 
     one, *others = expand(options.recipe, options.settings)

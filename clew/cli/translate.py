@@ -195,7 +195,7 @@ class Alignments:
         if not self.path.parent.is_dir():
             raise UserError(f"no such folder: {self.path.parent}, where --attention is to write; make it first")
         if self.kind in PICTURES[1:]:
-            from clew.inspection.figures import load_matplotlib
+            from clew.drawing.figures import load_matplotlib
 
             load_matplotlib("take .svg, which needs nothing")
 
@@ -223,8 +223,8 @@ class Alignments:
             self.draw()
 
     def draw(self) -> None:
-        from clew.inspection.alignment import Drawn, alignment_figure, alignment_svg
-        from clew.inspection.figures import save_figure
+        from clew.drawing.alignments import Drawn, alignment_figure, alignment_svg
+        from clew.drawing.figures import save_figure
 
         drawn = [Drawn(*each) for each in self.seen]
         if not drawn:

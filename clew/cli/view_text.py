@@ -5,7 +5,7 @@ from typing import Any
 
 from clew.cli.tables import text_table
 from clew.core.errors import counted, printable, shortened
-from clew.inspection.views import Bars, Branches, ColouredText, Grid, Heatmap, Lines, Network, Note, Points, Table, View
+from clew.drawing.views import Bars, Branches, ColouredText, Grid, Heatmap, Lines, Network, Note, Points, Table, View
 
 MOST_ROWS, MOST_COLUMNS = 200, 14
 """What is printed of a table or a map at most."""

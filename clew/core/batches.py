@@ -1,6 +1,8 @@
-"""Batches of any task: NamedTuples whose tensors have the rows as their first axis. What is no tensor holds for all rows alike."""
+"""Batches of any task: NamedTuples whose tensors have the rows as their first axis. What is no tensor holds for all rows alike.
+And an endless order of them, by position."""
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
 from itertools import chain
 from typing import Any
 
@@ -52,3 +54,28 @@ def padded(rows: Sequence[Sequence[int]]) -> tuple[Tensor, Tensor | None]:
     ids = np.zeros(mask.shape, dtype=np.int64)
     ids[mask] = np.fromiter(chain.from_iterable(rows), np.int64, lengths.sum())
     return torch.from_numpy(ids), None if mask.all() else torch.from_numpy(mask)
+
+
+@dataclass
+class Batches:
+    """Batch b of epoch e, for all processes together: a pure function, so that the position (epoch, batch) is all there is to remember.
+
+    `get(epoch, batch)` may be called for any position; `ahead(epoch, batch)` gives the batches from a position on, and may make them
+    before they are asked for. A batch's `fresh` says that its streams start there, its `rate` multiplies the learning rate, and its
+    `num_tokens` is how many it reads, where fewer are predicted.
+    """
+
+    per_epoch: Callable[[int], int]
+    get: Callable[[int, int], Any]
+
+    def positions(self, epoch: int, batch: int) -> Iterator[tuple[int, int]]:
+        """Every position from one on, without end."""
+        while True:
+            while batch >= self.per_epoch(epoch):
+                epoch, batch = epoch + 1, 0
+            yield epoch, batch
+            batch += 1
+
+    def ahead(self, epoch: int, batch: int) -> Iterator[tuple[int, int, Any]]:
+        for position in self.positions(epoch, batch):
+            yield *position, self.get(*position)

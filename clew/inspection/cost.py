@@ -21,8 +21,8 @@ import numpy as np
 import torch
 from torch import Tensor
 
+from clew.drawing.views import Lines, Part, Series, Table, View
 from clew.inspection.metering import metered
-from clew.inspection.views import Lines, Part, Series, Table, View
 from clew.kernels import only_equations
 from clew.layers.attention import SelfAttention
 from clew.layers.cells import LSTM

@@ -13,7 +13,7 @@ from torch import Tensor
 
 from clew.decoding.beam import Expansion, Hypotheses, beam_search
 from clew.decoding.stepper import Stepper
-from clew.inspection.views import Branch
+from clew.drawing.views import Branch
 
 
 class Hypothesis(NamedTuple):

@@ -12,9 +12,9 @@ from torch import Tensor
 
 from clew.core.batches import to_device
 from clew.core.errors import UserError
+from clew.drawing.views import Lines, Note, Part, Series, View
 from clew.inspection.heads import attending_layers, heads_off
 from clew.inspection.recording import intervene, plain_module
-from clew.inspection.views import Lines, Note, Part, Series, View
 
 
 class Masks:

@@ -6,22 +6,23 @@ from typing import Any
 
 import torch
 
+from clew.core.files import write_json, write_text
 from clew.core.tag_schemes import plain_tags
 from clew.interop.model_card import model_card, vocabularies_of
 from clew.interop.options import ExportOptions
 from clew.interop.readers import context_of
 from clew.interop.signatures import Port, Program
 from clew.interop.usage import usage_of
-from clew.runs.directory import VOCABULARY, write_json, write_text
+from clew.runs.directory import VOCABULARY
 from clew.runs.embedding import CONTEXT
 from clew.runs.loaded import Run
 from clew.runs.vocabularies import save_vocabularies
+from clew.sources.words import is_spelled
 from clew.tasks.language_model import LanguageModel
 from clew.tasks.masked_language_model import MaskedLanguageModel
 from clew.tasks.question_answering import QuestionAnswering
 from clew.tasks.sequence import SequenceToSequence, language_tokens
 from clew.tasks.tagging import Tagger
-from clew.tasks.words import is_spelled
 
 FORMAT = 1
 DESCRIPTION, CARD = "export.json", "README.md"

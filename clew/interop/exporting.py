@@ -5,10 +5,11 @@ from copy import deepcopy
 from pathlib import Path
 
 from clew.core.errors import UserError, unknown
+from clew.core.files import PARTIAL, flush
 from clew.interop import EXPORTS
 from clew.interop.options import ExportOptions
 from clew.layers.adapters import is_adapted, merge
-from clew.runs.directory import PARTIAL, flush, is_run
+from clew.runs.directory import is_run
 from clew.runs.loaded import Run
 
 

@@ -8,10 +8,11 @@ from typing import Any
 
 import yaml
 
+from clew.core.files import read_json
 from clew.data.corpora import CORPORA
 from clew.data.samples import EMBEDDED
 from clew.interop.options import ExportOptions
-from clew.runs.directory import ENVIRONMENT, ORIGIN, read_json
+from clew.runs.directory import ENVIRONMENT, ORIGIN
 from clew.runs.loaded import Run
 from clew.runs.summary import Summary, last_with, summarise
 from clew.text.labels import Labels

@@ -11,10 +11,10 @@ from clew.interop.signatures import SIZES, Program, Sizes, Tensors, drawn
 from clew.layers.context import Context, Pieces
 from clew.layers.embeddings import Segmented, Words
 from clew.runs.loaded import Run
+from clew.sources.words import is_segmented, is_spelled
 from clew.tasks.answers import Number
 from clew.tasks.classification import ClassBatch
 from clew.tasks.tagging import TagBatch
-from clew.tasks.words import is_segmented, is_spelled
 from clew.text.letters import LETTERS
 
 Function = Callable[[Any, Tensors], tuple[Tensor, ...]]

@@ -3,8 +3,8 @@
 from typing import Any
 
 from clew.runs.loaded import Run
+from clew.sources.words import WordReader, is_segmented, is_spelled
 from clew.tasks.answers import Number
-from clew.tasks.words import WordReader, is_segmented, is_spelled
 
 OPENINGS = {
     "onnx": """

@@ -7,12 +7,12 @@ from pathlib import Path
 from typing import Any
 
 from clew.core.errors import UserError, shown, unknown
+from clew.core.files import cache_folder, write_text
 from clew.data.example_splits import PARTS
 from clew.data.examples import Labelled, Pair, Question, Sentence
 from clew.data.readers import read_labelled, read_pairs, read_sentences
 from clew.data.squad_files import read_questions
 from clew.recipes.running import config_of
-from clew.runs.directory import cache_folder, write_text
 from clew.tasks import TASKS
 
 Listed = Iterable[Any] | Mapping[str, Iterable[Any]]

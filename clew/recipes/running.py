@@ -6,6 +6,7 @@ from pathlib import Path
 from typing import Any
 
 from clew.core.errors import UserError, shortened, unknown
+from clew.core.processes import from_first, is_first, is_restart, process_group
 from clew.recipes import RECIPES
 from clew.runs.config import Config, resolve
 from clew.runs.directory import (
@@ -26,7 +27,6 @@ from clew.runs.overriding import overlay, override
 from clew.runs.summary import summarise
 from clew.runs.transfer import INHERITED, check_stands, check_text_inherited, check_transfer, inheriting, with_hash, with_kind
 from clew.runs.values import read_yaml
-from clew.training.processes import from_first, is_first, is_restart, process_group
 from clew.training.report import Report, Silence
 from clew.training.run import Result, check_training, train_run
 

@@ -9,6 +9,7 @@ import torch
 from torch import nn
 
 from clew.core.errors import UserError, unknown
+from clew.core.files import cache_folder
 from clew.core.types import Body
 from clew.data.corpora import find_corpus, holds_sentences, read_lines
 from clew.data.encoded import TokenFile, encode_corpus
@@ -17,7 +18,6 @@ from clew.data.splits import Spread, split_text
 from clew.data.text_files import FIELD, TextSource, TextString
 from clew.models import MODELS
 from clew.runs.config import Config, DataConfig, TextConfig
-from clew.runs.directory import cache_folder
 from clew.runs.embedding import check_embedding, enrich
 from clew.runs.memory import build_within_memory
 from clew.runs.transfer import ENCODER, build_encoder, put_adapters

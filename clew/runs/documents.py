@@ -3,13 +3,13 @@
 from pathlib import Path
 
 from clew.core.errors import UserError
+from clew.core.files import cache_folder
 from clew.data.documents import Documents, corpus_documents, cut_off, documents_at, joined
 from clew.data.encoded_documents import EncodedDocuments, Progress, encode_documents
 from clew.data.example_splits import PARTS
 from clew.data.notes import Notes
 from clew.runs.build import text_field, train_tokenizer
 from clew.runs.config import DataConfig, TextConfig
-from clew.runs.directory import cache_folder
 from clew.text.tokenizer import Tokenizer
 from clew.text.train import framed_as_bert
 

@@ -14,6 +14,7 @@ from torch import Tensor, nn
 
 from clew.core.config import build_part
 from clew.core.errors import UserError
+from clew.core.files import file_hash
 from clew.data.vectors import first_words, read_vectors, vector_width
 from clew.layers.characters import CHARACTERS
 from clew.layers.context import Context
@@ -21,7 +22,7 @@ from clew.layers.embeddings import Spelled
 from clew.layers.pooling import MIXES
 from clew.models import MODELS
 from clew.runs.config import Config, InputsConfig, resolve
-from clew.runs.directory import WEIGHTS, check_files, check_run, file_hash, read_config, read_weights
+from clew.runs.directory import WEIGHTS, check_files, check_run, read_config, read_weights
 from clew.tasks import TASKS
 from clew.text.kept import Kept
 from clew.text.letters import letters_of

@@ -21,6 +21,7 @@ from clew.runs.embedding import check_reads_one_sequence
 from clew.runs.given import answered, check_sides, check_tree_kinds, decoding_config, is_blank, listed_texts, searching
 from clew.runs.vocabularies import TOKENIZER, load_vocabularies
 from clew.runs.weights import load_weights
+from clew.sources.words import SourceReader, WordReader
 from clew.tasks import TASKS
 from clew.tasks.alignment import Alignment
 from clew.tasks.choices import Choices, Chooser, choices_of
@@ -30,7 +31,6 @@ from clew.tasks.scoring import Scored, score_text
 from clew.tasks.tagging import TaggedText
 from clew.tasks.text_vectors import TextVectors
 from clew.tasks.translation import BATCH_TOKENS, ScoredPair, align, score_pairs, translate
-from clew.tasks.words import SourceReader, WordReader
 from clew.text.tokenizer import Tokenizer
 from clew.text.words import listed_words, spaced_words, split_words
 

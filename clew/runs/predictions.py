@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import Any
 
 from clew.core.errors import UserError
-from clew.runs.directory import write_text
+from clew.core.files import write_text
 
 PREDICTIONS = "predictions.jsonl"
 

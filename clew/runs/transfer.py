@@ -10,10 +10,11 @@ from torch import nn
 
 from clew.core.config import Part
 from clew.core.errors import UserError
+from clew.core.files import file_hash
 from clew.layers.adapters import adapt, adapter_names, is_adapted
 from clew.models import MODELS
 from clew.runs.config import Config
-from clew.runs.directory import VOCABULARY, WEIGHTS, check_files, check_run, file_hash, is_run, read_config, read_weights
+from clew.runs.directory import VOCABULARY, WEIGHTS, check_files, check_run, is_run, read_config, read_weights
 from clew.runs.embedding import Source, check_merged, check_reads_one_sequence, enrich
 from clew.tasks import TASKS
 from clew.text.labels import Labels

@@ -8,11 +8,11 @@ from pydantic import Field
 
 from clew.core.config import Section
 from clew.core.errors import UserError, unknown
+from clew.drawing.views import WRITERS, View, plain
 from clew.inspection.heads import head_names
-from clew.inspection.instruments import INSTRUMENTS, OWN_TEXT
-from clew.inspection.looking import find_instrument, look
-from clew.inspection.stepping import WRITING, next_step
-from clew.inspection.views import WRITERS, View, plain
+from clew.instruments import INSTRUMENTS, OWN_TEXT
+from clew.instruments.looking import find_instrument, look
+from clew.instruments.stepping import WRITING, next_step
 from clew.runs.loaded import Run
 from clew.runs.summary import summarise
 from clew.serving.answering import named_apart

@@ -17,7 +17,7 @@ from clew.metrics.bootstrap import Interval, bootstrap_interval
 from clew.metrics.calibration import calibration, calibration_interval, fit_temperature
 from clew.metrics.classification import Confusion, count_confusion, count_label_sets, label_set_intervals
 from clew.metrics.correlation import correlation, correlation_interval
-from clew.tasks.measures import Measured, in_words
+from clew.metrics.measures import Measured, in_words
 from clew.text.labels import Labels
 
 Weights = str | Mapping[str, float]

@@ -17,11 +17,11 @@ from clew.core.types import State, Term
 from clew.data.examples import Labelled
 from clew.layers.context import Pieces
 from clew.layers.pooling import POOLINGS
+from clew.sources.words import EncodedWords, WordReader, check_words, one_word_each, places_of
 from clew.tasks.answers import ANSWERS, ClassWeights, Found
 from clew.tasks.examples import ExampleTask
 from clew.tasks.judging import Judging, unlabelled_texts
 from clew.tasks.sequence import TrainTokenizer
-from clew.tasks.words import EncodedWords, WordReader, check_words, one_word_each, places_of
 from clew.text.labels import Labels
 from clew.text.tokenizer import Tokenizer
 from clew.text.words import words_of

@@ -11,8 +11,8 @@ from clew.core.batches import padded, to_device
 from clew.core.errors import UserError
 from clew.data.plans import batches_by_length
 from clew.layers.embeddings import Segmented
+from clew.sources.words import is_segmented
 from clew.tasks.masked_language_model import MaskedLanguageModel
-from clew.tasks.words import is_segmented
 from clew.text.frames import Framed
 from clew.text.tokenizer import MARK, Tokenizer, check_is_text
 

@@ -5,8 +5,8 @@ from typing import Any
 
 from clew.data.examples import Labelled
 from clew.metrics.bootstrap import Interval
+from clew.metrics.measures import Measured
 from clew.tasks.answers import Found
-from clew.tasks.measures import Measured
 from clew.text.tokenizer import check_is_text
 
 

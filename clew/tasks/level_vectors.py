@@ -13,7 +13,7 @@ from clew.core.modes import evaluating
 from clew.layers.blocks import block_ends
 from clew.layers.context import WORD_VECTORS, Pieces
 from clew.layers.pooling import MIXES
-from clew.tasks.words import EncodedWords, WordReader
+from clew.sources.words import EncodedWords, WordReader
 
 BATCH = 64
 """Sentences that are read at a time."""

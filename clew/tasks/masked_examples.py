@@ -12,8 +12,8 @@ from clew.data.encoded_documents import EncodedDocuments
 from clew.data.masking import IGNORED, masking_of
 from clew.data.spans import Spans, packed_spans, paired_spans
 from clew.layers.embeddings import Segmented
+from clew.sources.words import is_segmented
 from clew.tasks.masked_language_model import MaskedBatch, MaskedLanguageModel
-from clew.tasks.words import is_segmented
 
 EVALUATION = (0, 2**63)
 """Seed and epoch of what is evaluated: those of no training, so that a text is always masked in the same way."""

@@ -19,9 +19,9 @@ from clew.data.trees import format_tree
 from clew.decoding.stepper import Stepper
 from clew.decoding.trees import TreeConstraint
 from clew.metrics.brackets import score_brackets, score_sentence, share
-from clew.tasks.measures import Measured
+from clew.metrics.measures import Measured
+from clew.sources.words import one_word_each
 from clew.tasks.sequence import SequenceBatch, SequenceConfig, SequenceToSequence, Sides, TrainTokenizer
-from clew.tasks.words import one_word_each
 from clew.tasks.writing import DecodingConfig
 from clew.text.tokenizer import Tokenizer, check_is_text
 from clew.text.train import train_word

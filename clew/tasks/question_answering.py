@@ -23,12 +23,12 @@ from clew.data.examples import Question
 from clew.layers.context import Pieces
 from clew.metrics.answers import AnswerScores, best_threshold, score_answers
 from clew.metrics.bootstrap import Interval, bootstrap_interval
+from clew.metrics.measures import Measured, in_words
+from clew.sources.windows import CutText, cut_text, part_of, window_starts
+from clew.sources.words import EncodedWords, WordReader, one_word_each, places_of
 from clew.tasks.answer_spans import AnsweredQuestion, Spans, answered, found_spans
 from clew.tasks.examples import ExampleTask
-from clew.tasks.measures import Measured, in_words
 from clew.tasks.sequence import TrainTokenizer
-from clew.tasks.windows import CutText, cut_text, part_of, window_starts
-from clew.tasks.words import EncodedWords, WordReader, one_word_each, places_of
 from clew.text.tokenizer import Tokenizer, check_is_text
 from clew.text.words import words_of
 

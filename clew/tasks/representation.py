@@ -11,7 +11,7 @@ from torch import Tensor, nn
 from clew.core.config import Part, Section, build_part, one_of, part_name
 from clew.layers.context import Pieces
 from clew.layers.pooling import POOLINGS
-from clew.tasks.words import EncodedWords, WordReader
+from clew.sources.words import EncodedWords, WordReader
 
 
 class RepresentationConfig(Section):

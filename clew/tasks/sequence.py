@@ -17,8 +17,8 @@ from clew.core.types import Memory, State, Term
 from clew.data.examples import Pair
 from clew.decoding.stepper import Stepper
 from clew.layers.losses import CrossEntropy
+from clew.metrics.measures import MEASURES, VALUES, Measured
 from clew.tasks.examples import ExampleTask
-from clew.tasks.measures import MEASURES, VALUES, Measured
 from clew.tasks.writing import DecodingConfig, Hypothesis, filtered_as, write
 from clew.text.tokenizer import HIDDEN, Tokenizer
 

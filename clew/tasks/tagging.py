@@ -21,11 +21,11 @@ from clew.layers.crf import CRF
 from clew.metrics.agreement import share_interval
 from clew.metrics.bootstrap import Interval
 from clew.metrics.classification import count_confusion
+from clew.metrics.measures import Measured
 from clew.metrics.spans import score_sentences, score_spans
+from clew.sources.words import EncodedWords, WordReader, check_words, one_word_each, places_of
 from clew.tasks.examples import ExampleTask
-from clew.tasks.measures import Measured
 from clew.tasks.sequence import TrainTokenizer
-from clew.tasks.words import EncodedWords, WordReader, check_words, one_word_each, places_of
 from clew.text.labels import Labels
 from clew.text.tokenizer import Tokenizer, check_is_text
 from clew.text.words import Word

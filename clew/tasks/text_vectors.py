@@ -17,9 +17,9 @@ from torch import Tensor, nn
 from clew.core.errors import UserError, named, unknown
 from clew.core.modes import evaluating
 from clew.layers.pooling import MIXES, POOLINGS, Last
+from clew.sources.windows import CutText, cut_text, part_of, window_starts
+from clew.sources.words import EncodedWords, WordReader
 from clew.tasks.level_vectors import batches_of, block_levels, layer_vectors
-from clew.tasks.windows import CutText, cut_text, part_of, window_starts
-from clew.tasks.words import EncodedWords, WordReader
 from clew.text.tokenizer import check_is_text
 
 MOST = 2048

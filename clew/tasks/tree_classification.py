@@ -22,12 +22,12 @@ from clew.data.examples import Labelled, LabelledTree
 from clew.data.labelled_trees import as_brackets
 from clew.data.plans import batches_by_length
 from clew.metrics.bootstrap import Interval
+from clew.metrics.measures import Measured
+from clew.sources.words import EncodedWords, WordReader, one_word_each
 from clew.tasks.answers import ClassWeights, Found, OneLabel
 from clew.tasks.classification import Classified
 from clew.tasks.examples import ExampleTask
-from clew.tasks.measures import Measured
 from clew.tasks.sequence import TrainTokenizer
-from clew.tasks.words import EncodedWords, WordReader, one_word_each
 from clew.text.labels import Labels
 from clew.text.tokenizer import Tokenizer
 

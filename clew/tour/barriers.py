@@ -7,7 +7,7 @@ import torch
 from torch import Tensor, nn
 
 from clew.core.types import State
-from clew.inspection.views import Bars, Note, Part, Table, View
+from clew.drawing.views import Bars, Note, Part, Table, View
 from clew.layers.attention import SelfAttention
 from clew.layers.embeddings import TokenEmbedding
 from clew.layers.feedforward import FeedForward

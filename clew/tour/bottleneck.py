@@ -6,8 +6,8 @@ from typing import Any
 import numpy as np
 
 from clew.data.synthetic import right_place, synthetic_lines
-from clew.inspection.looking import look
-from clew.inspection.views import Lines, Note, Part, Series, View
+from clew.drawing.views import Lines, Note, Part, Series, View
+from clew.instruments.looking import look
 from clew.runs.loaded import Run
 from clew.tour.experiment import Experiment, Finding, Report, Scale
 from clew.tour.training import train_recipe

@@ -6,7 +6,7 @@ from torch import Tensor
 from clew.core.batches import to_device
 from clew.core.modes import evaluating
 from clew.data.plans import stream_evaluation_plan
-from clew.inspection.views import Lines, Note, Part, Series, Table, View
+from clew.drawing.views import Lines, Note, Part, Series, Table, View
 from clew.runs.loaded import Run
 from clew.tour.experiment import Experiment, Finding, Report, Scale
 from clew.tour.texts import ids_of, shakespeare

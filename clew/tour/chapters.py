@@ -7,8 +7,8 @@ from typing import NamedTuple
 
 import numpy as np
 
-from clew.inspection.looking import look
-from clew.inspection.views import Bars, ColouredText, Lines, Note, Part, Table, View
+from clew.drawing.views import Bars, ColouredText, Lines, Note, Part, Table, View
+from clew.instruments.looking import look
 from clew.metrics.diversity import distinct
 from clew.tour.experiment import Finding
 from clew.tour.models import Models

@@ -8,7 +8,7 @@ from torch import Tensor
 
 from clew.core.modes import evaluating
 from clew.data.plans import TokenBatch
-from clew.inspection.views import Lines, Note, Series, View
+from clew.drawing.views import Lines, Note, Series, View
 from clew.runs.loaded import Run
 from clew.tour.experiment import Experiment, Finding, Report, Scale
 from clew.tour.texts import ids_of, shakespeare

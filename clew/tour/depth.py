@@ -18,7 +18,7 @@ from typing import Any, NamedTuple
 import torch
 from torch import Tensor
 
-from clew.inspection.views import Lines, Note, Part, Series, Table, View
+from clew.drawing.views import Lines, Note, Part, Series, Table, View
 from clew.layers.embeddings import TokenEmbedding
 from clew.layers.feedforward import Readout
 from clew.layers.sequence import SequenceLayer, Stack

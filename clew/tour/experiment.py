@@ -4,7 +4,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Literal, NamedTuple
 
-from clew.inspection.views import View
+from clew.drawing.views import View
 
 Scale = Literal["quick", "tour", "full"]
 """How long an experiment trains: seconds, to see that it runs; part of a few minutes; as long as its claim needs."""

@@ -4,7 +4,7 @@ import math
 from collections.abc import Iterator
 from typing import Any, NamedTuple
 
-from clew.inspection.views import Lines, Note, Part, Series, Table, View
+from clew.drawing.views import Lines, Note, Part, Series, Table, View
 from clew.tour.characters import bits_of, characters_of_shakespeare
 from clew.tour.experiment import Experiment, Finding, Report, Scale
 from clew.tour.texts import windows

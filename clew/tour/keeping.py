@@ -6,8 +6,8 @@ from pathlib import Path
 from typing import Any
 
 from clew.core.errors import UserError
-from clew.inspection.view_files import view_of
-from clew.runs.directory import read_json, write_json
+from clew.core.files import read_json, write_json
+from clew.drawing.view_files import view_of
 from clew.tour.experiment import Finding, Scale
 
 FINDINGS = "findings"

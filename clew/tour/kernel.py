@@ -17,7 +17,7 @@ from torch import Tensor, nn
 
 from clew.core.masks import Places
 from clew.core.types import State, Term
-from clew.inspection.views import Heatmap, Lines, Note, Part, Points, Series, Table, View
+from clew.drawing.views import Heatmap, Lines, Note, Part, Points, Series, Table, View
 from clew.layers.attention import Attention
 from clew.layers.scores import Dot
 from clew.tour.experiment import Experiment, Finding, Report, Scale

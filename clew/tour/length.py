@@ -5,7 +5,7 @@ from typing import NamedTuple
 import torch
 from torch import Tensor
 
-from clew.inspection.views import Lines, Note, Part, Series, Table, View
+from clew.drawing.views import Lines, Note, Part, Series, Table, View
 from clew.layers.positions import POSITIONS
 from clew.models.gpt import GPTConfig, build_gpt
 from clew.tasks.language_model import LanguageModel

@@ -9,7 +9,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from clew.inspection.views import Heatmap, Lines, Note, Part, Series, View
+from clew.drawing.views import Heatmap, Lines, Note, Part, Series, View
 from clew.layers.positions import ALiBi, Rotary, sinusoids
 from clew.tour.characters import characters_of_shakespeare
 from clew.tour.experiment import Experiment, Finding, Report, Scale

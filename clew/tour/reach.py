@@ -5,9 +5,9 @@ from typing import Any
 
 import torch
 
+from clew.drawing.views import Lines, Note, Part, Series, Table, View
 from clew.inspection.gradient_flow import reach
-from clew.inspection.looking import look
-from clew.inspection.views import Lines, Note, Part, Series, Table, View
+from clew.instruments.looking import look
 from clew.tour.experiment import Experiment, Finding, Report, Scale
 from clew.tour.texts import shakespeare
 from clew.tour.training import train_recipe

@@ -13,8 +13,8 @@ from torch import Tensor
 from clew.core.modes import evaluating
 from clew.core.types import State
 from clew.data.plans import TokenBatch
+from clew.drawing.views import Lines, Note, Part, Series, View
 from clew.inspection.gradient_flow import reach, state_gradients, token_losses, with_gradients
-from clew.inspection.views import Lines, Note, Part, Series, View
 from clew.runs.loaded import Run
 from clew.tour.experiment import Experiment, Finding, Report, Scale
 from clew.tour.training import generator, language_run, train_task

@@ -6,9 +6,9 @@ from importlib.resources import files
 
 import torch
 
-from clew.inspection.drawing import pages
-from clew.inspection.drawing.colours import DARK, LIGHT, variables
-from clew.inspection.drawing.letters import markup
+from clew.drawing import pages
+from clew.drawing.colours import DARK, LIGHT, variables
+from clew.drawing.letters import markup
 from clew.tour.chapters import CHAPTERS
 from clew.tour.experiment import Finding, Scale
 

@@ -13,8 +13,8 @@ from clew.core.modes import evaluating
 from clew.core.state import select_rows
 from clew.decoding.beam import beam_search
 from clew.decoding.stepper import Stepper, prefill
+from clew.drawing.views import Bars, Branches, Note, Part, Table, View
 from clew.inspection.decoding_tree import search_tree
-from clew.inspection.views import Bars, Branches, Note, Part, Table, View
 from clew.tour.experiment import Experiment, Finding, Report, Scale
 from clew.tour.texts import LETTERS, ids_of, plain_letters, shakespeare, windows
 from clew.tour.training import generator, language_run, train_task

@@ -12,7 +12,7 @@ from typing import NamedTuple
 import torch
 from torch import Tensor
 
-from clew.inspection.views import Bars, Lines, Part, Series, Table, View
+from clew.drawing.views import Bars, Lines, Part, Series, Table, View
 from clew.layers.scores import SCORES
 from clew.tour.experiment import Experiment, Finding, Report, Scale
 from clew.tour.training import generator

@@ -7,7 +7,7 @@ from functools import cache
 from pathlib import Path
 
 from clew.core.errors import unknown
-from clew.runs.directory import write_text
+from clew.core.files import write_text
 from clew.tour.chapters import CHAPTERS
 from clew.tour.experiment import Finding, Report, Scale
 from clew.tour.experiments import EXPERIMENTS

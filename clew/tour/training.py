@@ -11,6 +11,8 @@ from typing import Any
 import torch
 from torch import nn
 
+from clew.core.batches import Batches
+from clew.metrics.score import Score
 from clew.recipes.running import run_recipe
 from clew.runs.build import build_task
 from clew.runs.config import resolve
@@ -20,9 +22,8 @@ from clew.runs.summary import summarise
 from clew.runs.vocabularies import TOKENIZER
 from clew.text.train import TOKENIZERS
 from clew.tour.experiment import Report
-from clew.training.loop import Batches, Record, Standing, train
+from clew.training.loop import Record, Standing, train
 from clew.training.optimisers import OPTIMISERS
-from clew.training.problem import Score
 from clew.training.schedules import Cosine
 
 PATIENCE = 8.0

@@ -18,6 +18,7 @@ from clew.baselines.kneser_ney import fit_kneser_ney
 from clew.baselines.most_frequent import fit_most_frequent_class, fit_most_frequent_tag
 from clew.baselines.word_overlap import fit_word_overlap
 from clew.core.errors import UserError
+from clew.core.processes import from_first, world_size
 from clew.core.tag_schemes import OUTSIDE, convert_tags, is_phrase_tag
 from clew.data.encoded import TokenFile
 from clew.data.examples import Labelled, Parsed, Question, Sentence
@@ -26,15 +27,14 @@ from clew.metrics.answers import score_answers
 from clew.metrics.brackets import score_brackets
 from clew.metrics.classification import count_label_sets
 from clew.metrics.correlation import correlation
+from clew.metrics.measures import Measured
 from clew.metrics.perplexity import Likelihood
+from clew.metrics.score import Score
 from clew.metrics.spans import score_spans
 from clew.metrics.strings import Accuracy, exact_match
 from clew.runs.config import Config
 from clew.tasks import TASKS
 from clew.tasks.answers import as_number
-from clew.tasks.measures import Measured
-from clew.training.problem import Score
-from clew.training.processes import from_first, world_size
 
 MOST_TOKENS = 5_000_000
 """Of a text that n-grams are counted in."""

@@ -14,6 +14,8 @@ import torch
 from torch import Tensor
 
 from clew.core.errors import UserError
+from clew.core.files import file_hash, read_json
+from clew.metrics.score import Score
 from clew.runs.directory import (
     CODE,
     METRICS,
@@ -22,9 +24,7 @@ from clew.runs.directory import (
     check_code,
     check_empty,
     check_run,
-    file_hash,
     read_config,
-    read_json,
     read_weights,
     write_config,
     write_environment,
@@ -36,7 +36,6 @@ from clew.runs.loaded import Run, load_run
 from clew.runs.summary import summarise
 from clew.runs.vocabularies import load_vocabularies, save_vocabularies
 from clew.training.checkpoints import MANIFEST, MODEL, TRAINING, checkpoint_folders, find_fault, read_group
-from clew.training.problem import Score
 from clew.training.problems import prepare_problem
 
 SAME = ("model.", "task.", "text.")

@@ -26,14 +26,15 @@ from torch.distributed.tensor import DTensor
 
 from clew.core.batches import cut_rows
 from clew.core.errors import UserError
+from clew.core.files import PARTIAL, file_hash, flush, read_json, write_json
+from clew.core.processes import gather_rows, rank, sum_over_processes, world_size
 from clew.core.types import State, Tree
 from clew.layers.adapters import own_weights
-from clew.runs.directory import FORMAT, PARTIAL, check_format, file_hash, flush, read_json, read_weights, write_json, write_weights
+from clew.runs.directory import FORMAT, check_format, read_weights, write_weights
 from clew.training.averaging import Average
 from clew.training.loop import Standing
 from clew.training.observers import Best
 from clew.training.parallel import load_whole, local, shard_of
-from clew.training.processes import gather_rows, rank, sum_over_processes, world_size
 from clew.training.schedules import Constant
 
 MANIFEST, TRAINING = "manifest.json", "training.json"

@@ -7,12 +7,12 @@ from typing import Any
 import torch
 
 from clew.core.batches import to_device
+from clew.core.processes import share_of, sum_over_processes, world_size
 from clew.data.encoded import TokenFile
 from clew.data.plans import Plan, stream_evaluation_plan, window_evaluation_plan
 from clew.metrics.perplexity import Likelihood
 from clew.runs.config import TrainingConfig
 from clew.tasks.language_model import LanguageModel
-from clew.training.processes import share_of, sum_over_processes, world_size
 
 
 def evaluation_plan(num_tokens: int, training: TrainingConfig) -> Plan:

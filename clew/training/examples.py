@@ -19,11 +19,14 @@ import numpy as np
 import torch
 from torch import nn
 
-from clew.core.batches import to_device
+from clew.core.batches import Batches, to_device
 from clew.core.errors import UserError, counted
+from clew.core.processes import from_all, from_first, rank, sum_over_processes, world_size
 from clew.data.example_splits import find_overlaps
 from clew.data.notes import Notes
 from clew.data.plans import ExamplePlan, batches_by_length, bucket_plan, shuffled_plan
+from clew.metrics.measures import in_words, named
+from clew.metrics.score import Score
 from clew.runs.build import build_task, train_side
 from clew.runs.config import Config
 from clew.runs.embedding import CONTEXT, Source, begin, check_embedding, knowing
@@ -31,14 +34,11 @@ from clew.runs.examples import read_examples
 from clew.runs.transfer import ENCODER, has_encoder, in_their_order, inherited_tokenizer, start_from
 from clew.runs.vocabularies import kinds_of, load_vocabularies
 from clew.tasks import TASKS, TaskKind
-from clew.tasks.measures import in_words, named
 from clew.tasks.writing import DecodingConfig
 from clew.training.baselines import Baselines, baselines_of
 from clew.training.checkpoints import starts_anew
-from clew.training.loop import Batches
 from clew.training.parallel import gathered
-from clew.training.problem import Autocast, Problem, Score
-from clew.training.processes import from_all, from_first, rank, sum_over_processes, world_size
+from clew.training.problem import Autocast, Problem
 
 TIE = 1e-7
 """What the loss counts beside the measure that the best evaluation is told by: it decides between equals alone."""

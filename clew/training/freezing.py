@@ -9,10 +9,10 @@ import torch
 from torch import nn
 
 from clew.core.errors import UserError, counted
+from clew.core.processes import is_distributed
 from clew.layers.blocks import parameter_blocks
 from clew.runs.config import Config, StandingConfig
 from clew.runs.transfer import inherited_part
-from clew.training.processes import is_distributed
 
 Level = Sequence[nn.Parameter]
 

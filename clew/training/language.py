@@ -9,14 +9,17 @@ from typing import Any
 import numpy as np
 from torch import nn
 
+from clew.core.batches import Batches
 from clew.core.errors import UserError
+from clew.core.files import cache_folder
+from clew.core.processes import first_alone, from_first
 from clew.data.encoded import TokenFile
 from clew.data.plans import stream_plan, varied_stream_plan, window_plan
 from clew.layers.attention import SelfAttention
 from clew.metrics.perplexity import Likelihood
+from clew.metrics.score import Score
 from clew.runs.build import build_task, encode_texts, find_texts, train_tokenizer
 from clew.runs.config import Config
-from clew.runs.directory import cache_folder
 from clew.runs.embedding import begin, check_embedding
 from clew.runs.transfer import inherited_tokenizer, start_from
 from clew.runs.vocabularies import TOKENIZER, load_vocabularies
@@ -24,9 +27,7 @@ from clew.text.tokenizer import Tokenizer
 from clew.training.baselines import Baselines
 from clew.training.checkpoints import starts_anew
 from clew.training.evaluation import evaluate
-from clew.training.loop import Batches
-from clew.training.problem import Autocast, Problem, Score
-from clew.training.processes import first_alone, from_first
+from clew.training.problem import Autocast, Problem
 
 
 def language_problem(config: Config, run: Path | None, progress: Callable[[int, int], None]) -> Problem:

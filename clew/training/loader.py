@@ -10,9 +10,8 @@ from typing import Any
 import torch
 from torch.utils.data import DataLoader, Dataset
 
-from clew.core.batches import map_batch
+from clew.core.batches import Batches, map_batch
 from clew.core.errors import UserError
-from clew.training.loop import Batches
 
 AHEAD = 4
 """Batches that each process makes ahead."""

@@ -13,13 +13,13 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
-from clew.core.batches import cut_rows, num_rows, to_device
+from clew.core.batches import Batches, cut_rows, num_rows, to_device
 from clew.core.errors import UserError
+from clew.core.processes import rank, seed_everything, share_of, sum_over_processes, world_size
 from clew.core.state import detach_state, map_tree
 from clew.core.types import State
 from clew.training.averaging import Average
 from clew.training.parallel import gradients_together, total_norm
-from clew.training.processes import rank, seed_everything, share_of, sum_over_processes, world_size
 from clew.training.schedules import Constant
 
 MOST_SKIPPED = 10
@@ -69,31 +69,6 @@ class Standing:
     halvings: int = 0
     seconds: float = 0.0
     tokens: int = 0
-
-
-@dataclass
-class Batches:
-    """Batch b of epoch e, for all processes together: a pure function, so that the position (epoch, batch) is all there is to remember.
-
-    `get(epoch, batch)` may be called for any position; `ahead(epoch, batch)` gives the batches from a position on, and may make them
-    before they are asked for. A batch's `fresh` says that its streams start there, its `rate` multiplies the learning rate, and its
-    `num_tokens` is how many it reads, where fewer are predicted.
-    """
-
-    per_epoch: Callable[[int], int]
-    get: Callable[[int, int], Any]
-
-    def positions(self, epoch: int, batch: int) -> Iterator[tuple[int, int]]:
-        """Every position from one on, without end."""
-        while True:
-            while batch >= self.per_epoch(epoch):
-                epoch, batch = epoch + 1, 0
-            yield epoch, batch
-            batch += 1
-
-    def ahead(self, epoch: int, batch: int) -> Iterator[tuple[int, int, Any]]:
-        for position in self.positions(epoch, batch):
-            yield *position, self.get(*position)
 
 
 def train(

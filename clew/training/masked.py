@@ -10,17 +10,19 @@ import numpy as np
 import torch
 from torch import nn
 
-from clew.core.batches import to_device
+from clew.core.batches import Batches, to_device
 from clew.core.errors import UserError, counted
+from clew.core.files import cache_folder
+from clew.core.processes import first_alone, from_first, rank, sum_over_processes, world_size
 from clew.data.documents import Documents
 from clew.data.encoded_documents import EncodedDocuments
 from clew.data.notes import Notes
 from clew.data.plans import ExamplePlan, batches_by_length, bucket_plan, shuffled_plan
 from clew.data.spans import Spans
 from clew.metrics.guesses import Guessed
+from clew.metrics.score import Score
 from clew.runs.build import build_task
 from clew.runs.config import Config
-from clew.runs.directory import cache_folder
 from clew.runs.documents import document_tokenizer, encode_parts, find_documents
 from clew.runs.embedding import begin, check_embedding
 from clew.runs.transfer import inherited_tokenizer, start_from
@@ -30,10 +32,8 @@ from clew.text.tokenizer import Tokenizer
 from clew.training.baselines import Baselines
 from clew.training.checkpoints import starts_anew
 from clew.training.language import check_reach
-from clew.training.loop import Batches
 from clew.training.parallel import gathered
-from clew.training.problem import Autocast, Problem, Score
-from clew.training.processes import first_alone, from_first, rank, sum_over_processes, world_size
+from clew.training.problem import Autocast, Problem
 
 
 def masked_problem(config: Config, run: Path | None, progress: Callable[[int, int], None]) -> Problem:

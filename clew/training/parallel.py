@@ -16,11 +16,11 @@ from torch.distributed.device_mesh import init_device_mesh
 from torch.distributed.fsdp import FSDPModule, fully_shard
 from torch.distributed.tensor import DTensor, distribute_tensor
 
+from clew.core.processes import is_distributed, world_size
 from clew.kernels.projections import Together
 from clew.layers.adapters import is_adapted, own_weights
 from clew.layers.attention import SelfAttention
 from clew.layers.sequence import Stack
-from clew.training.processes import is_distributed, world_size
 
 # It warns of writing in place into what a layer gives back, which nothing here does.
 warnings.filterwarnings("ignore", message="FSDP2-wrapped module")

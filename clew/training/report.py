@@ -2,8 +2,8 @@
 
 from typing import Protocol
 
+from clew.metrics.score import Score
 from clew.training.loop import Record
-from clew.training.problem import Score
 
 
 class Report(Protocol):

@@ -12,7 +12,9 @@ from torch import nn
 
 from clew.core.config import build_part, check_part
 from clew.core.errors import UserError
+from clew.core.processes import first_alone, is_distributed, local_rank, rank, world_size
 from clew.layers.adapters import own_weights
+from clew.metrics.score import Score
 from clew.runs.build import build_task, choose_device
 from clew.runs.config import Config, TrainingConfig
 from clew.runs.directory import WEIGHTS, is_run, write_weights
@@ -26,9 +28,7 @@ from clew.training.freezing import check_unfreezing, freeze, unfreezing
 from clew.training.loop import train
 from clew.training.optimisers import OPTIMISERS
 from clew.training.precision import precision
-from clew.training.problem import Score
 from clew.training.problems import prepare_problem
-from clew.training.processes import first_alone, is_distributed, local_rank, rank, world_size
 from clew.training.report import Report, Silence
 from clew.training.run_folder import alone, make_folder, prepare_folder, writing
 from clew.training.running import Running, evaluate_now, go_back, is_unevaluated, log_step, start

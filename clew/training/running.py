@@ -11,8 +11,10 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
+from clew.core.batches import Batches
 from clew.core.config import build_part
 from clew.core.errors import UserError
+from clew.core.processes import first_alone, is_distributed, rank, world_size
 from clew.layers.sequence import Stack
 from clew.runs.config import Config, TrainingConfig
 from clew.runs.directory import WEIGHTS, append_metrics, read_weights, truncate_metrics, write_weights
@@ -22,12 +24,11 @@ from clew.training.events import Events
 from clew.training.freezing import scale_rates
 from clew.training.hardware import peak_flops, peak_memory
 from clew.training.loader import Loader
-from clew.training.loop import Batches, Record, Standing
+from clew.training.loop import Record, Standing
 from clew.training.observers import Best
 from clew.training.optimisers import OPTIMISERS
 from clew.training.parallel import replicate, shard, whole_weights
 from clew.training.problem import Autocast, Problem
-from clew.training.processes import first_alone, is_distributed, rank, world_size
 from clew.training.report import Report
 from clew.training.run_folder import writing
 from clew.training.schedules import SCHEDULES

@@ -135,7 +135,7 @@ def test_a_run_of_another_format_is_refused(clew: Clew, tmp_path: Path) -> None:
 
 
 def test_a_checkpoint_of_another_format_is_refused(clew: Clew, tmp_path: Path) -> None:
-    from clew.runs.directory import file_hash, read_json, write_json
+    from clew.core.files import file_hash, read_json, write_json
 
     assert clew("train", "text-lstm", *lstm_settings(tmp_path, steps=2), "--out", "run").status == 0
     checkpoint = tmp_path / "run" / "checkpoints" / "step-00000002"

@@ -6,8 +6,8 @@ from pathlib import Path
 import pytest
 
 import clew as package
-from clew.inspection.instruments import INSTRUMENTS
-from clew.inspection.views import Note
+from clew.drawing.views import Note
+from clew.instruments import INSTRUMENTS
 from tests.cli.conftest import Clew
 
 

@@ -3,8 +3,9 @@ from pathlib import Path
 
 import pytest
 
+from clew.core.files import read_json
 from clew.runs.config import resolve
-from clew.runs.directory import read_json, write_config, write_weights
+from clew.runs.directory import write_config, write_weights
 from clew.runs.loaded import load_run
 from tests.cli.conftest import Clew
 from tests.runs.pretrained import save_pretrained

@@ -4,8 +4,8 @@ import numpy as np
 import pytest
 
 from clew.cli.view_text import LINES, view_lines
-from clew.inspection import views
-from clew.inspection.views import (
+from clew.drawing import views
+from clew.drawing.views import (
     Bars,
     Branch,
     Branches,

@@ -7,9 +7,9 @@ import torch
 
 from clew.core.errors import UserError
 from clew.inspection.decoding_tree import search_tree
-from clew.inspection.looking import look
+from clew.instruments.looking import look
 from tests.decoding.steppers import Transition
-from tests.inspection.small_runs import small_run
+from tests.instruments.small_runs import small_run
 
 START, YES, OK, END = range(4)
 NAMES = ["start", "yes", "ok", "end"]

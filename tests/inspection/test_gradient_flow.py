@@ -7,10 +7,10 @@ import torch.nn.functional as F
 
 import clew
 from clew.inspection.gradient_flow import choose_ends, clip_factor, input_gradients, reach, state_gradients, token_losses, with_gradients
-from clew.inspection.spectra import recurrent_matrices, spectrum
+from clew.instruments.spectra import recurrent_matrices, spectrum
 from clew.layers.cells import CELLS, Elman
 from clew.layers.recurrent import Recurrent
-from tests.inspection.small_runs import small_run
+from tests.instruments.small_runs import small_run
 from tests.references.gradient_flow import elman_gradients
 
 TOKENS = [3, 1, 4, 1, 5, 9, 2, 6, 5, 3, 5]

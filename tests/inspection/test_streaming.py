@@ -3,7 +3,7 @@ import torch
 
 import clew
 from clew.inspection.streaming import stream
-from tests.inspection.small_runs import small_run
+from tests.instruments.small_runs import small_run
 
 TOKENS = [3, 1, 4, 1, 5, 9, 2, 6, 5, 3, 5, 8, 9, 7, 9]
 

@@ -4,9 +4,10 @@ from pathlib import Path
 import torch
 import yaml
 
+from clew.core.files import write_json
 from clew.interop.model_card import model_card
 from clew.interop.options import ExportOptions
-from clew.runs.directory import ORIGIN, append_metrics, write_config, write_environment, write_json
+from clew.runs.directory import ORIGIN, append_metrics, write_config, write_environment
 from clew.runs.loaded import Run
 from tests.interop.untrained import untrained
 

@@ -6,6 +6,7 @@ import pytest
 import torch
 
 from clew.core.errors import UserError
+from clew.core.files import write_text
 from clew.layers.cells import CELLS, GRU
 from clew.recipes.running import config_of, run_recipe
 from clew.runs.directory import (
@@ -19,7 +20,6 @@ from clew.runs.directory import (
     read_weights,
     truncate_metrics,
     write_config,
-    write_text,
     write_weights,
 )
 from clew.runs.loaded import load_run
@@ -243,7 +243,7 @@ def test_a_file_that_cannot_be_written_leaves_the_old_one_and_nothing_beside_it(
     def full(path: Path) -> None:
         raise OSError(errno.ENOSPC, "No space left on device")
 
-    monkeypatch.setattr("clew.runs.directory.flush", full)
+    monkeypatch.setattr("clew.core.files.flush", full)
     with pytest.raises(OSError, match="No space left"):
         write_text(Path("x.json"), "new")
     with pytest.raises(OSError, match="No space left"):

@@ -2,7 +2,7 @@ from pathlib import Path
 
 from clew.runs.loaded import Run
 from clew.runs.names import run_names
-from tests.inspection.small_runs import small_run
+from tests.instruments.small_runs import small_run
 
 
 def named(*folders: str) -> list[str]:

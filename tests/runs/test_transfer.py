@@ -6,12 +6,13 @@ import pytest
 import torch
 
 from clew.core.errors import UserError
+from clew.core.files import read_json, write_json
 from clew.data.examples import Labelled, Pair
 from clew.interop import EXPORTS
 from clew.interop.exporting import export_run
 from clew.layers.adapters import adapter_names, is_adapted
 from clew.recipes.running import changes, config_of, run_recipe
-from clew.runs.directory import WEIGHTS, read_json, read_weights, write_json, write_weights
+from clew.runs.directory import WEIGHTS, read_weights, write_weights
 from clew.runs.loaded import Run, load_run
 from clew.runs.merging import merge_run
 from clew.runs.transfer import start_from

@@ -9,7 +9,7 @@ from clew.runs.directory import METRICS, WEIGHTS, write_config, write_weights
 from clew.runs.loaded import Run
 from clew.runs.predictions import write_predictions
 from clew.runs.vocabularies import save_vocabularies
-from tests.inspection.small_runs import small_run
+from tests.instruments.small_runs import small_run
 from tests.runs.small import save_many_languages
 
 ERRORS = {

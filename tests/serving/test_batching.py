@@ -9,7 +9,7 @@ import pytest
 from clew.serving.batching import Batcher, Waiting
 from clew.serving.verbs import call_of
 from clew.serving.worker import Busy, Worker
-from tests.inspection.small_runs import small_run
+from tests.instruments.small_runs import small_run
 from tests.serving.asking import Held
 
 

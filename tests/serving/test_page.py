@@ -13,9 +13,9 @@ import httpx
 import pytest
 
 from clew.core.config import Section
-from clew.inspection.instrument import Instrument
-from clew.inspection.instruments import INSTRUMENTS
-from clew.inspection.views import Note, View
+from clew.drawing.views import Note, View
+from clew.instruments import INSTRUMENTS
+from clew.instruments.instrument import Instrument
 from clew.runs.loaded import load_run
 from clew.serving.inspector import Inspector
 from clew.serving.page import page_app

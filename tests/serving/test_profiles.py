@@ -13,7 +13,7 @@ from clew.serving.profiles import FEW, Profile, confidence_of, spread, training_
 from clew.tasks.classification import Classified
 from clew.tasks.generation import Generated
 from clew.tasks.tagging import TaggedText, TaggedWord
-from tests.inspection.small_runs import small_run
+from tests.instruments.small_runs import small_run
 
 
 def with_data(run: Run, **fields: Any) -> Run:

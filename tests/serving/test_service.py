@@ -19,7 +19,7 @@ from clew.serving.guard import Guard
 from clew.serving.service import Service
 from clew.serving.verbs import SERVED
 from clew.serving.worker import Worker
-from tests.inspection.small_runs import small_run
+from tests.instruments.small_runs import small_run
 from tests.serving.asking import Held
 
 Make = Callable[..., Service]

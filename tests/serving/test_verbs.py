@@ -6,7 +6,7 @@ import pytest
 
 from clew.core.errors import UserError
 from clew.serving.verbs import SERVED, call_of, served_verbs
-from tests.inspection.small_runs import small_run
+from tests.instruments.small_runs import small_run
 
 
 def key(name: str, verb: str, **body: Any) -> Any:

@@ -6,12 +6,13 @@ from typing import Any
 import pytest
 import torch
 
+from clew.core.batches import Batches
 from clew.core.errors import UserError
 from clew.data.examples import Labelled
 from clew.models import MODELS
 from clew.tasks.classification import ClassificationConfig, Classifier, build_classifier, train_class_vocabularies
 from clew.text.train import train_bpe, train_word
-from clew.training.loop import Batches, Standing, train
+from clew.training.loop import Standing, train
 from clew.training.optimisers import sgd
 from clew.training.schedules import Constant
 from tests.tasks.test_tagging import learn

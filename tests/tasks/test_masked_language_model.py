@@ -5,6 +5,7 @@ import pytest
 import torch
 from torch import Tensor, nn
 
+from clew.core.batches import Batches
 from clew.core.config import Section
 from clew.core.errors import UserError
 from clew.data.documents import Documents, plain_lines
@@ -18,7 +19,7 @@ from clew.tasks.filling import fill
 from clew.tasks.masked_examples import EVALUATION, MaskedExamples
 from clew.tasks.masked_language_model import MaskedBatch, MaskedLanguageModel, MaskedLanguageModelConfig
 from clew.text.train import framed_as_bert, train_character, train_wordpiece
-from clew.training.loop import Batches, Standing, train
+from clew.training.loop import Standing, train
 from clew.training.optimisers import adamw
 from clew.training.schedules import Linear
 from tests.references.agreement import assert_agrees, randn, randomise

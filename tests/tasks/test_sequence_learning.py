@@ -7,6 +7,7 @@ import numpy as np
 import pytest
 import torch
 
+from clew.core.batches import Batches
 from clew.data.examples import Pair
 from clew.data.synthetic import right_place, synthetic_lines
 from clew.inspection.recording import record
@@ -14,7 +15,7 @@ from clew.metrics.strings import Accuracy, alignment_accuracy
 from clew.models import MODELS
 from clew.tasks.sequence import SequenceConfig, SequenceToSequence
 from clew.text.train import train_word
-from clew.training.loop import Batches, Standing, train
+from clew.training.loop import Standing, train
 from clew.training.optimisers import adamw
 from clew.training.schedules import Cosine
 

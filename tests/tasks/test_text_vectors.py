@@ -5,8 +5,8 @@ import torch
 from clew.core.errors import UserError
 from clew.layers.pooling import POOLINGS
 from clew.models import MODELS
+from clew.sources.words import WordReader
 from clew.tasks.text_vectors import LAYERS, WITHOUT_WEIGHTS, TextVectors
-from clew.tasks.words import WordReader
 from clew.text.train import TOKENIZERS, framed_as_bert
 
 TEXTS = ["the cat sat on the mat", "", "it rains", "a dog ran away from the cat, and the mat and the rain and the dog again", "  "]

@@ -10,8 +10,8 @@ from clew.data.labelled_trees import labelled_nodes, unlabelled
 from clew.data.notes import Notes
 from clew.data.trees import parse_tree
 from clew.models.tree_lstm import TreeLSTMConfig, build_tree_lstm
+from clew.sources.words import WordReader
 from clew.tasks.tree_classification import TreeClassificationConfig, TreeClassifier, train_tree_vocabularies
-from clew.tasks.words import WordReader
 from clew.text.train import train_character, train_word
 
 TEXTS = ["(3 (2 A) (4 (3 lovely) (2 film)))", "(0 (1 bad) (2 film))", "(2 (2 A) (2 film) (2 .))", "(1 (1 bad))"]

@@ -7,6 +7,7 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
+from clew.core.batches import Batches
 from clew.core.types import Memory, State, Term
 from clew.data.plans import TokenBatch
 from clew.layers.attentive import AttentiveCell
@@ -18,7 +19,6 @@ from clew.models.gpt import GPTConfig, build_gpt
 from clew.models.recurrent import RecurrentConfig, build_recurrent
 from clew.tasks.language_model import LanguageModel, LanguageModelConfig
 from clew.text.train import train_character
-from clew.training.loop import Batches
 
 LINES = [
     "a ball of thread",

@@ -8,12 +8,13 @@ import pytest
 import torch
 
 import clew
+from clew.core.batches import Batches
 from clew.core.state import leaves, select_rows
 from clew.core.types import Memory
 from clew.decoding.beam import beam_search
 from clew.decoding.sampling import greedy_sequences
 from clew.training.checkpoints import Training, load_checkpoint, save_checkpoint
-from clew.training.loop import Batches, Record, Standing, train
+from clew.training.loop import Record, Standing, train
 from clew.training.observers import Best
 from clew.training.optimisers import adamw
 from clew.training.schedules import Constant, Cosine

@@ -1,8 +1,8 @@
 """Findings for tests, made without any training."""
 
-from clew.inspection.views import Note, View
+from clew.drawing.views import Note, View
 from clew.tour.experiment import Experiment, Finding, Report, Scale
-from tests.inspection.samples import every_part
+from tests.instruments.samples import every_part
 
 
 def finding(text: str = "text", seconds: float = 2.0) -> Finding:

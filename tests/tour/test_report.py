@@ -3,7 +3,7 @@ from html.parser import HTMLParser
 
 from clew.tour.chapters import CHAPTERS
 from clew.tour.report import report_html
-from tests.inspection.samples import HOSTILE
+from tests.instruments.samples import HOSTILE
 from tests.tour.findings import finding
 
 

@@ -5,8 +5,8 @@ from typing import NamedTuple
 import torch
 from torch import Tensor, nn
 
+from clew.core.batches import Batches
 from clew.core.types import State, Term
-from clew.training.loop import Batches
 
 
 class Rows(NamedTuple):

@@ -10,10 +10,10 @@ from clew.data.examples import Labelled, Parsed, Sentence
 from clew.data.labelled_trees import labelled_nodes
 from clew.data.notes import Notes
 from clew.data.trees import parse_tree
+from clew.metrics.score import Score
 from clew.recipes.running import config_of
 from clew.training import baselines
 from clew.training.baselines import Baselines, baselines_of
-from clew.training.problem import Score
 
 SCORE = Score({"loss": 1.0, "f1": 50.0}, -50.0, "F1 50.00", {"a": 50.0})
 

@@ -110,7 +110,7 @@ def test_a_full_disk_is_told_and_leaves_the_checkpoint_before(
         if path.name == f"{full_at}.partial":
             raise OSError(errno.ENOSPC, "No space left on device")
 
-    monkeypatch.setattr("clew.runs.directory.flush", flush)
+    monkeypatch.setattr("clew.core.files.flush", flush)
     training.standing.step = 6
     message = (
         "a checkpoint cannot be written below .*: No space left on device; make room there, or allow writing to it, and go on by --resume"

@@ -6,9 +6,9 @@ from itertools import islice
 import pytest
 import torch
 
+from clew.core.batches import Batches
 from clew.core.errors import UserError
 from clew.training.loader import Loader
-from clew.training.loop import Batches
 from tests.training.tasks import Rows
 
 

@@ -4,10 +4,11 @@ from typing import NamedTuple
 import pytest
 import torch
 
+from clew.core.batches import Batches
 from clew.core.errors import UserError
-from clew.training.loop import MOST_SKIPPED, Batches, Record, Standing, train
+from clew.core.processes import seed_everything
+from clew.training.loop import MOST_SKIPPED, Record, Standing, train
 from clew.training.optimisers import adamw, sgd
-from clew.training.processes import seed_everything
 from clew.training.schedules import Constant, Linear
 from tests.thread.models import MODELS, batches_of, lines_batch
 from tests.training.tasks import Adder, Noisy, Rows, TwoTerms, each

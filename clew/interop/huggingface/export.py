@@ -2,12 +2,12 @@
 
 from pathlib import Path
 
+from clew.core.files import read_json, write_text
 from clew.interop.huggingface.folders import CONFIG
 from clew.interop.huggingface.sentence_folders import write_sentence_files
 from clew.interop.huggingface.writing import write_huggingface
 from clew.interop.model_card import model_card
 from clew.interop.options import ExportOptions
-from clew.runs.directory import read_json, write_text
 from clew.runs.loaded import Run
 
 READ = """

@@ -6,9 +6,9 @@ from pathlib import Path
 from typing import Any
 
 from clew.core.errors import UserError, shown
+from clew.core.files import write_json
 from clew.interop.huggingface.architecture import Understood
 from clew.interop.huggingface.folders import CONFIG, inside, read_object
-from clew.runs.directory import write_json
 
 MODULES, PROMPTS = "modules.json", "config_sentence_transformers.json"
 OPTIONS = tuple(f"sentence_{kind}_config.json" for kind in ("bert", "roberta", "distilbert", "xlm-roberta"))

@@ -10,8 +10,8 @@ import tokenizers
 from tokenizers import processors
 
 from clew.core.errors import UserError
+from clew.core.files import write_json
 from clew.interop.sentencepiece_files import USER, Piece, pieces_of, write_sentencepiece
-from clew.runs.directory import write_json
 from clew.text.tokenizer import FILE, HIDDEN, Tokenizer
 
 ENDLESS = 10**30

@@ -10,13 +10,14 @@ from safetensors.torch import save_file
 from torch import Tensor
 
 from clew.core.errors import UserError, few_of
+from clew.core.files import read_json, write_json
 from clew.interop.huggingface import ARCHITECTURES, BERT, BY_FAMILY, DISTILBERT
 from clew.interop.huggingface.architecture import BIAS, Architecture, Outgoing
 from clew.interop.huggingface.folders import CONFIG, GENERATION, INDEX, WEIGHTS
 from clew.interop.huggingface.tokenizer_writing import write_tokenizer
 from clew.interop.weight_maps import give
 from clew.layers.adapters import is_adapted
-from clew.runs.directory import ORIGIN, read_json, write_json
+from clew.runs.directory import ORIGIN
 from clew.runs.loaded import Run
 from clew.tasks.generation import ends_of
 

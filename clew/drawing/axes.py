@@ -1,0 +1,70 @@
+"""A field with two scales, round numbers along them, and a legend: what lines, points and bars stand in."""
+
+from collections.abc import Sequence
+from typing import NamedTuple
+
+from clew.drawing.colours import COLOURS, dash_of
+from clew.drawing.letters import shortened, text_width, visible
+from clew.drawing.scales import Scale
+from clew.drawing.shapes import Dot, Label, Shape, Stroke
+
+WIDTH, HEIGHT = 680, 340
+RIGHT, BOTTOM = 18, 46
+LEGEND_ROW, SWATCH = 21, 26
+LONGEST_NAME = 60
+
+
+class Field(NamedTuple):
+    """Where the scales begin and end, in pixels."""
+
+    left: float
+    top: float
+    right: float
+    bottom: float
+
+
+def axes(x: Scale, y: Scale, field: Field, x_label: str, y_label: str) -> list[Shape]:
+    """Rules, numbers and names."""
+    found: list[Shape] = []
+    for place, text in x.ticks(7):
+        found.append(Stroke([(place, field.top), (place, field.bottom)], "grid"))
+        found.append(Label(place, field.bottom + 17, text, "tick"))
+    for place, text in y.ticks(6):
+        found.append(Stroke([(field.left, place), (field.right, place)], "grid"))
+        found.append(Label(field.left - 8, place + 4, text, "tick-end"))
+    found.append(Stroke([(field.left, field.top), (field.left, field.bottom), (field.right, field.bottom)], "axis"))
+    found.append(Label((field.left + field.right) / 2, field.bottom + 38, x_label, "label"))
+    found.append(Label(14, (field.top + field.bottom) / 2, y_label, "label", -90))
+    return found
+
+
+def tick_room(scale: Scale, label: str) -> float:
+    """How much room the numbers of an upright scale and its name need beside it."""
+    return max((text_width(text, 11.5) for _, text in scale.ticks(6)), default=0) + 14 + (20 if label else 0)
+
+
+def point_kind(number: int) -> str:
+    """Of the points of a group: filled, and hollow where all colours are taken."""
+    return f"{'point' if number < len(COLOURS) else 'ring'}-{number % len(COLOURS)}"
+
+
+def legend(names: Sequence[str], width: float, dashed: Sequence[bool] = (), *, dots: bool = False) -> tuple[list[Shape], float]:
+    """Names beside their colours, in as many rows as they need, and how high that is; nothing where there is one without a name."""
+    shown = [shortened(visible(name), LONGEST_NAME) for name in names]
+    if not any(shown):
+        return [], 0.0
+    found: list[Shape] = []
+    x, y = 0.0, 10.0
+    for number, name in enumerate(shown):
+        need = SWATCH + 7 + text_width(name, 12.5) + 18
+        if x and x + need > width:
+            x, y = 0.0, y + LEGEND_ROW
+        colour = number % len(COLOURS)
+        if dots:
+            found.append(Dot(x + SWATCH / 2 + 4, y, 5, point_kind(number)))
+        else:
+            dash = dash_of(number, number < len(dashed) and dashed[number])
+            found.append(Stroke([(x, y), (x + SWATCH, y)], f"line-{colour}", dash=dash))
+        found.append(Label(x + SWATCH + 7, y + 4.5, name, "legend"))
+        x += need
+    return found, y + 18.0

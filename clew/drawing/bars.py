@@ -1,0 +1,82 @@
+"""Bars from left to right, so that names of any length can be read; several values a name stand below each other."""
+
+import math
+from typing import NamedTuple
+
+import numpy as np
+
+from clew.drawing.axes import WIDTH, legend
+from clew.drawing.colours import COLOURS
+from clew.drawing.letters import shortened, text_width, visible
+from clew.drawing.parts import Bars
+from clew.drawing.scales import LARGEST, Scale, short_number
+from clew.drawing.shapes import Box, Label, Picture, Shape, Stroke
+
+LONGEST_NAME = 40
+BAR, GROUPED_BAR, SPACE = 16, 11, 8
+
+
+def table_of(part: Bars) -> list[list[float]]:
+    """Values a name, in every case a list."""
+    return [np.atleast_1d(np.asarray(value, dtype=float)).tolist() for value in part.values]
+
+
+class Layout(NamedTuple):
+    """Names as they are written, values in lists, where values stand, where rows begin, and how high a row and a bar is."""
+
+    names: list[str]
+    values: list[list[float]]
+    scale: Scale
+    left: float
+    top: float
+    row: float
+    bar: float
+    room: float
+    """For the number at a bar's end."""
+
+    @property
+    def bottom(self) -> float:
+        return self.top + len(self.values) * self.row
+
+
+def lay_out(part: Bars, top: float) -> Layout:
+    values = table_of(part)
+    groups = max(map(len, values), default=1)
+    names = [shortened(visible(name), LONGEST_NAME) for name in part.names]
+    left = max((text_width(name, 13) for name in names), default=0) + 14
+    known = [min(max(value, -LARGEST), LARGEST) for each in values for value in each if math.isfinite(value)]
+    low, high = min([0.0, *known]), max([0.0, *known])
+    room = max((text_width(short_number(value), 11.5) for each in values for value in each), default=0) + 10
+    scale = Scale(low, high if high > low else low + 1.0, left + (room if low < 0 else 0), max(WIDTH, left + 240) - room)
+    bar = BAR if groups == 1 else GROUPED_BAR
+    return Layout(names, values, scale, left, top + 4, groups * bar + SPACE, bar, room)
+
+
+def keys(part: Bars) -> tuple[list[Shape], float]:
+    return legend(part.groups, WIDTH, dots=True) if part.groups else ([], 0.0)
+
+
+def bars(part: Bars) -> Picture:
+    shapes, top = keys(part)
+    layout = lay_out(part, top)
+    for place, (name, each) in enumerate(zip(layout.names, layout.values, strict=False)):
+        y = layout.top + place * layout.row
+        shapes.append(Label(layout.left - 10, y + (layout.row - SPACE) / 2 + 4.5, name, "word-end"))
+        for number, value in enumerate(each):
+            shapes += one_bar(part, place, number, value, layout.scale, y + number * layout.bar, layout.bar - (len(each) > 1))
+    zero = layout.scale(0)
+    shapes.append(Stroke([(zero, top), (zero, layout.bottom)], "axis"))
+    shapes.append(Label((layout.scale.start + layout.scale.end) / 2, layout.bottom + 16, part.label, "label"))
+    about = f"{part.title or part.label}: {len(layout.values)} bars of {part.label}"
+    return Picture(layout.scale.end + layout.room, layout.bottom + 26, shapes, about)
+
+
+def one_bar(part: Bars, place: int, number: int, value: float, scale: Scale, y: float, height: float) -> list[Shape]:
+    zero, group = scale(0), part.groups[number] if number < len(part.groups) else ""
+    about = f"{part.names[place]}{', ' + group if group else ''}: {short_number(value)}"
+    if not math.isfinite(value):
+        return [Label(zero + 6, y + height / 2 + 4, short_number(value), "value")]
+    end = scale(min(max(value, -LARGEST), LARGEST))
+    shape = Box(min(zero, end), y, max(abs(end - zero), 0.5), height, f"fill-{number % len(COLOURS)}", about, round=2)
+    kind, beside = ("value", 6) if value >= 0 else ("value-end", -6)
+    return [shape, Label(end + beside, y + height / 2 + 4, short_number(value), kind)]

@@ -1,0 +1,140 @@
+"""Parts with scales on matplotlib axes: their data are the axes' own, so that a figure can be changed as any other."""
+
+from collections.abc import Callable, Sequence
+from importlib import import_module
+from typing import Any
+
+import numpy as np
+
+from clew.drawing import bars, heatmap, lines, points
+from clew.drawing.axes import WIDTH, Field, legend, point_kind
+from clew.drawing.colours import LIGHT, TURNS, dash_of, style
+from clew.drawing.letters import visible
+from clew.drawing.parts import Bars, Heatmap, Lines, Points
+from clew.drawing.scales import short_number
+from clew.drawing.shapes import Shape
+
+Place = Callable[[Field], Any]
+"""Gives an axis on a field of the part's picture."""
+NUMBER, NAME, LABEL = 8.3, 9.4, 9.0
+"""Points of numbers at scales, of names, and of what scales are called."""
+
+
+def lines_panel(part: Lines, place: Place) -> list[Shape]:
+    keys, top = legend([series.name for series in part.series], WIDTH, [series.dashed for series in part.series])
+    x, y, field = lines.scales(part, top + 6)
+    axis = place(field)
+    for number, series in enumerate(part.series):
+        colour, dash = style(number)[0], dash_of(number, series.dashed)
+        at, values = np.asarray(series.x, dtype=float), np.asarray(series.y, dtype=float)
+        dot = "o" if len(at) <= lines.FEW_POINTS else ""
+        (line,) = axis.plot(at, values, color=colour, linewidth=1.7, marker=dot, markersize=3.4)
+        if dash:
+            line.set_dashes(dash)
+        if series.spread is not None:
+            reach = np.asarray(series.spread, dtype=float)
+            axis.fill_between(at, values - reach, values + reach, color=colour, alpha=0.16, linewidth=0)
+    for name, value in part.thresholds:
+        axis.axhline(value, color=LIGHT["faint"], linewidth=0.9, linestyle=":")
+        above = {"xytext": (-3, 3), "textcoords": "offset points", "xycoords": ("axes fraction", "data")}
+        axis.annotate(visible(name), (1, value), ha="right", fontsize=NUMBER, color=LIGHT["faint"], parse_math=False, **above)
+    axis.set(xscale="log" if part.log_x else "linear", yscale="log" if part.log_y else "linear")
+    axis.set(xlim=(x.low, x.high), ylim=(y.low, y.high))
+    if x.whole and not part.log_x:
+        axis.xaxis.get_major_locator().set_params(integer=True)
+    finish(axis, part.x_label, part.y_label)
+    return keys
+
+
+def points_panel(part: Points, place: Place) -> list[Shape]:
+    keys, top = legend([series.name for series in part.series], WIDTH, dots=True)
+    x, y, field = points.scales(part, top + 6)
+    axis = place(field)
+    size = (2 * points.radius(part) * 0.72) ** 2
+    for number, series in enumerate(part.series):
+        colour, is_hollow = style(number)[0], point_kind(number).startswith("ring")
+        look = (
+            {"color": "white", "edgecolors": colour, "linewidths": 1.3}
+            if is_hollow
+            else {"color": colour, "edgecolors": "white", "linewidths": 0.5}
+        )
+        axis.scatter(list(series.x), list(series.y), s=size, zorder=2, **look)
+    axis.set(xlim=(x.low, x.high), ylim=(y.low, y.high))
+    finish(axis, part.x_label, part.y_label)
+    return keys
+
+
+def bars_panel(part: Bars, place: Place) -> list[Shape]:
+    keys, top = bars.keys(part)
+    layout = bars.lay_out(part, top)
+    axis = place(Field(layout.scale.start, layout.top, layout.scale.end, layout.bottom))
+    middle = (layout.row - bars.SPACE) / 2
+    for number in range(max(map(len, layout.values), default=0)):
+        held = [(row, each[number]) for row, each in enumerate(layout.values) if number < len(each)]
+        heights = [row * layout.row + (number + 0.5) * layout.bar for row, _ in held]
+        drawn = axis.barh(heights, [value for _, value in held], height=layout.bar - 1, color=style(number)[0])
+        axis.bar_label(drawn, [short_number(value) for _, value in held], padding=3, fontsize=NUMBER, color=LIGHT["faint"])
+    axis.set(xlim=(layout.scale.low, layout.scale.high), ylim=(layout.bottom - layout.top, 0))
+    axis.axvline(0, color=LIGHT["edge"], linewidth=0.8)
+    axis.set_yticks([row * layout.row + middle for row in range(len(layout.names))], layout.names, fontsize=NAME, parse_math=False)
+    axis.tick_params(length=0, labelbottom=False, pad=3.5 + 0.72 * (layout.scale.start - layout.left))
+    axis.spines[:].set_visible(False)
+    axis.set_xlabel(visible(part.label), fontsize=LABEL, parse_math=False)
+    return keys
+
+
+def heatmap_panel(part: Heatmap, place: Place) -> list[Shape]:
+    layout = heatmap.lay_out(part)
+    values = np.atleast_2d(np.asarray(part.values, dtype=float))
+    low, high = heatmap.limits(values, part.low, part.high, part.diverging)
+    strong = heatmap.strengths(values, low, high, part.diverging)
+    width, height = len(layout.columns) * layout.wide, len(layout.rows) * layout.tall
+    field = Field(layout.left, layout.top, layout.left + max(width, 1), layout.top + max(height, 1))
+    axis = place(field)
+    axis.imshow(values if values.size else [[0.0]], cmap=colour_map(part.diverging), vmin=low, vmax=high, aspect="auto")
+    size = NAME if layout.tall >= 16 else NUMBER
+    axis.set_yticks(*pairs_of(layout.shown_rows), fontsize=size, parse_math=False)
+    lean = {"rotation": 45, "ha": "left", "rotation_mode": "anchor"} if layout.is_leaning else {}
+    size = NAME if layout.wide >= 16 else NUMBER
+    axis.set_xticks(*pairs_of(layout.shown_columns), fontsize=size, parse_math=False, **lean)
+    axis.tick_params(top=False, labeltop=True, bottom=False, labelbottom=False, length=0)
+    axis.spines[:].set_color(LIGHT["rule"])
+    for row, texts in enumerate(heatmap.cell_texts(values, strong, part.diverging, layout.wide)):
+        for column, text in enumerate(texts):
+            if not text:
+                continue
+            share = strong[row, column]
+            colour = LIGHT["over" if abs(share) >= TURNS["heat" if share >= 0 else "cold"][0] else "deep"]
+            axis.text(column, row, text, ha="center", va="center", fontsize=7.6, color=colour)
+    names = heatmap.axis_names(part, layout.left, layout.top, width, height)
+    return [*names, *heatmap.key(layout.left, field.bottom + 14, low, high, part.diverging, goes_on=heatmap.goes_beyond(values, high))]
+
+
+def pairs_of(named: Sequence[tuple[int, str]]) -> tuple[list[int], list[str]]:
+    """Places, and what is written there."""
+    return [at for at, _ in named], [name for _, name in named]
+
+
+def colour_map(diverging: bool) -> Any:
+    """From no colour to all of it; around zero, from one colour to the other."""
+    colours = import_module("matplotlib.colors")
+    ends = [LIGHT["cold"], LIGHT["paper"], LIGHT["heat"]] if diverging else [LIGHT["paper"], LIGHT["heat"]]
+    return colours.LinearSegmentedColormap.from_list("clew", ends)
+
+
+def finish(axis: Any, x_label: str, y_label: str) -> None:
+    axis.set_xlabel(visible(x_label), fontsize=LABEL, parse_math=False)
+    axis.set_ylabel(visible(y_label), fontsize=LABEL, parse_math=False)
+    axis.tick_params(labelsize=NUMBER)
+    axis.grid(True, color=LIGHT["rule"], linewidth=0.6)
+    axis.set_axisbelow(True)
+    axis.spines[["top", "right"]].set_visible(False)
+
+
+PANELS: dict[type, Callable[[Any, Place], list[Shape]]] = {
+    Lines: lines_panel,
+    Points: points_panel,
+    Bars: bars_panel,
+    Heatmap: heatmap_panel,
+}
+"""What draws a part on axes; it gives back what stands beside them, such as a legend."""

@@ -1,0 +1,150 @@
+"""Views as matplotlib figures, for papers: a panel a part, 100 pixels of a picture an inch, on light paper. matplotlib is an extra.
+
+What has scales (lines, points, bars, heatmaps) is drawn on axes of its own, to be changed as any axis; the rest is the page's picture.
+"""
+
+import warnings
+from collections.abc import Sequence
+from importlib import import_module
+from itertools import groupby
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from clew.core.errors import UserError
+from clew.drawing.axes import Field
+from clew.drawing.colours import LIGHT
+from clew.drawing.figure_panels import PANELS
+from clew.drawing.kinds import KINDS
+from clew.drawing.letters import visible
+from clew.drawing.pages import DRAWN, title_of
+from clew.drawing.parts import Part
+from clew.drawing.shapes import Box, Dot, Label, Raster, Shape, Stroke
+
+INCH, POINT = 100, 0.72
+"""Pixels of an inch, and points of a pixel."""
+MARGIN, TITLE, BETWEEN = 20, 34, 22
+LARGEST = 40_000
+"""Pixels of a side that matplotlib can draw, at the resolution asked for."""
+MOST_PIXELS = 30e6
+"""Of a whole picture, which has a lower resolution where it would have more."""
+
+
+def load_matplotlib(instead: str = "draw a page: --curves FILE.html") -> Any:
+    try:
+        return import_module("matplotlib.figure")
+    except ModuleNotFoundError:
+        raise UserError(f"pictures are drawn with matplotlib, which is not installed; `pip install 'clew[plot]'`, or {instead}") from None
+
+
+def save_figure(figure: Any, path: Path) -> None:
+    """Into a file whose ending is a kind of picture that matplotlib writes. Letters that its fonts do not have become boxes."""
+    with warnings.catch_warnings():
+        warnings.filterwarnings("ignore", "Glyph .* missing from font")
+        figure.savefig(path)
+
+
+def figure_of(title: str, parts: Sequence[Part]) -> Any:
+    """One figure of all parts, one below the other."""
+    matplotlib = load_matplotlib("take .html or .svg, which need nothing")
+    pictures = [DRAWN[type(part)].picture(part) for part in parts]
+    titles = [title_of(part) for part in parts]
+    width = max([each.width for each in pictures] + [480]) + 2 * MARGIN
+    height = MARGIN + TITLE + sum(each.height + BETWEEN + (BETWEEN if text else 0) for each, text in zip(pictures, titles, strict=True))
+    if max(width, height) > LARGEST:
+        raise UserError(
+            f"the picture would be {width:.0f} x {height:.0f} pixels, of which matplotlib draws {LARGEST} at most; take .html or .svg"
+        )
+    dpi = min(150.0, INCH * (MOST_PIXELS / (width * height)) ** 0.5)
+    figure = matplotlib.Figure(figsize=(width / INCH, height / INCH), dpi=dpi)
+    write(figure, MARGIN / width, 1 - (MARGIN + 12) / height, title, "heading")
+    top = float(MARGIN + TITLE)
+    for part, text, each in zip(parts, titles, pictures, strict=True):
+        if text:
+            write(figure, MARGIN / width, 1 - (top + 12) / height, text, "title")
+            top += BETWEEN
+
+        def place(field: Field, top: float = top) -> Any:
+            """An axis on a field of this part's picture."""
+            low, size = 1 - (top + field.bottom) / height, ((field.right - field.left) / width, (field.bottom - field.top) / height)
+            return figure.add_axes(((MARGIN + field.left) / width, low, *size))
+
+        panel = PANELS.get(type(part))
+        shapes = panel(part, place) if panel else each.shapes
+        draw_shapes(place(Field(0, 0, each.width, each.height)), each.width, each.height, shapes)
+        top += each.height + BETWEEN
+    return figure
+
+
+def write(on: Any, x: float, y: float, text: str, kind: str, turn: float = 0.0) -> None:
+    """A text in the letters of its kind; a dollar in it is a dollar."""
+    look = KINDS[kind]
+    side = {"start": "left", "middle": "center", "end": "right"}[look.anchor]
+    on.text(
+        x,
+        y,
+        visible(text),
+        color=LIGHT[look.fill],
+        fontsize=look.size * POINT,
+        fontweight="bold" if look.weight >= 600 else "normal",
+        fontfamily="monospace" if look.mono else "sans-serif",
+        ha=side,
+        va="baseline",
+        rotation=-turn,
+        rotation_mode="anchor",
+        parse_math=False,
+        bbox={"facecolor": LIGHT["paper"], "edgecolor": "none", "pad": 1} if look.halo else None,
+    )
+
+
+def draw_shapes(axis: Any, width: float, height: float, shapes: Sequence[Shape]) -> None:
+    """Shapes of a picture, in its pixels, on an axis that is not seen. Rectangles in a row are one collection: a text has thousands."""
+    axis.set_xlim(0, width)
+    axis.set_ylim(height, 0)
+    axis.set_axis_off()
+    axis.patch.set_visible(False)
+    for is_plain, run in groupby(shapes, key=lambda shape: isinstance(shape, Box) and not shape.round):
+        if is_plain:
+            boxes = [patch_of(shape) for shape in run]
+            axis.add_collection(import_module("matplotlib.collections").PatchCollection(boxes, match_original=True))
+            continue
+        for shape in run:
+            if isinstance(shape, Label):
+                write(axis, shape.x, shape.y, shape.text, shape.kind, shape.turn)
+            elif isinstance(shape, Raster):
+                draw_raster(axis, shape)
+            else:
+                axis.add_patch(patch_of(shape))
+
+
+def draw_raster(axis: Any, shape: Raster) -> None:
+    image = np.ones((*shape.levels.shape, 4))
+    image[..., :3] = import_module("matplotlib.colors").to_rgb(LIGHT[KINDS[shape.kind].fill])
+    image[..., 3] = shape.levels / 255 * (1 if shape.shown is None else shape.shown)
+    place = (shape.x, shape.x + shape.width, shape.y + shape.height, shape.y)
+    axis.imshow(image, extent=place, aspect="auto", interpolation="nearest" if shape.levels.size < 1e5 else "antialiased")
+
+
+def patch_of(shape: Any) -> Any:
+    """A box, a dot or a stroke as matplotlib has it."""
+    patches, paths = import_module("matplotlib.patches"), import_module("matplotlib.path")
+    look = KINDS[shape.kind]
+    opacity = shape.opacity if isinstance(shape, Box) and shape.opacity is not None else look.opacity
+    is_filled = look.fill != "none" and (not isinstance(shape, Stroke) or shape.closed)
+    style = {
+        "facecolor": import_module("matplotlib.colors").to_rgba(LIGHT[look.fill], opacity) if is_filled else "none",
+        "edgecolor": "none" if look.stroke == "none" else LIGHT[look.stroke],
+        "linewidth": look.width * POINT,
+    }
+    if isinstance(shape, Dot):
+        return patches.Circle((shape.x, shape.y), shape.radius, **style)
+    if isinstance(shape, Stroke):
+        dash = shape.dash or look.dash
+        codes = [paths.Path.MOVETO] + [paths.Path.CURVE4 if shape.curved else paths.Path.LINETO] * (len(shape.points) - 1)
+        line = (0, tuple(part * POINT for part in dash)) if dash else "solid"
+        return patches.PathPatch(paths.Path(list(shape.points), codes), linestyle=line, **style)
+    if not shape.round:
+        return patches.Rectangle((shape.x, shape.y), shape.width, shape.height, **style)
+    kind = patches.BoxStyle("Round", pad=0, rounding_size=min(shape.round, shape.width / 2, shape.height / 2))
+    return patches.FancyBboxPatch((shape.x, shape.y), shape.width, shape.height, boxstyle=kind, **style)

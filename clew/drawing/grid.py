@@ -1,0 +1,46 @@
+"""Many small maps at once, a row a layer and a column a head: one image, with a mark over each."""
+
+import numpy as np
+
+from clew.drawing.letters import shortened, text_width, visible
+from clew.drawing.parts import Grid
+from clew.drawing.shapes import Box, Label, Picture, Raster, Shape
+
+SIDE, GAP, MARGIN = 48, 7, 4
+LONGEST_NAME = 24
+
+
+def thumbnail(values: np.ndarray, side: int = SIDE) -> np.ndarray:
+    """A map in so many pixels a side: a pixel has the greatest of the values that it stands for, since attention is sparse."""
+    for axis in (0, 1):
+        count = values.shape[axis]
+        if count > side:
+            values = np.fmax.reduceat(values, np.arange(side) * count // side, axis=axis)
+        else:
+            values = values.take(np.arange(side) * count // side, axis=axis)
+    return values
+
+
+def grid(part: Grid) -> Picture:
+    maps = [
+        [np.nan_to_num(thumbnail(np.atleast_2d(each))) if np.size(each) else np.zeros((SIDE, SIDE)) for each in row] for row in part.maps
+    ]
+    high = part.high if part.high is not None else max((float(each.max()) for row in maps for each in row), default=1.0)
+    rows, columns = len(maps), max(map(len, maps), default=0)
+    row_names, column_names = ([shortened(visible(name), LONGEST_NAME) for name in names] for names in (part.row_names, part.column_names))
+    step = max(SIDE + GAP, max((text_width(name, 11.5) + GAP for name in column_names), default=0))
+    left, top = MARGIN + max((text_width(name, 13) for name in row_names), default=0) + GAP, MARGIN + 14 + GAP
+    canvas = np.zeros((rows * (SIDE + GAP), columns * step))
+    marks: list[Shape] = []
+    for row, each_row in enumerate(maps):
+        for column, values in enumerate(each_row):
+            y, x = row * (SIDE + GAP), column * step
+            canvas[y : y + SIDE, x : x + SIDE] = np.clip(values / (high if high > 0 else 1.0), 0, 1)
+            about = ", ".join(names[at] for names, at in ((part.row_names, row), (part.column_names, column)) if at < len(names))
+            x, y = left + column * step, top + row * (SIDE + GAP)
+            marks.append(Box(x - 1, y - 1, SIDE + 2, SIDE + 2, "thumb", about, round=3, number=(row, column)))
+    shapes: list[Shape] = [Raster(left, top, canvas.shape[1], canvas.shape[0], np.rint(255 * canvas), "heat")] if canvas.size else []
+    shapes += [Label(left - GAP, top + row * (SIDE + GAP) + SIDE / 2 + 4, name, "word-end") for row, name in enumerate(row_names[:rows])]
+    shapes += [Label(left + column * step + SIDE / 2, top - GAP, name, "tick") for column, name in enumerate(column_names[:columns])]
+    about = f"{part.title or 'maps'}: {rows} rows of {columns}"
+    return Picture(left + columns * step + MARGIN, top + rows * (SIDE + GAP) + MARGIN, [*shapes, *marks], about)

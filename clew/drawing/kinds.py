@@ -1,0 +1,114 @@
+"""How each kind of mark in a picture looks, written once: as style sheet rules, and as colours and sizes for matplotlib."""
+
+from collections.abc import Iterable
+from typing import NamedTuple
+
+from clew.drawing.colours import COLOURS
+
+SANS = "system-ui,-apple-system,'Segoe UI',Roboto,'Helvetica Neue','DejaVu Sans',sans-serif"
+MONO = "ui-monospace,'SF Mono',Menlo,Consolas,'DejaVu Sans Mono',monospace"
+
+
+class Look(NamedTuple):
+    """Colours are names in a theme. A kind with a `size` is a text."""
+
+    fill: str = "none"
+    stroke: str = "none"
+    width: float = 1.0
+    dash: tuple[float, ...] = ()
+    size: float = 0.0
+    weight: int = 400
+    anchor: str = "start"
+    mono: bool = False
+    opacity: float = 1.0
+    halo: bool = False
+    """Whether letters have paper around them, on what they lie."""
+
+
+KINDS = {
+    "page": Look("paper"),
+    "title": Look("ink", size=14, weight=600),
+    "heading": Look("ink", size=19, weight=650),
+    "prose": Look("ink", size=14),
+    "quiet": Look("faint", size=13),
+    "axis": Look(stroke="edge"),
+    "grid": Look(stroke="rule"),
+    "tick": Look("faint", size=11.5, anchor="middle"),
+    "tick-end": Look("faint", size=11.5, anchor="end"),
+    "tick-start": Look("faint", size=11.5),
+    "label": Look("ink", size=12.5, anchor="middle"),
+    "legend": Look("ink", size=12.5),
+    "word": Look("ink", size=13),
+    "word-end": Look("ink", size=13, anchor="end"),
+    "word-middle": Look("ink", size=13, anchor="middle"),
+    "small-word": Look("ink", size=10.5),
+    "small-word-end": Look("ink", size=10.5, anchor="end"),
+    "small-word-middle": Look("ink", size=10.5, anchor="middle"),
+    "heat": Look("heat"),
+    "cold": Look("cold"),
+    "hit": Look("paper", opacity=0.0),
+    "frame": Look(stroke="rule"),
+    "thumb": Look("paper", "rule", opacity=0.0),
+    "number": Look("deep", size=10.5, anchor="middle"),
+    "number-over": Look("over", size=10.5, anchor="middle"),
+    "number-black": Look("black", size=10.5, anchor="middle"),
+    "number-white": Look("white", size=10.5, anchor="middle"),
+    "value": Look("faint", size=11.5),
+    "value-end": Look("faint", size=11.5, anchor="end"),
+    "threshold-name": Look("faint", size=11.5, anchor="end", halo=True),
+    "threshold": Look(stroke="faint", dash=(2, 3), width=1.2),
+    "token": Look("ink", size=14),
+    "letters": Look("ink", size=13.5, mono=True),
+    "cell": Look("ink", size=13),
+    "cell-end": Look("ink", size=13, anchor="end"),
+    "head": Look("faint", size=12.5, weight=500),
+    "head-end": Look("faint", size=12.5, weight=500, anchor="end"),
+    "kept": Look("raised", "edge"),
+    "dropped": Look("paper", "rule"),
+    "best": Look("raised", "c0", width=2),
+    "kept-text": Look("ink", size=12.5),
+    "dropped-text": Look("faint", size=12.5),
+    "best-text": Look("ink", size=12.5, weight=700),
+    "kept-line": Look(stroke="edge", width=1.5),
+    "dropped-line": Look(stroke="rule", width=1.2, dash=(3, 3)),
+    "best-line": Look(stroke="c0", width=2.6),
+    "operation": Look("raised", "edge"),
+    "input": Look("paper", "c2", width=1.8),
+    "parameter": Look("paper", "c1", width=1.8),
+    "output": Look("paper", "c0", width=2.2),
+    "box-name": Look("ink", size=12.5, weight=600, anchor="middle"),
+    "box-line": Look("faint", size=11, anchor="middle"),
+    "edge": Look(stroke="edge", width=1.3),
+    "arrow": Look("edge"),
+    "edge-text": Look("faint", size=10.5, anchor="middle", halo=True),
+    **{f"line-{number}": Look(stroke=f"c{number}", width=2.2) for number in range(len(COLOURS))},
+    **{f"fill-{number}": Look(f"c{number}") for number in range(len(COLOURS))},
+    **{f"band-{number}": Look(f"c{number}", opacity=0.16) for number in range(len(COLOURS))},
+    **{f"ring-{number}": Look("paper", f"c{number}", width=1.8) for number in range(len(COLOURS))},
+    **{f"point-{number}": Look(f"c{number}", "paper", width=0.8) for number in range(len(COLOURS))},
+}
+
+
+def rules(colours: dict[str, str] | None = None, kinds: Iterable[str] = KINDS, scope: str = ".clew-view") -> str:
+    """Style sheet rules, with colours as they are in a theme, or else as variables."""
+    found = []
+    for kind in kinds:
+        look = KINDS[kind]
+        fill, stroke = (
+            name if name == "none" else f"var(--{name})" if colours is None else colours[name] for name in (look.fill, look.stroke)
+        )
+        lines = [f"fill:{fill}"]
+        if look.stroke != "none":
+            lines.append(f"stroke:{stroke};stroke-width:{look.width:g}")
+        if look.halo:
+            lines.append(f"stroke:{'var(--paper)' if colours is None else colours['paper']};stroke-width:4px;paint-order:stroke")
+        if look.dash:
+            lines.append(f"stroke-dasharray:{' '.join(f'{part:g}' for part in look.dash)}")
+        if look.opacity != 1:
+            lines.append(f"fill-opacity:{look.opacity:g}")
+        if look.size:
+            lines.append(f"font:{look.weight} {look.size:g}px {MONO if look.mono else SANS}")
+        if look.anchor != "start":
+            lines.append(f"text-anchor:{look.anchor}")
+        found.append(f"{scope} .{kind}{{{';'.join(lines)}}}")
+    return "".join(found)

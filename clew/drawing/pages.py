@@ -1,0 +1,162 @@
+"""Views as documents: a page that needs nothing else, a fragment for a page that has the rest, a notebook's frame, one picture.
+
+A page that shows fragments loads `stylesheet()` as a style sheet and `script()` as a module, and calls its `enliven(element)` on every
+fragment that it puts in. Its policy has to allow images from data (`img-src data:`) and style attributes, and no script in the text.
+"""
+
+import re
+from base64 import b64encode
+from collections.abc import Callable, Sequence
+from hashlib import sha256
+from html import escape
+from importlib.resources import files
+from typing import Any, NamedTuple
+
+from clew.drawing.bars import bars
+from clew.drawing.branches import branches
+from clew.drawing.coloured_text import coloured_text, coloured_text_html
+from clew.drawing.colours import DARK, LIGHT, variables
+from clew.drawing.grid import grid
+from clew.drawing.heatmap import heatmap
+from clew.drawing.kinds import KINDS, rules
+from clew.drawing.letters import markup, visible, wrapped
+from clew.drawing.lines import lines
+from clew.drawing.network import network
+from clew.drawing.note import note, note_html
+from clew.drawing.parts import Bars, Branches, ColouredText, Grid, Heatmap, Lines, Network, Note, Part, Points, Table
+from clew.drawing.points import points
+from clew.drawing.shapes import Label, Picture, pixels
+from clew.drawing.table import table, table_html
+
+MARGIN, BETWEEN = 20, 26
+UNNAMED = "unnamed"
+
+
+def stylesheet() -> str:
+    """All rules of fragments, in light and dark: as the reader's system has it, or as `data-theme` of an element around them says."""
+    light, dark = map(variables, (LIGHT, DARK))
+    themes = (
+        f".clew-view{{color-scheme:light;{light}}}"
+        f"@media(prefers-color-scheme:dark){{.clew-view{{color-scheme:dark;{dark}}}}}"
+        f":is([data-theme=light] .clew-view,.clew-view[data-theme=light]){{color-scheme:light;{light}}}"
+        f":is([data-theme=dark] .clew-view,.clew-view[data-theme=dark]){{color-scheme:dark;{dark}}}"
+    )
+    return f"{themes}\n{rules()}\n{written('view.css')}"
+
+
+def script() -> str:
+    """A module that reads values off pictures, at a pointer and by the arrow keys."""
+    return written("view.js")
+
+
+def written(name: str) -> str:
+    return (files("clew.drawing") / name).read_text(encoding="utf-8")
+
+
+def fragment(title: str, about: str, parts: Sequence[Part], name: str | None = None, *, heading: str = "h2") -> str:
+    """A view as HTML without scripts. All ids begin with `name`; where it is not given, with a hash of the content."""
+    if name is None:
+        page = fragment(title, about, parts, UNNAMED, heading=heading)
+        name = "v" + sha256(page.encode()).hexdigest()[:12]
+        for before in ('id="', 'mask="url(#'):  # no text holds these: its quotes are escaped
+            page = page.replace(before + UNNAMED, before + name)
+        return page
+    drawn = [(part, DRAWN[type(part)]) for part in parts]
+    found = [f'<section class="clew-view" aria-label="{markup(title)}"><{heading}>{markup(title)}</{heading}>']
+    found += [f'<p class="about">{markup(paragraph)}</p>' for paragraph in about.splitlines() if paragraph.strip()]
+    for number, (part, kind) in enumerate(drawn):
+        caption = f"<figcaption>{markup(title_of(part))}</figcaption>" if title_of(part) else ""
+        inner = kind.html(part, f"{name}-{number}") if kind.html else scrolled(kind.picture(part).svg(f"{name}-{number}"))
+        found.append(f'<figure class="part part-{type(part).__name__.lower()}">{caption}{inner}</figure>')
+    return "\n".join([*found, '<div class="say" hidden></div><p class="heard" role="status"></p></section>'])
+
+
+def title_of(part: Part) -> str:
+    return "" if isinstance(part, Note) else part.title
+
+
+def scrolled(picture: str) -> str:
+    return f'<div class="scroll">{picture}</div>'
+
+
+def document(title: str, about: str, parts: Sequence[Part]) -> str:
+    """One page that needs nothing else."""
+    body = f'<body class="clew-page">\n{fragment(title, about, parts, heading="h1")}'
+    return whole_page(title, stylesheet(), body, "enliven(document);\nfit();\n")
+
+
+def whole_page(title: str, style: str, body: str, calls: str) -> str:
+    """A body, begun and not yet ended, as a file. Its policy runs the one script that is ours, and nothing that stands in the data."""
+    code = f"{script()}\n{calls}"
+    digest = b64encode(sha256(code.encode()).digest()).decode()
+    policy = f"default-src 'none'; style-src 'unsafe-inline'; img-src data:; script-src 'sha256-{digest}'"
+    return f"""<!doctype html>
+<html lang="en">
+<head>
+<meta charset="utf-8">
+<meta name="viewport" content="width=device-width, initial-scale=1">
+<meta http-equiv="Content-Security-Policy" content="{policy}">
+<title>{markup(title)}</title>
+<style>{style}</style>
+</head>
+{body}
+<script type="module">{code}</script>
+</body>
+</html>
+"""
+
+
+def frame(title: str, about: str, parts: Sequence[Part]) -> str:
+    """A notebook's frame, as high as its pictures are; the script makes it fit where the notebook lets it."""
+    height = sum(DRAWN[type(part)].picture(part).height + 50 for part in parts) + 110
+    page = escape(document(title, about, parts))
+    return f'<iframe srcdoc="{page}" title="{markup(title)}" style="width:100%;height:{min(round(height), 900)}px;border:0"></iframe>'
+
+
+def picture(title: str, about: str, parts: Sequence[Part]) -> str:
+    """All parts below each other as one SVG file."""
+    drawn = [DRAWN[type(part)].picture(part) for part in parts]
+    width = max([each.width for each in drawn] + [480]) + 2 * MARGIN
+    found: list[str] = []
+    y = float(MARGIN)
+    for text, kind, row in ((title, "heading", 27), (about, "quiet", 19)):
+        for line in [line for paragraph in text.splitlines() for line in wrapped(visible(paragraph), width - 2 * MARGIN, KINDS[kind].size)]:
+            found.append(Label(MARGIN, y + KINDS[kind].size, line, kind).svg(""))
+            y += row
+    for number, (part, each) in enumerate(zip(parts, drawn, strict=True)):
+        y += BETWEEN
+        if title_of(part):
+            found.append(Label(MARGIN, y + 8, title_of(part), "title").svg(""))
+            y += BETWEEN
+        found.append(f'<g transform="translate({MARGIN} {pixels(y)})">{each.inner(f"p{number}")}</g>')
+        y += each.height
+    body = "".join(found)
+    used = [kind for kind in KINDS if re.search(rf'class="{kind}[" ]', body)]
+    style = f"{rules(LIGHT, ['page', *used])}@media(prefers-color-scheme:dark){{{rules(DARK, ['page', *used])}}}"
+    size = f'width="{pixels(width)}" height="{pixels(y + MARGIN)}"'
+    return (
+        f'<svg xmlns="http://www.w3.org/2000/svg" class="clew-view" role="img" aria-label="{markup(title)}" {size} '
+        f'viewBox="0 0 {pixels(width)} {pixels(y + MARGIN)}"><title>{markup(title)}</title><style>{style}</style>'
+        f'<rect class="page" {size}/>{body}</svg>\n'
+    )
+
+
+class Drawn(NamedTuple):
+    """How a kind of part is drawn: as a picture, and in a page, where that is another thing than the picture."""
+
+    picture: Callable[[Any], Picture]
+    html: Callable[[Any, str], str] | None = None
+
+
+DRAWN: dict[type, Drawn] = {
+    Heatmap: Drawn(heatmap),
+    Grid: Drawn(grid),
+    Lines: Drawn(lines),
+    Bars: Drawn(bars),
+    Points: Drawn(points),
+    ColouredText: Drawn(coloured_text, coloured_text_html),
+    Table: Drawn(table, table_html),
+    Branches: Drawn(branches),
+    Network: Drawn(network),
+    Note: Drawn(note, note_html),
+}

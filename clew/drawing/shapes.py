@@ -1,0 +1,153 @@
+"""What pictures are made of, and the one place where it becomes SVG: texts and titles are escaped here and nowhere else.
+
+A shape with a `title` is a mark: its title is what is read off it, by a pointer, by the arrow keys, or by a screen reader.
+"""
+
+import json
+from base64 import b64encode
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+import numpy as np
+
+from clew.drawing.letters import markup
+from clew.drawing.png import png
+
+Place = tuple[float, float]
+
+
+def pixels(value: float) -> str:
+    return f"{value:.1f}".removesuffix(".0")
+
+
+def places(points: Sequence[Place]) -> list[str]:
+    return [f"{pixels(x)} {pixels(y)}" for x, y in points]
+
+
+def titled(element: str, attributes: str, kind: str, title: str) -> str:
+    """An element of a kind, a mark where it has a title."""
+    if not title:
+        return f'<{element} class="{kind}" {attributes}/>'
+    return f'<{element} class="{kind} mark" {attributes}><title>{markup(title)}</title></{element}>'
+
+
+@dataclass(frozen=True)
+class Box:
+    x: float
+    y: float
+    width: float
+    height: float
+    kind: str
+    title: str = ""
+    round: float = 0.0
+    opacity: float | None = None
+    number: tuple[int, int] | None = None
+    """Row and column, for what a page does when it is picked."""
+
+    def svg(self, name: str) -> str:
+        attributes = f'x="{pixels(self.x)}" y="{pixels(self.y)}" width="{pixels(self.width)}" height="{pixels(self.height)}"'
+        attributes += f' rx="{pixels(self.round)}"' if self.round else ""
+        attributes += f' fill-opacity="{self.opacity:.3g}"' if self.opacity is not None else ""
+        attributes += f' data-row="{self.number[0]}" data-column="{self.number[1]}"' if self.number is not None else ""
+        return titled("rect", attributes, self.kind, self.title)
+
+
+@dataclass(frozen=True)
+class Dot:
+    x: float
+    y: float
+    radius: float
+    kind: str
+    title: str = ""
+
+    def svg(self, name: str) -> str:
+        return titled("circle", f'cx="{pixels(self.x)}" cy="{pixels(self.y)}" r="{pixels(self.radius)}"', self.kind, self.title)
+
+
+@dataclass(frozen=True)
+class Stroke:
+    """Points joined by straight lines, or by cubic curves: a point, then two handles and a point for each piece."""
+
+    points: Sequence[Place]
+    kind: str
+    curved: bool = False
+    closed: bool = False
+    dash: tuple[float, ...] = ()
+    title: str = ""
+
+    def svg(self, name: str) -> str:
+        first, *rest = places(self.points)
+        if self.curved:
+            path = f"M{first}" + "".join(f"C{' '.join(rest[at : at + 3])}" for at in range(0, len(rest), 3))
+        else:
+            path = "L".join([f"M{first}", *rest]) + ("Z" if self.closed else "")
+        dash = f' stroke-dasharray="{" ".join(f"{part:g}" for part in self.dash)}"' if self.dash else ""
+        fill = "" if self.closed else ' fill="none"'
+        return titled("path", f'd="{path}"{dash}{fill}', self.kind, self.title)
+
+
+@dataclass(frozen=True)
+class Label:
+    x: float
+    y: float
+    text: str
+    kind: str
+    turn: float = 0.0
+    length: float | None = None
+    """Pixels that it is given, where letters stand on colours of their own."""
+
+    def svg(self, name: str) -> str:
+        turn = f' transform="rotate({self.turn:g} {pixels(self.x)} {pixels(self.y)})"' if self.turn else ""
+        length = f' textLength="{pixels(self.length)}"' if self.length is not None else ""
+        return f'<text class="{self.kind}" x="{pixels(self.x)}" y="{pixels(self.y)}"{turn}{length}>{markup(self.text)}</text>'
+
+
+@dataclass(frozen=True)
+class Raster:
+    """Levels (rows, columns) from 0, clear, to 255, the full colour of its kind; where `shown` is False there is no value. The image is a
+    mask, so that its colour is the theme's."""
+
+    x: float
+    y: float
+    width: float
+    height: float
+    levels: np.ndarray
+    kind: str
+    shown: np.ndarray | None = None
+
+    def svg(self, name: str) -> str:
+        area = f'x="{pixels(self.x)}" y="{pixels(self.y)}" width="{pixels(self.width)}" height="{pixels(self.height)}"'
+        content = b64encode(png(self.levels, self.shown)).decode()
+        return (
+            f'<mask id="{name}" maskUnits="userSpaceOnUse" {area}><image {area} preserveAspectRatio="none" '
+            f'style="image-rendering:pixelated" href="data:image/png;base64,{content}"/></mask>'
+            f'<rect class="{self.kind}" {area} mask="url(#{name})"/>'
+        )
+
+
+Shape = Box | Dot | Stroke | Label | Raster
+
+
+@dataclass(frozen=True)
+class Picture:
+    """Shapes in a field of so many pixels. `about` is said of the whole; `readout` is what the script needs to read values off it, where
+    its marks do not say them."""
+
+    width: float
+    height: float
+    shapes: Sequence[Shape]
+    about: str = ""
+    readout: dict[str, Any] = field(default_factory=dict)
+
+    def inner(self, name: str) -> str:
+        return "".join(shape.svg(f"{name}-{number}") for number, shape in enumerate(self.shapes))
+
+    def svg(self, name: str) -> str:
+        """The picture inside a page."""
+        readout = f' data-readout="{markup(json.dumps(self.readout, separators=(",", ":")))}"' if self.readout else ""
+        size = f'width="{pixels(self.width)}" height="{pixels(self.height)}" viewBox="0 0 {pixels(self.width)} {pixels(self.height)}"'
+        is_read = bool(self.readout) or any(getattr(shape, "title", "") for shape in self.shapes)
+        focus = ' tabindex="0"' if is_read else ""
+        about = f"{self.about}; the arrow keys read values" if is_read else self.about
+        return f'<svg class="picture" role="img" {size}{focus} aria-label="{markup(about)}"{readout}>{self.inner(name)}</svg>'

@@ -1,0 +1,32 @@
+"""A drawing as one SVG file that needs nothing else, in light or dark as the reader's system has it, or always in one."""
+
+from collections.abc import Callable, Mapping
+from html import escape
+from typing import Any, Literal
+
+from clew.core.errors import unknown
+from clew.drawing.letters import printable
+
+Theme = Literal["auto", "light", "dark"]
+
+
+def themed(rules: Callable[[str, Any], str], light: Any, dark: Any) -> dict[str, str]:
+    """Style sheets by theme. `rules` writes those of one theme's pictures alone, since several may stand on a page, and no variables, since
+    not every viewer knows them."""
+    return {
+        "auto": rules("auto", light) + "@media(prefers-color-scheme:dark){" + rules("auto", dark) + "}",
+        "light": rules("light", light),
+        "dark": rules("dark", dark),
+    }
+
+
+def standalone(kind: str, theme: str, styles: Mapping[str, str], width: float, height: float, about: str, body: str) -> str:
+    """A picture of its natural size; `body` is SVG, `about` a text."""
+    if theme not in styles:
+        raise unknown("theme", theme, styles)
+    said = escape(printable(about))
+    return (
+        f'<svg xmlns="http://www.w3.org/2000/svg" class="{kind}-{theme}" role="img" aria-label="{said}" width="{width:g}" '
+        f'height="{height:g}" viewBox="0 0 {width:g} {height:g}" style="max-width:none"><title>{said}</title><style>{styles[theme]}</style>'
+        f'<rect class="page" width="{width:g}" height="{height:g}" rx="10"/>{body}</svg>'
+    )

@@ -1,0 +1,80 @@
+"""Tables: of a page, and as a picture."""
+
+import re
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+
+from clew.drawing.letters import markup, shortened, text_width, visible
+from clew.drawing.parts import Table
+from clew.drawing.scales import short_number
+from clew.drawing.shapes import Label, Picture, Shape, Stroke
+
+ROW, GAP, LONGEST = 24, 22, 60
+LONG = 40
+"""Rows above which a table scrolls in a page."""
+
+
+def cell(value: Any) -> str:
+    """A value as it is written: figures short, nothing as a dash."""
+    if value is None:
+        return "–"
+    if isinstance(value, bool):
+        return "yes" if value else "no"
+    return short_number(float(value)) if is_number(value) else str(value)
+
+
+def is_number(value: Any) -> bool:
+    return isinstance(value, int | float | np.integer | np.floating) and not isinstance(value, bool)
+
+
+def is_figure(value: Any) -> bool:
+    """A number, or a share that is written as a text: 12.5%."""
+    return is_number(value) or (isinstance(value, str) and re.fullmatch(r"[-+]?[0-9,]*\.?[0-9]+ ?%", value) is not None)
+
+
+def numeric(table: Table) -> list[bool]:
+    """Which columns hold figures, that stand at the right."""
+    columns = max([len(table.header), *map(len, table.rows)])
+    found = [[row[column] for row in table.rows if column < len(row) and row[column] is not None] for column in range(columns)]
+    return [bool(values) and all(is_figure(value) for value in values) for values in found]
+
+
+def table(part: Table) -> Picture:
+    header, *rows = ([shortened(visible(cell(value)), LONGEST) for value in row] for row in (part.header, *part.rows))
+    is_right = numeric(part)
+    widths = [
+        max((text_width(row[column], 13) for row in (header, *rows) if column < len(row)), default=0) for column in range(len(is_right))
+    ]
+    starts = [sum(widths[:column]) + GAP * column for column in range(len(widths))]
+    shapes: list[Shape] = write(header, starts, widths, is_right, 15, "head")
+    width = max(sum(widths) + GAP * (len(widths) - 1), 80)
+    for number, row in enumerate(rows):
+        y = 22.0 + ROW * number
+        shapes.append(Stroke([(0, y), (width, y)], "grid"))
+        shapes += write(row, starts, widths, is_right, y + 17, "cell")
+    return Picture(width, 26 + ROW * len(rows), shapes, f"{part.title or 'table'}: {len(rows)} rows")
+
+
+def write(
+    row: Sequence[str], starts: Sequence[float], widths: Sequence[float], is_right: Sequence[bool], y: float, kind: str
+) -> list[Shape]:
+    return [
+        Label(starts[column] + (widths[column] if is_right[column] else 0), y, text, f"{kind}-end" if is_right[column] else kind)
+        for column, text in enumerate(row)
+    ]
+
+
+def table_html(part: Table, name: str) -> str:
+    is_right = numeric(part)
+
+    def kind(column: int) -> str:
+        return ' class="figure"' if is_right[column] else ""
+
+    head = "".join(f'<th scope="col"{kind(column)}>{markup(cell(value))}</th>' for column, value in enumerate(part.header))
+    body = "\n".join(
+        "<tr>" + "".join(f"<td{kind(column)}>{markup(cell(value))}</td>" for column, value in enumerate(row)) + "</tr>" for row in part.rows
+    )
+    kinds, focus = ("scroll long", ' tabindex="0"') if len(part.rows) > LONG else ("scroll", "")
+    return f'<div class="{kinds}"{focus}><table><thead><tr>{head}</tr></thead><tbody>\n{body}\n</tbody></table></div>'

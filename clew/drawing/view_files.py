@@ -1,0 +1,65 @@
+"""A view from what `View.json` wrote of it: the same parts, drawn the same. What was no number comes back as one that is none (nan)."""
+
+from collections.abc import Callable, Mapping
+from typing import Any
+
+import numpy as np
+
+from clew.drawing.views import (
+    Bars,
+    Branch,
+    Branches,
+    ColouredText,
+    Grid,
+    Heatmap,
+    Lines,
+    Network,
+    Node,
+    Note,
+    Part,
+    Points,
+    Series,
+    Table,
+    View,
+)
+
+
+def view_of(content: Mapping[str, Any]) -> View:
+    """From the JSON of a view, read."""
+    return View(content["title"], [part_of(part) for part in content["parts"]], content["about"], content["facts"])
+
+
+def part_of(content: Mapping[str, Any]) -> Part:
+    kind, inner = PARTS[content["kind"]]
+    fields = {name: inner[name](value) if name in inner else value for name, value in content.items() if name != "kind"}
+    return kind(**fields)
+
+
+def numbers(values: Any) -> np.ndarray:
+    return np.array(values, dtype=np.float64)  # null is nan
+
+
+def listed(values: Any) -> Any:
+    """Numbers, or rows of them; null where there was none."""
+    return (
+        None if values is None else [listed(value) if isinstance(value, list) else np.nan if value is None else value for value in values]
+    )
+
+
+def series_of(content: list[dict[str, Any]]) -> list[Series]:
+    return [Series(**{**each, "x": listed(each["x"]), "y": listed(each["y"]), "spread": listed(each["spread"])}) for each in content]
+
+
+PARTS: dict[str, tuple[Callable[..., Part], dict[str, Callable[[Any], Any]]]] = {
+    "heatmap": (Heatmap, {"values": numbers}),
+    "grid": (Grid, {"maps": lambda maps: [[numbers(each) for each in row] for row in maps]}),
+    "lines": (Lines, {"series": series_of, "thresholds": lambda pairs: [tuple(pair) for pair in pairs]}),
+    "bars": (Bars, {"values": listed}),
+    "points": (Points, {"series": series_of}),
+    "colouredtext": (ColouredText, {"values": listed}),
+    "table": (Table, {}),
+    "branches": (Branches, {"nodes": lambda nodes: [Branch(**node) for node in nodes]}),
+    "network": (Network, {"nodes": lambda nodes: [Node(**node) for node in nodes], "edges": lambda edges: [tuple(edge) for edge in edges]}),
+    "note": (Note, {}),
+}
+"""Each kind of part, and how those of its fields are read that JSON has in another form."""

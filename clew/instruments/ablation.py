@@ -1,0 +1,106 @@
+"""What changes when heads are switched off: what a model expects at every place, before and after.
+
+    change_t = KL(p_t || q_t) = sum_w p_t(w) log2 (p_t(w) / q_t(w))        in bits; p with all heads, q without some
+
+Of a classifier it is the probability of every label besides, and of a model that expects no tokens how far the vectors of those that it
+reads turn: 1 - cos(h_t, h'_t).
+"""
+
+from collections.abc import Sequence
+from typing import Any, NamedTuple
+
+import torch
+from pydantic import Field
+from torch import Tensor
+
+from clew.core.config import Section
+from clew.core.errors import UserError
+from clew.drawing.views import Bars, ColouredText, Part, Table, View
+from clew.inspection.bits import divergence
+from clew.inspection.heads import heads_off, why_headless
+from clew.instruments.instrument import Instrument
+from clew.instruments.reading import Reading, read, why_unreadable
+from clew.runs.loaded import Run
+
+MOST_ROWS = 15
+
+
+class AblationOptions(Section):
+    """A text, and the heads that are switched off while it is read once more."""
+
+    text: str = Field("", description="what the model reads")
+    heads: tuple[str, ...] = Field((), description="heads that are switched off, LAYER.HEAD from 1, such as 2.5; cross.2.5 of a decoder's")
+    target: str | None = Field(None, description="what a translator writes; what it finds itself where not given")
+    into: str = Field("", description="the language to write, where a translator writes several")
+
+
+def turned(before: Tensor, after: Tensor) -> Tensor:
+    """1 - cos of every row with its other."""
+    return 1 - torch.nn.functional.cosine_similarity(before.cpu().double(), after.cpu().double(), dim=-1)
+
+
+def look_without(runs: Sequence[Run], options: AblationOptions) -> View:
+    run = runs[0]
+    if not options.heads:
+        raise UserError("name the heads to switch off, such as heads=1.1,2.3; `clew look attention` shows them")
+    reading = read(run, options.text, options.target, into=options.into)
+    before = seen(reading)
+    with heads_off(run, options.heads):
+        after = seen(reading)
+    names = ("all heads", f"without {', '.join(options.heads)}")
+    facts: dict[str, Any] = {"heads": list(options.heads)}
+    parts: list[Part] = []
+    if before.labels and after.labels:
+        labels = list(before.labels)
+        parts.append(Bars(labels, [[before.labels[each], after.labels[each]] for each in labels], "probability", "Labels", names))
+        facts["labels"] = {name: dict(each.labels or {}) for name, each in zip(("before", "after"), (before, after), strict=True)}
+    if before.log_probs is not None and after.log_probs is not None:
+        bits = divergence(before.log_probs, after.log_probs)
+        parts += expectations(reading, before.log_probs, after.log_probs, bits)
+        about = f"on average {bits.mean():.3f} bits between what was expected before and after"
+        return View(f"Without {', '.join(options.heads)}", parts, about, {**facts, "bits": bits.tolist(), "mean_bits": float(bits.mean())})
+    angles = turned(before.hidden, after.hidden)
+    parts.append(ColouredText(reading.written or reading.pieces, angles.tolist(), "How far each vector turns", "1 - cos", 0.0))
+    about = f"on average the tokens' vectors turn by {angles.mean():.3f} (1 - cos)"
+    return View(f"Without {', '.join(options.heads)}", parts, about, {**facts, "turned": angles.tolist()})
+
+
+class Seen(NamedTuple):
+    """What a model says of one reading: vectors (places, dim), log p (places, vocabulary), the probability of labels."""
+
+    hidden: Tensor
+    log_probs: Tensor | None
+    labels: dict[str, float] | None
+
+
+def seen(reading: Reading) -> Seen:
+    run, hidden = reading.run, reading.hidden()
+    labels = dict(run.classify(reading.text).probabilities) if run.verb == "classify" and not run.reads_pairs else None
+    with torch.no_grad():
+        log_probs = None if reading.logits is None else reading.logits(hidden)[0].float().log_softmax(-1).cpu()
+    return Seen(hidden[0].cpu(), log_probs, labels)
+
+
+def expectations(reading: Reading, before: Tensor, after: Tensor, bits: Tensor) -> list[Part]:
+    """The places where most changes, with the likeliest token of each before and after."""
+    run = reading.run
+    tokenizer = run.task.target if reading.writes else run.task.tokenizer
+    tokens = reading.written or reading.pieces
+    title = "Change of what comes after each token" if run.verb == "generate" else "Change of what is expected at each place"
+    rows = []
+    for place in bits.argsort(descending=True)[:MOST_ROWS].tolist():
+        row: list[Any] = [place + 1, tokens[place]]
+        for log_probs in (before[place], after[place]):
+            best = int(log_probs[: tokenizer.vocabulary].argmax())
+            row += [tokenizer.piece(best), round(float(log_probs[best].exp()), 4)]
+        rows.append((*row, round(float(bits[place]), 4)))
+    joined = tokenizer.unit == "character"
+    table = Table(("place", "token", "likeliest before", "p", "likeliest after", "p", "bits"), rows, "Where most changes")
+    return [ColouredText(tokens, bits.tolist(), title, "bits", 0.0, joined=joined), table]
+
+
+def why_no_ablation(run: Run) -> str | None:
+    return why_headless(run) or why_unreadable(run)
+
+
+ABLATION = Instrument("what changes when heads are switched off", AblationOptions, look_without, why_no_ablation)

@@ -1,0 +1,205 @@
+"""Attention while a text is read: who looks at whom, head by head, and what each head tends to look at.
+
+    weights_ij = softmax_j(scores_ij)      row i is what place i looks at; a row adds up to one
+
+Works on self-attention, on what a decoder sees of its source, and on recurrent decoders that look, which have one head. Weights say where a
+head looks, not what it does with what it finds there (Jain and Wallace 2019).
+"""
+
+from collections.abc import Sequence
+from typing import Any, Literal, NamedTuple
+
+import numpy as np
+from pydantic import Field
+from torch import Tensor
+
+from clew.core.errors import UserError, counted, few_of
+from clew.drawing.views import Grid, Heatmap, Part, Table, View
+from clew.inspection.heads import attending_layers, why_headless
+from clew.inspection.recording import record
+from clew.inspection.similarity import entropy
+from clew.instruments.instrument import Instrument, TextOptions
+from clew.instruments.reading import Reading, read, why_unreadable
+from clew.layers.heads import CROSS, DECODER, OWN, AttendingLayer
+from clew.runs.loaded import Run
+
+MOST_CELLS = 2**28
+"""Weights of all heads together."""
+MOST_VALUES = 2**14
+"""Of the large map's that stand among the facts; the view itself has them all."""
+FULL = [step / 10**power for power in range(6, 0, -1) for step in (1, 2, 5)]
+KINDS = {"self": OWN, "decoder": DECODER, "cross": CROSS}
+
+
+class AttentionOptions(TextOptions):
+    """Which heads, and which of them is drawn large."""
+
+    heads: Literal["self", "decoder", "cross"] | None = Field(
+        None, description="self: of the text read; decoder: of what is written; cross: from there to the text (a translator's default)"
+    )
+    layer: int | None = Field(None, ge=1, description="the layer that is drawn large, from 1; the last where not given")
+    head: int | None = Field(None, ge=1, description="the head that is drawn large, from 1; the mean of its layer where not given")
+    kind: Literal["weights", "scores"] = Field("weights", description="scores: before the softmax")
+
+
+class LayerMaps(NamedTuple):
+    """What the heads of one layer look at: maps (heads, query, key)."""
+
+    layer: AttendingLayer
+    maps: np.ndarray
+
+
+class Habits(NamedTuple):
+    """What a head tends to do, the mean over the places that look: the entropy of its weights in bits, how far it looks, and the share of
+    its weight on the place itself, on the one before it, and on the first."""
+
+    entropy: float
+    distance: float
+    itself: float
+    before: float
+    first: float
+
+
+def attention_maps(reading: Reading, heads: str, kind: str = "weights") -> list[LayerMaps]:
+    """Of every layer with such heads, from the lowest. Hard attention has a 1 where it looked."""
+    layers = [layer for layer in attending_layers(reading.run) if layer.kind == KINDS[heads] and layer.num_heads]
+    keys = len(reading.tokens) if heads != "decoder" else len(reading.written)
+    queries = len(reading.tokens) if heads == "self" else len(reading.written)
+    if (cells := sum(layer.num_heads for layer in layers) * queries * keys) > MOST_CELLS:
+        raise UserError(f"{queries} x {keys} weights of all heads are {4 * cells / 1e9:.1f} GB, too much to look at; shorten the text")
+    paths = [layer.weights if kind == "weights" else f"{layer.path}.scores" for layer in layers]
+    with record(reading.run, *paths) as seen:
+        reading.hidden()
+    return [LayerMaps(layer, as_maps(seen[path]).float().cpu().numpy()) for layer, path in zip(layers, paths, strict=True)]
+
+
+def as_maps(seen: Tensor) -> Tensor:
+    """(heads, query, key) of one row: a loop over time has (batch, length, heads, 1, key)."""
+    return seen[0, :, :, 0].transpose(0, 1) if seen.ndim == 5 else seen[0]
+
+
+def habits(weights: np.ndarray) -> Habits:
+    """Of one head's weights (query, key); places of query and key are the same where these are as many."""
+    queries, keys = weights.shape
+    distance = np.abs(np.arange(queries)[:, None] - np.arange(keys)[None, :])
+    on_before = np.trace(weights, offset=-1) / max(min(queries - 1, keys), 1)
+    return Habits(
+        float(entropy(weights).mean() / np.log(2)),
+        float((weights * distance).sum(1).mean()),
+        float(np.trace(weights) / min(queries, keys)),
+        float(on_before),
+        float(weights[:, 0].mean()),
+    )
+
+
+def look_at_attention(runs: Sequence[Run], options: AttentionOptions) -> View:
+    run = runs[0]
+    heads = options.heads or ("cross" if any(layer.kind == CROSS for layer in attending_layers(run)) else "self")
+    check_heads(run, heads)
+    reading = read(run, options.text, options.target, into=options.into)
+    found = attention_maps(reading, heads, options.kind)
+    rows, columns = places_of(reading, heads)
+    layer, maps = chosen_layer(found, options.layer, f"of {heads} attention in {run.folder}")
+    head = chosen_head(options.head, layer)
+    large = finite(maps.mean(0) if head is None else maps[head - 1])
+    several = f", mean of {len(maps)} heads" if len(maps) > 1 else ""
+    name = f"{layer.name}{several}" if head is None else layer.heads[head - 1]
+    bounds: dict[str, Any] = {"low": 0.0, "high": full_colour([large])} if options.kind == "weights" else {}
+    one = Heatmap(large, rows, columns, f"Head {name}" if head else f"Layer {name}", "looks", "at", **bounds)
+    grid = Grid(
+        [[finite(each) for each in layer.maps] for layer in found],
+        [layer.layer.name for layer in found],
+        [str(number) for number in range(1, max(len(layer.maps) for layer in found) + 1)],
+        f"All heads: {options.kind}",
+        full_colour([layer.maps for layer in found]) if options.kind == "weights" else None,
+    )
+    facts = {
+        "heads": heads,
+        "kind": options.kind,
+        "layer": layer.number,
+        "head": head,
+        "layers": [each.layer.number for each in found],
+        "names": [each.layer.heads for each in found],
+        "rows": list(rows),
+        "columns": list(columns),
+        "values": np.round(large, 5).tolist() if large.size <= MOST_VALUES else None,
+    }
+    parts: list[Part] = [one, grid]
+    if options.kind == "weights":
+        table = habit_table(found, same_places=heads != "cross")
+        return View("Attention", [*parts, table], about_of(reading, heads), {**facts, "habits": [list(row) for row in table.rows]})
+    return View("Attention scores", parts, "before the softmax; what is hidden has the lowest score shown", facts)
+
+
+def full_colour(weights: Sequence[np.ndarray]) -> float:
+    """The weight that has all of the colour, a round number: twice what most places have at most. A weight among many is small, and on a
+    scale up to one the maps of a long text would all be white."""
+    wanted = 2 * float(np.median(np.concatenate([each.max(-1).reshape(-1) for each in weights])))
+    return next((step for step in FULL if step >= wanted), 1.0)
+
+
+def check_heads(run: Run, heads: str) -> None:
+    layers = attending_layers(run)
+    known = [name for name, kind in KINDS.items() if any(layer.kind == kind and layer.num_heads for layer in layers)]
+    if heads not in known:
+        raise UserError(f"{run.folder} has no {heads} attention; " + (f"heads={' or heads='.join(known)}" if known else "all are pruned"))
+
+
+def chosen_layer(found: Sequence[LayerMaps], number: int | None, where: str) -> LayerMaps:
+    """By its number, which says where it stands among all layers: one that lost its heads keeps its own."""
+    for each in found:
+        if each.layer.number == number:
+            return each
+    if number is not None:
+        raise UserError(f"there is no layer {number} {where}; known: {few_of([str(each.layer.number) for each in found])}")
+    return found[-1]
+
+
+def chosen_head(number: int | None, layer: AttendingLayer) -> int | None:
+    if number is not None and number > layer.num_heads:
+        raise UserError(f"there is no head {number}; layer {layer.number} has {counted(layer.num_heads, 'head')}")
+    return number
+
+
+def places_of(reading: Reading, heads: str) -> tuple[Sequence[str], Sequence[str]]:
+    """The names of what looks and of what is looked at. A decoder that looks at its source is named by what it is about to write."""
+    if heads == "self":
+        return reading.pieces, reading.pieces
+    if heads == "cross":
+        return reading.written, reading.pieces
+    task = reading.run.task
+    read_so_far = (task.target.token(task.start), *reading.written[:-1])
+    return read_so_far, read_so_far
+
+
+def finite(values: np.ndarray) -> np.ndarray:
+    """What is hidden scores minus infinity; it is shown as the lowest score that is none."""
+    real = np.isfinite(values)
+    return values if real.all() else np.where(real, values, values[real].min(initial=0.0))
+
+
+def about_of(reading: Reading, heads: str) -> str:
+    what = {
+        "self": "each token looks at the others",
+        "decoder": "each token written looks back",
+        "cross": "what is written looks at the text",
+    }
+    return f"{what[heads]}: a row adds up to one"
+
+
+def habit_table(found: Sequence[LayerMaps], *, same_places: bool) -> Table:
+    """How far a head looks, at itself or at the token before, means something where both sides are one text."""
+    rows = []
+    for layer in found:
+        for name, weights in zip(layer.layer.heads, layer.maps, strict=True):
+            entropy, *rest, first = (round(value, 3) for value in habits(weights))
+            rows.append((name, entropy, *(rest if same_places else []), first))
+    middle = ("distance", "on itself", "on the one before") if same_places else ()
+    return Table(("head", "entropy in bits", *middle, "on the first"), rows, "What heads tend to look at")
+
+
+def why_no_attention(run: Run) -> str | None:
+    return why_unreadable(run) or why_headless(run)
+
+
+ATTENTION = Instrument("who looks at whom, head by head", AttentionOptions, look_at_attention, why_no_attention)

@@ -1,0 +1,159 @@
+"""Two instruments on words in context: how much of a layer's vectors is context, and one word's occurrences as a map."""
+
+from collections.abc import Sequence
+
+import numpy as np
+from pydantic import Field
+
+from clew.core.errors import UserError, counted, named
+from clew.drawing.views import Lines, Part, Points, Series, Table, View
+from clew.inspection.contextuality import Contextuality, contextuality, principal_components, random_cosines, random_rows
+from clew.instruments.instrument import Instrument
+from clew.instruments.sentences import SentenceOptions, find_sentences, level_names, level_words, why_wordless
+from clew.runs.loaded import Run
+from clew.runs.names import run_names
+
+DRAWN = 400
+"""Points of a cone."""
+BINS = 41
+
+
+class ContextualityOptions(SentenceOptions):
+    """Which sentences, and which words of them."""
+
+    least: int = Field(5, ge=2, description="a word is told of when it comes in so many sentences")
+    layer: int | None = Field(None, ge=0, description="the layer whose cone is drawn, 0 being the embedding; the last where not given")
+
+
+class OccurrenceOptions(SentenceOptions):
+    """Which word, in which sentences, at which layer."""
+
+    word: str = Field("", description="the word whose occurrences are mapped, such as bank")
+    layer: int | None = Field(None, ge=0, description="the layer, 0 being the embedding; the last where not given")
+    sentences: int = Field(5000, ge=2, le=20_000, description="how many sentences are searched")
+    most: int = Field(200, ge=2, le=2000, description="occurrences that are mapped at most")
+
+
+def look_at_contextuality(runs: Sequence[Run], options: ContextualityOptions) -> View:
+    names = run_names(runs)
+    found: dict[str, list[Contextuality]] = {}
+    cones: list[Part] = []
+    for run, name in zip(runs, names, strict=True):
+        sentences = find_sentences(run, options.corpus, options.sentences)
+        levels = level_words(run, sentences, options.pieces)
+        found[name] = [contextuality(level, sentences, options.least) for level in levels]
+        drawn = layer_of(options.layer, len(levels), run)
+        words = [word for sentence in sentences for word in sentence]
+        cones += [cone(levels[drawn], words, f"{name}: {level_names(levels)[drawn]}"), histogram(levels, name)]
+    parts: list[Part] = [measure_lines(found, title, field) for title, field in MEASURES.items()]
+    parts += [*cones, table(found)]
+    about = f"{counted(options.sentences, 'sentence')} of {options.corpus} at most; each measure less what words drawn at random have"
+    facts = {name: [{**each._asdict(), **adjusted(each)} for each in levels] for name, levels in found.items()}
+    return View("Contextuality", parts, about, {"runs": facts, "corpus": options.corpus})
+
+
+MEASURES = {
+    "self-similarity: how alike a word's occurrences are": "adjusted_self_similarity",
+    "intra-sentence similarity: how alike the words of a sentence are": "adjusted_intra_similarity",
+    "maximum explainable variance: how much one static vector a word could tell": "adjusted_explainable_variance",
+    "anisotropy: the mean cosine of words drawn at random": "anisotropy",
+}
+
+
+def adjusted(each: Contextuality) -> dict[str, float]:
+    return {name: getattr(each, name) for name in MEASURES.values() if name.startswith("adjusted")}
+
+
+def measure_lines(found: dict[str, list[Contextuality]], title: str, field: str) -> Lines:
+    series = [Series(name, list(range(len(levels))), [getattr(each, field) for each in levels]) for name, levels in found.items()]
+    return Lines(series, "layer", title.partition(":")[0], title)
+
+
+def cone(rows: np.ndarray, words: Sequence[str], title: str) -> Points:
+    """Vectors along their first two principal directions, nothing centred, with the origin: a narrow cone lies to one side of it."""
+    drawn = random_rows(len(rows), DRAWN)
+    points, shares = principal_components(rows[drawn], centre=False)
+    points = np.pad(points, ((0, 0), (0, 2 - points.shape[1])))
+    series = [Series("words", points[:, 0].tolist(), points[:, 1].tolist()), Series("origin", [0.0], [0.0])]
+    labels = [f"direction {number} ({100 * share:.0f} %)" for number, share in enumerate([*shares, 0.0][:2], start=1)]
+    return Points(series, [[words[place] for place in drawn.tolist()], ["the origin"]], labels[0], labels[1], f"the cone, {title}")
+
+
+def histogram(levels: Sequence[np.ndarray], name: str) -> Lines:
+    """The cosines of words drawn at random, a line a layer."""
+    edges = np.linspace(-1, 1, BINS)
+    middles = ((edges[1:] + edges[:-1]) / 2).tolist()
+    series = []
+    for level, rows in zip(level_names(levels), levels, strict=True):
+        cosines = np.clip(random_cosines(rows), -1, 1)
+        series.append(Series(level, middles, (np.histogram(cosines, edges)[0] / max(len(cosines), 1)).tolist()))
+    return Lines(series, "cosine of two words drawn at random", "share of pairs", f"{name}: cosines by layer")
+
+
+def table(found: dict[str, list[Contextuality]]) -> Table:
+    header = ("run", "layer", "self-similarity", "intra-sentence", "explainable variance", "anisotropy", "variance of random words")
+    rows = []
+    for name, levels in found.items():
+        for number, each in enumerate(levels):
+            values = (*adjusted(each).values(), each.anisotropy, each.random_variance)
+            rows.append((name, number, *(round(value, 4) for value in values)))
+    return Table(header, rows, "the first three less what random words have")
+
+
+def look_at_occurrences(runs: Sequence[Run], options: OccurrenceOptions) -> View:
+    """A map of one word: its vectors along their first two principal components, each with its sentence."""
+    run, wanted = runs[0], options.word.strip().lower()
+    if not wanted or len(wanted.split()) > 1:
+        raise UserError(f"occurrences are of one word, such as word=bank, not of {named(options.word)}")
+    read = find_sentences(run, options.corpus, options.sentences)
+    sentences = [words for words in read if wanted in map(str.lower, words)][: options.most]
+    places = [list(map(str.lower, words)).index(wanted) for words in sentences]
+    if len(sentences) < 2:
+        raise UserError(
+            f"{named(options.word)} is in {counted(len(sentences), 'sentence')} of {options.corpus}, and two are needed at least"
+        )
+    levels = level_words(run, sentences, options.pieces)
+    layer = layer_of(options.layer, len(levels), run)
+    starts = np.cumsum([0, *map(len, sentences[:-1])])
+    rows = levels[layer][starts + np.array(places)]
+    points, shares = principal_components(rows)
+    points = np.pad(points, ((0, 0), (0, max(2 - points.shape[1], 0))))
+    texts = [marked(words, place) for words, place in zip(sentences, places, strict=True)]
+    labels = [f"component {number} ({100 * share:.0f} %)" for number, share in enumerate([*shares, 0.0, 0.0][:2], start=1)]
+    title = f"{wanted} at {level_names(levels)[layer]}, {len(rows)} occurrences"
+    part = Points([Series(wanted, points[:, 0].tolist(), points[:, 1].tolist())], [texts], labels[0], labels[1], title)
+    facts = {
+        "word": wanted,
+        "layer": layer,
+        "points": [{"x": x, "y": y, "text": t} for (x, y), t in zip(points.tolist(), texts, strict=True)],
+    }
+    return View("Occurrences of a word", [part], f"sentences of {options.corpus}", facts)
+
+
+def marked(words: Sequence[str], place: int) -> str:
+    return " ".join(f"[{word}]" if number == place else word for number, word in enumerate(words))
+
+
+def layer_of(asked: int | None, count: int, run: Run) -> int:
+    if asked is None:
+        return count - 1
+    if asked >= count:
+        raise UserError(f"there is no layer {asked}; {run.folder} has {count - 1}, and 0 is the embedding")
+    return asked
+
+
+CONTEXTUALITY = Instrument(
+    "how much of a word's vector is its context, by layer",
+    ContextualityOptions,
+    look_at_contextuality,
+    why_wordless,
+    quick=False,
+    several=True,
+)
+OCCURRENCES = Instrument(
+    "one word's occurrences as a map",
+    OccurrenceOptions,
+    look_at_occurrences,
+    why_wordless,
+    quick=False,
+)

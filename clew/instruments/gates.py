@@ -1,0 +1,137 @@
+"""How open the gates of a recurrent network are, and how long its cells remember.
+
+A gate is closed where it is below 0.1 and open where it is above 0.9; the shares of the time that it is either, cell by cell, are the
+saturation plot of Karpathy et al. (2015, figure 2). What a cell has at t - k reaches t, by way of the cell itself, multiplied by
+
+    f_{t-k+1} f_{t-k+2} ... f_t              f: the forget gate of an LSTM, the update gate of a GRU
+
+whose mean over t is `kept`, against k. At its own mean rate a cell loses half of what it has in
+
+    ln 2 / -mean(ln f)                       steps: its half-life
+"""
+
+import math
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+from pydantic import Field
+
+from clew.drawing.views import Lines, Part, Points, Series, Table, View
+from clew.inspection.recording import record
+from clew.instruments.instrument import Instrument, TextOptions
+from clew.instruments.reading import read
+from clew.instruments.recurrent_layers import recurrent_layers, why_not_recurrent
+from clew.runs.loaded import Run
+
+CLOSED, OPEN = 0.1, 0.9
+SMALLEST = 1e-30
+"""A gate is taken for no less: a logarithm has to be finite."""
+NAMED = 8
+"""Cells that the text of a point names, where several stand at one place."""
+LONGEST = 5
+"""Cells with the longest memory that are named."""
+
+
+class GateOptions(TextOptions):
+    """What is read, and how far back."""
+
+    steps: int = Field(100, ge=1, le=10_000, description="how far back to show what is kept, in tokens; the text's length at most")
+
+
+def saturation(gate: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+    """The shares of the time (units,) that each unit's gate (places, units) is closed and open."""
+    return (gate < CLOSED).mean(0), (gate > OPEN).mean(0)
+
+
+def half_lives(keeping: np.ndarray) -> np.ndarray:
+    """Steps (units,) in which each cell loses half; infinite where its gate (places, units) is always 1."""
+    rates = -np.log(np.maximum(keeping.astype(np.float64), SMALLEST)).mean(0)
+    return np.divide(math.log(2), rates, out=np.full_like(rates, np.inf), where=rates > 0)
+
+
+def kept(keeping: np.ndarray, steps: int) -> np.ndarray:
+    """The mean over t of f_{t-k+1} ... f_t for k from 0 to `steps`, (steps + 1, units)."""
+    logs = np.log(np.maximum(keeping.astype(np.float64), SMALLEST))
+    sums = np.concatenate([np.zeros((1, logs.shape[1])), logs.cumsum(0)])
+    return np.stack([np.exp(sums[k:] - sums[: len(sums) - k]).mean(0) for k in range(min(steps, len(logs)) + 1)])
+
+
+def gate_values(run: Run, options: TextOptions) -> dict[str, dict[str, np.ndarray]]:
+    """(places, units) of every gate, by layer and name."""
+    reading = read(run, options.text, options.target, into=options.into)
+    layers = [layer for layer in recurrent_layers(run) if layer.gates]
+    with record(run, *(path for layer in layers for path in layer.gates.values())) as seen:
+        reading.hidden()
+    return {layer.name: {gate: seen[path][0].float().cpu().numpy() for gate, path in layer.gates.items()} for layer in layers}
+
+
+def look_at_gates(runs: Sequence[Run], options: GateOptions) -> View:
+    run = runs[0]
+    values = gate_values(run, options)
+    keeping = {layer.name: layer.keeping.rsplit(".", 1)[1] for layer in recurrent_layers(run) if layer.keeping is not None}
+    rows: list[tuple[Any, ...]] = []
+    points: dict[str, list[Series]] = {}
+    texts: dict[str, list[list[str]]] = {}
+    facts: dict[str, dict[str, Any]] = {}
+    for layer, gates in values.items():
+        told: dict[str, Any] = {}
+        for gate, each in gates.items():
+            closed, opened = saturation(each)
+            rows.append((layer, gate, round(float(each.mean()), 3), share(closed.mean()), share(opened.mean())))
+            spots, which = np.unique(np.stack([opened, closed], 1), axis=0, return_inverse=True)
+            points.setdefault(gate, []).append(Series(f"layer {layer}", spots[:, 0].tolist(), spots[:, 1].tolist()))
+            texts.setdefault(gate, []).append([named_cells(np.flatnonzero(which.reshape(-1) == spot) + 1) for spot in range(len(spots))])
+            told[gate] = {"mean": float(each.mean()), "closed": float(closed.mean()), "open": float(opened.mean())}
+        facts[layer] = {"gates": told}
+    parts: list[Part] = [
+        Table(("layer", "gate", "mean", f"below {CLOSED}", f"above {OPEN}"), rows, "How open the gates are"),
+    ]
+    sides = f"share of the time above {OPEN}", f"share of the time below {CLOSED}"
+    parts += [Points(series, texts[gate], *sides, f"Saturation of the {gate} gates, cell by cell") for gate, series in points.items()]
+    memory, curves = [], []
+    for layer, gate in keeping.items():
+        each = values[layer][gate]
+        lives, curve = half_lives(each), kept(each, options.steps).mean(1)
+        best = np.argsort(-lives, kind="stable")[:LONGEST]
+        low, middle, high = (told_steps(np.quantile(lives, part, method="nearest")) for part in (0.1, 0.5, 0.9))
+        memory.append((layer, gate, low, middle, high, ", ".join(f"{unit + 1}: {told_steps(lives[unit])}" for unit in best)))
+        curves.append(Series(f"layer {layer}, {gate} gate", list(range(len(curve))), curve.tolist()))
+        facts[layer] |= {"keeps_by": gate, "half_lives": [finite(life) for life in lives], "kept": curve.tolist()}
+    if memory:
+        header = ("layer", "by its gate", "half-life, 10th percentile", "median", "90th", "longest (cell: steps)")
+        parts.append(Table(header, memory, "How long cells remember, in steps"))
+        title = "What is kept of a cell's state after k steps, mean over cells"
+        parts.append(Lines(curves, "k, steps", "product of gates", title, log_y=True))
+    places = len(next(iter(next(iter(values.values())).values())))
+    return View("Gates", parts, f"over {places} tokens; a gate is closed below {CLOSED} and open above {OPEN}", {"layers": facts})
+
+
+def named_cells(units: np.ndarray) -> str:
+    """`cell 3`, or how many and the first of them."""
+    if len(units) == 1:
+        return f"cell {units[0]}"
+    return f"{len(units)} cells, {', '.join(map(str, units[:NAMED]))}{', ...' if len(units) > NAMED else ''}"
+
+
+def share(value: float) -> str:
+    return f"{value:.1%}"
+
+
+def told_steps(value: float) -> str:
+    return f"{value:.1f}" if np.isfinite(value) else "for ever"
+
+
+def finite(value: float) -> float | None:
+    return float(value) if np.isfinite(value) else None
+
+
+def why_no_gates(run: Run) -> str | None:
+    if (why := why_not_recurrent(run)) is not None:
+        return why
+    return None if any(layer.gates for layer in recurrent_layers(run)) else f"the cells of {run.folder} have no gates that can be watched"
+
+
+GATES = Instrument(
+    "how open the gates of recurrent layers are, and how long their cells remember", GateOptions, look_at_gates, why_no_gates
+)

@@ -1,0 +1,267 @@
+"""Gradient flow in a run, trained and as it was before training: how far back each state and what is read is felt, whether gradients
+vanish or explode, and the recurrent matrices behind it. What is measured is told in `gradient_flow.py`, `gates.py` and `spectra.py`."""
+
+from collections.abc import Callable, Sequence
+from dataclasses import replace
+from typing import Any, NamedTuple
+
+import torch
+from pydantic import Field
+from torch import Tensor
+
+from clew.core.errors import UserError
+from clew.core.types import State
+from clew.drawing.views import Lines, Note, Part, Series, Table, View
+from clew.inspection.gradient_flow import (
+    choose_ends,
+    clip_factor,
+    input_gradients,
+    reach,
+    state_gradients,
+    token_losses,
+    watched_embedding,
+    with_gradients,
+)
+from clew.inspection.recording import record
+from clew.instruments.corpus_text import corpus_text, has_corpus_text
+from clew.instruments.gates import kept
+from clew.instruments.instrument import Instrument, TextOptions
+from clew.instruments.reading import Reading, read, why_unreadable
+from clew.instruments.recurrent_layers import RecurrentLayer, recurrent_layers
+from clew.instruments.spectra import Spectrum, recurrent_matrices, spectrum
+from clew.runs.build import build_task
+from clew.runs.loaded import Run
+
+MOST_READ = 1000
+"""Tokens of a given text that a language model reads, unless more steps are asked for."""
+MOST_WIDTH = 1024
+"""Recurrent matrices that are wider are left out: their eigenvalues take minutes."""
+FLOOR = 1e-12
+"""What is smaller, beside the gradient at k = 0, is drawn so."""
+
+
+class GradientOptions(TextOptions):
+    """How far back, from how many places, and what counts as gone."""
+
+    text: str = Field("", description="what the model reads; of a language model its own validation text where not given")
+    steps: int = Field(50, ge=1, le=2000, description="how far back gradients are followed, in tokens; half of the text at most")
+    places: int = Field(10, ge=1, le=1000, description="places t whose gradients are averaged")
+    threshold: float = Field(0.01, gt=0, lt=1, description="a gradient is gone where it is below this share of the one at k = 0")
+    untrained: bool = Field(True, description="beside the same model as it was before training")
+
+
+class Losses(NamedTuple):
+    """What is differentiated at each place of a text: `at(hidden (places, dim), first)` gives a number a place, from `first` on."""
+
+    name: str
+    length: int
+    at: Callable[[Tensor, int], Tensor]
+
+
+class Flow(NamedTuple):
+    """|gradient| (steps + 1,) against k, the mean over places, by what it is of: `1 h`, `1 c`, `x`."""
+
+    curves: dict[str, Tensor]
+    norm: float | None
+    clipped_by: float | None
+
+
+def losses_of(reading: Reading) -> Losses:
+    """-log p of the next token, of the one that is written, or of a masked model's own; |h_t| where tokens are not predicted."""
+    task, verb = reading.run.task, reading.run.verb
+    device = task.body.embedding.like.device
+    if reading.writes:
+        targets, log_probs = torch.tensor(reading.written_ids, device=device), task.log_probs
+    elif verb == "generate":
+        targets, log_probs = torch.tensor(reading.ids[1:], device=device), task.log_probs
+    elif verb == "fill":
+        targets, log_probs = torch.tensor(reading.ids, device=device), lambda hidden: task.logits(hidden).float().log_softmax(-1)
+    else:
+        return Losses("|h_t|", len(reading.ids), lambda hidden, first: torch.linalg.vector_norm(hidden, dim=-1))
+    return Losses("loss_t", len(targets), lambda hidden, first: token_losses(log_probs(hidden), targets[first : first + len(hidden)]))
+
+
+def measure(reading: Reading, options: GradientOptions) -> Flow:
+    run = reading.run
+    losses = losses_of(reading)
+    ends, steps = choose_ends(losses.length, options.steps, options.places)
+    curves: dict[str, Tensor] = {}
+    with with_gradients(run.task):
+        if (start := one_by_one(reading, losses)) is not None:
+            found = state_gradients(*start, ends, steps)
+            names = [layer.name for layer in carried_layers(run)]
+            curves |= {f"{names[int(part.split('.')[0])]} {part.split('.')[1]}": rows.mean(0) for part, rows in found.items()}
+        with watched_embedding(run, embedding_path(run)) as embedded:
+            every = losses.at(reading.forward()[0, : losses.length], 0)
+        curves["x"] = input_gradients([every[t] for t in ends], embedded[-1], ends, steps).mean(0)
+        norm = clipped_by = None
+        if losses.name == "loss_t" and (parameters := [each for each in run.task.parameters() if each.requires_grad]):
+            norm, clipped_by = clip_factor(parameters, every, run.config.training.clip_norm)
+    return Flow(curves, norm, clipped_by)
+
+
+def one_by_one(reading: Reading, losses: Losses) -> tuple[Callable[[int, State], tuple[Tensor, State]], State] | None:
+    """How the text is read one token at a time and what from; None where a model cannot, or carries nothing recurrent."""
+    task = reading.run.task
+    tokens = reading.batch.tokens if reading.writes else reading.batch.inputs
+    if not task.body.causal or not isinstance(tokens, Tensor) or not carried_layers(reading.run):
+        return None
+
+    def step(t: int, state: State) -> tuple[Tensor, State]:
+        hidden, state = task.body(tokens[:, t : t + 1], None, state)
+        return losses.at(hidden[0], t)[0], state
+
+    return step, task.body.initial_state(1, task.read(reading.batch)) if reading.writes else task.body.initial_state(1)
+
+
+def carried_layers(run: Run) -> list[RecurrentLayer]:
+    """Those whose state goes from one token to the next: a decoder's, where there is one."""
+    layers = recurrent_layers(run)
+    return [layer for layer in layers if layer.writes] if hasattr(run.task.body, "encode") else layers
+
+
+def embedding_path(run: Run) -> str:
+    embedding = run.task.body.embedding
+    return next(path for path, module in run.task.named_modules() if module is embedding)
+
+
+def untrained(run: Run) -> Run:
+    """The run before its first step: the same config and vocabularies, the parameters that its seed gives."""
+    task = build_task(run.config, run.vocabularies, to_train=False).to(run.task.body.embedding.like.device)
+    return Run(run.folder, run.config, run.vocabularies, task.eval())
+
+
+def products_of_gates(reading: Reading, steps: int) -> dict[str, Tensor]:
+    """What is kept after k steps by way of the cell alone, the mean over cells."""
+    layers = [layer for layer in carried_layers(reading.run) if layer.keeping is not None]
+    if not layers or not reading.run.task.body.causal:
+        return {}
+    with record(reading.run, *(layer.keeping for layer in layers if layer.keeping is not None)) as seen:
+        reading.hidden()
+    return {
+        f"{layer.name} gates": torch.tensor(kept(seen[layer.keeping][0].float().cpu().numpy(), steps).mean(1))
+        for layer in layers
+        if layer.keeping is not None
+    }
+
+
+def text_of(run: Run, options: GradientOptions) -> str:
+    """What is given, or of a language model as much of its own validation text as is needed; it reads a token at a time, and so no more
+    of a given one than takes seconds."""
+    if not has_corpus_text(run):
+        return options.text
+    if options.text:
+        text, wanted = options.text, max(MOST_READ, 2 * options.steps + options.places + 1)
+    else:
+        wanted = min(2 * options.steps + options.places + 1, run.task.body.max_length or 2**62)
+        text = corpus_text(run, "valid", 20 * wanted)
+    offsets = run.task.tokenizer.encode_with_offsets(text)[1]
+    return text[: offsets[wanted - 1][1]] if len(offsets) > wanted else text
+
+
+def look_at_gradients(runs: Sequence[Run], options: GradientOptions) -> View:
+    text = text_of(runs[0], options)
+    reading = read(runs[0], text, options.target, into=options.into)
+    losses = losses_of(reading)
+    if losses.length < 3:
+        raise UserError(f"gradients need at least 3 places to be followed over, and this text has {losses.length}; give a longer one")
+    _, steps = choose_ends(losses.length, options.steps, options.places)
+    flows = {"trained": measure(reading, options)}
+    if options.untrained:
+        flows["untrained"] = measure(replace(reading, run=untrained(runs[0])), options)
+    gates = products_of_gates(reading, steps)
+    relative = {state: {name: curve / curve[0].clamp(min=1e-300) for name, curve in flow.curves.items()} for state, flow in flows.items()}
+    lines = [drawn(name, curve, state) for state, curves in relative.items() for name, curve in curves.items()]
+    lines += [drawn(name, curve, "trained") for name, curve in gates.items()]
+    parts: list[Part] = [
+        Lines(
+            lines,
+            "k, tokens back",
+            "relative to k = 0",
+            f"|d {losses.name} / d ..| against k",
+            log_y=True,
+            thresholds=[(f"{options.threshold:g}", options.threshold)],
+        ),
+        reach_table(flows, steps, options.threshold),
+    ]
+    limit = runs[0].config.training.clip_norm
+    parts += [Note(clip_sentence(state, flow, limit)) for state, flow in flows.items() if flow.norm is not None]
+    spectra = {
+        layer.name: {gate: spectrum(each) for gate, each in recurrent_matrices(layer.cell).items() if len(each) <= MOST_WIDTH}
+        for layer in recurrent_layers(runs[0])
+    }
+    parts += spectra_parts(spectra)
+    facts: dict[str, Any] = {
+        "of": losses.name,
+        "steps": steps,
+        "threshold": options.threshold,
+        **{state: {name: curve.tolist() for name, curve in flow.curves.items()} for state, flow in flows.items()},
+        "reach": {
+            state: {name: reach(curve, options.threshold).steps for name, curve in flow.curves.items()} for state, flow in flows.items()
+        },
+        "gates": {name: curve.tolist() for name, curve in gates.items()},
+        "radius": {layer: {gate: found.radius for gate, found in gates_of.items()} for layer, gates_of in spectra.items()},
+    }
+    first = "the first " if len(text) < len(options.text) else ""
+    about = (
+        f"The size of the gradient of {losses.name} by states and inputs k tokens before it, over {first}"
+        f"{losses.length} tokens. It reaches as far as it is at least {options.threshold:.0%} of what it is at k = 0. x is what is read"
+        + (", h a layer's output and c its cell" if len(flows["trained"].curves) > 1 else "")
+        + ("; gates: what the gates alone keep of a cell." if gates else ".")
+    )
+    return View("Gradient flow", parts, about, facts)
+
+
+def clip_sentence(state: str, flow: Flow, limit: float | None) -> str:
+    clipped = f"training scales it by {flow.clipped_by:.3g} (clip_norm {limit:g})" if flow.clipped_by != 1 else "nothing of it is clipped"
+    return f"{state.capitalize()}, the gradient of this text's loss by all parameters has norm {flow.norm:.3g}; {clipped}."
+
+
+def spectra_parts(spectra: dict[str, dict[str, Spectrum]]) -> list[Part]:
+    each = [(layer, gate, found) for layer, gates in spectra.items() for gate, found in gates.items()]
+    if not each:
+        return []
+    rows = [(layer, gate, *(float(found.singular_values[end]) for end in (0, -1)), found.radius) for layer, gate, found in each]
+    values = [
+        Series(f"layer {layer} {gate}", list(range(1, len(found.singular_values) + 1)), found.singular_values.tolist())
+        for layer, gate, found in each
+    ]
+    return [
+        Table(("layer", "gate", "largest singular value", "smallest", "spectral radius"), rows, "Recurrent matrices"),
+        Lines(values, "number", "singular value", "Singular values of the recurrent matrices"),
+    ]
+
+
+def drawn(name: str, curve: Tensor, state: str) -> Series:
+    dashed = state != "trained"
+    return Series(
+        f"{told(name)}, {state}" if dashed else told(name), list(range(len(curve))), curve.clamp(min=FLOOR).tolist(), dashed=dashed
+    )
+
+
+def told(name: str) -> str:
+    """What a curve is of: what is read, or something of a layer."""
+    return name if name == "x" else f"layer {name}"
+
+
+def reach_table(flows: dict[str, Flow], steps: int, threshold: float) -> Table:
+    rows = []
+    for name in next(iter(flows.values())).curves:
+        row: list[Any] = [told(name)]
+        for flow in flows.values():
+            found = reach(flow.curves[name], threshold)
+            row += [f"more than {steps}" if found.steps is None else found.steps, f"{found.most:.3g}"]
+        rows.append(row)
+    header = ["gradient by"]
+    for state in flows:
+        header += [f"{state}: below {threshold:.2g} after", "most, relative to k = 0"]
+    return Table(header, rows, "How far back gradients reach, in tokens")
+
+
+GRADIENTS = Instrument(
+    "how far back gradients reach, trained and untrained, and the recurrent matrices",
+    GradientOptions,
+    look_at_gradients,
+    why_unreadable,
+    quick=False,
+)

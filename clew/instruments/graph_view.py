@@ -1,0 +1,184 @@
+"""The computation graph as a view: of any function, or of a part of a run while it reads a short text."""
+
+import inspect
+from collections.abc import Callable, Sequence
+from typing import Any
+
+from pydantic import Field
+from torch import Tensor, nn
+
+from clew.core.errors import UserError, did_you_mean
+from clew.core.modes import evaluating
+from clew.core.taps import Tap
+from clew.drawing.views import Network, Node, Note, Part, Table, View
+from clew.inspection.computation_graph import Edge, Graph, paths, trace
+from clew.inspection.recording import intervene
+from clew.instruments.instrument import Instrument, TextOptions
+from clew.instruments.reading import read, why_unreadable
+from clew.instruments.recurrent_layers import recurrent_layers
+from clew.kernels import only_equations
+from clew.runs.loaded import Run
+
+MOST_DRAWN = 300
+"""Nodes of a graph that is drawn; a longer one is a table."""
+WRITTEN_OUT = 4
+"""Entries of a tensor that are all written out."""
+
+
+class GraphOptions(TextOptions):
+    """What is traced."""
+
+    layer: str = Field("", description="a module's path, such as body.layers.layers.0; the first cell, or the first layer, where not given")
+
+
+def view_of(graph: Graph, title: str = "Computation graph", about: str = "") -> View:
+    """The nodes in order, each with its value and its gradient; what comes back along each edge; of a graph of scalars every path."""
+    parts: list[Part] = []
+    if len(graph.nodes) <= MOST_DRAWN:
+        parts.append(network(graph))
+    else:
+        parts.append(Note(f"{len(graph.nodes)} nodes are too many to draw; take a shorter text or a smaller part of the model."))
+    rows = [
+        (number + 1, node.name, node.kind, shape_of(node.value), told(node.value), told(node.gradient))
+        for number, node in enumerate(graph.nodes)
+    ]
+    parts.append(Table(("number", "node", "kind", "shape", "value", "gradient"), rows, "Forward: nodes in the order they were made"))
+    parts.append(Table(("number", "node", "gradient", "is the sum of"), backward_rows(graph), "Backward: in reverse topological order"))
+    if all(node.value.numel() == 1 for node in graph.nodes):
+        parts.append(Table(("from", "path", "product", "gradient"), path_rows(graph), "The sum over paths"))
+    facts = {
+        "nodes": [
+            {
+                "name": node.name,
+                "kind": node.kind,
+                "shape": list(node.value.shape),
+                "value": total(node.value),
+                "gradient": total(node.gradient),
+            }
+            for node in graph.nodes
+        ],
+        "edges": [{"from": edge.source, "to": edge.target, "gradient": total(edge.gradient)} for edge in graph.edges],
+    }
+    return View(title, parts, about, facts)
+
+
+def network(graph: Graph) -> Network:
+    nodes = [
+        Node(node.name, [line for line in (shape_of(node.value), told(node.value), f"gradient {told(node.gradient)}") if line], node.kind)  # type: ignore[arg-type]
+        for node in graph.nodes
+    ]
+    return Network(nodes, [(edge.source, edge.target, told(edge.gradient)) for edge in graph.edges])
+
+
+def backward_rows(graph: Graph) -> list[tuple[Any, ...]]:
+    """Of every node that has a gradient the sum of its entries, which is a sum over the edges that leave it."""
+    leaving: dict[int, list[Edge]] = {}
+    for edge in graph.edges:
+        leaving.setdefault(edge.source, []).append(edge)
+    rows = []
+    for number in graph.backward():
+        by = [
+            f"{total(edge.gradient):.4g} by {graph.nodes[edge.target].name} {edge.target + 1}"
+            for edge in leaving.get(number, [])
+            if edge.gradient is not None
+        ]
+        rows.append(
+            (number + 1, graph.nodes[number].name, f"{total(graph.nodes[number].gradient):.4g}", " + ".join(by) or "1, the end itself")
+        )
+    return rows
+
+
+def path_rows(graph: Graph) -> list[tuple[Any, ...]]:
+    rows = []
+    for number, node in enumerate(graph.nodes):
+        if node.kind == "input" and node.gradient is not None:
+            for path in paths(graph, number):
+                names = " > ".join(f"{graph.nodes[place].name} {place + 1}" for place in path.nodes)
+                rows.append((node.name, names, f"{path.product:.4g}", f"{float(node.gradient):.4g}"))
+    return rows
+
+
+def shape_of(tensor: Tensor) -> str:
+    return " x ".join(map(str, tensor.shape))
+
+
+def told(tensor: Tensor | None) -> str:
+    """A few numbers as they are, more by their length."""
+    if tensor is None:
+        return "none"
+    if tensor.numel() <= WRITTEN_OUT:
+        return ", ".join(f"{float(value):.4g}" for value in tensor.flatten())
+    return f"norm {float(tensor.cpu().double().norm()):.4g}"
+
+
+def total(tensor: Tensor | None) -> float | None:
+    """The sum of all entries; a masked score, minus infinity, counts nothing."""
+    return None if tensor is None else float(tensor.cpu().double().nan_to_num(0.0, 0.0, 0.0).sum())
+
+
+def find_module(run: Run, path: str) -> tuple[str, nn.Module]:
+    modules = dict(run.task.named_modules())
+    if path:
+        if path not in modules:
+            raise UserError(f"the model has no part '{path}'{did_you_mean(path, modules)} `clew look taps` lists them")
+        return path, modules[path]
+    layers = recurrent_layers(run)
+    default = layers[0].path if layers else next((name for name in modules if name.endswith("layers.0")), "body")
+    return default, modules[default]
+
+
+def called_with(run: Run, module: nn.Module, options: TextOptions) -> tuple[tuple[Any, ...], dict[str, Any]]:
+    """What a part of the model is given at last when the model reads the text: a cell has something to remember by then."""
+    reading = read(run, options.text, options.target, into=options.into)
+    calls: list[tuple[tuple[Any, ...], dict[str, Any]]] = []
+    hook = module.register_forward_pre_hook(lambda _, args, kwargs: calls.append((args, kwargs)), with_kwargs=True)
+    try:
+        with evaluating([run.task]), only_equations():
+            reading.forward()
+    finally:
+        hook.remove()
+    if not calls:
+        raise UserError("that part of the model is not called by itself when a text is read; take the one around it")
+    return calls[-1]
+
+
+def taps_in(module: nn.Module) -> list[str]:
+    return [path for path, part in module.named_modules() if isinstance(part, Tap) and path]
+
+
+def labelling(labels: dict[int, str], path: str) -> Callable[[Tensor], Tensor]:
+    """Calls what passes a tap by the tap's name, and leaves it as it is."""
+
+    def label(value: Tensor) -> Tensor:
+        labels[id(value)] = path.removeprefix("gates.")
+        return value
+
+    return label
+
+
+def look_at_graph(runs: Sequence[Run], options: GraphOptions) -> View:
+    run = runs[0]
+    path, module = find_module(run, options.layer)
+    args, kwargs = called_with(run, module, options)
+    names = [name for name, each in inspect.signature(module.forward).parameters.items() if each.kind is not each.VAR_KEYWORD]
+    names += [f"x{place + 1}" for place in range(len(names), len(args))]
+    was = module.training
+    module.eval()
+    try:
+        labels: dict[int, str] = {}
+        with only_equations(), intervene(module, {path: labelling(labels, path) for path in taps_in(module)}):
+            graph = trace(
+                lambda *given: module(*given, **kwargs), *args, names=names, parameters=dict(module.named_parameters()), labels=labels
+            )
+    finally:
+        module.train(was)
+    about = (
+        f"{path}, a {type(module).__name__}, on what it is given at the text's end: {len(graph.nodes)} nodes. Gradients are those of the "
+        "sum of all entries that come out."
+    )
+    return view_of(graph, f"Computation graph of {path}", about)
+
+
+GRAPH = Instrument(
+    "the computation graph of a part of the model: values, shapes and gradients", GraphOptions, look_at_graph, why_unreadable
+)

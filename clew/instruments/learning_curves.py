@@ -1,0 +1,79 @@
+"""The learning curves of runs side by side: what each logged while it trained, measure by measure."""
+
+from collections import Counter
+from collections.abc import Sequence
+
+from pydantic import Field
+
+from clew.core.config import Section
+from clew.core.errors import UserError
+from clew.drawing.curves import Curve, thinned
+from clew.drawing.views import Lines, Part, Series, Table, View
+from clew.instruments.instrument import Instrument
+from clew.runs.comparison import curve
+from clew.runs.directory import METRICS
+from clew.runs.loaded import Run
+from clew.runs.names import run_names
+from clew.runs.summary import Summary, numbers, summarise
+
+FIRST = ("train.loss", "valid.loss")
+BASELINE = ".baseline_"
+"""In the names of what is known of the data alone, and the same for every run."""
+MOST_COLUMNS = 6
+
+
+class CurvesOptions(Section):
+    """Which of them."""
+
+    measures: tuple[str, ...] = Field(
+        (), description="what is drawn, such as train.loss,gradient_norm; all that was judged where not given"
+    )
+    log: bool = Field(False, description="a logarithmic axis")
+
+
+def look_at_curves(runs: Sequence[Run], options: CurvesOptions) -> View:
+    found = dict(zip(run_names(runs), [summarise(run.folder) for run in runs], strict=True))
+    known = measures_of(list(found.values()))
+    missing = [measure for measure in options.measures if measure not in known]
+    if missing:
+        raise UserError(f"no run has logged {missing[0]!r}; logged: {', '.join(known) or 'nothing'}")
+    parts: list[Part] = []
+    for measure in options.measures or [name for name in known if is_judged(name)] or known:
+        series = [
+            Series(name, each.steps, each.values) for name, run in found.items() if (each := thinned(Curve(*curve(run, measure)))).steps
+        ]
+        parts.append(Lines(series, "step", measure, measure, log_y=options.log and all(min(one.y) > 0 for one in series)))
+    both = set.intersection(*(set(run.best) for run in found.values()))
+    shared = sorted(name for name in both if BASELINE not in name)[:MOST_COLUMNS]
+    rows = [(name, run.state, run.step, *(round(run.best[measure], 4) for measure in shared)) for name, run in found.items()]
+    parts.append(Table(("run", "state", "steps", *shared), rows, "The best evaluation of each"))
+    facts = {
+        str(run.folder): {"best": each.best, "curves": {measure: [list(part) for part in curve(each, measure)] for measure in known}}
+        for run, each in zip(runs, found.values(), strict=True)
+    }
+    return View("Learning curves", parts, f"{len(known)} measures of {len(found)} run{'s' if len(found) > 1 else ''}", facts)
+
+
+def measures_of(runs: Sequence[Summary]) -> list[str]:
+    """What any of the runs logged more than once: the losses first, then what else was judged, in training last, then all that was
+    only noted."""
+    counts = [Counter(name for record in run.records for name in numbers(record)) for run in runs]
+    several = {name for count in counts for name, times in count.items() if times > 1 and name != "step"}
+    return [name for name in FIRST if name in several] + sorted(several - set(FIRST), key=lambda name: (*rank_of(name), name))
+
+
+def is_judged(name: str) -> bool:
+    return name.startswith(("train.", "valid.", "test.")) and not name.endswith("_count")  # how many something is the mean of
+
+
+def rank_of(name: str) -> tuple[bool, bool]:
+    return not is_judged(name), name.startswith("train.")
+
+
+def why_no_curves(run: Run) -> str | None:
+    if (run.folder / METRICS).is_file() and measures_of([summarise(run.folder)]):
+        return None
+    return f"{run.folder} has no curves: it was imported or made of others, or trained for too few steps to log anything twice"
+
+
+CURVES = Instrument("what was logged in training: losses, scores, speed", CurvesOptions, look_at_curves, why_no_curves, several=True)

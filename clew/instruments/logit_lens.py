@@ -1,0 +1,141 @@
+"""The logit lens (nostalgebraist 2020): what a model would say if it stopped after each layer.
+
+    p_l(. | place) = softmax(output(norm(h_l)))        h_l what block l hands on, norm and output the model's own last ones
+    KL_l = sum_w p(w) log2 (p(w) / p_l(w))             how many bits layer l is from what the model says in the end
+
+Nothing made the lower layers speak the output layer's language: a high KL says that a layer does not, and not that it knows nothing.
+"""
+
+from collections.abc import Callable, Sequence
+from typing import Any, NamedTuple
+
+import torch
+from torch import Tensor
+
+from clew.core.modes import evaluating
+from clew.drawing.letters import visible
+from clew.drawing.views import Heatmap, Lines, Part, Series, Table, View
+from clew.inspection.bits import divergence
+from clew.instruments.instrument import Instrument, TextOptions
+from clew.instruments.reading import Reading, read, why_unreadable
+from clew.layers.blocks import block_ends
+from clew.runs.loaded import Run
+
+CHUNK = 256
+"""Places that are looked at together."""
+
+
+class Seen(NamedTuple):
+    """Through the lens at each level (levels, places): the likeliest token, its probability, that of the last level's likeliest, and how
+    many bits the distribution is from the last level's."""
+
+    tokens: Tensor
+    probabilities: Tensor
+    final: Tensor
+    divergence: Tensor
+
+
+def through_lens(levels: Sequence[Tensor], norm: Callable[[Tensor], Tensor], logits: Callable[[Tensor], Tensor]) -> Seen:
+    """Of levels (places, dim), the lowest first; the last has passed the norm. Only some places have scores for all tokens at a time."""
+    pieces = zip(*(level.split(CHUNK) for level in levels), strict=True)
+    return Seen(*(torch.cat(column, 1) for column in zip(*(through_lens_at(some, norm, logits) for some in pieces), strict=True)))
+
+
+def through_lens_at(levels: Sequence[Tensor], norm: Callable[[Tensor], Tensor], logits: Callable[[Tensor], Tensor]) -> Seen:
+    last = logits(levels[-1]).cpu().double().log_softmax(-1)  # (places, vocabulary)
+    best = last.argmax(-1, keepdim=True)
+    found = []
+    for number, level in enumerate(levels):
+        log_probs = last if number == len(levels) - 1 else logits(norm(level)).cpu().double().log_softmax(-1)
+        top = log_probs.max(-1)
+        found.append((top.indices, top.values.exp(), log_probs.gather(-1, best)[:, 0].exp(), divergence(last, log_probs)))
+    return Seen(*(torch.stack(column) for column in zip(*found, strict=True)))
+
+
+def look_through(reading: Reading) -> tuple[list[str], Seen]:
+    """The names of the levels that are as wide as the last, and what is seen at each."""
+    task, batch = reading.run.task, reading.batch
+    with evaluating([task]):
+        if reading.writes:
+            body, output = task.body.decoder, task.log_probs
+            levels = task.body.levels(batch.tokens, batch.mask, task.read(batch))
+        else:
+            body, output = task.body, task.logits
+            levels = body.levels(batch.inputs, batch.mask)
+        ends = block_ends(body, len(levels))
+        names = ["embedding", *(f"layer {number}" for number in range(1, len(ends)))]
+        kept = [(name, levels[end][0]) for name, end in zip(names, ends, strict=True) if levels[end].shape[-1] == levels[-1].shape[-1]]
+        return [name for name, _ in kept], through_lens([level for _, level in kept], body.norm, output)
+
+
+def look_through_lens(runs: Sequence[Run], options: TextOptions) -> View:
+    reading = read(runs[0], options.text, options.target, into=options.into)
+    names, seen = look_through(reading)
+    tokenizer = runs[0].task.target if reading.writes else runs[0].task.tokenizer
+    places = before_each(reading)
+    tokens = [[said(tokenizer, id) for id in row] for row in seen.tokens.tolist()]
+    probabilities = seen.probabilities.tolist()
+    rows = [
+        (place + 1, piece, *(f"{visible(tokens[level][place])} {probabilities[level][place]:.2f}" for level in range(len(names))))
+        for place, piece in enumerate(places)
+    ]
+    mean = seen.divergence.mean(1).tolist()
+    settled = settling(seen.tokens)
+    about = f"the likeliest token is the last level's from {names[round(settled)]} on, in the mean over places"
+    above = seen.divergence[1 if len(names) > 2 else 0 :]  # the embedding's are so many that the others would not be seen
+    high = float(above.max()) or 1.0
+    parts: list[Part] = [
+        Heatmap(seen.final.numpy(), names, places, "Probability of what the last level says", "level", "after", 0.0, 1.0),
+        Heatmap(seen.divergence.numpy(), names, places, "Bits from the last level (KL)", "level", "after", 0.0, high),
+        Lines([Series("mean over places", list(range(len(names))), mean)], "level", "bits from the last level"),
+        Table(("place", "after", *names), rows, "The likeliest token at each level, and its probability"),
+    ]
+    facts: dict[str, Any] = {
+        "levels": names,
+        "after": list(places),
+        "tokens": tokens,
+        "probabilities": probabilities,
+        "final": seen.final.tolist(),
+        "divergence_bits": seen.divergence.tolist(),
+        "mean_divergence_bits": mean,
+        "settled": settled,
+    }
+    return View("Logit lens", parts, about, facts)
+
+
+def settling(tokens: Tensor) -> float:
+    """The level from which on the likeliest token is the last one's, of tokens (levels, places), in the mean over places."""
+    agrees = tokens == tokens[-1]
+    stays = agrees.flip(0).int().cumprod(0).sum(0)  # how many levels at the top agree
+    return float((len(tokens) - stays).double().mean())
+
+
+def before_each(reading: Reading) -> tuple[str, ...]:
+    """What stands at each place: it is read there, and what comes after it is told."""
+    if not reading.writes:
+        return reading.pieces
+    task = reading.run.task
+    return (task.target.token(task.start), *reading.written[:-1])
+
+
+def said(tokenizer: Any, id: int) -> str:
+    """Rows that a table has beyond its tokenizer are no token."""
+    return tokenizer.piece(id) if id < tokenizer.vocabulary else f"#{id}"
+
+
+def why_no_lens(run: Run) -> str | None:
+    if run.verb not in ("generate", "fill", "translate", "parse"):
+        return f"{run.folder} has no output layer over tokens to look through: its task is to {run.verb}"
+    if num_levels(run.task.body) < 2:
+        return f"{run.folder} has one level alone that is as wide as its output layer; there is nothing to look through"
+    return why_unreadable(run)
+
+
+def num_levels(body: Any) -> int:
+    """How many of the levels that end a block are as wide as the last."""
+    body = getattr(body, "decoder", body)
+    widths = [body.embedding.dim, *(layer.dim for layer in getattr(body.layers, "layers", [body.layers]))]
+    return sum(widths[end] == widths[-1] for end in block_ends(body, len(widths)))
+
+
+LOGIT_LENS = Instrument("what the model would say after each layer", TextOptions, look_through_lens, why_no_lens)

@@ -1,0 +1,66 @@
+"""What a run makes of a text, as it would be told on the command line: the probability of labels, or of words' tags."""
+
+from collections.abc import Sequence
+
+from pydantic import Field
+
+from clew.core.config import Section
+from clew.core.errors import UserError
+from clew.drawing.views import Bars, ColouredText, Note, Part, Table, View
+from clew.instruments.instrument import HeadsOff, Instrument
+from clew.instruments.reading import no_text, why_unreadable
+from clew.runs.loaded import Run
+
+MOST_BARS = 30
+
+
+class PredictionOptions(Section):
+    """A text, and the second one of a run that judges two together."""
+
+    text: str = Field("", description="what the model reads")
+    second: str | None = Field(None, description="the other text, where two are judged together")
+    off: HeadsOff = ()
+
+
+def look_at_prediction(runs: Sequence[Run], options: PredictionOptions) -> View:
+    if not options.text.strip():
+        raise no_text()
+    return (labels_of if runs[0].verb == "classify" else tags_of)(runs[0], options)
+
+
+def labels_of(run: Run, options: PredictionOptions) -> View:
+    if run.reads_pairs and options.second is None:
+        raise UserError(f"{run.folder} judges two texts together; give the other one as second")
+    found = run.classify([options.text if options.second is None else (options.text, options.second)])[0]
+    ordered = sorted(found.probabilities.items(), key=lambda pair: -pair[1])
+    facts = {"labels": list(found.labels), "probabilities": dict(ordered), "number": found.number}
+    if not ordered:
+        return View("Prediction", [Note(str(found))], "", facts)
+    names, values = zip(*ordered[:MOST_BARS], strict=True)
+    return View(f"Prediction: {found}", [Bars(names, values, "probability")], "", facts)
+
+
+def tags_of(run: Run, options: PredictionOptions) -> View:
+    found = run.tag(options.text)
+    notes = [f"{word.tag}, p {word.probability:.3f}" for word in found.words]
+    doubt = [1 - word.probability for word in found.words]
+    rows = [(word.word, word.tag, round(word.probability, 4)) for word in found.words]
+    parts: list[Part] = [
+        ColouredText([f"{word.word}/{word.tag}" for word in found.words], doubt, "Tags", "doubt", 0.0, 1.0, notes=notes),
+        Table(("word", "tag", "probability"), rows),
+    ]
+    if found.spans:
+        spans = [(span.label, span.text, round(span.probability, 4)) for span in found.spans]
+        parts.append(Table(("phrase", "text", "probability"), spans, "Phrases"))
+    return View(
+        "Prediction", parts, "words on the colour of the model's doubt, 1 - p", {"tags": [[row[0], row[1], row[2]] for row in rows]}
+    )
+
+
+def why_no_prediction(run: Run) -> str | None:
+    if run.verb not in ("classify", "tag"):
+        return f"{run.folder} gives neither labels nor tags: its task is to {run.verb}"
+    return why_unreadable(run)
+
+
+PREDICTION = Instrument("the labels of a text, or the tags of its words", PredictionOptions, look_at_prediction, why_no_prediction)

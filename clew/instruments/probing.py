@@ -1,0 +1,214 @@
+"""What each level of a run knows: words of a corpus are read by the run as it is, and a linear probe tells their labels from its vectors.
+
+Of a corpus with tags the label is a word's; of one with labelled texts it is the sentence's, whose vector is the mean of its words'.
+"""
+
+import math
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
+from typing import Any, NamedTuple
+
+import torch
+from torch import Tensor
+
+from clew.core.errors import unknown
+from clew.inspection.linear_probes import UNKNOWN_LABEL, Fitted, fit_probe
+from clew.instruments.probe_corpora import PARTS, ProbeCorpus, read_probe_corpus
+from clew.layers.context import WORD_VECTORS
+from clew.layers.pooling import MIXES
+from clew.runs.build import build_task
+from clew.runs.embedding import check_reads_one_sequence
+from clew.runs.loaded import Run
+from clew.sources.words import WordReader
+from clew.tasks import TASKS
+from clew.tasks.level_vectors import sentence_vectors, word_vectors
+
+CORPORA_PROBED = ("ewt-sample", "sentiment-sample")
+LIMIT = 1000
+"""Sentences of each part."""
+SINGLE = {"last": "last", "first": "first", "second_to_last": "second to last"}
+COMBINED = {
+    "sum": "sum of all",
+    "sum_last_four": "sum of the last four",
+    "join_last_four": "the last four joined",
+    "learned": "learned mix",
+}
+"""Names of mixes (`embedding.mix`) of one level and of several."""
+
+
+class Row(NamedTuple):
+    """What is probed: a level, or a mix of the levels `of` which there may be one, in the order of a body's blocks."""
+
+    name: str
+    mix: str
+    of: tuple[int, ...]
+
+    @property
+    def is_level(self) -> bool:
+        return self.mix not in COMBINED
+
+
+@dataclass(frozen=True)
+class Probed:
+    """Probes of one corpus, a `Fitted` a row, and the same of an untrained model where it was asked for."""
+
+    corpus: str
+    unit: str
+    counts: dict[str, int]
+    num_labels: int
+    probes: tuple[Fitted, ...]
+    untrained: tuple[Fitted, ...]
+    baselines: dict[str, float]
+
+    @property
+    def best(self) -> int:
+        """The row with the highest accuracy, the first of equals."""
+        return max(range(len(self.probes)), key=lambda row: self.probes[row].accuracy)
+
+    @property
+    def margin(self) -> float:
+        """Half of the 95 % interval of the best accuracy, were all labels told independently."""
+        share = self.probes[self.best].accuracy / 100
+        return 196 * math.sqrt(share * (1 - share) / self.counts["test"])
+
+
+@dataclass(frozen=True)
+class Probing:
+    """What each level of a run knows, by corpus; shows itself as a table."""
+
+    run: str
+    rows: tuple[Row, ...]
+    corpora: tuple[Probed, ...]
+
+    def table(self) -> tuple[list[str], list[list[str]]]:
+        """A row a level or mix, then the baselines; the best of each corpus has a star."""
+        header = ["level", "embedding.mix"]
+        lines = [[row.name, row.mix] for row in self.rows]
+        baselines = list(dict.fromkeys(name for corpus in self.corpora for name in corpus.baselines))
+        below = [[name, ""] for name in baselines]
+        for corpus in self.corpora:
+            header += [corpus.corpus, "l2", *(["untrained"] if corpus.untrained else [])]
+            for number, line in enumerate(lines):
+                probe = corpus.probes[number]
+                line += [f"{probe.accuracy:.2f}{'*' if number == corpus.best else ' '}", f"{probe.l2:g}"]
+                line += [f"{corpus.untrained[number].accuracy:.2f}"] if corpus.untrained else []
+            for name, line in zip(baselines, below, strict=True):
+                value = corpus.baselines.get(name)
+                line += ["" if value is None else f"{value:.2f} ", "", *([""] if corpus.untrained else [])]
+        return header, [*lines, *below]
+
+    def notes(self) -> list[str]:
+        """What the table is of, and what a learned mix looks at."""
+        found = []
+        for corpus in self.corpora:
+            counts = ", ".join(f"{corpus.counts[part]:,} {part}" for part in PARTS)
+            found.append(
+                f"{corpus.corpus}: accuracy in telling {corpus.num_labels} labels of {corpus.unit} ({counts}); differences below about "
+                f"{corpus.margin:.1f} may be chance"
+            )
+            for row, probe in zip(self.rows, corpus.probes, strict=True):
+                if probe.weights:
+                    weights = ", ".join(
+                        f"{self.rows[level].name} {weight:.2f}" for level, weight in zip(row.of, probe.weights, strict=True)
+                    )
+                    found.append(f"{corpus.corpus}: the learned mix is {weights}")
+        return found
+
+    def records(self) -> Iterator[dict[str, Any]]:
+        """An object a corpus and row."""
+        for corpus in self.corpora:
+            for number, row in enumerate(self.rows):
+                probe = corpus.probes[number]
+                record: dict[str, Any] = {"corpus": corpus.corpus, "level": row.name, "mix": row.mix or None, "accuracy": probe.accuracy}
+                record |= {"valid_accuracy": probe.valid_accuracy, "l2": probe.l2, "weights": list(probe.weights) or None}
+                yield record | {"untrained": corpus.untrained[number].accuracy if corpus.untrained else None, "best": number == corpus.best}
+            for name, value in corpus.baselines.items():
+                yield {"corpus": corpus.corpus, "baseline": name, "accuracy": value}
+
+    def __repr__(self) -> str:
+        header, rows = self.table()
+        widths = [max(len(line[column]) for line in (header, *rows)) for column in range(len(header))]
+        lines = [
+            "  ".join(
+                cell.rjust(width) if column > 1 else cell.ljust(width)
+                for column, (cell, width) in enumerate(zip(line, widths, strict=True))
+            )
+            for line in (header, *rows)
+        ]
+        return "\n".join([f"Probing of {self.run}", *(line.rstrip() for line in lines), *self.notes()])
+
+
+def probe_run(
+    run: Run,
+    corpora: str | Sequence[str] = CORPORA_PROBED,
+    *,
+    limit: int = LIMIT,
+    pieces: str = "last",
+    control: bool = False,
+    say: Callable[[str], None] = lambda text: None,
+) -> Probing:
+    """Probes every level of a run, and mixes of them, on corpora by name (`ewt-sample`, or `ewt-sample:xpos` for another kind of tags).
+
+    Of each part at most `limit` sentences are read. `pieces` says which of a word's tokens stand for it: first, last or mean. `control`
+    does the same with the model as it was before training, but for vectors that it began with.
+    """
+    if pieces not in WORD_VECTORS:
+        raise unknown("way to take a word's pieces", pieces, WORD_VECTORS)
+    check_reads_one_sequence(run.config, str(run.folder))
+    read = [read_probe_corpus(name, limit) for name in ([corpora] if isinstance(corpora, str) else corpora)]
+    tasks = {"": run.task}
+    if control:
+        device = next(run.task.parameters()).device
+        tasks[", untrained"] = build_task(run.config, run.vocabularies, to_train=False).to(device)
+    is_running = TASKS[run.config.task.name].data == "text"  # type: ignore[attr-defined]
+    readers = {which: WordReader.of(task.body, run.vocabularies, running=is_running) for which, task in tasks.items()}
+    rows = rows_of(run.task.body, readers[""])
+    found = []
+    for corpus in read:
+        fitted = []
+        for which, task in tasks.items():
+            say(f"{corpus.name}{which}: reading {sum(map(len, corpus.sentences.values())):,} sentences")
+            levels = {part: corpus_vectors(task.body, readers[which], corpus, part, pieces) for part in PARTS}
+            labels = {part: label_ids(corpus, part, levels[part][0].device) for part in PARTS}
+            probes = []
+            for row in rows:
+                say(f"{corpus.name}{which}: probing {row.name}")
+                probes.append(fit_probe({part: features_of(row, levels[part]) for part in PARTS}, labels, len(corpus.names)))
+            fitted.append(tuple(probes))
+        counts = {part: len(corpus.labels[part]) for part in PARTS}
+        found.append(
+            Probed(corpus.name, corpus.unit, counts, len(corpus.names), fitted[0], fitted[1] if control else (), corpus.baselines())
+        )
+    return Probing(str(run.folder), rows, tuple(found))
+
+
+def rows_of(body: Any, reader: WordReader) -> tuple[Row, ...]:
+    """Every level, from the embedding up, and the mixes of those that are as wide as the last."""
+    widths = [level.shape[-1] for level in word_vectors(body, reader, [["_"]])]
+    mixable = [number for number, width in enumerate(widths) if width == widths[-1]]
+    mixes = {name: MIXES[name](len(mixable), widths[-1]) for name in MIXES}
+    single = {mixable[mixes[name].chosen[0]]: name for name in reversed(SINGLE)}
+    rows = [Row(f"layer {number}" if number else "embedding", single.get(number, ""), (number,)) for number in range(len(widths))]
+    for name, words in COMBINED.items():
+        chosen = tuple(mixable[place] for place in mixes[name].chosen)
+        if len(chosen) > 1 and (name != "sum_last_four" or len(chosen) < len(mixable)):
+            rows.append(Row(words.replace("the last four", "all") if len(chosen) == len(mixable) else words, name, chosen))
+    return tuple(rows)
+
+
+def corpus_vectors(body: Any, reader: WordReader, corpus: ProbeCorpus, part: str, pieces: str) -> list[Tensor]:
+    read = word_vectors if corpus.unit == "words" else sentence_vectors
+    return read(body, reader, corpus.sentences[part], pieces)
+
+
+def label_ids(corpus: ProbeCorpus, part: str, device: torch.device) -> Tensor:
+    ids = {name: number for number, name in enumerate(corpus.names)}
+    return torch.tensor([ids.get(label, UNKNOWN_LABEL) for label in corpus.labels[part]], device=device)
+
+
+def features_of(row: Row, levels: Sequence[Tensor]) -> Tensor:
+    """The vectors of a row's probe; of a mix that is learnt those of all its levels."""
+    chosen = [levels[number] for number in row.of]
+    if row.mix == "learned":
+        return torch.stack(chosen)
+    return torch.cat(chosen, -1) if row.mix == "join_last_four" else sum(chosen[1:], chosen[0])

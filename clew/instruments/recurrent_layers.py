@@ -1,0 +1,118 @@
+"""The recurrences of a run: how each is called, where its taps are, and what it reads.
+
+A layer is called by its number from 1, with its half of a model that reads and writes before it and its direction behind it: `2`,
+`1.backward`, `encoder.1.forward`, `decoder.2`.
+"""
+
+from collections.abc import Iterator
+from typing import Any, NamedTuple
+
+from torch import nn
+
+from clew.core.errors import UserError, unknown
+from clew.core.taps import Tap
+from clew.inspection.recording import plain_module
+from clew.instruments.reading import why_unreadable
+from clew.layers.cells import Cell
+from clew.layers.recurrent import Backward
+from clew.layers.tree_lstm import TreeLSTM
+from clew.runs.loaded import Run
+
+KEEPING = ("forget", "update")
+"""Gates by which a cell keeps what it had: c' = f * c + ..., h' = z * h + ..."""
+DIRECTIONS = {"forward_layer": "forward", "backward_layer": "backward"}
+
+
+class RecurrentLayer(NamedTuple):
+    """`path` is its cell's, `hidden` and `memory` the places that show h and c; `memory` is None where the state is h alone. `gates` are
+    the places of its gates by name, the candidate not being one."""
+
+    name: str
+    path: str
+    cell: nn.Module
+    hidden: str
+    memory: str | None
+    gates: dict[str, str]
+
+    @property
+    def writes(self) -> bool:
+        """Whether it is a part of a decoder."""
+        return self.name.startswith("decoder.")
+
+    @property
+    def keeping(self) -> str | None:
+        """The place of the gate that tells how much of its state a cell keeps, where there is one."""
+        return next((self.gates[name] for name in KEEPING if name in self.gates), None)
+
+    def place(self, of: str) -> str:
+        """Where its `cell` (c, or h where that is all) or its `hidden` state is seen."""
+        return self.memory if of == "cell" and self.memory is not None else self.hidden
+
+
+def recurrent_layers(run: Any) -> list[RecurrentLayer]:
+    """Every recurrence, from the lowest; those of a body that only the embedding reads are no part of it."""
+    task = plain_module(run)
+    found = []
+    for path, part in task.named_modules():
+        parts = path.split(".")
+        if not isinstance(part, (Cell, TreeLSTM)) or "embedding" in parts:
+            continue
+        if any(isinstance(inner, Cell) for inner in part.modules() if inner is not part):
+            continue  # a cell around cells: attention, a stack
+        taps = {name for name, inner in part.named_modules() if isinstance(inner, Tap)}
+        found.append(
+            RecurrentLayer(
+                layer_name(task, parts),
+                path,
+                part,
+                f"{path}.hidden" if "hidden" in taps else path,
+                f"{path}.cell_state" if "cell_state" in taps else None,
+                {tap.split(".")[1]: f"{path}.{tap}" for tap in gate_names(part) if tap in taps and not tap.endswith(".candidate")},
+            )
+        )
+    return found
+
+
+def gate_names(cell: nn.Module) -> list[str]:
+    """In the order of the cell's weights."""
+    gates = getattr(cell, "gates", None)
+    return [f"gates.{name}" for name, _ in gates.named_children()] if isinstance(gates, nn.Module) else []
+
+
+def layer_name(task: nn.Module, parts: list[str]) -> str:
+    """From the steps of a path: where it stands, which numbers it has, which way it reads."""
+    half = [part for part in parts if part in ("encoder", "decoder")][:1]
+    numbers = [str(int(part) + 1) for part in parts if part.isdigit()][-1 if "cells" in parts else 0 :]  # cells of a stack are its layers
+    ways = [DIRECTIONS[part] for part in parts if part in DIRECTIONS]
+    if any(isinstance(module, Backward) for module in modules_along(task, parts)):
+        ways.append("backward")
+    return ".".join([*half, *(numbers or ["1"]), *ways[-1:]])
+
+
+def modules_along(task: nn.Module, parts: list[str]) -> Iterator[nn.Module]:
+    for part in parts:
+        task = getattr(task, part)
+        yield task
+
+
+def find_layer(run: Any, name: str) -> RecurrentLayer:
+    """The layer of that name; the topmost where none is said."""
+    layers = recurrent_layers(run)
+    if not name and layers:
+        return layers[-1]
+    for layer in layers:
+        if layer.name == name:
+            return layer
+    raise unknown("recurrent layer", name, [layer.name for layer in layers])
+
+
+def why_not_recurrent(run: Run) -> str | None:
+    if not recurrent_layers(run):
+        return f"{run.folder} is a {run.config.model.family} without a recurrence"  # type: ignore[attr-defined]
+    return why_unreadable(run)
+
+
+def check_units(units: tuple[int, ...], width: int, layer: str) -> None:
+    for unit in units:
+        if not 1 <= unit <= width:
+            raise UserError(f"layer {layer} has the cells 1 to {width}; there is no cell {unit}")

@@ -1,0 +1,194 @@
+"""The instrument `cost`: what each layer of a run takes as texts grow longer, measured beside the formula.
+
+FLOPs = 2 n P + 4 n m w        P weights that every position is multiplied with, m positions seen by attention of width w in all heads
+"""
+
+import math
+from collections import Counter
+from collections.abc import Sequence
+from typing import Any, NamedTuple
+
+import torch
+from pydantic import Field
+from torch import Tensor, nn
+
+from clew.core.config import Section
+from clew.core.errors import UserError
+from clew.core.modes import evaluating
+from clew.drawing.views import Part, Table, View
+from clew.inspection.cost import Costs, curves, facts_of, seconds_of, slope
+from clew.inspection.metering import metered
+from clew.instruments.instrument import Instrument
+from clew.instruments.reading import why_unreadable
+from clew.kernels import only_equations
+from clew.layers.attention import Attention, CrossAttention, SelfAttention
+from clew.layers.recurrent import Bidirectional, Recurrent
+from clew.layers.sequence import Stack
+from clew.models import MODELS
+from clew.runs.loaded import Run
+
+
+class CostOptions(Section):
+    """At which lengths, and whether time is taken."""
+
+    lengths: tuple[int, ...] = Field((16, 32, 64, 128), description="how many tokens are read")
+    repeats: int = Field(3, ge=0, le=100, description="how often each layer is timed; 0: not at all")
+
+
+class OwnLayer(NamedTuple):
+    """Layers of a run that are of one kind and size: the first of them, and how many there are."""
+
+    name: str
+    kind: str
+    layer: nn.Module
+    number: int
+
+
+class LayerInput(NamedTuple):
+    """What a layer is given: vectors (1, length, dim), and the state of a decoder's that looks at a memory."""
+
+    x: Tensor
+    state: Any
+
+
+def own_layers(run: Run) -> list[OwnLayer]:
+    """By half, kind and number of parameters, from the lowest; the last is in the name where it tells two apart."""
+    found: dict[tuple[Any, ...], OwnLayer] = {}
+    for half, body in halves_of(run):
+        for layer in layers_of(body):
+            kind = kind_of(layer)
+            key = (half, kind, sum(parameter.numel() for parameter in layer.parameters()))
+            before = found.get(key)
+            name = f"{half} {kind}".strip()
+            found[key] = OwnLayer(name, kind, layer, 1) if before is None else before._replace(number=before.number + 1)
+    names = Counter(one.name for one in found.values())
+    sized = [one._replace(name=f"{one.name} of {key[2]:,}") if names[one.name] > 1 else one for key, one in found.items()]
+    return [one if one.number == 1 else one._replace(name=f"{one.number} x {one.name}") for one in sized]
+
+
+def halves_of(run: Run) -> list[tuple[str, Any]]:
+    body = run.task.body
+    return [("encoder", body.encoder), ("decoder", body.decoder)] if is_encoding(run) else [("", body)]
+
+
+def is_encoding(run: Run) -> bool:
+    return MODELS[run.config.model.family].encodes  # type: ignore[attr-defined]
+
+
+def layers_of(body: Any) -> list[nn.Module]:
+    return list(body.layers.layers) if isinstance(body.layers, Stack) else [body.layers]
+
+
+def kind_of(layer: nn.Module) -> str:
+    """A layer's name without what is wired around it; a recurrence has its cell's."""
+    while isinstance(inner := getattr(layer, "layer", None), nn.Module):
+        layer = inner
+    if isinstance(layer, Bidirectional):
+        return f"two-way {kind_of(layer.forward_layer)}"
+    if isinstance(layer, Stack):
+        return f"{len(layer.layers)} {kind_of(layer.layers[0])}"
+    return type(layer.cell if isinstance(layer, Recurrent) else layer).__name__
+
+
+def inputs_at(run: Run, length: int) -> dict[nn.Module, LayerInput]:
+    """What every layer is given when a text of so many tokens is read, or written to one of so many."""
+    body, found = run.task.body, {}
+    device = body.embedding.like.device
+    for half, part in halves_of(run):
+        tokens = tokens_for(part, length, device)
+        memory = body.encode(tokens_for(body.encoder, length, device)) if half == "decoder" else None
+        states = body.initial_state(1, memory).layers if memory is not None else None
+        x, _ = part.embed(tokens, None, None)
+        for number, layer in enumerate(layers_of(part)):
+            state = None if states is None else states[number] if isinstance(part.layers, Stack) else states
+            found[layer] = LayerInput(x, state)
+            x = layer(x, None, state)[0]
+    return found
+
+
+def tokens_for(body: Any, length: int, device: torch.device) -> Tensor:
+    return torch.randint(body.vocabulary, (1, length), generator=torch.Generator().manual_seed(length)).to(device)
+
+
+def formula(layer: nn.Module, length: int) -> int | None:
+    """2 n P + 4 n m w, with as many positions looked at as there are; None of what looks in another way."""
+    looking = [part for part in layer.modules() if isinstance(part, (SelfAttention, CrossAttention))]
+    if len(looking) != sum(isinstance(part, Attention) for part in layer.modules()):
+        return None
+    weights = sum(parameter.numel() for parameter in layer.parameters() if parameter.ndim > 1)
+    return 2 * length * weights + sum(4 * length * length * part.num_heads * part.head_dim for part in looking)
+
+
+def costs_of(run: Run, lengths: Sequence[int], repeats: int) -> list[tuple[OwnLayer, Costs]]:
+    layers = own_layers(run)
+    rows: dict[str, list[tuple[int, int | None, int, int, float]]] = {layer.name: [] for layer in layers}
+    with evaluating([run.task]):
+        for length in lengths:
+            given = inputs_at(run, length)
+            for one in layers:
+                x, state = given[one.layer]
+
+                def call(layer: nn.Module = one.layer, x: Tensor = x, state: Any = state) -> Any:
+                    return layer(x, None, state)
+
+                with only_equations():
+                    seen = metered(call)
+                expected = formula(one.layer, length)
+                rows[one.name].append((seen.flops, expected, seen.chain, seen.memory, seconds_of(call, repeats)))
+    columns = {
+        name: [[value for value in column if value is not None] for column in zip(*each, strict=True)] for name, each in rows.items()
+    }
+    return [(one, Costs(list(lengths), *columns[one.name])) for one in layers]  # type: ignore[arg-type]
+
+
+def look_at_cost(runs: Sequence[Run], options: CostOptions) -> View:
+    run = runs[0]
+    lengths = checked_lengths(run, options.lengths)
+    found = costs_of(run, lengths, options.repeats)
+    rows = [cost_row(one, costs) for one, costs in found]
+    inside = sum(row[1] for row in rows)
+    total = sum(parameter.numel() for parameter in run.task.parameters())
+    header = ("layer", "parameters", f"FLOPs, n={lengths[-1]}", "formula", "power of n", "chain", "kB alive", "ms", "power of n in time")
+    parts: list[Part] = [Table(header, rows), *curves([(one.name, costs) for one, costs in found], "length", "one of each kind")]
+    facts = {
+        "parameters": total,
+        "layers": [{"name": one.name, "kind": one.kind, "number": one.number, **facts_of(costs)} for one, costs in found],
+    }
+    about = f"{total:,} parameters, {total - inside:,} of them in no layer (embedding, output, norms); one layer of each kind, on one text"
+    return View("Cost", parts, about, facts)
+
+
+def cost_row(one: OwnLayer, costs: Costs) -> tuple[Any, ...]:
+    known = formula(one.layer, costs.sizes[-1])
+    several, timed = len(costs.sizes) > 1, not math.isnan(costs.seconds[-1])
+    power = round(slope(costs.sizes, costs.flops), 2) if several and all(costs.flops) else ""
+    pace = round(slope(costs.sizes, costs.seconds), 2) if several and timed else ""
+    ms = round(1000 * costs.seconds[-1], 2) if timed else ""
+    parameters = one.number * sum(parameter.numel() for parameter in one.layer.parameters())
+    return (
+        one.name,
+        parameters,
+        costs.flops[-1],
+        known,
+        power,
+        costs.chains[-1],
+        costs.memory[-1] // 1000,
+        ms,
+        pace,
+    )
+
+
+def checked_lengths(run: Run, lengths: Sequence[int]) -> list[int]:
+    """Those that a model's positions can hold."""
+    if not lengths or min(lengths) < 1 or max(lengths) > LONGEST:
+        raise UserError(f"lengths are whole numbers from 1 to {LONGEST:,}, and one at least, not {list(lengths)}")
+    limits = [limit for _, body in halves_of(run) if (limit := body.max_length) is not None]
+    fitting = sorted({length for length in lengths if length <= min(limits, default=LONGEST)})
+    if not fitting:
+        raise UserError(f"the model can tell apart {min(limits)} positions; give lengths up to that, not {list(lengths)}")
+    return fitting
+
+
+LONGEST = 8192
+
+COST = Instrument("what each layer takes as texts grow: FLOPs, memory, time", CostOptions, look_at_cost, why_unreadable, quick=False)

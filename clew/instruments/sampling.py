@@ -1,0 +1,165 @@
+"""Sampling step by step: which tokens the cut-offs leave, how much of the mass they hold, and which one is drawn.
+
+    top-k      the k most probable tokens                                   (Fan et al. 2018)
+    nucleus    the fewest most probable tokens whose mass reaches p         (Holtzman et al. 2020)
+
+The mass is that of the distribution which is cut: the model's, at the temperature that is asked for.
+"""
+
+from collections.abc import Sequence
+from typing import Any, NamedTuple
+
+from pydantic import Field
+from torch import Tensor
+
+from clew.core.modes import evaluating
+from clew.core.types import State
+from clew.decoding.filters import with_filters
+from clew.decoding.sampling import sample
+from clew.decoding.stepper import Stepper
+from clew.drawing.letters import visible
+from clew.drawing.views import ColouredText, Lines, Part, Series, Table, View
+from clew.inspection.bits import entropy
+from clew.instruments.instrument import Instrument
+from clew.instruments.writing import WritingOptions, why_not_writing, writer_of
+from clew.runs.loaded import Run
+from clew.tasks.writing import DecodingConfig
+
+
+class Drawn(NamedTuple):
+    """One step: the token that was drawn, its rank (from 1) and probability before the cut and after it; how many tokens were left, what
+    mass they had, the entropy in bits of what was cut, and the most probable tokens with their probabilities before and after."""
+
+    token: int
+    rank: int
+    before: float
+    after: float
+    left: int
+    mass: float
+    entropy: float
+    best: tuple[tuple[int, float, float], ...]
+
+
+class Watching:
+    """A stepper that keeps what it said last."""
+
+    def __init__(self, stepper: Stepper):
+        self.stepper = stepper
+        self.vocabulary = stepper.vocabulary
+        self.last: Tensor | None = None
+
+    def initial_state(self, rows: int, capacity: int | None = None) -> State:
+        return self.stepper.initial_state(rows, capacity)
+
+    def __call__(self, tokens: Tensor, mask: Tensor | None, state: State) -> tuple[Tensor, State]:
+        log_probs, state = self.stepper(tokens, mask, state)
+        self.last = log_probs[0, -1]
+        return log_probs, state
+
+
+def sampled_steps(
+    stepper: Stepper,
+    prompt: Tensor,
+    *,
+    max_new: int,
+    ends: Sequence[int],
+    seed: int,
+    top_k: int | None = None,
+    top_p: float | None = None,
+    top: int = 8,
+) -> list[Drawn]:
+    """One row (1, length), sampled as `decoding.sampling` does under these cut-offs."""
+    inner = Watching(stepper)
+    outer = Watching(with_filters(inner, top_k=top_k, top_p=top_p))
+    found = []
+    for token in sample(outer, prompt, max_new=max_new, end=list(ends), seed=seed):
+        assert inner.last is not None and outer.last is not None
+        found.append(drawn(int(token[0]), inner.last, outer.last, top))
+    return found
+
+
+def drawn(token: int, before: Tensor, after: Tensor, top: int) -> Drawn:
+    """From log p (vocabulary,) before the cut, which need not add up to one, and after it."""
+    log_probs, kept = before.cpu().double().log_softmax(-1), after.cpu().double().exp()
+    probs = log_probs.exp()
+    best = probs.topk(min(top, len(probs)))
+    is_left = kept > 0
+    return Drawn(
+        token,
+        int((probs > probs[token]).sum()) + 1,
+        float(probs[token]),
+        float(kept[token]),
+        int(is_left.sum()),
+        float(probs[is_left].sum()),
+        float(entropy(log_probs)),
+        tuple((id, float(probs[id]), float(kept[id])) for id in best.indices.tolist()),
+    )
+
+
+class SamplingOptions(WritingOptions):
+    """What is written, and how it is drawn."""
+
+    temperature: float = Field(1.0, gt=0, description="below 1 sharpens the distribution, above 1 flattens it")
+    top_k: int | None = Field(None, ge=1, description="only the k most probable tokens")
+    top_p: float | None = Field(0.9, gt=0, le=1, description="only the most probable tokens whose mass reaches p")
+    seed: int = Field(0, ge=0, description="another seed draws other tokens")
+    top: int = Field(6, ge=1, le=100, description="how many of the most probable tokens are listed at each step")
+
+
+def look_at_sampling(runs: Sequence[Run], options: SamplingOptions) -> View:
+    run = runs[0]
+    with evaluating([run.task]):
+        writer = writer_of(run, options, DecodingConfig(max_new=options.max_new, temperature=options.temperature))
+        steps = sampled_steps(
+            writer.stepper,
+            writer.start,
+            max_new=writer.most,
+            ends=writer.ends,
+            seed=options.seed,
+            top_k=options.top_k,
+            top_p=options.top_p,
+            top=options.top,
+        )
+    name = writer.tokenizer.piece
+    text = writer.text([step.token for step in steps])
+    rows = [
+        (
+            number,
+            name(step.token),
+            step.rank,
+            round(step.before, 4),
+            round(step.after, 4),
+            step.left,
+            round(step.mass, 4),
+            listed(step, name),
+        )
+        for number, step in enumerate(steps, start=1)
+    ]
+    numbers = list(range(1, len(steps) + 1))
+    notes = [f"p {step.before:.3g}, rank {step.rank} of {step.left} left" for step in steps]
+    joined = writer.tokenizer.unit == "character"
+    parts: list[Part] = [
+        ColouredText(
+            [name(step.token) for step in steps], [step.before for step in steps], "Drawn", "p", 0.0, 1.0, joined=joined, notes=notes
+        ),
+        Lines([Series("tokens left", numbers, [step.left for step in steps])], "step", "tokens left", log_y=True),
+        Table(("step", "drawn", "rank", "p", "p after the cut", "left", "their mass", "likeliest"), rows),
+    ]
+    about = f"{text!r}: {sum(step.left for step in steps) / len(steps):.1f} tokens left by the cut-offs in the mean over {len(steps)} steps"
+    return View("Sampling", parts, about, {"text": text, "steps": [as_fact(step, name) for step in steps]})
+
+
+def listed(step: Drawn, name: Any) -> str:
+    """The likeliest tokens with their probabilities; those that were cut in brackets."""
+    told = [(f"{visible(name(id))} {before:.2f}", after > 0) for id, before, after in step.best]
+    return "; ".join(text if is_left else f"({text})" for text, is_left in told)
+
+
+def as_fact(step: Drawn, name: Any) -> dict[str, Any]:
+    best = [{"token": name(id), "id": id, "p": before, "after": after} for id, before, after in step.best]
+    return {**step._asdict(), "name": name(step.token), "best": best}
+
+
+SAMPLING = Instrument(
+    "sampling step by step: what the cut-offs leave, and what is drawn", SamplingOptions, look_at_sampling, why_not_writing
+)

@@ -1,0 +1,48 @@
+"""The instrument `beam`: beam search of a language model or a translator, as the tree that it grows. The search is over the model's own
+probabilities: neither a temperature nor a cut-off of the run's `decoding` section changes them."""
+
+from collections.abc import Sequence
+
+from pydantic import Field
+
+from clew.core.modes import evaluating
+from clew.drawing.views import Branches, Part, Table, View
+from clew.inspection.decoding_tree import search_tree
+from clew.instruments.instrument import Instrument
+from clew.instruments.writing import WritingOptions, why_not_writing, writer_of
+from clew.runs.loaded import Run
+from clew.tasks.writing import DecodingConfig
+
+
+class BeamOptions(WritingOptions):
+    """What is written, and how it is searched for."""
+
+    beams: int = Field(3, ge=1, le=50, description="hypotheses that go on at each step")
+    length_penalty: float = Field(1.0, ge=-10, le=10, description="scores are log p / length^length_penalty")
+
+
+def look_at_beam(runs: Sequence[Run], options: BeamOptions) -> View:
+    run = runs[0]
+    with evaluating([run.task]):
+        writer = writer_of(run, options, DecodingConfig(method="beam", max_new=options.max_new))
+        tree = search_tree(
+            writer.stepper,
+            writer.start,
+            beams=options.beams,
+            max_new=writer.most,
+            ends=writer.ends,
+            length_penalty=options.length_penalty,
+            name=writer.tokenizer.piece,
+        )
+    rows = [(rank, writer.text(one.tokens), round(one.log_prob, 4), round(one.score, 4)) for rank, one in enumerate(tree.found, start=1)]
+    dropped = sum(not node.kept for node in tree.nodes)
+    about = f"{options.beams} beams, {len(tree.nodes) - 1} hypotheses looked at, {dropped} dropped; the best: {rows[0][1]!r}"
+    nodes = [
+        {"parent": node.parent, "token": node.text, "log_prob": node.score, "kept": node.kept, "best": node.best} for node in tree.nodes
+    ]
+    facts = {"found": [{"text": text, "log_prob": log_prob, "score": score} for _, text, log_prob, score in rows], "nodes": nodes}
+    parts: list[Part] = [Branches(tree.nodes), Table(("rank", "text", "log p", "score"), rows, "Found")]
+    return View("Beam search", parts, about, facts)
+
+
+BEAM = Instrument("beam search as a tree: every hypothesis kept or dropped", BeamOptions, look_at_beam, why_not_writing)

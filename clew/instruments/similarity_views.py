@@ -1,0 +1,131 @@
+"""Two instruments on likeness: layers with layers, of one model or of two, and attention heads with each other."""
+
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+from pydantic import Field
+
+from clew.core.errors import UserError, counted
+from clew.drawing.views import Heatmap, Part, Points, Series, Table, View
+from clew.inspection.heads import attending_layers
+from clew.inspection.recording import record
+from clew.inspection.similarity import cka_matrix, classical_scaling, head_divergences
+from clew.instruments.attention import as_maps
+from clew.instruments.instrument import Instrument
+from clew.instruments.reading import read, why_unreadable
+from clew.instruments.sentences import SentenceOptions, find_sentences, level_names, level_words, why_wordless
+from clew.layers.heads import CROSS, DECODER, OWN, AttendingLayer
+from clew.runs.loaded import Run
+from clew.runs.names import run_names
+
+MOST_QUERIES = 64
+"""Places of a text whose weights are compared, spread over it."""
+KINDS = {OWN: "self-attention", DECODER: "the decoder's own", CROSS: "over the source"}
+
+
+class HeadsOptions(SentenceOptions):
+    """What heads are compared on: a text, or sentences of a corpus."""
+
+    text: str = Field("", description="what the model reads; sentences of the corpus where not given")
+    target: str | None = Field(None, description="what a translator writes; what it finds itself where not given")
+    into: str = Field("", description="the language to write, where a translator writes several")
+    sentences: int = Field(20, ge=1, le=1000, description="how many sentences are read where there is no text")
+
+
+def look_at_cka(runs: Sequence[Run], options: SentenceOptions) -> View:
+    """Words are compared with themselves, whatever tokens each model makes of them."""
+    if len(runs) > 2:
+        raise UserError(f"layers are compared within one run, or between two, not {len(runs)}; name one or two")
+    sentences = find_sentences(runs[0], options.corpus, options.sentences)
+    levels = [level_words(run, sentences, options.pieces) for run in runs]
+    names = run_names(runs)
+    values = cka_matrix(levels[0], levels[-1])
+    rows, columns = level_names(levels[0]), level_names(levels[-1])
+    words = sum(map(len, sentences))
+    parts: list[Part] = [Heatmap(values, rows, columns, "linear CKA", names[0], names[-1], 0.0, 1.0)]
+    if len(runs) == 2:
+        best = values.argmax(1)
+        likest = [(rows[row], columns[column], round(float(values[row, column]), 4)) for row, column in enumerate(best.tolist())]
+        parts.append(Table((f"{names[0]}", f"nearest in {names[1]}", "CKA"), likest))
+    facts = {"rows": rows, "columns": columns, "cka": values.tolist(), "words": words, "corpus": options.corpus}
+    return View("Layers compared", parts, f"{counted(words, 'word')} of {options.corpus}", facts)
+
+
+def look_at_heads(runs: Sequence[Run], options: HeadsOptions) -> View:
+    """For every kind of attention with two heads or more, their divergences as a heatmap, and as a map on which like heads are near. Heads
+    that are off look nowhere, and are left out."""
+    run = runs[0]
+    texts = (
+        [options.text] if options.text.strip() else [" ".join(words) for words in find_sentences(run, options.corpus, options.sentences)]
+    )
+    totals: dict[str, np.ndarray] = {}
+    for text in texts:
+        for kind, weights in head_weights(run, text, options).items():
+            totals[kind] = totals.get(kind, 0.0) + head_divergences(weights) / len(texts)
+    parts: list[Part] = []
+    facts: dict[str, Any] = {}
+    for kind, divergences in totals.items():
+        layers = {layer.name: names for layer in attending_layers(run) if layer.kind == kind and (names := heads_on(layer, options))}
+        heads = [name for names in layers.values() for name in names]
+        points = classical_scaling(np.sqrt(divergences))
+        series, start = [], 0
+        for layer, names in layers.items():
+            part = points[start : start + len(names)]
+            series.append(Series(f"layer {layer}", part[:, 0].tolist(), part[:, 1].tolist()))
+            start += len(names)
+        labels = list(layers.values())
+        parts.append(Points(series, labels, "direction 1", "direction 2", f"heads, {KINDS[kind]}: near where they look at the same places"))
+        parts.append(Heatmap(divergences, heads, heads, "Jensen-Shannon divergence (nats)", low=0.0, high=float(np.log(2))))
+        facts[KINDS[kind]] = {"heads": heads, "divergence": divergences.tolist(), "map": points.tolist()}
+    if not parts:
+        raise UserError("no two heads of one kind are left to compare; switch fewer off")
+    about = "a text" if options.text.strip() else f"{counted(len(texts), 'sentence')} of {options.corpus}"
+    return View("Attention heads compared", parts, f"the mean over the places of {about}", facts)
+
+
+def heads_on(layer: AttendingLayer, options: HeadsOptions) -> list[str]:
+    return [name for name in layer.heads if name not in options.off]
+
+
+def head_weights(run: Run, text: str, options: HeadsOptions) -> dict[str, np.ndarray]:
+    """By kind of attention, the weights of all its heads that are on (heads, queries, keys) while a text is read."""
+    layers = [layer for layer in attending_layers(run) if layer.num_heads]
+    reading = read(run, text, options.target, into=options.into)
+    with record(run, *(layer.weights for layer in layers)) as seen:
+        reading.hidden()
+    found: dict[str, np.ndarray] = {}
+    for kind in KINDS:
+        maps = [
+            as_maps(seen[layer.weights]).float().cpu().numpy()[[name in heads_on(layer, options) for name in layer.heads]]
+            for layer in layers
+            if layer.kind == kind
+        ]
+        if sum(map(len, maps)) > 1:
+            whole = np.concatenate(maps)
+            places = np.unique(np.linspace(0, whole.shape[1] - 1, MOST_QUERIES).round().astype(int))
+            found[kind] = whole[:, places]
+    return found
+
+
+def why_not_comparable(run: Run) -> str | None:
+    if max((sum(layer.num_heads for layer in attending_layers(run) if layer.kind == kind) for kind in KINDS), default=0) < 2:
+        return f"{run.folder} has no two attention heads to compare"
+    return why_unreadable(run)
+
+
+CKA = Instrument(
+    "layers compared by linear CKA, within a run or between two",
+    SentenceOptions,
+    look_at_cka,
+    why_wordless,
+    quick=False,
+    several=True,
+)
+HEADS = Instrument(
+    "attention heads compared by what they look at, as a map",
+    HeadsOptions,
+    look_at_heads,
+    why_not_comparable,
+    quick=False,
+)

@@ -1,0 +1,36 @@
+"""The recurrent matrices of a cell: singular values and spectral radius, gate by gate.
+
+A gradient that goes back one step is multiplied by U, and by what the gates and the nonlinearity leave of it: with tanh, a largest
+singular value below 1 is enough for gradients to vanish, and one above 1 is needed for them to explode (Pascanu et al. 2013).
+"""
+
+from typing import NamedTuple
+
+import torch
+from torch import Tensor, nn
+
+from clew.instruments.recurrent_layers import gate_names
+
+
+class Spectrum(NamedTuple):
+    singular_values: Tensor  # from the largest
+    radius: float  # the largest |eigenvalue|
+
+
+def recurrent_matrices(cell: nn.Module) -> dict[str, Tensor]:
+    """U of every gate, from h to h; of a projected cell P U, which has the same eigenvalues as the way round by its wide state."""
+    weight = getattr(cell, "hidden_weight", None)
+    if not isinstance(weight, Tensor) or weight.dim() != 2:
+        return {}
+    names = [name.removeprefix("gates.") for name in gate_names(cell)] or ["hidden"]
+    if weight.shape[0] % len(names):
+        return {}
+    parts = dict(zip(names, weight.detach().cpu().double().chunk(len(names)), strict=True))
+    projection = getattr(cell, "projection", None)
+    if isinstance(projection, Tensor):
+        parts = {name: projection.detach().cpu().double() @ part for name, part in parts.items()}
+    return {name: part for name, part in parts.items() if part.shape[0] == part.shape[1]}
+
+
+def spectrum(matrix: Tensor) -> Spectrum:
+    return Spectrum(torch.linalg.svdvals(matrix), float(torch.linalg.eigvals(matrix).abs().max()))

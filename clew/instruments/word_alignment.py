@@ -1,0 +1,73 @@
+"""Which word of the source a translator looked at for each word that it wrote, and how far that is from reading in order.
+
+    crossing = share of the pairs of written words t < u whose sources stand the other way round, a(t) > a(u)
+
+0 is an alignment without any crossing (monotone), 1 one that is turned round; it is Kendall's distance, pairs that share a source word not
+counted as crossing. a(t) is the word that was looked at most.
+"""
+
+from collections.abc import Sequence
+
+import numpy as np
+from pydantic import Field
+
+from clew.drawing.views import Heatmap, Part, Table, View
+from clew.inspection.heads import attending_layers
+from clew.instruments.instrument import Instrument, TextOptions
+from clew.instruments.reading import no_text, own_target
+from clew.layers.heads import CROSS
+from clew.runs.loaded import Run
+
+
+class AlignmentOptions(TextOptions):
+    """Whose attention is taken."""
+
+    layer: int | None = Field(None, description="of the decoder's layers that look at the source, from 1 or from -1; the last but one")
+
+
+def crossing(places: Sequence[int]) -> float:
+    """The share of pairs that stand the other way round; 0 where there is no pair."""
+    order = np.asarray(places)
+    pairs = len(order) * (len(order) - 1) / 2
+    return float(np.triu(order[:, None] > order[None, :], 1).sum() / pairs) if pairs else 0.0
+
+
+def look_at_alignment(runs: Sequence[Run], options: AlignmentOptions) -> View:
+    run = runs[0]
+    if not options.text.strip():
+        raise no_text()
+    target = options.target if options.target is not None else own_target(run, options.text, options.into)
+    found = run.align(options.text, target, into=options.into, layer=options.layer)
+    weights = found.by_word().float().numpy()
+    before, after = (len(marks) for marks in run.task.around(options.into))
+    own = weights[:-1, before : weights.shape[1] - after]  # neither what asks for a language nor the ends
+    places = (before + own.argmax(1)).tolist() if own.size else []
+    rows = [
+        (word, found.source.words[place], round(float(weights[number, place]), 3))
+        for number, (word, place) in enumerate(zip(found.target.words, places, strict=False))
+    ]
+    share = crossing(places)
+    kind = "monotone" if share == 0 else f"{share:.1%} of the pairs of words cross"
+    facts = {
+        "source": list(found.source.words),
+        "target": list(found.target.words),
+        "weights": np.round(weights, 5).tolist(),
+        "looked_at": places,
+        "crossing": share,
+    }
+    parts: list[Part] = [
+        Heatmap(weights, found.target.words, found.source.words, "", "written", "read", 0.0, 1.0),
+        Table(("written", "looked at most", "weight"), rows),
+    ]
+    return View("Alignment", parts, f"{target!r} for {options.text!r}: {kind}", facts)
+
+
+def why_no_alignment(run: Run) -> str | None:
+    if run.verb != "translate":
+        return f"{run.folder} writes no target that could be aligned: its task is to {run.verb}"
+    if not any(layer.kind == CROSS for layer in attending_layers(run)):
+        return f"{run.folder} does not look at its source while it writes (model.attention=none)"
+    return None
+
+
+ALIGNMENT = Instrument("which word was looked at for each word written", AlignmentOptions, look_at_alignment, why_no_alignment)

@@ -1,0 +1,40 @@
+import math
+
+import numpy as np
+import pytest
+
+from clew.drawing.bars import bars
+from clew.drawing.parts import Bars
+from clew.drawing.shapes import Box, Label, Picture
+
+
+def boxes(picture: Picture) -> list[Box]:
+    return [shape for shape in picture.shapes if isinstance(shape, Box)]
+
+
+def test_a_bar_is_as_long_as_its_value() -> None:
+    found = boxes(bars(Bars(["a", "b"], [1.0, 4.0], "nats")))
+    assert found[1].width == pytest.approx(4 * found[0].width) and found[0].x == found[1].x
+    assert [bar.title for bar in found] == ["a: 1", "b: 4"]
+
+
+def test_bars_below_zero_go_to_the_left() -> None:
+    less, more = boxes(bars(Bars(["a", "b"], [-1.0, 2.0], "nats")))
+    assert less.x + less.width == pytest.approx(more.x) and more.width == pytest.approx(2 * less.width) and less.x > 0
+
+
+def test_groups_stand_below_each_other_in_their_colours() -> None:
+    picture = bars(Bars(["a", "b"], np.array([[1.0, 2.0], [3.0, 4.0]]), "nats", groups=["LSTM", "GRU"]))
+    found = boxes(picture)
+    assert [bar.kind for bar in found] == ["fill-0", "fill-1"] * 2 and found[1].title == "a, GRU: 2"
+    assert found[0].y < found[1].y < found[2].y < found[3].y
+    assert [shape.text for shape in picture.shapes if isinstance(shape, Label) and shape.kind == "legend"] == ["LSTM", "GRU"]
+
+
+def test_what_is_no_number_is_said_and_has_no_bar() -> None:
+    picture = bars(Bars(["a", "b", "c"], [math.nan, math.inf, 1.0], "nats"))
+    assert len(boxes(picture)) == 1
+    shown = [shape.text for shape in picture.shapes if isinstance(shape, Label)]
+    assert "none" in shown and "infinite" in shown
+    for values in ([], [0.0]):
+        assert bars(Bars(["a"][: len(values)], values, "nats")).svg("a").startswith("<svg")

@@ -1,0 +1,122 @@
+import math
+
+import numpy as np
+import pytest
+
+from clew.drawing.heatmap import FEW, heatmap, limits
+from clew.drawing.parts import Heatmap
+from clew.drawing.shapes import Box, Label, Picture, Raster
+
+
+def boxes(picture: Picture) -> list[Box]:
+    return [shape for shape in picture.shapes if isinstance(shape, Box) and shape.title]
+
+
+def rasters(picture: Picture) -> list[Raster]:
+    return [shape for shape in picture.shapes if isinstance(shape, Raster)]
+
+
+def texts(picture: Picture) -> list[str]:
+    return [shape.text for shape in picture.shapes if isinstance(shape, Label)]
+
+
+def test_a_cell_is_as_strong_as_its_value_and_says_it() -> None:
+    found = boxes(heatmap(Heatmap(np.array([[0.0, 0.25], [0.5, 1.0]]), ["a", "b"], ["x", "y"])))
+    assert [cell.opacity for cell in found] == [0, 0.25, 0.5, 1]
+    assert [cell.title for cell in found] == ["a, x: 0", "a, y: 0.25", "b, x: 0.5", "b, y: 1"]
+    assert found[1].x > found[0].x and found[1].y == found[0].y and found[2].y > found[0].y and found[2].x == found[0].x
+
+
+def test_around_zero_there_are_two_colours() -> None:
+    found = boxes(heatmap(Heatmap(np.array([[-2.0, 0.0, 1.0]]), ["a"], ["x", "y", "z"], diverging=True)))
+    assert [(cell.kind, cell.opacity) for cell in found] == [("cold", 1), ("heat", 0), ("heat", 0.5)]
+
+
+def test_shares_are_written_in_percent_and_other_values_as_they_are() -> None:
+    shown = texts(heatmap(Heatmap(np.array([[0.03, 0.97]]), ["a"], ["x", "y"], low=0, high=1)))
+    assert "97" in shown and "3" not in shown
+    shown = texts(heatmap(Heatmap(np.array([[-1.25, 3.0]]), ["a"], ["x", "y"])))
+    assert "-1.2" in shown and "3.0" in shown
+
+
+def test_many_cells_are_one_image_whose_levels_are_the_values() -> None:
+    values = np.random.default_rng(0).uniform(size=(FEW + 1, 3))
+    picture = heatmap(Heatmap(values, [f"r{i}" for i in range(FEW + 1)], ["x", "y", "z"], low=0, high=1))
+    (raster,) = rasters(picture)
+    assert not boxes(picture) and np.abs(raster.levels / 255 - values).max() <= 0.5 / 255 + 1e-9
+    assert picture.readout["rows"][-1] == f"r{FEW}" and picture.readout["columns"] == ["x", "y", "z"]
+    signed = rasters(heatmap(Heatmap(2 * values - 1, ["r"] * (FEW + 1), ["x", "y", "z"], low=-1, high=1, diverging=True)))
+    assert [raster.kind for raster in signed] == ["heat", "cold"]
+    assert np.abs((signed[0].levels - signed[1].levels) / 255 - (2 * values - 1)).max() <= 0.5 / 255 + 1e-9
+
+
+def test_five_hundred_tokens_stay_small() -> None:
+    values = np.random.default_rng(0).uniform(size=(500, 500)) ** 40
+    names = [f"token{i}" for i in range(500)]
+    picture = heatmap(Heatmap(values, names, names))
+    assert len(picture.svg("a")) < 400_000 and len(picture.shapes) < 400 and picture.width < 1300
+
+
+def test_a_value_that_is_none_has_no_colour_and_decides_nothing() -> None:
+    values = np.full((FEW + 1, 2), 0.5)
+    values[0] = math.nan, math.inf
+    (raster,) = rasters(heatmap(Heatmap(values, [""] * (FEW + 1), ["x", "y"], low=0)))
+    assert raster.shown is not None and not raster.shown[0, 0] and raster.shown[0, 1] and raster.levels[0, 1] == 255
+    few = boxes(heatmap(Heatmap(np.array([[math.nan, 1.0]]), ["a"], ["x", "y"])))
+    assert few[0].opacity == 0 and few[0].title == "a, x: none"
+
+
+@pytest.mark.parametrize(
+    ("values", "low", "high", "expected"),
+    [
+        ([0.2, 0.8], None, None, (0.2, 0.8)),
+        ([0.2, 0.8], 0, 1, (0, 1)),
+        ([0.5, 0.5], None, None, (0, 0.5)),
+        ([0.0, 0.0], None, None, (0, 1)),
+        ([-2.0, -2.0], None, None, (-2, -1)),
+        ([], None, None, (0, 1)),
+        ([math.nan], None, None, (0, 1)),
+    ],
+)
+def test_a_scale_always_has_two_ends(values: list[float], low: float, high: float, expected: tuple[float, float]) -> None:
+    assert limits(np.array(values), low, high, False) == expected
+
+
+def test_nothing_to_show_is_a_picture_all_the_same() -> None:
+    for values in (np.zeros((0, 0)), np.zeros((0, 3)), np.zeros(0)):
+        assert heatmap(Heatmap(values, [], [])).svg("a").startswith("<svg")
+
+
+def test_every_name_is_inside_the_picture() -> None:
+    rows, columns = ["short", "Donaudampfschifffahrtsgesellschaft"], ["x", "y" * 24]
+    picture = heatmap(Heatmap(np.eye(2), rows, columns, row_label="looks", column_label="looked at"))
+    cell = boxes(picture)[0]
+    assert cell.x > 24 * 6 and cell.y > 24 * 6 * 0.7 and picture.width > cell.x + 2 * cell.width + 0.7 * 24 * 6 - cell.width
+
+
+def test_letters_stand_upright_above_their_cells_and_none_is_left_out() -> None:
+    text = "Prince Andrew looked at her without a word and went out of the room, as he had come in, and said not a thing to her."
+    part = Heatmap(np.zeros((2, len(text))), ["a", "b"], list(text))
+    above = [shape for shape in heatmap(part).shapes if isinstance(shape, Label) and shape.kind == "small-word-middle"]
+    assert "".join(shape.text for shape in above) == text.replace(" ", "·") and all(shape.turn == 0 for shape in above)
+
+
+def test_where_letters_have_no_room_their_places_are_numbered() -> None:
+    picture = heatmap(Heatmap(np.zeros((300, 300)), list("ab" * 150), list("ab" * 150)))
+    rows, columns = (
+        [shape.text for shape in picture.shapes if isinstance(shape, Label) and shape.kind == kind]
+        for kind in ("small-word-end", "small-word")
+    )
+    assert rows == [str(number) for number in range(10, 301, 10)] == columns
+
+
+def test_a_scale_says_where_there_is_more_than_its_end() -> None:
+    ends = [
+        [
+            shape.text
+            for shape in heatmap(Heatmap(np.array([[0.1, 0.9]]), ["a"], ["b", "c"], low=0.0, high=high)).shapes
+            if isinstance(shape, Label)
+        ][-1]
+        for high in (0.5, 1.0)
+    ]
+    assert ends == ["≥ 0.5", "1"]

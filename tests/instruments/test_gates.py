@@ -1,0 +1,85 @@
+import math
+
+import numpy as np
+import pytest
+import torch
+
+import clew
+from clew.core.errors import UserError
+from clew.drawing.views import Points
+from clew.instruments.gates import half_lives, kept, named_cells, saturation
+from clew.instruments.looking import look
+from tests.instruments.small_runs import small_run
+
+GATE = np.array([[0.05, 0.95, 0.5], [0.2, 0.99, 0.5], [0.01, 0.9, 0.5], [0.5, 1.0, 0.5]])
+TEXT = "the ball of thread"
+
+
+def test_shares_of_closed_and_open_are_counted() -> None:
+    closed, opened = saturation(GATE)
+    assert closed.tolist() == [0.5, 0, 0]
+    assert opened.tolist() == [0, 0.75, 0]  # 0.9 itself is not open
+
+
+def test_a_cell_that_keeps_half_at_every_step_has_a_half_life_of_one() -> None:
+    assert half_lives(np.full((7, 1), 0.5)).tolist() == pytest.approx([1.0])
+    assert half_lives(np.full((7, 1), 0.5**0.1)).tolist() == pytest.approx([10.0])
+    assert half_lives(np.ones((3, 1))).tolist() == [math.inf]
+    assert half_lives(np.zeros((3, 1)))[0] < 0.02
+
+
+def test_what_is_kept_is_the_mean_product_of_the_gates() -> None:
+    """Two steps of the first cell: the products of neighbours."""
+    f = GATE[:, 0]
+    found = kept(GATE, 10)
+    assert len(found) == 5  # four gates, and none
+    assert found[0].tolist() == [1, 1, 1]
+    assert found[1, 0] == pytest.approx(f.mean())
+    assert found[2, 0] == pytest.approx((f[0] * f[1] + f[1] * f[2] + f[2] * f[3]) / 3)
+    assert found[4, 0] == pytest.approx(f.prod())
+    assert found[3, 2] == pytest.approx(0.125)
+
+
+def test_a_products_curve_is_the_derivative_of_a_cell_by_its_past() -> None:
+    """d c_t / d c_{t-k} by way of the cell alone: autograd through c' = f c + i c~ with the gates held."""
+    torch.manual_seed(0)
+    f, written = torch.rand(5, 3, dtype=torch.double), torch.randn(5, 3, dtype=torch.double)
+    start = torch.zeros(3, dtype=torch.double, requires_grad=True)
+    c = start
+    for t in range(5):
+        c = f[t] * c + written[t]
+    (gradient,) = torch.autograd.grad(c.sum(), start)
+    np.testing.assert_allclose(kept(f.numpy(), 5)[5], gradient.numpy())
+
+
+@pytest.mark.parametrize(("name", "keeps"), [("lstm", "forget"), ("elmo", "forget"), ("attentive", "forget"), ("tagger", "forget")])
+def test_gates_of_every_kind_of_run_are_those_that_pass_its_taps(name: str, keeps: str) -> None:
+    run = small_run(name)
+    target = "was tall" if name == "attentive" else None
+    view = look(run, "gates", {"text": TEXT, "target": target})
+    reading = clew.instruments.reading.read(run, TEXT, target)
+    with clew.record(run, "*.gates.*") as seen:
+        reading.hidden()
+    for layer, told in view.facts["layers"].items():
+        assert told["keeps_by"] == keeps
+        for gate, numbers in told["gates"].items():
+            assert any(
+                numbers["mean"] == pytest.approx(seen[path].mean().item(), abs=1e-5) for path in seen if path.endswith(f"gates.{gate}")
+            ), layer
+
+
+def test_networks_without_gates_are_refused() -> None:
+    with pytest.raises(UserError, match="the cells of runs/elman have no gates"):
+        look(small_run("elman"), "gates", {"text": TEXT})
+    with pytest.raises(UserError, match="runs/gpt is a gpt without a recurrence"):
+        look(small_run("gpt"), "gates", {"text": TEXT})
+
+
+def test_cells_that_stand_at_one_place_are_one_point() -> None:
+    view = look(small_run("lstm"), "gates", {"text": TEXT})
+    plots = [part for part in view.parts if isinstance(part, Points)]
+    assert [plot.title.split()[3] for plot in plots] == list(view.facts["layers"]["1"]["gates"])
+    for series, texts in [each for plot in plots for each in zip(plot.series, plot.texts, strict=True)]:
+        assert len(series.x) == len(series.y) == len(texts) == len(set(zip(series.x, series.y, strict=True)))
+    assert named_cells(np.array([3])) == "cell 3"
+    assert named_cells(np.arange(1, 11)) == "10 cells, 1, 2, 3, 4, 5, 6, 7, 8, ..."

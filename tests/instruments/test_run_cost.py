@@ -1,0 +1,53 @@
+import pytest
+
+from clew.core.errors import UserError
+from clew.drawing.views import Lines
+from clew.instruments.looking import look
+from tests.instruments.small_runs import small_run
+
+
+@pytest.mark.parametrize("name", ["elman", "lstm", "gpt", "llama", "bert", "elmo", "transformer", "classifier", "heads"])
+def test_every_layer_of_a_run_costs_what_the_formula_says(name):
+    run = small_run(name)
+    facts = look(run, "cost", {"lengths": [4, 8], "repeats": 0}).facts
+    assert facts["parameters"] == sum(parameter.numel() for parameter in run.task.parameters())
+    for layer in facts["layers"]:
+        assert layer["flops"] == layer["formula"], layer["name"]
+
+
+def test_equal_layers_are_measured_once_and_counted():
+    layers = look(small_run("transformer"), "cost", {"lengths": [4], "repeats": 0}).facts["layers"]
+    assert [layer["name"] for layer in layers] == [
+        "2 x encoder SelfAttention",
+        "2 x encoder FeedForward",
+        "2 x decoder SelfAttention",
+        "2 x decoder CrossAttention",
+        "2 x decoder FeedForward",
+    ]
+
+
+def test_a_recurrent_layer_waits_for_each_token_and_attention_does_not():
+    (lstm,) = look(small_run("lstm"), "cost", {"lengths": [4, 16], "repeats": 0}).facts["layers"]
+    attention, network = look(small_run("gpt"), "cost", {"lengths": [4, 16], "repeats": 0}).facts["layers"]
+    assert lstm["chains"] == [4, 16] and attention["chains"] == [4, 4] and network["chains"] == [2, 2]
+
+
+def test_times_are_there_where_they_are_asked_for():
+    (layer,) = look(small_run("lstm"), "cost", {"lengths": [4, 8], "repeats": 1}).facts["layers"]
+    assert len(layer["seconds"]) == 2 and min(layer["seconds"]) > 0
+
+
+def test_lengths_are_those_that_the_model_has_positions_for():
+    facts = look(small_run("gpt"), "cost", {"lengths": [8, 4096], "repeats": 0}).facts
+    assert facts["layers"][0]["sizes"] == [8]
+    for lengths, sentence in (([4096], "tell apart 32 positions"), ([], "one at least"), ([0], "from 1 to")):
+        with pytest.raises(UserError, match=sentence):
+            look(small_run("gpt"), "cost", {"lengths": lengths, "repeats": 0})
+
+
+def test_a_layer_without_a_formula_has_no_line_for_one():
+    view = look(small_run("attentive"), "cost", {"lengths": [4, 8], "repeats": 0})
+    known = {layer["name"]: bool(layer["formula"]) for layer in view.facts["layers"]}
+    assert known == {"encoder two-way LSTM": True, "decoder FeedingCell": False}
+    drawn = [series.name for series in next(part for part in view.parts if isinstance(part, Lines)).series]
+    assert [f"{name}, formula" in drawn for name in known] == list(known.values())

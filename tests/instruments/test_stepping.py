@@ -1,0 +1,81 @@
+"""Tokens that are chosen one by one are those that decoding chooses, as likely as it says."""
+
+import math
+from typing import Any
+
+import pytest
+
+from clew.core.errors import UserError
+from clew.instruments.stepping import Step, next_step
+from tests.instruments.small_runs import small_run
+
+
+def walk(run: Any, text: str, count: int, **options: Any) -> tuple[Step, list[int]]:
+    """The likeliest token so many times, or until the text ends."""
+    chosen: list[int] = []
+    step = next_step(run, text, chosen, **options)
+    while len(chosen) < count and not step.ended:
+        chosen.append(step.next.ids[0])
+        step = next_step(run, text, chosen, **options)
+    return step, chosen
+
+
+@pytest.mark.parametrize("name", ["lstm", "gpt", "subwords"])
+def test_the_likeliest_again_and_again_is_greedy_generation(name: str) -> None:
+    run = small_run(name)
+    step, chosen = walk(run, "the walls", 8)
+    found = run.generate("the walls", method="greedy", max_new=8, stop=False)
+    assert chosen == found.tokens and step.text == found.text
+    if run.tokenizer.unit == "character":  # which a text is always cut into alike
+        assert step.log_prob == pytest.approx(sum(run.score("the walls" + step.text).log_probs[-8:]), abs=1e-4)
+
+
+@pytest.mark.parametrize("name", ["attentive", "transformer"])
+def test_the_likeliest_again_and_again_is_greedy_translation(name: str) -> None:
+    run = small_run(name)
+    step, chosen = walk(run, "the walls were tall", 6)
+    found = run.translate("the walls were tall", method="greedy", max_new=6)
+    assert chosen[: len(found.tokens)] == found.tokens
+    if step.ended:
+        assert step.text == found.text and step.log_prob == pytest.approx(found.log_prob, abs=1e-4)
+
+
+def test_probabilities_add_up_to_one_with_those_outside() -> None:
+    step = next_step(small_run("lstm"), "the walls", [], top=5)
+    assert len(step.next.ids) == 5 and sum(step.next.probabilities) + step.next.outside == pytest.approx(1)
+    assert list(step.next.probabilities) == sorted(step.next.probabilities, reverse=True)
+
+
+def test_any_token_can_be_chosen_and_counts_with_its_probability() -> None:
+    run = small_run("gpt")
+    first = next_step(run, "the", [], top=10)
+    third = first.next.ids[3]
+    after = next_step(run, "the", [third])
+    assert after.log_prob == pytest.approx(math.log(first.next.probabilities[3]), abs=1e-5)
+    assert after.tokens == [run.tokenizer.piece(third)]
+
+
+def test_an_end_that_is_chosen_ends_the_text() -> None:
+    run = small_run("attentive")
+    step = next_step(run, "the walls", [run.task.end])
+    assert step.ended and step.text == "" and step.end == run.task.end
+
+
+def test_heads_that_are_off_change_what_comes_next() -> None:
+    run = small_run("gpt")
+    with_all, without = (next_step(run, "the walls", [], off=off).next.probabilities for off in ((), ("1.1", "2.2")))
+    assert with_all != pytest.approx(without, abs=1e-6)
+
+
+@pytest.mark.parametrize(
+    "name, text, chosen, sentence",
+    [
+        ("lstm", "the", [10**6], "there is no token 1000000; ids are between 0 and"),
+        ("gpt", "the", [1] * 40, "43 tokens, but the model can tell apart 32 positions"),
+        ("attentive", " ", [], "there is no text to read"),
+        ("bert", "the", [], "writes no text step by step"),
+    ],
+)
+def test_what_cannot_be_stepped_is_refused(name: str, text: str, chosen: list[int], sentence: str) -> None:
+    with pytest.raises(UserError, match=sentence):
+        next_step(small_run(name), text, chosen)

@@ -1,0 +1,67 @@
+"""Measures against examples worked out by hand, and against sacrebleu's own interface."""
+
+import pytest
+from sacrebleu import BLEU, CHRF
+
+from clew.metrics.measures import MEASURES, VALUES
+from clew.tasks.sequence import SequenceConfig, TranslationConfig
+
+WRITTEN = ["the cat sat on the mat .", "A dog barks", "nothing"]
+WANTED = ["the cat sat on a mat .", "a dog barks", "something else"]
+
+
+@pytest.mark.parametrize("lowercase", [False, True])
+def test_bleu_and_chrf_are_sacrebleus(lowercase: bool) -> None:
+    bleu = MEASURES["bleu"].corpus(WRITTEN, WANTED, lowercase)
+    assert bleu.values == {"bleu": pytest.approx(BLEU(lowercase=lowercase).corpus_score(WRITTEN, [WANTED]).score)}
+    chrf = MEASURES["chrf"].corpus(WRITTEN, WANTED, lowercase)
+    assert chrf.values == {"chrf": pytest.approx(CHRF(lowercase=lowercase).corpus_score(WRITTEN, [WANTED]).score)}
+    case = "lc" if lowercase else "mixed"
+    assert f"nrefs:1|case:{case}|eff:no|tok:13a|smooth:exp|version:" in bleu.text
+    assert f"nrefs:1|case:{case}|eff:yes|nc:6|nw:0|space:no|version:" in chrf.text
+
+
+def test_exact_match_is_the_share_of_those_that_are_right() -> None:
+    assert MEASURES["exact_match"].corpus(["a", "B", "c d"], ["a", "b", "c  d"], False).values == {"exact_match": pytest.approx(100 / 3)}
+    found = MEASURES["exact_match"].corpus(["a", "B", "c d"], ["a", "b", "c  d"], True)
+    assert found.values == {"exact_match": pytest.approx(200 / 3)} and found.text == "66.67 % right"
+
+
+def test_edits_are_shares_of_what_was_wanted() -> None:
+    """One word of three and one of one: 2 of 4; `sat` to `sit` and `x` to `yz`: 3 of 3 + 7 + 2 characters."""
+    found = MEASURES["edit_distance"].corpus(["a cat sat", "x"], ["a cat sit", "yz"], False)
+    assert found.values == {"word_error_rate": pytest.approx(50.0), "character_error_rate": pytest.approx(100 * 3 / 11)}
+    assert MEASURES["edit_distance"].corpus(["A B"], ["a b"], True).values["word_error_rate"] == 0
+
+
+def test_rouge_has_its_parts() -> None:
+    """Two of three words, one of two pairs of neighbours."""
+    found = MEASURES["rouge"].corpus(["the cat sat"], ["the cat ran"], False)
+    assert found.values == {
+        "rouge_1": pytest.approx(200 / 3),
+        "rouge_2": pytest.approx(50.0),
+        "rouge_l": pytest.approx(200 / 3),
+        "rouge_lsum": pytest.approx(200 / 3),
+    }
+
+
+@pytest.mark.parametrize("name", MEASURES)
+@pytest.mark.parametrize("lowercase", [False, True])
+def test_a_sentences_score_is_highest_where_it_is_right(name: str, lowercase: bool) -> None:
+    score = MEASURES[name].sentence
+    right, near, wrong = (score(text, "the old man and the sea", lowercase) for text in ("the old man and the sea", "the old man", "x"))
+    assert right > near >= wrong
+    assert score("THE OLD MAN AND THE SEA", "the old man and the sea", True) == pytest.approx(right)
+
+
+@pytest.mark.parametrize("name", MEASURES)
+def test_nothing_written_is_a_score_too(name: str) -> None:
+    found = MEASURES[name].corpus(["", ""], ["a word", "b"], False)
+    assert set(found.values.values()) <= {0.0, 100.0}
+
+
+def test_every_value_that_may_be_the_best_is_one_that_is_measured() -> None:
+    for name, measure in MEASURES.items():
+        assert set(VALUES.get(name, [name])) <= set(measure.corpus(["a"], ["a"], False).values)
+    assert TranslationConfig().best in TranslationConfig().measures
+    assert SequenceConfig().best == "loss"
