@@ -194,7 +194,7 @@ def least_cost(
         tolerance_grad=1e-6 * len(targets),
         tolerance_change=0.0,
         line_search_fn="strong_wolfe",
-    ).step(closure)  # type: ignore[arg-type]
+    ).step(closure)
     return weight, bias
 
 

@@ -88,7 +88,7 @@ def run(options: argparse.Namespace) -> int:
         raise UserError(f"{run.folder} was imported and has no data of its own; name a FILE to score it on")
     if choices is not None:
         return evaluate_choices(run, files, settings, choices, options)
-    kind = TASKS[run.config.task.name].data  # type: ignore[attr-defined]
+    kind = TASKS[run.config.task.name].data
     if kind not in ("text", "documents"):
         if options.streams is not None:
             raise UserError("--streams is for a language model's own text; this run is scored example by example")

@@ -35,14 +35,14 @@ def run(options: argparse.Namespace) -> int:
 
     done = import_checkpoint(Path(options.path).expanduser(), None if options.out is None else Path(options.out), pairs=options.pairs)
     model, task = done.config.model, done.config.task
-    verb = TASKS[task.name].verb  # type: ignore[attr-defined]
+    verb = TASKS[task.name].verb
     vocabularies = {role: f"{vocabulary!r}" for role, vocabulary in done.vocabularies.items()}
     if options.json:
         facts = {
             "folder": str(done.folder),
             "architecture": done.architecture,
-            "family": model.family,  # type: ignore[attr-defined]
-            "task": task.name,  # type: ignore[attr-defined]
+            "family": model.family,
+            "task": task.name,
             "verb": verb,
             "parameters": done.parameters,
             "vocabularies": vocabularies,
@@ -50,10 +50,10 @@ def run(options: argparse.Namespace) -> int:
         }
         print(json.dumps(facts, ensure_ascii=False))
         return 0
-    print(f"architecture  {done.architecture}: clew's family {model.family}, {done.parameters:,} parameters")  # type: ignore[attr-defined]
+    print(f"architecture  {done.architecture}: clew's family {model.family}, {done.parameters:,} parameters")
     for role, shown in vocabularies.items():
         print(f"{role:12}  {shown}")
-    print(f"task          {task.name}: `clew {verb} {done.folder}`")  # type: ignore[attr-defined]
+    print(f"task          {task.name}: `clew {verb} {done.folder}`")
     for note in done.notes:
         say(note)
     say(f"written to {done.folder}")

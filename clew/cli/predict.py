@@ -41,7 +41,7 @@ def run(options: argparse.Namespace) -> int:
     folder = Path(options.folder)
     check_run(folder)
     options.file = options.file or options.source
-    verb = TASKS[read_config(folder).task.name].verb  # type: ignore[attr-defined]
+    verb = TASKS[read_config(folder).task.name].verb
     is_text = verb == "fill" and has_mask(options.source)
     if options.source != "-" and not is_text and not is_there(options.source):
         remedy = f"a text itself goes to standard input: echo TEXT | clew predict {folder}"

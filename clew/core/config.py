@@ -34,8 +34,20 @@ class Section(BaseModel):
     @classmethod
     def _fits(cls, value: Any) -> Any:
         if bounds := bounds_missed(value):
-            raise PydanticCustomError("out_of_bounds", f"takes a number between {bounds}")  # type: ignore[arg-type]
+            raise PydanticCustomError("out_of_bounds", f"takes a number between {bounds}")
         return value
+
+
+class TaskSection(Section):
+    """The base of every task's section: its `name` is the task's in TASKS."""
+
+    name: str = ""
+
+
+class ModelSection(Section):
+    """The base of every body's section: its `family` is the body's in MODELS."""
+
+    family: str = ""
 
 
 def bounds_missed(value: Any) -> str:

@@ -55,7 +55,7 @@ def opened(path: Path) -> Iterator[TextIO]:
 
 def open_text(path: Path) -> TextIO:
     if is_zipped(path):
-        return gzip.open(path, "rt", encoding="utf-8-sig", newline=None)  # type: ignore[return-value]
+        return gzip.open(path, "rt", encoding="utf-8-sig", newline=None)
     return path.open(encoding="utf-8-sig", newline=None)
 
 

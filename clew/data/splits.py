@@ -106,7 +106,7 @@ def cut_parts(whole: TextSource, fractions: dict[str, float], cache: Path | None
 
 
 def as_source(text: Paths | TextSource, field: str = FIELD) -> TextSource:
-    return find_text(text, field) if isinstance(text, (Path, str, list, tuple)) else text  # type: ignore[arg-type, return-value]
+    return find_text(text, field) if isinstance(text, (Path, str, list, tuple)) else text  # type: ignore[return-value]
 
 
 def check_fraction(name: str, fraction: float) -> None:

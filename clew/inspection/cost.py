@@ -96,7 +96,7 @@ def costs_at(kind: LayerKind, points: Sequence[tuple[int, int]], sizes: list[int
         with only_equations():
             seen = metered(call)
         rows.append((seen.flops, kind.flops(n, d), seen.chain, seen.memory, seconds_of(call, repeats)))
-    return Costs(sizes, *(list(column) for column in zip(*rows, strict=True)))  # type: ignore[arg-type]
+    return Costs(sizes, *(list(column) for column in zip(*rows, strict=True)))
 
 
 def seconds_of(call: Callable[[], Any], repeats: int) -> float:

@@ -110,7 +110,7 @@ class Probe:
             return found
 
         with torch.enable_grad():
-            optimiser.step(cost)  # type: ignore[arg-type]
+            optimiser.step(cost)
         self.weight, self.bias, self.scalars = (before + axes @ change).detach(), bias.detach(), scalars.detach()
 
 

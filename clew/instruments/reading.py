@@ -80,19 +80,19 @@ class Reading:
         task = self.run.task
         if self.writes:
             return task.log_probs
-        return task.logits if TASKS[self.run.config.task.name].verb in ("generate", "fill") else None  # type: ignore[attr-defined]
+        return task.logits if TASKS[self.run.config.task.name].verb in ("generate", "fill") else None
 
 
 def read(run: Run, text: str, target: str | None = None, *, into: str = "", any_length: bool = False) -> Reading:
     """A text, and for a model that writes its target, as one row of ids. Refused where it is empty, or longer than what the model's
     positions can tell apart, unless the model is not to be run."""
     check_is_text(text, "text")
-    if MODELS[run.config.model.family].encodes:  # type: ignore[attr-defined]
+    if MODELS[run.config.model.family].encodes:
         return read_pair(run, text, target, into)
     if target is not None:
         raise UserError(f"{run.folder} reads one text and writes none; leave the target out")
     check_reads_one_sequence(run.config, str(run.folder))
-    reader = WordReader.of(run.task.body, run.vocabularies, running=TASKS[run.config.task.name].data == "text")  # type: ignore[attr-defined]
+    reader = WordReader.of(run.task.body, run.vocabularies, running=TASKS[run.config.task.name].data == "text")
     encoded, spans = encode_text(reader, text, masked=run.verb == "fill")
     limit = run.task.body.max_length
     if limit is not None and len(encoded.tokens) > limit and not any_length:

@@ -108,7 +108,7 @@ def find_layer(run: Any, name: str) -> RecurrentLayer:
 
 def why_not_recurrent(run: Run) -> str | None:
     if not recurrent_layers(run):
-        return f"{run.folder} is a {run.config.model.family} without a recurrence"  # type: ignore[attr-defined]
+        return f"{run.folder} is a {run.config.model.family} without a recurrence"
     return why_unreadable(run)
 
 

@@ -72,7 +72,7 @@ def halves_of(run: Run) -> list[tuple[str, Any]]:
 
 
 def is_encoding(run: Run) -> bool:
-    return MODELS[run.config.model.family].encodes  # type: ignore[attr-defined]
+    return MODELS[run.config.model.family].encodes
 
 
 def layers_of(body: Any) -> list[nn.Module]:
@@ -138,7 +138,7 @@ def costs_of(run: Run, lengths: Sequence[int], repeats: int) -> list[tuple[OwnLa
     columns = {
         name: [[value for value in column if value is not None] for column in zip(*each, strict=True)] for name, each in rows.items()
     }
-    return [(one, Costs(list(lengths), *columns[one.name])) for one in layers]  # type: ignore[arg-type]
+    return [(one, Costs(list(lengths), *columns[one.name])) for one in layers]
 
 
 def look_at_cost(runs: Sequence[Run], options: CostOptions) -> View:

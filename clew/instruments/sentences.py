@@ -65,7 +65,7 @@ def own_lines(run: Run) -> Iterator[str]:
     config = run.config
     if config.recipe == IMPORTED:
         raise UserError(f"{run.folder} was imported and has no data of its own; name a corpus, such as corpus=ewt-sample")
-    kind = TASKS[config.task.name].data  # type: ignore[attr-defined]
+    kind = TASKS[config.task.name].data
     if kind == "text":
         return text_lines(find_texts(config.data)["valid"])
     if kind == "documents":
@@ -83,7 +83,7 @@ def text_lines(source: TextSource) -> Iterator[str]:
 
 def why_wordless(run: Run) -> str | None:
     """A sentence where a run has no vectors of the words of a sentence, else None."""
-    family = run.config.model.family  # type: ignore[attr-defined]
+    family = run.config.model.family
     if MODELS[family].trees:
         return f"{run.folder} reads trees, and not the words of a sentence one after the other"
     if MODELS[family].encodes and run.task.languages:
@@ -95,12 +95,12 @@ def level_words(run: Run, sentences: Sequence[Sequence[str]], pieces: str = "las
     """The vectors of all words, in order (words, dim), at every level, the embedding's first; of a model that reads and writes, its
     encoder's."""
     task: Any = run.task
-    if MODELS[run.config.model.family].encodes:  # type: ignore[attr-defined]
+    if MODELS[run.config.model.family].encodes:
         body = task.body.encoder
         reader: WordReader = SourceReader(run.vocabularies["source"], task.source_end)
     else:
         body = task.body
-        reader = WordReader.of(body, run.vocabularies, running=TASKS[run.config.task.name].data == "text")  # type: ignore[attr-defined]
+        reader = WordReader.of(body, run.vocabularies, running=TASKS[run.config.task.name].data == "text")
     return [level.cpu().double().numpy() for level in word_vectors(body, reader, sentences, pieces)]
 
 

@@ -36,8 +36,8 @@ def write_description(run: Run, folder: Path, programs: Sequence[Program], to: s
         kept[CONTEXT] = run.vocabularies[CONTEXT].tokenizer
     content: dict[str, Any] = {
         "format": FORMAT,
-        "task": run.config.task.name,  # type: ignore[attr-defined]
-        "model": run.config.model.family,  # type: ignore[attr-defined]
+        "task": run.config.task.name,
+        "model": run.config.model.family,
         "torch": torch.__version__,
         "programs": {program.name: described(program, suffix) for program in programs},
         "vocabulary": {role: f"{VOCABULARY}/{role}.json" for role in kept},

@@ -35,7 +35,7 @@ ENGLISH = ("tinyshakespeare", "sentiment-sample", "gum-trees-sample", "ewt-sampl
 def model_card(run: Run, *, library: str, usage: str, options: ExportOptions, tags: Sequence[str] = ()) -> str:
     """Markdown with a front matter that Hugging Face reads. `library` is its name for what loads the files; `usage` is Python that does."""
     summary = summarise(run.folder)
-    task, family = run.config.task.name, run.config.model.family  # type: ignore[attr-defined]
+    task, family = run.config.task.name, run.config.model.family
     matter: dict[str, Any] = {
         "license": options.license,
         "language": languages_of(run) or None,
@@ -51,7 +51,7 @@ def model_card(run: Run, *, library: str, usage: str, options: ExportOptions, ta
 
 
 def opening(run: Run) -> str:
-    family, task = run.config.model.family, run.config.task.name  # type: ignore[attr-defined]
+    family, task = run.config.model.family, run.config.task.name
     parameters = sum(parameter.numel() for parameter in run.task.parameters())
     kept = vocabularies_of(run)
     sizes = ", ".join(
@@ -74,8 +74,8 @@ def training(run: Run, summary: Summary, options: ExportOptions) -> str:
     lines = [f"- recipe: `{run.config.recipe}`"]
     if options.command is not None:
         lines.append(f"- command: `{options.command}`")
-    if run.config.transfer.source is not None:  # type: ignore[attr-defined]
-        lines.append(f"- begun from: {shown_path(run.config.transfer.source)}")  # type: ignore[attr-defined]
+    if run.config.transfer.source is not None:
+        lines.append(f"- begun from: {shown_path(run.config.transfer.source)}")
     if summary.averaged:
         lines.append(f"- weights: the mean of {len(summary.averaged)}")
     if summary.step:

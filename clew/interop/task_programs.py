@@ -26,7 +26,7 @@ REFUSED = {
 
 
 def programs_of(run: Run) -> list[Program]:
-    name = run.config.task.name  # type: ignore[attr-defined]
+    name = run.config.task.name
     if name not in PROGRAMS:
         why = REFUSED.get(name, "has no programs")
         raise UserError(f"{run.folder} is a run of the task {name}, which {why}; programs are written of {', '.join(PROGRAMS)}")

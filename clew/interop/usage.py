@@ -172,7 +172,7 @@ print({name: vectors.shape for name, vectors in found.items()})  # (batch, lengt
 
 def usage_of(run: Run, to: str) -> str:
     """The lines that run a run's programs."""
-    name = run.config.task.name  # type: ignore[attr-defined]
+    name = run.config.task.name
     if name == "language_model":
         blocks = [READ, STEP, LANGUAGE_MODEL]
     elif name in ("translation", "sequence"):

@@ -3,7 +3,7 @@
 from collections.abc import Callable
 from typing import Any, NamedTuple
 
-from clew.core.config import Section
+from clew.core.config import ModelSection
 from clew.models.bag import BagConfig, build_bag
 from clew.models.bert import BERTConfig, build_bert
 from clew.models.cnn import CNNConfig, build_cnn
@@ -23,7 +23,7 @@ class Family(NamedTuple):
     """`build(config, vocabulary)`, or where it `encodes` a source `build(config, vocabulary, source_vocabulary)`. One that reads `trees`
     takes `TreeInputs`."""
 
-    config: type[Section]
+    config: type[ModelSection]
     build: Callable[..., Any]
     encodes: bool = False
     trees: bool = False

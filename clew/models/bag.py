@@ -5,13 +5,13 @@ from typing import Literal
 
 from pydantic import Field
 
-from clew.core.config import Section
+from clew.core.config import ModelSection
 from clew.layers.embeddings import TokenEmbedding
 from clew.layers.sequence import Stack
 from clew.models.body import Body
 
 
-class BagConfig(Section):
+class BagConfig(ModelSection):
     """An embedding alone."""
 
     family: Literal["bag"] = "bag"

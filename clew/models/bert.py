@@ -5,7 +5,7 @@ from typing import Annotated, Literal
 
 from pydantic import Field
 
-from clew.core.config import Part, Section, one_of
+from clew.core.config import ModelSection, Part, one_of
 from clew.layers.attention import SelfAttention
 from clew.layers.embeddings import TokenEmbedding
 from clew.layers.feedforward import FeedForward
@@ -18,7 +18,7 @@ from clew.models.body import MOST_LAYERS, Body, normal_init
 from clew.models.gpt import build_positions
 
 
-class BERTConfig(Section):
+class BERTConfig(ModelSection):
     """Blocks of self-attention over the whole text and a GELU network, the norm behind each. These defaults are small; base has dim 768,
     num_layers 12, num_heads 12 and max_length 512, large 1024, 24 and 16."""
 

@@ -4,7 +4,7 @@ from typing import Annotated, Literal
 
 from pydantic import Field
 
-from clew.core.config import Section
+from clew.core.config import ModelSection
 from clew.layers.convolution import Windows
 from clew.layers.embeddings import TokenEmbedding
 from clew.layers.sequence import Stack
@@ -14,7 +14,7 @@ from clew.models.body import Body
 Width = Annotated[int, Field(ge=1)]
 
 
-class CNNConfig(Section):
+class CNNConfig(ModelSection):
     """One layer of windows under an embedding."""
 
     family: Literal["cnn"] = "cnn"

@@ -7,7 +7,7 @@ import torch
 from pydantic import Field
 from torch import Tensor, nn
 
-from clew.core.config import Part, Section, one_of, part_name
+from clew.core.config import ModelSection, Part, one_of, part_name
 from clew.core.errors import UserError
 from clew.core.types import State
 from clew.layers.convolution import Convolution
@@ -22,7 +22,7 @@ from clew.models.encoder_decoder import EncoderDecoder, embeddings
 from clew.models.gpt import build_positions
 
 
-class ConvolutionalConfig(Section):
+class ConvolutionalConfig(ModelSection):
     """Gated convolutions that read, gated convolutions with attention that write."""
 
     family: Literal["convolutional"] = "convolutional"

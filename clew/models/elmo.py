@@ -4,7 +4,7 @@ from typing import Annotated, Literal
 
 from pydantic import Field
 
-from clew.core.config import Part, Section, build_part, one_of
+from clew.core.config import ModelSection, Part, build_part, one_of
 from clew.layers.cells import CELLS
 from clew.layers.embeddings import TokenEmbedding
 from clew.layers.recurrent import Bidirectional, Recurrent
@@ -13,7 +13,7 @@ from clew.layers.wiring import Plain, Residual
 from clew.models.body import MOST_LAYERS, Body, uniform_init_all
 
 
-class ELMoConfig(Section):
+class ELMoConfig(ModelSection):
     """An embedding and two stacks of recurrences of one cell, a stack a direction."""
 
     family: Literal["elmo"] = "elmo"

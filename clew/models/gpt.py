@@ -6,7 +6,7 @@ from typing import Annotated, Literal
 from pydantic import Field
 from torch import nn
 
-from clew.core.config import Part, Section, build_part, one_of, part_name, part_options
+from clew.core.config import ModelSection, Part, build_part, one_of, part_name, part_options
 from clew.layers.attention import SelfAttention
 from clew.layers.embeddings import TokenEmbedding
 from clew.layers.feedforward import FeedForward
@@ -19,7 +19,7 @@ from clew.layers.wiring import PreNorm
 from clew.models.body import MOST_LAYERS, Body, normal_init
 
 
-class GPTConfig(Section):
+class GPTConfig(ModelSection):
     """Blocks of causal self-attention and a GELU network on learnt positions."""
 
     family: Literal["gpt"] = "gpt"

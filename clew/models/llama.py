@@ -4,7 +4,7 @@ from typing import Annotated, Literal
 
 from pydantic import Field
 
-from clew.core.config import Part, Section, one_of
+from clew.core.config import ModelSection, Part, one_of
 from clew.layers.attention import SelfAttention
 from clew.layers.embeddings import TokenEmbedding
 from clew.layers.feedforward import FeedForward
@@ -18,7 +18,7 @@ from clew.models.body import MOST_LAYERS, Body
 from clew.models.gpt import given, init_transformer
 
 
-class LlamaConfig(Section):
+class LlamaConfig(ModelSection):
     """Blocks of causal self-attention and a gated network on rotary positions."""
 
     family: Literal["llama"] = "llama"

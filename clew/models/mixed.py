@@ -5,7 +5,7 @@ from typing import Annotated, Any, Literal
 
 from pydantic import BeforeValidator, Field
 
-from clew.core.config import Part, Section, build_part, check_part, one_of, options_of, part_name
+from clew.core.config import ModelSection, Part, build_part, check_part, one_of, options_of, part_name
 from clew.core.errors import UserError
 from clew.layers.attention import SelfAttention
 from clew.layers.cells import CELLS
@@ -68,7 +68,7 @@ def check_layers(layers: Any) -> Any:
     return [check_part("layer", layer, {**CELLS, **MIXERS}) for layer in layers]
 
 
-class MixedConfig(Section):
+class MixedConfig(ModelSection):
     """A list of layers, each a cell or a mixer by name, with options."""
 
     family: Literal["mixed"] = "mixed"

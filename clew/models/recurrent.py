@@ -4,7 +4,7 @@ from typing import Annotated, Literal
 
 from pydantic import Field
 
-from clew.core.config import Part, Section, build_part, one_of
+from clew.core.config import ModelSection, Part, build_part, one_of
 from clew.core.errors import UserError
 from clew.layers.cells import CELLS
 from clew.layers.embeddings import TokenEmbedding
@@ -14,7 +14,7 @@ from clew.layers.wiring import WIRINGS
 from clew.models.body import MOST_LAYERS, Body, uniform_init_all
 
 
-class RecurrentConfig(Section):
+class RecurrentConfig(ModelSection):
     """An embedding and `num_layers` recurrences of one cell."""
 
     family: Literal["recurrent"] = "recurrent"

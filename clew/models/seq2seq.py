@@ -8,7 +8,7 @@ import torch
 from pydantic import Field
 from torch import nn
 
-from clew.core.config import Part, Section, build_part, one_of
+from clew.core.config import ModelSection, Part, build_part, one_of
 from clew.core.errors import UserError
 from clew.core.state import leaves, map_tree
 from clew.core.types import State, Tree
@@ -24,7 +24,7 @@ from clew.models.body import MOST_LAYERS, Body, uniform_init_all
 from clew.models.encoder_decoder import EncoderDecoder, embeddings
 
 
-class Seq2SeqConfig(Section):
+class Seq2SeqConfig(ModelSection):
     """Recurrences that read a source, and recurrences that write from what was read."""
 
     family: Literal["seq2seq"] = "seq2seq"

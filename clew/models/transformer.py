@@ -9,7 +9,7 @@ from typing import Annotated, Any, Literal
 from pydantic import BeforeValidator, Field
 from torch import nn
 
-from clew.core.config import Part, Section, build_part, check_part, one_of, part_name
+from clew.core.config import ModelSection, Part, build_part, check_part, one_of, part_name
 from clew.core.errors import UserError, shown
 from clew.layers.attention import CrossAttention, SelfAttention
 from clew.layers.cells import CELLS
@@ -52,7 +52,7 @@ def layers_of(half: str, also: dict[str, Any]) -> BeforeValidator:
     return BeforeValidator(check)
 
 
-class TransformerConfig(Section):
+class TransformerConfig(ModelSection):
     """Self-attention that reads, self- and cross-attention that writes. These defaults are the base model; big has dim 1024, num_heads 16
     and dropout 0.3."""
 

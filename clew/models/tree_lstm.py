@@ -6,7 +6,7 @@ import torch.nn.functional as F
 from pydantic import Field
 from torch import Tensor, nn
 
-from clew.core.config import Part, Section, build_part, one_of
+from clew.core.config import ModelSection, Part, build_part, one_of
 from clew.core.errors import UserError
 from clew.core.masks import advance
 from clew.core.tree_batches import TreeBatch, TreeInputs
@@ -15,7 +15,7 @@ from clew.layers.embeddings import TokenEmbedding, tokens_of
 from clew.layers.tree_lstm import TREE_LAYERS, TreeLSTM
 
 
-class TreeLSTMConfig(Section):
+class TreeLSTMConfig(ModelSection):
     """An embedding of the words and a layer over their trees."""
 
     family: Literal["tree_lstm"] = "tree_lstm"

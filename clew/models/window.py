@@ -6,7 +6,7 @@ import torch
 from pydantic import Field
 from torch import Tensor
 
-from clew.core.config import Section
+from clew.core.config import ModelSection
 from clew.core.types import State
 from clew.layers.convolution import Convolution
 from clew.layers.embeddings import TokenEmbedding
@@ -15,7 +15,7 @@ from clew.layers.wiring import Plain
 from clew.models.body import Body
 
 
-class WindowConfig(Section):
+class WindowConfig(ModelSection):
     """The last `width` words, their vectors side by side under one tanh layer."""
 
     family: Literal["window"] = "window"

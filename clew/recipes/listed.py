@@ -24,7 +24,7 @@ def listed_settings(recipe: str, assignments: Sequence[str], data: Listed) -> li
     given = next((name for name in assignments if name.startswith(("data.corpus=", *(f"data.{part}=" for part in PARTS)))), None)
     if given is not None:
         raise UserError(f"examples are given by data=, and by {given} too; leave one of them out")
-    kind = TASKS[config_of(recipe, assignments).task.name].data  # type: ignore[attr-defined]
+    kind = TASKS[config_of(recipe, assignments).task.name].data
     if kind not in KINDS:
         raise UserError(
             f"data= is for labelled texts, tagged words, pairs and questions, and {recipe} learns from {kind.replace('_', ' ')}; "

@@ -195,7 +195,7 @@ def changes(config: Config) -> dict[str, Any] | None:
         return {}
     if config.recipe not in RECIPES:
         return None
-    source = config.transfer.source  # type: ignore[attr-defined]
+    source = config.transfer.source
     plain = laid_config(config.recipe)
     if source is None:
         return {name: here for name, (_, here) in changed_fields(plain, config).items()}

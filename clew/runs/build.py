@@ -64,7 +64,7 @@ def check_given(data: DataConfig, how: str) -> None:
 
 def train_tokenizer(text: TextConfig, source: Iterable[str], specials: Sequence[str] = ()) -> Tokenizer:
     if text.learn_from is not None:
-        length = measured(source, cache_folder()).num_characters if hasattr(source, "pieces") else sum(map(len, source))  # type: ignore[arg-type]
+        length = measured(source, cache_folder()).num_characters if hasattr(source, "pieces") else sum(map(len, source))
         source = Spread(source, length, text.learn_from)
     return TOKENIZERS[text.tokenizer](source, size=text.size, min_count=text.min_count, lowercase=text.lowercase, specials=specials)
 
@@ -94,7 +94,7 @@ def encode_texts(
 
 def build_body(config: Config, vocabulary: int, source_vocabulary: int | None = None, encoder: Body | None = None) -> Body:
     """The body over the vocabulary that is written, and where it reads a source over the source's, by an encoder that may be given."""
-    family = MODELS[config.model.family]  # type: ignore[attr-defined]
+    family = MODELS[config.model.family]
     if encoder is not None:
         return family.build(config.model, vocabulary, source_vocabulary, encoder=encoder)
     return family.build(config.model, vocabulary, source_vocabulary) if family.encodes else family.build(config.model, vocabulary)
@@ -112,7 +112,7 @@ def build_task(config: Config, vocabularies: dict[str, Any], *, to_train: bool =
             encoder = build_encoder(vocabularies[ENCODER]) if ENCODER in vocabularies else None
             body = build_body(config, sizes[0], sizes[1] if len(sizes) > 1 else None, encoder)
             enrich(body, config, vocabularies)
-            kind = TASKS[config.task.name]  # type: ignore[attr-defined]
+            kind = TASKS[config.task.name]
             check_needs(kind.needs, body, config)
             task = kind.build(body, vocabularies, config.task)
             put_adapters(task, config)
@@ -123,7 +123,7 @@ def build_task(config: Config, vocabularies: dict[str, Any], *, to_train: bool =
 
 def check_source(config: Config, *, reads: bool) -> None:
     """A body with an encoder is for a task with a source, and the other way round."""
-    task, family = config.task.name, config.model.family  # type: ignore[attr-defined]
+    task, family = config.task.name, config.model.family
     if MODELS[family].encodes == reads:
         return
     able = ", ".join(name for name, other in MODELS.items() if other.encodes == reads)
@@ -134,7 +134,7 @@ def check_source(config: Config, *, reads: bool) -> None:
 
 def check_needs(needs: tuple[str, ...], body: Body, config: Config) -> None:
     """Any body works with any task whose needs it offers; a sentence lists those that would do."""
-    task, family = config.task.name, config.model.family  # type: ignore[attr-defined]
+    task, family = config.task.name, config.model.family
     plain = {name: other for name, other in MODELS.items() if not other.encodes}
     if MODELS[family].trees and "trees" not in needs:
         able = [name for name, other in plain.items() if not other.trees]

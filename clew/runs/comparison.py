@@ -157,7 +157,7 @@ def cautions(groups: Sequence[Group], measure: str) -> list[str]:
     if tokens and measure.rpartition(".")[2] in TOKEN_MEASURES:
         chosen = {run.measure for group in groups for run in group.runs} - {"loss"}
         fair = f"{measure.rpartition('.')[0]}.{min(chosen, default='bits_per_character')}"
-        has_none = any(run.config.task.name == "masked_language_model" for group in groups for run in group.runs)  # type: ignore[attr-defined]
+        has_none = any(run.config.task.name == "masked_language_model" for group in groups for run in group.runs)
         advice = "" if has_none else f"; use --measure {fair}"
         found.append(f"the groups have different tokens ({', '.join(tokens)}), so that {measure} does not compare{advice}")
     for group in groups:

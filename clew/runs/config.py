@@ -4,9 +4,8 @@ from collections.abc import Mapping
 from typing import Annotated, Any, Literal
 
 from pydantic import BeforeValidator, Field, SerializeAsAny, ValidationError, create_model
-from typing_extensions import TypeAliasType
 
-from clew.core.config import Part, Section, one_of, part_of
+from clew.core.config import ModelSection, Part, Section, TaskSection, one_of, part_of
 from clew.core.errors import UserError, shown, unknown
 from clew.layers.adapters import ADAPTERS
 from clew.layers.characters import CHARACTERS
@@ -243,10 +242,6 @@ def _member(kind: str, key: str, table: Mapping[str, Any]) -> BeforeValidator:
     return BeforeValidator(build)
 
 
-ModelSection = TypeAliasType("ModelSection", Annotated[SerializeAsAny[Section], _member("model family", "family", MODELS)])
-TaskSection = TypeAliasType("TaskSection", Annotated[SerializeAsAny[Section], _member("task", "name", TASKS)])
-
-
 class Config(Section):
     """A whole run, resolved: the same config and the same data give the same run."""
 
@@ -255,10 +250,12 @@ class Config(Section):
     device: Literal["auto", "cpu", "cuda", "mps"] = "auto"
     data: DataConfig = DataConfig()
     text: TextConfig = TextConfig()
-    embedding: EmbeddingConfig = Field(default_factory=EmbeddingConfig)  # type: ignore[valid-type]
-    transfer: TransferConfig = Field(default_factory=TransferConfig)  # type: ignore[valid-type]
-    model: ModelSection = Field(default_factory=dict, validate_default=True)  # type: ignore[assignment]
-    task: TaskSection = Field(default_factory=dict, validate_default=True)  # type: ignore[assignment]
+    embedding: EmbeddingConfig = Field(default_factory=EmbeddingConfig)
+    transfer: TransferConfig = Field(default_factory=TransferConfig)
+    model: Annotated[SerializeAsAny[ModelSection], _member("model family", "family", MODELS)] = Field(
+        default_factory=dict, validate_default=True
+    )
+    task: Annotated[SerializeAsAny[TaskSection], _member("task", "name", TASKS)] = Field(default_factory=dict, validate_default=True)
     training: TrainingConfig = TrainingConfig()
     decoding: DecodingConfig = DecodingConfig()
 

@@ -49,8 +49,8 @@ class Source(Kept):
         check_run(folder)
         check_files(folder)
         config = read_config(folder)
-        if config.embedding.source is not None:  # type: ignore[attr-defined]
-            raise UserError(f"{folder} itself reads {config.embedding.source}; give embedding.from={config.embedding.source}")  # type: ignore[attr-defined]
+        if config.embedding.source is not None:
+            raise UserError(f"{folder} itself reads {config.embedding.source}; give embedding.from={config.embedding.source}")
         check_reads_one_sequence(config, f"embedding.from={folder}")
         check_merged(folder, config)
         tokenizer = Tokenizer.load(folder / "vocabulary" / "tokenizer.json")
@@ -63,7 +63,7 @@ class Source(Kept):
     @property
     def is_running(self) -> bool:
         """Whether it has learnt from running text, and not from sentences by themselves."""
-        return TASKS[self.config.task.name].data == "text"  # type: ignore[attr-defined]
+        return TASKS[self.config.task.name].data == "text"
 
     @property
     def vocabulary(self) -> int:
@@ -89,7 +89,7 @@ class Source(Kept):
 
 def check_reads_one_sequence(config: Config, what: str) -> None:
     """Refuses a run whose body has no vector for every word of a sentence."""
-    name = config.model.family  # type: ignore[attr-defined]
+    name = config.model.family
     family = MODELS[name]
     if family.encodes or family.trees:
         reads = "reads trees" if family.trees else "reads a source and writes a target"
@@ -98,9 +98,9 @@ def check_reads_one_sequence(config: Config, what: str) -> None:
 
 def check_merged(folder: Path, config: Config) -> None:
     """Refuses a run whose weights are another's but for an adapter."""
-    if config.transfer.adapter is not None:  # type: ignore[attr-defined]
+    if config.transfer.adapter is not None:
         raise UserError(
-            f"{folder} is an adapter on {config.transfer.source} and has no whole weights of its own; "  # type: ignore[attr-defined]
+            f"{folder} is an adapter on {config.transfer.source} and has no whole weights of its own; "
             f"`clew merge {folder} --out DIR` makes a run of both"
         )
 
@@ -110,7 +110,7 @@ def check_embedding(config: Config) -> None:
     embedding: InputsConfig = config.embedding
     if embedding.is_plain:
         return
-    family, task = config.model.family, TASKS[config.task.name]  # type: ignore[attr-defined]
+    family, task = config.model.family, TASKS[config.task.name]
     if MODELS[family].encodes:
         raise UserError(f"the section embedding is for models that read one sequence, and a {family} reads two; leave it out")
     if not (embedding.words or embedding.characters or embedding.source):
@@ -124,7 +124,7 @@ def check_embedding(config: Config) -> None:
         )
     if embedding.source is not None and task.data in ("text", "documents"):
         raise UserError(
-            f"embedding.from is for tasks that read sentences, such as tagging and classification; {config.task.name} reads running text"  # type: ignore[attr-defined]
+            f"embedding.from is for tasks that read sentences, such as tagging and classification; {config.task.name} reads running text"
         )
 
 
@@ -175,7 +175,7 @@ def enrich(body: Any, config: Config, vocabularies: dict[str, Any]) -> None:
 
 def build_context(source: Source, embedding: InputsConfig) -> Context:
     config = source.config
-    body = MODELS[config.model.family].build(config.model, source.vocabulary)  # type: ignore[attr-defined]
+    body = MODELS[config.model.family].build(config.model, source.vocabulary)
     enrich(body, config, {"tokenizer": source.tokenizer})
     with torch.no_grad():
         token = torch.zeros(1, 1, dtype=torch.long, device=body.embedding.like.device)
@@ -188,7 +188,7 @@ def begin(body: Any, config: Config, vocabularies: dict[str, Any]) -> list[str]:
     """Fills a new run's embedding with what is known already: vectors of the file, weights of the other run. What was found, in words."""
     embedding: InputsConfig = config.embedding
     notes = []
-    if embedding.vectors is not None and config.transfer.source is None:  # type: ignore[attr-defined]
+    if embedding.vectors is not None and config.transfer.source is None:
         tokens = vocabularies["tokenizer"].tokens
         found = read_vectors(embedding.vectors, tokens, dim=body.embedding.tokens.embedding_dim)
         rows = torch.from_numpy(found.found)

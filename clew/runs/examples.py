@@ -52,7 +52,7 @@ def pairs_of(data: DataConfig, seed: int, notes: Notes) -> Parts:
     if data.directions is not None:
         return many_directions(data, seed, notes)
     if data.corpus in SYNTHETIC:
-        lines = synthetic_lines(data.corpus, data.size, seed, data.shortest, data.longest)  # type: ignore[arg-type]
+        lines = synthetic_lines(data.corpus, data.size, seed, data.shortest, data.longest)
         pairs = [Pair(line.source, line.target, f"{data.corpus} {number}") for number, line in enumerate(lines, start=1)]
         return cut(pairs, data, seed)
     if data.corpus is not None:

@@ -54,7 +54,7 @@ class Run:
     @property
     def verb(self) -> str:
         """What this run does: generate, translate, parse, tag, classify, fill, answer."""
-        return TASKS[self.config.task.name].verb  # type: ignore[attr-defined]
+        return TASKS[self.config.task.name].verb
 
     def generate(self, prompts: str | Sequence[str] = "", *, seed: int | None = None, **options: Any) -> Any:
         """Continuations of one prompt or of several; options are the fields of the config's `decoding` section.
@@ -219,7 +219,7 @@ class Run:
         """What makes vectors of texts, some at a time."""
         task: Any = self.config.task
         kind = TASKS[task.name]
-        if MODELS[self.config.model.family].encodes:  # type: ignore[attr-defined]
+        if MODELS[self.config.model.family].encodes:
             if self.task.languages:
                 raise UserError(f"{self.folder} reads a text with the language that it goes into; it has no vectors of a text alone")
             body = self.task.body.encoder
@@ -245,7 +245,7 @@ class Run:
     @property
     def reads_trees(self) -> bool:
         """Whether a classifier judges trees."""
-        return TASKS[self.config.task.name].data == "labelled_trees"  # type: ignore[attr-defined]
+        return TASKS[self.config.task.name].data == "labelled_trees"
 
     @property
     def reads_pairs(self) -> bool:
@@ -269,7 +269,7 @@ class Run:
         return align([self.task], [Pair(source, target, into=into)], layer=layer)[0]
 
     def __repr__(self) -> str:
-        family = self.config.model.family  # type: ignore[attr-defined]
+        family = self.config.model.family
         count = sum(p.numel() for p in self.task.parameters())
         sizes = dict.fromkeys(f"{vocabulary.vocabulary} {vocabulary.unit}s" for vocabulary in self.vocabularies.values())
         return f"Run({str(self.folder)!r}: {family}, {count:,} parameters, {', '.join(sizes)})"
@@ -316,7 +316,7 @@ def translate_together(
 def check_verb(run: Run, verb: str, asked: str | None = None) -> None:
     """Refuses what another task's runs do, with what this run does."""
     if run.verb != verb:
-        task = run.config.task.name  # type: ignore[attr-defined]
+        task = run.config.task.name
         raise UserError(f"{run.folder} is a run of the task {task}, which does not {asked or verb}; `clew {run.verb}` is what it does")
 
 

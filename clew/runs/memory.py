@@ -91,7 +91,7 @@ def check_memory(weights: int, config: Config, vocabulary: int, device: torch.de
 def training_bytes(weights: int, config: Config) -> int:
     """Weights, gradients and the moments of Adam, or this process's shard of them; of a body that stays as it is the weights alone."""
     transfer = config.transfer
-    is_frozen = transfer.adapter is not None or transfer.freeze == "body"  # type: ignore[attr-defined]
+    is_frozen = transfer.adapter is not None or transfer.freeze == "body"
     copies = 1 if is_frozen else 2 if part_name(config.training.optimiser) == "sgd" else 4
     processes = int(os.environ.get("WORLD_SIZE", "1")) if config.training.parallel == "fsdp" else 1
     return copies * weights // processes

@@ -17,7 +17,7 @@ def merge_run(folder: Path, out: Path, *, code: Path | None = None) -> Run:
     if not is_adapted(run.task):
         raise UserError(f"{folder} has no adapter, and so nothing to merge: its weights are whole already")
     merge(run.task)
-    config = run.config.model_copy(update={"transfer": run.config.transfer.model_copy(update={"adapter": None})})  # type: ignore[attr-defined]
+    config = run.config.model_copy(update={"transfer": run.config.transfer.model_copy(update={"adapter": None})})
     try:
         out.mkdir(parents=True, exist_ok=True)
         save_vocabularies(out, run.vocabularies)

@@ -82,13 +82,13 @@ def reads_source(task: Any) -> bool:
 
 def is_translator(config: Config) -> bool:
     """Whether a run's body reads a source and writes a target."""
-    return MODELS[config.model.family].encodes  # type: ignore[attr-defined]
+    return MODELS[config.model.family].encodes
 
 
 def usual_pooling(config: Config) -> Part | None:
     """What a text's vectors become where a body was pre-trained as this one: what they became there; or what its first token, which stands
     for all, has learnt to become; or the last, where only that has seen the whole text."""
-    family = config.model.family  # type: ignore[attr-defined]
+    family = config.model.family
     return getattr(config.task, "pooling", None) or {"bert": "pooler", "gpt": "last", "llama": "last"}.get(family)
 
 
@@ -98,11 +98,11 @@ def source_config(folder: Path, task: Any) -> Config:
     check_files(folder)
     config = read_config(folder)
     if is_translator(config) and reads_source(task):
-        check_writes_alike(folder, config.task.name, task)  # type: ignore[attr-defined]
+        check_writes_alike(folder, config.task.name, task)
     else:
         check_reads_one_sequence(config, f"transfer.from={folder}")
-    if config.embedding.source is not None:  # type: ignore[attr-defined]
-        raise UserError(f"{folder} itself reads {config.embedding.source}; give transfer.from={config.embedding.source}")  # type: ignore[attr-defined]
+    if config.embedding.source is not None:
+        raise UserError(f"{folder} itself reads {config.embedding.source}; give transfer.from={config.embedding.source}")
     check_merged(folder, config)
     return config
 
@@ -120,7 +120,7 @@ def check_stands(config: Config) -> None:
     """Refuses settings of the section where there is no run to stand on."""
     transfer = config.transfer
     changed = [name for name, info in type(transfer).model_fields.items() if getattr(transfer, name) != info.default]
-    if transfer.source is None and changed:  # type: ignore[attr-defined]
+    if transfer.source is None and changed:
         raise UserError(f"transfer.{changed[0]} is for a run that stands on another; give transfer.from=RUN, or leave it out")
 
 
@@ -136,7 +136,7 @@ def check_transfer(config: Config) -> None:
         raise UserError("transfer.adapter adds to weights that stay as they are, and transfer.weights=false takes none; give one of them")
     if transfer.freeze == "body" and transfer.unfreeze_every is not None:
         raise UserError("transfer.freeze=body leaves no block for transfer.unfreeze_every; freeze a number of blocks, or give one of them")
-    task, family = config.task.name, config.model.family  # type: ignore[attr-defined]
+    task, family = config.task.name, config.model.family
     if transfer.source is None or transfer.translator or not reads_source(task):
         return
     if task == "parsing" or family != "transformer":
@@ -156,17 +156,17 @@ def check_transfer(config: Config) -> None:
 
 def with_hash(config: Config) -> Config:
     """The config with the hash of the weights that the run starts from."""
-    source = config.transfer.source  # type: ignore[attr-defined]
+    source = config.transfer.source
     if source is None:
         return config
     if not (Path(source) / WEIGHTS).is_file():
         read_weights(Path(source) / WEIGHTS)  # which says why they are not there
-    return config.model_copy(update={"transfer": config.transfer.model_copy(update={"sha256": file_hash(Path(source) / WEIGHTS)})})  # type: ignore[attr-defined]
+    return config.model_copy(update={"transfer": config.transfer.model_copy(update={"sha256": file_hash(Path(source) / WEIGHTS)})})
 
 
 def inherited_tokenizer(config: Config) -> Tokenizer | None:
     """The tokenizer of the run whose body this one has."""
-    source = config.transfer.source  # type: ignore[attr-defined]
+    source = config.transfer.source
     if source is None or is_translator(config):
         return None
     return Tokenizer.load(Path(source) / VOCABULARY / "tokenizer.json")
@@ -181,33 +181,33 @@ def has_encoder(config: Config) -> bool:
 def build_encoder(source: Source) -> Any:
     """The body of a run, untrained, to read sources with."""
     config = source.config
-    body = MODELS[config.model.family].build(config.model, source.vocabulary)  # type: ignore[attr-defined]
+    body = MODELS[config.model.family].build(config.model, source.vocabulary)
     enrich(body, config, {"tokenizer": source.tokenizer})
     return body
 
 
 def inherited_part(task: Any, config: Config) -> tuple[str, Any]:
     """The part of a task that is another run's body, and what the names of its weights begin with."""
-    is_encoder = is_translator(config) and not config.transfer.translator  # type: ignore[attr-defined]
+    is_encoder = is_translator(config) and not config.transfer.translator
     return ("body.encoder.", task.body.encoder) if is_encoder else ("body.", task.body)
 
 
 def put_adapters(task: nn.Module, config: Config) -> None:
     """Adapters in the part that is another run's."""
-    if config.transfer.adapter is not None:  # type: ignore[attr-defined]
-        adapt(inherited_part(task, config)[1], config.transfer.adapter)  # type: ignore[attr-defined]
+    if config.transfer.adapter is not None:
+        adapt(inherited_part(task, config)[1], config.transfer.adapter)
 
 
 def start_from(task: nn.Module, config: Config, run: Path | None = None, *, is_new: bool = True) -> list[str]:
     """Gives a new task the weights of the run that it stands on: the body's, and those of other parts that both have. What was taken, in
     words. Where the task is adapted, what was taken stays as it is, and is taken again whenever the task is built. `run` is the task's own
     folder, beside which the other may be."""
-    if config.transfer.source is None or not (is_new or is_adapted(task)):  # type: ignore[attr-defined]
+    if config.transfer.source is None or not (is_new or is_adapted(task)):
         return []
-    if not config.transfer.weights:  # type: ignore[attr-defined]
-        return [f"{config.transfer.source}: its body and tokenizers, untrained"]  # type: ignore[attr-defined]
-    source = base_folder(config, run) if is_adapted(task) else Path(config.transfer.source)  # type: ignore[attr-defined]
-    is_same_task = answers_alike(task, source, source_config(source, config.task.name), config)  # type: ignore[attr-defined]
+    if not config.transfer.weights:
+        return [f"{config.transfer.source}: its body and tokenizers, untrained"]
+    source = base_folder(config, run) if is_adapted(task) else Path(config.transfer.source)
+    is_same_task = answers_alike(task, source, source_config(source, config.task.name), config)
     prefix, _ = inherited_part(task, config)
     mine = task.state_dict()
     taken, left = {}, []
@@ -234,7 +234,7 @@ def start_from(task: nn.Module, config: Config, run: Path | None = None, *, is_n
     parts = sorted({"adapters" if name in adapter_names(task) else name.split(".")[0] for name in added})
     notes = [f"{source}: starts with {len(taken)} of its tensors{left_out}; new: {', '.join(parts) or 'nothing'}"]
     rate, transfer = config.training.learning_rate, config.transfer
-    if rate >= LARGE and transfer.adapter is None and transfer.freeze != "body" and transfer.layer_decay == 1:  # type: ignore[attr-defined]
+    if rate >= LARGE and transfer.adapter is None and transfer.freeze != "body" and transfer.layer_decay == 1:
         notes.append(
             f"training.learning_rate={rate:g} may undo what {source} has learnt; 1e-5 to 1e-4 is usual on a pre-trained Transformer"
         )
@@ -244,23 +244,23 @@ def start_from(task: nn.Module, config: Config, run: Path | None = None, *, is_n
 def answers_alike(task: nn.Module, source: Path, theirs: Config, mine: Config) -> bool:
     """Whether a run's output layer says what a task's is to say: both write by the same tokens, or they are of one task, and of the same
     labels in the same order."""
-    if mine.transfer.translator:  # type: ignore[attr-defined]
+    if mine.transfer.translator:
         return True
-    if theirs.task.name != mine.task.name:  # type: ignore[attr-defined]
+    if theirs.task.name != mine.task.name:
         return False
     return all(labels.names == getattr(task, role).names for role, labels in labels_in(source, theirs).items())
 
 
 def labels_in(folder: Path, config: Config) -> dict[str, Labels]:
     """A run's tables of labels, by role."""
-    kinds = TASKS[config.task.name].vocabularies  # type: ignore[attr-defined]
+    kinds = TASKS[config.task.name].vocabularies
     return {role: Labels.load(folder / VOCABULARY / f"{role}.json") for role, kind in kinds.items() if kind is Labels}
 
 
 def in_their_order(vocabularies: dict[str, Any], config: Config) -> dict[str, Any]:
     """The vocabularies of a new run, its labels as the run of the same task has them that it stands on, where they are the same ones."""
-    source = config.transfer.source  # type: ignore[attr-defined]
-    if source is None or (theirs := source_config(Path(source), config.task.name)).task.name != config.task.name:  # type: ignore[attr-defined]
+    source = config.transfer.source
+    if source is None or (theirs := source_config(Path(source), config.task.name)).task.name != config.task.name:
         return vocabularies
     known = labels_in(Path(source), theirs)
     return {**vocabularies, **{role: labels for role, labels in known.items() if set(labels.names) == set(vocabularies[role].names)}}
@@ -269,7 +269,7 @@ def in_their_order(vocabularies: dict[str, Any], config: Config) -> dict[str, An
 def base_folder(config: Config, run: Path | None) -> Path:
     """Where the run is that an adapter stands on: where it was, beside the adapter's run, or where CLEW_BASE says; with the weights that
     the adapter was trained on."""
-    named, expected = Path(str(config.transfer.source)), config.transfer.sha256  # type: ignore[attr-defined]
+    named, expected = Path(str(config.transfer.source)), config.transfer.sha256
     places = [Path(os.environ[BASE])] if BASE in os.environ else [named, *([run.parent / named.name] if run is not None else [])]
     there = [place for place in places if is_run(place) and (place / WEIGHTS).is_file()]
     who = "this run" if run is None else str(run)

@@ -25,8 +25,8 @@ def load_vocabularies(folder: Path, config: Config) -> dict[str, Any]:
 
 def kinds_of(config: Config) -> dict[str, Any]:
     """The type of each by role."""
-    kinds = dict(TASKS[config.task.name].vocabularies)  # type: ignore[attr-defined]
-    if config.embedding.source is not None:  # type: ignore[attr-defined]
+    kinds = dict(TASKS[config.task.name].vocabularies)
+    if config.embedding.source is not None:
         kinds[CONTEXT] = Source
     if has_encoder(config):
         kinds[ENCODER] = Source

@@ -128,7 +128,7 @@ def described_run(name: str, run: Run) -> dict[str, Any]:
         "folder": str(run.folder),
         "recipe": config.recipe,
         "family": model.pop("family"),
-        "task": config.task.name,  # type: ignore[attr-defined]
+        "task": config.task.name,
         "verb": run.verb,
         "writes": run.verb in WRITING,
         "pairs": run.verb == "classify" and run.reads_pairs,

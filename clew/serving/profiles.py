@@ -69,7 +69,7 @@ class Profile:
 def training_profile(run: Run) -> Profile:
     """Of the run's training data; a sentence says why where it is not at hand."""
     config = run.config
-    kind = TASKS[config.task.name].data  # type: ignore[attr-defined]
+    kind = TASKS[config.task.name].data
     found = Profile()
     if kind in ("text", "documents"):
         pieces: Iterable[str]

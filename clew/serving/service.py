@@ -86,7 +86,7 @@ class Service:
         self.metrics.count("clew_refused_total", {"status": str(status)})
 
     async def health(self, request: Request) -> Response:
-        runs = {name: {"task": run.config.task.name, "verbs": self.verbs_of(run)} for name, run in self.runs.items()}  # type: ignore[attr-defined]
+        runs = {name: {"task": run.config.task.name, "verbs": self.verbs_of(run)} for name, run in self.runs.items()}
         status = HTTPStatus.SERVICE_UNAVAILABLE if self.worker.closed else HTTPStatus.OK
         return JSON({"ready": not self.worker.closed, "version": self.version, "runs": runs}, int(status))
 

@@ -8,18 +8,19 @@ import torch.nn.functional as F
 from pydantic import Field
 from torch import Tensor, nn
 
-from clew.core.config import Section
+from clew.core.config import TaskSection
 from clew.core.errors import UserError
 from clew.core.masks import has_documents, real_positions
 from clew.core.types import Body, State, Term
 from clew.data.plans import TokenBatch
 from clew.layers.dropouts import DROPOUTS
 from clew.layers.losses import CrossEntropy
+from clew.tasks.entry import TaskEntry
 from clew.tasks.language_model import collate_texts
 from clew.text.tokenizer import Tokenizer
 
 
-class BidirectionalLanguageModelConfig(Section):
+class BidirectionalLanguageModelConfig(TaskSection):
     """A softmax over the vocabulary at every position, for each of the two directions."""
 
     name: Literal["bidirectional_language_model"] = "bidirectional_language_model"
@@ -143,3 +144,12 @@ class BidirectionalLanguageModel(nn.Module):
             return picked if real is None else picked.masked_fill(~real, 0.0)
 
         return log_probs(found.ahead, found.nexts), log_probs(found.back, found.previous)
+
+
+def build_bidirectional(body: Any, vocabularies: dict[str, Any], config: BidirectionalLanguageModelConfig) -> BidirectionalLanguageModel:
+    return BidirectionalLanguageModel(body, vocabularies["tokenizer"], config)
+
+
+BIDIRECTIONAL_LANGUAGE_MODEL = TaskEntry(
+    BidirectionalLanguageModelConfig, build_bidirectional, BidirectionalLanguageModel.needs, {"tokenizer": Tokenizer}, verb="evaluate"
+)

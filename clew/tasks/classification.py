@@ -10,7 +10,7 @@ from pydantic import BeforeValidator, Field
 from torch import Tensor, nn
 
 from clew.core.batches import to_device
-from clew.core.config import Part, Section, build_part, one_of, part_name
+from clew.core.config import Part, TaskSection, build_part, one_of, part_name
 from clew.core.errors import UserError
 from clew.core.modes import evaluating
 from clew.core.types import State, Term
@@ -19,6 +19,7 @@ from clew.layers.context import Pieces
 from clew.layers.pooling import POOLINGS
 from clew.sources.words import EncodedWords, WordReader, check_words, one_word_each, places_of
 from clew.tasks.answers import ANSWERS, ClassWeights, Found
+from clew.tasks.entry import TaskEntry
 from clew.tasks.examples import ExampleTask
 from clew.tasks.judging import Judging, unlabelled_texts
 from clew.tasks.sequence import TrainTokenizer
@@ -35,7 +36,7 @@ def as_label(value: Any) -> Any:
     return str(value) if isinstance(value, int) and not isinstance(value, bool) else value
 
 
-class ClassificationConfig(Section):
+class ClassificationConfig(TaskSection):
     """A label for each text, several, or a number."""
 
     name: Literal["classification"] = "classification"
@@ -264,3 +265,6 @@ def build_classifier(body: Any, vocabularies: dict[str, Any], config: Classifica
 
 
 CLASSES = {"tokenizer": Tokenizer, "labels": Labels}
+
+
+CLASSIFICATION = TaskEntry(ClassificationConfig, build_classifier, (), CLASSES, "labelled", train_class_vocabularies, "classify")

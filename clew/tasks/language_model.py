@@ -1,24 +1,25 @@
 """Language modelling: the next token from those before it. Any causal body."""
 
 from collections.abc import Sequence
-from typing import Literal
+from typing import Any, Literal
 
 import torch
 import torch.nn.functional as F
 from pydantic import Field
 from torch import Tensor, nn
 
-from clew.core.config import Section
+from clew.core.config import TaskSection
 from clew.core.errors import UserError
 from clew.core.masks import real_positions
 from clew.core.types import Body, State, Term
 from clew.data.plans import TokenBatch
 from clew.layers.dropouts import DROPOUTS
 from clew.layers.losses import CrossEntropy, num_changes, squared_activations, squared_changes
+from clew.tasks.entry import TaskEntry
 from clew.text.tokenizer import Tokenizer
 
 
-class LanguageModelConfig(Section):
+class LanguageModelConfig(TaskSection):
     """A softmax over the vocabulary at every position."""
 
     name: Literal["language_model"] = "language_model"
@@ -152,3 +153,10 @@ def collate_texts(examples: Sequence[Sequence[int]], device: torch.device) -> To
         rows[row, : len(tokens)] = torch.as_tensor(tokens)
         mask[row, : max(len(tokens) - 1, 0)] = True
     return TokenBatch(rows[:, :-1].to(device), rows[:, 1:].to(device), None if bool(mask.all()) else mask.to(device), True)
+
+
+def build_language_model(body: Body, vocabularies: dict[str, Any], config: LanguageModelConfig) -> LanguageModel:
+    return LanguageModel(body, vocabularies["tokenizer"], config)
+
+
+LANGUAGE_MODEL = TaskEntry(LanguageModelConfig, build_language_model, LanguageModel.needs, {"tokenizer": Tokenizer})

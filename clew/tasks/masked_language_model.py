@@ -8,7 +8,7 @@ import torch.nn.functional as F
 from pydantic import Field, model_validator
 from torch import Tensor, nn
 
-from clew.core.config import Section
+from clew.core.config import TaskSection
 from clew.core.errors import UserError
 from clew.core.types import State, Term
 from clew.layers.feedforward import ACTIVATIONS
@@ -16,10 +16,11 @@ from clew.layers.losses import IGNORED, CrossEntropy, summed
 from clew.layers.norms import LayerNorm
 from clew.layers.pooling import Pooler
 from clew.metrics.guesses import Guessed
+from clew.tasks.entry import TaskEntry
 from clew.text.tokenizer import Tokenizer
 
 
-class MaskedLanguageModelConfig(Section):
+class MaskedLanguageModelConfig(TaskSection):
     """A softmax over the vocabulary at the places that were chosen."""
 
     name: Literal["masked_language_model"] = "masked_language_model"
@@ -143,3 +144,12 @@ class MaskedLanguageModel(nn.Module):
 def log_softmax(scores: Tensor) -> Tensor:
     """In float32 at least."""
     return scores.log_softmax(-1, dtype=torch.promote_types(scores.dtype, torch.float32))
+
+
+def build_masked(body: Any, vocabularies: dict[str, Any], config: MaskedLanguageModelConfig) -> MaskedLanguageModel:
+    return MaskedLanguageModel(body, vocabularies["tokenizer"], config)
+
+
+MASKED_LANGUAGE_MODEL = TaskEntry(
+    MaskedLanguageModelConfig, build_masked, MaskedLanguageModel.needs, {"tokenizer": Tokenizer}, "documents", verb="fill"
+)

@@ -21,7 +21,8 @@ from clew.decoding.trees import TreeConstraint
 from clew.metrics.brackets import score_brackets, score_sentence, share
 from clew.metrics.measures import Measured
 from clew.sources.words import one_word_each
-from clew.tasks.sequence import SequenceBatch, SequenceConfig, SequenceToSequence, Sides, TrainTokenizer
+from clew.tasks.entry import TaskEntry
+from clew.tasks.sequence import SIDES, SequenceBatch, SequenceConfig, SequenceToSequence, Sides, TrainTokenizer
 from clew.tasks.writing import DecodingConfig
 from clew.text.tokenizer import Tokenizer, check_is_text
 from clew.text.train import train_word
@@ -38,7 +39,7 @@ class ParsingConfig(SequenceConfig):
 
     name: Literal["parsing"] = "parsing"  # type: ignore[assignment]
     measures: list[str] = Field([], max_length=0, description="none: trees are measured by their brackets, with EVALB's rules")
-    best: Literal["loss", "f1"] = Field("f1", description="the best evaluation is that of the lowest loss, or of the highest F1")  # type: ignore[assignment]
+    best: Literal["loss", "f1"] = Field("f1", description="the best evaluation is that of the lowest loss, or of the highest F1")
     tags: bool = Field(False, description="write every word's tag, instead of XX for all of them")
 
     @property
@@ -189,3 +190,10 @@ def train_parsing_vocabularies(
         raise UserError("a parser reads words and writes brackets, which share no vocabulary; set text.joint=false")
     sentences = [one_word_each(example.tree.words) for example in examples]
     return {"source": train(sentences, []), "target": train_word([symbols_of(example.tree, config) for example in examples])}
+
+
+def build_parser(body: Any, vocabularies: dict[str, Any], config: ParsingConfig) -> ConstituencyParser:
+    return ConstituencyParser(body, vocabularies["source"], vocabularies["target"], config)
+
+
+PARSING = TaskEntry(ParsingConfig, build_parser, ConstituencyParser.needs, SIDES, "trees", train_parsing_vocabularies, "parse")

@@ -15,7 +15,7 @@ from pydantic import Field
 from torch import Tensor, nn
 
 from clew.core.batches import num_rows, rows_of, to_device
-from clew.core.config import Section
+from clew.core.config import TaskSection
 from clew.core.errors import UserError
 from clew.core.modes import evaluating
 from clew.core.types import State, Term
@@ -27,6 +27,7 @@ from clew.metrics.measures import Measured, in_words
 from clew.sources.windows import CutText, cut_text, part_of, window_starts
 from clew.sources.words import EncodedWords, WordReader, one_word_each, places_of
 from clew.tasks.answer_spans import AnsweredQuestion, Spans, answered, found_spans
+from clew.tasks.entry import TaskEntry
 from clew.tasks.examples import ExampleTask
 from clew.tasks.sequence import TrainTokenizer
 from clew.text.tokenizer import Tokenizer, check_is_text
@@ -43,7 +44,7 @@ SURE = 1e9
 NOT = -1e30
 
 
-class QuestionAnsweringConfig(Section):
+class QuestionAnsweringConfig(TaskSection):
     """The piece of a passage that answers a question."""
 
     name: Literal["question_answering"] = "question_answering"
@@ -332,3 +333,8 @@ def build_question_answering(body: Any, vocabularies: dict[str, Any], config: Qu
 
 
 QUESTIONS = {"tokenizer": Tokenizer}
+
+
+QUESTION_ANSWERING = TaskEntry(
+    QuestionAnsweringConfig, build_question_answering, (), QUESTIONS, "questions", train_question_vocabularies, "answer"
+)

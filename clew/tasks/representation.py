@@ -8,13 +8,15 @@ import torch.nn.functional as F
 from pydantic import Field
 from torch import Tensor, nn
 
-from clew.core.config import Part, Section, build_part, one_of, part_name
+from clew.core.config import Part, TaskSection, build_part, one_of, part_name
 from clew.layers.context import Pieces
 from clew.layers.pooling import POOLINGS
 from clew.sources.words import EncodedWords, WordReader
+from clew.tasks.entry import TaskEntry
+from clew.text.tokenizer import Tokenizer
 
 
-class RepresentationConfig(Section):
+class RepresentationConfig(TaskSection):
     """A vector for each text."""
 
     name: Literal["representation"] = "representation"
@@ -59,3 +61,8 @@ class Representation(nn.Module):
 
 def build_representation(body: Any, vocabularies: dict[str, Any], config: RepresentationConfig) -> Representation:
     return Representation(body, WordReader.of(body, vocabularies), config)
+
+
+REPRESENTATION = TaskEntry(
+    RepresentationConfig, build_representation, Representation.needs, {"tokenizer": Tokenizer}, "nothing", verb="embed"
+)

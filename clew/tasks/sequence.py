@@ -1,6 +1,7 @@
 """Sequence to sequence: a source line in, a target line out. Any body that encodes; translation and parsing are this with other data."""
 
 from collections.abc import Callable, Collection, Sequence
+from dataclasses import replace
 from functools import cached_property
 from typing import Annotated, Any, Literal, NamedTuple
 
@@ -10,7 +11,7 @@ from pydantic import BeforeValidator, Field
 from torch import Tensor, nn
 
 from clew.core.batches import padded
-from clew.core.config import Section
+from clew.core.config import TaskSection
 from clew.core.errors import UserError, unknown
 from clew.core.masks import real_positions, row_lengths
 from clew.core.types import Memory, State, Term
@@ -18,6 +19,7 @@ from clew.data.examples import Pair
 from clew.decoding.stepper import Stepper
 from clew.layers.losses import CrossEntropy
 from clew.metrics.measures import MEASURES, VALUES, Measured
+from clew.tasks.entry import TaskEntry
 from clew.tasks.examples import ExampleTask
 from clew.tasks.writing import DecodingConfig, Hypothesis, filtered_as, write
 from clew.text.tokenizer import HIDDEN, Tokenizer
@@ -38,7 +40,7 @@ TrainTokenizer = Callable[[Sequence[str], Sequence[str]], Tokenizer]
 Measures = Annotated[list[str], BeforeValidator(known_measures)]
 
 
-class SequenceConfig(Section):
+class SequenceConfig(TaskSection):
     """A decoder that writes the target after an encoder has read the source."""
 
     name: Literal["sequence"] = "sequence"
@@ -396,3 +398,13 @@ def same_ids(source: Tokenizer, target: Tokenizer) -> bool:
 def end_of(tokenizer: Tokenizer) -> int:
     assert tokenizer.end is not None, "tokenizers of sequence tasks are trained with an end token"
     return tokenizer.end
+
+
+def build_sequence(body: Any, vocabularies: dict[str, Any], config: SequenceConfig) -> SequenceToSequence:
+    return SequenceToSequence(body, vocabularies["source"], vocabularies["target"], config)
+
+
+SIDES = {"source": Tokenizer, "target": Tokenizer}
+
+SEQUENCE = TaskEntry(SequenceConfig, build_sequence, SequenceToSequence.needs, SIDES, "pairs", train_sequence_vocabularies, "translate")
+TRANSLATION = replace(SEQUENCE, config=TranslationConfig)

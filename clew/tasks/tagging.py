@@ -10,7 +10,7 @@ from pydantic import Field
 from torch import Tensor, nn
 
 from clew.core.batches import padded, to_device
-from clew.core.config import Section
+from clew.core.config import TaskSection
 from clew.core.errors import UserError, named
 from clew.core.modes import evaluating
 from clew.core.tag_schemes import OUTSIDE, SCHEMES, allowed_transitions, convert_tags, is_phrase_tag, tag_parts, tag_spans
@@ -24,6 +24,7 @@ from clew.metrics.classification import count_confusion
 from clew.metrics.measures import Measured
 from clew.metrics.spans import score_sentences, score_spans
 from clew.sources.words import EncodedWords, WordReader, check_words, one_word_each, places_of
+from clew.tasks.entry import TaskEntry
 from clew.tasks.examples import ExampleTask
 from clew.tasks.sequence import TrainTokenizer
 from clew.text.labels import Labels
@@ -36,7 +37,7 @@ SAMPLES = 2000
 """Resamples of a bootstrap's interval."""
 
 
-class TaggingConfig(Section):
+class TaggingConfig(TaskSection):
     """A tag for every word of a sentence."""
 
     name: Literal["tagging"] = "tagging"
@@ -306,3 +307,6 @@ def build_tagger(body: Any, vocabularies: dict[str, Any], config: TaggingConfig)
 
 
 TAGS = {"tokenizer": Tokenizer, "tags": Labels}
+
+
+TAGGING = TaskEntry(TaggingConfig, build_tagger, (), TAGS, "tagged", train_tagging_vocabularies, "tag")

@@ -12,7 +12,7 @@ from pydantic import Field
 from torch import Tensor, nn
 
 from clew.core.batches import to_device
-from clew.core.config import Section
+from clew.core.config import TaskSection
 from clew.core.errors import UserError
 from clew.core.modes import evaluating
 from clew.core.tree_batches import TreeBatch, TreeInputs, batch_trees
@@ -26,6 +26,7 @@ from clew.metrics.measures import Measured
 from clew.sources.words import EncodedWords, WordReader, one_word_each
 from clew.tasks.answers import ClassWeights, Found, OneLabel
 from clew.tasks.classification import Classified
+from clew.tasks.entry import TaskEntry
 from clew.tasks.examples import ExampleTask
 from clew.tasks.sequence import TrainTokenizer
 from clew.text.labels import Labels
@@ -37,7 +38,7 @@ BATCH = 8192
 """Nodes that are classified at a time."""
 
 
-class TreeClassificationConfig(Section):
+class TreeClassificationConfig(TaskSection):
     """A class for the root of a tree, and where they have some for every node."""
 
     name: Literal["tree_classification"] = "tree_classification"
@@ -258,3 +259,14 @@ def build_tree_classifier(body: Any, vocabularies: dict[str, Any], config: TreeC
 
 
 LABELS = {"tokenizer": Tokenizer, "labels": Labels}
+
+
+TREE_CLASSIFICATION = TaskEntry(
+    TreeClassificationConfig,
+    build_tree_classifier,
+    TreeClassifier.needs,
+    LABELS,
+    "labelled_trees",
+    train_tree_vocabularies,
+    "classify",
+)

@@ -97,7 +97,7 @@ class Baselines:
 
 def baselines_of(config: Config, train: Train) -> Baselines:
     """Those of a run's task; of classification, as many labels as it tells."""
-    kind: str = TASKS[config.task.name].data  # type: ignore[attr-defined]
+    kind: str = TASKS[config.task.name].data
     labels = {"several": "several_labels", "number": "numbers"}
     return Baselines(labels.get(getattr(config.task, "labels", "one"), kind), train)
 

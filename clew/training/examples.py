@@ -33,7 +33,8 @@ from clew.runs.embedding import CONTEXT, Source, begin, check_embedding, knowing
 from clew.runs.examples import read_examples
 from clew.runs.transfer import ENCODER, has_encoder, in_their_order, inherited_tokenizer, start_from
 from clew.runs.vocabularies import kinds_of, load_vocabularies
-from clew.tasks import TASKS, TaskKind
+from clew.tasks import TASKS
+from clew.tasks.entry import TaskEntry
 from clew.tasks.writing import DecodingConfig
 from clew.training.baselines import Baselines, baselines_of
 from clew.training.checkpoints import starts_anew
@@ -47,7 +48,7 @@ GREEDY = {"method": "greedy", "temperature": 1.0, "top_k": None, "top_p": None}
 
 def example_problem(config: Config, run: Path | None, progress: Callable[[int, int], None]) -> Problem:
     """The vocabularies, trained by the first process or those of the run which is gone on with, every part as ids, and the task."""
-    kind: TaskKind = TASKS[config.task.name]  # type: ignore[attr-defined]
+    kind: TaskEntry = TASKS[config.task.name]
     check_settings(config)
     check_embedding(config)
     notes = Notes(faults=config.data.faults)
@@ -118,12 +119,12 @@ def example_problem(config: Config, run: Path | None, progress: Callable[[int, i
     )
 
 
-def agreed_vocabularies(config: Config, kind: TaskKind, run: Path | None, train: Sequence[Any]) -> dict[str, Any]:
+def agreed_vocabularies(config: Config, kind: TaskEntry, run: Path | None, train: Sequence[Any]) -> dict[str, Any]:
     """Those of the run that is gone on with, or trained by the first process and told to the others."""
 
     def as_json() -> str:
-        if run is not None or config.transfer.translator:  # type: ignore[attr-defined]
-            found = load_vocabularies(run or Path(str(config.transfer.source)), config)  # type: ignore[attr-defined]
+        if run is not None or config.transfer.translator:
+            found = load_vocabularies(run or Path(str(config.transfer.source)), config)
         else:
             assert kind.train_vocabularies is not None
             found = kind.train_vocabularies(
@@ -133,10 +134,10 @@ def agreed_vocabularies(config: Config, kind: TaskKind, run: Path | None, train:
                 config.task,
             )
             found = in_their_order(found, config)
-            if (source := config.embedding.source) is not None:  # type: ignore[attr-defined]
+            if (source := config.embedding.source) is not None:
                 found[CONTEXT] = Source.of_run(Path(source))
             if has_encoder(config):
-                found[ENCODER] = Source.of_run(Path(str(config.transfer.source)))  # type: ignore[attr-defined]
+                found[ENCODER] = Source.of_run(Path(str(config.transfer.source)))
                 found["source"] = found[ENCODER].tokenizer
         return json.dumps({role: vocabulary.to_json() for role, vocabulary in found.items()})
 

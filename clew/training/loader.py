@@ -43,7 +43,7 @@ class Loader(Batches):
                 loader = DataLoader(
                     _ByPosition(self),
                     batch_size=None,
-                    sampler=self.positions(epoch, batch),  # type: ignore[arg-type]
+                    sampler=self.positions(epoch, batch),
                     collate_fn=lambda made: made,
                     num_workers=self.workers,
                     prefetch_factor=AHEAD,

@@ -177,7 +177,7 @@ def _backward(
             del state  # the keys and values of every layer would otherwise be held through the backward pass
             # Gradients are averaged over processes; the counts are sums over them already.
             loss = sum(term.weight * term.sum / whole[name] for name, term in terms.items()) * (world_size() if is_real else 0)
-            loss.backward()  # type: ignore[union-attr]
+            loss.backward()
         for name, term in terms.items():
             sums[name] = sums.get(name, torch.zeros((), device=device)) + term.weight * term.sum.detach() * is_real
     names = list(sums)

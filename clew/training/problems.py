@@ -26,4 +26,4 @@ PROBLEMS: dict[str, Callable[[Config, Path | None, Callable[[int, int], None]], 
 
 def prepare_problem(config: Config, run: Path | None = None, progress: Callable[[int, int], None] = lambda done, total: None) -> Problem:
     """What a config trains on, with the vocabularies of a run that is there already, or new ones."""
-    return PROBLEMS[TASKS[config.task.name].data](config, run, progress)  # type: ignore[attr-defined]
+    return PROBLEMS[TASKS[config.task.name].data](config, run, progress)

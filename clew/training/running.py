@@ -182,7 +182,7 @@ def identity(config: Config, task: nn.Module, vocabularies: dict[str, Any]) -> d
     parts = [config.model.model_dump(mode="json"), config.task.model_dump(mode="json")]
     parameters = sum(p.numel() for p in task.parameters())
     words = {role: f"{vocabulary.vocabulary:,} {vocabulary.unit}s, {vocabulary.hash[:8]}" for role, vocabulary in vocabularies.items()}
-    return {"model": f"{config.model.family} of {parameters:,} parameters, {digest(parts)}", **words}  # type: ignore[attr-defined]
+    return {"model": f"{config.model.family} of {parameters:,} parameters, {digest(parts)}", **words}
 
 
 def digest(content: Any) -> str:

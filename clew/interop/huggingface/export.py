@@ -57,7 +57,7 @@ CALLS = {
 
 def export_huggingface(run: Run, folder: Path, options: ExportOptions) -> None:
     write_huggingface(run, folder)
-    if run.config.task.name == "representation":  # type: ignore[attr-defined]
+    if run.config.task.name == "representation":
         write_sentence_files(folder, run.config.task, run.task.pooling.dim, run.task.longest)
     name = read_json(folder / CONFIG)["architectures"][0]
     write_text(folder / "README.md", model_card(run, library="transformers", usage=usage_of(run, name), options=options))
@@ -68,5 +68,5 @@ def usage_of(run: Run, name: str) -> str:
     if run.verb == "tag":
         plain = PLAIN.format(scheme=run.task.scheme.upper()) if run.task.scheme else ""
         return f"{TAGS.format(name=name)}{plain}print(list(zip(words, tags)))"
-    call, shown = CALLS["translation" if run.verb == "translate" else run.config.task.name]  # type: ignore[attr-defined]
+    call, shown = CALLS["translation" if run.verb == "translate" else run.config.task.name]
     return READ.format(name=name, call=call, shown=shown)

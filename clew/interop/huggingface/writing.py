@@ -36,7 +36,7 @@ def write_huggingface(run: Run, folder: Path, *, shard: int = SHARD) -> None:
         )
     if getattr(model, "heads", None):
         raise UserError(f"{name} has as many heads in every layer, and heads of this run were pruned; --to onnx and --to torch write it")
-    if not run.config.embedding.is_plain:  # type: ignore[attr-defined]
+    if not run.config.embedding.is_plain:
         raise UserError(f"{name} has one table of tokens, and this run reads more (the section embedding)")
     tokenizer = run.vocabularies.get("tokenizer") or run.vocabularies["target"]
     labels = run.vocabularies.get("labels") or run.vocabularies.get("tags")
@@ -54,7 +54,7 @@ def write_huggingface(run: Run, folder: Path, *, shard: int = SHARD) -> None:
 
 def architecture_for(run: Run) -> tuple[Architecture, str]:
     """The architecture of a run's body, and the class of it that has the run's task."""
-    family, task = run.config.model.family, run.config.task.name  # type: ignore[attr-defined]
+    family, task = run.config.model.family, run.config.task.name
     if family not in BY_FAMILY:
         raise UserError(
             f"transformers has no architecture for the family {family}, but for {', '.join(BY_FAMILY)} alone; "
