@@ -3,7 +3,7 @@
 from collections.abc import Mapping
 from typing import Annotated, Any, Literal
 
-from pydantic import BeforeValidator, Field, SerializeAsAny, ValidationError, create_model
+from pydantic import BeforeValidator, Field, PlainValidator, SerializeAsAny, ValidationError, create_model
 
 from clew.core.config import ModelSection, Part, Section, TaskSection, one_of, part_of
 from clew.core.errors import UserError, shown, unknown
@@ -222,7 +222,7 @@ class TrainingConfig(Section):
     patience: int | None = Field(None, ge=1, description="stop after this many evaluations without a better one")
 
 
-def _member(kind: str, key: str, table: Mapping[str, Any]) -> BeforeValidator:
+def _member(kind: str, key: str, table: Mapping[str, Any]) -> PlainValidator:
     """A section whose class is chosen by its field `key`, from a table that a user's code may have added to."""
 
     def build(value: Any) -> Any:
@@ -239,7 +239,7 @@ def _member(kind: str, key: str, table: Mapping[str, Any]) -> BeforeValidator:
         except ValidationError as error:
             raise MemberError(error, table[name].config) from None
 
-    return BeforeValidator(build)
+    return PlainValidator(build)
 
 
 class Config(Section):
