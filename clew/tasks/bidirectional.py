@@ -151,5 +151,9 @@ def build_bidirectional(body: Any, vocabularies: dict[str, Any], config: Bidirec
 
 
 BIDIRECTIONAL_LANGUAGE_MODEL = TaskEntry(
-    BidirectionalLanguageModelConfig, build_bidirectional, BidirectionalLanguageModel.needs, {"tokenizer": Tokenizer}, verb="evaluate"
+    config=BidirectionalLanguageModelConfig,
+    build=build_bidirectional,
+    needs=BidirectionalLanguageModel.needs,
+    vocabularies={"tokenizer": Tokenizer},
+    verb="evaluate",
 )

@@ -267,4 +267,11 @@ def build_classifier(body: Any, vocabularies: dict[str, Any], config: Classifica
 CLASSES = {"tokenizer": Tokenizer, "labels": Labels}
 
 
-CLASSIFICATION = TaskEntry(ClassificationConfig, build_classifier, (), CLASSES, "labelled", train_class_vocabularies, "classify")
+CLASSIFICATION = TaskEntry(
+    config=ClassificationConfig,
+    build=build_classifier,
+    vocabularies=CLASSES,
+    data="labelled",
+    train_vocabularies=train_class_vocabularies,
+    verb="classify",
+)

@@ -159,4 +159,9 @@ def build_language_model(body: Body, vocabularies: dict[str, Any], config: Langu
     return LanguageModel(body, vocabularies["tokenizer"], config)
 
 
-LANGUAGE_MODEL = TaskEntry(LanguageModelConfig, build_language_model, LanguageModel.needs, {"tokenizer": Tokenizer})
+LANGUAGE_MODEL = TaskEntry(
+    config=LanguageModelConfig,
+    build=build_language_model,
+    needs=LanguageModel.needs,
+    vocabularies={"tokenizer": Tokenizer},
+)

@@ -151,5 +151,10 @@ def build_masked(body: Any, vocabularies: dict[str, Any], config: MaskedLanguage
 
 
 MASKED_LANGUAGE_MODEL = TaskEntry(
-    MaskedLanguageModelConfig, build_masked, MaskedLanguageModel.needs, {"tokenizer": Tokenizer}, "documents", verb="fill"
+    config=MaskedLanguageModelConfig,
+    build=build_masked,
+    needs=MaskedLanguageModel.needs,
+    vocabularies={"tokenizer": Tokenizer},
+    data="documents",
+    verb="fill",
 )

@@ -196,4 +196,12 @@ def build_parser(body: Any, vocabularies: dict[str, Any], config: ParsingConfig)
     return ConstituencyParser(body, vocabularies["source"], vocabularies["target"], config)
 
 
-PARSING = TaskEntry(ParsingConfig, build_parser, ConstituencyParser.needs, SIDES, "trees", train_parsing_vocabularies, "parse")
+PARSING = TaskEntry(
+    config=ParsingConfig,
+    build=build_parser,
+    needs=ConstituencyParser.needs,
+    vocabularies=SIDES,
+    data="trees",
+    train_vocabularies=train_parsing_vocabularies,
+    verb="parse",
+)

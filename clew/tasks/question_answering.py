@@ -336,5 +336,10 @@ QUESTIONS = {"tokenizer": Tokenizer}
 
 
 QUESTION_ANSWERING = TaskEntry(
-    QuestionAnsweringConfig, build_question_answering, (), QUESTIONS, "questions", train_question_vocabularies, "answer"
+    config=QuestionAnsweringConfig,
+    build=build_question_answering,
+    vocabularies=QUESTIONS,
+    data="questions",
+    train_vocabularies=train_question_vocabularies,
+    verb="answer",
 )

@@ -64,5 +64,10 @@ def build_representation(body: Any, vocabularies: dict[str, Any], config: Repres
 
 
 REPRESENTATION = TaskEntry(
-    RepresentationConfig, build_representation, Representation.needs, {"tokenizer": Tokenizer}, "nothing", verb="embed"
+    config=RepresentationConfig,
+    build=build_representation,
+    needs=Representation.needs,
+    vocabularies={"tokenizer": Tokenizer},
+    data="nothing",
+    verb="embed",
 )

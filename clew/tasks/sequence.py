@@ -406,5 +406,13 @@ def build_sequence(body: Any, vocabularies: dict[str, Any], config: SequenceConf
 
 SIDES = {"source": Tokenizer, "target": Tokenizer}
 
-SEQUENCE = TaskEntry(SequenceConfig, build_sequence, SequenceToSequence.needs, SIDES, "pairs", train_sequence_vocabularies, "translate")
+SEQUENCE = TaskEntry(
+    config=SequenceConfig,
+    build=build_sequence,
+    needs=SequenceToSequence.needs,
+    vocabularies=SIDES,
+    data="pairs",
+    train_vocabularies=train_sequence_vocabularies,
+    verb="translate",
+)
 TRANSLATION = replace(SEQUENCE, config=TranslationConfig)

@@ -309,4 +309,11 @@ def build_tagger(body: Any, vocabularies: dict[str, Any], config: TaggingConfig)
 TAGS = {"tokenizer": Tokenizer, "tags": Labels}
 
 
-TAGGING = TaskEntry(TaggingConfig, build_tagger, (), TAGS, "tagged", train_tagging_vocabularies, "tag")
+TAGGING = TaskEntry(
+    config=TaggingConfig,
+    build=build_tagger,
+    vocabularies=TAGS,
+    data="tagged",
+    train_vocabularies=train_tagging_vocabularies,
+    verb="tag",
+)

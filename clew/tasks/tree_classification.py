@@ -262,11 +262,11 @@ LABELS = {"tokenizer": Tokenizer, "labels": Labels}
 
 
 TREE_CLASSIFICATION = TaskEntry(
-    TreeClassificationConfig,
-    build_tree_classifier,
-    TreeClassifier.needs,
-    LABELS,
-    "labelled_trees",
-    train_tree_vocabularies,
-    "classify",
+    config=TreeClassificationConfig,
+    build=build_tree_classifier,
+    needs=TreeClassifier.needs,
+    vocabularies=LABELS,
+    data="labelled_trees",
+    train_vocabularies=train_tree_vocabularies,
+    verb="classify",
 )
