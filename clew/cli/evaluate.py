@@ -43,8 +43,8 @@ import re
 from pathlib import Path
 from typing import Any
 
-from clew.cli.classify import add_choices, asked_choices
 from clew.cli.decoding import add_decoding, decoding_options
+from clew.cli.evaluate_choices import add_choices, asked_choices
 
 SETTING = re.compile(r"\w+(\.\w+)+=")
 
@@ -145,7 +145,7 @@ def evaluate_own(run: Any, streams: int | None, as_json: bool) -> None:
 def evaluate_windows(run: Any, file: str, as_json: bool) -> None:
     """A file as the run's own text is read: of a model of two directions no token has a probability of its own, and documents may be
     apart."""
-    from clew.cli.generate import read_stdin
+    from clew.cli.lines import read_stdin
     from clew.cli.progress import Lines
     from clew.core.files import cache_folder
     from clew.data.text_files import TextString, find_text
@@ -163,7 +163,7 @@ def evaluate_windows(run: Any, file: str, as_json: bool) -> None:
 def evaluate_file(run: Any, file: str, as_json: bool) -> None:
     import sys
 
-    from clew.cli.generate import read_stdin
+    from clew.cli.lines import read_stdin
     from clew.data.text_files import find_text
     from clew.runs.build import text_field
     from clew.training.language import score_of

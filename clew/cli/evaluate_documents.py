@@ -43,7 +43,7 @@ def evaluate_documents(run: Any, files: list[str], options: argparse.Namespace) 
 
 
 def given_documents(file: str, data: Any, notes: Any) -> Any:
-    from clew.cli.generate import read_stdin
+    from clew.cli.lines import read_stdin
     from clew.data.documents import Documents, plain_lines
     from clew.runs.documents import documents_named
 

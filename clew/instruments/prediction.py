@@ -32,6 +32,7 @@ def labels_of(run: Run, options: PredictionOptions) -> View:
     if run.reads_pairs and options.second is None:
         raise UserError(f"{run.folder} judges two texts together; give the other one as second")
     found = run.classify([options.text if options.second is None else (options.text, options.second)])[0]
+    assert found is not None
     ordered = sorted(found.probabilities.items(), key=lambda pair: -pair[1])
     facts = {"labels": list(found.labels), "probabilities": dict(ordered), "number": found.number}
     if not ordered:

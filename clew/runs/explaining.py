@@ -48,7 +48,9 @@ def explain(error: ValidationError, root: type[Section], prefix: str = "") -> st
     kind, given, context = first["type"], first.get("input"), first.get("ctx", {})
     if kind == "value_error":
         inner = context["error"]
-        return explain(inner.error, inner.section, prefix=f"{name}.") if isinstance(inner, MemberError) else f"{name}: {inner}"
+        if isinstance(inner, MemberError):
+            return explain(inner.error, inner.section, prefix=f"{name}.")
+        return f"{name}: {inner}" if name else str(inner)
     if kind == "extra_forbidden":
         section = _section_at(root, location[:-1])
         known = list(section.model_fields) if section is not None else []

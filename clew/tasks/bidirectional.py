@@ -15,6 +15,7 @@ from clew.core.types import Body, State, Term
 from clew.data.plans import TokenBatch
 from clew.layers.dropouts import DROPOUTS
 from clew.layers.losses import CrossEntropy
+from clew.sources.words import WordReader
 from clew.tasks.entry import TaskEntry
 from clew.tasks.language_model import collate_texts
 from clew.text.tokenizer import Tokenizer
@@ -123,6 +124,10 @@ class BidirectionalLanguageModel(nn.Module):
     def weight(self) -> Tensor:
         """V (predicted, dim / 2): the output layer's own, or the embedding's."""
         return self.body.embedding.weight[: self.predicted] if self.output_weight is None else self.output_weight
+
+    def text_reader(self) -> tuple[Any, WordReader]:
+        """What reads a text by itself: the body, and what makes its inputs."""
+        return self.body, WordReader.of(self.body, {"tokenizer": self.tokenizer}, running=True)
 
     def looked_up(self) -> list[Tensor]:
         """Tables that no vector is multiplied with: they cost no FLOPs."""

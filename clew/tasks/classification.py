@@ -3,6 +3,7 @@
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import pairwise
+from statistics import fmean
 from typing import Annotated, Any, Literal, NamedTuple
 
 import torch
@@ -10,10 +11,12 @@ from pydantic import BeforeValidator, Field
 from torch import Tensor, nn
 
 from clew.core.batches import to_device
-from clew.core.config import Part, TaskSection, build_part, one_of, part_name
+from clew.core.config import Part, Section, TaskSection, build_part, one_of, part_name
 from clew.core.errors import UserError
 from clew.core.modes import evaluating
 from clew.core.types import State, Term
+from clew.data.contents import LabelTable
+from clew.data.corpora import CORPORA
 from clew.data.examples import Labelled
 from clew.layers.context import Pieces
 from clew.layers.pooling import POOLINGS
@@ -23,6 +26,7 @@ from clew.tasks.entry import TaskEntry
 from clew.tasks.examples import ExampleTask
 from clew.tasks.judging import Judging, unlabelled_texts
 from clew.tasks.sequence import TrainTokenizer
+from clew.tasks.use import Answered, Objects, Options, PairRow, TextRow, TwoTexts, Use, Watch, line_each, tokens_read
 from clew.text.labels import Labels
 from clew.text.tokenizer import Tokenizer
 from clew.text.words import words_of
@@ -97,6 +101,10 @@ class Classified:
         """All labels in one string."""
         return "|".join(self.labels)
 
+    def more(self) -> dict[str, Any]:
+        """What else JSON tells of it."""
+        return {}
+
     def __str__(self) -> str:
         return f"{self.number:g}" if self.number is not None else self.label
 
@@ -148,6 +156,10 @@ class Classifier(Judging, ExampleTask):
         for layer in self.hidden:
             features = self.dropout(torch.relu(layer(features)))
         return self.output(features).float()
+
+    def text_reader(self) -> tuple[Any, WordReader]:
+        """What reads a text by itself: the body, and what makes its inputs."""
+        return self.body, self.reader
 
     def prepare(self, encoded: Sequence[LabelledWords]) -> None:
         self.answer.prepare(torch.tensor([example.target for example in encoded]))
@@ -211,7 +223,7 @@ class Classifier(Judging, ExampleTask):
     def predict(self, batch: ClassBatch, decoding: Any = None, seed: int = 0, row_numbers: Any = None) -> list[dict[str, Any]]:
         return self.answer.told(self.logits(batch))
 
-    def classify(self, texts: Sequence[str | tuple[str, str]], numbers: Sequence[int] | None = None) -> list[Classified]:
+    def classify(self, texts: Sequence[str | tuple[str, ...]], numbers: Sequence[int] | None = None) -> list[Classified]:
         """What each text is, or each two texts together. One that is refused is named by its number."""
         examples = unlabelled_texts(texts, numbers)
         nothing = [0.0] * len(self.labels)
@@ -267,6 +279,90 @@ def build_classifier(body: Any, vocabularies: dict[str, Any], config: Classifica
 CLASSES = {"tokenizer": Tokenizer, "labels": Labels}
 
 
+def classify_rows(tasks: Sequence[Classifier], rows: Sequence[Any], options: Options, numbers: Sequence[int]) -> list[Classified]:
+    return tasks[0].classify([texts[0] if len(texts) == 1 else texts for texts in map(texts_of, rows)], numbers)
+
+
+def texts_of(row: Section) -> tuple[str, ...]:
+    """One text of a row, or two."""
+    return tuple(text for _, text in row if text is not None)
+
+
+def row_for(data: Any, options: Options) -> type[Any]:
+    """Two texts together where the run was trained so, and else one."""
+    content = CORPORA[data.corpus].content if data.corpus in CORPORA else None
+    is_pair = data.second is not None or (isinstance(content, LabelTable) and content.second is not None)
+    return TwoTexts if is_pair else TextRow
+
+
+def classified_objects(number: int, row: Section, answer: Classified | None, options: Options) -> Objects:
+    if answer is None:
+        return [{"line": number, "text": "", "label": None}]
+    second = {} if answer.second is None else {"second": answer.second}
+    fields: dict[str, Any] = {"line": number, "text": answer.text, **second}
+    if answer.number is not None:
+        return [{**fields, "number": answer.number}]
+    return [{**fields, "label": answer.label, "labels": answer.labels, "probabilities": answer.probabilities, **answer.more()}]
+
+
+def as_line(each: Answered[Any, Classified]) -> str:
+    answer = each.answer
+    if answer is None:
+        return ""
+    text = "\t".join(" ".join(side.split()) for side in (answer.text, answer.second) if side is not None)
+    if answer.number is not None:
+        return f"{answer.number:.4g}\t{text}"
+    sure = "|".join(f"{answer.probabilities[label]:.4f}" for label in answer.labels)
+    return f"{answer.label}\t{sure}\t{text}"
+
+
+def confidence_of(answer: Classified) -> float | None:
+    return fmean(answer.probabilities[label] for label in answer.labels) if answer.labels else None
+
+
+CLASSIFY: Use[PairRow, Classified] = Use(
+    about="give texts their labels, or numbers",
+    row=PairRow,
+    options=Options,
+    answer=classify_rows,
+    objects=classified_objects,
+    formats={"lines": line_each(as_line)},
+    row_for=row_for,
+    watch=Watch(
+        tokens=lambda task, row: tokens_read(task.reader.tokenizer, texts_of(row), by_words=True),
+        confidence=confidence_of,
+        labels=lambda task, answer: answer.labels,
+        row_of=lambda example: PairRow(text=example.text, second=example.second),
+        own_labels=lambda task, example: [label for label in example.labels if label in task.labels.names],
+        is_quick=True,
+    ),
+    help="""Every TEXT, or else every line of standard input or of --file, has a line of standard output, in the same order and as soon
+as it is there: `label<TAB>probability<TAB>text`; an empty line, or an empty cell of a table, has an empty one. Where a run
+was trained on two texts together, --second is the other one of TEXT, and a line has both, with a tab between; where it was
+trained on trees, a line has a bracketed tree, or FILE is CoNLL-U.
+
+  clew classify runs/sentiment-lstm 'A film that never finds its feet.'
+  echo 'A film that never finds its feet.' | clew classify runs/sentiment-lstm
+  clew classify runs/classify 'It rains.' --second 'It is wet.'
+  clew classify runs/sentiment-lstm --file reviews.txt > labels.tsv
+  clew classify runs/classify --file tickets.csv --text body
+  clew classify runs/classify --file pairs.jsonl --text premise --second hypothesis
+  clew classify runs/sentiment-lstm --file reviews.txt --json
+  echo '(SQ (VBZ Is) (NP (PRP it)) (ADJP (JJ big)) (. ?))' | clew classify runs/gum-tree-lstm
+
+With --text the file is a table: CSV, TSV or JSON lines, a text in the column of that name or number. A file that ends in
+.csv, .tsv or .jsonl is one in any case, and the columns are those that the run was trained with. Of several labels, and
+their probabilities, each stands behind a `|`. Of numbers there is `number<TAB>text`. --json has one object a text, with
+the probability of every label.
+
+A language model that was never trained to classify takes the likeliest of --choices, where --template has room for one. A
+choice may stand for a label: 1=good,0=bad. With {second} in the template a line has two texts, with a tab between.
+
+  clew classify runs/gpt2 --choices good,bad --template 'Review: {text} It was {choice}.' --file reviews.txt
+  clew classify runs/text-gpt --choices 1=good,0=bad --calibrate --normalise tokens --file reviews.csv --text review""",
+)
+
+
 CLASSIFICATION = TaskEntry(
     config=ClassificationConfig,
     build=build_classifier,
@@ -274,4 +370,5 @@ CLASSIFICATION = TaskEntry(
     data="labelled",
     train_vocabularies=train_class_vocabularies,
     verb="classify",
+    uses={"classify": CLASSIFY},
 )

@@ -15,7 +15,9 @@ from clew.core.types import Body, State, Term
 from clew.data.plans import TokenBatch
 from clew.layers.dropouts import DROPOUTS
 from clew.layers.losses import CrossEntropy, num_changes, squared_activations, squared_changes
+from clew.sources.words import WordReader
 from clew.tasks.entry import TaskEntry
+from clew.tasks.generation import GENERATE
 from clew.text.tokenizer import Tokenizer
 
 
@@ -123,6 +125,10 @@ class LanguageModel(nn.Module):
         counted = batch.counted
         return log_probs if counted is None else log_probs.masked_fill(~counted, 0.0), state
 
+    def text_reader(self) -> tuple[Any, WordReader]:
+        """What reads a text by itself: the body, and what makes its inputs."""
+        return self.body, WordReader.of(self.body, {"tokenizer": self.tokenizer}, running=True)
+
     def stepper(self) -> "LanguageStepper":
         return LanguageStepper(self)
 
@@ -163,5 +169,6 @@ LANGUAGE_MODEL = TaskEntry(
     config=LanguageModelConfig,
     build=build_language_model,
     needs=LanguageModel.needs,
+    uses={"generate": GENERATE},
     vocabularies={"tokenizer": Tokenizer},
 )

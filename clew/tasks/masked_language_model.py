@@ -16,7 +16,9 @@ from clew.layers.losses import IGNORED, CrossEntropy, summed
 from clew.layers.norms import LayerNorm
 from clew.layers.pooling import Pooler
 from clew.metrics.guesses import Guessed
+from clew.sources.words import WordReader
 from clew.tasks.entry import TaskEntry
+from clew.tasks.filling import FILL
 from clew.text.tokenizer import Tokenizer
 
 
@@ -122,6 +124,10 @@ class MaskedLanguageModel(nn.Module):
         assert self.pooling is not None and self.next_sentence is not None
         return self.next_sentence(self.pooling(hidden))
 
+    def text_reader(self) -> tuple[Any, WordReader]:
+        """What reads a text by itself: the body, and what makes its inputs."""
+        return self.body, WordReader.of(self.body, {"tokenizer": self.tokenizer})
+
     def looked_up(self) -> list[Tensor]:
         """Tables that no vector is multiplied with, or those of few places: they cost next to no FLOPs."""
         return [*self.body.embedding.looked_up(), *([] if self.output_weight is None else [self.output_weight])]
@@ -157,4 +163,5 @@ MASKED_LANGUAGE_MODEL = TaskEntry(
     vocabularies={"tokenizer": Tokenizer},
     data="documents",
     verb="fill",
+    uses={"fill": FILL},
 )

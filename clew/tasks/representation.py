@@ -13,6 +13,7 @@ from clew.layers.context import Pieces
 from clew.layers.pooling import POOLINGS
 from clew.sources.words import EncodedWords, WordReader
 from clew.tasks.entry import TaskEntry
+from clew.tasks.text_vectors import EMBED
 from clew.text.tokenizer import Tokenizer
 
 
@@ -45,6 +46,15 @@ class Representation(nn.Module):
         pooled = self.pooling(self.body(batch.inputs, batch.mask)[0], batch.mask)
         return F.normalize(pooled, dim=-1) if self.config.normalise else pooled
 
+    def text_reader(self) -> tuple[Any, WordReader]:
+        """What reads a text by itself: the body, and what makes its inputs."""
+        return self.body, self.reader
+
+    @property
+    def longest_text(self) -> int | None:
+        """Places to which a text is cut."""
+        return self.longest
+
     @property
     def longest(self) -> int | None:
         """Places that a text may take."""
@@ -70,4 +80,5 @@ REPRESENTATION = TaskEntry(
     vocabularies={"tokenizer": Tokenizer},
     data="nothing",
     verb="embed",
+    uses={"embed": EMBED},
 )

@@ -19,8 +19,10 @@ from clew.data.examples import Pair
 from clew.decoding.stepper import Stepper
 from clew.layers.losses import CrossEntropy
 from clew.metrics.measures import MEASURES, VALUES, Measured
+from clew.sources.words import SourceReader, WordReader
 from clew.tasks.entry import TaskEntry
 from clew.tasks.examples import ExampleTask
+from clew.tasks.translation import TRANSLATE
 from clew.tasks.writing import DecodingConfig, Hypothesis, filtered_as, write
 from clew.text.tokenizer import HIDDEN, Tokenizer
 
@@ -183,6 +185,12 @@ class SequenceToSequence(ExampleTask):
 
     def read(self, batch: SequenceBatch) -> Memory:
         return self.body.encode(batch.source, batch.source_mask)
+
+    def text_reader(self) -> tuple[Any, WordReader]:
+        """What reads a source by itself: the encoder, and what makes its inputs."""
+        if self.languages:
+            raise UserError("this model reads a text with the language that it goes into; it has no vectors of a text alone")
+        return self.body.encoder, SourceReader(self.source, self.source_end)
 
     @property
     def weight(self) -> Tensor:
@@ -414,5 +422,6 @@ SEQUENCE = TaskEntry(
     data="pairs",
     train_vocabularies=train_sequence_vocabularies,
     verb="translate",
+    uses={"translate": TRANSLATE},
 )
 TRANSLATION = replace(SEQUENCE, config=TranslationConfig)

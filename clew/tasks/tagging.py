@@ -1,7 +1,9 @@
 """Tagging: a tag for every word. Each tag by itself (softmax), or all of a sentence's together (CRF); phrases as tags in any scheme."""
 
-from collections.abc import Sequence
-from dataclasses import dataclass
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from statistics import fmean
 from typing import Any, Literal, NamedTuple
 
 import torch
@@ -10,12 +12,15 @@ from pydantic import Field
 from torch import Tensor, nn
 
 from clew.core.batches import padded, to_device
-from clew.core.config import TaskSection
+from clew.core.config import Section, TaskSection
 from clew.core.errors import UserError, named
 from clew.core.modes import evaluating
 from clew.core.tag_schemes import OUTSIDE, SCHEMES, allowed_transitions, convert_tags, is_phrase_tag, tag_parts, tag_spans
 from clew.core.types import State, Term
 from clew.data.examples import Sentence
+from clew.data.formats import find_format
+from clew.data.readers import read_sentences
+from clew.data.records import as_number
 from clew.layers.context import WORD_VECTORS, Pieces
 from clew.layers.crf import CRF
 from clew.metrics.agreement import share_interval
@@ -27,9 +32,10 @@ from clew.sources.words import EncodedWords, WordReader, check_words, one_word_e
 from clew.tasks.entry import TaskEntry
 from clew.tasks.examples import ExampleTask
 from clew.tasks.sequence import TrainTokenizer
+from clew.tasks.use import Answered, Objects, Options, Use, Watch, line_each, tokens_read
 from clew.text.labels import Labels
 from clew.text.tokenizer import Tokenizer, check_is_text
-from clew.text.words import Word
+from clew.text.words import Word, listed_words, spaced_words, split_words
 
 BATCH = 128
 """Sentences that are tagged at a time."""
@@ -155,6 +161,10 @@ class Tagger(ExampleTask):
             hidden = self.vector_of(hidden, pieces)
         return self.output(self.dropout(hidden))
 
+    def text_reader(self) -> tuple[Any, WordReader]:
+        """What reads a text by itself: the body, and what makes its inputs."""
+        return self.body, self.reader
+
     def encode(self, examples: Sequence[Sentence]) -> list[TaggedWords]:
         encoded = self.reader.encode([example.words for example in examples])
         return [TaggedWords(words, self.tag_ids(example)) for words, example in zip(encoded, examples, strict=True)]
@@ -203,12 +213,13 @@ class Tagger(ExampleTask):
         return convert_tags(tags, "iob2") if self.scheme else tags
 
     @torch.no_grad()
-    def tag(self, sentences: Sequence[Sequence[str]], first: int = 1) -> list[list[tuple[str, float]]]:
-        """The tag of every word and its probability. A sentence that is refused is named by its number, the first one's being `first`."""
-        for number, words in enumerate(sentences, start=first):
+    def tag(self, sentences: Sequence[Sequence[str]], numbers: Sequence[int] | None = None) -> list[list[tuple[str, float]]]:
+        """The tag of every word and its probability. A sentence that is refused is named by its number."""
+        numbers = range(1, len(sentences) + 1) if numbers is None else numbers
+        for number, words in zip(numbers, sentences, strict=True):
             check_is_text(" ".join(words), f"sentence {number}")
         encoded = [TaggedWords(words, [0] * len(words.starts)) for words in self.reader.encode(sentences)]
-        for number, each in enumerate(encoded, start=first):
+        for number, each in zip(numbers, encoded, strict=True):
             self.check_length(each, f"sentence {number}")
         there = sorted((row for row, words in enumerate(sentences) if words), key=lambda row: len(sentences[row]))
         found: dict[int, list[tuple[str, float]]] = {}
@@ -309,6 +320,121 @@ def build_tagger(body: Any, vocabularies: dict[str, Any], config: TaggingConfig)
 TAGS = {"tokenizer": Tokenizer, "tags": Labels}
 
 
+class SentenceRow(Section):
+    text: str | list[str] = Field(description="a sentence, or its words in a list")
+
+
+class TagOptions(Options):
+    tokenised: bool = Field(False, description="words stand apart by spaces already; nothing else is split")
+
+
+def tag_rows(tasks: Sequence[Tagger], rows: Sequence[SentenceRow], options: TagOptions, numbers: Sequence[int]) -> list[TaggedText]:
+    texts = [row.text for row in rows]
+    cut = [
+        listed_words(text) if not isinstance(text, str) else spaced_words(text) if options.tokenised else split_words(text)
+        for text in texts
+    ]
+    tags = tasks[0].tag([[word.text for word in words] for words in cut], numbers)
+    whole = [text if isinstance(text, str) else " ".join(text) for text in texts]
+    return [TaggedText.of(*each, tasks[0].scheme is not None) for each in zip(whole, cut, tags, strict=True)]
+
+
+def tagged_objects(number: int, row: SentenceRow, tagged: TaggedText | None, options: TagOptions) -> Objects:
+    assert tagged is not None
+    return [{"line": number, **asdict(tagged)}]
+
+
+def as_conll(each: Answered[SentenceRow, TaggedText]) -> str:
+    return f"{each.answer}\n" if each.answer is not None and each.answer.words else ""
+
+
+def as_spans(each: Answered[SentenceRow, TaggedText]) -> str:
+    spans = [] if each.answer is None else each.answer.spans
+    rows = ((span.label, span.text.replace("\t", " "), str(span.start), str(span.stop)) for span in spans)
+    return "".join("\t".join(row) + "\n" for row in rows)
+
+
+def as_inline(each: Answered[SentenceRow, TaggedText]) -> str:
+    """The line as it stood, with marks in it."""
+    tagged = each.answer
+    assert tagged is not None
+    if tagged.spans:
+        marks = [(span.start, span.stop, f"[{span.label} {span.text}]") for span in tagged.spans]
+    elif any(word.tag != OUTSIDE for word in tagged.words):
+        marks = [(word.start, word.stop, f"{word.word}/{word.tag}") for word in tagged.words]
+    else:
+        marks = []
+    text, end = "", 0
+    for start, stop, mark in marks:
+        between = tagged.text[end:start] or (" " if end else "")
+        text, end = text + between + mark, stop
+    return text + tagged.text[end:]
+
+
+def check_format(task: Tagger, format: str, options: TagOptions) -> None:
+    if format == "spans" and task.scheme is None:
+        raise UserError("--format spans is for tags of phrases, such as B-PER, and those of this run are of single words")
+
+
+def sentence_rows(path: Path, data: Any, columns: Mapping[str, str]) -> Iterator[SentenceRow] | None:
+    """The words of a CoNLL or CoNLL-U file; of CoNLL in the column that the run was trained with, where that was a number."""
+    format = find_format(path) if Path(path.name.removesuffix(".gz")).suffix.lower() in (".conll", ".conllu", ".tsv") else None
+    if columns or format not in ("conll", "conllu"):
+        return None
+    words = data.words
+    if words is not None and (format == "conllu" or as_number(words) is None):
+        words = None
+    sentences = read_sentences(path, words=words, with_tags=False, with_heads=False)
+    return (SentenceRow(text=list(sentence.words)) for sentence in sentences)
+
+
+def plain_tags(task: Tagger, tags: Iterable[str]) -> list[str]:
+    """Tags without what says where a phrase begins."""
+    return [tag.partition("-")[2] or tag if task.scheme is not None else tag for tag in tags]
+
+
+TAG: Use[SentenceRow, TaggedText] = Use(
+    about="give words their tags: parts of speech, names",
+    row=SentenceRow,
+    options=TagOptions,
+    answer=tag_rows,
+    objects=tagged_objects,
+    formats={"conll": line_each(as_conll), "spans": line_each(as_spans), "inline": line_each(as_inline)},
+    read_file=sentence_rows,
+    answers_blank=True,
+    check=check_format,
+    watch=Watch(
+        tokens=lambda task, row: tokens_read(
+            task.reader.tokenizer, [row.text if isinstance(row.text, str) else " ".join(row.text)], by_words=True
+        ),
+        confidence=lambda tagged: fmean(word.probability for word in tagged.words) if tagged.words else None,
+        labels=lambda task, tagged: plain_tags(task, (word.tag for word in tagged.words)),
+        row_of=lambda example: SentenceRow(text=list(example.words)),
+        own_labels=lambda task, example: plain_tags(task, example.tags),
+        is_quick=True,
+    ),
+    help="""Every TEXT, or else every line of standard input or of --file, is a sentence. It is cut into words first, punctuation apart;
+with --tokenised it is cut at spaces alone, for text whose words stand apart already. A line's words come out as soon as they
+are there.
+
+  clew tag runs/conll-tagger 'Ada Lovelace met Mr. Babbage in London.' --format inline
+  echo 'Ada Lovelace met Mr. Babbage in London.' | clew tag runs/conll-tagger
+  clew tag runs/ewt-tagger --file sentences.txt --tokenised > sentences.conll
+  clew tag runs/conll-tagger --file sentences.txt --format spans
+  clew tag runs/conll-tagger --file sentences.txt --format inline
+  clew tag runs/conll-tagger --file sentences.txt --json
+  clew tag runs/ewt-tagger --file corpus.conllu
+  clew tag runs/conll-tagger --file letters.csv --text body
+
+Of a CoNLL or CoNLL-U file (.conll, .conllu) the words are tagged as they stand; what else it has is not looked at. Of a table
+(.csv, .tsv, .jsonl) --text names the column, by name or number, that has a sentence in each of its cells.
+
+--format conll has a line a word, `word<TAB>tag<TAB>probability`, and an empty line after each sentence. spans has a line
+a phrase, `label<TAB>text<TAB>start<TAB>stop`, and an empty line too. inline has a line a sentence, as it stood, with
+`[PER Ada Lovelace]` for a phrase, or `rains/VERB` where tags are of single words. json has one object a sentence with its
+words and phrases. start and stop count the characters of the line, the first being 0; stop is behind the last.""",
+)
+
 TAGGING = TaskEntry(
     config=TaggingConfig,
     build=build_tagger,
@@ -316,4 +442,5 @@ TAGGING = TaskEntry(
     data="tagged",
     train_vocabularies=train_tagging_vocabularies,
     verb="tag",
+    uses={"tag": TAG},
 )
