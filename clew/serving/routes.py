@@ -38,9 +38,10 @@ def body_of(run: Run, verb: str) -> dict[str, Any]:
     use = find_use(run, verb)
     rows, options = use.row.model_json_schema(), use.options.model_json_schema()
     first, *others = rows["properties"]
+    several = f"or several, at most {MOST_TEXTS}: texts, lists of fields, or objects"
     fields: dict[str, Any] = {
         "text": rows["properties"][first],
-        "texts": {"title": "Texts", "type": "array", "maxItems": MOST_TEXTS, "items": {}},
+        "texts": {"title": "Texts", "type": "array", "maxItems": MOST_TEXTS, "items": {}, "description": several},
     }
     fields |= {name: rows["properties"][name] for name in others}
     fields |= {name: field for name, field in options.get("properties", {}).items() if name not in use.local}
@@ -51,7 +52,6 @@ def body_of(run: Run, verb: str) -> dict[str, Any]:
         fields[name] = {**fields[name], "default": own[name]}
     for name in fields.keys() & LIMITS.keys():
         fields[name] = {**fields[name], "maximum": LIMITS[name]}
-    fields["texts"]["description"] = f"or several, at most {MOST_TEXTS}: texts, lists of fields, or objects"
     schema: dict[str, Any] = {"type": "object", "properties": fields, "additionalProperties": False}
     if defs := definitions(rows, options):
         schema["$defs"] = defs
