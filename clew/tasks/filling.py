@@ -2,7 +2,7 @@
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 import torch
@@ -12,9 +12,11 @@ from clew.core.errors import UserError
 from clew.data.plans import batches_by_length
 from clew.layers.embeddings import Segmented
 from clew.sources.words import is_segmented
-from clew.tasks.masked_language_model import MaskedLanguageModel
 from clew.text.frames import Framed
 from clew.text.tokenizer import MARK, Tokenizer, check_is_text
+
+if TYPE_CHECKING:
+    from clew.tasks.masked_language_model import MaskedLanguageModel
 
 BATCH_TOKENS = 2**14
 
@@ -46,7 +48,7 @@ class Filled:
 
 
 def fill(
-    task: MaskedLanguageModel, texts: Sequence[str | tuple[str, str]], top: int = 5, numbers: Sequence[int] | None = None
+    task: "MaskedLanguageModel", texts: Sequence[str | tuple[str, str]], top: int = 5, numbers: Sequence[int] | None = None
 ) -> list[Filled]:
     """The `top` guesses at every mask of each text, every mask by itself; what is refused is named by its number, if they have some."""
     if top < 1:
@@ -68,7 +70,7 @@ def fill(
 
 
 @torch.no_grad()
-def fill_together(task: MaskedLanguageModel, framed: Sequence[Framed], texts: Sequence[tuple[str, str | None]], top: int) -> list[Filled]:
+def fill_together(task: "MaskedLanguageModel", framed: Sequence[Framed], texts: Sequence[tuple[str, str | None]], top: int) -> list[Filled]:
     tokenizer, device = task.tokenizer, task.output_bias.device
     tokens, mask = padded([each.tokens for each in framed])
     inputs: Any = Segmented(tokens, padded([each.segments for each in framed])[0]) if is_segmented(task.body) else tokens
@@ -105,7 +107,7 @@ def filled(text: str, tokens: Sequence[str]) -> str:
     return first
 
 
-def framed_text(task: MaskedLanguageModel, text: str, second: str | None, name: str) -> Framed:
+def framed_text(task: "MaskedLanguageModel", text: str, second: str | None, name: str) -> Framed:
     """A text, or two, as the model reads them; refused where there is nothing to answer, or too much to read."""
     tokenizer, limit = task.tokenizer, task.body.max_length
     for side in (text, second or ""):

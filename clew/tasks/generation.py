@@ -2,6 +2,7 @@
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
+from typing import TYPE_CHECKING
 
 import torch
 from torch import Tensor
@@ -11,10 +12,12 @@ from clew.core.modes import evaluating
 from clew.decoding.sampling import greedy, sample
 from clew.decoding.sliding import Sliding
 from clew.decoding.stepper import Stepper
-from clew.tasks.language_model import LanguageModel
 from clew.tasks.writing import DecodingConfig, filtered_as, write
 from clew.text.tokenizer import Tokenizer
 from clew.text.train import END
+
+if TYPE_CHECKING:
+    from clew.tasks.language_model import LanguageModel
 
 EXPECTED = 0.02
 """The probability from which on a model is said to expect a token."""
@@ -34,13 +37,13 @@ class Generated:
         return self.prompt + self.text
 
 
-def generate(task: LanguageModel, prompts: Sequence[str], config: DecodingConfig, seed: int = 0) -> list[Generated]:
+def generate(task: "LanguageModel", prompts: Sequence[str], config: DecodingConfig, seed: int = 0) -> list[Generated]:
     """A continuation of every prompt (beam search: `n_best` of each), the prompts read together whatever their lengths."""
     return [sample for row in generate_rows(task, prompts, config, seed) for sample in row]
 
 
 def generate_rows(
-    task: LanguageModel, prompts: Sequence[str], config: DecodingConfig, seed: int = 0, row_numbers: Sequence[int] | None = None
+    task: "LanguageModel", prompts: Sequence[str], config: DecodingConfig, seed: int = 0, row_numbers: Sequence[int] | None = None
 ) -> list[list[Generated]]:
     """The continuations of every prompt by themselves. Sampling draws a row by its number: 0, 1, 2, ... or what `row_numbers` says, so
     that a prompt is continued alike whichever others it is read with."""
@@ -68,7 +71,7 @@ def generate_rows(
     ]
 
 
-def stream(task: LanguageModel, prompt: str, config: DecodingConfig, seed: int = 0) -> Iterator[str]:
+def stream(task: "LanguageModel", prompt: str, config: DecodingConfig, seed: int = 0) -> Iterator[str]:
     """One continuation, piece by piece as it is generated; greedy or sampled."""
     if config.method == "beam":
         raise UserError("beam search chooses only at the end, so it cannot be streamed; use decoding.method=sample or greedy")
@@ -82,7 +85,7 @@ def stream(task: LanguageModel, prompt: str, config: DecodingConfig, seed: int =
     return in_evaluation(task, pieces(task.tokenizer, prompt, (int(step[0]) for step in steps), ends))
 
 
-def in_evaluation(task: LanguageModel, parts: Iterator[str]) -> Iterator[str]:
+def in_evaluation(task: "LanguageModel", parts: Iterator[str]) -> Iterator[str]:
     """The parts, the task in evaluation mode from the first to the last of them."""
     was_training = task.training
     task.eval()
@@ -108,7 +111,7 @@ def pieces(tokenizer: Tokenizer, prompt: str, tokens: Iterator[int], ends: Seque
         yield rest
 
 
-def prompt_batch(task: LanguageModel, prompts: Sequence[str]) -> tuple[Tensor, Tensor | None]:
+def prompt_batch(task: "LanguageModel", prompts: Sequence[str]) -> tuple[Tensor, Tensor | None]:
     """The prompts' tokens (rows, length), padded on the right, and their mask; an empty prompt is what starts a text."""
     if not prompts:
         raise UserError("there is no prompt; give at least one, empty if need be")
@@ -132,7 +135,7 @@ def prompt_batch(task: LanguageModel, prompts: Sequence[str]) -> tuple[Tensor, T
     return padded.to(device), None if bool(mask.all()) else mask.to(device)
 
 
-def stepper_of(task: LanguageModel, config: DecodingConfig, prompt: Tensor) -> Stepper:
+def stepper_of(task: "LanguageModel", config: DecodingConfig, prompt: Tensor) -> Stepper:
     """The task's stepper under the filters asked for; past a model's last position it goes on from the second half of what it has read."""
     stepper: Stepper = task.stepper()
     limit = task.body.max_length
@@ -153,7 +156,7 @@ def ends_of(tokenizer: Tokenizer, config: DecodingConfig) -> list[int]:
     return [tokenizer.end] if stops and tokenizer.end is not None else []
 
 
-def start_of(task: LanguageModel) -> list[int]:
+def start_of(task: "LanguageModel") -> list[int]:
     """What stands before the first word of a text: a document's end, where a checkpoint has one of its own; else what the model has learnt
     to expect after a line's end, be it a document's end or an empty line, and then a paragraph begins; else a line's end alone."""
     tokenizer = task.tokenizer
@@ -170,7 +173,7 @@ def start_of(task: LanguageModel) -> list[int]:
     return 2 * newline if is_parted else newline
 
 
-def after(task: LanguageModel, tokens: Sequence[int]) -> list[float]:
+def after(task: "LanguageModel", tokens: Sequence[int]) -> list[float]:
     """The probability of every token after some."""
     stepper = task.stepper()
     with evaluating([task]):
