@@ -2,7 +2,7 @@
 
 clew.train("shakespeare-lstm", "training.steps=200") trains a recipe and gives back the run, clew.load(folder) a run trained before,
 clew.translate(runs, texts) translates with several runs together, clew.look(run, "surprisal", text=...) and clew.record(model, pattern)
-look inside. Everything else is a plain module to import: clew.layers, clew.models, clew.decoding.
+look inside: of a run, or of any torch module. Everything else is a plain module to import: clew.layers, clew.models, clew.decoding.
 Nothing is loaded until it is asked for.
 """
 
@@ -11,10 +11,13 @@ from typing import TYPE_CHECKING, Any
 __version__ = "0.1.0"
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Mapping, Sequence
     from pathlib import Path
 
+    from torch import Tensor
+
     from clew.drawing.views import View
+    from clew.instruments.looking import Looked
     from clew.recipes.listed import Listed
     from clew.runs.loaded import Run
 
@@ -75,16 +78,26 @@ def translate(runs: "Run | Sequence[Run]", texts: "str | Sequence[str]", **optio
     return translate_together([runs] if isinstance(runs, Run) else runs, texts, **options)
 
 
-def look(runs: "Run | str | Path | Sequence[Run | str | Path]", instrument: str, **options: Any) -> "View":
-    """What an instrument shows of a run or its folder, or of several: a view that shows itself in a notebook and is saved as HTML, SVG,
-    PNG, PDF or JSON. `clew look` lists the instruments, and `clew look NAME` the options of one."""
+def look(
+    models: "Looked | str | Path | Sequence[Looked | str | Path]",
+    instrument: str,
+    *,
+    inputs: "Tensor | tuple[Tensor, ...] | Mapping[str, Tensor] | None" = None,
+    tokenizer: Any = None,
+    **options: Any,
+) -> "View":
+    """What an instrument shows of a run, its folder or any torch module, or of several: a view that shows itself in a notebook and is saved
+    as HTML, SVG, PNG, PDF or JSON. `clew look` lists the instruments, and `clew look NAME` the options of one.
+
+    A module that is no task of ours is given `inputs`, one row of tensors as it takes them, or a `tokenizer` that encodes `text`.
+    """
     from pathlib import Path
 
     from clew.instruments import looking
-    from clew.runs.loaded import Run
 
-    given = [runs] if isinstance(runs, (str, Path, Run)) else runs
-    return looking.look([one if isinstance(one, Run) else load(one) for one in given], instrument, options)
+    given: Any = models if isinstance(models, (list, tuple)) else [models]
+    loaded = [load(one) if isinstance(one, (str, Path)) else one for one in given]
+    return looking.look(loaded, instrument, options, inputs=inputs, tokenizer=tokenizer)
 
 
 INSPECTION = ("record", "intervene", "Recording")

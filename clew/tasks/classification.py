@@ -12,7 +12,7 @@ from torch import Tensor, nn
 
 from clew.core.batches import to_device
 from clew.core.config import Part, Section, TaskSection, build_part, one_of, part_name
-from clew.core.errors import UserError
+from clew.core.errors import UserError, named
 from clew.core.modes import evaluating
 from clew.core.types import State, Term
 from clew.data.contents import LabelTable
@@ -24,7 +24,10 @@ from clew.sources.words import EncodedWords, WordReader, check_words, one_word_e
 from clew.tasks.answers import ANSWERS, ClassWeights, Found
 from clew.tasks.entry import TaskEntry
 from clew.tasks.examples import ExampleTask
+from clew.tasks.explaining import Explained, check_no_place, check_not_empty, chosen_label, named_places
 from clew.tasks.judging import Judging, unlabelled_texts
+from clew.tasks.offers import Given, Judged
+from clew.tasks.reading import ReadsText
 from clew.tasks.sequence import TrainTokenizer
 from clew.tasks.use import Answered, Objects, Options, PairRow, TextRow, TwoTexts, Use, Watch, line_each, tokens_read
 from clew.text.labels import Labels
@@ -109,7 +112,7 @@ class Classified:
         return f"{self.number:g}" if self.number is not None else self.label
 
 
-class Classifier(Judging, ExampleTask):
+class Classifier(ReadsText, Judging, ExampleTask):
     """logits = W g(.. g(pool(h_1 .. h_n))), h being the body's vectors, g hidden layers; what they say is the `answer`'s."""
 
     def __init__(self, body: Any, reader: WordReader, labels: Labels, config: ClassificationConfig | None = None):
@@ -249,6 +252,34 @@ class Classifier(Judging, ExampleTask):
     def best(self) -> str:
         """The name of what the best evaluation is told by."""
         return self.answer.measures[0] if self.config.best == "score" else self.config.best
+
+    def without(self, capability: str) -> str | None:
+        """Why it cannot be asked for something that classifiers else have."""
+        if capability == "explains" and self.config.pair == "apart":
+            return "reads two texts each by itself; attribution is for what is read as one"
+        return None
+
+    def judges(self, given: Given) -> Judged:
+        (found,) = self.classify([given.text if given.second is None else (given.text, given.second)])
+        return Judged(found.labels, found.probabilities, found.number)
+
+    def explains(self, given: Given, of: str | None = None, place: int | None = None) -> Explained:
+        """A class's logit; the number itself where that is what is told."""
+        check_no_place(place)
+        for text in (given.text, *([] if given.second is None else [given.second])):
+            check_not_empty(text)
+        (sides,) = self.encode_texts([Labelled(given.text, (), given.second)])
+        self.check_length(LabelledWords(sides, []), "the text")
+        batch = self.collate([LabelledWords(sides, [0.0] * len(self.labels))])
+        pieces = to_device(batch.texts[0], self.output.weight.device)
+
+        def logits(inputs: Any) -> Tensor:
+            return self.logits(batch._replace(texts=(Pieces(inputs, None, pieces.starts, pieces.ends),)))
+
+        label = chosen_label(self.labels.names, logits, pieces.inputs, of)
+        what = "the number" if self.config.labels == "number" else f"the logit of {named(self.labels.names[label])}"
+        tokens, own = named_places(self.reader.tokenizer, sides[0].tokens)
+        return Explained(self, pieces.inputs, lambda inputs: logits(inputs)[:, label], tokens, own, what, self.reader.tokenizer)
 
 
 def cut(text: str, config: ClassificationConfig) -> list[str]:

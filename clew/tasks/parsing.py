@@ -1,29 +1,32 @@
 """Constituency parsing as translation: a sentence in, its tree out as brackets (Vinyals et al. 2015, Grammar as a foreign language)."""
 
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any, Literal
 
 import numpy as np
+import torch
 from pydantic import Field
 from torch import Tensor
 
 from clew.core.batches import to_device
 from clew.core.config import Section
-from clew.core.errors import UserError
+from clew.core.errors import UserError, named
 from clew.core.modes import evaluating
 from clew.core.trees import Tree
 from clew.data.examples import Parsed
 from clew.data.linearisation import WORD, delinearise, linearise, tree_tokens
 from clew.data.plans import batches_by_length
-from clew.data.trees import format_tree, words_of
+from clew.data.trees import format_tree, parse_tree, words_of
 from clew.decoding.stepper import Stepper
 from clew.decoding.trees import TreeConstraint
 from clew.drawing.tree_drawing import tree_text, trees_svg
 from clew.metrics.brackets import score_brackets, score_sentence, share
 from clew.metrics.measures import Measured
 from clew.sources.words import one_word_each
+from clew.tasks.alignment import Tokens
 from clew.tasks.entry import TaskEntry
+from clew.tasks.offers import Begun, Given
 from clew.tasks.sequence import SIDES, SequenceBatch, SequenceConfig, SequenceToSequence, Sides, TrainTokenizer
 from clew.tasks.use import Blocks, Objects, Use, Watch, WritingOptions, tokens_read
 from clew.tasks.writing import DecodingConfig
@@ -66,6 +69,7 @@ class ConstituencyParser(SequenceToSequence):
     """P(tree | words) as of the target (S (NP XX XX )NP (VP XX )VP )S, with p(symbol) 0 where no tree over the words could follow."""
 
     config: ParsingConfig
+    text_name = "sentence"
 
     def __init__(self, body: Any, source: Tokenizer, target: Tokenizer, config: ParsingConfig | None = None):
         super().__init__(body, source, target, config or ParsingConfig())
@@ -160,6 +164,32 @@ class ConstituencyParser(SequenceToSequence):
     def sentence_scores(self, examples: Sequence[Parsed], predictions: Sequence[str]) -> list[float]:  # type: ignore[override]
         pairs = zip(examples, predictions, strict=True)
         return [100 * score_sentence(example.tree, tree_of(text, example.tree)).all.f1 for example, text in pairs]
+
+    def encode_given(self, given: Given) -> Sides:
+        """A sentence with spaces between its words; its tree in brackets, or the symbols of one or of its beginning."""
+        words = words_of(given.text)
+        (sides,) = self.encode_words([words])
+        symbols = self.target_symbols(given.target or "", words)
+        target = self.target.encode(symbols)
+        if self.target.unknown in target:
+            raise UserError(f"the target {named(given.target)} has symbols that this parser does not write, or is no tree over these words")
+        return sides._replace(target=target)
+
+    def target_symbols(self, target: str, words: Sequence[str]) -> str:
+        try:
+            tree = parse_tree(target)
+        except UserError:
+            return target
+        return symbols_of(tree, self.config) if list(tree.words) == list(words) else target
+
+    def named_sides(self, given: Given, sides: Sides) -> tuple[Tokens, Tokens]:
+        words = words_of(given.text)
+        return super().named_sides(Given(one_word_each(words), self.target_symbols(given.target or "", words)), sides)
+
+    def steps(self, given: Given, config: DecodingConfig | None = None) -> Begun:
+        """Up to the longest tree that is written over so many words."""
+        begun = super().steps(given, config)
+        return replace(begun, most=int(self.longest_trees(torch.tensor(len(words_of(given.text))))))
 
 
 def symbols_of(tree: Tree, config: ParsingConfig) -> str:

@@ -34,6 +34,7 @@ from clew.sources.words import EncodedWords, WordReader, one_word_each, places_o
 from clew.tasks.answer_spans import AnsweredQuestion, Spans, answered, found_spans
 from clew.tasks.entry import TaskEntry
 from clew.tasks.examples import ExampleTask
+from clew.tasks.reading import ReadsText
 from clew.tasks.sequence import TrainTokenizer
 from clew.tasks.use import Blocks, Objects, Options, Use, Watch, tokens_read
 from clew.text.tokenizer import Tokenizer, check_is_text
@@ -97,7 +98,7 @@ class QuestionBatch(NamedTuple):
         return self.pieces.num_tokens
 
 
-class QuestionAnswering(ExampleTask):
+class QuestionAnswering(ReadsText, ExampleTask):
     """s_i = u . h_i,  e_i = v . h_i;  p(start = i) = softmax(s)_i,  p(end = j) = softmax(e)_j    over the passage and one place more
     answer = argmax_{i <= j} s_i + e_j
 

@@ -13,6 +13,7 @@ from clew.layers.context import Pieces
 from clew.layers.pooling import POOLINGS
 from clew.sources.words import EncodedWords, WordReader
 from clew.tasks.entry import TaskEntry
+from clew.tasks.reading import ReadsText
 from clew.tasks.text_vectors import EMBED
 from clew.text.tokenizer import Tokenizer
 
@@ -28,7 +29,7 @@ class RepresentationConfig(TaskSection):
     longest: int | None = Field(None, ge=1, description="texts are cut to so many tokens, those around them counted")
 
 
-class Representation(nn.Module):
+class Representation(ReadsText, nn.Module):
     """v = pool(h_1 .. h_n), h being the body's vectors;  v / |v| where it normalises."""
 
     needs: tuple[str, ...] = ()

@@ -21,7 +21,7 @@ from clew.layers.losses import CrossEntropy
 from clew.metrics.measures import MEASURES, VALUES, Measured
 from clew.sources.words import SourceReader, WordReader
 from clew.tasks.entry import TaskEntry
-from clew.tasks.examples import ExampleTask
+from clew.tasks.source_to_target import ReadsAndWrites
 from clew.tasks.translation import TRANSLATE
 from clew.tasks.writing import DecodingConfig, Hypothesis, filtered_as, write
 from clew.text.tokenizer import HIDDEN, Tokenizer
@@ -112,7 +112,7 @@ class Written(NamedTuple):
     score: float
 
 
-class SequenceToSequence(ExampleTask):
+class SequenceToSequence(ReadsAndWrites):
     """P(y | x) = product over t of softmax(V d_t + b)[y_t],  d_t = dropout(decoder(y_<t, encoder(x))), trained on the sum of -log P.
 
     A sequence's end is a token, on both sides (of a source, what its tokenizer's frame has there); the target's is also what the decoder

@@ -23,6 +23,7 @@ from clew.data.readers import read_sentences
 from clew.data.records import as_number
 from clew.layers.context import WORD_VECTORS, Pieces
 from clew.layers.crf import CRF
+from clew.layers.embeddings import tokens_of
 from clew.metrics.agreement import share_interval
 from clew.metrics.bootstrap import Interval
 from clew.metrics.classification import count_confusion
@@ -31,6 +32,9 @@ from clew.metrics.spans import score_sentences, score_spans
 from clew.sources.words import EncodedWords, WordReader, check_words, one_word_each, places_of
 from clew.tasks.entry import TaskEntry
 from clew.tasks.examples import ExampleTask
+from clew.tasks.explaining import Explained, check_not_empty, chosen_label, named_places
+from clew.tasks.offers import Given, Judged, JudgedSpan, JudgedWord
+from clew.tasks.reading import ReadsText
 from clew.tasks.sequence import TrainTokenizer
 from clew.tasks.use import Answered, Objects, Options, Use, Watch, line_each, tokens_read
 from clew.text.labels import Labels
@@ -121,7 +125,7 @@ class TaggedText:
         return "\n".join(f"{word.word}\t{word.tag}\t{word.probability:.4f}" for word in self.words)
 
 
-class Tagger(ExampleTask):
+class Tagger(ReadsText, ExampleTask):
     """emission_t = W dropout(h_t) + b, h_t being the body's vector of word t;  p(tags) = CRF(emissions), or the product of softmaxes."""
 
     def __init__(self, body: Any, reader: WordReader, tags: Labels, config: TaggingConfig | None = None):
@@ -289,6 +293,36 @@ class Tagger(ExampleTask):
     def best(self) -> str:
         """The name of what the best evaluation is told by."""
         return self.config.best if self.config.best != "score" else "f1" if self.scheme else "accuracy"
+
+    def judges(self, given: Given) -> Judged:
+        check_not_empty(given.text)
+        words = split_words(given.text)
+        (tags,) = self.tag([[word.text for word in words]])
+        found = TaggedText.of(given.text, words, tags, self.scheme is not None)
+        return Judged(
+            words=tuple(JudgedWord(word.word, word.tag, word.probability) for word in found.words),
+            spans=tuple(JudgedSpan(span.label, span.text, span.probability) for span in found.spans),
+        )
+
+    def explains(self, given: Given, of: str | None = None, place: int | None = None) -> Explained:
+        """What a tag scores at a word, before tags are told together."""
+        words, place = [word.text for word in split_words(given.text)], place or 1
+        check_not_empty(" ".join(words))
+        if place > len(words):
+            raise UserError(f"there is no word {place}; the text has {len(words)}")
+        (encoded,) = self.reader.encode([words])
+        pieces = to_device(self.reader.collate([encoded]), self.output.weight.device)
+
+        def emissions(inputs: Any) -> Tensor:
+            rows = Pieces(inputs, None, *(part.expand(len(tokens_of(inputs)), -1) for part in (pieces.starts, pieces.ends)))
+            hidden, _ = self.body(rows.inputs, None)
+            return self.output(hidden if self.reader.is_whole else self.vector_of(hidden, rows))[:, place - 1].float()
+
+        tag = chosen_label(self.tags.names, emissions, pieces.inputs, of)
+        tokens, own = named_places(self.reader.tokenizer, encoded.tokens)
+        what = f"the score of {named(self.tags.names[tag])} at {named(words[place - 1])}"
+        tokenizer = self.reader.tokenizer
+        return Explained(self, pieces.inputs, lambda inputs: emissions(inputs)[:, tag], tokens, own, what, tokenizer, movable=False)
 
 
 def learnt_tags(tags: Sequence[str], scheme: str | None) -> list[str]:

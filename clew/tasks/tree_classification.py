@@ -31,6 +31,8 @@ from clew.tasks.answers import ClassWeights, Found, OneLabel
 from clew.tasks.classification import CLASSIFY, Classified, classified_objects, confidence_of
 from clew.tasks.entry import TaskEntry
 from clew.tasks.examples import ExampleTask
+from clew.tasks.offers import Given, Judged
+from clew.tasks.reading import no_text
 from clew.tasks.sequence import TrainTokenizer
 from clew.tasks.use import Options, Use, Watch, tokens_read
 from clew.text.labels import Labels
@@ -89,6 +91,8 @@ class TreeClassifier(ExampleTask):
     """logits = W h_node + b, trained on all nodes that have a label; the root's are the tree's."""
 
     needs = ("trees",)
+    text_name = "tree"
+    sample = "(S (NP (DT The) (NN thread)) (VP (VBD was) (ADJP (JJ red))))"
 
     def __init__(self, body: Any, reader: WordReader, labels: Labels, config: TreeClassificationConfig | None = None):
         super().__init__()
@@ -227,6 +231,17 @@ class TreeClassifier(ExampleTask):
         tree = as_brackets(example)
         fields = {"source": example.key, **self.answer.described(example.as_text, prediction)}
         return fields if tree is None else {**fields, "tree": tree}
+
+    def without(self, capability: str) -> str | None:
+        """Why it cannot be asked for what models of texts offer."""
+        return "reads trees, and no text by itself" if capability in ("reads", "vectors") else None
+
+    def judges(self, given: Given) -> Judged:
+        """The class of a tree in brackets."""
+        if not given.text.strip():
+            raise no_text()
+        (found,) = self.classify([unlabelled(given.text, "the tree")])
+        return Judged(found.labels, found.probabilities)
 
 
 def as_texts(examples: Sequence[LabelledTree]) -> list[Labelled]:
