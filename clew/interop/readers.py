@@ -4,6 +4,7 @@ from collections.abc import Callable, Sequence
 from typing import Any
 
 import torch
+import torch.nn.functional as F
 from torch import Tensor, nn
 
 from clew.core.tag_schemes import plain_tags
@@ -96,8 +97,10 @@ def tag(task: Any, tensors: Tensors) -> tuple[Tensor, ...]:
     tags = scores.argmax(-1) if task.crf is None else task.crf.viterbi(scores, words)[0]
     if task.scheme:
         plain = plain_tags(task.tags.names)
-        first, after = torch.tensor(plain.first, device=tags.device), torch.tensor(plain.after, device=tags.device)
-        tags = torch.cat([first[tags[:, :1]], after[tags[:, :-1], tags[:, 1:]]], 1)
+        table = torch.tensor([*plain.after, plain.first], device=tags.device)  # (tag before or none, tag)
+        # Padded, then cut: a length of one less would make torch.export ask whether it is one.
+        before = F.pad(tags, (1, 0), value=len(plain.after))[:, :-1]
+        tags = table[before, tags]
     return scores, tags.masked_fill(~words, 0)
 
 
