@@ -17,6 +17,7 @@ from clew.layers.dropouts import DROPOUTS
 from clew.layers.losses import CrossEntropy
 from clew.tasks.entry import TaskEntry
 from clew.tasks.language_model import collate_texts
+from clew.tasks.programs import Reads, levels
 from clew.text.tokenizer import Tokenizer
 
 
@@ -144,6 +145,9 @@ class BidirectionalLanguageModel(nn.Module):
             return picked if real is None else picked.masked_fill(~real, 0.0)
 
         return log_probs(found.ahead, found.nexts), log_probs(found.back, found.previous)
+
+    def programs(self) -> list[Reads]:
+        return [levels(self.body)]
 
 
 def build_bidirectional(body: Any, vocabularies: dict[str, Any], config: BidirectionalLanguageModelConfig) -> BidirectionalLanguageModel:

@@ -18,10 +18,11 @@ from clew.data.examples import Labelled
 from clew.layers.context import Pieces
 from clew.layers.pooling import POOLINGS
 from clew.sources.words import EncodedWords, WordReader, check_words, one_word_each, places_of
-from clew.tasks.answers import ANSWERS, ClassWeights, Found
+from clew.tasks.answers import ANSWERS, ClassWeights, Found, Number
 from clew.tasks.entry import TaskEntry
 from clew.tasks.examples import ExampleTask
 from clew.tasks.judging import Judging, unlabelled_texts
+from clew.tasks.programs import Given, Reads
 from clew.tasks.sequence import TrainTokenizer
 from clew.text.labels import Labels
 from clew.text.tokenizer import Tokenizer
@@ -29,6 +30,14 @@ from clew.text.words import words_of
 
 BATCH = 128
 """Texts that are classified at a time."""
+CLASSES_TOLD = """\
+found = run("classifier", tensors)
+print(dict(zip(about["labels"], found["probabilities"][0])))
+"""
+NUMBER_TOLD = """\
+print(run("classifier", tensors)["number"])
+"""
+"""How a card shows the program."""
 
 
 def as_label(value: Any) -> Any:
@@ -238,6 +247,19 @@ class Classifier(Judging, ExampleTask):
         """The name of what the best evaluation is told by."""
         return self.answer.measures[0] if self.config.best == "score" else self.config.best
 
+    def programs(self) -> list[Reads]:
+        texts = 2 if self.config.pair == "apart" else 1
+        if isinstance(self.answer, Number):
+            return [Reads("classifier", ["number"], self.judged, texts=texts, usage=NUMBER_TOLD)]
+        return [Reads("classifier", ["logits", "probabilities"], self.judged, texts=texts, usage=CLASSES_TOLD)]
+
+    def judged(self, given: Given) -> tuple[Tensor, ...]:
+        """Logits and probabilities of the labels, or the number."""
+        answer, logits = self.answer, self.logits(ClassBatch(given.texts, given.words))
+        if isinstance(answer, Number):
+            return (answer.mean + answer.scale * logits[:, 0],)
+        return logits, answer.probabilities(logits / answer.temperature)
+
 
 def cut(text: str, config: ClassificationConfig) -> list[str]:
     """A text's words; one that stands for nothing where there are none."""
@@ -274,4 +296,5 @@ CLASSIFICATION = TaskEntry(
     data="labelled",
     train_vocabularies=train_class_vocabularies,
     verb="classify",
+    pipeline="text-classification",
 )

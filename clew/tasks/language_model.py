@@ -16,6 +16,7 @@ from clew.data.plans import TokenBatch
 from clew.layers.dropouts import DROPOUTS
 from clew.layers.losses import CrossEntropy, num_changes, squared_activations, squared_changes
 from clew.tasks.entry import TaskEntry
+from clew.tasks.programs import Steps
 from clew.text.tokenizer import Tokenizer
 
 
@@ -126,6 +127,10 @@ class LanguageModel(nn.Module):
     def stepper(self) -> "LanguageStepper":
         return LanguageStepper(self)
 
+    def programs(self) -> list[Steps]:
+        frame = self.tokenizer.frame
+        return [Steps(source=False, facts={"before": [] if frame is None else frame.before})]
+
 
 class LanguageStepper:
     """What decoding sees of a language model."""
@@ -164,4 +169,5 @@ LANGUAGE_MODEL = TaskEntry(
     build=build_language_model,
     needs=LanguageModel.needs,
     vocabularies={"tokenizer": Tokenizer},
+    pipeline="text-generation",
 )

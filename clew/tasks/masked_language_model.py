@@ -17,7 +17,15 @@ from clew.layers.norms import LayerNorm
 from clew.layers.pooling import Pooler
 from clew.metrics.guesses import Guessed
 from clew.tasks.entry import TaskEntry
+from clew.tasks.programs import Given, Reads, levels
 from clew.text.tokenizer import Tokenizer
+
+FILLED = """\
+tensors["tokens"][0, 1] = about["mask"]
+found = run("filler", tensors)
+print(tokenizer.id_to_token(int(found["log_probs"][0, 1].argmax())))
+"""
+"""How a card shows the program."""
 
 
 class MaskedLanguageModelConfig(TaskSection):
@@ -140,6 +148,16 @@ class MaskedLanguageModel(nn.Module):
         nats = -float(follows.gather(1, batch.follows[:, None]).sum())
         return found + Guessed(pair_nats=nats, pairs=len(follows), right_pairs=int((follows.argmax(-1) == batch.follows).sum()))
 
+    def programs(self) -> list[Reads]:
+        outputs = ["log_probs"] if self.next_sentence is None else ["log_probs", "follows"]
+        return [Reads("filler", outputs, self.filled, usage=FILLED, facts={"mask": self.tokenizer.mask}), levels(self.body)]
+
+    def filled(self, given: Given) -> tuple[Tensor, ...]:
+        """log p of every token at every place, and the probability that the second text follows the first."""
+        hidden, _ = self.body(given.texts[0].inputs, given.texts[0].mask)
+        log_probs = self.logits(hidden).float().log_softmax(-1)
+        return (log_probs,) if self.next_sentence is None else (log_probs, self.followed(hidden).float().softmax(-1)[:, 0])
+
 
 def log_softmax(scores: Tensor) -> Tensor:
     """In float32 at least."""
@@ -157,4 +175,5 @@ MASKED_LANGUAGE_MODEL = TaskEntry(
     vocabularies={"tokenizer": Tokenizer},
     data="documents",
     verb="fill",
+    pipeline="fill-mask",
 )

@@ -2,7 +2,7 @@
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any, Literal
+from typing import Any, Literal, NoReturn
 
 import numpy as np
 from pydantic import Field
@@ -154,6 +154,9 @@ class ConstituencyParser(SequenceToSequence):
     def sentence_scores(self, examples: Sequence[Parsed], predictions: Sequence[str]) -> list[float]:  # type: ignore[override]
         pairs = zip(examples, predictions, strict=True)
         return [100 * score_sentence(example.tree, tree_of(text, example.tree)).all.f1 for example, text in pairs]
+
+    def programs(self) -> NoReturn:
+        raise UserError("a parser holds what it writes to trees, which no program does; parse with `clew parse`, or `clew serve` the run")
 
 
 def symbols_of(tree: Tree, config: ParsingConfig) -> str:

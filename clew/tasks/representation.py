@@ -13,7 +13,13 @@ from clew.layers.context import Pieces
 from clew.layers.pooling import POOLINGS
 from clew.sources.words import EncodedWords, WordReader
 from clew.tasks.entry import TaskEntry
+from clew.tasks.programs import Reads, levels
 from clew.text.tokenizer import Tokenizer
+
+VECTORS = """\
+print(run("embedder", tensors)["vectors"][0])
+"""
+"""How a card shows the program."""
 
 
 class RepresentationConfig(TaskSection):
@@ -58,6 +64,9 @@ class Representation(nn.Module):
         """Tables that no vector is multiplied with: they cost no FLOPs."""
         return self.body.embedding.looked_up()
 
+    def programs(self) -> list[Reads]:
+        return [Reads("embedder", ["vectors"], lambda given: (self(given.texts[0]),), usage=VECTORS), levels(self.body)]
+
 
 def build_representation(body: Any, vocabularies: dict[str, Any], config: RepresentationConfig) -> Representation:
     return Representation(body, WordReader.of(body, vocabularies), config)
@@ -70,4 +79,5 @@ REPRESENTATION = TaskEntry(
     vocabularies={"tokenizer": Tokenizer},
     data="nothing",
     verb="embed",
+    pipeline="feature-extraction",
 )

@@ -21,6 +21,7 @@ from clew.layers.losses import CrossEntropy
 from clew.metrics.measures import MEASURES, VALUES, Measured
 from clew.tasks.entry import TaskEntry
 from clew.tasks.examples import ExampleTask
+from clew.tasks.programs import Steps
 from clew.tasks.writing import DecodingConfig, Hypothesis, filtered_as, write
 from clew.text.tokenizer import HIDDEN, Tokenizer
 
@@ -338,6 +339,12 @@ class SequenceToSequence(ExampleTask):
         """Texts as measures see them."""
         return list(texts) if self.config.exact_space else [" ".join(text.split()) for text in texts]
 
+    def programs(self) -> list[Steps]:
+        languages = {token[2:-1]: id for token, id in language_tokens(self.source).items()}
+        before, after = self.around(next(iter(languages), ""))
+        facts = {"source_max_length": self.body.source_max_length, "languages": languages or None}
+        return [Steps(True, {**facts, "source_before": before, "source_after": after, "start": self.start, "end": self.end})]
+
 
 class SequenceStepper:
     """What decoding sees: the source is in the state, so it is called as a language model's is."""
@@ -415,4 +422,4 @@ SEQUENCE = TaskEntry(
     train_vocabularies=train_sequence_vocabularies,
     verb="translate",
 )
-TRANSLATION = replace(SEQUENCE, config=TranslationConfig)
+TRANSLATION = replace(SEQUENCE, config=TranslationConfig, pipeline="translation")

@@ -13,7 +13,7 @@ from clew.core.batches import padded, to_device
 from clew.core.config import TaskSection
 from clew.core.errors import UserError, named
 from clew.core.modes import evaluating
-from clew.core.tag_schemes import OUTSIDE, SCHEMES, allowed_transitions, convert_tags, is_phrase_tag, tag_parts, tag_spans
+from clew.core.tag_schemes import OUTSIDE, SCHEMES, allowed_transitions, convert_tags, is_phrase_tag, plain_tags, tag_parts, tag_spans
 from clew.core.types import State, Term
 from clew.data.examples import Sentence
 from clew.layers.context import WORD_VECTORS, Pieces
@@ -26,6 +26,7 @@ from clew.metrics.spans import score_sentences, score_spans
 from clew.sources.words import EncodedWords, WordReader, check_words, one_word_each, places_of
 from clew.tasks.entry import TaskEntry
 from clew.tasks.examples import ExampleTask
+from clew.tasks.programs import Given, Reads
 from clew.tasks.sequence import TrainTokenizer
 from clew.text.labels import Labels
 from clew.text.tokenizer import Tokenizer, check_is_text
@@ -35,6 +36,11 @@ BATCH = 128
 """Sentences that are tagged at a time."""
 SAMPLES = 2000
 """Resamples of a bootstrap's interval."""
+TOLD = """\
+found = run("tagger", tensors)
+print([(word, about["tags"][tag]) for word, tag in zip(words, found["tags"][0])])
+"""
+"""How a card shows the program."""
 
 
 class TaggingConfig(TaskSection):
@@ -279,6 +285,22 @@ class Tagger(ExampleTask):
         """The name of what the best evaluation is told by."""
         return self.config.best if self.config.best != "score" else "f1" if self.scheme else "accuracy"
 
+    def programs(self) -> list[Reads]:
+        names = self.tags.names
+        facts = {"tags": list(plain_tags(names).names), "scored_tags": list(names)} if self.scheme else {}
+        return [Reads("tagger", ["scores", "tags"], self.scored, words=not self.reader.is_whole, usage=TOLD, facts=facts)]
+
+    def scored(self, given: Given) -> tuple[Tensor, Tensor]:
+        """A score for every tag of every word, and the tags that are best: of a CRF, those that are best together; of phrases IOB2's."""
+        words = given.words
+        scores = self.emissions(TagBatch(given.texts[0], words, words))
+        tags = scores.argmax(-1) if self.crf is None else self.crf.viterbi(scores, words)[0]
+        if self.scheme:
+            plain = plain_tags(self.tags.names)
+            first, after = torch.tensor(plain.first, device=tags.device), torch.tensor(plain.after, device=tags.device)
+            tags = torch.cat([first[tags[:, :1]], after[tags[:, :-1], tags[:, 1:]]], 1)
+        return scores, tags.masked_fill(~words, 0)
+
 
 def learnt_tags(tags: Sequence[str], scheme: str | None) -> list[str]:
     return convert_tags(tags, scheme) if scheme else list(tags)
@@ -316,4 +338,5 @@ TAGGING = TaskEntry(
     data="tagged",
     train_vocabularies=train_tagging_vocabularies,
     verb="tag",
+    pipeline="token-classification",
 )

@@ -3,7 +3,7 @@ Tai et al. 2015)."""
 
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
-from typing import Any, Literal, NamedTuple
+from typing import Any, Literal, NamedTuple, NoReturn
 
 import numpy as np
 import torch
@@ -220,6 +220,12 @@ class TreeClassifier(ExampleTask):
         tree = as_brackets(example)
         fields = {"source": example.key, **self.answer.described(example.as_text, prediction)}
         return fields if tree is None else {**fields, "tree": tree}
+
+    def programs(self) -> NoReturn:
+        raise UserError(
+            "a classifier of trees reads them, and each has a shape of its own, which no program has; "
+            "classify with `clew classify`, or `clew serve` the run"
+        )
 
 
 def as_texts(examples: Sequence[LabelledTree]) -> list[Labelled]:
