@@ -11,6 +11,7 @@ from clew.core.errors import UserError
 from clew.interop.readers import Example, as_given
 from clew.interop.signatures import SIZES
 from clew.layers.context import Pieces
+from clew.layers.embeddings import TokenEmbedding
 from clew.models import MODELS
 from clew.runs.loaded import Run
 from clew.tasks.programs import Given, Reads, levels
@@ -25,10 +26,11 @@ def default_programs(run: Run) -> list[Reads]:
     if family.encodes or family.trees:
         what = "a source and a target" if family.encodes else "trees"
         raise UserError(f"{name} offers no programs, and none are known for a body that reads {what}; {HOW}")
-    if not hasattr(getattr(task, "body", None), "levels"):
-        raise UserError(f"{name} offers no programs, and has no `body` whose vectors could be given; {HOW}")
+    body: Any = getattr(task, "body", None)
+    if not hasattr(body, "levels") or not isinstance(body.embedding, TokenEmbedding):
+        raise UserError(f"{name} offers no programs, and has no `body` that reads tokens, whose vectors could be given; {HOW}")
     call = logits_call(task)
-    return [levels(task.body)] if call is None else [Reads("logits", ["logits"], call, words=looks_at_words(task, call)), levels(task.body)]
+    return [levels(body)] if call is None else [Reads("logits", ["logits"], call, words=looks_at_words(task, call)), levels(body)]
 
 
 def logits_call(task: Any) -> Callable[[Given], tuple[Tensor]] | None:

@@ -9,14 +9,12 @@ import torch
 from clew.core.files import write_json, write_text
 from clew.interop.model_card import model_card, vocabularies_of
 from clew.interop.options import ExportOptions
-from clew.interop.readers import context_of
 from clew.interop.signatures import Port, Program
 from clew.interop.usage import usage_of
 from clew.runs.directory import VOCABULARY
 from clew.runs.embedding import CONTEXT
 from clew.runs.loaded import Run
 from clew.runs.vocabularies import save_vocabularies
-from clew.sources.words import is_spelled
 from clew.text.labels import Labels
 
 FORMAT = 1
@@ -55,9 +53,8 @@ def as_json(port: Port) -> dict[str, Any]:
 
 def facts_of(run: Run, programs: Sequence[Program]) -> dict[str, Any]:
     """What someone has to know who runs the programs without clew, where there is such: ids, limits, labels."""
-    body = run.task.body
-    facts: dict[str, Any] = {"max_length": body.max_length}
-    if is_spelled(body) or (context_of(body) is not None and is_spelled(context_of(body))):
+    facts: dict[str, Any] = {"max_length": getattr(getattr(run.task, "body", None), "max_length", None)}
+    if not {"letters", f"{CONTEXT}_letters"}.isdisjoint(name for program in programs for name in program.inputs):
         facts["letters"] = "a word is 257, the bytes of its UTF-8 plus 1, 48 at most, and 258; 0 is padding"
     facts |= {role: list(labels.names) for role, labels in run.vocabularies.items() if isinstance(labels, Labels)}
     for program in programs:

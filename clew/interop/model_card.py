@@ -49,7 +49,8 @@ def opening(run: Run) -> str:
         f"{vocabulary.vocabulary:,} {vocabulary.unit}s" + (f" ({role})" if len(kept) > 1 else "") for role, vocabulary in kept.items()
     )
     settings = yaml.safe_dump(run.config.model.model_dump(mode="json"), sort_keys=False, allow_unicode=True)
-    return f"A model of the family `{family}` for the task `{task}`, of {parameters:,} parameters, over {sizes}.\n\n```yaml\n{settings}```"
+    over = f", over {sizes}" if sizes else ""
+    return f"A model of the family `{family}` for the task `{task}`, of {parameters:,} parameters{over}.\n\n```yaml\n{settings}```"
 
 
 def vocabularies_of(run: Run) -> dict[str, Any]:

@@ -128,7 +128,10 @@ tensors |= {f"second_{name}": tensor for name, tensor in tensors.items()}  # the
 
 def usage_of(run: Run, program: Program, to: str) -> str:
     """The lines that run a program, after those that load it."""
-    role, tokenizer = next((role, each) for role, each in run.vocabularies.items() if isinstance(each, Tokenizer))
+    tokenizers = [(role, each) for role, each in run.vocabularies.items() if isinstance(each, Tokenizer)]
+    if not tokenizers:
+        return f"{OPENINGS[to].strip()}\n\n\n{program.usage or shown_ports(program)}"
+    role, tokenizer = tokenizers[0]
     sample = sample_of(tokenizer)
     lines = program.usage or f'print(run("{program.name}", tensors))\n'
     if not program.alone:
@@ -136,6 +139,11 @@ def usage_of(run: Run, program: Program, to: str) -> str:
     lines = lines.replace("TEXT", sample).replace("QUESTION", sample.split()[0])
     blocks = [READ, *(LETTERS for _ in range("letters_of(" in lines)), *(PLACES for _ in range("places_of(" in lines)), lines]
     return "\n\n\n".join(block.strip() for block in (OPENINGS[to], *blocks))
+
+
+def shown_ports(program: Program) -> str:
+    """Of a program that reads no text: what goes in and out."""
+    return f'print(about["programs"]["{program.name}"])\n'
 
 
 def sentence_lines(run: Run, inputs: Sequence[str], role: str, tokenizer: Tokenizer) -> str:

@@ -14,6 +14,9 @@ from torch import Tensor
 from clew.cli.code import load_code
 from clew.cli.main import main
 from clew.core.errors import UserError
+from clew.interop.description import write_description
+from clew.interop.options import ExportOptions
+from clew.interop.signatures import Program, Sizes, Tensors
 from clew.interop.task_programs import programs_of
 from clew.layers.context import Pieces, first_pieces
 from clew.recipes.running import config_of
@@ -134,8 +137,35 @@ def test_what_a_task_offers_itself_comes_first(run: Run, monkeypatch: pytest.Mon
     assert (program.name, program.facts) == ("first", {"stars": 5})
 
 
+def test_a_module_of_one_s_own_needs_neither_a_body_nor_a_tokenizer(run: Run, tmp_path: Path) -> None:
+    def example(sizes: Sizes) -> Tensors:
+        return {"frames": torch.zeros(sizes["batch"], sizes["length"], 3)}
+
+    class Louder(torch.nn.Linear):
+        def programs(self) -> list[Program]:
+            return [Program("louder", OneOutput(self), example, ["frames"], facts={"hertz": 16000})]
+
+    program_run = Run(run.folder, run.config, {}, Louder(3, 3))
+    programs = programs_of(program_run)
+    write_description(program_run, tmp_path, programs, "torch", ExportOptions())
+    about = json.loads((tmp_path / "export.json").read_text(encoding="utf-8"))
+    assert about["hertz"] == 16000 and about["programs"]["louder"]["inputs"][0]["shape"] == ["batch", "length", 3]
+    assert 'print(about["programs"]["louder"])' in (tmp_path / "README.md").read_text(encoding="utf-8")
+
+
+class OneOutput(torch.nn.Module):
+    def __init__(self, inner: torch.nn.Module):
+        super().__init__()
+        self.inner = inner
+
+    def forward(self, tensor: Tensor) -> tuple[Tensor]:
+        return (self.inner(tensor),)
+
+
 def test_a_task_without_a_body_is_refused(run: Run) -> None:
-    with pytest.raises(UserError, match="Linear offers no programs, and has no `body` whose vectors could be given; give it a method"):
+    with pytest.raises(
+        UserError, match="Linear offers no programs, and has no `body` that reads tokens, whose vectors could be given"
+    ):
         programs_of(Run(run.folder, run.config, run.vocabularies, torch.nn.Linear(1, 1)))
 
 
