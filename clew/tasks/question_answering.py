@@ -327,9 +327,9 @@ class QuestionAnswering(ExampleTask):
         return {"source": example.question, **told}
 
     def programs(self) -> list[Reads]:
-        spelled = is_spelled(self.body)
-        usage = SCORES if spelled else ANSWER
-        return [Reads("reader", ["scores"], self.score_places, usage=usage, alone=not spelled, facts={"pair": self.around_pair()})]
+        plain = not is_spelled(self.body) and self.reader.context is None
+        usage = ANSWER if plain else SCORES
+        return [Reads("reader", ["scores"], self.score_places, usage=usage, alone=plain, facts={"pair": self.around_pair()})]
 
     def score_places(self, given: Given) -> tuple[Tensor]:
         """Of every place as an answer's first and last (batch, 2, length)."""
