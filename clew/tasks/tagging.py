@@ -297,8 +297,10 @@ class Tagger(ExampleTask):
         tags = scores.argmax(-1) if self.crf is None else self.crf.viterbi(scores, words)[0]
         if self.scheme:
             plain = plain_tags(self.tags.names)
-            first, after = torch.tensor(plain.first, device=tags.device), torch.tensor(plain.after, device=tags.device)
-            tags = torch.cat([first[tags[:, :1]], after[tags[:, :-1], tags[:, 1:]]], 1)
+            table = torch.tensor([*plain.after, plain.first], device=tags.device)  # (tag before or none, tag)
+            # Padded, then cut: a length of one less would make torch.export ask whether it is one.
+            before = F.pad(tags, (1, 0), value=len(plain.after))[:, :-1]
+            tags = table[before, tags]
         return scores, tags.masked_fill(~words, 0)
 
 
