@@ -70,13 +70,13 @@ def vocabularies_of(config: Any) -> dict[str, Any]:
     from clew.tasks import TASKS
     from clew.training.examples import agreed_vocabularies
 
+    running = {
+        "text": lambda: train_tokenizer(config.text, find_texts(config.data)["train"]),
+        "documents": lambda: document_tokenizer(config.text, find_documents(config.data, Notes())["train"]),
+    }
     kind = TASKS[config.task.name]
-    if kind.data == "documents":
-        return {"tokenizer": inherited_tokenizer(config) or document_tokenizer(config.text, find_documents(config.data, Notes())["train"])}
-    if kind.data == "text":
-        return {"tokenizer": inherited_tokenizer(config) or train_tokenizer(config.text, find_texts(config.data)["train"])}
-    if kind.data == "documents":
-        return {"tokenizer": inherited_tokenizer(config) or document_tokenizer(config.text, find_documents(config.data, Notes())["train"])}
+    if (train := running.get(kind.data)) is not None:
+        return {"tokenizer": inherited_tokenizer(config) or train()}
     return agreed_vocabularies(config, kind, None, read_examples(kind.data, config.data, config.seed)["train"])
 
 

@@ -164,7 +164,7 @@ class Service:
             self.metrics.count(family, {"run": name}, value - old)
         if answers is not None:
             self.metrics.observe("clew_batch_texts", {"run": name, "verb": call.verb}, len(rows))
-            if call.verb == next(iter(call.run.uses)):
+            if call.use is next(iter(call.run.uses.values())):
                 for label, count in profile.told(call.use, call.run, answers).items():
                     self.metrics.count("clew_labels_total", {"run": name, "label": label}, count)
 

@@ -19,6 +19,7 @@ from clew.sources.words import WordReader
 from clew.tasks.entry import TaskEntry
 from clew.tasks.language_model import collate_texts
 from clew.tasks.offers import Predicted, Reading, TextBody
+from clew.tasks.programs import Reads, levels
 from clew.tasks.reading import ReadsText
 from clew.text.tokenizer import Tokenizer
 
@@ -127,10 +128,6 @@ class BidirectionalLanguageModel(ReadsText, nn.Module):
         """V (predicted, dim / 2): the output layer's own, or the embedding's."""
         return self.body.embedding.weight[: self.predicted] if self.output_weight is None else self.output_weight
 
-    def text_reader(self) -> tuple[Any, WordReader]:
-        """What reads a text by itself: the body, and what makes its inputs."""
-        return self.body, WordReader.of(self.body, {"tokenizer": self.tokenizer}, running=True)
-
     def looked_up(self) -> list[Tensor]:
         """Tables that no vector is multiplied with: they cost no FLOPs."""
         return [] if self.output_weight is None else self.body.embedding.looked_up()
@@ -170,6 +167,9 @@ class BidirectionalLanguageModel(ReadsText, nn.Module):
             predicted(range(1, last + 1), named[1:], ahead[:-1], "from the left"),
             predicted(range(last), named[:-1], back[1:], "from the right"),
         ]
+
+    def programs(self) -> list[Reads]:
+        return [levels(self.body)]
 
 
 def build_bidirectional(body: Any, vocabularies: dict[str, Any], config: BidirectionalLanguageModelConfig) -> BidirectionalLanguageModel:

@@ -21,12 +21,13 @@ from clew.data.examples import Labelled
 from clew.layers.context import Pieces
 from clew.layers.pooling import POOLINGS
 from clew.sources.words import EncodedWords, WordReader, check_words, one_word_each, places_of
-from clew.tasks.answers import ANSWERS, ClassWeights, Found
+from clew.tasks.answers import ANSWERS, ClassWeights, Found, Number
 from clew.tasks.entry import TaskEntry
 from clew.tasks.examples import ExampleTask
 from clew.tasks.explaining import Explained, check_no_place, check_not_empty, chosen_label, named_places
 from clew.tasks.judging import Judging, unlabelled_texts
 from clew.tasks.offers import Given, Judged
+from clew.tasks.programs import Reads, Traced
 from clew.tasks.reading import ReadsText
 from clew.tasks.sequence import TrainTokenizer
 from clew.tasks.use import Answered, Objects, Options, PairRow, TextRow, TwoTexts, Use, Watch, line_each, tokens_read
@@ -36,6 +37,14 @@ from clew.text.words import words_of
 
 BATCH = 128
 """Texts that are classified at a time."""
+CLASSES_TOLD = """\
+found = run("classifier", tensors)
+print(dict(zip(about["labels"], found["probabilities"][0])))
+"""
+NUMBER_TOLD = """\
+print(run("classifier", tensors)["number"])
+"""
+"""How a card shows the program."""
 
 
 def as_label(value: Any) -> Any:
@@ -160,10 +169,6 @@ class Classifier(ReadsText, Judging, ExampleTask):
             features = self.dropout(torch.relu(layer(features)))
         return self.output(features).float()
 
-    def text_reader(self) -> tuple[Any, WordReader]:
-        """What reads a text by itself: the body, and what makes its inputs."""
-        return self.body, self.reader
-
     def prepare(self, encoded: Sequence[LabelledWords]) -> None:
         self.answer.prepare(torch.tensor([example.target for example in encoded]))
 
@@ -280,6 +285,19 @@ class Classifier(ReadsText, Judging, ExampleTask):
         what = "the number" if self.config.labels == "number" else f"the logit of {named(self.labels.names[label])}"
         tokens, own = named_places(self.reader.tokenizer, sides[0].tokens)
         return Explained(self, pieces.inputs, lambda inputs: logits(inputs)[:, label], tokens, own, what, self.reader.tokenizer)
+
+    def programs(self) -> list[Reads]:
+        texts = 2 if self.config.pair == "apart" else 1
+        if isinstance(self.answer, Number):
+            return [Reads("classifier", ["number"], self.judged, texts=texts, usage=NUMBER_TOLD)]
+        return [Reads("classifier", ["logits", "probabilities"], self.judged, texts=texts, usage=CLASSES_TOLD)]
+
+    def judged(self, given: Traced) -> tuple[Tensor, ...]:
+        """Logits and probabilities of the labels, or the number."""
+        answer, logits = self.answer, self.logits(ClassBatch(given.texts, given.words))
+        if isinstance(answer, Number):
+            return (answer.mean + answer.scale * logits[:, 0],)
+        return logits, answer.probabilities(logits / answer.temperature)
 
 
 def cut(text: str, config: ClassificationConfig) -> list[str]:
@@ -402,4 +420,5 @@ CLASSIFICATION = TaskEntry(
     train_vocabularies=train_class_vocabularies,
     verb="classify",
     uses={"classify": CLASSIFY},
+    pipeline="text-classification",
 )

@@ -21,6 +21,7 @@ from clew.tasks.entry import TaskEntry
 from clew.tasks.explaining import Explained, check_no_place, chosen_token
 from clew.tasks.generation import GENERATE, continuation, ends_of, prompt_batch, stepper_of
 from clew.tasks.offers import Begun, Expected, Given, Predicted, Reading, Streamed, TextBody, TokenScores
+from clew.tasks.programs import Steps
 from clew.tasks.reading import ReadsText
 from clew.tasks.writing import DecodingConfig
 from clew.text.tokenizer import Tokenizer
@@ -130,10 +131,6 @@ class LanguageModel(ReadsText, nn.Module):
         counted = batch.counted
         return log_probs if counted is None else log_probs.masked_fill(~counted, 0.0), state
 
-    def text_reader(self) -> tuple[Any, WordReader]:
-        """What reads a text by itself: the body, and what makes its inputs."""
-        return self.body, WordReader.of(self.body, {"tokenizer": self.tokenizer}, running=True)
-
     def stepper(self) -> "LanguageStepper":
         return LanguageStepper(self)
 
@@ -197,6 +194,10 @@ class LanguageModel(ReadsText, nn.Module):
         what = f"log p of {self.tokenizer.piece(token)!r} as the next token"
         return Explained(self, inputs, lambda rows: log_probs(rows)[:, token], reading.pieces[:length], own, what, self.tokenizer)
 
+    def programs(self) -> list[Steps]:
+        frame = self.tokenizer.frame
+        return [Steps(source=False, facts={"before": [] if frame is None else frame.before})]
+
 
 class LanguageStepper:
     """What decoding sees of a language model."""
@@ -236,4 +237,5 @@ LANGUAGE_MODEL = TaskEntry(
     needs=LanguageModel.needs,
     uses={"generate": GENERATE},
     vocabularies={"tokenizer": Tokenizer},
+    pipeline="text-generation",
 )

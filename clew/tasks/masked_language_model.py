@@ -24,9 +24,17 @@ from clew.tasks.entry import TaskEntry
 from clew.tasks.explaining import Explained, chosen_token, named_places
 from clew.tasks.filling import FILL, framed_text
 from clew.tasks.offers import Expected, Given, Predicted, Reading, TextBody, TokenScores
+from clew.tasks.programs import Reads, Traced, levels
 from clew.tasks.reading import ReadsText
 from clew.text.frames import Framed
 from clew.text.tokenizer import Tokenizer
+
+FILLED = """\
+tensors["tokens"][0, 1] = about["mask"]
+found = run("filler", tensors)
+print(tokenizer.id_to_token(int(found["log_probs"][0, 1].argmax())))
+"""
+"""How a card shows the program."""
 
 
 class MaskedLanguageModelConfig(TaskSection):
@@ -137,10 +145,6 @@ class MaskedLanguageModel(ReadsText, nn.Module):
         assert self.pooling is not None and self.next_sentence is not None
         return self.next_sentence(self.pooling(hidden))
 
-    def text_reader(self) -> tuple[Any, WordReader]:
-        """What reads a text by itself: the body, and what makes its inputs."""
-        return self.body, WordReader.of(self.body, {"tokenizer": self.tokenizer})
-
     def looked_up(self) -> list[Tensor]:
         """Tables that no vector is multiplied with, or those of few places: they cost next to no FLOPs."""
         return [*self.body.embedding.looked_up(), *([] if self.output_weight is None else [self.output_weight])]
@@ -235,6 +239,16 @@ class MaskedLanguageModel(ReadsText, nn.Module):
         what = f"log p of {self.tokenizer.piece(token)!r} in the place of mask {place}"
         return Explained(self, inputs, lambda rows: log_probs(rows)[:, token], names, own, what, self.tokenizer)
 
+    def programs(self) -> list[Reads]:
+        outputs = ["log_probs"] if self.next_sentence is None else ["log_probs", "follows"]
+        return [Reads("filler", outputs, self.filled, usage=FILLED, facts={"mask": self.tokenizer.mask}), levels(self.body)]
+
+    def filled(self, given: Traced) -> tuple[Tensor, ...]:
+        """log p of every token at every place, and the probability that the second text follows the first."""
+        hidden, _ = self.body(given.texts[0].inputs, given.texts[0].mask)
+        log_probs = self.logits(hidden).float().log_softmax(-1)
+        return (log_probs,) if self.next_sentence is None else (log_probs, self.followed(hidden).float().softmax(-1)[:, 0])
+
 
 def log_softmax(scores: Tensor) -> Tensor:
     """In float32 at least."""
@@ -253,4 +267,5 @@ MASKED_LANGUAGE_MODEL = TaskEntry(
     data="documents",
     verb="fill",
     uses={"fill": FILL},
+    pipeline="fill-mask",
 )

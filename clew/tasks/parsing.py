@@ -2,7 +2,7 @@
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
-from typing import Any, Literal
+from typing import Any, Literal, NoReturn
 
 import numpy as np
 import torch
@@ -190,6 +190,9 @@ class ConstituencyParser(SequenceToSequence):
         """Up to the longest tree that is written over so many words."""
         begun = super().steps(given, config)
         return replace(begun, most=int(self.longest_trees(torch.tensor(len(words_of(given.text))))))
+
+    def programs(self) -> NoReturn:
+        raise UserError("a parser holds what it writes to trees, which no program does; parse with `clew parse`, or `clew serve` the run")
 
 
 def symbols_of(tree: Tree, config: ParsingConfig) -> str:

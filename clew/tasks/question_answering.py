@@ -30,10 +30,11 @@ from clew.metrics.answers import AnswerScores, best_threshold, score_answers
 from clew.metrics.bootstrap import Interval, bootstrap_interval
 from clew.metrics.measures import Measured, in_words
 from clew.sources.windows import CutText, cut_text, part_of, window_starts
-from clew.sources.words import EncodedWords, WordReader, one_word_each, places_of
+from clew.sources.words import EncodedWords, WordReader, is_spelled, one_word_each, places_of
 from clew.tasks.answer_spans import AnsweredQuestion, Spans, answered, found_spans
 from clew.tasks.entry import TaskEntry
 from clew.tasks.examples import ExampleTask
+from clew.tasks.programs import Reads, Traced
 from clew.tasks.reading import ReadsText
 from clew.tasks.sequence import TrainTokenizer
 from clew.tasks.use import Blocks, Objects, Options, Use, Watch, tokens_read
@@ -49,6 +50,25 @@ ALL = 2**62
 SURE = 1e9
 """By how much no answer is preferred where there is nothing to choose from."""
 NOT = -1e30
+SCORES = """\
+print(run("reader", tensors)["scores"][0])  # of every place as an answer's first and last
+"""
+ANSWERED = """
+tokenizer = read_tokenizer("tokenizer")
+question, passage = (tokenizer.encode(text, add_special_tokens=False) for text in ("QUESTION", "TEXT"))
+around = about["pair"]
+parts = [(around["before"], 0), (question.ids, 0), (around["between"], 0), (passage.ids, 1), (around["after"], 1)]
+tensors = {
+    "tokens": np.array([[id for ids, _ in parts for id in ids]]),
+    "segments": np.array([[around["segments"][side] for ids, side in parts for _ in ids]]),
+}
+tensors["mask"] = np.ones_like(tensors["tokens"], dtype=bool)
+first = sum(len(ids) for ids, _ in parts[:3])
+starts, ends = run("reader", tensors)["scores"][0][:, first : first + len(passage.ids)]
+best = max((starts[i] + ends[j], i, j) for i in range(len(starts)) for j in range(i, len(ends)))
+print("TEXT"[passage.offsets[best[1]][0] : passage.offsets[best[2]][1]])
+"""
+"""How a card shows the program."""
 
 
 class QuestionAnsweringConfig(TaskSection):
@@ -139,10 +159,6 @@ class QuestionAnswering(ReadsText, ExampleTask):
         hidden, _ = self.body(batch.pieces.inputs, batch.pieces.mask)
         allowed = batch.inside.scatter(1, batch.nowhere[:, None], True)
         return self.output(self.dropout(hidden)).float().mT.masked_fill(~allowed[:, None], NOT)
-
-    def text_reader(self) -> tuple[Any, WordReader]:
-        """What reads a text by itself: the body, and what makes its inputs."""
-        return self.body, self.reader
 
     def prepare(self, encoded: Sequence[EncodedQuestion]) -> None:
         self.threshold.fill_(math.inf if all(each.has_answer for each in encoded) else 0.0)
@@ -317,6 +333,27 @@ class QuestionAnswering(ReadsText, ExampleTask):
         told = {"target": " | ".join(example.texts), "prediction": found.text, **span, "probability": round(found.probability, 6)}
         return {"source": example.question, **told}
 
+    def programs(self) -> list[Reads]:
+        plain = not is_spelled(self.body) and self.reader.context is None
+        usage = ANSWERED if plain else SCORES
+        return [Reads("reader", ["scores"], self.score_places, usage=usage, alone=plain, facts={"pair": self.around_pair()})]
+
+    def score_places(self, given: Traced) -> tuple[Tensor]:
+        """Of every place as an answer's first and last (batch, 2, length)."""
+        hidden, _ = self.body(given.texts[0].inputs, given.texts[0].mask)
+        return (self.output(hidden).float().mT,)
+
+    def around_pair(self) -> dict[str, list[int]]:
+        """The ids before, between and behind question and passage, and the segments of the two."""
+        tokenizer = self.reader.tokenizer
+        end = [tokenizer.end or 0]
+        if tokenizer.frame is None:
+            return {"before": [], "between": end, "after": end if self.ends else [], "segments": [0, 0]}
+        tokens, _, (first, second) = tokenizer.frame.around([], [])
+        _, segments, places = tokenizer.frame.around([0], [0])
+        parts = {"before": tokens[:first], "between": tokens[first:second], "after": tokens[second:] + (end if self.ends else [])}
+        return {**parts, "segments": [segments[place] for place in places]}
+
 
 def pieces_of(example: Question, cut: CutText) -> tuple[int, int] | None:
     """The first and the last piece of the first answer, each as far as it has a character of it."""
@@ -450,4 +487,5 @@ QUESTION_ANSWERING = TaskEntry(
     train_vocabularies=train_question_vocabularies,
     verb="answer",
     uses={"answer": ANSWER},
+    pipeline="question-answering",
 )

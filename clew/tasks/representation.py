@@ -13,9 +13,15 @@ from clew.layers.context import Pieces
 from clew.layers.pooling import POOLINGS
 from clew.sources.words import EncodedWords, WordReader
 from clew.tasks.entry import TaskEntry
+from clew.tasks.programs import Reads, levels
 from clew.tasks.reading import ReadsText
 from clew.tasks.text_vectors import EMBED
 from clew.text.tokenizer import Tokenizer
+
+VECTORS = """\
+print(run("embedder", tensors)["vectors"][0])
+"""
+"""How a card shows the program."""
 
 
 class RepresentationConfig(TaskSection):
@@ -47,10 +53,6 @@ class Representation(ReadsText, nn.Module):
         pooled = self.pooling(self.body(batch.inputs, batch.mask)[0], batch.mask)
         return F.normalize(pooled, dim=-1) if self.config.normalise else pooled
 
-    def text_reader(self) -> tuple[Any, WordReader]:
-        """What reads a text by itself: the body, and what makes its inputs."""
-        return self.body, self.reader
-
     @property
     def longest_text(self) -> int | None:
         """Places to which a text is cut."""
@@ -69,6 +71,9 @@ class Representation(ReadsText, nn.Module):
         """Tables that no vector is multiplied with: they cost no FLOPs."""
         return self.body.embedding.looked_up()
 
+    def programs(self) -> list[Reads]:
+        return [Reads("embedder", ["vectors"], lambda given: (self(given.texts[0]),), usage=VECTORS), levels(self.body)]
+
 
 def build_representation(body: Any, vocabularies: dict[str, Any], config: RepresentationConfig) -> Representation:
     return Representation(body, WordReader.of(body, vocabularies), config)
@@ -82,4 +87,5 @@ REPRESENTATION = TaskEntry(
     data="nothing",
     verb="embed",
     uses={"embed": EMBED},
+    pipeline="feature-extraction",
 )

@@ -19,8 +19,8 @@ from clew.data.examples import Pair
 from clew.decoding.stepper import Stepper
 from clew.layers.losses import CrossEntropy
 from clew.metrics.measures import MEASURES, VALUES, Measured
-from clew.sources.words import SourceReader, WordReader
 from clew.tasks.entry import TaskEntry
+from clew.tasks.programs import Steps
 from clew.tasks.source_to_target import ReadsAndWrites
 from clew.tasks.translation import TRANSLATE
 from clew.tasks.writing import DecodingConfig, Hypothesis, filtered_as, write
@@ -186,12 +186,6 @@ class SequenceToSequence(ReadsAndWrites):
     def read(self, batch: SequenceBatch) -> Memory:
         return self.body.encode(batch.source, batch.source_mask)
 
-    def text_reader(self) -> tuple[Any, WordReader]:
-        """What reads a source by itself: the encoder, and what makes its inputs."""
-        if self.languages:
-            raise UserError("this model reads a text with the language that it goes into; it has no vectors of a text alone")
-        return self.body.encoder, SourceReader(self.source, self.source_end)
-
     @property
     def weight(self) -> Tensor:
         """V (vocabulary, dim): the output layer's own, or the target embedding's."""
@@ -346,6 +340,12 @@ class SequenceToSequence(ReadsAndWrites):
         """Texts as measures see them."""
         return list(texts) if self.config.exact_space else [" ".join(text.split()) for text in texts]
 
+    def programs(self) -> list[Steps]:
+        languages = {token[2:-1]: id for token, id in language_tokens(self.source).items()}
+        before, after = self.around(next(iter(languages), ""))
+        facts = {"source_max_length": self.body.source_max_length, "languages": languages or None}
+        return [Steps(True, {**facts, "source_before": before, "source_after": after, "start": self.start, "end": self.end})]
+
 
 class SequenceStepper:
     """What decoding sees: the source is in the state, so it is called as a language model's is."""
@@ -424,4 +424,4 @@ SEQUENCE = TaskEntry(
     verb="translate",
     uses={"translate": TRANSLATE},
 )
-TRANSLATION = replace(SEQUENCE, config=TranslationConfig)
+TRANSLATION = replace(SEQUENCE, config=TranslationConfig, pipeline="translation")

@@ -15,7 +15,7 @@ from clew.core.batches import padded, to_device
 from clew.core.config import Section, TaskSection
 from clew.core.errors import UserError, named
 from clew.core.modes import evaluating
-from clew.core.tag_schemes import OUTSIDE, SCHEMES, allowed_transitions, convert_tags, is_phrase_tag, tag_parts, tag_spans
+from clew.core.tag_schemes import OUTSIDE, SCHEMES, allowed_transitions, convert_tags, is_phrase_tag, plain_tags, tag_parts, tag_spans
 from clew.core.types import State, Term
 from clew.data.examples import Sentence
 from clew.data.formats import find_format
@@ -34,6 +34,7 @@ from clew.tasks.entry import TaskEntry
 from clew.tasks.examples import ExampleTask
 from clew.tasks.explaining import Explained, check_not_empty, chosen_label, named_places
 from clew.tasks.offers import Given, Judged, JudgedSpan, JudgedWord
+from clew.tasks.programs import Reads, Traced
 from clew.tasks.reading import ReadsText
 from clew.tasks.sequence import TrainTokenizer
 from clew.tasks.use import Answered, Objects, Options, Use, Watch, line_each, tokens_read
@@ -45,6 +46,11 @@ BATCH = 128
 """Sentences that are tagged at a time."""
 SAMPLES = 2000
 """Resamples of a bootstrap's interval."""
+TOLD = """\
+found = run("tagger", tensors)
+print([(word, about["tags"][tag]) for word, tag in zip(words, found["tags"][0])])
+"""
+"""How a card shows the program."""
 
 
 class TaggingConfig(TaskSection):
@@ -164,10 +170,6 @@ class Tagger(ReadsText, ExampleTask):
         if not self.reader.is_whole:
             hidden = self.vector_of(hidden, pieces)
         return self.output(self.dropout(hidden))
-
-    def text_reader(self) -> tuple[Any, WordReader]:
-        """What reads a text by itself: the body, and what makes its inputs."""
-        return self.body, self.reader
 
     def encode(self, examples: Sequence[Sentence]) -> list[TaggedWords]:
         encoded = self.reader.encode([example.words for example in examples])
@@ -324,6 +326,24 @@ class Tagger(ReadsText, ExampleTask):
         tokenizer = self.reader.tokenizer
         return Explained(self, pieces.inputs, lambda inputs: emissions(inputs)[:, tag], tokens, own, what, tokenizer, movable=False)
 
+    def programs(self) -> list[Reads]:
+        names = self.tags.names
+        facts = {"tags": list(plain_tags(names).names), "scored_tags": list(names)} if self.scheme else {}
+        return [Reads("tagger", ["scores", "tags"], self.scored, words=not self.reader.is_whole, usage=TOLD, facts=facts)]
+
+    def scored(self, given: Traced) -> tuple[Tensor, Tensor]:
+        """A score for every tag of every word, and the tags that are best: of a CRF, those that are best together; of phrases IOB2's."""
+        words = given.words
+        scores = self.emissions(TagBatch(given.texts[0], words, words))
+        tags = scores.argmax(-1) if self.crf is None else self.crf.viterbi(scores, words)[0]
+        if self.scheme:
+            plain = plain_tags(self.tags.names)
+            table = torch.tensor([*plain.after, plain.first], device=tags.device)  # (tag before or none, tag)
+            # Padded, then cut: a length of one less would make torch.export ask whether it is one.
+            before = F.pad(tags, (1, 0), value=len(plain.after))[:, :-1]
+            tags = table[before, tags]
+        return scores, tags.masked_fill(~words, 0)
+
 
 def learnt_tags(tags: Sequence[str], scheme: str | None) -> list[str]:
     return convert_tags(tags, scheme) if scheme else list(tags)
@@ -422,7 +442,7 @@ def sentence_rows(path: Path, data: Any, columns: Mapping[str, str]) -> Iterator
     return (SentenceRow(text=list(sentence.words)) for sentence in sentences)
 
 
-def plain_tags(task: Tagger, tags: Iterable[str]) -> list[str]:
+def without_places(task: Tagger, tags: Iterable[str]) -> list[str]:
     """Tags without what says where a phrase begins."""
     return [tag.partition("-")[2] or tag if task.scheme is not None else tag for tag in tags]
 
@@ -442,9 +462,9 @@ TAG: Use[SentenceRow, TaggedText] = Use(
             task.reader.tokenizer, [row.text if isinstance(row.text, str) else " ".join(row.text)], by_words=True
         ),
         confidence=lambda tagged: fmean(word.probability for word in tagged.words) if tagged.words else None,
-        labels=lambda task, tagged: plain_tags(task, (word.tag for word in tagged.words)),
+        labels=lambda task, tagged: without_places(task, (word.tag for word in tagged.words)),
         row_of=lambda example: SentenceRow(text=list(example.words)),
-        own_labels=lambda task, example: plain_tags(task, example.tags),
+        own_labels=lambda task, example: without_places(task, example.tags),
         is_quick=True,
     ),
     help="""Every TEXT, or else every line of standard input or of --file, is a sentence. It is cut into words first, punctuation apart;
@@ -477,4 +497,5 @@ TAGGING = TaskEntry(
     train_vocabularies=train_tagging_vocabularies,
     verb="tag",
     uses={"tag": TAG},
+    pipeline="token-classification",
 )

@@ -22,6 +22,7 @@ from clew.layers.pooling import MIXES, POOLINGS, Last, Pooler
 from clew.sources.windows import CutText, cut_text, part_of, window_starts
 from clew.sources.words import EncodedWords, WordReader
 from clew.tasks.level_vectors import batches_of, block_levels, layer_vectors
+from clew.tasks.offers import lacking
 from clew.tasks.use import Objects, Options, TextRow, Use, Watch, tokens_read
 from clew.text.tokenizer import check_is_text
 
@@ -181,9 +182,9 @@ def width_of(layer: int | str, widths: Sequence[int]) -> int:
 def text_vectors(task: Any, *, layer: int | str = "last", pooling: str | None = None, normalise: bool | None = None) -> TextVectors:
     """What makes vectors of texts, some at a time, by any task that reads a text by itself. Its own pooling, where it has one, and whether
     it normalises hold where nothing else is said."""
-    if not hasattr(task, "text_reader"):
-        raise UserError("this model reads no text by itself and has no vector of one; take a run that does, such as a language model's")
-    body, reader = task.text_reader()
+    if (why := lacking(task, "vectors")) is not None:
+        raise UserError(f"this model {why}")
+    body, reader = task.vectors()
     config = getattr(task, "config", None)
     own = getattr(config, "pooling", None)
     chosen: str | nn.Module = "mean" if own is None else task.pooling
@@ -227,14 +228,11 @@ def embedded_objects(number: int, row: TextRow, found: np.ndarray | TokenVectors
 
 def reads_texts(task: Any) -> bool:
     """Whether a task reads a text by itself, so that it has a vector."""
-    try:
-        return hasattr(task, "text_reader") and bool(task.text_reader())
-    except UserError:
-        return False
+    return lacking(task, "vectors") is None
 
 
 def tokens_of(task: Any, row: TextRow) -> tuple[list[int], int | None]:
-    reader = task.text_reader()[1]
+    reader = task.vectors()[1]
     return tokens_read(reader.tokenizer, [row.text], by_words=reader.by_words)
 
 

@@ -4,7 +4,7 @@ Tai et al. 2015)."""
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, Literal, NamedTuple
+from typing import Any, Literal, NamedTuple, NoReturn
 
 import numpy as np
 import torch
@@ -242,6 +242,12 @@ class TreeClassifier(ExampleTask):
             raise no_text()
         (found,) = self.classify([unlabelled(given.text, "the tree")])
         return Judged(found.labels, found.probabilities)
+
+    def programs(self) -> NoReturn:
+        raise UserError(
+            "a classifier of trees reads them, and each has a shape of its own, which no program has; "
+            "classify with `clew classify`, or `clew serve` the run"
+        )
 
 
 def as_texts(examples: Sequence[LabelledTree]) -> list[Labelled]:
