@@ -160,7 +160,7 @@ def probe_run(
     if control:
         device = next(run.task.parameters()).device
         tasks[", untrained"] = build_task(run.config, run.vocabularies, to_train=False).to(device)
-    is_running = TASKS[run.config.task.name].data == "text"
+    is_running = TASKS[run.config.task.name].is_running
     readers = {which: WordReader.of(task.body, run.vocabularies, running=is_running) for which, task in tasks.items()}
     rows = rows_of(run.task.body, readers[""])
     found = []

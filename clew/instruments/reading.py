@@ -92,7 +92,7 @@ def read(run: Run, text: str, target: str | None = None, *, into: str = "", any_
     if target is not None:
         raise UserError(f"{run.folder} reads one text and writes none; leave the target out")
     check_reads_one_sequence(run.config, str(run.folder))
-    reader = WordReader.of(run.task.body, run.vocabularies, running=TASKS[run.config.task.name].data == "text")
+    reader = WordReader.of(run.task.body, run.vocabularies, running=TASKS[run.config.task.name].is_running)
     encoded, spans = encode_text(reader, text, masked=run.verb == "fill")
     limit = run.task.body.max_length
     if limit is not None and len(encoded.tokens) > limit and not any_length:

@@ -12,13 +12,10 @@ from clew.core.config import Section
 from clew.core.errors import UserError
 from clew.data.corpora import find_corpus, get_corpus, holds_sentences, read_lines
 from clew.data.notes import Notes
-from clew.data.text_files import TextSource, find_text
+from clew.data.text_files import find_text, text_lines
 from clew.instruments.instrument import HeadsOff
 from clew.models import MODELS
-from clew.runs.build import find_texts
 from clew.runs.directory import IMPORTED
-from clew.runs.documents import find_documents
-from clew.runs.examples import read_examples
 from clew.runs.loaded import Run
 from clew.sources.words import SourceReader, WordReader
 from clew.tasks import TASKS
@@ -65,20 +62,8 @@ def own_lines(run: Run) -> Iterator[str]:
     config = run.config
     if config.recipe == IMPORTED:
         raise UserError(f"{run.folder} was imported and has no data of its own; name a corpus, such as corpus=ewt-sample")
-    kind = TASKS[config.task.name].data
-    if kind == "text":
-        return text_lines(find_texts(config.data)["valid"])
-    if kind == "documents":
-        return iter(find_documents(config.data, Notes())["valid"])
-    return (example.key for example in read_examples(kind, config.data, config.seed)["valid"])
-
-
-def text_lines(source: TextSource) -> Iterator[str]:
-    left = ""
-    for piece in source:
-        *lines, left = (left + piece).split("\n")
-        yield from lines
-    yield left
+    learning = TASKS[config.task.name].learns
+    return learning.lines(learning.read(config.data, config.seed, Notes(faults=config.data.faults))["valid"])
 
 
 def why_wordless(run: Run) -> str | None:
@@ -100,7 +85,7 @@ def level_words(run: Run, sentences: Sequence[Sequence[str]], pieces: str = "las
         reader: WordReader = SourceReader(run.vocabularies["source"], task.source_end)
     else:
         body = task.body
-        reader = WordReader.of(body, run.vocabularies, running=TASKS[run.config.task.name].data == "text")
+        reader = WordReader.of(body, run.vocabularies, running=TASKS[run.config.task.name].is_running)
     return [level.cpu().double().numpy() for level in word_vectors(body, reader, sentences, pieces)]
 
 

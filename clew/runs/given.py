@@ -10,7 +10,7 @@ from pydantic import ValidationError
 from clew.core.errors import UserError, shown
 from clew.data.examples import Sentence
 from clew.data.formats import EXTENSIONS
-from clew.runs.config import DataConfig
+from clew.data.kinds.section import DataSection
 from clew.runs.explaining import explain
 from clew.tasks.writing import DecodingConfig
 
@@ -49,11 +49,12 @@ def check_sides(texts: Sequence[Any], first: int, reads_pairs: bool, folder: Pat
             raise UserError(f"text {number}: {folder} was trained to judge {need}")
 
 
-def check_tree_kinds(trees: Sequence[Any], numbers: Sequence[int], data: DataConfig, folder: Path) -> None:
+def check_tree_kinds(trees: Sequence[Any], numbers: Sequence[int], data: DataSection, folder: Path) -> None:
     """Refuses dependency trees where a run was trained on bracketed ones, and the other way round; what the name of its data does not tell
     is not checked."""
+    format = getattr(data, "format", None)
     files = [data.train] if isinstance(data.train, str) else data.train or []
-    formats = {data.format or EXTENSIONS.get(Path(file.removesuffix(".gz")).suffix.lower()) for file in files}
+    formats = {format or EXTENSIONS.get(Path(file.removesuffix(".gz")).suffix.lower()) for file in files}
     if data.corpus is None and (len(formats) != 1 or formats & {None, "lines"}):
         return
     reads_heads = data.corpus is None and formats == {"conllu"}

@@ -227,7 +227,7 @@ class Run:
         else:
             check_reads_one_sequence(self.config, str(self.folder))
             body = self.task.body
-            reader = WordReader.of(body, self.vocabularies, running=kind.data == "text")
+            reader = WordReader.of(body, self.vocabularies, running=kind.is_running)
         own = getattr(task, "pooling", None)
         chosen: Any = "mean" if own is None else self.task.pooling
         if pooling is not None and (own is None or pooling != part_name(own)):
@@ -245,14 +245,14 @@ class Run:
     @property
     def reads_trees(self) -> bool:
         """Whether a classifier judges trees."""
-        return TASKS[self.config.task.name].data == "labelled_trees"
+        return "trees" in TASKS[self.config.task.name].needs
 
     @property
     def reads_pairs(self) -> bool:
         """Whether a classifier judges two texts together."""
         data = self.config.data
         content = CORPORA[data.corpus].content if data.corpus in CORPORA else None
-        return data.second is not None or (isinstance(content, LabelTable) and content.second is not None)
+        return getattr(data, "second", None) is not None or (isinstance(content, LabelTable) and content.second is not None)
 
     def translate(self, texts: str | Sequence[str], **options: Any) -> Any:
         """The target of one source or of several, as `translate_together` has it with this run alone."""

@@ -147,7 +147,7 @@ def sample_text(run: Run) -> str:
     """Something to begin with, in the language that a run reads."""
     if run.verb == "fill":
         return f"The {run.tokenizer.token(run.tokenizer.mask)} sat on the mat." if run.tokenizer.mask is not None else ENGLISH
-    return SAMPLES.get(str(run.config.data.source), ENGLISH)
+    return SAMPLES.get(str(getattr(run.config.data, "source", None)), ENGLISH)
 
 
 ENGLISH = "The ball of thread was small, and she tied one end of it to the"

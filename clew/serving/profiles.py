@@ -15,9 +15,6 @@ from typing import Any
 
 from clew.data.notes import Notes
 from clew.data.text_files import beginning
-from clew.runs.build import find_texts
-from clew.runs.documents import find_documents
-from clew.runs.examples import read_examples
 from clew.runs.loaded import Run
 from clew.serving.metrics import Metrics
 from clew.tasks import TASKS
@@ -69,19 +66,14 @@ class Profile:
 def training_profile(run: Run) -> Profile:
     """Of the run's training data; a sentence says why where it is not at hand."""
     config = run.config
-    kind = TASKS[config.task.name].data
+    learning = TASKS[config.task.name].learns
     found = Profile()
-    if kind in ("text", "documents"):
-        pieces: Iterable[str]
-        if kind == "text":
-            pieces = find_texts(config.data)["train"]
-        else:
-            documents = find_documents(config.data, Notes(faults=config.data.faults))["train"]
-            pieces = (text if text.endswith("\n") else f"{text}\n" for text in documents)
+    examples = learning.read(config.data, config.seed, Notes(faults=config.data.faults))["train"]
+    if not learning.has_examples:
         found.has_lengths = False  # what a request holds is not cut as these are
-        found.read(run, [beginning(pieces, SOME_CHARACTERS)])
+        found.read(run, [beginning((f"{line}\n" for line in learning.lines(examples)), SOME_CHARACTERS)])
         return found
-    examples = read_examples(kind, config.data, config.seed)["train"]
+    kind = learning.reads
     for example in examples:
         found.labels.update(own_labels(run, kind, example))
     rows = [row for example in spread(examples, SOME) if (row := row_of(kind, example)) is not None]
@@ -104,17 +96,17 @@ def row_of(kind: str, example: Any) -> Any:
         return example.source
     if kind == "trees":
         return " ".join(example.tree.words)
-    if kind == "tagged":
+    if kind == "tagged words":
         return list(example.words)
-    if kind == "labelled":
+    if kind == "labelled texts":
         return example.text if example.second is None else (example.text, example.second)
     return (example.question, example.passage) if kind == "questions" else None
 
 
 def own_labels(run: Run, kind: str, example: Any) -> list[str]:
-    if kind == "tagged":
+    if kind == "tagged words":
         return [plain_tag(run, tag) for tag in example.tags]
-    return [label for label in example.labels if label in run.vocabularies["labels"].names] if kind == "labelled" else []
+    return [label for label in example.labels if label in run.vocabularies["labels"].names] if kind == "labelled texts" else []
 
 
 def labels_of(run: Run, answer: Any) -> list[str]:

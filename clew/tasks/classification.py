@@ -1,6 +1,6 @@
 """Classification: a label for a text or for two together, several labels, or a number. Any body, and what its vectors are pooled to."""
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import pairwise
 from typing import Annotated, Any, Literal, NamedTuple
@@ -9,20 +9,22 @@ import torch
 from pydantic import BeforeValidator, Field
 from torch import Tensor, nn
 
+from clew.baselines.beside import Baseline, Train
+from clew.baselines.label_baselines import label_baselines, number_baselines, several_label_baselines
 from clew.core.batches import to_device
 from clew.core.config import Part, TaskSection, build_part, one_of, part_name
 from clew.core.errors import UserError
 from clew.core.modes import evaluating
 from clew.core.types import State, Term
 from clew.data.examples import Labelled
+from clew.data.kinds.labelled import LABELLED
 from clew.layers.context import Pieces
 from clew.layers.pooling import POOLINGS
 from clew.sources.words import EncodedWords, WordReader, check_words, one_word_each, places_of
 from clew.tasks.answers import ANSWERS, ClassWeights, Found
 from clew.tasks.entry import TaskEntry
-from clew.tasks.examples import ExampleTask
+from clew.tasks.examples import Examples, ExampleTask, TrainTokenizer
 from clew.tasks.judging import Judging, unlabelled_texts
-from clew.tasks.sequence import TrainTokenizer
 from clew.text.labels import Labels
 from clew.text.tokenizer import Tokenizer
 from clew.text.words import words_of
@@ -260,6 +262,12 @@ def train_class_vocabularies(
     return {"tokenizer": train([one_word_each(cut(text, config)) for text in texts] if config.split else texts, []), "labels": labels}
 
 
+def class_baselines(train: Train, config: ClassificationConfig) -> Iterator[Baseline]:
+    """Those of one label, of several, or of a number."""
+    fit = {"one": label_baselines, "several": several_label_baselines, "number": number_baselines}
+    return fit[config.labels](train)
+
+
 def build_classifier(body: Any, vocabularies: dict[str, Any], config: ClassificationConfig) -> Classifier:
     return Classifier(body, WordReader.of(body, vocabularies), vocabularies["labels"], config)
 
@@ -271,7 +279,7 @@ CLASSIFICATION = TaskEntry(
     config=ClassificationConfig,
     build=build_classifier,
     vocabularies=CLASSES,
-    data="labelled",
-    train_vocabularies=train_class_vocabularies,
+    learning=Examples(LABELLED, train_class_vocabularies),
+    baselines=class_baselines,
     verb="classify",
 )

@@ -8,6 +8,7 @@ import torch.nn.functional as F
 from pydantic import Field
 from torch import Tensor, nn
 
+from clew.baselines.text_baselines import text_baselines
 from clew.core.config import TaskSection
 from clew.core.errors import UserError
 from clew.core.masks import real_positions
@@ -16,6 +17,7 @@ from clew.data.plans import TokenBatch
 from clew.layers.dropouts import DROPOUTS
 from clew.layers.losses import CrossEntropy, num_changes, squared_activations, squared_changes
 from clew.tasks.entry import TaskEntry
+from clew.tasks.streams import Streams
 from clew.text.tokenizer import Tokenizer
 
 
@@ -164,4 +166,6 @@ LANGUAGE_MODEL = TaskEntry(
     build=build_language_model,
     needs=LanguageModel.needs,
     vocabularies={"tokenizer": Tokenizer},
+    learning=Streams(),
+    baselines=text_baselines,
 )

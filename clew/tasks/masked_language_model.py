@@ -1,13 +1,14 @@
 """Masked language modelling: tokens that were taken out of a text, from all that is left of it, and whether two texts follow each other
 (Devlin et al. 2019). Any body that gives a vector a position."""
 
-from typing import Any, Literal, NamedTuple
+from typing import Any, Literal
 
 import torch
 import torch.nn.functional as F
 from pydantic import Field, model_validator
 from torch import Tensor, nn
 
+from clew.baselines.guess_baselines import guess_baselines
 from clew.core.config import TaskSection
 from clew.core.errors import UserError
 from clew.core.types import State, Term
@@ -16,7 +17,9 @@ from clew.layers.losses import IGNORED, CrossEntropy, summed
 from clew.layers.norms import LayerNorm
 from clew.layers.pooling import Pooler
 from clew.metrics.guesses import Guessed
+from clew.tasks.documents import MaskedDocuments
 from clew.tasks.entry import TaskEntry
+from clew.tasks.masked_examples import MaskedBatch
 from clew.text.tokenizer import Tokenizer
 
 
@@ -38,16 +41,6 @@ class MaskedLanguageModelConfig(TaskSection):
         if self.masked + self.replaced > 1 + 1e-9:
             raise UserError(f"masked ({self.masked}) and replaced ({self.replaced}) are shares of one whole; lower one of them")
         return self
-
-
-class MaskedBatch(NamedTuple):
-    inputs: Any  # tokens (batch, length), or `Segmented`
-    mask: Tensor | None  # (batch, length)
-    places: Tensor  # (batch, chosen), 0 where a row has fewer
-    targets: Tensor  # (batch, chosen), IGNORED there
-    follows: Tensor | None = None  # (batch,) 0 where the second text follows the first, 1 where it is a random one
-    fresh: bool = True
-    num_tokens: int = 0  # read in all rows
 
 
 class MaskedLanguageModel(nn.Module):
@@ -155,6 +148,7 @@ MASKED_LANGUAGE_MODEL = TaskEntry(
     build=build_masked,
     needs=MaskedLanguageModel.needs,
     vocabularies={"tokenizer": Tokenizer},
-    data="documents",
+    learning=MaskedDocuments(),
+    baselines=guess_baselines,
     verb="fill",
 )

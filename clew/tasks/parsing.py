@@ -8,11 +8,13 @@ import numpy as np
 from pydantic import Field
 from torch import Tensor
 
+from clew.baselines.tree_baselines import tree_baselines
 from clew.core.batches import to_device
 from clew.core.errors import UserError
 from clew.core.modes import evaluating
 from clew.core.trees import Tree
 from clew.data.examples import Parsed
+from clew.data.kinds.trees import TREES
 from clew.data.linearisation import WORD, delinearise, linearise, tree_tokens
 from clew.data.plans import batches_by_length
 from clew.data.trees import format_tree
@@ -22,7 +24,8 @@ from clew.metrics.brackets import score_brackets, score_sentence, share
 from clew.metrics.measures import Measured
 from clew.sources.words import one_word_each
 from clew.tasks.entry import TaskEntry
-from clew.tasks.sequence import SIDES, SequenceBatch, SequenceConfig, SequenceToSequence, Sides, TrainTokenizer
+from clew.tasks.examples import Examples, TrainTokenizer
+from clew.tasks.sequence import SIDES, SequenceBatch, SequenceConfig, SequenceToSequence, Sides
 from clew.tasks.writing import DecodingConfig
 from clew.text.tokenizer import Tokenizer, check_is_text
 from clew.text.train import train_word
@@ -201,7 +204,7 @@ PARSING = TaskEntry(
     build=build_parser,
     needs=ConstituencyParser.needs,
     vocabularies=SIDES,
-    data="trees",
-    train_vocabularies=train_parsing_vocabularies,
+    learning=Examples(TREES, train_parsing_vocabularies),
+    baselines=tree_baselines,
     verb="parse",
 )

@@ -14,12 +14,14 @@ import torch.nn.functional as F
 from pydantic import Field
 from torch import Tensor, nn
 
+from clew.baselines.question_baselines import question_baselines
 from clew.core.batches import num_rows, rows_of, to_device
 from clew.core.config import TaskSection
 from clew.core.errors import UserError
 from clew.core.modes import evaluating
 from clew.core.types import State, Term
 from clew.data.examples import Question
+from clew.data.kinds.questions import QUESTIONS
 from clew.layers.context import Pieces
 from clew.metrics.answers import AnswerScores, best_threshold, score_answers
 from clew.metrics.bootstrap import Interval, bootstrap_interval
@@ -28,8 +30,7 @@ from clew.sources.windows import CutText, cut_text, part_of, window_starts
 from clew.sources.words import EncodedWords, WordReader, one_word_each, places_of
 from clew.tasks.answer_spans import AnsweredQuestion, Spans, answered, found_spans
 from clew.tasks.entry import TaskEntry
-from clew.tasks.examples import ExampleTask
-from clew.tasks.sequence import TrainTokenizer
+from clew.tasks.examples import Examples, ExampleTask, TrainTokenizer
 from clew.text.tokenizer import Tokenizer, check_is_text
 from clew.text.words import words_of
 
@@ -332,14 +333,11 @@ def build_question_answering(body: Any, vocabularies: dict[str, Any], config: Qu
     return QuestionAnswering(body, WordReader.of(body, vocabularies), config)
 
 
-QUESTIONS = {"tokenizer": Tokenizer}
-
-
 QUESTION_ANSWERING = TaskEntry(
     config=QuestionAnsweringConfig,
     build=build_question_answering,
-    vocabularies=QUESTIONS,
-    data="questions",
-    train_vocabularies=train_question_vocabularies,
+    vocabularies={"tokenizer": Tokenizer},
+    learning=Examples(QUESTIONS, train_question_vocabularies),
+    baselines=question_baselines,
     verb="answer",
 )

@@ -68,6 +68,5 @@ REPRESENTATION = TaskEntry(
     build=build_representation,
     needs=Representation.needs,
     vocabularies={"tokenizer": Tokenizer},
-    data="nothing",
     verb="embed",
 )

@@ -9,6 +9,7 @@ import torch.nn.functional as F
 from pydantic import Field
 from torch import Tensor, nn
 
+from clew.baselines.tag_baselines import tag_baselines
 from clew.core.batches import padded, to_device
 from clew.core.config import TaskSection
 from clew.core.errors import UserError, named
@@ -16,6 +17,7 @@ from clew.core.modes import evaluating
 from clew.core.tag_schemes import OUTSIDE, SCHEMES, allowed_transitions, convert_tags, is_phrase_tag, tag_parts, tag_spans
 from clew.core.types import State, Term
 from clew.data.examples import Sentence
+from clew.data.kinds.tagged import TAGGED
 from clew.layers.context import WORD_VECTORS, Pieces
 from clew.layers.crf import CRF
 from clew.metrics.agreement import share_interval
@@ -25,8 +27,7 @@ from clew.metrics.measures import Measured
 from clew.metrics.spans import score_sentences, score_spans
 from clew.sources.words import EncodedWords, WordReader, check_words, one_word_each, places_of
 from clew.tasks.entry import TaskEntry
-from clew.tasks.examples import ExampleTask
-from clew.tasks.sequence import TrainTokenizer
+from clew.tasks.examples import Examples, ExampleTask, TrainTokenizer
 from clew.text.labels import Labels
 from clew.text.tokenizer import Tokenizer, check_is_text
 from clew.text.words import Word
@@ -313,7 +314,7 @@ TAGGING = TaskEntry(
     config=TaggingConfig,
     build=build_tagger,
     vocabularies=TAGS,
-    data="tagged",
-    train_vocabularies=train_tagging_vocabularies,
+    learning=Examples(TAGGED, train_tagging_vocabularies),
+    baselines=tag_baselines,
     verb="tag",
 )

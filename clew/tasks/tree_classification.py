@@ -11,6 +11,7 @@ import torch.nn.functional as F
 from pydantic import Field
 from torch import Tensor, nn
 
+from clew.baselines.label_baselines import tree_label_baselines
 from clew.core.batches import to_device
 from clew.core.config import TaskSection
 from clew.core.errors import UserError
@@ -19,6 +20,7 @@ from clew.core.tree_batches import TreeBatch, TreeInputs, batch_trees
 from clew.core.tree_nodes import Nodes, binary_nodes
 from clew.core.types import State, Term
 from clew.data.examples import Labelled, LabelledTree
+from clew.data.kinds.labelled_trees import LABELLED_TREES
 from clew.data.labelled_trees import as_brackets
 from clew.data.plans import batches_by_length
 from clew.metrics.bootstrap import Interval
@@ -27,8 +29,7 @@ from clew.sources.words import EncodedWords, WordReader, one_word_each
 from clew.tasks.answers import ClassWeights, Found, OneLabel
 from clew.tasks.classification import Classified
 from clew.tasks.entry import TaskEntry
-from clew.tasks.examples import ExampleTask
-from clew.tasks.sequence import TrainTokenizer
+from clew.tasks.examples import Examples, ExampleTask, TrainTokenizer
 from clew.text.labels import Labels
 from clew.text.tokenizer import Tokenizer
 
@@ -266,7 +267,7 @@ TREE_CLASSIFICATION = TaskEntry(
     build=build_tree_classifier,
     needs=TreeClassifier.needs,
     vocabularies=LABELS,
-    data="labelled_trees",
-    train_vocabularies=train_tree_vocabularies,
+    learning=Examples(LABELLED_TREES, train_tree_vocabularies),
+    baselines=tree_label_baselines,
     verb="classify",
 )
