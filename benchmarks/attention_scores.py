@@ -12,11 +12,11 @@ from typing import Any
 import torch
 
 from clew.core.batches import to_device
+from clew.data.kinds.pairs import PAIRS
 from clew.data.synthetic import right_place
 from clew.layers.scores import SCORES
 from clew.metrics.strings import Accuracy, alignment_accuracy
 from clew.runs.config import Config, resolve
-from clew.runs.examples import read_examples
 from clew.tasks.alignment import attention_weights
 from clew.training.run import train_run
 
@@ -47,7 +47,7 @@ def setting(task: str, attention: str, steps: int, seed: int) -> Config:
 
 def aligned(config: Config, task: Any) -> Accuracy:
     """How often the largest weight is on the right word, the right words before it being given."""
-    pairs = read_examples("pairs", config.data, config.seed)["valid"]
+    pairs = PAIRS.read(config.data, config.seed)["valid"]
     found = Accuracy()
     device = next(task.parameters()).device
     for start in range(0, len(pairs), 200):

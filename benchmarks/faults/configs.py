@@ -33,11 +33,13 @@ from clew.recipes.running import config_of
 from clew.runs import memory
 from clew.runs.build import build_task
 from clew.runs.config import Config, resolve
-from clew.runs.directory import FORMAT, read_config
+from clew.runs.directory import read_config
+from clew.runs.upgrading import FORMAT
 from clew.runs.values import parse_value
 from clew.sources.words import is_segmented
 from clew.tasks import TASKS
-from clew.tasks.masked_language_model import MaskedBatch
+from clew.tasks.examples import Examples
+from clew.tasks.masked_examples import MaskedBatch
 from clew.text.train import TOKENIZERS, framed_as_bert, train_character, train_word, train_wordpiece
 from clew.training.averaging import AVERAGES
 from clew.training.optimisers import OPTIMISERS
@@ -56,9 +58,9 @@ EXAMPLES = {
     "pairs": PAIRS,
     "trees": [Parsed(parse_tree("(TOP (S (NP (DT the) (NN ball)) (VP (VB ravels))))"))],
     "questions": [Question("what ravels ?", "the ball ravels", (Answer("the ball", 0),)), Question("why ?", "it does")],
-    "tagged": [Sentence(("the", "ball", "ravels"), ("DT", "NN", "VB")), Sentence(("it",), ("PRP",))],
-    "labelled": [Labelled("the ball ravels", ("1",)), Labelled("it does not", ("2",))],
-    "labelled_trees": [LabelledTree(("it", "ravels"), head_nodes([2, 0]), ("1", "2")), LabelledTree(("no",), head_nodes([0]), ("1",))],
+    "tagged words": [Sentence(("the", "ball", "ravels"), ("DT", "NN", "VB")), Sentence(("it",), ("PRP",))],
+    "labelled texts": [Labelled("the ball ravels", ("1",)), Labelled("it does not", ("2",))],
+    "labelled trees": [LabelledTree(("it", "ravels"), head_nodes([2, 0]), ("1", "2")), LabelledTree(("no",), head_nodes([0]), ("1",))],
 }
 PARTS = {
     "model.cell": CELLS,
@@ -117,7 +119,7 @@ def attempt(case: Case) -> str:
         with tempfile.TemporaryDirectory(prefix="clew-configs-") as folder:
             config = read(case, Path(folder))
         check_training(config.training)
-        if TASKS[config.task.name].data == "nothing":  # type: ignore[attr-defined]
+        if TASKS[config.task.name].learning is None:
             prepare_problem(config)  # which refuses it
         step(config, build_task(config, vocabularies(config)))
         assert resolve(json.loads(json.dumps(config.model_dump(mode="json")))) == config, "what is written does not read back"
@@ -137,19 +139,18 @@ def read(case: Case, folder: Path) -> Config:
 
 
 def vocabularies(config: Config) -> dict[str, Any]:
-    kind = TASKS[config.task.name]  # type: ignore[attr-defined]
-    if kind.data == "text":
-        return {"tokenizer": TOKENIZER}
-    if kind.data in ("documents", "nothing"):
+    learning = TASKS[config.task.name].learning
+    if learning is None or learning.reads == "documents":
         return {"tokenizer": FRAMED}
-    if kind.data == "pairs":
+    if not isinstance(learning, Examples):
+        return {"tokenizer": TOKENIZER}
+    if learning.reads == "pairs":
         return {"source": SIDE, "target": SIDE}
-    assert kind.train_vocabularies is not None
-    return kind.train_vocabularies(lambda texts, specials: train_word(texts), False, EXAMPLES[kind.data], config.task)
+    return learning.train(lambda texts, specials: train_word(texts), False, EXAMPLES[learning.reads], config.task)
 
 
 def batch_of(config: Config, task: Any) -> Any:
-    kind = TASKS[config.task.name].data  # type: ignore[attr-defined]
+    kind = TASKS[config.task.name].learns.reads
     if kind == "text":
         tokens = torch.tensor(TOKENIZER.encode("the thread")[:8])[None]
         return TokenBatch(tokens[:, :-1], tokens[:, 1:])

@@ -26,13 +26,13 @@ STEPS = 8
 SETTINGS = [*LSTM, f"training.steps={STEPS}", "training.evaluate_every=4", "training.save_every=3", "data.test_fraction=0.1"]
 PHASES = {
     "parsing": ("cli.main.verb_parser", "cli.train.add_arguments"),
-    "start-up": ("cli.train.run", "recipes.running.config_of", "training.run.check_training", "runs.build.find_texts"),
+    "start-up": ("cli.train.run", "recipes.running.config_of", "training.run.check_training", "data.kinds.text.find_texts"),
     "tokenizer": ("runs.build.train_tokenizer",),
     "encoding": ("data.encoding.write_ids", "training.run.progress"),
     "building": ("runs.build.build_task",),
     "making the folder": ("training.run_folder.make_folder", "training.run_folder.prepare_folder", "runs.directory.write_config"),
     "training": ("training.loop._backward", "training.loop._clip"),
-    "evaluating": ("training.evaluation.evaluate", "tasks.language_model.forward"),
+    "evaluating": ("tasks.streams.evaluate", "tasks.language_model.forward"),
     "keeping the best weights": ("training.running.keep_weights", "runs.directory.tensors_hash"),
     "saving": (
         "training.checkpoints.save_checkpoint",
@@ -40,7 +40,7 @@ PHASES = {
         "runs.directory.flush",
         "training.checkpoints.drop",
     ),
-    "final evaluation": ("training.run.finish", "training.language.score_of"),
+    "final evaluation": ("training.run.finish", "tasks.streams.score_of"),
     "sample": ("runs.loaded.generate", "tasks.generation.generate", "decoding.sampling.invert_cumulative", "cli.train.what_next"),
     "any call": (),
 }

@@ -22,8 +22,8 @@ from clew.data.encoded import TokenFile, encode_corpus
 from clew.data.plans import TokenBatch
 from clew.data.text_files import find_text
 from clew.recipes.running import config_of
+from clew.tasks.streams import text_batches
 from clew.text.train import train_character
-from clew.training.language import language_batches
 from clew.training.loader import Loader
 from clew.training.loop import Standing, train
 from clew.training.optimisers import sgd
@@ -101,7 +101,7 @@ def rows_of(batch: TokenBatch) -> list[str]:
 
 def attempt(case: Case, text: TokenFile, place: Path) -> str:
     settings = [f"training.{name}={getattr(case, name)}" for name in ("batching", "batch_size", "length")]
-    batches = language_batches(text, config_of("text-lstm", [*settings, f"seed={case.seed}"]))
+    batches = text_batches(text, config_of("text-lstm", settings).training, case.seed)
     alone = batches.ahead(case.epoch, case.batch)
     expected = [rows_of(next(alone)[2]) for _ in range(STEPS)]
 

@@ -17,6 +17,7 @@ from torch import Tensor, nn
 
 from clew.core.batches import Batches
 from clew.core.files import read_json
+from clew.core.identity import Known
 from clew.core.types import Memory, State, Term
 from clew.layers.attentive import AttentiveCell
 from clew.layers.cells import GRU
@@ -104,7 +105,9 @@ def train_decoder(folder: Path, steps: int) -> None:
 def decoder_training(dropout: float = 0.2, dim: int = 12) -> Training:
     torch.manual_seed(1)
     task = Reversal(dim, dropout)
-    return Training(task, adamw(task.parameters(), 0.01), Plateau(99), Best(), Standing(), {"model": "reversal"}, Exponential(task))
+    return Training(
+        task, adamw(task.parameters(), 0.01), Plateau(99), Best(), Standing(), {"model": Known({}, "reversal")}, Exponential(task)
+    )
 
 
 def decoder_batches() -> Batches:

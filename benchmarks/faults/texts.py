@@ -15,12 +15,15 @@ import numpy as np
 from benchmarks.faults.trials import Fault, Result, Watch, put_through, watched
 from clew.core.errors import UserError, printable
 from clew.data.encoded import encode_corpus
+from clew.data.kinds.text import TextData, find_texts
 from clew.data.plans import stream_plan, window_plan
 from clew.data.text_files import Piece, TextSource
 from clew.models.recurrent import RecurrentConfig, build_recurrent
-from clew.runs.build import encode_texts, find_texts, train_tokenizer
-from clew.runs.config import DataConfig, TextConfig
+from clew.runs.build import train_tokenizer
+from clew.runs.config import TextConfig, TrainingConfig
 from clew.tasks.language_model import LanguageModel
+from clew.tasks.learning import Encoding
+from clew.tasks.streams import Streams
 from clew.text.tokenizer import Tokenizer
 from clew.text.train import TOKENIZERS
 
@@ -70,13 +73,17 @@ def learn(case: Case, folder: Path) -> str:
         if case.after == step:
             change(case.event, path)
 
-    texts: dict[str, Any] = find_texts(DataConfig(train=str(path), valid_fraction=0.2))
+    texts: dict[str, Any] = find_texts(TextData(train=str(path), valid_fraction=0.2))
     happen("finding")
     source = Read(texts["train"], happen)
     tokenizer = train_tokenizer(TextConfig(**case.text), source)
     happen("training")
+    task = LanguageModel(build_recurrent(RecurrentConfig(cell="elman", dim=2), tokenizer.vocabulary), tokenizer)
     try:
-        encoded = encode_texts({**texts, "train": source}, tokenizer, folder / "cache")
+        parts = {**texts, "train": source}
+        encoded = {
+            name: Streams().encode(task, part, Encoding(name, TrainingConfig(), cache=folder / "cache")) for name, part in parts.items()
+        }
     finally:
         if case.event:
             check_cache(case, folder, tokenizer)
@@ -87,7 +94,6 @@ def learn(case: Case, folder: Path) -> str:
         batch = stream_plan(len(tokens), BATCH, LENGTH).batch(tokens, 0)
     else:
         batch = window_plan(len(tokens), LENGTH, BATCH, 1, 0).batch(tokens, 0)
-    task = LanguageModel(build_recurrent(RecurrentConfig(cell="elman", dim=2), tokenizer.vocabulary), tokenizer)
     terms, _ = task(batch)
     terms["loss"].sum.backward()
     return "learnt from"
@@ -105,7 +111,7 @@ def check_cache(case: Case, folder: Path, tokenizer: Tokenizer) -> None:
     """Whatever happened, the text as it was before is not found in the cache under another's tokens."""
     shutil.rmtree(folder / "texts")
     write(case, folder / "texts")
-    source = find_texts(DataConfig(train=str(train_path(case, folder / "texts")), valid_fraction=0.2))["train"]
+    source = find_texts(TextData(train=str(train_path(case, folder / "texts")), valid_fraction=0.2))["train"]
     found, fresh = (encode_corpus(source, tokenizer, folder / name) for name in ("cache", "fresh"))
     assert np.array_equal(found.tokens, fresh.tokens), "the cache holds another text's tokens"
 

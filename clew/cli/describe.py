@@ -63,21 +63,12 @@ def task_of(options: argparse.Namespace) -> Any:
 def vocabularies_of(config: Any) -> dict[str, Any]:
     """What a recipe's training would begin with."""
     from clew.data.notes import Notes
-    from clew.runs.build import find_texts, train_tokenizer
-    from clew.runs.documents import document_tokenizer, find_documents
-    from clew.runs.examples import read_examples
-    from clew.runs.transfer import inherited_tokenizer
     from clew.tasks import TASKS
-    from clew.training.examples import agreed_vocabularies
+    from clew.training.problems import agreed_vocabularies
 
-    running = {
-        "text": lambda: train_tokenizer(config.text, find_texts(config.data)["train"]),
-        "documents": lambda: document_tokenizer(config.text, find_documents(config.data, Notes())["train"]),
-    }
-    kind = TASKS[config.task.name]
-    if (train := running.get(kind.data)) is not None:
-        return {"tokenizer": inherited_tokenizer(config) or train()}
-    return agreed_vocabularies(config, kind, None, read_examples(kind.data, config.data, config.seed)["train"])
+    learning = TASKS[config.task.name].learns
+    train = learning.read(config.data, config.seed, Notes(faults=config.data.faults))["train"]
+    return agreed_vocabularies(config, learning, None, train)
 
 
 def shapes(module: Any) -> dict[str, list[int]]:

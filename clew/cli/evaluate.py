@@ -38,7 +38,6 @@ likeliest of --choices, as `clew classify` does with them.
 """
 
 import argparse
-import json
 import re
 from pathlib import Path
 from typing import Any
@@ -73,8 +72,8 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 def run(options: argparse.Namespace) -> int:
     from clew.cli.evaluate_choices import evaluate_choices
-    from clew.cli.evaluate_documents import evaluate_documents
-    from clew.cli.evaluate_examples import evaluate_run
+    from clew.cli.evaluate_examples import evaluate_examples
+    from clew.cli.evaluate_texts import evaluate_texts
     from clew.core.errors import UserError
     from clew.runs.directory import IMPORTED
     from clew.runs.loaded import load_run
@@ -88,107 +87,54 @@ def run(options: argparse.Namespace) -> int:
         raise UserError(f"{run.folder} was imported and has no data of its own; name a FILE to score it on")
     if choices is not None:
         return evaluate_choices(run, files, settings, choices, options)
-    kind = TASKS[run.config.task.name].data
-    if kind not in ("text", "documents"):
-        if options.streams is not None:
-            raise UserError("--streams is for a language model's own text; this run is scored example by example")
-        return evaluate_run(run, files, settings, changed, options)
+    learning = TASKS[run.config.task.name].learns
+    if options.streams is not None and not learning.is_running:
+        raise UserError(f"--streams is for a language model's own text; this run learns from {learning.reads}")
+    if learning.has_examples:
+        return evaluate_examples(run, files, settings, changed, options)
     asked = [name for name in (*changed, "into", "pivot", "out") if getattr(options, name) is not None]
     meant = [f"--{name.replace('_', '-')}" for name in (*asked, *(name for name in ("errors", "confusion") if getattr(options, name)))]
     if meant or settings:
         raise UserError(f"{(meant or settings)[0]} is for tasks that have a target; a language model is scored on a text as it stands")
-    if len(files) > 1:
-        raise UserError(f"a language model is scored on one text at a time, not on {len(files)}")
     if files and options.streams is not None:
         raise UserError("--streams is for a run's own text; a FILE is always read as one stream")
-    if kind == "documents":
-        evaluate_documents(run, files, options)
-    elif files and (run.verb != "generate" or run.config.training.documents == "apart"):
-        evaluate_windows(run, files[0], options.json)
-    elif files:
-        evaluate_file(run, files[0], options.json)
-    else:
-        evaluate_own(run, options.streams, options.json)
-    return 0
+    return evaluate_texts(run, files, options)
 
 
-def evaluate_own(run: Any, streams: int | None, as_json: bool) -> None:
+def scored(run: Any, config: Any, name: str, part: Any, baselines: Any = None) -> Any:
+    """The score of a part by a trained run, decoding as the config says, with the baselines' where they are asked for."""
+    from clew.tasks import TASKS
+    from clew.tasks.learning import Evaluation
+
+    learning = TASKS[config.task.name].learns
+    encoded = encode(run, config, name, part)
+    score = learning.judge(run.task, run.task, part, encoded, Evaluation(config.training, config.decoding, config.seed, is_final=True))
+    assert score is not None
+    if baselines is None:
+        return score
+    return baselines.beside(score, learning.known(run.task, part, lambda: encoded)) or score
+
+
+def encode(run: Any, config: Any, name: str, part: Any) -> Any:
     from clew.cli.progress import Lines
-    from clew.core.errors import UserError
-    from clew.core.files import cache_folder
-    from clew.runs.build import encode_texts, find_texts
-    from clew.training.baselines import Baselines, check_size
-    from clew.training.evaluation import evaluate
-    from clew.training.language import as_predicted, score_of
+    from clew.tasks import TASKS
+    from clew.tasks.learning import Encoding
 
-    training = run.config.training
-    if streams is not None:
-        if streams < 1:
-            raise UserError(f"--streams ({streams}) must be at least 1")
-        training = training.model_copy(update={"evaluate_batch": streams})
-    texts = find_texts(run.config.data)
-    train = texts.pop("train")
-
-    def training_text() -> tuple[Any, int]:
-        check_size(train)
-        text = encode_texts({"train": train}, run.tokenizer, cache_folder(), Lines().encoding, run.config)["train"]
-        return as_predicted(run.task, text), getattr(run.task, "predicted", run.tokenizer.vocabulary)
-
-    baselines = Baselines("text", training_text)
-    for name, text in encode_texts(texts, run.tokenizer, cache_folder(), Lines().encoding, run.config).items():
-        likelihood = evaluate(run.task, text, training)
-        assert likelihood is not None
-        score = score_of(likelihood, run.tokenizer.unit)
-        show(name, baselines.beside(score, as_predicted(run.task, text)) or score, likelihood.tokens, run.tokenizer.unit, as_json)
+    encoding = Encoding(name, config.training, workers=config.text.workers, progress=Lines().encoding)
+    return TASKS[config.task.name].learns.encode(run.task, part, encoding)
 
 
-def evaluate_windows(run: Any, file: str, as_json: bool) -> None:
-    """A file as the run's own text is read: of a model of two directions no token has a probability of its own, and documents may be
-    apart."""
-    from clew.cli.lines import read_stdin
-    from clew.cli.progress import Lines
-    from clew.core.files import cache_folder
-    from clew.data.text_files import TextString, find_text
-    from clew.runs.build import encode_texts, text_field
-    from clew.training.evaluation import evaluate
-    from clew.training.language import score_of
+def own_baselines(run: Any) -> Any:
+    """What the run's training part alone tells; it is read again where a baseline learns from it."""
+    from clew.baselines.beside import Baselines
+    from clew.data.notes import Notes
+    from clew.tasks import TASKS
 
-    source = TextString(read_stdin()) if file == "-" else find_text(file, text_field(run.config.data))
-    (text,) = encode_texts({file: source}, run.tokenizer, cache_folder(), Lines().encoding, run.config).values()
-    likelihood = evaluate(run.task, text, run.config.training)
-    assert likelihood is not None
-    show(file, score_of(likelihood, run.tokenizer.unit), likelihood.tokens, run.tokenizer.unit, as_json)
+    config, entry = run.config, TASKS[run.config.task.name]
+    learning = entry.learns
 
+    def train() -> Any:
+        part = learning.read(config.data, config.seed, Notes(faults=config.data.faults))["train"]
+        return learning.known(run.task, part, lambda: encode(run, config, "train", part))
 
-def evaluate_file(run: Any, file: str, as_json: bool) -> None:
-    import sys
-
-    from clew.cli.lines import read_stdin
-    from clew.data.text_files import find_text
-    from clew.runs.build import text_field
-    from clew.training.language import score_of
-
-    text = read_stdin() if file == "-" else "".join(find_text(file, text_field(run.config.data)))
-    scored = run.score(text)
-    if as_json:
-        rows = zip(scored.tokens[1:], scored.offsets[1:], scored.log_probs, strict=True)
-        for token, (start, stop), log_prob in rows:
-            print(
-                json.dumps(
-                    {"token": scored.text[start:stop], "id": token, "start": start, "stop": stop, "log_prob": log_prob}, ensure_ascii=False
-                )
-            )
-    unknown = run.tokenizer.unknown
-    count = sum(token == unknown for token in scored.tokens) if unknown is not None else 0
-    if count:
-        print(f"{count} of {len(scored.tokens)} tokens are unknown to the model", file=sys.stderr)
-    show(file, score_of(scored.likelihood, run.tokenizer.unit), scored.likelihood.tokens, run.tokenizer.unit, as_json)
-
-
-def show(name: str, score: Any, tokens: int, unit: str, as_json: bool) -> None:
-    from clew.core.errors import counted
-
-    if as_json:
-        print(json.dumps({"text": name, "tokens": tokens, "unit": unit, **score.measures}))
-    else:
-        print(f"{name}: {score.text} ({counted(tokens, 'token')})")
+    return Baselines(entry.baselines, config.task, train)

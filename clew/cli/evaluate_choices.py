@@ -33,26 +33,26 @@ def asked_choices(options: argparse.Namespace) -> Any:
 
 
 def evaluate_choices(run: Any, files: list[str], settings: list[str], choices: Any, options: argparse.Namespace) -> int:
-    from clew.cli.evaluate_examples import changed_config, check_out, show, write_asked
+    from clew.cli.evaluate_examples import check_out, show, write_asked
     from clew.core.errors import UserError
+    from clew.data.kinds.labelled import LABELLED
     from clew.data.notes import Notes
     from clew.runs.asking import find_use
-    from clew.runs.examples import read_files
     from clew.tasks.choices import Chooser
-    from clew.training.examples import score_of
+    from clew.tasks.examples import score_of
 
     find_use(run, "classify")
     if not files:
         raise UserError("--choices needs a FILE of texts with labels, e.g. `clew evaluate RUN reviews.csv --choices good,bad`")
     check_out(options)
-    config = changed_config(run.config, settings, {}, files)
-    second = config.data.second or ("second" if choices.reads_pairs else None)
-    data = config.data.model_copy(update={"second": second})
+    data = labelled_data(run.config.data, settings)
+    if choices.reads_pairs and data.second is None:
+        data = data.model_copy(update={"second": "second"})
     notes = Notes(faults=data.faults)
     chooser = Chooser(run.task, choices)
     found = []
     for file in files:
-        examples = read_files("labelled", data, [file], notes)
+        examples = list(LABELLED.read_files([file], data, notes))
         if not examples:
             raise UserError(f"{file}: there is no text with a label in it")
         score = score_of(chooser, examples, *chooser.predict(examples), is_final=True)
@@ -62,3 +62,15 @@ def evaluate_choices(run: Any, files: list[str], settings: list[str], choices: A
         say(note)
     write_asked(found, options.out)
     return 0
+
+
+def labelled_data(data: Any, settings: list[str]) -> Any:
+    """How a file of labelled texts is read: as settings say, and else as the model's own text was."""
+    from clew.cli.evaluate_examples import check_changeable
+    from clew.data.kinds.labelled import LabelledData
+    from clew.runs.explaining import read_section
+    from clew.runs.overriding import override
+
+    check_changeable(settings)
+    own = {name: value for name, value in data.for_files().model_dump(mode="json").items() if name in LabelledData.model_fields}
+    return read_section(LabelledData, override({"data": own}, settings)["data"], "data")

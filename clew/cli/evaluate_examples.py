@@ -12,12 +12,13 @@ MOST_LABELS = 10
 """Labels whose table of confusions is shown without being asked for."""
 
 
-def evaluate_run(run: Any, files: list[str], settings: list[str], changed: dict[str, Any], options: argparse.Namespace) -> int:
+def evaluate_examples(run: Any, files: list[str], settings: list[str], changed: dict[str, Any], options: argparse.Namespace) -> int:
+    from clew.cli.evaluate import own_baselines, scored
     from clew.core.errors import UserError
 
     check_out(options)
     for name in ("into", "pivot"):
-        if getattr(options, name) is not None and run.verb != "translate":
+        if getattr(options, name) is not None and not has_languages(run):
             raise UserError(f"--{name} is for translation between several languages, which {run.folder} does not do")
     config = changed_config(run.config, settings, changed, files)
     baselines = own_baselines(run)
@@ -25,11 +26,17 @@ def evaluate_run(run: Any, files: list[str], settings: list[str], changed: dict[
     for part, examples in examples_of(config, settings, files).items():
         if options.into is not None:
             examples = [example._replace(into=options.into) for example in examples]
-        score = scored(run, config, examples, options.pivot, baselines)
+        through = options.pivot is not None
+        score = scored_through(run, config, examples, options.pivot) if through else scored(run, config, part, examples, baselines)
         found.append((part, score))
         show(part, examples, score, options)
     write_asked(found, options.out)
     return 0
+
+
+def has_languages(run: Any) -> bool:
+    """Whether a run reads pairs whose target may be in one of several languages."""
+    return hasattr(run.task, "languages") and "directions" in type(run.config.data).model_fields
 
 
 def check_out(options: argparse.Namespace) -> None:
@@ -62,81 +69,63 @@ def write_asked(found: list[tuple[str, Any]], out: str | None) -> None:
         say(f"predictions are in {out}")
 
 
-def changed_config(config: Any, settings: list[str], changed: dict[str, Any], files: list[str]) -> Any:
-    """The run's config with other data and another decoding; files of one's own take the place of a corpus and its languages."""
+def check_changeable(settings: list[str]) -> None:
     from clew.core.errors import UserError
-    from clew.runs.config import resolve
-    from clew.runs.given import decoding_config
-    from clew.runs.overriding import override
 
     for setting in settings:
         if not setting.startswith(("data.", "decoding.")):
             raise UserError(f"a trained run keeps its {setting.partition('.')[0]}; {setting} cannot be changed, only data and decoding can")
-    whole = config.model_dump(mode="json")
+
+
+def changed_config(config: Any, settings: list[str], changed: dict[str, Any], files: list[str]) -> Any:
+    """The run's config with other data and another decoding; files of one's own take the place of a corpus and its languages."""
+    from clew.runs.config import resolve
+    from clew.runs.given import decoding_config
+    from clew.runs.overriding import override
+
+    check_changeable(settings)
     if files or any(setting.startswith(OWN) for setting in settings):
-        whole["data"] |= {"corpus": None, "directions": None} | ({} if config.data.corpus is None else {"source": None, "target": None})
-    config = resolve(override(whole, settings))
+        config = config.model_copy(update={"data": config.data.for_files()})
+    config = resolve(override(config.model_dump(mode="json"), settings))
     return config.model_copy(update={"decoding": decoding_config(config.decoding, changed)})
 
 
 def examples_of(config: Any, settings: list[str], files: list[str]) -> dict[str, Any]:
     """What is scored, by name: the files, or those that settings name, or the run's own validation and test parts."""
     from clew.data.notes import Notes
-    from clew.runs.examples import read_files
     from clew.tasks import TASKS
 
-    kind, notes = TASKS[config.task.name].data, Notes(faults=config.data.faults)
-    named = [part for part in ("valid", "test") if any(setting.startswith(f"data.{part}=") for setting in settings)]
+    learning, data, notes = TASKS[config.task.name].learns, config.data, Notes(faults=config.data.faults)
+    given = {part: there for part in ("valid", "test") if (there := listed(getattr(data, part)))}
+    named = {part: there for part, there in given.items() if any(setting.startswith(f"data.{part}=") for setting in settings)}
     if files:
-        found: dict[str, Any] = {" ".join(files): read_files(kind, config.data, files, notes)}
-    elif named:
-        found = {part: read_files(kind, config.data, getattr(config.data, part), notes) for part in named}
+        found: dict[str, Any] = {" ".join(files): learning.read_files(files, data, notes)}
+    elif named or (given and is_gone(data)):
+        found = {part: learning.read_files(there, data, notes) for part, there in (named or given).items()}
     else:
-        parts = own_parts(kind, config, notes)
-        found = by_direction({part: examples for part, examples in parts.items() if part != "train"}, config.data.directions or [])
+        parts = learning.read(data, config.seed, notes)
+        found = learning.apart({part: examples for part, examples in parts.items() if part != "train"}, data)
     for note in notes.report():
         say(note)
     return found
 
 
-def own_parts(kind: str, config: Any, notes: Any) -> dict[str, Any]:
-    """The run's parts; where its training file is not there any more, those that are files of their own."""
-    from clew.runs.examples import read_examples, read_files
-
-    data = config.data
-    given = {part: files for part in ("valid", "test") if (files := getattr(data, part)) is not None}
-    is_gone = kind != "pairs" and isinstance(data.train, str) and not Path(data.train).expanduser().exists()
-    if given and is_gone:
-        return {part: read_files(kind, data, files, notes) for part, files in given.items()}
-    return dict(read_examples(kind, data, config.seed, notes))
+def listed(files: Any) -> list[str]:
+    return [] if files is None else [files] if isinstance(files, str) else list(files)
 
 
-def by_direction(parts: dict[str, Any], directions: list[str]) -> dict[str, Any]:
-    """Every direction of a part by itself, where there are several: a score over all of them says little of any."""
-    if len(directions) < 2:
-        return parts
-    pieces = [(part, direction) for part in parts for direction in directions]
-    found = {f"{part} {way}": [example for example in parts[part] if example.id.endswith(f" {way}")] for part, way in pieces}
-    return {name: examples for name, examples in found.items() if examples}
+def is_gone(data: Any) -> bool:
+    """Whether the training file is not there any more, where parts of their own can still be scored; of several directions it is what the
+    names of files begin with."""
+    has_directions = getattr(data, "directions", None) is not None
+    return not has_directions and isinstance(data.train, str) and not Path(data.train).expanduser().exists()
 
 
-def own_baselines(run: Any) -> Any:
-    """What the run's training examples alone tell; they are read again where a baseline learns from them."""
-    from clew.runs.examples import read_examples
-    from clew.tasks import TASKS
-    from clew.training.baselines import baselines_of
-
-    kind = TASKS[run.config.task.name].data
-    return baselines_of(run.config, lambda: read_examples(kind, run.config.data, run.config.seed)["train"])
-
-
-def scored(run: Any, config: Any, examples: Any, pivot: str | None, baselines: Any) -> Any:
+def scored_through(run: Any, config: Any, examples: Any, pivot: str) -> Any:
+    """The score of translations by way of another language."""
     from clew.metrics.score import Score
     from clew.tasks.translation import translate_through
-    from clew.training.examples import evaluate_examples
 
-    if pivot is None:
-        return evaluate_examples(run.task, examples, config, baselines)
     predictions, between = translate_through([run.task], examples, config.decoding, pivot, seed=config.seed)
     measured = run.task.measure(examples, predictions)
     ids, scores = [example.id for example in examples], run.task.sentence_scores(examples, predictions)

@@ -29,7 +29,7 @@ STRICT = ConfigDict(strict=True, allow_inf_nan=False)
 class Section(BaseModel):
     """A part of a config: frozen, with no field but its own, and strict about types (a string is never a number)."""
 
-    model_config = ConfigDict(frozen=True, extra="forbid", **STRICT)
+    model_config = ConfigDict(frozen=True, extra="forbid", serialize_by_alias=True, **STRICT)
 
     @field_validator("*", mode="before")
     @classmethod
@@ -37,6 +37,11 @@ class Section(BaseModel):
         if bounds := bounds_missed(value):
             raise PydanticCustomError("out_of_bounds", f"takes a number between {bounds}")
         return value
+
+
+def field_names(section: type[Section]) -> dict[str, str]:
+    """The attribute of every field by its name in a config; they differ where Python keeps that name for itself, as it does `from`."""
+    return {info.alias or name: name for name, info in section.model_fields.items()}
 
 
 class TaskSection(Section):

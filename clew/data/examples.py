@@ -3,8 +3,10 @@
 `key` is what decides whether two examples are the same one again, when a set is split: what a model reads, not what it answers.
 """
 
+import math
 from typing import NamedTuple, Protocol
 
+from clew.core.errors import UserError
 from clew.core.tree_nodes import NONE, Nodes
 from clew.core.trees import Tree
 
@@ -42,6 +44,27 @@ class Labelled(NamedTuple):
     def label(self) -> str:
         """All labels in one string."""
         return "|".join(self.labels)
+
+
+class Answered(Protocol):
+    """An example, as far as its answer is concerned."""
+
+    @property
+    def label(self) -> str: ...
+
+    @property
+    def id(self) -> str: ...
+
+
+def number_of(example: Answered) -> float:
+    """The number that an example has for a label."""
+    try:
+        number = float(example.label)
+    except ValueError:
+        number = math.nan
+    if not math.isfinite(number):
+        raise UserError(f"{example.id}: '{example.label}' is no number, and task.labels=number asks for one")
+    return number
 
 
 class Pair(NamedTuple):

@@ -106,6 +106,15 @@ class TextString:
         return "the text"
 
 
+def text_lines(source: TextSource) -> Iterator[str]:
+    """The lines of a text, wherever it is cut into pieces."""
+    left = ""
+    for piece in source:
+        *lines, left = (left + piece).split("\n")
+        yield from lines
+    yield left
+
+
 def measure(source: TextSource) -> Extent:
     """It does not depend on how the text is cut into pieces."""
     return extent_of(source.pieces())

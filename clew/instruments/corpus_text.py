@@ -1,11 +1,12 @@
 """The beginning of a part of the text that a language model was trained on, for instruments that are given none."""
 
 from clew.core.errors import UserError
+from clew.data.notes import Notes
 from clew.data.text_files import beginning
 from clew.instruments.subject import Subject
-from clew.runs.build import find_texts
 from clew.runs.directory import IMPORTED
 from clew.runs.loaded import Run
+from clew.tasks import TASKS
 
 
 def has_corpus_text(subject: Subject) -> bool:
@@ -23,6 +24,6 @@ def own_text(subject: Subject, part: str, characters: int) -> str:
 def corpus_text(run: Run, part: str, characters: int) -> str:
     """The same of a run."""
     try:
-        return beginning(find_texts(run.config.data)[part], characters)
+        return beginning(TASKS[run.config.task.name].learns.read(run.config.data, run.config.seed, Notes())[part], characters)
     except UserError as error:
         raise UserError(f"{str(error).rstrip('.')}; that is the run's own text: give another (--text, --file)") from None

@@ -13,8 +13,11 @@ from clew.core.errors import UserError
 from clew.data.contents import LabelTable, Tagged, Trees
 from clew.data.corpora import CORPORA, get_corpus
 from clew.data.examples import Labelled, LabelledTree
-from clew.runs.config import DataConfig
-from clew.runs.examples import read_examples
+from clew.data.kinds.kind import Kind
+from clew.data.kinds.labelled import LABELLED, LabelledData
+from clew.data.kinds.labelled_trees import LABELLED_TREES, LabelledTreesData
+from clew.data.kinds.section import ExampleData
+from clew.data.kinds.tagged import TAGGED, TaggedData
 from clew.text.words import words_of
 
 SEED = 1
@@ -54,15 +57,15 @@ def read_probe_corpus(name: str, limit: int) -> ProbeCorpus:
     corpus, _, tags = name.partition(":")
     content = get_corpus(corpus).content
     if isinstance(content, Tagged):
-        tagged = read_parts("tagged", DataConfig(corpus=corpus, tags=tags or None), limit)
+        tagged = read_parts(TAGGED, TaggedData(corpus=corpus, tags=tags or None), limit)
         words = {part: [list(one.words) for one in examples] for part, examples in tagged.items()}
         return ProbeCorpus(name, "words", words, {part: [tag for one in examples for tag in one.tags] for part, examples in tagged.items()})
     if tags or not isinstance(content, (LabelTable, Trees)):
         able = ", ".join(other for other, there in CORPORA.items() if isinstance(there.content, (Tagged, LabelTable, Trees)))
         raise UserError(f"a probe tells tags of words or labels of texts, and {name} holds {content.kind}; it takes {able}")
-    labelled = read_parts("labelled", DataConfig(corpus=corpus), limit)
+    labelled = read_parts(LABELLED, LabelledData(corpus=corpus), limit)
     if isinstance(content, LabelTable) and all(one.text.startswith("(") for one in labelled["train"]):
-        labelled = read_parts("labelled_trees", DataConfig(corpus=corpus), limit)
+        labelled = read_parts(LABELLED_TREES, LabelledTreesData(corpus=corpus), limit)
     words = {part: [sentence_of(one, content) for one in examples] for part, examples in labelled.items()}
     return ProbeCorpus(name, "sentences", words, {part: [one.label for one in examples] for part, examples in labelled.items()})
 
@@ -73,9 +76,9 @@ def sentence_of(example: Labelled | LabelledTree, content: LabelTable | Trees) -
     return (example.text.split() if isinstance(content, Trees) else words_of(example.text)) or ["_"]
 
 
-def read_parts(kind: str, data: DataConfig, limit: int) -> dict[str, list[Any]]:
+def read_parts(kind: Kind, data: ExampleData, limit: int) -> dict[str, list[Any]]:
     """Train, valid and test; where there is no test part the validation part stands for it, and a tenth of the training part for that."""
-    parts = {part: list(examples) for part, examples in read_examples(kind, data, SEED).items()}
+    parts = {part: list(examples) for part, examples in kind.read(data, SEED).items()}
     if "test" not in parts:
         cut = max(len(parts["train"]) // 10, 1)
         parts = {"train": parts["train"][:-cut], "valid": parts["train"][-cut:], "test": parts["valid"]}

@@ -11,10 +11,10 @@ from pydantic import Field
 from clew.core.config import Section
 from clew.core.errors import UserError
 from clew.data.corpora import find_corpus, get_corpus, holds_sentences, read_lines
-from clew.data.text_files import find_text
+from clew.data.text_files import find_text, text_lines
 from clew.instruments.instrument import HeadsOff
 from clew.instruments.subject import Subject, subject_of
-from clew.runs.own_lines import own_lines, text_lines
+from clew.runs.own_lines import own_lines
 from clew.tasks.level_vectors import word_vectors
 from clew.text.words import words_of
 

@@ -14,6 +14,7 @@ from clew.laws.cases import Broken, Build, Law, Sizes
 from clew.laws.cells import CELL_LAWS
 from clew.laws.encoder_decoders import CONDITIONED_LAWS, SOURCE_LAWS, Conditioned
 from clew.laws.sequences import BODY_LAWS, SEQUENCE_LAWS
+from clew.laws.tasks import TASK_LAWS, build_tried
 from clew.laws.trees import TREE_LAWS, OverVectors
 from clew.laws.vectors import CHARACTER_LAWS, NORM_LAWS, POOLING_LAWS
 from clew.layers.attention import SelfAttention
@@ -31,6 +32,7 @@ from clew.layers.wiring import WIRINGS, Residual
 from clew.models import MODELS
 from clew.models.body import Body
 from clew.models.mixed import MIXERS
+from clew.tasks import TASKS
 
 BATCHES_AND_LENGTHS = ((1, 1), (1, 2), (2, 1), (2, 2), (2, 4), (3, 6))
 VOCABULARY = 7
@@ -194,6 +196,10 @@ def _tree_trials(build: Build, example: Any) -> Iterator[Trial]:
     yield from (Trial("", law, build) for law in TREE_LAWS.values())
 
 
+def _task_trials(build: Build, example: Any) -> Iterator[Trial]:
+    yield from (Trial("", law, build) for law in TASK_LAWS.values())
+
+
 def _sequence_trials(where: str, build: Build) -> Iterator[Trial]:
     yield from (Trial(where, law, build) for law in SEQUENCE_LAWS.values())
 
@@ -235,8 +241,12 @@ KINDS: dict[str, Kind] = {
     "pooling": Kind(POOLINGS, "P(dim)", ((2, 2), *SQUARE[1:]), lambda m, s: m(s.dim), _pooling_trials),
     "reader of characters": Kind(CHARACTERS, "C(dim)", SQUARE, lambda m, s: m(s.dim), _character_trials),
     "tree layer": Kind(TREE_LAYERS, "T(input_dim, dim)", ((2, 3), *SQUARE[1:]), lambda m, s: m(s.input_dim, s.dim), _tree_trials),
+    "task": Kind(TASKS, "TaskEntry(config=..., build=..., learning=...)", ((2, 2), (4, 4)), build_tried, _task_trials),
     "model": Kind(MODELS, "Family(config, build)", ((4, 4), (8, 8), (16, 16)), _build_model, _body_trials),
 }
 
-TABLES_OF_LAWS = (BODY_LAWS, SOURCE_LAWS, CELL_LAWS, SCORE_LAWS, POSITION_LAWS, NORM_LAWS, POOLING_LAWS, CHARACTER_LAWS, TREE_LAWS)
+TABLES_OF_LAWS = (
+    *(BODY_LAWS, SOURCE_LAWS, CELL_LAWS, SCORE_LAWS, POSITION_LAWS, NORM_LAWS, POOLING_LAWS, CHARACTER_LAWS, TREE_LAWS),
+    TASK_LAWS,
+)
 NAMES: dict[Law, str] = {law: name for table in TABLES_OF_LAWS for name, law in table.items()}

@@ -20,6 +20,8 @@ class Score:
     """And what the bootstrap says of some measures, by name."""
     report: tuple[str, ...] = field(default=(), repr=False)
     """And tables in words: a line a label, which label was taken for which."""
+    size: Mapping[str, Any] = field(default_factory=dict, repr=False)
+    """How much was scored: examples, or tokens and their unit."""
 
     @property
     def loss(self) -> float:

@@ -59,10 +59,10 @@ def laid_config(recipe: str, assignments: Sequence[str] = ()) -> Config:
     """The config without what is told by other files than another run's config."""
     name, more = read_recipe(recipe)
     settings = resolve({"recipe": name, **RECIPES[name].settings}).model_dump(mode="json")
-    laid = override(overlay(settings, more), assignments)
+    laid = override(overlay(settings, more), assignments, more)
     if (source := laid["transfer"].get("from")) is not None:
         inherited = inheriting(settings, laid["task"].get("name"), source)
-        laid = with_kind(override(overlay(inherited, more), assignments), inherited)
+        laid = with_kind(override(overlay(inherited, more), assignments, more), inherited)
         check_text_inherited(inherited, laid)
     config = resolve(laid)
     check_transfer(config)

@@ -1,8 +1,6 @@
-"""From a config to its parts: text, tokenizer, body, task, device."""
+"""From a config to its parts: tokenizer, body, task, device."""
 
-from collections.abc import Callable, Iterable, Sequence
-from dataclasses import replace
-from pathlib import Path
+from collections.abc import Iterable, Sequence
 from typing import Any
 
 import torch
@@ -11,55 +9,16 @@ from torch import nn
 from clew.core.errors import UserError, unknown
 from clew.core.files import cache_folder
 from clew.core.types import Body
-from clew.data.corpora import find_corpus, holds_sentences, read_lines
-from clew.data.encoded import TokenFile, encode_corpus
 from clew.data.measures import measured
-from clew.data.splits import Spread, split_text
-from clew.data.text_files import FIELD, TextSource, TextString
+from clew.data.splits import Spread
 from clew.models import MODELS
-from clew.runs.config import Config, DataConfig, TextConfig
+from clew.runs.config import Config, TextConfig
 from clew.runs.embedding import check_embedding, enrich
 from clew.runs.memory import build_within_memory
 from clew.runs.transfer import ENCODER, build_encoder, put_adapters
 from clew.tasks import TASKS
 from clew.text.tokenizer import Tokenizer
 from clew.text.train import END, TOKENIZERS
-
-Progress = Callable[..., None]
-
-
-def find_texts(data: DataConfig) -> dict[str, TextSource]:
-    """The text's parts by name: train, valid, and test where there is one."""
-    check_given(data, "data.train names your text, e.g. `clew train text-lstm data.train=book.txt`")
-    options: dict[str, Any] = {
-        "valid_fraction": data.valid_fraction,
-        "test_fraction": data.test_fraction,
-        "cache": cache_folder(),
-        "field": text_field(data),
-    }
-    if data.corpus is not None and holds_sentences(data.corpus):
-        lines = {part: TextString(text) for part, text in read_lines(data.corpus).items()}
-        return split_text(lines["train"], lines.get("valid"), lines.get("test"), **options)
-    if data.corpus is not None:
-        files = find_corpus(data.corpus)
-        return split_text(files.train, files.valid, files.test, **options)
-    for part in ("train", "valid", "test"):
-        if isinstance(getattr(data, part), list):
-            raise UserError(f"data.{part} is a list, but a text is one file or folder; put its files into a folder")
-    return split_text(data.train, data.valid, data.test, **options)  # type: ignore[arg-type]
-
-
-def text_field(data: DataConfig) -> str:
-    """The field of JSON lines that has the text."""
-    return FIELD if data.text is None else str(data.text)
-
-
-def check_given(data: DataConfig, how: str) -> None:
-    """Refuses data that are given twice or not at all."""
-    if data.corpus is None and data.train is None:
-        raise UserError(how)
-    if data.corpus is not None and data.train is not None:
-        raise UserError("data.corpus and data.train exclude each other; give one of them (data.corpus=null for your own data)")
 
 
 def train_tokenizer(text: TextConfig, source: Iterable[str], specials: Sequence[str] = ()) -> Tokenizer:
@@ -72,24 +31,6 @@ def train_tokenizer(text: TextConfig, source: Iterable[str], specials: Sequence[
 def train_side(text: TextConfig, texts: Sequence[str], specials: Sequence[str]) -> Tokenizer:
     """A tokenizer of sequences that end: characters have no token of their own for that."""
     return train_tokenizer(text, texts, [END, *specials] if text.tokenizer == "character" else specials)
-
-
-def encode_texts(
-    texts: dict[str, TextSource], tokenizer: Tokenizer, cache: Path, progress: Progress | None = None, config: Config | None = None
-) -> dict[str, TokenFile]:
-    """Every part as ids, by as many processes and with documents apart as the config says; one too short to predict anything in is refused
-    here, and not after the first steps of training."""
-    workers = 1 if config is None else config.text.workers
-    encoded = {name: encode_corpus(source, tokenizer, cache, progress, workers) for name, source in texts.items()}
-    if config is not None and config.training.documents == "apart":
-        encoded = {name: replace(text, apart=True) for name, text in encoded.items()}
-    for name, text in encoded.items():
-        if len(text) < 2:
-            raise UserError(
-                f"{texts[name]}: the {name} part has 1 token and needs 2, one to read and one to predict; give more text, "
-                "or another data.valid_fraction or data.test_fraction"
-            )
-    return encoded
 
 
 def build_body(config: Config, vocabulary: int, source_vocabulary: int | None = None, encoder: Body | None = None) -> Body:

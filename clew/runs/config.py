@@ -3,10 +3,11 @@
 from collections.abc import Mapping
 from typing import Annotated, Any, Literal
 
-from pydantic import BeforeValidator, Field, PlainValidator, SerializeAsAny, ValidationError, create_model
+from pydantic import BeforeValidator, Field, PlainValidator, SerializeAsAny, ValidationError, ValidationInfo
 
 from clew.core.config import ModelSection, Part, Section, TaskSection, one_of, part_of
 from clew.core.errors import UserError, shown, unknown
+from clew.data.kinds.section import DataSection
 from clew.layers.adapters import ADAPTERS
 from clew.layers.characters import CHARACTERS
 from clew.layers.pooling import MIXES
@@ -15,60 +16,6 @@ from clew.runs.explaining import MemberError, explain
 from clew.tasks import TASKS
 from clew.tasks.writing import DecodingConfig
 from clew.text.train import TOKENIZERS
-
-Files = str | list[str]
-"""A path, or the two of parallel text."""
-
-
-class DataConfig(Section):
-    """Where the data come from: a corpus by name, or files of one's own."""
-
-    corpus: str | None = Field(
-        None, description="an embedded or a drawn corpus, or one found under the folder CLEW_DATA names; of documents also several: ptb+ewt"
-    )
-    train: Files | None = Field(
-        None, description="a text, a folder of them, a table or a treebank; [source file, target file] of parallel text"
-    )
-    valid: Files | None = Field(None, description="the same; a part of the training data where not given")
-    test: Files | None = None
-    valid_fraction: float = Field(
-        0.1, gt=0, lt=1, description="the share kept for validation: of a text its end, of examples those that a hash draws"
-    )
-    test_fraction: float = Field(0.0, ge=0, lt=1, description="the share kept for testing")
-    format: str | None = Field(
-        None, description="lines, csv, tsv, jsonl, parallel, conll, conllu, trees, squad; told from the file where not given"
-    )
-    header: bool | None = Field(None, description="the first line of a table names its columns; told from it where not given")
-    source: str | int | None = Field(None, description="pairs: the column that is read, by name or number; a corpus's language")
-    target: str | int | None = Field(None, description="pairs: the column that is written; a corpus's language")
-    text: str | int | None = Field(
-        None, description="labelled texts, documents and JSON lines of text: the column of the text, by name or number"
-    )
-    second: str | int | None = Field(None, description="labelled texts: the column of a second text, where two are judged together")
-    label: str | int | None = Field(None, description="labelled texts: the column of the label; of CoNLL-U trees a comment's name")
-    label_separator: str | None = Field(None, min_length=1, description="what parts several labels in a field")
-    label_map: dict[str, str | None] | None = Field(
-        None, description='other names for labels, such as {"0": bad, "1": bad, "2": null, "3": good}; null leaves its examples out'
-    )
-    phrases: bool = Field(False, description="of trees with a label on every node, each phrase is a training example")
-    words: str | int | None = Field(None, description="tagged words: the column of the word, by name or number")
-    tags: str | int | None = Field(None, description="tagged words: the column of the tag; of a corpus the kind of tags")
-    question: str | int | None = Field(None, description="questions in a table: the column of the question, by name or number")
-    passage: str | int | None = Field(None, description="questions in a table: the column of the passage")
-    answer: str | int | None = Field(None, description="questions in a table: the column of the answer; empty where the passage has none")
-    answer_start: str | int | None = Field(None, description="questions in a table: the column of the character at which the answer begins")
-    directions: list[str] | None = Field(
-        None,
-        description="language pairs, such as [de-en, en-de], one model for all; of a corpus, or of files train.de, train.en, ...",
-    )
-    turns: int | None = Field(
-        None, ge=1, description="the files are dialogues, a turn a line, an empty line between two: a reply is written after so many turns"
-    )
-    limit: int | None = Field(None, ge=1, description="so many of the training examples, drawn by the seed; all where not given")
-    faults: Literal["refuse", "skip"] = Field("refuse", description="what becomes of records that cannot be used")
-    size: int = Field(10_000, ge=1, description="a drawn corpus: how many examples")
-    shortest: int = Field(1, ge=1, description="a drawn corpus: the shortest sequence, or gap")
-    longest: int = Field(20, ge=1, description="a drawn corpus: the longest")
 
 
 def _known_mix(name: Any) -> Any:
@@ -97,7 +44,7 @@ class TextConfig(Section):
     workers: int = Field(1, ge=1, le=64, description="processes that encode a language model's text; the ids are the same for any number")
 
 
-class InputsConfig(Section):
+class EmbeddingConfig(Section):
     """What stands for a token before the first layer: a table's vector, its letters, another run's vectors, side by side."""
 
     words: bool = Field(True, description="a table with a vector for every token")
@@ -119,24 +66,12 @@ class InputsConfig(Section):
     pieces: Literal["first", "last", "mean"] = Field("last", description="which of a word's tokens stand for it in that run")
     tune_from: bool = Field(False, description="that run's weights are trained along")
     dropout: float = Field(0.0, ge=0, lt=1, description="of what letters and that run give")
-
-    @property
-    def source(self) -> str | None:
-        """The field `from`, whose name Python keeps for itself."""
-        return getattr(self, "from")
+    source: str | None = Field(None, alias="from", description="a run whose vectors of each word in its sentence are read")
 
     @property
     def is_plain(self) -> bool:
         """Whether the family's own embedding is left as it is."""
         return self.words and self.dim is None and not (self.vectors or self.characters or self.source)
-
-
-EmbeddingConfig = create_model(
-    "EmbeddingConfig",
-    __base__=InputsConfig,
-    __doc__=InputsConfig.__doc__,
-    **{"from": (str | None, Field(None, description="a run whose vectors of each word in its sentence are read"))},  # type: ignore[call-overload]
-)
 
 
 def _known_freeze(given: Any) -> Any:
@@ -145,7 +80,7 @@ def _known_freeze(given: Any) -> Any:
     raise UserError(f"what stays as it is can be embedding, body, or a number of the lowest blocks, 0 being none, not {shown(given)}")
 
 
-class StandingConfig(Section):
+class TransferConfig(Section):
     """What another run has learnt, on which this one stands."""
 
     sha256: str | None = Field(None, description="the hash of that run's weights; filled in when training starts")
@@ -163,19 +98,9 @@ class StandingConfig(Section):
     adapter: Annotated[Part, one_of("adapter", ADAPTERS)] | None = Field(
         None, description="lora with rank, alpha, dropout and targets: small maps are trained beside that run's, which stay as they are"
     )
-
-    @property
-    def source(self) -> str | None:
-        """The field `from`, whose name Python keeps for itself."""
-        return getattr(self, "from")
-
-
-TransferConfig = create_model(
-    "TransferConfig",
-    __base__=StandingConfig,
-    __doc__=StandingConfig.__doc__,
-    **{"from": (str | None, Field(None, description="a run, or an imported checkpoint, whose body and tokenizers this run starts with"))},  # type: ignore[call-overload]
-)
+    source: str | None = Field(
+        None, alias="from", description="a run, or an imported checkpoint, whose body and tokenizers this run starts with"
+    )
 
 
 class TrainingConfig(Section):
@@ -243,20 +168,41 @@ def _member(kind: str, key: str, table: Mapping[str, Any]) -> PlainValidator:
     return PlainValidator(build)
 
 
+def _data_of_task(value: Any, info: ValidationInfo) -> Any:
+    """The section of the data that the config's task reads. A mistake in `task` is told by that."""
+    if "task" not in info.data:
+        return value
+    name = info.data["task"].name
+    section: type[DataSection] = TASKS[name].section
+    if isinstance(value, section):
+        return value
+    if not isinstance(value, dict):
+        raise UserError(f"data takes fields, not {shown(value)}")
+    try:
+        return section(**value)
+    except ValidationError as error:
+        raise MemberError(error, section, readers_of) from None
+
+
+def readers_of(field: str) -> list[str]:
+    """The tasks whose section `data` has a field."""
+    return [name for name, entry in TASKS.items() if field in entry.section.model_fields]
+
+
 class Config(Section):
     """A whole run, resolved: the same config and the same data give the same run."""
 
     recipe: str
     seed: int = Field(1, ge=0, description="everything random is derived from it")
     device: Literal["auto", "cpu", "cuda", "mps"] = "auto"
-    data: DataConfig = DataConfig()
+    task: Annotated[SerializeAsAny[TaskSection], _member("task", "name", TASKS)] = Field(default_factory=dict, validate_default=True)
+    data: Annotated[SerializeAsAny[DataSection], PlainValidator(_data_of_task)] = Field(default_factory=dict, validate_default=True)
     text: TextConfig = TextConfig()
-    embedding: EmbeddingConfig = Field(default_factory=EmbeddingConfig)
-    transfer: TransferConfig = Field(default_factory=TransferConfig)
+    embedding: EmbeddingConfig = EmbeddingConfig()
+    transfer: TransferConfig = TransferConfig()
     model: Annotated[SerializeAsAny[ModelSection], _member("model family", "family", MODELS)] = Field(
         default_factory=dict, validate_default=True
     )
-    task: Annotated[SerializeAsAny[TaskSection], _member("task", "name", TASKS)] = Field(default_factory=dict, validate_default=True)
     training: TrainingConfig = TrainingConfig()
     decoding: DecodingConfig = DecodingConfig()
 

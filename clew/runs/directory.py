@@ -31,8 +31,8 @@ from clew.core.files import PARTIAL, file_hash, read_json, write_json, write_tex
 from clew.runs.config import Config, resolve
 from clew.runs.fields import differences
 from clew.runs.lock import LOCK
+from clew.runs.upgrading import FORMAT, upgraded
 
-FORMAT = 1
 CONFIG, WEIGHTS, METRICS, ENVIRONMENT, CODE = "config.json", "model.safetensors", "metrics.jsonl", "environment.json", "code.py"
 VOCABULARY = "vocabulary"
 IMPORTED = "imported"
@@ -139,7 +139,8 @@ def read_config(folder: Path) -> Config:
 
 
 def read_settings(folder: Path) -> tuple[dict[str, Any], dict[str, str]]:
-    """The config's fields, and the hashes of the files beside it; there are none in runs of before they were kept."""
+    """The config's fields as they are written now, and the hashes of the files beside it; there are none in runs of before they were
+    kept."""
     path = folder / CONFIG
     settings = read_json(path)
     if not isinstance(settings, dict):
@@ -152,9 +153,9 @@ def read_settings(folder: Path) -> tuple[dict[str, Any], dict[str, str]]:
         )
     if is_foreign(settings):
         raise UserError(f"{folder} is a checkpoint of Hugging Face's; `clew import {folder}` makes a run of it")
-    check_format(settings.pop("format", None), path)
+    found = check_format(settings.pop("format", None), path)
     files = settings.pop("files", {})
-    return settings, files if isinstance(files, dict) else {}
+    return settings if found == FORMAT else upgraded(settings), files if isinstance(files, dict) else {}
 
 
 def hashes(folder: Path) -> dict[str, str]:
@@ -181,12 +182,14 @@ def config_there(folder: Path) -> Config | None:
         return None
 
 
-def check_format(found: Any, path: Path) -> None:
-    if found != FORMAT:
+def check_format(found: Any, path: Path) -> int:
+    """The format, where it can be read."""
+    if not isinstance(found, int) or isinstance(found, bool) or not 1 <= found <= FORMAT:
         raise UserError(
-            f"{path} is of format {shown(found)}, but this clew reads format {FORMAT}; "
+            f"{path} is of format {shown(found)}, but this clew reads formats 1 to {FORMAT}; "
             "use the version of clew that wrote it, or train again"
         )
+    return found
 
 
 def write_environment(folder: Path, device: torch.device) -> None:

@@ -21,8 +21,9 @@ from clew.layers.context import Context
 from clew.layers.embeddings import Spelled
 from clew.layers.pooling import MIXES
 from clew.models import MODELS
-from clew.runs.config import Config, InputsConfig, resolve
+from clew.runs.config import Config, EmbeddingConfig, resolve
 from clew.runs.directory import WEIGHTS, check_files, check_run, read_config, read_weights
+from clew.runs.upgrading import upgraded
 from clew.tasks import TASKS
 from clew.text.kept import Kept
 from clew.text.letters import letters_of
@@ -58,12 +59,12 @@ class Source(Kept):
 
     @property
     def config(self) -> Config:
-        return resolve(self.settings)
+        return resolve(upgraded(self.settings))
 
     @property
     def is_running(self) -> bool:
         """Whether it has learnt from running text, and not from sentences by themselves."""
-        return TASKS[self.config.task.name].data == "text"
+        return TASKS[self.config.task.name].is_running
 
     @property
     def vocabulary(self) -> int:
@@ -107,7 +108,7 @@ def check_merged(folder: Path, config: Config) -> None:
 
 def check_embedding(config: Config) -> None:
     """Refuses parts that do not go together, before anything is read."""
-    embedding: InputsConfig = config.embedding
+    embedding: EmbeddingConfig = config.embedding
     if embedding.is_plain:
         return
     family, task = config.model.family, TASKS[config.task.name]
@@ -122,7 +123,7 @@ def check_embedding(config: Config) -> None:
             f"the section embedding is about words, and text.tokenizer={config.text.tokenizer}; set text.tokenizer=word, or leave "
             "the section out: embedding.characters=null embedding.dim=null"
         )
-    if embedding.source is not None and task.data in ("text", "documents"):
+    if embedding.source is not None and task.learning is not None and not task.learning.has_examples:
         raise UserError(
             f"embedding.from is for tasks that read sentences, such as tagging and classification; {config.task.name} reads running text"
         )
@@ -130,7 +131,7 @@ def check_embedding(config: Config) -> None:
 
 def filled(config: Config) -> Config:
     """The config with the width of its vectors, so that a run can be built where their file is no more."""
-    embedding: InputsConfig = config.embedding
+    embedding: EmbeddingConfig = config.embedding
     if embedding.vectors is None:
         return config
     width = vector_width(embedding.vectors)
@@ -144,7 +145,7 @@ def filled(config: Config) -> Config:
 
 def knowing(tokenizer: Tokenizer, config: Config) -> Tokenizer:
     """A tokenizer that knows the words of the vectors besides those of the training part."""
-    embedding: InputsConfig = config.embedding
+    embedding: EmbeddingConfig = config.embedding
     if embedding.vectors is None:
         return tokenizer
     words = first_words(embedding.vectors, embedding.most_vectors)
@@ -153,7 +154,7 @@ def knowing(tokenizer: Tokenizer, config: Config) -> Tokenizer:
 
 def enrich(body: Any, config: Config, vocabularies: dict[str, Any]) -> None:
     """Gives a body's embedding the parts that the section asks for, all of them untrained; no file is read."""
-    embedding: InputsConfig = config.embedding
+    embedding: EmbeddingConfig = config.embedding
     if embedding.is_plain:
         return
     tokenizer: Tokenizer = vocabularies["tokenizer"]
@@ -173,7 +174,7 @@ def enrich(body: Any, config: Config, vocabularies: dict[str, Any]) -> None:
     body.embedding.enrich(table, parts)
 
 
-def build_context(source: Source, embedding: InputsConfig) -> Context:
+def build_context(source: Source, embedding: EmbeddingConfig) -> Context:
     config = source.config
     body = MODELS[config.model.family].build(config.model, source.vocabulary)
     enrich(body, config, {"tokenizer": source.tokenizer})
@@ -186,7 +187,7 @@ def build_context(source: Source, embedding: InputsConfig) -> Context:
 
 def begin(body: Any, config: Config, vocabularies: dict[str, Any]) -> list[str]:
     """Fills a new run's embedding with what is known already: vectors of the file, weights of the other run. What was found, in words."""
-    embedding: InputsConfig = config.embedding
+    embedding: EmbeddingConfig = config.embedding
     notes = []
     if embedding.vectors is not None and config.transfer.source is None:
         tokens = vocabularies["tokenizer"].tokens

@@ -1,14 +1,14 @@
 """A mistake in a config as one sentence: what pydantic found, in the words of the section it was found in."""
 
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from types import UnionType
 from typing import Any, TypeVar, Union, get_args, get_origin
 
 from pydantic import ValidationError
 
-from clew.core.config import Section
-from clew.core.errors import UserError, did_you_mean, named, shown
+from clew.core.config import Section, field_names
+from clew.core.errors import UserError, did_you_mean, few_of, named, shown
 
 S = TypeVar("S", bound=Section)
 
@@ -17,12 +17,14 @@ CHOICES = re.compile(r"str|int|list\[str\]|(?:literal|dict)\[.*")
 
 
 class MemberError(ValueError):
-    """A mistake inside a section chosen by name, kept whole so that `explain` can say where."""
+    """A mistake inside a section chosen by name, kept whole so that `explain` can say where. `readers_of` a field are the tasks whose
+    section of this name has it."""
 
-    def __init__(self, error: ValidationError, section: type[Section]):
+    def __init__(self, error: ValidationError, section: type[Section], readers_of: Callable[[str], Sequence[str]] = lambda field: ()):
         super().__init__(str(error))
         self.error = error
         self.section = section
+        self.readers_of = readers_of
 
 
 def read_section(kind: type[S], values: Mapping[str, Any], of: str = "") -> S:
@@ -40,7 +42,9 @@ def takes_tuple(annotation: Any) -> bool:
     return kind is tuple or (kind in (Union, UnionType) and any(map(takes_tuple, get_args(annotation))))
 
 
-def explain(error: ValidationError, root: type[Section], prefix: str = "") -> str:
+def explain(
+    error: ValidationError, root: type[Section], prefix: str = "", readers_of: Callable[[str], Sequence[str]] = lambda field: ()
+) -> str:
     """The first mistake that pydantic found, as one sentence with the field's whole name."""
     first = error.errors(include_url=False)[0]
     location = [str(part) for part in first["loc"] if not isinstance(part, int) and not CHOICES.fullmatch(part)]
@@ -49,14 +53,16 @@ def explain(error: ValidationError, root: type[Section], prefix: str = "") -> st
     if kind == "value_error":
         inner = context["error"]
         if isinstance(inner, MemberError):
-            return explain(inner.error, inner.section, prefix=f"{name}.")
+            return explain(inner.error, inner.section, f"{name}.", inner.readers_of)
         return f"{name}: {inner}" if name else str(inner)
     if kind == "extra_forbidden":
         section = _section_at(root, location[:-1])
-        known = list(section.model_fields) if section is not None else []
+        known = list(field_names(section)) if section is not None else []
         where = (prefix + dotted(location[:-1])).strip(".")
         where = f" of {where}" if where else ""
-        return f"unknown field {named(location[-1])}{where}{did_you_mean(location[-1], known)} known: {', '.join(known)}"
+        readers = readers_of(location[-1])
+        near = f"; it is read by the task{'s' * (len(readers) > 1)} {few_of(readers)};" if readers else did_you_mean(location[-1], known)
+        return f"unknown field {named(location[-1])}{where}{near} known: {', '.join(known)}"
     return f"{name} {_rule(kind, context, first['msg'])}, not {shown(given)}"
 
 
@@ -90,9 +96,9 @@ def _rule(kind: str, context: Mapping[str, Any], message: str) -> str:
 def _section_at(root: type[Section], path: list[str]) -> type[Section] | None:
     section: Any = root
     for name in path:
-        info = section.model_fields.get(name) if isinstance(section, type) and issubclass(section, Section) else None
-        if info is None:
+        if not (isinstance(section, type) and issubclass(section, Section) and name in field_names(section)):
             return None
+        info = section.model_fields[field_names(section)[name]]
         section = info.annotation
         if get_origin(section) is not None:
             section = next((part for part in get_args(section) if isinstance(part, type) and issubclass(part, Section)), None)

@@ -4,7 +4,7 @@ from typing import Any
 
 import yaml
 
-from clew.core.config import Section, warmup_steps
+from clew.core.config import Section, field_names, warmup_steps
 from clew.runs.config import Config
 from clew.runs.overriding import paths
 
@@ -57,7 +57,8 @@ def commented_yaml(config: Config) -> str:
         value = getattr(config, name)
         if isinstance(value, Section):
             lines.append(f"{name}:" + (f"  # {(type(value).__doc__ or '').strip().splitlines()[0]}"))
-            lines += [_yaml_line(f"  {field}", getattr(value, field), info.description) for field, info in type(value).model_fields.items()]
+            fields, names = type(value).model_fields, field_names(type(value))
+            lines += [_yaml_line(f"  {name}", getattr(value, field), fields[field].description) for name, field in names.items()]
         else:
             lines.append(_yaml_line(name, value, Config.model_fields[name].description))
     return "\n".join(lines) + "\n"

@@ -10,11 +10,14 @@ from clew.runs.explaining import dotted
 from clew.runs.values import parse_assignment
 from clew.tasks import TASKS
 
+KEPT = ("corpus", "train", "valid", "test", "valid_fraction", "test_fraction")
+"""What any section `data` takes, of a file as of an assignment."""
 
-def override(settings: Mapping[str, Any], assignments: Iterable[str]) -> dict[str, Any]:
+
+def override(settings: Mapping[str, Any], assignments: Iterable[str], given: Mapping[str, Any] | None = None) -> dict[str, Any]:
     """Whole settings with `section.field=value` laid over them, left to right; a new `model.family` or `task.name` first
-    resets its section."""
-    return _lay(settings, [parse_assignment(assignment) for assignment in assignments])
+    resets its section, and `task=NAME` the section `data` too, but for what a file has `given` any task to read."""
+    return _lay(settings, [parse_assignment(assignment) for assignment in assignments], given or {})
 
 
 def overlay(settings: Mapping[str, Any], more: Mapping[str, Any]) -> dict[str, Any]:
@@ -22,20 +25,43 @@ def overlay(settings: Mapping[str, Any], more: Mapping[str, Any]) -> dict[str, A
     return _lay(settings, paths(more))
 
 
-def _lay(settings: Mapping[str, Any], more: list[tuple[list[str], Any]]) -> dict[str, Any]:
+def _lay(settings: Mapping[str, Any], more: list[tuple[list[str], Any]], given: Mapping[str, Any] | None = None) -> dict[str, Any]:
     """Settings with others laid over them, left to right."""
     result = deepcopy(dict(settings))
+    fields = []
     for path, value in more:
-        section, key = path[0], path[-1]
-        if (section, key) in (("model", "family"), ("task", "name")) and len(path) == 2:
-            table: Mapping[str, Any] = MODELS if section == "model" else TASKS
-            here = result.get(section)
-            if not isinstance(here, dict) or here.get(key) != value:
-                known = isinstance(value, str) and value in table
-                result[section] = table[value].config().model_dump(mode="json") if known else {key: value}
-    for path, value in more:
+        if path == ["task"] and isinstance(value, str):
+            data = (given or {}).get("data")
+            _reset(result, "task", "name", value, TASKS)
+            result["data"] = {name: data[name] for name in KEPT if name in data} if isinstance(data, Mapping) else {}
+        elif path == ["task", "name"] and _is_new(result, "task", "name", value):
+            _reset(result, "task", "name", value, TASKS)
+            _fit_data(result, value)
+        elif path == ["model", "family"] and _is_new(result, "model", "family", value):
+            _reset(result, "model", "family", value, MODELS)
+        if path != ["task"] or not isinstance(value, str):
+            fields.append((path, value))
+    for path, value in fields:
         _set(result, path, value)
     return result
+
+
+def _is_new(settings: Mapping[str, Any], section: str, key: str, name: Any) -> bool:
+    here = settings.get(section)
+    return not isinstance(here, dict) or here.get(key) != name
+
+
+def _reset(settings: dict[str, Any], section: str, key: str, name: Any, table: Mapping[str, Any]) -> None:
+    """A section with the defaults of what its field `key` now names."""
+    known = isinstance(name, str) and name in table
+    settings[section] = table[name].config().model_dump(mode="json") if known else {key: name}
+
+
+def _fit_data(settings: dict[str, Any], task: Any) -> None:
+    """Leaves of the section `data` what another task reads too."""
+    data = settings.get("data")
+    if isinstance(data, dict) and isinstance(task, str) and task in TASKS:
+        settings["data"] = {name: value for name, value in data.items() if name in TASKS[task].section.model_fields}
 
 
 def _set(settings: dict[str, Any], path: list[str], value: Any) -> None:

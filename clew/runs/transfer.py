@@ -8,7 +8,7 @@ from typing import Any
 
 from torch import nn
 
-from clew.core.config import Part
+from clew.core.config import Part, field_names
 from clew.core.errors import UserError
 from clew.core.files import file_hash
 from clew.layers.adapters import adapt, adapter_names, is_adapted
@@ -54,7 +54,7 @@ def inheriting(settings: dict[str, Any], task: Any, source: Any) -> dict[str, An
         return deepcopy({**settings, "model": model, "text": {**settings["text"], "joint": False}})
     found = deepcopy({**settings, **{section: dumped[section] for section in INHERITED}})
     found["embedding"]["vectors"] = None  # they are among the weights
-    if isinstance(task, str) and task == dumped["task"]["name"] and TASKS[task].data in ("text", "documents"):
+    if isinstance(task, str) and task == dumped["task"]["name"] and not judges_examples(task):
         found["task"] = deepcopy(dumped["task"])  # its output layer goes on as it is
     if (pooling := usual_pooling(config)) is not None and "pooling" in found["task"]:
         found["task"]["pooling"] = pooling
@@ -78,6 +78,12 @@ def check_text_inherited(inherited: dict[str, Any], laid: dict[str, Any]) -> Non
 
 def reads_source(task: Any) -> bool:
     return isinstance(task, str) and task in TASKS and "encodes" in TASKS[task].needs
+
+
+def judges_examples(task: str) -> bool:
+    """Whether a task's data are examples, and not text or documents."""
+    learning = TASKS[task].learning
+    return learning is None or learning.has_examples
 
 
 def is_translator(config: Config) -> bool:
@@ -109,17 +115,19 @@ def source_config(folder: Path, task: Any) -> Config:
 
 def check_writes_alike(folder: Path, theirs: str, mine: str) -> None:
     """Refuses texts on top of trees, and the other way round."""
-    if TASKS[theirs].data != TASKS[mine].data:
+    there, here = TASKS[theirs].learns.reads, TASKS[mine].learns.reads
+    if there != here:
         raise UserError(
-            f"transfer.from={folder} learnt from {TASKS[theirs].data} (the task {theirs}), and the task {mine} learns from "
-            f"{TASKS[mine].data}; take a run of the same task, or leave transfer.from out"
+            f"transfer.from={folder} learnt from {there} (the task {theirs}), and the task {mine} learns from "
+            f"{here}; take a run of the same task, or leave transfer.from out"
         )
 
 
 def check_stands(config: Config) -> None:
     """Refuses settings of the section where there is no run to stand on."""
     transfer = config.transfer
-    changed = [name for name, info in type(transfer).model_fields.items() if getattr(transfer, name) != info.default]
+    fields = type(transfer).model_fields
+    changed = [name for name, field in field_names(type(transfer)).items() if getattr(transfer, field) != fields[field].default]
     if transfer.source is None and changed:
         raise UserError(f"transfer.{changed[0]} is for a run that stands on another; give transfer.from=RUN, or leave it out")
 
@@ -143,7 +151,7 @@ def check_transfer(config: Config) -> None:
         what = f"the task {task}" if task == "parsing" else f"a {family}"
         remedy = "leave transfer.from out" if task == "parsing" else "set model.family=transformer"
         raise UserError(f"transfer.from gives a translator its encoder, which {what} cannot take; {remedy}")
-    if config.data.directions is not None:
+    if getattr(config.data, "directions", None) is not None:
         raise UserError(
             "data.directions asks for each language by a token, which the encoder of transfer.from does not know; give one of them"
         )

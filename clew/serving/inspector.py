@@ -145,7 +145,7 @@ def described_run(name: str, run: Run) -> dict[str, Any]:
         "parameters": sum(p.numel() for p in run.task.parameters()),
         "vocabularies": {role: f"{each.vocabulary:,} {each.unit}s" for role, each in run.vocabularies.items() if hasattr(each, "unit")},
         "heads": head_names(run),
-        "sample": sample_text(subject, str(config.data.source)),
+        "sample": sample_text(subject, str(getattr(config.data, "source", None))),
         "steps": summary.step,
         "scores": summary.best,
         "model": {name: value for name, value in model.items() if value is not None},

@@ -12,9 +12,6 @@ from typing import Any
 from clew.data.notes import Notes
 from clew.data.text_files import beginning
 from clew.runs.asking import answer_rows, find_use, own_verb, read_options
-from clew.runs.build import find_texts
-from clew.runs.documents import find_documents
-from clew.runs.examples import read_examples
 from clew.runs.loaded import Run
 from clew.serving.metrics import Metrics
 from clew.tasks import TASKS
@@ -69,20 +66,14 @@ class Profile:
 def training_profile(run: Run) -> Profile:
     """Of the run's training data; a sentence says why where it is not at hand."""
     config, found = run.config, Profile()
-    use = find_use(run, own_verb(config))
-    kind = TASKS[config.task.name].data
-    if kind in ("text", "documents"):
-        pieces: Iterable[str]
-        if kind == "text":
-            pieces = find_texts(config.data)["train"]
-        else:
-            documents = find_documents(config.data, Notes(faults=config.data.faults))["train"]
-            pieces = (text if text.endswith("\n") else f"{text}\n" for text in documents)
+    use, learning = find_use(run, own_verb(config)), TASKS[config.task.name].learns
+    examples = learning.read(config.data, config.seed, Notes(faults=config.data.faults))["train"]
+    if not learning.has_examples:
         found.has_lengths = False  # what a request holds is not cut as these are
-        found.read(use, run, [use.row(text=beginning(pieces, SOME_CHARACTERS))])
+        text = beginning((f"{line}\n" for line in learning.lines(examples)), SOME_CHARACTERS)
+        found.read(use, run, [use.row(text=text)])
         return found
     watch = use.watch
-    examples = read_examples(kind, config.data, config.seed)["train"]
     if watch is None or watch.row_of is None:
         return found
     for example in examples:

@@ -12,6 +12,7 @@ from pydantic import BeforeValidator
 from torch import Tensor, nn
 
 from clew.core.errors import UserError, named, shown, unknown
+from clew.data.examples import number_of
 from clew.metrics.agreement import share_interval
 from clew.metrics.bootstrap import Interval, bootstrap_interval
 from clew.metrics.calibration import calibration, calibration_interval, fit_temperature
@@ -253,7 +254,7 @@ class Number(nn.Module):
         self.register_buffer("scale", torch.ones(()))
 
     def target(self, example: Answered) -> list[float]:
-        return [as_number(example)]
+        return [number_of(example)]
 
     def prepare(self, targets: Tensor) -> None:
         self.mean.fill_(float(targets.mean()))
@@ -287,7 +288,7 @@ class Number(nn.Module):
         return ()
 
     def numbers(self, examples: Sequence[Answered], found: Sequence[Found]) -> tuple[list[float], list[float]]:
-        return [as_number(example) for example in examples], [answer["number"] for answer in found]
+        return [number_of(example) for example in examples], [answer["number"] for answer in found]
 
     def scores(self, examples: Sequence[Answered], found: Sequence[Found]) -> list[float]:
         """Less the squared error."""
@@ -295,16 +296,6 @@ class Number(nn.Module):
 
     def described(self, example: Answered, found: Found) -> dict[str, Any]:
         return {"target": example.label, "prediction": f"{found['number']:g}"}
-
-
-def as_number(example: Answered) -> float:
-    try:
-        number = float(example.label)
-    except ValueError:
-        number = math.nan
-    if not math.isfinite(number):
-        raise UserError(f"{example.id}: '{example.label}' is no number, and task.labels=number asks for one")
-    return number
 
 
 ANSWERS: dict[str, type[OneLabel] | type[Number]] = {"one": OneLabel, "several": SeveralLabels, "number": Number}

@@ -8,6 +8,7 @@ import torch.nn.functional as F
 from pydantic import Field
 from torch import Tensor, nn
 
+from clew.baselines.text_baselines import text_baselines
 from clew.core.config import TaskSection
 from clew.core.errors import UserError
 from clew.core.masks import has_documents, real_positions
@@ -21,6 +22,7 @@ from clew.tasks.language_model import collate_texts
 from clew.tasks.offers import Predicted, Reading, TextBody
 from clew.tasks.programs import Reads, levels
 from clew.tasks.reading import ReadsText
+from clew.tasks.streams import Streams
 from clew.text.tokenizer import Tokenizer
 
 
@@ -181,5 +183,7 @@ BIDIRECTIONAL_LANGUAGE_MODEL = TaskEntry(
     build=build_bidirectional,
     needs=BidirectionalLanguageModel.needs,
     vocabularies={"tokenizer": Tokenizer},
+    learning=Streams(),
+    baselines=text_baselines,
     verb="evaluate",
 )

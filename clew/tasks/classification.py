@@ -1,6 +1,6 @@
 """Classification: a label for a text or for two together, several labels, or a number. Any body, and what its vectors are pooled to."""
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import pairwise
 from statistics import fmean
@@ -10,6 +10,8 @@ import torch
 from pydantic import BeforeValidator, Field
 from torch import Tensor, nn
 
+from clew.baselines.beside import Baseline, Train
+from clew.baselines.label_baselines import label_baselines, number_baselines, several_label_baselines
 from clew.core.batches import to_device
 from clew.core.config import Part, Section, TaskSection, build_part, one_of, part_name
 from clew.core.errors import UserError, named
@@ -18,18 +20,18 @@ from clew.core.types import State, Term
 from clew.data.contents import LabelTable
 from clew.data.corpora import CORPORA
 from clew.data.examples import Labelled
+from clew.data.kinds.labelled import LABELLED
 from clew.layers.context import Pieces
 from clew.layers.pooling import POOLINGS
 from clew.sources.words import EncodedWords, WordReader, check_words, one_word_each, places_of
 from clew.tasks.answers import ANSWERS, ClassWeights, Found, Number
 from clew.tasks.entry import TaskEntry
-from clew.tasks.examples import ExampleTask
+from clew.tasks.examples import Examples, ExampleTask, TrainTokenizer
 from clew.tasks.explaining import Explained, check_no_place, check_not_empty, chosen_label, named_places
 from clew.tasks.judging import Judging, unlabelled_texts
 from clew.tasks.offers import Given, Judged
 from clew.tasks.programs import Reads, Traced
 from clew.tasks.reading import ReadsText
-from clew.tasks.sequence import TrainTokenizer
 from clew.tasks.use import Answered, Objects, Options, PairRow, TextRow, TwoTexts, Use, Watch, line_each, tokens_read
 from clew.text.labels import Labels
 from clew.text.tokenizer import Tokenizer
@@ -321,6 +323,12 @@ def train_class_vocabularies(
     return {"tokenizer": train([one_word_each(cut(text, config)) for text in texts] if config.split else texts, []), "labels": labels}
 
 
+def class_baselines(train: Train, config: ClassificationConfig) -> Iterator[Baseline]:
+    """Those of one label, of several, or of a number."""
+    fit = {"one": label_baselines, "several": several_label_baselines, "number": number_baselines}
+    return fit[config.labels](train)
+
+
 def build_classifier(body: Any, vocabularies: dict[str, Any], config: ClassificationConfig) -> Classifier:
     return Classifier(body, WordReader.of(body, vocabularies), vocabularies["labels"], config)
 
@@ -416,8 +424,8 @@ CLASSIFICATION = TaskEntry(
     config=ClassificationConfig,
     build=build_classifier,
     vocabularies=CLASSES,
-    data="labelled",
-    train_vocabularies=train_class_vocabularies,
+    learning=Examples(LABELLED, train_class_vocabularies),
+    baselines=class_baselines,
     verb="classify",
     uses={"classify": CLASSIFY},
     pipeline="text-classification",

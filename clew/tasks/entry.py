@@ -10,7 +10,11 @@ from typing import Any
 
 from torch import nn
 
+from clew.baselines.beside import Fit, no_baselines
 from clew.core.config import TaskSection
+from clew.core.errors import UserError
+from clew.data.kinds.section import DataSection
+from clew.tasks.learning import Learning
 from clew.tasks.use import Use
 
 
@@ -23,9 +27,30 @@ class TaskEntry:
     build: Callable[..., nn.Module]
     needs: tuple[str, ...] = ()
     vocabularies: Mapping[str, Any] = field(default_factory=dict)
-    data: str = "text"
-    train_vocabularies: Callable[..., dict[str, Any]] | None = None
+    learning: Learning[Any, Any] | None = None
+    """How it learns; None where there is nothing to learn."""
+    baselines: Fit = no_baselines
     verb: str = "generate"
     uses: Mapping[str, Use[Any, Any]] = field(default_factory=dict)
     pipeline: str | None = None
     """What other libraries call such a model, for model cards."""
+
+    @property
+    def section(self) -> type[DataSection]:
+        """The section `data` of its configs."""
+        return DataSection if self.learning is None else self.learning.section
+
+    @property
+    def learns(self) -> Learning[Any, Any]:
+        """How it learns; refused where there is nothing to learn."""
+        if self.learning is None:
+            raise UserError(
+                f"the task {self.config().name} has nothing to learn, and so nothing to be scored by; train another task on its run, "
+                "e.g. `clew train finetune-classify transfer.from=RUN data.train=FILE`"
+            )
+        return self.learning
+
+    @property
+    def is_running(self) -> bool:
+        """Whether its bodies learn from running text."""
+        return self.learning is not None and self.learning.is_running

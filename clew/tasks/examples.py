@@ -1,15 +1,52 @@
-"""What tasks that learn from examples share: what they need not say where there is nothing to say."""
+"""Learning from examples: each is encoded once, examples of like length share a batch, predictions are gathered and measured whole.
 
-from collections.abc import Iterable, Mapping, Sequence
+What it asks of a task, besides the loop's forward and counts: `encode(examples)`, `lengths(encoded)`, `longest`, `check_length`,
+`collate(encoded)`, `predict(batch, decoding, seed, row_numbers)`, `measure(examples, predictions)`, `best`, the measure that the best
+evaluation is told by, and whether it `writes` tokens; of the last evaluation `intervals`, `report` and `sentence_scores` of examples and
+predictions, and `described(example, prediction)`. `ExampleTask` says what need not be said.
+"""
+
+import hashlib
+import json
+import math
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from functools import lru_cache
+from pathlib import Path
 from typing import Any
 
+import numpy as np
+import torch
 from torch import Tensor, nn
 
+from clew.core.batches import Batches, to_device
+from clew.core.config import TaskSection
+from clew.core.errors import UserError, counted
+from clew.core.identity import Known
+from clew.core.processes import from_all, rank, sum_over_processes, world_size
+from clew.data.example_splits import find_overlaps
+from clew.data.kinds.kind import Kind, Parts
+from clew.data.kinds.section import ExampleData
+from clew.data.notes import Notes
+from clew.data.plans import ExamplePlan, batches_by_length, bucket_plan, shuffled_plan
 from clew.metrics.bootstrap import Interval
+from clew.metrics.measures import in_words, named
+from clew.metrics.score import Score
+from clew.tasks.learning import Batching, Encoding, Evaluation, Given, Learning, Tokenizers
+from clew.tasks.writing import DecodingConfig
+from clew.text.tokenizer import Tokenizer
+
+TrainTokenizer = Callable[[Sequence[str], Sequence[str]], Tokenizer]
+"""Trains a tokenizer on texts, with tokens of its own for some special ones."""
+Vocabularies = Callable[[TrainTokenizer, bool, Any, Any], dict[str, Any]]
+"""`vocabularies(train, joint, examples, task)`: every tokenizer and label table by role; `joint` says that both sides share one."""
+TIE = 1e-7
+"""What the loss counts beside the measure that the best evaluation is told by: it decides between equals alone."""
+GREEDY = {"method": "greedy", "temperature": 1.0, "top_k": None, "top_p": None}
 
 
 class ExampleTask(nn.Module):
-    """A task whose data are examples; `training.examples` says what else is asked of it."""
+    """A task whose data are examples."""
 
     needs: tuple[str, ...] = ()
     writes = False
@@ -34,3 +71,211 @@ class ExampleTask(nn.Module):
     def report(self, examples: Sequence[Any], predictions: Sequence[Any]) -> tuple[str, ...]:
         """Tables in words."""
         return ()
+
+
+@dataclass(frozen=True)
+class Examples(Learning[Sequence[Any], Sequence[Any]]):
+    """Examples of a kind; `train` makes the task's vocabularies of them."""
+
+    kind: Kind
+    train: Vocabularies
+    has_examples = True
+
+    @property
+    def section(self) -> type[ExampleData]:
+        return self.kind.section
+
+    @property
+    def reads(self) -> str:
+        return self.kind.name
+
+    def read(self, data: ExampleData, seed: int, notes: Notes) -> Parts:
+        return self.kind.read(data, seed, notes)
+
+    def read_files(self, files: Given, data: ExampleData, notes: Notes) -> Sequence[Any]:
+        return list(self.kind.read_files([file for file in files if isinstance(file, (Path, str))], data, notes))
+
+    def apart(self, parts: Mapping[str, Sequence[Any]], data: ExampleData) -> Parts:
+        """Each direction of a model of many languages by itself."""
+        pieces = self.kind.pieces(data)
+        if not pieces:
+            return dict(parts)
+        found = {f"{part}{end}": [one for one in parts[part] if one.id.endswith(end)] for part in parts for end in pieces}
+        return {name: examples for name, examples in found.items() if examples}
+
+    def check(self, task: Any, training: Batching) -> None:
+        if training.batching == "streams":
+            raise UserError(
+                "training.batching=streams carries a state through one text; a task that learns from examples has none, leave it out"
+            )
+
+    def vocabularies(self, train: Sequence[Any], tokenizers: Tokenizers, task: TaskSection) -> dict[str, Any]:
+        return self.train(tokenizers.of_sequences, tokenizers.joint, train, task)
+
+    def encode(self, task: Any, part: Sequence[Any], encoding: Encoding) -> Sequence[Any]:
+        """Training leaves out examples that are too long; any other part is refused for one."""
+        encoded: Sequence[Any] = task.encode(part)
+        if not encoding.to_train:
+            for example, ids in zip(part, encoded, strict=True):
+                task.check_length(ids, example.id)
+        return encoded
+
+    def prepare(self, task: Any, encoded: Sequence[Any]) -> None:
+        task.prepare(encoded)
+
+    def batches(self, task: Any, encoded: Sequence[Any], training: Batching, seed: int) -> Batches:
+        """Examples of like length together where `batch_tokens` says how much a batch may hold, else so many in random order."""
+        lengths = lengths_of(task, encoded)
+        fitting = np.flatnonzero(lengths.max(1) <= task.longest)
+        if not len(fitting):
+            is_asked = task.longest == getattr(task.config, "longest", None)
+            remedy = "raise task.longest" if is_asked else "raise model.max_length, or take another model.position"
+            raise UserError(
+                f"none of the {len(lengths):,} training examples has at most {task.longest} tokens on a side, the end among them; {remedy}"
+            )
+
+        @lru_cache(maxsize=2)
+        def plan(epoch: int) -> ExamplePlan:
+            if training.batch_tokens is not None:
+                return bucket_plan(lengths[fitting], training.batch_tokens, seed, epoch)
+            return shuffled_plan(len(fitting), training.batch_size, seed, epoch)
+
+        def get(epoch: int, number: int) -> Any:
+            return task.collate([encoded[row] for row in fitting[plan(epoch).rows(number)]])
+
+        return Batches(lambda epoch: plan(epoch).num_batches, get)
+
+    def judge(self, task: Any, forward: Any, part: Sequence[Any], encoded: Sequence[Any], evaluation: Evaluation) -> Score | None:
+        return judge_examples(task, forward, part, encoded, evaluation)
+
+    def settle(self, task: Any, part: Sequence[Any], encoded: Sequence[Any], evaluation: Evaluation) -> bool:
+        rows = batches_by_length(lengths_of(task, encoded), evaluation_budget(evaluation.training))
+        device = next(task.parameters()).device
+        with evaluation.autocast():
+            return bool(
+                task.settle(([part[row] for row in some], to_device(task.collate([encoded[row] for row in some]), device)) for some in rows)
+            )
+
+    def known(self, task: Any, part: Sequence[Any], encoded: Callable[[], Sequence[Any]]) -> Sequence[Any]:
+        return part
+
+    def identity(self, part: Sequence[Any], encoded: Sequence[Any], training: Batching, seed: int) -> dict[str, Known]:
+        digest = examples_digest(part)
+        size = f"{training.batch_tokens:,} tokens" if training.batch_tokens is not None else f"{training.batch_size} examples"
+        order = {"batch_tokens": training.batch_tokens} if training.batch_tokens is not None else {"batch_size": training.batch_size}
+        return {
+            "training examples": Known({"examples": len(part), "digest": digest}, f"{len(part):,}, {digest[:8]}"),
+            "order of batches": Known({**order, "seed": seed}, f"batches of {size}, seed {seed}"),
+        }
+
+    def describe(self, vocabularies: Mapping[str, Any], parts: Mapping[str, Sequence[Any]], encoded: Mapping[str, Sequence[Any]]) -> str:
+        hashes = {vocabulary.hash for vocabulary in vocabularies.values()}
+        sizes = [f"{vocabulary.vocabulary:,} {vocabulary.unit}s ({role})" for role, vocabulary in vocabularies.items()]
+        words = sizes if len(hashes) == len(sizes) else [sizes[0].replace("(source)", "(source and target)")]
+        counts = ", ".join(f"{len(examples):,} {part}" for part, examples in parts.items())
+        return f"{', '.join(words)}; {counts} examples"
+
+    def remarks(self, task: Any, parts: Mapping[str, Sequence[Any]], encoded: Mapping[str, Sequence[Any]]) -> list[str]:
+        """Examples that two parts share, and those that are too long to train on."""
+        is_long = lengths_of(task, encoded["train"]).max(1) > task.longest
+        found = [str(overlap) for overlap in find_overlaps(dict(parts))]
+        if is_long.any():
+            first = parts["train"][int(np.argmax(is_long))].id
+            left_out = counted(int(is_long.sum()), "training example")
+            found.append(f"left out {left_out} of more than {task.longest} tokens on a side (first: {first})")
+        return found
+
+    def lines(self, part: Sequence[Any]) -> Iterator[str]:
+        return (example.key for example in part)
+
+
+@torch.no_grad()
+def judge_examples(task: Any, forward: Any, examples: Sequence[Any], encoded: Sequence[Any], evaluation: Evaluation) -> Score | None:
+    """The loss, and what the task measures of its predictions, all of them together; every process predicts its share of the batches."""
+    batches = batches_by_length(lengths_of(task, encoded), evaluation_budget(evaluation.training))
+    decoding: DecodingConfig = evaluation.decoding if evaluation.is_final else evaluation.decoding.model_copy(update=GREEDY)
+    device = next(task.parameters()).device
+    was_training = task.training
+    task.eval()
+    totals = torch.zeros(2, dtype=torch.float64)  # loss and targets
+    mine: list[tuple[int, Any]] = []
+    try:
+        with evaluation.whole(task):
+            for rows in batches[rank() :: world_size()]:
+                if evaluation.interrupted() and world_size() == 1:
+                    return None
+                batch = to_device(task.collate([encoded[row] for row in rows]), device)
+                with evaluation.autocast():
+                    loss = forward(batch, None)[0]["loss"]
+                    mine += zip(rows, task.predict(batch, decoding, evaluation.seed, [row + 1 for row in rows]), strict=True)
+                totals += torch.tensor([float(loss.sum), float(loss.count)], dtype=torch.float64)
+    finally:
+        task.train(was_training)
+    nats, count = sum_over_processes(totals).tolist()
+    found: dict[int, Any] = dict(pair for text in from_all(json.dumps(mine)) for pair in json.loads(text))
+    return score_of(task, examples, [found[row] for row in range(len(examples))], nats / (count or 1), evaluation.is_final)
+
+
+def score_of(task: Any, examples: Sequence[Any], predictions: Sequence[Any], loss: float, is_final: bool) -> Score:
+    measured = task.measure(examples, predictions)
+    values, text = {"loss": loss}, f"loss {loss:.4f}"
+    if task.writes:
+        values["perplexity"] = math.exp(min(loss, 700.0))
+        text += f", perplexity {values['perplexity']:.2f} per target token"
+    values |= measured.values
+    words = measured.text if is_final else in_words(measured.values)
+    text += f", {words}" if words else ""
+    best = task.best
+    value = loss if best == "loss" else -values[best] + TIE * min(loss, 100.0)
+    size = {"examples": len(examples)}
+    if not is_final:
+        return Score(values, value, text, size=size)
+    ids = [example.id for example in examples]
+    described = [task.described(example, prediction) for example, prediction in zip(examples, predictions, strict=True)]
+    scores = task.sentence_scores(examples, predictions)
+    intervals = task.intervals(examples, predictions)
+    if intervals:
+        found = ", ".join(f"{named(name)} {interval.low:.2f} to {interval.high:.2f}" for name, interval in intervals.items())
+        text += f"; 95 % intervals: {found}"
+    report = task.report(examples, predictions)
+    return Score(values, value, text, dict(zip(ids, scores, strict=True)), dict(zip(ids, described, strict=True)), intervals, report, size)
+
+
+def lengths_of(task: Any, encoded: Sequence[Any]) -> np.ndarray:
+    """How many places each side of every example takes, (examples, sides)."""
+    return np.array([task.lengths(example) for example in encoded]).reshape(len(encoded), -1)
+
+
+def evaluation_budget(training: Batching) -> int:
+    """Places in a batch when a part is scored, both sides and padding counted: more than in training, as no gradient is kept."""
+    return (training.batch_tokens or (training.evaluate_batch or training.batch_size) * 64) * 4
+
+
+def examples_digest(examples: Iterable[Any]) -> str:
+    """A hash of what examples say, their ids aside."""
+    digest = hashlib.sha256()
+    for example in examples:
+        digest.update(repr(told(example._replace(id=""))).encode("utf-8", "surrogatepass"))
+    return digest.hexdigest()
+
+
+def told(example: Any) -> tuple[Any, ...]:
+    """An example's fields: those that its kind has always had, and of others those that do not hold their defaults, with their names."""
+    first, defaults = ALWAYS.get(type(example).__name__, ()), example._field_defaults
+    added = [name for name in example._fields if name not in first]
+    return (
+        *(getattr(example, name) for name in first),
+        *((name, value) for name in added if (value := getattr(example, name)) != defaults.get(name, MISSING)),
+    )
+
+
+MISSING = object()
+ALWAYS = {
+    "Labelled": ("text", "labels", "second", "id"),
+    "Pair": ("source", "target", "id", "into"),
+    "Question": ("question", "passage", "answers", "id"),
+    "Sentence": ("words", "tags", "heads", "relations", "id"),
+    "Parsed": ("tree", "id"),
+    "LabelledTree": ("words", "nodes", "labels", "phrases", "id"),
+}
+"""Fields whose defaults count too: checkpoints have hashes of them."""

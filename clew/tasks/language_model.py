@@ -8,6 +8,7 @@ import torch.nn.functional as F
 from pydantic import Field
 from torch import Tensor, nn
 
+from clew.baselines.text_baselines import text_baselines
 from clew.core.batches import map_batch
 from clew.core.config import TaskSection
 from clew.core.errors import UserError
@@ -23,6 +24,7 @@ from clew.tasks.generation import GENERATE, continuation, ends_of, prompt_batch,
 from clew.tasks.offers import Begun, Expected, Given, Predicted, Reading, Streamed, TextBody, TokenScores
 from clew.tasks.programs import Steps
 from clew.tasks.reading import ReadsText
+from clew.tasks.streams import Streams
 from clew.tasks.writing import DecodingConfig
 from clew.text.tokenizer import Tokenizer
 
@@ -238,4 +240,6 @@ LANGUAGE_MODEL = TaskEntry(
     uses={"generate": GENERATE},
     vocabularies={"tokenizer": Tokenizer},
     pipeline="text-generation",
+    learning=Streams(),
+    baselines=text_baselines,
 )

@@ -1,7 +1,7 @@
 """Examples of masked language modelling, made of encoded documents when they are asked for: stretches in the tokenizer's frame, some tokens
 taken out. A pure function of documents, settings, seed and epoch."""
 
-from typing import Any
+from typing import Any, NamedTuple, Protocol
 
 import numpy as np
 import torch
@@ -13,12 +13,47 @@ from clew.data.masking import IGNORED, masking_of
 from clew.data.spans import Spans, packed_spans, paired_spans
 from clew.layers.embeddings import Segmented
 from clew.sources.words import is_segmented
-from clew.tasks.masked_language_model import MaskedBatch, MaskedLanguageModel
+from clew.text.tokenizer import Tokenizer
 
 EVALUATION = (0, 2**63)
 """Seed and epoch of what is evaluated: those of no training, so that a text is always masked in the same way."""
 STEP = 8
 """Rows are as long as a multiple of this, or as a power of two below it, so that batches have few different shapes."""
+
+
+class MaskedBatch(NamedTuple):
+    inputs: Any  # tokens (batch, length), or `Segmented`
+    mask: Tensor | None  # (batch, length)
+    places: Tensor  # (batch, chosen), 0 where a row has fewer
+    targets: Tensor  # (batch, chosen), IGNORED there
+    follows: Tensor | None = None  # (batch,) 0 where the second text follows the first, 1 where it is a random one
+    fresh: bool = True
+    num_tokens: int = 0  # read in all rows
+
+
+class Masking(Protocol):
+    """What a task's section says of tokens that are taken out."""
+
+    @property
+    def chosen(self) -> float: ...
+    @property
+    def masked(self) -> float: ...
+    @property
+    def replaced(self) -> float: ...
+    @property
+    def whole_words(self) -> bool: ...
+    @property
+    def next_sentence(self) -> bool: ...
+
+
+class Guesser(Protocol):
+    """What is asked of a task."""
+
+    body: Any
+    tokenizer: Tokenizer
+
+    @property
+    def config(self) -> Masking: ...
 
 
 class MaskedExamples:
@@ -28,7 +63,7 @@ class MaskedExamples:
     document, or any where the tokenizer puts nothing between two texts.
     """
 
-    def __init__(self, documents: EncodedDocuments, task: MaskedLanguageModel, length: int, *, to_train: bool = True):
+    def __init__(self, documents: EncodedDocuments, task: Guesser, length: int, *, to_train: bool = True):
         config, tokenizer = task.config, task.tokenizer
         self.documents = documents
         self.frame = tokenizer.frame

@@ -2,13 +2,14 @@
 (Devlin et al. 2019). Any body that gives a vector a position."""
 
 from collections.abc import Sequence
-from typing import Any, Literal, NamedTuple
+from typing import Any, Literal
 
 import torch
 import torch.nn.functional as F
 from pydantic import Field, model_validator
 from torch import Tensor, nn
 
+from clew.baselines.guess_baselines import guess_baselines
 from clew.core.batches import to_device
 from clew.core.config import TaskSection
 from clew.core.errors import UserError
@@ -20,9 +21,11 @@ from clew.layers.norms import LayerNorm
 from clew.layers.pooling import Pooler
 from clew.metrics.guesses import Guessed
 from clew.sources.words import WordReader, is_segmented
+from clew.tasks.documents import MaskedDocuments
 from clew.tasks.entry import TaskEntry
 from clew.tasks.explaining import Explained, chosen_token, named_places
 from clew.tasks.filling import FILL, framed_text
+from clew.tasks.masked_examples import MaskedBatch
 from clew.tasks.offers import Expected, Given, Predicted, Reading, TextBody, TokenScores
 from clew.tasks.programs import Reads, Traced, levels
 from clew.tasks.reading import ReadsText
@@ -59,16 +62,6 @@ class MaskedLanguageModelConfig(TaskSection):
 
 BATCH_TOKENS = 2**13
 """Places that are read at a time where each token is masked in its turn."""
-
-
-class MaskedBatch(NamedTuple):
-    inputs: Any  # tokens (batch, length), or `Segmented`
-    mask: Tensor | None  # (batch, length)
-    places: Tensor  # (batch, chosen), 0 where a row has fewer
-    targets: Tensor  # (batch, chosen), IGNORED there
-    follows: Tensor | None = None  # (batch,) 0 where the second text follows the first, 1 where it is a random one
-    fresh: bool = True
-    num_tokens: int = 0  # read in all rows
 
 
 class MaskedLanguageModel(ReadsText, nn.Module):
@@ -264,7 +257,8 @@ MASKED_LANGUAGE_MODEL = TaskEntry(
     build=build_masked,
     needs=MaskedLanguageModel.needs,
     vocabularies={"tokenizer": Tokenizer},
-    data="documents",
+    learning=MaskedDocuments(),
+    baselines=guess_baselines,
     verb="fill",
     uses={"fill": FILL},
     pipeline="fill-mask",

@@ -9,12 +9,14 @@ import torch
 from pydantic import Field
 from torch import Tensor
 
+from clew.baselines.tree_baselines import tree_baselines
 from clew.core.batches import to_device
 from clew.core.config import Section
 from clew.core.errors import UserError, named
 from clew.core.modes import evaluating
 from clew.core.trees import Tree
 from clew.data.examples import Parsed
+from clew.data.kinds.trees import TREES
 from clew.data.linearisation import WORD, delinearise, linearise, tree_tokens
 from clew.data.plans import batches_by_length
 from clew.data.trees import format_tree, parse_tree, words_of
@@ -26,8 +28,9 @@ from clew.metrics.measures import Measured
 from clew.sources.words import one_word_each
 from clew.tasks.alignment import Tokens
 from clew.tasks.entry import TaskEntry
+from clew.tasks.examples import Examples, TrainTokenizer
 from clew.tasks.offers import Begun, Given
-from clew.tasks.sequence import SIDES, SequenceBatch, SequenceConfig, SequenceToSequence, Sides, TrainTokenizer
+from clew.tasks.sequence import SIDES, SequenceBatch, SequenceConfig, SequenceToSequence, Sides
 from clew.tasks.use import Blocks, Objects, Use, Watch, WritingOptions, tokens_read
 from clew.tasks.writing import DecodingConfig
 from clew.text.tokenizer import Tokenizer, check_is_text
@@ -316,8 +319,8 @@ PARSING = TaskEntry(
     build=build_parser,
     needs=ConstituencyParser.needs,
     vocabularies=SIDES,
-    data="trees",
-    train_vocabularies=train_parsing_vocabularies,
+    learning=Examples(TREES, train_parsing_vocabularies),
+    baselines=tree_baselines,
     verb="parse",
     uses={"parse": PARSE},
 )

@@ -17,6 +17,7 @@ import torch.nn.functional as F
 from pydantic import Field
 from torch import Tensor, nn
 
+from clew.baselines.question_baselines import question_baselines
 from clew.core.batches import num_rows, rows_of, to_device
 from clew.core.config import Section, TaskSection
 from clew.core.errors import UserError
@@ -24,6 +25,7 @@ from clew.core.modes import evaluating
 from clew.core.types import State, Term
 from clew.data.examples import Question
 from clew.data.formats import find_format
+from clew.data.kinds.questions import QUESTIONS
 from clew.data.squad_files import read_questions
 from clew.layers.context import Pieces
 from clew.metrics.answers import AnswerScores, best_threshold, score_answers
@@ -33,10 +35,9 @@ from clew.sources.windows import CutText, cut_text, part_of, window_starts
 from clew.sources.words import EncodedWords, WordReader, is_spelled, one_word_each, places_of
 from clew.tasks.answer_spans import AnsweredQuestion, Spans, answered, found_spans
 from clew.tasks.entry import TaskEntry
-from clew.tasks.examples import ExampleTask
+from clew.tasks.examples import Examples, ExampleTask, TrainTokenizer
 from clew.tasks.programs import Reads, Traced
 from clew.tasks.reading import ReadsText
-from clew.tasks.sequence import TrainTokenizer
 from clew.tasks.use import Blocks, Objects, Options, Use, Watch, tokens_read
 from clew.text.tokenizer import Tokenizer, check_is_text
 from clew.text.words import words_of
@@ -380,9 +381,6 @@ def build_question_answering(body: Any, vocabularies: dict[str, Any], config: Qu
     return QuestionAnswering(body, WordReader.of(body, vocabularies), config)
 
 
-QUESTIONS = {"tokenizer": Tokenizer}
-
-
 class QuestionRow(Section):
     question: str = Field(description="a question", json_schema_extra={"metavar": "QUESTION"})
     passage: str = Field(
@@ -482,9 +480,9 @@ gives so many pieces, best first, a line each. --official writes {id: answer}, w
 QUESTION_ANSWERING = TaskEntry(
     config=QuestionAnsweringConfig,
     build=build_question_answering,
-    vocabularies=QUESTIONS,
-    data="questions",
-    train_vocabularies=train_question_vocabularies,
+    vocabularies={"tokenizer": Tokenizer},
+    learning=Examples(QUESTIONS, train_question_vocabularies),
+    baselines=question_baselines,
     verb="answer",
     uses={"answer": ANSWER},
     pipeline="question-answering",

@@ -1,6 +1,6 @@
 """Sequence to sequence: a source line in, a target line out. Any body that encodes; translation and parsing are this with other data."""
 
-from collections.abc import Callable, Collection, Sequence
+from collections.abc import Collection, Sequence
 from dataclasses import replace
 from functools import cached_property
 from typing import Annotated, Any, Literal, NamedTuple
@@ -16,10 +16,12 @@ from clew.core.errors import UserError, unknown
 from clew.core.masks import real_positions, row_lengths
 from clew.core.types import Memory, State, Term
 from clew.data.examples import Pair
+from clew.data.kinds.pairs import PAIRS
 from clew.decoding.stepper import Stepper
 from clew.layers.losses import CrossEntropy
 from clew.metrics.measures import MEASURES, VALUES, Measured
 from clew.tasks.entry import TaskEntry
+from clew.tasks.examples import Examples, TrainTokenizer
 from clew.tasks.programs import Steps
 from clew.tasks.source_to_target import ReadsAndWrites
 from clew.tasks.translation import TRANSLATE
@@ -35,9 +37,6 @@ def known_measures(names: Any) -> Any:
             raise unknown("measure", name, MEASURES)
     return names
 
-
-TrainTokenizer = Callable[[Sequence[str], Sequence[str]], Tokenizer]
-"""A tokenizer of texts and special tokens."""
 
 Measures = Annotated[list[str], BeforeValidator(known_measures)]
 
@@ -419,8 +418,7 @@ SEQUENCE = TaskEntry(
     build=build_sequence,
     needs=SequenceToSequence.needs,
     vocabularies=SIDES,
-    data="pairs",
-    train_vocabularies=train_sequence_vocabularies,
+    learning=Examples(PAIRS, train_sequence_vocabularies),
     verb="translate",
     uses={"translate": TRANSLATE},
 )

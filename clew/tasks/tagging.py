@@ -11,6 +11,7 @@ import torch.nn.functional as F
 from pydantic import Field
 from torch import Tensor, nn
 
+from clew.baselines.tag_baselines import tag_baselines
 from clew.core.batches import padded, to_device
 from clew.core.config import Section, TaskSection
 from clew.core.errors import UserError, named
@@ -19,6 +20,7 @@ from clew.core.tag_schemes import OUTSIDE, SCHEMES, allowed_transitions, convert
 from clew.core.types import State, Term
 from clew.data.examples import Sentence
 from clew.data.formats import find_format
+from clew.data.kinds.tagged import TAGGED
 from clew.data.readers import read_sentences
 from clew.data.records import as_number
 from clew.layers.context import WORD_VECTORS, Pieces
@@ -31,12 +33,11 @@ from clew.metrics.measures import Measured
 from clew.metrics.spans import score_sentences, score_spans
 from clew.sources.words import EncodedWords, WordReader, check_words, one_word_each, places_of
 from clew.tasks.entry import TaskEntry
-from clew.tasks.examples import ExampleTask
+from clew.tasks.examples import Examples, ExampleTask, TrainTokenizer
 from clew.tasks.explaining import Explained, check_not_empty, chosen_label, named_places
 from clew.tasks.offers import Given, Judged, JudgedSpan, JudgedWord
 from clew.tasks.programs import Reads, Traced
 from clew.tasks.reading import ReadsText
-from clew.tasks.sequence import TrainTokenizer
 from clew.tasks.use import Answered, Objects, Options, Use, Watch, line_each, tokens_read
 from clew.text.labels import Labels
 from clew.text.tokenizer import Tokenizer, check_is_text
@@ -493,8 +494,8 @@ TAGGING = TaskEntry(
     config=TaggingConfig,
     build=build_tagger,
     vocabularies=TAGS,
-    data="tagged",
-    train_vocabularies=train_tagging_vocabularies,
+    learning=Examples(TAGGED, train_tagging_vocabularies),
+    baselines=tag_baselines,
     verb="tag",
     uses={"tag": TAG},
     pipeline="token-classification",

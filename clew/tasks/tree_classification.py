@@ -12,6 +12,7 @@ import torch.nn.functional as F
 from pydantic import Field, model_validator
 from torch import Tensor, nn
 
+from clew.baselines.label_baselines import tree_label_baselines
 from clew.core.batches import to_device
 from clew.core.config import Section, TaskSection
 from clew.core.errors import UserError
@@ -21,6 +22,7 @@ from clew.core.tree_nodes import Nodes, binary_nodes
 from clew.core.types import State, Term
 from clew.data.examples import Labelled, LabelledTree, Sentence
 from clew.data.formats import EXTENSIONS, find_format
+from clew.data.kinds.labelled_trees import LABELLED_TREES
 from clew.data.labelled_trees import as_brackets, unlabelled
 from clew.data.plans import batches_by_length
 from clew.data.readers import read_sentences
@@ -30,10 +32,9 @@ from clew.sources.words import EncodedWords, WordReader, one_word_each
 from clew.tasks.answers import ClassWeights, Found, OneLabel
 from clew.tasks.classification import CLASSIFY, Classified, classified_objects, confidence_of
 from clew.tasks.entry import TaskEntry
-from clew.tasks.examples import ExampleTask
+from clew.tasks.examples import Examples, ExampleTask, TrainTokenizer
 from clew.tasks.offers import Given, Judged
 from clew.tasks.reading import no_text
-from clew.tasks.sequence import TrainTokenizer
 from clew.tasks.use import Options, Use, Watch, tokens_read
 from clew.text.labels import Labels
 from clew.text.tokenizer import Tokenizer
@@ -364,8 +365,8 @@ TREE_CLASSIFICATION = TaskEntry(
     build=build_tree_classifier,
     needs=TreeClassifier.needs,
     vocabularies=LABELS,
-    data="labelled_trees",
-    train_vocabularies=train_tree_vocabularies,
+    learning=Examples(LABELLED_TREES, train_tree_vocabularies),
+    baselines=tree_label_baselines,
     verb="classify",
     uses={"classify": CLASSIFY_TREES},
 )

@@ -6,9 +6,8 @@ from functools import cache
 import torch
 from torch import Tensor
 
+from clew.data.kinds.text import TextData, find_texts
 from clew.data.plans import TokenBatch
-from clew.runs.build import find_texts
-from clew.runs.config import DataConfig
 from clew.runs.loaded import Run
 from clew.tour.training import generator
 
@@ -18,7 +17,7 @@ LETTERS = "abcdefghijklmnopqrstuvwxyz "
 @cache
 def shakespeare() -> dict[str, str]:
     """The training and validation parts of Tiny Shakespeare, whole."""
-    return {name: "".join(source) for name, source in find_texts(DataConfig(corpus="tinyshakespeare")).items()}
+    return {name: "".join(source) for name, source in find_texts(TextData(corpus="tinyshakespeare")).items()}
 
 
 def plain_letters(text: str) -> str:

@@ -27,11 +27,14 @@ from torch.distributed.tensor import DTensor
 from clew.core.batches import cut_rows
 from clew.core.errors import UserError
 from clew.core.files import PARTIAL, file_hash, flush, read_json, write_json
+from clew.core.identity import Known, agree
 from clew.core.processes import gather_rows, rank, sum_over_processes, world_size
 from clew.core.types import State, Tree
 from clew.layers.adapters import own_weights
-from clew.runs.directory import FORMAT, check_format, read_weights, write_weights
+from clew.runs.directory import check_format, read_weights, write_weights
+from clew.runs.upgrading import FORMAT
 from clew.training.averaging import Average
+from clew.training.format_1 import agrees_with_words
 from clew.training.loop import Standing
 from clew.training.observers import Best
 from clew.training.parallel import load_whole, local, shard_of
@@ -50,8 +53,8 @@ class Training:
     schedule: Constant
     best: Best
     standing: Standing
-    identity: dict[str, str]
-    """What must not change under a resume, by name: model, tokenizer, data, batches; each in words that tell one from another."""
+    identity: Mapping[str, Known]
+    """What must not change under a resume, by name: model, tokenizer, data, batches."""
     average: Average | None = None
 
 
@@ -95,7 +98,7 @@ def save_checkpoint(folder: Path, training: Training, keep: int = 2) -> Path:
             "best": training.best.state_dict(),
             "average": average.state_dict() if average is not None else None,
             "optimiser": numbers,
-            "identity": training.identity,
+            "identity": {name: known._asdict() for name, known in training.identity.items()},
         }
         write_json(aside / TRAINING, about)
         write_json(aside / MANIFEST, {path.name: file_hash(path) for path in sorted(aside.iterdir())})
@@ -223,12 +226,14 @@ def find_fault(checkpoint: Path) -> str | None:
 def load_checkpoint(checkpoint: Path, training: Training) -> None:
     """Puts every part back as it was, on any number of processes."""
     about = read_json(checkpoint / TRAINING)
-    check_format(about.get("format"), checkpoint / TRAINING)
+    is_old = check_format(about.get("format"), checkpoint / TRAINING) == 1
     for name, before in about["identity"].items():
-        if (now := training.identity.get(name)) != before:
+        now = training.identity.get(name)
+        if now is None or not (agrees_with_words(name, before, now) if is_old else agree(before["facts"], now.facts)):
+            then = before if is_old else before["words"]
             raise UserError(
-                f"the {name} is not what {checkpoint} was written with (then {before}; now {now}), so the run cannot go on from it; "
-                f"bring the {name} back as it was, or start a new run"
+                f"the {name} is not what {checkpoint} was written with (then {then}; now {now and now.words}), so the run cannot go on "
+                f"from it; bring the {name} back as it was, or start a new run"
             )
     load_whole(training.task, read_group(checkpoint, MODEL))
     load_optimiser(training.optimiser, join_optimiser(read_group(checkpoint, OPTIMISER), about["optimiser"]))

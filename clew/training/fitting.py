@@ -21,6 +21,7 @@ from torch.utils.data import DataLoader, Dataset, IterableDataset, RandomSampler
 from clew.core.batches import Batches, map_batch, num_rows, to_device
 from clew.core.config import Part, check_part
 from clew.core.errors import UserError, counted, shown
+from clew.core.identity import Known
 from clew.core.processes import derived, first_alone, from_first, is_first, process_group, rank, share_of, sum_over_processes, world_size
 from clew.core.types import State, Term
 from clew.metrics.score import Score
@@ -228,14 +229,14 @@ def check_folder(folder: Path, resume: bool) -> None:
         raise UserError(f"{folder} {there} choose another folder")
 
 
-def identity(module: nn.Module, settings: TrainingConfig, optimiser: Part | torch.optim.Optimizer, seed: int) -> dict[str, str]:
+def identity(module: nn.Module, settings: TrainingConfig, optimiser: Part | torch.optim.Optimizer, seed: int) -> dict[str, Known]:
     """What a resumed fit must share with the one that was interrupted, besides its batches."""
     shapes = {name: list(tensor.shape) for name, tensor in module.state_dict().items()}
     count = sum(p.numel() for p in module.parameters())
     own = isinstance(optimiser, torch.optim.Optimizer)
     part = type(optimiser).__name__ if own else f"{json.dumps(settings.optimiser)}, learning rate {settings.learning_rate}"
     clipping = f"norm {settings.clip_norm}, value {settings.clip_value}"
-    return {
+    facts = {
         "module": f"{type(module).__name__} of {count:,} parameters, {digest(shapes)}",
         "optimiser": part,
         "schedule": json.dumps(settings.schedule),
@@ -244,9 +245,10 @@ def identity(module: nn.Module, settings: TrainingConfig, optimiser: Part | torc
         "precision": settings.precision,
         "seed": str(seed),
     }
+    return {name: Known({name: words}, words) for name, words in facts.items()}
 
 
-def batches_of(loader: DataLoader[Any] | Batches, seed: int) -> tuple[Batches, str, dict[str, str]]:
+def batches_of(loader: DataLoader[Any] | Batches, seed: int) -> tuple[Batches, str, dict[str, Known]]:
     """The loader's batches by position, what they are in words, and what a resumed fit must find again."""
     if isinstance(loader, Batches):
         given = loader
@@ -278,7 +280,8 @@ def batches_of(loader: DataLoader[Any] | Batches, seed: int) -> tuple[Batches, s
             return checked(collate(examples_of(dataset, order(epoch)[batch * rows : (batch + 1) * rows])))
 
     how = f"{counted(size, 'example')}, {rows or 'none'} a batch{', shuffled' if is_shuffled else ''}"
-    return Batches(lambda epoch: per_epoch, get), how, {"data": f"{type(dataset).__name__} of {how}"}
+    about = f"{type(dataset).__name__} of {how}"
+    return Batches(lambda epoch: per_epoch, get), how, {"data": Known({"data": about}, about)}
 
 
 def shuffles(loader: DataLoader[Any]) -> bool:

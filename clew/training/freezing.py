@@ -11,7 +11,7 @@ from torch import nn
 from clew.core.errors import UserError, counted
 from clew.core.processes import is_distributed
 from clew.layers.blocks import parameter_blocks
-from clew.runs.config import Config, StandingConfig
+from clew.runs.config import Config, TransferConfig
 from clew.runs.transfer import inherited_part
 
 Level = Sequence[nn.Parameter]
@@ -27,7 +27,7 @@ def levels_of(task: nn.Module, config: Config) -> tuple[list[Level], Level]:
 
 def freeze(task: nn.Module, config: Config) -> None:
     """Takes what is never trained out of the training."""
-    transfer: StandingConfig = config.transfer
+    transfer: TransferConfig = config.transfer
     if transfer.source is None:
         return
     blocks, _ = levels_of(task, config)
@@ -38,7 +38,7 @@ def freeze(task: nn.Module, config: Config) -> None:
         raise UserError(f"transfer.freeze={transfer.freeze} leaves nothing to train, as all of this run is in its body; freeze less")
 
 
-def num_frozen(transfer: StandingConfig, num_blocks: int) -> int:
+def num_frozen(transfer: TransferConfig, num_blocks: int) -> int:
     """How many levels stay as they are, the embedding's being the first."""
     if isinstance(transfer.freeze, str):
         return {"embedding": 1, "body": num_blocks + 1}[transfer.freeze]
@@ -56,7 +56,7 @@ def scale_rates(optimiser: torch.optim.Optimizer, task: nn.Module, config: Confi
     rate of what is not of the body = learning_rate * head_rate
     rate of block k of n            = learning_rate * layer_decay^(n - k + 1),    the embedding being block 0
     """
-    transfer: StandingConfig = config.transfer
+    transfer: TransferConfig = config.transfer
     if transfer.source is None or (transfer.layer_decay == 1.0 and transfer.head_rate == 1.0):
         return
     blocks, others = levels_of(task, config)
@@ -98,7 +98,7 @@ class Unfreezing:
 
 def unfreezing(task: nn.Module, config: Config) -> Unfreezing | None:
     """What waits in each step, where the config says so; to be asked for once `freeze` is done."""
-    transfer: StandingConfig = config.transfer
+    transfer: TransferConfig = config.transfer
     if transfer.unfreeze_every is None:
         return None
     blocks, others = levels_of(task, config)

@@ -1,16 +1,15 @@
 """What a run trains: a task, its batches, and how it is measured. The loop and the run know no data and no metric beyond this."""
 
 from collections.abc import Callable
-from contextlib import AbstractContextManager
 from dataclasses import dataclass
 from typing import Any, Protocol
 
 from torch import nn
 
 from clew.core.batches import Batches
+from clew.core.identity import Known
 from clew.metrics.score import Score
-
-Autocast = Callable[[], AbstractContextManager[Any]]
+from clew.tasks.learning import Autocast
 
 
 class Judge(Protocol):
@@ -35,8 +34,8 @@ class Problem:
     judge: Judge
     about: str
     """The data, in a sentence."""
-    identity: dict[str, str]
-    """What a resumed run must find again, in words that tell one from another."""
+    identity: dict[str, Known]
+    """What a resumed run must find again."""
     notes: tuple[str, ...] = ()
     """What a person should know of the data, a line each."""
     settle: Callable[[Any, Autocast], bool] = lambda task, autocast: False

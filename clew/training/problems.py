@@ -1,29 +1,99 @@
-"""What a config trains on, by the kind of data that its task learns from."""
+"""What a config trains on: its data read and encoded, its vocabularies agreed on, its task built, and how it is judged. Generic over the
+task's Learning."""
 
-from collections.abc import Callable
+import json
+from collections.abc import Callable, Mapping
+from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
+from torch import nn
+
+from clew.baselines.beside import Baselines
+from clew.core.processes import from_first
+from clew.data.notes import Notes
+from clew.metrics.score import Score
+from clew.runs.build import build_task
 from clew.runs.config import Config
+from clew.runs.embedding import CONTEXT, Source, begin, check_embedding
+from clew.runs.tokenizers import RunTokenizers
+from clew.runs.transfer import ENCODER, has_encoder, in_their_order, start_from
+from clew.runs.vocabularies import kinds_of, load_vocabularies
 from clew.tasks import TASKS
-from clew.training.examples import example_problem
-from clew.training.language import language_problem
-from clew.training.masked import masked_problem
+from clew.tasks.learning import Autocast, Encoding, Evaluation, Learning
+from clew.training.checkpoints import starts_anew
+from clew.training.parallel import gathered
 from clew.training.problem import Problem
-
-PROBLEMS: dict[str, Callable[[Config, Path | None, Callable[[int, int], None]], Problem]] = {
-    "text": language_problem,
-    "documents": masked_problem,
-    "pairs": example_problem,
-    "trees": example_problem,
-    "labelled_trees": example_problem,
-    "tagged": example_problem,
-    "labelled": example_problem,
-    "questions": example_problem,
-    "nothing": example_problem,
-}
-"""How a run's data are read, by the kind of data that its task learns from."""
 
 
 def prepare_problem(config: Config, run: Path | None = None, progress: Callable[[int, int], None] = lambda done, total: None) -> Problem:
     """What a config trains on, with the vocabularies of a run that is there already, or new ones."""
-    return PROBLEMS[TASKS[config.task.name].data](config, run, progress)
+    entry, training, seed = TASKS[config.task.name], config.training, config.seed
+    learning = entry.learns
+    check_embedding(config)
+    notes = Notes(faults=config.data.faults)
+    parts = learning.read(config.data, seed, notes)
+    vocabularies = agreed_vocabularies(config, learning, run, parts["train"])
+    task: Any = build_task(config, vocabularies)
+    learning.check(task, training)
+
+    def encode(name: str) -> Any:
+        encoding = Encoding(name, training, to_train=name == "train", workers=config.text.workers, progress=progress)
+        return learning.encode(task, parts[name], encoding)
+
+    encoded = {name: encode(name) for name in parts}
+    is_new = starts_anew(run)
+    found = begin(task.body, config, vocabularies) if is_new else []
+    found += start_from(task, config, run, is_new=is_new)
+    if is_new:
+        learning.prepare(task, encoded["train"])
+    baselines = Baselines(entry.baselines, config.task, lambda: learning.known(task, parts["train"], lambda: encoded["train"]))
+    plain = Evaluation(training, config.decoding, seed, whole=gathered)
+
+    def judge(
+        part: str, task: nn.Module, forward: Any, autocast: Autocast, interrupted: Callable[[], bool], *, final: bool = False
+    ) -> Score | None:
+        evaluation = replace(plain, is_final=final, autocast=autocast, interrupted=interrupted)
+        score = learning.judge(task, forward, parts[part], encoded[part], evaluation)
+        if score is None or not final:
+            return score
+        return baselines.beside(score, learning.known(task, parts[part], lambda: encoded[part]), interrupted)
+
+    def settle(task: nn.Module, autocast: Autocast) -> bool:
+        return learning.settle(task, parts["valid"], encoded["valid"], replace(plain, autocast=autocast))
+
+    return Problem(
+        task=task,
+        vocabularies=vocabularies,
+        batches=learning.batches(task, encoded["train"], training, seed),
+        parts=tuple(part for part in parts if part != "train"),
+        judge=judge,
+        about=learning.describe(vocabularies, parts, encoded),
+        identity=learning.identity(parts["train"], encoded["train"], training, seed),
+        notes=(*found, *notes.report(), *learning.remarks(task, parts, encoded)),
+        settle=settle,
+    )
+
+
+def agreed_vocabularies(config: Config, learning: Learning[Any, Any], run: Path | None, train: Any) -> dict[str, Any]:
+    """Those of the run that is gone on with, or trained by the first process and told to the others."""
+
+    def as_json() -> str:
+        found = load_vocabularies(run, config) if run is not None else new_vocabularies(config, learning, train)
+        return json.dumps({role: vocabulary.to_json() for role, vocabulary in found.items()})
+
+    texts = json.loads(from_first(as_json))
+    return {role: kinds_of(config)[role].from_json(text) for role, text in texts.items()}
+
+
+def new_vocabularies(config: Config, learning: Learning[Any, Any], train: Any) -> Mapping[str, Any]:
+    """Those that a training part gives, with what the run keeps of others; all of a translator's that it goes on with."""
+    if config.transfer.translator:
+        return load_vocabularies(Path(str(config.transfer.source)), config)
+    found = in_their_order(learning.vocabularies(train, RunTokenizers(config), config.task), config)
+    if (source := config.embedding.source) is not None:
+        found[CONTEXT] = Source.of_run(Path(source))
+    if has_encoder(config):
+        found[ENCODER] = Source.of_run(Path(str(config.transfer.source)))
+        found["source"] = found[ENCODER].tokenizer
+    return found

@@ -3,7 +3,7 @@
 import hashlib
 import json
 import math
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import nullcontext
 from dataclasses import dataclass
 from pathlib import Path
@@ -15,10 +15,12 @@ from torch import Tensor, nn
 from clew.core.batches import Batches
 from clew.core.config import build_part
 from clew.core.errors import UserError
+from clew.core.identity import Known
 from clew.core.processes import first_alone, is_distributed, rank, world_size
 from clew.layers.sequence import Stack
 from clew.runs.config import Config, TrainingConfig
 from clew.runs.directory import WEIGHTS, append_metrics, read_weights, truncate_metrics, write_weights
+from clew.tasks.learning import Autocast
 from clew.training.averaging import AVERAGES
 from clew.training.checkpoints import Training, find_checkpoint, load_checkpoint
 from clew.training.events import Events
@@ -29,7 +31,7 @@ from clew.training.loop import Record, Standing
 from clew.training.observers import Best
 from clew.training.optimisers import OPTIMISERS
 from clew.training.parallel import replicate, shard, whole_weights
-from clew.training.problem import Autocast, Problem
+from clew.training.problem import Problem
 from clew.training.report import Report
 from clew.training.run_folder import writing
 from clew.training.schedules import SCHEDULES
@@ -97,7 +99,7 @@ def begin(
     seed: int,
     folder: Path,
     problem: Problem,
-    known: dict[str, str],
+    known: Mapping[str, Known],
     autocast: Autocast,
     request: Request,
     report: Report,
@@ -203,12 +205,17 @@ def weights_fault(folder: Path) -> str | None:
         return str(error).partition(";")[0]
 
 
-def identity(config: Config, task: nn.Module, vocabularies: dict[str, Any]) -> dict[str, str]:
+def identity(config: Config, task: nn.Module, vocabularies: dict[str, Any]) -> dict[str, Known]:
     """What a resumed run must share with the one that was interrupted, besides its data."""
-    parts = [config.model.model_dump(mode="json"), config.task.model_dump(mode="json")]
     parameters = sum(p.numel() for p in task.parameters())
-    words = {role: f"{vocabulary.vocabulary:,} {vocabulary.unit}s, {vocabulary.hash[:8]}" for role, vocabulary in vocabularies.items()}
-    return {"model": f"{config.model.family} of {parameters:,} parameters, {digest(parts)}", **words}
+    settings = {"settings": config.model.model_dump(mode="json"), "task": config.task.model_dump(mode="json")}
+    model = Known({"parameters": parameters, **settings}, f"{config.model.family} of {parameters:,} parameters, {digest(settings)}")
+    return {"model": model, **{role: known_vocabulary(vocabulary) for role, vocabulary in vocabularies.items()}}
+
+
+def known_vocabulary(vocabulary: Any) -> Known:
+    facts = {"size": vocabulary.vocabulary, "hash": vocabulary.hash}
+    return Known(facts, f"{vocabulary.vocabulary:,} {vocabulary.unit}s, {vocabulary.hash[:8]}")
 
 
 def digest(content: Any) -> str:

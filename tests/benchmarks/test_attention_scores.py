@@ -3,9 +3,9 @@
 import pytest
 
 from benchmarks.attention_scores import ATTENTIONS, TASKS, aligned, setting
+from clew.data.kinds.pairs import PAIRS
 from clew.runs.build import build_task
 from clew.runs.config import Config, resolve
-from clew.runs.examples import read_examples
 from clew.tasks.sequence import train_sequence_vocabularies
 from clew.text.train import train_word
 
@@ -21,7 +21,7 @@ def small(task: str, attention: str) -> Config:
 @pytest.mark.parametrize("task", TASKS)
 def test_every_step_is_counted_once(task: str, attention: str) -> None:
     config = small(task, attention)
-    parts = read_examples("pairs", config.data, config.seed)
+    parts = PAIRS.read(config.data, config.seed)
     pairs = [pair for part in parts.values() for pair in part]
     vocabularies = train_sequence_vocabularies(lambda texts, more: train_word(texts, specials=more), True, pairs, config.task)  # type: ignore[arg-type]
     found = aligned(config, build_task(config, vocabularies).eval())

@@ -4,8 +4,8 @@ from pathlib import Path
 import pytest
 
 from clew.data.corpora import read_corpus
+from clew.data.kinds.text import find_texts
 from clew.recipes.running import config_of, run_recipe
-from clew.runs.build import find_texts
 from tests.cli.conftest import Clew
 from tests.runs.small import write_text
 

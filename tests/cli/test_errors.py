@@ -130,7 +130,7 @@ def test_a_run_of_another_format_is_refused(clew: Clew, tmp_path: Path) -> None:
     write_text(tmp_path / "old", '{"format": 0, "recipe": "text-lstm"}', "config.json")
     for verb in ("generate", "evaluate", "describe"):
         assert_refused(
-            clew(verb, "old"), "old/config.json is of format 0, but this clew reads format 1; use the version of clew that wrote it"
+            clew(verb, "old"), "old/config.json is of format 0, but this clew reads formats 1 to 2; use the version of clew that wrote it"
         )
 
 
@@ -145,7 +145,7 @@ def test_a_checkpoint_of_another_format_is_refused(clew: Clew, tmp_path: Path) -
     found = clew("train", "text-lstm", "--out", "run", "--resume")
     assert found.status == 2
     assert found.err.splitlines()[-1].startswith(
-        "clew: run/checkpoints/step-00000002/training.json is of format 99, but this clew reads format 1"
+        "clew: run/checkpoints/step-00000002/training.json is of format 99, but this clew reads formats 1 to 2"
     )
 
 

@@ -40,7 +40,7 @@ def test_an_encoder_without_a_loss_stays_near_its_own_vectors(clew: Clew, tmp_pa
     settings = {name: part for name, part in read_json(folder / "config.json").items() if name not in ("format", "sha256", "files")}
     weights = load_run(folder, device="cpu").task.body.state_dict()
     write_weights(folder / "model.safetensors", {f"body.{name}": value for name, value in weights.items()})
-    write_config(folder, resolve({**settings, "task": {"name": "representation"}}))
+    write_config(folder, resolve({**settings, "task": {"name": "representation"}, "data": {}}))
     found = clew("prune", folder, "--heads", "0.75", "--points", "0", "--device", "cpu", "--json", "--out", "near")
     assert found.status == 0, found.err
     whole, fewer, written = map(json.loads, found.out.splitlines())

@@ -12,9 +12,10 @@ import pytest
 import torch
 
 import clew as library
-from clew.cli.evaluate_examples import by_direction
 from clew.core.errors import UserError
 from clew.data.examples import Pair
+from clew.data.kinds.pairs import PairsData
+from clew.tasks import TASKS
 from tests.cli.conftest import Clew
 from tests.cli.test_errors import assert_refused
 
@@ -154,8 +155,10 @@ def test_a_model_of_several_languages_is_scored_on_any_direction_and_through_ano
 def test_directions_are_scored_one_by_one() -> None:
     pairs = [Pair("a", "b", f"test.en:1 {way}", way[-2:]) for way in ("de-en", "en-de")]
     parts = {"valid": pairs[:1], "test": pairs}
-    assert by_direction(parts, ["de-en", "en-de"]) == {"valid de-en": pairs[:1], "test de-en": pairs[:1], "test en-de": pairs[1:]}
-    assert by_direction(parts, ["de-en"]) == parts and by_direction(parts, []) == parts
+    learning = TASKS["translation"].learns
+    found = learning.apart(parts, PairsData(directions=["de-en", "en-de"]))
+    assert found == {"valid de-en": pairs[:1], "test de-en": pairs[:1], "test en-de": pairs[1:]}
+    assert learning.apart(parts, PairsData(directions=["de-en"])) == parts and learning.apart(parts, PairsData()) == parts
 
 
 def test_a_run_is_evaluated_on_its_own_examples_and_on_others(clew: Clew, translators: dict[str, Path]) -> None:

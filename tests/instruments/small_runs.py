@@ -6,17 +6,17 @@ from pathlib import Path
 from clew.data.examples import Answer, Labelled, Pair, Parsed, Question, Sentence
 from clew.data.trees import parse_tree
 from clew.recipes.running import config_of
-from clew.runs.build import build_task, train_side, train_tokenizer
+from clew.runs.build import build_task
 from clew.runs.loaded import Run
+from clew.runs.tokenizers import RunTokenizers
 from clew.tasks import TASKS
-from clew.text.train import framed_as_bert
 from tests.runs.small import BERT, GPT, LSTM, REVERSER, TEXT
 
 TEXTS = ["the walls were tall", "she went in", "a red fox", "the thread was small"]
 EXAMPLES = {
     "pairs": [Pair(text, " ".join(reversed(text.split()))) for text in TEXTS],
-    "labelled": [Labelled(text, (label,)) for text, label in zip(TEXTS, ("good", "bad", "odd", "good"), strict=True)],
-    "tagged": [Sentence(tuple(text.split()), tuple("DN"[place % 2] for place in range(len(text.split())))) for text in TEXTS],
+    "labelled texts": [Labelled(text, (label,)) for text, label in zip(TEXTS, ("good", "bad", "odd", "good"), strict=True)],
+    "tagged words": [Sentence(tuple(text.split()), tuple("DN"[place % 2] for place in range(len(text.split())))) for text in TEXTS],
     "trees": [Parsed(parse_tree("(TOP (S (NP (DT the) (NN thread)) (VP (VBD was) (ADJP (JJ small)))))"), "1")],
     "questions": [Question("who went in ?", "the fox was red . she went in .", (Answer("she", 18),), "1")],
 }
@@ -38,7 +38,7 @@ RUNS = {
     "tagger": ("tag", WORDS),
 }
 OTHERS = {
-    "parser": ("craft-parser", [*REVERSER, "text.min_count=1"]),
+    "parser": ("craft-parser", [*(setting for setting in REVERSER if not setting.startswith("data.")), "text.min_count=1"]),
     "answerer": ("answer-facts", WORDS),
     "pairs": ("sentiment-lstm", [*WORDS, "data.second=second"]),
     "pruned": ("text-gpt", [*GPT, "model.num_layers=3", 'model.heads={"1": [], "3": [2]}']),
@@ -51,12 +51,6 @@ def small_run(name: str) -> Run:
     """The same one whenever it is asked for; what is changed in it has to be put back."""
     recipe, settings = (RUNS | OTHERS)[name]
     config = config_of(recipe, [*settings, "data.train=nowhere.txt", "data.corpus=null"])
-    kind = TASKS[config.task.name]
-    if kind.train_vocabularies is None:
-        tokenizer = train_tokenizer(config.text, [TEXT])
-        vocabularies = {"tokenizer": framed_as_bert(tokenizer) if kind.data == "documents" else tokenizer}
-    else:
-        vocabularies = kind.train_vocabularies(
-            lambda texts, specials: train_side(config.text, texts, specials), config.text.joint, EXAMPLES[kind.data], config.task
-        )
+    learning = TASKS[config.task.name].learns
+    vocabularies = learning.vocabularies(EXAMPLES.get(learning.reads, [TEXT]), RunTokenizers(config), config.task)
     return Run(Path("runs") / name, config, vocabularies, build_task(config, vocabularies, to_train=False).eval())

@@ -17,8 +17,10 @@ from clew.runs.build import build_task, train_side
 from clew.runs.directory import WEIGHTS, write_config, write_weights
 from clew.runs.embedding import Source
 from clew.runs.loaded import Run, load_run
+from clew.runs.tokenizers import RunTokenizers
 from clew.runs.vocabularies import save_vocabularies
 from clew.tasks import TASKS
+from clew.tasks.examples import Examples
 from tests.runs.small import PAIRS, REVERSER, TEXT
 
 Call = Callable[[str, dict[str, Tensor]], dict[str, Tensor]]
@@ -91,18 +93,17 @@ def untrained(name: str, folder: Path) -> Run:
         other = untrained("elmo", folder.with_name("elmo")).folder
         read, settings = {"context": Source.of_run(other)}, [*settings, f"embedding.from={other}"]
     config: Any = config_of(recipe, settings)
-    kind = TASKS[config.task.name]
+    learning = TASKS[config.task.name].learning
     examples: dict[str, list[Any]] = {
         "pairs": [Pair(*pair.split("\t")) for pair in PAIRS],
-        "tagged": [Sentence(("Ada", "runs", "to", "Paris"), ("B-PER", "O", "O", "B-LOC"), id="1")],
+        "tagged words": [Sentence(("Ada", "runs", "to", "Paris"), ("B-PER", "O", "O", "B-LOC"), id="1")],
         "questions": [Question("what was red", TEXT, (), "1")],
-        "labelled": [Labelled(f"a {label} film", (label,), id=label) for label in ("good", "bad", "odd")],
+        "labelled texts": [Labelled(f"a {label} film", (label,), id=label) for label in ("good", "bad", "odd")],
     }
-    if kind.train_vocabularies is None:
-        vocabularies = {"tokenizer": train_side(config.text, [TEXT], [])}
+    if isinstance(learning, Examples):
+        vocabularies = learning.vocabularies(examples[learning.reads], RunTokenizers(config), config.task)
     else:
-        train = kind.train_vocabularies
-        vocabularies = train(lambda texts, more: train_side(config.text, texts, more), False, examples[kind.data], config.task)
+        vocabularies = {"tokenizer": train_side(config.text, [TEXT], [])}
     vocabularies |= read
     task = build_task(config, vocabularies, to_train=False)
     torch.manual_seed(0)
@@ -135,8 +136,8 @@ SHAPES = ((1, 1), (2, 7), (4, 2))
 def assert_same(run: Run, programs: list[Program], call: Call) -> None:
     """What programs give at real positions is what the task gives, whatever the shape."""
     torch.manual_seed(1)
-    kind = TASKS[run.config.task.name].data  # type: ignore[attr-defined]
-    check = {"tagged": tags_agree, "labelled": classes_agree, "pairs": steps_agree}.get(kind)
+    learning = TASKS[run.config.task.name].learning
+    check = {"tagged words": tags_agree, "labelled texts": classes_agree, "pairs": steps_agree}.get(learning.reads if learning else "")
     if check is None:
         check = {"step": steps_agree, "levels": levels_agree, "reader": answers_agree, "filler": fillings_agree, "embedder": vectors_agree}[
             programs[0].name

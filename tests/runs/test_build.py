@@ -6,6 +6,7 @@ from torch import nn
 
 from clew.core.config import Section
 from clew.core.errors import UserError
+from clew.data.kinds.text import find_texts
 from clew.data.splits import TextPart
 from clew.layers.attention import SelfAttention
 from clew.layers.embeddings import TokenEmbedding
@@ -13,7 +14,9 @@ from clew.layers.sequence import Stack
 from clew.models import MODELS, Family
 from clew.models.body import Body
 from clew.recipes.running import config_of
-from clew.runs.build import build_task, choose_device, encode_texts, find_texts, train_tokenizer
+from clew.runs.build import build_task, choose_device, train_tokenizer
+from clew.tasks.learning import Encoding
+from clew.tasks.streams import Streams
 from tests.runs.small import TEXT, write_text
 
 
@@ -62,8 +65,9 @@ def test_a_part_too_short_to_predict_anything_is_refused_before_training(tmp_pat
     path = write_text(tmp_path, "twelve chars")
     config = config_of("text-lstm", [f"data.train={path}"])
     texts = find_texts(config.data)
+    task = build_task(config, {"tokenizer": train_tokenizer(config.text, texts["train"])})
     with pytest.raises(UserError) as error:
-        encode_texts({**texts, "valid": TextPart(texts["train"], 0, 1)}, train_tokenizer(config.text, texts["train"]), tmp_path / "cache")
+        Streams().encode(task, TextPart(texts["train"], 0, 1), Encoding("valid", config.training, cache=tmp_path / "cache"))
     assert str(error.value) == (
         f"{path}: the valid part has 1 token and needs 2, one to read and one to predict; give more text, or another data.valid_fraction "
         "or data.test_fraction"

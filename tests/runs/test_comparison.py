@@ -73,7 +73,7 @@ def test_groups_of_several_recipes_are_named_by_them() -> None:
 
 def test_fields_that_end_alike_are_named_whole() -> None:
     runs = [run_of("a", 1.0), run_of("b", 1.1, "model.init_scale=0.1", "task.init_scale=0.1")]
-    assert group_runs(runs)[0][1].label == "model.init_scale=0.1 task.init_scale=0.1"
+    assert group_runs(runs)[0][1].label == "task.init_scale=0.1 model.init_scale=0.1"
 
 
 def test_the_best_group_comes_first_whichever_way_is_better(cells: list[Summary]) -> None:

@@ -20,8 +20,8 @@ CELL_NAMES, FAMILY_NAMES = ", ".join(sorted(CELLS)), ", ".join(sorted(MODELS))
         ),
         (
             "trainin.steps=5",
-            "unknown field 'trainin'; did you mean 'training'? known: recipe, seed, device, data, text, embedding, transfer, "
-            "model, task, training, decoding",
+            "unknown field 'trainin'; did you mean 'training'? known: recipe, seed, device, task, data, text, embedding, "
+            "transfer, model, training, decoding",
         ),
         ("training.steps=many", "training.steps takes a whole number, not 'many'"),
         ("training.steps=5.5", "training.steps takes a whole number, not 5.5"),

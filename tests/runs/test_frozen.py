@@ -5,7 +5,7 @@ from pathlib import Path
 import pytest
 
 import clew
-from clew.runs.directory import FORMAT
+from clew.runs.upgrading import FORMAT
 
 FROZEN = Path(__file__).parent / "frozen"
 SENTENCE = "Whoever enters the maze ties a thread to its door, and the thread brings them home.\n"

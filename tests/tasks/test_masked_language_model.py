@@ -16,8 +16,8 @@ from clew.layers.losses import IGNORED
 from clew.models import MODELS
 from clew.recipes.running import config_of
 from clew.tasks.filling import fill
-from clew.tasks.masked_examples import EVALUATION, MaskedExamples
-from clew.tasks.masked_language_model import MaskedBatch, MaskedLanguageModel, MaskedLanguageModelConfig
+from clew.tasks.masked_examples import EVALUATION, MaskedBatch, MaskedExamples
+from clew.tasks.masked_language_model import MaskedLanguageModel, MaskedLanguageModelConfig
 from clew.text.train import framed_as_bert, train_character, train_wordpiece
 from clew.training.loop import Standing, train
 from clew.training.optimisers import adamw

@@ -5,11 +5,11 @@ import torch
 
 from clew.core.errors import UserError
 from clew.models import MODELS
-from clew.runs.config import DataConfig
-from clew.runs.examples import read_examples
+from clew.recipes.running import config_of
 from clew.tasks.representation import Representation, RepresentationConfig, build_representation
 from clew.text.tokenizer import Tokenizer
 from clew.text.train import framed_as_bert, train_wordpiece
+from clew.training.problems import prepare_problem
 
 TEXTS = ["the cat sat on the mat", "it rains", "", "the dog ran away from the cat and the mat"]
 TOKENIZER: Tokenizer = framed_as_bert(train_wordpiece(TEXTS, size=60))
@@ -47,4 +47,4 @@ def test_what_is_read_of_a_text_is_the_shorter_of_two_limits() -> None:
 
 def test_there_is_nothing_to_train() -> None:
     with pytest.raises(UserError, match="the task representation has nothing to learn.*transfer.from=RUN"):
-        read_examples("nothing", DataConfig(), 1)
+        prepare_problem(config_of("classify", ["task=representation", "model.family=bert"]))

@@ -9,6 +9,7 @@ import torch
 
 import clew
 from clew.core.batches import Batches
+from clew.core.identity import Known
 from clew.core.state import leaves, select_rows
 from clew.core.types import Memory
 from clew.decoding.beam import beam_search
@@ -25,7 +26,9 @@ STEPS = {"lstm": 110, "gpt": 60, "decoder": 350}
 
 
 def training_of(task: Any, learning_rate: float = 0.01) -> Training:
-    return Training(task, adamw(task.parameters(), learning_rate, weight_decay=0.0), Constant(1), Best(), Standing(), {"model": "this"})
+    return Training(
+        task, adamw(task.parameters(), learning_rate, weight_decay=0.0), Constant(1), Best(), Standing(), {"model": Known({}, "this")}
+    )
 
 
 def run(training: Training, batches: Batches, steps: int, forward: Any = None, **options: Any) -> list[Record]:

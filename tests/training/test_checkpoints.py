@@ -6,6 +6,7 @@ import pytest
 import torch
 
 from clew.core.errors import UserError
+from clew.core.identity import Known
 from clew.training.checkpoints import Training, checkpoint_folders, find_checkpoint, load_checkpoint, save_checkpoint
 from clew.training.loop import Standing, train
 from clew.training.observers import Best
@@ -13,10 +14,10 @@ from clew.training.optimisers import OPTIMISERS, adamw
 from clew.training.schedules import Plateau
 from tests.thread.models import batches_of, chunks_of, lines_batch, lstm
 
-IDENTITY = {"model": "m", "tokenizer": "t", "data": "d", "batching": "b"}
+IDENTITY = {name: Known({"digest": name}, name[0]) for name in ("model", "tokenizer", "data", "batching")}
 
 
-def training_of(optimiser: str = "adamw", **identity: str) -> Training:
+def training_of(optimiser: str = "adamw", **identity: Known) -> Training:
     task = lstm()
     built = OPTIMISERS[optimiser](task.parameters(), 0.01)
     return Training(task, built, Plateau(9, patience=1), Best(3), Standing(), {**IDENTITY, **identity})
@@ -182,7 +183,7 @@ def test_another_format_is_refused(saved: tuple[Path, Training]) -> None:
     path = folder / "checkpoints" / "step-00000004" / "training.json"
     path.write_text(json.dumps({**json.loads(path.read_text()), "format": 99}))
     with pytest.raises(
-        UserError, match="is of format 99, but this clew reads format 1; use the version of clew that wrote it, or train again"
+        UserError, match="is of format 99, but this clew reads formats 1 to 2; use the version of clew that wrote it, or train again"
     ):
         load_checkpoint(path.parent, training_of())
 
@@ -190,9 +191,10 @@ def test_another_format_is_refused(saved: tuple[Path, Training]) -> None:
 @pytest.mark.parametrize("what", IDENTITY)
 def test_a_checkpoint_of_another_kind_of_run_is_refused(saved: tuple[Path, Training], what: str) -> None:
     folder, _ = saved
-    other = training_of(**{what: "another"})
+    other = training_of(**{what: Known({"digest": "another"}, "another")})
     before = {key: value.clone() for key, value in other.task.state_dict().items()}
-    message = f"the {what} is not what .* was written with .then {IDENTITY[what]}; now another., so the run cannot go on from it; bring the"
+    then = f"then {IDENTITY[what].words}; now another"
+    message = f"the {what} is not what .* was written with .{then}., so the run cannot go on from it; bring the"
     with pytest.raises(UserError, match=message):
         load_checkpoint(checkpoint_folders(folder)[0], other)
     assert all(torch.equal(before[key], value) for key, value in other.task.state_dict().items())

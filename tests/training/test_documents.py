@@ -8,6 +8,7 @@ import pytest
 import torch
 
 from clew.baselines.kneser_ney import fit_kneser_ney
+from clew.baselines.text_baselines import KnownText, text_baselines
 from clew.core.batches import cut_rows
 from clew.core.errors import UserError
 from clew.data import encoded
@@ -18,10 +19,9 @@ from clew.models import MODELS
 from clew.recipes.running import config_of
 from clew.runs.config import TrainingConfig
 from clew.tasks.language_model import LanguageModel
+from clew.tasks.streams import evaluate
 from clew.text.train import TOKENIZERS
-from clew.training.baselines import text_baselines
-from clew.training.evaluation import evaluate
-from clew.training.language import language_problem
+from clew.training.problems import prepare_problem
 
 DOCUMENTS = ["the cat sat on the mat", "no", "a dog\nand a log, a hog", "what?", "it is the last of the cats that sat"]
 BODIES = {
@@ -126,13 +126,17 @@ def test_evaluation_counts_what_documents_alone_would(batching, text):
 
 def test_n_grams_predict_the_same_tokens(text):
     vocabulary = 400
-    (baseline,) = text_baselines(lambda: (text, vocabulary))
+
+    def known(tokens):
+        return KnownText((), lambda: tokens, vocabulary)
+
+    (baseline,) = text_baselines(lambda: known(text))
     whole = np.asarray(text.tokens)
     parts = [whole] if text.tokens.opened else np.split(whole, text.tokens.boundaries)
     model = fit_kneser_ney(parts, vocabulary, 5)
     log_probs = np.concatenate([model.log_probs(part)[1:] for part in parts])
     assert len(log_probs) == len(documents_alone(build("recurrent", text)))
-    assert baseline.measure(text).values["baseline_kneser_ney_loss"] == pytest.approx(-log_probs.mean())
+    assert baseline.measure(known(text)).values["baseline_kneser_ney_loss"] == pytest.approx(-log_probs.mean())
 
 
 @torch.no_grad()
@@ -150,4 +154,4 @@ def test_a_model_that_reads_backwards_keeps_documents_joined(tmp_path, monkeypat
     settings = [f"data.train={tmp_path / 'a.txt'}", "training.documents=apart", "task.name=bidirectional_language_model"]
     config = config_of("text-lstm", [*settings, "model.family=elmo", "training.batching=windows"])
     with pytest.raises(UserError, match="training.documents=apart is for models that read from left to right alone"):
-        language_problem(config, None, lambda done, total: None)
+        prepare_problem(config)

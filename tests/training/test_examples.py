@@ -2,17 +2,18 @@
 
 import json
 import signal
-from contextlib import nullcontext
 from pathlib import Path
 
 import pytest
 import torch
 
 from clew.core.errors import UserError, counted
+from clew.data.notes import Notes
 from clew.recipes.running import config_of, run_recipe
 from clew.runs.directory import read_metrics, read_weights
-from clew.runs.examples import read_examples
-from clew.training.examples import evaluation_budget, example_problem, judge_examples
+from clew.tasks import TASKS
+from clew.tasks.examples import evaluation_budget
+from clew.tasks.learning import Evaluation
 from clew.training.problems import prepare_problem
 from clew.training.report import Silence
 from clew.training.signals import Interrupted
@@ -180,7 +181,7 @@ def test_an_example_to_be_judged_that_has_no_positions_is_refused_with_its_line(
 
 def test_streams_are_refused(tmp_path: Path) -> None:
     with pytest.raises(UserError, match="training.batching=streams carries a state through one text; a task that learns from examples has"):
-        example_problem(config_of("translate", [*pair_settings(tmp_path), "training.batching=streams"]), None, lambda done, total: None)
+        prepare_problem(config_of("translate", [*pair_settings(tmp_path), "training.batching=streams"]))
 
 
 @pytest.mark.parametrize("method", ["beam", "sample"])
@@ -188,11 +189,14 @@ def test_a_score_does_not_depend_on_how_examples_are_batched(tmp_path: Path, met
     config = config_of("translate", [*pair_settings(tmp_path, model=TRANSFORMER), f"decoding.method={method}"])
     problem = prepare_problem(config)
     task = problem.task.double()
-    pairs = read_examples("pairs", config.data, config.seed)["valid"]
-    found = [
-        judge_examples(task, task, pairs, task.encode(pairs), budget, config.decoding, nullcontext, config.seed, is_final=True)
-        for budget in (1, 60, 9999)
-    ]
+    learning = TASKS[config.task.name].learns
+    pairs = learning.read(config.data, config.seed, Notes())["valid"]
+    found = []
+    for tokens in (1, 15, 2500):
+        training = config.training.model_copy(update={"batch_tokens": tokens})
+        found.append(
+            learning.judge(task, task, pairs, task.encode(pairs), Evaluation(training, config.decoding, config.seed, is_final=True))
+        )
     for score in found[1:]:
         assert score.measures == pytest.approx(found[0].measures, rel=1e-9)
         assert score.examples == found[0].examples
@@ -218,6 +222,6 @@ def test_the_best_evaluation_is_that_of_the_measure_asked_for(tmp_path: Path) ->
 
 
 def test_evaluation_takes_larger_batches_than_training() -> None:
-    assert evaluation_budget(config_of("translate", ["training.batch_tokens=500"])) == 4 * 500
-    assert evaluation_budget(config_of("copy", ["training.batch_size=8"])) == 4 * 8 * 64
-    assert evaluation_budget(config_of("copy", ["training.evaluate_batch=3"])) == 4 * 3 * 64
+    assert evaluation_budget(config_of("translate", ["training.batch_tokens=500"]).training) == 4 * 500
+    assert evaluation_budget(config_of("copy", ["training.batch_size=8"]).training) == 4 * 8 * 64
+    assert evaluation_budget(config_of("copy", ["training.evaluate_batch=3"]).training) == 4 * 3 * 64

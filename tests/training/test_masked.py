@@ -7,10 +7,10 @@ import pytest
 import torch
 
 from clew.core.errors import UserError
+from clew.data.kinds.documents import find_documents
 from clew.data.notes import Notes
 from clew.recipes.running import config_of, run_recipe
 from clew.runs.directory import read_metrics, read_weights
-from clew.runs.documents import find_documents
 from clew.text.tokenizer import Tokenizer
 from clew.training.loader import Loader
 from clew.training.problems import prepare_problem

@@ -3,7 +3,13 @@ from collections import Counter
 import numpy as np
 import pytest
 
+from clew.baselines import label_baselines as labels
+from clew.baselines.beside import Baselines, no_baselines
 from clew.baselines.kneser_ney import fit_kneser_ney
+from clew.baselines.label_baselines import label_baselines, number_baselines, several_label_baselines, tree_label_baselines
+from clew.baselines.tag_baselines import tag_baselines
+from clew.baselines.text_baselines import MOST_TEXT, KnownText, is_too_long, text_baselines
+from clew.baselines.tree_baselines import tree_baselines
 from clew.core.errors import UserError
 from clew.data.encoded import TokenFile
 from clew.data.examples import Labelled, Parsed, Sentence
@@ -12,14 +18,13 @@ from clew.data.notes import Notes
 from clew.data.trees import parse_tree
 from clew.metrics.score import Score
 from clew.recipes.running import config_of
-from clew.training import baselines
-from clew.training.baselines import Baselines, baselines_of
+from clew.tasks import TASKS
 
 SCORE = Score({"loss": 1.0, "f1": 50.0}, -50.0, "F1 50.00", {"a": 50.0})
 
 
-def beside(kind, train, examples):
-    return Baselines(kind, lambda: train).beside(SCORE, examples)
+def beside(fit, train, examples):
+    return Baselines(fit, None, lambda: train).beside(SCORE, examples)
 
 
 def sentence(text):
@@ -34,34 +39,34 @@ def labelled_tree(text):
 def test_a_parser_is_shown_beside_trees_that_branch_to_the_right():
     # (S a (VP b (VP c d))) has S over all, VP over b..d and c..d; of the gold S, NP and VP over c..d two are right.
     gold = Parsed(parse_tree("(S (NP (DT a) (NN b)) (VP (VB c) (NN d)))"), "a")
-    found = beside("trees", [], [gold])
+    found = beside(tree_baselines, [], [gold])
     assert found.measures["right_branching_f1"] == pytest.approx(100 * 4 / 6)
     assert found.text == "F1 50.00; right-branching trees have F1 66.67"
     assert (found.value, found.examples, found.measures["f1"]) == (SCORE.value, SCORE.examples, 50.0)
 
 
 def test_what_has_no_baseline_is_left_as_it_is():
-    assert beside("pairs", [], []) is SCORE
-    assert beside("trees", [], [Parsed(parse_tree("(TOP (NN a))"), "a")]) is SCORE
+    assert beside(no_baselines, [], []) is SCORE
+    assert beside(tree_baselines, [], [Parsed(parse_tree("(TOP (NN a))"), "a")]) is SCORE
 
 
 def test_training_data_that_are_gone_leave_the_score_as_it_is():
     def gone():
         raise UserError("no such file: train.conll")
 
-    assert Baselines("tagged", gone).beside(SCORE, [sentence("a/X")]) is SCORE
+    assert Baselines(tag_baselines, None, gone).beside(SCORE, [sentence("a/X")]) is SCORE
 
 
 def test_a_tagger_is_shown_beside_the_most_frequent_tag():
     train = [sentence("the/DET fish/NOUN swims/VERB"), sentence("fish/NOUN fish/VERB")]
-    found = beside("tagged", train, [sentence("the/DET fish/VERB swims/VERB"), sentence("fish/NOUN")])
+    found = beside(tag_baselines, train, [sentence("the/DET fish/VERB swims/VERB"), sentence("fish/NOUN")])
     assert found.measures == {**SCORE.measures, "baseline_most_frequent_tag": 75.0}
     assert found.text == "F1 50.00; the most frequent tag has accuracy 75.00"
 
 
 def test_tags_of_phrases_are_scored_as_phrases_too():
     train = [sentence("Ada/B-PER Lovelace/I-PER met/O Babbage/B-PER"), sentence("Paris/B-LOC")]
-    found = beside("tagged", train, [sentence("Ada/B-PER met/O Paris/B-PER"), sentence("Babbage/B-PER Lovelace/I-PER")])
+    found = beside(tag_baselines, train, [sentence("Ada/B-PER met/O Paris/B-PER"), sentence("Babbage/B-PER Lovelace/I-PER")])
     assert found.measures["baseline_most_frequent_tag_f1"] == pytest.approx(100 * 2 / 3)
     assert found.text.endswith("the most frequent tag has F1 66.67, accuracy 80.00")
 
@@ -69,7 +74,7 @@ def test_tags_of_phrases_are_scored_as_phrases_too():
 def test_phrases_are_the_same_in_whichever_scheme_they_stand():
     train, test = (sentence(text) for text in ("Ada/B-PER Lovelace/I-PER met/O Bo/B-PER", "Ada/B-PER Lovelace/I-PER met/O"))
     other = Sentence(test.words, ("B-PER", "E-PER", "O"))
-    scores = [beside("tagged", [train], [example]).measures for example in (test, other)]
+    scores = [beside(tag_baselines, [train], [example]).measures for example in (test, other)]
     assert scores[0] == scores[1] and scores[0]["baseline_most_frequent_tag"] == 100
 
 
@@ -77,7 +82,7 @@ LABELLED = [Labelled(text, (label,)) for text, label in [("good good film", "+")
 
 
 def test_a_classifier_is_shown_beside_what_counts_words():
-    found = beside("labelled", LABELLED, [Labelled("good", ("+",)), Labelled("bad bad", ("-",)), Labelled("bad film", ("-",))])
+    found = beside(label_baselines, LABELLED, [Labelled("good", ("+",)), Labelled("bad bad", ("-",)), Labelled("bad film", ("-",))])
     assert found.measures["baseline_most_frequent_class"] == pytest.approx(100 / 3)
     assert found.measures["baseline_naive_bayes"] == found.measures["baseline_softmax_regression"] == 100
     assert found.text == (
@@ -87,13 +92,13 @@ def test_a_classifier_is_shown_beside_what_counts_words():
 
 def test_of_two_texts_both_are_read():
     train = [Labelled("x", (label,), second) for label, second in [("yes", "same"), ("no", "other")] * 5]
-    found = beside("labelled", train, [Labelled("x", ("no",), "other"), Labelled("x", ("yes",), "same")])
+    found = beside(label_baselines, train, [Labelled("x", ("no",), "other"), Labelled("x", ("yes",), "same")])
     assert found.measures["baseline_naive_bayes"] == 100 and found.measures["baseline_most_frequent_class"] == 50
 
 
 def test_labels_that_do_not_exclude_each_other_are_scored_by_their_f1():
     train = [Labelled("a b", ("A", "B")), Labelled("a c", ("A",)), Labelled("c c", ())] * 4
-    found = beside("several_labels", train, [Labelled("a b", ("A", "B")), Labelled("c", ()), Labelled("new", ("new",))])
+    found = beside(several_label_baselines, train, [Labelled("a b", ("A", "B")), Labelled("c", ()), Labelled("new", ("new",))])
     assert found.measures["baseline_most_frequent_class"] == pytest.approx(100 * 2 / 6)  # A everywhere: 1 of 3 right, of 3 gold
     assert found.measures["baseline_logistic_regression"] > 50
     assert "the most frequent class has micro F1 33.33, naive Bayes has micro F1" in found.text
@@ -101,42 +106,61 @@ def test_labels_that_do_not_exclude_each_other_are_scored_by_their_f1():
 
 def test_numbers_are_told_beside_their_mean_and_ridge_regression():
     train = [Labelled(f"a {word}", (number,)) for word, number in [("low", "1"), ("middle", "2"), ("high", "3")] * 5]
-    found = beside("numbers", train, [Labelled("low", ("0",)), Labelled("high", ("4",)), Labelled("middle", ("2",))])
+    found = beside(number_baselines, train, [Labelled("low", ("0",)), Labelled("high", ("4",)), Labelled("middle", ("2",))])
     assert found.measures["baseline_mean_error"] == pytest.approx((8 / 3) ** 0.5)
     assert found.measures["baseline_ridge_regression"] > 99
     assert found.text.startswith("F1 50.00; the mean has root of the mean squared error 1.633, ridge regression has Pearson ")
-    assert beside("numbers", [], []) is SCORE
+    assert beside(number_baselines, [], []) is SCORE
 
 
 def test_trees_are_told_beside_their_words_alone():
     trees = [labelled_tree("(+ (+ good) (+ film))"), labelled_tree("(- (- bad) (+ film))")]
-    found = beside("labelled_trees", trees * 3, trees)
+    found = beside(tree_label_baselines, trees * 3, trees)
     assert found.measures["baseline_most_frequent_class"] == 50 and found.measures["baseline_naive_bayes"] == 100
 
 
 @pytest.mark.parametrize(
-    ("recipe", "settings", "kind"),
-    [("classify", [], "labelled"), ("classify", ["task.labels=several"], "several_labels"), ("classify", ["task.labels=number"], "numbers"),
-     ("tag", [], "tagged"), ("classify-trees", [], "labelled_trees"), ("parse", [], "trees")],
-)  # fmt: skip
-def test_a_task_has_the_baselines_of_what_it_tells(recipe, settings, kind, monkeypatch):
-    monkeypatch.setattr(baselines, "BASELINES", {name: lambda train, name=name: iter([name]) for name in baselines.BASELINES})
-    found = baselines_of(config_of(recipe, ["data.train=x", *settings]), list)
-    assert list(found.unfitted) == [kind]
+    ("recipe", "settings", "train", "measure"),
+    [
+        ("classify", [], LABELLED, "baseline_naive_bayes"),
+        ("classify", ["task.labels=several"], [Labelled("a", ("A", "B")), Labelled("b", ())] * 3, "baseline_logistic_regression"),
+        ("classify", ["task.labels=number"], [Labelled("a", ("1",)), Labelled("b", ("2",))] * 3, "baseline_mean_error"),
+        ("tag", [], [sentence("a/X b/Y")], "baseline_most_frequent_tag"),
+        ("classify-trees", [], [labelled_tree("(+ (+ a) (- b))"), labelled_tree("(- (- b) (- c))")] * 3, "baseline_naive_bayes"),
+        ("parse", [], [Parsed(parse_tree("(S (NP (DT a) (NN b)) (VP (VB c)))"), "a")], "right_branching_f1"),
+    ],
+)
+def test_a_task_has_the_baselines_of_what_it_tells(recipe, settings, train, measure):
+    task = config_of(recipe, ["data.train=x", *settings]).task
+    found = Baselines(TASKS[task.name].baselines, task, lambda: train).beside(SCORE, train)
+    assert measure in found.measures
 
 
 def test_what_would_take_long_is_left_out(monkeypatch):
     examples = [Labelled("good", ("+",))]
-    monkeypatch.setattr(baselines, "MOST_WORK", 20)
-    assert "baseline_softmax_regression" not in beside("labelled", LABELLED, examples).measures
-    monkeypatch.setattr(baselines, "MOST_CHARACTERS", 20)
-    assert [name for name in beside("labelled", LABELLED, examples).measures if "baseline" in name] == ["baseline_most_frequent_class"]
+    monkeypatch.setattr(labels, "MOST_WORK", 20)
+    assert "baseline_softmax_regression" not in beside(label_baselines, LABELLED, examples).measures
+    monkeypatch.setattr(labels, "MOST_CHARACTERS", 20)
+    assert [name for name in beside(label_baselines, LABELLED, examples).measures if "baseline" in name] == ["baseline_most_frequent_class"]
+
+
+def known_text(tokens, source=()):
+    return KnownText(source, lambda: tokens, 4)
+
+
+def test_a_text_that_is_too_long_is_not_encoded_to_see_how_long_it_is():
+    piece = "x" * (MOST_TEXT // 2)
+    assert not is_too_long([piece, piece]) and is_too_long([piece, piece, "x"])
+
+    def encode():
+        raise AssertionError("it was encoded")
+
+    assert beside(text_baselines, KnownText([piece, piece, "x"], encode, 4), None) is SCORE
 
 
 def test_a_language_model_is_shown_beside_n_grams_over_its_tokens():
     tokens = np.array([0, 1, 2] * 30, dtype=np.uint16)
-    text = TokenFile(tokens, 90, 89, 0)
-    found = beside("text", (text, 4), TokenFile(np.array([0, 1, 2, 0, 1], dtype=np.uint16), 5, 4, 0))
+    found = beside(text_baselines, known_text(TokenFile(tokens, 90, 89, 0)), known_text(TokenFile(tokens[:5], 5, 4, 0)))
     assert found.measures["baseline_kneser_ney"] == pytest.approx(np.exp(found.measures["baseline_kneser_ney_loss"]))
     expected = -fit_kneser_ney([tokens], 4, 5).log_probs([0, 1, 2, 0, 1])[1:].mean()  # nothing predicts the first
     assert found.measures["baseline_kneser_ney_loss"] == pytest.approx(expected)
@@ -150,7 +174,7 @@ def test_baselines_are_fitted_once(monkeypatch):
         reads["train"] += 1
         return LABELLED
 
-    both = Baselines("labelled", train)
+    both = Baselines(label_baselines, None, train)
     scores = [both.beside(SCORE, [example]) for example in LABELLED[:2]]
     assert reads["train"] == 1 and len(both.fitted) == 3
     assert scores[0].measures == scores[1].measures
@@ -158,6 +182,6 @@ def test_baselines_are_fitted_once(monkeypatch):
 
 def test_an_interruption_is_obeyed_between_two_baselines():
     asked = iter([False, True])
-    both = Baselines("labelled", lambda: LABELLED)
+    both = Baselines(label_baselines, None, lambda: LABELLED)
     assert both.beside(SCORE, LABELLED, lambda: next(asked)) is None
     assert len(both.fitted) == 2

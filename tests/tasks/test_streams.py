@@ -6,7 +6,7 @@ import torch
 from clew.data.encoded import encode_corpus
 from clew.data.text_files import TextString
 from clew.runs.config import TrainingConfig
-from clew.training.evaluation import evaluate
+from clew.tasks.streams import evaluate
 from tests.thread.models import gpt, lstm
 
 SHORT = "is it a clew or a clue\nof the maze\n"

@@ -1,20 +1,26 @@
-"""The documents of a config, in parts, as ids; and the tokenizer that is trained on them."""
+"""Documents: those of corpora by name, and of files of one's own, in parts."""
 
 from pathlib import Path
+
+from pydantic import Field
 
 from clew.core.errors import UserError
 from clew.core.files import cache_folder
 from clew.data.documents import Documents, corpus_documents, cut_off, documents_at, joined
-from clew.data.encoded_documents import EncodedDocuments, Progress, encode_documents
 from clew.data.example_splits import PARTS
+from clew.data.kinds.section import Column
+from clew.data.kinds.text import TextData
 from clew.data.notes import Notes
-from clew.runs.build import text_field, train_tokenizer
-from clew.runs.config import DataConfig, TextConfig
-from clew.text.tokenizer import Tokenizer
-from clew.text.train import framed_as_bert
 
 
-def find_documents(data: DataConfig, notes: Notes) -> dict[str, Documents]:
+class DocumentsData(TextData):
+    """Where the documents come from: corpora by name, and files of one's own."""
+
+    format: str | None = Field(None, description="lines, jsonl; told from the file where not given")
+    source: Column | None = Field(None, description="a corpus's language")
+
+
+def find_documents(data: DocumentsData, notes: Notes) -> dict[str, Documents]:
     """The parts by name: train, valid, and test where there is one. Several corpora (`ptb+ewt`) and files may be given together; the valid
     and test parts that one lacks are cut off its end."""
     corpora = [] if data.corpus is None else data.corpus.split("+")
@@ -34,7 +40,7 @@ def find_documents(data: DataConfig, notes: Notes) -> dict[str, Documents]:
     return {part: joined([source[part] for source in whole if part in source]) for part in PARTS if any(part in each for each in whole)}
 
 
-def documents_of(data: DataConfig, part: str, notes: Notes) -> Documents | None:
+def documents_of(data: DocumentsData, part: str, notes: Notes) -> Documents | None:
     """Those of the files that are given for a part."""
     given = getattr(data, part)
     if given is None:
@@ -42,18 +48,6 @@ def documents_of(data: DataConfig, part: str, notes: Notes) -> Documents | None:
     return joined([documents_named(data, path, notes) for path in ([given] if isinstance(given, str) else given)])
 
 
-def documents_named(data: DataConfig, path: str, notes: Notes) -> Documents:
+def documents_named(data: DocumentsData, path: Path | str, notes: Notes) -> Documents:
     """Those at a path, read as the config says."""
-    return documents_at(path, notes, text_field(data), data.format)
-
-
-def document_tokenizer(text: TextConfig, train: Documents) -> Tokenizer:
-    """A new tokenizer; texts stand between [CLS] and [SEP] where it has these tokens."""
-    tokenizer = train_tokenizer(text, train)
-    return framed_as_bert(tokenizer) if text.tokenizer == "wordpiece" else tokenizer
-
-
-def encode_parts(
-    parts: dict[str, Documents], tokenizer: Tokenizer, cache: Path, progress: Progress | None = None
-) -> dict[str, EncodedDocuments]:
-    return {part: encode_documents(documents, tokenizer, cache, progress) for part, documents in parts.items()}
+    return documents_at(path, notes, data.field, data.format)

@@ -8,9 +8,10 @@ import pytest
 
 from clew.core.errors import UserError
 from clew.data.examples import Pair
+from clew.data.kinds import labelled, pairs
+from clew.data.kinds.labelled import LabelledData
+from clew.data.kinds.pairs import PairsData
 from clew.data.notes import Notes
-from clew.runs.config import DataConfig
-from clew.runs.examples import read_examples, read_files
 
 PAIRS = [("a b", "b a"), ("c", "c"), ("d e f", "f e d"), ("ü ß", "ß ü")]
 
@@ -21,7 +22,7 @@ def own_folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def read(notes: Notes | None = None, **data: Any) -> dict[str, Any]:
-    return read_examples("pairs", DataConfig(**data), 1, notes)
+    return pairs.PAIRS.read(PairsData(**data), 1, notes)
 
 
 def pairs_of(parts: dict[str, Any]) -> list[tuple[str, str]]:
@@ -62,7 +63,7 @@ def test_one_file_is_split_by_the_seed_and_what_is_the_same_stays_together() -> 
     sides = [{pair.source for pair in part} for part in parts.values()]
     assert not sides[0] & sides[1] and not sides[0] & sides[2] and not sides[1] & sides[2]
     assert parts == read(**data)
-    assert parts != read_examples("pairs", DataConfig(**data), 2)
+    assert parts != pairs.PAIRS.read(PairsData(**data), 2)
 
 
 def test_given_parts_stay_as_they_are() -> None:
@@ -103,7 +104,7 @@ def test_drawn_examples_are_the_same_for_the_same_seed() -> None:
     assert sum(map(len, parts.values())) == 50
     for pair in (pair for part in parts.values() for pair in part):
         assert pair.target.split() == pair.source.split()[::-1] and 2 <= len(pair.source.split()) <= 4
-    assert parts == read(**data) and parts != read_examples("pairs", DataConfig(**data), 2)
+    assert parts == read(**data) and parts != pairs.PAIRS.read(PairsData(**data), 2)
 
 
 def test_a_file_a_language_gives_every_direction_and_a_line_is_on_one_side_in_all() -> None:
@@ -138,7 +139,7 @@ def test_a_reply_is_written_after_the_turns_before_it() -> None:
 
 def test_a_file_of_dialogues_is_read_whole_to_be_evaluated_on() -> None:
     write("talk.txt", DIALOGUES)
-    found = read_files("pairs", DataConfig(train="other.txt", turns=2), "talk.txt", Notes())
+    found = list(pairs.PAIRS.read_files(["talk.txt"], PairsData(train="other.txt", turns=2), Notes()))
     assert [pair.target for pair in found] == ["hi", "how are you ?", "fine", "good bye"]
 
 
@@ -191,8 +192,8 @@ def test_what_cannot_be_read_is_refused(data: dict[str, Any], message: str) -> N
 
 def test_a_file_is_split_by_its_labels_where_these_come_again() -> None:
     write("classes.csv", "text,label\n" + "".join(f"text {n},{'rare' if n % 10 == 0 else 'common'}\n" for n in range(40)))
-    parts = read_examples("labelled", DataConfig(train="classes.csv", valid_fraction=0.25), 1)
+    parts = labelled.LABELLED.read(LabelledData(train="classes.csv", valid_fraction=0.25), 1)
     assert [example.label for example in parts["valid"]].count("rare") == 1
     write("numbers.csv", "text,label\n" + "".join(f"text {n},{n / 7:.3f}\n" for n in range(40)))
-    parts = read_examples("labelled", DataConfig(train="numbers.csv", valid_fraction=0.25), 1)
+    parts = labelled.LABELLED.read(LabelledData(train="numbers.csv", valid_fraction=0.25), 1)
     assert {part: len(examples) for part, examples in parts.items()} == {"train": 30, "valid": 10}

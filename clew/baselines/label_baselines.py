@@ -1,0 +1,96 @@
+"""Baselines of labels and numbers that whole texts are given."""
+
+import math
+from collections.abc import Iterable, Iterator, Sequence
+from typing import Any
+
+from clew.baselines.bag_of_words import Reading, fit_text_classifier, fit_text_regression
+from clew.baselines.beside import Baseline, Train
+from clew.baselines.most_frequent import fit_most_frequent_class
+from clew.data.examples import Labelled, number_of
+from clew.metrics.classification import count_label_sets
+from clew.metrics.correlation import correlation
+from clew.metrics.measures import Measured
+from clew.metrics.strings import exact_match
+
+MOST_CHARACTERS = 5_000_000
+"""Of texts that naive Bayes learns from."""
+MOST_WORK = 4_000_000
+"""Characters times labels that regression learns from."""
+STEPS = 50
+"""Of regression: more change no figure."""
+
+
+def label_baselines(train: Train, task: object = None, *, exclusive: bool = True) -> Iterator[Baseline]:
+    """The most frequent class, naive Bayes, and softmax regression; where labels do not exclude each other, logistic regression."""
+    examples: Sequence[Labelled] = train()
+    texts, answers = [reading(example) for example in examples], [example.labels for example in examples]
+    size = num_characters(examples)
+    num_labels = len({label for answer in answers for label in answer})
+    frequent = fit_most_frequent_class(answers, exclusive)
+    yield label_baseline("most_frequent_class", "the most frequent class has", frequent, exclusive)
+    if size <= MOST_CHARACTERS and size * num_labels <= 10 * MOST_WORK:
+        bayes = fit_text_classifier(texts, answers, exclusive=exclusive)
+        yield label_baseline("naive_bayes", "naive Bayes has", bayes, exclusive)
+    if size * num_labels <= MOST_WORK:
+        method = "softmax" if exclusive else "logistic"
+        regression = fit_text_classifier(texts, answers, method, exclusive=exclusive, min_texts=2, max_steps=STEPS)
+        yield label_baseline(f"{method}_regression", f"{method} regression has", regression, exclusive)
+
+
+def several_label_baselines(train: Train, task: object = None) -> Iterator[Baseline]:
+    """Those of labels that do not exclude each other."""
+    return label_baselines(train, exclusive=False)
+
+
+def tree_label_baselines(train: Train, task: object = None) -> Iterator[Baseline]:
+    """Those of the words, without their tree."""
+    for words, measure in label_baselines(lambda: [tree.as_text for tree in train()]):
+        yield Baseline(words, lambda trees, measure=measure: measure([tree.as_text for tree in trees]))  # type: ignore[misc]
+
+
+def number_baselines(train: Train, task: object = None) -> Iterator[Baseline]:
+    """The mean of all numbers, and ridge regression."""
+    examples: Sequence[Labelled] = train()
+    numbers = [number_of(example) for example in examples]
+    if not numbers:
+        return
+    mean = sum(numbers) / len(numbers)
+
+    def measure_mean(others: Sequence[Labelled]) -> Measured:
+        errors = [(number_of(example) - mean) ** 2 for example in others]
+        error = math.sqrt(sum(errors) / len(errors))
+        return Measured({"baseline_mean_error": error}, f"root of the mean squared error {error:.4g}")
+
+    yield Baseline("the mean has", measure_mean)
+    if num_characters(examples) > MOST_WORK:
+        return
+    model = fit_text_regression([reading(example) for example in examples], numbers, min_texts=2)
+
+    def measure_ridge(others: Sequence[Labelled]) -> Measured:
+        told = model.predict([reading(example) for example in others]).tolist()
+        found = 100 * correlation("pearson", [number_of(example) for example in others], told)
+        return Measured({"baseline_ridge_regression": found}, f"Pearson {found:.2f}")
+
+    yield Baseline("ridge regression has", measure_ridge)
+
+
+def num_characters(examples: Iterable[Labelled]) -> int:
+    return sum(len(example.text) + len(example.second or "") for example in examples)
+
+
+def reading(example: Labelled) -> Reading:
+    return example.text if example.second is None else (example.text, example.second)
+
+
+def label_baseline(name: str, words: str, model: Any, exclusive: bool) -> Baseline:
+    def measure(examples: Sequence[Labelled]) -> Measured:
+        gold, found = [example.labels for example in examples], model.predict([reading(example) for example in examples])
+        if exclusive:
+            share = 100 * exact_match(found, gold).value
+            return Measured({f"baseline_{name}": share}, f"accuracy {share:.2f}")
+        labels = sorted({label for answer in (*gold, *found) for label in answer})
+        f1 = 100 * count_label_sets(gold, found, labels).micro_f1
+        return Measured({f"baseline_{name}": f1}, f"micro F1 {f1:.2f}")
+
+    return Baseline(words, measure)

@@ -1,0 +1,129 @@
+"""Pairs: a text and what becomes of it. From tables, parallel text, dialogues, corpora and generators."""
+
+from collections.abc import Iterable, Iterator, Sequence
+from pathlib import Path
+from typing import Any, Self
+
+from pydantic import Field
+
+from clew.core.errors import UserError, unknown
+from clew.data.corpora import CORPORA, read_corpus
+from clew.data.dialogue_files import read_dialogues, replies
+from clew.data.example_splits import PARTS
+from clew.data.examples import Dialogue, Pair
+from clew.data.kinds.kind import Given, Kind, Parts, cut, cut_files
+from clew.data.kinds.section import Column, DrawnData
+from clew.data.notes import Notes
+from clew.data.readers import read_pairs
+from clew.data.synthetic import SYNTHETIC, synthetic_lines
+
+
+class PairsData(DrawnData):
+    """Where the pairs come from: a corpus by name, one that is drawn, or files of one's own."""
+
+    source: Column | None = Field(None, description="pairs: the column that is read, by name or number; a corpus's language")
+    target: Column | None = Field(None, description="pairs: the column that is written; a corpus's language")
+    directions: list[str] | None = Field(
+        None,
+        description="language pairs, such as [de-en, en-de], one model for all; of a corpus, or of files train.de, train.en, ...",
+    )
+    turns: int | None = Field(
+        None, ge=1, description="the files are dialogues, a turn a line, an empty line between two: a reply is written after so many turns"
+    )
+
+    def for_files(self) -> Self:
+        languages = {} if self.corpus is None else {"source": None, "target": None}
+        return self.model_copy(update={"corpus": None, "directions": None, **languages})
+
+
+def pairs_of(data: PairsData, seed: int, notes: Notes) -> Parts:
+    if data.turns is not None:
+        return dialogues_of(data, seed, notes)
+    data.check_given("data.train names your pairs, e.g. `clew train translate data.train=pairs.tsv` or data.train=[train.de,train.en]")
+    if data.directions is not None:
+        return many_directions(data, seed, notes)
+    if data.corpus in SYNTHETIC:
+        lines = synthetic_lines(data.corpus, data.size, seed, data.shortest, data.longest)
+        pairs = [Pair(line.source, line.target, f"{data.corpus} {number}") for number, line in enumerate(lines, start=1)]
+        return cut(pairs, data, seed)
+    if data.corpus is not None:
+        if data.corpus not in CORPORA:
+            raise unknown("corpus", data.corpus, [*CORPORA, *SYNTHETIC])
+        source, target = language(data.source, "source"), language(data.target, "target")
+        return dict(read_corpus(data.corpus, source=source, target=target, kind="pairs", seed=seed, notes=notes))
+    return cut_files(lambda files: pairs_in(files, data, notes), data, seed)
+
+
+def pairs_in(files: Given, data: PairsData, notes: Notes) -> Iterator[Pair]:
+    if data.turns is not None:
+        return (pair for dialogue in dialogues_in(files, notes) for pair in replies(dialogue, data.turns))
+    if len(files) > 2:
+        raise UserError(f"pairs are in one file, or in two whose lines translate each other, not in {len(files)}")
+    return read_pairs(
+        files[0] if len(files) == 1 else files, source=data.source, target=data.target, format=data.format, header=data.header, notes=notes
+    )
+
+
+def many_directions(data: PairsData, seed: int, notes: Notes) -> Parts:
+    """The pairs of every direction, each marked with the language that it goes into."""
+    if data.source is not None or data.target is not None:
+        raise UserError("data.directions takes the place of data.source and data.target; leave these out")
+    found: dict[str, list[Pair]] = {}
+    for direction in data.directions or []:
+        source, dash, target = direction.partition("-")
+        if not (source and dash and target):
+            raise UserError(f"data.directions: '{direction}' is not two languages with a hyphen between, such as de-en")
+        for part, pairs in one_direction(data, source, target, seed, notes).items():
+            found.setdefault(part, []).extend(pair._replace(id=f"{pair.id} {direction}", into=target) for pair in pairs)
+    if not found:
+        raise UserError("data.directions is empty; name at least one, such as [de-en]")
+    return dict(found)
+
+
+def one_direction(data: PairsData, source: str, target: str, seed: int, notes: Notes) -> Parts:
+    """Of a corpus, or of a file a language: data.train=folder/train with folder/train.de, folder/train.en and so on. Lines are split by
+    their number, so that a sentence is on one side in every language."""
+    if data.corpus is not None:
+        return dict(read_corpus(data.corpus, source=source, target=target, kind="pairs", seed=seed, notes=notes))
+    given: dict[str, list[Pair]] = {}
+    for part in PARTS:
+        if (files := getattr(data, part)) is None:
+            continue
+        if isinstance(files, list):
+            raise UserError(f"with data.directions, data.{part} is what the names of its files begin with, not a list")
+        given[part] = list(read_pairs(files, source=source, target=target, format="parallel", notes=notes))
+    return cut(given["train"], data, seed, given.get("valid"), given.get("test"), key=lambda pair: pair.id.rpartition(":")[2])
+
+
+def dialogues_of(data: PairsData, seed: int, notes: Notes) -> Parts:
+    """Replies with what was said before them. Dialogues are split, not replies: no dialogue is on two sides."""
+    if data.corpus is not None:
+        raise UserError(f"data.turns is for files of dialogues, and data.corpus={data.corpus} is none; leave one of them out")
+    data.check_given("data.train names your dialogues, a turn a line, e.g. `clew train dialogue data.train=talk.txt`")
+    parts = cut_files(lambda files: dialogues_in(files, notes), data, seed)
+    return {part: [pair for dialogue in parts[part] for pair in replies(dialogue, data.turns or 1)] for part in parts}
+
+
+def dialogues_in(files: Given, notes: Notes) -> Iterator[Dialogue]:
+    for file in files:
+        yield from read_dialogues(Path(file).expanduser(), notes=notes)
+
+
+def language(name: str | int | None, role: str) -> str | None:
+    if isinstance(name, int):
+        raise UserError(f"data.{role} is a number ({name}), but a corpus has languages; name one")
+    return name
+
+
+def pair_rows(examples: Iterable[Any]) -> Iterator[dict[str, Any]]:
+    """(source, target)."""
+    for example in read_pairs(examples):
+        yield {"source": example.source, "target": example.target}
+
+
+def direction_ends(data: PairsData) -> Sequence[str]:
+    """How the ids of every direction end, where there are several: a score over all of them says little of any."""
+    return [f" {direction}" for direction in data.directions or [] if len(data.directions or []) > 1]
+
+
+PAIRS = Kind(name="pairs", section=PairsData, read_parts=pairs_of, read_files=pairs_in, rows=pair_rows, pieces=direction_ends)

@@ -1,0 +1,44 @@
+"""Bracketed trees, as parsers learn them: no traces, no function tags, one root."""
+
+from collections.abc import Iterable, Iterator
+
+from clew.core.errors import UserError
+from clew.data.contents import Trees
+from clew.data.corpora import read_corpus
+from clew.data.examples import Parsed
+from clew.data.kinds.kind import Given, Kind, Parts, cut_files
+from clew.data.kinds.section import ExampleData
+from clew.data.notes import Notes
+from clew.data.readers import read_parsed
+from clew.data.trees import cleaned
+
+
+class TreesData(ExampleData):
+    """Where the trees come from: a corpus by name, or files of one's own."""
+
+
+def trees_of(data: TreesData, seed: int, notes: Notes) -> Parts:
+    """Trees as parsers learn them: no traces, no function tags, one root."""
+    data.check_given("data.train names your trees, e.g. `clew train parse data.train=trees.mrg`")
+    if data.corpus is not None:
+        found = read_corpus(data.corpus, kind=Trees.kind, seed=seed, notes=notes)
+        return {part: list(clean(examples, notes)) for part, examples in found.items()}
+    return cut_files(lambda files: trees_in(files, data, notes), data, seed)
+
+
+def trees_in(files: Given, data: TreesData, notes: Notes) -> Iterator[Parsed]:
+    if data.format not in (None, "trees"):
+        raise UserError(f"data.format={data.format} is no format of trees; leave it out, or set data.format=trees")
+    return clean(read_parsed(files), notes)
+
+
+def clean(examples: Iterable[Parsed], notes: Notes) -> Iterator[Parsed]:
+    for example in examples:
+        tree = cleaned(example.tree)
+        if tree is None:
+            notes.skip("trees of traces alone", example.id)
+        else:
+            yield Parsed(tree, example.id)
+
+
+TREES = Kind(name="trees", section=TreesData, read_parts=trees_of, read_files=trees_in)

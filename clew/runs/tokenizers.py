@@ -1,0 +1,32 @@
+"""The tokenizers of a new run: trained on its training part, or those of the run whose body it has."""
+
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+
+from clew.runs.build import train_side, train_tokenizer
+from clew.runs.config import Config
+from clew.runs.embedding import knowing
+from clew.runs.transfer import inherited_tokenizer
+from clew.text.tokenizer import Tokenizer
+from clew.text.train import framed_as_bert
+
+
+@dataclass(frozen=True)
+class RunTokenizers:
+    """Those that a config asks for."""
+
+    config: Config
+
+    @property
+    def joint(self) -> bool:
+        return self.config.text.joint
+
+    def of_text(self, texts: Iterable[str], *, framed: bool = False) -> Tokenizer:
+        inherited, text = inherited_tokenizer(self.config), self.config.text
+        if inherited is not None:
+            return inherited
+        tokenizer = train_tokenizer(text, texts)
+        return framed_as_bert(tokenizer) if framed and text.tokenizer == "wordpiece" else tokenizer
+
+    def of_sequences(self, texts: Sequence[str], specials: Sequence[str] = ()) -> Tokenizer:
+        return inherited_tokenizer(self.config) or knowing(train_side(self.config.text, texts, specials), self.config)

@@ -1,0 +1,199 @@
+"""Learning from one text, encoded once, read in windows or in streams whose state is carried."""
+
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import nullcontext
+from dataclasses import replace
+from functools import lru_cache
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import torch
+
+from clew.baselines.text_baselines import KnownText
+from clew.core.batches import Batches, to_device
+from clew.core.config import TaskSection
+from clew.core.errors import UserError
+from clew.core.identity import Known
+from clew.core.processes import first_alone, share_of, sum_over_processes, world_size
+from clew.data.encoded import TokenFile, encode_corpus
+from clew.data.kinds.text import TextData, find_texts, text_of
+from clew.data.notes import Notes
+from clew.data.plans import Plan, stream_evaluation_plan, stream_plan, varied_stream_plan, window_evaluation_plan, window_plan
+from clew.data.text_files import TextSource, text_lines
+from clew.layers.attention import SelfAttention
+from clew.metrics.perplexity import Likelihood
+from clew.metrics.score import Score
+from clew.tasks.learning import Autocast, Batching, Encoding, Evaluation, Given, Learning, Tokenizers
+from clew.text.tokenizer import Tokenizer
+
+TOKENIZER = "tokenizer"
+"""The role of the only tokenizer."""
+
+
+class Streams(Learning[TextSource, TokenFile]):
+    """One text, whose every token is predicted. A task is asked for its `tokenizer`; where it predicts fewer tokens than it reads, for
+    `named(tokens)` and their number, `predicted`."""
+
+    section = TextData
+    reads = "text"
+    is_running = True
+
+    def read(self, data: TextData, seed: int, notes: Notes) -> dict[str, TextSource]:
+        return find_texts(data)
+
+    def read_files(self, files: Given, data: TextData, notes: Notes) -> TextSource:
+        if len(files) != 1:
+            raise UserError(f"a language model is scored on one text at a time, not on {len(files)}")
+        return text_of(files[0], data) if isinstance(files[0], (Path, str)) else files[0]
+
+    def check(self, task: Any, training: Batching) -> None:
+        check_reach(task, training)
+
+    def vocabularies(self, train: TextSource, tokenizers: Tokenizers, task: TaskSection) -> dict[str, Tokenizer]:
+        return {TOKENIZER: tokenizers.of_text(train)}
+
+    def encode(self, task: Any, part: TextSource, encoding: Encoding) -> TokenFile:
+        """Documents stay apart where training asks for that; a text too short to predict anything in is refused."""
+        text = first_alone(lambda: encode_corpus(part, task.tokenizer, encoding.cache, encoding.progress, encoding.workers))
+        if len(text) < 2:
+            raise UserError(
+                f"{part}: the {encoding.name} part has 1 token and needs 2, one to read and one to predict; give more text, "
+                "or another data.valid_fraction or data.test_fraction"
+            )
+        return replace(text, apart=True) if encoding.training.documents == "apart" else text
+
+    def batches(self, task: Any, encoded: TokenFile, training: Batching, seed: int) -> Batches:
+        found = text_batches(encoded, training, seed)
+        found.per_epoch(0)  # a text that is too short for one batch is refused
+        return found
+
+    def judge(self, task: Any, forward: Any, part: TextSource, encoded: TokenFile, evaluation: Evaluation) -> Score | None:
+        found = evaluate(
+            task, encoded, evaluation.training, forward=forward, autocast=evaluation.autocast, interrupted=evaluation.interrupted
+        )
+        return None if found is None else score_of(found, task.tokenizer.unit)
+
+    def known(self, task: Any, part: TextSource, encoded: Callable[[], TokenFile]) -> KnownText:
+        return KnownText(part, lambda: as_predicted(task, encoded()), getattr(task, "predicted", task.tokenizer.vocabulary))
+
+    def identity(self, part: TextSource, encoded: TokenFile, training: Batching, seed: int) -> dict[str, Known]:
+        order = {name: getattr(training, name) for name in ("batching", "vary_length", "documents", "batch_size", "length")}
+        return {
+            "training text": Known({"tokens": len(encoded), "key": encoded.key}, f"{len(encoded):,} tokens, {encoded.key[:8]}"),
+            "order of batches": Known({**order, "seed": seed}, in_order(training, seed)),
+        }
+
+    def describe(self, vocabularies: Mapping[str, Any], parts: Mapping[str, TextSource], encoded: Mapping[str, TokenFile]) -> str:
+        tokenizer: Tokenizer = vocabularies[TOKENIZER]
+        sizes = ", ".join(f"{len(text):,} {name}" for name, text in encoded.items())
+        unknown = sum(text.num_unknown for name, text in encoded.items() if name != "train")
+        note = f"; {unknown:,} unknown outside the training part" if unknown else ""
+        return f"{tokenizer.vocabulary:,} {tokenizer.unit}s; {sizes} tokens{note}"
+
+    def lines(self, part: TextSource) -> Iterator[str]:
+        return text_lines(part)
+
+
+def text_batches(text: TokenFile, training: Batching, seed: int) -> Batches:
+    """Batch b of epoch e of a text."""
+
+    @lru_cache(maxsize=2)
+    def plan(epoch: int) -> Plan:
+        if training.vary_length:
+            return varied_stream_plan(len(text), training.batch_size, training.length, seed, epoch)
+        if training.batching == "streams":
+            return stream_plan(len(text), training.batch_size, training.length)
+        return window_plan(len(text), training.length, training.batch_size, seed, epoch)
+
+    return Batches(lambda epoch: plan(epoch).num_batches, lambda epoch, number: plan(epoch).batch(text.tokens, number, apart=text.apart))
+
+
+def in_order(training: Batching, seed: int) -> str:
+    kind = f"{'varied ' if training.vary_length else ''}{training.batching}"
+    kind += ", documents apart," if training.documents == "apart" else ""
+    return f"{kind} of {training.batch_size} x {training.length}, seed {seed}"
+
+
+def evaluation_plan(num_tokens: int, training: Batching) -> Plan:
+    """As in training, streams carry their state and windows do not."""
+    batch_size = training.evaluate_batch or training.batch_size
+    if training.batching == "streams":
+        return stream_evaluation_plan(num_tokens, batch_size, training.length)
+    return window_evaluation_plan(num_tokens, training.length, batch_size)
+
+
+@torch.no_grad()
+def evaluate(
+    task: Any,
+    text: TokenFile,
+    training: Batching,
+    *,
+    forward: Callable[..., Any] | None = None,
+    autocast: Autocast = nullcontext,
+    interrupted: Callable[[], bool] = lambda: False,
+) -> Likelihood | None:
+    """The likelihood of the whole text, each process reading its share of every batch's rows; None if `interrupted` says to stop, which a
+    process alone may do. `forward` is the task, or its compiled form."""
+    model = task if forward is None else forward
+    plan = evaluation_plan(len(text), training)
+    device = next(task.parameters()).device
+    was_training = task.training
+    task.eval()
+    names = ("loss", *getattr(task, "directions", ()))
+    totals = torch.zeros(len(names), dtype=torch.float64)
+    state = None
+    try:
+        for number in range(plan.num_batches):
+            if interrupted() and world_size() == 1:
+                return None
+            share, is_real = share_of(plan.batch(text.tokens, number, apart=text.apart))
+            batch = to_device(share, device)
+            with autocast():
+                terms, after = model(batch, None if batch.fresh else state)
+            state = after if training.batching == "streams" else None
+            if is_real:
+                totals += torch.stack([terms[name].sum for name in names]).cpu().double()
+    finally:
+        task.train(was_training)
+    nats, *directions = sum_over_processes(totals).tolist()
+    unpredicted = len(text.unpredicted)
+    num_targets = plan.num_targets - unpredicted
+    num_characters = text.num_characters_apart if unpredicted else text.num_target_characters
+    return Likelihood(nats, num_targets, num_characters, dict(zip(names[1:], directions, strict=True)))
+
+
+def as_predicted(task: Any, text: TokenFile) -> TokenFile:
+    """A text as what a task predicts of it, which may leave rare words without names."""
+    return replace(text, tokens=task.named(np.asarray(text.tokens))) if hasattr(task, "named") else text
+
+
+def score_of(likelihood: Likelihood, unit: str) -> Score:
+    measures = {"loss": likelihood.loss, "perplexity": likelihood.perplexity, "bits_per_character": likelihood.bits_per_character}
+    measures |= {f"{name}_loss": loss for name, loss in likelihood.losses().items()}
+    return Score(measures, likelihood.loss, likelihood.describe(unit), size={"tokens": likelihood.tokens, "unit": unit})
+
+
+def check_reach(task: Any, training: Batching) -> None:
+    """What training asks of the body's positions and state, before a folder is made."""
+    limit = task.body.max_length
+    if training.documents == "apart" and not task.body.causal:
+        raise UserError(
+            "training.documents=apart is for models that read from left to right alone, and this one reads backwards too; "
+            "set training.documents=joined"
+        )
+    if limit is not None and training.length > limit:
+        raise UserError(
+            f"training.length ({training.length}) must be at most the {limit} positions that the model can tell apart; "
+            "lower it, or raise model.max_length"
+        )
+    if training.batching == "streams" and not task.body.causal:
+        raise UserError(
+            "training.batching=streams carries the state from step to step, and a model that reads backwards has none to carry; "
+            "set training.batching=windows"
+        )
+    if training.batching == "streams" and any(isinstance(part, SelfAttention) for part in task.modules()):
+        raise UserError(
+            "training.batching=streams carries the state from step to step, and attention's would grow all through an epoch; "
+            "set training.batching=windows"
+        )
