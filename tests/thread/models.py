@@ -158,6 +158,11 @@ def whole_batch(name: str, task: Any) -> Any:
     return pairs(5, size=8) if name == "decoder" else lines_batch(task)
 
 
+def short_batch(name: str, task: Any) -> Any:
+    """As ragged as the whole one, in fewer steps: a compiler writes every step of a recurrence out."""
+    return pairs(5, size=8, longest=3) if name == "decoder" else lines_batch(task, [line.split()[0] for line in LINES])
+
+
 def chunks_of(batch: Any, length: int) -> list[Any]:
     """The batch in chunks along its length; only the first is fresh."""
     parts = []
