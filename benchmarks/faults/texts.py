@@ -20,6 +20,7 @@ from clew.data.text_files import Piece, TextSource
 from clew.models.recurrent import RecurrentConfig, build_recurrent
 from clew.runs.build import encode_texts, find_texts, train_tokenizer
 from clew.runs.config import DataConfig, TextConfig
+from clew.sources.tokens import Tokens
 from clew.tasks.language_model import LanguageModel
 from clew.text.tokenizer import Tokenizer
 from clew.text.train import TOKENIZERS
@@ -87,7 +88,7 @@ def learn(case: Case, folder: Path) -> str:
         batch = stream_plan(len(tokens), BATCH, LENGTH).batch(tokens, 0)
     else:
         batch = window_plan(len(tokens), LENGTH, BATCH, 1, 0).batch(tokens, 0)
-    task = LanguageModel(build_recurrent(RecurrentConfig(cell="elman", dim=2), tokenizer.vocabulary), tokenizer)
+    task = LanguageModel(build_recurrent(RecurrentConfig(cell="elman", dim=2), Tokens(tokenizer.vocabulary)), tokenizer)
     terms, _ = task(batch)
     terms["loss"].sum.backward()
     return "learnt from"

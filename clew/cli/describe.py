@@ -75,8 +75,6 @@ def vocabularies_of(config: Any) -> dict[str, Any]:
         return {"tokenizer": inherited_tokenizer(config) or document_tokenizer(config.text, find_documents(config.data, Notes())["train"])}
     if kind.data == "text":
         return {"tokenizer": inherited_tokenizer(config) or train_tokenizer(config.text, find_texts(config.data)["train"])}
-    if kind.data == "documents":
-        return {"tokenizer": inherited_tokenizer(config) or document_tokenizer(config.text, find_documents(config.data, Notes())["train"])}
     return agreed_vocabularies(config, kind, None, read_examples(kind.data, config.data, config.seed)["train"])
 
 
