@@ -14,7 +14,6 @@ import torch
 from safetensors.torch import load_file
 
 import clew
-from clew.runs.directory import FORMAT
 from clew.runs.upgrading import FORMAT
 from tests.runs.frozen.asking import ask, command, differences, plain
 
