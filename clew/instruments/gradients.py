@@ -95,6 +95,8 @@ def measure(reading: Reading, options: GradientOptions, clip_norm: float | None)
             curves |= {f"{names[int(part.split('.')[0])]} {part.split('.')[1]}": rows.mean(0) for part, rows in found.items()}
         with watched_inputs(reading) as (watched, embedded):
             every = losses.at(watched.forward()[0, : losses.length], 0)
+        if (places := embedded[-1].shape[:-1].numel()) - losses.length not in (0, 1):
+            raise UserError(f"{places} places are read here and {losses.length} come out; gradients are followed over one sequence")
         curves["x"] = input_gradients([every[t] for t in ends], embedded[-1], ends, steps).mean(0)
         norm = clipped_by = None
         if losses.name == "loss_t" and (parameters := [each for each in reading.module.parameters() if each.requires_grad]):
