@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from torch import Tensor
 
     from clew.drawing.views import View
-    from clew.instruments.looking import Looked
+    from clew.instruments.subject import Looked
     from clew.recipes.listed import Listed
     from clew.runs.loaded import Run
 

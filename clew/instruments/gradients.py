@@ -31,7 +31,7 @@ from clew.instruments.instrument import Instrument, TextOptions
 from clew.instruments.reading import read
 from clew.instruments.recurrent_layers import RecurrentLayer, recurrent_layers
 from clew.instruments.spectra import Spectrum, recurrent_matrices, spectrum
-from clew.instruments.subject import Subject, subject_of
+from clew.instruments.subject import Looked, Subject, subject_of
 from clew.tasks.offers import Carried, Reading, TokenScores, lacking
 
 MOST_READ = 1000
@@ -149,7 +149,7 @@ def products_of_gates(reading: Reading, steps: int) -> dict[str, Tensor]:
     }
 
 
-def text_of(model: Any, options: GradientOptions) -> str:
+def text_of(model: Looked, options: GradientOptions) -> str:
     """What is given, or of a language model as much of its own validation text as is needed; it reads a token at a time, and so no more
     of a given one than takes seconds."""
     subject = subject_of(model)

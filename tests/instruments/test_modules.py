@@ -20,6 +20,8 @@ from clew.layers.cells import LSTM
 from clew.layers.recurrent import Recurrent
 from clew.layers.sequence import Stack
 from clew.layers.wiring import PreNorm
+from clew.tasks.offers import Judged, offered
+from clew.tasks.reading import ReadsText
 from tests.instruments.small_runs import small_run
 
 IDS = torch.tensor([[3, 1, 4, 1, 5]])
@@ -261,6 +263,31 @@ def test_a_task_without_a_run_is_looked_at_as_the_run_is():
     assert subject_of(run.task).name == "LanguageModel" and subject_of(run).name == "runs/gpt"
 
 
+class OwnTask(ReadsText, nn.Module):
+    """What a user writes: a body, a reader, and a capability more."""
+
+    def __init__(self, body, reader):
+        super().__init__()
+        self.body, self.reader = body, reader
+
+    def judges(self, given):
+        return Judged(("long" if len(given.text) > 5 else "short",), {"long": 0.75, "short": 0.25})
+
+
+def test_a_task_of_ones_own_is_read_by_every_instrument_that_reads_and_offers_what_it_has_more():
+    run = small_run("gpt")
+    task = OwnTask(run.task.body, run.task.vectors().reader)
+    assert offered(task) == ["reads", "judges", "vectors"]
+    for instrument in ("tokens", "attention", "levels", "gradients", "taps"):
+        of_own, of_run = (clew.look(model, instrument, text="the walls") for model in (task, run))
+        assert [type(part) for part in of_own.parts][:1] == [type(part) for part in of_run.parts][:1]
+    attention = [clew.look(model, "attention", text="the walls").facts["values"] for model in (task, run)]
+    assert attention[0] == attention[1]
+    assert clew.look(task, "prediction", text="the walls").title == "Prediction: long"
+    with pytest.raises(UserError, match="OwnTask gives no probability to a token; instruments that read it: tokens, gradients"):
+        clew.look(task, "surprisal", text="the walls")
+
+
 def test_subjects_are_named_apart():
     lstm = nn.LSTM(2, 2)
     assert subject_names([subject_of(lstm), subject_of(small_run("gpt"))]) == ["LSTM", "gpt"]
@@ -302,6 +329,7 @@ class Counts(nn.Module):
         ("encoder", "attention", {"inputs": vectors(), "kind": "scores"}, "TransformerEncoder shows the weights of its heads, and not the"),
         ("encoder", "attention", {"inputs": vectors(), "heads": "cross"}, "TransformerEncoder showed no cross attention while it read; it"),
         ("encoder", "ablation", {"inputs": vectors(), "heads": ["1.1"]}, "can be seen, and not switched off from outside; instruments"),
+        ("encoder", "attention", {"inputs": vectors(), "off": ["1.1"]}, "can be seen, and not switched off from outside; leave off= out"),
         ("encoder", "attribution", {"inputs": vectors(), "of": "9"}, "there is no entry 9; TransformerEncoder gives 8 at each place"),
         (
             "encoder",
