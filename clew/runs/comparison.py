@@ -13,6 +13,7 @@ from clew.metrics.welch import welch
 from clew.runs.fields import SCHEDULE, fields_of, in_steps
 from clew.runs.predictions import read_predictions
 from clew.runs.summary import Summary
+from clew.tasks import TASKS
 
 WITHOUT_EFFECT = ("device", "training.log_every", "training.save_every")
 """Settings that change nothing of what is measured; runs that differ in them are still one group."""
@@ -159,8 +160,8 @@ def cautions(groups: Sequence[Group], measure: str) -> list[str]:
     if tokens and measure.rpartition(".")[2] in TOKEN_MEASURES:
         chosen = {run.measure for group in groups for run in group.runs} - {"loss"}
         fair = f"{measure.rpartition('.')[0]}.{min(chosen, default='bits_per_character')}"
-        has_none = any(run.config.task.name == "masked_language_model" for group in groups for run in group.runs)
-        advice = "" if has_none else f"; use --measure {fair}"
+        has_fair = all(run.measure != "loss" or TASKS[run.config.task.name].is_running for group in groups for run in group.runs)
+        advice = f"; use --measure {fair}" if has_fair else ""
         found.append(f"the groups have different tokens ({', '.join(tokens)}), so that {measure} does not compare{advice}")
     for group in groups:
         for run in group.runs:

@@ -62,7 +62,9 @@ class ExampleTask(nn.Module):
 
     def looked_up(self) -> list[Tensor]:
         """Tables that no vector is multiplied with: they cost no FLOPs."""
-        return self.body.embedding.looked_up()  # type: ignore[operator, union-attr]
+        body: Any = self.body
+        tables: list[Tensor] = body.embedding.looked_up()
+        return tables
 
     def intervals(self, examples: Sequence[Any], predictions: Sequence[Any]) -> Mapping[str, Interval]:
         """What the bootstrap says of some measures, by name, in their own units."""

@@ -55,7 +55,7 @@ class Streams(Learning[TextSource, TokenFile]):
 
     def encode(self, task: Any, part: TextSource, encoding: Encoding) -> TokenFile:
         """Documents stay apart where training asks for that; a text too short to predict anything in is refused."""
-        text = first_alone(lambda: encode_corpus(part, task.tokenizer, encoding.cache, encoding.progress, encoding.workers))
+        text: TokenFile = first_alone(lambda: encode_corpus(part, task.tokenizer, encoding.cache, encoding.progress, encoding.workers))
         if len(text) < 2:
             raise UserError(
                 f"{part}: the {encoding.name} part has 1 token and needs 2, one to read and one to predict; give more text, "

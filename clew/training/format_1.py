@@ -15,7 +15,7 @@ def agrees_with_words(name: str, before: str, now: Known) -> bool:
         return before == DATA[name](facts)
     if name == "model":  # its digest was of every field that there was; the config, which is hashed, has these
         return before.rpartition(", ")[0] == f"{facts['settings']['family']} of {facts['parameters']:,} parameters"
-    return before.rpartition(", ")[2] == facts["hash"][:8]
+    return before.endswith(f", {facts['hash'][:8]}")
 
 
 def order_of_batches(facts: Facts) -> str:
