@@ -14,7 +14,7 @@ from clew.data.corpora import find_corpus, get_corpus, holds_sentences, read_lin
 from clew.data.text_files import find_text, text_lines
 from clew.instruments.instrument import HeadsOff
 from clew.instruments.subject import Looked, Subject, subject_of
-from clew.runs.own_lines import own_lines, text_lines
+from clew.runs.own_lines import own_lines
 from clew.tasks.level_vectors import word_vectors
 from clew.text.words import words_of
 
