@@ -30,7 +30,7 @@ SMALL = {
         "model.dim=8",
         "decoding.max_new=5",
     ],
-    "classify": ["training.steps=60", "training.evaluate_every=30", "model.dim=16"],
+    "classify": ["training.steps=60", "training.evaluate_every=30", "model={family: bag, dim: 16}"],
     "tag": ["training.steps=4", "training.evaluate_every=4", "model.dim=16", "training.batch_size=4"],
 }
 SUBJECTS = ("the dog", "a cat", "she", "he", "the old dog", "my friend")
@@ -63,7 +63,7 @@ def place(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
     monkeypatch.chdir(tmp_path)
     monkeypatch.setenv("CLEW_CACHE", str(tmp_path / "cache"))
     rows = [f"{subject} {verb},1\n{verb} {subject} the,0\n" for subject in SUBJECTS for verb in VERBS]
-    Path("story.txt").write_text(TEXT, encoding="utf-8")
+    Path("story.txt").write_text(f"ROMEO:\n{TEXT}", encoding="utf-8")
     Path("sentences.csv").write_text("text,label\n" + "".join(rows), encoding="utf-8")
     words = "".join(f"<s>\n{subject}\tN\n{verb}\tV\n</s>\n" for subject in ("Ada", "Bo", "she", "he") for verb in VERBS)
     Path("words.vert").write_text(f"<doc>\n{words}</doc>\n", encoding="utf-8")

@@ -159,7 +159,7 @@ def _member(kind: str, key: str, table: Mapping[str, Any]) -> PlainValidator:
         default = next(iter(table))
         name = value.get(key, default)
         if not isinstance(name, str) or name not in table:
-            raise unknown(kind, name, table)
+            raise UserError(f"{unknown(kind, name, table)}; one of your own is added by --code FILE.py")
         try:
             return table[name].config(**{**value, key: name})
         except ValidationError as error:

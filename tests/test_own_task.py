@@ -1,0 +1,276 @@
+"""A task of a user's own, the one of CONTRIBUTING.md, from its laws to the page: nothing in the package knows it."""
+
+import asyncio
+import io
+import json
+import os
+import re
+import shlex
+import shutil
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any, NamedTuple
+from urllib.parse import quote
+
+import httpx
+import pytest
+import torch
+from safetensors.torch import load_file
+
+from clew.cli.main import main
+from clew.runs.directory import WEIGHTS
+from clew.runs.loaded import Run, load_run
+from clew.serving.inspector import AskedLook, Inspector
+from clew.serving.service import Service
+from clew.serving.worker import Worker
+from clew.tasks import TASKS
+from clew.training.checkpoints import checkpoint_folders
+from tests.interop.test_programs import loaded
+from tests.interop.untrained import tensors_of
+from tests.test_contributing import SUBJECTS, VERBS, WALKS
+
+CODE = WALKS["A task"].files["acceptability.py"]
+BODY = "model={family: mixed, dim: 16, layers: [{name: attention, num_heads: 2, causal: false}, feedforward], dropout: 0.2}"
+STEPS = ["training.steps=100", "training.evaluate_every=10", "training.learning_rate=0.01"]
+TRAIN = ["train", "classify", "task=acceptability", "data.train=sentences.csv", BODY, *STEPS]
+GOOD, BAD = "the dog runs", "runs the dog the"
+
+
+class Outcome(NamedTuple):
+    status: int
+    out: str
+    err: str
+
+
+class Trained(NamedTuple):
+    """A run that was never interrupted, in a folder with what it was trained on, and what training said."""
+
+    folder: Path
+    said: Outcome
+
+    @property
+    def run(self) -> Run:
+        return load_run(self.folder / "whole", device="cpu", code=self.folder / "mine.py")
+
+    def clew(self, *words: object, stdin: str = "") -> Outcome:
+        """A command in the folder."""
+        streams = sys.stdin, sys.stdout, sys.stderr
+        before = Path.cwd()
+        sys.stdin, sys.stdout, sys.stderr = io.StringIO(stdin), io.StringIO(), io.StringIO()
+        os.chdir(self.folder)
+        try:
+            status = main([str(word) for word in words])
+            return Outcome(status, sys.stdout.getvalue(), sys.stderr.getvalue())
+        finally:
+            os.chdir(before)
+            sys.stdin, sys.stdout, sys.stderr = streams
+
+
+def forget_code() -> None:
+    TASKS.pop("acceptability", None)
+    for name in [name for name in sys.modules if name.startswith("clew_user_code_")]:
+        del sys.modules[name]
+
+
+@pytest.fixture(scope="module")
+def trained(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Trained]:
+    folder = tmp_path_factory.mktemp("own")
+    (folder / "mine.py").write_text(CODE, encoding="utf-8")
+    rows = [f"{subject} {verb},1\n{verb} {subject} the,0\n" for subject in SUBJECTS for verb in VERBS]
+    (folder / "sentences.csv").write_text("text,label\n" + "".join(rows), encoding="utf-8")
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setenv("CLEW_CACHE", str(folder / "cache"))
+        said = Trained(folder, Outcome(0, "", "")).clew(*TRAIN, "--code", "mine.py", "--out", "whole")
+        assert said.status == 0, said.err
+        yield Trained(folder, said)
+    forget_code()
+
+
+@pytest.fixture
+def fresh(trained: Trained) -> Iterator[Trained]:
+    """As if this process had not yet seen the user's file."""
+    entry, modules = TASKS["acceptability"], {name: sys.modules[name] for name in sys.modules if name.startswith("clew_user_code_")}
+    forget_code()
+    yield trained
+    forget_code()
+    TASKS["acceptability"] = entry
+    sys.modules.update(modules)
+
+
+def test_a_killed_training_goes_on_and_ends_in_the_same_weights_to_the_bit(trained: Trained) -> None:
+    words = [*TRAIN, "--code", "mine.py", "--out", "killed"]
+    environment = {**os.environ, "OMP_NUM_THREADS": str(torch.get_num_threads())}
+    process = subprocess.Popen(
+        [sys.executable, "-m", "clew.cli.main", *words],
+        cwd=trained.folder,
+        env=environment,
+        stdout=subprocess.DEVNULL,
+        stderr=subprocess.DEVNULL,
+    )
+    folder = trained.folder / "killed"
+    while not checkpoint_folders(folder):
+        assert process.poll() is None, "training ended before its first checkpoint"
+        time.sleep(0.002)
+    process.kill()
+    assert process.wait() == -signal.SIGKILL
+    assert checkpoint_folders(folder)[0].name < "step-00000100"
+    again = trained.clew(*words, "--resume")
+    assert again.status == 0 and "step 100" in again.err
+    resumed, whole = (load_file(place / WEIGHTS) for place in (folder, trained.folder / "whole"))
+    assert resumed.keys() == whole.keys() and all(torch.equal(resumed[name], whole[name]) for name in whole)
+
+
+def test_it_learns_and_is_evaluated(trained: Trained) -> None:
+    found = json.loads(trained.clew("evaluate", "whole", "--code", "mine.py", "--json").out)
+    assert (found["part"], found["accuracy"]) == ("valid", 100.0) and found["loss"] < 0.4
+
+
+def test_it_predicts_a_text_a_file_a_table_and_standard_input_alike(trained: Trained) -> None:
+    asked = ["predict", "whole", "--code", "mine.py"]
+    good, bad = trained.run.task.answer_texts([GOOD, BAD])
+    assert good > 0.5 > bad
+    (trained.folder / "texts.txt").write_text(f"{GOOD}\n\n{BAD}\n", encoding="utf-8")
+    (trained.folder / "texts.csv").write_text(f"text,other\n{GOOD},1\n{BAD},2\n", encoding="utf-8")
+    lines = [f"{good:.4g}\t{GOOD}\n", f"{bad:.4g}\t{BAD}\n"]
+    assert trained.clew(*asked, GOOD).out == lines[0]
+    assert trained.clew(*asked, "texts.txt").out == f"{lines[0]}\n{lines[1]}"
+    assert trained.clew(*asked, "texts.csv").out == "".join(lines)
+    assert trained.clew(*asked, stdin=f"{GOOD}\n{BAD}\n").out == "".join(lines)
+    objects = [json.loads(line) for line in trained.clew(*asked, "texts.txt", "--json").out.splitlines()]
+    assert [each["line"] for each in objects] == [1, 2, 3] and [each["text"] for each in objects] == [GOOD, "", BAD]
+    assert objects[0]["score"] == pytest.approx(good, rel=1e-4) and objects[1]["score"] is None
+
+
+def test_the_commands_that_training_proposes_work(trained: Trained) -> None:
+    said = trained.said.err
+    commands = [line.strip() for line in said[said.index("next:") :].removeprefix("next:").splitlines() if line.strip()]
+    assert [re.search(r"clew (\w+)", command)[1] for command in commands] == ["predict", "evaluate", "describe", "inspect", "train"]  # type: ignore[index]
+    for command in commands:
+        echo, pipe, call = command.rpartition(" | ")
+        _, *words = shlex.split(call)
+        if words[0] == "inspect":
+            continue  # serves until it is interrupted; the page is opened below
+        found = trained.clew(*words, stdin=" ".join(shlex.split(echo)[1:]) if pipe else "")
+        assert found.status == 0 and found.out, (command, found.err)
+
+
+def test_it_is_served(trained: Trained) -> None:
+    worker = Worker()
+    run = trained.run
+    app = Service([run], worker, wait=0.0).app()
+
+    async def ask(path: str, body: Any) -> httpx.Response:
+        async with httpx.AsyncClient(transport=httpx.ASGITransport(app=app), base_url="http://localhost") as client:
+            return await client.post(path, json=body)
+
+    try:
+        answer = asyncio.run(ask("/predict", {"texts": [GOOD, BAD]}))
+        refused = asyncio.run(ask("/predict", {"text": 3}))
+    finally:
+        assert worker.close(10.0)
+    assert answer.status_code == 200, answer.text
+    scores = [each["score"] for each in answer.json()["answers"]]
+    assert scores == pytest.approx(run.task.answer_texts([GOOD, BAD]), rel=1e-5)
+    assert refused.status_code == 400 and "text" in refused.json()["error"]
+
+
+def test_its_exported_program_gives_the_same_score(trained: Trained) -> None:
+    assert trained.clew("export", "whole", "--to", "torch", "--out", "exported", "--code", "mine.py").status == 0
+    task = trained.run.task
+    pieces = task.reader.collate(task.encode_texts([GOOD, BAD]))
+    scores = loaded(trained.folder / "exported", "torch")("logits", tensors_of(pieces))["logits"].sigmoid()
+    assert scores.tolist() == pytest.approx(task.answer_texts([GOOD, BAD]), rel=1e-5)
+
+
+@pytest.mark.parametrize("instrument", ["tokens", "levels", "attention", "errors", "curves"])
+def test_it_is_looked_into(trained: Trained, instrument: str) -> None:
+    text = [] if instrument in ("errors", "curves") else ["--text", GOOD]
+    found = trained.clew("look", instrument, "whole", *text, "--code", "mine.py", "--json")
+    assert found.status == 0, found.err
+    facts = json.loads(found.out)
+    if text and instrument != "attention":
+        assert GOOD.split() == (facts["tokens"] if instrument == "tokens" else facts["halves"][0]["tokens"])
+
+
+def test_an_instrument_says_why_it_has_nothing_to_see(trained: Trained) -> None:
+    found = trained.clew("look", "next", "whole", "--text", GOOD, "--code", "mine.py")
+    assert found.status == 2 and found.err.startswith("clew: 'next' has nothing to see here: whole predicts no next token; instruments")
+
+
+def test_the_page_lists_it_with_what_it_offers(trained: Trained) -> None:
+    inspector = Inspector([trained.run])
+    described = inspector.describe()
+    [run] = described["runs"]
+    assert (run["task"], run["use"]) == ("acceptability", "predict") and {"reads", "vectors"} <= set(run["offers"])
+    fitting = {each["name"] for each in described["instruments"] if not each["reasons"]}
+    assert {"tokens", "levels", "attention", "errors", "curves"} <= fitting and not {"next", "beam", "surprisal"} & fitting
+    shown = inspector.look("levels", AskedLook(runs=(run["name"],), options={"text": GOOD}))
+    assert shown["title"] == "Levels" and "<svg" in shown["html"]
+
+
+@pytest.mark.slow
+def test_the_page_opens_on_it(trained: Trained, browser: Any) -> None:
+    command = [sys.executable, "-m", "clew.cli.main", "inspect", "whole", "--code", "mine.py", "--no-browser", "--device", "cpu"]
+    process = subprocess.Popen(command, cwd=trained.folder, stderr=subprocess.PIPE, text=True)
+    assert process.stderr is not None
+    try:
+        address = re.search(r"http://127\.0\.0\.1:\d+/", process.stderr.readline())
+        assert address is not None
+        page = browser.new_page()
+        wrong: list[str] = []
+        page.on("pageerror", lambda error: wrong.append(str(error)))
+        for view in ("glance", "tokens", "levels"):
+            page.goto("about:blank")
+            page.goto(f"{address[0]}#view={view}&run=whole&text={quote(GOOD)}")
+            page.wait_for_selector(".drawn > *, .facts")
+            page.wait_for_selector(".waiting", state="detached")
+            assert page.query_selector(".refused") is None, view
+        assert page.inner_text(".panel h2").startswith("Levels") and wrong == []
+    finally:
+        process.kill()
+        process.wait()
+        process.stderr.close()
+
+
+def test_it_holds_the_laws(fresh: Trained) -> None:
+    found = fresh.clew("check", "mine.py")
+    assert found.status == 0
+    assert found.out == "task 'acceptability': 5 of 5 laws hold: counts, exact means, padding, batched is single, json\n"
+
+
+def test_a_mean_that_ignores_the_mask_breaks_padding_in_its_smallest_case(fresh: Trained) -> None:
+    broken = CODE.replace("self.mean(batch)", "self.hidden(batch).mean(1)")
+    assert broken != CODE
+    (fresh.folder / "broken.py").write_text(broken, encoding="utf-8")
+    found = fresh.clew("check", "broken.py")
+    assert found.status == 1
+    assert "task 'acceptability': padding is broken\n    An example has the same loss alone" in found.out
+    assert re.search(r"the sum of 'loss' is \S+ in one batch and \S+ in parts\n    smallest case: batch 1, length 1,", found.out)
+    assert "3 of 5 laws hold: counts, exact means, json" in found.out
+
+
+def test_without_its_code_a_verb_says_how_to_pass_it(fresh: Trained) -> None:
+    for words in (["predict", "whole", GOOD], ["evaluate", "whole"], ["look", "tokens", "whole", "--text", GOOD]):
+        found = fresh.clew(*words)
+        assert found.status == 2
+        assert "whole was trained with code of the user's" in found.err and "add `--code whole/code.py`" in found.err
+    found = fresh.clew(*TRAIN)
+    assert found.status == 2 and "unknown task 'acceptability'" in found.err and "--code" in found.err
+
+
+def test_a_mistyped_name_is_corrected(trained: Trained) -> None:
+    found = trained.clew(*[word.replace("acceptability", "acceptabilty") for word in TRAIN], "--code", "mine.py")
+    assert found.status == 2 and "unknown task 'acceptabilty'; did you mean 'acceptability'?" in found.err
+
+
+def test_a_label_without_a_target_is_refused_by_its_place(trained: Trained) -> None:
+    rows = "".join(f"text {number},{'no' if number == 7 else number % 2}\n" for number in range(20))
+    (trained.folder / "odd.csv").write_text(f"text,label\n{rows}", encoding="utf-8")
+    words = [word.replace("sentences.csv", "odd.csv") for word in TRAIN]
+    found = trained.clew(*words, "--code", "mine.py", "--out", "odd")
+    assert found.status == 2 and "odd.csv:9: Acceptability has no target for the label 'no'" in found.err
+    shutil.rmtree(trained.folder / "odd", ignore_errors=True)
