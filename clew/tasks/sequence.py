@@ -419,7 +419,6 @@ SEQUENCE = TaskEntry(
     needs=SequenceToSequence.needs,
     vocabularies=SIDES,
     learning=Examples(PAIRS, train_sequence_vocabularies),
-    verb="translate",
     uses={"translate": TRANSLATE},
 )
 TRANSLATION = replace(SEQUENCE, config=TranslationConfig, pipeline="translation")
