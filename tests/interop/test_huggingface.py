@@ -69,13 +69,8 @@ def ours_of(run: Run) -> list[Tensor]:
         for layer in task.hidden:
             found = torch.relu(layer(found))
         return list(task.output(found))
-    scores = (
-        hidden
-        if kind == "representation"
-        else task.output(hidden)
-        if run.config.task.name in ("tagging", "question_answering")
-        else task.logits(hidden)
-    )
+    has_output = kind in ("tagging", "question_answering")
+    scores = hidden if kind == "representation" else task.output(hidden) if has_output else task.logits(hidden)
     return [row[: len(ids)] for row, ids in zip(scores, rows, strict=True)]
 
 
