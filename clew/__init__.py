@@ -1,8 +1,9 @@
 """clew: the whole lineage of neural sequence models, one library and one command.
 
 clew.train("shakespeare-lstm", "training.steps=200") trains a recipe and gives back the run, clew.load(folder) a run trained before,
+clew.fit(module, loader, folder, steps=200) trains a module of your own,
 clew.translate(runs, texts) translates with several runs together, clew.look(run, "surprisal", text=...) and clew.record(model, pattern)
-look inside. Everything else is a plain module to import: clew.layers, clew.models, clew.decoding.
+look inside: of a run, or of any torch module. Everything else is a plain module to import: clew.layers, clew.models, clew.decoding.
 Nothing is loaded until it is asked for.
 """
 
@@ -11,12 +12,21 @@ from typing import TYPE_CHECKING, Any
 __version__ = "0.1.0"
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Mapping, Sequence
     from pathlib import Path
 
+    from torch import Tensor, nn
+    from torch.optim import Optimizer
+    from torch.utils.data import DataLoader
+    from typing_extensions import Unpack
+
+    from clew.core.batches import Batches
+    from clew.core.config import Part
     from clew.drawing.views import View
+    from clew.instruments.looking import Looked
     from clew.recipes.listed import Listed
     from clew.runs.loaded import Run
+    from clew.training.fitting import Evaluate, Fit, Settings
 
 
 def train(
@@ -51,8 +61,58 @@ def train(
         assignments = (*assignments, *listed_settings(recipe, assignments, data))
     try:
         return run_recipe(recipe, assignments, out=folder, resume=resume, code=path, report=Silence() if quiet else Lines()).run
-    except UserError as error:  # advice is to be followed where the call is
-        raise UserError(str(error).replace("--resume", "resume=True").replace("--out DIR", "out=DIR").replace("--out", "out=DIR")) from None
+    except UserError as error:
+        raise UserError(in_python(str(error))) from None
+
+
+def fit(
+    module: "nn.Module",
+    loader: "DataLoader[Any] | Batches",
+    folder: "Path | str",
+    *,
+    steps: int,
+    optimiser: "Part | Optimizer" = "adamw",
+    evaluate: "Evaluate | DataLoader[Any] | None" = None,
+    seed: int = 1,
+    device: str = "auto",
+    resume: bool = False,
+    quiet: bool = False,
+    **settings: "Unpack[Settings]",
+) -> "Fit":
+    """Trains a module of your own, whose `forward(batch)` gives a loss, on the batches of a DataLoader: checkpoints and metrics are in
+    `folder`, Ctrl-C saves, and `resume=True` goes on to the bit.
+
+    `evaluate` is a loader whose mean loss is measured, or a function of the module that gives a loss or measures by name. The settings are
+    fields of a config's section `training`: learning_rate, schedule, clip_norm, clip_value, accumulate, average, precision, compile,
+    evaluate_every, save_every, keep, log_every, patience.
+    """
+    from clew.cli.progress import Lines
+    from clew.core.errors import UserError
+    from clew.training.fitting import fit as fit_module
+    from clew.training.report import Silence
+
+    report = Silence() if quiet else Lines(unit="rows")
+    try:
+        return fit_module(
+            module,
+            loader,
+            folder,
+            steps=steps,
+            optimiser=optimiser,
+            evaluate=evaluate,
+            seed=seed,
+            device=device,
+            resume=resume,
+            report=report,
+            **settings,
+        )
+    except UserError as error:
+        raise UserError(in_python(str(error)).replace("training.", "")) from None
+
+
+def in_python(advice: str) -> str:
+    """A sentence of the command line's, to be followed where a function is called."""
+    return advice.replace("--resume", "resume=True").replace("--out DIR", "out=DIR").replace("--out", "out=DIR")
 
 
 def load(folder: "Path | str", *, device: str = "auto", code: "Path | str | None" = None) -> "Run":
@@ -75,16 +135,26 @@ def translate(runs: "Run | Sequence[Run]", texts: "str | Sequence[str]", **optio
     return translate_together([runs] if isinstance(runs, Run) else runs, texts, **options)
 
 
-def look(runs: "Run | str | Path | Sequence[Run | str | Path]", instrument: str, **options: Any) -> "View":
-    """What an instrument shows of a run or its folder, or of several: a view that shows itself in a notebook and is saved as HTML, SVG,
-    PNG, PDF or JSON. `clew look` lists the instruments, and `clew look NAME` the options of one."""
+def look(
+    models: "Looked | str | Path | Sequence[Looked | str | Path]",
+    instrument: str,
+    *,
+    inputs: "Tensor | tuple[Tensor, ...] | Mapping[str, Tensor] | None" = None,
+    tokenizer: Any = None,
+    **options: Any,
+) -> "View":
+    """What an instrument shows of a run, its folder or any torch module, or of several: a view that shows itself in a notebook and is saved
+    as HTML, SVG, PNG, PDF or JSON. `clew look` lists the instruments, and `clew look NAME` the options of one.
+
+    A module that is no task of ours is given `inputs`, one row of tensors as it takes them, or a `tokenizer` that encodes `text`.
+    """
     from pathlib import Path
 
     from clew.instruments import looking
-    from clew.runs.loaded import Run
 
-    given = [runs] if isinstance(runs, (str, Path, Run)) else runs
-    return looking.look([one if isinstance(one, Run) else load(one) for one in given], instrument, options)
+    given: Any = models if isinstance(models, (list, tuple)) else [models]
+    loaded = [load(one) if isinstance(one, (str, Path)) else one for one in given]
+    return looking.look(loaded, instrument, options, inputs=inputs, tokenizer=tokenizer)
 
 
 INSPECTION = ("record", "intervene", "Recording")

@@ -133,3 +133,14 @@ def test_the_code_on_exporting_runs(tmp_path: Path, monkeypatch: pytest.MonkeyPa
     monkeypatch.chdir(tmp_path)
     exec(code_of(GUIDE.with_stem("exporting")), {})
     assert "exports/notes/classifier.pt2" in capsys.readouterr().out.splitlines()
+
+
+def test_the_code_on_a_module_of_ones_own_runs_and_runs_again(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    weights = []
+    for _ in range(2):  # the second time it is done already
+        names: dict = {}
+        exec(code_of(GUIDE.with_stem("own-module")), names)
+        weights.append(names["fitted"].module.map.weight.detach())
+    assert weights[0].tolist()[0] == pytest.approx([1, -2, 3], abs=0.1)
+    assert (weights[0] == weights[1]).all()

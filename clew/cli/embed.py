@@ -26,6 +26,7 @@ from typing import Any
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
+    parser.set_defaults(columns=["text"], shared=[])
     add = parser.add_argument
     add("folder", metavar="RUN", help="a run directory")
     add("texts", metavar="TEXT", nargs="*", default=[], help="texts (default: lines of --file, or of standard input)")
@@ -63,7 +64,7 @@ def check_options(options: argparse.Namespace) -> None:
     from clew.cli.texts import check_texts
     from clew.core.errors import UserError
 
-    check_texts(options)
+    check_texts(options, {} if options.text is None else {"text": options.text})
     if options.search and (options.tokens or options.out):
         raise UserError("--search compares whole texts and prints what it finds; leave --tokens and --out out")
     if options.index is not None and not options.search:
@@ -84,10 +85,10 @@ def check_options(options: argparse.Namespace) -> None:
 
 def blocks(options: argparse.Namespace) -> Iterator[list[str]]:
     """The texts, some at a time."""
-    from clew.cli.lines import table_fields
-    from clew.cli.texts import has_columns, some_texts
+    from clew.cli.lines import is_table, table_fields
+    from clew.cli.texts import some_texts
 
-    if has_columns(options):
+    if is_table(options.file) or options.text is not None:
         for some in table_fields(options.file, {"text": options.text}):
             yield [text for _, (text,) in some]
     else:
@@ -123,7 +124,8 @@ def write_rows(vectors: Any, options: argparse.Namespace) -> None:
 def write_lines(vectors: Any, options: argparse.Namespace) -> None:
     """An object a text."""
     from clew.cli.lines import json_line
-    from clew.runs.as_json import embedded
+    from clew.tasks.text_vectors import EMBED
+    from clew.tasks.use import TextRow
 
     number = 1
     with ExitStack() as files:
@@ -133,7 +135,7 @@ def write_lines(vectors: Any, options: argparse.Namespace) -> None:
         for texts in blocks(options):
             found = vectors.of_tokens(texts, number) if options.tokens else vectors.of(texts, number)
             for text, each in zip(texts, found, strict=True):
-                file.writelines(json_line(one) + "\n" for one in embedded(number, text, each))
+                file.writelines(json_line(one) + "\n" for one in EMBED.objects(number, TextRow(text=text), each, options))
                 number += 1
             file.flush()
 

@@ -6,6 +6,32 @@ from typing import Any
 from clew.cli.progress import say
 
 
+def add_choices(parser: argparse.ArgumentParser) -> None:
+    """How a language model is asked which of several choices follows."""
+    add = parser.add_argument
+    add(
+        "--choices",
+        metavar="A,B,...",
+        help="of a language model: the likeliest of these follows the text; LABEL=WORDS has a label of its own",
+    )
+    add("--template", metavar="TEXT", help="how text and choice stand together (default: '{text} {choice}'); {second} is a second text")
+    add("--normalise", choices=["none", "tokens", "characters"], help="divide a choice's log-probability by its length (default: none)")
+    add("--calibrate", action="store_true", help="less the choice's log-probability in the template without the text")
+
+
+def asked_choices(options: argparse.Namespace) -> Any:
+    """The `Choices` that the options tell; None where there are none."""
+    from clew.core.errors import UserError
+    from clew.tasks.choices import choices_of, parse_choices
+
+    given = {name: value for name in ("template", "normalise", "calibrate") if (value := getattr(options, name))}
+    if options.choices is None:
+        if given:
+            raise UserError(f"--{next(iter(given))} is for --choices, which a language model chooses from; give these")
+        return None
+    return choices_of(parse_choices(options.choices), **given)
+
+
 def evaluate_choices(run: Any, files: list[str], settings: list[str], choices: Any, options: argparse.Namespace) -> int:
     from clew.cli.evaluate_examples import check_out, show, write_asked
     from clew.core.errors import UserError

@@ -86,7 +86,7 @@ def command_of(trained: Any) -> str | None:
         first = [f"{name}={value}" for name, value in chosen.items() if before[name.split(".")[0]][name.split(".")[1]] != value]
         changed = changed_fields(config_of(config.recipe, first), config)
         settings = [*first, *(f"{name}={written(new)}" for name, (_, new) in changed.items())]
-        if config_of(config.recipe, settings) != config:
+        if changed_fields(config_of(config.recipe, settings), config):
             return None
     except UserError:
         return None

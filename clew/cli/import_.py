@@ -35,7 +35,7 @@ def run(options: argparse.Namespace) -> int:
 
     done = import_checkpoint(Path(options.path).expanduser(), None if options.out is None else Path(options.out), pairs=options.pairs)
     model, task = done.config.model, done.config.task
-    verb = TASKS[task.name].verb
+    verb = next(iter(TASKS[task.name].uses), "evaluate")
     vocabularies = {role: f"{vocabulary!r}" for role, vocabulary in done.vocabularies.items()}
     if options.json:
         facts = {

@@ -105,3 +105,15 @@ def in_options(sentence: str) -> str:
 
 def name_of_option(found: re.Match[str]) -> str:
     return f"--{found[1]}{' ' if found[2] else ''}"
+
+
+def read_stdin() -> str:
+    """All of standard input; where bytes that are no text were let through, they are half characters now."""
+    from clew.core.errors import UserError
+
+    try:
+        text = sys.stdin.read()
+        text.encode()
+    except UnicodeError as error:
+        raise UserError(f"standard input is not UTF-8 at {error.start}; convert it first") from None  # type: ignore[attr-defined]
+    return text

@@ -144,9 +144,11 @@ def list_fitting(options: argparse.Namespace) -> int:
     """The instruments for one run, and why others have nothing to see in it."""
     from clew.cli.tables import show_table
     from clew.instruments import INSTRUMENTS
+    from clew.instruments.subject import subject_of
 
     one = load(options, options.instrument)
-    rows = [(name, instrument.about, instrument.fits(one)) for name, instrument in INSTRUMENTS.items()]
+    subject = subject_of(one)
+    rows = [(name, instrument.about, instrument.why_not(subject)) for name, instrument in INSTRUMENTS.items()]
     if options.json:
         for name, about, why in rows:
             print(json.dumps({"name": name, "about": about, "fits": why is None, "why_not": why}, ensure_ascii=False))

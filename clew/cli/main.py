@@ -7,20 +7,17 @@ import signal
 import sys
 import threading
 from importlib import import_module
-from types import FrameType
+from importlib.util import find_spec
+from types import FrameType, ModuleType
 from typing import NoReturn
 
+from clew.cli.forms import add_form, read_forms
+
+FORMS = read_forms()
 VERBS = {
     "train": "train a recipe, or your own text",
     "data": "what is understood of a data file of yours",
-    "generate": "write text with a trained run",
-    "translate": "translate lines with a trained run, or with several",
-    "parse": "draw up the trees of sentences",
-    "tag": "give words their tags: parts of speech, names",
-    "classify": "give texts their labels, or numbers",
-    "fill": "guess the words in the places of [MASK]",
-    "answer": "answer questions from a passage",
-    "embed": "vectors of texts or of their tokens, and search by them",
+    **{verb: form["about"] for verb, form in FORMS.items()},
     "predict": "do what a run's task does, on a file or standard input",
     "evaluate": "a run's loss on its own data or on a text",
     "probe": "what each layer of a run knows",
@@ -88,13 +85,32 @@ def build_parser() -> Parser:
 
 def verb_parser(verb: str) -> Parser:
     """What comes after a verb; its options may stand anywhere among settings and prompts."""
-    module = import_module(f"clew.cli.{MODULES.get(verb, verb)}")
-    parser = Parser(prog=f"clew {verb}", description=module.__doc__, formatter_class=Help)
-    module.add_arguments(parser)
+    module = module_of(verb)
+    about = (module.__doc__ if module is not None else None) or ""
+    if verb in FORMS:
+        about = f"{FORMS[verb]['about'][0].upper()}{FORMS[verb]['about'][1:]}.\n\n{FORMS[verb]['help'] or about}"
+    parser = Parser(prog=f"clew {verb}", description=about, formatter_class=Help)
+    if module is not None:
+        module.add_arguments(parser)
+        parser.set_defaults(run=module.run)
+    else:
+        add_form(parser, verb, FORMS[verb])
+        parser.set_defaults(run=run_form)
     parser.add_argument("--code", metavar="FILE.py", help="import this file of yours first: it adds cells, scores, tasks to the tables")
     parser.add_argument("--debug", action="store_true", help="show the traceback of an error")
-    parser.set_defaults(run=module.run)
     return parser
+
+
+def module_of(verb: str) -> ModuleType | None:
+    """The file of a verb; None of one that is a named form and nothing more."""
+    name = f"clew.cli.{MODULES.get(verb, verb)}"
+    return import_module(name) if verb not in FORMS or find_spec(name) is not None else None
+
+
+def run_form(options: argparse.Namespace) -> int:
+    from clew.cli import ask
+
+    return ask.run(options)
 
 
 def main(arguments: list[str] | None = None) -> int:
@@ -124,7 +140,11 @@ def run(arguments: list[str]) -> int:
         from clew.core.errors import unknown
 
         return complain(str(unknown("verb", verb, VERBS)))
-    options = verb_parser(verb).parse_intermixed_args(rest)
+    parser = verb_parser(verb)
+    options, more = parser.parse_known_intermixed_args(rest)
+    if more and not getattr(options, "open", False):
+        parser.error(f"unrecognized arguments: {' '.join(more)}")
+    options.more = more
     try:
         if options.code is not None:
             from pathlib import Path

@@ -2,7 +2,8 @@
 
 The run reads the sentences of a corpus as it is; nothing of it is trained. From the vectors of every level, and of mixes
 of levels, a linear probe learns the labels of the training part, and the table has its accuracy on the test part. A mix is
-named as embedding.mix takes it. Any run that reads one sequence will do: a language model, a tagger, a classifier.
+named as embedding.mix takes it. Any run that reads a text will do: a language model, a tagger, a classifier; of a translator
+its encoder is probed.
 
   clew probe runs/shakespeare-lstm
   clew probe runs/shakespeare-gpt --control --out levels.svg

@@ -22,8 +22,9 @@ def say(text: str) -> None:
 class Lines:
     """Plain lines, at most one every few seconds for steps."""
 
-    def __init__(self, every: float = 5.0):
+    def __init__(self, every: float = 5.0, unit: str = "tokens"):
         self.every = every
+        self.unit = unit
         self.last = 0.0
         self.pace = Pace()
 
@@ -40,7 +41,7 @@ class Lines:
         if record.step < steps and time.monotonic() - self.last < self.every and not record.skipped:
             return
         self.last = time.monotonic()
-        self.say(f"step {record.step} of {steps}: {numbers(record, tokens_per_second)}{left}")
+        self.say(f"step {record.step} of {steps}: {numbers(record, tokens_per_second, self.unit)}{left}")
 
     def evaluated(self, step: int, score: Any, is_best: bool) -> None:
         self.say(evaluation(step, score, is_best))
@@ -116,11 +117,11 @@ class Pace:
         return f", {clock((now - began) / (step - first) * (steps - step))} left" if step > first else ""
 
 
-def numbers(record: Any, tokens_per_second: float) -> str:
+def numbers(record: Any, tokens_per_second: float, unit: str = "tokens") -> str:
     skipped = " (skipped: not finite)" if record.skipped else ""
     return (
         f"loss {record.loss:.4f}{skipped}, learning rate {record.learning_rate:.2g}, gradient norm {record.gradient_norm:.2g}, "
-        f"{tokens_per_second:,.0f} tokens/s"
+        f"{tokens_per_second:,.0f} {unit}/s"
     )
 
 

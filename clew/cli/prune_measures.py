@@ -25,9 +25,8 @@ class Measuring(NamedTuple):
 def measuring_of(run: Any, settings: list[str], num_batches: int) -> Measuring:
     from clew.core.errors import UserError
     from clew.runs.directory import IMPORTED
-    from clew.tasks import TASKS
 
-    if TASKS[run.config.task.name].learning is None:
+    if not hasattr(run.task, "counts"):  # a task that trains says what its loss is a mean over
         return by_nearness(run)
     if run.config.recipe == IMPORTED and not settings:
         raise UserError(f"{run.folder} was imported and has no data of its own; name some, such as data.train=FILE")
@@ -42,7 +41,7 @@ def by_score(run: Any, settings: list[str], num_batches: int) -> Measuring:
     from clew.core.modes import evaluating
     from clew.runs.config import resolve
     from clew.runs.overriding import override
-    from clew.training.problems import prepare_problem
+    from clew.training.run import prepare_problem
 
     config = run.config
     if settings:

@@ -3,31 +3,28 @@
 import argparse
 import re
 import sys
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 
-from clew.cli.lines import is_table, some_lines
+from clew.cli.lines import some_lines
 from clew.cli.progress import say
 
 NUMBERED = re.compile(r"(?:text in line|text|sentence|tree|line) (?=\d)")
 """How a sentence begins that says of a text by its number what is wrong with it."""
 
 
-def check_texts(options: argparse.Namespace) -> None:
+def check_texts(options: argparse.Namespace, fields: Mapping[str, str]) -> None:
     """Refuses texts that are given twice, and columns of what is no table."""
     from clew.core.errors import UserError
 
-    text, second = getattr(options, "text", None), getattr(options, "second", None)
+    columns = [name for name in fields if name not in options.shared and (not options.texts or name == options.columns[0])]
     if options.texts and options.file is not None:
         raise UserError("texts are given, and a file of texts too; leave out --file or the texts")
     if file := next((text for text in options.texts if is_file(text)), None):
         raise UserError(f"{file} is a file; its lines are read with --file {file}")
-    if options.texts and second is not None and len(options.texts) > 1:
-        raise UserError(f"--second goes with one TEXT, and there are {len(options.texts)}; give one, or a file of both")
-    columns = [name for name, given in (("--text", text), ("--second", None if options.texts else second)) if given is not None]
     if columns and options.file in (None, "-"):
-        raise UserError(f"{columns[0]} is a column of a table; name its file with --file")
+        raise UserError(f"--{columns[0]} is a column of a table; name its file with --file")
 
 
 def is_file(text: str) -> bool:
@@ -35,12 +32,6 @@ def is_file(text: str) -> bool:
         return Path(text).is_file()
     except (OSError, ValueError):  # no file can have such a name
         return False
-
-
-def has_columns(options: argparse.Namespace) -> bool:
-    """Whether texts are in a table."""
-    given = options.text is not None or getattr(options, "second", None) is not None
-    return is_table(options.file) or (given and not options.texts)
 
 
 def some_texts(texts: Sequence[str], file: str | None, what: str = "texts") -> Iterator[list[str]]:

@@ -87,9 +87,11 @@ def show(options: argparse.Namespace, result: Any) -> None:
     say(f"trained {result.step} steps in {clock(result.seconds)}; best validation at step {result.best_step}: {result.valid}")
     if result.test is not None:
         say(f"test: {result.test}")
-    if run.verb == "generate":
+    verb, use = next(iter(run.uses.items()), ("", None))
+    if use is not None and use.begins:
         say(f"a sample (temperature {run.config.decoding.temperature:g}):")
-        print(run.generate([""], max_new=min(run.config.decoding.max_new, 400))[0].text, flush=True)
+        [written] = run.ask(verb, [""], max_new=min(run.config.decoding.max_new, 400))
+        print(written[0].text, flush=True)
     shown = list(result.valid.predictions.values())[:NUM_EXAMPLES]
     for fields in shown:
         second = f"second:  {fields['second']}\n" if "second" in fields else ""
@@ -124,24 +126,30 @@ def trained_again(options: argparse.Namespace, run: Any) -> list[str]:
 
 
 def used(options: argparse.Namespace, run: Any, example: dict[str, str]) -> str:
-    """What the run is for."""
+    """What the run is for: a command that asks about an example."""
+    from clew.runs.asking import entry_of
+
     folder = str(run.folder)
-    if run.verb == "generate":
-        prompt = ["ROMEO:"] if options.recipe.startswith("shakespeare") else []
-        return command(options, "generate", folder, *prompt, "--temperature", "0.7")
-    if run.verb == "evaluate":
+    verb, use = next(iter(entry_of(run.config).uses.items()), ("", None))
+    if use is None:
         return command(options, "train", "ewt-tagger", f"embedding.from={folder}")
-    if run.verb == "fill":
-        text = "To be or not to [MASK]" if options.recipe.startswith("shakespeare") else "This is the [MASK]."
-        return command(options, "fill", folder, text)
-    if run.verb == "answer":
-        return command(options, "answer", folder, "--passage", "passage.txt", on_one_line(example.get("source", "who?")))
-    into = ["--into", example["into"]] if "into" in example else []
-    if run.reads_trees and "tree" not in example:
-        return command(options, run.verb, folder, "--file", "sentences.conllu")
-    texts = [example["tree"]] if "tree" in example else [on_one_line(example[side]) for side in ("source", "second") if side in example]
+    prompt = SAMPLES.get((options.recipe.partition("-")[0], verb))
+    if use.begins:
+        return command(options, verb, folder, *([prompt] if prompt else []), "--temperature", "0.7")
+    if use.try_it is not None:
+        words, text = use.try_it(example)
+        words = [prompt] if prompt else [on_one_line(word) for word in words]
+        return (
+            command(options, verb, folder, *words) if text is None else f"{shlex.join(['echo', text])} | {command(options, verb, folder)}"
+        )
+    more = [word for name in use.options.model_fields if name in example for word in (f"--{name}", example[name])]
+    texts = [on_one_line(example[side]) for side in ("source", "second") if side in example]
     given = ["echo", *texts] if len(texts) == 1 else ["printf", r"%s\t%s\n", *texts]
-    return f"{shlex.join(given)} | {command(options, run.verb, folder, *into)}"
+    return f"{shlex.join(given)} | {command(options, verb, folder, *more)}"
+
+
+SAMPLES = {("shakespeare", "generate"): "ROMEO:", ("shakespeare", "fill"): "To be or not to [MASK]"}
+"""What a run on an embedded corpus is best tried with."""
 
 
 def on_one_line(text: str) -> str:

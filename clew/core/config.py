@@ -7,6 +7,7 @@ table's member, so a new cell needs no config class.
 import inspect
 import math
 from collections.abc import Callable, Mapping
+from decimal import Decimal
 from typing import Any, get_args
 
 from pydantic import (
@@ -122,6 +123,21 @@ def one_of(kind: str, table: Mapping[str, Callable[..., Any]]) -> BeforeValidato
 def part_of(kind: str) -> BeforeValidator:
     """For a field whose table is known only further up: `Annotated[Part, part_of("optimiser")]`."""
     return BeforeValidator(lambda part: check_form(kind, part))
+
+
+def warmup_steps(warmup: int | float, steps: int) -> int:
+    """A warm-up in whole steps: a number of steps is itself, a share of `steps` (a float below 1) is rounded down.
+
+    The share is taken as the decimal it is written as, so that 0.29 of 100 steps are 29.
+    """
+    if isinstance(warmup, int):
+        return warmup
+    if not 0 <= warmup < 1:
+        raise UserError(
+            f"the schedule's warmup ({warmup}) must be a whole number of steps, or a share of them that is at least 0 and below 1; "
+            "set training.schedule.warmup"
+        )
+    return math.floor(Decimal(repr(float(warmup))) * steps)
 
 
 def _check_type(what: str, value: Any, parameter: inspect.Parameter) -> None:

@@ -170,18 +170,24 @@ def _gather_leaf(leaf: Tensor) -> Tensor:
     return torch.cat([part[:count] for part, count in zip(found, counts, strict=True)])
 
 
-def seed_everything(*numbers: int) -> None:
-    """Seeds torch's generators from numbers such as (seed, step, process, micro-batch): randomness is derived, never stored."""
+def derived(*numbers: int) -> int:
+    """A seed from numbers such as (seed, step, process, micro-batch): randomness is derived, never stored."""
     mixed = 0xCBF29CE484222325
     for number in numbers:
         for byte in int(number).to_bytes(8, "little", signed=True):
             mixed = ((mixed ^ byte) * 0x100000001B3) % 2**64
+    return mixed >> 1
+
+
+def seed_everything(*numbers: int) -> None:
+    """Seeds torch's generators from numbers."""
+    seed = derived(*numbers)
     # Not torch.manual_seed: before CUDA is in use that formats a traceback at every call.
-    torch.default_generator.manual_seed(mixed >> 1)
+    torch.default_generator.manual_seed(seed)
     if torch.cuda.is_initialized():
-        torch.cuda.manual_seed(mixed >> 1)
+        torch.cuda.manual_seed(seed)
     elif torch.backends.mps.is_available():
-        torch.mps.manual_seed(mixed >> 1)
+        torch.mps.manual_seed(seed)
 
 
 def _timeout() -> float:

@@ -62,11 +62,12 @@ def state_gradients(step: Step, state: State, ends: Sequence[int], steps: int) -
 
 
 def input_gradients(losses: Sequence[Tensor], x: Tensor, ends: Sequence[int], steps: int) -> Tensor:
-    """|d loss_t / d x_{t-k}| (ends, steps + 1) of the losses at `ends`, x (1, length, dim) being what the embedding gave."""
+    """|d loss_t / d x_{t-k}| (ends, steps + 1) of the losses at `ends`, x being what the embedding gave: one row, its last axis the vector,
+    whichever of the others counts places."""
     rows = []
     for loss, t in zip(losses, ends, strict=True):
         (gradient,) = torch.autograd.grad(loss, x, retain_graph=True)
-        norms = torch.linalg.vector_norm(gradient[0], dim=-1)
+        norms = torch.linalg.vector_norm(gradient.reshape(-1, gradient.shape[-1]), dim=-1)
         rows.append(norms[t - steps : t + 1].flip(0).cpu().double())
     return torch.stack(rows)
 

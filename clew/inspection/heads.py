@@ -23,9 +23,9 @@ def head_names(run: Any) -> list[str]:
     return [name for layer in attending_layers(run) for name in layer.heads]
 
 
-def why_headless(run: Any) -> str | None:
-    """A sentence where a run has no attention, else None: what `fits` of an instrument for heads says."""
-    return None if head_names(run) else f"{getattr(run, 'folder', 'the model')} has no attention, and so no heads"
+def why_headless(model: Any, name: str = "the model") -> str | None:
+    """A sentence where a model has no attention of ours, whose heads can be switched off, else None: what `fits` of an instrument says."""
+    return None if head_names(model) else f"{name} has no attention, and so no heads"
 
 
 @contextmanager

@@ -58,16 +58,16 @@ def fit_probe(features: Mapping[str, Tensor], labels: Mapping[str, Tensor], num_
 
 
 class Probe:
-    """W, b and s, zeros at first."""
+    """W, b and s: before it is fitted, all examples have the labels' frequencies as probabilities."""
 
     def __init__(self, x: Tensor, labels: Tensor, num_labels: int):
         self.x, self.labels = x, labels
-        self.weight, self.bias = x.new_zeros(x.shape[-1], num_labels), x.new_zeros(num_labels)
+        counts = 1 + labels.bincount(minlength=num_labels).to(x)
+        self.weight, self.bias = x.new_zeros(x.shape[-1], num_labels), (counts / counts.sum()).log()
         self.scalars = x.new_zeros(len(x) if x.dim() == 3 else 0)
         middle = self.mixed(x)
         found = torch.linalg.eigh((middle.mT @ middle / len(middle)).cpu())  # which is not on every device
         self.variances, self.axes = (part.to(x.device) for part in found)
-        self.curvature = (1 - 1 / num_labels) / num_labels
 
     def mixed(self, x: Tensor) -> Tensor:
         return torch.einsum("l,lnd->nd", self.scalars.softmax(0), x) if x.dim() == 3 else x
@@ -86,24 +86,32 @@ class Probe:
     def search(self, l2: float, *, mixes: bool) -> None:
         """L-BFGS over all examples at once.
 
-        What is searched for is V, W = W_before + A V, in which the cost curves about alike in all directions: A has the principal axes of
-        the vectors, each divided by the root of its curvature. Along W itself many times as many steps would be needed.
+        What is searched for are V and c, W = W_before + U (A * V) and b = b_before + a * c, in which the cost curves about alike in all
+        directions: U has the principal axes of the vectors, and a column of A the roots of one label's curvature along them, inverted.
+        Along W and b themselves many times as many steps would be needed, above all for labels that are rare.
         """
-        before, axes = self.weight, self.axes * (self.curvature * self.variances.clamp(min=0) + l2).rsqrt()
-        change = torch.zeros_like(before, requires_grad=True)
-        bias, scalars = self.bias.clone().requires_grad_(), self.scalars.clone().requires_grad_(mixes)
-        self.bias, self.scalars = bias, scalars
+        probabilities = self.logits(self.x).softmax(-1)
+        curvature = (probabilities * (1 - probabilities)).mean(0).clamp(min=1e-6)  # of each label's bias
+        weight_scale = (self.variances.clamp(min=0)[:, None] * curvature + l2).rsqrt()  # (dim, labels)
+        weight_before, bias_before, bias_scale = self.weight, self.bias, curvature.rsqrt()
+        weight_change = torch.zeros_like(self.weight, requires_grad=True)
+        bias_change = torch.zeros_like(self.bias, requires_grad=True)
+        self.scalars = scalars = self.scalars.clone().requires_grad_(mixes)
         optimiser = torch.optim.LBFGS(
-            [change, bias, *([scalars] if mixes else [])],
+            [weight_change, bias_change, *([scalars] if mixes else [])],
             max_iter=MAX_STEPS,
             tolerance_grad=1e-5,
             tolerance_change=1e-9,
             line_search_fn="strong_wolfe",
         )
 
+        def move() -> None:
+            self.weight = weight_before + self.axes @ (weight_scale * weight_change)
+            self.bias = bias_before + bias_scale * bias_change
+
         def cost() -> Tensor:
             optimiser.zero_grad()
-            self.weight = before + axes @ change
+            move()
             squares = (self.weight**2).sum() + (scalars**2).sum()
             found = F.cross_entropy(self.logits(self.x), self.labels) + l2 / 2 * squares
             found.backward()
@@ -111,7 +119,14 @@ class Probe:
 
         with torch.enable_grad():
             optimiser.step(cost)
-        self.weight, self.bias, self.scalars = (before + axes @ change).detach(), bias.detach(), scalars.detach()
+            # The line search ends where two costs round to the same number. Slopes still tell them apart there, so that what is left of
+            # the way is gone by slopes alone, in whole steps.
+            left = MAX_STEPS - optimiser.state[weight_change]["n_iter"]
+            optimiser.param_groups[0].update(line_search_fn=None, tolerance_change=0, max_iter=left)
+            optimiser.step(cost)
+        with torch.no_grad():
+            move()
+        self.scalars = scalars.detach()
 
 
 def accuracy(logits: Tensor, labels: Tensor) -> float:

@@ -1,18 +1,16 @@
 """The table of instruments, by the name that the command line and the page know them by."""
 
-from collections.abc import Callable
-
 from clew.instruments.ablation import ABLATION
 from clew.instruments.attention import ATTENTION
 from clew.instruments.attributing import ATTRIBUTION
 from clew.instruments.cells import CELLS
 from clew.instruments.contextuality_views import CONTEXTUALITY, OCCURRENCES
-from clew.instruments.corpus_text import has_corpus_text
 from clew.instruments.gates import GATES
 from clew.instruments.gradients import GRADIENTS
 from clew.instruments.graph_view import GRAPH
 from clew.instruments.instrument import Instrument
 from clew.instruments.learning_curves import CURVES
+from clew.instruments.levels import LEVELS
 from clew.instruments.logit_lens import LOGIT_LENS
 from clew.instruments.next_tokens import NEXT
 from clew.instruments.places import TAPS
@@ -26,7 +24,6 @@ from clew.instruments.tokens import TOKENS
 from clew.instruments.tracked_cells import TRACK
 from clew.instruments.word_alignment import ALIGNMENT
 from clew.instruments.worst_errors import ERRORS
-from clew.runs.loaded import Run
 
 INSTRUMENTS: dict[str, Instrument] = {
     "tokens": TOKENS,
@@ -37,6 +34,7 @@ INSTRUMENTS: dict[str, Instrument] = {
     "gates": GATES,
     "gradients": GRADIENTS,
     "graph": GRAPH,
+    "levels": LEVELS,
     "taps": TAPS,
     "attention": ATTENTION,
     "alignment": ALIGNMENT,
@@ -54,5 +52,3 @@ INSTRUMENTS: dict[str, Instrument] = {
     "errors": ERRORS,
     "curves": CURVES,
 }
-OWN_TEXT: dict[str, Callable[[Run], bool]] = {"track": has_corpus_text, "gradients": has_corpus_text, "heads": lambda run: True}
-"""Those that find a text of their own in a run where none is given; the others are given one, or have nothing to read."""

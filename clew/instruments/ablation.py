@@ -19,8 +19,9 @@ from clew.drawing.views import Bars, ColouredText, Part, Table, View
 from clew.inspection.bits import divergence
 from clew.inspection.heads import heads_off, why_headless
 from clew.instruments.instrument import Instrument
-from clew.instruments.reading import Reading, read, why_unreadable
-from clew.runs.loaded import Run
+from clew.instruments.reading import read
+from clew.instruments.subject import Subject
+from clew.tasks.offers import Given, Reading, TokenScores
 
 MOST_ROWS = 15
 
@@ -39,14 +40,15 @@ def turned(before: Tensor, after: Tensor) -> Tensor:
     return 1 - torch.nn.functional.cosine_similarity(before.cpu().double(), after.cpu().double(), dim=-1)
 
 
-def look_without(runs: Sequence[Run], options: AblationOptions) -> View:
-    run = runs[0]
+def look_without(subjects: Sequence[Subject], options: AblationOptions) -> View:
+    subject = subjects[0]
     if not options.heads:
         raise UserError("name the heads to switch off, such as heads=1.1,2.3; `clew look attention` shows them")
-    reading = read(run, options.text, options.target, into=options.into)
-    before = seen(reading)
-    with heads_off(run, options.heads):
-        after = seen(reading)
+    reading = read(subject, options.text, options.target, into=options.into)
+    scores: TokenScores | None = subject.offers.scores_tokens(reading) if subject.has("scores_tokens") else None
+    before = seen(subject, reading, scores)
+    with heads_off(subject.module, options.heads):
+        after = seen(subject, reading, scores)
     names = ("all heads", f"without {', '.join(options.heads)}")
     facts: dict[str, Any] = {"heads": list(options.heads)}
     parts: list[Part] = []
@@ -54,9 +56,9 @@ def look_without(runs: Sequence[Run], options: AblationOptions) -> View:
         labels = list(before.labels)
         parts.append(Bars(labels, [[before.labels[each], after.labels[each]] for each in labels], "probability", "Labels", names))
         facts["labels"] = {name: dict(each.labels or {}) for name, each in zip(("before", "after"), (before, after), strict=True)}
-    if before.log_probs is not None and after.log_probs is not None:
+    if scores is not None and before.log_probs is not None and after.log_probs is not None:
         bits = divergence(before.log_probs, after.log_probs)
-        parts += expectations(reading, before.log_probs, after.log_probs, bits)
+        parts += expectations(reading, scores, before.log_probs, after.log_probs, bits)
         about = f"on average {bits.mean():.3f} bits between what was expected before and after"
         return View(f"Without {', '.join(options.heads)}", parts, about, {**facts, "bits": bits.tolist(), "mean_bits": float(bits.mean())})
     angles = turned(before.hidden, after.hidden)
@@ -73,20 +75,20 @@ class Seen(NamedTuple):
     labels: dict[str, float] | None
 
 
-def seen(reading: Reading) -> Seen:
-    run, hidden = reading.run, reading.hidden()
-    labels = dict(run.classify(reading.text).probabilities) if run.verb == "classify" and not run.reads_pairs else None
+def seen(subject: Subject, reading: Reading, scores: TokenScores | None) -> Seen:
+    hidden = reading.hidden()
+    judges = subject.has("judges") and not subject.pairs
+    labels = dict(subject.offers.judges(Given(reading.text)).probabilities) if judges else None
     with torch.no_grad():
-        log_probs = None if reading.logits is None else reading.logits(hidden)[0].float().log_softmax(-1).cpu()
+        log_probs = None if scores is None else scores.output(hidden)[0].float().log_softmax(-1).cpu()
     return Seen(hidden[0].cpu(), log_probs, labels)
 
 
-def expectations(reading: Reading, before: Tensor, after: Tensor, bits: Tensor) -> list[Part]:
+def expectations(reading: Reading, scores: TokenScores, before: Tensor, after: Tensor, bits: Tensor) -> list[Part]:
     """The places where most changes, with the likeliest token of each before and after."""
-    run = reading.run
-    tokenizer = run.task.target if reading.writes else run.task.tokenizer
+    tokenizer = scores.tokenizer
     tokens = reading.written or reading.pieces
-    title = "Change of what comes after each token" if run.verb == "generate" else "Change of what is expected at each place"
+    title = "Change of what comes after each token" if scores.comes_after else "Change of what is expected at each place"
     rows = []
     for place in bits.argsort(descending=True)[:MOST_ROWS].tolist():
         row: list[Any] = [place + 1, tokens[place]]
@@ -99,8 +101,8 @@ def expectations(reading: Reading, before: Tensor, after: Tensor, bits: Tensor) 
     return [ColouredText(tokens, bits.tolist(), title, "bits", 0.0, joined=joined), table]
 
 
-def why_no_ablation(run: Run) -> str | None:
-    return why_headless(run) or why_unreadable(run)
+def why_no_ablation(subject: Subject) -> str | None:
+    return why_headless(subject.module, subject.name)
 
 
-ABLATION = Instrument("what changes when heads are switched off", AblationOptions, look_without, why_no_ablation)
+ABLATION = Instrument("what changes when heads are switched off", AblationOptions, look_without, ("reads",), why_no_ablation)

@@ -14,14 +14,18 @@ from pydantic import Field
 from torch import Tensor
 
 from clew.core.errors import UserError, counted, few_of
+from clew.core.modes import evaluating
 from clew.drawing.views import Grid, Heatmap, Part, Table, View
+from clew.inspection.attention_weights import ForeignLayer, foreign_weights, shows_attention
 from clew.inspection.heads import attending_layers, why_headless
 from clew.inspection.recording import record
 from clew.inspection.similarity import entropy
 from clew.instruments.instrument import Instrument, TextOptions
-from clew.instruments.reading import Reading, read, why_unreadable
+from clew.instruments.modules import AnyModule
+from clew.instruments.reading import read
+from clew.instruments.subject import Subject
 from clew.layers.heads import CROSS, DECODER, OWN, AttendingLayer
-from clew.runs.loaded import Run
+from clew.tasks.offers import Reading
 
 MOST_CELLS = 2**28
 """Weights of all heads together."""
@@ -45,7 +49,7 @@ class AttentionOptions(TextOptions):
 class LayerMaps(NamedTuple):
     """What the heads of one layer look at: maps (heads, query, key)."""
 
-    layer: AttendingLayer
+    layer: AttendingLayer | ForeignLayer
     maps: np.ndarray
 
 
@@ -62,15 +66,26 @@ class Habits(NamedTuple):
 
 def attention_maps(reading: Reading, heads: str, kind: str = "weights") -> list[LayerMaps]:
     """Of every layer with such heads, from the lowest. Hard attention has a 1 where it looked."""
-    layers = [layer for layer in attending_layers(reading.run) if layer.kind == KINDS[heads] and layer.num_heads]
+    layers = [layer for layer in attending_layers(reading.module) if layer.kind == KINDS[heads] and layer.num_heads]
     keys = len(reading.tokens) if heads != "decoder" else len(reading.written)
     queries = len(reading.tokens) if heads == "self" else len(reading.written)
     if (cells := sum(layer.num_heads for layer in layers) * queries * keys) > MOST_CELLS:
         raise UserError(f"{queries} x {keys} weights of all heads are {4 * cells / 1e9:.1f} GB, too much to look at; shorten the text")
     paths = [layer.weights if kind == "weights" else f"{layer.path}.scores" for layer in layers]
-    with record(reading.run, *paths) as seen:
+    if not layers and isinstance(reading.model, AnyModule):
+        return [each for each in foreign_maps(reading.model, reading, kind) if each.layer.kind == KINDS[heads]]
+    with record(reading.module, *paths) as seen:
         reading.hidden()
     return [LayerMaps(layer, as_maps(seen[path]).float().cpu().numpy()) for layer, path in zip(layers, paths, strict=True)]
+
+
+def foreign_maps(model: AnyModule, reading: Reading, kind: str) -> list[LayerMaps]:
+    """Of every layer that attends in a module that is not ours."""
+    if kind != "weights":
+        raise UserError(f"{model.name} shows the weights of its heads, and not the scores before the softmax; leave kind= out")
+    with evaluating([model.module]):
+        found = foreign_weights(model.module, lambda **more: model.called(reading.batch, **more))
+    return [LayerMaps(each.layer, each.weights.float().cpu().numpy()) for each in found]
 
 
 def as_maps(seen: Tensor) -> Tensor:
@@ -92,14 +107,18 @@ def habits(weights: np.ndarray) -> Habits:
     )
 
 
-def look_at_attention(runs: Sequence[Run], options: AttentionOptions) -> View:
-    run = runs[0]
-    heads = options.heads or ("cross" if any(layer.kind == CROSS for layer in attending_layers(run)) else "self")
-    check_heads(run, heads)
-    reading = read(run, options.text, options.target, into=options.into)
+def look_at_attention(subjects: Sequence[Subject], options: AttentionOptions) -> View:
+    subject = subjects[0]
+    own = attending_layers(subject.module)
+    heads = options.heads or ("cross" if any(layer.kind == CROSS for layer in own) else "self")
+    if own:
+        check_heads(subject.name, heads, own)
+    reading = read(subject, options.text, options.target, into=options.into)
     found = attention_maps(reading, heads, options.kind)
-    rows, columns = places_of(reading, heads)
-    layer, maps = chosen_layer(found, options.layer, f"of {heads} attention in {run.folder}")
+    if not found:
+        raise UserError(f"{subject.name} showed no {heads} attention while it read; heads= names another kind: self, decoder or cross")
+    rows, columns = places_of(reading, heads, found[0].maps)
+    layer, maps = chosen_layer(found, options.layer, f"of {heads} attention in {subject.name}")
     head = chosen_head(options.head, layer)
     large = finite(maps.mean(0) if head is None else maps[head - 1])
     several = f", mean of {len(maps)} heads" if len(maps) > 1 else ""
@@ -138,11 +157,10 @@ def full_colour(weights: Sequence[np.ndarray]) -> float:
     return next((step for step in FULL if step >= wanted), 1.0)
 
 
-def check_heads(run: Run, heads: str) -> None:
-    layers = attending_layers(run)
-    known = [name for name, kind in KINDS.items() if any(layer.kind == kind and layer.num_heads for layer in layers)]
+def check_heads(name: str, heads: str, layers: Sequence[AttendingLayer]) -> None:
+    known = [word for word, kind in KINDS.items() if any(layer.kind == kind and layer.num_heads for layer in layers)]
     if heads not in known:
-        raise UserError(f"{run.folder} has no {heads} attention; " + (f"heads={' or heads='.join(known)}" if known else "all are pruned"))
+        raise UserError(f"{name} has no {heads} attention; " + (f"heads={' or heads='.join(known)}" if known else "all are pruned"))
 
 
 def chosen_layer(found: Sequence[LayerMaps], number: int | None, where: str) -> LayerMaps:
@@ -155,21 +173,23 @@ def chosen_layer(found: Sequence[LayerMaps], number: int | None, where: str) -> 
     return found[-1]
 
 
-def chosen_head(number: int | None, layer: AttendingLayer) -> int | None:
+def chosen_head(number: int | None, layer: AttendingLayer | ForeignLayer) -> int | None:
     if number is not None and number > layer.num_heads:
         raise UserError(f"there is no head {number}; layer {layer.number} has {counted(layer.num_heads, 'head')}")
     return number
 
 
-def places_of(reading: Reading, heads: str) -> tuple[Sequence[str], Sequence[str]]:
-    """The names of what looks and of what is looked at. A decoder that looks at its source is named by what it is about to write."""
-    if heads == "self":
-        return reading.pieces, reading.pieces
-    if heads == "cross":
-        return reading.written, reading.pieces
-    task = reading.run.task
-    read_so_far = (task.target.token(task.start), *reading.written[:-1])
-    return read_so_far, read_so_far
+def places_of(reading: Reading, heads: str, maps: np.ndarray) -> tuple[Sequence[str], Sequence[str]]:
+    """The names of what looks and of what is looked at. A decoder that looks at its source is named by what it is about to write; what has
+    no name by its number."""
+    names = {"self": (reading.pieces, reading.pieces), "cross": (reading.written, reading.pieces)}
+    rows, columns = names.get(heads, (reading.read_by_decoder, reading.read_by_decoder))
+    queries, keys = maps.shape[1:]
+    return numbered(rows, queries), numbered(columns, keys)
+
+
+def numbered(names: Sequence[str], count: int) -> Sequence[str]:
+    return names if len(names) == count else [str(number) for number in range(1, count + 1)]
 
 
 def finite(values: np.ndarray) -> np.ndarray:
@@ -198,8 +218,8 @@ def habit_table(found: Sequence[LayerMaps], *, same_places: bool) -> Table:
     return Table(("head", "entropy in bits", *middle, "on the first"), rows, "What heads tend to look at")
 
 
-def why_no_attention(run: Run) -> str | None:
-    return why_unreadable(run) or why_headless(run)
+def why_no_attention(subject: Subject) -> str | None:
+    return None if shows_attention(subject.module) else why_headless(subject.module, subject.name)
 
 
-ATTENTION = Instrument("who looks at whom, head by head", AttentionOptions, look_at_attention, why_no_attention)
+ATTENTION = Instrument("who looks at whom, head by head", AttentionOptions, look_at_attention, ("reads",), why_no_attention)

@@ -6,13 +6,14 @@ from typing import Literal
 import torch
 from pydantic import Field
 
+from clew.core.errors import UserError
 from clew.core.modes import evaluating
 from clew.drawing.views import ColouredText, Note, Part, Table, View
 from clew.inspection.attribution import Attribution, input_x_gradient, integrated_gradients, occlusion
-from clew.instruments.explained import EXPLAINERS, Explained, Question, explain_run
 from clew.instruments.instrument import Instrument, TextOptions
-from clew.instruments.reading import why_unreadable
-from clew.runs.loaded import Run
+from clew.instruments.subject import Subject
+from clew.tasks.explaining import Explained
+from clew.tasks.offers import Given
 
 ROUGH = 0.05
 """The share of what is to be told from which a gap is spoken of."""
@@ -48,11 +49,23 @@ def attribute(explained: Explained, options: AttributionOptions) -> Attribution:
     return integrated_gradients(explained.of_vectors, x, baseline, options.steps)
 
 
-def look_at_attribution(runs: Sequence[Run], options: AttributionOptions) -> View:
-    run = runs[0]
-    with evaluating([run.task]):
-        asked = Question(options.text, options.of, options.place, options.target, options.into, options.second)
-        explained = explain_run(run, asked)
+def explain(subject: Subject, given: Given, of: str | None = None, place: int | None = None) -> Explained:
+    """The score that is asked for: `of` is a class, a tag or a token; `place` a word of a tagger, a token of a target, or a mask."""
+    if given.target is not None and not subject.has("own_target"):
+        raise UserError(f"{subject.name} writes no target; leave it out")
+    if subject.pairs is not None and (given.second is not None) != subject.pairs:
+        need = "two texts together; give second= too" if given.second is None else "one text; leave second= out"
+        raise UserError(f"{subject.name} reads {need}")
+    if given.target is None and subject.has("own_target"):
+        given = given._replace(target=subject.offers.own_target(given, subject.decoding))
+    return subject.offers.explains(given, of, place)
+
+
+def look_at_attribution(subjects: Sequence[Subject], options: AttributionOptions) -> View:
+    subject = subjects[0]
+    with evaluating([subject.module]):
+        given = Given(options.text, options.target, options.into, options.second)
+        explained = explain(subject, given, options.of, options.place)
         found = attribute(explained, options)
     values = found.values.float().cpu().tolist()
     high = max(map(abs, values), default=0.0) or 1.0
@@ -71,7 +84,7 @@ def look_at_attribution(runs: Sequence[Run], options: AttributionOptions) -> Vie
         "method": options.method,
     }
     rows = [(place, token, value) for place, (token, value) in enumerate(zip(explained.tokens, values, strict=True), start=1)]
-    joined = explained.tokenizer.unit == "character"
+    joined = explained.is_by_character
     parts: list[Part] = [
         ColouredText(explained.tokens, values, "", "against (-), for (+)", -high, high, diverging=True, joined=joined, notes=notes),
         Table(("place", "token", "attribution"), rows),
@@ -81,18 +94,10 @@ def look_at_attribution(runs: Sequence[Run], options: AttributionOptions) -> Vie
     return View("Attribution", parts, about, facts)
 
 
-def why_no_attribution(run: Run) -> str | None:
-    if run.verb not in EXPLAINERS:
-        return f"{run.folder} gives no single score to explain: its task is to {run.verb}"
-    if run.verb == "classify" and getattr(run.task.config, "pair", "") == "apart":
-        return f"{run.folder} reads two texts each by itself; attribution is for what is read as one"
-    return why_unreadable(run)
-
-
 ATTRIBUTION = Instrument(
     "which tokens a score rests on: a class, a tag, the next token, a translation's",
     AttributionOptions,
     look_at_attribution,
-    why_no_attribution,
+    needs=("explains",),
     quick=False,
 )

@@ -11,9 +11,10 @@ from torch import Tensor
 from clew.drawing.views import ColouredText, Heatmap, Part, View
 from clew.inspection.recording import record
 from clew.instruments.instrument import Instrument, TextOptions
-from clew.instruments.reading import Reading, read
+from clew.instruments.reading import read
 from clew.instruments.recurrent_layers import RecurrentLayer, check_units, find_layer, recurrent_layers, why_not_recurrent
-from clew.runs.loaded import Run
+from clew.instruments.subject import Subject
+from clew.tasks.offers import Reading
 
 MOST_SHOWN = 64
 """Cells in the map of all."""
@@ -31,7 +32,7 @@ class CellOptions(TextOptions):
 def layer_values(reading: Reading, layer: RecurrentLayer, of: str) -> Tensor:
     """(places, units) of one layer while it reads, or writes; of memory cells tanh(c), so that all lie between -1 and 1."""
     place = layer.place(of)
-    with record(reading.run, place) as seen:
+    with record(reading.module, place) as seen:
         reading.hidden()
     values = seen[place][0].float().cpu()
     return values.tanh() if place == layer.memory else values
@@ -48,11 +49,6 @@ def tokens_read(reading: Reading, layer: RecurrentLayer) -> tuple[str, ...]:
     return reading.written if layer.writes else reading.pieces
 
 
-def by_characters(run: Run, layer: RecurrentLayer) -> bool:
-    roles = ("target",) if layer.writes else ("tokenizer", "source")
-    return any(run.vocabularies[role].unit == "character" for role in roles if role in run.vocabularies)
-
-
 def coloured(
     tokens: Sequence[str], values: Sequence[float], title: str, *, joined: bool, bound: float = 1.0, label: str = ""
 ) -> ColouredText:
@@ -60,19 +56,19 @@ def coloured(
     return ColouredText(tokens, values, title, label, -bound, bound, diverging=True, joined=joined, notes=notes)
 
 
-def look_at_cells(runs: Sequence[Run], options: CellOptions) -> View:
-    run = runs[0]
-    layer = find_layer(run, options.layer)
-    reading = read(run, options.text, options.target, into=options.into)
+def look_at_cells(subjects: Sequence[Subject], options: CellOptions) -> View:
+    subject = subjects[0]
+    layer = find_layer(subject.module, options.layer)
+    reading = read(subject, options.text, options.target, into=options.into)
     values = layer_values(reading, layer, options.of)
     check_units(options.units, values.shape[1], layer.name)
     units = options.units or tuple(liveliest(values, options.count))
     shown = liveliest(values, MOST_SHOWN)
     tokens, what = tokens_read(reading, layer), symbol(layer, options.of)
+    joined = reading.is_by_character(written=layer.writes)
     bound = max(1.0, float(values.abs().max()) if values.numel() else 1.0)
     parts: list[Part] = [
-        coloured(tokens, values[:, unit - 1].tolist(), f"Cell {unit}", joined=by_characters(run, layer), bound=bound, label=what)
-        for unit in units
+        coloured(tokens, values[:, unit - 1].tolist(), f"Cell {unit}", joined=joined, bound=bound, label=what) for unit in units
     ]
     chosen = torch.tensor(shown) - 1
     parts.append(
@@ -88,7 +84,7 @@ def look_at_cells(runs: Sequence[Run], options: CellOptions) -> View:
             diverging=True,
         )
     )
-    about = f"{what} of layer {layer.name}, one of {', '.join(each.name for each in recurrent_layers(run))}"
+    about = f"{what} of layer {layer.name}, one of {', '.join(each.name for each in recurrent_layers(subject.module))}"
     facts: dict[str, Any] = {
         "layer": layer.name,
         "of": what,
@@ -103,4 +99,6 @@ def symbol(layer: RecurrentLayer, of: str) -> str:
     return "tanh(c)" if layer.place(of) == layer.memory else "h"
 
 
-CELLS = Instrument("a recurrent layer's cells over a text, coloured token by token", CellOptions, look_at_cells, why_not_recurrent)
+CELLS = Instrument(
+    "a recurrent layer's cells over a text, coloured token by token", CellOptions, look_at_cells, ("reads",), why_not_recurrent
+)

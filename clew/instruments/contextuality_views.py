@@ -9,9 +9,8 @@ from clew.core.errors import UserError, counted, named
 from clew.drawing.views import Lines, Part, Points, Series, Table, View
 from clew.inspection.contextuality import Contextuality, contextuality, principal_components, random_cosines, random_rows
 from clew.instruments.instrument import Instrument
-from clew.instruments.sentences import SentenceOptions, find_sentences, level_names, level_words, why_wordless
-from clew.runs.loaded import Run
-from clew.runs.names import run_names
+from clew.instruments.sentences import SentenceOptions, find_sentences, level_names, level_words
+from clew.instruments.subject import Subject, subject_names
 
 DRAWN = 400
 """Points of a cone."""
@@ -34,15 +33,15 @@ class OccurrenceOptions(SentenceOptions):
     most: int = Field(200, ge=2, le=2000, description="occurrences that are mapped at most")
 
 
-def look_at_contextuality(runs: Sequence[Run], options: ContextualityOptions) -> View:
-    names = run_names(runs)
+def look_at_contextuality(subjects: Sequence[Subject], options: ContextualityOptions) -> View:
+    names = subject_names(subjects)
     found: dict[str, list[Contextuality]] = {}
     cones: list[Part] = []
-    for run, name in zip(runs, names, strict=True):
-        sentences = find_sentences(run, options.corpus, options.sentences)
-        levels = level_words(run, sentences, options.pieces)
+    for subject, name in zip(subjects, names, strict=True):
+        sentences = find_sentences(subject, options.corpus, options.sentences)
+        levels = level_words(subject, sentences, options.pieces)
         found[name] = [contextuality(level, sentences, options.least) for level in levels]
-        drawn = layer_of(options.layer, len(levels), run)
+        drawn = layer_of(options.layer, len(levels), subject)
         words = [word for sentence in sentences for word in sentence]
         cones += [cone(levels[drawn], words, f"{name}: {level_names(levels)[drawn]}"), histogram(levels, name)]
     parts: list[Part] = [measure_lines(found, title, field) for title, field in MEASURES.items()]
@@ -100,20 +99,20 @@ def table(found: dict[str, list[Contextuality]]) -> Table:
     return Table(header, rows, "the first three less what random words have")
 
 
-def look_at_occurrences(runs: Sequence[Run], options: OccurrenceOptions) -> View:
+def look_at_occurrences(subjects: Sequence[Subject], options: OccurrenceOptions) -> View:
     """A map of one word: its vectors along their first two principal components, each with its sentence."""
-    run, wanted = runs[0], options.word.strip().lower()
+    subject, wanted = subjects[0], options.word.strip().lower()
     if not wanted or len(wanted.split()) > 1:
         raise UserError(f"occurrences are of one word, such as word=bank, not of {named(options.word)}")
-    read = find_sentences(run, options.corpus, options.sentences)
+    read = find_sentences(subject, options.corpus, options.sentences)
     sentences = [words for words in read if wanted in map(str.lower, words)][: options.most]
     places = [list(map(str.lower, words)).index(wanted) for words in sentences]
     if len(sentences) < 2:
         raise UserError(
             f"{named(options.word)} is in {counted(len(sentences), 'sentence')} of {options.corpus}, and two are needed at least"
         )
-    levels = level_words(run, sentences, options.pieces)
-    layer = layer_of(options.layer, len(levels), run)
+    levels = level_words(subject, sentences, options.pieces)
+    layer = layer_of(options.layer, len(levels), subject)
     starts = np.cumsum([0, *map(len, sentences[:-1])])
     rows = levels[layer][starts + np.array(places)]
     points, shares = principal_components(rows)
@@ -134,11 +133,11 @@ def marked(words: Sequence[str], place: int) -> str:
     return " ".join(f"[{word}]" if number == place else word for number, word in enumerate(words))
 
 
-def layer_of(asked: int | None, count: int, run: Run) -> int:
+def layer_of(asked: int | None, count: int, subject: Subject) -> int:
     if asked is None:
         return count - 1
     if asked >= count:
-        raise UserError(f"there is no layer {asked}; {run.folder} has {count - 1}, and 0 is the embedding")
+        raise UserError(f"there is no layer {asked}; {subject.name} has {count - 1}, and 0 is the embedding")
     return asked
 
 
@@ -146,7 +145,7 @@ CONTEXTUALITY = Instrument(
     "how much of a word's vector is its context, by layer",
     ContextualityOptions,
     look_at_contextuality,
-    why_wordless,
+    needs=("vectors",),
     quick=False,
     several=True,
 )
@@ -154,6 +153,6 @@ OCCURRENCES = Instrument(
     "one word's occurrences as a map",
     OccurrenceOptions,
     look_at_occurrences,
-    why_wordless,
+    needs=("vectors",),
     quick=False,
 )

@@ -3,18 +3,26 @@
 from clew.core.errors import UserError
 from clew.data.notes import Notes
 from clew.data.text_files import beginning
+from clew.instruments.subject import Subject
 from clew.runs.directory import IMPORTED
 from clew.runs.loaded import Run
 from clew.tasks import TASKS
 
 
-def has_corpus_text(run: Run) -> bool:
-    """Whether a run is a language model's that was trained here."""
-    return run.verb == "generate" and run.config.recipe != IMPORTED
+def has_corpus_text(subject: Subject) -> bool:
+    """Whether it is a run that was trained here on a text that is read as one stream."""
+    return subject.run is not None and subject.run.config.recipe != IMPORTED and subject.has("streams")
+
+
+def own_text(subject: Subject, part: str, characters: int) -> str:
+    """As many characters as there are, or as are asked for."""
+    if subject.run is None:
+        raise UserError(f"{subject.name} is a module and has no text of its own; give one (text=)")
+    return corpus_text(subject.run, part, characters)
 
 
 def corpus_text(run: Run, part: str, characters: int) -> str:
-    """As many characters as there are, or as are asked for."""
+    """The same of a run."""
     try:
         return beginning(TASKS[run.config.task.name].learns.read(run.config.data, run.config.seed, Notes())[part], characters)
     except UserError as error:

@@ -22,7 +22,7 @@ from clew.inspection.recording import record
 from clew.instruments.instrument import Instrument, TextOptions
 from clew.instruments.reading import read
 from clew.instruments.recurrent_layers import recurrent_layers, why_not_recurrent
-from clew.runs.loaded import Run
+from clew.instruments.subject import Subject
 
 CLOSED, OPEN = 0.1, 0.9
 SMALLEST = 1e-30
@@ -57,19 +57,20 @@ def kept(keeping: np.ndarray, steps: int) -> np.ndarray:
     return np.stack([np.exp(sums[k:] - sums[: len(sums) - k]).mean(0) for k in range(min(steps, len(logs)) + 1)])
 
 
-def gate_values(run: Run, options: TextOptions) -> dict[str, dict[str, np.ndarray]]:
+def gate_values(subject: Subject, options: TextOptions) -> dict[str, dict[str, np.ndarray]]:
     """(places, units) of every gate, by layer and name."""
-    reading = read(run, options.text, options.target, into=options.into)
-    layers = [layer for layer in recurrent_layers(run) if layer.gates]
-    with record(run, *(path for layer in layers for path in layer.gates.values())) as seen:
+    reading = read(subject, options.text, options.target, into=options.into)
+    layers = [layer for layer in recurrent_layers(subject.module) if layer.gates]
+    with record(subject.module, *(path for layer in layers for path in layer.gates.values())) as seen:
         reading.hidden()
     return {layer.name: {gate: seen[path][0].float().cpu().numpy() for gate, path in layer.gates.items()} for layer in layers}
 
 
-def look_at_gates(runs: Sequence[Run], options: GateOptions) -> View:
-    run = runs[0]
-    values = gate_values(run, options)
-    keeping = {layer.name: layer.keeping.rsplit(".", 1)[1] for layer in recurrent_layers(run) if layer.keeping is not None}
+def look_at_gates(subjects: Sequence[Subject], options: GateOptions) -> View:
+    subject = subjects[0]
+    values = gate_values(subject, options)
+    layers = recurrent_layers(subject.module)
+    keeping = {layer.name: layer.keeping.rsplit(".", 1)[1] for layer in layers if layer.keeping is not None}
     rows: list[tuple[Any, ...]] = []
     points: dict[str, list[Series]] = {}
     texts: dict[str, list[list[str]]] = {}
@@ -126,12 +127,13 @@ def finite(value: float) -> float | None:
     return float(value) if np.isfinite(value) else None
 
 
-def why_no_gates(run: Run) -> str | None:
-    if (why := why_not_recurrent(run)) is not None:
+def why_no_gates(subject: Subject) -> str | None:
+    if (why := why_not_recurrent(subject)) is not None:
         return why
-    return None if any(layer.gates for layer in recurrent_layers(run)) else f"the cells of {run.folder} have no gates that can be watched"
+    has_gates = any(layer.gates for layer in recurrent_layers(subject.module))
+    return None if has_gates else f"the cells of {subject.name} have no gates that can be watched"
 
 
 GATES = Instrument(
-    "how open the gates of recurrent layers are, and how long their cells remember", GateOptions, look_at_gates, why_no_gates
+    "how open the gates of recurrent layers are, and how long their cells remember", GateOptions, look_at_gates, ("reads",), why_no_gates
 )

@@ -1,7 +1,8 @@
 """Gradient flow in a run, trained and as it was before training: how far back each state and what is read is felt, whether gradients
 vanish or explode, and the recurrent matrices behind it. What is measured is told in `gradient_flow.py`, `gates.py` and `spectra.py`."""
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import replace
 from typing import Any, NamedTuple
 
@@ -22,15 +23,16 @@ from clew.inspection.gradient_flow import (
     watched_embedding,
     with_gradients,
 )
+from clew.inspection.layer_outputs import first_tensor
 from clew.inspection.recording import record
-from clew.instruments.corpus_text import corpus_text, has_corpus_text
+from clew.instruments.corpus_text import has_corpus_text, own_text
 from clew.instruments.gates import kept
 from clew.instruments.instrument import Instrument, TextOptions
-from clew.instruments.reading import Reading, read, why_unreadable
+from clew.instruments.reading import read
 from clew.instruments.recurrent_layers import RecurrentLayer, recurrent_layers
 from clew.instruments.spectra import Spectrum, recurrent_matrices, spectrum
-from clew.runs.build import build_task
-from clew.runs.loaded import Run
+from clew.instruments.subject import Subject, subject_of
+from clew.tasks.offers import Carried, Reading, TokenScores, lacking
 
 MOST_READ = 1000
 """Tokens of a given text that a language model reads, unless more steps are asked for."""
@@ -68,75 +70,75 @@ class Flow(NamedTuple):
 
 def losses_of(reading: Reading) -> Losses:
     """-log p of the next token, of the one that is written, or of a masked model's own; |h_t| where tokens are not predicted."""
-    task, verb = reading.run.task, reading.run.verb
-    device = task.body.embedding.like.device
-    if reading.writes:
-        targets, log_probs = torch.tensor(reading.written_ids, device=device), task.log_probs
-    elif verb == "generate":
-        targets, log_probs = torch.tensor(reading.ids[1:], device=device), task.log_probs
-    elif verb == "fill":
-        targets, log_probs = torch.tensor(reading.ids, device=device), lambda hidden: task.logits(hidden).float().log_softmax(-1)
-    else:
-        return Losses("|h_t|", len(reading.ids), lambda hidden, first: torch.linalg.vector_norm(hidden, dim=-1))
-    return Losses("loss_t", len(targets), lambda hidden, first: token_losses(log_probs(hidden), targets[first : first + len(hidden)]))
+    model: Any = reading.model
+    if lacking(model, "scores_tokens") is not None:
+        places = reading.hidden().shape[1]
+        return Losses("|h_t|", places, lambda hidden, first: torch.linalg.vector_norm(hidden, dim=-1))
+    scores: TokenScores = model.scores_tokens(reading)
+    like = first_tensor(reading.batch)
+    targets = torch.tensor(scores.ids, dtype=torch.long, device=None if like is None else like.device)
+
+    def at(hidden: Tensor, first: int) -> Tensor:
+        return token_losses(scores.log_probs(hidden), targets[first : first + len(hidden)])
+
+    return Losses("loss_t", len(targets), at)
 
 
-def measure(reading: Reading, options: GradientOptions) -> Flow:
-    run = reading.run
+def measure(reading: Reading, options: GradientOptions, clip_norm: float | None) -> Flow:
     losses = losses_of(reading)
     ends, steps = choose_ends(losses.length, options.steps, options.places)
     curves: dict[str, Tensor] = {}
-    with with_gradients(run.task):
+    with with_gradients(reading.module):
         if (start := one_by_one(reading, losses)) is not None:
             found = state_gradients(*start, ends, steps)
-            names = [layer.name for layer in carried_layers(run)]
+            names = [layer.name for layer in carried_layers(reading)]
             curves |= {f"{names[int(part.split('.')[0])]} {part.split('.')[1]}": rows.mean(0) for part, rows in found.items()}
-        with watched_embedding(run, embedding_path(run)) as embedded:
-            every = losses.at(reading.forward()[0, : losses.length], 0)
+        with watched_inputs(reading) as (watched, embedded):
+            every = losses.at(watched.forward()[0, : losses.length], 0)
         curves["x"] = input_gradients([every[t] for t in ends], embedded[-1], ends, steps).mean(0)
         norm = clipped_by = None
-        if losses.name == "loss_t" and (parameters := [each for each in run.task.parameters() if each.requires_grad]):
-            norm, clipped_by = clip_factor(parameters, every, run.config.training.clip_norm)
+        if losses.name == "loss_t" and (parameters := [each for each in reading.module.parameters() if each.requires_grad]):
+            norm, clipped_by = clip_factor(parameters, every, clip_norm)
     return Flow(curves, norm, clipped_by)
 
 
 def one_by_one(reading: Reading, losses: Losses) -> tuple[Callable[[int, State], tuple[Tensor, State]], State] | None:
     """How the text is read one token at a time and what from; None where a model cannot, or carries nothing recurrent."""
-    task = reading.run.task
-    tokens = reading.batch.tokens if reading.writes else reading.batch.inputs
-    if not task.body.causal or not isinstance(tokens, Tensor) or not carried_layers(reading.run):
+    carried: Carried | None = reading.model.carries(reading) if carried_layers(reading) else None
+    if carried is None:
         return None
+    read_on = carried.step
 
     def step(t: int, state: State) -> tuple[Tensor, State]:
-        hidden, state = task.body(tokens[:, t : t + 1], None, state)
+        hidden, state = read_on(t, state)
         return losses.at(hidden[0], t)[0], state
 
-    return step, task.body.initial_state(1, task.read(reading.batch)) if reading.writes else task.body.initial_state(1)
+    return step, carried.state
 
 
-def carried_layers(run: Run) -> list[RecurrentLayer]:
+@contextmanager
+def watched_inputs(reading: Reading) -> Iterator[tuple[Reading, list[Tensor]]]:
+    """A reading of which gradients are taken by what its layers read: what its embedding gives, or the vectors that it is given."""
+    if path := reading.model.entrance(reading):
+        with watched_embedding(reading.module, path) as kept:
+            yield reading, kept
+    else:
+        x = reading.batch.value.detach().clone().requires_grad_()
+        yield replace(reading, batch=reading.batch.with_value(x)), [x]
+
+
+def carried_layers(reading: Reading) -> list[RecurrentLayer]:
     """Those whose state goes from one token to the next: a decoder's, where there is one."""
-    layers = recurrent_layers(run)
-    return [layer for layer in layers if layer.writes] if hasattr(run.task.body, "encode") else layers
-
-
-def embedding_path(run: Run) -> str:
-    embedding = run.task.body.embedding
-    return next(path for path, module in run.task.named_modules() if module is embedding)
-
-
-def untrained(run: Run) -> Run:
-    """The run before its first step: the same config and vocabularies, the parameters that its seed gives."""
-    task = build_task(run.config, run.vocabularies, to_train=False).to(run.task.body.embedding.like.device)
-    return Run(run.folder, run.config, run.vocabularies, task.eval())
+    layers = recurrent_layers(reading.module)
+    return [layer for layer in layers if layer.writes] if reading.writes else layers
 
 
 def products_of_gates(reading: Reading, steps: int) -> dict[str, Tensor]:
     """What is kept after k steps by way of the cell alone, the mean over cells."""
-    layers = [layer for layer in carried_layers(reading.run) if layer.keeping is not None]
-    if not layers or not reading.run.task.body.causal:
+    layers = [layer for layer in carried_layers(reading) if layer.keeping is not None]
+    if not layers or not getattr(getattr(reading.module, "body", reading.module), "causal", False):
         return {}
-    with record(reading.run, *(layer.keeping for layer in layers if layer.keeping is not None)) as seen:
+    with record(reading.module, *(layer.keeping for layer in layers if layer.keeping is not None)) as seen:
         reading.hidden()
     return {
         f"{layer.name} gates": torch.tensor(kept(seen[layer.keeping][0].float().cpu().numpy(), steps).mean(1))
@@ -145,34 +147,38 @@ def products_of_gates(reading: Reading, steps: int) -> dict[str, Tensor]:
     }
 
 
-def text_of(run: Run, options: GradientOptions) -> str:
+def text_of(model: Any, options: GradientOptions) -> str:
     """What is given, or of a language model as much of its own validation text as is needed; it reads a token at a time, and so no more
     of a given one than takes seconds."""
-    if not has_corpus_text(run):
+    subject = subject_of(model)
+    if not has_corpus_text(subject):
         return options.text
     if options.text:
         text, wanted = options.text, max(MOST_READ, 2 * options.steps + options.places + 1)
     else:
-        wanted = min(2 * options.steps + options.places + 1, run.task.body.max_length or 2**62)
-        text = corpus_text(run, "valid", 20 * wanted)
-    offsets = run.task.tokenizer.encode_with_offsets(text)[1]
+        body: Any = subject.module.body
+        wanted = min(2 * options.steps + options.places + 1, body.max_length or 2**62)
+        text = own_text(subject, "valid", 20 * wanted)
+    offsets = subject.offers.streams(text).offsets
     return text[: offsets[wanted - 1][1]] if len(offsets) > wanted else text
 
 
-def look_at_gradients(runs: Sequence[Run], options: GradientOptions) -> View:
-    text = text_of(runs[0], options)
-    reading = read(runs[0], text, options.target, into=options.into)
+def look_at_gradients(subjects: Sequence[Subject], options: GradientOptions) -> View:
+    subject = subjects[0]
+    text = text_of(subject, options)
+    reading = read(subject, text, options.target, into=options.into)
     losses = losses_of(reading)
     if losses.length < 3:
         raise UserError(f"gradients need at least 3 places to be followed over, and this text has {losses.length}; give a longer one")
     _, steps = choose_ends(losses.length, options.steps, options.places)
-    flows = {"trained": measure(reading, options)}
-    if options.untrained:
-        flows["untrained"] = measure(replace(reading, run=untrained(runs[0])), options)
+    now = "as it is" if subject.run is None else "trained"
+    flows = {now: measure(reading, options, subject.clip_norm)}
+    if options.untrained and (before := subject.untrained()) is not None:
+        flows["untrained"] = measure(replace(reading, model=before.offers), options, subject.clip_norm)
     gates = products_of_gates(reading, steps)
     relative = {state: {name: curve / curve[0].clamp(min=1e-300) for name, curve in flow.curves.items()} for state, flow in flows.items()}
-    lines = [drawn(name, curve, state) for state, curves in relative.items() for name, curve in curves.items()]
-    lines += [drawn(name, curve, "trained") for name, curve in gates.items()]
+    lines = [drawn(name, curve, "" if state == now else state) for state, curves in relative.items() for name, curve in curves.items()]
+    lines += [drawn(name, curve) for name, curve in gates.items()]
     parts: list[Part] = [
         Lines(
             lines,
@@ -184,11 +190,10 @@ def look_at_gradients(runs: Sequence[Run], options: GradientOptions) -> View:
         ),
         reach_table(flows, steps, options.threshold),
     ]
-    limit = runs[0].config.training.clip_norm
-    parts += [Note(clip_sentence(state, flow, limit)) for state, flow in flows.items() if flow.norm is not None]
+    parts += [Note(clip_sentence(state, flow, subject.clip_norm)) for state, flow in flows.items() if flow.norm is not None]
     spectra = {
         layer.name: {gate: spectrum(each) for gate, each in recurrent_matrices(layer.cell).items() if len(each) <= MOST_WIDTH}
-        for layer in recurrent_layers(runs[0])
+        for layer in recurrent_layers(subject.module)
     }
     parts += spectra_parts(spectra)
     facts: dict[str, Any] = {
@@ -206,7 +211,7 @@ def look_at_gradients(runs: Sequence[Run], options: GradientOptions) -> View:
     about = (
         f"The size of the gradient of {losses.name} by states and inputs k tokens before it, over {first}"
         f"{losses.length} tokens. It reaches as far as it is at least {options.threshold:.0%} of what it is at k = 0. x is what is read"
-        + (", h a layer's output and c its cell" if len(flows["trained"].curves) > 1 else "")
+        + (", h a layer's output and c its cell" if len(flows[now].curves) > 1 else "")
         + ("; gates: what the gates alone keep of a cell." if gates else ".")
     )
     return View("Gradient flow", parts, about, facts)
@@ -232,11 +237,10 @@ def spectra_parts(spectra: dict[str, dict[str, Spectrum]]) -> list[Part]:
     ]
 
 
-def drawn(name: str, curve: Tensor, state: str) -> Series:
-    dashed = state != "trained"
-    return Series(
-        f"{told(name)}, {state}" if dashed else told(name), list(range(len(curve))), curve.clamp(min=FLOOR).tolist(), dashed=dashed
-    )
+def drawn(name: str, curve: Tensor, state: str = "") -> Series:
+    """Of the model as it is, or dashed of it in another state."""
+    label = f"{told(name)}, {state}" if state else told(name)
+    return Series(label, list(range(len(curve))), curve.clamp(min=FLOOR).tolist(), dashed=bool(state))
 
 
 def told(name: str) -> str:
@@ -262,6 +266,7 @@ GRADIENTS = Instrument(
     "how far back gradients reach, trained and untrained, and the recurrent matrices",
     GradientOptions,
     look_at_gradients,
-    why_unreadable,
+    needs=("reads",),
     quick=False,
+    own_text=has_corpus_text,
 )

@@ -14,10 +14,10 @@ from clew.drawing.views import Network, Node, Note, Part, Table, View
 from clew.inspection.computation_graph import Edge, Graph, paths, trace
 from clew.inspection.recording import intervene
 from clew.instruments.instrument import Instrument, TextOptions
-from clew.instruments.reading import read, why_unreadable
+from clew.instruments.reading import read
 from clew.instruments.recurrent_layers import recurrent_layers
+from clew.instruments.subject import Subject
 from clew.kernels import only_equations
-from clew.runs.loaded import Run
 
 MOST_DRAWN = 300
 """Nodes of a graph that is drawn; a longer one is a table."""
@@ -116,24 +116,24 @@ def total(tensor: Tensor | None) -> float | None:
     return None if tensor is None else float(tensor.cpu().double().nan_to_num(0.0, 0.0, 0.0).sum())
 
 
-def find_module(run: Run, path: str) -> tuple[str, nn.Module]:
-    modules = dict(run.task.named_modules())
+def find_module(model: nn.Module, path: str) -> tuple[str, nn.Module]:
+    modules = {name: part for name, part in model.named_modules() if name}
     if path:
         if path not in modules:
             raise UserError(f"the model has no part '{path}'{did_you_mean(path, modules)} `clew look taps` lists them")
         return path, modules[path]
-    layers = recurrent_layers(run)
+    layers = recurrent_layers(model)
     default = layers[0].path if layers else next((name for name in modules if name.endswith("layers.0")), "body")
-    return default, modules[default]
+    return (default, modules[default]) if default in modules else ("", model)
 
 
-def called_with(run: Run, module: nn.Module, options: TextOptions) -> tuple[tuple[Any, ...], dict[str, Any]]:
+def called_with(subject: Subject, module: nn.Module, options: TextOptions) -> tuple[tuple[Any, ...], dict[str, Any]]:
     """What a part of the model is given at last when the model reads the text: a cell has something to remember by then."""
-    reading = read(run, options.text, options.target, into=options.into)
+    reading = read(subject, options.text, options.target, into=options.into)
     calls: list[tuple[tuple[Any, ...], dict[str, Any]]] = []
     hook = module.register_forward_pre_hook(lambda _, args, kwargs: calls.append((args, kwargs)), with_kwargs=True)
     try:
-        with evaluating([run.task]), only_equations():
+        with evaluating([subject.module]), only_equations():
             reading.forward()
     finally:
         hook.remove()
@@ -156,10 +156,10 @@ def labelling(labels: dict[int, str], path: str) -> Callable[[Tensor], Tensor]:
     return label
 
 
-def look_at_graph(runs: Sequence[Run], options: GraphOptions) -> View:
-    run = runs[0]
-    path, module = find_module(run, options.layer)
-    args, kwargs = called_with(run, module, options)
+def look_at_graph(subjects: Sequence[Subject], options: GraphOptions) -> View:
+    subject = subjects[0]
+    path, module = find_module(subject.module, options.layer)
+    args, kwargs = called_with(subject, module, options)
     names = [name for name, each in inspect.signature(module.forward).parameters.items() if each.kind is not each.VAR_KEYWORD]
     names += [f"x{place + 1}" for place in range(len(names), len(args))]
     was = module.training
@@ -172,13 +172,14 @@ def look_at_graph(runs: Sequence[Run], options: GraphOptions) -> View:
             )
     finally:
         module.train(was)
+    name = path or subject.name
     about = (
-        f"{path}, a {type(module).__name__}, on what it is given at the text's end: {len(graph.nodes)} nodes. Gradients are those of the "
+        f"{name}, a {type(module).__name__}, on what it is given at the text's end: {len(graph.nodes)} nodes. Gradients are those of the "
         "sum of all entries that come out."
     )
-    return view_of(graph, f"Computation graph of {path}", about)
+    return view_of(graph, f"Computation graph of {name}", about)
 
 
 GRAPH = Instrument(
-    "the computation graph of a part of the model: values, shapes and gradients", GraphOptions, look_at_graph, why_unreadable
+    "the computation graph of a part of the model: values, shapes and gradients", GraphOptions, look_at_graph, needs=("reads",)
 )

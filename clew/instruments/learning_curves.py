@@ -10,10 +10,9 @@ from clew.core.errors import UserError
 from clew.drawing.curves import Curve, thinned
 from clew.drawing.views import Lines, Part, Series, Table, View
 from clew.instruments.instrument import Instrument
+from clew.instruments.subject import Subject, subject_names
 from clew.runs.comparison import curve
 from clew.runs.directory import METRICS
-from clew.runs.loaded import Run
-from clew.runs.names import run_names
 from clew.runs.summary import Summary, numbers, summarise
 
 FIRST = ("train.loss", "valid.loss")
@@ -31,8 +30,9 @@ class CurvesOptions(Section):
     log: bool = Field(False, description="a logarithmic axis")
 
 
-def look_at_curves(runs: Sequence[Run], options: CurvesOptions) -> View:
-    found = dict(zip(run_names(runs), [summarise(run.folder) for run in runs], strict=True))
+def look_at_curves(subjects: Sequence[Subject], options: CurvesOptions) -> View:
+    folders = [subject.folder for subject in subjects if subject.folder is not None]
+    found = dict(zip(subject_names(subjects), map(summarise, folders), strict=True))
     known = measures_of(list(found.values()))
     missing = [measure for measure in options.measures if measure not in known]
     if missing:
@@ -48,8 +48,8 @@ def look_at_curves(runs: Sequence[Run], options: CurvesOptions) -> View:
     rows = [(name, run.state, run.step, *(round(run.best[measure], 4) for measure in shared)) for name, run in found.items()]
     parts.append(Table(("run", "state", "steps", *shared), rows, "The best evaluation of each"))
     facts = {
-        str(run.folder): {"best": each.best, "curves": {measure: [list(part) for part in curve(each, measure)] for measure in known}}
-        for run, each in zip(runs, found.values(), strict=True)
+        str(folder): {"best": each.best, "curves": {measure: [list(part) for part in curve(each, measure)] for measure in known}}
+        for folder, each in zip(folders, found.values(), strict=True)
     }
     return View("Learning curves", parts, f"{len(known)} measures of {len(found)} run{'s' if len(found) > 1 else ''}", facts)
 
@@ -70,10 +70,12 @@ def rank_of(name: str) -> tuple[bool, bool]:
     return not is_judged(name), name.startswith("train.")
 
 
-def why_no_curves(run: Run) -> str | None:
-    if (run.folder / METRICS).is_file() and measures_of([summarise(run.folder)]):
+def why_no_curves(subject: Subject) -> str | None:
+    if subject.folder is None:
+        return f"{subject.name} is a module, and no run that logged anything"
+    if (subject.folder / METRICS).is_file() and measures_of([summarise(subject.folder)]):
         return None
-    return f"{run.folder} has no curves: it was imported or made of others, or trained for too few steps to log anything twice"
+    return f"{subject.name} has no curves: it was imported or made of others, or trained for too few steps to log anything twice"
 
 
-CURVES = Instrument("what was logged in training: losses, scores, speed", CurvesOptions, look_at_curves, why_no_curves, several=True)
+CURVES = Instrument("what was logged in training: losses, scores, speed", CurvesOptions, look_at_curves, fits=why_no_curves, several=True)

@@ -17,9 +17,10 @@ from clew.drawing.letters import visible
 from clew.drawing.views import Heatmap, Lines, Part, Series, Table, View
 from clew.inspection.bits import divergence
 from clew.instruments.instrument import Instrument, TextOptions
-from clew.instruments.reading import Reading, read, why_unreadable
+from clew.instruments.reading import read
+from clew.instruments.subject import Subject
 from clew.layers.blocks import block_ends
-from clew.runs.loaded import Run
+from clew.tasks.offers import Reading, TokenScores
 
 CHUNK = 256
 """Places that are looked at together."""
@@ -54,25 +55,25 @@ def through_lens_at(levels: Sequence[Tensor], norm: Callable[[Tensor], Tensor], 
 
 def look_through(reading: Reading) -> tuple[list[str], Seen]:
     """The names of the levels that are as wide as the last, and what is seen at each."""
-    task, batch = reading.run.task, reading.batch
-    with evaluating([task]):
-        if reading.writes:
-            body, output = task.body.decoder, task.log_probs
-            levels = task.body.levels(batch.tokens, batch.mask, task.read(batch))
-        else:
-            body, output = task.body, task.logits
-            levels = body.levels(batch.inputs, batch.mask)
+    scores = scores_of(reading)
+    with evaluating([reading.module]):
+        levels, body = scores.levels(), scores.body
         ends = block_ends(body, len(levels))
         names = ["embedding", *(f"layer {number}" for number in range(1, len(ends)))]
         kept = [(name, levels[end][0]) for name, end in zip(names, ends, strict=True) if levels[end].shape[-1] == levels[-1].shape[-1]]
-        return [name for name, _ in kept], through_lens([level for _, level in kept], body.norm, output)
+        return [name for name, _ in kept], through_lens([level for _, level in kept], body.norm, scores.output)
 
 
-def look_through_lens(runs: Sequence[Run], options: TextOptions) -> View:
-    reading = read(runs[0], options.text, options.target, into=options.into)
+def scores_of(reading: Reading) -> TokenScores:
+    model: Any = reading.model
+    return model.scores_tokens(reading)
+
+
+def look_through_lens(subjects: Sequence[Subject], options: TextOptions) -> View:
+    reading = read(subjects[0], options.text, options.target, into=options.into)
     names, seen = look_through(reading)
-    tokenizer = runs[0].task.target if reading.writes else runs[0].task.tokenizer
-    places = before_each(reading)
+    tokenizer = scores_of(reading).tokenizer
+    places = reading.read_by_decoder if reading.writes else reading.pieces  # what is read there; what comes after it is told
     tokens = [[said(tokenizer, id) for id in row] for row in seen.tokens.tolist()]
     probabilities = seen.probabilities.tolist()
     rows = [
@@ -110,25 +111,15 @@ def settling(tokens: Tensor) -> float:
     return float((len(tokens) - stays).double().mean())
 
 
-def before_each(reading: Reading) -> tuple[str, ...]:
-    """What stands at each place: it is read there, and what comes after it is told."""
-    if not reading.writes:
-        return reading.pieces
-    task = reading.run.task
-    return (task.target.token(task.start), *reading.written[:-1])
-
-
 def said(tokenizer: Any, id: int) -> str:
     """Rows that a table has beyond its tokenizer are no token."""
     return tokenizer.piece(id) if id < tokenizer.vocabulary else f"#{id}"
 
 
-def why_no_lens(run: Run) -> str | None:
-    if run.verb not in ("generate", "fill", "translate", "parse"):
-        return f"{run.folder} has no output layer over tokens to look through: its task is to {run.verb}"
-    if num_levels(run.task.body) < 2:
-        return f"{run.folder} has one level alone that is as wide as its output layer; there is nothing to look through"
-    return why_unreadable(run)
+def why_no_lens(subject: Subject) -> str | None:
+    if num_levels(subject.module.body) < 2:
+        return f"{subject.name} has one level alone that is as wide as its output layer; there is nothing to look through"
+    return None
 
 
 def num_levels(body: Any) -> int:
@@ -138,4 +129,4 @@ def num_levels(body: Any) -> int:
     return sum(widths[end] == widths[-1] for end in block_ends(body, len(widths)))
 
 
-LOGIT_LENS = Instrument("what the model would say after each layer", TextOptions, look_through_lens, why_no_lens)
+LOGIT_LENS = Instrument("what the model would say after each layer", TextOptions, look_through_lens, ("scores_tokens",), why_no_lens)

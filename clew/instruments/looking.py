@@ -5,45 +5,52 @@ from collections.abc import Mapping, Sequence
 from contextlib import ExitStack
 from typing import Any
 
+from torch import nn
+
 from clew.core.config import Section
 from clew.core.errors import UserError, named, shown, unknown
 from clew.drawing.views import Note, Part, View
 from clew.inspection.heads import heads_off
 from clew.instruments import INSTRUMENTS
 from clew.instruments.instrument import Instrument
+from clew.instruments.subject import Subject, subject_names, subject_of
 from clew.runs.explaining import read_section
 from clew.runs.loaded import Run
-from clew.runs.names import run_names
 from clew.runs.values import parse_value
 
+Looked = Run | Subject | nn.Module
+"""What an instrument may be shown: a run, a module, or a subject that was made of one."""
 
-def look(runs: Run | Sequence[Run], name: str, options: Mapping[str, Any]) -> View:
-    """What an instrument shows of a run. Of several it shows all in one view: side by side where it compares, else one after the other."""
+
+def look(models: Looked | Sequence[Looked], name: str, options: Mapping[str, Any], *, inputs: Any = None, tokenizer: Any = None) -> View:
+    """What an instrument shows of a run or a module. Of several it shows all in one view: side by side where it compares, else one after
+    the other. A module that is no task of ours reads `inputs`, tensors as it takes them, or a text by a `tokenizer`."""
     instrument = find_instrument(name)
-    given = [runs] if isinstance(runs, Run) else list(runs)
+    given = list(models) if isinstance(models, Sequence) else [models]
     if not given:
         raise UserError(f"there is no run to look at; give {named(name)} at least one")
-    for run in given:
-        check_fits(run, name)
+    subjects = [subject_of(one, inputs=inputs, tokenizer=tokenizer) for one in given]
+    for subject in subjects:
+        check_fits(subject, name)
     asked = read_options(name, options)
-    if instrument.several or len(given) == 1:
-        return looked(instrument, given, asked)
-    return joined([(run, looked(instrument, [run], asked)) for run in given])
+    if instrument.several or len(subjects) == 1:
+        return looked(instrument, subjects, asked)
+    return joined([(subject, looked(instrument, [subject], asked)) for subject in subjects])
 
 
-def looked(instrument: Instrument, runs: Sequence[Run], options: Section) -> View:
-    """Its view, the heads that are named in `off` switched off in every run."""
+def looked(instrument: Instrument, subjects: Sequence[Subject], options: Section) -> View:
+    """Its view, the heads that are named in `off` switched off in every subject."""
     with ExitStack() as stack:
-        for run in runs:
+        for subject in subjects:
             if off := getattr(options, "off", ()):
-                stack.enter_context(heads_off(run, off))
-        return instrument.look(runs, options)
+                stack.enter_context(heads_off(subject.module, off))
+        return instrument.look(subjects, options)
 
 
-def joined(views: Sequence[tuple[Run, View]]) -> View:
-    """Views of several runs below each other, each under the name of its run."""
+def joined(views: Sequence[tuple[Subject, View]]) -> View:
+    """Views of several subjects below each other, each under the name of its own."""
     parts: list[Part] = []
-    names = run_names([run for run, _ in views])
+    names = subject_names([subject for subject, _ in views])
     for name, (_, view) in zip(names, views, strict=True):
         parts += [Note(f"{name}: {view.about or view.title}"), *view.parts]
     return View(views[0][1].title, parts, "", {name: view.facts for name, (_, view) in zip(names, views, strict=True)})
@@ -55,9 +62,16 @@ def find_instrument(name: str) -> Instrument:
     return INSTRUMENTS[name]
 
 
-def check_fits(run: Run, name: str) -> None:
-    if (why := find_instrument(name).fits(run)) is not None:
-        raise UserError(f"{named(name)} has nothing to see here: {why}")
+def check_fits(model: Looked, name: str) -> None:
+    """Refuses what an instrument has nothing to see in, and names those that would."""
+    subject = subject_of(model)
+    if (why := find_instrument(name).why_not(subject)) is not None:
+        raise UserError(f"{named(name)} has nothing to see here: {why}; instruments that read it: {', '.join(fitting(subject)) or 'none'}")
+
+
+def fitting(subject: Subject) -> list[str]:
+    """The names of those that have something to see in a subject."""
+    return [name for name, instrument in INSTRUMENTS.items() if instrument.why_not(subject) is None]
 
 
 def read_options(name: str, values: Mapping[str, Any]) -> Section:

@@ -13,7 +13,7 @@ from clew.drawing.views import Note, Part, Table, View
 from clew.inspection.recording import find_places, record
 from clew.instruments.instrument import Instrument, TextOptions
 from clew.instruments.reading import read
-from clew.runs.loaded import Run
+from clew.instruments.subject import Subject
 
 
 class PlaceOptions(TextOptions):
@@ -24,15 +24,15 @@ class PlaceOptions(TextOptions):
     )
 
 
-def look_at_places(runs: Sequence[Run], options: PlaceOptions) -> View:
-    run = runs[0]
-    found = find_places(run, [options.pattern or "*"])
+def look_at_places(subjects: Sequence[Subject], options: PlaceOptions) -> View:
+    subject = subjects[0]
+    found = find_places(subject.module, [options.pattern or "*"])
     if not options.pattern:
         found = {path: module for path, module in found.items() if isinstance(module, Tap)}
     seen: dict[str, list[Tensor]] = {}
-    if options.text and found:
-        reading = read(run, options.text, options.target, into=options.into)
-        with record(run, *found) as recording:
+    if found and (options.text or subject.has_inputs):
+        reading = read(subject, options.text, options.target, into=options.into)
+        with record(subject.module, *found) as recording:
             reading.hidden()
         seen = recording.seen
     rows = [(path, kind_of(module), *(told(seen[path]) if seen else ())) for path, module in found.items()]
@@ -65,10 +65,4 @@ def told(calls: Sequence[Tensor]) -> tuple[Any, ...]:
     return shape, *numbers
 
 
-def always_fits(run: Run) -> str | None:
-    return None
-
-
-TAPS = Instrument(
-    "the places that can be watched and changed by name, with shapes and values on a text", PlaceOptions, look_at_places, always_fits
-)
+TAPS = Instrument("the places that can be watched and changed by name, with shapes and values on a text", PlaceOptions, look_at_places)

@@ -8,8 +8,9 @@ from clew.core.config import Section
 from clew.core.errors import UserError
 from clew.drawing.views import Bars, ColouredText, Note, Part, Table, View
 from clew.instruments.instrument import HeadsOff, Instrument
-from clew.instruments.reading import no_text, why_unreadable
-from clew.runs.loaded import Run
+from clew.instruments.subject import Subject
+from clew.tasks.offers import Given, Judged
+from clew.tasks.reading import no_text
 
 MOST_BARS = 30
 
@@ -22,16 +23,19 @@ class PredictionOptions(Section):
     off: HeadsOff = ()
 
 
-def look_at_prediction(runs: Sequence[Run], options: PredictionOptions) -> View:
+def look_at_prediction(subjects: Sequence[Subject], options: PredictionOptions) -> View:
+    subject = subjects[0]
     if not options.text.strip():
         raise no_text()
-    return (labels_of if runs[0].verb == "classify" else tags_of)(runs[0], options)
+    if subject.pairs and options.second is None:
+        raise UserError(f"{subject.name} judges two texts together; give the other one as second")
+    if subject.pairs is False and options.second is not None:
+        raise UserError(f"{subject.name} judges one text; leave second= out")
+    found: Judged = subject.offers.judges(Given(options.text, second=options.second))
+    return tags_of(found) if found.words else labels_of(found)
 
 
-def labels_of(run: Run, options: PredictionOptions) -> View:
-    if run.reads_pairs and options.second is None:
-        raise UserError(f"{run.folder} judges two texts together; give the other one as second")
-    found = run.classify([options.text if options.second is None else (options.text, options.second)])[0]
+def labels_of(found: Judged) -> View:
     ordered = sorted(found.probabilities.items(), key=lambda pair: -pair[1])
     facts = {"labels": list(found.labels), "probabilities": dict(ordered), "number": found.number}
     if not ordered:
@@ -40,8 +44,7 @@ def labels_of(run: Run, options: PredictionOptions) -> View:
     return View(f"Prediction: {found}", [Bars(names, values, "probability")], "", facts)
 
 
-def tags_of(run: Run, options: PredictionOptions) -> View:
-    found = run.tag(options.text)
+def tags_of(found: Judged) -> View:
     notes = [f"{word.tag}, p {word.probability:.3f}" for word in found.words]
     doubt = [1 - word.probability for word in found.words]
     rows = [(word.word, word.tag, round(word.probability, 4)) for word in found.words]
@@ -57,10 +60,4 @@ def tags_of(run: Run, options: PredictionOptions) -> View:
     )
 
 
-def why_no_prediction(run: Run) -> str | None:
-    if run.verb not in ("classify", "tag"):
-        return f"{run.folder} gives neither labels nor tags: its task is to {run.verb}"
-    return why_unreadable(run)
-
-
-PREDICTION = Instrument("the labels of a text, or the tags of its words", PredictionOptions, look_at_prediction, why_no_prediction)
+PREDICTION = Instrument("the labels of a text, or the tags of its words", PredictionOptions, look_at_prediction, needs=("judges",))

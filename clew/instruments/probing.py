@@ -11,16 +11,13 @@ from typing import Any, NamedTuple
 import torch
 from torch import Tensor
 
-from clew.core.errors import unknown
+from clew.core.errors import UserError, unknown
 from clew.inspection.linear_probes import UNKNOWN_LABEL, Fitted, fit_probe
 from clew.instruments.probe_corpora import PARTS, ProbeCorpus, read_probe_corpus
+from clew.instruments.subject import subject_of
 from clew.layers.context import WORD_VECTORS
 from clew.layers.pooling import MIXES
-from clew.runs.build import build_task
-from clew.runs.embedding import check_reads_one_sequence
-from clew.runs.loaded import Run
 from clew.sources.words import WordReader
-from clew.tasks import TASKS
 from clew.tasks.level_vectors import sentence_vectors, word_vectors
 
 CORPORA_PROBED = ("ewt-sample", "sentiment-sample")
@@ -139,7 +136,7 @@ class Probing:
 
 
 def probe_run(
-    run: Run,
+    run: Any,
     corpora: str | Sequence[str] = CORPORA_PROBED,
     *,
     limit: int = LIMIT,
@@ -147,28 +144,31 @@ def probe_run(
     control: bool = False,
     say: Callable[[str], None] = lambda text: None,
 ) -> Probing:
-    """Probes every level of a run, and mixes of them, on corpora by name (`ewt-sample`, or `ewt-sample:xpos` for another kind of tags).
+    """Probes every level of a run, or of a task, and mixes of them, on corpora by name (`ewt-sample`, or `ewt-sample:xpos` for another
+    kind of tags).
 
     Of each part at most `limit` sentences are read. `pieces` says which of a word's tokens stand for it: first, last or mean. `control`
     does the same with the model as it was before training, but for vectors that it began with.
     """
     if pieces not in WORD_VECTORS:
         raise unknown("way to take a word's pieces", pieces, WORD_VECTORS)
-    check_reads_one_sequence(run.config, str(run.folder))
+    subject = subject_of(run)
+    if (why := subject.lacks("vectors")) is not None:
+        raise UserError(f"{why}; take a run that reads one sequence, such as a language model's or a tagger's")
     read = [read_probe_corpus(name, limit) for name in ([corpora] if isinstance(corpora, str) else corpora)]
-    tasks = {"": run.task}
+    probed = {"": subject.offers.vectors()}
     if control:
-        device = next(run.task.parameters()).device
-        tasks[", untrained"] = build_task(run.config, run.vocabularies, to_train=False).to(device)
-    is_running = TASKS[run.config.task.name].is_running
-    readers = {which: WordReader.of(task.body, run.vocabularies, running=is_running) for which, task in tasks.items()}
-    rows = rows_of(run.task.body, readers[""])
+        untrained = subject.untrained()
+        if untrained is None:
+            raise UserError(f"{subject.name} is a module; only a run is known as it was before training: leave control out")
+        probed[", untrained"] = untrained.offers.vectors()
+    rows = rows_of(*probed[""])
     found = []
     for corpus in read:
         fitted = []
-        for which, task in tasks.items():
+        for which, (body, reader) in probed.items():
             say(f"{corpus.name}{which}: reading {sum(map(len, corpus.sentences.values())):,} sentences")
-            levels = {part: corpus_vectors(task.body, readers[which], corpus, part, pieces) for part in PARTS}
+            levels = {part: corpus_vectors(body, reader, corpus, part, pieces) for part in PARTS}
             labels = {part: label_ids(corpus, part, levels[part][0].device) for part in PARTS}
             probes = []
             for row in rows:
@@ -179,7 +179,7 @@ def probe_run(
         found.append(
             Probed(corpus.name, corpus.unit, counts, len(corpus.names), fitted[0], fitted[1] if control else (), corpus.baselines())
         )
-    return Probing(str(run.folder), rows, tuple(found))
+    return Probing(subject.name, rows, tuple(found))
 
 
 def rows_of(body: Any, reader: WordReader) -> tuple[Row, ...]:

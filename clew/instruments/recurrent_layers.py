@@ -12,11 +12,10 @@ from torch import nn
 from clew.core.errors import UserError, unknown
 from clew.core.taps import Tap
 from clew.inspection.recording import plain_module
-from clew.instruments.reading import why_unreadable
+from clew.instruments.subject import Subject
 from clew.layers.cells import Cell
 from clew.layers.recurrent import Backward
 from clew.layers.tree_lstm import TreeLSTM
-from clew.runs.loaded import Run
 
 KEEPING = ("forget", "update")
 """Gates by which a cell keeps what it had: c' = f * c + ..., h' = z * h + ..."""
@@ -106,10 +105,8 @@ def find_layer(run: Any, name: str) -> RecurrentLayer:
     raise unknown("recurrent layer", name, [layer.name for layer in layers])
 
 
-def why_not_recurrent(run: Run) -> str | None:
-    if not recurrent_layers(run):
-        return f"{run.folder} is a {run.config.model.family} without a recurrence"
-    return why_unreadable(run)
+def why_not_recurrent(subject: Subject) -> str | None:
+    return None if recurrent_layers(subject.module) else f"{subject.name} has no recurrent layer whose cells can be watched"
 
 
 def check_units(units: tuple[int, ...], width: int, layer: str) -> None:

@@ -19,13 +19,11 @@ from clew.drawing.views import Part, Table, View
 from clew.inspection.cost import Costs, curves, facts_of, seconds_of, slope
 from clew.inspection.metering import metered
 from clew.instruments.instrument import Instrument
-from clew.instruments.reading import why_unreadable
+from clew.instruments.subject import Subject
 from clew.kernels import only_equations
 from clew.layers.attention import Attention, CrossAttention, SelfAttention
 from clew.layers.recurrent import Bidirectional, Recurrent
 from clew.layers.sequence import Stack
-from clew.models import MODELS
-from clew.runs.loaded import Run
 
 
 class CostOptions(Section):
@@ -51,10 +49,10 @@ class LayerInput(NamedTuple):
     state: Any
 
 
-def own_layers(run: Run) -> list[OwnLayer]:
+def own_layers(module: nn.Module) -> list[OwnLayer]:
     """By half, kind and number of parameters, from the lowest; the last is in the name where it tells two apart."""
     found: dict[tuple[Any, ...], OwnLayer] = {}
-    for half, body in halves_of(run):
+    for half, body in halves_of(module):
         for layer in layers_of(body):
             kind = kind_of(layer)
             key = (half, kind, sum(parameter.numel() for parameter in layer.parameters()))
@@ -66,13 +64,15 @@ def own_layers(run: Run) -> list[OwnLayer]:
     return [one if one.number == 1 else one._replace(name=f"{one.number} x {one.name}") for one in sized]
 
 
-def halves_of(run: Run) -> list[tuple[str, Any]]:
-    body = run.task.body
-    return [("encoder", body.encoder), ("decoder", body.decoder)] if is_encoding(run) else [("", body)]
+def halves_of(module: nn.Module) -> list[tuple[str, Any]]:
+    body: Any = body_of(module)
+    return [("encoder", body.encoder), ("decoder", body.decoder)] if getattr(body, "encodes", False) else [("", body)]
 
 
-def is_encoding(run: Run) -> bool:
-    return MODELS[run.config.model.family].encodes
+def body_of(module: nn.Module) -> nn.Module:
+    """A task's body, or the body that a module is."""
+    body = getattr(module, "body", module)
+    return body if isinstance(body, nn.Module) else module
 
 
 def layers_of(body: Any) -> list[nn.Module]:
@@ -90,11 +90,12 @@ def kind_of(layer: nn.Module) -> str:
     return type(layer.cell if isinstance(layer, Recurrent) else layer).__name__
 
 
-def inputs_at(run: Run, length: int) -> dict[nn.Module, LayerInput]:
+def inputs_at(module: nn.Module, length: int) -> dict[nn.Module, LayerInput]:
     """What every layer is given when a text of so many tokens is read, or written to one of so many."""
-    body, found = run.task.body, {}
+    body: Any = body_of(module)
+    found = {}
     device = body.embedding.like.device
-    for half, part in halves_of(run):
+    for half, part in halves_of(module):
         tokens = tokens_for(part, length, device)
         memory = body.encode(tokens_for(body.encoder, length, device)) if half == "decoder" else None
         states = body.initial_state(1, memory).layers if memory is not None else None
@@ -119,12 +120,12 @@ def formula(layer: nn.Module, length: int) -> int | None:
     return 2 * length * weights + sum(4 * length * length * part.num_heads * part.head_dim for part in looking)
 
 
-def costs_of(run: Run, lengths: Sequence[int], repeats: int) -> list[tuple[OwnLayer, Costs]]:
-    layers = own_layers(run)
+def costs_of(module: nn.Module, lengths: Sequence[int], repeats: int) -> list[tuple[OwnLayer, Costs]]:
+    layers = own_layers(module)
     rows: dict[str, list[tuple[int, int | None, int, int, float]]] = {layer.name: [] for layer in layers}
-    with evaluating([run.task]):
+    with evaluating([module]):
         for length in lengths:
-            given = inputs_at(run, length)
+            given = inputs_at(module, length)
             for one in layers:
                 x, state = given[one.layer]
 
@@ -141,13 +142,13 @@ def costs_of(run: Run, lengths: Sequence[int], repeats: int) -> list[tuple[OwnLa
     return [(one, Costs(list(lengths), *columns[one.name])) for one in layers]
 
 
-def look_at_cost(runs: Sequence[Run], options: CostOptions) -> View:
-    run = runs[0]
-    lengths = checked_lengths(run, options.lengths)
-    found = costs_of(run, lengths, options.repeats)
+def look_at_cost(subjects: Sequence[Subject], options: CostOptions) -> View:
+    module = subjects[0].module
+    lengths = checked_lengths(module, options.lengths)
+    found = costs_of(module, lengths, options.repeats)
     rows = [cost_row(one, costs) for one, costs in found]
     inside = sum(row[1] for row in rows)
-    total = sum(parameter.numel() for parameter in run.task.parameters())
+    total = sum(parameter.numel() for parameter in module.parameters())
     header = ("layer", "parameters", f"FLOPs, n={lengths[-1]}", "formula", "power of n", "chain", "kB alive", "ms", "power of n in time")
     parts: list[Part] = [Table(header, rows), *curves([(one.name, costs) for one, costs in found], "length", "one of each kind")]
     facts = {
@@ -178,11 +179,11 @@ def cost_row(one: OwnLayer, costs: Costs) -> tuple[Any, ...]:
     )
 
 
-def checked_lengths(run: Run, lengths: Sequence[int]) -> list[int]:
+def checked_lengths(module: nn.Module, lengths: Sequence[int]) -> list[int]:
     """Those that a model's positions can hold."""
     if not lengths or min(lengths) < 1 or max(lengths) > LONGEST:
         raise UserError(f"lengths are whole numbers from 1 to {LONGEST:,}, and one at least, not {list(lengths)}")
-    limits = [limit for _, body in halves_of(run) if (limit := body.max_length) is not None]
+    limits = [limit for _, body in halves_of(module) if (limit := body.max_length) is not None]
     fitting = sorted({length for length in lengths if length <= min(limits, default=LONGEST)})
     if not fitting:
         raise UserError(f"the model can tell apart {min(limits)} positions; give lengths up to that, not {list(lengths)}")
@@ -191,4 +192,12 @@ def checked_lengths(run: Run, lengths: Sequence[int]) -> list[int]:
 
 LONGEST = 8192
 
-COST = Instrument("what each layer takes as texts grow: FLOPs, memory, time", CostOptions, look_at_cost, why_unreadable, quick=False)
+
+def why_no_cost(subject: Subject) -> str | None:
+    known = all(hasattr(body, "embed") and hasattr(body, "layers") for _, body in halves_of(subject.module))
+    return None if known else f"{subject.name} has no body of our layers, whose cost is known"
+
+
+COST = Instrument(
+    "what each layer takes as texts grow: FLOPs, memory, time", CostOptions, look_at_cost, ("reads",), why_no_cost, quick=False
+)

@@ -21,8 +21,8 @@ from clew.drawing.letters import visible
 from clew.drawing.views import ColouredText, Lines, Part, Series, Table, View
 from clew.inspection.bits import entropy
 from clew.instruments.instrument import Instrument
-from clew.instruments.writing import WritingOptions, why_not_writing, writer_of
-from clew.runs.loaded import Run
+from clew.instruments.subject import Subject
+from clew.instruments.writing import WritingOptions, begin_writing
 from clew.tasks.writing import DecodingConfig
 
 
@@ -106,10 +106,10 @@ class SamplingOptions(WritingOptions):
     top: int = Field(6, ge=1, le=100, description="how many of the most probable tokens are listed at each step")
 
 
-def look_at_sampling(runs: Sequence[Run], options: SamplingOptions) -> View:
-    run = runs[0]
-    with evaluating([run.task]):
-        writer = writer_of(run, options, DecodingConfig(max_new=options.max_new, temperature=options.temperature))
+def look_at_sampling(subjects: Sequence[Subject], options: SamplingOptions) -> View:
+    subject = subjects[0]
+    with evaluating([subject.module]):
+        writer = begin_writing(subject, options, DecodingConfig(max_new=options.max_new, temperature=options.temperature))
         steps = sampled_steps(
             writer.stepper,
             writer.start,
@@ -161,5 +161,5 @@ def as_fact(step: Drawn, name: Any) -> dict[str, Any]:
 
 
 SAMPLING = Instrument(
-    "sampling step by step: what the cut-offs leave, and what is drawn", SamplingOptions, look_at_sampling, why_not_writing
+    "sampling step by step: what the cut-offs leave, and what is drawn", SamplingOptions, look_at_sampling, needs=("steps",)
 )

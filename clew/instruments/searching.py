@@ -9,8 +9,8 @@ from clew.core.modes import evaluating
 from clew.drawing.views import Branches, Part, Table, View
 from clew.inspection.decoding_tree import search_tree
 from clew.instruments.instrument import Instrument
-from clew.instruments.writing import WritingOptions, why_not_writing, writer_of
-from clew.runs.loaded import Run
+from clew.instruments.subject import Subject
+from clew.instruments.writing import WritingOptions, begin_writing
 from clew.tasks.writing import DecodingConfig
 
 
@@ -21,10 +21,10 @@ class BeamOptions(WritingOptions):
     length_penalty: float = Field(1.0, ge=-10, le=10, description="scores are log p / length^length_penalty")
 
 
-def look_at_beam(runs: Sequence[Run], options: BeamOptions) -> View:
-    run = runs[0]
-    with evaluating([run.task]):
-        writer = writer_of(run, options, DecodingConfig(method="beam", max_new=options.max_new))
+def look_at_beam(subjects: Sequence[Subject], options: BeamOptions) -> View:
+    subject = subjects[0]
+    with evaluating([subject.module]):
+        writer = begin_writing(subject, options, DecodingConfig(method="beam", max_new=options.max_new))
         tree = search_tree(
             writer.stepper,
             writer.start,
@@ -45,4 +45,4 @@ def look_at_beam(runs: Sequence[Run], options: BeamOptions) -> View:
     return View("Beam search", parts, about, facts)
 
 
-BEAM = Instrument("beam search as a tree: every hypothesis kept or dropped", BeamOptions, look_at_beam, why_not_writing)
+BEAM = Instrument("beam search as a tree: every hypothesis kept or dropped", BeamOptions, look_at_beam, needs=("steps",))

@@ -13,11 +13,10 @@ from clew.inspection.recording import record
 from clew.inspection.similarity import cka_matrix, classical_scaling, head_divergences
 from clew.instruments.attention import as_maps
 from clew.instruments.instrument import Instrument
-from clew.instruments.reading import read, why_unreadable
-from clew.instruments.sentences import SentenceOptions, find_sentences, level_names, level_words, why_wordless
+from clew.instruments.reading import read
+from clew.instruments.sentences import SentenceOptions, find_sentences, level_names, level_words
+from clew.instruments.subject import Subject, subject_names
 from clew.layers.heads import CROSS, DECODER, OWN, AttendingLayer
-from clew.runs.loaded import Run
-from clew.runs.names import run_names
 
 MOST_QUERIES = 64
 """Places of a text whose weights are compared, spread over it."""
@@ -33,18 +32,18 @@ class HeadsOptions(SentenceOptions):
     sentences: int = Field(20, ge=1, le=1000, description="how many sentences are read where there is no text")
 
 
-def look_at_cka(runs: Sequence[Run], options: SentenceOptions) -> View:
+def look_at_cka(subjects: Sequence[Subject], options: SentenceOptions) -> View:
     """Words are compared with themselves, whatever tokens each model makes of them."""
-    if len(runs) > 2:
-        raise UserError(f"layers are compared within one run, or between two, not {len(runs)}; name one or two")
-    sentences = find_sentences(runs[0], options.corpus, options.sentences)
-    levels = [level_words(run, sentences, options.pieces) for run in runs]
-    names = run_names(runs)
+    if len(subjects) > 2:
+        raise UserError(f"layers are compared within one run, or between two, not {len(subjects)}; name one or two")
+    sentences = find_sentences(subjects[0], options.corpus, options.sentences)
+    levels = [level_words(subject, sentences, options.pieces) for subject in subjects]
+    names = subject_names(subjects)
     values = cka_matrix(levels[0], levels[-1])
     rows, columns = level_names(levels[0]), level_names(levels[-1])
     words = sum(map(len, sentences))
     parts: list[Part] = [Heatmap(values, rows, columns, "linear CKA", names[0], names[-1], 0.0, 1.0)]
-    if len(runs) == 2:
+    if len(subjects) == 2:
         best = values.argmax(1)
         likest = [(rows[row], columns[column], round(float(values[row, column]), 4)) for row, column in enumerate(best.tolist())]
         parts.append(Table((f"{names[0]}", f"nearest in {names[1]}", "CKA"), likest))
@@ -52,21 +51,21 @@ def look_at_cka(runs: Sequence[Run], options: SentenceOptions) -> View:
     return View("Layers compared", parts, f"{counted(words, 'word')} of {options.corpus}", facts)
 
 
-def look_at_heads(runs: Sequence[Run], options: HeadsOptions) -> View:
+def look_at_heads(subjects: Sequence[Subject], options: HeadsOptions) -> View:
     """For every kind of attention with two heads or more, their divergences as a heatmap, and as a map on which like heads are near. Heads
     that are off look nowhere, and are left out."""
-    run = runs[0]
-    texts = (
-        [options.text] if options.text.strip() else [" ".join(words) for words in find_sentences(run, options.corpus, options.sentences)]
-    )
+    subject = subjects[0]
+    is_given = bool(options.text.strip()) or subject.has_inputs
+    texts = [options.text] if is_given else [" ".join(words) for words in find_sentences(subject, options.corpus, options.sentences)]
     totals: dict[str, np.ndarray] = {}
     for text in texts:
-        for kind, weights in head_weights(run, text, options).items():
+        for kind, weights in head_weights(subject, text, options).items():
             totals[kind] = totals.get(kind, 0.0) + head_divergences(weights) / len(texts)
     parts: list[Part] = []
     facts: dict[str, Any] = {}
     for kind, divergences in totals.items():
-        layers = {layer.name: names for layer in attending_layers(run) if layer.kind == kind and (names := heads_on(layer, options))}
+        attending = [layer for layer in attending_layers(subject.module) if layer.kind == kind]
+        layers = {layer.name: names for layer in attending if (names := heads_on(layer, options))}
         heads = [name for names in layers.values() for name in names]
         points = classical_scaling(np.sqrt(divergences))
         series, start = [], 0
@@ -80,7 +79,7 @@ def look_at_heads(runs: Sequence[Run], options: HeadsOptions) -> View:
         facts[KINDS[kind]] = {"heads": heads, "divergence": divergences.tolist(), "map": points.tolist()}
     if not parts:
         raise UserError("no two heads of one kind are left to compare; switch fewer off")
-    about = "a text" if options.text.strip() else f"{counted(len(texts), 'sentence')} of {options.corpus}"
+    about = "a text" if is_given else f"{counted(len(texts), 'sentence')} of {options.corpus}"
     return View("Attention heads compared", parts, f"the mean over the places of {about}", facts)
 
 
@@ -88,11 +87,11 @@ def heads_on(layer: AttendingLayer, options: HeadsOptions) -> list[str]:
     return [name for name in layer.heads if name not in options.off]
 
 
-def head_weights(run: Run, text: str, options: HeadsOptions) -> dict[str, np.ndarray]:
+def head_weights(subject: Subject, text: str, options: HeadsOptions) -> dict[str, np.ndarray]:
     """By kind of attention, the weights of all its heads that are on (heads, queries, keys) while a text is read."""
-    layers = [layer for layer in attending_layers(run) if layer.num_heads]
-    reading = read(run, text, options.target, into=options.into)
-    with record(run, *(layer.weights for layer in layers)) as seen:
+    layers = [layer for layer in attending_layers(subject.module) if layer.num_heads]
+    reading = read(subject, text, options.target, into=options.into)
+    with record(subject.module, *(layer.weights for layer in layers)) as seen:
         reading.hidden()
     found: dict[str, np.ndarray] = {}
     for kind in KINDS:
@@ -108,17 +107,17 @@ def head_weights(run: Run, text: str, options: HeadsOptions) -> dict[str, np.nda
     return found
 
 
-def why_not_comparable(run: Run) -> str | None:
-    if max((sum(layer.num_heads for layer in attending_layers(run) if layer.kind == kind) for kind in KINDS), default=0) < 2:
-        return f"{run.folder} has no two attention heads to compare"
-    return why_unreadable(run)
+def why_not_comparable(subject: Subject) -> str | None:
+    layers = attending_layers(subject.module)
+    most = max((sum(layer.num_heads for layer in layers if layer.kind == kind) for kind in KINDS), default=0)
+    return None if most > 1 else f"{subject.name} has no two attention heads to compare"
 
 
 CKA = Instrument(
     "layers compared by linear CKA, within a run or between two",
     SentenceOptions,
     look_at_cka,
-    why_wordless,
+    needs=("vectors",),
     quick=False,
     several=True,
 )
@@ -126,6 +125,8 @@ HEADS = Instrument(
     "attention heads compared by what they look at, as a map",
     HeadsOptions,
     look_at_heads,
-    why_not_comparable,
+    needs=("reads",),
+    fits=why_not_comparable,
     quick=False,
+    own_text=lambda subject: True,
 )

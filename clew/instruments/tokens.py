@@ -4,19 +4,19 @@ from collections.abc import Sequence
 
 from clew.drawing.views import ColouredText, Part, Table, View
 from clew.instruments.instrument import Instrument, TextOptions
-from clew.instruments.reading import read, unknown_ids, why_unreadable
-from clew.runs.loaded import Run
+from clew.instruments.reading import read
+from clew.instruments.subject import Subject
 
 
-def look_at_tokens(runs: Sequence[Run], options: TextOptions) -> View:
-    reading = read(runs[0], options.text, options.target, into=options.into, any_length=True)
+def look_at_tokens(subjects: Sequence[Subject], options: TextOptions) -> View:
+    reading = read(subjects[0], options.text, options.target, into=options.into, any_length=True)
     spans = reading.spans or (None,) * len(reading.tokens)
-    unknown = unknown_ids(runs[0])
+    ids = reading.ids or ("",) * len(reading.tokens)
     rows = [
         (place, piece, token, id, *(["" if span is None else f"{span[0]}-{span[1]}"] if reading.spans else []))
-        for place, (piece, token, id, span) in enumerate(zip(reading.pieces, reading.tokens, reading.ids, spans, strict=True), start=1)
+        for place, (piece, token, id, span) in enumerate(zip(reading.pieces, reading.tokens, ids, spans, strict=True), start=1)
     ]
-    notes = [f"{token}, id {id}" for token, id in zip(reading.tokens, reading.ids, strict=True)]
+    notes = [f"{token}, id {id}" for token, id in zip(reading.tokens, ids, strict=True)]
     parts: list[Part] = [
         ColouredText(reading.pieces, [float(place % 2) for place in range(len(rows))], low=0.0, high=4.0, notes=notes),
         Table(("place", "text", "token", "id", *(["characters"] if reading.spans else [])), rows),
@@ -24,9 +24,9 @@ def look_at_tokens(runs: Sequence[Run], options: TextOptions) -> View:
     if reading.writes:
         written = list(zip(range(1, len(reading.written) + 1), reading.written, reading.written_ids, strict=True))
         parts.append(Table(("place", "token", "id"), written, "Written"))
-    found = sum(id in unknown for id in reading.ids)
+    found = reading.num_unknown(reading.ids)
     about = f"{len(rows)} tokens" + (f", {found} unknown to the model" if found else "")
-    if (limit := runs[0].task.body.max_length) is not None and len(rows) > limit:
+    if (limit := reading.limit) is not None and len(rows) > limit:
         about += f"; the model can tell apart {limit} positions, and no more can be looked at together by what runs it"
     facts = {
         "tokens": list(reading.tokens),
@@ -43,5 +43,5 @@ TOKENS = Instrument(
     "a text as the model reads it: tokens, their ids and their characters",
     TextOptions,
     look_at_tokens,
-    why_unreadable,
+    needs=("reads",),
 )

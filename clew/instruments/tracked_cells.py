@@ -3,11 +3,12 @@ judged on text it has not seen. What is measured is told in `tracking.py`, the p
 
 import math
 from collections.abc import Sequence
-from typing import Literal, NamedTuple
+from typing import Any, Literal, NamedTuple
 
 import numpy as np
 import torch
 from pydantic import Field
+from torch import nn
 
 from clew.core.config import Section
 from clew.core.errors import UserError, unknown
@@ -16,10 +17,11 @@ from clew.inspection.properties import PROPERTIES, is_code
 from clew.inspection.streaming import stream
 from clew.inspection.tracking import Tally, correlations, fit_cuts, fit_lines, judge_cuts, judge_lines, threshold_of
 from clew.instruments.cells import coloured
-from clew.instruments.corpus_text import corpus_text
+from clew.instruments.corpus_text import has_corpus_text, own_text
 from clew.instruments.instrument import Instrument
 from clew.instruments.recurrent_layers import RecurrentLayer, recurrent_layers, why_not_recurrent
-from clew.runs.loaded import Run
+from clew.instruments.subject import Subject, subject_of
+from clew.tasks.offers import Streamed
 
 RARE = 0.001
 """A property that holds, or does not, at a smaller share of either text is left out."""
@@ -77,18 +79,20 @@ class Text(NamedTuple):
     values: dict[str, np.ndarray]
 
 
-def prepare(run: Run, text: str, names: Sequence[str], start: int = 0) -> Text:
-    """What stands before `start` is read as well, so that it is known what is open there."""
-    tokenizer = run.task.tokenizer
-    tokens, offsets = tokenizer.encode_with_offsets(text)
-    ends = np.array([max(stop - 1, 0) for _, stop in offsets], dtype=np.int64)
-    frame = [] if tokenizer.frame is None else list(tokenizer.frame.before)
+def prepare(model: Any, text: str, names: Sequence[str], start: int = 0) -> Text:
+    """A text as a subject, a run or a task streams it. What stands before `start` is read as well, so that it is known what is open
+    there."""
+    streamed: Streamed = subject_of(model).offers.streams(text)
+    ends = np.array([max(stop - 1, 0) for _, stop in streamed.offsets], dtype=np.int64)
     skipped = int((ends < start).sum())
     begin, ends = int(ends[skipped - 1]) + 1 if skipped else 0, ends[skipped:]
-    return Text(text, [*frame, *tokens], len(frame) + skipped, begin, ends, {name: PROPERTIES[name].find(text)[ends] for name in names})
+    values = {name: PROPERTIES[name].find(text)[ends] for name in names}
+    return Text(text, streamed.tokens, streamed.before + skipped, begin, ends, values)
 
 
-def tally_layers(run: Run, layers: Sequence[RecurrentLayer], text: Text, of: str, booleans: list[str], numbers: list[str]) -> list[Tally]:
+def tally_layers(
+    module: nn.Module, layers: Sequence[RecurrentLayer], text: Text, of: str, booleans: list[str], numbers: list[str]
+) -> list[Tally]:
     """One tally a layer, from one reading of the text."""
     flags, counts = (
         torch.tensor(np.stack([text.values[name] for name in names], 1) if names else np.zeros((len(text.ends), 0)))
@@ -96,7 +100,7 @@ def tally_layers(run: Run, layers: Sequence[RecurrentLayer], text: Text, of: str
     )
     paths = [layer.place(of) for layer in layers]
     tallies: list[Tally] = []
-    for places, seen in stream(run.task, text.tokens, paths):
+    for places, seen in stream(module, text.tokens, paths):
         real = places >= text.before
         at = places[real] - text.before
         for number, path in enumerate(paths):
@@ -108,13 +112,14 @@ def tally_layers(run: Run, layers: Sequence[RecurrentLayer], text: Text, of: str
     return tallies
 
 
-def search(run: Run, fitted_on: Text, judged_on: Text, *, of: str = "cell", margin: float = 0.25) -> Search:
+def search(model: Any, fitted_on: Text, judged_on: Text, *, of: str = "cell", margin: float = 0.25) -> Search:
     """Every cell of every layer against every property that both texts show."""
-    layers = recurrent_layers(run)
+    module = subject_of(model).module
+    layers = recurrent_layers(module)
     names = [name for name in fitted_on.values if all(varies(text.values[name]) for text in (fitted_on, judged_on))]
     booleans = [name for name in names if fitted_on.values[name].dtype == bool]
     numbers = [name for name in names if name not in booleans]
-    first, second = (tally_layers(run, layers, text, of, booleans, numbers) for text in (fitted_on, judged_on))
+    first, second = (tally_layers(module, layers, text, of, booleans, numbers) for text in (fitted_on, judged_on))
     best: dict[str, Best] = {}
     silent = {}
     for layer, fitted, judged in zip(layers, first, second, strict=True):
@@ -153,7 +158,7 @@ def varies(values: np.ndarray) -> bool:
     return bool(len(values)) and RARE <= float(values.mean()) <= 1 - RARE
 
 
-def texts_of(run: Run, options: TrackOptions) -> tuple[str, str, int]:
+def texts_of(subject: Subject, options: TrackOptions) -> tuple[str, str, int]:
     """What cells are fitted on, and what they are judged on with the character from which on: the halves of a text, or the beginnings of
     the run's training and validation parts."""
     if options.text:
@@ -161,18 +166,18 @@ def texts_of(run: Run, options: TrackOptions) -> tuple[str, str, int]:
         if half < 100:
             raise UserError(f"the text has {len(options.text)} characters, and the search needs 200 at least; give more, or none at all")
         return options.text[:half], options.text, half
-    return corpus_text(run, "train", options.characters), corpus_text(run, "valid", options.characters), 0
+    return own_text(subject, "train", options.characters), own_text(subject, "valid", options.characters), 0
 
 
-def look_for_cells(runs: Sequence[Run], options: TrackOptions) -> View:
-    run = runs[0]
+def look_for_cells(subjects: Sequence[Subject], options: TrackOptions) -> View:
+    subject = subjects[0]
     for name in options.properties:
         if name not in PROPERTIES:
             raise unknown("property", name, PROPERTIES)
-    first, second, start = texts_of(run, options)
+    first, second, start = texts_of(subject, options)
     names = options.properties or tuple(name for name, each in PROPERTIES.items() if each.kind != "code" or is_code(first))
-    fitted_on, judged_on = prepare(run, first, names), prepare(run, second, names, start)
-    found = search(run, fitted_on, judged_on, of=options.of, margin=options.margin)
+    fitted_on, judged_on = prepare(subject, first, names), prepare(subject, second, names, start)
+    found = search(subject, fitted_on, judged_on, of=options.of, margin=options.margin)
     if not found.best:
         raise UserError(f"none of {', '.join(names)} is both there and not there in each of the two texts; give a longer text, or others")
     header = ("property", "layer", "cell", "skill", "F1 or r", "constant F1", "accuracy", "majority", "told by")
@@ -182,7 +187,7 @@ def look_for_cells(runs: Sequence[Run], options: TrackOptions) -> View:
     ]
     parts: list[Part] = [Table(header, rows, "The best cell for each property, on unseen text")]
     shown = [one for one in found.best if one.skill >= options.margin and PROPERTIES[one.property].kind != "character"]
-    parts += [coloured_best(run, judged_on, one, options) for one in shown if options.show]
+    parts += [coloured_best(subject.module, judged_on, one, options) for one in shown if options.show]
     if found.silent:
         parts.append(Bars(list(found.silent), list(found.silent.values()), "share of cells", "Cells that track none of these, by layer"))
     if found.left_out:
@@ -208,15 +213,15 @@ def rounded(value: float | None) -> float | str:
     return "" if value is None else round(value, 3)
 
 
-def coloured_best(run: Run, text: Text, one: Best, options: TrackOptions) -> Part:
+def coloured_best(module: nn.Module, text: Text, one: Best, options: TrackOptions) -> Part:
     """The piece of the text where the property first changes, on the colour of its best cell."""
     values = text.values[one.property]
     start = max(0, int(np.argmax(values != values[0])) - options.show // 4)
     stop = min(len(text.ends), start + options.show)
-    layer = next(layer for layer in recurrent_layers(run) if layer.name == one.layer)
+    layer = next(layer for layer in recurrent_layers(module) if layer.name == one.layer)
     path = layer.place(options.of)
     seen = torch.zeros(text.before + stop)
-    for places, found in stream(run.task, text.tokens[: len(seen)], [path]):
+    for places, found in stream(module, text.tokens[: len(seen)], [path]):
         seen[places] = found[path][:, one.unit - 1].float().cpu()
     shown = seen[text.before + start :].numpy()
     begins = [int(text.ends[start - 1]) + 1 if start else text.begin, *(text.ends[start : stop - 1] + 1).tolist()]
@@ -239,20 +244,12 @@ def spread_of(values: np.ndarray) -> float:
     return max(float(np.quantile(np.abs(values), 0.9)), 1e-6)
 
 
-def why_not_tracked(run: Run) -> str | None:
-    if (why := why_not_recurrent(run)) is not None:
-        return why
-    return (
-        None
-        if run.verb == "generate"
-        else f"{run.folder} is no language model, which reads a text of any length; its task is to {run.verb}"
-    )
-
-
 TRACK = Instrument(
     "the cells that keep track of a property: line position, quotes, brackets, indentation, comments",
     TrackOptions,
     look_for_cells,
-    why_not_tracked,
+    needs=("streams",),
+    fits=why_not_recurrent,
     quick=False,
+    own_text=has_corpus_text,
 )

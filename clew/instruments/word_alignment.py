@@ -12,11 +12,11 @@ import numpy as np
 from pydantic import Field
 
 from clew.drawing.views import Heatmap, Part, Table, View
-from clew.inspection.heads import attending_layers
 from clew.instruments.instrument import Instrument, TextOptions
-from clew.instruments.reading import no_text, own_target
-from clew.layers.heads import CROSS
-from clew.runs.loaded import Run
+from clew.instruments.subject import Subject
+from clew.tasks.alignment import Alignment
+from clew.tasks.offers import Given
+from clew.tasks.reading import no_text
 
 
 class AlignmentOptions(TextOptions):
@@ -32,14 +32,15 @@ def crossing(places: Sequence[int]) -> float:
     return float(np.triu(order[:, None] > order[None, :], 1).sum() / pairs) if pairs else 0.0
 
 
-def look_at_alignment(runs: Sequence[Run], options: AlignmentOptions) -> View:
-    run = runs[0]
+def look_at_alignment(subjects: Sequence[Subject], options: AlignmentOptions) -> View:
+    subject = subjects[0]
     if not options.text.strip():
         raise no_text()
-    target = options.target if options.target is not None else own_target(run, options.text, options.into)
-    found = run.align(options.text, target, into=options.into, layer=options.layer)
+    given = Given(options.text, options.target, options.into)
+    target = options.target if options.target is not None else subject.offers.own_target(given, subject.decoding)
+    found: Alignment = subject.offers.aligns(given._replace(target=target), options.layer)
     weights = found.by_word().float().numpy()
-    before, after = (len(marks) for marks in run.task.around(options.into))
+    before, after = (len(marks) for marks in subject.offers.around(options.into))
     own = weights[:-1, before : weights.shape[1] - after]  # neither what asks for a language nor the ends
     places = (before + own.argmax(1)).tolist() if own.size else []
     rows = [
@@ -62,12 +63,4 @@ def look_at_alignment(runs: Sequence[Run], options: AlignmentOptions) -> View:
     return View("Alignment", parts, f"{target!r} for {options.text!r}: {kind}", facts)
 
 
-def why_no_alignment(run: Run) -> str | None:
-    if run.verb != "translate":
-        return f"{run.folder} writes no target that could be aligned: its task is to {run.verb}"
-    if not any(layer.kind == CROSS for layer in attending_layers(run)):
-        return f"{run.folder} does not look at its source while it writes (model.attention=none)"
-    return None
-
-
-ALIGNMENT = Instrument("which word was looked at for each word written", AlignmentOptions, look_at_alignment, why_no_alignment)
+ALIGNMENT = Instrument("which word was looked at for each word written", AlignmentOptions, look_at_alignment, needs=("aligns",))

@@ -13,7 +13,7 @@ from clew.core.config import Section
 from clew.drawing.scales import labels, ticks
 from clew.drawing.views import Bars, Note, Part, Table, View
 from clew.instruments.instrument import Instrument
-from clew.runs.loaded import Run
+from clew.instruments.subject import Subject
 from clew.runs.predictions import PREDICTIONS, marked_words, read_records, worst_first
 
 BINS = 10
@@ -27,8 +27,9 @@ class ErrorsOptions(Section):
     containing: str = Field("", description="only those whose text, target or prediction contains this")
 
 
-def look_at_errors(runs: Sequence[Run], options: ErrorsOptions) -> View:
-    records = read_records(runs[0].folder) or []
+def look_at_errors(subjects: Sequence[Subject], options: ErrorsOptions) -> View:
+    folder = subjects[0].folder
+    records = [] if folder is None else read_records(folder) or []
     wrong = worst_first(records)
     chosen = [record for record in wrong if options.containing in " ".join(str(record.get(field, "")) for field in SHOWN)][: options.most]
     chosen = [{**record, "marked": marked(record)} if "wrong" in record else record for record in chosen]
@@ -76,14 +77,17 @@ def histogram(scores: Sequence[float]) -> Bars:
     return Bars(names, [float(count) for count in counts], "examples", "Scores of all examples")
 
 
-def why_no_errors(run: Run) -> str | None:
-    if (run.folder / PREDICTIONS).is_file():
+def why_no_errors(subject: Subject) -> str | None:
+    if subject.folder is None:
+        return f"{subject.name} is a module, and no run that was evaluated"
+    if (subject.folder / PREDICTIONS).is_file():
         return None
     return (
-        f"{run.folder} has no {PREDICTIONS}: it is written when a run on examples ends, with what it predicted on the part it was judged by"
+        f"{subject.name} has no {PREDICTIONS}: it is written when a run on examples ends, with what it predicted on the part it was "
+        "judged by"
     )
 
 
 HEADINGS: dict[str, Any] = {"source": "given", "second": "and", "target": "expected", "prediction": "found"}
 
-ERRORS = Instrument("the worst mistakes of the last evaluation", ErrorsOptions, look_at_errors, why_no_errors)
+ERRORS = Instrument("the worst mistakes of the last evaluation", ErrorsOptions, look_at_errors, fits=why_no_errors)

@@ -35,7 +35,7 @@ def import_checkpoint(path: Path, out: Path | None = None, *, pairs: bool = Fals
     for is_known, read in READERS:
         if is_known(path):
             found = read(path)
-            if pairs and found.settings["task"]["name"] != "classification":
+            if pairs and not found.pairs:
                 raise UserError(
                     f"{path}: two texts are judged together by classifiers, and this is a {found.architecture}; leave --pairs out"
                 )

@@ -10,7 +10,8 @@ from clew.core.errors import UserError
 from clew.core.types import State
 from clew.interop.signatures import SIZES, Program, Sizes, Tensors, drawn
 from clew.interop.states import MEMORY, StateForm, tensors_of
-from clew.runs.loaded import Run
+from clew.interop.usage import CONTINUE, SEQUENCE, STEP
+from clew.tasks.programs import Steps
 
 STATE, NEXT = "state.", "next."
 """How the names of a state's tensors begin, where they go in and where they come out."""
@@ -49,22 +50,25 @@ class Encoder(nn.Module):
         return tuple(ready[name] for name in (*self.form.read, *self.form.changed) if name in ready)
 
 
-def language_model(run: Run) -> list[Program]:
-    body = run.task.body
+def stepping(task: Any, steps: Steps) -> list[Program]:
+    """The step, and before it the encoder where there is a source."""
+    return sequence(task, steps) if steps.source else [continuing(task, steps)]
+
+
+def continuing(task: Any, steps: Steps) -> Program:
+    body = task.body
     if any(bool(tensor.any()) for tensor in tensors_of(body.initial_state(1)).values()):
-        raise UserError(
-            f"{run.folder}: a layer's state does not begin with zeros, as that of a program does; export a model whose layers do"
-        )
+        raise UserError("a layer's state does not begin with zeros, as that of a program does; export a model whose layers do")
 
     def reach(sizes: Sizes) -> tuple[State, Tensors]:
         tokens, mask = drawn(body.vocabulary, sizes["batch"], sizes["past"])
         return body(tokens, mask, body.initial_state(sizes["batch"]))[1], {}
 
-    return [step_program(run.task, reach)]
+    return step_program(task, reach, steps, CONTINUE)
 
 
-def sequence(run: Run) -> list[Program]:
-    task, body = run.task, run.task.body
+def sequence(task: Any, steps: Steps) -> list[Program]:
+    body = task.body
 
     def sources(sizes: Sizes) -> Tensors:
         source, mask = drawn(body.source_vocabulary, sizes["batch"], sizes["source"])
@@ -75,13 +79,16 @@ def sequence(run: Run) -> list[Program]:
         tokens, mask = drawn(body.vocabulary, sizes["batch"], sizes["past"])
         return body(tokens, mask, body.initial_state(sizes["batch"], body.encode(*given.values())))[1], given
 
-    step = step_program(task, reach)
+    language = next(iter(steps.facts.get("languages") or ()), None)
+    first = 'about["source_before"]' if language is None else f'[about["languages"]["{language}"]]'
+    usage = SEQUENCE.replace("FIRST", first)
+    step = step_program(task, reach, steps, usage)
     form: Any = step.module.form
     made = [*(name for name in form.read if name.startswith(MEMORY)), *(STATE + name for name in form.changed)]
-    return [Program("encoder", Encoder(task, form), sources, made), step]
+    return [Program("encoder", Encoder(task, form), sources, made, step.usage, step.alone), step]
 
 
-def step_program(task: Any, reach: Callable[[Sizes], tuple[State, Tensors]]) -> Program:
+def step_program(task: Any, reach: Callable[[Sizes], tuple[State, Tensors]], steps: Steps, usage: str) -> Program:
     """One call of a generator; `reach` gives a state after some tokens, and tensors of other programs that may stand in it."""
     with torch.no_grad():
         state, given = reach(SIZES)
@@ -95,4 +102,5 @@ def step_program(task: Any, reach: Callable[[Sizes], tuple[State, Tensors]]) -> 
         read = {name: there[name] for name in form.read}
         return {"tokens": tokens, "mask": mask, **read, **{STATE + name: there[name] for name in form.changed}}
 
-    return Program("step", Step(task, form), example, ["log_probs", *(NEXT + name for name in form.changed)])
+    outputs, usage = ["log_probs", *(NEXT + name for name in form.changed)], f"{STEP.strip()}\n\n\n{usage.strip()}"
+    return Program("step", Step(task, form), example, outputs, usage, alone=True, facts=steps.facts)

@@ -22,13 +22,14 @@ Fill = Callable[[Config, dict[str, Tensor]], list[str]]
 @dataclass(frozen=True)
 class Imported:
     """What was understood of a checkpoint: the class it says it is, the sections of a config, vocabularies by role, `fill`, which copies
-    its weights into those of the built task and says which were left, and what else is to be told."""
+    its weights into those of the built task and says which were left, and what else is to be told. `pairs`: it may judge two texts."""
 
     architecture: str
     settings: dict[str, Any]
     vocabularies: dict[str, Any]
     fill: Fill
     notes: list[str] = field(default_factory=list)
+    pairs: bool = False
 
 
 @dataclass(frozen=True)

@@ -15,19 +15,10 @@ from clew.interop.options import ExportOptions
 from clew.runs.directory import ENVIRONMENT, ORIGIN
 from clew.runs.loaded import Run
 from clew.runs.summary import Summary, last_with, summarise
+from clew.tasks import TASKS
 from clew.text.labels import Labels
 from clew.text.tokenizer import Tokenizer
 
-PIPELINES = {
-    "language_model": "text-generation",
-    "translation": "translation",
-    "classification": "text-classification",
-    "tagging": "token-classification",
-    "masked_language_model": "fill-mask",
-    "question_answering": "question-answering",
-    "representation": "feature-extraction",
-}
-"""What Hugging Face calls what a task does, where it has a name for it."""
 ENGLISH = ("tinyshakespeare", "sentiment-sample", "gum-trees-sample", "ewt-sample", "craft-sample")
 """Embedded corpora of English alone."""
 
@@ -40,7 +31,7 @@ def model_card(run: Run, *, library: str, usage: str, options: ExportOptions, ta
         "license": options.license,
         "language": languages_of(run) or None,
         "library_name": library,
-        "pipeline_tag": PIPELINES.get(task),
+        "pipeline_tag": TASKS[task].pipeline,
         "tags": ["clew", task.replace("_", "-"), family.replace("_", "-"), *tags],
         "metrics": sorted({name.split(".")[-1] for name in scores_of(summary)}) or None,
     }
@@ -58,7 +49,8 @@ def opening(run: Run) -> str:
         f"{vocabulary.vocabulary:,} {vocabulary.unit}s" + (f" ({role})" if len(kept) > 1 else "") for role, vocabulary in kept.items()
     )
     settings = yaml.safe_dump(run.config.model.model_dump(mode="json"), sort_keys=False, allow_unicode=True)
-    return f"A model of the family `{family}` for the task `{task}`, of {parameters:,} parameters, over {sizes}.\n\n```yaml\n{settings}```"
+    over = f", over {sizes}" if sizes else ""
+    return f"A model of the family `{family}` for the task `{task}`, of {parameters:,} parameters{over}.\n\n```yaml\n{settings}```"
 
 
 def vocabularies_of(run: Run) -> dict[str, Any]:

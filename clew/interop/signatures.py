@@ -1,9 +1,9 @@
 """A program to be written for another runtime, and what goes in and out of it, found by running it on tensors of several sizes."""
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import cached_property
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import torch
 from torch import Tensor, nn
@@ -32,12 +32,20 @@ class Port(NamedTuple):
 
 @dataclass(frozen=True)
 class Program:
-    """A module from tensors to a tuple of tensors. `example` has its inputs by name, for given sizes."""
+    """A module from tensors to a tuple of tensors. `example` has its inputs by name, for given sizes; `usage`, `alone` and `facts` are as
+    `tasks.programs.Reads` has them."""
 
     name: str
     module: nn.Module
     example: Callable[[Sizes], Tensors]
     outputs: Sequence[str]
+    usage: str = ""
+    alone: bool = False
+    facts: Mapping[str, Any] = field(default_factory=dict)
+
+    @property
+    def inputs(self) -> list[str]:
+        return list(self.example(SIZES))
 
     @cached_property
     def tensors(self) -> tuple[Tensor, ...]:
@@ -47,7 +55,7 @@ class Program:
     @cached_property
     def ports(self) -> tuple[list[Port], list[Port]]:
         """All that goes in and out: a side that is longer where one size is larger by one grows with that size."""
-        names = list(self.example(SIZES))
+        names = self.inputs
         seen = {size: self.run({**SIZES, size: number + 1}) for size, number in SIZES.items()}
         found = []
         for place, tensor in enumerate(self.run(SIZES)):

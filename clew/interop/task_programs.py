@@ -1,33 +1,26 @@
-"""Which programs a run gives, by its task."""
+"""The programs of a run: those that its task offers, as modules that can be traced."""
 
-from collections.abc import Callable
+from typing import Any
 
 from clew.core.errors import UserError
-from clew.interop.generators import language_model, sequence
-from clew.interop.readers import classification, levels, masked_language_model, question_answering, representation, tagging
+from clew.interop.default_programs import default_programs
+from clew.interop.generators import stepping
+from clew.interop.readers import reading
 from clew.interop.signatures import Program
 from clew.runs.loaded import Run
-
-PROGRAMS: dict[str, Callable[[Run], list[Program]]] = {
-    "language_model": language_model,
-    "bidirectional_language_model": levels,
-    "masked_language_model": masked_language_model,
-    "translation": sequence,
-    "sequence": sequence,
-    "classification": classification,
-    "tagging": tagging,
-    "question_answering": question_answering,
-    "representation": representation,
-}
-REFUSED = {
-    "tree_classification": "reads trees, and each has a shape of its own",
-    "parsing": "holds what it writes to trees, which no program does",
-}
+from clew.tasks.programs import Reads, Steps
 
 
 def programs_of(run: Run) -> list[Program]:
-    name = run.config.task.name
-    if name not in PROGRAMS:
-        why = REFUSED.get(name, "has no programs")
-        raise UserError(f"{run.folder} is a run of the task {name}, which {why}; programs are written of {', '.join(PROGRAMS)}")
-    return PROGRAMS[name](run)
+    """A task that offers none is refused by name, with what it says of itself."""
+    try:
+        offered = run.task.programs() if hasattr(run.task, "programs") else default_programs(run)
+        return [program for each in offered for program in made(run.task, each)]
+    except UserError as error:
+        raise UserError(f"{run.folder}: {error}") from None
+
+
+def made(task: Any, offered: Reads | Steps | Program) -> list[Program]:
+    if isinstance(offered, Program):
+        return [offered]
+    return stepping(task, offered) if isinstance(offered, Steps) else [reading(task, offered)]

@@ -1,10 +1,11 @@
 """Python that runs an export without clew, as its card shows it."""
 
-from typing import Any
+from collections.abc import Sequence
 
+from clew.interop.signatures import Program
 from clew.runs.loaded import Run
-from clew.sources.words import WordReader, is_segmented, is_spelled
-from clew.tasks.answers import Number
+from clew.sources.words import WordReader
+from clew.text.tokenizer import Tokenizer
 
 OPENINGS = {
     "onnx": """
@@ -57,7 +58,7 @@ def step(known, tokens):
     return {**known, **after}, int(found["log_probs"][0, -1].argmax())
 """
 
-LANGUAGE_MODEL = """
+CONTINUE = """
 tokenizer = read_tokenizer("tokenizer")
 sizes = {"batch": 1, "past": 0}  # a state begins with zeros, and with nothing read
 state = {
@@ -92,7 +93,7 @@ def letters_of(words):
 """
 
 WORDS = """
-tokenizer = read_tokenizer("tokenizer")
+tokenizer = read_tokenizer("ROLE")
 words = "TEXT".split()  # punctuation stands apart
 encoded = tokenizer.encode(" ".join(words), add_special_tokens=FRAMED)
 tensors = {"tokens": np.array([encoded.ids]), "mask": np.ones((1, len(encoded.ids)), dtype=bool)}
@@ -120,94 +121,43 @@ tensors["context_tokens"], tensors["context_mask"] = np.array([ids]), np.ones((1
 tensors["context_starts"], tensors["context_ends"] = (places + len(MARK) for places in places_of(read, words))
 """
 
-TAGS = """\
-found = run("tagger", tensors)
-print([(word, about["tags"][tag]) for word, tag in zip(words, found["tags"][0])])
-"""
-
-CLASSES = """\
-found = run("classifier", tensors)
-print(dict(zip(about["labels"], found["probabilities"][0])))
-"""
-
-NUMBER = """\
-print(run("classifier", tensors)["number"])
-"""
-
-FILLER = """\
-tensors["tokens"][0, 1] = about["mask"]
-found = run("filler", tensors)
-print(tokenizer.id_to_token(int(found["log_probs"][0, 1].argmax())))
-"""
-
-SCORES = """\
-print(run("reader", tensors)["scores"][0])  # of every place as an answer's first and last
-"""
-
-VECTORS = """\
-print(run("embedder", tensors)["vectors"][0])
-"""
-
-ANSWER = """
-tokenizer = read_tokenizer("tokenizer")
-question, passage = (tokenizer.encode(text, add_special_tokens=False) for text in ("QUESTION", "TEXT"))
-around = about["pair"]
-parts = [(around["before"], 0), (question.ids, 0), (around["between"], 0), (passage.ids, 1), (around["after"], 1)]
-tensors = {
-    "tokens": np.array([[id for ids, _ in parts for id in ids]]),
-    "segments": np.array([[around["segments"][side] for ids, side in parts for _ in ids]]),
-}
-tensors["mask"] = np.ones_like(tensors["tokens"], dtype=bool)
-first = sum(len(ids) for ids, _ in parts[:3])
-starts, ends = run("reader", tensors)["scores"][0][:, first : first + len(passage.ids)]
-best = max((starts[i] + ends[j], i, j) for i in range(len(starts)) for j in range(i, len(ends)))
-print("TEXT"[passage.offsets[best[1]][0] : passage.offsets[best[2]][1]])
-"""
-
-LEVELS = """\
-found = run("levels", tensors)
-print({name: vectors.shape for name, vectors in found.items()})  # (batch, length, dim), the embedding first
+SECOND = """\
+tensors |= {f"second_{name}": tensor for name, tensor in tensors.items()}  # the second text
 """
 
 
-def usage_of(run: Run, to: str) -> str:
-    """The lines that run a run's programs."""
-    name = run.config.task.name
-    if name == "language_model":
-        blocks = [READ, STEP, LANGUAGE_MODEL]
-    elif name in ("translation", "sequence"):
-        blocks = [READ, STEP, sequence_lines(run.task)]
-    elif name == "question_answering" and not is_spelled(run.task.body):
-        sample = sample_of(run.tokenizer)
-        blocks = [READ, ANSWER.replace("TEXT", sample).replace("QUESTION", sample.split()[0])]
-    else:
-        lines = sentence_lines(run, name)
-        blocks = [READ, *(LETTERS for _ in range("letters_of(" in lines)), *(PLACES for _ in range("places_of(" in lines)), lines]
+def usage_of(run: Run, program: Program, to: str) -> str:
+    """The lines that run a program, after those that load it."""
+    tokenizers = [(role, each) for role, each in run.vocabularies.items() if isinstance(each, Tokenizer)]
+    if not tokenizers:
+        return f"{OPENINGS[to].strip()}\n\n\n{program.usage or shown_ports(program)}"
+    role, tokenizer = tokenizers[0]
+    sample = sample_of(tokenizer)
+    lines = program.usage or f'print(run("{program.name}", tensors))\n'
+    if not program.alone:
+        lines = sentence_lines(run, program.inputs, role, tokenizer) + lines
+    lines = lines.replace("TEXT", sample).replace("QUESTION", sample.split()[0])
+    blocks = [READ, *(LETTERS for _ in range("letters_of(" in lines)), *(PLACES for _ in range("places_of(" in lines)), lines]
     return "\n\n\n".join(block.strip() for block in (OPENINGS[to], *blocks))
 
 
-def sequence_lines(task: Any) -> str:
-    first = f'[about["languages"]["{task.languages[0]}"]]' if task.languages else 'about["source_before"]'
-    return SEQUENCE.replace("FIRST", first).replace("TEXT", sample_of(task.source))
+def shown_ports(program: Program) -> str:
+    """Of a program that reads no text: what goes in and out."""
+    return f'print(about["programs"]["{program.name}"])\n'
 
 
-def sentence_lines(run: Run, name: str) -> str:
-    task = run.task
-    framed = run.tokenizer.frame is not None
-    lines = WORDS.replace("TEXT", sample_of(run.tokenizer)).replace("FRAMED", str(framed))
-    if is_spelled(task.body):
+def sentence_lines(run: Run, inputs: Sequence[str], role: str, tokenizer: Tokenizer) -> str:
+    """Those that make `tensors` of a sentence, for a program with these inputs."""
+    lines = WORDS.replace("ROLE", role).replace("FRAMED", str(tokenizer.frame is not None))
+    if "letters" in inputs:
         lines += 'tensors["letters"] = letters_of(words)\n'
-    if is_segmented(task.body):
+    if "segments" in inputs:
         lines += 'tensors["segments"] = np.array([encoded.type_ids])\n'
-    if (other := getattr(getattr(task, "reader", None), "context", None)) is not None:
+    if (other := getattr(getattr(run.task, "reader", None), "context", None)) is not None:
         lines += context_lines(other)
-    if name == "tagging":
-        return lines + ("" if task.reader.is_whole else PIECES) + TAGS
-    if name == "classification":
-        if task.config.pair == "apart":
-            lines += 'tensors |= {f"second_{name}": tensor for name, tensor in tensors.items()}  # the second text\n'
-        return lines + (NUMBER if isinstance(task.answer, Number) else CLASSES)
-    return lines + {"masked_language_model": FILLER, "representation": VECTORS, "question_answering": SCORES}.get(name, LEVELS)
+    if "starts" in inputs:
+        lines += PIECES
+    return lines + SECOND if "second_mask" in inputs else lines
 
 
 def context_lines(reader: WordReader) -> str:
@@ -224,7 +174,7 @@ def context_lines(reader: WordReader) -> str:
     return lines
 
 
-def sample_of(tokenizer: Any) -> str:
+def sample_of(tokenizer: Tokenizer) -> str:
     """Three words that the tokenizer knows, or some that it can cut."""
     known = [token for token in tokenizer.tokens if token.isalpha()] if tokenizer.unit == "word" else []
     return " ".join(known[:3]) or "where is it"

@@ -81,8 +81,9 @@ def take(entries: Iterable[Entry], wanted: dict[str, Tensor], names: Iterable[st
 
 
 def give(entries: Iterable[Entry], ours: dict[str, Tensor]) -> dict[str, Tensor]:
-    """Their tensors from ours."""
-    return {found.theirs: found.transform.to_theirs([ours[name] for name in found.ours]).contiguous() for found in entries}
+    """Their tensors from ours; a second copy is a tensor of its own, or no file would hold both."""
+    given = ((found, found.transform.to_theirs([ours[name] for name in found.ours]).contiguous()) for found in entries)
+    return {found.theirs: tensor.clone() if found.optional else tensor for found, tensor in given}
 
 
 def check_all_used(names: Iterable[str], entries: Iterable[Entry], leftovers: Sequence[str], where: str) -> list[str]:

@@ -32,7 +32,7 @@ def bert(
     )
 
 
-def rising(warmup: int) -> dict[str, Any]:
+def rising(warmup: float) -> dict[str, Any]:
     return {"name": "linear", "warmup": warmup}
 
 
@@ -47,7 +47,7 @@ SHAKESPEARE = bert(
         "batch_tokens": 2048,
         "length": 64,
         "learning_rate": 2e-3,
-        "schedule": rising(200),
+        "schedule": rising(0.1334),
         "evaluate_every": 500,
     },
     size=2048,
@@ -62,7 +62,7 @@ OWN = bert(
         "batch_tokens": 8192,
         "length": 128,
         "learning_rate": 5e-4,
-        "schedule": rising(1000),
+        "schedule": rising(0.05),
         "evaluate_every": 1000,
     },
     size=8192,
@@ -76,14 +76,14 @@ SMALL = bert(
         "batch_tokens": 32_768,
         "length": 128,
         "learning_rate": 5e-4,
-        "schedule": rising(2500),
+        "schedule": rising(0.05),
         "evaluate_every": 2500,
         **GPU,
     },
     size=16_384,
     learn_from=LEARN_FROM,
 )
-PUBLISHED = {"steps": 1_000_000, "batch_size": 256, "length": 512, "schedule": rising(10_000), "evaluate_every": 10_000, **GPU}
+PUBLISHED = {"steps": 1_000_000, "batch_size": 256, "length": 512, "schedule": rising(0.01), "evaluate_every": 10_000, **GPU}
 BASE = bert(
     "BERT base as published, on documents of your own: data.train=FOLDER. For several GPUs.",
     {},

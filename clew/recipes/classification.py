@@ -14,13 +14,13 @@ SELF_ATTENTION = {
 BIDIRECTIONAL = {"family": "recurrent", "cell": "lstm", "bidirectional": True, "dim": 200, "embedding_dim": 100, "dropout": 0.5}
 
 
-def training(steps: int, **changes: Any) -> dict[str, Any]:
+def training(steps: int, *, warmup: float, **changes: Any) -> dict[str, Any]:
     return {
         "steps": steps,
         "batch_size": 32,
         "learning_rate": 2e-3,
         "optimiser": {"name": "adamw", "weight_decay": 0.01},
-        "schedule": {"name": "cosine", "warmup": 50, "floor": 0.02},
+        "schedule": {"name": "cosine", "warmup": warmup, "floor": 0.02},
         "evaluate_every": max(steps // 10, 1),
         "log_every": 50,
         "patience": 5,
@@ -56,28 +56,28 @@ SENTIMENT_BAG = classifier(
     "Averaged word vectors under a feed-forward network, on sentences for and against films.",
     SENTIMENT,
     {"family": "bag", "dim": 100, "dropout": 0.3},
-    training(1000),
+    training(1000, warmup=0.05),
     task={"pooling": "mean", "num_hidden": 1},
 )
 SENTIMENT_CNN = classifier(
     "Windows of 3, 4 and 5 words, pooled by their maximum (Kim 2014), on the same sentences.",
     SENTIMENT,
     {"family": "cnn", "embedding_dim": 64, "dim": 300, "dropout": 0.3},
-    training(800),
+    training(800, warmup=0.0625),
     task={"pooling": "max"},
 )
 SENTIMENT_LSTM = classifier(
     "A bidirectional LSTM, pooled by its maximum, on the same sentences.",
     SENTIMENT,
     BIDIRECTIONAL,
-    training(800),
+    training(800, warmup=0.0625),
     task={"pooling": "max"},
 )
 SENTIMENT_ATTENTION = classifier(
     "A layer of self-attention, averaged, on the same sentences.",
     SENTIMENT,
     SELF_ATTENTION,
-    training(800, optimiser={"name": "adamw", "weight_decay": 0.1}),
+    training(800, warmup=0.0625, optimiser={"name": "adamw", "weight_decay": 0.1}),
     task={"pooling": "mean"},
     embedding={"dim": 64},  # which starts the table near 0
 )
@@ -85,7 +85,7 @@ SST = classifier(
     "A BiLSTM on the Stanford Sentiment Treebank's phrases. For a GPU; add embedding.vectors=GLOVE.",
     {"corpus": "sst", "phrases": True},
     {**BIDIRECTIONAL, "dim": 300},
-    training(4000, batch_size=256, evaluate_every=250, patience=8),
+    training(4000, warmup=0.0125, batch_size=256, evaluate_every=250, patience=8),
     task={"pooling": "mean", "split": False},
     published="accuracy 49.1 for a bidirectional LSTM with GloVe of 300 dimensions (Tai et al. 2015)",
 )
@@ -93,6 +93,6 @@ OWN = classifier(
     "A BiLSTM on labelled texts of your own: data.train=FILE data.text=COLUMN data.label=COLUMN.",
     {},
     BIDIRECTIONAL,
-    training(1500),
+    training(1500, warmup=0.0334),
     task={"pooling": "max"},
 )

@@ -13,6 +13,7 @@ def elmo(
     training: dict[str, Any],
     *,
     predicted: int,
+    warmup: float,
     highways: int = 1,
     dropout: float = 0.1,
     takes: str = "",
@@ -30,7 +31,7 @@ def elmo(
             "task": {"name": "bidirectional_language_model", "predicted": predicted},
             "training": {
                 "optimiser": {"name": "adamw", "weight_decay": 0.01},
-                "schedule": {"name": "cosine", "warmup": 100, "floor": 0.02},
+                "schedule": {"name": "cosine", "warmup": warmup, "floor": 0.02},
                 **training,
             },
         },
@@ -45,6 +46,7 @@ EWT = elmo(
     [16, 32, 48, 64, 96],
     {"steps": 800, "batch_size": 32, "length": 32, "learning_rate": 3e-3, "evaluate_every": 100},
     predicted=3500,
+    warmup=0.125,
     dropout=0.3,
     takes="10 minutes on two cores",
 )
@@ -62,6 +64,7 @@ EWT_FULL = elmo(
         "precision": "tf32",
     },
     predicted=10_000,
+    warmup=0.1,
     highways=2,
     dropout=0.5,
 )
@@ -72,5 +75,6 @@ OWN = elmo(
     [32, 32, 64, 128, 256],
     {"steps": 3000, "batch_size": 32, "length": 64, "learning_rate": 2e-3, "evaluate_every": 300},
     predicted=10_000,
+    warmup=0.0334,
     dropout=0.2,
 )

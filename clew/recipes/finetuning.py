@@ -17,7 +17,7 @@ def training(steps: int, **changes: Any) -> dict[str, Any]:
         "batch_size": 32,
         "optimiser": {"name": "adamw", "beta2": 0.999, "weight_decay": 0.01},
         "learning_rate": 3e-5,
-        "schedule": {"name": "linear", "warmup": max(steps // 10, 1)},
+        "schedule": {"name": "linear", "warmup": 0.1},
         "precision": "tf32",
         "evaluate_every": max(steps // 10, 1),
         "log_every": 25,

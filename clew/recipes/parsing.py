@@ -13,12 +13,12 @@ def attentive(**changes: Any) -> dict[str, Any]:
     return {"family": "seq2seq", "cell": "lstm", "dim": 128, "attention": "before", "score": "general", "dropout": 0.3} | changes
 
 
-def training(steps: int, **changes: Any) -> dict[str, Any]:
+def training(steps: int, *, warmup: float, **changes: Any) -> dict[str, Any]:
     return {
         "steps": steps,
         "batch_tokens": 1024,
         "learning_rate": 2e-3,
-        "schedule": {"name": "cosine", "warmup": 100, "floor": 0.02},
+        "schedule": {"name": "cosine", "warmup": warmup, "floor": 0.02},
         "evaluate_every": steps // 10,
         "log_every": 50,
     } | changes
@@ -52,13 +52,13 @@ CRAFT = parser(
     "An LSTM with attention that writes the trees of sentences, on the embedded sample of CRAFT.",
     {"corpus": "craft-sample"},
     attentive(),
-    training(3000),
+    training(3000, warmup=0.0334),
 )
 CRAFT_FULL = parser(
     "Two layers with attention above them on all of CRAFT, biomedical articles. For a GPU.",
     {"corpus": "craft"},
     attentive(dim=512, num_layers=2, attention="after", feeding=False, dropout=0.4),
-    training(1800, batch_tokens=16_000, precision="tf32", evaluate_every=900),
+    training(1800, warmup=0.056, batch_tokens=16_000, precision="tf32", evaluate_every=900),
     task={"longest": 600},
     decoding={"method": "greedy"},
 )
@@ -68,9 +68,9 @@ WSJ = parser(
     attentive(dim=256, num_layers=2, attention="after", dropout=0.5),
     training(
         2500,
+        warmup=0.2,
         batch_tokens=6000,
         learning_rate=1e-3,
-        schedule={"name": "cosine", "warmup": 500, "floor": 0.02},
         precision="tf32",
         average={"name": "ema", "decay": 0.999},
         evaluate_every=500,
@@ -83,5 +83,5 @@ OWN = parser(
     "The parser of craft-parser on a treebank of your own: data.train=FILE.",
     {},
     attentive(),
-    training(3000),
+    training(3000, warmup=0.0334),
 )

@@ -32,7 +32,7 @@ def large_batches(length: int, learning_rate: float) -> dict[str, Any]:
         "length": length,
         "optimiser": {"name": "adamw", "beta2": 0.95, "weight_decay": 0.1},
         "learning_rate": learning_rate,
-        "schedule": {"name": "cosine", "warmup": 700, "floor": 0.1},
+        "schedule": {"name": "cosine", "warmup": 0.001167, "floor": 0.1},
         "precision": "bfloat16",
         "compile": True,
         "workers": 2,

@@ -24,7 +24,7 @@ FACTS = Recipe(
             "steps": 400,
             "batch_size": 64,
             "learning_rate": 5e-3,
-            "schedule": {"name": "cosine", "warmup": 50, "floor": 0.02},
+            "schedule": {"name": "cosine", "warmup": 0.125, "floor": 0.02},
             "evaluate_every": 100,
             "log_every": 25,
         },

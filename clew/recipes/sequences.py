@@ -9,7 +9,7 @@ LUONG: dict[str, Any] = {"family": "seq2seq", "cell": "lstm", "dim": 128, "atten
 BAHDANAU: dict[str, Any] = {"family": "seq2seq", "cell": "gru", "dim": 128, "attention": "before", "score": "additive"}
 
 
-def drawn(about: str, corpus: str, *, steps: int, takes: str, model: dict[str, Any] = LUONG, **data: Any) -> Recipe:
+def drawn(about: str, corpus: str, *, steps: int, warmup: float, takes: str, model: dict[str, Any] = LUONG, **data: Any) -> Recipe:
     """Attention on a task whose examples are drawn."""
     return Recipe(
         about,
@@ -22,7 +22,7 @@ def drawn(about: str, corpus: str, *, steps: int, takes: str, model: dict[str, A
                 "steps": steps,
                 "batch_size": 64,
                 "learning_rate": 3e-3,
-                "schedule": {"name": "cosine", "warmup": 50, "floor": 0.02},
+                "schedule": {"name": "cosine", "warmup": warmup, "floor": 0.02},
                 "evaluate_every": steps // 5,
                 "log_every": 25,
             },
@@ -32,15 +32,20 @@ def drawn(about: str, corpus: str, *, steps: int, takes: str, model: dict[str, A
     )
 
 
-COPY = drawn("The same letters again, by an LSTM with attention.", "copy", longest=10, steps=300, takes="1 minute on two cores")
-REVERSE = drawn("Letters backwards, by an LSTM with attention.", "reverse", longest=10, steps=300, takes="1 minute on two cores")
-SORT = drawn("Letters in order, by an LSTM with attention.", "sort", longest=10, steps=500, takes="1 minute on two cores")
+COPY = drawn(
+    "The same letters again, by an LSTM with attention.", "copy", longest=10, steps=300, warmup=0.167, takes="1 minute on two cores"
+)
+REVERSE = drawn(
+    "Letters backwards, by an LSTM with attention.", "reverse", longest=10, steps=300, warmup=0.167, takes="1 minute on two cores"
+)
+SORT = drawn("Letters in order, by an LSTM with attention.", "sort", longest=10, steps=500, warmup=0.1, takes="1 minute on two cores")
 ADDITION = drawn(
     "The sum of two numbers of up to four digits, by an LSTM with attention.",
     "addition",
     longest=4,
     size=50_000,
     steps=3000,
+    warmup=0.0167,
     takes="5 minutes on two cores",
 )
 RECALL = drawn(
@@ -49,6 +54,7 @@ RECALL = drawn(
     model=BAHDANAU,
     size=20_000,
     steps=2000,
+    warmup=0.025,
     takes="5 minutes on two cores",
 )
 
@@ -66,7 +72,7 @@ def own(about: str, task: dict[str, Any], decoding: dict[str, Any], **data: Any)
                 "steps": 3000,
                 "batch_tokens": 4096,
                 "learning_rate": 2e-3,
-                "schedule": {"name": "inverse_sqrt", "warmup": 400},
+                "schedule": {"name": "inverse_sqrt", "warmup": 0.1334},
                 "evaluate_every": 250,
                 "log_every": 25,
             },

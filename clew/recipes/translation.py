@@ -38,7 +38,7 @@ def training(steps: int, **changes: Any) -> dict[str, Any]:
         "steps": steps,
         "batch_tokens": 8192,
         "learning_rate": 1e-3,
-        "schedule": {"name": "cosine", "warmup": steps // 10, "floor": 0.02},
+        "schedule": {"name": "cosine", "warmup": 0.1, "floor": 0.02},
         "precision": "tf32",
         "evaluate_every": steps // 20,
         "log_every": 50,
@@ -107,7 +107,7 @@ TATOEBA_LSTM = Recipe(
 )
 
 
-def vaswani(name: str, *, steps: int, **model: Any) -> Recipe:
+def vaswani(name: str, *, steps: int, warmup: float, **model: Any) -> Recipe:
     """Vaswani et al. 2017, sections 5 and 6.1. Their rate rises to dim^-0.5 * warmup^-0.5; their 25,000 tokens a side are 50,000 here."""
     return Recipe(
         f"The Transformer as published, {name}, on pairs of your own: data.train=FILE. For GPUs.",
@@ -120,7 +120,7 @@ def vaswani(name: str, *, steps: int, **model: Any) -> Recipe:
                 "batch_tokens": 50_000,
                 "optimiser": {"name": "adam", "beta2": 0.98, "eps": 1e-9},
                 "learning_rate": (model.get("dim", 512) * 4000) ** -0.5,
-                "schedule": {"name": "inverse_sqrt", "warmup": 4000},
+                "schedule": {"name": "inverse_sqrt", "warmup": warmup},
                 "precision": "bfloat16",
                 "evaluate_every": 2000,
                 "keep": 5,
@@ -131,5 +131,5 @@ def vaswani(name: str, *, steps: int, **model: Any) -> Recipe:
     )
 
 
-BASE = vaswani("base", steps=100_000)
-BIG = vaswani("big", steps=300_000, dim=1024, num_heads=16, hidden_dim=4096, dropout=0.3)
+BASE = vaswani("base", steps=100_000, warmup=0.04)
+BIG = vaswani("big", steps=300_000, warmup=0.013334, dim=1024, num_heads=16, hidden_dim=4096, dropout=0.3)

@@ -10,7 +10,7 @@ from typing import Any, NamedTuple
 from clew.core.errors import UserError, counted, unknown
 from clew.metrics.bootstrap import paired_bootstrap
 from clew.metrics.welch import welch
-from clew.runs.fields import fields_of
+from clew.runs.fields import SCHEDULE, fields_of, in_steps
 from clew.runs.predictions import read_predictions
 from clew.runs.summary import Summary
 from clew.tasks import TASKS
@@ -59,7 +59,9 @@ def group_runs(runs: Iterable[Summary]) -> tuple[list[Group], list[str]]:
     found: dict[str, dict[int, Summary]] = {}
     notes = []
     for run in runs:
-        seeds = found.setdefault(json.dumps([identity(run), len(run.averaged)], sort_keys=True), {})
+        fields = identity(run)
+        fields[SCHEDULE] = in_steps(fields[SCHEDULE], run.config.training.steps)
+        seeds = found.setdefault(json.dumps([fields, len(run.averaged)], sort_keys=True), {})
         twin = seeds.setdefault(run.config.seed, run)
         if twin is not run:
             notes.append(f"{run.folder} has the settings and the seed of {twin.folder}, and is left out")

@@ -125,7 +125,8 @@ class TrainingConfig(Section):
     )
     learning_rate: float = Field(1e-3, gt=0)
     schedule: Annotated[Part, part_of("schedule")] = Field(
-        "constant", description="constant, cosine, linear, inverse_sqrt, by_epoch, plateau, with options such as warmup"
+        "constant",
+        description="constant, cosine, linear, inverse_sqrt, by_epoch, plateau, with options such as warmup: steps, or their share",
     )
     clip_norm: float | None = Field(1.0, gt=0, description="gradients are scaled down to this norm")
     clip_value: float | None = Field(None, gt=0, description="every gradient entry is cut to this size")

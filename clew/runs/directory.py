@@ -50,7 +50,7 @@ def default_folder(config: Config, runs: Path = Path("runs")) -> tuple[Path, lis
         there = config_there(folder)
         if there is not None:
             newest = there
-            if there == config:
+            if not differences(there, config):
                 raise UserError(
                     f"{folder} is a run of exactly these settings; go on with it by `--resume`, "
                     "or start another with `--out DIR` or another seed"

@@ -52,7 +52,9 @@ def explain(
     kind, given, context = first["type"], first.get("input"), first.get("ctx", {})
     if kind == "value_error":
         inner = context["error"]
-        return explain(inner.error, inner.section, f"{name}.", inner.readers_of) if isinstance(inner, MemberError) else f"{name}: {inner}"
+        if isinstance(inner, MemberError):
+            return explain(inner.error, inner.section, f"{name}.", inner.readers_of)
+        return f"{name}: {inner}" if name else str(inner)
     if kind == "extra_forbidden":
         section = _section_at(root, location[:-1])
         known = list(field_names(section)) if section is not None else []

@@ -4,9 +4,11 @@ from typing import Any
 
 import yaml
 
-from clew.core.config import Section, field_names
+from clew.core.config import Section, field_names, warmup_steps
 from clew.runs.config import Config
 from clew.runs.overriding import paths
+
+SCHEDULE = "training.schedule"
 
 
 def fields_of(config: Config) -> dict[str, Any]:
@@ -17,7 +19,30 @@ def fields_of(config: Config) -> dict[str, Any]:
 def changed_fields(first: Config, second: Config) -> dict[str, tuple[Any, Any]]:
     """The fields in which two configs differ, each with its value in both; None where a config has no such field."""
     a, b = fields_of(first), fields_of(second)
-    return {name: (a.get(name), b.get(name)) for name in sorted({*a, *b}) if a.get(name) != b.get(name)}
+    found = {name: (a.get(name), b.get(name)) for name in sorted({*a, *b}) if a.get(name) != b.get(name)}
+    if SCHEDULE in found and is_same_schedule(found[SCHEDULE], first.training.steps, second.training.steps):
+        del found[SCHEDULE]
+    return found
+
+
+def is_same_schedule(schedules: tuple[Any, Any], first_steps: int, second_steps: int) -> bool:
+    """Whether two schedules differ at most in how they state the same warm-up, the one as a share, the other as what the share comes to in
+    its own number of steps."""
+    one, other = schedules
+    if is_share(one) == is_share(other):
+        return bool(one == other)
+    steps = second_steps if is_share(one) else first_steps
+    return bool(in_steps(one, steps) == in_steps(other, steps))
+
+
+def is_share(schedule: Any) -> bool:
+    """Whether a schedule states its warm-up as a share of the steps."""
+    return isinstance(schedule, dict) and isinstance(schedule.get("warmup"), float)
+
+
+def in_steps(schedule: Any, steps: int) -> Any:
+    """A schedule with its warm-up as a number of steps."""
+    return {**schedule, "warmup": warmup_steps(schedule["warmup"], steps)} if is_share(schedule) else schedule
 
 
 def differences(first: Config, second: Config) -> list[str]:

@@ -2,41 +2,44 @@
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
-from typing import Any
+from typing import Any, overload
 
-from clew.core.config import part_name
+import numpy as np
+
 from clew.core.errors import UserError, shown
 from clew.core.trees import Tree
-from clew.data.contents import LabelTable
-from clew.data.corpora import CORPORA
-from clew.data.examples import Pair, Question, Sentence
-from clew.data.labelled_trees import unlabelled
-from clew.data.trees import words_of
-from clew.layers.pooling import Pooler
-from clew.models import MODELS
+from clew.data.examples import Pair, Sentence
+from clew.data.trees import format_tree
+from clew.runs.asking import ask, find_use, own_verb, read_options, uses_of
 from clew.runs.build import build_task, choose_device
 from clew.runs.config import Config
 from clew.runs.directory import check_code, check_files, check_run, read_config
-from clew.runs.embedding import check_reads_one_sequence
-from clew.runs.given import answered, check_sides, check_tree_kinds, decoding_config, is_blank, listed_texts, searching
 from clew.runs.vocabularies import TOKENIZER, load_vocabularies
 from clew.runs.weights import load_weights
-from clew.sources.words import SourceReader, WordReader
-from clew.tasks import TASKS
 from clew.tasks.alignment import Alignment
-from clew.tasks.choices import Choices, Chooser, choices_of
-from clew.tasks.filling import fill
-from clew.tasks.generation import generate, stream
+from clew.tasks.answer_spans import AnsweredQuestion
+from clew.tasks.choices import Choices, Chosen
+from clew.tasks.classification import Classified
+from clew.tasks.filling import Filled
+from clew.tasks.generation import Generated
+from clew.tasks.parsing import Parse
 from clew.tasks.scoring import Scored, score_text
 from clew.tasks.tagging import TaggedText
-from clew.tasks.text_vectors import TextVectors
-from clew.tasks.translation import BATCH_TOKENS, ScoredPair, align, score_pairs, translate
+from clew.tasks.text_vectors import TextVectors, text_vectors
+from clew.tasks.translation import ScoredPair, Translation, align, score_pairs
+from clew.tasks.tree_classification import ClassifiedTree, TreeRow
+from clew.tasks.use import TwoTexts, Use
 from clew.text.tokenizer import Tokenizer
-from clew.text.words import listed_words, spaced_words, split_words
+
+Words = str | Sequence[str]
+"""A text, or a list of its words."""
+Texts = str | tuple[str, str]
+"""A text, or two that are read together."""
 
 
 class Run:
-    """A run directory with its model loaded. `task` is the torch module; the methods are what people do with it."""
+    """A run directory with its model loaded. `task` is the torch module, `uses` what may be asked of it, `ask` asks; the other methods are
+    names for what people ask most."""
 
     def __init__(self, folder: Path, config: Config, vocabularies: dict[str, Any], task: Any):
         self.folder = folder
@@ -53,146 +56,178 @@ class Run:
 
     @property
     def verb(self) -> str:
-        """What this run does: generate, translate, parse, tag, classify, fill, answer."""
-        return TASKS[self.config.task.name].verb
+        """What this run is for."""
+        return own_verb(self.config)
 
-    def generate(self, prompts: str | Sequence[str] = "", *, seed: int | None = None, **options: Any) -> Any:
-        """Continuations of one prompt or of several; options are the fields of the config's `decoding` section.
+    @property
+    def reads_trees(self) -> bool:
+        """Whether a classifier judges trees."""
+        return any(issubclass(use.row, TreeRow) for use in self.uses.values())
+
+    @property
+    def reads_pairs(self) -> bool:
+        """Whether a classifier judges two texts together."""
+        uses = self.uses
+        return "classify" in uses and uses["classify"].row_type(self.config.data, uses["classify"].options()) is TwoTexts
+
+    @property
+    def uses(self) -> dict[str, Use[Any, Any]]:
+        """What may be asked of it, by verb, its own use first."""
+        return uses_of(self)
+
+    def ask(self, verb: str, rows: Sequence[Any], *, first: int = 1, **options: Any) -> list[Any]:
+        """The answer to each row, None to a blank one. A row is a text, several fields in a tuple, or a dict with its fields; a row that is
+        refused is named by its number, that of the first being `first`. `uses` has the types of rows, options and answers."""
+        return ask([self], verb, rows, options, first=first)
+
+    @overload
+    def generate(self, prompts: str = "", **options: Any) -> Generated: ...
+    @overload
+    def generate(self, prompts: Sequence[str], **options: Any) -> list[Generated]: ...
+    def generate(self, prompts: str | Sequence[str] = "", **options: Any) -> Generated | list[Generated]:
+        """Continuations of one prompt or of several; options are the fields of the config's `decoding` section, and `seed`.
 
         One prompt gives one `Generated` (a list where beam search is asked for more), several give a list.
         """
-        check_verb(self, "generate")
-        config = decoding_config(self.config.decoding, options)
         one = isinstance(prompts, str)
-        found = generate(self.task, [prompts] if isinstance(prompts, str) else prompts, config, self.config.seed if seed is None else seed)
+        rows: list[list[Generated]] = self.ask("generate", listed(prompts), **options)
+        found = [sample for row in rows for sample in row]
+        if not found:
+            raise UserError("there is no prompt; give at least one, empty if need be")
         return found[0] if one and len(found) == 1 else found
 
-    def stream(self, prompt: str = "", *, seed: int | None = None, **options: Any) -> Iterator[str]:
+    def stream(self, prompt: str = "", **options: Any) -> Iterator[str]:
         """One continuation, piece by piece."""
-        check_verb(self, "generate")
-        return stream(self.task, prompt, decoding_config(self.config.decoding, options), self.config.seed if seed is None else seed)
+        use = find_use(self, "generate")
+        asked = read_options(use, self.config, options)
+        pieces = None if use.stream is None else use.stream(self.task, use.row(text=prompt), asked, 1)
+        if pieces is None:
+            raise UserError("beam search chooses only at the end, so it cannot be streamed; use method=sample or greedy")
+        return pieces
 
     def score(self, text: str) -> Scored:
         """The log-probability of every token of a text."""
-        check_verb(self, "generate", "score a text by itself")
+        find_use(self, "generate")
         training = self.config.training
         return score_text(self.task, text, training.length, carry=training.batching == "streams")
 
+    @overload
+    def choose(self, texts: str, choices: Choices | Sequence[str] | Mapping[str, str], **options: Any) -> Chosen: ...
+    @overload
     def choose(
-        self,
-        texts: str | Sequence[str | tuple[str, str]],
-        choices: Choices | Sequence[str] | Mapping[str, str],
-        *,
-        first: int = 1,
-        **options: Any,
-    ) -> Any:
+        self, texts: Sequence[Texts], choices: Choices | Sequence[str] | Mapping[str, str], **options: Any
+    ) -> list[Chosen | None]: ...
+    def choose(
+        self, texts: str | Sequence[Texts], choices: Choices | Sequence[str] | Mapping[str, str], **options: Any
+    ) -> Chosen | list[Chosen | None]:
         """The likeliest of several choices after a text (a `Chosen`), or after each of several; an empty text has none (None).
 
         Choices are words, or words by label. Options are the `template`, such as 'Review: {text} It was {choice}.', how to `normalise`
         (none, tokens, characters), and whether to `calibrate`; see `clew.tasks.choices.Choices`.
         """
-        check_verb(self, "generate", "score choices by likelihood")
-        chooser = Chooser(self.task, choices if isinstance(choices, Choices) else choices_of(choices, **options))
-        given = listed_texts(texts, first)
-        for number, text in enumerate(given, start=first):
-            if not is_blank(text) and (isinstance(text, str) or len(text) != 2) == chooser.choices.reads_pairs:
-                need = "two texts, in a tuple" if chooser.choices.reads_pairs else "one text; it has two where {second} is in it"
-                raise UserError(f"text {number}: the template takes {need}")
-        found = answered(given, first, chooser.choose, is_blank)
+        if isinstance(choices, Choices):
+            own = {"template": choices.template, "normalise": choices.normalise, "calibrate": choices.calibrate}
+            options, choices = {**own, **options}, choices.words
+        given = dict(choices) if isinstance(choices, Mapping) else list(choices)
+        found: list[Any] = self.ask("classify", listed(texts), choices=given, **options)
         return found[0] if isinstance(texts, str) else found
 
-    def parse(self, sentences: str | Sequence[str | Sequence[str]], *, seed: int | None = None, first: int = 1, **options: Any) -> Any:
+    @overload
+    def parse(self, sentences: str, **options: Any) -> Parse: ...
+    @overload
+    def parse(self, sentences: Sequence[Words], **options: Any) -> list[Parse | None]: ...
+    def parse(self, sentences: str | Sequence[Words], **options: Any) -> Any:
         """The tree of a sentence (a `Parse`), or of each of several; lists of them, best first, where `n_best` is above 1. A sentence
         without words has none (None).
 
         A sentence is a text with spaces between the words, or a list of words, which may be any. Options are the fields of the config's
-        `decoding` section; `beams` or `n_best` asks for beam search.
+        `decoding` section, and `seed`; `beams` or `n_best` asks for beam search.
         """
-        check_verb(self, "parse")
-        config = searching(self.config.decoding, options)
-        given = [sentences] if isinstance(sentences, str) else sentences
-        words = [words_of(sentence) if isinstance(sentence, str) else sentence for sentence in given]
-        found: Sequence[Any] = self.task.parse(words, config, self.config.seed if seed is None else seed, first)
-        if config.n_best == 1:
-            found = [parses[0] if parses else None for parses in found]
-        return found[0] if isinstance(sentences, str) else found
+        return self._best("parse", sentences, options)
 
-    def tag(self, texts: str | Sequence[str | Sequence[str]], *, tokenised: bool = False, first: int = 1) -> Any:
+    @overload
+    def translate(self, texts: str, **options: Any) -> Translation: ...
+    @overload
+    def translate(self, texts: Sequence[str], **options: Any) -> list[Translation]: ...
+    def translate(self, texts: str | Sequence[str], **options: Any) -> Any:
+        """A `Translation` of one text, a list of them for several; lists of these where beam search is asked for `n_best` above 1.
+
+        `into` names the language, where the model writes several; `with_attention` adds how each word looked at the source's, of a `layer`.
+        Options are besides the fields of the config's `decoding` section, `seed` and `replace_unknown`; `beams` or `n_best` asks for beam
+        search.
+        """
+        return self._best("translate", texts, options)
+
+    def _best(self, verb: str, texts: Any, options: Mapping[str, Any], runs: "Sequence[Run]" = ()) -> Any:
+        """Of lists of answers the best one each, where no more are asked for."""
+        runs = runs or [self]
+        found = ask(runs, verb, listed(texts), options)
+        if read_options(find_use(self, verb), self.config, options).n_best == 1:
+            found = [answers[0] if answers else None for answers in found]
+        return found[0] if isinstance(texts, str) else found
+
+    @overload
+    def tag(self, texts: str, *, tokenised: bool = False) -> TaggedText: ...  # type: ignore[overload-overlap]  # a text is a sequence of texts too
+    @overload
+    def tag(self, texts: Sequence[Words], *, tokenised: bool = False) -> list[TaggedText]: ...
+    def tag(self, texts: str | Sequence[Words], *, tokenised: bool = False) -> TaggedText | list[TaggedText]:
         """A text's words with their tags (a `TaggedText`), or those of each of several.
 
         A text is cut into words, at spaces alone where it is `tokenised`; or it is a list of words, which may be any.
         """
-        check_verb(self, "tag")
-        given = listed_texts(texts, first)
-        whole = [text if isinstance(text, str) else " ".join(text) for text in given]
-        cut = [
-            listed_words(text) if not isinstance(text, str) else spaced_words(text) if tokenised else split_words(text) for text in given
-        ]
-        tags = self.task.tag([[word.text for word in words] for words in cut], first)
-        are_phrases = self.task.scheme is not None
-        found = [TaggedText.of(*each, are_phrases) for each in zip(whole, cut, tags, strict=True)]
+        found: list[TaggedText] = self.ask("tag", [as_list(text) for text in listed(texts)], tokenised=tokenised)
         return found[0] if isinstance(texts, str) else found
 
-    def fill(self, texts: str | Sequence[str | tuple[str, str]], *, top: int = 5, first: int = 1) -> Any:
+    @overload
+    def fill(self, texts: str, *, top: int = 5) -> Filled: ...  # type: ignore[overload-overlap]  # a text is a sequence of texts too
+    @overload
+    def fill(self, texts: Sequence[Texts], *, top: int = 5) -> list[Filled | None]: ...
+    def fill(self, texts: str | Sequence[Texts], *, top: int = 5) -> Filled | list[Filled | None]:
         """The `top` guesses at every [MASK] of a text (a `Filled`), or of each of several; an empty one has none (None). Of two texts in a
         tuple the answer also has how likely the second comes after the first; they need no mask."""
-        check_verb(self, "fill")
-        given = listed_texts(texts, first)
-        for number, text in enumerate(given, start=first):
-            if not isinstance(text, str) and len(text) != 2:
-                raise UserError(f"text {number}: expected a string, or two in a tuple, found {shown(text)}")
-        found = answered(given, first, lambda filled, numbers: fill(self.task, filled, top, numbers), is_blank)
+        found: list[Any] = self.ask("fill", listed(texts), top=top)
         return found[0] if isinstance(texts, str) else found
 
-    def classify(self, texts: str | Sequence[str | tuple[str, str]], *, first: int = 1) -> Any:
+    @overload
+    def classify(self, texts: str) -> Classified: ...
+    @overload
+    def classify(self, texts: Sequence[Any]) -> list[Classified | None]: ...
+    def classify(self, texts: str | Sequence[Any]) -> Classified | list[Classified | None]:
         """What a text is (a `Classified`), or each of several; an empty one is nothing (None). Two texts that are judged together are a
-        tuple, so that `classify([("It rains.", "It is wet.")])` is one answer. Of a run that reads trees it is `classify_trees`."""
-        check_verb(self, "classify")
-        if self.reads_trees:
-            return self.classify_trees(texts, first=first)
-        given = listed_texts(texts, first)
-        check_sides(given, first, self.reads_pairs, self.folder)
-        found = answered(given, first, self.task.classify, is_blank)
+        tuple, so that `classify([("It rains.", "It is wet.")])` is one answer. Where a run reads trees, so does this: `classify_trees`."""
+        found: list[Any] = self.ask("classify", [tree_row(each) for each in listed(texts)])
         return found[0] if isinstance(texts, str) else found
 
-    def classify_trees(self, trees: Any, *, first: int = 1) -> Any:
+    @overload
+    def classify_trees(self, trees: str | Tree | Sentence) -> ClassifiedTree: ...  # type: ignore[overload-overlap]
+    @overload
+    def classify_trees(self, trees: Sequence[str | Tree | Sentence]) -> list[ClassifiedTree | None]: ...
+    def classify_trees(self, trees: Any) -> ClassifiedTree | list[ClassifiedTree | None]:
         """The class of a tree (a `ClassifiedTree`), or of each of several; an empty text is nothing (None).
 
-        A tree is a text with brackets, a `Tree`, or a `Sentence` with heads; labels that it has are not looked at. One that is refused is
-        named by its number, the first one's being `first`.
+        A tree is a text with brackets, a `Tree`, or a `Sentence` with heads; labels that it has are not looked at.
         """
-        check_verb(self, "classify")
-        if not self.reads_trees:
+        if not issubclass(find_use(self, "classify").row, TreeRow):
             raise UserError(f"{self.folder} classifies texts, not trees; give texts to `classify`")
         one = isinstance(trees, (str, Tree, Sentence))
-        if not one and not isinstance(trees, Iterable):
-            raise UserError(f"expected a tree, or a list of trees, found {shown(trees)}")
-        given = [trees] if one else list(trees)
-        for number, tree in enumerate(given, start=first):
-            if not isinstance(tree, (str, Tree, Sentence)):
-                raise UserError(f"tree {number}: expected brackets, a Tree or a Sentence with heads, found {shown(tree)}")
-
-        def classify(judged: list[Any], numbers: list[int]) -> Any:
-            check_tree_kinds(judged, numbers, self.config.data, self.folder)
-            return self.task.classify([unlabelled(tree, f"tree {number}") for tree, number in zip(judged, numbers, strict=True)])
-
-        found = answered(given, first, classify, lambda tree: isinstance(tree, str) and is_blank(tree))
+        found: list[Any] = self.ask("classify", [tree_row(tree) for tree in ([trees] if one else listed(trees))])
         return found[0] if one else found
 
-    def answer(self, questions: str | Sequence[str], passage: str, *, n_best: int = 1, threshold: float | None = None) -> Any:
+    @overload
+    def answer(self, questions: str, passage: str, *, n_best: int = 1, threshold: float | None = None) -> AnsweredQuestion: ...  # type: ignore[overload-overlap]
+    @overload
+    def answer(
+        self, questions: Sequence[str], passage: str, *, n_best: int = 1, threshold: float | None = None
+    ) -> list[AnsweredQuestion]: ...
+    def answer(
+        self, questions: str | Sequence[str], passage: str, *, n_best: int = 1, threshold: float | None = None
+    ) -> AnsweredQuestion | list[AnsweredQuestion]:
         """The answer to a question on a passage (an `AnsweredQuestion`), or to each of several; with the `n_best` pieces of the passage.
 
         There is none where none scores by more than a `threshold` above the best piece: the run's own, unless one is given.
         """
-        check_verb(self, "answer")
-        given = listed_texts(questions, 1)
-        for text in [passage, *given]:
-            if not isinstance(text, str) or not text.strip():
-                raise UserError(f"questions and the passage that answers them are texts that are not empty, and one is {shown(text)}")
-        if n_best < 1:
-            raise UserError(f"n_best ({n_best}) must be at least 1")
-        asked = [Question(text, passage, (), f"question {number}") for number, text in enumerate(given, start=1)]
-        found = self.task.answer(asked, n_best, threshold)
+        rows = [{"question": question, "passage": passage} for question in listed(questions)]
+        found: list[AnsweredQuestion] = self.ask("answer", rows, n_best=n_best, threshold=threshold)
         return found[0] if isinstance(questions, str) else found
 
     def embed(
@@ -203,69 +238,30 @@ class Run:
         pooling: str | None = None,
         normalise: bool | None = None,
         tokens: bool = False,
-    ) -> Any:
+    ) -> np.ndarray | list[np.ndarray]:
         """A vector for each text (texts, dim), for one text (dim), or with `tokens` one for each of its tokens, (tokens, dim), in a list;
         NumPy, float32. `layer` is a level's number (0: the embedding) or a mix of levels; `pooling` and `normalise` are the run's own
         where they are not given."""
-        given = listed_texts(texts, 1)
+        given = listed(texts)
         for text in given:
             if not isinstance(text, str):
                 raise UserError(f"a text is a string, and one is {shown(text)}")
         vectors = self.text_vectors(layer=layer, pooling=pooling, normalise=normalise)
-        found: Any = [each.vectors for each in vectors.of_tokens(given)] if tokens else vectors.of(given)
+        found: np.ndarray | list[np.ndarray] = [each.vectors for each in vectors.of_tokens(given)] if tokens else vectors.of(given)
         return found[0] if isinstance(texts, str) else found
 
     def text_vectors(self, *, layer: int | str = "last", pooling: str | None = None, normalise: bool | None = None) -> TextVectors:
         """What makes vectors of texts, some at a time."""
-        task: Any = self.config.task
-        kind = TASKS[task.name]
-        if MODELS[self.config.model.family].encodes:
-            if self.task.languages:
-                raise UserError(f"{self.folder} reads a text with the language that it goes into; it has no vectors of a text alone")
-            body = self.task.body.encoder
-            reader: WordReader = SourceReader(self.vocabularies["source"], self.task.source_end)
-        else:
-            check_reads_one_sequence(self.config, str(self.folder))
-            body = self.task.body
-            reader = WordReader.of(body, self.vocabularies, running=kind.is_running)
-        own = getattr(task, "pooling", None)
-        chosen: Any = "mean" if own is None else self.task.pooling
-        if pooling is not None and (own is None or pooling != part_name(own)):
-            learnt = getattr(self.task, "pooling", None)  # a masked model tells by it whether a text follows
-            chosen = learnt if pooling == "pooler" and isinstance(learnt, Pooler) else pooling
-        return TextVectors(
-            body,
-            reader,
-            layer=layer,
-            pooling=chosen,
-            normalise=getattr(task, "normalise", False) if normalise is None else normalise,
-            longest=self.task.longest if kind.verb == "embed" else None,
-        )
-
-    @property
-    def reads_trees(self) -> bool:
-        """Whether a classifier judges trees."""
-        return "trees" in TASKS[self.config.task.name].needs
-
-    @property
-    def reads_pairs(self) -> bool:
-        """Whether a classifier judges two texts together."""
-        data = self.config.data
-        content = CORPORA[data.corpus].content if data.corpus in CORPORA else None
-        return getattr(data, "second", None) is not None or (isinstance(content, LabelTable) and content.second is not None)
-
-    def translate(self, texts: str | Sequence[str], **options: Any) -> Any:
-        """The target of one source or of several, as `translate_together` has it with this run alone."""
-        return translate_together([self], texts, **options)
+        return text_vectors(self.task, layer=layer, pooling=pooling, normalise=normalise)
 
     def score_translation(self, source: str, target: str, *, into: str = "") -> ScoredPair:
         """The log-probability of every token of a given target, and of all of it."""
-        check_verb(self, "translate")
+        find_use(self, "translate")
         return score_pairs([self.task], [Pair(source, target, into=into)])[0]
 
     def align(self, source: str, target: str, *, into: str = "", layer: int | None = None) -> Alignment:
         """How much each token of a given target looks at each of the source."""
-        check_verb(self, "translate")
+        find_use(self, "translate")
         return align([self.task], [Pair(source, target, into=into)], layer=layer)[0]
 
     def __repr__(self) -> str:
@@ -275,63 +271,34 @@ class Run:
         return f"Run({str(self.folder)!r}: {family}, {count:,} parameters, {', '.join(sizes)})"
 
 
-def translate_together(
-    runs: Sequence[Run],
-    texts: str | Sequence[str],
-    *,
-    into: str = "",
-    with_attention: bool = False,
-    layer: int | None = None,
-    replace_unknown: bool = False,
-    batch_tokens: int = BATCH_TOKENS,
-    seed: int | None = None,
-    first: int = 1,
-    **options: Any,
-) -> Any:
-    """A `Translation` of one text, a list of them for several; lists of these where beam search is asked for `n_best` above 1.
-
-    Several runs write together, as an ensemble. `into` names the language, where they write several; `layer` and what else is not said
-    here is as in `clew.tasks.translation.translate`. Options are the fields of the first run's `decoding` section; `beams` or `n_best` asks
-    for beam search.
-    """
-    check_together(runs)
-    config = searching(runs[0].config.decoding, options)
-    examples = [Pair(text, "", into=into) for text in ([texts] if isinstance(texts, str) else texts)]
-    found: Sequence[Any] = translate(
-        [run.task for run in runs],
-        examples,
-        config,
-        with_attention=with_attention,
-        layer=layer,
-        replace_unknown=replace_unknown,
-        batch_tokens=batch_tokens,
-        seed=runs[0].config.seed if seed is None else seed,
-        first=first,
-    )
-    if config.n_best == 1:
-        found = [translations[0] for translations in found]
-    return found[0] if isinstance(texts, str) else found
+def listed(texts: Any) -> Any:
+    """One text as a list of it; several as they are."""
+    if not isinstance(texts, Iterable):
+        raise UserError(f"expected a text, or a list of texts, found {shown(texts)}")
+    return [texts] if isinstance(texts, str) else texts
 
 
-def check_verb(run: Run, verb: str, asked: str | None = None) -> None:
-    """Refuses what another task's runs do, with what this run does."""
-    if run.verb != verb:
-        task = run.config.task.name
-        raise UserError(f"{run.folder} is a run of the task {task}, which does not {asked or verb}; `clew {run.verb}` is what it does")
+def as_list(text: Any) -> Any:
+    """Words as JSON has them."""
+    return list(text) if isinstance(text, tuple) else text
 
 
-def check_together(runs: Sequence[Run]) -> None:
-    """Runs that write together read and write the same tokens."""
+def tree_row(tree: Any) -> Any:
+    """A tree as a row has it; what is none as it is."""
+    if isinstance(tree, Sentence):
+        return TreeRow(words=list(tree.words), heads=list(tree.heads or ()))
+    return TreeRow(text=format_tree(tree)) if isinstance(tree, Tree) else tree
+
+
+@overload
+def translate_together(runs: Sequence[Run], texts: str, **options: Any) -> Translation: ...
+@overload
+def translate_together(runs: Sequence[Run], texts: Sequence[str], **options: Any) -> list[Translation]: ...
+def translate_together(runs: Sequence[Run], texts: str | Sequence[str], **options: Any) -> Any:
+    """Translations by several runs as an ensemble, as `Run.translate` has them by one; options that are not given are the first run's."""
     if not runs:
         raise UserError("there is no run to translate with; give at least one")
-    for run in runs:
-        check_verb(run, "translate")
-        for role in ("source", "target"):
-            if run.vocabularies[role].hash != runs[0].vocabularies[role].hash:
-                raise UserError(
-                    f"runs that translate together need the same tokens, but the {role} vocabularies of {runs[0].folder} and {run.folder} "
-                    "differ; train them on the same data with the same text settings, other seeds or models being free"
-                )
+    return runs[0]._best("translate", texts, options, runs)
 
 
 def load_run(folder: Path | str, *, device: str = "auto", code: Path | None = None) -> Run:

@@ -11,7 +11,7 @@ import time
 from collections.abc import AsyncIterator, Callable, Iterator, Sequence
 from typing import Any, NamedTuple
 
-from clew.serving.verbs import SERVED, Call
+from clew.serving.calls import Call
 from clew.serving.worker import Busy, Ended, Late, Worker
 
 SLICE = 0.05
@@ -188,7 +188,7 @@ def one_call(parts: list[Part], saw: Callable[..., None]) -> list[list[Any] | Ex
     rows = [row for part in parts for row in part.rows]
     numbers = [number for part in parts for number in part.numbers]
     try:
-        found = SERVED[call.verb].answer(call.run, call.asked, rows, numbers)
+        found = call.answered(rows, numbers)
     except Ended:
         raise
     except Exception:
@@ -201,9 +201,8 @@ def one_call(parts: list[Part], saw: Callable[..., None]) -> list[list[Any] | Ex
 
 
 def started(call: Call, saw: Callable[..., None]) -> Iterator[str]:
-    options = {name: getattr(call.asked, name) for name in type(call.run.config.decoding).model_fields}
     try:
-        return call.run.stream(call.rows[0], seed=call.asked.seed, **options)
+        return call.pieces()
     finally:
         saw(call, call.rows, None)
 

@@ -10,12 +10,15 @@ from clew.core.config import Section
 from clew.core.errors import UserError, unknown
 from clew.drawing.views import WRITERS, View, plain
 from clew.inspection.heads import head_names
-from clew.instruments import INSTRUMENTS, OWN_TEXT
+from clew.instruments import INSTRUMENTS
 from clew.instruments.looking import find_instrument, look
-from clew.instruments.stepping import WRITING, next_step
+from clew.instruments.stepping import next_step
+from clew.instruments.subject import Subject, subject_of
 from clew.runs.loaded import Run
 from clew.runs.summary import summarise
 from clew.serving.answering import named_apart
+from clew.tasks import TASKS
+from clew.tasks.offers import languages_of, offered
 
 QUICK_SECONDS, SLOW_SECONDS = 30.0, 900.0
 MOST_FACTS = 2000
@@ -63,7 +66,8 @@ class Inspector:
 
     def described_instrument(self, name: str) -> dict[str, Any]:
         instrument = INSTRUMENTS[name]
-        reasons = {run_name: instrument.fits(run) for run_name, run in self.runs.items()}
+        subjects = {run_name: subject_of(run) for run_name, run in self.runs.items()}
+        reasons = {run_name: instrument.why_not(subject) for run_name, subject in subjects.items()}
         return {
             "name": name,
             "about": instrument.about,
@@ -71,7 +75,7 @@ class Inspector:
             "several": instrument.several,
             "schema": instrument.options.model_json_schema(),
             "reasons": {run_name: reason for run_name, reason in reasons.items() if reason is not None},
-            "own_text": [run_name for run_name, run in self.runs.items() if name in OWN_TEXT and OWN_TEXT[name](run)],
+            "own_text": [run_name for run_name, subject in subjects.items() if instrument.own_text(subject)],
         }
 
     def seconds(self, name: str) -> float:
@@ -120,7 +124,8 @@ def size(value: Any) -> int:
 
 
 def described_run(name: str, run: Run) -> dict[str, Any]:
-    config = run.config
+    """A run and what it offers; scripts ask for that, and for nothing by the name of a task."""
+    config, subject = run.config, subject_of(run)
     model = config.model.model_dump(mode="json")
     summary = summarise(run.folder)
     return {
@@ -129,25 +134,33 @@ def described_run(name: str, run: Run) -> dict[str, Any]:
         "recipe": config.recipe,
         "family": model.pop("family"),
         "task": config.task.name,
-        "verb": run.verb,
-        "writes": run.verb in WRITING,
-        "pairs": run.verb == "classify" and run.reads_pairs,
+        "use": use_of(run),
+        "offers": offered(subject.offers),
+        "writes": subject.has("steps"),
+        "targets": subject.has("own_target"),
+        "labels": subject.has("judges"),
+        "pairs": bool(subject.pairs),
+        "languages": languages_of(subject.offers),
+        "text": getattr(subject.offers, "text_name", "text"),
         "parameters": sum(p.numel() for p in run.task.parameters()),
         "vocabularies": {role: f"{each.vocabulary:,} {each.unit}s" for role, each in run.vocabularies.items() if hasattr(each, "unit")},
-        "languages": list(getattr(run.task, "languages", ())),
         "heads": head_names(run),
-        "sample": sample_text(run),
+        "sample": sample_text(subject, str(getattr(config.data, "source", None))),
         "steps": summary.step,
         "scores": summary.best,
         "model": {name: value for name, value in model.items() if value is not None},
     }
 
 
-def sample_text(run: Run) -> str:
-    """Something to begin with, in the language that a run reads."""
-    if run.verb == "fill":
-        return f"The {run.tokenizer.token(run.tokenizer.mask)} sat on the mat." if run.tokenizer.mask is not None else ENGLISH
-    return SAMPLES.get(str(getattr(run.config.data, "source", None)), ENGLISH)
+def use_of(run: Run) -> str:
+    """What a run is for, as the command line calls it."""
+    entry = TASKS[run.config.task.name]
+    return next(iter(entry.uses), entry.verb)
+
+
+def sample_text(subject: Subject, language: str) -> str:
+    """Something to begin with: the model's own, or in the language that it reads."""
+    return getattr(subject.offers, "sample", None) or SAMPLES.get(language, ENGLISH)
 
 
 ENGLISH = "The ball of thread was small, and she tied one end of it to the"

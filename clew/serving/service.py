@@ -25,10 +25,10 @@ from clew.core.errors import UserError, few_of
 from clew.runs.loaded import Run
 from clew.serving.answering import JSON, Gone, body_of, named_apart, said, while_connected, wrong_method
 from clew.serving.batching import Batcher
+from clew.serving.calls import LONGEST_TEXT, Call, call_of
 from clew.serving.metrics import FAMILIES, Metrics
 from clew.serving.profiles import Profile
 from clew.serving.routes import described
-from clew.serving.verbs import LONGEST_TEXT, Call, call_of, served_verbs
 from clew.serving.worker import Busy, Ended, Late, Worker
 
 log = logging.getLogger(__name__)
@@ -66,7 +66,7 @@ class Service:
         self.trained: dict[str, Profile] = {}
         self.routes: dict[str, tuple[Run, str]] = {}
         for name, run in self.runs.items():
-            for verb in served_verbs(run):
+            for verb in run.uses:
                 self.routes[f"/{verb}" if len(self.runs) == 1 else f"/{name.strip('/')}/{verb}"] = (run, verb)
 
     def app(self) -> Starlette:
@@ -129,7 +129,7 @@ class Service:
         """An answer, or the sentence that says why there is none."""
         try:
             call = call_of(run, verb, await body_of(request), self.longest)
-            if getattr(call.asked, "stream", False):
+            if call.is_stream:
                 return await self.streamed(request, call)
             return JSON({"answers": call.told(await while_connected(request, self.batcher.answers(call)))})
         except Exception as error:
@@ -140,7 +140,7 @@ class Service:
         pieces = self.batcher.stream(call)
         first = await while_connected(request, anext(pieces, None))
         is_events = EVENTS in request.headers.get("accept", "")
-        return Streamed(call.rows[0], first, pieces, is_events, self.batcher.seconds, self.refused)
+        return Streamed(call.first_text, first, pieces, is_events, self.batcher.seconds, self.refused)
 
     def refused(self, error: Exception) -> JSON:
         for kind, status in STATUS.items():
@@ -159,13 +159,13 @@ class Service:
         name = self.names[id(call.run)]
         profile = self.profiles[name]
         before = (profile.texts, profile.tokens, profile.unknown)
-        profile.read(call.run, rows)
+        profile.read(call.use, call.run, rows)
         for family, value, old in zip(READ, (profile.texts, profile.tokens, profile.unknown), before, strict=True):
             self.metrics.count(family, {"run": name}, value - old)
         if answers is not None:
             self.metrics.observe("clew_batch_texts", {"run": name, "verb": call.verb}, len(rows))
-            if call.verb == call.run.verb:
-                for label, count in profile.told(call.run, answers).items():
+            if call.use is next(iter(call.run.uses.values())):
+                for label, count in profile.told(call.use, call.run, answers).items():
                     self.metrics.count("clew_labels_total", {"run": name, "label": label}, count)
 
 

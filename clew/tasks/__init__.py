@@ -1,6 +1,7 @@
 """Tasks, one a file: what turns a body's vectors into scores, a loss and predictions."""
 
 from clew.tasks.bidirectional import BIDIRECTIONAL_LANGUAGE_MODEL
+from clew.tasks.choices import CHOOSE, takes_choices
 from clew.tasks.classification import CLASSIFICATION
 from clew.tasks.entry import TaskEntry
 from clew.tasks.language_model import LANGUAGE_MODEL
@@ -10,7 +11,9 @@ from clew.tasks.question_answering import QUESTION_ANSWERING
 from clew.tasks.representation import REPRESENTATION
 from clew.tasks.sequence import SEQUENCE, TRANSLATION
 from clew.tasks.tagging import TAGGING
+from clew.tasks.text_vectors import EMBED, reads_texts
 from clew.tasks.tree_classification import TREE_CLASSIFICATION
+from clew.tasks.use import Shared
 
 TASKS: dict[str, TaskEntry] = {
     "language_model": LANGUAGE_MODEL,
@@ -25,3 +28,6 @@ TASKS: dict[str, TaskEntry] = {
     "representation": REPRESENTATION,
     "tree_classification": TREE_CLASSIFICATION,
 }
+
+USES: dict[str, Shared] = {"classify": Shared(CHOOSE, takes_choices), "embed": Shared(EMBED, reads_texts)}
+"""What runs of several tasks may be asked besides, by verb."""

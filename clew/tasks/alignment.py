@@ -38,6 +38,11 @@ class Alignment:
         rows = self.weights.new_zeros(len(self.target.words), columns.shape[1]).index_add(0, target, columns)
         return rows / target.bincount(minlength=len(rows))[:, None]
 
+    def as_json(self) -> dict[str, Any]:
+        """The words of both sides, and the weights, a row a target word."""
+        weights = [[round(weight, 5) for weight in row] for row in self.by_word().tolist()]
+        return {"source": list(self.source.words), "target": list(self.target.words), "weights": weights}
+
 
 @torch.no_grad()
 def attention_weights(task: Any, batch: Any, layer: int | None = None) -> Tensor:

@@ -16,8 +16,12 @@ from clew.core.types import Body, State, Term
 from clew.data.plans import TokenBatch
 from clew.layers.dropouts import DROPOUTS
 from clew.layers.losses import CrossEntropy
+from clew.sources.words import WordReader
 from clew.tasks.entry import TaskEntry
 from clew.tasks.language_model import collate_texts
+from clew.tasks.offers import Predicted, Reading, TextBody
+from clew.tasks.programs import Reads, levels
+from clew.tasks.reading import ReadsText
 from clew.tasks.streams import Streams
 from clew.text.tokenizer import Tokenizer
 
@@ -48,7 +52,7 @@ class Directions(NamedTuple):
     previous: Tensor  # (batch, n)
 
 
-class BidirectionalLanguageModel(nn.Module):
+class BidirectionalLanguageModel(ReadsText, nn.Module):
     """p(w_t | w_1 .. w_{t-1}) = softmax(V f_{t-1} + b),   p(w_t | w_{t+1} .. w_n) = softmax(V b_{t+1} + b),   h = [f; b].
 
         loss = (mean of -log p(next) + mean of -log p(previous)) / 2
@@ -146,6 +150,28 @@ class BidirectionalLanguageModel(nn.Module):
             return picked if real is None else picked.masked_fill(~real, 0.0)
 
         return log_probs(found.ahead, found.nexts), log_probs(found.back, found.previous)
+
+    def vectors(self) -> TextBody:
+        return TextBody(self.body, WordReader.of(self.body, {"tokenizer": self.tokenizer}, running=True))
+
+    def predicts(self, reading: Reading) -> list[Predicted]:
+        """What the tokens before tell of each, and what those after it do."""
+        (ahead, back), named = reading.forward()[0].chunk(2, -1), self.named(torch.tensor(reading.ids))
+
+        def output(half: Tensor) -> Tensor:
+            return F.linear(half, self.weight, self.output_bias)
+
+        def predicted(places: range, ids: Tensor, half: Tensor, name: str) -> Predicted:
+            return Predicted(reading.pieces, places, ids, half, output, self.tokenizer, name)
+
+        last = len(reading.ids) - 1
+        return [
+            predicted(range(1, last + 1), named[1:], ahead[:-1], "from the left"),
+            predicted(range(last), named[:-1], back[1:], "from the right"),
+        ]
+
+    def programs(self) -> list[Reads]:
+        return [levels(self.body)]
 
 
 def build_bidirectional(body: Any, vocabularies: dict[str, Any], config: BidirectionalLanguageModelConfig) -> BidirectionalLanguageModel:

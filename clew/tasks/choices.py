@@ -1,14 +1,15 @@
 """A task without training for it: which of several choices a language model finds likeliest where a text has room for one."""
 
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from itertools import takewhile
-from typing import Any, NamedTuple
+from typing import Any, Literal, NamedTuple
 
 import numpy as np
 import torch
+from pydantic import Field
 from torch import Tensor
 
 from clew.core.batches import padded
@@ -19,9 +20,10 @@ from clew.core.types import State
 from clew.data.examples import Labelled
 from clew.data.plans import batches_by_length
 from clew.tasks.answers import Found, OneLabel
-from clew.tasks.classification import Classified
+from clew.tasks.classification import CLASSIFY, Classified, classified_objects, confidence_of, texts_of
 from clew.tasks.judging import Judging, unlabelled_texts
 from clew.tasks.language_model import LanguageModel
+from clew.tasks.use import Answered, Options, PairRow, TextRow, TwoTexts, Use, Watch, tokens_read
 from clew.text.labels import Labels
 
 NORMALISED = ("none", "tokens", "characters")
@@ -94,6 +96,9 @@ class Chosen(Classified):
     log_probs: Mapping[str, float] | None = None
     left_out: int = 0
 
+    def more(self) -> dict[str, Any]:
+        return {"log_probs": self.log_probs, "left_out": self.left_out}
+
 
 class Asked(NamedTuple):
     """A text with each choice. What is the same in all is read once."""
@@ -118,7 +123,7 @@ class Chooser(Judging):
         for label, words in choices.words.items():
             task.tokenizer.check(words, f"choice '{label}'")
 
-    def choose(self, texts: Sequence[str | tuple[str, str]], numbers: Sequence[int] | None = None) -> list[Chosen]:
+    def choose(self, texts: Sequence[str | tuple[str, ...]], numbers: Sequence[int] | None = None) -> list[Chosen]:
         """The choice of each text, or of each two texts together. One that is refused is named by its number."""
         examples = unlabelled_texts(texts, numbers)
         found = []
@@ -248,3 +253,63 @@ def parse_choices(text: str) -> dict[str, str]:
             raise UserError(f"the choice '{label}' is given twice")
         found[label] = words
     return found
+
+
+class ChoiceOptions(Options):
+    choices: str | list[str] | dict[str, str] | None = Field(
+        None,
+        description="of a language model: the likeliest of these follows the text; LABEL=WORDS has a label of its own",
+        json_schema_extra={"metavar": "A,B,..."},
+    )
+    template: str | None = Field(
+        None, description="how text and choice stand together, '{text} {choice}' where not given; {second} is a second text"
+    )
+    normalise: Literal["none", "tokens", "characters"] | None = Field(
+        None, description="divide a choice's log-probability by its length; none where not given"
+    )
+    calibrate: bool = Field(False, description="less the choice's log-probability in the template without the text")
+
+    def read(self) -> Choices:
+        given = {name: value for name in ("template", "normalise", "calibrate") if (value := getattr(self, name))}
+        if self.choices is None:
+            if given:
+                raise UserError(f"{next(iter(given))} is for choices, which a language model chooses from; give these")
+            raise UserError("a language model was not trained to classify; say what it chooses from, e.g. --choices good,bad")
+        return choices_of(parse_choices(self.choices) if isinstance(self.choices, str) else self.choices, **given)
+
+
+def takes_choices(task: Any) -> bool:
+    """Whether a task says how likely a text goes on with a choice."""
+    return isinstance(task, LanguageModel)
+
+
+def choose_rows(tasks: Sequence[LanguageModel], rows: Sequence[Any], options: ChoiceOptions, numbers: Sequence[int]) -> list[Chosen]:
+    chooser = Chooser(tasks[0], options.read())
+    return chooser.choose([texts[0] if len(texts) == 1 else texts for texts in map(texts_of, rows)], numbers)
+
+
+def choice_row_for(data: Any, options: ChoiceOptions) -> type[Any]:
+    return TwoTexts if options.read().reads_pairs else TextRow
+
+
+def choice_remarks(tasks: Sequence[LanguageModel], answered: Sequence[Answered[Any, Chosen]], options: ChoiceOptions) -> Iterator[str]:
+    if cut := sum(bool(each.answer and each.answer.left_out) for each in answered):
+        limit = tasks[0].body.max_length
+        yield f"{cut:,} of the texts are longer than the {limit} tokens that the model reads; their ends alone were read"
+
+
+CHOOSE: Use[PairRow, Chosen] = Use(
+    about="the likeliest of several choices after a text",
+    row=PairRow,
+    options=ChoiceOptions,
+    answer=choose_rows,
+    objects=classified_objects,
+    formats=CLASSIFY.formats,
+    row_for=choice_row_for,
+    remarks=choice_remarks,
+    watch=Watch(
+        tokens=lambda task, row: tokens_read(task.tokenizer, texts_of(row)),
+        confidence=confidence_of,
+        labels=lambda task, answer: answer.labels,
+    ),
+)

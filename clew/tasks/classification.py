@@ -3,6 +3,7 @@
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import pairwise
+from statistics import fmean
 from typing import Annotated, Any, Literal, NamedTuple
 
 import torch
@@ -12,25 +13,40 @@ from torch import Tensor, nn
 from clew.baselines.beside import Baseline, Train
 from clew.baselines.label_baselines import label_baselines, number_baselines, several_label_baselines
 from clew.core.batches import to_device
-from clew.core.config import Part, TaskSection, build_part, one_of, part_name
-from clew.core.errors import UserError
+from clew.core.config import Part, Section, TaskSection, build_part, one_of, part_name
+from clew.core.errors import UserError, named
 from clew.core.modes import evaluating
 from clew.core.types import State, Term
+from clew.data.contents import LabelTable
+from clew.data.corpora import CORPORA
 from clew.data.examples import Labelled
 from clew.data.kinds.labelled import LABELLED
 from clew.layers.context import Pieces
 from clew.layers.pooling import POOLINGS
 from clew.sources.words import EncodedWords, WordReader, check_words, one_word_each, places_of
-from clew.tasks.answers import ANSWERS, ClassWeights, Found
+from clew.tasks.answers import ANSWERS, ClassWeights, Found, Number
 from clew.tasks.entry import TaskEntry
 from clew.tasks.examples import Examples, ExampleTask, TrainTokenizer
+from clew.tasks.explaining import Explained, check_no_place, check_not_empty, chosen_label, named_places
 from clew.tasks.judging import Judging, unlabelled_texts
+from clew.tasks.offers import Given, Judged
+from clew.tasks.programs import Reads, Traced
+from clew.tasks.reading import ReadsText
+from clew.tasks.use import Answered, Objects, Options, PairRow, TextRow, TwoTexts, Use, Watch, line_each, tokens_read
 from clew.text.labels import Labels
 from clew.text.tokenizer import Tokenizer
 from clew.text.words import words_of
 
 BATCH = 128
 """Texts that are classified at a time."""
+CLASSES_TOLD = """\
+found = run("classifier", tensors)
+print(dict(zip(about["labels"], found["probabilities"][0])))
+"""
+NUMBER_TOLD = """\
+print(run("classifier", tensors)["number"])
+"""
+"""How a card shows the program."""
 
 
 def as_label(value: Any) -> Any:
@@ -99,11 +115,15 @@ class Classified:
         """All labels in one string."""
         return "|".join(self.labels)
 
+    def more(self) -> dict[str, Any]:
+        """What else JSON tells of it."""
+        return {}
+
     def __str__(self) -> str:
         return f"{self.number:g}" if self.number is not None else self.label
 
 
-class Classifier(Judging, ExampleTask):
+class Classifier(ReadsText, Judging, ExampleTask):
     """logits = W g(.. g(pool(h_1 .. h_n))), h being the body's vectors, g hidden layers; what they say is the `answer`'s."""
 
     def __init__(self, body: Any, reader: WordReader, labels: Labels, config: ClassificationConfig | None = None):
@@ -213,7 +233,7 @@ class Classifier(Judging, ExampleTask):
     def predict(self, batch: ClassBatch, decoding: Any = None, seed: int = 0, row_numbers: Any = None) -> list[dict[str, Any]]:
         return self.answer.told(self.logits(batch))
 
-    def classify(self, texts: Sequence[str | tuple[str, str]], numbers: Sequence[int] | None = None) -> list[Classified]:
+    def classify(self, texts: Sequence[str | tuple[str, ...]], numbers: Sequence[int] | None = None) -> list[Classified]:
         """What each text is, or each two texts together. One that is refused is named by its number."""
         examples = unlabelled_texts(texts, numbers)
         nothing = [0.0] * len(self.labels)
@@ -239,6 +259,47 @@ class Classifier(Judging, ExampleTask):
     def best(self) -> str:
         """The name of what the best evaluation is told by."""
         return self.answer.measures[0] if self.config.best == "score" else self.config.best
+
+    def without(self, capability: str) -> str | None:
+        """Why it cannot be asked for something that classifiers else have."""
+        if capability == "explains" and self.config.pair == "apart":
+            return "reads two texts each by itself; attribution is for what is read as one"
+        return None
+
+    def judges(self, given: Given) -> Judged:
+        (found,) = self.classify([given.text if given.second is None else (given.text, given.second)])
+        return Judged(found.labels, found.probabilities, found.number)
+
+    def explains(self, given: Given, of: str | None = None, place: int | None = None) -> Explained:
+        """A class's logit; the number itself where that is what is told."""
+        check_no_place(place)
+        for text in (given.text, *([] if given.second is None else [given.second])):
+            check_not_empty(text)
+        (sides,) = self.encode_texts([Labelled(given.text, (), given.second)])
+        self.check_length(LabelledWords(sides, []), "the text")
+        batch = self.collate([LabelledWords(sides, [0.0] * len(self.labels))])
+        pieces = to_device(batch.texts[0], self.output.weight.device)
+
+        def logits(inputs: Any) -> Tensor:
+            return self.logits(batch._replace(texts=(Pieces(inputs, None, pieces.starts, pieces.ends),)))
+
+        label = chosen_label(self.labels.names, logits, pieces.inputs, of)
+        what = "the number" if self.config.labels == "number" else f"the logit of {named(self.labels.names[label])}"
+        tokens, own = named_places(self.reader.tokenizer, sides[0].tokens)
+        return Explained(self, pieces.inputs, lambda inputs: logits(inputs)[:, label], tokens, own, what, self.reader.tokenizer)
+
+    def programs(self) -> list[Reads]:
+        texts = 2 if self.config.pair == "apart" else 1
+        if isinstance(self.answer, Number):
+            return [Reads("classifier", ["number"], self.judged, texts=texts, usage=NUMBER_TOLD)]
+        return [Reads("classifier", ["logits", "probabilities"], self.judged, texts=texts, usage=CLASSES_TOLD)]
+
+    def judged(self, given: Traced) -> tuple[Tensor, ...]:
+        """Logits and probabilities of the labels, or the number."""
+        answer, logits = self.answer, self.logits(ClassBatch(given.texts, given.words))
+        if isinstance(answer, Number):
+            return (answer.mean + answer.scale * logits[:, 0],)
+        return logits, answer.probabilities(logits / answer.temperature)
 
 
 def cut(text: str, config: ClassificationConfig) -> list[str]:
@@ -275,6 +336,90 @@ def build_classifier(body: Any, vocabularies: dict[str, Any], config: Classifica
 CLASSES = {"tokenizer": Tokenizer, "labels": Labels}
 
 
+def classify_rows(tasks: Sequence[Classifier], rows: Sequence[Any], options: Options, numbers: Sequence[int]) -> list[Classified]:
+    return tasks[0].classify([texts[0] if len(texts) == 1 else texts for texts in map(texts_of, rows)], numbers)
+
+
+def texts_of(row: Section) -> tuple[str, ...]:
+    """One text of a row, or two."""
+    return tuple(text for _, text in row if text is not None)
+
+
+def row_for(data: Any, options: Options) -> type[Any]:
+    """Two texts together where the run was trained so, and else one."""
+    content = CORPORA[data.corpus].content if data.corpus in CORPORA else None
+    is_pair = data.second is not None or (isinstance(content, LabelTable) and content.second is not None)
+    return TwoTexts if is_pair else TextRow
+
+
+def classified_objects(number: int, row: Section, answer: Classified | None, options: Options) -> Objects:
+    if answer is None:
+        return [{"line": number, "text": "", "label": None}]
+    second = {} if answer.second is None else {"second": answer.second}
+    fields: dict[str, Any] = {"line": number, "text": answer.text, **second}
+    if answer.number is not None:
+        return [{**fields, "number": answer.number}]
+    return [{**fields, "label": answer.label, "labels": answer.labels, "probabilities": answer.probabilities, **answer.more()}]
+
+
+def as_line(each: Answered[Any, Classified]) -> str:
+    answer = each.answer
+    if answer is None:
+        return ""
+    text = "\t".join(" ".join(side.split()) for side in (answer.text, answer.second) if side is not None)
+    if answer.number is not None:
+        return f"{answer.number:.4g}\t{text}"
+    sure = "|".join(f"{answer.probabilities[label]:.4f}" for label in answer.labels)
+    return f"{answer.label}\t{sure}\t{text}"
+
+
+def confidence_of(answer: Classified) -> float | None:
+    return fmean(answer.probabilities[label] for label in answer.labels) if answer.labels else None
+
+
+CLASSIFY: Use[PairRow, Classified] = Use(
+    about="give texts their labels, or numbers",
+    row=PairRow,
+    options=Options,
+    answer=classify_rows,
+    objects=classified_objects,
+    formats={"lines": line_each(as_line)},
+    row_for=row_for,
+    watch=Watch(
+        tokens=lambda task, row: tokens_read(task.reader.tokenizer, texts_of(row), by_words=True),
+        confidence=confidence_of,
+        labels=lambda task, answer: answer.labels,
+        row_of=lambda example: PairRow(text=example.text, second=example.second),
+        own_labels=lambda task, example: [label for label in example.labels if label in task.labels.names],
+        is_quick=True,
+    ),
+    help="""Every TEXT, or else every line of standard input or of --file, has a line of standard output, in the same order and as soon
+as it is there: `label<TAB>probability<TAB>text`; an empty line, or an empty cell of a table, has an empty one. Where a run
+was trained on two texts together, --second is the other one of TEXT, and a line has both, with a tab between; where it was
+trained on trees, a line has a bracketed tree, or FILE is CoNLL-U.
+
+  clew classify runs/sentiment-lstm 'A film that never finds its feet.'
+  echo 'A film that never finds its feet.' | clew classify runs/sentiment-lstm
+  clew classify runs/classify 'It rains.' --second 'It is wet.'
+  clew classify runs/sentiment-lstm --file reviews.txt > labels.tsv
+  clew classify runs/classify --file tickets.csv --text body
+  clew classify runs/classify --file pairs.jsonl --text premise --second hypothesis
+  clew classify runs/sentiment-lstm --file reviews.txt --json
+  echo '(SQ (VBZ Is) (NP (PRP it)) (ADJP (JJ big)) (. ?))' | clew classify runs/gum-tree-lstm
+
+With --text the file is a table: CSV, TSV or JSON lines, a text in the column of that name or number. A file that ends in
+.csv, .tsv or .jsonl is one in any case, and the columns are those that the run was trained with. Of several labels, and
+their probabilities, each stands behind a `|`. Of numbers there is `number<TAB>text`. --json has one object a text, with
+the probability of every label.
+
+A language model that was never trained to classify takes the likeliest of --choices, where --template has room for one. A
+choice may stand for a label: 1=good,0=bad. With {second} in the template a line has two texts, with a tab between.
+
+  clew classify runs/gpt2 --choices good,bad --template 'Review: {text} It was {choice}.' --file reviews.txt
+  clew classify runs/text-gpt --choices 1=good,0=bad --calibrate --normalise tokens --file reviews.csv --text review""",
+)
+
+
 CLASSIFICATION = TaskEntry(
     config=ClassificationConfig,
     build=build_classifier,
@@ -282,4 +427,6 @@ CLASSIFICATION = TaskEntry(
     learning=Examples(LABELLED, train_class_vocabularies),
     baselines=class_baselines,
     verb="classify",
+    uses={"classify": CLASSIFY},
+    pipeline="text-classification",
 )

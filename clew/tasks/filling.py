@@ -1,20 +1,25 @@
 """What a masked language model puts in the place of [MASK], and how likely it is that one text follows another."""
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
-from typing import Any, NamedTuple
+from statistics import fmean
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 import torch
+from pydantic import Field
 
 from clew.core.batches import padded, to_device
 from clew.core.errors import UserError
 from clew.data.plans import batches_by_length
 from clew.layers.embeddings import Segmented
 from clew.sources.words import is_segmented
-from clew.tasks.masked_language_model import MaskedLanguageModel
+from clew.tasks.use import Blocks, Objects, Options, PairRow, Use, Watch
 from clew.text.frames import Framed
 from clew.text.tokenizer import MARK, Tokenizer, check_is_text
+
+if TYPE_CHECKING:
+    from clew.tasks.masked_language_model import MaskedLanguageModel
 
 BATCH_TOKENS = 2**14
 
@@ -46,7 +51,7 @@ class Filled:
 
 
 def fill(
-    task: MaskedLanguageModel, texts: Sequence[str | tuple[str, str]], top: int = 5, numbers: Sequence[int] | None = None
+    task: "MaskedLanguageModel", texts: Sequence[str | tuple[str, str]], top: int = 5, numbers: Sequence[int] | None = None
 ) -> list[Filled]:
     """The `top` guesses at every mask of each text, every mask by itself; what is refused is named by its number, if they have some."""
     if top < 1:
@@ -68,7 +73,7 @@ def fill(
 
 
 @torch.no_grad()
-def fill_together(task: MaskedLanguageModel, framed: Sequence[Framed], texts: Sequence[tuple[str, str | None]], top: int) -> list[Filled]:
+def fill_together(task: "MaskedLanguageModel", framed: Sequence[Framed], texts: Sequence[tuple[str, str | None]], top: int) -> list[Filled]:
     tokenizer, device = task.tokenizer, task.output_bias.device
     tokens, mask = padded([each.tokens for each in framed])
     inputs: Any = Segmented(tokens, padded([each.segments for each in framed])[0]) if is_segmented(task.body) else tokens
@@ -105,7 +110,7 @@ def filled(text: str, tokens: Sequence[str]) -> str:
     return first
 
 
-def framed_text(task: MaskedLanguageModel, text: str, second: str | None, name: str) -> Framed:
+def framed_text(task: "MaskedLanguageModel", text: str, second: str | None, name: str) -> Framed:
     """A text, or two, as the model reads them; refused where there is nothing to answer, or too much to read."""
     tokenizer, limit = task.tokenizer, task.body.max_length
     for side in (text, second or ""):
@@ -121,3 +126,71 @@ def framed_text(task: MaskedLanguageModel, text: str, second: str | None, name: 
             f"{name} has {len(framed.tokens)} tokens with what stands around it, but the model can tell apart {limit} positions; shorten it"
         )
     return framed
+
+
+class FillOptions(Options):
+    top: int = Field(5, ge=1, le=1000, description="guesses at each mask")
+
+
+def fill_rows(
+    tasks: Sequence["MaskedLanguageModel"], rows: Sequence[PairRow], options: FillOptions, numbers: Sequence[int]
+) -> list[Filled]:
+    return fill(tasks[0], [row.text if row.second is None else (row.text, row.second) for row in rows], options.top, numbers)
+
+
+def filled_objects(number: int, row: PairRow, found: Filled | None, options: FillOptions) -> Objects:
+    if found is None:
+        return [{"line": number, "text": "", "masks": []}]
+    fields: dict[str, Any] = {"line": number, "text": found.text}
+    if found.second is not None:
+        fields |= {"second": found.second, "follows": found.follows}
+    masks = [[{"token": guess.token, "probability": guess.probability, "text": guess.text} for guess in guesses] for guesses in found.masks]
+    return [{**fields, "masks": masks, "filled": str(found)}]
+
+
+def as_guesses(blocks: Blocks, options: FillOptions, alone: bool) -> Iterator[str]:
+    """A line a guess, and an empty line behind those of each text where there may be several."""
+    for some in blocks:
+        for _, _, filled in some:
+            lines = [] if filled is None or filled.follows is None else [f"{filled.follows:.4f}\t[follows]\t{on_one_line(filled.second)}"]
+            guesses = [guess for guesses in filled.masks for guess in guesses] if filled is not None else []
+            lines += [f"{guess.probability:.4f}\t{guess.token}\t{on_one_line(guess.text)}" for guess in guesses]
+            yield "".join(f"{line}\n" for line in (lines if alone else [*lines, ""]))
+
+
+def on_one_line(text: str) -> str:
+    return " ".join(text.split())
+
+
+def masked_tokens(task: "MaskedLanguageModel", row: PairRow) -> tuple[list[int], int | None]:
+    sides = [text for text in (row.text, row.second) if text is not None]
+    return [token for side in sides for token in task.tokenizer.encode_masked(side)], task.tokenizer.unknown
+
+
+FILL: Use[PairRow, Filled] = Use(
+    about="guess the words in the places of [MASK]",
+    row=PairRow,
+    options=FillOptions,
+    answer=fill_rows,
+    objects=filled_objects,
+    formats={"lines": as_guesses},
+    try_it=lambda fields: (["This is the [MASK]."], None),
+    watch=Watch(
+        tokens=masked_tokens,
+        confidence=lambda filled: fmean(guesses[0].probability for guesses in filled.masks) if filled.masks else None,
+    ),
+    help="""[MASK] stands in the place of each word that is to be guessed. Every guess is a line of standard output,
+`probability<TAB>token<TAB>text`, the text with the guess in its place, best first. Several masks of a text are guessed one
+by one, the others left as they are. Without TEXT, every line of --file or of standard input is a text, and an empty line
+follows the guesses of each.
+
+  clew fill runs/shakespeare-bert 'To be or not to [MASK]' --top 3
+  clew fill runs/shakespeare-bert 'The [MASK] of my [MASK] is gone.' --json
+  clew fill runs/shakespeare-bert 'What is your name?' --second 'My name is [MASK].'
+  clew fill runs/shakespeare-bert --file gaps.txt
+  clew fill runs/shakespeare-bert --file pairs.csv --text first --second then
+
+With --second, or where a line has two texts with a tab between, a line `probability<TAB>[follows]<TAB>second text` comes
+first: how likely the second text comes after the first, by a run that was trained to tell; no mask is needed then. Of a table
+(.csv, .tsv, .jsonl) --text and --second name the columns.""",
+)

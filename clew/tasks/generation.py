@@ -2,8 +2,11 @@
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
+from itertools import chain, islice
+from typing import TYPE_CHECKING
 
 import torch
+from pydantic import Field
 from torch import Tensor
 
 from clew.core.errors import UserError
@@ -11,10 +14,15 @@ from clew.core.modes import evaluating
 from clew.decoding.sampling import greedy, sample
 from clew.decoding.sliding import Sliding
 from clew.decoding.stepper import Stepper
-from clew.tasks.language_model import LanguageModel
+from clew.metrics.diversity import distinct, repetition
+from clew.tasks.translation import confidence_of
+from clew.tasks.use import Answered, Blocks, Objects, TextRow, Use, Watch, WritingOptions, tokens_read
 from clew.tasks.writing import DecodingConfig, filtered_as, write
 from clew.text.tokenizer import Tokenizer
 from clew.text.train import END
+
+if TYPE_CHECKING:
+    from clew.tasks.language_model import LanguageModel
 
 EXPECTED = 0.02
 """The probability from which on a model is said to expect a token."""
@@ -34,13 +42,13 @@ class Generated:
         return self.prompt + self.text
 
 
-def generate(task: LanguageModel, prompts: Sequence[str], config: DecodingConfig, seed: int = 0) -> list[Generated]:
+def generate(task: "LanguageModel", prompts: Sequence[str], config: DecodingConfig, seed: int = 0) -> list[Generated]:
     """A continuation of every prompt (beam search: `n_best` of each), the prompts read together whatever their lengths."""
     return [sample for row in generate_rows(task, prompts, config, seed) for sample in row]
 
 
 def generate_rows(
-    task: LanguageModel, prompts: Sequence[str], config: DecodingConfig, seed: int = 0, row_numbers: Sequence[int] | None = None
+    task: "LanguageModel", prompts: Sequence[str], config: DecodingConfig, seed: int = 0, row_numbers: Sequence[int] | None = None
 ) -> list[list[Generated]]:
     """The continuations of every prompt by themselves. Sampling draws a row by its number: 0, 1, 2, ... or what `row_numbers` says, so
     that a prompt is continued alike whichever others it is read with."""
@@ -68,7 +76,7 @@ def generate_rows(
     ]
 
 
-def stream(task: LanguageModel, prompt: str, config: DecodingConfig, seed: int = 0) -> Iterator[str]:
+def stream(task: "LanguageModel", prompt: str, config: DecodingConfig, seed: int = 0) -> Iterator[str]:
     """One continuation, piece by piece as it is generated; greedy or sampled."""
     if config.method == "beam":
         raise UserError("beam search chooses only at the end, so it cannot be streamed; use decoding.method=sample or greedy")
@@ -82,7 +90,7 @@ def stream(task: LanguageModel, prompt: str, config: DecodingConfig, seed: int =
     return in_evaluation(task, pieces(task.tokenizer, prompt, (int(step[0]) for step in steps), ends))
 
 
-def in_evaluation(task: LanguageModel, parts: Iterator[str]) -> Iterator[str]:
+def in_evaluation(task: "LanguageModel", parts: Iterator[str]) -> Iterator[str]:
     """The parts, the task in evaluation mode from the first to the last of them."""
     was_training = task.training
     task.eval()
@@ -108,7 +116,7 @@ def pieces(tokenizer: Tokenizer, prompt: str, tokens: Iterator[int], ends: Seque
         yield rest
 
 
-def prompt_batch(task: LanguageModel, prompts: Sequence[str]) -> tuple[Tensor, Tensor | None]:
+def prompt_batch(task: "LanguageModel", prompts: Sequence[str]) -> tuple[Tensor, Tensor | None]:
     """The prompts' tokens (rows, length), padded on the right, and their mask; an empty prompt is what starts a text."""
     if not prompts:
         raise UserError("there is no prompt; give at least one, empty if need be")
@@ -132,7 +140,7 @@ def prompt_batch(task: LanguageModel, prompts: Sequence[str]) -> tuple[Tensor, T
     return padded.to(device), None if bool(mask.all()) else mask.to(device)
 
 
-def stepper_of(task: LanguageModel, config: DecodingConfig, prompt: Tensor) -> Stepper:
+def stepper_of(task: "LanguageModel", config: DecodingConfig, prompt: Tensor) -> Stepper:
     """The task's stepper under the filters asked for; past a model's last position it goes on from the second half of what it has read."""
     stepper: Stepper = task.stepper()
     limit = task.body.max_length
@@ -153,7 +161,7 @@ def ends_of(tokenizer: Tokenizer, config: DecodingConfig) -> list[int]:
     return [tokenizer.end] if stops and tokenizer.end is not None else []
 
 
-def start_of(task: LanguageModel) -> list[int]:
+def start_of(task: "LanguageModel") -> list[int]:
     """What stands before the first word of a text: a document's end, where a checkpoint has one of its own; else what the model has learnt
     to expect after a line's end, be it a document's end or an empty line, and then a paragraph begins; else a line's end alone."""
     tokenizer = task.tokenizer
@@ -170,7 +178,7 @@ def start_of(task: LanguageModel) -> list[int]:
     return 2 * newline if is_parted else newline
 
 
-def after(task: LanguageModel, tokens: Sequence[int]) -> list[float]:
+def after(task: "LanguageModel", tokens: Sequence[int]) -> list[float]:
     """The probability of every token after some."""
     stepper = task.stepper()
     with evaluating([task]):
@@ -183,3 +191,73 @@ def continuation(tokenizer: Tokenizer, prompt: str, ids: Sequence[int]) -> str:
     read = tokenizer.encode(prompt)
     text = tokenizer.decode([*read, *ids])[len(tokenizer.decode(read)) :]
     return text.removeprefix(" ") if tokenizer.kind in ("word", "wordpiece") and prompt[-1:].isspace() else text
+
+
+class GenerateOptions(WritingOptions):
+    samples: int = Field(1, ge=1, description="continuations of every text")
+    measure: bool = Field(False, description="distinct-n and repetition of the samples, on standard error")
+
+
+def generate_answers(
+    tasks: Sequence["LanguageModel"], rows: Sequence[TextRow], options: GenerateOptions, numbers: Sequence[int]
+) -> list[list[Generated]]:
+    prompts, places = [row.text for row in rows], [number - 1 for number in numbers]
+    return generate_rows(tasks[0], prompts, options.decoding, options.seed, places)
+
+
+def stream_row(task: "LanguageModel", row: TextRow, options: GenerateOptions, number: int) -> Iterator[str] | None:
+    if options.method == "beam" or options.samples > 1 or options.measure:
+        return None
+    return stream(task, row.text, options.decoding, options.seed)
+
+
+def generated_objects(number: int, row: TextRow, samples: list[Generated] | None, options: GenerateOptions) -> Objects:
+    """An object a continuation; these are not numbered, but have their prompt."""
+    found = []
+    for one in samples or ():
+        fields = {"prompt": one.prompt, "text": one.text, "tokens": one.tokens, "log_prob": one.log_prob}
+        found.append({**fields, **({"score": one.score} if one.score is not None else {})})
+    return found
+
+
+def as_texts(blocks: Blocks, options: GenerateOptions, alone: bool) -> Iterator[str]:
+    """One text as it is; several each below its number."""
+    samples = (one for some in blocks for each in some for one in each.answer)
+    first = list(islice(samples, 2))
+    for number, one in enumerate(chain(first, samples), start=1):
+        score = f" (score {one.score:.3f})" if one.score is not None else ""
+        yield f"--- {number}{score}\n{one}\n" if len(first) > 1 else f"{one}\n"
+
+
+def diversity(
+    tasks: Sequence["LanguageModel"], answered: Sequence[Answered[TextRow, list[Generated]]], options: GenerateOptions
+) -> Iterator[str]:
+    if options.measure:
+        samples = [one.tokens for each in answered for one in each.answer or ()]
+        for n in range(1, min(4, max(map(len, samples), default=0)) + 1):
+            found = f"distinct {distinct(samples, n):.3f}, repeated {repetition(samples, n):.3f}"
+            yield f"{tasks[0].tokenizer.unit} {n}-grams: {found}"
+
+
+GENERATE: Use[TextRow, list[Generated]] = Use(
+    about="write text with a trained run",
+    row=TextRow,
+    options=GenerateOptions,
+    answer=generate_answers,
+    objects=generated_objects,
+    formats={"text": as_texts},
+    stream=stream_row,
+    answers_blank=True,
+    skips_blank=True,
+    begins=True,
+    local=("measure",),
+    remarks=diversity,
+    watch=Watch(tokens=lambda task, row: tokens_read(task.tokenizer, [row.text]), confidence=confidence_of),
+    help="""Every TEXT is continued. Without one a text is begun: after the end of another, where the model has learnt from documents
+apart or knows such a token; else after an empty line, where it has learnt that paragraphs are parted by these; else after the
+end of a line. A single sample is shown as it is written.
+
+  clew generate runs/shakespeare-lstm 'ROMEO:' --temperature 0.7
+  clew generate runs/shakespeare-lstm 'ROMEO:' 'JULIET:' --method beam --beams 8 --n-best 3 --max-new 80
+  clew generate runs/shakespeare-lstm --samples 20 --measure --json""",
+)

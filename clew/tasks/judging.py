@@ -32,7 +32,7 @@ class Judging:
         return {"source": example.text, **second, **self.answer.described(example, prediction)}
 
 
-def unlabelled_texts(texts: Sequence[str | tuple[str, str]], numbers: Sequence[int] | None) -> list[Labelled]:
+def unlabelled_texts(texts: Sequence[str | tuple[str, ...]], numbers: Sequence[int] | None) -> list[Labelled]:
     """Texts, or two together in a tuple, as examples without labels; one that is refused is named by its number."""
     examples = []
     for number, given in zip(numbers or range(1, len(texts) + 1), texts, strict=True):

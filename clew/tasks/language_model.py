@@ -9,6 +9,7 @@ from pydantic import Field
 from torch import Tensor, nn
 
 from clew.baselines.text_baselines import text_baselines
+from clew.core.batches import map_batch
 from clew.core.config import TaskSection
 from clew.core.errors import UserError
 from clew.core.masks import real_positions
@@ -16,8 +17,15 @@ from clew.core.types import Body, State, Term
 from clew.data.plans import TokenBatch
 from clew.layers.dropouts import DROPOUTS
 from clew.layers.losses import CrossEntropy, num_changes, squared_activations, squared_changes
+from clew.sources.words import WordReader
 from clew.tasks.entry import TaskEntry
+from clew.tasks.explaining import Explained, check_no_place, chosen_token
+from clew.tasks.generation import GENERATE, continuation, ends_of, prompt_batch, stepper_of
+from clew.tasks.offers import Begun, Expected, Given, Predicted, Reading, Streamed, TextBody, TokenScores
+from clew.tasks.programs import Steps
+from clew.tasks.reading import ReadsText
 from clew.tasks.streams import Streams
+from clew.tasks.writing import DecodingConfig
 from clew.text.tokenizer import Tokenizer
 
 
@@ -35,7 +43,7 @@ class LanguageModelConfig(TaskSection):
     temporal_penalty: float = Field(0.0, ge=0, description="times the mean square change from step to step, in training")
 
 
-class LanguageModel(nn.Module):
+class LanguageModel(ReadsText, nn.Module):
     """p(w_t | w_1 .. w_{t-1}) = softmax(V d_{t-1} + b),  d = dropout(h).
 
         loss = mean(-log p) + activation_penalty * mean(d_t^2) + temporal_penalty * mean((h_t - h_{t-1})^2)
@@ -128,6 +136,70 @@ class LanguageModel(nn.Module):
     def stepper(self) -> "LanguageStepper":
         return LanguageStepper(self)
 
+    def vectors(self) -> TextBody:
+        return TextBody(self.body, WordReader.of(self.body, {"tokenizer": self.tokenizer}, running=True))
+
+    def predicts(self, reading: Reading) -> list[Predicted]:
+        later = range(1, len(reading.ids))
+        ids = torch.tensor(reading.ids[1:], dtype=torch.long)
+        return [Predicted(reading.pieces, later, ids, reading.forward()[0, :-1], self.logits, self.tokenizer)]
+
+    def expects(self, given: Given) -> list[Expected]:
+        tokens, mask = prompt_batch(self, [given.text])
+        return [Expected(self.log_probs(self.body(tokens, mask)[0][0, -1]), self.tokenizer)]
+
+    def scores_tokens(self, reading: Reading) -> TokenScores:
+        batch = reading.batch
+        return TokenScores(
+            output=self.logits,
+            log_probs=self.log_probs,
+            ids=reading.ids[1:],
+            tokenizer=self.tokenizer,
+            body=self.body,
+            levels=lambda: self.body.levels(batch.inputs, batch.mask),
+            comes_after=True,
+        )
+
+    def steps(self, given: Given, config: DecodingConfig | None = None) -> Begun:
+        start, _ = prompt_batch(self, [given.text])
+        end = self.tokenizer.end
+        ends = tuple(ends_of(self.tokenizer, config)) if config is not None else () if end is None else (end,)
+        return Begun(
+            stepper=self.stepper() if config is None else stepper_of(self, config, start),
+            start=start,
+            tokenizer=self.tokenizer,
+            end=end,
+            ends=ends,
+            most=(config or DecodingConfig()).max_new,
+            text_of=lambda ids: continuation(self.tokenizer, given.text, ids),
+            before=given.text,
+            limit=self.body.max_length,
+        )
+
+    def streams(self, text: str) -> Streamed:
+        tokens, offsets = self.tokenizer.encode_with_offsets(text)
+        before = [] if self.tokenizer.frame is None else list(self.tokenizer.frame.before)
+        return Streamed([*before, *tokens], len(before), offsets)
+
+    def explains(self, given: Given, of: str | None = None, place: int | None = None) -> Explained:
+        """log p of the token that comes after the text."""
+        check_no_place(place)
+        reading = self.reads(given)
+        length = len(reading.ids) - int(self.tokenizer.unit == "word" and reading.spans[-1] is None)  # what ends a line is not read yet
+        inputs = map_batch(lambda part: part[:, :length], reading.batch.inputs)
+
+        def log_probs(inputs: Any) -> Tensor:
+            return self.log_probs(self.body(inputs, None)[0][:, -1])
+
+        token = chosen_token(self.tokenizer, log_probs, inputs, of)
+        own = tuple(span is not None for span in reading.spans[:length])
+        what = f"log p of {self.tokenizer.piece(token)!r} as the next token"
+        return Explained(self, inputs, lambda rows: log_probs(rows)[:, token], reading.pieces[:length], own, what, self.tokenizer)
+
+    def programs(self) -> list[Steps]:
+        frame = self.tokenizer.frame
+        return [Steps(source=False, facts={"before": [] if frame is None else frame.before})]
+
 
 class LanguageStepper:
     """What decoding sees of a language model."""
@@ -165,7 +237,9 @@ LANGUAGE_MODEL = TaskEntry(
     config=LanguageModelConfig,
     build=build_language_model,
     needs=LanguageModel.needs,
+    uses={"generate": GENERATE},
     vocabularies={"tokenizer": Tokenizer},
     learning=Streams(),
     baselines=text_baselines,
+    pipeline="text-generation",
 )

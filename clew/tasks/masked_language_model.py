@@ -1,6 +1,7 @@
 """Masked language modelling: tokens that were taken out of a text, from all that is left of it, and whether two texts follow each other
 (Devlin et al. 2019). Any body that gives a vector a position."""
 
+from collections.abc import Sequence
 from typing import Any, Literal
 
 import torch
@@ -9,18 +10,34 @@ from pydantic import Field, model_validator
 from torch import Tensor, nn
 
 from clew.baselines.guess_baselines import guess_baselines
+from clew.core.batches import to_device
 from clew.core.config import TaskSection
 from clew.core.errors import UserError
 from clew.core.types import State, Term
+from clew.layers.embeddings import Segmented, tokens_of
 from clew.layers.feedforward import ACTIVATIONS
 from clew.layers.losses import IGNORED, CrossEntropy, summed
 from clew.layers.norms import LayerNorm
 from clew.layers.pooling import Pooler
 from clew.metrics.guesses import Guessed
+from clew.sources.words import WordReader, is_segmented
 from clew.tasks.documents import MaskedDocuments
 from clew.tasks.entry import TaskEntry
+from clew.tasks.explaining import Explained, chosen_token, named_places
+from clew.tasks.filling import FILL, framed_text
 from clew.tasks.masked_examples import MaskedBatch
+from clew.tasks.offers import Expected, Given, Predicted, Reading, TextBody, TokenScores
+from clew.tasks.programs import Reads, Traced, levels
+from clew.tasks.reading import ReadsText
+from clew.text.frames import Framed
 from clew.text.tokenizer import Tokenizer
+
+FILLED = """\
+tensors["tokens"][0, 1] = about["mask"]
+found = run("filler", tensors)
+print(tokenizer.id_to_token(int(found["log_probs"][0, 1].argmax())))
+"""
+"""How a card shows the program."""
 
 
 class MaskedLanguageModelConfig(TaskSection):
@@ -43,7 +60,11 @@ class MaskedLanguageModelConfig(TaskSection):
         return self
 
 
-class MaskedLanguageModel(nn.Module):
+BATCH_TOKENS = 2**13
+"""Places that are read at a time where each token is masked in its turn."""
+
+
+class MaskedLanguageModel(ReadsText, nn.Module):
     """p(w_i | the rest) = softmax(E norm(g(W h_i + b)) + c)    at the places i that were chosen
     p(follows) = softmax(V tanh(U h_1 + d))
 
@@ -51,6 +72,8 @@ class MaskedLanguageModel(nn.Module):
     """
 
     needs = ("whole",)
+    text_name = "text with [MASK]"
+    reads_masks = True
 
     def __init__(self, body: Any, tokenizer: Tokenizer, config: MaskedLanguageModelConfig | None = None):
         super().__init__()
@@ -133,6 +156,92 @@ class MaskedLanguageModel(nn.Module):
         nats = -float(follows.gather(1, batch.follows[:, None]).sum())
         return found + Guessed(pair_nats=nats, pairs=len(follows), right_pairs=int((follows.argmax(-1) == batch.follows).sum()))
 
+    @property
+    def sample(self) -> str:
+        """A text to begin with."""
+        return f"The {self.tokenizer.token(self.tokenizer.mask or 0)} sat on the mat."
+
+    def vectors(self) -> TextBody:
+        return TextBody(self.body, WordReader.of(self.body, {"tokenizer": self.tokenizer}))
+
+    def predicts(self, reading: Reading) -> list[Predicted]:
+        """Each token of the text with that one masked; what is masked already has none (Salazar et al. 2020)."""
+        places = [place for place, span in enumerate(reading.spans) if span is not None and reading.ids[place] != self.tokenizer.mask]
+        if not places:
+            raise UserError("every token of this text is to be guessed, and none is given that could surprise; write a word")
+        ids = torch.tensor(reading.ids)[places]
+        vectors = self.masked_vectors(reading, places)
+        return [Predicted(reading.pieces, places, ids, vectors, self.logits, self.tokenizer, pseudo=True)]
+
+    def masked_vectors(self, reading: Reading, places: Sequence[int]) -> Tensor:
+        """The body's vector (places, dim) at every place, with nothing masked but that place."""
+        found = []
+        tokens = torch.tensor(reading.ids, device=self.body.embedding.like.device)
+        rows = max(BATCH_TOKENS // len(tokens), 1)
+        for start in range(0, len(places), rows):
+            some = torch.tensor(places[start : start + rows], device=tokens.device)
+            inputs: Any = tokens.repeat(len(some), 1).scatter(1, some[:, None], self.tokenizer.mask or 0)
+            if is_segmented(self.body):
+                inputs = Segmented(inputs, reading.batch.inputs.segments.expand(len(some), -1))
+            hidden, _ = self.body(inputs, None)
+            found.append(hidden[torch.arange(len(some), device=some.device), some])
+        return torch.cat(found)
+
+    def expects(self, given: Given) -> list[Expected]:
+        framed = framed_text(self, given.text, None, "the text")
+        inputs = self.one_row(framed)
+        hidden, _ = self.body(inputs, None)
+        places = tokens_of(inputs)[0].eq(self.tokenizer.mask or 0).nonzero()[:, 0].tolist()
+        log_probs = self.logits(hidden[0, places]).float().log_softmax(-1)
+        return [Expected(row, self.tokenizer, f"mask {number}") for number, row in enumerate(log_probs, start=1)]
+
+    def one_row(self, framed: Framed) -> Any:
+        """A framed text as the body takes it."""
+        tokens = torch.tensor([framed.tokens])
+        inputs: Any = Segmented(tokens, torch.tensor([framed.segments])) if is_segmented(self.body) else tokens
+        return to_device(inputs, self.output_bias.device)
+
+    def scores_tokens(self, reading: Reading) -> TokenScores:
+        batch = reading.batch
+        return TokenScores(
+            output=self.logits,
+            log_probs=lambda hidden: self.logits(hidden).float().log_softmax(-1),
+            ids=reading.ids,
+            tokenizer=self.tokenizer,
+            body=self.body,
+            levels=lambda: self.body.levels(batch.inputs, batch.mask),
+        )
+
+    def explains(self, given: Given, of: str | None = None, place: int | None = None) -> Explained:
+        """log p of a token in the place of a mask."""
+        place = place or 1
+        framed = framed_text(self, given.text, None, "the text")
+        if place > framed.tokens.count(self.tokenizer.mask or 0):
+            raise UserError(f"there is no mask {place}; the text has {framed.tokens.count(self.tokenizer.mask or 0)}")
+        inputs = self.one_row(framed)
+
+        def log_probs(inputs: Any) -> Tensor:
+            masks = tokens_of(inputs).eq(self.tokenizer.mask or 0)
+            at = (masks.cumsum(1).eq(place) & masks).int().argmax(1)
+            hidden = self.body(inputs, None)[0]
+            return self.logits(hidden[torch.arange(len(hidden), device=hidden.device), at]).float().log_softmax(-1)
+
+        token = chosen_token(self.tokenizer, log_probs, inputs, of)
+        names, own = named_places(self.tokenizer, framed.tokens)
+        own = tuple(is_own and id != self.tokenizer.mask for is_own, id in zip(own, framed.tokens, strict=True))
+        what = f"log p of {self.tokenizer.piece(token)!r} in the place of mask {place}"
+        return Explained(self, inputs, lambda rows: log_probs(rows)[:, token], names, own, what, self.tokenizer)
+
+    def programs(self) -> list[Reads]:
+        outputs = ["log_probs"] if self.next_sentence is None else ["log_probs", "follows"]
+        return [Reads("filler", outputs, self.filled, usage=FILLED, facts={"mask": self.tokenizer.mask}), levels(self.body)]
+
+    def filled(self, given: Traced) -> tuple[Tensor, ...]:
+        """log p of every token at every place, and the probability that the second text follows the first."""
+        hidden, _ = self.body(given.texts[0].inputs, given.texts[0].mask)
+        log_probs = self.logits(hidden).float().log_softmax(-1)
+        return (log_probs,) if self.next_sentence is None else (log_probs, self.followed(hidden).float().softmax(-1)[:, 0])
+
 
 def log_softmax(scores: Tensor) -> Tensor:
     """In float32 at least."""
@@ -151,4 +260,6 @@ MASKED_LANGUAGE_MODEL = TaskEntry(
     learning=MaskedDocuments(),
     baselines=guess_baselines,
     verb="fill",
+    uses={"fill": FILL},
+    pipeline="fill-mask",
 )

@@ -1,31 +1,37 @@
 """Constituency parsing as translation: a sentence in, its tree out as brackets (Vinyals et al. 2015, Grammar as a foreign language)."""
 
-from collections.abc import Sequence
-from dataclasses import dataclass
-from typing import Any, Literal
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, replace
+from typing import Any, Literal, NoReturn
 
 import numpy as np
+import torch
 from pydantic import Field
 from torch import Tensor
 
 from clew.baselines.tree_baselines import tree_baselines
 from clew.core.batches import to_device
-from clew.core.errors import UserError
+from clew.core.config import Section
+from clew.core.errors import UserError, named
 from clew.core.modes import evaluating
 from clew.core.trees import Tree
 from clew.data.examples import Parsed
 from clew.data.kinds.trees import TREES
 from clew.data.linearisation import WORD, delinearise, linearise, tree_tokens
 from clew.data.plans import batches_by_length
-from clew.data.trees import format_tree
+from clew.data.trees import format_tree, parse_tree, words_of
 from clew.decoding.stepper import Stepper
 from clew.decoding.trees import TreeConstraint
+from clew.drawing.tree_drawing import tree_text, trees_svg
 from clew.metrics.brackets import score_brackets, score_sentence, share
 from clew.metrics.measures import Measured
 from clew.sources.words import one_word_each
+from clew.tasks.alignment import Tokens
 from clew.tasks.entry import TaskEntry
 from clew.tasks.examples import Examples, TrainTokenizer
+from clew.tasks.offers import Begun, Given
 from clew.tasks.sequence import SIDES, SequenceBatch, SequenceConfig, SequenceToSequence, Sides
+from clew.tasks.use import Blocks, Objects, Use, Watch, WritingOptions, tokens_read
 from clew.tasks.writing import DecodingConfig
 from clew.text.tokenizer import Tokenizer, check_is_text
 from clew.text.train import train_word
@@ -66,6 +72,7 @@ class ConstituencyParser(SequenceToSequence):
     """P(tree | words) as of the target (S (NP XX XX )NP (VP XX )VP )S, with p(symbol) 0 where no tree over the words could follow."""
 
     config: ParsingConfig
+    text_name = "sentence"
 
     def __init__(self, body: Any, source: Tokenizer, target: Tokenizer, config: ParsingConfig | None = None):
         super().__init__(body, source, target, config or ParsingConfig())
@@ -112,27 +119,30 @@ class ConstituencyParser(SequenceToSequence):
         """Room for every tree that may be written, whatever `decoding.max_new` says: a tree that is cut off is none."""
         return self.longest_trees(batch.words)
 
-    def parse(self, sentences: Sequence[Sequence[str]], config: DecodingConfig, seed: int = 0, first: int = 1) -> list[list[Parse]]:
+    def parse(
+        self, sentences: Sequence[Sequence[str]], config: DecodingConfig, seed: int = 0, numbers: Sequence[int] | None = None
+    ) -> list[list[Parse]]:
         """The best trees of each sentence: `n_best` of beam search, else one; none of a sentence without words. A sentence that is refused
-        is named by its number, the first one's being `first`."""
-        encoded = self.checked(sentences, first)
+        is named by its number, and sampling draws by it."""
+        numbers = range(1, len(sentences) + 1) if numbers is None else numbers
+        encoded = self.checked(sentences, numbers)
         there = [row for row, words in enumerate(sentences) if words]
         lengths = np.array([(len(encoded[row].source), SYMBOLS_A_WORD * encoded[row].words) for row in there]).reshape(-1, 2)
         device = next(self.parameters()).device
         found: dict[int, list[Parse]] = {}
         with evaluating([self]):
-            for numbers in batches_by_length(lengths, BATCH):
-                rows = [there[number] for number in numbers]
+            for places in batches_by_length(lengths, BATCH):
+                rows = [there[place] for place in places]
                 batch = to_device(self.collate([encoded[row] for row in rows]), device)
-                for row, written in zip(rows, self.write(batch, config, seed, row_numbers=[first + row for row in rows]), strict=True):
+                for row, written in zip(rows, self.write(batch, config, seed, row_numbers=[numbers[row] for row in rows]), strict=True):
                     found[row] = [Parse(delinearise(each.text.split(), sentences[row]), each.log_prob, each.score) for each in written]
         return [found.get(row, []) for row in range(len(sentences))]
 
-    def checked(self, sentences: Sequence[Sequence[str]], first: int) -> list[Sides]:
-        for number, words in enumerate(sentences, start=first):
+    def checked(self, sentences: Sequence[Sequence[str]], numbers: Sequence[int]) -> list[Sides]:
+        for number, words in zip(numbers, sentences, strict=True):
             check_is_text(" ".join(words), f"sentence {number}")
         encoded = self.encode_words(sentences)
-        for number, sides in enumerate(encoded, start=first):
+        for number, sides in zip(numbers, encoded, strict=True):
             self.check_length(sides, f"sentence {number}")
         return encoded
 
@@ -157,6 +167,35 @@ class ConstituencyParser(SequenceToSequence):
     def sentence_scores(self, examples: Sequence[Parsed], predictions: Sequence[str]) -> list[float]:  # type: ignore[override]
         pairs = zip(examples, predictions, strict=True)
         return [100 * score_sentence(example.tree, tree_of(text, example.tree)).all.f1 for example, text in pairs]
+
+    def encode_given(self, given: Given) -> Sides:
+        """A sentence with spaces between its words; its tree in brackets, or the symbols of one or of its beginning."""
+        words = words_of(given.text)
+        (sides,) = self.encode_words([words])
+        symbols = self.target_symbols(given.target or "", words)
+        target = self.target.encode(symbols)
+        if self.target.unknown in target:
+            raise UserError(f"the target {named(given.target)} has symbols that this parser does not write, or is no tree over these words")
+        return sides._replace(target=target)
+
+    def target_symbols(self, target: str, words: Sequence[str]) -> str:
+        try:
+            tree = parse_tree(target)
+        except UserError:
+            return target
+        return symbols_of(tree, self.config) if list(tree.words) == list(words) else target
+
+    def named_sides(self, given: Given, sides: Sides) -> tuple[Tokens, Tokens]:
+        words = words_of(given.text)
+        return super().named_sides(Given(one_word_each(words), self.target_symbols(given.target or "", words)), sides)
+
+    def steps(self, given: Given, config: DecodingConfig | None = None) -> Begun:
+        """Up to the longest tree that is written over so many words."""
+        begun = super().steps(given, config)
+        return replace(begun, most=int(self.longest_trees(torch.tensor(len(words_of(given.text))))))
+
+    def programs(self) -> NoReturn:
+        raise UserError("a parser holds what it writes to trees, which no program does; parse with `clew parse`, or `clew serve` the run")
 
 
 def symbols_of(tree: Tree, config: ParsingConfig) -> str:
@@ -199,6 +238,82 @@ def build_parser(body: Any, vocabularies: dict[str, Any], config: ParsingConfig)
     return ConstituencyParser(body, vocabularies["source"], vocabularies["target"], config)
 
 
+class WordsRow(Section):
+    text: str | list[str] = Field(description="a sentence with spaces between its words, or its words in a list")
+
+    @property
+    def words(self) -> list[str]:
+        return words_of(self.text) if isinstance(self.text, str) else self.text
+
+
+def parse_rows(
+    tasks: Sequence[ConstituencyParser], rows: Sequence[WordsRow], options: WritingOptions, numbers: Sequence[int]
+) -> list[list[Parse]]:
+    return tasks[0].parse([row.words for row in rows], options.decoding, options.seed, numbers)
+
+
+def parsed_objects(number: int, row: WordsRow, trees: list[Parse] | None, options: WritingOptions) -> Objects:
+    """A sentence without words has no tree."""
+    sentence = row.text if isinstance(row.text, str) else " ".join(row.text)
+    if not trees:
+        return [{"line": number, "rank": 1, "sentence": sentence, "tree": None}]
+    return [
+        {"line": number, "rank": rank, "sentence": sentence, "tree": str(each), "log_prob": each.log_prob, "score": each.score}
+        for rank, each in enumerate(trees, start=1)
+    ]
+
+
+def brackets_lines(blocks: Blocks, options: WritingOptions, alone: bool) -> Iterator[str]:
+    """A tree a line; of several its score too, and an empty line behind them."""
+    several = options.n_best > 1
+    for some in blocks:
+        for _, _, parses in some:
+            trees = [f"{one}\t{one.score:.4f}" if several else str(one) for one in parses or ()]
+            yield "\n".join([*trees, ""] if several else trees) + "\n"
+
+
+def drawn_lines(blocks: Blocks, options: WritingOptions, alone: bool) -> Iterator[str]:
+    for some in blocks:
+        for number, _, parses in some:
+            for one in parses or ():
+                score = f"line {number}, score {one.score:.4f}\n" if options.n_best > 1 else ""
+                yield f"{score}{tree_text(one.tree)}\n\n"
+
+
+def one_picture(blocks: Blocks, options: WritingOptions, alone: bool) -> Iterator[str]:
+    yield trees_svg([one.tree for some in blocks for each in some for one in each.answer or ()]) + "\n"
+
+
+PARSE: Use[WordsRow, list[Parse]] = Use(
+    about="parse sentences into constituency trees",
+    row=WordsRow,
+    options=WritingOptions,
+    answer=parse_rows,
+    objects=parsed_objects,
+    formats={"brackets": brackets_lines, "text": drawn_lines, "svg": one_picture},
+    watch=Watch(
+        tokens=lambda task, row: tokens_read(task.source, [" ".join(row.words)]),
+        row_of=lambda example: WordsRow(text=list(example.tree.words)),
+    ),
+    help="""Every TEXT, or else every line of standard input or of --file, is a sentence whose words stand apart: nothing is split here,
+so write 'It rains .' and not 'It rains.' Its tree is one line of standard output, in the same order and as soon as it is
+there; an empty line has an empty one.
+
+  clew parse runs/craft-parser 'The gene is expressed in the brain .' --format text
+  echo 'The gene is expressed in the brain .' | clew parse runs/craft-parser
+  clew parse runs/craft-parser --file sentences.txt --out trees.mrg
+  clew parse runs/craft-parser --file sentences.txt --n-best 3
+  clew parse runs/craft-parser --file sentences.txt --format text
+  clew parse runs/craft-parser --file sentences.txt --format svg --out trees.svg
+
+With --n-best, every sentence has so many lines, `tree<TAB>score`, and an empty line after them. The score is
+log p / length^X, X being the run's decoding.length_penalty.
+
+--format text draws trees for a terminal (`| less -S` for wide ones), svg as one picture of all of them, and json has one
+object a tree.""",
+)
+
+
 PARSING = TaskEntry(
     config=ParsingConfig,
     build=build_parser,
@@ -207,4 +322,5 @@ PARSING = TaskEntry(
     learning=Examples(TREES, train_parsing_vocabularies),
     baselines=tree_baselines,
     verb="parse",
+    uses={"parse": PARSE},
 )

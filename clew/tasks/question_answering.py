@@ -4,8 +4,11 @@ Question and passage are read together. A passage that is too long for one windo
 the best piece of all windows is the answer. An example is then several rows of a batch, each with a loss of its own.
 """
 
+import json
 import math
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import asdict
+from pathlib import Path
 from typing import Any, Literal, NamedTuple
 
 import numpy as np
@@ -16,21 +19,26 @@ from torch import Tensor, nn
 
 from clew.baselines.question_baselines import question_baselines
 from clew.core.batches import num_rows, rows_of, to_device
-from clew.core.config import TaskSection
+from clew.core.config import Section, TaskSection
 from clew.core.errors import UserError
 from clew.core.modes import evaluating
 from clew.core.types import State, Term
 from clew.data.examples import Question
+from clew.data.formats import find_format
 from clew.data.kinds.questions import QUESTIONS
+from clew.data.squad_files import read_questions
 from clew.layers.context import Pieces
 from clew.metrics.answers import AnswerScores, best_threshold, score_answers
 from clew.metrics.bootstrap import Interval, bootstrap_interval
 from clew.metrics.measures import Measured, in_words
 from clew.sources.windows import CutText, cut_text, part_of, window_starts
-from clew.sources.words import EncodedWords, WordReader, one_word_each, places_of
+from clew.sources.words import EncodedWords, WordReader, is_spelled, one_word_each, places_of
 from clew.tasks.answer_spans import AnsweredQuestion, Spans, answered, found_spans
 from clew.tasks.entry import TaskEntry
 from clew.tasks.examples import Examples, ExampleTask, TrainTokenizer
+from clew.tasks.programs import Reads, Traced
+from clew.tasks.reading import ReadsText
+from clew.tasks.use import Blocks, Objects, Options, Use, Watch, tokens_read
 from clew.text.tokenizer import Tokenizer, check_is_text
 from clew.text.words import words_of
 
@@ -43,6 +51,25 @@ ALL = 2**62
 SURE = 1e9
 """By how much no answer is preferred where there is nothing to choose from."""
 NOT = -1e30
+SCORES = """\
+print(run("reader", tensors)["scores"][0])  # of every place as an answer's first and last
+"""
+ANSWERED = """
+tokenizer = read_tokenizer("tokenizer")
+question, passage = (tokenizer.encode(text, add_special_tokens=False) for text in ("QUESTION", "TEXT"))
+around = about["pair"]
+parts = [(around["before"], 0), (question.ids, 0), (around["between"], 0), (passage.ids, 1), (around["after"], 1)]
+tensors = {
+    "tokens": np.array([[id for ids, _ in parts for id in ids]]),
+    "segments": np.array([[around["segments"][side] for ids, side in parts for _ in ids]]),
+}
+tensors["mask"] = np.ones_like(tensors["tokens"], dtype=bool)
+first = sum(len(ids) for ids, _ in parts[:3])
+starts, ends = run("reader", tensors)["scores"][0][:, first : first + len(passage.ids)]
+best = max((starts[i] + ends[j], i, j) for i in range(len(starts)) for j in range(i, len(ends)))
+print("TEXT"[passage.offsets[best[1]][0] : passage.offsets[best[2]][1]])
+"""
+"""How a card shows the program."""
 
 
 class QuestionAnsweringConfig(TaskSection):
@@ -92,7 +119,7 @@ class QuestionBatch(NamedTuple):
         return self.pieces.num_tokens
 
 
-class QuestionAnswering(ExampleTask):
+class QuestionAnswering(ReadsText, ExampleTask):
     """s_i = u . h_i,  e_i = v . h_i;  p(start = i) = softmax(s)_i,  p(end = j) = softmax(e)_j    over the passage and one place more
     answer = argmax_{i <= j} s_i + e_j
 
@@ -307,6 +334,27 @@ class QuestionAnswering(ExampleTask):
         told = {"target": " | ".join(example.texts), "prediction": found.text, **span, "probability": round(found.probability, 6)}
         return {"source": example.question, **told}
 
+    def programs(self) -> list[Reads]:
+        plain = not is_spelled(self.body) and self.reader.context is None
+        usage = ANSWERED if plain else SCORES
+        return [Reads("reader", ["scores"], self.score_places, usage=usage, alone=plain, facts={"pair": self.around_pair()})]
+
+    def score_places(self, given: Traced) -> tuple[Tensor]:
+        """Of every place as an answer's first and last (batch, 2, length)."""
+        hidden, _ = self.body(given.texts[0].inputs, given.texts[0].mask)
+        return (self.output(hidden).float().mT,)
+
+    def around_pair(self) -> dict[str, list[int]]:
+        """The ids before, between and behind question and passage, and the segments of the two."""
+        tokenizer = self.reader.tokenizer
+        end = [tokenizer.end or 0]
+        if tokenizer.frame is None:
+            return {"before": [], "between": end, "after": end if self.ends else [], "segments": [0, 0]}
+        tokens, _, (first, second) = tokenizer.frame.around([], [])
+        _, segments, places = tokenizer.frame.around([0], [0])
+        parts = {"before": tokens[:first], "between": tokens[first:second], "after": tokens[second:] + (end if self.ends else [])}
+        return {**parts, "segments": [segments[place] for place in places]}
+
 
 def pieces_of(example: Question, cut: CutText) -> tuple[int, int] | None:
     """The first and the last piece of the first answer, each as far as it has a character of it."""
@@ -333,6 +381,102 @@ def build_question_answering(body: Any, vocabularies: dict[str, Any], config: Qu
     return QuestionAnswering(body, WordReader.of(body, vocabularies), config)
 
 
+class QuestionRow(Section):
+    question: str = Field(description="a question", json_schema_extra={"metavar": "QUESTION"})
+    passage: str = Field(
+        description="what holds the answers: a file, or the text itself; its column in a table",
+        json_schema_extra={"metavar": "FILE|TEXT|COLUMN", "file": True},
+    )
+    id: str = Field("", description="its name in what is written", json_schema_extra={"column": False})
+
+
+class AnswerOptions(Options):
+    n_best: int = Field(1, ge=1, description="so many pieces of the passage for each question")
+    threshold: float | None = Field(
+        None, description="no answer where none scores by more than this above the best piece; the run's own where not given"
+    )
+
+
+def answer_rows(
+    tasks: Sequence[QuestionAnswering], rows: Sequence[QuestionRow], options: AnswerOptions, numbers: Sequence[int]
+) -> list[AnsweredQuestion]:
+    asked = []
+    for row, number in zip(rows, numbers, strict=True):
+        if not row.passage.strip():
+            raise UserError("the passage is empty; give a text that may hold the answer")
+        if not row.question.strip():
+            raise UserError(f"question {number} is empty; ask something")
+        asked.append(Question(row.question, row.passage, (), row.id or f"question {number}"))
+    return tasks[0].answer(asked, options.n_best, options.threshold)
+
+
+def answered_objects(number: int, row: QuestionRow, found: AnsweredQuestion | None, options: AnswerOptions) -> Objects:
+    assert found is not None
+    answer: dict[str, Any] = {"answer": None, "start": None, "stop": None, "probability": found.probability}
+    if found.answer is not None:
+        answer = {"answer": found.text, "start": found.answer.start, "stop": found.answer.stop, "probability": found.probability}
+    more = {} if found.no_answer is None else {"no_answer": found.no_answer}
+    spans = {"n_best": [asdict(span) for span in found.n_best]} if options.n_best > 1 else {}
+    return [{"id": found.id, "question": found.question, **answer, **more, **spans}]
+
+
+def answer_lines(blocks: Blocks, options: AnswerOptions, alone: bool) -> Iterator[str]:
+    """A line, or with `n_best` one for each piece, and one for no answer where that is likelier than the last of them."""
+    for some in blocks:
+        for _, _, found in some:
+            rows = [(found.text, found.probability)]
+            if options.n_best > 1:
+                rows = [(span.text, span.probability) for span in found.n_best]
+                if found.no_answer is not None:
+                    rows = sorted([*rows, ("", found.no_answer)], key=lambda row: -row[1])[: options.n_best]
+            yield "".join(f"{' '.join(text.split())}\t{share:.4f}\t{' '.join(found.question.split())}\n" for text, share in rows)
+
+
+def official_form(blocks: Blocks, options: AnswerOptions, alone: bool) -> Iterator[str]:
+    """One object for all questions, {id: answer}, which SQuAD's own script scores."""
+    yield json.dumps({each.answer.id: each.answer.text for some in blocks for each in some}, ensure_ascii=False) + "\n"
+
+
+def question_rows(path: Path, data: Any, columns: Mapping[str, str]) -> Iterator[QuestionRow] | None:
+    """The questions of a file that has the passages too: SQuAD's, or a table's."""
+    if columns and find_format(path) == "squad":
+        raise UserError(f"--{next(iter(columns))} is a column of a table, and {path} is JSON as SQuAD's; leave it out")
+    questions = read_questions(path, with_answers=False, **{"question": data.question, "passage": data.passage, **columns})
+    return (QuestionRow(question=each.question, passage=each.passage, id=each.id) for each in questions)
+
+
+ANSWER: Use[QuestionRow, AnsweredQuestion] = Use(
+    about="answer questions from a passage",
+    row=QuestionRow,
+    options=AnswerOptions,
+    answer=answer_rows,
+    objects=answered_objects,
+    formats={"lines": answer_lines, "official": official_form},
+    read_file=question_rows,
+    answers_blank=True,
+    skips_blank=True,
+    try_it=lambda fields: (["--passage", "passage.txt", fields.get("source", "who?")], None),
+    watch=Watch(
+        tokens=lambda task, row: tokens_read(task.reader.tokenizer, [row.question, row.passage], by_words=True),
+        confidence=lambda answered: answered.probability,
+        row_of=lambda example: QuestionRow(question=example.question, passage=example.passage),
+    ),
+    help="""Questions stand on the command line, or are lines of standard input; --passage is a file or the text itself. Each has a line
+of standard output: `answer<TAB>probability<TAB>question`, the answer being empty where the passage has none. A file of
+questions is SQuAD's JSON, or a table (.csv, .tsv, .jsonl) with columns `question` and `passage` (or `context`), or with others
+that --question and --passage name.
+
+  clew answer runs/answer-facts --passage 'Ada lives in Rome. Bo likes tea.' 'Where does Ada live?'
+  clew answer runs/answer --passage report.txt 'When was it built?' 'By whom?' --n-best 3
+  clew answer runs/answer --file dev-v2.0.json --json
+  clew answer runs/answer --file asked.csv --question what --passage text
+  clew answer runs/answer --file dev-v1.1.json --official --out predictions.json
+
+--json has one object a question, with the characters [start, stop) of the passage that are the answer, from 0. --n-best
+gives so many pieces, best first, a line each. --official writes {id: answer}, which SQuAD's own script scores.""",
+)
+
+
 QUESTION_ANSWERING = TaskEntry(
     config=QuestionAnsweringConfig,
     build=build_question_answering,
@@ -340,4 +484,6 @@ QUESTION_ANSWERING = TaskEntry(
     learning=Examples(QUESTIONS, train_question_vocabularies),
     baselines=question_baselines,
     verb="answer",
+    uses={"answer": ANSWER},
+    pipeline="question-answering",
 )

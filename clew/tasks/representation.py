@@ -13,7 +13,15 @@ from clew.layers.context import Pieces
 from clew.layers.pooling import POOLINGS
 from clew.sources.words import EncodedWords, WordReader
 from clew.tasks.entry import TaskEntry
+from clew.tasks.programs import Reads, levels
+from clew.tasks.reading import ReadsText
+from clew.tasks.text_vectors import EMBED
 from clew.text.tokenizer import Tokenizer
+
+VECTORS = """\
+print(run("embedder", tensors)["vectors"][0])
+"""
+"""How a card shows the program."""
 
 
 class RepresentationConfig(TaskSection):
@@ -27,7 +35,7 @@ class RepresentationConfig(TaskSection):
     longest: int | None = Field(None, ge=1, description="texts are cut to so many tokens, those around them counted")
 
 
-class Representation(nn.Module):
+class Representation(ReadsText, nn.Module):
     """v = pool(h_1 .. h_n), h being the body's vectors;  v / |v| where it normalises."""
 
     needs: tuple[str, ...] = ()
@@ -46,6 +54,11 @@ class Representation(nn.Module):
         return F.normalize(pooled, dim=-1) if self.config.normalise else pooled
 
     @property
+    def longest_text(self) -> int | None:
+        """Places to which a text is cut."""
+        return self.longest
+
+    @property
     def longest(self) -> int | None:
         """Places that a text may take."""
         limits = [limit for limit in (self.config.longest, self.body.max_length) if limit is not None]
@@ -58,6 +71,9 @@ class Representation(nn.Module):
         """Tables that no vector is multiplied with: they cost no FLOPs."""
         return self.body.embedding.looked_up()
 
+    def programs(self) -> list[Reads]:
+        return [Reads("embedder", ["vectors"], lambda given: (self(given.texts[0]),), usage=VECTORS), levels(self.body)]
+
 
 def build_representation(body: Any, vocabularies: dict[str, Any], config: RepresentationConfig) -> Representation:
     return Representation(body, WordReader.of(body, vocabularies), config)
@@ -69,4 +85,6 @@ REPRESENTATION = TaskEntry(
     needs=Representation.needs,
     vocabularies={"tokenizer": Tokenizer},
     verb="embed",
+    uses={"embed": EMBED},
+    pipeline="feature-extraction",
 )

@@ -21,7 +21,10 @@ from clew.decoding.stepper import Stepper
 from clew.layers.losses import CrossEntropy
 from clew.metrics.measures import MEASURES, VALUES, Measured
 from clew.tasks.entry import TaskEntry
-from clew.tasks.examples import Examples, ExampleTask, TrainTokenizer
+from clew.tasks.examples import Examples, TrainTokenizer
+from clew.tasks.programs import Steps
+from clew.tasks.source_to_target import ReadsAndWrites
+from clew.tasks.translation import TRANSLATE
 from clew.tasks.writing import DecodingConfig, Hypothesis, filtered_as, write
 from clew.text.tokenizer import HIDDEN, Tokenizer
 
@@ -108,7 +111,7 @@ class Written(NamedTuple):
     score: float
 
 
-class SequenceToSequence(ExampleTask):
+class SequenceToSequence(ReadsAndWrites):
     """P(y | x) = product over t of softmax(V d_t + b)[y_t],  d_t = dropout(decoder(y_<t, encoder(x))), trained on the sum of -log P.
 
     A sequence's end is a token, on both sides (of a source, what its tokenizer's frame has there); the target's is also what the decoder
@@ -336,6 +339,12 @@ class SequenceToSequence(ExampleTask):
         """Texts as measures see them."""
         return list(texts) if self.config.exact_space else [" ".join(text.split()) for text in texts]
 
+    def programs(self) -> list[Steps]:
+        languages = {token[2:-1]: id for token, id in language_tokens(self.source).items()}
+        before, after = self.around(next(iter(languages), ""))
+        facts = {"source_max_length": self.body.source_max_length, "languages": languages or None}
+        return [Steps(True, {**facts, "source_before": before, "source_after": after, "start": self.start, "end": self.end})]
+
 
 class SequenceStepper:
     """What decoding sees: the source is in the state, so it is called as a language model's is."""
@@ -409,7 +418,9 @@ SEQUENCE = TaskEntry(
     build=build_sequence,
     needs=SequenceToSequence.needs,
     vocabularies=SIDES,
+    takes_encoder=True,
     learning=Examples(PAIRS, train_sequence_vocabularies),
     verb="translate",
+    uses={"translate": TRANSLATE},
 )
-TRANSLATION = replace(SEQUENCE, config=TranslationConfig)
+TRANSLATION = replace(SEQUENCE, config=TranslationConfig, pipeline="translation")

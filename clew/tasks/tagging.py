@@ -1,7 +1,9 @@
 """Tagging: a tag for every word. Each tag by itself (softmax), or all of a sentence's together (CRF); phrases as tags in any scheme."""
 
-from collections.abc import Sequence
-from dataclasses import dataclass
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from statistics import fmean
 from typing import Any, Literal, NamedTuple
 
 import torch
@@ -11,15 +13,19 @@ from torch import Tensor, nn
 
 from clew.baselines.tag_baselines import tag_baselines
 from clew.core.batches import padded, to_device
-from clew.core.config import TaskSection
+from clew.core.config import Section, TaskSection
 from clew.core.errors import UserError, named
 from clew.core.modes import evaluating
-from clew.core.tag_schemes import OUTSIDE, SCHEMES, allowed_transitions, convert_tags, is_phrase_tag, tag_parts, tag_spans
+from clew.core.tag_schemes import OUTSIDE, SCHEMES, allowed_transitions, convert_tags, is_phrase_tag, plain_tags, tag_parts, tag_spans
 from clew.core.types import State, Term
 from clew.data.examples import Sentence
+from clew.data.formats import find_format
 from clew.data.kinds.tagged import TAGGED
+from clew.data.readers import read_sentences
+from clew.data.records import as_number
 from clew.layers.context import WORD_VECTORS, Pieces
 from clew.layers.crf import CRF
+from clew.layers.embeddings import tokens_of
 from clew.metrics.agreement import share_interval
 from clew.metrics.bootstrap import Interval
 from clew.metrics.classification import count_confusion
@@ -28,14 +34,24 @@ from clew.metrics.spans import score_sentences, score_spans
 from clew.sources.words import EncodedWords, WordReader, check_words, one_word_each, places_of
 from clew.tasks.entry import TaskEntry
 from clew.tasks.examples import Examples, ExampleTask, TrainTokenizer
+from clew.tasks.explaining import Explained, check_not_empty, chosen_label, named_places
+from clew.tasks.offers import Given, Judged, JudgedSpan, JudgedWord
+from clew.tasks.programs import Reads, Traced
+from clew.tasks.reading import ReadsText
+from clew.tasks.use import Answered, Objects, Options, Use, Watch, line_each, tokens_read
 from clew.text.labels import Labels
 from clew.text.tokenizer import Tokenizer, check_is_text
-from clew.text.words import Word
+from clew.text.words import Word, listed_words, spaced_words, split_words
 
 BATCH = 128
 """Sentences that are tagged at a time."""
 SAMPLES = 2000
 """Resamples of a bootstrap's interval."""
+TOLD = """\
+found = run("tagger", tensors)
+print([(word, about["tags"][tag]) for word, tag in zip(words, found["tags"][0])])
+"""
+"""How a card shows the program."""
 
 
 class TaggingConfig(TaskSection):
@@ -116,7 +132,7 @@ class TaggedText:
         return "\n".join(f"{word.word}\t{word.tag}\t{word.probability:.4f}" for word in self.words)
 
 
-class Tagger(ExampleTask):
+class Tagger(ReadsText, ExampleTask):
     """emission_t = W dropout(h_t) + b, h_t being the body's vector of word t;  p(tags) = CRF(emissions), or the product of softmaxes."""
 
     def __init__(self, body: Any, reader: WordReader, tags: Labels, config: TaggingConfig | None = None):
@@ -204,12 +220,13 @@ class Tagger(ExampleTask):
         return convert_tags(tags, "iob2") if self.scheme else tags
 
     @torch.no_grad()
-    def tag(self, sentences: Sequence[Sequence[str]], first: int = 1) -> list[list[tuple[str, float]]]:
-        """The tag of every word and its probability. A sentence that is refused is named by its number, the first one's being `first`."""
-        for number, words in enumerate(sentences, start=first):
+    def tag(self, sentences: Sequence[Sequence[str]], numbers: Sequence[int] | None = None) -> list[list[tuple[str, float]]]:
+        """The tag of every word and its probability. A sentence that is refused is named by its number."""
+        numbers = range(1, len(sentences) + 1) if numbers is None else numbers
+        for number, words in zip(numbers, sentences, strict=True):
             check_is_text(" ".join(words), f"sentence {number}")
         encoded = [TaggedWords(words, [0] * len(words.starts)) for words in self.reader.encode(sentences)]
-        for number, each in enumerate(encoded, start=first):
+        for number, each in zip(numbers, encoded, strict=True):
             self.check_length(each, f"sentence {number}")
         there = sorted((row for row, words in enumerate(sentences) if words), key=lambda row: len(sentences[row]))
         found: dict[int, list[tuple[str, float]]] = {}
@@ -280,6 +297,54 @@ class Tagger(ExampleTask):
         """The name of what the best evaluation is told by."""
         return self.config.best if self.config.best != "score" else "f1" if self.scheme else "accuracy"
 
+    def judges(self, given: Given) -> Judged:
+        check_not_empty(given.text)
+        words = split_words(given.text)
+        (tags,) = self.tag([[word.text for word in words]])
+        found = TaggedText.of(given.text, words, tags, self.scheme is not None)
+        return Judged(
+            words=tuple(JudgedWord(word.word, word.tag, word.probability) for word in found.words),
+            spans=tuple(JudgedSpan(span.label, span.text, span.probability) for span in found.spans),
+        )
+
+    def explains(self, given: Given, of: str | None = None, place: int | None = None) -> Explained:
+        """What a tag scores at a word, before tags are told together."""
+        words, place = [word.text for word in split_words(given.text)], place or 1
+        check_not_empty(" ".join(words))
+        if place > len(words):
+            raise UserError(f"there is no word {place}; the text has {len(words)}")
+        (encoded,) = self.reader.encode([words])
+        pieces = to_device(self.reader.collate([encoded]), self.output.weight.device)
+
+        def emissions(inputs: Any) -> Tensor:
+            rows = Pieces(inputs, None, *(part.expand(len(tokens_of(inputs)), -1) for part in (pieces.starts, pieces.ends)))
+            hidden, _ = self.body(rows.inputs, None)
+            return self.output(hidden if self.reader.is_whole else self.vector_of(hidden, rows))[:, place - 1].float()
+
+        tag = chosen_label(self.tags.names, emissions, pieces.inputs, of)
+        tokens, own = named_places(self.reader.tokenizer, encoded.tokens)
+        what = f"the score of {named(self.tags.names[tag])} at {named(words[place - 1])}"
+        tokenizer = self.reader.tokenizer
+        return Explained(self, pieces.inputs, lambda inputs: emissions(inputs)[:, tag], tokens, own, what, tokenizer, movable=False)
+
+    def programs(self) -> list[Reads]:
+        names = self.tags.names
+        facts = {"tags": list(plain_tags(names).names), "scored_tags": list(names)} if self.scheme else {}
+        return [Reads("tagger", ["scores", "tags"], self.scored, words=not self.reader.is_whole, usage=TOLD, facts=facts)]
+
+    def scored(self, given: Traced) -> tuple[Tensor, Tensor]:
+        """A score for every tag of every word, and the tags that are best: of a CRF, those that are best together; of phrases IOB2's."""
+        words = given.words
+        scores = self.emissions(TagBatch(given.texts[0], words, words))
+        tags = scores.argmax(-1) if self.crf is None else self.crf.viterbi(scores, words)[0]
+        if self.scheme:
+            plain = plain_tags(self.tags.names)
+            table = torch.tensor([*plain.after, plain.first], device=tags.device)  # (tag before or none, tag)
+            # Padded, then cut: a length of one less would make torch.export ask whether it is one.
+            before = F.pad(tags, (1, 0), value=len(plain.after))[:, :-1]
+            tags = table[before, tags]
+        return scores, tags.masked_fill(~words, 0)
+
 
 def learnt_tags(tags: Sequence[str], scheme: str | None) -> list[str]:
     return convert_tags(tags, scheme) if scheme else list(tags)
@@ -310,6 +375,121 @@ def build_tagger(body: Any, vocabularies: dict[str, Any], config: TaggingConfig)
 TAGS = {"tokenizer": Tokenizer, "tags": Labels}
 
 
+class SentenceRow(Section):
+    text: str | list[str] = Field(description="a sentence, or its words in a list")
+
+
+class TagOptions(Options):
+    tokenised: bool = Field(False, description="words stand apart by spaces already; nothing else is split")
+
+
+def tag_rows(tasks: Sequence[Tagger], rows: Sequence[SentenceRow], options: TagOptions, numbers: Sequence[int]) -> list[TaggedText]:
+    texts = [row.text for row in rows]
+    cut = [
+        listed_words(text) if not isinstance(text, str) else spaced_words(text) if options.tokenised else split_words(text)
+        for text in texts
+    ]
+    tags = tasks[0].tag([[word.text for word in words] for words in cut], numbers)
+    whole = [text if isinstance(text, str) else " ".join(text) for text in texts]
+    return [TaggedText.of(*each, tasks[0].scheme is not None) for each in zip(whole, cut, tags, strict=True)]
+
+
+def tagged_objects(number: int, row: SentenceRow, tagged: TaggedText | None, options: TagOptions) -> Objects:
+    assert tagged is not None
+    return [{"line": number, **asdict(tagged)}]
+
+
+def as_conll(each: Answered[SentenceRow, TaggedText]) -> str:
+    return f"{each.answer}\n" if each.answer is not None and each.answer.words else ""
+
+
+def as_spans(each: Answered[SentenceRow, TaggedText]) -> str:
+    spans = [] if each.answer is None else each.answer.spans
+    rows = ((span.label, span.text.replace("\t", " "), str(span.start), str(span.stop)) for span in spans)
+    return "".join("\t".join(row) + "\n" for row in rows)
+
+
+def as_inline(each: Answered[SentenceRow, TaggedText]) -> str:
+    """The line as it stood, with marks in it."""
+    tagged = each.answer
+    assert tagged is not None
+    if tagged.spans:
+        marks = [(span.start, span.stop, f"[{span.label} {span.text}]") for span in tagged.spans]
+    elif any(word.tag != OUTSIDE for word in tagged.words):
+        marks = [(word.start, word.stop, f"{word.word}/{word.tag}") for word in tagged.words]
+    else:
+        marks = []
+    text, end = "", 0
+    for start, stop, mark in marks:
+        between = tagged.text[end:start] or (" " if end else "")
+        text, end = text + between + mark, stop
+    return text + tagged.text[end:]
+
+
+def check_format(task: Tagger, format: str, options: TagOptions) -> None:
+    if format == "spans" and task.scheme is None:
+        raise UserError("--format spans is for tags of phrases, such as B-PER, and those of this run are of single words")
+
+
+def sentence_rows(path: Path, data: Any, columns: Mapping[str, str]) -> Iterator[SentenceRow] | None:
+    """The words of a CoNLL or CoNLL-U file; of CoNLL in the column that the run was trained with, where that was a number."""
+    format = find_format(path) if Path(path.name.removesuffix(".gz")).suffix.lower() in (".conll", ".conllu", ".tsv") else None
+    if columns or format not in ("conll", "conllu"):
+        return None
+    words = data.words
+    if words is not None and (format == "conllu" or as_number(words) is None):
+        words = None
+    sentences = read_sentences(path, words=words, with_tags=False, with_heads=False)
+    return (SentenceRow(text=list(sentence.words)) for sentence in sentences)
+
+
+def without_places(task: Tagger, tags: Iterable[str]) -> list[str]:
+    """Tags without what says where a phrase begins."""
+    return [tag.partition("-")[2] or tag if task.scheme is not None else tag for tag in tags]
+
+
+TAG: Use[SentenceRow, TaggedText] = Use(
+    about="give words their tags: parts of speech, names",
+    row=SentenceRow,
+    options=TagOptions,
+    answer=tag_rows,
+    objects=tagged_objects,
+    formats={"conll": line_each(as_conll), "spans": line_each(as_spans), "inline": line_each(as_inline)},
+    read_file=sentence_rows,
+    answers_blank=True,
+    check=check_format,
+    watch=Watch(
+        tokens=lambda task, row: tokens_read(
+            task.reader.tokenizer, [row.text if isinstance(row.text, str) else " ".join(row.text)], by_words=True
+        ),
+        confidence=lambda tagged: fmean(word.probability for word in tagged.words) if tagged.words else None,
+        labels=lambda task, tagged: without_places(task, (word.tag for word in tagged.words)),
+        row_of=lambda example: SentenceRow(text=list(example.words)),
+        own_labels=lambda task, example: without_places(task, example.tags),
+        is_quick=True,
+    ),
+    help="""Every TEXT, or else every line of standard input or of --file, is a sentence. It is cut into words first, punctuation apart;
+with --tokenised it is cut at spaces alone, for text whose words stand apart already. A line's words come out as soon as they
+are there.
+
+  clew tag runs/conll-tagger 'Ada Lovelace met Mr. Babbage in London.' --format inline
+  echo 'Ada Lovelace met Mr. Babbage in London.' | clew tag runs/conll-tagger
+  clew tag runs/ewt-tagger --file sentences.txt --tokenised > sentences.conll
+  clew tag runs/conll-tagger --file sentences.txt --format spans
+  clew tag runs/conll-tagger --file sentences.txt --format inline
+  clew tag runs/conll-tagger --file sentences.txt --json
+  clew tag runs/ewt-tagger --file corpus.conllu
+  clew tag runs/conll-tagger --file letters.csv --text body
+
+Of a CoNLL or CoNLL-U file (.conll, .conllu) the words are tagged as they stand; what else it has is not looked at. Of a table
+(.csv, .tsv, .jsonl) --text names the column, by name or number, that has a sentence in each of its cells.
+
+--format conll has a line a word, `word<TAB>tag<TAB>probability`, and an empty line after each sentence. spans has a line
+a phrase, `label<TAB>text<TAB>start<TAB>stop`, and an empty line too. inline has a line a sentence, as it stood, with
+`[PER Ada Lovelace]` for a phrase, or `rains/VERB` where tags are of single words. json has one object a sentence with its
+words and phrases. start and stop count the characters of the line, the first being 0; stop is behind the last.""",
+)
+
 TAGGING = TaskEntry(
     config=TaggingConfig,
     build=build_tagger,
@@ -317,4 +497,6 @@ TAGGING = TaskEntry(
     learning=Examples(TAGGED, train_tagging_vocabularies),
     baselines=tag_baselines,
     verb="tag",
+    uses={"tag": TAG},
+    pipeline="token-classification",
 )

@@ -12,14 +12,18 @@ from typing import Any, NamedTuple
 import numpy as np
 import torch
 import torch.nn.functional as F
+from pydantic import Field
 from torch import Tensor, nn
 
+from clew.core.config import part_name
 from clew.core.errors import UserError, named, unknown
 from clew.core.modes import evaluating
-from clew.layers.pooling import MIXES, POOLINGS, Last
+from clew.layers.pooling import MIXES, POOLINGS, Last, Pooler
 from clew.sources.windows import CutText, cut_text, part_of, window_starts
 from clew.sources.words import EncodedWords, WordReader
 from clew.tasks.level_vectors import batches_of, block_levels, layer_vectors
+from clew.tasks.offers import lacking
+from clew.tasks.use import Objects, Options, TextRow, Use, Watch, tokens_read
 from clew.text.tokenizer import check_is_text
 
 MOST = 2048
@@ -173,3 +177,72 @@ def width_of(layer: int | str, widths: Sequence[int]) -> int:
     if isinstance(layer, int):
         return widths[layer]
     return MIXES[layer](sum(width == widths[-1] for width in widths), widths[-1]).dim
+
+
+def text_vectors(task: Any, *, layer: int | str = "last", pooling: str | None = None, normalise: bool | None = None) -> TextVectors:
+    """What makes vectors of texts, some at a time, by any task that reads a text by itself. Its own pooling, where it has one, and whether
+    it normalises hold where nothing else is said."""
+    if (why := lacking(task, "vectors")) is not None:
+        raise UserError(f"this model {why}")
+    body, reader = task.vectors()
+    config = getattr(task, "config", None)
+    own = getattr(config, "pooling", None)
+    chosen: str | nn.Module = "mean" if own is None else task.pooling
+    if pooling is not None and (own is None or pooling != part_name(own)):
+        learnt = getattr(task, "pooling", None)  # a masked model tells by it whether a text follows
+        chosen = learnt if pooling == "pooler" and isinstance(learnt, Pooler) else pooling
+    return TextVectors(
+        body,
+        reader,
+        layer=layer,
+        pooling=chosen,
+        normalise=getattr(config, "normalise", False) if normalise is None else normalise,
+        longest=getattr(task, "longest_text", None),
+    )
+
+
+class EmbedOptions(Options):
+    layer: int | str = Field("last", description="a level's number, 0 being the embedding, or a mix of levels")
+    pooling: str | None = Field(None, description="what a text's vectors become: first, last, max, mean; where not given, the run's own")
+    normalise: bool | None = Field(None, description="vectors of length 1; where not given, as the run's own are")
+    tokens: bool = Field(False, description="a vector for every token instead of one a text")
+
+
+def embed_rows(
+    tasks: Sequence[Any], rows: Sequence[TextRow], options: EmbedOptions, numbers: Sequence[int]
+) -> Sequence[np.ndarray | TokenVectors]:
+    vectors = text_vectors(tasks[0], layer=options.layer, pooling=options.pooling, normalise=options.normalise)
+    texts = [row.text for row in rows]
+    return vectors.of_tokens(texts, numbers[0]) if options.tokens else list(vectors.of(texts, numbers[0]))
+
+
+def embedded_objects(number: int, row: TextRow, found: np.ndarray | TokenVectors | None, options: EmbedOptions) -> Objects:
+    """A vector, or with their places in the text those of its tokens."""
+    assert found is not None
+    if not isinstance(found, TokenVectors):
+        return [{"line": number, "text": row.text, "vector": found.tolist()}]
+    pairs = zip(found.offsets.tolist(), found.vectors.tolist(), strict=True)
+    tokens = [{"token": row.text[start:stop], "start": start, "stop": stop, "vector": vector} for (start, stop), vector in pairs]
+    return [{"line": number, "text": row.text, "tokens": tokens}]
+
+
+def reads_texts(task: Any) -> bool:
+    """Whether a task reads a text by itself, so that it has a vector."""
+    return lacking(task, "vectors") is None
+
+
+def tokens_of(task: Any, row: TextRow) -> tuple[list[int], int | None]:
+    reader = task.vectors()[1]
+    return tokens_read(reader.tokenizer, [row.text], by_words=reader.by_words)
+
+
+EMBED: Use[TextRow, np.ndarray | TokenVectors] = Use(
+    about="vectors of texts or of their tokens, and search by them",
+    row=TextRow,
+    options=EmbedOptions,
+    answer=embed_rows,
+    objects=embedded_objects,
+    formats={},
+    answers_blank=True,
+    watch=Watch(tokens=tokens_of),
+)

@@ -1,12 +1,14 @@
 """What a person does with a task from source to target: targets written for sources, and given ones scored and aligned, by one model or
 several together."""
 
+import math
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import torch
+from pydantic import Field
 from torch import Tensor
 
 from clew.core.batches import to_device
@@ -16,14 +18,17 @@ from clew.data.examples import Pair
 from clew.data.plans import batches_by_length
 from clew.decoding.ensemble import Ensemble
 from clew.tasks.alignment import Alignment, attention_weights, tokens_of, with_marks
-from clew.tasks.sequence import SequenceBatch, SequenceToSequence, Sides, Written
+from clew.tasks.use import Blocks, Objects, TextRow, Use, Watch, WritingOptions, tokens_read
 from clew.tasks.writing import DecodingConfig
 from clew.text.tokenizer import check_is_text
+
+if TYPE_CHECKING:
+    from clew.tasks.sequence import SequenceBatch, SequenceToSequence, Sides, Written
 
 BATCH_TOKENS = 4096
 """Places of a batch, padding counted."""
 
-Tasks = Sequence[SequenceToSequence]
+Tasks = Sequence["SequenceToSequence"]
 
 
 @dataclass(frozen=True)
@@ -65,21 +70,22 @@ def translate(
     replace_unknown: bool = False,
     batch_tokens: int = BATCH_TOKENS,
     seed: int = 0,
-    first: int = 1,
+    numbers: Sequence[int] | None = None,
 ) -> list[list[Translation]]:
     """The best targets of every example's source, in the order given; several models write by the mean of their log-probabilities.
 
-    A blank source has a blank target. `first` is the number of the first source: sampling draws by it, and a source that is refused is
-    named by it. With `replace_unknown` a word that is unknown to the model is the source's word that it looked at most.
+    A blank source has a blank target. Sources have `numbers`, 1, 2, ... where none are given: sampling draws by them, and a source that is
+    refused is named by its own. With `replace_unknown` a word that is unknown to the model is the source's word that it looked at most.
     """
     if replace_unknown:
         check_words(tasks)
-    encoded = encode_pairs(tasks, [example._replace(target="") for example in examples], first)
+    numbers = range(1, len(examples) + 1) if numbers is None else numbers
+    encoded = encode_pairs(tasks, [example._replace(target="") for example in examples], numbers)
     found = [[Translation(example.source, "", [], 0.0, 0.0)] for example in examples]
     there = [row for row, example in enumerate(examples) if example.source.strip()]
     with evaluating(tasks):
         for rows, batch in batches(tasks[0], encoded, there, batch_tokens):
-            for row, written in zip(rows, write_together(tasks, batch, config, seed, [first + row for row in rows]), strict=True):
+            for row, written in zip(rows, write_together(tasks, batch, config, seed, [numbers[row] for row in rows]), strict=True):
                 found[row] = [Translation(examples[row].source, *hypothesis) for hypothesis in written] or found[row]
     if not (with_attention or replace_unknown):
         return found
@@ -105,8 +111,8 @@ def translate_through(
 
 
 def write_together(
-    tasks: Tasks, batch: SequenceBatch, config: DecodingConfig, seed: int, row_numbers: Sequence[int]
-) -> list[list[Written]]:
+    tasks: Tasks, batch: "SequenceBatch", config: DecodingConfig, seed: int, row_numbers: Sequence[int]
+) -> list[list["Written"]]:
     steppers = [task.stepper(batch) for task in tasks]
     together = steppers[0] if len(steppers) == 1 else Ensemble(steppers)
     config = config.model_copy(update={"max_new": min(task.most_new(config) for task in tasks)})
@@ -133,7 +139,7 @@ def score_pairs(tasks: Tasks, pairs: Sequence[Pair], *, batch_tokens: int = BATC
     ]
 
 
-def given_log_probs(task: SequenceToSequence, batch: SequenceBatch) -> Tensor:
+def given_log_probs(task: "SequenceToSequence", batch: "SequenceBatch") -> Tensor:
     """log p (batch, length) of a batch's targets."""
     return task.log_probs(task.decode(batch)[0]).gather(-1, batch.targets[..., None])[..., 0]
 
@@ -166,7 +172,7 @@ def align(
     return found
 
 
-def with_source_words(task: SequenceToSequence, ids: Sequence[int], alignment: Alignment, into: str) -> str:
+def with_source_words(task: "SequenceToSequence", ids: Sequence[int], alignment: Alignment, into: str) -> str:
     """Words that were written, in place of each unknown one the source's word that was looked at most (Luong et al. 2015b)."""
     before, after = map(len, task.around(into))
     places = (before + alignment.weights[:, before:-after].argmax(1)).tolist()  # neither the language asked for nor the end
@@ -177,21 +183,25 @@ def with_source_words(task: SequenceToSequence, ids: Sequence[int], alignment: A
     return " ".join(words)
 
 
-def encode_pairs(tasks: Tasks, pairs: Sequence[Pair], first: int, targets: Sequence[Sequence[int]] | None = None) -> list[Sides]:
-    """Sources and targets as ids; a text that is none, or is longer than a model's positions, is refused with its line."""
-    for number, pair in enumerate(pairs, start=first):
+def encode_pairs(
+    tasks: Tasks, pairs: Sequence[Pair], numbers: int | Sequence[int] = 1, targets: Sequence[Sequence[int]] | None = None
+) -> list["Sides"]:
+    """Sources and targets as ids; a text that is none, or is longer than a model's positions, is refused with its line: each has a number,
+    or the first has."""
+    numbers = range(numbers, numbers + len(pairs)) if isinstance(numbers, int) else numbers
+    for number, pair in zip(numbers, pairs, strict=True):
         for text in (pair.source, pair.target):
             check_is_text(text, f"text in line {number}")
     encoded = tasks[0].encode(pairs)
     if targets is not None:
         encoded = [sides._replace(target=list(target)) for sides, target in zip(encoded, targets, strict=True)]
-    for number, sides in enumerate(encoded, start=first):
+    for number, sides in zip(numbers, encoded, strict=True):
         for task in tasks:
             task.check_length(sides, f"line {number}")
     return encoded
 
 
-def batches(task: SequenceToSequence, encoded: Sequence[Sides], rows: Sequence[int], budget: int) -> Iterator[tuple[list[int], Any]]:
+def batches(task: "SequenceToSequence", encoded: Sequence["Sides"], rows: Sequence[int], budget: int) -> Iterator[tuple[list[int], Any]]:
     """The rows of every batch, those of like length together, and the batch."""
     if budget < 1:
         raise UserError(f"batch_tokens ({budget}) must be at least 1")
@@ -205,3 +215,88 @@ def check_words(tasks: Tasks) -> None:
     target = tasks[0].target
     if target.unit != "word" or target.unknown is None:
         raise UserError(f"this model writes {target.unit}s, of which none is unknown; replacing unknown words is for text.tokenizer=word")
+
+
+class TranslateOptions(WritingOptions):
+    into: str = Field("", description="the language to write, where the model writes several", json_schema_extra={"metavar": "LANGUAGE"})
+    replace_unknown: bool = Field(False, description="models of words: for an unknown word the source word that was looked at most")
+    with_attention: bool = Field(False, description="with how much each word looked at each of the source's")
+    layer: int | None = Field(None, description="which of the decoder's layers that shows, from 1; the last but one where not given")
+
+
+def translate_rows(tasks: Tasks, rows: Sequence[TextRow], options: TranslateOptions, numbers: Sequence[int]) -> list[list[Translation]]:
+    return translate(
+        tasks,
+        [Pair(row.text, "", into=options.into) for row in rows],
+        options.decoding,
+        with_attention=options.with_attention,
+        layer=options.layer,
+        replace_unknown=options.replace_unknown,
+        seed=options.seed,
+        numbers=numbers,
+    )
+
+
+def translated_objects(number: int, row: TextRow, answer: list[Translation] | None, options: TranslateOptions) -> Objects:
+    names = ("source", "text", "tokens", "log_prob", "score")
+    found = []
+    for rank, each in enumerate(answer or (), start=1):
+        aligned = {} if each.attention is None else {"attention": each.attention.as_json()}
+        found.append({"line": number, "rank": rank, **{name: getattr(each, name) for name in names}, **aligned})
+    return found
+
+
+def as_lines(blocks: Blocks, options: TranslateOptions, alone: bool) -> Iterator[str]:
+    """A line each; of several its score too, and an empty line behind them."""
+    several = options.n_best > 1
+    for some in blocks:
+        for _, _, translations in some:
+            for one in translations or ():
+                text = " ".join(one.text.splitlines())
+                yield text.replace("\t", " ") + f"\t{one.score:.4f}\n" if several else f"{text}\n"
+            if several:
+                yield "\n"
+
+
+def confidence_of(answer: Sequence[Any]) -> float | None:
+    """The geometric mean over the tokens of the best text."""
+    best = answer[0] if answer else None
+    return math.exp(min(best.log_prob / len(best.tokens), 0.0)) if best is not None and best.tokens else None
+
+
+TRANSLATE: Use[TextRow, list[Translation]] = Use(
+    about="translate lines with a trained run, or with several",
+    row=TextRow,
+    options=TranslateOptions,
+    answer=translate_rows,
+    objects=translated_objects,
+    formats={"lines": as_lines},
+    together=True,
+    answers_blank=True,
+    watch=Watch(
+        tokens=lambda task, row: tokens_read(task.source, [row.text]),
+        confidence=confidence_of,
+        row_of=lambda example: TextRow(text=example.source),
+    ),
+    help="""Every TEXT, or else every line of standard input or of --file, is one source; its translation is one line of standard output,
+in the same order and as soon as it is there. What else a task writes from a source (a summary, an answer, a sorted list) is
+written in the same way.
+
+  clew translate runs/tatoeba-transformer 'Wo ist der Bahnhof?'
+  echo 'Wo ist der Bahnhof?' | clew translate runs/tatoeba-transformer
+  clew translate runs/tatoeba-transformer --file sentences.de --beams 8 > sentences.en
+  clew translate runs/tatoeba-transformer runs/tatoeba-transformer-2 --file sentences.de
+  clew translate runs/tatoeba-transformer --file sentences.de --n-best 3 --json
+  clew translate runs/tatoeba-transformer --file sentences.de --attention alignments.svg
+  clew translate runs/tatoeba-transformer --file sentences.de --score sentences.en
+
+Several runs write as an ensemble, by the mean of their log-probabilities; they must have been trained with the same
+vocabularies. Of the words behind the first, those that are run directories are runs, and the others texts. With --n-best,
+every source has so many lines, `translation<TAB>score`, and an empty line after them. The score is log p / length^X, X being
+--length-penalty. With --score nothing is written: line n of TARGETS is scored as the translation of line n, and its
+log-probability printed; --json has that of every token.
+
+--attention writes which source words were looked at for every word. A file that ends in .jsonl has one object a
+translation with the words of both sides and the weights, a row a target word; .svg, .png and .pdf are pictures (the
+last two need matplotlib) of the first 50 translations, the best of each line.""",
+)

@@ -1,35 +1,41 @@
 """Classes of trees: one for the whole sentence, at the root, and where the trees have them one for every node (Socher et al. 2013;
 Tai et al. 2015)."""
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any, Literal, NamedTuple
+from pathlib import Path
+from typing import Any, Literal, NamedTuple, NoReturn
 
 import numpy as np
 import torch
 import torch.nn.functional as F
-from pydantic import Field
+from pydantic import Field, model_validator
 from torch import Tensor, nn
 
 from clew.baselines.label_baselines import tree_label_baselines
 from clew.core.batches import to_device
-from clew.core.config import TaskSection
+from clew.core.config import Section, TaskSection
 from clew.core.errors import UserError
 from clew.core.modes import evaluating
 from clew.core.tree_batches import TreeBatch, TreeInputs, batch_trees
 from clew.core.tree_nodes import Nodes, binary_nodes
 from clew.core.types import State, Term
-from clew.data.examples import Labelled, LabelledTree
+from clew.data.examples import Labelled, LabelledTree, Sentence
+from clew.data.formats import EXTENSIONS, find_format
 from clew.data.kinds.labelled_trees import LABELLED_TREES
-from clew.data.labelled_trees import as_brackets
+from clew.data.labelled_trees import as_brackets, unlabelled
 from clew.data.plans import batches_by_length
+from clew.data.readers import read_sentences
 from clew.metrics.bootstrap import Interval
 from clew.metrics.measures import Measured
 from clew.sources.words import EncodedWords, WordReader, one_word_each
 from clew.tasks.answers import ClassWeights, Found, OneLabel
-from clew.tasks.classification import Classified
+from clew.tasks.classification import CLASSIFY, Classified, classified_objects, confidence_of
 from clew.tasks.entry import TaskEntry
 from clew.tasks.examples import Examples, ExampleTask, TrainTokenizer
+from clew.tasks.offers import Given, Judged
+from clew.tasks.reading import no_text
+from clew.tasks.use import Options, Use, Watch, tokens_read
 from clew.text.labels import Labels
 from clew.text.tokenizer import Tokenizer
 
@@ -78,11 +84,16 @@ class ClassifiedTree(Classified):
 
     nodes: tuple[str, ...] = ()
 
+    def more(self) -> dict[str, Any]:
+        return {"nodes": self.nodes}
+
 
 class TreeClassifier(ExampleTask):
     """logits = W h_node + b, trained on all nodes that have a label; the root's are the tree's."""
 
     needs = ("trees",)
+    text_name = "tree"
+    sample = "(S (NP (DT The) (NN thread)) (VP (VBD was) (ADJP (JJ red))))"
 
     def __init__(self, body: Any, reader: WordReader, labels: Labels, config: TreeClassificationConfig | None = None):
         super().__init__()
@@ -222,6 +233,23 @@ class TreeClassifier(ExampleTask):
         fields = {"source": example.key, **self.answer.described(example.as_text, prediction)}
         return fields if tree is None else {**fields, "tree": tree}
 
+    def without(self, capability: str) -> str | None:
+        """Why it cannot be asked for what models of texts offer."""
+        return "reads trees, and no text by itself" if capability in ("reads", "vectors") else None
+
+    def judges(self, given: Given) -> Judged:
+        """The class of a tree in brackets."""
+        if not given.text.strip():
+            raise no_text()
+        (found,) = self.classify([unlabelled(given.text, "the tree")])
+        return Judged(found.labels, found.probabilities)
+
+    def programs(self) -> NoReturn:
+        raise UserError(
+            "a classifier of trees reads them, and each has a shape of its own, which no program has; "
+            "classify with `clew classify`, or `clew serve` the run"
+        )
+
 
 def as_texts(examples: Sequence[LabelledTree]) -> list[Labelled]:
     return [example.as_text for example in examples]
@@ -262,6 +290,76 @@ def build_tree_classifier(body: Any, vocabularies: dict[str, Any], config: TreeC
 LABELS = {"tokenizer": Tokenizer, "labels": Labels}
 
 
+class TreeRow(Section):
+    text: str = Field("", description="a bracketed tree")
+    words: list[str] = Field([], description="or the words of a dependency tree", json_schema_extra={"column": False})
+    heads: list[int] = Field([], description="and the number of each word's head, 0 for the root", json_schema_extra={"column": False})
+
+    def tree(self, place: str) -> LabelledTree:
+        return unlabelled(Sentence(tuple(self.words), heads=tuple(self.heads)) if self.words else self.text, place)
+
+
+class BracketRow(TreeRow):
+    @model_validator(mode="after")
+    def _has_brackets(self) -> "BracketRow":
+        if self.words:
+            raise UserError("this run was trained on bracketed trees; give those, not words with heads")
+        return self
+
+
+class DependencyRow(TreeRow):
+    @model_validator(mode="after")
+    def _has_heads(self) -> "DependencyRow":
+        if self.text.strip():
+            raise UserError("this run was trained on dependency trees; give CoNLL-U, not brackets")
+        return self
+
+
+def tree_row_for(data: Any, options: Options) -> type[TreeRow]:
+    """Dependency trees where a run was trained on these, bracketed ones where on those; either where the name of its data does not tell."""
+    files = [data.train] if isinstance(data.train, str) else data.train or []
+    formats = {data.format or EXTENSIONS.get(Path(file.removesuffix(".gz")).suffix.lower()) for file in files}
+    if data.corpus is None and (len(formats) != 1 or formats & {None, "lines"}):
+        return TreeRow
+    return DependencyRow if data.corpus is None and formats == {"conllu"} else BracketRow
+
+
+def classify_tree_rows(
+    tasks: Sequence[TreeClassifier], rows: Sequence[TreeRow], options: Options, numbers: Sequence[int]
+) -> list[ClassifiedTree]:
+    return tasks[0].classify([row.tree(f"tree {number}") for row, number in zip(rows, numbers, strict=True)])
+
+
+def dependency_rows(path: Path, data: Any, columns: Mapping[str, str]) -> Iterator[TreeRow] | None:
+    """The sentences of a CoNLL-U file."""
+    if columns or find_format(path) != "conllu":
+        return None
+    sentences = read_sentences(path, with_tags=False, format="conllu")
+    return (TreeRow(words=list(one.words), heads=list(one.heads or ())) for one in sentences)
+
+
+def try_tree(fields: Mapping[str, Any]) -> tuple[list[str], str | None]:
+    return ([], fields["tree"]) if "tree" in fields else (["--file", "sentences.conllu"], None)
+
+
+CLASSIFY_TREES: Use[TreeRow, ClassifiedTree] = Use(
+    about=CLASSIFY.about,
+    row=TreeRow,
+    options=Options,
+    answer=classify_tree_rows,
+    objects=classified_objects,
+    formats=CLASSIFY.formats,
+    help=CLASSIFY.help,
+    row_for=tree_row_for,
+    read_file=dependency_rows,
+    try_it=try_tree,
+    watch=Watch(
+        tokens=lambda task, row: tokens_read(task.reader.tokenizer, row.tree("tree").words),
+        confidence=confidence_of,
+        labels=lambda task, answer: answer.labels,
+    ),
+)
+
 TREE_CLASSIFICATION = TaskEntry(
     config=TreeClassificationConfig,
     build=build_tree_classifier,
@@ -270,4 +368,5 @@ TREE_CLASSIFICATION = TaskEntry(
     learning=Examples(LABELLED_TREES, train_tree_vocabularies),
     baselines=tree_label_baselines,
     verb="classify",
+    uses={"classify": CLASSIFY_TREES},
 )

@@ -18,14 +18,14 @@ from clew.decoding.stepper import Stepper
 class DecodingConfig(Section):
     """How text is generated."""
 
-    method: Literal["sample", "greedy", "beam"] = "sample"
+    method: Literal["sample", "greedy", "beam"] = Field("sample", description="how the next token is chosen")
     max_new: int = Field(300, ge=1, description="tokens generated at most")
     temperature: float = Field(1.0, gt=0, description="below 1 sharpens the distribution, above 1 flattens it")
     top_k: int | None = Field(None, ge=1, description="only the k most probable tokens")
     top_p: float | None = Field(None, gt=0, le=1, description="only the most probable tokens whose mass reaches p")
     repetition_penalty: float = Field(1.0, gt=0, description="multiplies log-probabilities of tokens that stand in the text already")
     no_repeat_ngram: int | None = Field(None, ge=1, description="no n-gram of this size twice")
-    beams: int = Field(4, ge=1)
+    beams: int = Field(4, ge=1, description="beam search's width")
     length_penalty: float = Field(1.0, description="beam scores are log p / length^length_penalty")
     n_best: int = Field(1, ge=1, description="hypotheses returned by beam search, which is at least so wide")
     stop: bool | str | list[str] | None = Field(

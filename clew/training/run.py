@@ -2,7 +2,8 @@
 
 import signal
 import time
-from contextlib import nullcontext, suppress
+from collections.abc import Iterator
+from contextlib import contextmanager, nullcontext, suppress
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -24,7 +25,7 @@ from clew.runs.weights import load_weights
 from clew.training.averaging import AVERAGES
 from clew.training.checkpoints import checkpoint_folders, save_checkpoint
 from clew.training.events import Events
-from clew.training.freezing import check_unfreezing, freeze, unfreezing
+from clew.training.freezing import check_unfreezing, freeze
 from clew.training.loop import train
 from clew.training.optimisers import OPTIMISERS
 from clew.training.precision import precision
@@ -75,20 +76,23 @@ def train_run(config: Config, folder: Path, *, resume: bool = False, code: Path 
     """
     report = report if report is not None and rank() == 0 else Silence()
     check_training(config.training)
-    with stop_requests() as request:
-        try:
-            return run_through(config, folder, resume, code, request, report)
-        except KeyboardInterrupt:
-            last = next((f"the last save is {path}" for path in checkpoint_folders(folder)), "nothing was saved")
-            raise Interrupted(request.number or signal.SIGINT, f"stopped at once; {last}", folder) from None
+    with stop_requests() as request, stopped_at_once(request, folder):
+        return run_through(config, folder, resume, code, request, report)
+
+
+@contextmanager
+def stopped_at_once(request: Request, folder: Path) -> Iterator[None]:
+    """Within this context a second signal ends the run with a sentence that says what is saved."""
+    try:
+        yield
+    except KeyboardInterrupt:
+        last = next((f"the last save is {path}" for path in checkpoint_folders(folder)), "nothing was saved")
+        raise Interrupted(request.number or signal.SIGINT, f"stopped at once; {last}", folder) from None
 
 
 def run_through(config: Config, folder: Path, resume: bool, code: Path | None, request: Request, report: Report) -> Result:
     """One run from its data to its last evaluation."""
-    device, reason = choose_device(config.device)
-    if is_distributed():
-        device = torch.device(device.type, local_rank()) if device.type == "cuda" else device
-        reason += f"; {world_size()} processes"
+    device, reason = own_device(config.device)
 
     def progress(done: int, total: int) -> None:
         report.encoding(done, total)
@@ -113,18 +117,25 @@ def run_through(config: Config, folder: Path, resume: bool, code: Path | None, r
         running = start(config, folder, problem, device, autocast, request, report)
         if resume:
             go_back(running)
-        if rank() == 0:
-            with writing("the events", folder):
-                running.events = Events(folder / EVENTS, after=running.training.standing.step if resume else None)
-        try:
+        with events(running, resume):
             run_loop(running)
-            result = finish(running)
-        finally:
-            if running.events is not None:
-                with suppress(OSError):  # what was to be written is in metrics.jsonl too
-                    running.events.close()
+            result = finish(running, config)
     leave_if_asked(request, folder, "after the final evaluation")
     return result
+
+
+@contextmanager
+def events(running: Running, resume: bool) -> Iterator[None]:
+    """Within this context the first process writes what is measured as TensorBoard events too."""
+    if rank() == 0:
+        with writing("the events", running.folder):
+            running.events = Events(running.folder / EVENTS, after=running.training.standing.step if resume else None)
+    try:
+        yield
+    finally:
+        if running.events is not None:
+            with suppress(OSError):  # what was to be written is in metrics.jsonl too
+                running.events.close()
 
 
 def run_loop(running: Running) -> None:
@@ -137,16 +148,16 @@ def run_loop(running: Running) -> None:
         training.schedule,
         steps=settings.steps,
         standing=training.standing,
-        seed=running.config.seed,
+        seed=running.seed,
         carry=settings.batching == "streams",
         accumulate=settings.accumulate,
         clip_norm=settings.clip_norm,
         clip_value=settings.clip_value,
         autocast=running.autocast,
-        counts=running.task.counts,
+        counts=running.counts,
         average=training.average,
         asked_to_stop=lambda: bool(running.request),
-        waiting=unfreezing(running.task, running.config) or (lambda step: ()),
+        waiting=running.waiting,
     )
     clock, counted = time.perf_counter(), 0
     began = clock - training.standing.seconds
@@ -184,9 +195,9 @@ def run_loop(running: Running) -> None:
             return
 
 
-def finish(running: Running) -> Result:
+def finish(running: Running, config: Config) -> Result:
     """The best weights and what they score; a finished run's metrics end with that."""
-    config, folder, training, problem = running.config, running.folder, running.training, running.problem
+    folder, training, problem = running.folder, running.training, running.problem
     task: Any = running.task
     if running.settings.parallel == "fsdp" and is_distributed():
         task = build_task(config, problem.vocabularies).to(running.device)
@@ -214,6 +225,14 @@ def finish(running: Running) -> Result:
             write_predictions(folder, last.examples, last.predictions)
     run = Run(folder, config, problem.vocabularies, task)
     return Result(run, standing.step, training.best.step, scores["valid"], scores.get("test"), standing.seconds, flops)
+
+
+def own_device(name: str) -> tuple[torch.device, str]:
+    """This process's device and the reason for it."""
+    device, reason = choose_device(name)
+    if not is_distributed():
+        return device, reason
+    return torch.device(device.type, local_rank()) if device.type == "cuda" else device, f"{reason}; {world_size()} processes"
 
 
 def leave_if_asked(request: Request, folder: Path, when: str) -> None:

@@ -12,7 +12,7 @@ from clew.runs.config import Config
 from clew.runs.directory import is_run, keep_code, remove_leftovers, write_config, write_environment
 from clew.runs.lock import locked
 from clew.runs.vocabularies import save_vocabularies
-from clew.training.checkpoints import cannot_write
+from clew.training.checkpoints import cannot_write, checkpoint_folders
 
 
 @contextmanager
@@ -21,7 +21,7 @@ def writing(what: str, folder: Path) -> Iterator[None]:
     try:
         yield
     except OSError as error:
-        if is_run(folder):
+        if is_run(folder) or checkpoint_folders(folder):
             raise cannot_write(what, folder, error) from None
         raise UserError(f"cannot write the run to {folder}: {error.strerror or error}; choose another place with --out") from None
 

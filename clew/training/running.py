@@ -3,6 +3,7 @@
 import hashlib
 import json
 import math
+from collections.abc import Callable, Sequence
 from contextlib import nullcontext
 from dataclasses import dataclass
 from pathlib import Path
@@ -23,7 +24,7 @@ from clew.tasks.learning import Autocast
 from clew.training.averaging import AVERAGES
 from clew.training.checkpoints import Training, find_checkpoint, load_checkpoint
 from clew.training.events import Events
-from clew.training.freezing import scale_rates
+from clew.training.freezing import scale_rates, unfreezing
 from clew.training.hardware import peak_flops, peak_memory
 from clew.training.loader import Loader
 from clew.training.loop import Record, Standing
@@ -41,7 +42,8 @@ from clew.training.signals import Request
 class Running:
     """A run under way: its settings, its place, and all that takes part."""
 
-    config: Config
+    settings: TrainingConfig
+    seed: int
     folder: Path
     problem: Problem
     training: Training
@@ -50,12 +52,17 @@ class Running:
     """The task, or its compiled form: what evaluation runs."""
     forward: nn.Module
     """What the loop runs: the model, spread over the processes where there are several."""
+    counts: Callable[[Any], dict[str, Tensor]]
     autocast: Autocast
     request: Request
     report: Report
     flops_per_token: float
     peak: float | None
     events: Events | None = None
+    waiting: Callable[[int], Sequence[nn.Parameter]] = lambda step: ()
+    """The parameters that a step leaves as they are."""
+    unit: str = "tokens"
+    """What the loop counts."""
 
     def note(self, record: dict[str, Any]) -> None:
         """One more record of what was measured, written by the first process."""
@@ -65,10 +72,6 @@ class Running:
         if self.events is not None:
             with writing("the events", self.folder):
                 self.events.add(record)
-
-    @property
-    def settings(self) -> TrainingConfig:
-        return self.config.training
 
     @property
     def task(self) -> Any:
@@ -82,32 +85,55 @@ class Running:
 def start(
     config: Config, folder: Path, problem: Problem, device: torch.device, autocast: Autocast, request: Request, report: Report
 ) -> Running:
-    """Everything that takes part, at step 0."""
-    settings = config.training
+    """Everything that takes part in a config's run, at step 0."""
     task = problem.task.to(device)
+    known = {**identity(config, task, problem.vocabularies), **problem.identity}
+    running = begin(config.training, config.seed, folder, problem, known, autocast, request, report)
+    scale_rates(running.training.optimiser, task, config)
+    running.waiting = unfreezing(task, config) or running.waiting
+    return running
+
+
+def begin(
+    settings: TrainingConfig,
+    seed: int,
+    folder: Path,
+    problem: Problem,
+    known: dict[str, Known],
+    autocast: Autocast,
+    request: Request,
+    report: Report,
+    *,
+    optimiser: torch.optim.Optimizer | None = None,
+    as_task: Callable[[Any], Any] = lambda model: model,
+) -> Running:
+    """Everything that takes part in a problem's training, at step 0. `known` is what a resumed run must share with this one; `as_task` puts
+    around the model what makes it a task, where it is none."""
+    task = problem.task
+    device = next(task.parameters()).device
     flops = 6.0 * counted_parameters(task)
     is_sharded = settings.parallel == "fsdp" and is_distributed()
     for part in task.modules():
         if isinstance(part, Stack):
             part.recompute = settings.recompute
-    known = {**identity(config, task, problem.vocabularies), **problem.identity}
     if is_sharded:
         shard(task)
+    if optimiser is None:
+        optimiser = build_part("optimiser", settings.optimiser, OPTIMISERS, task.parameters(), settings.learning_rate)
     training = Training(
         task,
-        build_part("optimiser", settings.optimiser, OPTIMISERS, task.parameters(), settings.learning_rate),
+        optimiser,
         build_part("schedule", settings.schedule, SCHEDULES, settings.steps),
         Best(settings.patience),
         Standing(),
         known,
         build_part("average", settings.average, AVERAGES, task) if settings.average is not None else None,
     )
-    scale_rates(training.optimiser, task, config)
     model: Any = torch.compile(task) if settings.compile else task
-    forward = model if is_sharded else replicate(model)
+    forward = as_task(model) if is_sharded else replicate(as_task(model))
     loader = Loader(problem.batches, settings.workers, pin=device.type == "cuda")
-    peak = peak_flops(device, settings.precision)
-    return Running(config, folder, problem, training, loader, model, forward, autocast, request, report, flops, peak)
+    peak, counts = peak_flops(device, settings.precision), as_task(task).counts
+    return Running(settings, seed, folder, problem, training, loader, model, forward, counts, autocast, request, report, flops, peak)
 
 
 def is_unevaluated(running: Running) -> bool:
@@ -201,7 +227,7 @@ def log_step(running: Running, record: Record, tokens_per_second: float) -> None
     if len(record.counts) > 1:
         measured |= {f"train.{name}_count": count for name, count in record.counts.items()}
     measured |= {"epoch": record.epoch, "gradient_norm": record.gradient_norm, "learning_rate": record.learning_rate}
-    measured["tokens_per_second"] = round(tokens_per_second)
+    measured[f"{running.unit}_per_second"] = round(tokens_per_second)
     if running.peak is not None:
         measured["flop_utilisation"] = round(tokens_per_second * running.flops_per_token / (running.peak * world_size()), 4)
     if (memory := peak_memory(running.device)) is not None:

@@ -1,4 +1,5 @@
-"""How the learning rate changes: a factor of (step, epoch). Members of SCHEDULES are built as `S(steps, *, options)`.
+"""How the learning rate changes: a factor of (step, epoch). Members of SCHEDULES are built as `S(steps, *, options)`, where `warmup` is a
+number of steps, or a share of them: a float below 1.
 
 A schedule that reacts to evaluations has `observe(value)`; what it remembers is in `state_dict`, and so in the checkpoint.
 """
@@ -7,20 +8,21 @@ import math
 from collections.abc import Callable
 from typing import Any
 
+from clew.core.config import warmup_steps
 from clew.core.errors import UserError
 
 
 class Constant:
-    """The same throughout, after `warmup` steps of linear rise."""
+    """The same throughout, after a linear rise over the warm-up."""
 
-    def __init__(self, steps: int, *, warmup: int = 0):
-        if not 0 <= warmup <= steps:
+    def __init__(self, steps: int, *, warmup: int | float = 0):
+        self.steps = steps
+        self.warmup = warmup_steps(warmup, steps)
+        if not 0 <= self.warmup <= steps:
             raise UserError(
                 f"the schedule's warmup ({warmup}) must be between 0 and the number of steps ({steps}); "
                 "set training.schedule.warmup or training.steps"
             )
-        self.steps = steps
-        self.warmup = warmup
 
     def factor(self, step: int, epoch: int) -> float:
         """The multiple of the learning rate at a step, counted from 0."""
@@ -37,16 +39,17 @@ class Constant:
         """An evaluation's loss."""
 
     def state_dict(self) -> dict[str, Any]:
-        return {}
+        return {"warmup": self.warmup}
 
     def load_state_dict(self, state: dict[str, Any]) -> None:
-        pass
+        # A run resumed with more steps keeps its warm-up: a share of them would raise the rate a second time.
+        self.warmup = state.get("warmup", self.warmup)  # older checkpoints do not say, and their warm-up is a number of steps
 
 
 class Cosine(Constant):
     """floor + (1 - floor) (1 + cos(pi t)) / 2, t from 0 to 1 over the steps after the warm-up (Loshchilov and Hutter 2017)."""
 
-    def __init__(self, steps: int, *, warmup: int = 0, floor: float = 0.1):
+    def __init__(self, steps: int, *, warmup: int | float = 0, floor: float = 0.1):
         super().__init__(steps, warmup=warmup)
         self.floor = share("floor", floor)
 
@@ -57,7 +60,7 @@ class Cosine(Constant):
 class Linear(Cosine):
     """1 - (1 - floor) t, t from 0 to 1 over the steps after the warm-up."""
 
-    def __init__(self, steps: int, *, warmup: int = 0, floor: float = 0.0):
+    def __init__(self, steps: int, *, warmup: int | float = 0, floor: float = 0.0):
         super().__init__(steps, warmup=warmup, floor=floor)
 
     def after_warmup(self, step: int, epoch: int) -> float:
@@ -67,8 +70,9 @@ class Linear(Cosine):
 class InverseSqrt(Constant):
     """sqrt(warmup / step) after the warm-up (Vaswani et al. 2017, with the learning rate as its peak)."""
 
-    def __init__(self, steps: int, *, warmup: int = 1):
-        super().__init__(steps, warmup=max(warmup, 1))
+    def __init__(self, steps: int, *, warmup: int | float = 1):
+        super().__init__(steps, warmup=warmup)
+        self.warmup = max(self.warmup, 1)
 
     def after_warmup(self, step: int, epoch: int) -> float:
         return math.sqrt(self.warmup / max(step + 1, self.warmup))
@@ -77,7 +81,7 @@ class InverseSqrt(Constant):
 class ByEpoch(Constant):
     """1 for the first `constant` epochs, then multiplied by `decay` at the start of every epoch (Zaremba et al. 2014)."""
 
-    def __init__(self, steps: int, *, warmup: int = 0, decay: float = 0.5, constant: int = 4):
+    def __init__(self, steps: int, *, warmup: int | float = 0, decay: float = 0.5, constant: int = 4):
         super().__init__(steps, warmup=warmup)
         self.decay = share("decay", decay)
         self.constant = constant
@@ -89,7 +93,7 @@ class ByEpoch(Constant):
 class Plateau(Constant):
     """Multiplied by `decay` after `patience` evaluations in a row without a better one."""
 
-    def __init__(self, steps: int, *, warmup: int = 0, decay: float = 0.5, patience: int = 1):
+    def __init__(self, steps: int, *, warmup: int | float = 0, decay: float = 0.5, patience: int = 1):
         super().__init__(steps, warmup=warmup)
         self.decay = share("decay", decay)
         self.patience = patience
@@ -109,9 +113,10 @@ class Plateau(Constant):
             self.current, self.worse = self.current * self.decay, 0
 
     def state_dict(self) -> dict[str, Any]:
-        return {"best": None if math.isinf(self.best) else self.best, "worse": self.worse, "current": self.current}
+        return {**super().state_dict(), "best": None if math.isinf(self.best) else self.best, "worse": self.worse, "current": self.current}
 
     def load_state_dict(self, state: dict[str, Any]) -> None:
+        super().load_state_dict(state)
         self.best = math.inf if state["best"] is None else state["best"]
         self.worse, self.current = state["worse"], state["current"]
 

@@ -88,19 +88,24 @@ def test_a_file_is_answered_and_scored_as_its_official_form_would_be(clew: Clew,
 
 def test_what_cannot_be_answered_is_refused_in_a_line(clew: Clew, facts: dict[str, Path]) -> None:
     run = facts["run"]
-    assert_refused(clew("answer", run, "Where?"), "a question is answered from a passage; give one with --passage")
-    named = f"a question is answered from a passage; give one with --passage, or name it with --file {facts['dev']}"
-    assert_refused(clew("answer", run, facts["dev"]), named)
+    assert_refused(
+        clew("answer", run, "Where?"), f"text 1: {run} takes question and passage together, and --passage has the other; found 1"
+    )
+    assert_refused(clew("answer", run, facts["dev"]), f"{facts['dev']} is a file; its lines are read with --file {facts['dev']}")
     assert_refused(clew("answer", run, "--passage", "nowhere.txt", "Where?"), "no such file: nowhere.txt")
     assert_refused(clew("answer", run, "--passage", " ", "Where?"), "the passage is empty")
     assert_refused(clew("answer", run, "--passage", PASSAGE, " "), "question 1 is empty")
-    assert_refused(clew("answer", run, "--passage", PASSAGE, "Where?", "--n-best", "0"), "--n-best (0) must be at least 1")
-    assert_refused(clew("answer", run, "--file", facts["dev"], "--official", "--json"), "--official writes {id: answer} and nothing else")
+    assert_refused(clew("answer", run, "--passage", PASSAGE, "Where?", "--n-best", "0"), "--n-best must be at least 1, not 0")
+    assert_refused(
+        clew("answer", run, "--file", facts["dev"], "--official", "--json"), "argument --json: not allowed with argument --official"
+    )
     Path("table.tsv").write_text(f"asked\ttext\nWhere?\t{' '.join(PASSAGE.split())}\n", encoding="utf-8")
     assert_refused(
         clew("answer", run, "--file", "table.tsv"), "table.tsv: no column 'question'; say which one it is with --question NAME; there are: "
     )
-    assert_refused(clew("answer", run, "--file", "table.tsv", "Where?"), "--file has questions of its own; leave 'Where?' out")
+    assert_refused(
+        clew("answer", run, "--file", "table.tsv", "Where?"), "texts are given, and a file of texts too; leave out --file or the texts"
+    )
     named_columns = clew("answer", run, "--file", "table.tsv", "--question", "asked", "--passage", "text")
     assert named_columns.status == 0 and named_columns.out.endswith("\tWhere?\n")
     Path("holes.csv").write_text("question,passage\nWhere?,Ada lives in Rome.\nWhat?,\n", encoding="utf-8")
@@ -110,7 +115,7 @@ def test_what_cannot_be_answered_is_refused_in_a_line(clew: Clew, facts: dict[st
     assert_refused(clew("answer", run, "--file", facts["dev"], "--question", "asked"), "--question is a column of a table, and ")
     of_task = f"{run} is a run of the task question_answering, which does not classify; `clew answer` is what it does"
     assert_refused(clew("classify", run), of_task)
-    with pytest.raises(UserError, match="texts that are not empty, and one is ''"):
+    with pytest.raises(UserError, match="the passage is empty; give a text that may hold the answer"):
         library.load(run).answer("Where?", "")
 
 

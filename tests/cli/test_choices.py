@@ -52,19 +52,19 @@ def test_labelled_files_are_scored_without_training(clew: Clew, gpt: Path) -> No
 def test_what_cannot_be_chosen_is_told(clew: Clew, gpt: Path) -> None:
     assert_refused(
         clew("classify", gpt, stdin="x"),
-        f"{gpt} is a language model, which was not trained to classify; say what it chooses from, e.g. --choices good,bad",
+        "a language model was not trained to classify; say what it chooses from, e.g. --choices good,bad",
     )
     assert_refused(clew("classify", gpt, "--choices", "king", stdin="x"), "there must be at least two choices, not ['king']")
     assert_refused(clew("classify", gpt, "--choices", "a,a", stdin="x"), "the choice 'a' is given twice")
     assert_refused(clew("classify", gpt, "--calibrate", stdin="x"), "--calibrate is for --choices, which a language model chooses from")
-    assert_refused(clew("classify", gpt, *CHOICES, "--second", "b", "--file", "x.csv"), "--second is for runs that were trained on two")
+    assert_refused(clew("classify", gpt, *CHOICES, "--second", "b", "--file", "x.csv"), "--second is for runs that read two texts")
     assert_refused(clew("classify", gpt, "x", *CHOICES, "--file", "x.txt"), "texts are given, and a file of texts too; leave out --file")
     assert_refused(clew("evaluate", gpt, *CHOICES), "--choices needs a FILE of texts with labels, e.g. `clew evaluate RUN reviews.csv")
     Path("some.csv").write_text("text,label\nthe old,2\n")
     assert_refused(clew("evaluate", gpt, "some.csv", *CHOICES), "some.csv:2: the label '2' is none of the choices (1, 0)")
     assert_refused(
         clew("classify", gpt, *CHOICES, "--template", "{text} {second} {choice}", stdin="one\n"),
-        "standard input, line 1: the template takes two texts together, and a line has both with a tab between; found 1",
+        f"standard input, line 1: {gpt} takes text and second together, and a line has both with a tab between; found 1",
     )
 
 

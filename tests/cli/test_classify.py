@@ -97,15 +97,15 @@ def test_two_texts_stand_in_a_line_with_a_tab_between(clew: Clew, runs: dict[str
     assert re.fullmatch(r"delivery\t[\d.]+\tmy parcel is late\tis it\?\n\n", found.out)
     assert_refused(
         clew("classify", runs["pairs"], stdin="a\tb\nc\n"),
-        f"standard input, line 2: {runs['pairs']} judges two texts together, and a line has both with a tab between; found 1",
+        f"standard input, line 2: {runs['pairs']} takes text and second together, and a line has both with a tab between; found 1",
     )
     assert clew("classify", runs["pairs"], "my parcel is late", "--second", "is it?").out == found.out.removesuffix("\n")
     assert_refused(
         clew("classify", runs["pairs"], "my parcel is late"),
-        f"text 1: {runs['pairs']} judges two texts together, and --second has the other; found 1",
+        f"text 1: {runs['pairs']} takes text and second together, and --second has the other; found 1",
     )
-    assert_refused(clew("classify", runs["tickets"], "a", "--second", "b"), "--second is for runs that were trained on two")
-    assert_refused(clew("classify", runs["tickets"], "--second", "b", "--file", "x.csv"), "--second is for runs that were trained on two")
+    assert_refused(clew("classify", runs["tickets"], "a", "--second", "b"), "--second is for runs that read two texts")
+    assert_refused(clew("classify", runs["tickets"], "--second", "b", "--file", "x.csv"), "--second is for runs that read two texts")
 
 
 def test_what_can_be_done_next_is_a_command_of_one_line_that_works(clew: Clew, runs: dict[str, Path]) -> None:
@@ -164,10 +164,10 @@ def test_a_loaded_run_tells_what_the_trained_one_told(clew: Clew) -> None:
 def test_a_run_on_lists_is_evaluated_and_loaded_as_any_other(clew: Clew, runs: dict[str, Path]) -> None:
     run = library.load(runs["pairs"])
     assert run.classify([("my parcel is late", "is it?")])[0].label == "delivery"
-    with pytest.raises(UserError, match=r"text 1: .*pairs was trained to judge two texts together: give both in a tuple"):
+    with pytest.raises(UserError, match=r"text 1: .*pairs takes text and second together; give them in a tuple"):
         run.classify("my parcel is late")
     assert clew("evaluate", runs["pairs"]).out.startswith("valid: loss ")
-    with pytest.raises(UserError, match=r"text 2: .* was trained to judge one text: give it as a string"):
+    with pytest.raises(UserError, match=r"text 2: .* takes one text; give it as a string"):
         library.load(runs["tickets"]).classify(["", ("a", "b")])
 
 
@@ -177,7 +177,7 @@ def test_what_is_no_text_is_refused(runs: dict[str, Path]) -> None:
         run.classify(None)  # type: ignore[arg-type]
     with pytest.raises(UserError, match="text 2: expected a string, or several in a list or tuple, found 5"):
         run.classify(["a", 5])  # type: ignore[list-item]
-    with pytest.raises(UserError, match=r"text 1: .*pairs was trained to judge two texts together: give both in a tuple"):
+    with pytest.raises(UserError, match=r"text 1: .*pairs takes text and second together; give them in a tuple"):
         library.load(runs["pairs"]).classify([("a", "b", "c")])  # type: ignore[list-item]
 
 

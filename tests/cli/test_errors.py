@@ -34,7 +34,7 @@ def assert_refused(found: Outcome, sentence: str) -> None:
         ),
         (["train", "text-lstm", "training.schedule=cosin"], "unknown schedule 'cosin'; did you mean 'cosine'?"),
         (
-            ["train", "text-lstm", "training.steps=5"],
+            ["train", "text-lstm", "training.steps=5", "training.schedule.warmup=100"],
             "the schedule's warmup (100) must be between 0 and the number of steps (5); set training.schedule.warmup or training.steps",
         ),
         (["train", "text-lstm"], "data.train names your text, e.g. `clew train text-lstm data.train=book.txt`"),
@@ -63,11 +63,11 @@ def test_a_misspelt_command_is_one_line(clew: Clew, arguments: list[str], senten
     [
         (["the", "--method", "bem"], "argument --method: invalid choice: 'bem'"),
         (["the", "--max-new", "many"], "argument --max-new: invalid int value: 'many'"),
-        (["the", "--max-new", "0"], "decoding.max_new must be at least 1, not 0"),
-        (["the", "--temperature", "0"], "decoding.temperature must be above 0, not 0.0"),
-        (["the", "--temperature", "nan"], "decoding.temperature"),
-        (["the", "--top-p", "1.5"], "decoding.top_p must be at most 1, not 1.5"),
-        (["the", "--samples", "0"], "--samples (0) must be at least 1"),
+        (["the", "--max-new", "0"], "--max-new must be at least 1, not 0"),
+        (["the", "--temperature", "0"], "--temperature must be above 0, not 0.0"),
+        (["the", "--temperature", "nan"], "--temperature"),
+        (["the", "--top-p", "1.5"], "--top-p must be at most 1, not 1.5"),
+        (["the", "--samples", "0"], "--samples must be at least 1, not 0"),
         (["the %"], "the prompt has characters the model has never seen: '%' (U+0025); it knows"),
         (["the", "she \udc80"], "character 5 of the prompt (U+DC80) is half a character; give it as UTF-8"),
         (["--file", "none.txt"], "no such file: none.txt"),
@@ -190,8 +190,8 @@ def test_a_text_of_one_character_cannot_be_scored(clew: Clew, lstm: Path) -> Non
 
 
 def test_standard_input_that_is_no_text_is_refused(clew: Clew, lstm: Path) -> None:
-    for verb in ("evaluate", "predict"):
-        assert_refused(clew(verb, lstm, "-", stdin="the \udcff end"), "standard input is not UTF-8 at 4; convert it first")
+    assert_refused(clew("evaluate", lstm, "-", stdin="the \udcff end"), "standard input is not UTF-8 at 4; convert it first")
+    assert_refused(clew("predict", lstm, "-", stdin="the \udcff end"), "standard input, line 1: byte 5 is not UTF-8; convert it first")
 
 
 @pytest.mark.parametrize(

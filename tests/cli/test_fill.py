@@ -62,7 +62,7 @@ def test_lines_are_filled_as_they_stand_and_files_too(clew: Clew, bert: Path, tm
     [
         (["the ball"], "text 1 has no [MASK]; write [MASK] in the place of each word that is to be guessed"),
         (["[MASK] " * 40], "text 1 has 42 tokens with what stands around it, but the model can tell apart 32 positions; shorten it"),
-        (["[MASK]", "--top", "0"], "--top (0) must be at least 1"),
+        (["[MASK]", "--top", "0"], "--top must be at least 1, not 0"),
         (["[MASK]", "--file", "x"], "texts are given, and a file of texts too; leave out --file or the texts"),
         (["--second", "x"], "--second is a column of a table; name its file with --file"),
         (["a [MASK]", "b [MASK]", "--second", "x"], "--second goes with one TEXT, and there are 2; give one, or a file of both"),

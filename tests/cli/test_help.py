@@ -1,12 +1,11 @@
 import shlex
 import subprocess
 import sys
-from importlib import import_module
 from pathlib import Path
 
 import pytest
 
-from clew.cli.main import MODULES, VERBS, verb_parser
+from clew.cli.main import VERBS, verb_parser
 from clew.recipes import RECIPES
 from clew.recipes.grid import expand
 from clew.recipes.running import config_of
@@ -18,7 +17,7 @@ ROOT = Path(__file__).parents[2]
 
 def examples(verb: str) -> list[list[str]]:
     """The example lines of a verb's help, as the shell would give them to the command."""
-    text = import_module(f"clew.cli.{MODULES.get(verb, verb)}").__doc__ or ""
+    text = verb_parser(verb).description or ""
     lines = [line.strip() for line in text.splitlines() if line.startswith("  ")]
     return [shlex.split(line[line.index("clew ") :].split(" > ")[0])[1:] for line in lines]
 
@@ -28,7 +27,8 @@ def test_the_examples_of_a_help_parse_and_name_what_there_is(verb: str) -> None:
     assert examples(verb)
     for command, *rest in examples(verb):
         assert command == verb
-        options = verb_parser(verb).parse_intermixed_args(rest)
+        options, more = verb_parser(verb).parse_known_intermixed_args(rest)
+        assert not more or options.open
         for given in (getattr(options, "name", None), getattr(options, "what", None)):
             assert given is None or given in RECIPES or given.startswith("runs/"), given
         if hasattr(options, "recipe"):

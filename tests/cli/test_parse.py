@@ -68,7 +68,7 @@ def test_predict_parses_with_a_parser(clew: Clew, run: Path) -> None:
     several = clew("predict", run, "sentences.txt", "--n-best", 2, "--json").out
     assert several == clew("parse", run, "--n-best", 2, "--format", "json", stdin=SENTENCES).out
     assert_refused(
-        clew("predict", run, "--top-p", 0.9, stdin=SENTENCES), "unrecognized arguments: --top-p 0.9; `clew parse --help` shows how"
+        clew("predict", run, "--samples", 9, stdin=SENTENCES), "unrecognized arguments: --samples 9; `clew parse --help` shows how"
     )
 
 
@@ -125,8 +125,8 @@ def test_a_parser_does_nothing_but_parse(clew: Clew, run: Path, lstm: Path) -> N
 @pytest.mark.parametrize(
     ("options", "sentence"),
     [
-        (["--n-best", "0"], "decoding.n_best must be at least 1, not 0"),
-        (["--beams", "0"], "decoding.beams must be at least 1, not 0"),
+        (["--n-best", "0"], "--n-best must be at least 1, not 0"),
+        (["--beams", "0"], "--beams must be at least 1, not 0"),
         (["--file", "none.txt"], "no such file: none.txt; "),
         (["--format", "png"], "argument --format: invalid choice: 'png' (choose from "),
         (["--out", "nowhere/trees.mrg"], "nowhere/trees.mrg: No such file or directory"),

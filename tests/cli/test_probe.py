@@ -24,7 +24,10 @@ def test_a_run_is_probed(clew: Clew, lstm: Path) -> None:
 def test_what_cannot_be_probed_is_one_sentence(clew: Clew, lstm: Path, tmp_path: Path) -> None:
     save_many_languages(tmp_path / "translator")
     for arguments, sentence in [
-        ((tmp_path / "translator",), "a seq2seq reads a source and writes a target; take a run that reads one sequence"),
+        (
+            (tmp_path / "translator",),
+            "it has no vectors of a text alone; take a run that reads one sequence",
+        ),
         ((lstm, "--corpus", "ewt-sampel"), "unknown corpus 'ewt-sampel'; did you mean 'ewt-sample'?"),
         ((lstm, "--limit", 0), "limit (0) must be at least 1 sentence"),
         ((lstm, "--out", "levels.png"), "--out draws a picture for a name that ends in .svg, not levels.png"),

@@ -96,7 +96,7 @@ def test_words_of_conll_files_and_cells_of_tables_are_tagged(clew: Clew, names: 
     assert words("--file", "a.conllu") == ["Ada", "didn't", ""]
     Path("a.csv").write_text('id,body\n1,"Ada, Bo"\n2,\n3,Rome\n', encoding="utf-8")
     assert words("--file", "a.csv", "--text", "body") == ["Ada", ",", "Bo", "", "", "Rome", ""]
-    assert_refused(clew("tag", names, "--file", "a.csv"), "a.csv is a table; say with --text COLUMN which of its columns has the sentences")
+    assert_refused(clew("tag", names, "--file", "a.csv"), "a.csv: no column 'text'; say which one it is with --text NAME; there are")
     assert_refused(clew("tag", names, "--file", "a.csv", "--text", "boddy"), "a.csv: no column 'boddy' for --text; did you mean 'body'?")
     assert_refused(clew("tag", names, "--text", "body", stdin="a\n"), "--text is a column of a table; name its file with --file")
 

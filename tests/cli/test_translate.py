@@ -215,7 +215,7 @@ def test_texts_stand_beside_runs(clew: Clew, translators: dict[str, Path]) -> No
         (["RUN", "--score", "t.txt", "--n-best", 2], "--n-best is for writing, and --score scores what is written already; leave one"),
         (["RUN", "--score", "t.txt", "--seed", 0], "--seed is for writing"),
         (["RUN", "--score", "t.txt", "--replace-unknown"], "--replace-unknown is for writing"),
-        (["RUN", "--beams", 0], "decoding.beams must be at least 1, not 0"),
+        (["RUN", "--beams", 0], "--beams must be at least 1, not 0"),
         (["RUN", "--into", "de"], "the model was not trained to write 'de'; it knows no languages by name"),
         (["RUN", "--file", "no.txt"], "no such file: no.txt"),
         (["LM"], "{LM} is a run of the task language_model, which does not translate; `clew generate` is what it does"),
@@ -333,4 +333,4 @@ def test_an_encoder_gives_vectors_of_texts(clew: Clew, translator: Path, transla
     np.testing.assert_allclose(run.embed(text), values.mean(0), atol=1e-6)
     np.testing.assert_allclose(run.embed(text, tokens=True), values[:-1], atol=1e-6)
     assert len(objects(clew("embed", translator, text, "--layer", "0").out)[0]["vector"]) > 0
-    assert_refused(clew("embed", translators["many"], text), f"{translators['many']} reads a text with the language that it goes into")
+    assert_refused(clew("embed", translators["many"], text), "this model reads a text with the language that it goes into")

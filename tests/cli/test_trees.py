@@ -108,11 +108,11 @@ def test_dependency_trees_are_trained_on_and_classified(clew: Clew) -> None:
     assert [line.split("\t")[0] for line in clew("predict", "run", "a.conllu").out.splitlines()] == ["np", "s"] * 3
     assert_refused(
         clew("classify", "run", stdin=f"\n{GOOD}\n"),
-        "standard input, line 2: run was trained on dependency trees; give CoNLL-U, not brackets",
+        "standard input, line 2: this run was trained on dependency trees; give CoNLL-U, not brackets",
     )
     Path("b.mrg").write_text(FILMS, encoding="utf-8")
     clew("train", "classify-trees", "data.train=b.mrg", *SETTINGS, "training.steps=1", "--out", "phrases")
     assert_refused(
         clew("classify", "phrases", "--file", "a.conllu"),
-        "a.conllu, sentence 1: phrases was trained on bracketed trees; give those, not words with heads",
+        "a.conllu, sentence 1: this run was trained on bracketed trees; give those, not words with heads",
     )

@@ -26,15 +26,30 @@ def test_what_a_plane_parts_is_told_and_noise_is_not() -> None:
     assert fit_probe(features, labels, 3) == found
 
 
-def test_a_probe_is_where_the_cost_has_no_slope() -> None:
+@pytest.mark.parametrize("is_rare", [False, True], ids=["labels alike", "a label rare"])
+def test_a_probe_is_where_the_cost_has_no_slope(is_rare: bool) -> None:
     features, labels = drawn()
-    x, y = (features["train"] - features["train"].mean(0)) / features["train"].std(0), labels["train"]
-    probe = Probe(x, y, 3)
-    for l2 in (1.0, 0.1):
+    y = labels["train"].where(torch.arange(120) % 20 == 0, labels["train"] % 2) if is_rare else labels["train"]
+    x = (features["train"] - features["train"].mean(0)) / features["train"].std(0)
+    probe, wide = Probe(x, y, 3), x.double()
+    for l2 in (1.0, 0.1, 0.01, 0.001):
         probe.fit(l2)
-        errors = probe.logits(x).softmax(-1) - torch.nn.functional.one_hot(y, 3)
-        torch.testing.assert_close(x.mT @ errors / len(x), -l2 * probe.weight, atol=1e-4, rtol=1e-3)
-        assert errors.mean(0).abs().max() < 1e-4 and not probe.weight.requires_grad
+        weight, bias = probe.weight.double(), probe.bias.double()
+        errors = (wide @ weight + bias).softmax(-1) - torch.nn.functional.one_hot(y, 3)
+        assert (wide.mT @ errors / len(x) + l2 * weight).abs().max() < 2e-5
+        assert errors.mean(0).abs().max() < 2e-5 and not probe.weight.requires_grad
+
+
+def test_costs_that_round_to_the_same_number_do_not_end_a_fit() -> None:
+    slopes = []
+    for seed in range(20):
+        features, labels = drawn(seed, sizes=(60, 1, 1))
+        x = (features["train"] - features["train"].mean(0)) / features["train"].std(0)
+        probe = Probe(x, labels["train"], 3)
+        probe.fit(1.0)
+        errors = probe.logits(x).softmax(-1) - torch.nn.functional.one_hot(labels["train"], 3)
+        slopes.append((x.mT @ errors / len(x) + probe.weight).abs().max())
+    assert max(slopes) < 2e-5  # where the cost ends in its seventh digit, slopes are as large as 2e-4
 
 
 def test_a_learned_mix_looks_at_the_level_that_knows() -> None:

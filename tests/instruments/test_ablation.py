@@ -25,9 +25,9 @@ def test_the_change_is_between_what_the_run_expects_with_and_without(name: str) 
     found = look(run, "ablation", {"text": text, "heads": [head], "target": target})
     reading = read(run, text, target)
     with torch.no_grad():
-        before = reading.logits(reading.hidden())[0].double().softmax(-1).numpy()
+        before = reading.model.scores_tokens(reading).output(reading.hidden())[0].double().softmax(-1).numpy()
         with heads_off(run, [head]):
-            after = reading.logits(reading.hidden())[0].double().softmax(-1).numpy()
+            after = reading.model.scores_tokens(reading).output(reading.hidden())[0].double().softmax(-1).numpy()
     assert found.facts["bits"] == pytest.approx((before * np.log2(before / after)).sum(1).tolist(), abs=1e-5)
     assert found.facts["mean_bits"] > 0 and found.title == f"Without {head}"
 

@@ -60,7 +60,11 @@ def test_every_kind_of_recurrent_run_has_cells(name: str) -> None:
 @pytest.mark.parametrize(
     ("name", "options", "message"),
     [
-        ("gpt", {}, "'cells' has nothing to see here: runs/gpt is a gpt without a recurrence"),
+        (
+            "gpt",
+            {},
+            "runs/gpt has no recurrent layer whose cells can be watched; instruments that read it: tokens, surprisal, next",
+        ),
         ("lstm", {"units": [17]}, "layer 1 has the cells 1 to 16; there is no cell 17"),
         ("lstm", {"layer": "3"}, "unknown recurrent layer '3'; known: 1"),
         ("lstm", {"text": ""}, "there is no text to read"),

@@ -71,7 +71,7 @@ def test_gates_of_every_kind_of_run_are_those_that_pass_its_taps(name: str, keep
 def test_networks_without_gates_are_refused() -> None:
     with pytest.raises(UserError, match="the cells of runs/elman have no gates"):
         look(small_run("elman"), "gates", {"text": TEXT})
-    with pytest.raises(UserError, match="runs/gpt is a gpt without a recurrence"):
+    with pytest.raises(UserError, match="runs/gpt has no recurrent layer"):
         look(small_run("gpt"), "gates", {"text": TEXT})
 
 

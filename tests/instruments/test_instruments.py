@@ -6,8 +6,9 @@ import pytest
 
 from clew.cli.view_text import view_lines
 from clew.core.errors import UserError
-from clew.instruments import INSTRUMENTS, OWN_TEXT
+from clew.instruments import INSTRUMENTS
 from clew.instruments.looking import look
+from clew.instruments.subject import subject_of
 from tests.instruments.small_runs import RUNS, small_run
 
 TEXT = "the <b>walls</b> were & 'tall'"
@@ -23,7 +24,7 @@ def test_what_an_instrument_sees_is_drawn_printed_and_json(name):
     options = dict(NEEDED.get(name, {}))
     for kind in RUNS:
         run = small_run(kind)
-        if (why := instrument.fits(run)) is not None:
+        if (why := instrument.why_not(subject_of(run))) is not None:
             assert str(run.folder) in why and "\n" not in why
             continue
         if not instrument.quick and name not in NEEDED:
@@ -41,6 +42,6 @@ def test_what_an_instrument_sees_is_drawn_printed_and_json(name):
     assert seen or name not in ALWAYS
 
 
-@pytest.mark.parametrize("name", OWN_TEXT)
+@pytest.mark.parametrize("name", [name for name, each in INSTRUMENTS.items() if each.own_text(subject_of(small_run("lstm")))])
 def test_an_instrument_that_finds_a_text_of_its_own_says_so_where_one_is_asked_for(name):
     assert "where not given" in INSTRUMENTS[name].options.model_fields["text"].description

@@ -36,7 +36,7 @@ def test_the_last_level_is_what_the_model_says(name):
     run = small_run(name)
     reading = read(run, TEXT, "tall were") if name in ("transformer", "attentive") else read(run, TEXT)
     names, seen = look_through(reading)
-    expected = reading.logits(reading.hidden())[0].double().softmax(-1)
+    expected = reading.model.scores_tokens(reading).output(reading.hidden())[0].double().softmax(-1)
     np.testing.assert_allclose(seen.probabilities[-1], expected.max(-1).values.detach(), rtol=1e-5)
     assert seen.tokens[-1].tolist() == expected.argmax(-1).tolist() and seen.divergence[-1].abs().max() < 1e-9
     assert (seen.divergence >= 0).all() and len(names) == len(seen.tokens)

@@ -5,7 +5,7 @@ import torch
 
 from clew.core.errors import UserError
 from clew.instruments.looking import look
-from clew.instruments.next_tokens import NextOptions, expected, expected_next
+from clew.instruments.next_tokens import NextOptions, expected_next, likeliest
 from tests.instruments.small_runs import small_run
 
 
@@ -13,7 +13,7 @@ def test_the_best_tokens_the_mass_outside_and_the_entropy_are_those_of_the_distr
     tokenizer = small_run("lstm").tokenizer
     probabilities = torch.full((tokenizer.vocabulary,), 0.25 / (tokenizer.vocabulary - 2))
     probabilities[3], probabilities[5] = 0.5, 0.25
-    found = expected(probabilities.log(), tokenizer, 2)
+    found = likeliest(probabilities.log(), tokenizer, 2)
     assert found.ids == (3, 5) and found.tokens == (tokenizer.token(3), tokenizer.token(5))
     assert found.probabilities == pytest.approx((0.5, 0.25)) and found.outside == pytest.approx(0.25)
     rest = 0.25 / (tokenizer.vocabulary - 2)
@@ -24,7 +24,7 @@ def test_a_certain_model_has_no_entropy():
     tokenizer = small_run("lstm").tokenizer
     log_probs = torch.full((tokenizer.vocabulary,), -math.inf)
     log_probs[1] = 0.0
-    found = expected(log_probs, tokenizer, 1)
+    found = likeliest(log_probs, tokenizer, 1)
     assert found.entropy == 0.0 and found.outside == 0.0 and found.ids == (1,)
 
 

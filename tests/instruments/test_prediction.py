@@ -33,7 +33,7 @@ def test_words_have_the_taggers_tags() -> None:
 @pytest.mark.parametrize(
     "name, options, sentence",
     [
-        ("lstm", {"text": "the"}, "gives neither labels nor tags"),
+        ("lstm", {"text": "the"}, "runs/lstm gives no labels; instruments that read it: tokens, surprisal, next"),
         ("classifier", {"text": "  "}, "there is no text to read"),
         ("classifier", {"text": "the", "second": "walls"}, "one text"),
     ],

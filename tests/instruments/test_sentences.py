@@ -7,7 +7,7 @@ import pytest
 
 from clew.core.errors import UserError
 from clew.instruments.looking import look
-from clew.instruments.sentences import find_sentences, level_names, level_words, why_wordless
+from clew.instruments.sentences import find_sentences, level_names, level_words
 from clew.runs.loaded import load_run
 from tests.runs.pretrained import save_pretrained
 from tests.runs.small import write_text
@@ -46,7 +46,6 @@ def test_own_sentences_are_of_the_validation_part(runs, tmp_path: Path, monkeypa
 def test_corpora_that_are_none_are_refused(runs):
     with pytest.raises(UserError, match="unknown corpus 'ewt-simple'"):
         find_sentences(runs["gpt"], "ewt-simple", 3)
-    assert why_wordless(runs["gpt"]) is None
 
 
 def test_contextuality_of_several_runs_is_one_view(runs):

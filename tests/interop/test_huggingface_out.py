@@ -39,6 +39,12 @@ OWN: dict[str, tuple[str, str, dict[str, Any], dict[str, Any]]] = {
     "gpt of characters": ("GPT2LMHeadModel", "character", {"family": "gpt", "max_length": 64}, LANGUAGE),
     "llama": ("LlamaForCausalLM", "bpe", {"family": "llama", "dropout": 0.1}, {**LANGUAGE, "tied": False}),
     "bert": ("BertForMaskedLM", "wordpiece", {"family": "bert"}, {"name": "masked_language_model", "next_sentence": False}),
+    "bert with an output layer of its own": (
+        "BertForMaskedLM",
+        "wordpiece",
+        {"family": "bert"},
+        {"name": "masked_language_model", "next_sentence": False, "tied": False},
+    ),
     "bert without segments": (
         "DistilBertForTokenClassification",
         "wordpiece",

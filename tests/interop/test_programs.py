@@ -18,8 +18,8 @@ from clew.interop.options import ExportOptions
 from clew.interop.task_programs import programs_of
 from tests.interop.untrained import RUNS, Call, assert_same, untrained
 
-QUICK = [("torch", "mixed"), ("onnx", "lstm")]
-"""Between them a scan, a cache, a convolution's window and positions."""
+QUICK = [("torch", "mixed"), ("torch", "tagger of pieces"), ("onnx", "lstm")]
+"""Between them a scan, a cache, a convolution's window, positions and tags of phrases."""
 ALL = [pytest.param(to, name, marks=[] if (to, name) in QUICK else pytest.mark.slow) for to in ("torch", "onnx") for name in RUNS]
 
 

@@ -7,7 +7,10 @@ from clew.interop.signatures import Port, check_same
 from clew.interop.task_programs import programs_of
 from clew.layers.cells import LSTM, LSTMState
 from clew.recipes.running import config_of
+from clew.runs.build import build_task, train_side
 from clew.runs.loaded import Run
+from clew.text.labels import Labels
+from tests.instruments.small_runs import small_run
 from tests.interop.untrained import RUNS, assert_same, eagerly, untrained
 
 
@@ -18,17 +21,17 @@ def test_programs_of_a_run_do_what_its_task_does(name: str, tmp_path: Path) -> N
     assert_same(run, programs, eagerly(programs))
 
 
-@pytest.mark.parametrize(
-    ("recipe", "why"),
-    [
-        ("gum-tree-lstm", "tree_classification, which reads trees, and each has a shape of its own"),
-        ("craft-parser", "parsing, which holds what it writes to trees, which no program does"),
-    ],
-)
-def test_tasks_on_trees_are_refused_by_name(recipe: str, why: str) -> None:
-    with pytest.raises(UserError) as refused:
-        programs_of(Run(Path("runs/trees"), config_of(recipe), {}, None))
-    assert str(refused.value).startswith(f"runs/trees is a run of the task {why}; programs are written of language_model, ")
+def test_a_parser_says_why_it_has_no_programs() -> None:
+    with pytest.raises(UserError, match="^runs/parser: a parser holds what it writes to trees, which no program does; parse with"):
+        programs_of(small_run("parser"))
+
+
+def test_a_classifier_of_trees_says_why_it_has_no_programs() -> None:
+    config = config_of("gum-tree-lstm", ["text.min_count=1"])
+    vocabularies = {"tokenizer": train_side(config.text, ["the thread was small"], []), "labels": Labels(["a", "b"])}
+    run = Run(Path("runs/trees"), config, vocabularies, build_task(config, vocabularies, to_train=False))
+    with pytest.raises(UserError, match="^runs/trees: a classifier of trees reads them, and each has a shape of its own, which no program"):
+        programs_of(run)
 
 
 def test_a_state_has_one_count_for_all_layers_and_names_of_what_they_keep(tmp_path: Path) -> None:

@@ -76,6 +76,10 @@ RUNS: dict[str, tuple[str, list[str]]] = {
         [*OWN, "text.tokenizer=wordpiece", "text.size=60", "embedding.characters=null", "model.family=bert", *TINY, "model.num_heads=2"],
     ),
     "bert that answers": ("answer", [*OWN, "text.tokenizer=wordpiece", "text.size=80", "model.family=bert", *TINY, "model.num_heads=2"]),
+    "answerer on elmo": (
+        "answer",
+        [*OWN, "text.tokenizer=word", "text.min_count=1", "model.family=recurrent", "model.dim=8", "embedding.from=elmo"],
+    ),
     "vectors": ("text-bert", [*OWN, *TINY, "model.num_heads=2", "text.size=80", "task.name=representation", "task.normalise=true"]),
     "elmo": ("text-elmo", [*OWN, "model.dim=8", *LETTERS]),
 }

@@ -15,9 +15,22 @@ def test_differences_name_the_fields_that_differ() -> None:
     assert differences(first, second) == [
         "data.train: 'a.txt' -> 'b.txt'",
         "task.bias: True -> False",
-        "training.schedule: {'name': 'cosine', 'warmup': 100, 'floor': 0.02} -> 'constant'",
+        "training.schedule: {'name': 'cosine', 'warmup': 0.05, 'floor': 0.02} -> 'constant'",
     ]
     assert differences(first, first) == []
+
+
+def test_a_warmup_in_steps_is_the_same_as_the_share_that_comes_to_it() -> None:
+    """Runs from before recipes stated shares have numbers of steps."""
+    share = config_of("text-lstm")
+    steps = config_of("text-lstm", ["training.schedule.warmup=100"])
+    assert differences(share, steps) == differences(steps, share) == []
+    longer = config_of("text-lstm", ["training.steps=4000"])
+    assert differences(steps, longer) == ["training.steps: 2000 -> 4000"]
+    other = config_of("text-lstm", ["training.schedule.warmup=99"])
+    assert [line.partition(":")[0] for line in differences(share, other)] == ["training.schedule"]
+    floor = config_of("text-lstm", ["training.schedule.warmup=100", "training.schedule.floor=0.1"])
+    assert [line.partition(":")[0] for line in differences(share, floor)] == ["training.schedule"]
 
 
 @pytest.mark.parametrize("name", RECIPES)

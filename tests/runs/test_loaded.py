@@ -52,7 +52,7 @@ def test_what_is_streamed_is_what_is_generated(run: Run, method: str) -> None:
 
 
 def test_a_beam_cannot_be_streamed(run: Run) -> None:
-    message = "beam search chooses only at the end, so it cannot be streamed; use decoding.method=sample or greedy"
+    message = "beam search chooses only at the end, so it cannot be streamed; use method=sample or greedy"
     with pytest.raises(UserError, match=message):
         run.stream("Who", method="beam")
 
@@ -85,10 +85,10 @@ def test_scoring_does_not_depend_on_how_long_the_chunks_are(run: Run) -> None:
 @pytest.mark.parametrize(
     ("options", "sentence"),
     [
-        ({"temprature": 1.0}, "unknown field 'temprature' of decoding; did you mean 'temperature'?"),
-        ({"temperature": 0.0}, "decoding.temperature must be above 0, not 0.0"),
-        ({"method": "bem"}, "decoding.method must be one of 'sample', 'greedy' or 'beam', not 'bem'"),
-        ({"max_new": True}, "decoding.max_new takes a whole number, not True"),
+        ({"temprature": 1.0}, "unknown field 'temprature'; did you mean 'temperature'?"),
+        ({"temperature": 0.0}, "temperature must be above 0, not 0.0"),
+        ({"method": "bem"}, "method must be one of 'sample', 'greedy' or 'beam', not 'bem'"),
+        ({"max_new": True}, "max_new takes a whole number, not True"),
     ],
 )
 def test_a_mistaken_option_is_one_sentence(run: Run, options: dict, sentence: str) -> None:

@@ -17,7 +17,7 @@ def test_a_family_resets_the_model_section_and_nothing_else() -> None:
 
 def test_an_option_keeps_the_others_of_its_part() -> None:
     config = config_of("text-lstm", ["training.schedule.floor=0.5"])
-    assert config.training.schedule == {"name": "cosine", "warmup": 100, "floor": 0.5}
+    assert config.training.schedule == {"name": "cosine", "warmup": 0.05, "floor": 0.5}
 
 
 def test_later_settings_win() -> None:

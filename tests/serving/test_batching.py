@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from clew.serving.batching import Batcher, Waiting
-from clew.serving.verbs import call_of
+from clew.serving.calls import call_of
 from clew.serving.worker import Busy, Worker
 from tests.instruments.small_runs import small_run
 from tests.serving.asking import Held
@@ -17,7 +17,7 @@ def rows_of(batcher: Batcher) -> list[list[str]]:
     """The batches that would be made, without the answers."""
     found = []
     while parts := batcher._next():
-        found.append([row for part in parts for row in part.rows])
+        found.append([row.text for part in parts for row in part.rows])
     return found
 
 
@@ -38,7 +38,7 @@ def waiting(texts: str, **options: Any) -> Waiting:
 
 def test_a_batch_takes_calls_of_the_first_ones_key_and_a_call_that_is_cut_goes_to_the_end() -> None:
     async def work(batcher: Batcher) -> list[list[str]]:
-        batcher.waiting = [waiting("a b c d e f g"), waiting("n m", seed=1), waiting("h i"), waiting("o", seed=1)]
+        batcher.waiting = [waiting("a b c d e f g"), waiting("n m", seed=7), waiting("h i"), waiting("o", seed=7)]
         return rows_of(batcher)
 
     assert with_batcher(work, batch=5) == [["a", "b", "c", "d", "e"], ["n", "m", "o"], ["h", "i", "f", "g"]]
@@ -74,5 +74,5 @@ def test_a_call_whose_asker_leaves_is_not_answered() -> None:
         await first
         await stays
 
-    with_batcher(work, wait=0.0, queue=2, saw=lambda call, rows, answers: seen.extend(rows))
+    with_batcher(work, wait=0.0, queue=2, saw=lambda call, rows, answers: seen.extend(row.text for row in rows))
     assert seen == ["a", "e"]

@@ -71,7 +71,8 @@ def test_runs_are_described_with_what_fits_them(app: Any, inspector: Inspector) 
     runs = {run["name"]: run for run in found["runs"]}
     assert list(runs) == ["lstm", "gpt", "attentive", "transformer", "heads", "bytes"]
     assert runs["gpt"]["heads"] == ["1.1", "1.2", "2.1", "2.2"] and runs["lstm"]["heads"] == []
-    assert runs["attentive"]["verb"] == "translate" and runs["attentive"]["writes"]
+    assert runs["attentive"]["use"] == "translate" and runs["attentive"]["writes"] and runs["attentive"]["targets"]
+    assert runs["heads"]["labels"] and not runs["heads"]["writes"] and runs["lstm"]["text"] == "text"
     assert runs["lstm"]["parameters"] == sum(p.numel() for p in inspector.runs["lstm"].task.parameters())
     instruments = {each["name"]: each for each in found["instruments"]}
     assert list(instruments) == list(INSTRUMENTS)
@@ -221,7 +222,7 @@ def test_a_fault_is_one_line_and_its_traceback_is_logged_for_debugging_alone(
     def fail(runs: Any, options: Any) -> View:
         raise KeyError("some\nthing")
 
-    monkeypatch.setitem(INSTRUMENTS, "broken", Instrument("fails", Nothing, fail, lambda run: None))
+    monkeypatch.setitem(INSTRUMENTS, "broken", Instrument("fails", Nothing, fail))
     with caplog.at_level(logging.ERROR):
         found = ask(page_app(inspector, worker, debug=debug), "/api/look/broken", runs=["lstm"])
     assert found.status_code == HTTPStatus.INTERNAL_SERVER_ERROR
@@ -231,7 +232,7 @@ def test_a_fault_is_one_line_and_its_traceback_is_logged_for_debugging_alone(
 
 def test_numbers_that_are_none_are_null(inspector: Inspector, worker: Worker, monkeypatch: pytest.MonkeyPatch) -> None:
     view = View("odd", [Note("a < b & \ud800")], facts={"a": float("nan"), "b": [float("inf"), 1.5], "long": [0.0] * 5000})
-    monkeypatch.setitem(INSTRUMENTS, "odd", Instrument("odd", Nothing, lambda runs, options: view, lambda run: None))
+    monkeypatch.setitem(INSTRUMENTS, "odd", Instrument("odd", Nothing, lambda subjects, options: view))
     found = ask(page_app(inspector, worker), "/api/look/odd", runs=["lstm"])
     assert found.json()["facts"] == {"a": None, "b": [None, 1.5]}
     assert "a &lt; b &amp;" in found.json()["html"]

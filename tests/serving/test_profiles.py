@@ -9,10 +9,11 @@ import pytest
 from clew.core.errors import UserError
 from clew.runs.loaded import Run
 from clew.serving.metrics import FAMILIES, Metrics
-from clew.serving.profiles import FEW, Profile, confidence_of, spread, training_profile
-from clew.tasks.classification import Classified
-from clew.tasks.generation import Generated
-from clew.tasks.tagging import TaggedText, TaggedWord
+from clew.serving.profiles import FEW, Profile, spread, training_profile
+from clew.tasks.classification import CLASSIFY, Classified
+from clew.tasks.generation import GENERATE, Generated
+from clew.tasks.tagging import TAG, TaggedText, TaggedWord
+from clew.tasks.use import Use
 from tests.instruments.small_runs import small_run
 
 
@@ -55,20 +56,26 @@ def test_training_data_that_is_not_there_is_refused_with_a_sentence() -> None:
             training_profile(small_run(name))
 
 
+def confidence_of(use: Use[Any, Any], answer: Any) -> float | None:
+    profile = Profile()
+    profile.told(use, small_run("tagger"), [answer])
+    return profile.confidence if profile.confidences else None
+
+
 def test_confidence_is_the_mean_probability_of_what_was_told() -> None:
-    assert confidence_of("classify", Classified("a", ("x",), {"x": 0.75, "y": 0.25})) == 0.75
-    assert confidence_of("classify", Classified("a", (), {}, 3.5)) is None
+    assert confidence_of(CLASSIFY, Classified("a", ("x",), {"x": 0.75, "y": 0.25})) == 0.75
+    assert confidence_of(CLASSIFY, Classified("a", (), {}, 3.5)) is None
     words = [TaggedWord("a", "B-X", 0.5, 0, 1), TaggedWord("b", "O", 0.75, 2, 3)]
-    assert confidence_of("tag", TaggedText("a b", words, [])) == 0.625
-    assert confidence_of("generate", [Generated("", "ab", [1, 2], math.log(0.25))]) == pytest.approx(0.5)
-    assert confidence_of("classify", None) is None and confidence_of("embed", object()) is None
+    assert confidence_of(TAG, TaggedText("a b", words, [])) == 0.625
+    assert confidence_of(GENERATE, [Generated("", "ab", [1, 2], math.log(0.25))]) == pytest.approx(0.5)
+    assert confidence_of(CLASSIFY, None) is None
 
 
 def test_tags_of_phrases_are_counted_without_where_they_begin() -> None:
     run = small_run("tagger")
     profile = Profile()
     tagged = run.tag(["a red fox", "she went"])
-    assert profile.told(run, tagged) == profile.labels
+    assert profile.told(TAG, run, tagged) == profile.labels
     assert profile.labels.total() == 5 and {*profile.labels} <= {"D", "N"}
 
 

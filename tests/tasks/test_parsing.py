@@ -170,7 +170,7 @@ def test_the_mode_of_a_parser_in_training_is_left_as_it_was() -> None:
 def test_more_words_than_positions_are_refused_by_number() -> None:
     task = parser("transformer", position="learned", max_length=20)
     with pytest.raises(UserError) as caught:
-        task.parse([["it"], ["it"] * 18], METHODS["greedy"], first=7)
+        task.parse([["it"], ["it"] * 18], METHODS["greedy"], numbers=[7, 8])
     assert str(caught.value) == (
         "sentence 8: a tree over 18 words has at least 21 symbols, but the model can tell apart 20 positions; cut the sentence, or train "
         "with a larger model.max_length or another model.position"

@@ -91,7 +91,7 @@ def test_samples_are_drawn_by_the_number_of_a_line() -> None:
     task = writer("luong")
     sample = DecodingConfig(method="sample", max_new=8)
     many = translate([task], SOURCES, sample, seed=3)
-    alone = [translate([task], [source], sample, seed=3, first=n)[0] for n, source in enumerate(SOURCES, start=1)]
+    alone = [translate([task], [source], sample, seed=3, numbers=[n])[0] for n, source in enumerate(SOURCES, start=1)]
     assert texts(alone) == texts(many)
     assert texts(translate([task], SOURCES, sample, seed=4)) != texts(many)
     same = texts(translate([task], [SOURCES[0]] * 6, sample, seed=3))
@@ -179,7 +179,7 @@ def test_a_pivot_is_two_translations_one_after_the_other() -> None:
 def test_a_line_that_a_model_cannot_hold_is_named() -> None:
     task = writer("lstm-under-attention", max_length=6)
     with pytest.raises(UserError, match="line 12: the source has 9 tokens, but the model can tell apart 6 positions"):
-        translate([writer("transformer", position="learned", max_length=6)], [Pair("a", ""), Pair("a " * 8, "")], BEAM, first=11)
+        translate([writer("transformer", position="learned", max_length=6)], [Pair("a", ""), Pair("a " * 8, "")], BEAM, numbers=[11, 12])
     with pytest.raises(UserError, match="line 1: the target has 8 tokens"):
         score_pairs([task], [Pair("a", "A " * 7)])
     with pytest.raises(UserError, match=r"character 3 of the text in line 2 \(U\+D800\) is half a character"):

@@ -1,7 +1,7 @@
 """What one of several processes runs, started as torchrun starts them."""
 
 import os
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from pathlib import Path
 
 import torch
@@ -17,6 +17,18 @@ Run = tuple[list[str], str, bool]
 def train_together(processes: int, folder: Path, runs: Sequence[Run], recipe: str = "text-lstm") -> None:
     """Trains each run by so many processes."""
     start_processes(_train, args=(processes, folder, runs, recipe), nprocs=processes, start_method=METHOD)
+
+
+def fit_together(processes: int, folder: Path, fit: Callable[[Path], None]) -> None:
+    """Calls a function that fits a module in a folder, in each of so many processes."""
+    start_processes(_fit, args=(processes, folder, fit), nprocs=processes, start_method=METHOD)
+
+
+def _fit(rank: int, processes: int, folder: Path, fit: Callable[[Path], None]) -> None:
+    torch.set_num_threads(1)
+    port = str(20000 + (os.getppid() * 7 + 11) % 20000)
+    os.environ.update(MASTER_ADDR="127.0.0.1", RANK=str(rank), LOCAL_RANK=str(rank), WORLD_SIZE=str(processes), MASTER_PORT=port)
+    fit(folder)
 
 
 def _train(rank: int, processes: int, folder: Path, runs: Sequence[Run], recipe: str) -> None:

@@ -52,7 +52,7 @@ def test_plateau_decays_after_so_many_evaluations_without_a_better_one() -> None
 
 def test_plateau_goes_on_from_its_state_dict() -> None:
     first, second = Plateau(10, patience=2), Plateau(10, patience=2)
-    assert second.state_dict() == {"best": None, "worse": 0, "current": 1.0}
+    assert second.state_dict() == {"warmup": 0, "best": None, "worse": 0, "current": 1.0}
     for loss in (1.0, 2.0):
         first.observe(loss)
     second.load_state_dict(first.state_dict())
@@ -68,6 +68,48 @@ def test_a_warmup_longer_than_the_run_is_refused(name: str) -> None:
     )
     with pytest.raises(UserError, match=message):
         SCHEDULES[name](10, warmup=11)
+
+
+@pytest.mark.parametrize("name", SCHEDULES)
+def test_a_share_of_the_steps_is_the_warmup_of_so_many_steps(name: str) -> None:
+    share, steps = SCHEDULES[name](100, warmup=0.29), SCHEDULES[name](100, warmup=29)
+    assert factors(share, list(range(100))) == factors(steps, list(range(100)))
+
+
+@pytest.mark.parametrize(("share", "steps", "warmup"), [(0.29, 100, 29), (0.067, 1500, 100), (0.1, 355, 35), (0.9, 10, 9), (0.999, 1, 0)])
+def test_a_share_is_rounded_down_to_whole_steps(share: float, steps: int, warmup: int) -> None:
+    assert Cosine(steps, warmup=share).warmup == warmup
+
+
+@pytest.mark.parametrize("name", SCHEDULES)
+@pytest.mark.parametrize("share", [0.0, 0.3])
+def test_less_than_one_step_of_warmup_is_none(name: str, share: float) -> None:
+    assert SCHEDULES[name](3, warmup=share).factor(0, 0) == 1.0
+
+
+@pytest.mark.parametrize("name", SCHEDULES)
+@pytest.mark.parametrize("warmup", [-0.1, 1.0, 1.5])
+def test_a_warmup_that_is_neither_steps_nor_a_share_is_refused(name: str, warmup: float) -> None:
+    message = (
+        rf"the schedule's warmup \({warmup}\) must be a whole number of steps, or a share of them that is at least 0 and below 1; set "
+    )
+    with pytest.raises(UserError, match=message):
+        SCHEDULES[name](10, warmup=warmup)
+
+
+@pytest.mark.parametrize("name", SCHEDULES)
+def test_a_run_resumed_with_more_steps_keeps_its_warmup(name: str) -> None:
+    """A tenth of 1000 steps would rise again where a tenth of 100 has risen."""
+    before, after = SCHEDULES[name](100, warmup=0.1), SCHEDULES[name](1000, warmup=0.1)
+    after.load_state_dict(before.state_dict())
+    same = SCHEDULES[name](1000, warmup=10)
+    assert factors(after, list(range(1000))) == factors(same, list(range(1000)))
+
+
+def test_a_schedule_goes_on_from_a_state_that_knows_no_warmup() -> None:
+    schedule = Cosine(100, warmup=10)
+    schedule.load_state_dict({})
+    assert schedule.warmup == 10
 
 
 @pytest.mark.parametrize(("name", "option"), [("cosine", "floor"), ("linear", "floor"), ("by_epoch", "decay"), ("plateau", "decay")])

@@ -3,10 +3,10 @@
 from typing import Any
 
 from clew.core.errors import UserError
-from clew.interop.huggingface.architecture import Architecture, Outgoing, Understood, only
+from clew.interop.huggingface.architecture import Architecture, Head, Outgoing, TaskRead, only
 from clew.interop.huggingface.fields import ACTIVATIONS, THEIR_ACTIVATIONS, Fields
 from clew.interop.huggingface.folders import Checkpoint
-from clew.interop.huggingface.heads import classification, tagging, written_labels
+from clew.interop.huggingface.heads import answerer, classifier, embedder, filler, tagger
 from clew.interop.weight_maps import Entry, Transform, entry, prefixed, repeated, with_bias
 from clew.models.bert import BERTConfig
 
@@ -21,18 +21,21 @@ LAYER = [
     *with_bias("encoder.layer.{n}.output.dense", f"{NETWORK}.layer.outer"),
     *with_bias("encoder.layer.{n}.output.LayerNorm", f"{NETWORK}.norm"),
 ]
-MASKED = [
-    *with_bias("cls.predictions.transform.dense", "transform"),
-    *with_bias("cls.predictions.transform.LayerNorm", "norm"),
-    entry("cls.predictions.bias", "output_bias"),
-]
-UNTIED = [
-    entry("cls.predictions.decoder.weight", "output_weight"),
-    entry("cls.predictions.decoder.bias", "output_bias", optional=True),
-]
+MASKED = filler(
+    "BertForPreTraining",
+    "BertForMaskedLM",
+    tied=[
+        *with_bias("cls.predictions.transform.dense", "transform"),
+        *with_bias("cls.predictions.transform.LayerNorm", "norm"),
+        entry("cls.predictions.bias", "output_bias"),
+    ],
+    untied=[
+        entry("cls.predictions.decoder.weight", "output_weight"),
+        entry("cls.predictions.decoder.bias", "output_bias", optional=True),
+    ],
+)
 NEXT_SENTENCE = with_bias("cls.seq_relationship", "next_sentence")
 POOLER = with_bias("bert.pooler.dense", "pooling.dense")
-LABELS = with_bias("classifier", "output")
 POOLER_FIELDS = ("fc_size", "num_attention_heads", "num_fc_layers", "size_per_head", "type")
 """Of the first release's configs; nothing reads them."""
 
@@ -47,19 +50,22 @@ def embedding_entries(model: BERTConfig, positions: Transform | None = None) -> 
     ]
 
 
-def entries(model: BERTConfig, task: Any) -> list[Entry]:
-    found = prefixed("bert.", [*embedding_entries(model), *repeated(LAYER, model.num_layers)])
-    if task.name == "masked_language_model":
-        found += [*MASKED, *([] if task.tied else UNTIED), *([*POOLER, *NEXT_SENTENCE] if task.next_sentence else [])]
-    elif task.name == "classification":
-        found += [*POOLER, *LABELS]
-    elif task.name == "tagging":
-        found += LABELS
-    elif task.name == "question_answering":
-        found += with_bias("qa_outputs", "output")
-    elif task.pooling == "pooler":
-        found += POOLER
-    return found
+def entries(model: BERTConfig) -> list[Entry]:
+    return prefixed("bert.", [*embedding_entries(model), *repeated(LAYER, model.num_layers)])
+
+
+def read_masked(checkpoint: Checkpoint, model: dict[str, Any]) -> TaskRead:
+    found = MASKED.read(checkpoint, model)
+    return TaskRead({**found.task, "next_sentence": "cls.seq_relationship.weight" in checkpoint})
+
+
+def masked_entries(task: Any) -> list[Entry]:
+    return [*MASKED.entries(task), *([*POOLER, *NEXT_SENTENCE] if task.next_sentence else [])]
+
+
+def write_masked(model: BERTConfig, task: Any, out: Outgoing) -> dict[str, Any]:
+    name = "BertForPreTraining" if task.next_sentence else "BertForMaskedLM"
+    return {**MASKED.write(model, task, out), "architectures": [name]}
 
 
 def body_settings(fields: Fields, *, segments: int = 2, skipped: int = 0) -> dict[str, Any]:
@@ -89,31 +95,6 @@ def body_settings(fields: Fields, *, segments: int = 2, skipped: int = 0) -> dic
     }
 
 
-def read(checkpoint: Checkpoint, name: str) -> Understood:
-    fields = checkpoint.config
-    model = body_settings(fields)
-    vocabulary = fields.get("vocab_size", int)
-    kind, labels, dropout = NAMES[name], None, fields.get("classifier_dropout", float, model["dropout"])
-    if kind == "masked_language_model":
-        task = {
-            "name": kind,
-            "tied": fields.get("tie_word_embeddings", bool, True),
-            "next_sentence": "cls.seq_relationship.weight" in checkpoint,
-            "activation": model["activation"],
-            "norm_eps": model["norm_eps"],
-        }
-    elif kind == "classification":
-        task, labels = classification(fields, model["max_length"], dropout, pooling="pooler")
-    elif kind == "tagging":
-        task, labels = tagging(fields, dropout)
-    else:
-        task = {"name": kind}
-        if kind == "representation":
-            task["pooling"] = "pooler" if "bert.pooler.dense.weight" in checkpoint else "mean"
-    fields.skip("tie_word_embeddings")
-    return Understood(model, task, vocabulary, labels)
-
-
 def written_body(model: BERTConfig, *, skipped: int = 0) -> dict[str, Any]:
     only(model, "BERT", position="learned", activation=tuple(THEIR_ACTIVATIONS))
     return {
@@ -131,48 +112,25 @@ def written_body(model: BERTConfig, *, skipped: int = 0) -> dict[str, Any]:
     }
 
 
-def written_task(model: BERTConfig, task: Any, out: Outgoing) -> dict[str, Any]:
-    """The fields of an output layer; a task's settings that have none are refused."""
-    if task.name == "masked_language_model":
-        only(task, out.name, activation=model.activation, norm_eps=model.norm_eps)
-        return {"tie_word_embeddings": task.tied}
-    if task.name == "classification":
-        only(task, out.name, pair="joined")
-        assert out.labels is not None
-        return {**written_labels(out.labels, task.labels), "classifier_dropout": task.dropout}
-    if task.name == "tagging":
-        only(task, out.name, output="softmax", pieces="first")
-        assert out.labels is not None
-        return {**written_labels(out.labels, "one"), "classifier_dropout": task.dropout}
-    return {}
-
-
-def write(model: BERTConfig, task: Any, out: Outgoing) -> dict[str, Any]:
+def write(model: BERTConfig, out: Outgoing) -> dict[str, Any]:
     if model.num_segments == 0:
         raise UserError("BERT adds a vector for the segment of each token, which this run does not (model.num_segments=0)")
-    if task.name == "classification":
-        only(task, out.name, pooling="pooler", num_hidden=0)
-    found = {"model_type": "bert", "pad_token_id": out.tokenizer.pad or 0, **written_body(model), **written_task(model, task, out)}
-    if task.name == "masked_language_model":
-        found["architectures"] = ["BertForPreTraining" if task.next_sentence else "BertForMaskedLM"]
-    return found
+    return {"model_type": "bert", "pad_token_id": out.tokenizer.pad or 0, **written_body(model)}
 
 
-NAMES = {
-    "BertForPreTraining": "masked_language_model",
-    "BertForMaskedLM": "masked_language_model",
-    "BertForSequenceClassification": "classification",
-    "BertForTokenClassification": "tagging",
-    "BertForQuestionAnswering": "question_answering",
-    "BertModel": "representation",
-}
 BERT = Architecture(
-    names=NAMES,
+    heads={
+        "masked_language_model": Head(MASKED.names, read_masked, masked_entries, write_masked),
+        "classification": classifier("BertForSequenceClassification", [*POOLER, *with_bias("classifier", "output")], pooling="pooler"),
+        "tagging": tagger("BertForTokenClassification"),
+        "question_answering": answerer("BertForQuestionAnswering"),
+        "representation": embedder("BertModel", "mean", "bert.pooler.dense"),
+    },
     prefix="bert.",
-    read=read,
+    read=lambda checkpoint: body_settings(checkpoint.config),
     entries=entries,
     write=write,
-    heads=r"cls\.|classifier\.|qa_outputs\.",
+    outputs=r"cls\.|classifier\.|qa_outputs\.",
     made=(r"answer\..*", r"threshold"),
     leftovers=(r"bert\.embeddings\.position_ids", r"cls\.predictions\.decoder\.(weight|bias)"),
     spare=(r"bert\.pooler\.dense\.(weight|bias)",),

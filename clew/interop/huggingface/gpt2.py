@@ -2,11 +2,10 @@
 
 from typing import Any
 
-from clew.core.errors import UserError
-from clew.interop.huggingface.architecture import Architecture, Outgoing, Understood, only
+from clew.interop.huggingface.architecture import Architecture, Outgoing, only
 from clew.interop.huggingface.fields import ACTIVATIONS, THEIR_ACTIVATIONS
 from clew.interop.huggingface.folders import Checkpoint
-from clew.interop.huggingface.heads import classification, written_labels
+from clew.interop.huggingface.heads import classifier, embedder, writer
 from clew.interop.weight_maps import SPLIT_TURNED, TURNED, Entry, entry, repeated, with_bias
 from clew.models.gpt import GPTConfig
 
@@ -26,16 +25,11 @@ BODY = [
 ]
 
 
-def entries(model: GPTConfig, task: Any) -> list[Entry]:
-    found = [*BODY, *repeated(LAYER, model.num_layers), *with_bias("transformer.ln_f", "body.norm")]
-    if task.name == "language_model" and not task.tied:
-        found.append(entry("lm_head.weight", "output_weight"))
-    if task.name == "classification":
-        found.append(entry("score.weight", "output.weight"))
-    return found
+def entries(model: GPTConfig) -> list[Entry]:
+    return [*BODY, *repeated(LAYER, model.num_layers), *with_bias("transformer.ln_f", "body.norm")]
 
 
-def read(checkpoint: Checkpoint, name: str) -> Understood:
+def read(checkpoint: Checkpoint) -> dict[str, Any]:
     fields = checkpoint.config
     fields.expect("scale_attn_weights", True)
     fields.expect("scale_attn_by_inverse_layer_idx", False)
@@ -43,43 +37,23 @@ def read(checkpoint: Checkpoint, name: str) -> Understood:
     fields.skip("reorder_and_upcast_attn", "n_ctx", *(f"summary_{part}" for part in SUMMARY))
     dim, heads = fields.get("n_embd", int), fields.get("n_head", int)
     fields.check(dim % heads == 0, f"n_embd ({dim}) is no multiple of n_head ({heads})")
-    longest = fields.get("n_positions", int)
-    dropout = fields.get("resid_pdrop", float, 0.1)
-    model = {
+    return {
         "family": "gpt",
         "dim": dim,
         "num_layers": fields.get("n_layer", int),
         "num_heads": heads,
-        "max_length": longest,
+        "max_length": fields.get("n_positions", int),
         "hidden_dim": fields.get("n_inner", int, 4 * dim),
         "activation": fields.choose("activation_function", ACTIVATIONS, "gelu_new"),
         "norm_eps": fields.get("layer_norm_epsilon", float, 1e-5),
-        "dropout": dropout,
+        "dropout": fields.get("resid_pdrop", float, 0.1),
         "embedding_dropout": fields.get("embd_pdrop", float, 0.1),
         "attention_dropout": fields.get("attn_pdrop", float, 0.1),
     }
-    kind, labels, task = NAMES[name], None, dict[str, Any]()
-    if kind == "language_model":
-        task = {"name": kind, "tied": fields.get("tie_word_embeddings", bool, True), "bias": False}
-    elif kind == "classification":
-        task, labels = classification(fields, longest, 0.0, pooling="last")
-    else:
-        task = {"name": kind, "pooling": "last"}
-    fields.skip("tie_word_embeddings")
-    return Understood(model, task, fields.get("vocab_size", int), labels)
 
 
-def write(model: GPTConfig, task: Any, out: Outgoing) -> dict[str, Any]:
+def write(model: GPTConfig, out: Outgoing) -> dict[str, Any]:
     only(model, "GPT-2", position="learned", score="scaled", window=None, bias=True, activation=tuple(THEIR_ACTIVATIONS))
-    more: dict[str, Any] = {}
-    if task.name == "language_model":
-        if task.bias:
-            raise UserError("GPT-2 has no bias in its output layer, and this run has one; train with task.bias=false")
-        more = {"tie_word_embeddings": task.tied}
-    elif task.name == "classification":
-        only(task, out.name, pooling="last", num_hidden=0, pair="joined")
-        assert out.labels is not None
-        more = written_labels(out.labels, task.labels)
     return {
         "model_type": "gpt2",
         "n_embd": model.dim,
@@ -95,24 +69,23 @@ def write(model: GPTConfig, task: Any, out: Outgoing) -> dict[str, Any]:
         "bos_token_id": out.tokenizer.end,
         "eos_token_id": out.tokenizer.end,
         "pad_token_id": out.tokenizer.pad if out.tokenizer.pad is not None else out.tokenizer.end,
-        **more,
     }
 
 
 SUMMARY = ("activation", "first_dropout", "proj_to_labels", "type", "use_proj")
 """Of a class that clew does not read."""
-NAMES = {
-    "GPT2LMHeadModel": "language_model",
-    "GPT2ForSequenceClassification": "classification",
-    "GPT2Model": "representation",
-}
+SCORE = [entry("score.weight", "output.weight")]
 GPT2 = Architecture(
-    names=NAMES,
+    heads={
+        "language_model": writer("GPT2LMHeadModel", "GPT-2", tied=True),
+        "classification": classifier("GPT2ForSequenceClassification", SCORE, pooling="last", dropout=None),
+        "representation": embedder("GPT2Model", "last"),
+    },
     prefix="transformer.",
     read=read,
     entries=entries,
     write=write,
-    heads=r"lm_head\.|score\.",
+    outputs=r"lm_head\.|score\.",
     made=(r"answer\..*", r"output\.bias"),
     leftovers=(r"transformer\.h\.\d+\.attn\.(bias|masked_bias)", r"lm_head\.weight"),
     copies={"lm_head.weight": "transformer.wte.weight"},

@@ -1,13 +1,23 @@
-"""Output layers that several encoders have: labels of a text, tags of words."""
+"""Output layers that several architectures have, one function each: from the names of its classes and tensors to a `Head`."""
 
+from collections.abc import Callable, Sequence
 from typing import Any
 
 from clew.core.errors import UserError, shown
 from clew.core.tag_schemes import OUTSIDE, is_phrase_tag
+from clew.interop.huggingface.architecture import Head, Outgoing, TaskRead, only
 from clew.interop.huggingface.fields import Fields
+from clew.interop.huggingface.folders import Checkpoint
+from clew.interop.weight_maps import Entry, entry, with_bias
 from clew.text.labels import Labels
 
 PROBLEMS = {"single_label_classification": "one", "multi_label_classification": "several", "regression": "number"}
+DROPOUT = "classifier_dropout"
+
+
+def nothing(model: Any, task: Any, out: Outgoing) -> dict[str, Any]:
+    """The fields of a head that has none."""
+    return {}
 
 
 def labels_of(fields: Fields) -> Labels:
@@ -24,8 +34,104 @@ def labels_of(fields: Fields) -> Labels:
     return Labels([str(name) for name in names])
 
 
-def classification(fields: Fields, longest: int, dropout: float, **settings: Any) -> tuple[dict[str, Any], Labels]:
-    """The task of a class that labels texts; those of more than `longest` tokens are cut."""
+def writer(name: str, who: str, *, tied: bool) -> Head:
+    """The next token; `tied` is what a config says that says nothing, `who` what has no bias."""
+
+    def read(checkpoint: Checkpoint, model: dict[str, Any]) -> TaskRead:
+        return TaskRead({"tied": checkpoint.config.get("tie_word_embeddings", bool, tied), "bias": False})
+
+    def write(model: Any, task: Any, out: Outgoing) -> dict[str, Any]:
+        if task.bias:
+            raise UserError(f"{who} has no bias in its output layer, and this run has one; train with task.bias=false")
+        return {"tie_word_embeddings": task.tied}
+
+    return Head((name,), read, lambda task: [] if task.tied else [entry("lm_head.weight", "output_weight")], write)
+
+
+def filler(*names: str, tied: Sequence[Entry], untied: Sequence[Entry], **fixed: Any) -> Head:
+    """Tokens that were taken out; `fixed` are settings that the class computes alone."""
+
+    def read(checkpoint: Checkpoint, model: dict[str, Any]) -> TaskRead:
+        own = {"activation": model["activation"], "norm_eps": model["norm_eps"]}
+        return TaskRead({"tied": checkpoint.config.get("tie_word_embeddings", bool, True), **own, **fixed})
+
+    def write(model: Any, task: Any, out: Outgoing) -> dict[str, Any]:
+        only(task, out.name, **fixed)
+        only(task, out.name, activation=model.activation, norm_eps=model.norm_eps)
+        return {"tie_word_embeddings": task.tied}
+
+    return Head(names, read, lambda task: [*tied, *([] if task.tied else untied)], write)
+
+
+def classifier(
+    name: str, entries: Sequence[Entry], *, pooling: str, num_hidden: int = 0, dropout: str | None = DROPOUT, rate: float | None = None
+) -> Head:
+    """Labels of a text, which is cut to the body's length. `dropout` is the field that has it, `rate` what it is where that is not given:
+    the body's own, unless it is said; a class without the field has none."""
+
+    def read(checkpoint: Checkpoint, model: dict[str, Any]) -> TaskRead:
+        fields = checkpoint.config
+        kind, labels = answer_of(fields)
+        return TaskRead(
+            {
+                "labels": kind,
+                "dropout": dropout_of(fields, dropout, model["dropout"] if rate is None else rate),
+                "longest": model["max_length"],
+                "truncate": True,
+                "pooling": pooling,
+                "num_hidden": num_hidden,
+            },
+            labels,
+        )
+
+    def write(model: Any, task: Any, out: Outgoing) -> dict[str, Any]:
+        only(task, out.name, pooling=pooling, num_hidden=num_hidden, pair="joined")
+        if num_hidden:
+            only(task, out.name, hidden_dim=(None, model.dim))
+        return {**written_labels(out.labels, task.labels), **({} if dropout is None else {dropout: task.dropout})}
+
+    return Head((name,), read, lambda task: list(entries), write)
+
+
+def tagger(name: str, *, dropout: str | None = DROPOUT) -> Head:
+    """A tag for the first piece of every word; `dropout` as a classifier has it, the body's where there is no field."""
+
+    def read(checkpoint: Checkpoint, model: dict[str, Any]) -> TaskRead:
+        fields = checkpoint.config
+        labels = labels_of(fields)
+        rate = model["dropout"] if dropout is None else dropout_of(fields, dropout, model["dropout"])
+        return TaskRead({"output": "softmax", "scheme": scheme(labels), "pieces": "first", "dropout": rate}, labels)
+
+    def write(model: Any, task: Any, out: Outgoing) -> dict[str, Any]:
+        only(task, out.name, output="softmax", pieces="first")
+        return {**written_labels(out.labels, "one"), **({} if dropout is None else {dropout: task.dropout})}
+
+    return Head((name,), read, lambda task: with_bias("classifier", "output"), write)
+
+
+def answerer(name: str) -> Head:
+    """Where an answer begins and ends."""
+    return Head((name,), lambda checkpoint, model: TaskRead({}), lambda task: with_bias("qa_outputs", "output"), nothing)
+
+
+def embedder(name: str, pooling: str, pooler: str | None = None, write: Callable[..., dict[str, Any]] = nothing) -> Head:
+    """No output layer: `pooling` makes a vector of a text, or `pooler`, where a checkpoint has those weights."""
+
+    def read(checkpoint: Checkpoint, model: dict[str, Any]) -> TaskRead:
+        return TaskRead({"pooling": "pooler" if pooler is not None and f"{pooler}.weight" in checkpoint else pooling})
+
+    def entries(task: Any) -> list[Entry]:
+        return with_bias(pooler, "pooling.dense") if pooler is not None and task.pooling == "pooler" else []
+
+    return Head((name,), read, entries, write)
+
+
+def dropout_of(fields: Fields, name: str | None, default: float) -> float:
+    return 0.0 if name is None else fields.get(name, float, default)
+
+
+def answer_of(fields: Fields) -> tuple[str, Labels]:
+    """What is told of a text, one label, several or a number, and the labels."""
     labels = labels_of(fields)
     problem = fields.get("problem_type", str, None)
     if problem is None:
@@ -35,16 +141,7 @@ def classification(fields: Fields, longest: int, dropout: float, **settings: Any
     if problem == "regression" and len(labels) != 1:
         raise UserError(f"{fields.path}: a regression of {len(labels)} numbers; clew tells one number of a text")
     kind = PROBLEMS[problem]
-    return (
-        {"name": "classification", "labels": kind, "dropout": dropout, "longest": longest, "truncate": True, **settings},
-        Labels(["number"]) if kind == "number" else labels,
-    )
-
-
-def tagging(fields: Fields, dropout: float) -> tuple[dict[str, Any], Labels]:
-    """The task of a class that tags the first piece of every word."""
-    labels = labels_of(fields)
-    return {"name": "tagging", "output": "softmax", "scheme": scheme(labels), "pieces": "first", "dropout": dropout}, labels
+    return kind, Labels(["number"]) if kind == "number" else labels
 
 
 def scheme(labels: Labels) -> str:
@@ -54,8 +151,9 @@ def scheme(labels: Labels) -> str:
     return "bioes" if any(name.startswith(("E-", "S-")) for name in labels.names) else "iob2"
 
 
-def written_labels(labels: Labels, kind: str) -> dict[str, Any]:
+def written_labels(labels: Labels | None, kind: str) -> dict[str, Any]:
     """The fields of a config that name labels."""
+    assert labels is not None
     names = dict(enumerate(labels.names))
     problem = next(name for name, ours in PROBLEMS.items() if ours == kind)
     return {

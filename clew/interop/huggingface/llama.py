@@ -4,9 +4,10 @@ from typing import Any
 
 from clew.core.config import part_name, part_options
 from clew.core.errors import UserError, shown
-from clew.interop.huggingface.architecture import Architecture, Outgoing, Understood
+from clew.interop.huggingface.architecture import Architecture, Outgoing
 from clew.interop.huggingface.fields import Fields
 from clew.interop.huggingface.folders import Checkpoint
+from clew.interop.huggingface.heads import embedder, writer
 from clew.interop.weight_maps import Entry, entry, repeated
 from clew.models.llama import LlamaConfig
 
@@ -49,7 +50,7 @@ SCALINGS = {
 """Their kinds of rotary scaling: our name, and our names of their options."""
 
 
-def entries(model: LlamaConfig, task: Any) -> list[Entry]:
+def entries(model: LlamaConfig) -> list[Entry]:
     weights = [entry(f"model.layers.{{n}}.{theirs}.weight", f"{ours}.weight") for theirs, ours in {**MATRICES, **NORMS}.items()]
     has_bias = {"self_attn": model.attention_bias, "mlp": model.network_bias}
     biases = [
@@ -57,17 +58,14 @@ def entries(model: LlamaConfig, task: Any) -> list[Entry]:
         for theirs, ours in MATRICES.items()
         if has_bias[theirs.partition(".")[0]]
     ]
-    found = [
+    return [
         entry("model.embed_tokens.weight", "body.embedding.tokens.weight"),
         *repeated([*weights, *biases], model.num_layers),
         entry("model.norm.weight", "body.norm.weight"),
     ]
-    if task.name == "language_model" and not task.tied:
-        found.append(entry("lm_head.weight", "output_weight"))
-    return found
 
 
-def read(checkpoint: Checkpoint, name: str) -> Understood:
+def read(checkpoint: Checkpoint) -> dict[str, Any]:
     fields = checkpoint.config
     fields.expect("hidden_act", "silu", "swish")
     fields.expect("pretraining_tp", 1)
@@ -78,7 +76,7 @@ def read(checkpoint: Checkpoint, name: str) -> Understood:
     fields.check(heads % groups == 0, f"num_attention_heads ({heads}) is no multiple of num_key_value_heads ({groups})")
     longest = fields.get("max_position_embeddings", int, 2048)
     base, scaling = rotary_of(fields, longest)
-    model = {
+    return {
         "family": "llama",
         "dim": dim,
         "num_layers": fields.get("num_hidden_layers", int),
@@ -94,11 +92,6 @@ def read(checkpoint: Checkpoint, name: str) -> Understood:
         "network_bias": fields.get("mlp_bias", bool, False),
         "attention_dropout": fields.get("attention_dropout", float, 0.0),
     }
-    task: dict[str, Any] = {"name": "representation", "pooling": "last"}
-    tied = fields.get("tie_word_embeddings", bool, False)
-    if NAMES[name] == "language_model":
-        task = {"name": "language_model", "tied": tied, "bias": False}
-    return Understood(model, task, fields.get("vocab_size", int))
 
 
 def rotary_of(fields: Fields, longest: int) -> tuple[float, Any]:
@@ -129,12 +122,7 @@ def rotary_of(fields: Fields, longest: int) -> tuple[float, Any]:
 WHOLE = ("original_max_position_embeddings", "truncate")
 
 
-def write(model: LlamaConfig, task: Any, out: Outgoing) -> dict[str, Any]:
-    tied = False
-    if task.name == "language_model":
-        if task.bias:
-            raise UserError("Llama has no bias in its output layer, and this run has one; train with task.bias=false")
-        tied = task.tied
+def write(model: LlamaConfig, out: Outgoing) -> dict[str, Any]:
     frame = out.tokenizer.frame
     begin = frame.before[0] if frame is not None and frame.before else None
     return {
@@ -153,7 +141,6 @@ def write(model: LlamaConfig, task: Any, out: Outgoing) -> dict[str, Any]:
         "attention_dropout": model.attention_dropout or 0.0,
         "rope_theta": model.rotary_base,
         "rope_scaling": written_scaling(model),
-        "tie_word_embeddings": tied,
         "bos_token_id": begin,
         "eos_token_id": out.tokenizer.end,
         "pad_token_id": out.tokenizer.pad,
@@ -170,14 +157,16 @@ def written_scaling(model: LlamaConfig) -> dict[str, Any] | None:
     return {"rope_type": theirs, **{other: given[ours] for other, ours in options.items() if ours in given}}
 
 
-NAMES = {"LlamaForCausalLM": "language_model", "LlamaModel": "representation"}
 LLAMA = Architecture(
-    names=NAMES,
+    heads={
+        "language_model": writer("LlamaForCausalLM", "Llama", tied=False),
+        "representation": embedder("LlamaModel", "last", write=lambda model, task, out: {"tie_word_embeddings": False}),
+    },
     prefix="model.",
     read=read,
     entries=entries,
     write=write,
-    heads=r"lm_head\.",
+    outputs=r"lm_head\.",
     leftovers=(r"model\.layers\.\d+\.self_attn\.rotary_emb\.inv_freq", r"lm_head\.weight"),
     copies={"lm_head.weight": "model.embed_tokens.weight"},
 )

@@ -7,7 +7,7 @@ from torch import Tensor
 
 from clew.core.config import part_name, part_options
 from clew.core.errors import UserError
-from clew.interop.huggingface.architecture import Architecture, Outgoing, Understood, only
+from clew.interop.huggingface.architecture import Architecture, Head, Outgoing, TaskRead, only
 from clew.interop.huggingface.fields import ACTIVATIONS, THEIR_ACTIVATIONS, Fields
 from clew.interop.huggingface.folders import GENERATION, Checkpoint, read_object
 from clew.interop.weight_maps import AS_ROW, Entry, entry, repeated, with_bias
@@ -40,7 +40,7 @@ DECODER = [
 ]
 
 
-def entries(model: TransformerConfig, task: Any) -> list[Entry]:
+def entries(model: TransformerConfig) -> list[Entry]:
     ours = "body.decoder.embedding.tokens.weight"
     tables = [entry("model.shared.weight", ours)]
     if not model.shared_embeddings:
@@ -53,12 +53,10 @@ def entries(model: TransformerConfig, task: Any) -> list[Entry]:
         *tables,
         *repeated(ENCODER, counts[0]),
         *repeated(DECODER, counts[1]),
-        entry("final_logits_bias", "output_bias", transform=AS_ROW),
-        *([entry("lm_head.weight", "output_weight")] if task.tied is False else []),
     ]
 
 
-def read(checkpoint: Checkpoint, name: str) -> Understood:
+def read(checkpoint: Checkpoint) -> dict[str, Any]:
     fields = checkpoint.config
     for field, value in FIXED.items():
         fields.expect(field, value)
@@ -68,15 +66,12 @@ def read(checkpoint: Checkpoint, name: str) -> Understood:
     fields.expect("decoder_ffn_dim", hidden, default=hidden)
     fields.check(dim % heads == 0, f"d_model ({dim}) is no multiple of encoder_attention_heads ({heads})")
     shared = fields.get("share_encoder_decoder_embeddings", bool, True)
-    pad, end = fields.get("pad_token_id", int), fields.get("eos_token_id", int)
-    start = fields.get("decoder_start_token_id", int, pad)
-    fields.check(start in (pad, end), f"decoder_start_token_id ({start}) is neither that of padding ({pad}) nor of the end ({end})")
     vocabulary = fields.get("vocab_size", int)
     fields.check(
         not shared or fields.get("decoder_vocab_size", int, vocabulary) == vocabulary,
         "decoder_vocab_size is not vocab_size, though both sides share their embeddings (share_encoder_decoder_embeddings)",
     )
-    model = {
+    return {
         "family": "transformer",
         "dim": dim,
         "num_heads": heads,
@@ -92,8 +87,15 @@ def read(checkpoint: Checkpoint, name: str) -> Understood:
         "attention_dropout": fields.get("attention_dropout", float, 0.0),
         "network_dropout": fields.get("activation_dropout", float, 0.0),
     }
+
+
+def read_translation(checkpoint: Checkpoint, model: dict[str, Any]) -> TaskRead:
+    fields = checkpoint.config
+    pad, end = fields.get("pad_token_id", int), fields.get("eos_token_id", int)
+    start = fields.get("decoder_start_token_id", int, pad)
+    fields.check(start in (pad, end), f"decoder_start_token_id ({start}) is neither that of padding ({pad}) nor of the end ({end})")
     tied = fields.get("tie_word_embeddings", bool, True)
-    task = {"name": "translation", "tied": tied, "start": "pad" if start == pad else "end", "max_ratio": None}
+    task = {"tied": tied, "start": "pad" if start == pad else "end", "max_ratio": None}
     path = checkpoint.folder / GENERATION
     writing = Fields({**fields.values, **(read_object(path) if path.is_file() else {})}, path)
     beams = writing.get("num_beams", int, 1)
@@ -104,19 +106,32 @@ def read(checkpoint: Checkpoint, name: str) -> Understood:
         "length_penalty": writing.get("length_penalty", float, 1.0),
     }
     fields.skip("num_beams", "max_length", "length_penalty")
-    return Understood(model, task, vocabulary, None, {"decoding": decoding})
+    return TaskRead(task, sections={"decoding": decoding})
 
 
-def write(model: TransformerConfig, task: Any, out: Outgoing) -> dict[str, Any]:
-    only(model, "Marian", wiring="post_norm", norm="layer", score="scaled", bias=True, activation=tuple(THEIR_ACTIVATIONS))
+def translation_entries(task: Any) -> list[Entry]:
+    own = [entry("lm_head.weight", "output_weight")] if task.tied is False else []
+    return [entry("final_logits_bias", "output_bias", transform=AS_ROW), *own]
+
+
+def write_translation(model: TransformerConfig, task: Any, out: Outgoing) -> dict[str, Any]:
     only(task, "Marian", bias=True)
+    start = out.tokenizer.end if task.start == "end" else pad_of(out)
+    return {"tie_word_embeddings": task.tied is not False, "decoder_start_token_id": start}
+
+
+def pad_of(out: Outgoing) -> int | None:
+    return out.tokenizer.end if out.tokenizer.pad is None else out.tokenizer.pad
+
+
+def write(model: TransformerConfig, out: Outgoing) -> dict[str, Any]:
+    only(model, "Marian", wiring="post_norm", norm="layer", score="scaled", bias=True, activation=tuple(THEIR_ACTIVATIONS))
     for half in ("encoder_layers", "decoder_layers"):
         if isinstance(getattr(model, half), list):
             raise UserError(f"Marian has layers of attention and a network alone; model.{half} lists others")
     if part_name(model.position) != "sinusoidal" or part_options(model.position).get("base", 10000.0) != 10000.0:
         raise UserError(f"Marian has sinusoidal positions of base 10000, which model.position={model.position!r} of this run is not")
-    end = out.tokenizer.end
-    pad = end if out.tokenizer.pad is None else out.tokenizer.pad
+    end, pad = out.tokenizer.end, pad_of(out)
     return {
         "model_type": "marian",
         "is_encoder_decoder": True,
@@ -134,12 +149,10 @@ def write(model: TransformerConfig, task: Any, out: Outgoing) -> dict[str, Any]:
         "dropout": model.dropout,
         "attention_dropout": model.attention_dropout,
         "activation_dropout": model.network_dropout,
-        "tie_word_embeddings": task.tied is not False,
         "decoder_vocab_size": out.tokenizer.vocabulary,
         "pad_token_id": pad,
         "eos_token_id": end,
         "bos_token_id": None,
-        "decoder_start_token_id": end if task.start == "end" else pad,
         "bad_words_ids": None if pad == end else [[pad]],
     }
 
@@ -182,13 +195,13 @@ IGNORED = (
     "bad_words_ids",
 )
 MARIAN = Architecture(
-    names={"MarianMTModel": "translation"},
+    heads={"translation": Head(("MarianMTModel",), read_translation, translation_entries, write_translation)},
     prefix="model.",
     read=read,
     entries=entries,
     write=write,
     reorder=in_halves,
-    heads=r"final_logits_bias|lm_head\.",
+    outputs=r"final_logits_bias|lm_head\.",
     leftovers=(
         r"model\.(encoder|decoder)\.embed_positions\.weight",
         r"model\.(encoder|decoder)\.embed_tokens\.weight",

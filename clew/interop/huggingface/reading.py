@@ -6,14 +6,12 @@ from typing import Any
 
 from clew.core.errors import UserError, shown
 from clew.interop.huggingface import ARCHITECTURES
-from clew.interop.huggingface.architecture import BIAS, Architecture, Understood
-from clew.interop.huggingface.folders import CONFIG, GENERATION, Checkpoint, read_object
+from clew.interop.huggingface.architecture import BIAS, Architecture
+from clew.interop.huggingface.folders import CONFIG, Checkpoint
+from clew.interop.huggingface.forms import FORMS
 from clew.interop.huggingface.sentence_folders import MODULES, inner_folder, sentence_task
-from clew.interop.huggingface.sentencepiece_tokenizers import marian_tokenizers
-from clew.interop.huggingface.tokenizer_files import filled_to, read_tokenizer
 from clew.interop.imported import Imported
 from clew.interop.weight_maps import check_all_used, take
-from clew.text.tokenizer import Tokenizer
 
 MOST = 1024
 """Tokens of a row that a text is read in where it is scored, if the model has so many positions."""
@@ -33,26 +31,26 @@ def read_huggingface(path: Path) -> Imported:
         )
     name, architecture = architecture_of(checkpoint)
     add_body_prefix(checkpoint, architecture)
-    understood = architecture.read(checkpoint, name)
+    understood = architecture.understand(checkpoint, name)
     notes = []
     if (path / MODULES).is_file():
         understood = sentence_task(path, understood)
     if unread := checkpoint.config.unread():
         notes.append(f"fields of {checkpoint.config.path.name} that clew does not know: {', '.join(unread)}")
-    vocabularies = vocabularies_of(path, folder, checkpoint, understood)
-    decoding = ending(checkpoint, vocabularies["tokenizer"]) if understood.task["name"] == "language_model" else {}
+    form = FORMS[understood.task["name"]]
+    vocabularies = form.vocabularies(path, folder, checkpoint, understood)
     kind = next(iter(vocabularies.values())).kind
     settings = {
         "text": {"tokenizer": kind, "joint": "source" in vocabularies},
         "training": {"length": min(understood.model["max_length"], MOST)},
-        **decoding,
+        **form.sections(checkpoint, vocabularies),
         **understood.sections,
         "model": understood.model,
         "task": understood.task,
     }
 
     def fill(config: Any, tensors: dict[str, Any]) -> list[str]:
-        entries = architecture.entries(config.model, config.task)
+        entries = architecture.all_entries(config.model, config.task)
         left = check_all_used(checkpoint.files, entries, (*architecture.leftovers, *architecture.spare), str(folder))
         check_copies(checkpoint, architecture, set(left))
         take(entries, tensors, checkpoint.files, checkpoint.read, str(folder))
@@ -64,7 +62,7 @@ def read_huggingface(path: Path) -> Imported:
         unused = [each for each in left if any(re.fullmatch(pattern, each) for pattern in architecture.spare)]
         return [f"tensors that {name} does not use: {', '.join(unused)}"] if unused else []
 
-    return Imported(name, settings, vocabularies, fill, notes)
+    return Imported(name, settings, vocabularies, fill, notes, pairs=form.pairs)
 
 
 def architecture_of(checkpoint: Checkpoint) -> tuple[str, Architecture]:
@@ -87,7 +85,7 @@ def add_body_prefix(checkpoint: Checkpoint, architecture: Architecture) -> None:
     """A body that was saved alone has its tensors without its name, and so have some of the first files with an output layer."""
     prefix = architecture.prefix
     if not any(name.startswith(prefix) for name in checkpoint.files):
-        checkpoint.rename({name: prefix + name for name in checkpoint.files if not re.match(architecture.heads, name)})
+        checkpoint.rename({name: prefix + name for name in checkpoint.files if not re.match(architecture.outputs, name)})
 
 
 def check_copies(checkpoint: Checkpoint, architecture: Architecture, unused: set[str]) -> None:
@@ -97,31 +95,3 @@ def check_copies(checkpoint: Checkpoint, architecture: Architecture, unused: set
                 f"{checkpoint.folder}: {copy} and {original} differ, though config.json says that they are one (tie_word_embeddings); "
                 "set that field to false, or save the checkpoint again"
             )
-
-
-def vocabularies_of(path: Path, folder: Path, checkpoint: Checkpoint, understood: Understood) -> dict[str, Any]:
-    if understood.task["name"] == "translation":
-        source, target = marian_tokenizers(folder)
-        sizes = understood.vocabulary, checkpoint.config.get("decoder_vocab_size", int, understood.vocabulary)
-        return {"source": filled_to(source, sizes[0], folder), "target": filled_to(target, sizes[1], folder)}
-    kind = checkpoint.config.get("model_type", str, "")
-    where = folder if (folder / "tokenizer.json").is_file() or folder == path else path
-    tokenizer = filled_to(read_tokenizer(where, kind), understood.vocabulary, folder)
-    labels = {} if understood.labels is None else {LABEL_ROLES[understood.task["name"]]: understood.labels}
-    return {"tokenizer": tokenizer, **labels}
-
-
-def ending(checkpoint: Checkpoint, tokenizer: Tokenizer) -> dict[str, Any]:
-    """The section decoding of a checkpoint that ends its texts by other tokens than the tokenizer's end."""
-    path = checkpoint.folder / GENERATION
-    fields = {**checkpoint.config.values, **(read_object(path) if path.is_file() else {})}
-    given = fields.get("eos_token_id")
-    ends = [id for id in (given if isinstance(given, list) else [given]) if isinstance(id, int) and 0 <= id < tokenizer.vocabulary]
-    if ends in ([], [tokenizer.end]):
-        return {}
-    names = [tokenizer.token(id) for id in ends]
-    return {"decoding": {"stop": names if len(names) > 1 else names[0]}}
-
-
-LABEL_ROLES = {"classification": "labels", "tagging": "tags"}
-"""The role of the table of labels, by task."""

@@ -14,12 +14,14 @@ from clew.core.files import read_json, write_json
 from clew.interop.huggingface import ARCHITECTURES, BERT, BY_FAMILY, DISTILBERT
 from clew.interop.huggingface.architecture import BIAS, Architecture, Outgoing
 from clew.interop.huggingface.folders import CONFIG, GENERATION, INDEX, WEIGHTS
+from clew.interop.huggingface.forms import FORMS
 from clew.interop.huggingface.tokenizer_writing import write_tokenizer
 from clew.interop.weight_maps import give
 from clew.layers.adapters import is_adapted
 from clew.runs.directory import ORIGIN
 from clew.runs.loaded import Run
 from clew.tasks.generation import ends_of
+from clew.text.labels import Labels
 
 SHARD = 5 * 10**9
 """Bytes of weights that one file holds at most."""
@@ -39,15 +41,16 @@ def write_huggingface(run: Run, folder: Path, *, shard: int = SHARD) -> None:
     if not run.config.embedding.is_plain:
         raise UserError(f"{name} has one table of tokens, and this run reads more (the section embedding)")
     tokenizer = run.vocabularies.get("tokenizer") or run.vocabularies["target"]
-    labels = run.vocabularies.get("labels") or run.vocabularies.get("tags")
-    config = architecture.write(model, task, Outgoing(name, tokenizer, labels))
+    labels = next((each for each in run.vocabularies.values() if isinstance(each, Labels)), None)
+    config = architecture.config(model, task, Outgoing(name, tokenizer, labels))
     tensors = theirs_of(run, architecture, name)
     name = config.get("architectures", [name])[0]
     banned = config.pop("bad_words_ids", None)
     written = {"architectures": [name], **config, "vocab_size": getattr(body, "source_vocabulary", body.vocabulary), "dtype": "float32"}
     write_json(folder / CONFIG, written)
-    if run.verb in ("generate", "translate"):
-        write_json(folder / GENERATION, generation_config(run, {**written, "bad_words_ids": banned}))
+    if (more := FORMS[task.name].generation) is not None:
+        found = generation_config(run, {**written, "bad_words_ids": banned})
+        write_json(folder / GENERATION, {**found, **more(run.config.decoding)})
     write_tensors(folder, tensors, shard)
     write_tokenizer(folder, run.vocabularies, written)
 
@@ -67,17 +70,16 @@ def architecture_for(run: Run) -> tuple[Architecture, str]:
         architecture = next((found for found in ARCHITECTURES if was in found.names and found is not DISTILBERT), architecture)
     if architecture is BERT and run.config.model.num_segments == 0:  # type: ignore[attr-defined]
         architecture = DISTILBERT
-    names = [name for name, kind in architecture.names.items() if kind == task]
-    if not names:
-        known = ", ".join(dict.fromkeys(architecture.names.values()))
-        raise UserError(f"transformers has no class for the task {task} over a {family}; it has one for {known}")
+    if task not in architecture.heads:
+        raise UserError(f"transformers has no class for the task {task} over a {family}; it has one for {', '.join(architecture.heads)}")
+    names = architecture.heads[task].names
     return architecture, was if was in names else names[0]
 
 
 def theirs_of(run: Run, architecture: Architecture, name: str) -> dict[str, Tensor]:
     """The tensors under their names; one that has none there is refused."""
     ours = {key: tensor.detach().cpu().to(torch.float32) for key, tensor in run.task.state_dict().items()}
-    entries = architecture.entries(run.config.model, run.config.task)
+    entries = architecture.all_entries(run.config.model, run.config.task)
     named = {key for entry in entries for key in entry.ours}
     made = [key for key in ours if any(re.fullmatch(pattern, key) for pattern in architecture.made)]
     if unknown := sorted(set(ours) - named - set(made)):
@@ -95,16 +97,13 @@ def theirs_of(run: Run, architecture: Architecture, name: str) -> dict[str, Tens
 
 
 def generation_config(run: Run, config: Mapping[str, Any]) -> dict[str, Any]:
-    """Which tokens begin and end what is written; of a translator, how it searches."""
+    """Which tokens begin and end what is written."""
     names = ("bos_token_id", "eos_token_id", "pad_token_id", "decoder_start_token_id", "bad_words_ids")
     found = {name: config[name] for name in names if config.get(name) is not None}
     decoding = run.config.decoding
     if isinstance(decoding.stop, (str, list)):
         ends = ends_of(run.tokenizer, decoding)
         found["eos_token_id"] = ends if len(ends) > 1 else ends[0]
-    if run.verb == "translate":
-        found |= {"num_beams": decoding.beams if decoding.method == "beam" else 1, "max_length": decoding.max_new}
-        found |= {"length_penalty": decoding.length_penalty} if decoding.method == "beam" else {}
     return found
 
 

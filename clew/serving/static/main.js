@@ -234,7 +234,7 @@ function optionsFor(name, column) {
   if (name === "ablation") options.heads = state.options.off || [];
   if (options.off) options.off = column.off ? options.off.filter((head) => column.runs.every((each) => views.runs.get(each).heads.includes(head))) : [];
   if (known.includes("into")) options.into = languageOf(run, options.into);
-  if (run.verb !== "translate" && run.verb !== "parse") delete options.target;
+  if (!run.targets) delete options.target;
   return options;
 }
 

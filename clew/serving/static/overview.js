@@ -7,7 +7,7 @@ export function overview(run) {
     ["folder", run.folder],
     ["recipe", run.recipe],
     ["family", run.family],
-    ["task", `${run.task} (clew ${run.verb})`],
+    ["task", `${run.task} (clew ${run.use})`],
     ["parameters", run.parameters.toLocaleString("en")],
     ...Object.entries(run.vocabularies).map(([role, size]) => [role, size]),
     ...(run.languages.length ? [["languages", run.languages.join(", ")]] : []),

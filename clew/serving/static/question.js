@@ -12,7 +12,7 @@ export function question(views, state, changed, ask) {
   const parts = [];
   if (has("text")) parts.push(textField(has("text"), views.hasText(state.view, state.run), state, run, changed, ask));
   const side = [];
-  if (has("target") && (run.verb === "translate" || run.verb === "parse") && state.view !== "write") {
+  if (has("target") && run.targets && state.view !== "write") {
     side.push(lineField("target", "target", "its own best", state, changed));
   }
   if (has("into") && run.languages.length) side.push(languageField(run, state, changed));
@@ -35,7 +35,7 @@ export function question(views, state, changed, ask) {
 }
 
 function textField(asked, needless, state, run, changed, ask) {
-  const label = { generate: "text", fill: "text with [MASK]", translate: "source", parse: "sentence" }[run.verb] || "text";
+  const label = run.text;
   const field = element("textarea", { id: "text", rows: 1, spellcheck: "false", autocapitalize: "off", placeholder: `${asked.description || "what the model reads"}  ( / )`, "aria-label": label });
   field.value = needless && state.options.text === run.sample ? "" : state.options.text ?? "";
   const fit = () => {

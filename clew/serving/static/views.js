@@ -26,7 +26,7 @@ export class Views {
 
   // Why a view has nothing to show of a run; null where it has.
   reason(name, run) {
-    if (name === "write") return this.runs.get(run)?.writes ? null : `${run} writes no text; runs that generate or translate do`;
+    if (name === "write") return this.runs.get(run)?.writes ? null : `${run} writes no text step by step`;
     return this.instruments.get(name)?.reasons[run] ?? null;
   }
 

@@ -56,8 +56,7 @@ export class Writing {
   draw(found) {
     this.found = found;
     this.state.textContent = "";
-    const reads = this.run.verb === "generate";
-    this.text.replaceChildren(element("span", { class: "faint" }, reads ? this.given.text : ""), element("strong", {}, found.text), element("span", { class: "caret" }, found.ended ? "" : "\u258f"));
+    this.text.replaceChildren(element("span", { class: "faint" }, found.before), element("strong", {}, found.text), element("span", { class: "caret" }, found.ended ? "" : "\u258f"));
     this.path.replaceChildren(
       ...found.tokens.map((token, place) =>
         element("button", { type: "button", class: "token", title: `back to after token ${place + 1}`, onclick: () => this.take(this.written, place + 1) }, visible(token))),

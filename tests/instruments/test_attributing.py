@@ -5,19 +5,21 @@ import torch
 
 from clew.core.errors import UserError
 from clew.core.modes import evaluating
-from clew.instruments.explained import Question, explain_run
+from clew.instruments.attributing import explain
 from clew.instruments.looking import look
+from clew.instruments.subject import subject_of
+from clew.tasks.offers import Given
 from tests.instruments.small_runs import small_run
 
 TEXT = "the walls were tall"
 
 
 def explained(name, text=TEXT, of=None, place=None, target=None):
-    return explain_run(small_run(name), Question(text, of, place, target))
+    return explain(subject_of(small_run(name)), Given(text, target), of, place)
 
 
 def score_of(case):
-    with evaluating([case.run.task]):
+    with evaluating([case.module]):
         return float(case.score(case.inputs)[0])
 
 
@@ -50,7 +52,7 @@ def test_vectors_put_in_by_hand_give_the_same_score_and_several_rows_are_apart(n
     case = explained(
         name, "the [MASK] were tall" if name == "bert" else TEXT, target="tall were" if name in ("attentive", "transformer") else None
     )
-    with evaluating([case.run.task]):
+    with evaluating([case.module]):
         x, other = case.vectors(), torch.zeros_like(case.vectors())
         found = case.of_vectors(torch.stack([x, other, x]))
         torch.testing.assert_close(found[0], case.score(case.inputs)[0])

@@ -1,0 +1,94 @@
+"""What every level of a model gives while it reads: how long its vectors are, how far each level turns them, and how alike places are.
+
+    norm_l(t)  = |h_l(t)|
+    turn_l(t)  = 1 - cos(h_l(t), h_{l-1}(t))              where both levels are as wide
+    alike_l    = mean over t < u of cos(h_l(t), h_l(u))   1 where all places have one direction
+
+Works on any torch module whose layers can be watched.
+"""
+
+from collections.abc import Sequence
+from typing import Any, NamedTuple
+
+import numpy as np
+from torch import Tensor
+
+from clew.drawing.views import Heatmap, Lines, Part, Series, Table, View
+from clew.instruments.instrument import Instrument, TextOptions
+from clew.instruments.reading import read
+from clew.instruments.subject import Subject
+from clew.tasks.offers import Levels
+
+
+class Measured(NamedTuple):
+    """Of every level: its width, norms (levels, places), turns (levels, places), nan where the level below is of another width or there is
+    none, and how alike its places are."""
+
+    widths: list[int]
+    norms: np.ndarray
+    turns: np.ndarray
+    alike: list[float]
+
+
+def measure(values: Sequence[Tensor]) -> Measured:
+    """Of levels (places, dim), the lowest first."""
+    levels = [level.float().cpu().double().numpy() for level in values]
+    units = [level / np.maximum(np.linalg.norm(level, axis=-1, keepdims=True), 1e-30) for level in levels]
+    norms = np.stack([np.linalg.norm(level, axis=-1) for level in levels])
+    turns = np.full(norms.shape, np.nan)
+    for number, (below, above) in enumerate(zip(units, units[1:], strict=False), start=1):
+        if below.shape == above.shape:
+            turns[number] = 1 - (below * above).sum(-1)
+    return Measured([level.shape[1] for level in levels], norms, turns, [mean_cosine(level) for level in units])
+
+
+def mean_cosine(units: np.ndarray) -> float:
+    """Of every two places, from vectors of length 1; 1 where there is one place."""
+    count = len(units)
+    return float((np.linalg.norm(units.sum(0)) ** 2 - (units**2).sum()) / (count * (count - 1))) if count > 1 else 1.0
+
+
+def look_at_levels(subjects: Sequence[Subject], options: TextOptions) -> View:
+    reading = read(subjects[0], options.text, options.target, into=options.into)
+    parts: list[Part] = []
+    facts: list[dict[str, Any]] = []
+    for levels in reading.levels():
+        found = measure(levels.values)
+        parts += drawn(levels, found)
+        facts.append(
+            {
+                "half": levels.half,
+                "levels": list(levels.names),
+                "tokens": list(levels.tokens),
+                "widths": found.widths,
+                "norms": found.norms.tolist(),
+                "turns": [[None if np.isnan(turn) else turn for turn in row] for row in found.turns.tolist()],
+                "alike": found.alike,
+            }
+        )
+    count = sum(len(each["levels"]) for each in facts)
+    about = f"{count} levels over {' and '.join(str(len(each['tokens'])) for each in facts)} places"
+    return View("Levels", parts, about, {"halves": facts})
+
+
+def drawn(levels: Levels, found: Measured) -> list[Part]:
+    names, tokens = levels.names, levels.tokens
+    of = f", {levels.half}" if levels.half else ""
+    high = float(np.quantile(found.norms, 0.98)) or 1.0  # one place may have a vector far longer than all others
+    lengths = [(round(float(norm.mean()), 4), round(float(norm.max()), 4)) for norm in found.norms]
+    turns = ["" if np.isnan(turn).any() else round(float(turn.mean()), 4) for turn in found.turns]
+    alike = [round(value, 4) for value in found.alike]
+    columns = zip(names, found.widths, lengths, turns, alike, strict=True)
+    rows = [(name, width, *length, turn, like) for name, width, length, turn, like in columns]
+    parts: list[Part] = [Heatmap(found.norms, names, tokens, f"Length of each vector{of}", "level", "place", 0.0, high)]
+    turned = [number for number, row in enumerate(found.turns) if not np.isnan(row).any()]
+    if turned:
+        title = f"How far each level turns what the one below gives (1 - cos){of}"
+        parts.append(Heatmap(found.turns[turned], [names[number] for number in turned], tokens, title, "level", "place", 0.0, 2.0))
+    series = [Series("cosine", list(range(len(names))), found.alike)]
+    parts.append(Lines(series, "level", "mean cosine of two places", f"How alike the places of a level are{of}"))
+    header = ("level", "width", "mean length", "greatest", "turned", "alike")
+    return [*parts, Table(header, rows, f"Levels{of}")]
+
+
+LEVELS = Instrument("what every layer gives: length, direction and likeness of its vectors", TextOptions, look_at_levels, needs=("reads",))

@@ -1,0 +1,117 @@
+"""Programs of a task that says none itself: its logits, and the levels of its body."""
+
+from collections.abc import Callable
+from inspect import signature
+from typing import Any, NoReturn, get_args, get_type_hints
+
+import torch
+from torch import Tensor
+
+from clew.core.errors import UserError
+from clew.interop.readers import Example, as_given
+from clew.interop.signatures import SIZES
+from clew.layers.context import Pieces
+from clew.layers.embeddings import TokenEmbedding
+from clew.models import MODELS
+from clew.runs.loaded import Run
+from clew.tasks.programs import Reads, Traced, levels
+
+HOW = "give it a method `programs`, as clew.tasks.programs has it"
+
+
+def default_programs(run: Run) -> list[Reads]:
+    """Of a task over a body that reads one sequence of tokens: `logits`, where it is clear what they are of, and the body's levels."""
+    task, family = run.task, MODELS[run.config.model.family]
+    name = type(task).__name__
+    if family.encodes or family.trees:
+        what = "a source and a target" if family.encodes else "trees"
+        raise UserError(f"{name} offers no programs, and none are known for a body that reads {what}; {HOW}")
+    body: Any = getattr(task, "body", None)
+    if not hasattr(body, "levels") or not isinstance(body.embedding, TokenEmbedding):
+        raise UserError(f"{name} offers no programs, and has no `body` that reads tokens, whose vectors could be given; {HOW}")
+    call = logits_call(task)
+    return [levels(body)] if call is None else [Reads("logits", ["logits"], call, words=looks_at_words(task, call)), levels(body)]
+
+
+def logits_call(task: Any) -> Callable[[Traced], tuple[Tensor]] | None:
+    """`task.logits` as a function of a text, by the type of what it takes: the body's vectors, pieces, or a batch that has them; None where
+    it says none of these."""
+    taken = taken_by(task)
+    if taken is Tensor:
+        return lambda given: (task.logits(task.body(given.texts[0].inputs, given.texts[0].mask)[0]),)
+    if taken is Pieces:
+        return lambda given: (task.logits(given.texts[0]),)
+    fields = get_type_hints(taken) if hasattr(taken, "_fields") else {}
+    if not any(holds_pieces(kind) for kind in fields.values()):
+        return None
+
+    def call(given: Traced) -> tuple[Tensor]:
+        batch = {name: Unread(name) for name in taken._fields if name not in taken._field_defaults}
+        text = {name: given.texts if get_args(kind) else given.texts[0] for name, kind in fields.items() if holds_pieces(kind)}
+        try:
+            return (task.logits(taken(**{**batch, **text})),)
+        except LooksAt as error:
+            if error.field in Pieces._fields:
+                raise
+            raise UserError(
+                f"the logits of {type(task).__name__} are of more than a text: of `{error.field}` of its {taken.__name__}; {HOW}"
+            ) from None
+
+    return call
+
+
+def taken_by(task: Any) -> Any:
+    """The type of what `task.logits` takes, where there is such."""
+    logits = getattr(task, "logits", None)
+    if logits is None:
+        return None
+    try:
+        return get_type_hints(logits).get(next(iter(signature(logits).parameters), ""))
+    except NameError:  # a name that the user's file has for type checkers alone
+        return None
+
+
+def holds_pieces(kind: Any) -> bool:
+    """Whether a field has a text, or a tuple of texts."""
+    return kind is Pieces or (get_args(kind) or (None,))[0] is Pieces
+
+
+def looks_at_words(task: Any, call: Callable[[Traced], tuple[Tensor]]) -> bool:
+    """Whether a function looks where the pieces of each word are."""
+    given = as_given(task.body, Example(task.body, texts=1, words=False)(SIZES))
+    nowhere: Any = {"starts": Unread("starts"), "ends": Unread("ends")}
+    text = given.texts[0]._replace(**nowhere)
+    try:
+        with torch.no_grad():
+            call(given._replace(texts=(text,)))
+    except LooksAt:
+        return True
+    return False
+
+
+class LooksAt(Exception):
+    """Something was looked at that a program does not have."""
+
+    def __init__(self, field: str):
+        super().__init__(field)
+        self.field = field
+
+
+class Unread:
+    """Stands where a batch has what no text has: targets. Whoever looks at it raises LooksAt."""
+
+    def __init__(self, field: str):
+        object.__setattr__(self, "field", field)
+
+    def refuse(self, *_: Any, **__: Any) -> NoReturn:
+        raise LooksAt(object.__getattribute__(self, "field"))
+
+    __getattr__ = __getitem__ = __len__ = __iter__ = __bool__ = __eq__ = __ne__ = __lt__ = __gt__ = __le__ = __ge__ = refuse
+    __add__ = __radd__ = __sub__ = __rsub__ = __mul__ = __rmul__ = __matmul__ = __rmatmul__ = __truediv__ = __rtruediv__ = refuse
+    __and__ = __rand__ = __or__ = __ror__ = __xor__ = __rxor__ = __invert__ = __neg__ = __abs__ = __index__ = __float__ = __int__ = refuse
+    __hash__ = None  # type: ignore[assignment]
+
+    @classmethod
+    def __torch_function__(cls, function: Any, types: Any, args: Any = (), kwargs: Any = None) -> NoReturn:
+        given = [part for each in (*args, *(kwargs or {}).values()) for part in (each if isinstance(each, tuple) else (each,))]
+        raise LooksAt(next(each.__dict__["field"] for each in given if isinstance(each, cls)))

@@ -1,0 +1,139 @@
+"""What a task is in a folder of `transformers`, whatever its architecture: FORMS has those that it knows, by clew's name of the task."""
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+from clew.interop.huggingface.architecture import Understood
+from clew.interop.huggingface.folders import GENERATION, Checkpoint, read_object
+from clew.interop.huggingface.sentence_folders import write_sentence_files
+from clew.interop.huggingface.sentencepiece_tokenizers import marian_tokenizers
+from clew.interop.huggingface.tokenizer_files import filled_to, read_tokenizer
+from clew.runs.loaded import Run
+from clew.tasks.writing import DecodingConfig
+from clew.text.tokenizer import Tokenizer
+
+READ = """
+import torch
+from transformers import AutoTokenizer, {name}
+
+tokenizer = AutoTokenizer.from_pretrained(".")
+model = {name}.from_pretrained(".").eval()
+with torch.no_grad():
+    found = {call}
+print({shown})
+"""
+TAGS = """
+import torch
+from transformers import AutoTokenizer, {name}
+
+tokenizer = AutoTokenizer.from_pretrained(".")
+model = {name}.from_pretrained(".").eval()
+words = "Ada met Bo .".split()  # punctuation stands apart
+read = tokenizer(" ".join(words), return_tensors="pt")
+with torch.no_grad():
+    best = model(**read).logits[0].argmax(-1).tolist()
+starts = [len(" ".join([*words[:number], ""])) for number in range(len(words))]
+tags = [model.config.id2label[best[read.char_to_token(start)]] for start in starts]  # a word's tag is told by its first piece
+"""
+PLAIN = """
+
+def begins(before, tag):
+    return tag[0] in "BS" or before[0] in "OES" or before[1:] != tag[1:]
+
+
+# learnt as {scheme}; as IOB2, B- on a phrase's first word and I- on its others:
+tags = [tag if tag == "O" else ("B" if begins(before, tag) else "I") + tag[1:] for before, tag in zip(["O", *tags], tags)]
+"""
+
+
+def lines(call: str, shown: str, run: Run, name: str) -> str:
+    return READ.format(name=name, call=call, shown=shown)
+
+
+def tag_lines(run: Run, name: str) -> str:
+    plain = PLAIN.format(scheme=run.task.scheme.upper()) if run.task.scheme else ""
+    return f"{TAGS.format(name=name)}{plain}print(list(zip(words, tags)))"
+
+
+def one_tokenizer(path: Path, folder: Path, checkpoint: Checkpoint, understood: Understood, labels: str = "labels") -> dict[str, Any]:
+    """The tokenizer, and the labels by their role where there are such."""
+    kind = checkpoint.config.get("model_type", str, "")
+    where = folder if (folder / "tokenizer.json").is_file() or folder == path else path
+    tokenizer = filled_to(read_tokenizer(where, kind), understood.vocabulary, folder)
+    return {"tokenizer": tokenizer, **({} if understood.labels is None else {labels: understood.labels})}
+
+
+def two_tokenizers(path: Path, folder: Path, checkpoint: Checkpoint, understood: Understood) -> dict[str, Any]:
+    """Of the source and of the target."""
+    source, target = marian_tokenizers(folder)
+    sizes = understood.vocabulary, checkpoint.config.get("decoder_vocab_size", int, understood.vocabulary)
+    return {"source": filled_to(source, sizes[0], folder), "target": filled_to(target, sizes[1], folder)}
+
+
+def ending(checkpoint: Checkpoint, vocabularies: dict[str, Any]) -> dict[str, Any]:
+    """The section decoding of a checkpoint that ends its texts by other tokens than the tokenizer's end."""
+    tokenizer: Tokenizer = vocabularies["tokenizer"]
+    path = checkpoint.folder / GENERATION
+    fields = {**checkpoint.config.values, **(read_object(path) if path.is_file() else {})}
+    given = fields.get("eos_token_id")
+    ends = [id for id in (given if isinstance(given, list) else [given]) if isinstance(id, int) and 0 <= id < tokenizer.vocabulary]
+    if ends in ([], [tokenizer.end]):
+        return {}
+    names = [tokenizer.token(id) for id in ends]
+    return {"decoding": {"stop": names if len(names) > 1 else names[0]}}
+
+
+def searched(decoding: DecodingConfig) -> dict[str, Any]:
+    """How a translator searches."""
+    found = {"num_beams": decoding.beams if decoding.method == "beam" else 1, "max_length": decoding.max_new}
+    return {**found, "length_penalty": decoding.length_penalty} if decoding.method == "beam" else found
+
+
+def sentence_files(run: Run, folder: Path) -> None:
+    write_sentence_files(folder, run.config.task, run.task.pooling.dim, run.task.longest)
+
+
+@dataclass(frozen=True)
+class Form:
+    """`usage(run, name)` is Python that runs a model of a class of theirs. `vocabularies` reads those of a checkpoint, `sections` what its
+    files say of other sections of a config than those of body and task; `pairs` says that it may be told to judge two texts together.
+    `generation` are fields of generation_config.json, which is written where there are such; `beside` writes what else stands there."""
+
+    usage: Callable[[Run, str], str]
+    vocabularies: Callable[[Path, Path, Checkpoint, Understood], dict[str, Any]] = one_tokenizer
+    sections: Callable[[Checkpoint, dict[str, Any]], dict[str, Any]] = lambda checkpoint, vocabularies: {}
+    pairs: bool = False
+    generation: Callable[[DecodingConfig], dict[str, Any]] | None = None
+    beside: Callable[[Run, Path], None] = lambda run, folder: None
+
+
+FORMS: dict[str, Form] = {
+    "language_model": Form(
+        partial(lines, 'model.generate(**tokenizer("The", return_tensors="pt"), max_new_tokens=20)', "tokenizer.decode(found[0])"),
+        sections=ending,
+        generation=lambda decoding: {},
+    ),
+    "translation": Form(
+        partial(
+            lines,
+            'model.generate(**tokenizer("where is it", return_tensors="pt"))',
+            "tokenizer.decode(found[0], skip_special_tokens=True)",
+        ),
+        vocabularies=two_tokenizers,
+        generation=searched,
+    ),
+    "classification": Form(partial(lines, 'model(**tokenizer("a text", return_tensors="pt")).logits', "found"), pairs=True),
+    "tagging": Form(tag_lines, vocabularies=partial(one_tokenizer, labels="tags")),
+    "masked_language_model": Form(
+        partial(lines, 'model(**tokenizer(f"the {tokenizer.mask_token} sat", return_tensors="pt"))', "found[0].shape")
+    ),
+    "question_answering": Form(
+        partial(lines, 'model(**tokenizer("a question", "a passage", return_tensors="pt"))', "found.start_logits, found.end_logits")
+    ),
+    "representation": Form(
+        partial(lines, 'model(**tokenizer("a text", return_tensors="pt")).last_hidden_state', "found.shape"), beside=sentence_files
+    ),
+}

@@ -1,0 +1,131 @@
+"""Asking a run: which uses it has, rows and options from plain values, and answers in the order of the rows. Knows no command line and no
+server, which ask in the same way."""
+
+from collections.abc import Iterable, Mapping, Sequence
+from typing import TYPE_CHECKING, Any
+
+from pydantic import TypeAdapter, ValidationError
+
+from clew.core.config import Section
+from clew.core.errors import UserError, shown
+from clew.runs.config import Config
+from clew.runs.explaining import read_section
+from clew.tasks import TASKS, USES
+from clew.tasks.entry import TaskEntry
+from clew.tasks.use import Options, Use
+
+if TYPE_CHECKING:
+    from clew.runs.loaded import Run
+
+
+def entry_of(config: Config) -> TaskEntry:
+    return TASKS[config.task.name]
+
+
+def own_verb(config: Config) -> str:
+    """What a run of this config is for; one that answers nothing by itself is evaluated."""
+    return next(iter(entry_of(config).uses), "evaluate")
+
+
+def uses_of(run: "Run") -> dict[str, Use[Any, Any]]:
+    """What may be asked of a run, by verb: its task's own uses first, then those that many tasks offer."""
+    own = entry_of(run.config).uses
+    return {**own, **{verb: shared.use for verb, shared in USES.items() if verb not in own and shared.offered(run.task)}}
+
+
+def find_use(run: "Run", verb: str) -> Use[Any, Any]:
+    """Refuses what other runs do, with what this one does."""
+    own = entry_of(run.config).uses
+    uses = own if verb in own else uses_of(run)
+    if verb not in uses:
+        task, does = run.config.task.name, own_verb(run.config)
+        raise UserError(f"{run.folder} is a run of the task {task}, which does not {verb}; `clew {does}` is what it does")
+    return uses[verb]
+
+
+def own_values(config: Config, options: type[Options]) -> dict[str, Any]:
+    """What the run's config says of options that it has too."""
+    own = {**config.decoding.model_dump(), "seed": config.seed}
+    return {name: value for name, value in own.items() if name in options.model_fields}
+
+
+def read_options(use: Use[Any, Any], config: Config, given: Mapping[str, Any]) -> Any:
+    """The use's options: those that are given, and else the run's own."""
+    values = use.options.over(own_values(config, use.options), given)
+    return read_section(use.options, values)
+
+
+def read_rows(kind: type[Section], given: Any, name: str, first: int = 1) -> list[Any]:
+    """Rows of plain values: a text each, or where a row has several fields these in a tuple, or an object with its fields. `name` is the
+    run's, for what is said of a row that does not fit."""
+    if not isinstance(given, Iterable):
+        raise UserError(f"expected a text, or a list of texts, found {shown(given)}")
+    return [read_row(kind, each, f"text {number}", name) for number, each in enumerate(given, start=first)]
+
+
+def read_row(kind: type[Section], given: Any, place: str, name: str) -> Any:
+    if isinstance(given, kind):
+        return given
+    if isinstance(given, Mapping):
+        return read_section(kind, given, place)
+    fields = list(kind.model_fields)
+    values = [given] if takes(kind, fields[0], given) else given
+    if not isinstance(values, (list, tuple)) or (values is given and not all(isinstance(part, str) for part in given)):
+        raise UserError(f"{place}: expected a string, or several in a list or tuple, found {shown(given)}")
+    needed = [field for field, info in kind.model_fields.items() if info.is_required()]
+    if not len(needed) <= len(values) <= len(fields):
+        need = "one text; give it as a string" if len(fields) == 1 else f"{' and '.join(needed)} together; give them in a tuple"
+        raise UserError(f"{place}: {name} takes {need}")
+    return read_section(kind, dict(zip(fields, values, strict=False)), place)
+
+
+def takes(kind: type[Section], field: str, value: Any) -> bool:
+    """Whether a field takes a value."""
+    annotation: Any = kind.model_fields[field].annotation
+    try:
+        TypeAdapter(annotation).validate_python(value, strict=True)
+    except ValidationError:
+        return False
+    return True
+
+
+def is_blank(row: Section) -> bool:
+    """Whether all of a row's texts are spaces at most."""
+    values = [value for _, value in row if value is not None]
+    return not any(value.strip() if isinstance(value, str) else value for value in values)
+
+
+def answer_rows(
+    use: Use[Any, Any], tasks: Sequence[Any], rows: Sequence[Any], options: Any, numbers: Sequence[int] | None = None
+) -> list[Any]:
+    """An answer to each row; None to a blank one, where the use has none."""
+    numbers = list(range(1, len(rows) + 1)) if numbers is None else numbers
+    there = [place for place, row in enumerate(rows) if use.answers_blank or not is_blank(row)]
+    found = use.answer(tasks, [rows[place] for place in there], options, [numbers[place] for place in there]) if there else []
+    answers = dict(zip(there, found, strict=True))
+    return [answers.get(place) for place in range(len(rows))]
+
+
+def check_together(runs: Sequence["Run"], verb: str) -> None:
+    """Runs that answer together read and write the same tokens."""
+    if not runs:
+        raise UserError(f"there is no run to {verb} with; give at least one")
+    for run in runs:
+        use = find_use(run, verb)
+        if len(runs) > 1 and not use.together:
+            raise UserError(f"several runs do not {verb} together; give one of them")
+        for role, vocabulary in runs[0].vocabularies.items():
+            if role not in run.vocabularies or run.vocabularies[role].hash != vocabulary.hash:
+                raise UserError(
+                    f"runs that {verb} together need the same tokens, but the {role} vocabularies of {runs[0].folder} and {run.folder} "
+                    "differ; train them on the same data with the same text settings, other seeds or models being free"
+                )
+
+
+def ask(runs: Sequence["Run"], verb: str, rows: Any, given: Mapping[str, Any], *, first: int = 1) -> list[Any]:
+    """What a run answers to rows of plain values, or several runs together: an answer each, None to what is blank."""
+    check_together(runs, verb)
+    use = find_use(runs[0], verb)
+    options = read_options(use, runs[0].config, given)
+    read = read_rows(use.row_type(runs[0].config.data, options), rows, str(runs[0].folder), first)
+    return answer_rows(use, [run.task for run in runs], read, options, range(first, first + len(read)))

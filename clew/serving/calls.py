@@ -1,0 +1,119 @@
+"""A request as rows and options of one of the run's uses. Knows no server and no task.
+
+    {"text": ...}                 one row: its fields, the first of which is always `text` too
+    {"texts": [...]}              several: of each the first field, its fields in a list, or an object; other fields hold for all rows
+
+and the use's options. Rows of several requests with equal options may be answered by one call.
+"""
+
+import json
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from clew.core.errors import UserError, counted, shown
+from clew.runs.asking import answer_rows, find_use, read_options, read_row
+from clew.runs.loaded import Run
+from clew.tasks.use import Objects, Use
+from clew.text.tokenizer import check_is_text
+
+MOST_TEXTS, MOST_ROWS = 256, 1024
+LONGEST_TEXT = 10_000
+"""Characters of a text, where nothing else is said."""
+LIMITS = {"max_new": 4096, "beams": 64, "n_best": 64, "samples": 64}
+"""What a request may ask for at most; the run's own settings may be larger."""
+
+
+@dataclass(frozen=True)
+class Call:
+    """A request, read and found right: calls of one `key` may be answered together."""
+
+    run: Run
+    verb: str
+    use: Use[Any, Any]
+    options: Any
+    rows: list[Any]
+    key: tuple[str, ...]
+    is_stream: bool = False
+
+    def answered(self, rows: Sequence[Any], numbers: Sequence[int]) -> list[Any]:
+        return answer_rows(self.use, [self.run.task], rows, self.options, numbers)
+
+    def told(self, answers: Sequence[Any]) -> Objects:
+        answered = enumerate(zip(self.rows, answers, strict=True), start=1)
+        return [one for number, (row, answer) in answered for one in self.use.objects(number, row, answer, self.options)]
+
+    def pieces(self) -> Iterator[str]:
+        assert self.use.stream is not None
+        pieces = self.use.stream(self.run.task, self.rows[0], self.options, 1)
+        if pieces is None:
+            raise UserError("stream is for one text, one sample, and method sample or greedy; beam search chooses only at the end")
+        return pieces
+
+    @property
+    def first_text(self) -> str:
+        """What a streamed answer goes on from."""
+        return str(next(value for _, value in self.rows[0]))
+
+
+def call_of(run: Run, verb: str, body: Mapping[str, Any], longest: int = LONGEST_TEXT) -> Call:
+    """What a request asks, or one sentence that says what is wrong with it."""
+    use = find_use(run, verb)
+    given = dict(body)
+    is_stream = use.stream is not None and given.pop("stream", False)
+    if not isinstance(is_stream, bool):
+        raise UserError("stream takes true or false")
+    fields = {name: given.pop(name) for name in (*use.row.model_fields, "text", "texts") if name in given}
+    for name in use.local:
+        given.pop(name, None)
+    options = read_options(use, run.config, given)
+    for name, most in LIMITS.items():
+        if name in body and getattr(options, name, 0) > most:
+            raise UserError(f"{name} must be at most {most} here, not {getattr(options, name)}")
+    rows = rows_of(use.row_type(run.config.data, options), fields, longest, str(run.folder))
+    samples = getattr(options, "samples", 1)
+    if len(rows) * samples > MOST_ROWS:
+        raise UserError(f"{counted(len(rows), 'text')} of {samples} samples each are more than {MOST_ROWS} at once; ask in parts")
+    if is_stream and (len(rows) > 1 or samples > 1):
+        raise UserError("stream is for one text, one sample, and method sample or greedy; beam search chooses only at the end")
+    rows = [row for row in rows for _ in range(samples)]
+    key = (str(run.folder), verb, json.dumps(options.model_dump(mode="json"), sort_keys=True))
+    call = Call(run, verb, use, options, rows, key, is_stream)
+    if is_stream:
+        call.pieces()
+    return call
+
+
+def rows_of(kind: Any, fields: Mapping[str, Any], longest: int, name: str) -> list[Any]:
+    """What the model is given, one after the other."""
+    first = next(iter(kind.model_fields))
+    fields = dict(fields)
+    if first not in fields and "text" in fields:
+        fields[first] = fields.pop("text")
+    texts = fields.pop("texts", None)
+    if (first in fields) == (texts is not None) and (first in fields or kind.model_fields[first].is_required() or not fields):
+        raise UserError('give "text", or several in "texts"' + ("; not both" if first in fields else ""))
+    given: Sequence[Any] = [fields] if texts is None else texts
+    if not isinstance(given, list):
+        raise UserError(f"texts takes a list, not {shown(given)}")
+    if not 1 <= len(given) <= MOST_TEXTS:
+        raise UserError(f"texts are 1 to {MOST_TEXTS} in a request, not {len(given)}")
+    if texts is not None and fields:
+        given = [{**dict(read_partly(kind, each)), **fields} for each in given]
+    rows = [read_row(kind, each, f"text {number}", name) for number, each in enumerate(given, start=1)]
+    for number, row in enumerate(rows, start=1):
+        for field, value in row:
+            check_text(value, f"text {number}" if field == first else field, longest)
+    return rows
+
+
+def read_partly(kind: Any, given: Any) -> Mapping[str, Any]:
+    """A row that has its other fields elsewhere in the request."""
+    return given if isinstance(given, Mapping) else {next(iter(kind.model_fields)): given}
+
+
+def check_text(value: Any, what: str, longest: int) -> None:
+    whole = value if isinstance(value, str) else " ".join(map(str, value)) if isinstance(value, list) else ""
+    check_is_text(whole, what)
+    if len(whole) > longest:
+        raise UserError(f"{what} has {len(whole):,} characters, and at most {longest:,} are taken here; shorten it, or send it in parts")

@@ -1,0 +1,80 @@
+"""How a task whose body reads one sequence reads a text: what `Reads` and `HasVectors` ask of it. A user's own task may inherit it."""
+
+from typing import Any
+
+from torch import Tensor
+
+from clew.core.batches import to_device
+from clew.core.errors import UserError
+from clew.layers.blocks import block_ends
+from clew.sources.windows import cut_text, part_of
+from clew.sources.words import EncodedWords, WordReader
+from clew.tasks.offers import Carried, Given, Levels, Reading, TextBody
+from clew.text.tokenizer import check_is_text
+
+
+class ReadsText:
+    """A task with a `body` and a `reader`, or one that says in `vectors` what reads for its body."""
+
+    body: Any
+    text_name = "text"
+    """What a text is called that is given to it."""
+    reads_masks = False
+    """Whether [MASK] in a text is the token that is to be guessed."""
+
+    def vectors(self) -> TextBody:
+        return TextBody(self.body, self.reader)  # type: ignore[attr-defined]
+
+    def reads(self, given: Given, *, any_length: bool = False) -> Reading:
+        check_is_text(given.text, "text")
+        reader, limit = self.vectors().reader, self.body.max_length
+        encoded, spans = encode_text(reader, given.text, masked=self.reads_masks)
+        if limit is not None and len(encoded.tokens) > limit and not any_length:
+            raise UserError(f"the text has {len(encoded.tokens)} tokens, but the model can tell apart {limit} positions; shorten it")
+        batch = to_device(reader.collate([encoded]), self.body.embedding.like.device)
+        names = tuple(map(reader.tokenizer.token, encoded.tokens))
+        return Reading(self, given.text, names, tuple(encoded.tokens), batch, spans=spans, tokenizer=reader.tokenizer, limit=limit)
+
+    def runs(self, reading: Reading) -> Tensor:
+        return self.body(reading.batch.inputs, reading.batch.mask)[0]
+
+    def levels(self, reading: Reading) -> list[Levels]:
+        return [levels_of(self.body, self.body.levels(reading.batch.inputs, reading.batch.mask), reading.pieces)]
+
+    def carries(self, reading: Reading) -> Carried | None:
+        tokens = reading.batch.inputs
+        if not self.body.causal or not isinstance(tokens, Tensor):
+            return None
+        return Carried(lambda t, state: self.body(tokens[:, t : t + 1], None, state), self.body.initial_state(1))
+
+    def entrance(self, reading: Reading) -> str:
+        return "body.embedding"
+
+
+def levels_of(body: Any, levels: list[Tensor], tokens: tuple[str, ...], half: str = "") -> Levels:
+    """The embedding, and what each block ends with, of levels (1, places, dim)."""
+    ends = block_ends(body, len(levels))
+    names = ("embedding", *(f"layer {number}" for number in range(1, len(ends))))
+    return Levels(half, tokens, names, [levels[end][0] for end in ends])
+
+
+def no_text() -> UserError:
+    return UserError("there is no text to read; give at least a word")
+
+
+def encode_text(reader: WordReader, text: str, *, masked: bool = False) -> tuple[EncodedWords, tuple[tuple[int, int] | None, ...]]:
+    """A whole text in the tokenizer's frame, at least one token, and the characters that each token stands for. Where it is `masked`,
+    [MASK] is the token that is to be guessed."""
+    if reader.by_words:
+        cut = cut_text(reader, text)
+        part, spans = part_of(reader, cut), cut.offsets.tolist()
+    else:
+        tokens, spans = (reader.tokenizer.encode_masked_with_offsets if masked else reader.tokenizer.encode_with_offsets)(text)
+        part = EncodedWords(tokens, [], [])
+    if not spans:
+        raise no_text()
+    encoded = reader.framed(part)
+    frame = reader.tokenizer.frame
+    before = int(reader.mark is not None) + (0 if frame is None else len(frame.before))
+    around = [None] * before, [None] * (len(encoded.tokens) - before - len(spans))
+    return encoded, (*around[0], *(tuple(span) for span in spans), *around[1])

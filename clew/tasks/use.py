@@ -1,0 +1,164 @@
+"""What may be asked of a trained run: typed rows in, typed answers out, as JSON and as text. Knows no task, no command line, no server.
+
+The command line, the server, Python and model cards are generic over `Use`, so that a task says once what it can be asked.
+"""
+
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, Generic, NamedTuple, TypeVar
+
+from pydantic import Field
+
+from clew.core.config import Section
+from clew.core.errors import UserError
+from clew.tasks.writing import DecodingConfig
+from clew.text.tokenizer import Tokenizer
+from clew.text.words import words_of
+
+R = TypeVar("R", bound=Section)
+A = TypeVar("A")
+
+Objects = list[dict[str, Any]]
+"""JSON objects that tell one answer."""
+
+
+class TextRow(Section):
+    text: str = Field(description="a text")
+
+
+class PairRow(Section):
+    text: str = Field(description="a text")
+    second: str | None = Field(None, description="a second text that is read with it", json_schema_extra={"metavar": "TEXT|COLUMN"})
+
+
+class TwoTexts(PairRow):
+    second: str = Field(description="the second text, which is read with the first")
+
+
+class Options(Section):
+    """What may be chosen when a run is asked: --flags, fields of JSON, keywords in Python. A field that the run's config has too, in its
+    section `decoding` or at its top, such as `seed`, is the run's own where it is not given."""
+
+    @classmethod
+    def over(cls, own: Mapping[str, Any], given: Mapping[str, Any]) -> dict[str, Any]:
+        """The run's own values with those that are given in their place."""
+        return {**own, **given}
+
+
+class WritingOptions(DecodingConfig, Options):
+    """How tokens are written. `beams` or `n_best` asks for beam search."""
+
+    seed: int = Field(0, description="another seed samples other texts", json_schema_extra={"metavar": "N"})
+
+    @classmethod
+    def over(cls, own: Mapping[str, Any], given: Mapping[str, Any]) -> dict[str, Any]:
+        method = given.get("method")
+        if given.get("n_best", 1) > 1 and method not in (None, "beam"):
+            raise UserError(f"n_best is for beam search, and method is {method}; leave one of them out")
+        asks_for_beams = method is None and not given.keys().isdisjoint(("beams", "n_best"))
+        return {**own, **({"method": "beam"} if asks_for_beams else {}), **given}
+
+    @property
+    def decoding(self) -> DecodingConfig:
+        return DecodingConfig(**{name: getattr(self, name) for name in DecodingConfig.model_fields})
+
+
+class Answered(NamedTuple, Generic[R, A]):
+    """A row, its number from 1 on, and the answer to it; None where the row is blank."""
+
+    number: int
+    row: R
+    answer: A | None
+
+
+Blocks = Iterator[list[Any]]
+"""Lists of `Answered`, some at a time."""
+Format = Callable[[Blocks, Any, bool], Iterator[str]]
+"""`format(blocks, options, alone)`: the text that is written, as soon as it is there. `alone`: one row was given, on the command line."""
+
+
+def line_each(line: Callable[[Answered[Any, Any]], str]) -> Format:
+    """A format with a line for each answer."""
+
+    def write(blocks: Blocks, options: Any, alone: bool) -> Iterator[str]:
+        for some in blocks:
+            yield "".join(f"{line(each)}\n" for each in some)
+
+    return write
+
+
+def tokens_read(tokenizer: Tokenizer, texts: Sequence[str], *, by_words: bool = False) -> tuple[list[int], int | None]:
+    """The tokens of texts and the id of the unknown one; `by_words` where a tokenizer of words is given them one by one."""
+    by_words = by_words and tokenizer.unit == "word"
+    ids = [token for text in texts for token in tokenizer.encode(" ".join(words_of(text)) if by_words else text)]
+    return ids, tokenizer.unknown
+
+
+@dataclass(frozen=True)
+class Watch(Generic[R, A]):
+    """What a server counts of rows and answers, beside the same of training examples."""
+
+    tokens: Callable[[Any, R], tuple[list[int], int | None]]
+    """`tokens(task, row)`: a row's tokens as the task reads them, nothing around them, and the id of the unknown one."""
+    confidence: Callable[[A], float | None] = lambda answer: None
+    """The mean probability of what was told."""
+    labels: Callable[[Any, A], Sequence[str]] = lambda task, answer: ()
+    row_of: Callable[[Any], R | None] | None = None
+    """A training example as it would be asked."""
+    own_labels: Callable[[Any, Any], Sequence[str]] = lambda task, example: ()
+    is_quick: bool = False
+    """Whether some training examples may be asked about when a server starts."""
+
+
+@dataclass(frozen=True)
+class Use(Generic[R, A]):
+    """What may be asked of a run. The first field of `row` is TEXT on the command line and `text` in JSON."""
+
+    about: str
+    """One line: what a person gets."""
+    row: type[R]
+    """What is asked about: fields of JSON, columns of a table."""
+    options: type[Options]
+    answer: Callable[[Sequence[Any], Sequence[R], Any, Sequence[int]], Sequence[A | None]]
+    """`answer(tasks, rows, options, numbers)`: of one task, or of several where they may answer `together`. A row that is refused is named
+    by its number, and sampling draws by it, so that an answer is the same whichever other rows it is found with."""
+    objects: Callable[[int, R, A | None, Any], Objects]
+    """`objects(number, row, answer, options)`: an answer as JSON."""
+    formats: Mapping[str, Format]
+    """Answers as text; the first is the default. `json` is there besides."""
+    help: str = ""
+    """What `--help` says besides: how rows are given, examples, what is written."""
+    row_for: Callable[[Any, Any], type[R]] | None = None
+    """`row_for(data, options)`: the row that a run with this data section takes, where it depends on that."""
+    read_file: Callable[[Path, Any, Mapping[str, str]], Iterator[R] | None] | None = None
+    """`read_file(path, data, columns)`: the rows of a file that is neither lines nor a table (CoNLL, SQuAD); None where it is no such."""
+    stream: Callable[[Any, R, Any, int], Iterator[str] | None] | None = None
+    """`stream(task, row, options, number)`: one answer piece by piece; None where the options do not allow it."""
+    together: bool = False
+    """Whether several runs may answer as an ensemble."""
+    answers_blank: bool = False
+    """Whether a blank row has an answer too."""
+    skips_blank: bool = False
+    """Whether blank lines of a file or of standard input are left out."""
+    begins: bool = False
+    """Whether it may be asked about nothing: without TEXT and file it begins a text, and reads no standard input."""
+    local: tuple[str, ...] = ()
+    """Options of the command line alone."""
+    remarks: Callable[[Sequence[Any], Sequence[Answered[R, A]], Any], Iterator[str]] | None = None
+    """`remarks(tasks, answered, options)`: what a person should know of all answers, a line each."""
+    check: Callable[[Any, str, Any], None] | None = None
+    """`check(task, format, options)` refuses a format that such a run has not."""
+    try_it: Callable[[Mapping[str, Any]], tuple[list[str], str | None]] | None = None
+    """From an example as an evaluation describes it to the words of a command that asks about it, and what it reads on standard input."""
+    watch: Watch[R, A] | None = None
+
+    def row_type(self, data: Any, options: Any) -> type[R]:
+        return self.row if self.row_for is None else self.row_for(data, options)
+
+
+class Shared(NamedTuple):
+    """A use that runs of several tasks have: those whose task is one that is `offered` it."""
+
+    use: Use[Any, Any]
+    offered: Callable[[Any], bool]
