@@ -42,8 +42,8 @@ import re
 from pathlib import Path
 from typing import Any
 
-from clew.cli.classify import add_choices, asked_choices
 from clew.cli.decoding import add_decoding, decoding_options
+from clew.cli.evaluate_choices import add_choices, asked_choices
 
 SETTING = re.compile(r"\w+(\.\w+)+=")
 

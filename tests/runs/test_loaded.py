@@ -6,7 +6,7 @@ import clew
 from clew.core.errors import UserError
 from clew.runs.loaded import Run
 
-FROZEN = Path(__file__).parent / "frozen" / "format-1"
+FROZEN = Path(__file__).parent / "frozen" / "format-1" / "early"
 
 
 @pytest.fixture(scope="module")
