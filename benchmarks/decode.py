@@ -9,6 +9,7 @@ from benchmarks.peers import PlainLSTM
 from benchmarks.side_by_side import Comparison, compare, device
 from clew.decoding.sampling import greedy_sequences
 from clew.models.recurrent import RecurrentConfig, build_recurrent
+from clew.sources.tokens import Tokens
 from clew.tasks.language_model import LanguageModel
 
 NEW, PROMPT, DIM = 128, 16, 512
@@ -17,7 +18,7 @@ NEW, PROMPT, DIM = 128, 16, 512
 def run() -> list[Comparison]:
     task, peer = build_gpts()
     results = [one(task.eval(), peer.eval(), "GPT 6 x 384", "minimal GPT, growing cache", batch) for batch in (1, 16)]
-    recurrent = LanguageModel(build_recurrent(RecurrentConfig(dim=DIM), VOCABULARY), None).to(device()).eval()  # type: ignore[arg-type]
+    recurrent = LanguageModel(build_recurrent(RecurrentConfig(dim=DIM), Tokens(VOCABULARY)), None).to(device()).eval()  # type: ignore[arg-type]
     return [*results, one(recurrent, GreedyLSTM(VOCABULARY, DIM, 1).to(device()).eval(), "LSTM 512", "torch.nn.LSTM loop", 1)]
 
 

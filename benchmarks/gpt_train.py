@@ -7,6 +7,7 @@ from benchmarks.peers import MinimalGPT
 from benchmarks.side_by_side import Comparison, compare, device
 from clew.data.plans import TokenBatch
 from clew.models.gpt import GPTConfig, build_gpt
+from clew.sources.tokens import Tokens
 from clew.tasks.language_model import LanguageModel, LanguageModelConfig
 
 VOCABULARY, DIM, LAYERS, HEADS, BATCH, LENGTH = 65, 384, 6, 6, 12, 256
@@ -14,7 +15,7 @@ VOCABULARY, DIM, LAYERS, HEADS, BATCH, LENGTH = 65, 384, 6, 6, 12, 256
 
 def build() -> tuple[LanguageModel, MinimalGPT]:
     config = GPTConfig(dim=DIM, num_layers=LAYERS, num_heads=HEADS, max_length=LENGTH)
-    task = LanguageModel(build_gpt(config, VOCABULARY), None, LanguageModelConfig(tied=True, bias=False))  # type: ignore[arg-type]
+    task = LanguageModel(build_gpt(config, Tokens(VOCABULARY)), None, LanguageModelConfig(tied=True, bias=False))  # type: ignore[arg-type]
     return task.to(device()), MinimalGPT(VOCABULARY, DIM, LAYERS, HEADS, LENGTH).to(device())
 
 

@@ -8,6 +8,7 @@ from benchmarks.side_by_side import Comparison, compare, device
 from clew.core.state import detach_state
 from clew.data.plans import TokenBatch
 from clew.models.recurrent import RecurrentConfig, build_recurrent
+from clew.sources.tokens import Tokens
 from clew.tasks.language_model import LanguageModel
 
 VOCABULARY, DIM, LAYERS, BATCH, LENGTH = 10_000, 650, 2, 20, 35
@@ -16,7 +17,7 @@ VOCABULARY, DIM, LAYERS, BATCH, LENGTH = 10_000, 650, 2, 20, 35
 def run() -> list[Comparison]:
     place = device()
     tokens, targets = torch.randint(VOCABULARY, (2, BATCH, LENGTH), device=place)
-    task = LanguageModel(build_recurrent(RecurrentConfig(dim=DIM, num_layers=LAYERS), VOCABULARY), None).to(place)  # type: ignore[arg-type]
+    task = LanguageModel(build_recurrent(RecurrentConfig(dim=DIM, num_layers=LAYERS), Tokens(VOCABULARY)), None).to(place)  # type: ignore[arg-type]
     peer = PlainLSTM(VOCABULARY, DIM, LAYERS).to(place)
     our_optimiser, their_optimiser = (torch.optim.SGD(model.parameters(), lr=0.1) for model in (task, peer))
     carried: dict[str, object] = {"ours": None, "theirs": None}

@@ -13,6 +13,7 @@ from torch import Tensor, nn
 from benchmarks.peers import PlainAttentive, PlainTransformer
 from benchmarks.side_by_side import Comparison, compare, device
 from clew.models import MODELS
+from clew.sources.tokens import Tokens
 
 VOCABULARY, DIM, BATCH, LENGTH = 8_000, 256, 32, 25
 RECURRENT = {"family": "seq2seq", "dim": DIM}
@@ -23,7 +24,7 @@ class Ours(nn.Module):
     def __init__(self, settings: dict[str, Any]):
         super().__init__()
         family = MODELS[settings["family"]]
-        self.body = family.build(family.config(**settings), VOCABULARY, VOCABULARY)
+        self.body = family.build(family.config(**settings), Tokens(VOCABULARY), Tokens(VOCABULARY))
         self.output = nn.Linear(self.body.dim, VOCABULARY)
 
     def forward(self, source: Tensor, mask: Tensor, tokens: Tensor) -> Tensor:

@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     from clew.core.batches import Batches
     from clew.core.config import Part
     from clew.drawing.views import View
-    from clew.instruments.looking import Looked
+    from clew.instruments.subject import Looked
     from clew.recipes.listed import Listed
     from clew.runs.loaded import Run
     from clew.training.fitting import Evaluate, Fit, Settings

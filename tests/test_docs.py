@@ -12,6 +12,7 @@ from clew.layers.cells import CELLS
 from clew.recipes import RECIPES
 from clew.recipes.running import config_of
 from clew.runs.build import build_body
+from clew.sources.tokens import Tokens
 from clew.tour.experiments import EXPERIMENTS
 from tests.runs.pretrained import save_pretrained
 
@@ -38,7 +39,7 @@ def test_the_cell_of_contributing_passes_the_laws(tmp_path: Path, capsys: pytest
 @pytest.mark.parametrize("command", re.findall(r"`(clew train [^`]+)`", LINEAGE))
 def test_a_command_of_the_lineage_builds_its_model(command: str) -> None:
     recipe, *settings = shlex.split(command)[2:]
-    assert sum(p.numel() for p in build_body(config_of(recipe, settings), 7).parameters()) > 0
+    assert sum(p.numel() for p in build_body(config_of(recipe, settings), Tokens(7)).parameters()) > 0
 
 
 def test_every_file_that_the_lineage_names_is_there() -> None:

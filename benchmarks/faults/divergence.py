@@ -27,6 +27,7 @@ from clew.data.plans import TokenBatch, stream_plan
 from clew.models.gpt import GPTConfig, build_gpt
 from clew.models.recurrent import RecurrentConfig, build_recurrent
 from clew.runs.directory import read_metrics
+from clew.sources.tokens import Tokens
 from clew.tasks.language_model import LanguageModel
 from clew.text.train import train_character
 from clew.training.averaging import Exponential
@@ -189,9 +190,9 @@ def built(name: str) -> tuple[Any, Batches]:
         return decoder_training(dropout=0.1).task, decoder_batches()
     tokenizer = train_character([TEXT])
     if name == "lstm":
-        body = build_recurrent(RecurrentConfig(cell="lstm", dim=12, dropout=0.1), tokenizer.vocabulary)
+        body = build_recurrent(RecurrentConfig(cell="lstm", dim=12, dropout=0.1), Tokens(tokenizer.vocabulary))
     else:
-        body = build_gpt(GPTConfig(dim=12, num_layers=1, num_heads=2, max_length=16, dropout=0.1), tokenizer.vocabulary)
+        body = build_gpt(GPTConfig(dim=12, num_layers=1, num_heads=2, max_length=16, dropout=0.1), Tokens(tokenizer.vocabulary))
     ids = torch.tensor(tokenizer.encode(TEXT)).numpy()
     plan = stream_plan(len(ids), 16, 16)  # a few batches an epoch, so that streams start anew
     return LanguageModel(body, tokenizer), Batches(lambda epoch: plan.num_batches, lambda epoch, number: plan.batch(ids, number))

@@ -1,5 +1,6 @@
 """The values that pass between packages: what a decoder reads, what a loss adds up, what a cell is handed whole."""
 
+from collections.abc import Sequence
 from typing import Any, NamedTuple, Protocol
 
 from torch import Tensor
@@ -35,6 +36,33 @@ class Term(NamedTuple):
     sum: Tensor
     count: Tensor  # type: ignore[assignment]
     weight: float = 1.0
+
+
+class Source(Protocol):
+    """What a body reads: examples become inputs with a mask, and the embedding that is built here makes of inputs vectors
+    (batch, length, dim). A family of bodies knows nothing else of what it reads."""
+
+    @property
+    def width(self) -> int:
+        """Features of what stands at a position: the size of a vocabulary, or the width of a vector."""
+        ...
+
+    def embedding(self, dim: int, **around: Any) -> Any:
+        """The first part of a body, as wide as its family asks, with what that puts around it: position, num_segments, scaled, dropout,
+        dropout_kind, norm; of tokens word_dropout and table."""
+        ...
+
+    def complete(self, embedding: Any) -> None:
+        """Puts into a body's embedding the parts that are drawn when the whole body is there."""
+        ...
+
+    def collate(self, examples: Sequence[Any]) -> tuple[Any, Tensor | None]:
+        """Examples side by side as inputs, padded, and which positions are real; None where all are."""
+        ...
+
+    def augment(self, inputs: Any) -> Any:
+        """What the embedding reads in training in place of inputs."""
+        ...
 
 
 class Body(Protocol):

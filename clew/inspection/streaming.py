@@ -47,7 +47,7 @@ def keeps_size(task: Any) -> bool:
     body = task.body
     with evaluating([task]):
         before = body.initial_state(1)
-        _, after = body(torch.zeros(1, 1, dtype=torch.long, device=body.embedding.like.device), None, before)
+        _, after = body(body.embedding.blank(1, 1), None, before)
     return [leaf.shape for leaf in leaves(before)] == [leaf.shape for leaf in leaves(after)]
 
 

@@ -16,6 +16,7 @@ from torch import Tensor
 from clew.core.config import Section
 from clew.core.errors import UserError
 from clew.drawing.views import Bars, ColouredText, Part, Table, View
+from clew.inspection.attention_weights import shows_attention
 from clew.inspection.bits import divergence
 from clew.inspection.heads import heads_off, why_headless
 from clew.instruments.instrument import Instrument
@@ -102,7 +103,9 @@ def expectations(reading: Reading, scores: TokenScores, before: Tensor, after: T
 
 
 def why_no_ablation(subject: Subject) -> str | None:
-    return why_headless(subject.module, subject.name)
+    why = why_headless(subject.module, subject.name)
+    shown = why is not None and shows_attention(subject.module)
+    return f"the heads of {subject.name} can be seen, and not switched off from outside" if shown else why
 
 
 ABLATION = Instrument("what changes when heads are switched off", AblationOptions, look_without, ("reads",), why_no_ablation)

@@ -72,8 +72,6 @@ def attention_maps(reading: Reading, heads: str, kind: str = "weights") -> list[
     if (cells := sum(layer.num_heads for layer in layers) * queries * keys) > MOST_CELLS:
         raise UserError(f"{queries} x {keys} weights of all heads are {4 * cells / 1e9:.1f} GB, too much to look at; shorten the text")
     paths = [layer.weights if kind == "weights" else f"{layer.path}.scores" for layer in layers]
-    if not layers and isinstance(reading.model, AnyModule):
-        return [each for each in foreign_maps(reading.model, reading, kind) if each.layer.kind == KINDS[heads]]
     with record(reading.module, *paths) as seen:
         reading.hidden()
     return [LayerMaps(layer, as_maps(seen[path]).float().cpu().numpy()) for layer, path in zip(layers, paths, strict=True)]
@@ -109,14 +107,19 @@ def habits(weights: np.ndarray) -> Habits:
 
 def look_at_attention(subjects: Sequence[Subject], options: AttentionOptions) -> View:
     subject = subjects[0]
-    own = attending_layers(subject.module)
-    heads = options.heads or ("cross" if any(layer.kind == CROSS for layer in own) else "self")
-    if own:
+    if own := attending_layers(subject.module):
+        heads = options.heads or ("cross" if any(layer.kind == CROSS for layer in own) else "self")
         check_heads(subject.name, heads, own)
-    reading = read(subject, options.text, options.target, into=options.into)
-    found = attention_maps(reading, heads, options.kind)
-    if not found:
-        raise UserError(f"{subject.name} showed no {heads} attention while it read; heads= names another kind: self, decoder or cross")
+        reading = read(subject, options.text, options.target, into=options.into)
+        found = attention_maps(reading, heads, options.kind)
+    else:
+        reading = read(subject, options.text, options.target, into=options.into)
+        every = foreign_maps(subject.offers, reading, options.kind)
+        heads = options.heads or ("cross" if any(each.layer.kind == CROSS for each in every) else "self")
+        found = [each for each in every if each.layer.kind == KINDS[heads]]
+        if not found:
+            known = [word for word, kind in KINDS.items() if any(each.layer.kind == kind for each in every)]
+            raise UserError(f"{subject.name} showed no {heads} attention while it read; it showed {' and '.join(known) or 'none at all'}")
     rows, columns = places_of(reading, heads, found[0].maps)
     layer, maps = chosen_layer(found, options.layer, f"of {heads} attention in {subject.name}")
     head = chosen_head(options.head, layer)

@@ -31,7 +31,7 @@ from clew.instruments.instrument import Instrument, TextOptions
 from clew.instruments.reading import read
 from clew.instruments.recurrent_layers import RecurrentLayer, recurrent_layers
 from clew.instruments.spectra import Spectrum, recurrent_matrices, spectrum
-from clew.instruments.subject import Subject, subject_of
+from clew.instruments.subject import Looked, Subject, subject_of
 from clew.tasks.offers import Carried, Reading, TokenScores, lacking
 
 MOST_READ = 1000
@@ -95,6 +95,8 @@ def measure(reading: Reading, options: GradientOptions, clip_norm: float | None)
             curves |= {f"{names[int(part.split('.')[0])]} {part.split('.')[1]}": rows.mean(0) for part, rows in found.items()}
         with watched_inputs(reading) as (watched, embedded):
             every = losses.at(watched.forward()[0, : losses.length], 0)
+        if (places := embedded[-1].shape[:-1].numel()) - losses.length not in (0, 1):
+            raise UserError(f"{places} places are read here and {losses.length} come out; gradients are followed over one sequence")
         curves["x"] = input_gradients([every[t] for t in ends], embedded[-1], ends, steps).mean(0)
         norm = clipped_by = None
         if losses.name == "loss_t" and (parameters := [each for each in reading.module.parameters() if each.requires_grad]):
@@ -147,7 +149,7 @@ def products_of_gates(reading: Reading, steps: int) -> dict[str, Tensor]:
     }
 
 
-def text_of(model: Any, options: GradientOptions) -> str:
+def text_of(model: Looked, options: GradientOptions) -> str:
     """What is given, or of a language model as much of its own validation text as is needed; it reads a token at a time, and so no more
     of a given one than takes seconds."""
     subject = subject_of(model)

@@ -5,21 +5,16 @@ from collections.abc import Mapping, Sequence
 from contextlib import ExitStack
 from typing import Any
 
-from torch import nn
-
 from clew.core.config import Section
 from clew.core.errors import UserError, named, shown, unknown
 from clew.drawing.views import Note, Part, View
-from clew.inspection.heads import heads_off
+from clew.inspection.attention_weights import shows_attention
+from clew.inspection.heads import head_names, heads_off
 from clew.instruments import INSTRUMENTS
 from clew.instruments.instrument import Instrument
-from clew.instruments.subject import Subject, subject_names, subject_of
+from clew.instruments.subject import Looked, Subject, subject_names, subject_of
 from clew.runs.explaining import read_section
-from clew.runs.loaded import Run
 from clew.runs.values import parse_value
-
-Looked = Run | Subject | nn.Module
-"""What an instrument may be shown: a run, a module, or a subject that was made of one."""
 
 
 def look(models: Looked | Sequence[Looked], name: str, options: Mapping[str, Any], *, inputs: Any = None, tokenizer: Any = None) -> View:
@@ -43,6 +38,8 @@ def looked(instrument: Instrument, subjects: Sequence[Subject], options: Section
     with ExitStack() as stack:
         for subject in subjects:
             if off := getattr(options, "off", ()):
+                if not head_names(subject.module) and shows_attention(subject.module):
+                    raise UserError(f"the heads of {subject.name} can be seen, and not switched off from outside; leave off= out")
                 stack.enter_context(heads_off(subject.module, off))
         return instrument.look(subjects, options)
 

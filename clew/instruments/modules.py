@@ -78,7 +78,7 @@ class AnyModule:
         if not given.text.strip() or not (ids := encoded(self.tokenizer, given.text)):
             raise no_text()
         parameter = next(self.module.parameters(), None)
-        return Call((torch.tensor([ids], device=None if parameter is None else parameter.device),), {}, 0)
+        return self.checked(Call((torch.tensor([ids], device=None if parameter is None else parameter.device),), {}, 0))
 
     def checked(self, call: Call) -> Call:
         """One row, in the layout that the module takes; of a recurrence of torch's (1, length, dim)."""
@@ -114,7 +114,7 @@ class AnyModule:
     def levels(self, reading: Reading) -> list[Levels]:
         """By half of a model whose halves read different places."""
         call: Call = reading.batch
-        if hasattr(self.module, "embedding") and hasattr(self.module, "levels"):  # a body of ours
+        if self.is_body:
             self.called(call)
             return [levels_of(self.module, self.module.levels(*call.args, **call.kwargs), reading.tokens)]
         halves: dict[int, list[tuple[str, Tensor]]] = {}
@@ -139,16 +139,35 @@ class AnyModule:
 
     def entrance(self, reading: Reading) -> str:
         """The path of what makes vectors of ids; empty where vectors are read."""
-        module = self.module
         if not is_ids(reading.batch.value):
             return ""
-        if hasattr(module, "embedding") and hasattr(module, "levels"):
-            return "embedding"
-        table = module.get_input_embeddings() if hasattr(module, "get_input_embeddings") else None
-        parts = dict(module.named_modules())
-        if table is not None:
-            return next(path for path, part in parts.items() if part is table)
-        return next((path for path, part in parts.items() if isinstance(part, nn.Embedding)), "")
+        return "embedding" if self.is_body else self.table(reading.batch)
+
+    def table(self, call: Call) -> str:
+        """The path of the first table that the ids are looked up in; empty where there is none."""
+        found: list[str] = []
+
+        def looked_up(path: str) -> Callable[..., None]:
+            def keep(part: nn.Module, args: tuple[Any, ...]) -> None:
+                if args and isinstance(args[0], Tensor) and args[0].shape == call.value.shape and bool((args[0] == call.value).all()):
+                    found.append(path)
+
+            return keep
+
+        tables = {path: part for path, part in self.module.named_modules() if isinstance(part, nn.Embedding)}
+        hooks = [part.register_forward_pre_hook(looked_up(path)) for path, part in tables.items()]
+        try:
+            with torch.no_grad():
+                self.called(call)
+        finally:
+            for hook in hooks:
+                hook.remove()
+        return found[0] if found else ""
+
+    @property
+    def is_body(self) -> bool:
+        """Whether it is a body of ours."""
+        return hasattr(self.module, "embedding") and hasattr(self.module, "levels")
 
     def explains(self, given: Given, of: str | None = None, place: int | None = None) -> Explained:
         """One number that the module gives: entry `of`, counted from 0, of its vector at a place; the largest entry, and the last place,

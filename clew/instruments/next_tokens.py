@@ -4,7 +4,7 @@ entropy = -sum_w p(w) log2 p(w)
 """
 
 from collections.abc import Sequence
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 from pydantic import Field
 from torch import Tensor
@@ -14,7 +14,7 @@ from clew.core.modes import evaluating
 from clew.drawing.views import Bars, Part, View
 from clew.inspection.bits import entropy
 from clew.instruments.instrument import Instrument, TextOptions
-from clew.instruments.subject import Subject, subject_of
+from clew.instruments.subject import Looked, Subject, subject_of
 from clew.tasks.offers import Given
 from clew.text.tokenizer import Tokenizer
 
@@ -46,7 +46,7 @@ def likeliest(log_probs: Tensor, tokenizer: Tokenizer, top: int, after: str = ""
     return Likeliest(tuple(map(tokenizer.piece, ids)), tuple(ids), tuple(probabilities.tolist()), outside, entropy(log_probs).item(), after)
 
 
-def expected_next(model: Any, options: NextOptions) -> list[Likeliest]:
+def expected_next(model: Looked, options: NextOptions) -> list[Likeliest]:
     """After the text; of a masked model, at each of its masks. Of a subject, a run or a task."""
     subject = subject_of(model)
     given = Given(options.text, options.target, options.into)

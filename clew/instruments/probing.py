@@ -14,7 +14,7 @@ from torch import Tensor
 from clew.core.errors import UserError, unknown
 from clew.inspection.linear_probes import UNKNOWN_LABEL, Fitted, fit_probe
 from clew.instruments.probe_corpora import PARTS, ProbeCorpus, read_probe_corpus
-from clew.instruments.subject import subject_of
+from clew.instruments.subject import Looked, subject_of
 from clew.layers.context import WORD_VECTORS
 from clew.layers.pooling import MIXES
 from clew.sources.words import WordReader
@@ -136,7 +136,7 @@ class Probing:
 
 
 def probe_run(
-    run: Any,
+    run: Looked,
     corpora: str | Sequence[str] = CORPORA_PROBED,
     *,
     limit: int = LIMIT,

@@ -13,7 +13,7 @@ from clew.core.errors import UserError
 from clew.data.corpora import find_corpus, get_corpus, holds_sentences, read_lines
 from clew.data.text_files import find_text, text_lines
 from clew.instruments.instrument import HeadsOff
-from clew.instruments.subject import Subject, subject_of
+from clew.instruments.subject import Looked, Subject, subject_of
 from clew.runs.own_lines import own_lines
 from clew.tasks.level_vectors import word_vectors
 from clew.text.words import words_of
@@ -33,7 +33,7 @@ class SentenceOptions(Section):
     off: HeadsOff = ()
 
 
-def find_sentences(model: Any, corpus: str, most: int) -> list[list[str]]:
+def find_sentences(model: Looked, corpus: str, most: int) -> list[list[str]]:
     """Different sentences of two words or more, drawn by a fixed seed: of a corpus by name, or of what a run was validated on."""
     lines = own_texts(subject_of(model)) if corpus == OWN else corpus_lines(corpus)
     cut = (words_of(line)[:LONGEST_SENTENCE] for line in islice(lines, 20 * most + 20_000))
@@ -60,7 +60,7 @@ def own_texts(subject: Subject) -> Iterator[str]:
     return own_lines(subject.run)
 
 
-def level_words(model: Any, sentences: Sequence[Sequence[str]], pieces: str = "last") -> list[np.ndarray]:
+def level_words(model: Looked, sentences: Sequence[Sequence[str]], pieces: str = "last") -> list[np.ndarray]:
     """The vectors of all words, in order (words, dim), at every level, the embedding's first, of a subject, a run or a task; of a model
     that reads and writes, its encoder's."""
     body, reader = subject_of(model).offers.vectors()

@@ -8,15 +8,17 @@ from pydantic import Field
 
 from clew.core.errors import UserError, counted
 from clew.drawing.views import Heatmap, Part, Points, Series, Table, View
+from clew.inspection.attention_weights import shows_attention
 from clew.inspection.heads import attending_layers
 from clew.inspection.recording import record
 from clew.inspection.similarity import cka_matrix, classical_scaling, head_divergences
-from clew.instruments.attention import as_maps
+from clew.instruments.attention import LayerMaps, as_maps, foreign_maps
 from clew.instruments.instrument import Instrument
 from clew.instruments.reading import read
 from clew.instruments.sentences import SentenceOptions, find_sentences, level_names, level_words
 from clew.instruments.subject import Subject, subject_names
-from clew.layers.heads import CROSS, DECODER, OWN, AttendingLayer
+from clew.layers.heads import CROSS, DECODER, OWN
+from clew.tasks.offers import Reading
 
 MOST_QUERIES = 64
 """Places of a text whose weights are compared, spread over it."""
@@ -58,14 +60,15 @@ def look_at_heads(subjects: Sequence[Subject], options: HeadsOptions) -> View:
     is_given = bool(options.text.strip()) or subject.has_inputs
     texts = [options.text] if is_given else [" ".join(words) for words in find_sentences(subject, options.corpus, options.sentences)]
     totals: dict[str, np.ndarray] = {}
+    names_of: dict[str, dict[str, list[str]]] = {}
     for text in texts:
-        for kind, weights in head_weights(subject, text, options).items():
+        for kind, (by_layer, weights) in head_weights(subject, text, options).items():
             totals[kind] = totals.get(kind, 0.0) + head_divergences(weights) / len(texts)
+            names_of[kind] = by_layer
     parts: list[Part] = []
     facts: dict[str, Any] = {}
     for kind, divergences in totals.items():
-        attending = [layer for layer in attending_layers(subject.module) if layer.kind == kind]
-        layers = {layer.name: names for layer in attending if (names := heads_on(layer, options))}
+        layers = names_of[kind]
         heads = [name for names in layers.values() for name in names]
         points = classical_scaling(np.sqrt(divergences))
         series, start = [], 0
@@ -83,34 +86,36 @@ def look_at_heads(subjects: Sequence[Subject], options: HeadsOptions) -> View:
     return View("Attention heads compared", parts, f"the mean over the places of {about}", facts)
 
 
-def heads_on(layer: AttendingLayer, options: HeadsOptions) -> list[str]:
-    return [name for name in layer.heads if name not in options.off]
-
-
-def head_weights(subject: Subject, text: str, options: HeadsOptions) -> dict[str, np.ndarray]:
-    """By kind of attention, the weights of all its heads that are on (heads, queries, keys) while a text is read."""
-    layers = [layer for layer in attending_layers(subject.module) if layer.num_heads]
+def head_weights(subject: Subject, text: str, options: HeadsOptions) -> dict[str, tuple[dict[str, list[str]], np.ndarray]]:
+    """By kind of attention, the names of all its heads that are on, layer by layer, and their weights (heads, queries, keys) while a text
+    is read."""
     reading = read(subject, text, options.target, into=options.into)
-    with record(subject.module, *(layer.weights for layer in layers)) as seen:
-        reading.hidden()
-    found: dict[str, np.ndarray] = {}
+    every = every_map(subject, reading)
+    found: dict[str, tuple[dict[str, list[str]], np.ndarray]] = {}
     for kind in KINDS:
-        maps = [
-            as_maps(seen[layer.weights]).float().cpu().numpy()[[name in heads_on(layer, options) for name in layer.heads]]
-            for layer in layers
-            if layer.kind == kind
-        ]
+        layers = [each for each in every if each.layer.kind == kind]
+        names = {each.layer.name: on for each in layers if (on := [name for name in each.layer.heads if name not in options.off])}
+        maps = [each.maps[[name not in options.off for name in each.layer.heads]] for each in layers]
         if sum(map(len, maps)) > 1:
             whole = np.concatenate(maps)
             places = np.unique(np.linspace(0, whole.shape[1] - 1, MOST_QUERIES).round().astype(int))
-            found[kind] = whole[:, places]
+            found[kind] = names, whole[:, places]
     return found
+
+
+def every_map(subject: Subject, reading: Reading) -> list[LayerMaps]:
+    layers = [layer for layer in attending_layers(subject.module) if layer.num_heads]
+    if not layers:
+        return foreign_maps(subject.offers, reading, "weights")
+    with record(subject.module, *(layer.weights for layer in layers)) as seen:
+        reading.hidden()
+    return [LayerMaps(layer, as_maps(seen[layer.weights]).float().cpu().numpy()) for layer in layers]
 
 
 def why_not_comparable(subject: Subject) -> str | None:
     layers = attending_layers(subject.module)
     most = max((sum(layer.num_heads for layer in layers if layer.kind == kind) for kind in KINDS), default=0)
-    return None if most > 1 else f"{subject.name} has no two attention heads to compare"
+    return None if most > 1 or (not layers and shows_attention(subject.module)) else f"{subject.name} has no two attention heads to compare"
 
 
 CKA = Instrument(

@@ -3,7 +3,7 @@
 Probabilities are the model's own, before anything is banned or cut off."""
 
 from collections.abc import Sequence
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import torch
 from torch import Tensor
@@ -13,7 +13,7 @@ from clew.core.modes import evaluating
 from clew.decoding.stepper import Stepper, prefill
 from clew.inspection.heads import heads_off
 from clew.instruments.next_tokens import Likeliest, likeliest
-from clew.instruments.subject import subject_of
+from clew.instruments.subject import Looked, subject_of
 from clew.tasks.offers import Begun, Given
 
 
@@ -30,7 +30,7 @@ class Step(NamedTuple):
     before: str = ""
 
 
-def next_step(model: Any, text: str, chosen: Sequence[int], *, into: str = "", off: Sequence[str] = (), top: int = 12) -> Step:
+def next_step(model: Looked, text: str, chosen: Sequence[int], *, into: str = "", off: Sequence[str] = (), top: int = 12) -> Step:
     """The step after a prompt, or for a translator after a source, and the ids of the tokens that were chosen so far; of a subject, a run
     or a task."""
     subject = subject_of(model)

@@ -71,7 +71,11 @@ class Subject:
         return subject_of(Run(self.run.folder, self.run.config, self.run.vocabularies, task))
 
 
-def subject_of(model: Any, *, inputs: Any = None, tokenizer: Any = None) -> Subject:
+Looked = Run | Subject | nn.Module
+"""What an instrument may be shown: a run, a module, or a subject that was made of one."""
+
+
+def subject_of(model: Looked, *, inputs: Any = None, tokenizer: Any = None) -> Subject:
     """Of a run, or of a module; a module that is no task of ours is given `inputs` to read, or a `tokenizer` for texts."""
     if isinstance(model, Subject):
         return model

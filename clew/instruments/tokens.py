@@ -25,7 +25,7 @@ def look_at_tokens(subjects: Sequence[Subject], options: TextOptions) -> View:
         written = list(zip(range(1, len(reading.written) + 1), reading.written, reading.written_ids, strict=True))
         parts.append(Table(("place", "token", "id"), written, "Written"))
     found = reading.num_unknown(reading.ids)
-    about = f"{len(rows)} tokens" + (f", {found} unknown to the model" if found else "")
+    about = f"{len(rows)} {'tokens' if reading.ids else 'vectors'}" + (f", {found} unknown to the model" if found else "")
     if (limit := reading.limit) is not None and len(rows) > limit:
         about += f"; the model can tell apart {limit} positions, and no more can be looked at together by what runs it"
     facts = {

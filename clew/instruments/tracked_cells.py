@@ -3,7 +3,7 @@ judged on text it has not seen. What is measured is told in `tracking.py`, the p
 
 import math
 from collections.abc import Sequence
-from typing import Any, Literal, NamedTuple
+from typing import Literal, NamedTuple
 
 import numpy as np
 import torch
@@ -20,7 +20,7 @@ from clew.instruments.cells import coloured
 from clew.instruments.corpus_text import has_corpus_text, own_text
 from clew.instruments.instrument import Instrument
 from clew.instruments.recurrent_layers import RecurrentLayer, recurrent_layers, why_not_recurrent
-from clew.instruments.subject import Subject, subject_of
+from clew.instruments.subject import Looked, Subject, subject_of
 from clew.tasks.offers import Streamed
 
 RARE = 0.001
@@ -79,7 +79,7 @@ class Text(NamedTuple):
     values: dict[str, np.ndarray]
 
 
-def prepare(model: Any, text: str, names: Sequence[str], start: int = 0) -> Text:
+def prepare(model: Looked, text: str, names: Sequence[str], start: int = 0) -> Text:
     """A text as a subject, a run or a task streams it. What stands before `start` is read as well, so that it is known what is open
     there."""
     streamed: Streamed = subject_of(model).offers.streams(text)
@@ -112,7 +112,7 @@ def tally_layers(
     return tallies
 
 
-def search(model: Any, fitted_on: Text, judged_on: Text, *, of: str = "cell", margin: float = 0.25) -> Search:
+def search(model: Looked, fitted_on: Text, judged_on: Text, *, of: str = "cell", margin: float = 0.25) -> Search:
     """Every cell of every layer against every property that both texts show."""
     module = subject_of(model).module
     layers = recurrent_layers(module)

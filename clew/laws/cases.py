@@ -105,9 +105,13 @@ class Case:
         return bool(self.module.causal)
 
     @property
-    def reads_tokens(self) -> bool:
-        """Whether it is a body, which knows how many tokens there are, or a layer, which reads vectors."""
+    def is_body(self) -> bool:
+        """Whether it is a body, which knows what it reads, or a layer, which reads vectors."""
         return hasattr(self.module, "vocabulary")
+
+    @property
+    def reads_tokens(self) -> bool:
+        return self.is_body and self.module.vocabulary > 0
 
     def randn(self, *shape: int) -> Tensor:
         return torch.randn(*shape, dtype=torch.float64, generator=self.generator)
@@ -117,12 +121,12 @@ class Case:
         return int(torch.randint(low, high + 1, (), generator=self.generator))
 
     def draw(self, batch: int | None = None, length: int | None = None) -> Tensor:
-        """Inputs (batch, length, input_dim), or tokens (batch, length) where a body reads them."""
+        """Inputs (batch, length, input_dim), or what a body reads: tokens (batch, length) or vectors (batch, length, width)."""
         batch = self.sizes.batch if batch is None else batch
         length = self.sizes.length if length is None else length
         if self.reads_tokens:
             return torch.randint(self.module.vocabulary, (batch, length), generator=self.generator)
-        return self.randn(batch, length, self.sizes.input_dim)
+        return self.randn(batch, length, self.module.embedding.width if self.is_body else self.sizes.input_dim)
 
     def garbage(self, like: Tensor) -> Tensor:
         """What stands where nothing may look."""
@@ -132,7 +136,7 @@ class Case:
 
     def start(self, batch: int, capacity: int | None = None) -> State:
         """The state before anything is read."""
-        if self.reads_tokens:
+        if self.is_body:
             return self.module.initial_state(batch, capacity=capacity)
         return self.module.initial_state(batch, capacity=capacity, like=self.randn(1))
 

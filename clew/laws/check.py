@@ -2,6 +2,7 @@
 
 import traceback
 from collections.abc import Callable, Iterator, Mapping
+from functools import partial
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -9,11 +10,13 @@ import torch
 
 from clew.core.config import Section
 from clew.core.errors import unknown
+from clew.core.types import Source
 from clew.laws.attention import HEADS, POSITION_LAWS, SCORE_LAWS
 from clew.laws.cases import Broken, Build, Law, Sizes
 from clew.laws.cells import CELL_LAWS
 from clew.laws.encoder_decoders import CONDITIONED_LAWS, SOURCE_LAWS, Conditioned
 from clew.laws.sequences import BODY_LAWS, SEQUENCE_LAWS
+from clew.laws.tasks import TASK_LAWS, build_tried
 from clew.laws.trees import TREE_LAWS, OverVectors
 from clew.laws.vectors import CHARACTER_LAWS, NORM_LAWS, POOLING_LAWS
 from clew.layers.attention import SelfAttention
@@ -31,9 +34,14 @@ from clew.layers.wiring import WIRINGS, Residual
 from clew.models import MODELS
 from clew.models.body import Body
 from clew.models.mixed import MIXERS
+from clew.sources.tokens import Tokens
+from clew.sources.vectors import Vectors
+from clew.tasks import TASKS
 
 BATCHES_AND_LENGTHS = ((1, 1), (1, 2), (2, 1), (2, 2), (2, 4), (3, 6))
 VOCABULARY = 7
+TOKENS = Tokens(VOCABULARY)
+WIDTH = 3
 
 
 class Result(NamedTuple):
@@ -65,13 +73,21 @@ class Trial(NamedTuple):
 
 
 class Kind(NamedTuple):
-    """A table whose members have laws: how a member is built, for which widths (input_dim, dim), and what is tried on it."""
+    """A table whose members have laws: how a member is built, for which widths (input_dim, dim), and what is tried on it. `others`
+    are other ways to build it, on which the same is tried."""
 
     table: Mapping[str, Any]
     signature: str
     widths: tuple[tuple[int, int], ...]
     build: Callable[[Any, Sizes], Any]
     trials: Callable[[Build, Any], Iterator[Trial]]
+    others: Callable[[Any], dict[str, Callable[[Any, Sizes], Any]]] = lambda member: {}
+
+    def all_trials(self, member: Any, example: Any) -> Iterator[Trial]:
+        yield from self.trials(lambda sizes: self.build(member, sizes), example)
+        for other, build in self.others(member).items():
+            for where, law, made in self.trials(partial(build, member), example):
+                yield Trial(where + other, law, made)
 
 
 def check_table_entry(kind: str, name: str, member: Any, only: str | None = None) -> list[Result]:
@@ -84,7 +100,7 @@ def check_table_entry(kind: str, name: str, member: Any, only: str | None = None
         return [Result(kind, name, "contract", f"A {kind} is built as {family.signature}.", refusal)]
     smallest, example = built
     results = []
-    for where, law, build in family.trials(lambda sizes: family.build(member, sizes), example):
+    for where, law, build in family.all_trials(member, example):
         if only is not None and only != NAMES[law] + where:
             continue
         broken = _smallest_failure(law, build, smallest)
@@ -194,6 +210,10 @@ def _tree_trials(build: Build, example: Any) -> Iterator[Trial]:
     yield from (Trial("", law, build) for law in TREE_LAWS.values())
 
 
+def _task_trials(build: Build, example: Any) -> Iterator[Trial]:
+    yield from (Trial("", law, build) for law in TASK_LAWS.values())
+
+
 def _sequence_trials(where: str, build: Build) -> Iterator[Trial]:
     yield from (Trial(where, law, build) for law in SEQUENCE_LAWS.values())
 
@@ -207,12 +227,17 @@ def _small_body(position: Any, sizes: Sizes) -> Body:
     return Body(TokenEmbedding(VOCABULARY, sizes.input_dim, position=position), Stack([Residual(sizes.input_dim, attention)]))
 
 
-def _build_model(family: Any, sizes: Sizes) -> Any:
+def _over_vectors(family: Any) -> dict[str, Callable[[Any, Sizes], Any]]:
+    """A family that reads one sequence takes any source."""
+    return {} if family.encodes or family.trees else {", over vectors": partial(_build_model, source=Vectors(WIDTH))}
+
+
+def _build_model(family: Any, sizes: Sizes, source: Source = TOKENS) -> Any:
     """A family's body with its usual fields set small, those that it has."""
     small = {"dim": sizes.dim, "embedding_dim": sizes.dim, "num_layers": 2, "num_heads": 2, "max_length": 64, "width": 3, "widths": [2, 3]}
     config: type[Section] = family.config
-    vocabularies = (VOCABULARY, VOCABULARY - 2) if family.encodes else (VOCABULARY,)
-    return family.build(config(**{name: value for name, value in small.items() if name in config.model_fields}), *vocabularies)
+    sources = (TOKENS, Tokens(VOCABULARY - 2)) if family.encodes else (source,)
+    return family.build(config(**{name: value for name, value in small.items() if name in config.model_fields}), *sources)
 
 
 ATTENTIONS: dict[str, dict[str, Any]] = {
@@ -235,8 +260,12 @@ KINDS: dict[str, Kind] = {
     "pooling": Kind(POOLINGS, "P(dim)", ((2, 2), *SQUARE[1:]), lambda m, s: m(s.dim), _pooling_trials),
     "reader of characters": Kind(CHARACTERS, "C(dim)", SQUARE, lambda m, s: m(s.dim), _character_trials),
     "tree layer": Kind(TREE_LAYERS, "T(input_dim, dim)", ((2, 3), *SQUARE[1:]), lambda m, s: m(s.input_dim, s.dim), _tree_trials),
-    "model": Kind(MODELS, "Family(config, build)", ((4, 4), (8, 8), (16, 16)), _build_model, _body_trials),
+    "task": Kind(TASKS, "TaskEntry(config=..., build=..., learning=...)", ((2, 2), (4, 4)), build_tried, _task_trials),
+    "model": Kind(MODELS, "Family(config, build)", ((4, 4), (8, 8), (16, 16)), _build_model, _body_trials, _over_vectors),
 }
 
-TABLES_OF_LAWS = (BODY_LAWS, SOURCE_LAWS, CELL_LAWS, SCORE_LAWS, POSITION_LAWS, NORM_LAWS, POOLING_LAWS, CHARACTER_LAWS, TREE_LAWS)
+TABLES_OF_LAWS = (
+    *(BODY_LAWS, SOURCE_LAWS, CELL_LAWS, SCORE_LAWS, POSITION_LAWS, NORM_LAWS, POOLING_LAWS, CHARACTER_LAWS, TREE_LAWS),
+    TASK_LAWS,
+)
 NAMES: dict[Law, str] = {law: name for table in TABLES_OF_LAWS for name, law in table.items()}

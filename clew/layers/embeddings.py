@@ -1,7 +1,7 @@
-"""Token ids to vectors, with what is added to them before the first layer."""
+"""What a body reads as vectors, with what is added to them before the first layer."""
 
 import math
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Any, NamedTuple
 
 import torch
@@ -30,51 +30,105 @@ class Words(NamedTuple):
 
 
 def tokens_of(inputs: Any) -> Tensor:
-    """The ids (batch, length) among what an embedding is given."""
+    """The ids (batch, length) among what an embedding is given, or the vectors."""
     return inputs if isinstance(inputs, Tensor) else inputs.tokens
 
 
-class TokenEmbedding(nn.Module):
-    """x_i = norm(E[token_i] (+ position_i) (+ S[segment_i])), the norm where there is one; all is segment 0 unless told.
+class Embedding(nn.Module):
+    """x_i = norm(read(inputs)_i (+ position_i) (+ S[segment_i])), the norm where there is one; all is segment 0 unless told.
 
-    `scaled` multiplies E by sqrt(dim) (Vaswani et al. 2017). `word_dropout` drops whole words of the table. The output layer may tie its
-    weight to `weight`. `table` is another embedding's E, which stays a part of that one alone: a shared table is saved once.
-
-    With parts beside its table (`enrich`), x_i = W [E[token_i]; part_1(word_i); part_2(word_i); ...], without W where widths agree.
+    What is read, and how, is the member's: `read(inputs)` gives vectors (batch, length, dim). `scaled` multiplies them by sqrt(dim)
+    (Vaswani et al. 2017).
     """
 
-    def __init__(
+    dim: int
+    vocabulary: int
+    """How many token ids it reads; 0 where it reads none."""
+    width: int
+    """Features of what stands at a position: the size of a vocabulary, or the width of a vector."""
+    tokens: nn.Embedding | None
+    parts: Any
+
+    def surround(
         self,
-        vocabulary: int,
-        dim: int,
         *,
         position: Position | None = None,
         num_segments: int = 0,
         scaled: bool = False,
         dropout: float = 0.0,
         dropout_kind: str = "plain",
-        word_dropout: float = 0.0,
-        table: nn.Embedding | None = None,
         norm: nn.Module | None = None,
-    ):
+    ) -> None:
+        """Puts around what is read all that a family asks for; the last step of building one."""
+        self.segments = nn.Embedding(num_segments, self.dim) if num_segments else None
+        self.position = position
+        self.scale = math.sqrt(self.dim) if scaled else 1.0
+        self.norm = norm
+        self.dropout = DROPOUTS[dropout_kind](dropout)
+
+    @property
+    def like(self) -> Tensor:
+        """A tensor of the type and on the device of what comes out."""
+        return next(self.parameters())
+
+    @property
+    def weight(self) -> Tensor:
+        """The table of tokens, where there is one."""
+        raise UserError("this embedding reads vectors and has no table of tokens, so no output layer can be tied to it")
+
+    def looked_up(self) -> list[Tensor]:
+        """Tables that no vector is multiplied with: they cost no FLOPs."""
+        return []
+
+    def draw(self, init: Callable[[Tensor], Any]) -> None:
+        """Draws the table anew, where there is one, as a family starts it."""
+
+    def blank(self, batch: int, length: int) -> Any:
+        """Inputs of the right form that say nothing."""
+        raise NotImplementedError
+
+    def read(self, inputs: Any) -> Tensor:
+        raise NotImplementedError
+
+    def forward(self, inputs: Any, places: Places) -> Tensor:
+        x = self.read(inputs)
+        if self.scale != 1.0:
+            x = x * self.scale
+        if self.position is not None:
+            x = self.position.embed(x, places.positions)
+        if self.segments is not None:
+            x = x + (self.segments(inputs.segments) if isinstance(inputs, Segmented) else self.segments.weight[0])
+        elif isinstance(inputs, Segmented):
+            raise UserError("this embedding has no segments; build it with num_segments")
+        if self.norm is not None:
+            x = self.norm(x)
+        return self.dropout(x) if self.training else x
+
+
+class TokenEmbedding(Embedding):
+    """read(inputs)_i = E[token_i].
+
+    `word_dropout` drops whole words of the table. The output layer may tie its weight to `weight`. `table` is another embedding's E, which
+    stays a part of that one alone: a shared table is saved once.
+
+    With parts beside its table (`enrich`), read(inputs)_i = W [E[token_i]; part_1(word_i); part_2(word_i); ...], without W where widths
+    agree.
+    """
+
+    def __init__(self, vocabulary: int, dim: int, *, word_dropout: float = 0.0, table: nn.Embedding | None = None, **around: Any):
         super().__init__()
         if vocabulary < 1:
             raise UserError(f"vocabulary ({vocabulary}) must be at least 1")
-        self.vocabulary = vocabulary
+        self.vocabulary = self.width = vocabulary
         self.dim = dim
-        self.tokens: nn.Embedding | None
         if table is None:
             self.tokens = nn.Embedding(vocabulary, dim)
         else:
             object.__setattr__(self, "tokens", table)  # seen by neither parameters() nor state_dict()
-        self.parts: Any = nn.ModuleList()
+        self.parts = nn.ModuleList()
         self.map: nn.Linear | None = None
-        self.segments = nn.Embedding(num_segments, dim) if num_segments else None
-        self.position = position
-        self.scale = math.sqrt(dim) if scaled else 1.0
-        self.norm = norm
         self.word_dropout = word_dropout
-        self.dropout = DROPOUTS[dropout_kind](dropout)
+        self.surround(**around)
 
     def enrich(self, table: nn.Embedding | None, parts: Sequence[nn.Module] = ()) -> None:
         """Takes another table of words, or none, and puts parts beside it: modules that make of `Words` vectors (batch, length, dim)."""
@@ -92,26 +146,17 @@ class TokenEmbedding(nn.Module):
 
     @property
     def like(self) -> Tensor:
-        """A tensor of the type and on the device of what comes out."""
         return self.tokens.weight if self.tokens is not None else next(self.parameters())
 
     def looked_up(self) -> list[Tensor]:
-        """Tables that no vector is multiplied with: they cost no FLOPs."""
         return [] if self.tokens is None else [self.tokens.weight]
 
-    def forward(self, inputs: Tensor | Segmented | Words, places: Places) -> Tensor:
-        x = self.read(inputs)
-        if self.scale != 1.0:
-            x = x * self.scale
-        if self.position is not None:
-            x = self.position.embed(x, places.positions)
-        if self.segments is not None:
-            x = x + (self.segments(inputs.segments) if isinstance(inputs, Segmented) else self.segments.weight[0])
-        elif isinstance(inputs, Segmented):
-            raise UserError("this embedding has no segments; build it with num_segments")
-        if self.norm is not None:
-            x = self.norm(x)
-        return self.dropout(x) if self.training else x
+    def draw(self, init: Callable[[Tensor], Any]) -> None:
+        with torch.no_grad():
+            init(self.weight)
+
+    def blank(self, batch: int, length: int) -> Tensor:
+        return torch.zeros(batch, length, dtype=torch.long, device=self.like.device)
 
     def read(self, inputs: Tensor | Segmented | Words) -> Tensor:
         found = []
@@ -121,6 +166,33 @@ class TokenEmbedding(nn.Module):
         found += [part(words) for part in self.parts]
         x = found[0] if len(found) == 1 else torch.cat(found, -1)
         return x if self.map is None else self.map(x)
+
+
+class VectorEmbedding(Embedding):
+    """read(v)_i = W v_i + b, v (batch, length, width) being vectors already. In training `augment(v)` is read in their place."""
+
+    vocabulary = 0
+    tokens = None
+    parts = ()
+
+    def __init__(self, width: int, dim: int, *, augment: Callable[[Tensor], Tensor] = lambda vectors: vectors, **around: Any):
+        super().__init__()
+        if width < 1:
+            raise UserError(f"width ({width}) must be at least 1")
+        self.width = width
+        self.dim = dim
+        self.map = nn.Linear(width, dim)
+        self.augment = augment
+        self.surround(**around)
+
+    def blank(self, batch: int, length: int) -> Tensor:
+        return self.like.new_zeros(batch, length, self.width)
+
+    def read(self, inputs: Tensor | Segmented) -> Tensor:
+        vectors = tokens_of(inputs)
+        if vectors.dim() != 3 or vectors.shape[-1] != self.width:
+            raise UserError(f"this body reads vectors (batch, length, {self.width}), not a tensor of the shape {list(vectors.shape)}")
+        return self.map(self.augment(vectors) if self.training else vectors)
 
 
 class Spelled(nn.Module):

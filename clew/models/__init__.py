@@ -20,8 +20,8 @@ from clew.models.window import WindowConfig, build_window
 
 
 class Family(NamedTuple):
-    """`build(config, vocabulary)`, or where it `encodes` a source `build(config, vocabulary, source_vocabulary)`. One that reads `trees`
-    takes `TreeInputs`."""
+    """`build(config, source)` composes layers over whatever the source gives; one that `encodes` is `build(config, target, source)`, the
+    target being what it writes. One that reads `trees` takes `TreeInputs`."""
 
     config: type[ModelSection]
     build: Callable[..., Any]

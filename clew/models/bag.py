@@ -6,9 +6,9 @@ from typing import Literal
 from pydantic import Field
 
 from clew.core.config import ModelSection
-from clew.layers.embeddings import TokenEmbedding
+from clew.core.types import Source
 from clew.layers.sequence import Stack
-from clew.models.body import Body
+from clew.models.body import Body, uniform_table
 
 
 class BagConfig(ModelSection):
@@ -20,7 +20,7 @@ class BagConfig(ModelSection):
     word_dropout: float = Field(0.0, ge=0, lt=1, description="whole words of the embedding table")
 
 
-def build_bag(config: BagConfig, vocabulary: int) -> Body:
-    embedding = TokenEmbedding(vocabulary, config.dim, dropout=config.dropout, word_dropout=config.word_dropout)
-    embedding.weight.data.uniform_(-0.1, 0.1)
+def build_bag(config: BagConfig, source: Source) -> Body:
+    embedding = source.embedding(config.dim, dropout=config.dropout, word_dropout=config.word_dropout)
+    uniform_table(embedding, 0.1)
     return Body(embedding, Stack([], dim=config.dim))

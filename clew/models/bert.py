@@ -6,8 +6,8 @@ from typing import Annotated, Literal
 from pydantic import Field
 
 from clew.core.config import ModelSection, Part, one_of
+from clew.core.types import Source
 from clew.layers.attention import SelfAttention
-from clew.layers.embeddings import TokenEmbedding
 from clew.layers.feedforward import FeedForward
 from clew.layers.heads import Heads, keep_heads
 from clew.layers.norms import LayerNorm
@@ -37,12 +37,11 @@ class BERTConfig(ModelSection):
     attention_dropout: float = Field(0.1, ge=0, lt=1, description="of attention's weights")
 
 
-def build_bert(config: BERTConfig, vocabulary: int) -> Body:
+def build_bert(config: BERTConfig, source: Source) -> Body:
     dim, heads = config.dim, config.num_heads
     position, in_layers = build_positions(config.position, dim, heads, max(dim // heads, 1), config.max_length)
     norm = {"name": "layer", "eps": config.norm_eps}
-    embedding = TokenEmbedding(
-        vocabulary,
+    embedding = source.embedding(
         dim,
         position=position,
         num_segments=config.num_segments,

@@ -7,7 +7,7 @@ from torch import Tensor, nn
 
 from clew.core.masks import Clock, advance, new_clock
 from clew.core.types import Memory, State
-from clew.layers.embeddings import TokenEmbedding, tokens_of
+from clew.layers.embeddings import Embedding, tokens_of
 from clew.layers.recurrent import Bidirectional
 from clew.layers.sequence import Stack
 
@@ -21,7 +21,7 @@ class BodyState(NamedTuple):
 
 
 class Body(nn.Module):
-    """hidden = norm(layers(embedding(tokens))).
+    """hidden = norm(layers(embedding(inputs))).
 
     `forward` takes a chunk of any length and the state of the chunk before; `levels` gives every layer's output, the embedding first.
     """
@@ -29,7 +29,7 @@ class Body(nn.Module):
     halves = False
     """Whether one half of each vector has read to the left of its position and the other to the right."""
 
-    def __init__(self, embedding: TokenEmbedding, layers: Stack | Bidirectional, norm: nn.Module | None = None):
+    def __init__(self, embedding: Embedding, layers: Stack | Bidirectional, norm: nn.Module | None = None):
         super().__init__()
         self.embedding = embedding
         self.layers = layers
@@ -69,6 +69,11 @@ class Body(nn.Module):
             self.layers.refuse_state(state)
         places, clock = advance(None if state is None else state.clock, mask, tokens_of(inputs))
         return self.embedding(inputs, places), clock
+
+
+def uniform_table(embedding: Embedding, scale: float) -> None:
+    """A table of tokens from U(-scale, scale), where there is one."""
+    embedding.draw(lambda table: nn.init.uniform_(table, -scale, scale))
 
 
 def normal_init(module: nn.Module, std: float) -> None:

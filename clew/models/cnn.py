@@ -5,11 +5,11 @@ from typing import Annotated, Literal
 from pydantic import Field
 
 from clew.core.config import ModelSection
+from clew.core.types import Source
 from clew.layers.convolution import Windows
-from clew.layers.embeddings import TokenEmbedding
 from clew.layers.sequence import Stack
 from clew.layers.wiring import Plain
-from clew.models.body import Body
+from clew.models.body import Body, uniform_table
 
 Width = Annotated[int, Field(ge=1)]
 
@@ -24,8 +24,8 @@ class CNNConfig(ModelSection):
     dropout: float = Field(0.0, ge=0, lt=1, description="of the embedding")
 
 
-def build_cnn(config: CNNConfig, vocabulary: int) -> Body:
-    embedding = TokenEmbedding(vocabulary, config.embedding_dim, dropout=config.dropout)
-    embedding.weight.data.uniform_(-0.25, 0.25)
+def build_cnn(config: CNNConfig, source: Source) -> Body:
+    embedding = source.embedding(config.embedding_dim, dropout=config.dropout)
+    uniform_table(embedding, 0.25)
     windows = Windows(config.embedding_dim, config.dim, widths=config.widths)
     return Body(embedding, Stack([Plain(config.embedding_dim, windows)]))

@@ -9,9 +9,9 @@ from torch import Tensor, nn
 
 from clew.core.config import ModelSection, Part, one_of, part_name
 from clew.core.errors import UserError
-from clew.core.types import State
+from clew.core.types import Source, State
 from clew.layers.convolution import Convolution
-from clew.layers.embeddings import TokenEmbedding
+from clew.layers.embeddings import Embedding
 from clew.layers.feedforward import Linear
 from clew.layers.gated_convolution import HALF, GatedConvolution, LookingConvolution
 from clew.layers.positions import POSITIONS
@@ -41,7 +41,7 @@ class ConvolutionalEncoder(Body):
     """memory = [z; sqrt(1/2) (z + e)]: keys that know their context, values that know their word too. e is the embedding, z the layers'
     output, whose gradient is divided by `attentions`, the number of layers that look at it."""
 
-    def __init__(self, embedding: TokenEmbedding, layers: Stack, attentions: int):
+    def __init__(self, embedding: Embedding, layers: Stack, attentions: int):
         super().__init__(embedding, layers)
         self.attentions = attentions
         self.dim = 2 * layers.dim
@@ -60,8 +60,8 @@ class ConvolutionalEncoder(Body):
         return torch.cat([z, HALF * (z + x)], -1)
 
 
-def build_convolutional(config: ConvolutionalConfig, vocabulary: int, source_vocabulary: int | None = None) -> EncoderDecoder:
-    """`source_vocabulary` is the target's where not given. Without the paper's weight normalisation."""
+def build_convolutional(config: ConvolutionalConfig, target: Source, source: Source | None = None) -> EncoderDecoder:
+    """`source` is what is written too, where not given. Without the paper's weight normalisation."""
     dim, embedding_dim, dropout = config.dim, config.embedding_dim, config.dropout
     positions = [build_positions(config.position, embedding_dim, 1, embedding_dim, config.max_length)[0] for _ in range(2)]
     if None in positions:
@@ -69,9 +69,9 @@ def build_convolutional(config: ConvolutionalConfig, vocabulary: int, source_voc
         raise UserError(
             f"{name} positions act inside self-attention, which a convolutional model has not; take learned, sinusoidal or none"
         )
-    source, target = embeddings(
-        vocabulary,
-        source_vocabulary or vocabulary,
+    reads, writes = embeddings(
+        target,
+        source,
         embedding_dim,
         shared=config.shared_embeddings,
         source_position=positions[0],
@@ -85,7 +85,7 @@ def build_convolutional(config: ConvolutionalConfig, vocabulary: int, source_voc
     writing: list[SequenceLayer] = [Beside(embedding_dim, Linear(embedding_dim, dim), reads=embedding_dim, keeps=embedding_dim)]  # [h; g]
     writing += [LookingConvolution(dim, embedding_dim, width=config.width, dropout=dropout) for _ in range(num_looking)]
     writing.append(Beside(dim + embedding_dim, Linear(dim, embedding_dim), reads=dim, keeps=0, dropout=dropout))
-    body = EncoderDecoder(ConvolutionalEncoder(source, Stack(reading), num_looking), Body(target, Stack(writing)))
+    body = EncoderDecoder(ConvolutionalEncoder(reads, Stack(reading), num_looking), Body(writes, Stack(writing)))
     init_by_fan_in(body, dropout)
     return body
 
@@ -101,6 +101,7 @@ def init_by_fan_in(body: nn.Module, dropout: float) -> None:
         elif isinstance(part, nn.Linear):
             nn.init.normal_(part.weight, std=math.sqrt((1 - dropout) / part.in_features))
             nn.init.zeros_(part.bias)
-        elif isinstance(part, TokenEmbedding):
-            for table in (part.weight, *([] if part.position is None else part.position.parameters())):
+        elif isinstance(part, Embedding):
+            part.draw(lambda table: nn.init.normal_(table, std=0.1))
+            for table in [] if part.position is None else part.position.parameters():
                 nn.init.normal_(table, std=0.1)

@@ -5,12 +5,12 @@ from typing import Annotated, Literal
 from pydantic import Field
 
 from clew.core.config import ModelSection, Part, build_part, one_of
+from clew.core.types import Source
 from clew.layers.cells import CELLS
-from clew.layers.embeddings import TokenEmbedding
 from clew.layers.recurrent import Bidirectional, Recurrent
 from clew.layers.sequence import Stack
 from clew.layers.wiring import Plain, Residual
-from clew.models.body import MOST_LAYERS, Body, uniform_init_all
+from clew.models.body import MOST_LAYERS, Body, uniform_init_all, uniform_table
 
 
 class ELMoConfig(ModelSection):
@@ -39,16 +39,14 @@ class ELMo(Body):
     halves = True
 
 
-def build_elmo(config: ELMoConfig, vocabulary: int) -> ELMo:
+def build_elmo(config: ELMoConfig, source: Source) -> ELMo:
     input_dropout = config.dropout if config.input_dropout is None else config.input_dropout
-    embedding = TokenEmbedding(
-        vocabulary, config.dim, dropout=input_dropout, dropout_kind=config.dropout_kind, word_dropout=config.word_dropout
-    )
+    embedding = source.embedding(config.dim, dropout=input_dropout, dropout_kind=config.dropout_kind, word_dropout=config.word_dropout)
     body = ELMo(embedding, Bidirectional(build_stack(config), build_stack(config)))
     if config.init_scale is not None:
         uniform_init_all(body, config.init_scale)
     else:
-        embedding.weight.data.uniform_(-0.1, 0.1)
+        uniform_table(embedding, 0.1)
     return body
 
 

@@ -10,8 +10,8 @@ from torch import Tensor, nn
 from clew.core.errors import UserError
 from clew.core.masks import has_documents
 from clew.core.state import map_tree
-from clew.core.types import Memory, State, Term
-from clew.layers.embeddings import TokenEmbedding
+from clew.core.types import Memory, Source, State, Term
+from clew.layers.embeddings import Embedding
 from clew.layers.hard_attention import Reinforce, find_draws
 from clew.layers.positions import Position
 from clew.models.body import Body
@@ -44,12 +44,12 @@ class EncoderDecoder(nn.Module):
         self.source_vocabulary = encoder.vocabulary
 
     @property
-    def embedding(self) -> TokenEmbedding:
+    def embedding(self) -> Embedding:
         """The target's; where embeddings are shared it is the source's too, and an output layer tied to it makes the three one."""
         return self.decoder.embedding
 
     @property
-    def source_embedding(self) -> TokenEmbedding:
+    def source_embedding(self) -> Embedding:
         return self.encoder.embedding
 
     @property
@@ -123,21 +123,23 @@ def refuse_documents(mask: Tensor | None) -> None:
 
 
 def embeddings(
-    vocabulary: int,
-    source_vocabulary: int,
+    target: Source,
+    source: Source | None,
     dim: int,
     *,
     shared: bool,
     position: Position | None = None,
     source_position: Position | None = None,
-    **options: Any,
-) -> tuple[TokenEmbedding, TokenEmbedding]:
-    """The source's and the target's; with `shared` both read one table (Press and Wolf 2017), which the target's holds."""
-    if shared and source_vocabulary != vocabulary:
+    **around: Any,
+) -> tuple[Embedding, Embedding]:
+    """The source's and the target's; with `shared` both read one table (Press and Wolf 2017), which the target's holds. What is read is
+    what is written, where not given."""
+    source = target if source is None else source
+    if shared and source.width != target.width:
         raise UserError(
-            f"shared embeddings need one vocabulary, but the source has {source_vocabulary} tokens and the target {vocabulary}; "
+            f"shared embeddings need one vocabulary, but the source has {source.width} tokens and the target {target.width}; "
             "train one tokenizer on both, or set model.shared_embeddings=false"
         )
-    target = TokenEmbedding(vocabulary, dim, position=position, **options)
-    table = target.tokens if shared else None
-    return TokenEmbedding(source_vocabulary, dim, position=source_position, table=table, **options), target
+    writes = target.embedding(dim, position=position, **around)
+    table = {"table": writes.tokens} if shared else {}
+    return source.embedding(dim, position=source_position, **table, **around), writes

@@ -7,8 +7,8 @@ from pydantic import Field
 from torch import nn
 
 from clew.core.config import ModelSection, Part, build_part, one_of, part_name, part_options
+from clew.core.types import Source
 from clew.layers.attention import SelfAttention
-from clew.layers.embeddings import TokenEmbedding
 from clew.layers.feedforward import FeedForward
 from clew.layers.heads import Heads, keep_heads
 from clew.layers.norms import LayerNorm
@@ -40,10 +40,10 @@ class GPTConfig(ModelSection):
     attention_dropout: float | None = Field(None, ge=0, lt=1, description="of attention's weights")
 
 
-def build_gpt(config: GPTConfig, vocabulary: int) -> Body:
+def build_gpt(config: GPTConfig, source: Source) -> Body:
     dim, heads = config.dim, config.num_heads
     position, in_layers = build_positions(config.position, dim, heads, max(dim // heads, 1), config.max_length)
-    embedding = TokenEmbedding(vocabulary, dim, position=position, dropout=given(config.embedding_dropout, config.dropout))
+    embedding = source.embedding(dim, position=position, dropout=given(config.embedding_dropout, config.dropout))
     attention_dropout = given(config.attention_dropout, config.dropout)
     norm = {"name": "layer", "eps": config.norm_eps, "bias": config.bias}
     layers: list[PreNorm] = []

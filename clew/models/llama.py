@@ -5,8 +5,8 @@ from typing import Annotated, Literal
 from pydantic import Field
 
 from clew.core.config import ModelSection, Part, one_of
+from clew.core.types import Source
 from clew.layers.attention import SelfAttention
-from clew.layers.embeddings import TokenEmbedding
 from clew.layers.feedforward import FeedForward
 from clew.layers.heads import Heads, keep_heads
 from clew.layers.norms import RMSNorm
@@ -41,7 +41,7 @@ class LlamaConfig(ModelSection):
     attention_dropout: float | None = Field(None, ge=0, lt=1, description="of attention's weights")
 
 
-def build_llama(config: LlamaConfig, vocabulary: int) -> Body:
+def build_llama(config: LlamaConfig, source: Source) -> Body:
     dim, heads = config.dim, config.num_heads
     hidden_dim = config.hidden_dim or 8 * ((8 * dim // 3 + 7) // 8)
     norm = {"name": "rms", "eps": config.norm_eps}
@@ -59,7 +59,7 @@ def build_llama(config: LlamaConfig, vocabulary: int) -> Body:
         )
         network = FeedForward(dim, hidden_dim=hidden_dim, activation="swiglu", bias=config.network_bias)
         layers += [PreNorm(dim, attention, norm=norm, dropout=config.dropout), PreNorm(dim, network, norm=norm, dropout=config.dropout)]
-    body = Body(TokenEmbedding(vocabulary, dim, dropout=config.dropout), Stack(layers), RMSNorm(dim, eps=config.norm_eps))
+    body = Body(source.embedding(dim, dropout=config.dropout), Stack(layers), RMSNorm(dim, eps=config.norm_eps))
     init_transformer(body, config.num_layers)
     keep_heads(body, config.heads)
     return body

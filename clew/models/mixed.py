@@ -7,10 +7,10 @@ from pydantic import BeforeValidator, Field
 
 from clew.core.config import ModelSection, Part, build_part, check_part, one_of, options_of, part_name
 from clew.core.errors import UserError
+from clew.core.types import Source
 from clew.layers.attention import SelfAttention
 from clew.layers.cells import CELLS
 from clew.layers.convolution import Convolution
-from clew.layers.embeddings import TokenEmbedding
 from clew.layers.feedforward import FeedForward
 from clew.layers.heads import Heads, keep_heads
 from clew.layers.norms import NORMS
@@ -84,7 +84,7 @@ class MixedConfig(ModelSection):
     dropout: float = Field(0.0, ge=0, lt=1)
 
 
-def build_mixed(config: MixedConfig, vocabulary: int) -> Body:
+def build_mixed(config: MixedConfig, source: Source) -> Body:
     dim = config.dim
     position, _ = build_positions(config.position, dim, 1, dim, config.max_length)
     if position is None:
@@ -98,7 +98,7 @@ def build_mixed(config: MixedConfig, vocabulary: int) -> Body:
         layer = build_mixer(part, dim)
         layers.append(build_part("wiring", config.wiring, WIRINGS, dim, layer, norm=config.norm, dropout=config.dropout))
         dim = layers[-1].dim
-    embedding = TokenEmbedding(vocabulary, config.dim, position=position, dropout=config.dropout)
+    embedding = source.embedding(config.dim, position=position, dropout=config.dropout)
     body = Body(embedding, Stack(layers), build_part("norm", config.norm, NORMS, dim))
     keep_heads(body, config.heads)
     return body

@@ -6,12 +6,12 @@ from pydantic import Field
 
 from clew.core.config import ModelSection, Part, build_part, one_of
 from clew.core.errors import UserError
+from clew.core.types import Source
 from clew.layers.cells import CELLS
-from clew.layers.embeddings import TokenEmbedding
 from clew.layers.recurrent import Bidirectional, Recurrent
 from clew.layers.sequence import SequenceLayer, Stack
 from clew.layers.wiring import WIRINGS
-from clew.models.body import MOST_LAYERS, Body, uniform_init_all
+from clew.models.body import MOST_LAYERS, Body, uniform_init_all, uniform_table
 
 
 class RecurrentConfig(ModelSection):
@@ -33,11 +33,11 @@ class RecurrentConfig(ModelSection):
     init_scale: float | None = Field(None, gt=0, description="every parameter from U(-s, s); each cell's own start where not given")
 
 
-def build_recurrent(config: RecurrentConfig, vocabulary: int) -> Body:
+def build_recurrent(config: RecurrentConfig, source: Source) -> Body:
     dim = config.embedding_dim or config.dim
     input_dropout = config.dropout if config.input_dropout is None else config.input_dropout
     last_dropout = config.dropout if config.last_dropout is None else config.last_dropout
-    embedding = TokenEmbedding(vocabulary, dim, dropout=input_dropout, dropout_kind=config.dropout_kind, word_dropout=config.word_dropout)
+    embedding = source.embedding(dim, dropout=input_dropout, dropout_kind=config.dropout_kind, word_dropout=config.word_dropout)
     below = config.num_layers - 1
     widths, dropouts = [config.dim] * below + [config.last_dim or config.dim], [config.dropout] * below + [last_dropout]
     layers = []
@@ -50,7 +50,7 @@ def build_recurrent(config: RecurrentConfig, vocabulary: int) -> Body:
     if config.init_scale is not None:
         uniform_init_all(body, config.init_scale)
     else:
-        embedding.weight.data.uniform_(-0.1, 0.1)
+        uniform_table(embedding, 0.1)
     return body
 
 

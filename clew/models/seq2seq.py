@@ -11,7 +11,7 @@ from torch import nn
 from clew.core.config import ModelSection, Part, build_part, one_of
 from clew.core.errors import UserError
 from clew.core.state import leaves, map_tree
-from clew.core.types import State, Tree
+from clew.core.types import Source, State, Tree
 from clew.layers.attentive import AttentiveCell, Drawing, FeedingCell, Looking
 from clew.layers.cells import CELLS, Cell, DroppedCell, StackedCell
 from clew.layers.feedforward import Readout
@@ -20,7 +20,7 @@ from clew.layers.recurrent import Backward, Bidirectional, Recurrent, RecurrentS
 from clew.layers.scores import SCORES, Score
 from clew.layers.sequence import SequenceLayer, Stack
 from clew.layers.wiring import Beside, Plain
-from clew.models.body import MOST_LAYERS, Body, uniform_init_all
+from clew.models.body import MOST_LAYERS, Body, uniform_init_all, uniform_table
 from clew.models.encoder_decoder import EncoderDecoder, embeddings
 
 
@@ -99,20 +99,19 @@ def reader_states(state: State) -> list[State]:
     return [state.cell] if isinstance(state, RecurrentState) else [part.cell for part in state]
 
 
-def build_seq2seq(config: Seq2SeqConfig, vocabulary: int, source_vocabulary: int | None = None) -> EncoderDecoder:
-    """`source_vocabulary` is the target's where not given."""
+def build_seq2seq(config: Seq2SeqConfig, target: Source, source: Source | None = None) -> EncoderDecoder:
+    """`source` is what is written too, where not given."""
     check_choices(config)
-    source_vocabulary = source_vocabulary or vocabulary
     embedding_dim = config.embedding_dim or config.dim
     dropout: dict[str, Any] = {"dropout": config.dropout, "dropout_kind": config.dropout_kind}
-    source, target = embeddings(vocabulary, source_vocabulary, embedding_dim, shared=config.shared_embeddings, **dropout)
-    encoder = Body(source, Stack(encoder_layers(config, embedding_dim)))
+    reads, writes = embeddings(target, source, embedding_dim, shared=config.shared_embeddings, **dropout)
+    encoder = Body(reads, Stack(encoder_layers(config, embedding_dim)))
     layers = {"none": bottleneck_layers, "before": layers_looking_before, "after": layers_looking_after}[config.attention]
-    decoder = Body(target, Stack(layers(config, embedding_dim, encoder.dim)))
-    reinforce = Reinforce(vocabulary, entropy_weight=config.entropy_weight) if config.hard else None
+    decoder = Body(writes, Stack(layers(config, embedding_dim, encoder.dim)))
+    reinforce = Reinforce(writes.vocabulary, entropy_weight=config.entropy_weight) if config.hard else None
     body = EncoderDecoder(encoder, decoder, build_bridge(config), reinforce)
-    for embedding in (source, target):
-        embedding.weight.data.uniform_(-0.1, 0.1)
+    for embedding in (reads, writes):
+        uniform_table(embedding, 0.1)
     if config.init_scale is not None:
         uniform_init_all(body, config.init_scale)
     return body

@@ -3,6 +3,7 @@
 Either half may be a list of other layers, so that a recurrent encoder stands under an attentive decoder, or the other way round
 (Chen et al. 2018)."""
 
+from functools import partial
 from itertools import chain
 from typing import Annotated, Any, Literal
 
@@ -11,6 +12,7 @@ from torch import nn
 
 from clew.core.config import ModelSection, Part, build_part, check_part, one_of, part_name
 from clew.core.errors import UserError, shown
+from clew.core.types import Source
 from clew.layers.attention import CrossAttention, SelfAttention
 from clew.layers.cells import CELLS
 from clew.layers.feedforward import FeedForward
@@ -85,16 +87,16 @@ class TransformerConfig(ModelSection):
 
 
 def build_transformer(
-    config: TransformerConfig, vocabulary: int, source_vocabulary: int | None = None, encoder: Body | None = None
+    config: TransformerConfig, target: Source, source: Source | None = None, encoder: Body | None = None
 ) -> EncoderDecoder:
-    """`source_vocabulary` is the target's where not given. An `encoder` that is given takes the place of the one that would be built."""
+    """`source` is what is written too, where not given. An `encoder` that is given takes the place of the one that would be built."""
     dim = config.dim
     positions = [
         build_positions(config.position, dim, config.num_heads, max(dim // config.num_heads, 1), config.max_length)[0] for _ in "12"
     ]
-    source, target = embeddings(
-        vocabulary,
-        source_vocabulary or vocabulary,
+    reads, writes = embeddings(
+        target,
+        source,
         dim,
         shared=config.shared_embeddings,
         source_position=positions[0],
@@ -106,8 +108,8 @@ def build_transformer(
     writing = listed(config.decoder_layers, config.num_layers, ["attention", "cross_attention", "feedforward"])
     if not any(part_name(part) == "cross_attention" for part in writing):
         raise UserError("model.decoder_layers has no cross_attention, so that nothing of the source would reach the decoder; add one")
-    reader = build_half(config, reading, source, memory_dim=None) if encoder is None else encoder
-    decoder = build_half(config, writing, target, memory_dim=reader.dim)
+    reader = build_half(config, reading, reads, memory_dim=None) if encoder is None else encoder
+    decoder = build_half(config, writing, writes, memory_dim=reader.dim)
     init_xavier(*([reader] if encoder is None else []), decoder)
     body = EncoderDecoder(reader, decoder)
     keep_heads(body, config.heads)
@@ -149,4 +151,4 @@ def init_xavier(*halves: Body) -> None:
                     if linear.bias is not None:
                         nn.init.zeros_(linear.bias)
     for half in halves:
-        nn.init.normal_(half.embedding.weight, std=half.embedding.dim**-0.5)
+        half.embedding.draw(partial(nn.init.normal_, std=half.embedding.dim**-0.5))

@@ -10,9 +10,10 @@ from clew.core.config import ModelSection, Part, build_part, one_of
 from clew.core.errors import UserError
 from clew.core.masks import advance
 from clew.core.tree_batches import TreeBatch, TreeInputs
-from clew.core.types import Memory, State
-from clew.layers.embeddings import TokenEmbedding, tokens_of
+from clew.core.types import Memory, Source, State
+from clew.layers.embeddings import Embedding, tokens_of
 from clew.layers.tree_lstm import TREE_LAYERS, TreeLSTM
+from clew.models.body import uniform_table
 
 
 class TreeLSTMConfig(ModelSection):
@@ -38,7 +39,7 @@ class TreeBody(nn.Module):
     trees = True
     max_length = None
 
-    def __init__(self, embedding: TokenEmbedding, layer: TreeLSTM, *, dropout: float = 0.0):
+    def __init__(self, embedding: Embedding, layer: TreeLSTM, *, dropout: float = 0.0):
         super().__init__()
         self.embedding = embedding
         self.layer = layer
@@ -77,9 +78,9 @@ class TreeBody(nn.Module):
         return self.dropout(self.layer(x, trees).hidden)
 
 
-def build_tree_lstm(config: TreeLSTMConfig, vocabulary: int) -> TreeBody:
+def build_tree_lstm(config: TreeLSTMConfig, source: Source) -> TreeBody:
     dim = config.embedding_dim or config.dim
     input_dropout = config.dropout if config.input_dropout is None else config.input_dropout
-    embedding = TokenEmbedding(vocabulary, dim, dropout=input_dropout)
-    embedding.weight.data.uniform_(-0.1, 0.1)
+    embedding = source.embedding(dim, dropout=input_dropout)
+    uniform_table(embedding, 0.1)
     return TreeBody(embedding, build_part("tree layer", config.layer, TREE_LAYERS, dim, config.dim), dropout=config.dropout)

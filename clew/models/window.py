@@ -7,9 +7,8 @@ from pydantic import Field
 from torch import Tensor
 
 from clew.core.config import ModelSection
-from clew.core.types import State
+from clew.core.types import Source, State
 from clew.layers.convolution import Convolution
-from clew.layers.embeddings import TokenEmbedding
 from clew.layers.sequence import Stack
 from clew.layers.wiring import Plain
 from clew.models.body import Body
@@ -33,8 +32,8 @@ class TanhWindow(Convolution):
         return torch.tanh(y), state
 
 
-def build_window(config: WindowConfig, vocabulary: int) -> Body:
+def build_window(config: WindowConfig, source: Source) -> Body:
     """Without the optional direct connections from words to outputs."""
-    embedding = TokenEmbedding(vocabulary, config.embedding_dim, dropout=config.dropout)
+    embedding = source.embedding(config.embedding_dim, dropout=config.dropout)
     window = TanhWindow(config.embedding_dim, config.dim, width=config.width)
     return Body(embedding, Stack([Plain(config.embedding_dim, window, dropout=config.dropout)]))

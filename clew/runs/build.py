@@ -8,14 +8,15 @@ from torch import nn
 
 from clew.core.errors import UserError, unknown
 from clew.core.files import cache_folder
-from clew.core.types import Body
+from clew.core.types import Body, Source
 from clew.data.measures import measured
 from clew.data.splits import Spread
 from clew.models import MODELS
 from clew.runs.config import Config, TextConfig
-from clew.runs.embedding import check_embedding, enrich
+from clew.runs.embedding import build_body, build_read, check_embedding, source_of
 from clew.runs.memory import build_within_memory
-from clew.runs.transfer import ENCODER, build_encoder, put_adapters
+from clew.runs.transfer import ENCODER, put_adapters
+from clew.sources.tokens import Tokens
 from clew.tasks import TASKS
 from clew.text.tokenizer import Tokenizer
 from clew.text.train import END, TOKENIZERS
@@ -33,33 +34,34 @@ def train_side(text: TextConfig, texts: Sequence[str], specials: Sequence[str]) 
     return train_tokenizer(text, texts, [END, *specials] if text.tokenizer == "character" else specials)
 
 
-def build_body(config: Config, vocabulary: int, source_vocabulary: int | None = None, encoder: Body | None = None) -> Body:
-    """The body over the vocabulary that is written, and where it reads a source over the source's, by an encoder that may be given."""
-    family = MODELS[config.model.family]
-    if encoder is not None:
-        return family.build(config.model, vocabulary, source_vocabulary, encoder=encoder)
-    return family.build(config.model, vocabulary, source_vocabulary) if family.encodes else family.build(config.model, vocabulary)
+def sources_of(config: Config, vocabularies: dict[str, Any]) -> list[Source]:
+    """What a task's body reads; of one with an encoder what it writes, and what it reads."""
+    if "tokenizer" in vocabularies:
+        return [source_of(config, vocabularies)]
+    return [Tokens(vocabularies[role].vocabulary) for role in ("target", "source") if role in vocabularies]
 
 
-def build_task(config: Config, vocabularies: dict[str, Any], *, to_train: bool = True) -> nn.Module:
-    """The untrained task of a config, the same for the same seed; refused where memory would not hold it, or its training."""
+def build_task(
+    config: Config, vocabularies: dict[str, Any], *, sources: Sequence[Source] | None = None, to_train: bool = True
+) -> nn.Module:
+    """The untrained task of a config, the same for the same seed; refused where memory would not hold it, or its training. `sources` are
+    what its body reads, where the vocabularies do not tell."""
     check_source(config, reads="source" in vocabularies)
     check_embedding(config)
-    sizes = [vocabularies[role].vocabulary for role in ("tokenizer", "target", "source") if role in vocabularies]
+    read = sources_of(config, vocabularies) if sources is None else sources
 
     def build() -> nn.Module:
         with torch.random.fork_rng(devices=[]):
             torch.manual_seed(config.seed)
-            encoder = build_encoder(vocabularies[ENCODER]) if ENCODER in vocabularies else None
-            body = build_body(config, sizes[0], sizes[1] if len(sizes) > 1 else None, encoder)
-            enrich(body, config, vocabularies)
+            encoder = build_read(vocabularies[ENCODER]) if ENCODER in vocabularies else None
+            body = build_body(config, *read, encoder=encoder)
             kind = TASKS[config.task.name]
             check_needs(kind.needs, body, config)
             task = kind.build(body, vocabularies, config.task)
             put_adapters(task, config)
             return task
 
-    return build_within_memory(build, config, max(sizes), choose_device(config.device)[0] if to_train else None)
+    return build_within_memory(build, config, max(source.width for source in read), choose_device(config.device)[0] if to_train else None)
 
 
 def check_source(config: Config, *, reads: bool) -> None:
@@ -83,7 +85,7 @@ def check_needs(needs: tuple[str, ...], body: Body, config: Config) -> None:
     for need in needs:
         if getattr(body, need, False):
             continue
-        able = [name for name, other in plain.items() if getattr(other.build(other.config(), 2), need, False)]
+        able = [name for name, other in plain.items() if getattr(other.build(other.config(), Tokens(2)), need, False)]
         needed = f"that {NEEDS[need]}, which a {family} does" if need in NEEDS else f"that is {need}, which this {family} is"
         raise UserError(f"the task {task} needs a body {needed} not; these would do: {', '.join(able)}")
 

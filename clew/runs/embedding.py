@@ -3,30 +3,28 @@ another run's vectors."""
 
 import hashlib
 import json
-import math
 from dataclasses import dataclass
-from functools import cached_property
+from functools import cached_property, partial
 from pathlib import Path
 from typing import Any, ClassVar
 
 import torch
-from torch import Tensor, nn
 
-from clew.core.config import build_part
 from clew.core.errors import UserError
 from clew.core.files import file_hash
+from clew.core.types import Body
+from clew.core.types import Source as BodySource
 from clew.data.vectors import first_words, read_vectors, vector_width
-from clew.layers.characters import CHARACTERS
 from clew.layers.context import Context
-from clew.layers.embeddings import Spelled
 from clew.layers.pooling import MIXES
 from clew.models import MODELS
 from clew.runs.config import Config, EmbeddingConfig, resolve
 from clew.runs.directory import WEIGHTS, check_files, check_run, read_config, read_weights
 from clew.runs.upgrading import upgraded
+from clew.sources.tokens import LetteredWords, Tokens
+from clew.sources.words import WordReader
 from clew.tasks import TASKS
 from clew.text.kept import Kept
-from clew.text.letters import letters_of
 from clew.text.tokenizer import Tokenizer
 from clew.text.train import with_words
 
@@ -152,37 +150,57 @@ def knowing(tokenizer: Tokenizer, config: Config) -> Tokenizer:
     return with_words(tokenizer, [word.lower() for word in words] if config.text.lowercase else words)
 
 
-def enrich(body: Any, config: Config, vocabularies: dict[str, Any]) -> None:
-    """Gives a body's embedding the parts that the section asks for, all of them untrained; no file is read."""
+def source_of(config: Config, vocabularies: dict[str, Any]) -> BodySource:
+    """What a body reads: tokens, or where the section asks for parts beside their table, words with these. No file is read."""
     embedding: EmbeddingConfig = config.embedding
-    if embedding.is_plain:
-        return
     tokenizer: Tokenizer = vocabularies["tokenizer"]
-    parts: list[nn.Module] = []
-    if embedding.characters is not None:
-        reader = build_part("reader of characters", embedding.characters, CHARACTERS, embedding.characters_dim)
-        parts.append(Spelled(reader, spelling(tokenizer.tokens), dropout=embedding.dropout))
-    if CONTEXT in vocabularies:
-        parts.append(build_context(vocabularies[CONTEXT], embedding))
-    table = None
-    if embedding.words:
-        beside = sum(part.dim for part in parts)  # type: ignore[misc]
-        width = embedding.dim or max(body.embedding.dim - beside, 0) or body.embedding.dim
-        table = nn.Embedding(tokenizer.vocabulary, width)
-        nn.init.uniform_(table.weight, -math.sqrt(3 / width), math.sqrt(3 / width))
-        table.weight.requires_grad_(embedding.tune)
-    body.embedding.enrich(table, parts)
+    if embedding.is_plain:
+        return Tokens(tokenizer.vocabulary)
+    context: Source | None = vocabularies.get(CONTEXT)
+    has_letters = embedding.characters is not None
+    return LetteredWords(
+        tokenizer.vocabulary,
+        tokenizer=tokenizer,
+        reader=WordReader(tokenizer, letters=has_letters, context=None if context is None else context_reader(context)),
+        table=embedding.words,
+        table_dim=embedding.dim,
+        tune=embedding.tune,
+        characters=embedding.characters,
+        characters_dim=embedding.characters_dim,
+        dropout=embedding.dropout,
+        context=None if context is None else partial(build_context, context, embedding),
+    )
+
+
+def build_body(config: Config, *sources: BodySource, encoder: Body | None = None) -> Body:
+    """The body over what it reads; of a family with an encoder over what it writes and what it reads, by an encoder that may be given."""
+    family = MODELS[config.model.family]
+    body = family.build(config.model, *sources, **({} if encoder is None else {"encoder": encoder}))
+    sources[0].complete(body.embedding)
+    if len(sources) > 1 and encoder is None:
+        sources[1].complete(body.source_embedding)
+    return body
+
+
+def build_read(source: Source) -> Any:
+    """The body of a run that another reads, untrained."""
+    return build_body(source.config, source_of(source.config, {"tokenizer": source.tokenizer}))
 
 
 def build_context(source: Source, embedding: EmbeddingConfig) -> Context:
-    config = source.config
-    body = MODELS[config.model.family].build(config.model, source.vocabulary)
-    enrich(body, config, {"tokenizer": source.tokenizer})
+    body = build_read(source)
     with torch.no_grad():
-        token = torch.zeros(1, 1, dtype=torch.long, device=body.embedding.like.device)
-        widths = [level.shape[-1] for level in body.levels(token)]
+        widths = [level.shape[-1] for level in body.levels(body.embedding.blank(1, 1))]
     mix = MIXES[embedding.mix]
     return Context(body, widths, mix, pieces=embedding.pieces, tuned=embedding.tune_from, dropout=embedding.dropout)
+
+
+def context_reader(source: Source) -> WordReader:
+    """What reads words for the body of another run."""
+    embedding: EmbeddingConfig = source.config.embedding
+    is_segmented = getattr(source.config.model, "num_segments", 0) > 1
+    letters = embedding.characters is not None
+    return WordReader(source.tokenizer, letters=letters, running=source.is_running, segmented=is_segmented)
 
 
 def begin(body: Any, config: Config, vocabularies: dict[str, Any]) -> list[str]:
@@ -204,10 +222,3 @@ def begin(body: Any, config: Config, vocabularies: dict[str, Any]) -> list[str]:
         context.body.load_state_dict({name.removeprefix(prefix): tensor for name, tensor in weights.items() if name.startswith(prefix)})
         notes.append(f"{source.folder}: {len(context.chosen)} levels, {'trained along' if embedding.tune_from else 'left as they are'}")
     return notes
-
-
-def spelling(tokens: list[str]) -> Tensor:
-    """The letters of every token (tokens, letters), 0 behind the last."""
-    letters = [letters_of(token) for token in tokens]
-    longest = max(map(len, letters))
-    return torch.tensor([[*word, *[0] * (longest - len(word))] for word in letters], dtype=torch.int32)

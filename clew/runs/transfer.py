@@ -15,7 +15,7 @@ from clew.layers.adapters import adapt, adapter_names, is_adapted
 from clew.models import MODELS
 from clew.runs.config import Config
 from clew.runs.directory import VOCABULARY, WEIGHTS, check_files, check_run, is_run, read_config, read_weights
-from clew.runs.embedding import Source, check_merged, check_reads_one_sequence, enrich
+from clew.runs.embedding import check_merged, check_reads_one_sequence
 from clew.tasks import TASKS
 from clew.text.labels import Labels
 from clew.text.tokenizer import Tokenizer
@@ -185,14 +185,6 @@ def has_encoder(config: Config) -> bool:
     """Whether a run's encoder is another's body."""
     transfer: Any = config.transfer
     return transfer.source is not None and is_translator(config) and (transfer.encoder or not transfer.translator)
-
-
-def build_encoder(source: Source) -> Any:
-    """The body of a run, untrained, to read sources with."""
-    config = source.config
-    body = MODELS[config.model.family].build(config.model, source.vocabulary)
-    enrich(body, config, {"tokenizer": source.tokenizer})
-    return body
 
 
 def inherited_part(task: Any, config: Config) -> tuple[str, Any]:

@@ -66,13 +66,12 @@ class Profile:
 def training_profile(run: Run) -> Profile:
     """Of the run's training data; a sentence says why where it is not at hand."""
     config, found = run.config, Profile()
-    use = find_use(run, own_verb(config))
-    learning = TASKS[config.task.name].learns
+    use, learning = find_use(run, own_verb(config)), TASKS[config.task.name].learns
     examples = learning.read(config.data, config.seed, Notes(faults=config.data.faults))["train"]
     if not learning.has_examples:
-        pieces = (f"{line}\n" for line in learning.lines(examples))
         found.has_lengths = False  # what a request holds is not cut as these are
-        found.read(use, run, [use.row(text=beginning(pieces, SOME_CHARACTERS))])
+        text = beginning((f"{line}\n" for line in learning.lines(examples)), SOME_CHARACTERS)
+        found.read(use, run, [use.row(text=text)])
         return found
     watch = use.watch
     if watch is None or watch.row_of is None:

@@ -239,7 +239,7 @@ LANGUAGE_MODEL = TaskEntry(
     needs=LanguageModel.needs,
     uses={"generate": GENERATE},
     vocabularies={"tokenizer": Tokenizer},
+    pipeline="text-generation",
     learning=Streams(),
     baselines=text_baselines,
-    pipeline="text-generation",
 )

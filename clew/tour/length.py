@@ -8,6 +8,7 @@ from torch import Tensor
 from clew.drawing.views import Lines, Note, Part, Series, Table, View
 from clew.layers.positions import POSITIONS
 from clew.models.gpt import GPTConfig, build_gpt
+from clew.sources.tokens import Tokens
 from clew.tasks.language_model import LanguageModel
 from clew.tour.characters import Characters, bits_of, characters_of_shakespeare, predictor
 from clew.tour.experiment import Experiment, Finding, Report, Scale
@@ -42,7 +43,7 @@ def build_model(position: str, size: Size, characters: Characters, seed: int) ->
     config = GPTConfig(
         dim=size.dim, num_layers=size.num_layers, num_heads=size.num_heads, position=position, max_length=TIMES[-1] * size.length
     )
-    return predictor(build_gpt(config, characters.tokenizer.vocabulary), characters)
+    return predictor(build_gpt(config, Tokens(characters.tokenizer.vocabulary)), characters)
 
 
 def train_short(position: str, size: Size, characters: Characters, seed: int, report: Report) -> LanguageModel:

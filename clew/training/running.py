@@ -3,7 +3,7 @@
 import hashlib
 import json
 import math
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import nullcontext
 from dataclasses import dataclass
 from pathlib import Path
@@ -99,7 +99,7 @@ def begin(
     seed: int,
     folder: Path,
     problem: Problem,
-    known: dict[str, Known],
+    known: Mapping[str, Known],
     autocast: Autocast,
     request: Request,
     report: Report,

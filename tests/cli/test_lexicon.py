@@ -72,7 +72,6 @@ def test_a_mistake_is_one_line(clew: Clew, files: Path, arguments: list[str], se
 
 
 @pytest.mark.corpus
-@pytest.mark.slow
 def test_english_into_russian_is_better_by_csls(clew: Clew):
     data = Path(os.environ["CLEW_DATA"])
     vectors = [data / "vectors" / name for name in ("glove.6B.100d.top40k.txt.gz", "navec_news_v1_1B_250K_300d_100q.tar")]

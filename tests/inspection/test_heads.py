@@ -6,12 +6,13 @@ import torch
 from clew.core.errors import UserError
 from clew.inspection.heads import attending_layers, head_names, heads_off, why_headless
 from clew.models import MODELS
+from clew.sources.tokens import Tokens
 
 
 def body_of(family, **settings):
     kind = MODELS[family]
     torch.manual_seed(0)
-    built = kind.build(kind.config(family=family, **settings), 11)
+    built = kind.build(kind.config(family=family, **settings), Tokens(11))
     return built.eval()
 
 

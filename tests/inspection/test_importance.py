@@ -10,6 +10,7 @@ from clew.inspection.heads import attending_layers, heads_off
 from clew.inspection.importance import curve_view, head_importance, leave_one_out, normalised, quality_curve, ranked
 from clew.inspection.recording import intervene
 from clew.models import MODELS
+from clew.sources.tokens import Tokens
 
 
 class Guessing(nn.Module):
@@ -18,7 +19,7 @@ class Guessing(nn.Module):
     def __init__(self):
         super().__init__()
         kind = MODELS["gpt"]
-        self.body = kind.build(kind.config(family="gpt", dim=8, num_heads=2, num_layers=2), 7)
+        self.body = kind.build(kind.config(family="gpt", dim=8, num_heads=2, num_layers=2), Tokens(7))
         self.output = nn.Linear(8, 7)
 
     def losses(self, batch):

@@ -19,6 +19,7 @@ from clew.layers.attention import SelfAttention
 from clew.layers.cells import CELLS, LSTM
 from clew.layers.recurrent import Backward, Bidirectional, Recurrent
 from clew.models import MODELS
+from clew.sources.tokens import Tokens
 from clew.tasks.generation import generate
 from clew.tasks.writing import DecodingConfig
 from tests.thread.models import LINES, gpt, lines_batch, lstm
@@ -332,7 +333,7 @@ def read_words(family: str, body: Any) -> Tensor:
 def test_everything_inside_every_family_can_be_watched_and_stays_what_it_was(family: str) -> None:
     options, wanted = SMALL[family]
     torch.manual_seed(0)
-    body = MODELS[family].build(MODELS[family].config(**options), 9).eval()
+    body = MODELS[family].build(MODELS[family].config(**options), Tokens(9)).eval()
     expected = read_words(family, body)
     with clew.record(body, "*") as seen:
         torch.testing.assert_close(read_words(family, body), expected)
@@ -347,7 +348,7 @@ def test_everything_inside_every_family_can_be_watched_and_stays_what_it_was(fam
 
 def attentions(family: str = "gpt") -> Any:
     torch.manual_seed(0)
-    return MODELS[family].build(MODELS[family].config(**SMALL[family][0]), 9).eval()
+    return MODELS[family].build(MODELS[family].config(**SMALL[family][0]), Tokens(9)).eval()
 
 
 class Softmaxes(TorchFunctionMode):

@@ -47,6 +47,11 @@ def test_a_cell_is_shown_as_the_equation_of_one_step() -> None:
     assert all(node["gradient"] for node in facts["nodes"])  # at the text's end there is something to forget
 
 
+def test_a_layer_that_lost_all_of_its_heads_is_traced() -> None:
+    nodes = look(small_run("pruned"), "graph", {"text": "she"}).facts["nodes"]
+    assert any(0 in node["shape"] for node in nodes) and nodes[-1]["kind"] == "output"
+
+
 def test_what_is_not_there_or_not_called_is_refused() -> None:
     with pytest.raises(UserError, match="the model has no part 'body.layer'; did you mean 'body.layers'"):
         look(small_run("lstm"), "graph", {"text": "she", "layer": "body.layer"})

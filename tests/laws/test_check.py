@@ -149,7 +149,7 @@ def test_only_what_was_added_or_replaced_is_checked(tables):
         CELLS["gru"] = wrong.Minimal
         MIXERS["average"] = wrong.ForgetsTheMask
         SCORES["half"] = wrong.AnotherDot
-        MODELS["big"] = Family(WindowConfig, lambda config, vocabulary: build_window(config, vocabulary))
+        MODELS["big"] = Family(WindowConfig, lambda config, source: build_window(config, source))
 
     results = check_additions(user_code)
     assert {(r.kind, r.name) for r in results} == {

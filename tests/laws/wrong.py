@@ -580,8 +580,8 @@ class LevelsOfAnother(EncoderDecoder):
 
 
 def family(kind):
-    def build(config, vocabulary, source_vocabulary):
-        body = build_seq2seq(config, vocabulary, source_vocabulary)
+    def build(config, target, source):
+        body = build_seq2seq(config, target, source)
         return kind(body.encoder, body.decoder, body.bridge)
 
     build.__name__ = kind.__name__

@@ -6,13 +6,14 @@ from torch import nn
 from clew.core.errors import UserError
 from clew.layers.adapters import LowRank, adapt, adapter_names, merge, own_weights
 from clew.models import MODELS
+from clew.sources.tokens import Tokens
 from tests.runs.pretrained import BODIES
 
 
 def body_of(kind: str) -> nn.Module:
     family = MODELS[kind]
     torch.manual_seed(1)
-    return family.build(family.config(**BODIES[kind]), 11).eval()
+    return family.build(family.config(**BODIES[kind]), Tokens(11)).eval()
 
 
 def train_a_little(body: nn.Module) -> None:

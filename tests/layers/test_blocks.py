@@ -2,13 +2,14 @@ import pytest
 
 from clew.layers.blocks import parameter_blocks
 from clew.models import MODELS
+from clew.sources.tokens import Tokens
 from tests.runs.pretrained import BODIES
 
 
 @pytest.mark.parametrize("kind", BODIES)
 def test_every_parameter_of_a_body_is_in_one_block(kind: str) -> None:
     family = MODELS[BODIES[kind]["family"]]
-    body = family.build(family.config(**BODIES[kind]), 11)
+    body = family.build(family.config(**BODIES[kind]), Tokens(11))
     blocks = parameter_blocks(body)
     assert len(blocks) == 3 and all(blocks)  # the embedding, and two above it
     names = [name for block in blocks for name in block]
@@ -19,11 +20,11 @@ def test_every_parameter_of_a_body_is_in_one_block(kind: str) -> None:
 
 def test_attention_is_in_one_block_with_the_network_above_it_and_both_readers_side_by_side() -> None:
     family = MODELS["mixed"]
-    blocks = parameter_blocks(family.build(family.config(**BODIES["mixed"]), 11))
+    blocks = parameter_blocks(family.build(family.config(**BODIES["mixed"]), Tokens(11)))
     assert {name.split(".")[2] for name in blocks[1]} == {"0"}
     assert {name.split(".")[2] for name in blocks[2] if name.startswith("layers.")} == {"1", "2"}
     family = MODELS["elmo"]
-    blocks = parameter_blocks(family.build(family.config(**BODIES["elmo"]), 11))
+    blocks = parameter_blocks(family.build(family.config(**BODIES["elmo"]), Tokens(11)))
     for number, block in enumerate(blocks[1:]):
         assert {tuple(name.split(".")[1:4]) for name in block} == {
             (side, "layers", str(number)) for side in ("forward_layer", "backward_layer")
@@ -32,14 +33,16 @@ def test_attention_is_in_one_block_with_the_network_above_it_and_both_readers_si
 
 def test_a_body_without_layers_has_its_embedding_alone() -> None:
     family = MODELS["bag"]
-    blocks = parameter_blocks(family.build(family.config(dim=4), 11))
+    blocks = parameter_blocks(family.build(family.config(dim=4), Tokens(11)))
     assert len(blocks) == 1 and list(blocks[0]) == ["embedding.tokens.weight"]
 
 
 @pytest.mark.parametrize("shared", [True, False])
 def test_a_translator_has_both_embeddings_first_then_its_encoder_then_its_decoder(shared: bool) -> None:
     family = MODELS["transformer"]
-    body = family.build(family.config(dim=4, num_heads=2, encoder_layers=2, decoder_layers=1, shared_embeddings=shared), 11, 11)
+    body = family.build(
+        family.config(dim=4, num_heads=2, encoder_layers=2, decoder_layers=1, shared_embeddings=shared), Tokens(11), Tokens(11)
+    )
     blocks = parameter_blocks(body)
     names = [name for block in blocks for name in block]
     assert sorted(names) == sorted(name for name, _ in body.named_parameters())
@@ -52,7 +55,7 @@ def test_a_translator_has_both_embeddings_first_then_its_encoder_then_its_decode
 
 def test_a_bridge_goes_with_the_lowest_block_of_the_decoder() -> None:
     family = MODELS["seq2seq"]
-    body = family.build(family.config(dim=4, num_layers=2, bridge="dense"), 11, 7)
+    body = family.build(family.config(dim=4, num_layers=2, bridge="dense"), Tokens(11), Tokens(7))
     blocks = parameter_blocks(body)
     holders = [number for number, block in enumerate(blocks) if any(name.startswith("bridge.") for name in block)]
     lowest = min(number for number, block in enumerate(blocks) if any(name.startswith("decoder.layers.") for name in block))

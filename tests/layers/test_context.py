@@ -10,6 +10,7 @@ from clew.layers.pooling import MIXES
 from clew.models.gpt import GPTConfig, build_gpt
 from clew.models.mixed import MixedConfig, build_mixed
 from clew.models.recurrent import RecurrentConfig, build_recurrent
+from clew.sources.tokens import Tokens
 
 HIDDEN = torch.tensor([[[1.0], [2.0], [4.0], [99.0]], [[5.0], [99.0], [99.0], [99.0]]])
 MASK = torch.tensor([[True, True, True, False], [True, False, False, False]])
@@ -36,14 +37,14 @@ def read(body: nn.Module, mix: str, **options) -> tuple[Context, Words]:  # type
 
 
 def test_a_body_that_is_not_tuned_drops_nothing_and_gets_no_gradient() -> None:
-    body = build_recurrent(RecurrentConfig(dim=4, dropout=0.5), 7)
+    body = build_recurrent(RecurrentConfig(dim=4, dropout=0.5), Tokens(7))
     context, words = read(body, "learned")
     context.train()
     assert torch.equal(context(words), context(words))
     context(words).sum().backward()
     assert context.mix.scalars.grad is not None and all(weight.grad is None for weight in body.parameters())  # type: ignore[union-attr]
 
-    tuned, words = read(build_recurrent(RecurrentConfig(dim=4, dropout=0.5), 7), "learned", tuned=True)
+    tuned, words = read(build_recurrent(RecurrentConfig(dim=4, dropout=0.5), Tokens(7)), "learned", tuned=True)
     tuned.train()
     assert not torch.equal(tuned(words), tuned(words))
     tuned(words).sum().backward()
@@ -51,7 +52,7 @@ def test_a_body_that_is_not_tuned_drops_nothing_and_gets_no_gradient() -> None:
 
 
 def test_the_last_piece_of_the_last_block_is_the_last_level() -> None:
-    body = build_gpt(GPTConfig(dim=8, num_layers=3, num_heads=2, max_length=8), 7).eval()
+    body = build_gpt(GPTConfig(dim=8, num_layers=3, num_heads=2, max_length=8), Tokens(7)).eval()
     context, words = read(body, "last")
     with torch.no_grad():
         torch.testing.assert_close(context(words), body(words.context.inputs)[0][:, [1, 2]])
@@ -61,16 +62,16 @@ def test_the_last_piece_of_the_last_block_is_the_last_level() -> None:
 
 
 def test_attention_and_the_network_above_it_are_one_block() -> None:
-    gpt = build_gpt(GPTConfig(dim=8, num_layers=2, num_heads=2), 7)
+    gpt = build_gpt(GPTConfig(dim=8, num_layers=2, num_heads=2), Tokens(7))
     assert block_ends(gpt, 5) == [0, 2, 4]
-    mixed = build_mixed(MixedConfig(dim=8, layers=["lstm", "attention", "feedforward", "lstm"]), 7)
+    mixed = build_mixed(MixedConfig(dim=8, layers=["lstm", "attention", "feedforward", "lstm"]), Tokens(7))
     assert block_ends(mixed, 5) == [0, 1, 3, 4]
-    assert block_ends(build_mixed(MixedConfig(dim=8, layers=["feedforward", "feedforward"]), 7), 3) == [0, 1, 2]
-    narrow = build_recurrent(RecurrentConfig(dim=8, embedding_dim=4, num_layers=2), 7)
+    assert block_ends(build_mixed(MixedConfig(dim=8, layers=["feedforward", "feedforward"]), Tokens(7)), 3) == [0, 1, 2]
+    narrow = build_recurrent(RecurrentConfig(dim=8, embedding_dim=4, num_layers=2), Tokens(7))
     assert mixable_levels(narrow, [4, 8, 8]) == [1, 2]
 
 
 def test_an_embedding_that_reads_another_body_asks_for_the_pieces() -> None:
-    context, words = read(build_recurrent(RecurrentConfig(dim=4), 7), "sum")
+    context, words = read(build_recurrent(RecurrentConfig(dim=4), Tokens(7)), "sum")
     with pytest.raises(UserError, match="this embedding reads another body's vectors; give it the words' pieces"):
         context(words._replace(context=None))

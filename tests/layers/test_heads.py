@@ -7,6 +7,7 @@ from clew.core.errors import UserError
 from clew.core.taps import Watch, watched
 from clew.layers.heads import attending_layers, grouped, keep_heads
 from clew.models import MODELS
+from clew.sources.tokens import Tokens
 
 BODIES = {
     "gpt": ("gpt", {}),
@@ -27,7 +28,7 @@ def built(family, settings, kept=None):
     torch.manual_seed(0)
     kind = MODELS[family]
     sizes = {} if family == "mixed" else {"num_heads": 4, "num_layers": 2}
-    return kind.build(kind.config(family=family, dim=16, **sizes, **settings, heads=kept), 11).eval()
+    return kind.build(kind.config(family=family, dim=16, **sizes, **settings, heads=kept), Tokens(11)).eval()
 
 
 def silenced(body, kept):

@@ -9,6 +9,7 @@ from clew.laws.cases import Sizes
 from clew.laws.sequences import BODY_LAWS
 from clew.layers.positions import Rotary
 from clew.models.llama import LlamaConfig, build_llama
+from clew.sources.tokens import Tokens
 from tests.references import attention as references
 from tests.references.agreement import randn
 
@@ -39,7 +40,7 @@ def test_a_llama_with_scaled_positions_obeys_the_laws_of_bodies(name):
     options = {key: 3 if key == "original_max_length" else value for key, value in SCALED[name].items()}
     config = LlamaConfig(dim=8, num_layers=1, num_heads=2, rotary_scaling={"name": name, **options})
     for law in BODY_LAWS.values():
-        law(lambda _: build_llama(config, 7), Sizes(2, 7, 0, 0, seed=1))
+        law(lambda _: build_llama(config, Tokens(7)), Sizes(2, 7, 0, 0, seed=1))
 
 
 def test_a_scaling_of_factor_1_changes_nothing_within_the_original_length():

@@ -17,6 +17,7 @@ from clew.layers.recurrent import Recurrent
 from clew.layers.sequence import Stack
 from clew.models.gpt import GPTConfig, build_gpt
 from clew.models.recurrent import RecurrentConfig, build_recurrent
+from clew.sources.tokens import Tokens
 from tests.crossing import quickly
 
 VOCABULARY = 11
@@ -27,12 +28,12 @@ MASK = torch.arange(7) < torch.tensor([7, 4, 1])[:, None]
 def lstm():
     torch.manual_seed(0)
     cell = {"name": "lstm", "weight_drop": 0.3}
-    return build_recurrent(RecurrentConfig(cell=cell, dim=6, num_layers=3, dropout=0.4, dropout_kind="locked"), VOCABULARY)
+    return build_recurrent(RecurrentConfig(cell=cell, dim=6, num_layers=3, dropout=0.4, dropout_kind="locked"), Tokens(VOCABULARY))
 
 
 def gpt():
     torch.manual_seed(0)
-    return build_gpt(GPTConfig(dim=8, num_layers=2, num_heads=2, max_length=16, dropout=0.3), VOCABULARY)
+    return build_gpt(GPTConfig(dim=8, num_layers=2, num_heads=2, max_length=16, dropout=0.3), Tokens(VOCABULARY))
 
 
 def run(body, recompute, mask=None, state=None):

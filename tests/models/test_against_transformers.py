@@ -5,6 +5,7 @@ import torch
 
 from clew.models.gpt import GPTConfig, build_gpt
 from clew.models.llama import LlamaConfig, build_llama
+from clew.sources.tokens import Tokens
 
 VOCABULARY = 31
 
@@ -83,7 +84,7 @@ def test_gpt_2_gives_the_same_logits(transformers, activation):
     )
     model = randomised(transformers.GPT2LMHeadModel(config))
     ours = GPTConfig(dim=12, num_layers=2, num_heads=3, max_length=16, hidden_dim=20, activation=activation, norm_eps=1e-3, dropout=0.1)
-    body = build_gpt(ours, VOCABULARY).eval()
+    body = build_gpt(ours, Tokens(VOCABULARY)).eval()
     copy_gpt_2(body, model.transformer)
     tokens = torch.randint(VOCABULARY, (2, 16), generator=torch.Generator().manual_seed(0))
     with torch.no_grad():
@@ -146,7 +147,7 @@ def both_llamas(transformers, scaling, *, length=32, biases=False):
             attention_bias=biases,
             network_bias=biases,
         ),
-        VOCABULARY,
+        Tokens(VOCABULARY),
     ).eval()
     copy_llama(body, model.model)
     return body, model

@@ -4,6 +4,7 @@ from torch import nn
 
 from clew.core.errors import UserError
 from clew.models.convolutional import ConvolutionalConfig, build_convolutional
+from clew.sources.tokens import Tokens
 from tests.models.translators import build, obeys_every_law
 from tests.references.agreement import randomise
 
@@ -23,7 +24,9 @@ def test_keys_are_the_encoders_output_and_values_have_the_embedding_too():
 
 
 def test_a_decoder_sees_its_width_of_words_in_every_layer_and_no_more():
-    body = randomise(build_convolutional(ConvolutionalConfig(dim=4, embedding_dim=3, num_layers=2, width=3, dropout=0.0), 7, 7)).eval()
+    body = randomise(
+        build_convolutional(ConvolutionalConfig(dim=4, embedding_dim=3, num_layers=2, width=3, dropout=0.0), Tokens(7), Tokens(7))
+    ).eval()
     tokens = torch.randint(7, (1, 9))
     state = body.initial_state(1, body.encode(torch.tensor([[1, 2]])))
     hidden, _ = body(tokens, None, state)
@@ -47,14 +50,16 @@ def test_the_encoders_gradient_is_divided_among_the_layers_that_look():
 def test_what_comes_in_keeps_its_size_through_all_layers():
     """Section 3.4 and 3.5: scaling and initialisation hold the variance through many layers."""
     torch.manual_seed(0)
-    body = build_convolutional(ConvolutionalConfig(dim=64, embedding_dim=64, num_layers=12, dropout=0.0, position="none"), 200, 200).eval()
+    body = build_convolutional(
+        ConvolutionalConfig(dim=64, embedding_dim=64, num_layers=12, dropout=0.0, position="none"), Tokens(200), Tokens(200)
+    ).eval()
     levels = [float(level.detach().std()) for level in body.source_levels(torch.randint(200, (8, 40)))[1:-1]]
     assert max(levels) < 4 * min(levels)
 
 
 def test_a_convolutional_model_has_its_number_of_parameters_by_formula():
     config = ConvolutionalConfig(dim=6, embedding_dim=4, num_layers=2, decoder_layers=3, width=5, max_length=10)
-    body = build_convolutional(config, 11, 9)
+    body = build_convolutional(config, Tokens(11), Tokens(9))
     window, linear, looking = 2 * 6 * (6 * 5 + 1), 6 * (4 + 1) + 4 * (6 + 1), 4 * (6 + 1) + 6 * (4 + 1)
     expected = (11 + 9 + 2 * 10) * 4 + 2 * linear + 2 * window + 3 * (window + looking)
     assert sum(parameter.numel() for parameter in body.parameters()) == expected

@@ -1,6 +1,7 @@
 import torch
 
 from clew.models.elmo import ELMoConfig, build_elmo
+from clew.sources.tokens import Tokens
 from tests.references.agreement import randomise
 from tests.references.cells import projected_lstm
 
@@ -10,7 +11,7 @@ MASK = torch.tensor([[True] * 4, [True] * 2 + [False] * 2])
 
 def test_every_level_is_its_two_readers_side_by_side():
     """From the equations: two stacks of projected LSTMs, the upper one around what it reads."""
-    body = randomise(build_elmo(ELMoConfig(dim=3, cell={"name": "projected_lstm", "hidden_dim": 5}), 7))
+    body = randomise(build_elmo(ELMoConfig(dim=3, cell={"name": "projected_lstm", "hidden_dim": 5}), Tokens(7)))
     arrays = {name: p.detach().numpy() for name, p in body.named_parameters()}
 
     def layer(direction, number, x):
@@ -28,7 +29,7 @@ def test_every_level_is_its_two_readers_side_by_side():
 
 
 def test_one_half_knows_nothing_of_what_comes_after_and_the_other_nothing_of_what_came_before():
-    body = randomise(build_elmo(ELMoConfig(dim=4, cell="gru", num_layers=3), 7))
+    body = randomise(build_elmo(ELMoConfig(dim=4, cell="gru", num_layers=3), Tokens(7)))
     assert body.directions and not body.causal and body.dim == 8
     before, after = (body(torch.tensor([[1, 2, word, 4, 5]]))[0][0] for word in (3, 6))
     differs = (before != after).view(5, 2, 4).any(-1)

@@ -17,6 +17,7 @@ from clew.models.llama import LlamaConfig, build_llama
 from clew.models.mixed import MixedConfig, build_mixed
 from clew.models.recurrent import RecurrentConfig, build_recurrent
 from clew.models.window import WindowConfig, build_window
+from clew.sources.tokens import Tokens
 
 VOCABULARY = 7
 SMALL = {
@@ -36,7 +37,7 @@ RAGGED, SMALLEST = Sizes(2, 5, 0, 0, seed=1), Sizes(1, 1, 0, 0)
 
 def build(family, **options):
     member = MODELS[family]
-    return member.build(member.config(**{**SMALL[family], **options}), VOCABULARY)
+    return member.build(member.config(**{**SMALL[family], **options}), Tokens(VOCABULARY))
 
 
 def obeys_every_law(family, sizes=RAGGED, **options):
@@ -87,32 +88,34 @@ def count(body):
 
 def test_a_gpt_has_the_published_number_of_parameters_by_formula():
     vocabulary, dim, layers, length = 11, 8, 3, 16
-    body = build_gpt(GPTConfig(dim=dim, num_layers=layers, num_heads=2, max_length=length), vocabulary)
+    body = build_gpt(GPTConfig(dim=dim, num_layers=layers, num_heads=2, max_length=length), Tokens(vocabulary))
     attention, network, norms = 4 * dim * dim + 4 * dim, 8 * dim * dim + 5 * dim, 4 * dim
     assert count(body) == vocabulary * dim + length * dim + layers * (attention + network + norms) + 2 * dim
 
 
 def test_gpt_2_small_has_124_million_parameters():
     with torch.device("meta"):
-        body = build_gpt(GPTConfig(dim=768, num_layers=12, num_heads=12, max_length=1024), 50257)
+        body = build_gpt(GPTConfig(dim=768, num_layers=12, num_heads=12, max_length=1024), Tokens(50257))
     assert count(body) == 124_439_808
 
 
 def test_a_llama_has_the_published_number_of_parameters_by_formula():
     vocabulary, dim, layers, heads, kv_heads, hidden = 11, 8, 3, 4, 2, 20
-    body = build_llama(LlamaConfig(dim=dim, num_layers=layers, num_heads=heads, num_kv_heads=kv_heads, hidden_dim=hidden), vocabulary)
+    body = build_llama(
+        LlamaConfig(dim=dim, num_layers=layers, num_heads=heads, num_kv_heads=kv_heads, hidden_dim=hidden), Tokens(vocabulary)
+    )
     attention = 2 * dim * dim + 2 * dim * kv_heads * (dim // heads)
     assert count(body) == vocabulary * dim + layers * (attention + 3 * dim * hidden + 2 * dim) + dim
 
 
 def test_llama_7b_has_its_published_number_of_parameters():
     with torch.device("meta"):
-        body = build_llama(LlamaConfig(dim=4096, num_layers=32, num_heads=32, hidden_dim=11008), 32000)
+        body = build_llama(LlamaConfig(dim=4096, num_layers=32, num_heads=32, hidden_dim=11008), Tokens(32000))
     assert count(body) + 32000 * 4096 == 6_738_415_616  # with its output layer, which is not tied
 
 
 def test_a_recurrent_body_has_its_number_of_parameters_by_formula():
-    body = build_recurrent(RecurrentConfig(dim=6, embedding_dim=4, num_layers=2), 11)
+    body = build_recurrent(RecurrentConfig(dim=6, embedding_dim=4, num_layers=2), Tokens(11))
     assert count(body) == 11 * 4 + 4 * 6 * (4 + 6 + 1) + 4 * 6 * (6 + 6 + 1)
 
 
@@ -120,11 +123,11 @@ def test_the_last_layer_may_have_a_width_and_a_dropout_of_its_own_and_so_may_the
     config = RecurrentConfig(
         dim=6, embedding_dim=4, last_dim=5, num_layers=3, dropout=0.3, input_dropout=0.1, last_dropout=0.0, dropout_kind="locked"
     )
-    body = build_recurrent(config, 11)
+    body = build_recurrent(config, Tokens(11))
     assert [layer.dim for layer in body.layers.layers] == [6, 6, 5] and body.dim == 5
     assert [part.dropout.p for part in (body.embedding, *body.layers.layers)] == [0.1, 0.3, 0.3, 0.0]
     assert count(body) == 11 * 4 + 4 * 6 * (4 + 6 + 1) + 4 * 6 * (6 + 6 + 1) + 4 * 5 * (6 + 5 + 1)
-    alike = build_recurrent(RecurrentConfig(dim=6, num_layers=2, dropout=0.3), 11)
+    alike = build_recurrent(RecurrentConfig(dim=6, num_layers=2, dropout=0.3), Tokens(11))
     assert [part.dropout.p for part in (alike.embedding, *alike.layers.layers)] == [0.3, 0.3, 0.3]
 
 
@@ -133,7 +136,7 @@ def test_a_recurrent_body_with_a_narrow_last_layer_obeys_the_laws():
 
 
 def test_a_window_sees_its_width_of_words_and_no_more():
-    body = build_window(WindowConfig(width=3, embedding_dim=4, dim=5), VOCABULARY).double()
+    body = build_window(WindowConfig(width=3, embedding_dim=4, dim=5), Tokens(VOCABULARY)).double()
     tokens = torch.randint(VOCABULARY, (1, 8))
     hidden, _ = body(tokens)
     for t in range(8):
@@ -144,7 +147,7 @@ def test_a_window_sees_its_width_of_words_and_no_more():
 
 
 def test_a_window_is_the_tanh_of_one_linear_map_of_its_words_side_by_side():
-    body = build_window(WindowConfig(width=2, embedding_dim=3, dim=4), VOCABULARY).double()
+    body = build_window(WindowConfig(width=2, embedding_dim=3, dim=4), Tokens(VOCABULARY)).double()
     convolution = body.layers.layers[0].layer
     tokens = torch.randint(VOCABULARY, (1, 5))
     x = body.embedding.weight[tokens[0]]
@@ -155,33 +158,33 @@ def test_a_window_is_the_tanh_of_one_linear_map_of_its_words_side_by_side():
 
 def test_residual_projections_of_a_gpt_start_smaller_with_depth():
     torch.manual_seed(0)
-    body = build_gpt(GPTConfig(dim=128, num_layers=8, num_heads=4), VOCABULARY)
+    body = build_gpt(GPTConfig(dim=128, num_layers=8, num_heads=4), Tokens(VOCABULARY))
     attention = body.layers.layers[0].layer
     assert float(attention.query.weight.detach().std()) == pytest.approx(0.02, rel=0.05)
     assert float(attention.output.weight.detach().std()) == pytest.approx(0.02 / 4, rel=0.05)
 
 
 def test_an_initial_scale_bounds_every_parameter():
-    body = build_recurrent(RecurrentConfig(dim=16, init_scale=0.05), VOCABULARY)
+    body = build_recurrent(RecurrentConfig(dim=16, init_scale=0.05), Tokens(VOCABULARY))
     largest = max(float(parameter.detach().abs().max()) for parameter in body.parameters())
     assert 0.04 < largest <= 0.05
 
 
 def test_a_positions_own_options_reach_it():
-    body = build_gpt(GPTConfig(dim=8, num_layers=1, num_heads=2, position={"name": "rotary", "base": 500.0}), VOCABULARY)
+    body = build_gpt(GPTConfig(dim=8, num_layers=1, num_heads=2, position={"name": "rotary", "base": 500.0}), Tokens(VOCABULARY))
     assert body.layers.layers[0].layer.attention.position.base == 500.0
     assert body.max_length is None
     assert build("gpt").max_length == 32
 
 
 def test_a_wirings_own_dropout_comes_before_the_bodys():
-    body = build_recurrent(RecurrentConfig(dim=4, dropout=0.5, wiring={"name": "residual", "dropout": 0.1}), VOCABULARY)
+    body = build_recurrent(RecurrentConfig(dim=4, dropout=0.5, wiring={"name": "residual", "dropout": 0.1}), Tokens(VOCABULARY))
     assert body.layers.layers[0].dropout.p == 0.1
     assert body.embedding.dropout.p == 0.5
 
 
 def test_a_dense_stack_grows_and_its_norm_fits():
-    body = build_mixed(MixedConfig(dim=4, layers=["gru", "gru"], wiring="dense"), VOCABULARY)
+    body = build_mixed(MixedConfig(dim=4, layers=["gru", "gru"], wiring="dense"), Tokens(VOCABULARY))
     assert body.dim == 4 + 4 + 8
     assert body(torch.zeros(1, 2, dtype=torch.long))[0].shape == (1, 2, 16)
 
@@ -201,7 +204,7 @@ def test_mistakes_are_told_in_a_sentence():
     with pytest.raises(ValidationError, match=r"unknown layer 'atention'; did you mean 'attention'\? known: attention, convolution"):
         MixedConfig(layers=["atention"])
     with pytest.raises(UserError, match=r"dim \(10\) must be divisible by num_heads \(4\); or give head_dim"):
-        build_gpt(GPTConfig(dim=10, num_heads=4), VOCABULARY)
+        build_gpt(GPTConfig(dim=10, num_heads=4), Tokens(VOCABULARY))
     with pytest.raises(UserError, match=r"a Residual connection adds what comes in \(3\) to what comes out \(4\); make them equal"):
         build("recurrent", wiring="residual")
     with pytest.raises(UserError, match="position 'learned' is added to the embedding, not inside a layer; write model.position=learned"):
@@ -253,11 +256,11 @@ def same_when_compiled(body, backend):
 )
 def test_options_that_cannot_be_are_told_in_a_sentence(family: str, settings: dict, sentence: str) -> None:
     with pytest.raises(ValueError) as told:
-        MODELS[family].build(MODELS[family].config(**settings), 7)
+        MODELS[family].build(MODELS[family].config(**settings), Tokens(7))
     assert sentence in str(told.value)
 
 
 def test_a_part_of_learned_positions_takes_the_models_length() -> None:
     for part in ("learned", {"name": "learned"}):
         config = MODELS["gpt"].config(position=part, max_length=9, dim=4, num_heads=1, num_layers=1)
-        assert MODELS["gpt"].build(config, 5).max_length == 9
+        assert MODELS["gpt"].build(config, Tokens(5)).max_length == 9

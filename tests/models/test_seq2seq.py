@@ -8,6 +8,7 @@ from clew.layers.cells import CELLS
 from clew.layers.recurrent import Recurrent
 from clew.layers.scores import SCORES
 from clew.models.seq2seq import Seq2SeqConfig, build_seq2seq
+from clew.sources.tokens import Tokens
 from tests.crossing import crossed
 from tests.models.translators import START, Translator, build, obeys_every_law, pair_of, reversals, total
 from tests.references import attention, cells, parts
@@ -65,7 +66,7 @@ def by_the_papers(body, looks, row):
 @pytest.mark.parametrize(("looks", "score"), [("before", "additive"), ("after", "general")])
 def test_a_whole_model_writes_what_the_papers_equations_write(looks, score):
     config = Seq2SeqConfig(cell="elman", dim=5, embedding_dim=3, attention=looks, score=score)
-    body = randomise(build_seq2seq(config, 5, 7))
+    body = randomise(build_seq2seq(config, Tokens(5), Tokens(7)))
     hidden, _ = body(TOKENS, None, body.initial_state(2, body.encode(SOURCE, MASK)))
     for row in range(2):
         np.testing.assert_allclose(hidden[row].detach().numpy(), by_the_papers(body, looks, row), rtol=1e-9, atol=1e-9)
@@ -159,7 +160,7 @@ def test_hard_attention_learns_where_to_look():
 
 def test_a_seq2seq_has_its_number_of_parameters_by_formula():
     dim, width, vocabulary, source = 6, 4, 11, 9
-    body = build_seq2seq(Seq2SeqConfig(cell="gru", dim=dim, embedding_dim=width), vocabulary, source)
+    body = build_seq2seq(Seq2SeqConfig(cell="gru", dim=dim, embedding_dim=width), Tokens(vocabulary), Tokens(source))
     gru = 3 * dim * (width + dim + 1) + dim
     looking = 3 * dim * (width + 2 * dim + dim + 1) + dim
     score = 2 * dim * dim + 2 * dim * (2 * dim) + 2 * dim + 2 * dim

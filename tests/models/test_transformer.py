@@ -9,6 +9,7 @@ from clew.layers.positions import POSITIONS
 from clew.layers.recurrent import Bidirectional, Recurrent
 from clew.layers.wiring import WIRINGS
 from clew.models.transformer import TransformerConfig, build_transformer
+from clew.sources.tokens import Tokens
 from tests.models.translators import build, obeys_every_law
 from tests.references.agreement import randomise
 
@@ -45,7 +46,7 @@ def theirs_like(ours, norm_first):
 @pytest.mark.parametrize("dtype", [torch.float32, torch.float64])
 def test_a_transformer_equals_torch_in_values_and_gradients(wiring, norm_first, dtype):
     config = TransformerConfig(dim=DIM, num_heads=HEADS, num_layers=LAYERS, hidden_dim=HIDDEN, wiring=wiring, dropout=0.0)
-    ours = randomise(build_transformer(config, 11, 9)).to(dtype)
+    ours = randomise(build_transformer(config, Tokens(11), Tokens(9))).to(dtype)
     theirs = theirs_like(ours, norm_first).to(dtype)
     source, tokens = torch.randint(9, (3, 6)), torch.randint(11, (3, 5))
     source_mask = torch.arange(6) < torch.tensor([6, 2, 4])[:, None]
@@ -115,7 +116,7 @@ def test_settings_reach_every_layer():
     parts = {"position": {"name": "relative", "max_distance": 3}, "score": "general", "norm": "rms", "bias": False, "wiring": "pre_norm"}
     dropouts = {"dropout": 0.2, "attention_dropout": 0.3, "network_dropout": 0.4}
     config = TransformerConfig(**shape, **parts, **dropouts)
-    body = build_transformer(config, 7, 7)
+    body = build_transformer(config, Tokens(7), Tokens(7))
     attentions = [part for part in body.modules() if isinstance(part, (SelfAttention, CrossAttention))]
     assert len(attentions) == 1 + 4 and all(part.num_heads == 4 and part.query.bias is None for part in attentions)
     assert all(part.attention.dropout == 0.3 and part.attention.score.map is not None for part in attentions)
@@ -136,7 +137,7 @@ def test_settings_reach_every_layer():
 def test_base_and_big_have_their_published_numbers_of_parameters(settings, published):
     """Vaswani et al. 2017, table 3, with one table of 37,000 tokens for source, target and output."""
     with torch.device("meta"):
-        body = build_transformer(TransformerConfig(shared_embeddings=True, **settings), 37000, 37000)
+        body = build_transformer(TransformerConfig(shared_embeddings=True, **settings), Tokens(37000), Tokens(37000))
     dim = body.dim
     attention, network, norm = 4 * dim * (dim + 1), 8 * dim * dim + 5 * dim, 2 * dim
     count = sum(parameter.numel() for parameter in body.parameters())
@@ -146,13 +147,13 @@ def test_base_and_big_have_their_published_numbers_of_parameters(settings, publi
 
 def test_matrices_start_as_glorots_and_embeddings_of_size_one():
     torch.manual_seed(0)
-    body = build_transformer(TransformerConfig(dim=128, num_heads=4, num_layers=1, dropout=0.0), 500, 500)
+    body = build_transformer(TransformerConfig(dim=128, num_heads=4, num_layers=1, dropout=0.0), Tokens(500), Tokens(500))
     network = body.encoder.layers.layers[1].layer
     bound = (6 / (128 + 512)) ** 0.5
     assert 0.95 * bound < float(network.inner.weight.detach().abs().max()) <= bound
     assert not network.inner.bias.any()
     level = body.source_levels(torch.randint(500, (1, 400)))[0]
-    waves = build_transformer(TransformerConfig(dim=128, num_heads=4, num_layers=1, dropout=0.0, position="none"), 500, 500)
+    waves = build_transformer(TransformerConfig(dim=128, num_heads=4, num_layers=1, dropout=0.0, position="none"), Tokens(500), Tokens(500))
     assert float(waves.source_levels(torch.randint(500, (1, 400)))[0].detach().std()) == pytest.approx(1.0, rel=0.05)
     assert float(level.detach().std()) > 1.0
 

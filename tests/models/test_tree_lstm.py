@@ -11,13 +11,14 @@ from clew.layers.cells import LSTM
 from clew.layers.recurrent import Recurrent
 from clew.layers.tree_lstm import TREE_LAYERS
 from clew.models.tree_lstm import TreeLSTMConfig, build_tree_lstm
+from clew.sources.tokens import Tokens
 
 VOCABULARY = 7
 DOG = phrase_nodes(parse_tree("(S (NP (DT the) (NN dog)) (VBZ barks))"))[1]
 
 
 def build(**options):
-    return build_tree_lstm(TreeLSTMConfig(**{"dim": 4, "embedding_dim": 3, **options}), VOCABULARY).double()
+    return build_tree_lstm(TreeLSTMConfig(**{"dim": 4, "embedding_dim": 3, **options}), Tokens(VOCABULARY)).double()
 
 
 @pytest.mark.parametrize("layer", TREE_LAYERS)

@@ -9,6 +9,7 @@ from clew.core.types import Memory, State, Term
 from clew.laws.cases import Sizes
 from clew.laws.encoder_decoders import CONDITIONED_LAWS, SOURCE_LAWS, Conditioned
 from clew.models import MODELS
+from clew.sources.tokens import Tokens
 
 START, END, FIRST, SYMBOLS = 0, 1, 2, 6
 VOCABULARY, SOURCE_VOCABULARY = FIRST + SYMBOLS, FIRST + SYMBOLS + 1
@@ -37,7 +38,7 @@ LOOKING = [way for way in WAYS if way != "bottleneck"]
 def build(way: str, vocabulary: int = VOCABULARY, **options: Any) -> Any:
     settings = {**WAYS[way], **options}
     family = MODELS[settings["family"]]
-    return family.build(family.config(**settings), vocabulary, SOURCE_VOCABULARY)
+    return family.build(family.config(**settings), Tokens(vocabulary), Tokens(SOURCE_VOCABULARY))
 
 
 def obeys_every_law(sizes: Sizes = RAGGED, **options: Any) -> None:

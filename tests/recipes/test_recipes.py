@@ -8,6 +8,7 @@ from clew.layers.dropouts import LockedDropout
 from clew.recipes import RECIPES
 from clew.recipes.running import config_of
 from clew.runs.build import build_body, build_task, train_tokenizer
+from clew.sources.tokens import Tokens
 from clew.tasks import TASKS
 from clew.tasks.language_model import LanguageModel
 from clew.text.labels import Labels
@@ -59,7 +60,7 @@ def test_a_window_fits_into_the_positions_that_are_learnt(name: str) -> None:
 def test_models_to_pre_train_have_their_published_number_of_parameters(name: str, millions: float) -> None:
     config = config_of(name)
     with torch.device("meta"):
-        body = build_body(config, config.text.size or 0)
+        body = build_body(config, Tokens(config.text.size or 0))
     assert config.task.tied and not config.task.bias
     assert sum(p.numel() for p in body.parameters()) / 1e6 == pytest.approx(millions, abs=0.1)
 
@@ -89,7 +90,7 @@ def test_meritys_model_has_its_24_million_parameters() -> None:
     """Theirs are 24,221,600: torch's LSTM has two biases where one does the same."""
     config = config_of("ptb-awd-lstm")
     with torch.device("meta"):
-        task = LanguageModel(build_body(config, 10_000), TOKENIZER, config.task)
+        task = LanguageModel(build_body(config, Tokens(10_000)), TOKENIZER, config.task)
     assert sum(p.numel() for p in task.parameters()) == 24_221_600 - 4 * (1150 + 1150 + 400)
 
 

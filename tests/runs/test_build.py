@@ -6,10 +6,10 @@ from torch import nn
 
 from clew.core.config import Section
 from clew.core.errors import UserError
+from clew.core.types import Source
 from clew.data.kinds.text import find_texts
 from clew.data.splits import TextPart
 from clew.layers.attention import SelfAttention
-from clew.layers.embeddings import TokenEmbedding
 from clew.layers.sequence import Stack
 from clew.models import MODELS, Family
 from clew.models.body import Body
@@ -24,8 +24,8 @@ class TwoWayConfig(Section):
     family: str = "two_way"
 
 
-def build_two_way(config: TwoWayConfig, vocabulary: int) -> Body:
-    return Body(TokenEmbedding(vocabulary, 4), Stack([SelfAttention(4, 1, causal=False)]))
+def build_two_way(config: TwoWayConfig, source: Source) -> Body:
+    return Body(source.embedding(4), Stack([SelfAttention(4, 1, causal=False)]))
 
 
 def test_a_body_that_sees_the_future_cannot_be_a_language_model(monkeypatch: pytest.MonkeyPatch) -> None:

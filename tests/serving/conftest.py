@@ -16,6 +16,7 @@ ERRORS = {
     "pairs": {"source": "the walls", "second": "were tall", "target": "good", "prediction": "bad"},
     "tagger": {"source": "a red", "target": "D N", "prediction": "D D", "wrong": [{"word": 2, "gold": "N", "predicted": "D"}]},
 }
+OFFERING = ("parser", "bert", "elmo", "answerer")
 NAMES = ("lstm", "gpt", "attentive", "transformer", "heads", "bytes")
 
 
@@ -27,14 +28,16 @@ def folders(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Path]:
 
 @pytest.fixture(scope="package")
 def odd_folders(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Path]:
-    """Runs that only some views know how to treat: a translator into several languages, a GPT whose first layer lost its heads, and with
-    an error each a judge of two texts and a tagger."""
+    """Runs that only some views know how to treat: a translator into several languages, a GPT whose first layer lost its heads, those of
+    tasks that offer little or much, and with an error each a judge of two texts and a tagger."""
     place = tmp_path_factory.mktemp("odd")
     save_many_languages(place / "languages")
     save(small_run("pruned"), place / "pruned")
+    for name in OFFERING:
+        save(small_run(name), place / name)
     for name, error in ERRORS.items():
         write_predictions(save(small_run(name), place / name), {"1": 0.0}, {"1": error})
-    return {name: place / name for name in ("languages", "pruned", *ERRORS)}
+    return {name: place / name for name in ("languages", "pruned", *ERRORS)} | {name: place / name for name in OFFERING}
 
 
 def save(run: Run, folder: Path) -> Path:

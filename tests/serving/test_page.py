@@ -13,11 +13,12 @@ import httpx
 import pytest
 
 from clew.core.config import Section
+from clew.core.errors import UserError
 from clew.drawing.views import Note, View
 from clew.instruments import INSTRUMENTS
 from clew.instruments.instrument import Instrument
 from clew.runs.loaded import load_run
-from clew.serving.inspector import Inspector
+from clew.serving.inspector import AskedStep, Inspector
 from clew.serving.page import page_app
 from clew.serving.worker import Worker
 
@@ -79,6 +80,33 @@ def test_runs_are_described_with_what_fits_them(app: Any, inspector: Inspector) 
     assert "no attention" in instruments["attention"]["reasons"]["lstm"] and "gpt" not in instruments["attention"]["reasons"]
     assert instruments["next"]["schema"]["properties"]["top"]["description"]
     assert instruments["gradients"]["own_text"] == ["lstm", "gpt", "bytes"] and instruments["next"]["own_text"] == []
+
+
+def test_what_a_run_offers_is_described_so_that_no_script_asks_for_its_task(odd_folders: dict[str, Path]) -> None:
+    runs = {run["name"]: run for run in Inspector([load_run(folder, device="cpu") for folder in odd_folders.values()]).describe()["runs"]}
+    asked = ("use", "writes", "targets", "labels", "pairs", "text")
+    assert {name: tuple(run[field] for field in asked) for name, run in runs.items()} == {
+        "languages": ("translate", True, True, False, False, "source"),
+        "pruned": ("generate", True, False, False, False, "text"),
+        "pairs": ("classify", False, False, True, True, "text"),
+        "tagger": ("tag", False, False, True, False, "text"),
+        "parser": ("parse", True, True, False, False, "sentence"),
+        "bert": ("fill", False, False, False, False, "text with [MASK]"),
+        "elmo": ("evaluate", False, False, False, False, "text"),
+        "answerer": ("answer", False, False, False, False, "text"),
+    }
+    assert runs["languages"]["languages"] == ["de", "en", "fr"] and runs["parser"]["languages"] == []
+    assert runs["bert"]["sample"] == "The [MASK] sat on the mat." and "predicts" in runs["elmo"]["offers"]
+    assert runs["answerer"]["offers"] == ["reads", "vectors"]
+
+
+def test_a_parser_is_stepped_through_and_nothing_but_trees_can_follow(odd_folders: dict[str, Path]) -> None:
+    inspector = Inspector([load_run(odd_folders["parser"], device="cpu")])
+    first = inspector.step(AskedStep(runs=("parser",), text="the thread was small"))
+    likely = [token for token, share in zip(first["next"]["tokens"], first["next"]["probabilities"], strict=True) if share]
+    assert first["before"] == "" and likely and all(token.startswith("(") for token in likely)
+    with pytest.raises(UserError, match="answerer writes no text step by step; models that go on from a text or write a target do"):
+        Inspector([load_run(odd_folders["answerer"], device="cpu")]).step(AskedStep(runs=("answerer",), text="the thread"))
 
 
 def test_a_look_gives_the_picture_and_its_facts(app: Any) -> None:

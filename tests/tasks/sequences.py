@@ -7,6 +7,7 @@ import torch
 from clew.data.examples import Pair
 from clew.layers.scores import SCORES
 from clew.models import MODELS
+from clew.sources.tokens import Tokens
 from clew.tasks.sequence import SequenceBatch, SequenceConfig, SequenceToSequence
 from clew.text.train import train_word
 from tests.models.translators import WAYS
@@ -36,7 +37,7 @@ def sequence_task(way: str, *, joint: bool = False, config: SequenceConfig | Non
     sources, targets = [pair.source for pair in PAIRS], [pair.target for pair in PAIRS]
     source, target = (train_word([*sources, *targets]),) * 2 if joint else (train_word(sources), train_word(targets))
     family = MODELS[settings["family"]]
-    body = family.build(family.config(**settings), target.vocabulary, source.vocabulary)
+    body = family.build(family.config(**settings), Tokens(target.vocabulary), Tokens(source.vocabulary))
     task = SequenceToSequence(body, source, target, config).double()
     generator = torch.Generator().manual_seed(3)
     with torch.no_grad():

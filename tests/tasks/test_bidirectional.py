@@ -7,6 +7,7 @@ from clew.core.errors import UserError
 from clew.data.plans import TokenBatch
 from clew.kernels import only_equations
 from clew.models.elmo import ELMoConfig, build_elmo
+from clew.sources.tokens import Tokens
 from clew.tasks.bidirectional import BidirectionalLanguageModel, BidirectionalLanguageModelConfig
 from clew.text.train import train_character, train_word
 from clew.training.loop import Standing, train
@@ -21,7 +22,7 @@ TOKENIZER = train_word(["\n".join(LINES) + "\n"])
 
 def model(dim=6, **options):
     torch.manual_seed(0)
-    body = build_elmo(ELMoConfig(dim=dim, cell="lstm"), TOKENIZER.vocabulary)
+    body = build_elmo(ELMoConfig(dim=dim, cell="lstm"), Tokens(TOKENIZER.vocabulary))
     return BidirectionalLanguageModel(body, TOKENIZER, BidirectionalLanguageModelConfig(**options))
 
 

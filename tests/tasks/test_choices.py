@@ -7,6 +7,7 @@ import torch
 from clew.core.errors import UserError
 from clew.data.examples import Labelled
 from clew.models import MODELS
+from clew.sources.tokens import Tokens
 from clew.tasks import choices as choices_module
 from clew.tasks.choices import Chooser, choices_of, parse_choices
 from clew.tasks.language_model import LanguageModel
@@ -27,7 +28,7 @@ def build(family="gpt", kind="bpe", **options):
     tokenizer = TOKENIZERS[kind](f"{WORDS} {' '.join(TEXTS)}\n" * 2)
     member = MODELS[family]
     torch.manual_seed(3)
-    task = LanguageModel(member.build(member.config(**{**BODIES[family], **options}), tokenizer.vocabulary), tokenizer)
+    task = LanguageModel(member.build(member.config(**{**BODIES[family], **options}), Tokens(tokenizer.vocabulary)), tokenizer)
     for parameter in task.parameters():
         torch.nn.init.normal_(parameter, std=0.3)
     return task.double()

@@ -10,6 +10,7 @@ from clew.core.batches import Batches
 from clew.core.errors import UserError
 from clew.data.examples import Labelled
 from clew.models import MODELS
+from clew.sources.tokens import Tokens
 from clew.tasks.classification import ClassificationConfig, Classifier, build_classifier, train_class_vocabularies
 from clew.text.train import train_bpe, train_word
 from clew.training.loop import Standing, train
@@ -27,7 +28,7 @@ def classifier(examples: list[Labelled] = EXAMPLES, tokenizer: Any = train_word,
     config = ClassificationConfig(**settings)
     vocabularies = train_class_vocabularies(lambda texts, specials: tokenizer(texts), False, examples, config)
     options = {"bidirectional": True} if family == "recurrent" else {}
-    body = MODELS[family].build(MODELS[family].config(dim=16, **options), vocabularies["tokenizer"].vocabulary)
+    body = MODELS[family].build(MODELS[family].config(dim=16, **options), Tokens(vocabularies["tokenizer"].vocabulary))
     return build_classifier(body, vocabularies, config)
 
 

@@ -5,6 +5,7 @@ import torch
 
 from clew.core.errors import UserError
 from clew.models.gpt import GPTConfig, build_gpt
+from clew.sources.tokens import Tokens
 from clew.tasks.generation import continuation, generate, pieces, prompt_batch, start_of, stream
 from clew.tasks.language_model import LanguageModel
 from clew.tasks.writing import DecodingConfig
@@ -18,7 +19,7 @@ TEXT = "\n".join(LINES) + "\n"
 def subword_model(text: str = TEXT) -> LanguageModel:
     torch.manual_seed(0)
     tokenizer = train_bpe([text], size=300)
-    return LanguageModel(build_gpt(GPTConfig(dim=12, num_layers=1, num_heads=2, max_length=24), tokenizer.vocabulary), tokenizer)
+    return LanguageModel(build_gpt(GPTConfig(dim=12, num_layers=1, num_heads=2, max_length=24), Tokens(tokenizer.vocabulary)), tokenizer)
 
 
 @pytest.mark.parametrize("make", [lstm, gpt, subword_model])
@@ -143,7 +144,7 @@ def test_bytes_that_never_become_a_character_are_shown_at_the_end() -> None:
 
 def expecting(tokenizer: Tokenizer, token: int, probability: float) -> LanguageModel:
     """A model that expects a token with this probability, whatever it has read, and all others alike."""
-    task = LanguageModel(build_gpt(GPTConfig(dim=4, num_layers=1, num_heads=1, max_length=8), tokenizer.vocabulary), tokenizer)
+    task = LanguageModel(build_gpt(GPTConfig(dim=4, num_layers=1, num_heads=1, max_length=8), Tokens(tokenizer.vocabulary)), tokenizer)
     others = (1 - probability) / (tokenizer.vocabulary - 1)
     with torch.no_grad():
         for parameter in task.parameters():

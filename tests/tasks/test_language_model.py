@@ -5,6 +5,7 @@ from clew.core.errors import UserError
 from clew.data.plans import TokenBatch
 from clew.kernels import only_equations
 from clew.models.recurrent import RecurrentConfig, build_recurrent
+from clew.sources.tokens import Tokens
 from clew.tasks.language_model import LanguageModel, LanguageModelConfig
 from clew.training.loop import Standing, train
 from clew.training.optimisers import sgd
@@ -75,7 +76,7 @@ def test_a_tied_output_layer_is_the_embedding() -> None:
 def penalised(**settings) -> LanguageModel:
     """A language model over the letters of the lines, its body without dropout."""
     task = lstm()
-    body = build_recurrent(RecurrentConfig(dim=6), task.body.vocabulary)
+    body = build_recurrent(RecurrentConfig(dim=6), Tokens(task.body.vocabulary))
     return LanguageModel(body, task.tokenizer, LanguageModelConfig(**settings)).double()
 
 

@@ -15,6 +15,7 @@ from clew.layers.embeddings import TokenEmbedding
 from clew.layers.losses import IGNORED
 from clew.models import MODELS
 from clew.recipes.running import config_of
+from clew.sources.tokens import Tokens
 from clew.tasks.filling import fill
 from clew.tasks.masked_examples import EVALUATION, MaskedBatch, MaskedExamples
 from clew.tasks.masked_language_model import MaskedLanguageModel, MaskedLanguageModelConfig
@@ -104,7 +105,7 @@ def bert(config: MaskedLanguageModelConfig, **settings: Any) -> MaskedLanguageMo
     small: Section = family.config(
         **{"dim": 32, "num_layers": 2, "num_heads": 2, "max_length": 24, "dropout": 0.0, "attention_dropout": 0.0, **settings}
     )
-    return MaskedLanguageModel(family.build(small, TOKENIZER.vocabulary), TOKENIZER, config)
+    return MaskedLanguageModel(family.build(small, Tokens(TOKENIZER.vocabulary)), TOKENIZER, config)
 
 
 @pytest.fixture(scope="module")

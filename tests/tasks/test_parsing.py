@@ -13,6 +13,7 @@ from clew.data.samples import sample_path
 from clew.data.trees import cleaned, parse_tree, read_trees, words_of
 from clew.decoding.sampling import greedy_sequences
 from clew.models import MODELS
+from clew.sources.tokens import Tokens
 from clew.tasks.parsing import ConstituencyParser, ParsingConfig, train_parsing_vocabularies
 from clew.tasks.writing import DecodingConfig
 from clew.text.train import train_bpe, train_character, train_word
@@ -54,7 +55,9 @@ def parser(body: str = "luong", examples: list[Parsed] = EXAMPLES, tokenizer: An
     settings = {**BODIES[body], **model}
     family = MODELS[settings["family"]]
     torch.manual_seed(5)
-    task = ConstituencyParser(family.build(family.config(**settings), target.vocabulary, source.vocabulary), source, target, config)
+    task = ConstituencyParser(
+        family.build(family.config(**settings), Tokens(target.vocabulary), Tokens(source.vocabulary)), source, target, config
+    )
     with torch.no_grad():
         for parameter in task.parameters():
             parameter.mul_(3.0)

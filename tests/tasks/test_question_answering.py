@@ -8,6 +8,7 @@ from clew.core.batches import rows_of
 from clew.core.errors import UserError
 from clew.data.examples import Answer, Question
 from clew.models import MODELS
+from clew.sources.tokens import Tokens
 from clew.sources.words import WordReader
 from clew.tasks.answer_spans import Spans, found_spans
 from clew.tasks.question_answering import QuestionAnswering, QuestionAnsweringConfig, train_question_vocabularies
@@ -38,7 +39,7 @@ def task(kind: str = "word", family: str = "recurrent", *, model: dict | None = 
     options = {"window": 24, "stride": 5, "longest_answer": 4, **options}
     torch.manual_seed(1)
     config = MODELS[family].config(**{"dim": 16, **(model or {})})
-    body = MODELS[family].build(config, found.vocabulary)
+    body = MODELS[family].build(config, Tokens(found.vocabulary))
     made = QuestionAnswering(body, WordReader.of(body, {"tokenizer": found}), QuestionAnsweringConfig(**options))
     return made.eval()
 
@@ -192,7 +193,7 @@ def test_what_follows_a_letter_is_learnt(family: str, steps: int) -> None:
         config = MODELS[family].config(dim=32, layers=layers)
     else:
         config = MODELS[family].config(dim=48, embedding_dim=32)
-    body = MODELS[family].build(config, found.vocabulary)
+    body = MODELS[family].build(config, Tokens(found.vocabulary))
     made = QuestionAnswering(body, WordReader.of(body, {"tokenizer": found}), QuestionAnsweringConfig(window=16))
     encoded = made.encode(train)
     made.prepare(encoded)

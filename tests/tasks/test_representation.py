@@ -6,6 +6,7 @@ import torch
 from clew.core.errors import UserError
 from clew.models import MODELS
 from clew.recipes.running import config_of
+from clew.sources.tokens import Tokens
 from clew.tasks.representation import Representation, RepresentationConfig, build_representation
 from clew.text.tokenizer import Tokenizer
 from clew.text.train import framed_as_bert, train_wordpiece
@@ -17,7 +18,7 @@ TOKENIZER: Tokenizer = framed_as_bert(train_wordpiece(TEXTS, size=60))
 
 def representation(**settings: object) -> Representation:
     torch.manual_seed(3)
-    body = MODELS["bert"].build(MODELS["bert"].config(dim=16, num_layers=2, num_heads=2, max_length=40), TOKENIZER.vocabulary)
+    body = MODELS["bert"].build(MODELS["bert"].config(dim=16, num_layers=2, num_heads=2, max_length=40), Tokens(TOKENIZER.vocabulary))
     return build_representation(body, {"tokenizer": TOKENIZER}, RepresentationConfig(**settings))
 
 

@@ -8,6 +8,7 @@ import torch
 from clew.core.errors import UserError
 from clew.data.examples import Pair
 from clew.models.seq2seq import Seq2SeqConfig, build_seq2seq
+from clew.sources.tokens import Tokens
 from clew.tasks.sequence import SequenceConfig, SequenceToSequence, Sides, TranslationConfig, train_sequence_vocabularies
 from clew.tasks.writing import DecodingConfig, Hypothesis
 from clew.text.train import train_bpe, train_character, train_word
@@ -181,7 +182,7 @@ def test_padding_is_never_written() -> None:
 
 
 def sequence_body(vocabulary: int) -> Any:
-    return build_seq2seq(Seq2SeqConfig(**WAYS["luong"]), vocabulary, 7)
+    return build_seq2seq(Seq2SeqConfig(**WAYS["luong"]), Tokens(vocabulary), Tokens(7))
 
 
 def test_sides_are_ids_with_the_sources_end_and_batches_one_step_apart() -> None:
@@ -218,7 +219,7 @@ def test_a_language_is_asked_for_by_a_token() -> None:
     vocabularies = train_sequence_vocabularies(lambda texts, more: train_word(texts, specials=more), False, pairs, TranslationConfig())
     assert vocabularies["source"].tokens[:4] == ["<unk>", "<eos>", "<2de>", "<2fr>"]
     assert not any(token.startswith("<2") for token in vocabularies["target"].tokens)
-    body = build_seq2seq(Seq2SeqConfig(dim=4), vocabularies["target"].vocabulary, vocabularies["source"].vocabulary)
+    body = build_seq2seq(Seq2SeqConfig(dim=4), Tokens(vocabularies["target"].vocabulary), Tokens(vocabularies["source"].vocabulary))
     task = SequenceToSequence(body, **vocabularies)
     assert [sides.source[0] for sides in task.encode(pairs)] == [task.source.id("<2de>"), task.source.id("<2fr>")]
     with pytest.raises(UserError, match="this model translates into de, fr; say which"):
@@ -233,7 +234,7 @@ def test_a_language_is_asked_for_by_a_token() -> None:
 def test_a_word_that_looks_like_a_language_is_a_word(train: Any) -> None:
     pairs = [Pair("a <2d> array", "<2d> array a")] * 20
     vocabularies = train_sequence_vocabularies(lambda texts, more: train(texts, specials=more), True, pairs, SequenceConfig())
-    body = build_seq2seq(Seq2SeqConfig(dim=4), vocabularies["target"].vocabulary, vocabularies["source"].vocabulary)
+    body = build_seq2seq(Seq2SeqConfig(dim=4), Tokens(vocabularies["target"].vocabulary), Tokens(vocabularies["source"].vocabulary))
     task = SequenceToSequence(body, **vocabularies)
     assert task.languages == [] and task.never_written == ()
     assert task.source.decode(task.encode(pairs)[0].source[:-1]) == "a <2d> array"
@@ -243,7 +244,7 @@ def test_a_word_that_looks_like_a_language_is_a_word(train: Any) -> None:
 def test_a_language_is_asked_for_and_never_written(train: Any) -> None:
     pairs = [Pair("one", "eins", into="de"), Pair("one", "un", into="fr")]
     vocabularies = train_sequence_vocabularies(lambda texts, more: train(texts, specials=more), True, pairs, SequenceConfig())
-    body = build_seq2seq(Seq2SeqConfig(dim=4), vocabularies["target"].vocabulary, vocabularies["source"].vocabulary)
+    body = build_seq2seq(Seq2SeqConfig(dim=4), Tokens(vocabularies["target"].vocabulary), Tokens(vocabularies["source"].vocabulary))
     task = SequenceToSequence(body, **vocabularies)
     asked = [task.target.id("<2de>"), task.target.id("<2fr>")]
     with torch.no_grad():

@@ -13,6 +13,7 @@ from clew.data.synthetic import right_place, synthetic_lines
 from clew.inspection.recording import record
 from clew.metrics.strings import Accuracy, alignment_accuracy
 from clew.models import MODELS
+from clew.sources.tokens import Tokens
 from clew.tasks.sequence import SequenceConfig, SequenceToSequence
 from clew.text.train import train_word
 from clew.training.loop import Standing, train
@@ -40,7 +41,7 @@ def learnt(name: str) -> tuple[SequenceToSequence, list[Pair]]:
     torch.manual_seed(0)
     tokenizer = train_word([pair.source for pair in pairs])
     family = MODELS[settings["family"]]
-    body = family.build(family.config(**settings), tokenizer.vocabulary, tokenizer.vocabulary)
+    body = family.build(family.config(**settings), Tokens(tokenizer.vocabulary), Tokens(tokenizer.vocabulary))
     task = SequenceToSequence(body, tokenizer, tokenizer, SequenceConfig(tied=True))
     encoded = task.encode(pairs[HELD_OUT:])
 

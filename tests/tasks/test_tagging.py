@@ -11,6 +11,7 @@ from clew.core.errors import UserError
 from clew.core.tag_schemes import find_tag_fault
 from clew.data.examples import Sentence
 from clew.models import MODELS
+from clew.sources.tokens import Tokens
 from clew.tasks.tagging import TaggedText, Tagger, TaggingConfig, build_tagger, train_tagging_vocabularies
 from clew.text.train import train_bpe, train_word
 from clew.text.words import split_words
@@ -40,7 +41,7 @@ def tagger(examples: list[Sentence] = EXAMPLES, tokenizer: Any = train_word, dim
     config = TaggingConfig(**settings)
     vocabularies = train_tagging_vocabularies(lambda texts, specials: tokenizer(texts), False, examples, config)
     family = MODELS["recurrent"]
-    body = family.build(family.config(dim=dim, bidirectional=True), vocabularies["tokenizer"].vocabulary)
+    body = family.build(family.config(dim=dim, bidirectional=True), Tokens(vocabularies["tokenizer"].vocabulary))
     return build_tagger(body, vocabularies, config)
 
 

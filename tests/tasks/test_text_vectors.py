@@ -5,6 +5,7 @@ import torch
 from clew.core.errors import UserError
 from clew.layers.pooling import POOLINGS
 from clew.models import MODELS
+from clew.sources.tokens import Tokens
 from clew.sources.words import WordReader
 from clew.tasks.text_vectors import LAYERS, WITHOUT_WEIGHTS, TextVectors
 from clew.text.train import TOKENIZERS, framed_as_bert
@@ -17,7 +18,7 @@ def vectors(kind: str = "wordpiece", family: str = "bert", *, model: dict | None
     tokenizer = framed_as_bert(tokenizer) if kind == "wordpiece" else tokenizer
     torch.manual_seed(2)
     settings = model if model is not None else {"num_layers": 2, "num_heads": 2, "max_length": 12, "dropout": 0}
-    body = MODELS[family].build(MODELS[family].config(**{"dim": 8, **settings}), tokenizer.vocabulary)
+    body = MODELS[family].build(MODELS[family].config(**{"dim": 8, **settings}), Tokens(tokenizer.vocabulary))
     return TextVectors(body, WordReader.of(body, {"tokenizer": tokenizer}, running=running), **options)
 
 

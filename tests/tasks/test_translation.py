@@ -6,6 +6,7 @@ import torch
 from clew.core.errors import UserError
 from clew.data.examples import Pair
 from clew.models import MODELS
+from clew.sources.tokens import Tokens
 from clew.tasks.sequence import SequenceConfig, SequenceToSequence, train_sequence_vocabularies
 from clew.tasks.translation import align, score_pairs, translate, translate_through
 from clew.tasks.writing import DecodingConfig
@@ -150,7 +151,9 @@ def many_languages(train: Any) -> SequenceToSequence:
     found = train_sequence_vocabularies(lambda texts, specials: train(texts, specials=specials), True, pairs, None)  # type: ignore[arg-type]
     torch.manual_seed(2)
     family = MODELS["seq2seq"]
-    body = family.build(family.config(**{**WAYS["luong"], "init_scale": 1.0}), found["target"].vocabulary, found["source"].vocabulary)
+    body = family.build(
+        family.config(**{**WAYS["luong"], "init_scale": 1.0}), Tokens(found["target"].vocabulary), Tokens(found["source"].vocabulary)
+    )
     return SequenceToSequence(body, found["source"], found["target"]).double().eval()
 
 

@@ -10,6 +10,7 @@ from clew.data.labelled_trees import labelled_nodes, unlabelled
 from clew.data.notes import Notes
 from clew.data.trees import parse_tree
 from clew.models.tree_lstm import TreeLSTMConfig, build_tree_lstm
+from clew.sources.tokens import Tokens
 from clew.sources.words import WordReader
 from clew.tasks.tree_classification import TreeClassificationConfig, TreeClassifier, train_tree_vocabularies
 from clew.text.train import train_character, train_word
@@ -25,7 +26,7 @@ def build(examples, layer="n_ary_lstm", dim=8, **settings):
     torch.manual_seed(0)
     config = TreeClassificationConfig(**settings)
     found = train_tree_vocabularies(lambda texts, specials: train_word(texts), False, examples, config)
-    body = build_tree_lstm(TreeLSTMConfig(dim=dim, layer=layer), found["tokenizer"].vocabulary)
+    body = build_tree_lstm(TreeLSTMConfig(dim=dim, layer=layer), Tokens(found["tokenizer"].vocabulary))
     return TreeClassifier(body, WordReader(found["tokenizer"]), found["labels"], config)
 
 

@@ -17,6 +17,7 @@ from clew.layers.recurrent import Bidirectional, Recurrent
 from clew.layers.scores import Additive
 from clew.models.gpt import GPTConfig, build_gpt
 from clew.models.recurrent import RecurrentConfig, build_recurrent
+from clew.sources.tokens import Tokens
 from clew.tasks.language_model import LanguageModel, LanguageModelConfig
 from clew.text.train import train_character
 
@@ -37,14 +38,14 @@ def lstm(dropout: float = 0.0, dim: int = 12) -> LanguageModel:
     torch.manual_seed(1)
     tokenizer = train_character(["\n".join(LINES)])
     config = RecurrentConfig(cell="lstm", dim=dim, num_layers=2, dropout=dropout)
-    return LanguageModel(build_recurrent(config, tokenizer.vocabulary), tokenizer)
+    return LanguageModel(build_recurrent(config, Tokens(tokenizer.vocabulary)), tokenizer)
 
 
 def gpt(dropout: float = 0.0, dim: int = 12) -> LanguageModel:
     torch.manual_seed(1)
     tokenizer = train_character(["\n".join(LINES)])
     config = GPTConfig(dim=dim, num_layers=2, num_heads=2, max_length=48, dropout=dropout)
-    body = build_gpt(config, tokenizer.vocabulary)
+    body = build_gpt(config, Tokens(tokenizer.vocabulary))
     return LanguageModel(body, tokenizer, LanguageModelConfig(tied=True))
 
 
@@ -52,7 +53,7 @@ def regularised(dim: int = 12) -> LanguageModel:
     """An LSTM whose loss has every term there is, the embedding tied, nothing random."""
     torch.manual_seed(1)
     tokenizer = train_character(["\n".join(LINES)])
-    body = build_recurrent(RecurrentConfig(cell="lstm", dim=dim, num_layers=2), tokenizer.vocabulary)
+    body = build_recurrent(RecurrentConfig(cell="lstm", dim=dim, num_layers=2), Tokens(tokenizer.vocabulary))
     config = LanguageModelConfig(tied=True, label_smoothing=0.1, activation_penalty=2.0, temporal_penalty=1.0)
     return LanguageModel(body, tokenizer, config)
 
@@ -156,6 +157,11 @@ def lines_batch(task: LanguageModel, lines: list[str] = LINES) -> TokenBatch:
 
 def whole_batch(name: str, task: Any) -> Any:
     return pairs(5, size=8) if name == "decoder" else lines_batch(task)
+
+
+def short_batch(name: str, task: Any) -> Any:
+    """As ragged as the whole one, in fewer steps: a compiler writes every step of a recurrence out."""
+    return pairs(5, size=8, longest=3) if name == "decoder" else lines_batch(task, [line.split()[0] for line in LINES])
 
 
 def chunks_of(batch: Any, length: int) -> list[Any]:

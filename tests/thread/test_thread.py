@@ -19,7 +19,7 @@ from clew.training.loop import Record, Standing, train
 from clew.training.observers import Best
 from clew.training.optimisers import adamw
 from clew.training.schedules import Constant, Cosine
-from tests.thread.models import END, LINES, MODELS, START, batches_of, chunks_of, pair_of, pairs, whole_batch
+from tests.thread.models import END, LINES, MODELS, START, batches_of, chunks_of, pair_of, pairs, short_batch, whole_batch
 
 SIZES = {"lstm": 48, "gpt": 32, "decoder": 32}
 STEPS = {"lstm": 110, "gpt": 60, "decoder": 350}
@@ -218,7 +218,7 @@ def test_a_trained_decoder_looks_at_the_symbol_it_writes() -> None:
 def compiled_like_eager(name: str, backend: str) -> None:
     torch.compiler.reset()
     make = MODELS[name]
-    batches = batches_of([whole_batch(name, make())])
+    batches = batches_of([short_batch(name, make())])
     eager = training_of(make().double())
     compiled = training_of(make().double())
     expected = run(eager, batches, 3)
@@ -237,6 +237,7 @@ def test_a_compiled_model_trains_as_an_eager_one(name: str) -> None:
 
 @every_model
 @pytest.mark.slow
+@pytest.mark.timeout(900)
 @pytest.mark.filterwarnings("default")
 def test_inductor_trains_as_eager_does(name: str) -> None:
     # torch 2.13 gets the gradient of the decoder's encoder 12 % wrong on a CPU when it writes buffers in place; aot_eager has it right.

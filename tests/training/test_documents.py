@@ -18,6 +18,7 @@ from clew.data.text_files import find_text
 from clew.models import MODELS
 from clew.recipes.running import config_of
 from clew.runs.config import TrainingConfig
+from clew.sources.tokens import Tokens
 from clew.tasks.language_model import LanguageModel
 from clew.tasks.streams import evaluate
 from clew.text.train import TOKENIZERS
@@ -53,7 +54,7 @@ def build(family, text):
     tokenizer = tokenizer_of(text.key)
     torch.manual_seed(0)
     member = MODELS[family]
-    task = LanguageModel(member.build(member.config(**BODIES[family]), tokenizer.vocabulary), tokenizer).double()
+    task = LanguageModel(member.build(member.config(**BODIES[family]), Tokens(tokenizer.vocabulary)), tokenizer).double()
     for parameter in task.parameters():
         torch.nn.init.normal_(parameter, std=0.3)
     return task

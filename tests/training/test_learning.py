@@ -7,6 +7,7 @@ import pytest
 import torch
 
 from clew.models import MODELS
+from clew.sources.tokens import Tokens
 from clew.tasks.language_model import LanguageModel
 from clew.text.train import train_character
 from clew.training.loop import Standing, train
@@ -28,7 +29,7 @@ def task_of(name: str) -> LanguageModel:
     torch.manual_seed(0)
     family, settings = FAMILIES[name]
     tokenizer = train_character(["\n".join(LINES)])
-    return LanguageModel(MODELS[family].build(MODELS[family].config(**settings), tokenizer.vocabulary), tokenizer)
+    return LanguageModel(MODELS[family].build(MODELS[family].config(**settings), Tokens(tokenizer.vocabulary)), tokenizer)
 
 
 def lines_of(task: LanguageModel) -> Any:

@@ -10,6 +10,7 @@ from torch.distributed.fsdp import fully_shard
 from clew.layers.cells import CELLS
 from clew.layers.norms import NORMS
 from clew.models import MODELS
+from clew.sources.tokens import Tokens
 from clew.training.observers import Best
 from clew.training.optimisers import OPTIMISERS, adam, adamw, decay_groups, sgd
 
@@ -58,7 +59,7 @@ def test_sgd_decays_everything_by_default_as_a_penalty_in_the_gradient() -> None
 def test_norms_and_biases_are_vectors_and_tables_are_matrices(family) -> None:
     """So what a parameter is for need not be asked: how many axes it has tells."""
     part = MODELS[family]
-    body = part.build(part.config(), 11)
+    body = part.build(part.config(), Tokens(11))
     kinds = tuple({type(build(4)) for build in NORMS.values()} | {nn.LayerNorm})
     spared = {id(p) for group in decay_groups(list(body.parameters()), 0.1, False) if not group["weight_decay"] for p in group["params"]}
     for module in body.modules():

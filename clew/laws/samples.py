@@ -1,0 +1,66 @@
+"""A few small examples of each kind of data, of different lengths, for the laws of tasks. A kind of one's own adds its own."""
+
+from collections.abc import Sequence
+from typing import Any
+
+from clew.core.trees import Tree
+from clew.data.examples import Answer, Labelled, LabelledTree, Pair, Parsed, Question, Sentence
+from clew.data.kinds.labelled import LabelledData
+from clew.data.kinds.labelled_trees import LabelledTreesData
+from clew.data.kinds.pairs import PairsData
+from clew.data.kinds.questions import QuestionsData
+from clew.data.kinds.section import DataSection
+from clew.data.kinds.tagged import TaggedData
+from clew.data.kinds.trees import TreesData
+from clew.data.labelled_trees import labelled_nodes
+from clew.data.notes import Notes
+from clew.data.trees import parse_tree
+
+TEXTS = ("a red fox", "the fox ran in and out of the house", "she", "it rains on the red house", "the old dog saw a fox", "no")
+BRACKETS = (
+    "(S (NP (DT the) (NN fox)) (VP (VBD ran)))",
+    "(S (NP (PRP it)) (VP (VBZ rains)))",
+    "(S (NP (DT the) (JJ old) (NN dog)) (VP (VBD saw) (NP (DT a) (NN fox))))",
+    "(NP (DT a) (NN house))",
+)
+JUDGED = ("(1 (0 a) (1 fox))", "(0 (0 the) (0 (1 old) (0 dog)))", "(1 (1 (0 red) (1 house)) (0 (0 in) (0 here)))", "(0 (0 no) (1 way))")
+
+
+def labelled() -> list[Labelled]:
+    return [Labelled(text, (str(number % 2),), id=f"text {number}") for number, text in enumerate(TEXTS)]
+
+
+def tagged() -> list[Sentence]:
+    words = [tuple(text.split()) for text in TEXTS]
+    return [Sentence(each, tuple("N" if len(word) > 2 else "X" for word in each), id=f"sentence {n}") for n, each in enumerate(words)]
+
+
+def pairs() -> list[Pair]:
+    return [Pair(text, " ".join(reversed(text.split())), id=f"pair {number}") for number, text in enumerate(TEXTS)]
+
+
+def trees() -> list[Parsed]:
+    return [Parsed(parse_tree(text), f"tree {number}") for number, text in enumerate(BRACKETS)]
+
+
+def labelled_trees() -> list[LabelledTree]:
+    parsed: list[Tree] = [parse_tree(text) for text in JUDGED]
+    return list(labelled_nodes([Parsed(tree, f"tree {number}") for number, tree in enumerate(parsed)], Notes()))
+
+
+def questions() -> list[Question]:
+    found = []
+    for number, text in enumerate(TEXTS[:4]):
+        first = text.split()[0]
+        found.append(Question(f"who is {first} ?", text, (Answer(first, 0),), f"question {number}"))
+    return found
+
+
+SAMPLES: dict[type[DataSection], Sequence[Any]] = {
+    LabelledData: labelled(),
+    TaggedData: tagged(),
+    PairsData: pairs(),
+    TreesData: trees(),
+    LabelledTreesData: labelled_trees(),
+    QuestionsData: questions(),
+}

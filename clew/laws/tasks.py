@@ -1,0 +1,165 @@
+"""Laws of tasks that learn from examples: what a task is given to build on does not show in what it says.
+
+A trial builds the task of an entry over a small body, in float64, with vocabularies of a few examples of the data that it reads.
+"""
+
+import json
+import math
+from collections.abc import Sequence
+from typing import Any, NamedTuple
+
+import torch
+from torch import Tensor
+
+from clew.core.batches import cut_rows, num_rows
+from clew.core.errors import UserError
+from clew.core.modes import evaluating
+from clew.laws.cases import TOLERANCE, Broken, Build, Law, Sizes
+from clew.laws.samples import SAMPLES
+from clew.models import MODELS
+from clew.runs.asking import answer_rows, read_options
+from clew.runs.build import build_task
+from clew.runs.config import Config, resolve
+from clew.runs.tokenizers import RunTokenizers
+from clew.tasks.entry import TaskEntry
+
+BODIES = {"encodes": "seq2seq", "trees": "tree_lstm", "directions": "elmo", "whole": "bert", "": "recurrent"}
+"""A family that offers what a task needs."""
+CLOSE = 1e-9
+
+
+class Tried(NamedTuple):
+    """A task, its entry and config, and examples with their ids."""
+
+    entry: TaskEntry
+    config: Config
+    task: Any
+    examples: Sequence[Any]
+    encoded: Sequence[Any]
+
+
+def build_tried(entry: TaskEntry, sizes: Sizes) -> Tried:
+    """The task of an entry over a body of `dim`, and as many examples as a batch has rows, at least two."""
+    learning = entry.learns
+    if learning.section not in SAMPLES:
+        raise UserError(
+            f"there are no samples of the data that it reads; put some into SAMPLES[{learning.section.__name__}] of clew.laws.samples"
+        )
+    examples = list(SAMPLES[learning.section])
+    family = next(BODIES[need] for need in (*entry.needs, "") if need in BODIES)
+    small = {"dim": 2 * sizes.dim, "embedding_dim": 2 * sizes.dim, "num_layers": 1, "num_heads": 2, "dropout": 0.0, "max_length": 64}
+    fields = MODELS[family].config.model_fields
+    model = {"family": family, **{name: value for name, value in small.items() if name in fields}}
+    settings = {"recipe": "law", "model": model, "task": {"name": entry.config().name}, "text": {"tokenizer": "word"}}
+    config = resolve({**settings, "seed": sizes.seed + 1, "decoding": {"method": "greedy", "max_new": 20}})
+    vocabularies = learning.vocabularies(examples, RunTokenizers(config), config.task)
+    task: Any = build_task(config, vocabularies, to_train=False).double()
+    encoded = task.encode(examples)
+    task.prepare(encoded)
+    some = max(sizes.batch + 1, 2)
+    return Tried(entry, config, task, examples[:some], encoded[:some])
+
+
+def terms_of(task: Any, batch: Any) -> dict[str, tuple[Tensor, Tensor]]:
+    return {name: (term.sum.detach(), term.count.double()) for name, term in task(batch, None)[0].items()}
+
+
+def counts_agree(build: Build, sizes: Sizes) -> None:
+    """The counts that a batch alone tells are those of the loss."""
+    tried = build(sizes)
+    batch = tried.task.collate(tried.encoded)
+    counts, terms = tried.task.counts(batch), terms_of(tried.task, batch)
+    if counts.keys() != terms.keys():
+        raise Broken("counts", f"counts has {sorted(counts)}, and forward the terms {sorted(terms)}", sizes)
+    for name, (_, count) in terms.items():
+        if float(count) != float(counts[name]):
+            raise Broken("counts", f"counts['{name}'] is {float(counts[name]):g}, and the term's count {float(count):g}", sizes)
+
+
+def exact_means(build: Build, sizes: Sizes) -> None:
+    """Sums and counts over the rows of a batch that is cut add up to those of the whole."""
+    tried = build(sizes)
+    with evaluating([tried.task]):
+        whole = tried.task.collate(tried.encoded)
+        parts = [terms_of(tried.task, part) for part in cut_rows(whole, num_rows(whole))]
+        for name, (total, count) in terms_of(tried.task, whole).items():
+            differ("exact means", f"the sum of '{name}'", total, torch.stack([part[name][0] for part in parts]).sum(), sizes)
+            differ("exact means", f"the count of '{name}'", count, torch.stack([part[name][1] for part in parts]).sum(), sizes)
+
+
+def padding(build: Build, sizes: Sizes) -> None:
+    """An example has the same loss alone, without padding, as beside longer ones."""
+    tried = build(sizes)
+    with evaluating([tried.task]):
+        together = terms_of(tried.task, tried.task.collate(tried.encoded))
+        alone = [terms_of(tried.task, tried.task.collate([each])) for each in tried.encoded]
+    for name, (total, _) in together.items():
+        differ("padding", f"the sum of '{name}'", total, torch.stack([one[name][0] for one in alone]).sum(), sizes)
+
+
+def batched_is_single(build: Build, sizes: Sizes) -> None:
+    """An example is predicted alike alone and beside others."""
+    tried = build(sizes)
+    with evaluating([tried.task]):
+        together = tried.task.predict(tried.task.collate(tried.encoded), tried.config.decoding, 0, range(1, len(tried.encoded) + 1))
+        alone = [
+            tried.task.predict(tried.task.collate([each]), tried.config.decoding, 0, [number])[0]
+            for number, each in enumerate(tried.encoded, start=1)
+        ]
+    for number, (one, other) in enumerate(zip(together, alone, strict=True), start=1):
+        if not same(one, other):
+            raise Broken("batched is single", f"example {number} is {one!r} beside others and {other!r} alone", sizes)
+
+
+def json_survives(build: Build, sizes: Sizes) -> None:
+    """Predictions are measured the same after JSON, and answers are told in it."""
+    tried = build(sizes)
+    task, entry = tried.task, tried.entry
+    with evaluating([task]):
+        predictions = task.predict(task.collate(tried.encoded), tried.config.decoding, 0, range(1, len(tried.encoded) + 1))
+    again = json.loads(in_json(predictions, "predictions", sizes))
+    first, second = task.measure(tried.examples, predictions).values, task.measure(tried.examples, again).values
+    if not same(first, second):
+        raise Broken("json", f"predictions measure {first} and after JSON {second}", sizes)
+    for verb, use in entry.uses.items():
+        if use.watch is None or use.watch.row_of is None:
+            continue
+        rows = [row for example in tried.examples if (row := use.watch.row_of(example)) is not None]
+        options = read_options(use, tried.config, {})
+        for number, (row, answer) in enumerate(zip(rows, answer_rows(use, [task], rows, options), strict=True), start=1):
+            told = use.objects(number, row, answer, options)
+            if not same(json.loads(in_json(told, f"what {verb} tells", sizes)), told):
+                raise Broken("json", f"what {verb} tells of example {number} is another after JSON: {told!r}", sizes)
+
+
+def in_json(value: Any, what: str, sizes: Sizes) -> str:
+    try:
+        return json.dumps(value, allow_nan=False)
+    except (TypeError, ValueError) as error:
+        raise Broken("json", f"{what} cannot be written as JSON: {error}", sizes) from None
+
+
+def differ(law: str, what: str, one: Tensor, other: Tensor, sizes: Sizes) -> None:
+    gap = float((one - other).abs())
+    if not gap <= max(TOLERANCE, CLOSE * float(one.abs())):
+        raise Broken(law, f"{what} is {float(one):.10g} in one batch and {float(other):.10g} in parts", sizes)
+
+
+def same(one: Any, other: Any) -> bool:
+    """Whether two values are the same as JSON has them, numbers to rounding."""
+    if isinstance(one, dict) and isinstance(other, dict):
+        return one.keys() == other.keys() and all(same(value, other[name]) for name, value in one.items())
+    if isinstance(one, (list, tuple)) and isinstance(other, (list, tuple)):
+        return len(one) == len(other) and all(map(same, one, other))
+    if isinstance(one, float) and isinstance(other, (int, float)):
+        return math.isclose(one, other, rel_tol=1e-6, abs_tol=1e-9) or (math.isnan(one) and math.isnan(other))
+    return bool(one == other)
+
+
+TASK_LAWS: dict[str, Law] = {
+    "counts": counts_agree,
+    "exact means": exact_means,
+    "padding": padding,
+    "batched is single": batched_is_single,
+    "json": json_survives,
+}

@@ -1,0 +1,87 @@
+"""Tokens of a vocabulary as what a body reads, and words with their letters and other parts beside them."""
+
+import math
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+
+from clew.core.batches import padded
+from clew.core.config import Part, build_part
+from clew.layers.characters import CHARACTERS
+from clew.layers.embeddings import Spelled, TokenEmbedding
+from clew.sources.words import Sentences, WordReader
+from clew.text.letters import letters_of
+from clew.text.tokenizer import Tokenizer
+
+
+@dataclass(frozen=True)
+class Tokens:
+    """Ids below `vocabulary`, a vector of a table for each. An example is a row of ids."""
+
+    vocabulary: int
+
+    @property
+    def width(self) -> int:
+        return self.vocabulary
+
+    def embedding(self, dim: int, **around: Any) -> TokenEmbedding:
+        return TokenEmbedding(self.vocabulary, dim, **around)
+
+    def complete(self, embedding: TokenEmbedding) -> None:
+        """A table is whole from the start."""
+
+    def collate(self, examples: Sequence[Any]) -> tuple[Any, Tensor | None]:
+        return padded(examples)
+
+    def augment(self, inputs: Any) -> Any:
+        return inputs
+
+
+@dataclass(frozen=True)
+class LetteredWords(Tokens):
+    """Words, for each of which a table's vector, its letters and another body's vectors may stand, side by side. An example is a sentence
+    of words.
+
+    `table_dim` is the width of the table; what the others leave of the body's where not given. `context` builds what reads the words with
+    another body; `reader` encodes them.
+    """
+
+    tokenizer: Tokenizer = field(kw_only=True)
+    reader: WordReader = field(kw_only=True)
+    table: bool = True
+    table_dim: int | None = None
+    tune: bool = True
+    characters: Part | None = None
+    characters_dim: int = 50
+    dropout: float = 0.0
+    context: Callable[[], nn.Module] | None = None
+
+    def complete(self, embedding: TokenEmbedding) -> None:
+        parts: list[nn.Module] = []
+        if self.characters is not None:
+            reader = build_part("reader of characters", self.characters, CHARACTERS, self.characters_dim)
+            parts.append(Spelled(reader, spelling(self.tokenizer.tokens), dropout=self.dropout))
+        if self.context is not None:
+            parts.append(self.context())
+        table = None
+        if self.table:
+            beside = sum(part.dim for part in parts)  # type: ignore[misc]
+            width = self.table_dim or max(embedding.dim - beside, 0) or embedding.dim
+            table = nn.Embedding(self.vocabulary, width)
+            nn.init.uniform_(table.weight, -math.sqrt(3 / width), math.sqrt(3 / width))
+            table.weight.requires_grad_(self.tune)
+        embedding.enrich(table, parts)
+
+    def collate(self, examples: Sentences) -> tuple[Any, Tensor | None]:
+        pieces = self.reader.collate(self.reader.encode(examples))
+        return pieces.inputs, pieces.mask
+
+
+def spelling(tokens: list[str]) -> Tensor:
+    """The letters of every token (tokens, letters), 0 behind the last."""
+    letters = [letters_of(token) for token in tokens]
+    longest = max(map(len, letters))
+    return torch.tensor([[*word, *[0] * (longest - len(word))] for word in letters], dtype=torch.int32)

@@ -1,0 +1,268 @@
+"""Whatever a task offers holds: a law for each capability, over every task of TASKS built small."""
+
+import inspect
+from functools import cache
+from typing import Any
+
+import pytest
+import torch
+
+from clew.core.errors import UserError
+from clew.core.modes import evaluating
+from clew.decoding.sampling import greedy_sequences
+from clew.inspection.recording import record
+from clew.models import MODELS
+from clew.tasks import TASKS
+from clew.tasks.generation import generate
+from clew.tasks.level_vectors import word_vectors
+from clew.tasks.offers import CAPABILITIES, Given, Reading, lacking, languages_of, offered
+from clew.tasks.parsing import tree_over
+from clew.tasks.representation import RepresentationConfig, build_representation
+from clew.tasks.sequence import SequenceConfig, build_sequence
+from clew.tasks.tree_classification import build_tree_classifier, train_tree_vocabularies
+from clew.tasks.writing import DecodingConfig
+from clew.text.train import train_word
+from tests.instruments.small_runs import small_run
+from tests.tasks.test_tree_classification import trees
+
+TEXT = "the walls were tall"
+GREEDY = DecodingConfig(method="greedy", max_new=6, stop=False)
+
+
+@cache
+def built(name: str) -> Any:
+    torch.manual_seed(0)
+    if name == "sequence":
+        run = small_run("attentive")
+        return build_sequence(run.task.body, run.vocabularies, SequenceConfig()).eval()
+    if name == "representation":
+        run = small_run("bert")
+        return build_representation(run.task.body, run.vocabularies, RepresentationConfig()).eval()
+    if name == "tree":
+        entry = TASKS["tree_classification"]
+        vocabularies = train_tree_vocabularies(lambda texts, specials: train_word(texts), False, trees(), entry.config())  # type: ignore[arg-type]
+        family = MODELS["tree_lstm"]
+        body = family.build(family.config(dim=8), vocabularies["tokenizer"].vocabulary)  # type: ignore[call-arg]
+        return build_tree_classifier(body, vocabularies, entry.config()).eval()  # type: ignore[arg-type]
+    return small_run(name).task
+
+
+CASES = {
+    "language_model": ["elman", "lstm", "bytes", "words", "gpt", "subwords", "llama"],
+    "bidirectional_language_model": ["elmo"],
+    "masked_language_model": ["bert"],
+    "translation": ["attentive", "transformer"],
+    "sequence": ["sequence"],
+    "parsing": ["parser"],
+    "classification": ["classifier", "heads", "pairs"],
+    "tagging": ["tagger"],
+    "question_answering": ["answerer"],
+    "representation": ["representation"],
+    "tree_classification": ["tree"],
+}
+NAMES = [name for names in CASES.values() for name in names]
+OFFERS = {
+    "language_model": ["reads", "predicts", "expects", "scores_tokens", "steps", "streams", "explains", "vectors"],
+    "bidirectional_language_model": ["reads", "predicts", "vectors"],
+    "masked_language_model": ["reads", "predicts", "expects", "scores_tokens", "explains", "vectors"],
+    "translation": ["reads", "predicts", "expects", "scores_tokens", "own_target", "steps", "explains", "aligns", "vectors"],
+    "classification": ["reads", "judges", "explains", "vectors"],
+    "tagging": ["reads", "judges", "explains", "vectors"],
+    "question_answering": ["reads", "vectors"],
+    "representation": ["reads", "vectors"],
+    "tree_classification": ["judges"],
+}
+OFFERS |= dict.fromkeys(("sequence", "parsing"), OFFERS["translation"])
+
+
+def those_with(capability: str) -> list[str]:
+    return [name for kind, names in CASES.items() if capability in OFFERS[kind] for name in names]
+
+
+def reading_of(name: str) -> Reading:
+    return built(name).reads(Given(TEXT))
+
+
+def test_every_task_is_tried_and_offers_what_it_is_said_to():
+    assert set(CASES) == set(OFFERS) == set(TASKS)
+    for kind, names in CASES.items():
+        for name in names:
+            assert offered(built(name)) == OFFERS[kind], name
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_what_is_offered_has_the_methods_of_its_protocol_and_what_is_not_says_what_is_missing(name):
+    task = built(name)
+    for capability, (protocol, missing) in CAPABILITIES.items():
+        if (why := lacking(task, capability)) is None:
+            methods = [method for method, each in vars(protocol).items() if inspect.isfunction(each) and not method.startswith("_")]
+            assert methods and all(callable(getattr(task, method)) for method in methods)
+        else:
+            assert why == missing or why == task.without(capability)
+
+
+def test_a_model_that_is_built_so_that_it_cannot_says_why():
+    apart = small_run("classifier").task
+    was = apart.config
+    try:
+        apart.config = was.model_copy(update={"pair": "apart"})
+        assert lacking(apart, "explains") == "reads two texts each by itself; attribution is for what is read as one"
+    finally:
+        apart.config = was
+    assert lacking(built("tree"), "reads") == "reads trees, and no text by itself"
+    assert lacking(object(), "judges") == "gives no labels"
+
+
+@pytest.mark.parametrize("name", those_with("reads"))
+def test_a_reading_has_a_token_a_vector_and_levels_for_every_id(name):
+    reading = reading_of(name)
+    assert len(reading.tokens) == len(reading.ids) and len(reading.written) == len(reading.written_ids)
+    hidden = reading.hidden()
+    assert hidden.shape[:2] == (1, len(reading.written) or len(reading.ids))
+    top = reading.levels()[-1]
+    assert len(top.tokens) == hidden.shape[1] and len(top.names) == len(top.values)
+    torch.testing.assert_close(top.values[-1], hidden[0])
+    with record(reading.module, reading.model.entrance(reading)) as seen:
+        reading.hidden()
+    assert seen[reading.model.entrance(reading)].shape[:2] == hidden.shape[:2]
+
+
+@pytest.mark.parametrize("name", those_with("reads"))
+def test_a_row_read_a_token_at_a_time_has_the_same_vectors(name):
+    reading = reading_of(name)
+    with evaluating([reading.module]):
+        carried = reading.model.carries(reading)
+        if carried is None:
+            assert not reading.module.body.causal  # type: ignore[union-attr]
+            return
+        state, found = carried.state, []
+        for t in range(len(reading.written) or len(reading.ids)):
+            hidden, state = carried.step(t, state)
+            found.append(hidden)
+    torch.testing.assert_close(torch.cat(found, 1), reading.hidden(), atol=1e-5, rtol=1e-4)
+
+
+@pytest.mark.parametrize("name", those_with("predicts"))
+def test_predictions_are_probabilities_and_cost_what_the_tasks_own_loss_says(name):
+    task, reading = built(name), reading_of(name)
+    with evaluating([task]):
+        found = task.predicts(reading)
+        for one in found:
+            assert len(one.ids) == len(one.places) == len(one.hidden) and max(one.places) < len(one.tokens)
+            torch.testing.assert_close(one.log_probs().exp().sum(-1), torch.ones(len(one.ids)))
+        costs = [-float(one.log_probs().gather(1, one.ids[:, None]).sum()) for one in found]
+        if found[0].pseudo:
+            return
+        batch = reading.batch if reading.writes else task.collate([list(reading.ids)])
+        loss = task(batch)[0]["loss"]
+    assert sum(costs) / len(costs) == pytest.approx(float(loss.sum), rel=1e-4)
+
+
+@pytest.mark.parametrize("name", those_with("expects"))
+def test_what_is_expected_is_a_distribution(name):
+    task = built(name)
+    with evaluating([task]):
+        found = task.expects(Given("the [MASK] were [MASK]" if name == "bert" else TEXT))
+    assert [one.at for one in found] == (["mask 1", "mask 2"] if name == "bert" else [""])
+    for one in found:
+        assert float(one.log_probs.exp().sum()) == pytest.approx(1.0, abs=1e-5)
+
+
+@pytest.mark.parametrize("name", those_with("scores_tokens"))
+def test_the_last_level_scores_the_tokens_that_are_predicted(name):
+    task, reading = built(name), reading_of(name)
+    scores = task.scores_tokens(reading)
+    with evaluating([task]):
+        log_probs = scores.log_probs(reading.forward())[0]
+        torch.testing.assert_close(scores.log_probs(scores.levels()[-1])[0], log_probs)
+        torch.testing.assert_close(log_probs.exp().sum(-1), torch.ones(len(log_probs)))
+        (predicted,) = task.predicts(reading)
+        if not predicted.pseudo:
+            assert list(scores.ids) == predicted.ids.tolist()
+            torch.testing.assert_close(log_probs[: len(scores.ids)], predicted.log_probs())
+
+
+@pytest.mark.parametrize("name", those_with("steps"))
+def test_stepping_on_with_the_likeliest_is_what_the_tasks_own_writer_writes(name):
+    task = built(name)
+    with evaluating([task]):
+        begun = task.steps(Given(TEXT), GREEDY)
+        found = greedy_sequences(begun.stepper, begun.start, None, max_new=begun.most, end=list(begun.ends))
+        tokens = found.tokens[0, : int(found.lengths[0])].tolist()
+    if lacking(task, "own_target") is None:
+        assert begun.text(tokens).strip() == task.own_target(Given(TEXT), GREEDY)
+        assert begun.before == "" and begun.ends == (task.end,)
+    else:
+        (own,) = generate(task, [TEXT], GREEDY)
+        assert tokens == own.tokens and begun.text(tokens) == own.text and begun.before == TEXT
+
+
+def test_a_parser_writes_trees_over_the_words_and_reads_them_as_brackets_or_as_symbols():
+    task = built("parser")
+    (parses,) = task.parse([TEXT.split()], GREEDY)
+    written = task.own_target(Given(TEXT), GREEDY).split()
+    assert sum(not symbol.startswith(("(", ")")) for symbol in written) == 4
+    assert tree_over(" ".join(written), TEXT.split()) == parses[0].tree
+    readings = [task.reads(Given("the thread", target)) for target in ("(TOP (NP (DT the) (NN thread)))", "(TOP (NP DT NN )NP )TOP")]
+    assert [reading.written for reading in readings] == [("(TOP", "(NP", "DT", "NN", ")NP", ")TOP", "<eos>")] * 2
+    with pytest.raises(UserError, match="the target '\\(TOP\\)' has symbols that this parser does not write"):
+        task.reads(Given("the thread", "(TOP)"))
+
+
+@pytest.mark.parametrize("name", those_with("streams"))
+def test_a_streams_offsets_are_the_characters_of_its_tokens(name):
+    task = built(name)
+    found = task.streams(TEXT)
+    assert found.tokens[found.before :] == task.tokenizer.encode(TEXT)
+    covered = "".join(TEXT[start:stop] for start, stop in found.offsets)
+    assert covered.replace(" ", "") == TEXT.replace(" ", "")
+
+
+@pytest.mark.parametrize("name", those_with("judges"))
+def test_labels_are_the_tasks_own_and_their_probabilities_add_up_to_one(name):
+    task = built(name)
+    found = task.judges(Given("(2 (2 A) (2 film))" if name == "tree" else TEXT, second="a red fox" if name == "pairs" else None))
+    if found.words:
+        assert [word.word for word in found.words] == TEXT.split() and all(word.tag in task.tags.names for word in found.words)
+        assert all(0 <= word.probability <= 1 for word in found.words)
+    else:
+        assert set(found.probabilities) == set(task.labels.names) and sum(found.probabilities.values()) == pytest.approx(1.0, abs=1e-5)
+        assert found.labels[0] == max(found.probabilities, key=lambda label: found.probabilities[label]) == str(found)
+
+
+@pytest.mark.parametrize("name", those_with("explains"))
+def test_an_explained_score_is_the_same_of_tokens_and_of_their_vectors(name):
+    task = built(name)
+    given = Given("the [MASK] were tall" if name == "bert" else TEXT, second="a red fox" if name == "pairs" else None)
+    with evaluating([task]):
+        explained = task.explains(given)
+        x = explained.vectors()
+        assert len(x) == len(explained.tokens) == len(explained.own)
+        torch.testing.assert_close(explained.of_vectors(x[None]), explained.score(explained.inputs))
+
+
+@pytest.mark.parametrize("name", those_with("aligns"))
+def test_every_token_written_looks_at_the_source_with_weights_that_add_up_to_one(name):
+    given = Given(TEXT, "(TOP DT )TOP" if name == "parser" else "tall were")
+    found = built(name).aligns(given)
+    reading = built(name).reads(given)
+    assert tuple(found.source.texts) == reading.tokens and tuple(found.target.texts) == reading.written
+    torch.testing.assert_close(found.weights.sum(1), torch.ones(len(reading.written)))
+
+
+@pytest.mark.parametrize("name", those_with("vectors"))
+def test_every_word_has_a_vector_at_every_level(name):
+    body, reader = built(name).vectors()
+    levels = word_vectors(body, reader, [TEXT.split(), ["she"]])
+    assert all(len(level) == 5 for level in levels)
+    torch.testing.assert_close(levels[-1][4:], word_vectors(body, reader, [["she"]])[-1], atol=1e-5, rtol=1e-4)
+
+
+def test_languages_are_those_that_a_source_may_ask_for(tmp_path):
+    from clew.runs.loaded import load_run
+    from tests.runs.small import save_many_languages
+
+    save_many_languages(tmp_path / "many")
+    task = load_run(tmp_path / "many", device="cpu").task
+    assert languages_of(task) == ["de", "en", "fr"] and languages_of(built("gpt")) == []
+    assert "vectors" not in offered(task) and task.reads(Given("ein roter Fuchs", "a red fox", "en")).tokens[0] == "<2en>"
