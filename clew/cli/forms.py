@@ -49,7 +49,7 @@ def add_options(parser: argparse.ArgumentParser, verb: str, form: Mapping[str, A
     formats = [*form["formats"], "json"]
     shown.add_argument("--format", choices=formats, help=f"how answers are written (default: {formats[0]})")
     taken = {column["name"] for column in form["columns"]}
-    for name in formats[1:]:
+    for name in dict.fromkeys([*formats[1:], "json"]):
         if name not in taken:
             help = "one JSON object an answer" if name == "json" else f"the same as --format {name}"
             shown.add_argument(f"--{name}", action="store_const", dest="format", const=name, help=help)

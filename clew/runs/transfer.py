@@ -147,9 +147,10 @@ def check_transfer(config: Config) -> None:
     task, family = config.task.name, config.model.family
     if transfer.source is None or transfer.translator or not reads_source(task):
         return
-    if task == "parsing" or family != "transformer":
-        what = f"the task {task}" if task == "parsing" else f"a {family}"
-        remedy = "leave transfer.from out" if task == "parsing" else "set model.family=transformer"
+    takes_encoder = TASKS[task].takes_encoder
+    if not takes_encoder or family != "transformer":
+        what = f"a {family}" if takes_encoder else f"the task {task}"
+        remedy = "set model.family=transformer" if takes_encoder else "leave transfer.from out"
         raise UserError(f"transfer.from gives a translator its encoder, which {what} cannot take; {remedy}")
     if getattr(config.data, "directions", None) is not None:
         raise UserError(

@@ -418,6 +418,7 @@ SEQUENCE = TaskEntry(
     build=build_sequence,
     needs=SequenceToSequence.needs,
     vocabularies=SIDES,
+    takes_encoder=True,
     learning=Examples(PAIRS, train_sequence_vocabularies),
     uses={"translate": TRANSLATE},
 )
