@@ -300,15 +300,12 @@ def table_rows(file: str, kind: Any, columns: Mapping[str, str], run: Any) -> It
     """A row for each record of a table, by the columns that the command names, or those that the run was trained with; one with an empty
     cell is blank."""
     from clew.cli.lines import table_fields
-    from clew.core.errors import UserError
     from clew.runs.explaining import read_section
 
     first, *others = [name for name, field in kind.model_fields.items() if (field.json_schema_extra or {}).get("column", True)]
     check_fields(kind, columns, run)
     data = run.config.data
     wanted = {first: columns.get(first) or getattr(data, first, None)}
-    if wanted[first] is None and not hasattr(data, first):
-        raise UserError(f"{file} is a table; say with {flag(first)} COLUMN which of its columns has the {first}s")
     for name in others:
         column = columns.get(name) or getattr(data, name, None) or (name if name in required(kind) else None)
         wanted |= {} if column is None else {name: column}

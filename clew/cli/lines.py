@@ -18,7 +18,14 @@ TABLES = (".csv", ".tsv", ".jsonl")
 
 
 def is_table(name: str | None) -> bool:
-    return Path((name or "").removesuffix(".gz")).suffix.lower() in TABLES
+    """Whether a file is one by its name; those of a format of the user's own are too."""
+    from clew.data.formats import FORMATS, by_extension
+
+    path = Path(name or "")
+    if Path(path.name.removesuffix(".gz")).suffix.lower() in TABLES:
+        return True
+    named = by_extension(path)
+    return len(named) == 1 and FORMATS[named[0]].read is not None
 
 
 def some_lines(name: str | None) -> Iterator[list[str]]:

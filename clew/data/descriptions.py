@@ -20,7 +20,7 @@ from clew.data.conll_files import Block, read_blocks
 from clew.data.conllu_files import COLUMNS, read_conllu_blocks
 from clew.data.documents import OBJECTS, TEXTS, has_bytes
 from clew.data.folders import ending, files_below
-from clew.data.formats import FORMATS, TABLES, find_format
+from clew.data.formats import FORMATS, find_format, read_records
 from clew.data.heads import read_heads
 from clew.data.json_files import dotted_names, value_at
 from clew.data.line_files import read_parallel
@@ -139,15 +139,15 @@ def read_rows(path: Path, format: str, header: bool | None, notes: Notes) -> Ite
         return conll_rows(path, notes)
     if format == "conllu":
         return conllu_rows(path, notes)
-    if format == "jsonl":
-        return json_rows(TABLES[format](path, notes=notes))
+    if FORMATS[format].nested:
+        return json_rows(read_records(path, format, notes=notes))
     if format == "trees":
         return tree_rows(path, notes)
     if format == "squad":
         return question_rows(path, notes)
     if format == "parallel":
         raise UserError(f"{path}: parallel text is two files; name both, first the one that is read and then its translation")
-    return table_rows(TABLES[format](path, header=header, notes=notes))
+    return table_rows(read_records(path, format, header=header, notes=notes))
 
 
 def folder_rows(path: Path, format: str, notes: Notes) -> Iterator[Row]:
@@ -159,7 +159,7 @@ def folder_rows(path: Path, format: str, notes: Notes) -> Iterator[Row]:
             else:
                 notes.skip("empty line", f"{path}:{number}")
         return
-    for place, fields in json_rows(TABLES["jsonl"](path, notes=notes)):
+    for place, fields in json_rows(read_records(path, "jsonl", notes=notes)):
         if format == "jsonl":
             yield place, fields
         elif FIELD in fields:
@@ -317,7 +317,7 @@ class Survey:
             tuple(notes.sentences),
             stopped,
             self.ratio([column.name for column in columns if is_text(column, format)])
-            if format in TABLES or format == "parallel"
+            if FORMATS[format].read is not None or format == "parallel"
             else None,
         )
 
@@ -348,7 +348,7 @@ def distribution(values: Any) -> Distribution:
 def shown(description: Description) -> Iterator[str]:
     """The lines of a description."""
     files = "" if description.num_files is None else f", {counted(description.num_files, 'file')}"
-    yield f"{description.path}: {FORMATS[description.format]}{files}, {counted(description.num_records, 'record')}"
+    yield f"{description.path}: {FORMATS[description.format].about}{files}, {counted(description.num_records, 'record')}"
     for column in description.columns:
         num_different = column.num_different if column.labels is None else len(column.labels)
         if column.is_blank:

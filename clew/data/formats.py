@@ -1,10 +1,14 @@
-"""Which format a file has: by its extension, else by what stands in its first lines."""
+"""Which format a file has: by its extension, else by what stands in its first lines. A format is a line in FORMATS.
+
+FORMATS["mine"] = Format("my columns", extensions=(".mine",), read=read_mine)
+"""
 
 import csv
 import json
 import re
 from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
+from typing import NamedTuple
 
 from clew.core.errors import unknown
 from clew.data.conll_files import is_comment, parted
@@ -12,25 +16,30 @@ from clew.data.csv_files import find_delimiter, read_csv
 from clew.data.json_files import read_jsonl
 from clew.data.line_files import read_line_texts
 from clew.data.lines import read_lines
-from clew.data.records import Record
+from clew.data.notes import Notes
+from clew.data.records import Column, Record
 from clew.data.tsv_files import is_value, read_tsv
 
 SAMPLE = 2**16
 """Characters that are looked at."""
 
-EXTENSIONS = {
-    ".csv": "csv",
-    ".jsonl": "jsonl",
-    ".ndjson": "jsonl",
-    ".json": "jsonl",
-    ".conll": "conll",
-    ".conllu": "conllu",
-    ".mrg": "trees",
-    ".ptb": "trees",
-    ".tree": "trees",
-    ".trees": "trees",
-}
-"""What tells a format by itself. `.txt` may hold any, and `.tsv` CoNLL columns."""
+Reader = Callable[..., Iterator[Record]]
+"""`read(path, *, header, wanted, notes)`: the records of a file. `header` says whether the first line names the columns, None where that is
+not known; `wanted` are columns that are asked for; `notes.fault` refuses a record, or counts it."""
+
+
+class Format(NamedTuple):
+    """`about` is what it is called in a sentence. A format of records with named columns has a reader; the others are read by what needs
+    them."""
+
+    about: str
+    extensions: tuple[str, ...] = ()
+    fits: Callable[[Sequence[str]], bool] | None = None
+    """Whether the first lines of a file are such."""
+    read: Reader | None = None
+    nested: bool = False
+    """Whether fields hold what JSON's do, such as lists of words and of tags; else they are texts."""
+
 
 SQUAD = re.compile(r'\s*\{\s*("version"\s*:\s*"[^"]*"\s*,\s*)?"data"\s*:\s*\[')
 TREE = re.compile(r"\s*\(\s*[^\s()]*\s*\(")
@@ -49,17 +58,23 @@ def find_format(path: Path, format: str | None = None, *, tables_alone: bool = F
 
 
 def recognise(path: Path, tables_alone: bool = False) -> str:
-    """By extension, .gz aside; else by content."""
+    """By extension; by content where several formats have it, or none."""
+    candidates = by_extension(path)
+    if tables_alone and len(candidates) > 1:
+        candidates = [name for name in candidates if name != "conll"]
+    if len(candidates) == 1:
+        return candidates[0]
+    lines = list(sample(path))
+    rules = ((name, FORMATS[name].fits) for name in candidates or [*reversed(FORMATS)])
+    fitting = (name for name, fits in rules if (bool(candidates) if fits is None else fits(lines)))
+    return next(fitting, candidates[-1] if candidates else "lines")
+
+
+def by_extension(path: Path) -> list[str]:
+    """The formats that a file's name allows, .gz aside."""
     suffixes = [suffix.lower() for suffix in path.suffixes]
     suffix = next(reversed(suffixes[:-1] if suffixes[-1:] == [".gz"] else suffixes), "")
-    if suffix in EXTENSIONS and suffix != ".json":
-        return EXTENSIONS[suffix]
-    lines = list(sample(path))
-    if suffix == ".json":
-        return "squad" if is_squad(lines) else EXTENSIONS[suffix]
-    if suffix in (".tsv", ".tab"):
-        return "conll" if is_conll(lines) and not tables_alone else "tsv"
-    return recognise_lines(lines)
+    return [name for name, format in reversed(FORMATS.items()) if suffix in format.extensions]
 
 
 def sample(path: Path) -> Iterator[str]:
@@ -70,14 +85,6 @@ def sample(path: Path) -> Iterator[str]:
         seen += len(line) + 1
         if seen > SAMPLE:
             return
-
-
-def recognise_lines(lines: Sequence[str]) -> str:
-    """The first format whose rule fits; lines of text where none does."""
-    for format, fits in RULES.items():
-        if fits(lines):
-            return format
-    return "lines"
 
 
 def is_json(lines: Sequence[str]) -> bool:
@@ -138,30 +145,26 @@ def is_csv(lines: Sequence[str]) -> bool:
     return names_fit and 2 * sum(len(row) == len(header) for row in rows[1:]) > len(rows) - 1
 
 
-RULES: dict[str, Callable[[Sequence[str]], bool]] = {
-    "squad": is_squad,
-    "jsonl": is_json,
-    "trees": is_bracketed,
-    "conllu": is_conllu,
-    "conll": is_conll,
-    "tsv": is_tsv,
-    "csv": is_csv,
+FORMATS: dict[str, Format] = {
+    "lines": Format("a text a line", read=read_line_texts),
+    "parallel": Format("parallel text, two files"),
+    "csv": Format("comma-separated values", (".csv",), is_csv, read_csv),
+    "tsv": Format("tab-separated values", (".tsv", ".tab"), is_tsv, read_tsv),
+    "conll": Format("CoNLL columns", (".conll", ".tsv", ".tab"), is_conll),
+    "conllu": Format("CoNLL-U", (".conllu",), is_conllu),
+    "trees": Format("bracketed trees", (".mrg", ".ptb", ".tree", ".trees"), is_bracketed),
+    "jsonl": Format("JSON lines", (".jsonl", ".ndjson", ".json"), is_json, read_jsonl, nested=True),
+    "squad": Format("questions on passages, as SQuAD has them", (".json",), is_squad),
 }
+"""By name. Of several that fit a file the last is taken, so that one that is added is asked before all others."""
 
-Reader = Callable[..., Iterator[Record]]
 
-TABLES: dict[str, Reader] = {"csv": read_csv, "tsv": read_tsv, "jsonl": read_jsonl, "lines": read_line_texts}
-"""Readers of records with named columns, all with the arguments (path, *, header, wanted, notes)."""
+def tables() -> list[str]:
+    """Formats of records with named columns."""
+    return [name for name, format in FORMATS.items() if format.read is not None]
 
-FORMATS = {
-    "csv": "comma-separated values",
-    "tsv": "tab-separated values",
-    "jsonl": "JSON lines",
-    "lines": "a text a line",
-    "parallel": "parallel text, two files",
-    "conll": "CoNLL columns",
-    "conllu": "CoNLL-U",
-    "trees": "bracketed trees",
-    "squad": "questions on passages, as SQuAD has them",
-}
-"""Names of formats, and what they are called in a sentence."""
+
+def read_records(path: Path, format: str, *, header: bool | None = None, wanted: Sequence[Column] = (), notes: Notes) -> Iterator[Record]:
+    read = FORMATS[format].read
+    assert read is not None
+    return read(path, header=header, wanted=wanted, notes=notes)

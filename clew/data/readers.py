@@ -15,7 +15,7 @@ from clew.core.errors import UserError
 from clew.data.conll_files import read_conll
 from clew.data.conllu_files import read_conllu
 from clew.data.examples import Labelled, Pair, Parsed, Sentence, Text
-from clew.data.formats import FORMATS, TABLES, find_format
+from clew.data.formats import FORMATS, find_format, read_records, tables
 from clew.data.heads import read_heads
 from clew.data.json_files import KINDS, NUMBERS_FOR_NAMES, dotted_names, is_list_of_numbers, value_at
 from clew.data.line_files import find_parallel, read_parallel
@@ -125,7 +125,8 @@ def read_sentences(
     notes: Notes | None = None,
 ) -> Iterator[Sentence]:
     """Words with tags and, where there are any, heads: CoNLL columns (words are the first and tags the last where no number is given),
-    CoNLL-U (`form`, `upos`, `head`, `deprel`), or JSON lines with lists. From Python: (words, tags) or (words, tags, heads)."""
+    CoNLL-U (`form`, `upos`, `head`, `deprel`), or JSON lines and formats of one's own with lists. From Python: (words, tags) or
+    (words, tags, heads)."""
     notes = Notes() if notes is None else notes
     if not isinstance(data, (Path, str)):
         forms = [("words", "tags"), ("words", "tags", "heads")] if with_tags else [("words",)]
@@ -150,8 +151,9 @@ def read_sentences(
             relations=column_number(relations, "relations") if relations is not None and with_heads else None,
             notes=notes,
         )
-    if format != "jsonl":
-        raise holds_no(path, format, "words with tags", ("conll", "conllu", "jsonl"))
+    if not FORMATS[format].nested:
+        holding = ("conll", "conllu", *(name for name in tables() if FORMATS[name].nested))
+        raise holds_no(path, format, "words with tags", holding)
     wanted = {"words": words, **({"tags": tags} if with_tags else {}), **({"heads": heads} if heads and with_heads else {})}
     return built(table_rows(path, "words with tags", wanted, format, None, notes), make_sentence, data, notes)
 
@@ -174,15 +176,18 @@ def table_rows(
 ) -> Iterator[Row]:
     """The columns that are wanted, by role, of every record; those that are `optional` need not be there."""
     format = find_format(path, format, tables_alone=True)
-    if format not in TABLES or (format == "lines" and len(wanted) > 1):
-        raise holds_no(path, format, kind, TABLES)
+    if FORMATS[format].read is None or (format == "lines" and len(wanted) > 1):
+        raise holds_no(path, format, kind, tables())
     named = [column for column in wanted.values() if column is not None]
-    records = TABLES[format](path, header=header, wanted=named, notes=notes)
-    first = next(records)
-    columns = dotted_names(first.values) if format == "jsonl" else list(first.values)
+    records = read_records(path, format, header=header, wanted=named, notes=notes)
+    first = next(records, None)
+    check_found(first is not None, path, False, notes)
+    assert first is not None
+    nested = FORMATS[format].nested
+    columns = dotted_names(first.values) if nested else list(first.values)
     there = {role: column for role, column in wanted.items() if column is not None or role not in optional or other_name(columns, role)}
-    places = find_roles(columns, there, str(path) if format != "jsonl" else first.place)
-    if format == "jsonl":
+    places = find_roles(columns, there, first.place if nested else str(path))
+    if nested:
         return json_rows(chain([first], records), places, notes, optional)
     return (({role: record.values[column] for role, column in places.items()}, record.place) for record in chain([first], records))
 
@@ -337,7 +342,7 @@ def parallel_files(
 
 def holds_no(path: Path, format: str, kind: str, formats: Iterable[str]) -> UserError:
     return UserError(
-        f"{path}: this is {FORMATS[format]} ({format}), which holds no {kind}; if it is something else, say so with data.format: "
+        f"{path}: this is {FORMATS[format].about} ({format}), which holds no {kind}; if it is something else, say so with data.format: "
         f"{', '.join(name for name in formats if name != format)}"
     )
 

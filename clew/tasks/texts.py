@@ -2,12 +2,13 @@
 
 class Mine(TextTask):
     def target(self, example): ...           a number, or numbers, of an example
-    def logits(self, batch): ...             from a TextBatch, whose vectors are self.hidden(batch)
+    def logits(self, batch: TextBatch): ...  of self.hidden(batch) or self.mean(batch); by its type an export knows what it takes
     def loss(self, batch): ...               the sum over the rows
-    def predict(self, batch, ...): ...       a prediction each, as JSON has them
+    def predictions(self, batch): ...        one a row, as JSON has them
+    def sentence_scores(self, examples, predictions): ...
     def measure(self, examples, predictions): ...
 
-TASKS["mine"] = text_task(Mine, MineConfig, Use(...))
+TASKS["mine"] = text_task(Mine, MineConfig, text_use("what it tells of a text"))
 """
 
 from collections.abc import Sequence
@@ -18,6 +19,7 @@ from torch import Tensor, nn
 
 from clew.core.batches import to_device
 from clew.core.config import TaskSection
+from clew.core.errors import UserError
 from clew.core.modes import evaluating
 from clew.core.types import State, Term
 from clew.data.kinds.kind import Kind
@@ -28,7 +30,7 @@ from clew.sources.words import EncodedWords, WordReader, check_words, one_word_e
 from clew.tasks.entry import TaskEntry
 from clew.tasks.examples import Examples, ExampleTask, TrainTokenizer
 from clew.tasks.reading import ReadsText
-from clew.tasks.use import Use, Watch, tokens_read
+from clew.tasks.use import Answered, Options, TextRow, Use, Watch, line_each, tokens_read
 from clew.text.tokenizer import Tokenizer, check_is_text
 from clew.text.words import words_of
 
@@ -74,9 +76,14 @@ class TextTask(ReadsText, ExampleTask):
         """The sum over the rows of a batch."""
         raise NotImplementedError
 
-    def predict(self, batch: TextBatch, decoding: Any = None, seed: int = 0, row_numbers: Any = None) -> list[Any]:
+    def predictions(self, batch: TextBatch) -> list[Any]:
         """What is told of each row, as JSON has it."""
         raise NotImplementedError
+
+    @torch.no_grad()
+    def predict(self, batch: TextBatch, decoding: Any = None, seed: int = 0, row_numbers: Any = None) -> list[Any]:
+        """The same, as an evaluation asks for it. How tokens are written, and by which seed, is for tasks that write some."""
+        return self.predictions(batch)
 
     def measure(self, examples: Sequence[Any], predictions: Sequence[Any]) -> Measured:
         """Numbers of all predictions together."""
@@ -103,7 +110,17 @@ class TextTask(ReadsText, ExampleTask):
 
     def encode(self, examples: Sequence[Any]) -> list[EncodedText]:
         texts = self.encode_texts([example.text for example in examples])
-        return [EncodedText(text, self.target(example)) for text, example in zip(texts, examples, strict=True)]
+        return [EncodedText(text, self.checked_target(example)) for text, example in zip(texts, examples, strict=True)]
+
+    def checked_target(self, example: Any) -> Any:
+        """The target; an example that has none is refused by its place."""
+        try:
+            return self.target(example)
+        except (ValueError, KeyError) as error:
+            label = getattr(example, "label", "")
+            raise UserError(
+                f"{example.id}: {type(self).__name__} has no target for the label {label!r} ({error}); mend it, or leave the example out"
+            ) from error
 
     def encode_texts(self, texts: Sequence[str]) -> list[EncodedWords]:
         by_words = self.reader.tokenizer.unit == "word"
@@ -152,7 +169,32 @@ class TextTask(ReadsText, ExampleTask):
 
     def described(self, example: Any, prediction: Any) -> dict[str, Any]:
         """An example and what was predicted of it, as a person reads them."""
-        return {"source": example.text, "target": str(example.label), "prediction": str(prediction)}
+        return {"source": example.text, "target": str(example.label), "prediction": in_short(prediction)}
+
+
+def in_short(prediction: Any) -> str:
+    """A prediction as a person reads it: numbers to four digits."""
+    return f"{prediction:.4g}" if isinstance(prediction, float) else str(prediction)
+
+
+def text_use(about: str, name: str = "prediction") -> Use[TextRow, Any]:
+    """Rows are texts, an answer is a prediction: `{"text": ..., name: ...}` in JSON, and `prediction<TAB>text` on a line."""
+
+    def answer(tasks: Sequence[Any], rows: Sequence[TextRow], options: Options, numbers: Sequence[int]) -> list[Any]:
+        return tasks[0].answer_texts([row.text for row in rows], numbers)
+
+    def line(each: Answered[TextRow, Any]) -> str:
+        return "" if each.answer is None else f"{in_short(each.answer)}\t{' '.join(each.row.text.split())}"
+
+    return Use(
+        about=about,
+        row=TextRow,
+        options=Options,
+        answer=answer,
+        objects=lambda number, row, answer, options: [{"line": number, "text": row.text, name: answer}],
+        formats={"lines": line_each(line)},
+        watch=watch_texts(row_of=lambda example: TextRow(text=example.text)),
+    )
 
 
 def text_task(

@@ -1,8 +1,16 @@
 import gzip
+from collections.abc import Iterator
+from pathlib import Path
 
 import pytest
 
-from clew.data.formats import find_format, recognise
+from clew.core.errors import UserError
+from clew.data.descriptions import describe
+from clew.data.formats import FORMATS, Format, find_format, recognise
+from clew.data.lines import read_lines
+from clew.data.notes import Notes
+from clew.data.readers import read_labelled, read_sentences
+from clew.data.records import Record
 from clew.data.samples import sample_path
 from tests.data.test_conllu_files import row
 from tests.data.written import refusal, write
@@ -66,3 +74,52 @@ def test_a_format_can_be_forced(tmp_path):
     assert refusal(lambda: find_format(path, "tvs")) == (
         "unknown data.format 'tvs'; did you mean 'tsv'? known: conll, conllu, csv, jsonl, lines, parallel, squad, trees, tsv"
     )
+
+
+@pytest.fixture
+def piped(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Formats of a user's own: fields between bars, and sentences between slashes with a tag behind every word."""
+
+    def read(path: Path, *, notes: Notes, **_: object) -> Iterator[Record]:
+        for number, line in enumerate(read_lines(path), start=1):
+            if "|" in line:
+                yield Record(dict(zip(("text", "label"), line.split("|"), strict=True)), str(path), number)
+            elif line:
+                notes.fault("no bar", f"{path}:{number}", "expected text|label")
+
+    def read_tags(path: Path, *, notes: Notes, **_: object) -> Iterator[Record]:
+        for number, line in enumerate(read_lines(path), start=1):
+            words, tags = zip(*(each.split("/") for each in line.split()), strict=True)
+            yield Record({"words": list(words), "tags": list(tags)}, str(path), number)
+
+    monkeypatch.setitem(FORMATS, "pipe", Format("fields between bars", (".pipe",), lambda lines: any("|" in line for line in lines), read))
+    monkeypatch.setitem(FORMATS, "slash", Format("words with tags", (".slash", ".csv"), read=read_tags, nested=True))
+
+
+@pytest.mark.usefixtures("piped")
+def test_a_format_of_ones_own_is_told_by_its_extension_or_its_content_before_all_others(tmp_path: Path) -> None:
+    assert recognise(write(tmp_path / "a.pipe", "")) == "pipe"
+    assert recognise(write(tmp_path / "a.txt", "a|b\nc|d\n")) == "pipe"
+    assert recognise(write(tmp_path / "a.csv", "a,b\n")) == "slash"
+    with pytest.raises(UserError, match="unknown data.format 'pip'; did you mean 'pipe'"):
+        find_format(tmp_path / "a.txt", "pip")
+
+
+@pytest.mark.usefixtures("piped")
+def test_a_format_of_ones_own_gives_examples_and_descriptions(tmp_path: Path) -> None:
+    bars = write(tmp_path / "a.pipe", "a fox|yes\n\nno bar\na dog|no\n")
+    notes = Notes(faults="skip")
+    assert [(each.text, each.labels) for each in read_labelled(bars, notes=notes)] == [("a fox", ("yes",)), ("a dog", ("no",))]
+    assert notes.skipped == {"no bar": 1}
+    assert "fields between bars, 2 records" in str(describe(bars))
+    slashes = write(tmp_path / "a.slash", "a/D fox/N\nhe/P runs/V\n")
+    assert [(each.words, each.tags) for each in read_sentences(slashes)] == [(("a", "fox"), ("D", "N")), (("he", "runs"), ("P", "V"))]
+    assert "words with tags, 2 records" in str(describe(slashes))
+
+
+@pytest.mark.usefixtures("piped")
+def test_a_format_of_ones_own_that_holds_nothing_or_something_else_is_refused(tmp_path: Path) -> None:
+    with pytest.raises(UserError, match="there is no record in it"):
+        list(read_labelled(write(tmp_path / "a.pipe", "\n")))
+    with pytest.raises(UserError, match="this is fields between bars .pipe., which holds no words with tags"):
+        list(read_sentences(write(tmp_path / "b.pipe", "a|b\n")))
