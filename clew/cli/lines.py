@@ -77,7 +77,8 @@ def table_fields(name: str, wanted: Mapping[str, str | None]) -> Iterator[list[t
     """The columns that are wanted, by the option that names each, of every record, numbered; what is empty or null is an empty text."""
     from clew.core.errors import UserError
     from clew.data.notes import Notes
-    from clew.data.readers import Faulty, as_path, as_text, table_rows
+    from clew.data.readers import as_path, as_text, table_rows
+    from clew.data.values import Faulty
 
     def field(values: Mapping[str, Any], role: str) -> str:
         value = values[role]
