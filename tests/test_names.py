@@ -14,6 +14,7 @@ from clew.tasks import TASKS
 ROOT = Path(clew.__file__).parent
 VERBS = {"generate", "translate", "parse", "tag", "classify", "fill", "answer", "embed", "evaluate"}
 KINDS = {"text", "documents", "pairs", "trees", "tagged", "labelled", "questions", "labelled_trees", "nothing"}
+KINDS |= {entry.learning.reads for entry in TASKS.values() if entry.learning is not None}
 ALLOWED = {"recipes"}
 """Packages whose files are about tasks by name."""
 PENDING: set[str] = set()

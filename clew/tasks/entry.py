@@ -32,7 +32,6 @@ class TaskEntry:
     learning: Learning[Any, Any] | None = None
     """How it learns; None where there is nothing to learn."""
     baselines: Fit = no_baselines
-    verb: str = "generate"
     uses: Mapping[str, Use[Any, Any]] = field(default_factory=dict)
     pipeline: str | None = None
     """What other libraries call such a model, for model cards."""

@@ -483,7 +483,6 @@ QUESTION_ANSWERING = TaskEntry(
     vocabularies={"tokenizer": Tokenizer},
     learning=Examples(QUESTIONS, train_question_vocabularies),
     baselines=question_baselines,
-    verb="answer",
     uses={"answer": ANSWER},
     pipeline="question-answering",
 )

@@ -420,7 +420,6 @@ SEQUENCE = TaskEntry(
     vocabularies=SIDES,
     takes_encoder=True,
     learning=Examples(PAIRS, train_sequence_vocabularies),
-    verb="translate",
     uses={"translate": TRANSLATE},
 )
 TRANSLATION = replace(SEQUENCE, config=TranslationConfig, pipeline="translation")

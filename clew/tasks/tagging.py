@@ -496,7 +496,6 @@ TAGGING = TaskEntry(
     vocabularies=TAGS,
     learning=Examples(TAGGED, train_tagging_vocabularies),
     baselines=tag_baselines,
-    verb="tag",
     uses={"tag": TAG},
     pipeline="token-classification",
 )

@@ -367,6 +367,5 @@ TREE_CLASSIFICATION = TaskEntry(
     vocabularies=LABELS,
     learning=Examples(LABELLED_TREES, train_tree_vocabularies),
     baselines=tree_label_baselines,
-    verb="classify",
     uses={"classify": CLASSIFY_TREES},
 )

@@ -1020,7 +1020,7 @@ def answers(frozen: Frozen, name: str) -> dict[str, Any]:
     if frozen.predict is not None:
         (Path(name) / frozen.predict_file).write_text("".join(f"{line}\n" for line in frozen.predict), encoding="utf-8")
         into = ["--into", frozen.look["into"]] if "into" in frozen.look else []
-        how = ["--method", "greedy", "--max-new", "10"] if run.verb == "generate" else []
+        how = ["--method", "greedy", "--max-new", "10"] if "generate" in run.uses else []
         record("predict", folder, f"{name}/{frozen.predict_file}", "--json", "--device", "cpu", *into, *how)
     for files in [[], *SCORED.get(name, [])] if frozen.is_scored else []:
         record("evaluate", folder, *files, "--json", "--device", "cpu")
