@@ -13,9 +13,9 @@ from clew.data.kinds.section import DataSection
 from clew.data.kinds.tagged import TaggedData
 from clew.data.kinds.text import TextData
 from clew.data.kinds.trees import TreesData
-from clew.data.labelled_trees import labelled_nodes
 from clew.data.notes import Notes
 from clew.data.text_files import TextString
+from clew.data.tree_files import labelled_nodes
 from clew.data.trees import parse_tree
 
 TEXTS = ("a red fox", "the fox ran in and out of the house", "she", "it rains on the red house", "the old dog saw a fox", "no")
