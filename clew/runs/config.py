@@ -123,7 +123,8 @@ class InputsConfig(Section):
     @property
     def source(self) -> str | None:
         """The field `from`, whose name Python keeps for itself."""
-        return getattr(self, "from")
+        source: str | None = getattr(self, "from")
+        return source
 
     @property
     def is_plain(self) -> bool:
@@ -167,7 +168,8 @@ class StandingConfig(Section):
     @property
     def source(self) -> str | None:
         """The field `from`, whose name Python keeps for itself."""
-        return getattr(self, "from")
+        source: str | None = getattr(self, "from")
+        return source
 
 
 TransferConfig = create_model(
