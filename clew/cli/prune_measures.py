@@ -41,7 +41,7 @@ def by_score(run: Any, settings: list[str], num_batches: int) -> Measuring:
     from clew.core.modes import evaluating
     from clew.runs.config import resolve
     from clew.runs.overriding import override
-    from clew.training.run import prepare_problem
+    from clew.training.problems import prepare_problem
 
     config = run.config
     if settings:

@@ -156,7 +156,8 @@ def check_transfer(config: Config) -> None:
         raise UserError(
             "data.directions asks for each language by a token, which the encoder of transfer.from does not know; give one of them"
         )
-    for name, is_set in (("model.shared_embeddings", config.model.shared_embeddings), ("text.joint", config.text.joint)):  # type: ignore[attr-defined]
+    model: Any = config.model
+    for name, is_set in (("model.shared_embeddings", model.shared_embeddings), ("text.joint", config.text.joint)):
         if is_set:
             raise UserError(
                 f"{name}=true would have both sides share their tokens, and the encoder of transfer.from has its own; leave it out"

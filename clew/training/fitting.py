@@ -151,7 +151,7 @@ def fit(
         batches, about, known = batches_of(loader, seed)
         training = settings_of(loader, steps, optimiser, dict(settings))
         check_module(module, optimiser)
-        check_folder(folder, resume)
+        from_first(lambda: checked_folder(folder, resume))  # on one process, before any of them writes there
         here, reason = own_device(device)
         module.to(here)
         known = {**identity(module, training, optimiser, seed), **known}
@@ -222,11 +222,12 @@ def check_module(module: Any, optimiser: Part | torch.optim.Optimizer) -> None:
             raise UserError(f"the optimiser has {counted(others, 'parameter')} that the module has not; make it from module.parameters()")
 
 
-def check_folder(folder: Path, resume: bool) -> None:
-    """A new fit begins in a folder of its own."""
+def checked_folder(folder: Path, resume: bool) -> str:
+    """The folder's name; a new fit begins in one of its own."""
     if not resume and folder.exists() and not is_abandoned(folder) and (not folder.is_dir() or any(folder.iterdir())):
         there = "has a fit already; go on with it by resume=True, or" if (folder / METRICS).exists() else "is there and not empty;"
         raise UserError(f"{folder} {there} choose another folder")
+    return str(folder)
 
 
 def identity(module: nn.Module, settings: TrainingConfig, optimiser: Part | torch.optim.Optimizer, seed: int) -> dict[str, Known]:
