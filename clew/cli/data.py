@@ -2,8 +2,8 @@
 how long texts are, what comes twice, the lines that cannot be used, and the command that trains on it.
 
 FILE is any of the formats of docs/guides/own-data.md, gzipped or not: a text, CSV, TSV, JSON lines, CoNLL columns,
-CoNLL-U or bracketed trees. Two files are parallel text, line by line. Of a folder its .txt and .jsonl files are read, those
-below it too, as where a language model is trained on it.
+CoNLL-U or bracketed trees, or one that a file of yours adds with --code. Two files are parallel text, line by line. Of a
+folder its .txt and .jsonl files are read, those below it too, as where a language model is trained on it.
 
   clew data tickets.csv
   clew data train.de train.en
@@ -77,7 +77,8 @@ def training_command(use: Any, options: argparse.Namespace) -> str:
     given = {"format": options.format if len(options.files) == 1 else None, "header": options.header}
     fields = type(laid_config(use.recipe).data).model_fields
     settings |= {f"data.{name}": str(value).lower() for name, value in given.items() if value is not None and name in fields}
-    return shlex.join(["clew", "train", use.recipe, *(f"{name}={text}" for name, text in settings.items())])
+    code = [] if options.code is None else ["--code", options.code]
+    return shlex.join(["clew", "train", use.recipe, *(f"{name}={text}" for name, text in settings.items()), *code])
 
 
 def value(text: str) -> str:

@@ -9,7 +9,7 @@ import threading
 from importlib import import_module
 from importlib.util import find_spec
 from types import FrameType, ModuleType
-from typing import NoReturn
+from typing import Any, NoReturn
 
 from clew.cli.forms import add_form, read_forms
 
@@ -96,9 +96,21 @@ def verb_parser(verb: str) -> Parser:
     else:
         add_form(parser, verb, FORMS[verb])
         parser.set_defaults(run=run_form)
-    parser.add_argument("--code", metavar="FILE.py", help="import this file of yours first: it adds cells, scores, tasks to the tables")
+    about_code = "import this file of yours first: it adds cells, tasks, formats to the tables; of several the first is the run's"
+    parser.add_argument("--code", metavar="FILE.py", action=Code, help=about_code)
+    parser.set_defaults(more_code=())
     parser.add_argument("--debug", action="store_true", help="show the traceback of an error")
     return parser
+
+
+class Code(argparse.Action):
+    """The first file is the one that a run was trained with, or is; those behind it are imported besides."""
+
+    def __call__(self, parser: argparse.ArgumentParser, namespace: argparse.Namespace, value: Any, option: str | None = None) -> None:
+        if namespace.code is None:
+            namespace.code = value
+        else:
+            namespace.more_code = (*namespace.more_code, value)
 
 
 def module_of(verb: str) -> ModuleType | None:
@@ -151,7 +163,8 @@ def run(arguments: list[str]) -> int:
 
             from clew.cli.code import load_code
 
-            load_code(Path(options.code))
+            for file in (options.code, *options.more_code):
+                load_code(Path(file))
         status = options.run(options)
         sys.stdout.flush()
         return status

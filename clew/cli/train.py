@@ -47,12 +47,15 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 def run(options: argparse.Namespace) -> int:
     from clew.cli.grid import run_grid
     from clew.cli.progress import report
+    from clew.core.errors import UserError
     from clew.core.processes import is_first
     from clew.recipes.grid import expand
     from clew.recipes.running import run_recipe
     from clew.runs.directory import is_run
     from clew.training.signals import Interrupted
 
+    if options.more_code:
+        raise UserError(f"a run keeps one file of yours, and --code names {1 + len(options.more_code)}; put what it needs into one")
     one, *others = expand(options.recipe, options.settings)
     if others:
         return run_grid(options)

@@ -38,7 +38,7 @@ def recognise(path: Path, tables_alone: bool = False) -> str:
     if not able:
         return recognise_lines(lines)
     *others, last = able
-    fitting = (name for name in others if fits(able[name], lines) and not (tables_alone and able[name].may_fit_tables))
+    fitting = (name for name in others if may_be(able[name], lines) and not (tables_alone and able[name].may_fit_tables))
     return next(fitting, last)
 
 
@@ -46,7 +46,7 @@ def formats_named(path: Path) -> list[str]:
     """Those that have the ending of a file's name."""
     suffixes = [suffix.lower() for suffix in path.suffixes]
     suffix = next(reversed(suffixes[:-1] if suffixes[-1:] == [".gz"] else suffixes), "")
-    return [name for name, format in FORMATS.items() if suffix in format.extensions]
+    return [name for name in in_order() if suffix in FORMATS[name].extensions]
 
 
 def told_by_name(path: Path) -> str | None:
@@ -55,8 +55,15 @@ def told_by_name(path: Path) -> str | None:
     return found[0] if len(found) == 1 else None
 
 
-def fits(format: Format, lines: Sequence[str]) -> bool:
-    return format.fits is not None and format.fits(lines)
+def in_order() -> list[str]:
+    """Formats of a user's own first, which are last in the table."""
+    names = list(FORMATS)
+    return [*names[NUM_OURS:], *names[:NUM_OURS]]
+
+
+def may_be(format: Format, lines: Sequence[str]) -> bool:
+    """Whether the first lines of a file do not speak against a format."""
+    return format.fits is None or format.fits(lines)
 
 
 def sample(path: Path) -> Iterator[str]:
@@ -71,7 +78,7 @@ def sample(path: Path) -> Iterator[str]:
 
 def recognise_lines(lines: Sequence[str]) -> str:
     """The first format whose rule fits; lines of text where none does."""
-    return next((name for name, format in FORMATS.items() if fits(format, lines)), "lines")
+    return next((name for name in in_order() if FORMATS[name].fits is not None and may_be(FORMATS[name], lines)), "lines")
 
 
 FORMATS: dict[str, Format] = {
@@ -86,3 +93,4 @@ FORMATS: dict[str, Format] = {
     "parallel": PARALLEL,
 }
 """Formats in the order in which a file is held against their rules: the strictest first."""
+NUM_OURS = len(FORMATS)

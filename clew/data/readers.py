@@ -188,7 +188,9 @@ def table_rows(
         raise holds_no(path, format, kind, lambda other: other.records is not None)
     named = [column for column in wanted.values() if column is not None]
     records = read(path, header=header, wanted=named, notes=notes)
-    first = next(records)
+    first = next(records, None)
+    check_found(first is not None, path, False, notes)
+    assert first is not None
     columns = dotted_names(first.values) if has_lists else list(first.values)
     there = {role: column for role, column in wanted.items() if column is not None or role not in optional or other_name(columns, role)}
     places = find_roles(columns, there, first.place if has_lists else str(path))
