@@ -44,7 +44,8 @@ def test_the_readme_calls_the_command() -> None:
 def test_a_command_of_the_readme_parses(call: list[str]) -> None:
     verb, *rest = call
     assert verb in VERBS
-    options = verb_parser(verb).parse_intermixed_args(rest)
+    options, more = verb_parser(verb).parse_known_intermixed_args(rest)
+    assert not more or options.open
     recipe = getattr(options, "recipe", None) or getattr(options, "name", None)
     if recipe is not None and options.code is None and not recipe.endswith((".yaml", ".yml")):
         for combination in expand(recipe, options.settings):

@@ -70,12 +70,13 @@ def run(options: argparse.Namespace) -> int:
 
 def training_command(use: Any, options: argparse.Namespace) -> str:
     """What to paste into a shell."""
+    from clew.recipes.running import laid_config
+
     files = f"[{','.join(map(value, options.files))}]" if len(options.files) == 2 else value(options.files[0])
     settings = {"data.train": files, **{name: value(text) if name.startswith("data.") else text for name, text in use.settings.items()}}
-    if options.format is not None and len(options.files) == 1:
-        settings["data.format"] = options.format
-    if options.header is not None:
-        settings["data.header"] = str(options.header).lower()
+    given = {"format": options.format if len(options.files) == 1 else None, "header": options.header}
+    fields = type(laid_config(use.recipe).data).model_fields
+    settings |= {f"data.{name}": str(value).lower() for name, value in given.items() if value is not None and name in fields}
     code = [] if options.code is None else ["--code", options.code]
     return shlex.join(["clew", "train", use.recipe, *(f"{name}={text}" for name, text in settings.items()), *code])
 

@@ -37,11 +37,12 @@ def evaluate_choices(run: Any, files: list[str], settings: list[str], choices: A
     from clew.core.errors import UserError
     from clew.data.kinds.labelled import LABELLED
     from clew.data.notes import Notes
-    from clew.runs.asking import find_use
+    from clew.tasks import TASKS
     from clew.tasks.choices import Chooser
     from clew.tasks.examples import score_of
 
-    find_use(run, "classify")
+    if not (TASKS[run.config.task.name].is_running and callable(getattr(run.task, "stepper", None))):
+        raise UserError(f"{run.folder} is a run of the task {run.config.task.name}, which does not take --choices, a language model does")
     if not files:
         raise UserError("--choices needs a FILE of texts with labels, e.g. `clew evaluate RUN reviews.csv --choices good,bad`")
     check_out(options)

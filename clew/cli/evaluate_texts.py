@@ -8,7 +8,7 @@ from typing import Any
 def evaluate_texts(run: Any, files: list[str], options: argparse.Namespace) -> int:
     """The run's own validation and test parts with the baselines', or a file."""
     from clew.cli.evaluate import own_baselines, scored
-    from clew.cli.generate import read_stdin
+    from clew.cli.lines import read_stdin
     from clew.cli.progress import say
     from clew.core.errors import UserError
     from clew.data.notes import Notes

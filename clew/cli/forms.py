@@ -5,17 +5,18 @@
 
 import argparse
 import json
+import os
 from collections.abc import Iterable, Mapping
-from pathlib import Path
 from typing import Any
 
-FORMS = Path(__file__).with_name("forms.json")
+FORMS = os.path.join(os.path.dirname(__file__), "forms.json")
 DEVICES = ["auto", "cpu", "cuda", "mps"]
 TYPES: dict[str, Any] = {"int": int, "float": float}
 
 
 def read_forms() -> dict[str, dict[str, Any]]:
-    return json.loads(FORMS.read_text(encoding="utf-8"))
+    with open(FORMS, encoding="utf-8") as file:
+        return json.load(file)
 
 
 def add_form(parser: argparse.ArgumentParser, verb: str, form: Mapping[str, Any]) -> None:
@@ -49,7 +50,7 @@ def add_options(parser: argparse.ArgumentParser, verb: str, form: Mapping[str, A
     formats = [*form["formats"], "json"]
     shown.add_argument("--format", choices=formats, help=f"how answers are written (default: {formats[0]})")
     taken = {column["name"] for column in form["columns"]}
-    for name in formats[1:]:
+    for name in dict.fromkeys([*formats[1:], "json"]):
         if name not in taken:
             help = "one JSON object an answer" if name == "json" else f"the same as --format {name}"
             shown.add_argument(f"--{name}", action="store_const", dest="format", const=name, help=help)
@@ -129,4 +130,5 @@ def all_forms() -> dict[str, dict[str, Any]]:
 
 
 if __name__ == "__main__":
-    FORMS.write_text(json.dumps(all_forms(), indent=1, ensure_ascii=False) + "\n", encoding="utf-8")
+    with open(FORMS, "w", encoding="utf-8") as out:
+        out.write(json.dumps(all_forms(), indent=1, ensure_ascii=False) + "\n")

@@ -19,13 +19,13 @@ TABLES = (".csv", ".tsv", ".jsonl")
 
 def is_table(name: str | None) -> bool:
     """Whether a file is one by its name; those of a format of the user's own are too."""
-    from clew.data.formats import FORMATS, by_extension
+    from clew.data.formats import FORMATS, formats_named
 
     path = Path(name or "")
     if Path(path.name.removesuffix(".gz")).suffix.lower() in TABLES:
         return True
-    named = by_extension(path)
-    return len(named) == 1 and FORMATS[named[0]].read is not None
+    named = formats_named(path)
+    return len(named) == 1 and FORMATS[named[0]].records is not None
 
 
 def some_lines(name: str | None) -> Iterator[list[str]]:
@@ -84,7 +84,8 @@ def table_fields(name: str, wanted: Mapping[str, str | None]) -> Iterator[list[t
     """The columns that are wanted, by the option that names each, of every record, numbered; what is empty or null is an empty text."""
     from clew.core.errors import UserError
     from clew.data.notes import Notes
-    from clew.data.readers import Faulty, as_path, as_text, table_rows
+    from clew.data.readers import as_path, as_text, table_rows
+    from clew.data.values import Faulty
 
     def field(values: Mapping[str, Any], role: str) -> str:
         value = values[role]

@@ -90,16 +90,17 @@ def build_part(kind: str, part: Part, table: Mapping[str, Callable[..., Any]], *
 
 def check_part(kind: str, part: Any, table: Mapping[str, Callable[..., Any]]) -> Part:
     """The part itself, if its name is in the table and its options are that member's; else the sentence that says what is."""
-    name = part_name(check_form(kind, part))
+    formed = check_form(kind, part)
+    name = part_name(formed)
     if name not in table:
         raise unknown(kind, name, table)
     allowed = options_of(table[name])
-    for option, value in part_options(part).items():
+    for option, value in part_options(formed).items():
         if option not in allowed:
             known = ", ".join(allowed) or "none"
             raise UserError(f"{kind} '{name}' has no option {named(option)}{did_you_mean(option, allowed)} its options: {known}")
         _check_type(f"{kind} option '{name}.{option}'", value, allowed[option])
-    return part
+    return formed
 
 
 def check_form(kind: str, part: Any) -> Part:

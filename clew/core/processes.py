@@ -12,6 +12,7 @@ from typing import Any
 import torch
 import torch.distributed as dist
 from torch import Tensor
+from torch.distributed.distributed_c10d import PrefixStore
 from torch.distributed.rendezvous import rendezvous
 
 from clew.core.batches import cut_rows, num_rows, rows_of
@@ -74,7 +75,7 @@ def process_group(device: str) -> Iterator[None]:
     try:
         store, number, count = next(iter(rendezvous("env://", timeout=timeout)))
         # Processes that are started anew meet in the same store, and must not find the addresses of those that died.
-        store = dist.PrefixStore(f"attempt-{os.environ.get('TORCHELASTIC_RESTART_COUNT', 0)}", store)
+        store = PrefixStore(f"attempt-{os.environ.get('TORCHELASTIC_RESTART_COUNT', 0)}", store)
         backend = "cpu:gloo,cuda:nccl" if on_gpu else "gloo"
         dist.init_process_group(backend, store=store, rank=number, world_size=count, timeout=timeout)
         yield
@@ -114,7 +115,7 @@ def first_alone(do: Callable[[], Any]) -> Any:
 
 def from_first(do: Callable[[], str]) -> str:
     """What `do` gives on the first process, on every process; it is done on the first alone."""
-    text = _on_first(do)
+    text: str = _on_first(do)
     if not is_distributed():
         return text
     content = torch.tensor(list(text.encode()), dtype=torch.uint8) if rank() == 0 else torch.zeros(0, dtype=torch.uint8)

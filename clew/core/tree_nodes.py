@@ -78,16 +78,15 @@ def binary_nodes(nodes: Nodes) -> Nodes:
 
 def node_depths(parents: Sequence[int]) -> list[int]:
     """How many nodes stand above each; each is walked over once."""
-    depths: list[int | None] = [None] * len(parents)
+    depths: dict[int, int] = {NONE: NONE}
     for start in range(len(parents)):
         way: list[int] = []
         node = start
-        while node != NONE and depths[node] is None:
+        while node not in depths:
             if len(way) > len(parents):
                 raise UserError(f"node {start + 1} is below itself, and this is no tree; every way up must end at a root")
             way.append(node)
             node = parents[node]
-        depth = NONE if node == NONE else depths[node]
         for number, below in enumerate(reversed(way), start=1):
-            depths[below] = depth + number  # type: ignore[operator]
-    return depths  # type: ignore[return-value]
+            depths[below] = depths[node] + number
+    return [depths[node] for node in range(len(parents))]

@@ -6,18 +6,21 @@ sentence may begin with the word #).
 """
 
 import re
-from collections.abc import Iterator, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import NamedTuple
 
 from clew.core.errors import UserError
+from clew.data.described import Columns, Field, Row, Shown, Use, is_of_numbers
 from clew.data.examples import Sentence
+from clew.data.format import Format
 from clew.data.heads import read_heads
 from clew.data.lines import read_lines
 from clew.data.notes import Notes
-from clew.data.records import check_found
+from clew.data.records import Column, as_number, check_found
 
 COMMENT = re.compile(r"#\s*([\w.:-]+\s*=|(newdoc|newpar)\b)")
+TAG = re.compile(r"[^a-z\s]+|[BIOESLU]-\S+")
 
 
 class Block(NamedTuple):
@@ -118,3 +121,80 @@ def as_sentence(columns: dict[str, tuple[str, ...]], name: str, lines: Sequence[
             notes.fault("bad head", f"{name}:{lines[fault.word]}", fault.sentence)
             return None
     return Sentence(columns["words"], columns.get("tags"), heads, columns.get("relations") if heads else None, f"{name}:{lines[0]}")
+
+
+def conll_sentences(
+    path: Path,
+    *,
+    words: Column | None,
+    tags: Column | None,
+    heads: Column | None,
+    relations: Column | None,
+    with_tags: bool,
+    with_heads: bool,
+    notes: Notes,
+) -> Iterator[Sentence]:
+    """Words are the first column and tags the last where no number is given."""
+    return read_conll(
+        path,
+        words=column_number(1 if words is None else words, "words"),
+        tags=column_number(-1 if tags is None else tags, "tags") if with_tags else None,
+        heads=column_number(heads, "heads") if heads is not None and with_heads else None,
+        relations=column_number(relations, "relations") if relations is not None and with_heads else None,
+        notes=notes,
+    )
+
+
+def column_number(column: Column, role: str) -> int:
+    number = as_number(column)
+    if number is None:
+        raise UserError(f"CoNLL columns have no names; data.{role} takes a number from 1, or from -1 at the last, not {column!r}")
+    return number
+
+
+def is_conll(lines: Sequence[str]) -> bool:
+    """Sentences parted by empty lines, and in every line as many columns: single words between tabs, or between spaces if the last
+    is a tag."""
+    inside = "\n".join(lines).strip("\n").split("\n")
+    rows = [line for line in inside if line.strip() and not line.startswith("-DOCSTART-")]
+    if len(rows) < 3 or all(line.strip() for line in inside):
+        return False
+    tabbed = "\t" in rows[-1]
+    width = len(parted(rows[-1], tabbed))
+    columns = [parted(line, tabbed) for line in rows if not is_comment(line, width, tabbed)]
+    if width < 2 or any(len(row) != width for row in columns):
+        return False
+    return not any(" " in field for row in columns for field in row) if tabbed else all(TAG.fullmatch(row[-1]) for row in columns)
+
+
+def conll_rows(path: Path, header: bool | None, notes: Notes) -> Iterator[Row]:
+    """Columns by number. The words, which are no labels, are the first column that is no number."""
+    words = None
+    for block in read_blocks(path, notes):
+        columns = {str(number): column for number, column in enumerate(zip(*block.rows, strict=True), start=1)}
+        if words is None:
+            words = next((name for name, column in columns.items() if not all(map(str.isdigit, column))), "1")
+        yield block_row(path, block, columns, (words,))
+
+
+def block_row(path: Path, block: Block, columns: Mapping[str, tuple[str, ...]], without_labels: Collection[str]) -> Row:
+    fields = {name: Field(" ".join(words), len(words), () if name in without_labels else words) for name, words in columns.items()}
+    return f"{path}:{block.lines[0]}", fields
+
+
+def conll_use(columns: Columns, shown: Shown) -> Use | None:
+    """Words are the first column that is no number, tags the last of those behind it that have few values."""
+    words, *others = [column for column in columns if not is_of_numbers(shown, column.name)] or columns
+    tags = [column for column in others if len(column.labels or ()) > 1] or others
+    return Use("tag", {"data.words": words.name, "data.tags": tags[-1].name}) if tags else None
+
+
+CONLL = Format(
+    about="CoNLL columns",
+    rows=conll_rows,
+    extensions=(".conll", ".tsv", ".tab"),
+    fits=is_conll,
+    may_fit_tables=True,
+    sentences=conll_sentences,
+    use=conll_use,
+)

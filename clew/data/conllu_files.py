@@ -5,17 +5,26 @@ as `1.1`, which is not written at all.
 """
 
 import re
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
+from itertools import chain
 from pathlib import Path
 
-from clew.core.errors import unknown
-from clew.data.conll_files import Block, as_sentence, line_groups
-from clew.data.examples import Sentence
+from clew.core.errors import UserError, unknown
+from clew.core.tree_nodes import head_nodes
+from clew.data.conll_files import Block, as_sentence, block_row, line_groups
+from clew.data.described import Columns, Row, Shown, Use, text_field
+from clew.data.examples import LabelledTree, Sentence
+from clew.data.format import Format
+from clew.data.heads import read_heads
 from clew.data.notes import Notes
-from clew.data.records import Column, as_number, check_found
+from clew.data.records import Column, as_number, check_found, listed
 
 COLUMNS = ("id", "form", "lemma", "upos", "xpos", "feats", "head", "deprel", "deps", "misc")
 PASSED_OVER = re.compile(r"\d+-\d+|\d+\.\d+")
+FORM, HEAD = COLUMNS.index("form"), COLUMNS.index("head")
+WORD_NUMBER = re.compile(r"\d+([-.]\d+)?")
+WITHOUT_LABELS = ("form", "lemma", "head", "deps", "misc")
+"""Columns of CoNLL-U that hold none."""
 
 
 def read_conllu(
@@ -76,3 +85,89 @@ def find_place(column: Column) -> int:
     if column not in COLUMNS:
         raise unknown("CoNLL-U column", str(column), COLUMNS)
     return COLUMNS.index(str(column))
+
+
+def conllu_sentences(
+    path: Path,
+    *,
+    words: Column | None,
+    tags: Column | None,
+    heads: Column | None,
+    relations: Column | None,
+    with_tags: bool,
+    with_heads: bool,
+    notes: Notes,
+) -> Iterator[Sentence]:
+    """The columns form, upos, head and deprel where others are not given."""
+    return read_conllu(
+        path,
+        words="form" if words is None else words,
+        tags=("upos" if tags is None else tags) if with_tags else None,
+        heads=("head" if heads is None else heads) if with_heads else None,
+        relations=("deprel" if relations is None else relations) if with_heads else None,
+        notes=notes,
+    )
+
+
+def dependency_trees(path: Path, label: Column | None, notes: Notes) -> Iterator[LabelledTree]:
+    """Sentences with heads; their roots have the class that a comment tells."""
+    blocks = read_conllu_blocks(path, notes)
+    first = next(blocks, None)
+    if label is None and first is not None:
+        there = listed(list(first.comments)) or "none"
+        raise UserError(f"{path}: the labels of CoNLL-U sentences are in comments; say which with data.label=NAME; there are: {there}")
+    for block in chain([] if first is None else [first], blocks):
+        columns = {"words": tuple(row[FORM] for row in block.rows), "heads": tuple(row[HEAD] for row in block.rows)}
+        sentence = as_sentence(columns, str(path), block.lines, notes)
+        if sentence is None:
+            continue
+        if sentence.heads is None or sentence.heads.count(0) > 1:
+            rule = "the words have no heads" if sentence.heads is None else f"{sentence.heads.count(0)} words have the head 0"
+            notes.fault("no tree", sentence.id, f"{rule}; a tree has one root, and every other word has a head")
+            continue
+        if (name := label_of(block, str(label), sentence.id, notes)) is not None:
+            labels = tuple(name if head == 0 else None for head in sentence.heads)
+            yield LabelledTree(sentence.words, head_nodes(sentence.heads), labels, id=sentence.id)
+
+
+def label_of(block: Block, name: str, place: str, notes: Notes) -> str | None:
+    found = block.comments.get(name)
+    if not found:
+        notes.fault(
+            "no label", place, f"no comment '# {name} = ...' before this sentence; there are: {listed(list(block.comments)) or 'none'}"
+        )
+    return found or None
+
+
+def is_conllu(lines: Sequence[str]) -> bool:
+    rows = [line.split("\t") for line in lines if line.strip() and not line.startswith("#")]
+    return bool(rows) and all(len(row) == 10 and WORD_NUMBER.fullmatch(row[0]) for row in rows)
+
+
+def conllu_rows(path: Path, header: bool | None, notes: Notes) -> Iterator[Row]:
+    """Columns by name, and the comments. Sentences whose heads are no tree are faults."""
+    for block in read_conllu_blocks(path, notes):
+        columns = dict(list(zip(COLUMNS, zip(*block.rows, strict=True), strict=True))[1:])
+        _, fault = read_heads(columns["head"])
+        if fault is not None:
+            notes.fault("bad head", f"{path}:{block.lines[fault.word]}", fault.sentence)
+            continue
+        place, fields = block_row(path, block, columns, WITHOUT_LABELS)
+        comments = {name: text_field(text)._replace(is_comment=True) for name, text in block.comments.items() if name not in fields}
+        yield place, {**fields, **comments}
+
+
+def conllu_use(columns: Columns, shown: Shown) -> Use | None:
+    tags = (column for column in columns if len(column.labels or ()) > 1 and not column.is_comment)
+    return next((Use("tag", {"data.tags": column.name}) for column in tags), None)
+
+
+CONLLU = Format(
+    about="CoNLL-U",
+    rows=conllu_rows,
+    extensions=(".conllu",),
+    fits=is_conllu,
+    sentences=conllu_sentences,
+    labelled_trees=dependency_trees,
+    use=conllu_use,
+)

@@ -11,10 +11,11 @@ from itertools import chain, islice
 from pathlib import Path
 
 from clew.core.errors import UserError
+from clew.data.format import Format, table_rows
 from clew.data.lines import ended_lines
 from clew.data.notes import Notes
 from clew.data.records import Column, Record, as_number, check_found, header_columns
-from clew.data.tsv_files import USUAL, is_number
+from clew.data.tsv_files import USUAL, is_number, is_value
 
 DELIMITERS = {",": "commas", ";": "semicolons", "\t": "tabs"}
 QUOTED = re.compile(r'"[^"]*("|$)')
@@ -129,3 +130,20 @@ def refuse(error: csv.Error, name: str, number: int, last: int, notes: Notes) ->
     where = f", which ends in line {last}," if last > number else ""
     sentence = f"a field of this record{where} goes on after the quote that closes it; double quotes that are part of a text"
     notes.fault("misplaced quote", f"{name}:{number}", sentence)
+
+
+def is_csv(lines: Sequence[str]) -> bool:
+    """Short names between commas or semicolons, no space around them, and as many fields in most of the records."""
+    first = next((line for line in lines if line.strip()), "")
+    try:
+        rows = [row for row in csv.reader((f"{line}\n" for line in lines), delimiter=find_delimiter(first)) if row]
+    except csv.Error:
+        return False
+    if len(rows) < 2 or len(rows[0]) < 2:
+        return False
+    header = rows[0]
+    names_fit = len(set(header)) == len(header) and not any(is_value(name) or name != name.strip() for name in header)
+    return names_fit and 2 * sum(len(row) == len(header) for row in rows[1:]) > len(rows) - 1
+
+
+CSV = Format(about="comma-separated values", rows=table_rows(read_csv), extensions=(".csv",), fits=is_csv, records=read_csv)

@@ -3,70 +3,34 @@
 A description is made in one pass that holds a few numbers a record, no text.
 """
 
-import json
 from array import array
 from collections import Counter
-from collections.abc import Collection, Iterable, Iterator, Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, replace
 from itertools import chain
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any
 
 import numpy as np
 
 from clew.core.errors import UserError, counted
-from clew.core.trees import Tree
-from clew.data.conll_files import Block, read_blocks
-from clew.data.conllu_files import COLUMNS, read_conllu_blocks
+from clew.data.described import ColumnDescription, Distribution, Field, Row, text_field
 from clew.data.documents import OBJECTS, TEXTS, has_bytes
 from clew.data.folders import ending, files_below
-from clew.data.formats import FORMATS, find_format, read_records
-from clew.data.heads import read_heads
-from clew.data.json_files import dotted_names, value_at
+from clew.data.format import table_rows
+from clew.data.formats import FORMATS, find_format
+from clew.data.json_files import JSONL, MOST_COLUMNS
 from clew.data.line_files import read_parallel
-from clew.data.lines import opened, read_lines
+from clew.data.lines import read_lines
 from clew.data.notes import Notes
-from clew.data.records import Record, check_found
-from clew.data.squad_files import read_squad
+from clew.data.records import check_found
 from clew.data.text_files import FIELD
-from clew.data.trees import cleaned, format_tree, parse_lines
 
 NUM_EXAMPLES = 3
 MOST_LABELS = 100
 """A column with more different values than this holds no labels."""
-MOST_COLUMNS = 100
-WITHOUT_LABELS = ("form", "lemma", "head", "deps", "misc")
-"""Columns of CoNLL-U that hold none."""
 SHOWN_LABELS = 12
 SHOWN_CHARACTERS = 100
-
-
-@dataclass(frozen=True)
-class Distribution:
-    mean: float
-    median: float
-    percentile_95: float
-    max: float
-
-    def __str__(self) -> str:
-        return f"mean {self.mean:.1f}, median {self.median:g}, 95 % {self.percentile_95:g}, max {self.max:g}"
-
-
-@dataclass(frozen=True)
-class ColumnDescription:
-    """One column. `labels` counts its values where they are few and come again; in CoNLL files those of every word, in trees those of
-    every phrase. `is_list` says that a record has a list of strings there, `is_blank` that every word has `_`, and `is_comment` that it is
-    no column but what a comment tells of a whole sentence."""
-
-    name: str
-    num_empty: int
-    num_different: int
-    words: Distribution
-    characters: Distribution
-    labels: Mapping[str, int] | None
-    is_list: bool = False
-    is_blank: bool = False
-    is_comment: bool = False
 
 
 @dataclass(frozen=True)
@@ -105,10 +69,10 @@ def describe(path: Path | str, target: Path | str | None = None, *, format: str 
         rows = chain.from_iterable(folder_rows(file, format, notes) for file in files)
     elif target is None:
         format = find_format(path, format)
-        rows = read_rows(path, format, header, notes)
+        rows = FORMATS[format].rows(path, header, notes)
     else:
         format = "parallel"
-        rows = table_rows(read_parallel(path, Path(target).expanduser(), notes=notes))
+        rows = table_rows(lambda path, **_: read_parallel(path, Path(target).expanduser(), notes=notes))(path, None, notes)
     survey, stopped = Survey(), None
     try:
         for place, fields in rows:
@@ -121,35 +85,6 @@ def describe(path: Path | str, target: Path | str | None = None, *, format: str 
     return replace(survey.description(str(path), format, notes, stopped), num_files=num_files)
 
 
-class Field(NamedTuple):
-    """A value as text, how many words it has, and what may be labels in it."""
-
-    text: str
-    num_words: int
-    labels: Iterable[str]
-    is_list: bool = False
-    is_comment: bool = False
-
-
-Row = tuple[str, dict[str, Field]]
-
-
-def read_rows(path: Path, format: str, header: bool | None, notes: Notes) -> Iterator[Row]:
-    if format == "conll":
-        return conll_rows(path, notes)
-    if format == "conllu":
-        return conllu_rows(path, notes)
-    if FORMATS[format].nested:
-        return json_rows(read_records(path, format, notes=notes))
-    if format == "trees":
-        return tree_rows(path, notes)
-    if format == "squad":
-        return question_rows(path, notes)
-    if format == "parallel":
-        raise UserError(f"{path}: parallel text is two files; name both, first the one that is read and then its translation")
-    return table_rows(read_records(path, format, header=header, notes=notes))
-
-
 def folder_rows(path: Path, format: str, notes: Notes) -> Iterator[Row]:
     """A file of a folder as training reads it: of JSON lines, where others are plain text, the field `text` alone."""
     if ending(path) in TEXTS:
@@ -159,95 +94,13 @@ def folder_rows(path: Path, format: str, notes: Notes) -> Iterator[Row]:
             else:
                 notes.skip("empty line", f"{path}:{number}")
         return
-    for place, fields in json_rows(read_records(path, "jsonl", notes=notes)):
+    for place, fields in JSONL.rows(path, None, notes):
         if format == "jsonl":
             yield place, fields
         elif FIELD in fields:
             yield place, {FIELD: fields[FIELD]}
         else:
             notes.fault("no text", place, f"this object has no field '{FIELD}', which is what is read beside plain text")
-
-
-def table_rows(records: Iterable[Record]) -> Iterator[Row]:
-    for record in records:
-        yield record.place, {name: text_field(value) for name, value in record.values.items()}
-
-
-def json_rows(records: Iterable[Record]) -> Iterator[Row]:
-    for record in records:
-        names = dotted_names(record.values)[:MOST_COLUMNS]
-        yield record.place, {name: json_field(value_at(record.values, name)) for name in names}
-
-
-def conll_rows(path: Path, notes: Notes) -> Iterator[Row]:
-    """Columns by number. The words, which are no labels, are the first column that is no number."""
-    words = None
-    for block in read_blocks(path, notes):
-        columns = {str(number): column for number, column in enumerate(zip(*block.rows, strict=True), start=1)}
-        if words is None:
-            words = next((name for name, column in columns.items() if not all(map(str.isdigit, column))), "1")
-        yield block_row(path, block, columns, (words,))
-
-
-def conllu_rows(path: Path, notes: Notes) -> Iterator[Row]:
-    """Columns by name, and the comments. Sentences whose heads are no tree are faults."""
-    for block in read_conllu_blocks(path, notes):
-        columns = dict(list(zip(COLUMNS, zip(*block.rows, strict=True), strict=True))[1:])
-        _, fault = read_heads(columns["head"])
-        if fault is not None:
-            notes.fault("bad head", f"{path}:{block.lines[fault.word]}", fault.sentence)
-            continue
-        place, fields = block_row(path, block, columns, WITHOUT_LABELS)
-        comments = {name: text_field(text)._replace(is_comment=True) for name, text in block.comments.items() if name not in fields}
-        yield place, {**fields, **comments}
-
-
-def block_row(path: Path, block: Block, columns: Mapping[str, tuple[str, ...]], without_labels: Collection[str]) -> Row:
-    fields = {name: Field(" ".join(words), len(words), () if name in without_labels else words) for name, words in columns.items()}
-    return f"{path}:{block.lines[0]}", fields
-
-
-def tree_rows(path: Path, notes: Notes) -> Iterator[Row]:
-    """Trees as parsers learn them: no traces, no function tags, one root. Where words and phrases share labels, these are classes, and the
-    trees stay as they are."""
-    has_classes: bool | None = None
-    with opened(path) as lines:
-        for number, (tree, _) in enumerate(parse_lines(lines, str(path)), start=1):
-            place = f"{path}:tree {number}"
-            if has_classes is None:
-                has_classes = not set(tree.tags).isdisjoint(phrases_of(tree))
-            clean = tree if has_classes else cleaned(tree)
-            if clean is None:
-                notes.skip("trees of traces alone", place)
-                continue
-            words, tags, phrases = clean.words, clean.tags, phrases_of(clean)
-            fields = {"words": Field(" ".join(words), len(words), ()), "tags": Field(" ".join(tags), len(tags), tags)}
-            if has_classes:
-                fields = {"words": fields["words"], "label": text_field(clean.label)}
-            yield place, {**fields, "tree": Field(format_tree(clean), len(words), [*tags, *phrases] if has_classes else phrases[1:])}
-
-
-def question_rows(path: Path, notes: Notes) -> Iterator[Row]:
-    """Questions with their first answer, which is empty where the passage has none."""
-    for example in read_squad(path, notes):
-        texts = {"question": example.question, "passage": example.passage, "answer": "".join(example.texts[:1])}
-        yield f"{path}: question {example.id}", {name: text_field(text)._replace(labels=()) for name, text in texts.items()}
-
-
-def phrases_of(tree: Tree) -> list[str]:
-    return [node.label for node in tree.nodes() if not node.is_leaf]
-
-
-def text_field(text: str) -> Field:
-    return Field(text, len(text.split()), (text.strip(),))
-
-
-def json_field(value: Any) -> Field:
-    if isinstance(value, str):
-        return text_field(value)
-    if isinstance(value, list) and all(isinstance(word, str) for word in value):
-        return Field(" ".join(value), len(value), value, is_list=True)
-    return text_field("" if value is None else json.dumps(value, ensure_ascii=False))
 
 
 class ColumnSurvey:
@@ -317,7 +170,7 @@ class Survey:
             tuple(notes.sentences),
             stopped,
             self.ratio([column.name for column in columns if is_text(column, format)])
-            if FORMATS[format].read is not None or format == "parallel"
+            if FORMATS[format].records is not None or format == "parallel"
             else None,
         )
 

@@ -1,17 +1,22 @@
 """JSON lines: an object a line. A field inside another is named with dots: `translation.en`."""
 
 import json
-from collections.abc import Collection, Iterator, Mapping
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
 from clew.core.errors import UserError
+from clew.data.described import Field, Row, text_field
+from clew.data.format import Format, Reader
 from clew.data.lines import read_lines
 from clew.data.notes import Notes
 from clew.data.records import Column, Record, check_found
 
 KINDS = {dict: "an object", list: "a list", str: "a string", bool: "true or false", type(None): "null", int: "a number", float: "a number"}
 NUMBERS_FOR_NAMES = 'a list of numbers; write the names they stand for, such as ["B-PER", "O"] for [1, 0], or the numbers in quotes'
+
+MOST_COLUMNS = 100
+"""Of a record that are described."""
 
 
 def read_jsonl(path: Path, *, header: bool | None = None, wanted: Collection[Column] = (), notes: Notes | None = None) -> Iterator[Record]:
@@ -72,3 +77,40 @@ def why(error: Exception) -> str:
     if isinstance(error, json.JSONDecodeError):
         return f"{error.msg[0].lower()}{error.msg[1:]} at column {error.colno}"
     return "it is nested too deeply" if isinstance(error, RecursionError) else "a number in it is too long"
+
+
+def is_json(lines: Sequence[str]) -> bool:
+    first = next((line for line in lines if line.strip()), "")
+    try:
+        return isinstance(json.loads(first), dict)
+    except (ValueError, RecursionError):
+        return False
+
+
+def json_field(value: Any) -> Field:
+    if isinstance(value, str):
+        return text_field(value)
+    if isinstance(value, list) and all(isinstance(word, str) for word in value):
+        return Field(" ".join(value), len(value), value, is_list=True)
+    return text_field("" if value is None else json.dumps(value, ensure_ascii=False))
+
+
+def list_rows(read: Reader) -> Callable[[Path, bool | None, Notes], Iterator[Row]]:
+    """The records of a table whose fields may be lists, or have fields themselves."""
+
+    def rows(path: Path, header: bool | None, notes: Notes) -> Iterator[Row]:
+        for record in read(path, header=header, wanted=(), notes=notes):
+            names = dotted_names(record.values)[:MOST_COLUMNS]
+            yield record.place, {name: json_field(value_at(record.values, name)) for name in names}
+
+    return rows
+
+
+JSONL = Format(
+    about="JSON lines",
+    rows=list_rows(read_jsonl),
+    extensions=(".jsonl", ".ndjson", ".json"),
+    fits=is_json,
+    records=read_jsonl,
+    has_lists=True,
+)

@@ -2,23 +2,19 @@
 CoNLL-U with the class in a comment of the sentence (`# s_type = decl`)."""
 
 from collections.abc import Iterable, Iterator, Mapping
-from itertools import chain
 from pathlib import Path
 
 from clew.core.errors import UserError
 from clew.core.tree_nodes import NONE, head_nodes, phrase_nodes
 from clew.core.trees import Tree
-from clew.data.conll_files import Block, as_sentence
-from clew.data.conllu_files import COLUMNS, read_conllu_blocks
-from clew.data.examples import Labelled, LabelledTree, Parsed, Sentence
-from clew.data.formats import find_format
+from clew.data.examples import Labelled, LabelledTree, Sentence
+from clew.data.formats import FORMATS, find_format
 from clew.data.notes import Notes
 from clew.data.readers import read_labelled
 from clew.data.records import Column, check_found, listed
-from clew.data.trees import escape, parse_trees, placed_trees
+from clew.data.trees import escape, parse_trees
 
 LabelMap = Mapping[str, str | None]
-FORM, HEAD = COLUMNS.index("form"), COLUMNS.index("head")
 
 
 def read_labelled_trees(
@@ -36,25 +32,12 @@ def read_labelled_trees(
     notes = Notes() if notes is None else notes
     path = Path(path).expanduser()
     format = find_format(path, format, tables_alone=True)
-    if format in ("trees", "lines"):  # a file of single words, or of no trees at all
-        found = labelled_nodes((Parsed(tree, place) for tree, place in placed_trees(path)), notes)
-    elif format == "conllu":
-        found = dependency_trees(path, label, notes)
+    reader = FORMATS[format].labelled_trees
+    if reader is not None:
+        found = reader(path, label, notes)
     else:
         found = labelled_roots(read_labelled(path, text=text, label=label, format=format, header=header, notes=notes), notes)
     return some(renamed_nodes(found, label_map or {}, notes), path, notes)
-
-
-def labelled_nodes(examples: Iterable[Parsed], notes: Notes) -> Iterator[LabelledTree]:
-    """Trees whose nodes' labels are classes."""
-    for tree, place in examples:
-        if tree.label == "":
-            notes.fault(
-                "node without a label", place, "the root has no label; every node of a labelled tree needs one, such as (3 (2 It) ...)"
-            )
-            continue
-        nodes, shape = phrase_nodes(tree)
-        yield LabelledTree(tuple(tree.words), shape, tuple(node.label for node in nodes), id=place)
 
 
 def labelled_roots(examples: Iterable[Labelled], notes: Notes) -> Iterator[LabelledTree]:
@@ -110,36 +93,6 @@ def one_tree(text: str, place: str) -> Tree:
     if len(trees) > 1:
         raise UserError(f"{place}: expected 1 tree, found {len(trees)}; put each on a line of its own")
     return trees[0]
-
-
-def dependency_trees(path: Path, label: Column | None, notes: Notes) -> Iterator[LabelledTree]:
-    """Sentences with heads; their roots have the class that a comment tells."""
-    blocks = read_conllu_blocks(path, notes)
-    first = next(blocks, None)
-    if label is None and first is not None:
-        there = listed(list(first.comments)) or "none"
-        raise UserError(f"{path}: the labels of CoNLL-U sentences are in comments; say which with data.label=NAME; there are: {there}")
-    for block in chain([] if first is None else [first], blocks):
-        columns = {"words": tuple(row[FORM] for row in block.rows), "heads": tuple(row[HEAD] for row in block.rows)}
-        sentence = as_sentence(columns, str(path), block.lines, notes)
-        if sentence is None:
-            continue
-        if sentence.heads is None or sentence.heads.count(0) > 1:
-            rule = "the words have no heads" if sentence.heads is None else f"{sentence.heads.count(0)} words have the head 0"
-            notes.fault("no tree", sentence.id, f"{rule}; a tree has one root, and every other word has a head")
-            continue
-        if (name := label_of(block, str(label), sentence.id, notes)) is not None:
-            labels = tuple(name if head == 0 else None for head in sentence.heads)
-            yield LabelledTree(sentence.words, head_nodes(sentence.heads), labels, id=sentence.id)
-
-
-def label_of(block: Block, name: str, place: str, notes: Notes) -> str | None:
-    found = block.comments.get(name)
-    if not found:
-        notes.fault(
-            "no label", place, f"no comment '# {name} = ...' before this sentence; there are: {listed(list(block.comments)) or 'none'}"
-        )
-    return found or None
 
 
 def renamed_nodes(examples: Iterable[LabelledTree], label_map: LabelMap, notes: Notes) -> Iterator[LabelledTree]:

@@ -5,9 +5,12 @@ from itertools import zip_longest
 from pathlib import Path
 
 from clew.core.errors import UserError
+from clew.data.described import Row, Use
+from clew.data.format import Format, table_rows
 from clew.data.lines import near, read_lines
 from clew.data.notes import Notes
 from clew.data.records import Column, Record, check_found
+from clew.data.tree_files import labelled_brackets
 
 
 def read_line_texts(
@@ -72,3 +75,18 @@ def find_parallel(prefix: Path | str, source: str, target: str) -> tuple[Path, P
             there = next(file for file in found if file is not None)
             raise UserError(f"no such file: {path}, though {there} is there; parallel text is two files")
     return found[0], found[1]  # type: ignore[return-value]
+
+
+def two_files(path: Path, header: bool | None, notes: Notes) -> Iterator[Row]:
+    raise UserError(f"{path}: parallel text is two files; name both, first the one that is read and then its translation")
+
+
+LINES = Format(
+    about="a text a line",
+    rows=table_rows(read_line_texts),
+    records=read_line_texts,
+    is_single=True,
+    labelled_trees=labelled_brackets,  # a file of single words, or of no trees at all
+    use=lambda columns, shown: Use("text-lstm", {}),
+)
+PARALLEL = Format(about="parallel text, two files", rows=two_files, use=lambda columns, shown: Use("translate", {}))

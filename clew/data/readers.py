@@ -5,37 +5,31 @@ its role is taken (`text`, `label`, `source`, `target`, `words`, `tags`); in a t
 two the first is the source. Texts stay as they stand; white space around labels goes.
 """
 
-import json
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from itertools import chain
 from pathlib import Path
 from typing import Any, NamedTuple, TypeVar
 
 from clew.core.errors import UserError
-from clew.data.conll_files import read_conll
-from clew.data.conllu_files import read_conllu
-from clew.data.examples import Labelled, Pair, Parsed, Sentence, Text
-from clew.data.formats import FORMATS, find_format, read_records, tables
+from clew.data.examples import Labelled, Pair, Parsed, Question, Sentence, Text
+from clew.data.format import Format
+from clew.data.formats import FORMATS, find_format
 from clew.data.heads import read_heads
-from clew.data.json_files import KINDS, NUMBERS_FOR_NAMES, dotted_names, is_list_of_numbers, value_at
+from clew.data.json_files import dotted_names, value_at
 from clew.data.line_files import find_parallel, read_parallel
 from clew.data.notes import Notes
-from clew.data.records import Column, Record, are_numbered, as_number, check_found, find_role
+from clew.data.records import Column, Record, are_numbered, check_found, find_role
+from clew.data.squad_files import made_from_row
 from clew.data.trees import read_trees
+from clew.data.values import Faulty, as_labels, as_text, as_words
 
 FilePath = Path | str
+OPTIONAL = ("id", "answer", "answer_start")
+FORMS = [("question", "passage"), ("question", "passage", "answer"), ("question", "passage", "answer", "answer_start")]
 Row = tuple[Mapping[str, Any], str]
 """Values by role, and their place."""
 
 E = TypeVar("E")
-
-
-class Faulty(Exception):
-    """A record that cannot be made an example: the reason by which it is counted, and the sentence."""
-
-    def __init__(self, reason: str, sentence: str):
-        super().__init__(sentence)
-        self.reason = reason
 
 
 def read_texts(
@@ -125,37 +119,50 @@ def read_sentences(
     notes: Notes | None = None,
 ) -> Iterator[Sentence]:
     """Words with tags and, where there are any, heads: CoNLL columns (words are the first and tags the last where no number is given),
-    CoNLL-U (`form`, `upos`, `head`, `deprel`), or JSON lines and formats of one's own with lists. From Python: (words, tags) or
-    (words, tags, heads)."""
+    CoNLL-U (`form`, `upos`, `head`, `deprel`), or JSON lines with lists. From Python: (words, tags) or (words, tags, heads)."""
     notes = Notes() if notes is None else notes
     if not isinstance(data, (Path, str)):
         forms = [("words", "tags"), ("words", "tags", "heads")] if with_tags else [("words",)]
         return built(listed_rows(data, Sentence, forms), make_sentence, data, notes)
     path = as_path(data)
     format = find_format(path, format)
-    if format == "conllu":
-        return read_conllu(
-            path,
-            words="form" if words is None else words,
-            tags=("upos" if tags is None else tags) if with_tags else None,
-            heads=("head" if heads is None else heads) if with_heads else None,
-            relations=("deprel" if relations is None else relations) if with_heads else None,
-            notes=notes,
-        )
-    if format == "conll":
-        return read_conll(
-            path,
-            words=column_number(1 if words is None else words, "words"),
-            tags=column_number(-1 if tags is None else tags, "tags") if with_tags else None,
-            heads=column_number(heads, "heads") if heads is not None and with_heads else None,
-            relations=column_number(relations, "relations") if relations is not None and with_heads else None,
-            notes=notes,
-        )
-    if not FORMATS[format].nested:
-        holding = ("conll", "conllu", *(name for name in tables() if FORMATS[name].nested))
-        raise holds_no(path, format, "words with tags", holding)
+    reader = FORMATS[format].sentences
+    if reader is not None:
+        columns = {"words": words, "tags": tags, "heads": heads, "relations": relations}
+        return reader(path, **columns, with_tags=with_tags, with_heads=with_heads, notes=notes)
+    if not FORMATS[format].has_lists:
+        raise holds_no(path, format, "words with tags", lambda other: other.sentences is not None or other.has_lists)
     wanted = {"words": words, **({"tags": tags} if with_tags else {}), **({"heads": heads} if heads and with_heads else {})}
     return built(table_rows(path, "words with tags", wanted, format, None, notes), make_sentence, data, notes)
+
+
+def read_questions(
+    data: FilePath | Iterable[Any],
+    *,
+    question: Column | None = None,
+    passage: Column | None = None,
+    answer: Column | None = None,
+    answer_start: Column | None = None,
+    with_answers: bool = True,
+    format: str | None = None,
+    header: bool | None = None,
+    notes: Notes | None = None,
+) -> Iterator[Question]:
+    """Questions of a file of either kind. From Python: (question, passage, answer), with the character where it begins behind it where
+    that is not the first; without an answer where there is none."""
+    notes = Notes() if notes is None else notes
+    if not isinstance(data, (Path, str)):
+        return built(listed_rows(data, Question, FORMS), made_from_row, data, notes)
+    path = as_path(data)
+    format = find_format(path, format)
+    if (reader := FORMATS[format].questions) is not None:
+        return reader(path, notes, with_answers)
+    wanted = {"question": question, "passage": passage, "id": None}
+    if with_answers:
+        wanted |= {"answer": answer, "answer_start": answer_start}
+    optional = tuple(role for role in OPTIONAL if role != "answer")
+    rows = table_rows(path, "questions on passages", wanted, format, header, notes, optional=optional)
+    return built(rows, made_from_row, data, notes)
 
 
 def read_parsed(paths: FilePath | Sequence[FilePath]) -> Iterator[Parsed]:
@@ -176,18 +183,18 @@ def table_rows(
 ) -> Iterator[Row]:
     """The columns that are wanted, by role, of every record; those that are `optional` need not be there."""
     format = find_format(path, format, tables_alone=True)
-    if FORMATS[format].read is None or (format == "lines" and len(wanted) > 1):
-        raise holds_no(path, format, kind, tables())
+    read, has_lists = FORMATS[format].records, FORMATS[format].has_lists
+    if read is None or (FORMATS[format].is_single and len(wanted) > 1):
+        raise holds_no(path, format, kind, lambda other: other.records is not None)
     named = [column for column in wanted.values() if column is not None]
-    records = read_records(path, format, header=header, wanted=named, notes=notes)
+    records = read(path, header=header, wanted=named, notes=notes)
     first = next(records, None)
     check_found(first is not None, path, False, notes)
     assert first is not None
-    nested = FORMATS[format].nested
-    columns = dotted_names(first.values) if nested else list(first.values)
+    columns = dotted_names(first.values) if has_lists else list(first.values)
     there = {role: column for role, column in wanted.items() if column is not None or role not in optional or other_name(columns, role)}
-    places = find_roles(columns, there, first.place if nested else str(path))
-    if nested:
+    places = find_roles(columns, there, first.place if has_lists else str(path))
+    if has_lists:
         return json_rows(chain([first], records), places, notes, optional)
     return (({role: record.values[column] for role, column in places.items()}, record.place) for record in chain([first], records))
 
@@ -277,51 +284,6 @@ def make_sentence(values: Mapping[str, Any], place: str) -> Sentence:
     return Sentence(columns["words"], columns.get("tags"), heads, columns.get("relations"), place)
 
 
-def as_words(value: Any, role: str) -> tuple[str, ...]:
-    if is_list_of_numbers(value):
-        raise Faulty("wrong kind", f"data.{role} takes a list of strings, found {NUMBERS_FOR_NAMES}")
-    if not isinstance(value, (list, tuple)) or not all(isinstance(word, str) for word in value):
-        raise Faulty("wrong kind", f"data.{role} takes a list of strings, found {kind_of(value)}")
-    if not value or "" in value:
-        raise Faulty("empty field", f"the field for data.{role} is empty, or a string in it is")
-    return tuple(check_unicode(word, role) for word in value)
-
-
-def as_text(values: Mapping[str, Any], role: str) -> str:
-    """A text that is not empty; a number is its digits."""
-    value = values[role]
-    if isinstance(value, str):
-        if not value or value.isspace():
-            raise Faulty("empty field", f"the field for data.{role} is empty")
-        return value if value.isascii() else check_unicode(value, role)
-    if value is None:
-        raise Faulty("empty field", f"the field for data.{role} is null")
-    if isinstance(value, (int, float)):
-        return json.dumps(value)
-    raise Faulty("wrong kind", f"data.{role} takes a text, found {kind_of(value)}")
-
-
-def as_labels(value: Any, separator: str | None) -> tuple[str, ...]:
-    if isinstance(value, (list, tuple)):
-        return tuple(as_text({"label": label}, "label").strip() for label in value)
-    if separator is not None and isinstance(value, str):
-        return tuple(label.strip() for label in value.split(separator) if label.strip())
-    return (as_text({"label": value}, "label").strip(),)
-
-
-def check_unicode(text: str, role: str) -> str:
-    r"""A text that UTF-8 can write; JSON's \ud800 is half a character."""
-    try:
-        text.encode()
-    except UnicodeEncodeError as error:
-        raise Faulty("half a character", f"the field for data.{role} has half a character, {text[error.start]!r}") from None
-    return text
-
-
-def kind_of(value: Any) -> str:
-    return KINDS.get(type(value), type(value).__name__)
-
-
 def parallel_files(
     data: FilePath | Iterable[Any], source: Column | None, target: Column | None, format: str | None
 ) -> tuple[Path, Path] | None:
@@ -340,18 +302,12 @@ def parallel_files(
     return find_parallel(path, str(source), str(target)) if format == "parallel" or (format is None and not path.exists()) else None
 
 
-def holds_no(path: Path, format: str, kind: str, formats: Iterable[str]) -> UserError:
+def holds_no(path: Path, format: str, kind: str, is_able: Callable[[Format], bool]) -> UserError:
+    able = [name for name, other in FORMATS.items() if is_able(other) and name != format]
     return UserError(
         f"{path}: this is {FORMATS[format].about} ({format}), which holds no {kind}; if it is something else, say so with data.format: "
-        f"{', '.join(name for name in formats if name != format)}"
+        f"{', '.join(able)}"
     )
-
-
-def column_number(column: Column, role: str) -> int:
-    number = as_number(column)
-    if number is None:
-        raise UserError(f"CoNLL columns have no names; data.{role} takes a number from 1, or from -1 at the last, not {column!r}")
-    return number
 
 
 def as_path(path: FilePath) -> Path:

@@ -9,51 +9,23 @@ in `answers.text` and `answers.answer_start`. Where no column says where an answ
 """
 
 import json
-from collections.abc import Iterable, Iterator, Mapping
+import re
+from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
 from clew.core.errors import UserError, shown
+from clew.data.described import Row, Use, text_field
 from clew.data.examples import Answer, Question
-from clew.data.formats import find_format
+from clew.data.format import Format
 from clew.data.json_files import KINDS, why
 from clew.data.lines import ended_lines
 from clew.data.notes import Notes
-from clew.data.readers import Faulty, FilePath, as_path, as_text, built, check_unicode, kind_of, listed_rows, table_rows
-from clew.data.records import Column, check_found
+from clew.data.records import check_found
+from clew.data.values import Faulty, as_text, check_unicode, kind_of
 
 SHAPE = '{"data": [{"paragraphs": [{"context": ..., "qas": [...]}]}]}'
-OPTIONAL = ("id", "answer", "answer_start")
-FORMS = [("question", "passage"), ("question", "passage", "answer"), ("question", "passage", "answer", "answer_start")]
-
-
-def read_questions(
-    data: FilePath | Iterable[Any],
-    *,
-    question: Column | None = None,
-    passage: Column | None = None,
-    answer: Column | None = None,
-    answer_start: Column | None = None,
-    with_answers: bool = True,
-    format: str | None = None,
-    header: bool | None = None,
-    notes: Notes | None = None,
-) -> Iterator[Question]:
-    """Questions of a file of either kind. From Python: (question, passage, answer), with the character where it begins behind it where
-    that is not the first; without an answer where there is none."""
-    notes = Notes() if notes is None else notes
-    if not isinstance(data, (Path, str)):
-        return built(listed_rows(data, Question, FORMS), made_from_row, data, notes)
-    path = as_path(data)
-    format = find_format(path, format)
-    if format == "squad":
-        return read_squad(path, notes, with_answers=with_answers)
-    wanted = {"question": question, "passage": passage, "id": None}
-    if with_answers:
-        wanted |= {"answer": answer, "answer_start": answer_start}
-    optional = tuple(role for role in OPTIONAL if role != "answer")
-    rows = table_rows(path, "questions on passages", wanted, format, header, notes, optional=optional)
-    return built(rows, made_from_row, data, notes)
+BEGINNING = re.compile(r'\s*\{\s*("version"\s*:\s*"[^"]*"\s*,\s*)?"data"\s*:\s*\[')
 
 
 def read_squad(path: Path, notes: Notes | None = None, *, with_answers: bool = True) -> Iterator[Question]:
@@ -154,3 +126,25 @@ def as_list(value: Any) -> list[Any]:
     if value is None or (isinstance(value, str) and not value.strip()):
         return []
     return list(value) if isinstance(value, (list, tuple)) else [value]
+
+
+def is_squad(lines: Sequence[str]) -> bool:
+    """One object over the whole file, whose field `data` is a list."""
+    return bool(BEGINNING.match("\n".join(lines)[:1000]))
+
+
+def question_rows(path: Path, header: bool | None, notes: Notes) -> Iterator[Row]:
+    """Questions with their first answer, which is empty where the passage has none."""
+    for example in read_squad(path, notes):
+        texts = {"question": example.question, "passage": example.passage, "answer": "".join(example.texts[:1])}
+        yield f"{path}: question {example.id}", {name: text_field(text)._replace(labels=()) for name, text in texts.items()}
+
+
+SQUAD = Format(
+    about="questions on passages, as SQuAD has them",
+    rows=question_rows,
+    extensions=(".json",),
+    fits=is_squad,
+    questions=lambda path, notes, with_answers: read_squad(path, notes, with_answers=with_answers),
+    use=lambda columns, shown: Use("answer", {"transfer.from": "RUN"}),
+)

@@ -8,6 +8,7 @@ from collections.abc import Collection, Iterator, Sequence
 from itertools import chain, islice
 from pathlib import Path
 
+from clew.data.format import Format, table_rows
 from clew.data.lines import read_lines
 from clew.data.notes import Notes
 from clew.data.records import Column, Record, as_number, check_found, header_columns
@@ -76,3 +77,12 @@ def is_value(name: str) -> bool:
 
 def is_number(field: str) -> bool:
     return field.strip().removeprefix("-").replace(".", "", 1).isdigit()
+
+
+def is_tsv(lines: Sequence[str]) -> bool:
+    """As many tabs as in the first line, in most."""
+    counts = [line.count("\t") for line in lines if line.strip()]
+    return bool(counts) and counts[0] > 0 and 2 * counts.count(counts[0]) > len(counts)
+
+
+TSV = Format(about="tab-separated values", rows=table_rows(read_tsv), extensions=(".tsv", ".tab"), fits=is_tsv, records=read_tsv)

@@ -5,13 +5,12 @@ Columns are told by their names, else by what is in them: few values that come a
 
 import re
 from collections.abc import Collection, Iterable, Mapping, Sequence
-from typing import NamedTuple
 
-from clew.data.descriptions import MOST_LABELS, ColumnDescription, Description
-from clew.data.formats import TREE
+from clew.data.described import ColumnDescription, Columns, Use, is_of_numbers
+from clew.data.descriptions import MOST_LABELS, Description
+from clew.data.formats import FORMATS
 from clew.data.readers import OTHER_NAMES
-
-Columns = Sequence[ColumnDescription]
+from clew.data.tree_files import TREE
 
 LABELS = (
     *("label", "labels", "category", "class", "sentiment", "intent", "target", "queue", "topic", "tag", "tags", "gold"),
@@ -30,33 +29,13 @@ SHORT = 50
 """Records of a file that is too short to have labels many times."""
 
 
-class Use(NamedTuple):
-    """A recipe, its settings by name, and other columns that may be the label."""
-
-    recipe: str
-    settings: dict[str, str]
-    other_labels: tuple[str, ...] = ()
-
-    @property
-    def has_two_texts(self) -> bool:
-        return self.recipe == "translate" or not {"data.target", "data.second"}.isdisjoint(self.settings)
-
-
 def find_use(description: Description) -> Use | None:
     """What the file seems to be for; None where nothing fits."""
-    whole = {"lines": "text-lstm", "parallel": "translate"}
-    if description.format in whole:
-        found: Use | None = Use(whole[description.format], {})
-    elif description.num_files is not None:
+    use = FORMATS[description.format].use
+    if description.num_files is not None and FORMATS[description.format].has_lists:
         found = documents(description, texts_of(description))
-    elif description.format == "squad":
-        found = Use("answer", {"transfer.from": "RUN"})
-    elif description.format == "trees":
-        found = Use("classify-trees" if any(column.name == "label" for column in description.columns) else "parse", {})
-    elif description.format == "conllu":
-        found = conllu_tags(description.columns)
-    elif description.format == "conll":
-        found = conll_tags(description)
+    elif use is not None:
+        found = use(description.columns, description.examples)
     else:
         columns, texts = description.columns, texts_of(description)
         found = (
@@ -83,11 +62,6 @@ def has_faults(description: Description, used: Collection[str]) -> bool:
     return bool(description.num_faults or any(column.num_empty and column.name in used for column in description.columns))
 
 
-def conllu_tags(columns: Columns) -> Use | None:
-    tags = (column for column in columns if len(column.labels or ()) > 1 and not column.is_comment)
-    return next((Use("tag", {"data.tags": column.name}) for column in tags), None)
-
-
 def other_uses(description: Description, use: Use | None) -> dict[str, list[Use]]:
     """What else a file can be used for, by what that is: sentences have a label in a comment, a folder has documents."""
     masked = [] if use is None or description.num_files is None else [Use("text-bert", use.settings)]
@@ -102,13 +76,6 @@ def comment_uses(description: Description) -> list[Use]:
         return []
     faults = {"data.faults": "skip"} if description.num_faults else {}
     return [Use("classify-trees", {"data.label": column.name, **faults}) for column in columns if column.is_comment]
-
-
-def conll_tags(description: Description) -> Use | None:
-    """Words are the first column that is no number, tags the last of those behind it that have few values."""
-    words, *others = [column for column in description.columns if not is_of_numbers(description, column.name)] or description.columns
-    tags = [column for column in others if len(column.labels or ()) > 1] or others
-    return Use("tag", {"data.words": words.name, "data.tags": tags[-1].name}) if tags else None
 
 
 def listed_tags(columns: Columns) -> Use | None:
@@ -170,14 +137,19 @@ def labelled(description: Description, texts: Columns) -> Use | None:
         settings["data.label_separator"] = separator
     if separator is not None or label.is_list:
         settings["task.labels"] = "several"
-    elif label.labels is None and is_of_numbers(description, label.name) and label.num_different > MOST_LABELS:
+    elif label.labels is None and is_of_numbers(description.examples, label.name) and label.num_different > MOST_LABELS:
         settings["task.labels"] = "number"
     return Use("classify", settings, other_labels)
 
 
 def documents(description: Description, texts: Columns) -> Use | None:
     """JSON lines with a text and nothing to tell of it: a document each."""
-    if description.format != "jsonl" or not texts or lone_label(description) is not None or numbers_for_tags(description) is not None:
+    if (
+        not FORMATS[description.format].has_lists
+        or not texts
+        or lone_label(description) is not None
+        or numbers_for_tags(description) is not None
+    ):
         return None
     text = called(texts, TEXTS) or texts[0]
     return Use("text-gpt", {} if text.name == "text" else {"data.text": text.name})
@@ -194,7 +166,7 @@ def two_texts(columns: Columns, texts: Columns) -> Use | None:
 def texts_of(description: Description) -> list[ColumnDescription]:
     """Columns that hold texts, the longest first; where none has several words, those of single ones."""
     able = [column for column in description.columns if not column.is_list and column.num_different > 1]
-    able = [column for column in able if not is_of_numbers(description, column.name)]
+    able = [column for column in able if not is_of_numbers(description.examples, column.name)]
     texts = [column for column in able if column.words.max > 1] or [column for column in able if column.labels is None]
     return sorted(texts, key=lambda column: (-column.words.mean, -column.characters.mean))
 
@@ -208,7 +180,7 @@ def find_labels(description: Description, text: Columns) -> list[ColumnDescripti
     if not few and description.num_records < SHORT:
         few = [column for column in several if column.num_different < description.num_records and column.words.max <= 3]
     few.reverse()
-    few.sort(key=lambda column: (is_of_numbers(description, column.name), column.num_empty > 0))
+    few.sort(key=lambda column: (is_of_numbers(description.examples, column.name), column.num_empty > 0))
     named = called(others, LABELS)
     return few if named is None else [named, *(column for column in few if column is not named)]
 
@@ -254,9 +226,3 @@ def called(columns: Columns, names: Sequence[str]) -> ColumnDescription | None:
 def is_of_trees(description: Description, name: str) -> bool:
     """Whether every example has a bracketed tree there."""
     return all(TREE.match(fields.get(name, "")) for _, fields in description.examples)
-
-
-def is_of_numbers(description: Description, name: str) -> bool:
-    """Whether the examples have more digits than letters there."""
-    text = "".join(fields.get(name, "") for _, fields in description.examples)
-    return sum(map(str.isdigit, text)) > sum(map(str.isalpha, text))

@@ -11,6 +11,7 @@ from torch import nn
 from clew.core.errors import UserError, shown
 from clew.inspection.recording import plain_module
 from clew.instruments.modules import AnyModule
+from clew.runs.asking import takes_pairs
 from clew.runs.build import build_task
 from clew.runs.loaded import Run
 from clew.tasks.offers import lacking, offered
@@ -49,7 +50,7 @@ class Subject:
     @property
     def pairs(self) -> bool | None:
         """Whether it judges two texts together; None where that is not known."""
-        return None if self.run is None else self.has("judges") and self.run.reads_pairs
+        return None if self.run is None else self.has("judges") and takes_pairs(self.run)
 
     @property
     def decoding(self) -> DecodingConfig:

@@ -45,7 +45,9 @@ def cross_entropy(
         return loss, loss.detach()
     rows = rows or chunk_rows(len(hidden), len(weight), share)
     wants_gradients = torch.is_grad_enabled()  # which a Function's forward cannot see
-    return ChunkedCrossEntropy.apply(hidden, weight, bias, targets, label_smoothing, ignore_index, rows, wants_gradients)
+    given = (hidden, weight, bias, targets, label_smoothing, ignore_index, rows, wants_gradients)
+    found: tuple[Tensor, Tensor] = ChunkedCrossEntropy.apply(*given)  # type: ignore[no-untyped-call]
+    return found
 
 
 def chunk_rows(num_rows: int, vocabulary: int, share: int) -> int:

@@ -16,7 +16,7 @@ from clew.laws.cases import Broken, Build, Law, Sizes
 from clew.laws.cells import CELL_LAWS
 from clew.laws.encoder_decoders import CONDITIONED_LAWS, SOURCE_LAWS, Conditioned
 from clew.laws.sequences import BODY_LAWS, SEQUENCE_LAWS
-from clew.laws.tasks import TASK_LAWS, build_tried
+from clew.laws.tasks import BATCH_LAWS, EXAMPLE_LAWS, build_tried
 from clew.laws.trees import TREE_LAWS, OverVectors
 from clew.laws.vectors import CHARACTER_LAWS, NORM_LAWS, POOLING_LAWS
 from clew.layers.attention import SelfAttention
@@ -211,7 +211,8 @@ def _tree_trials(build: Build, example: Any) -> Iterator[Trial]:
 
 
 def _task_trials(build: Build, example: Any) -> Iterator[Trial]:
-    yield from (Trial("", law, build) for law in TASK_LAWS.values())
+    laws = {**BATCH_LAWS, **EXAMPLE_LAWS} if example.examples else BATCH_LAWS
+    yield from (Trial("", law, build) for law in laws.values())
 
 
 def _sequence_trials(where: str, build: Build) -> Iterator[Trial]:
@@ -266,6 +267,6 @@ KINDS: dict[str, Kind] = {
 
 TABLES_OF_LAWS = (
     *(BODY_LAWS, SOURCE_LAWS, CELL_LAWS, SCORE_LAWS, POSITION_LAWS, NORM_LAWS, POOLING_LAWS, CHARACTER_LAWS, TREE_LAWS),
-    TASK_LAWS,
+    *(BATCH_LAWS, EXAMPLE_LAWS),
 )
 NAMES: dict[Law, str] = {law: name for table in TABLES_OF_LAWS for name, law in table.items()}

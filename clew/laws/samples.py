@@ -1,19 +1,21 @@
 """A few small examples of each kind of data, of different lengths, for the laws of tasks. A kind of one's own adds its own."""
 
-from collections.abc import Sequence
 from typing import Any
 
 from clew.core.trees import Tree
 from clew.data.examples import Answer, Labelled, LabelledTree, Pair, Parsed, Question, Sentence
+from clew.data.kinds.documents import DocumentsData
 from clew.data.kinds.labelled import LabelledData
 from clew.data.kinds.labelled_trees import LabelledTreesData
 from clew.data.kinds.pairs import PairsData
 from clew.data.kinds.questions import QuestionsData
 from clew.data.kinds.section import DataSection
 from clew.data.kinds.tagged import TaggedData
+from clew.data.kinds.text import TextData
 from clew.data.kinds.trees import TreesData
-from clew.data.labelled_trees import labelled_nodes
 from clew.data.notes import Notes
+from clew.data.text_files import TextString
+from clew.data.tree_files import labelled_nodes
 from clew.data.trees import parse_tree
 
 TEXTS = ("a red fox", "the fox ran in and out of the house", "she", "it rains on the red house", "the old dog saw a fox", "no")
@@ -56,7 +58,9 @@ def questions() -> list[Question]:
     return found
 
 
-SAMPLES: dict[type[DataSection], Sequence[Any]] = {
+SAMPLES: dict[type[DataSection], Any] = {
+    TextData: TextString("\n".join(TEXTS * 4) + "\n"),
+    DocumentsData: TextString("\n\n".join("\n".join(TEXTS) for _ in range(4)) + "\n"),
     LabelledData: labelled(),
     TaggedData: tagged(),
     PairsData: pairs(),

@@ -1,19 +1,23 @@
-"""Laws of tasks that learn from examples: what a task is given to build on does not show in what it says.
+"""Laws of tasks: means are exact however a batch is cut, and what stands beside an example does not show in what is told of it.
 
-A trial builds the task of an entry over a small body, in float64, with vocabularies of a few examples of the data that it reads.
+A trial builds the task of an entry over a small body, in float64, with vocabularies of small samples of the data that it reads.
 """
 
 import json
 import math
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from pathlib import Path
+from tempfile import TemporaryDirectory
 from typing import Any, NamedTuple
 
 import torch
 from torch import Tensor
 
-from clew.core.batches import cut_rows, num_rows
+from clew.core.batches import cut_rows, map_batch, num_rows
 from clew.core.errors import UserError
 from clew.core.modes import evaluating
+from clew.data.notes import Notes
 from clew.laws.cases import TOLERANCE, Broken, Build, Law, Sizes
 from clew.laws.samples import SAMPLES
 from clew.models import MODELS
@@ -21,7 +25,9 @@ from clew.runs.asking import answer_rows, read_options
 from clew.runs.build import build_task
 from clew.runs.config import Config, resolve
 from clew.runs.tokenizers import RunTokenizers
+from clew.tasks import TASKS
 from clew.tasks.entry import TaskEntry
+from clew.tasks.learning import Encoding
 
 BODIES = {"encodes": "seq2seq", "trees": "tree_lstm", "directions": "elmo", "whole": "bert", "": "recurrent"}
 """A family that offers what a task needs."""
@@ -29,35 +35,70 @@ CLOSE = 1e-9
 
 
 class Tried(NamedTuple):
-    """A task, its entry and config, and examples with their ids."""
+    """A task, its entry and config, and a batch of it; where it learns from examples these, with their ids."""
 
     entry: TaskEntry
     config: Config
     task: Any
-    examples: Sequence[Any]
-    encoded: Sequence[Any]
+    batch: Any
+    examples: Sequence[Any] = ()
+    encoded: Sequence[Any] = ()
 
 
 def build_tried(entry: TaskEntry, sizes: Sizes) -> Tried:
-    """The task of an entry over a body of `dim`, and as many examples as a batch has rows, at least two."""
+    """The task of an entry over a body of twice `dim`, and a batch of at least two rows."""
     learning = entry.learns
     if learning.section not in SAMPLES:
-        raise UserError(
-            f"there are no samples of the data that it reads; put some into SAMPLES[{learning.section.__name__}] of clew.laws.samples"
-        )
-    examples = list(SAMPLES[learning.section])
+        name = learning.section.__name__
+        raise UserError(f"there are no samples of the data that it reads; put some into SAMPLES[{name}] of clew.laws.samples")
+    rows = max(sizes.batch + 1, 2)
     family = next(BODIES[need] for need in (*entry.needs, "") if need in BODIES)
     small = {"dim": 2 * sizes.dim, "embedding_dim": 2 * sizes.dim, "num_layers": 1, "num_heads": 2, "dropout": 0.0, "max_length": 64}
     fields = MODELS[family].config.model_fields
     model = {"family": family, **{name: value for name, value in small.items() if name in fields}}
-    settings = {"recipe": "law", "model": model, "task": {"name": entry.config().name}, "text": {"tokenizer": "word"}}
-    config = resolve({**settings, "seed": sizes.seed + 1, "decoding": {"method": "greedy", "max_new": 20}})
-    vocabularies = learning.vocabularies(examples, RunTokenizers(config), config.task)
-    task: Any = build_task(config, vocabularies, to_train=False).double()
-    encoded = task.encode(examples)
-    task.prepare(encoded)
-    some = max(sizes.batch + 1, 2)
-    return Tried(entry, config, task, examples[:some], encoded[:some])
+    with in_table(entry):
+        config = resolve(
+            {
+                "recipe": "law",
+                "seed": sizes.seed + 1,
+                "model": model,
+                "task": {"name": entry.config().name},
+                "text": {"tokenizer": "word"},
+                "training": {"batch_size": rows, "length": 8},
+                "decoding": {"method": "greedy", "max_new": 20},
+            }
+        )
+        part = SAMPLES[learning.section]
+        if not learning.has_examples:
+            part = learning.read_files([part], config.data, Notes())
+        vocabularies = learning.vocabularies(part, RunTokenizers(config), config.task)
+        task: Any = build_task(config, vocabularies, to_train=False).double()
+        with TemporaryDirectory() as cache:
+            encoded = learning.encode(task, part, Encoding("train", config.training, to_train=True, cache=Path(cache)))
+            learning.prepare(task, encoded)
+            if learning.has_examples:
+                return Tried(entry, config, task, collated(task, encoded[:rows]), part[:rows], encoded[:rows])
+            return Tried(entry, config, task, learning.batches(task, encoded, config.training, config.seed).get(0, 0))
+
+
+@contextmanager
+def in_table(entry: TaskEntry) -> Iterator[None]:
+    """Within this context TASKS has the entry under its own name."""
+    name = entry.config().name
+    before = TASKS.get(name)
+    TASKS[name] = entry
+    try:
+        yield
+    finally:
+        if before is None:
+            del TASKS[name]
+        else:
+            TASKS[name] = before
+
+
+def collated(task: Any, encoded: Sequence[Any]) -> Any:
+    """A batch, its numbers in float64 as the task's are."""
+    return map_batch(lambda part: part.double() if part.is_floating_point() else part, task.collate(encoded))
 
 
 def terms_of(task: Any, batch: Any) -> dict[str, tuple[Tensor, Tensor]]:
@@ -67,8 +108,7 @@ def terms_of(task: Any, batch: Any) -> dict[str, tuple[Tensor, Tensor]]:
 def counts_agree(build: Build, sizes: Sizes) -> None:
     """The counts that a batch alone tells are those of the loss."""
     tried = build(sizes)
-    batch = tried.task.collate(tried.encoded)
-    counts, terms = tried.task.counts(batch), terms_of(tried.task, batch)
+    counts, terms = tried.task.counts(tried.batch), terms_of(tried.task, tried.batch)
     if counts.keys() != terms.keys():
         raise Broken("counts", f"counts has {sorted(counts)}, and forward the terms {sorted(terms)}", sizes)
     for name, (_, count) in terms.items():
@@ -80,9 +120,8 @@ def exact_means(build: Build, sizes: Sizes) -> None:
     """Sums and counts over the rows of a batch that is cut add up to those of the whole."""
     tried = build(sizes)
     with evaluating([tried.task]):
-        whole = tried.task.collate(tried.encoded)
-        parts = [terms_of(tried.task, part) for part in cut_rows(whole, num_rows(whole))]
-        for name, (total, count) in terms_of(tried.task, whole).items():
+        parts = [terms_of(tried.task, part) for part in cut_rows(tried.batch, num_rows(tried.batch))]
+        for name, (total, count) in terms_of(tried.task, tried.batch).items():
             differ("exact means", f"the sum of '{name}'", total, torch.stack([part[name][0] for part in parts]).sum(), sizes)
             differ("exact means", f"the count of '{name}'", count, torch.stack([part[name][1] for part in parts]).sum(), sizes)
 
@@ -91,8 +130,8 @@ def padding(build: Build, sizes: Sizes) -> None:
     """An example has the same loss alone, without padding, as beside longer ones."""
     tried = build(sizes)
     with evaluating([tried.task]):
-        together = terms_of(tried.task, tried.task.collate(tried.encoded))
-        alone = [terms_of(tried.task, tried.task.collate([each])) for each in tried.encoded]
+        together = terms_of(tried.task, tried.batch)
+        alone = [terms_of(tried.task, collated(tried.task, [each])) for each in tried.encoded]
     for name, (total, _) in together.items():
         differ("padding", f"the sum of '{name}'", total, torch.stack([one[name][0] for one in alone]).sum(), sizes)
 
@@ -101,9 +140,9 @@ def batched_is_single(build: Build, sizes: Sizes) -> None:
     """An example is predicted alike alone and beside others."""
     tried = build(sizes)
     with evaluating([tried.task]):
-        together = tried.task.predict(tried.task.collate(tried.encoded), tried.config.decoding, 0, range(1, len(tried.encoded) + 1))
+        together = tried.task.predict(tried.batch, tried.config.decoding, 0, range(1, len(tried.encoded) + 1))
         alone = [
-            tried.task.predict(tried.task.collate([each]), tried.config.decoding, 0, [number])[0]
+            tried.task.predict(collated(tried.task, [each]), tried.config.decoding, 0, [number])[0]
             for number, each in enumerate(tried.encoded, start=1)
         ]
     for number, (one, other) in enumerate(zip(together, alone, strict=True), start=1):
@@ -116,7 +155,7 @@ def json_survives(build: Build, sizes: Sizes) -> None:
     tried = build(sizes)
     task, entry = tried.task, tried.entry
     with evaluating([task]):
-        predictions = task.predict(task.collate(tried.encoded), tried.config.decoding, 0, range(1, len(tried.encoded) + 1))
+        predictions = task.predict(tried.batch, tried.config.decoding, 0, range(1, len(tried.encoded) + 1))
     again = json.loads(in_json(predictions, "predictions", sizes))
     first, second = task.measure(tried.examples, predictions).values, task.measure(tried.examples, again).values
     if not same(first, second):
@@ -156,10 +195,7 @@ def same(one: Any, other: Any) -> bool:
     return bool(one == other)
 
 
-TASK_LAWS: dict[str, Law] = {
-    "counts": counts_agree,
-    "exact means": exact_means,
-    "padding": padding,
-    "batched is single": batched_is_single,
-    "json": json_survives,
-}
+BATCH_LAWS: dict[str, Law] = {"counts": counts_agree, "exact means": exact_means}
+"""Of any task's batches."""
+EXAMPLE_LAWS: dict[str, Law] = {"padding": padding, "batched is single": batched_is_single, "json": json_survives}
+"""Of tasks that learn from examples, besides."""

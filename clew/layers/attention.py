@@ -74,7 +74,8 @@ class Attention(nn.Module):
         if kernel is not None:
             query, key, scale = self.score.as_dot(query, key)
             dropout = self.dropout if self.training else 0.0
-            return kernel(query, key, value, scale=scale, visible=visible, causal=causal, bias=bias, dropout=dropout)
+            found: Tensor = kernel(query, key, value, scale=scale, visible=visible, causal=causal, bias=bias, dropout=dropout)
+            return found
         if key.shape[1] != query.shape[1]:
             repeats = query.shape[1] // key.shape[1]
             key, value = key.repeat_interleave(repeats, 1), value.repeat_interleave(repeats, 1)
@@ -235,7 +236,7 @@ class SelfAttention(SequenceLayer):
 
     def _apply(self, fn: Any, recurse: bool = True) -> "SelfAttention":
         """Where `to`, `double` and the like move the weights apart, they are laid together again."""
-        super()._apply(fn, recurse)
+        super()._apply(fn, recurse)  # type: ignore[no-untyped-call]
         self.together = Together((self.query, self.key, self.value))
         return self
 
@@ -244,7 +245,8 @@ class SelfAttention(SequenceLayer):
         return (key, value) if self.groups is None else (key[:, self.groups], value[:, self.groups])
 
     def join(self, context: Tensor) -> Tensor:
-        return self.output(context.transpose(1, 2).flatten(2))
+        joined: Tensor = self.output(context.transpose(1, 2).flatten(2))
+        return joined
 
     def visible(self, places: Places, key_index: Tensor, mask: Tensor | None) -> Tensor:
         """Which keys each position may see: its own document's, up to itself, within the window. Padding sees all, or its softmax is
@@ -322,7 +324,9 @@ def attend_memory(attention: Attention, query: Tensor, keys: Tensor, values: Ten
     key_index = torch.arange(keys.shape[2], device=keys.device)[None]
     nowhere = torch.zeros(1, query.shape[2], dtype=torch.long, device=keys.device)
     real = seen_places(mask)
-    return attention(query, keys, values, Places(nowhere, nowhere), key_index, None if real is None else real[:, None, None, :])
+    visible = None if real is None else real[:, None, None, :]
+    context: Tensor = attention(query, keys, values, Places(nowhere, nowhere), key_index, visible)
+    return context
 
 
 def seen_places(mask: Tensor | None) -> Tensor | None:

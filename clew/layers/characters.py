@@ -38,14 +38,15 @@ class Characters(nn.Module):
     def forward(self, letters: Tensor) -> Tensor:
         if torch.compiler.is_exporting():  # a program's shapes do not hang on which words are the same
             words = letters.flatten(0, 1)
-            return torch.where((words > 0).any(1, keepdim=True), self.read(words), 0.0).unflatten(0, letters.shape[:2])
+            read = torch.where((words > 0).any(1, keepdim=True), self.read(words), 0.0)
+            return torch.unflatten(read, 0, letters.shape[:2])
         counts = (letters > 0).sum(-1)
         longest = int(counts.max()) if counts.numel() else 0
         if longest == 0:
             return self.letters.weight.new_zeros(*letters.shape[:2], self.dim)
         words, place = letters[..., :longest].flatten(0, 1).unique(dim=0, return_inverse=True)
         empty = int(words[0, 0] == 0)  # they are sorted: what has no letters comes first
-        return F.pad(self.read(words[empty:]), (0, 0, empty, 0))[place].unflatten(0, letters.shape[:2])
+        return torch.unflatten(F.pad(self.read(words[empty:]), (0, 0, empty, 0))[place], 0, letters.shape[:2])
 
     def embed(self, letters: Tensor) -> Tensor:
         """Vectors (words, letters, letter_dim), zeros on padding."""

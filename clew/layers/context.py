@@ -81,10 +81,12 @@ class Context(nn.Module):
         if words.context is None:
             raise UserError("this embedding reads another body's vectors; give it the words' pieces")
         if torch.compiler.is_exporting():  # without gradients anyhow, and the caller keeps to the body's positions
-            return self.mix(self.vectors(self.body.levels(words.context.inputs, words.context.mask), words.context))
+            mixed: Tensor = self.mix(self.vectors(self.body.levels(words.context.inputs, words.context.mask), words.context))
+            return mixed
         with torch.set_grad_enabled(self.tuned and torch.is_grad_enabled()):
             found = self.vectors(levels_in_windows(self.body, words.context.inputs, words.context.mask), words.context)
-        return self.dropout(self.mix(found))
+        dropped: Tensor = self.dropout(self.mix(found))
+        return dropped
 
     def vectors(self, levels: Sequence[Tensor], pieces: Pieces) -> list[Tensor]:
         """Each chosen level's vectors of words."""

@@ -192,7 +192,8 @@ class VectorEmbedding(Embedding):
         vectors = tokens_of(inputs)
         if vectors.dim() != 3 or vectors.shape[-1] != self.width:
             raise UserError(f"this body reads vectors (batch, length, {self.width}), not a tensor of the shape {list(vectors.shape)}")
-        return self.map(self.augment(vectors) if self.training else vectors)
+        mapped: Tensor = self.map(self.augment(vectors) if self.training else vectors)
+        return mapped
 
 
 class Spelled(nn.Module):
@@ -209,4 +210,5 @@ class Spelled(nn.Module):
 
     def forward(self, words: Words) -> Tensor:
         letters = self.spelling[words.tokens] if words.letters is None else words.letters
-        return self.dropout(self.reader(letters.long()))
+        spelt: Tensor = self.dropout(self.reader(letters.long()))
+        return spelt

@@ -116,7 +116,8 @@ class LayerMix(Levels):
     def forward(self, levels: Sequence[Tensor]) -> Tensor:
         self.check(levels)
         weights = torch.softmax(self.scalars, 0)
-        return self.gamma * sum(weight * level for weight, level in zip(weights, levels, strict=True))
+        mixed: Tensor = sum(weight * level for weight, level in zip(weights, levels, strict=True))
+        return self.gamma * mixed
 
 
 def first_level(num_levels: int, dim: int) -> Levels:

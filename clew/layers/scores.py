@@ -48,7 +48,8 @@ class Score(nn.Module):
 
     def compare(self, query: Tensor, prepared: Tensor, key_positions: Tensor | None) -> Tensor:
         """The score from prepared keys."""
-        return self(query, prepared, key_positions)
+        scores: Tensor = self(query, prepared, key_positions)
+        return scores
 
 
 class Dot(Score):
@@ -113,11 +114,13 @@ class Additive(Score):
         return self.compare(query, self.prepare(key), key_positions)
 
     def prepare(self, key: Tensor) -> Tensor:
-        return self.key_weight(key)
+        prepared: Tensor = self.key_weight(key)
+        return prepared
 
     def compare(self, query: Tensor, prepared: Tensor, key_positions: Tensor | None) -> Tensor:
         joined = self.query_weight(query)[..., :, None, :] + prepared[..., None, :, :]  # (batch, heads, query, key, hidden)
-        return self.vector(torch.tanh(joined))[..., 0]
+        scores: Tensor = self.vector(torch.tanh(joined))  # (batch, heads, query, key, 1)
+        return scores[..., 0]
 
 
 class Location(Score):
@@ -134,7 +137,7 @@ class Location(Score):
 
     def forward(self, query: Tensor, key: Tensor, key_positions: Tensor) -> Tensor:
         self.check_places(key_positions)
-        by_place = self.places(query)  # (batch, heads, query, max_length)
+        by_place: Tensor = self.places(query)  # (batch, heads, query, max_length)
         index = key_positions.clamp(0, self.max_length - 1)[:, None]
         return by_place.gather(-1, index.expand(*query.shape[:3], key.shape[2]))
 

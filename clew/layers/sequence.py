@@ -90,7 +90,8 @@ class Stack(SequenceLayer):
 def run_twice(layer: SequenceLayer, x: Tensor, mask: Tensor | None, state: State) -> tuple[Tensor, State]:
     """The layer's output now, and once more in the backward pass, whatever is watched by then and whichever thread that is in."""
     context = () if torch.compiler.is_compiling() else (copy_context().run,)
-    return checkpoint(*context, layer, x, mask, state, use_reentrant=False)
+    found: tuple[Tensor, State] = checkpoint(*context, layer, x, mask, state, use_reentrant=False)
+    return found
 
 
 def uniform_init(scale: float, *tensors: Tensor) -> None:

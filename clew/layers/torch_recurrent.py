@@ -51,4 +51,5 @@ def cell_of(module: nn.RNNBase, number: int, suffix: str) -> Cell:
         cell.bias.copy_(bias + second)
         if isinstance(cell, ProjectedLSTM):
             cell.projection.copy_(getattr(module, f"weight_hr_l{number}{suffix}"))
-    return cell
+    found: Cell = cell
+    return found

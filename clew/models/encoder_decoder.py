@@ -98,7 +98,8 @@ class EncoderDecoder(nn.Module):
                 "the memory being what encode(inputs, mask) gives"
             )
         refuse_documents(mask)
-        return self.decoder(inputs, mask, state)
+        found: tuple[Tensor, State] = self.decoder(inputs, mask, state)
+        return found
 
     def levels(self, inputs: Any, mask: Tensor | None = None, memory: Memory | None = None) -> list[Tensor]:
         """Every decoder layer's output over a target, the embedding first."""

@@ -1,6 +1,7 @@
 """GPT-2 (Radford et al. 2019): a causal Transformer with the norm before each sublayer."""
 
 import math
+from collections.abc import Callable
 from typing import Annotated, Literal
 
 from pydantic import Field
@@ -64,13 +65,16 @@ def given(dropout: float | None, otherwise: float) -> float:
     return otherwise if dropout is None else dropout
 
 
-def build_positions(part: Part, dim: int, num_heads: int, head_dim: int, max_length: int):  # type: ignore[no-untyped-def]
+def build_positions(
+    part: Part, dim: int, num_heads: int, head_dim: int, max_length: int
+) -> tuple[Position | None, Callable[[], Position | None]]:
     """The encoding for the embedding, and a function that gives every attention layer its own; one of the two is always None."""
     if part_name(part) == "learned":
         part = {"name": "learned", "max_length": max_length, **part_options(part)}
 
     def build() -> Position:
-        return build_part("position", part, POSITIONS, dim, num_heads, head_dim)
+        position: Position = build_part("position", part, POSITIONS, dim, num_heads, head_dim)
+        return position
 
     first = build()
     return (None, build) if first.in_layers else (first, lambda: None)

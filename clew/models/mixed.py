@@ -109,7 +109,9 @@ def build_mixer(part: Part, dim: int, *, causal: bool = True, **given: Any) -> S
     say. Where the whole sequence is seen, a cell is two of half the width that read in opposite directions."""
     if part_name(part) not in CELLS:
         options = options_of(MIXERS[part_name(part)])
-        return build_part("layer", part, MIXERS, dim, **{k: v for k, v in {**given, "causal": causal}.items() if k in options})
+        given = {name: value for name, value in {**given, "causal": causal}.items() if name in options}
+        layer: SequenceLayer = build_part("layer", part, MIXERS, dim, **given)
+        return layer
     if causal:
         return Recurrent(build_part("layer", part, CELLS, dim, dim))
     if dim % 2:

@@ -194,11 +194,13 @@ def build_bridge(config: Seq2SeqConfig) -> nn.Module | None:
 
 
 def build_cell(config: Seq2SeqConfig, input_dim: int) -> Cell:
-    return build_part("cell", config.cell, CELLS, input_dim, config.dim)
+    cell: Cell = build_part("cell", config.cell, CELLS, input_dim, config.dim)
+    return cell
 
 
 def build_score(config: Seq2SeqConfig, memory_dim: int) -> Score:
-    return build_part("score", config.score, SCORES, config.dim, memory_dim)
+    score: Score = build_part("score", config.score, SCORES, config.dim, memory_dim)
+    return score
 
 
 def dropped(config: Seq2SeqConfig, dim: int, layer: SequenceLayer) -> SequenceLayer:

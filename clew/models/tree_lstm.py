@@ -75,7 +75,8 @@ class TreeBody(nn.Module):
         return F.pad(x, (0, 0, 0, inputs.trees.depths.shape[1] - x.shape[1]))
 
     def read(self, x: Tensor, trees: TreeBatch) -> Tensor:
-        return self.dropout(self.layer(x, trees).hidden)
+        hidden: Tensor = self.dropout(self.layer(x, trees).hidden)
+        return hidden
 
 
 def build_tree_lstm(config: TreeLSTMConfig, source: Source) -> TreeBody:

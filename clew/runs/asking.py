@@ -43,6 +43,15 @@ def find_use(run: "Run", verb: str) -> Use[Any, Any]:
     return uses[verb]
 
 
+def takes_pairs(run: "Run") -> bool:
+    """Whether a row of its own use has two fields that must be given: two texts together."""
+    use = next(iter(entry_of(run.config).uses.values()), None)
+    if use is None:
+        return False
+    fields = use.row_type(run.config.data, use.options()).model_fields.values()
+    return sum(field.is_required() for field in fields) > 1
+
+
 def own_values(config: Config, options: type[Options]) -> dict[str, Any]:
     """What the run's config says of options that it has too."""
     own = {**config.decoding.model_dump(), "seed": config.seed}

@@ -6,7 +6,7 @@ import json
 from dataclasses import dataclass
 from functools import cached_property, partial
 from pathlib import Path
-from typing import Any, ClassVar
+from typing import Any, ClassVar, cast
 
 import torch
 
@@ -175,11 +175,11 @@ def source_of(config: Config, vocabularies: dict[str, Any]) -> BodySource:
 def build_body(config: Config, *sources: BodySource, encoder: Body | None = None) -> Body:
     """The body over what it reads; of a family with an encoder over what it writes and what it reads, by an encoder that may be given."""
     family = MODELS[config.model.family]
-    body = family.build(config.model, *sources, **({} if encoder is None else {"encoder": encoder}))
+    body: Any = family.build(config.model, *sources, **({} if encoder is None else {"encoder": encoder}))
     sources[0].complete(body.embedding)
     if len(sources) > 1 and encoder is None:
         sources[1].complete(body.source_embedding)
-    return body
+    return cast(Body, body)
 
 
 def build_read(source: Source) -> Any:

@@ -10,7 +10,7 @@ from clew.core.errors import UserError, shown
 from clew.core.trees import Tree
 from clew.data.examples import Pair, Sentence
 from clew.data.trees import format_tree
-from clew.runs.asking import ask, find_use, own_verb, read_options, uses_of
+from clew.runs.asking import ask, find_use, read_options, uses_of
 from clew.runs.build import build_task, choose_device
 from clew.runs.config import Config
 from clew.runs.directory import check_code, check_files, check_run, read_config
@@ -28,7 +28,7 @@ from clew.tasks.tagging import TaggedText
 from clew.tasks.text_vectors import TextVectors, text_vectors
 from clew.tasks.translation import ScoredPair, Translation, align, score_pairs
 from clew.tasks.tree_classification import ClassifiedTree, TreeRow
-from clew.tasks.use import TwoTexts, Use
+from clew.tasks.use import Use
 from clew.text.tokenizer import Tokenizer
 
 Words = str | Sequence[str]
@@ -53,22 +53,6 @@ class Run:
         if TOKENIZER not in self.vocabularies:
             raise UserError(f"{self.folder} has several tokenizers: vocabularies[role], the roles being {', '.join(self.vocabularies)}")
         return self.vocabularies[TOKENIZER]
-
-    @property
-    def verb(self) -> str:
-        """What this run is for."""
-        return own_verb(self.config)
-
-    @property
-    def reads_trees(self) -> bool:
-        """Whether a classifier judges trees."""
-        return any(issubclass(use.row, TreeRow) for use in self.uses.values())
-
-    @property
-    def reads_pairs(self) -> bool:
-        """Whether a classifier judges two texts together."""
-        uses = self.uses
-        return "classify" in uses and uses["classify"].row_type(self.config.data, uses["classify"].options()) is TwoTexts
 
     @property
     def uses(self) -> dict[str, Use[Any, Any]]:

@@ -147,15 +147,17 @@ def check_transfer(config: Config) -> None:
     task, family = config.task.name, config.model.family
     if transfer.source is None or transfer.translator or not reads_source(task):
         return
-    if task == "parsing" or family != "transformer":
-        what = f"the task {task}" if task == "parsing" else f"a {family}"
-        remedy = "leave transfer.from out" if task == "parsing" else "set model.family=transformer"
+    takes_encoder = TASKS[task].takes_encoder
+    if not takes_encoder or family != "transformer":
+        what = f"a {family}" if takes_encoder else f"the task {task}"
+        remedy = "set model.family=transformer" if takes_encoder else "leave transfer.from out"
         raise UserError(f"transfer.from gives a translator its encoder, which {what} cannot take; {remedy}")
     if getattr(config.data, "directions", None) is not None:
         raise UserError(
             "data.directions asks for each language by a token, which the encoder of transfer.from does not know; give one of them"
         )
-    for name, is_set in (("model.shared_embeddings", config.model.shared_embeddings), ("text.joint", config.text.joint)):  # type: ignore[attr-defined]
+    model: Any = config.model
+    for name, is_set in (("model.shared_embeddings", model.shared_embeddings), ("text.joint", config.text.joint)):
         if is_set:
             raise UserError(
                 f"{name}=true would have both sides share their tokens, and the encoder of transfer.from has its own; leave it out"

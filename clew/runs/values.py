@@ -28,7 +28,7 @@ class PlainLoader(yaml.SafeLoader):
 
     def compose_node(self, parent: Any, index: Any) -> Any:
         if self.check_event(yaml.AliasEvent):
-            raise ConstructorError(None, None, "it points to another place; write the value out", self.peek_event().start_mark)
+            raise ConstructorError(None, None, "it points to another place; write the value out", self.peek_event().start_mark)  # type: ignore[no-untyped-call]
         return super().compose_node(parent, index)
 
     def construct_object(self, node: Any, deep: bool = False) -> Any:
@@ -96,7 +96,8 @@ def read_yaml(path: Path) -> dict[str, Any]:
         raise UserError(f"{where}: this is not YAML that can be read: {reason(error)}") from None
     if not isinstance(loaded, dict) or not isinstance(loaded.get("recipe"), str):
         raise UserError(f"{path}: a run's YAML file has a line `recipe: NAME` and sections below it; `clew recipes NAME` prints one")
-    return check_depth(loaded, str(path))
+    check_depth(loaded, str(path))
+    return loaded
 
 
 def reason(error: Exception) -> str:

@@ -14,10 +14,10 @@ from clew.instruments import INSTRUMENTS
 from clew.instruments.looking import find_instrument, look
 from clew.instruments.stepping import next_step
 from clew.instruments.subject import Subject, subject_of
+from clew.runs.asking import own_verb
 from clew.runs.loaded import Run
 from clew.runs.summary import summarise
 from clew.serving.answering import named_apart
-from clew.tasks import TASKS
 from clew.tasks.offers import languages_of, offered
 
 QUICK_SECONDS, SLOW_SECONDS = 30.0, 900.0
@@ -134,7 +134,7 @@ def described_run(name: str, run: Run) -> dict[str, Any]:
         "recipe": config.recipe,
         "family": model.pop("family"),
         "task": config.task.name,
-        "use": use_of(run),
+        "use": own_verb(run.config),
         "offers": offered(subject.offers),
         "writes": subject.has("steps"),
         "targets": subject.has("own_target"),
@@ -150,12 +150,6 @@ def described_run(name: str, run: Run) -> dict[str, Any]:
         "scores": summary.best,
         "model": {name: value for name, value in model.items() if value is not None},
     }
-
-
-def use_of(run: Run) -> str:
-    """What a run is for, as the command line calls it."""
-    entry = TASKS[run.config.task.name]
-    return next(iter(entry.uses), entry.verb)
 
 
 def sample_text(subject: Subject, language: str) -> str:

@@ -264,4 +264,4 @@ def one_word_each(words: Sequence[str]) -> str:
 def padded_letters(rows: Sequence[Sequence[Sequence[int]]], length: int) -> Tensor:
     """Letters (rows, length, letters), 0 where there are none."""
     letters, _ = padded([word for row in rows for word in [*row, *[[]] * (length - len(row))]])
-    return letters.to(torch.int32).unflatten(0, (len(rows), length))
+    return torch.unflatten(letters.to(torch.int32), 0, (len(rows), length))

@@ -185,5 +185,4 @@ BIDIRECTIONAL_LANGUAGE_MODEL = TaskEntry(
     vocabularies={"tokenizer": Tokenizer},
     learning=Streams(),
     baselines=text_baselines,
-    verb="evaluate",
 )

@@ -426,7 +426,6 @@ CLASSIFICATION = TaskEntry(
     vocabularies=CLASSES,
     learning=Examples(LABELLED, train_class_vocabularies),
     baselines=class_baselines,
-    verb="classify",
     uses={"classify": CLASSIFY},
     pipeline="text-classification",
 )

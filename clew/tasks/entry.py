@@ -27,10 +27,11 @@ class TaskEntry:
     build: Callable[..., nn.Module]
     needs: tuple[str, ...] = ()
     vocabularies: Mapping[str, Any] = field(default_factory=dict)
+    takes_encoder: bool = False
+    """Whether a task with a source may read it by another run's body."""
     learning: Learning[Any, Any] | None = None
     """How it learns; None where there is nothing to learn."""
     baselines: Fit = no_baselines
-    verb: str = "generate"
     uses: Mapping[str, Use[Any, Any]] = field(default_factory=dict)
     pipeline: str | None = None
     """What other libraries call such a model, for model cards."""

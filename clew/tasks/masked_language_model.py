@@ -259,7 +259,6 @@ MASKED_LANGUAGE_MODEL = TaskEntry(
     vocabularies={"tokenizer": Tokenizer},
     learning=MaskedDocuments(),
     baselines=guess_baselines,
-    verb="fill",
     uses={"fill": FILL},
     pipeline="fill-mask",
 )

@@ -321,6 +321,5 @@ PARSING = TaskEntry(
     vocabularies=SIDES,
     learning=Examples(TREES, train_parsing_vocabularies),
     baselines=tree_baselines,
-    verb="parse",
     uses={"parse": PARSE},
 )

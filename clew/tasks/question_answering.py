@@ -26,7 +26,7 @@ from clew.core.types import State, Term
 from clew.data.examples import Question
 from clew.data.formats import find_format
 from clew.data.kinds.questions import QUESTIONS
-from clew.data.squad_files import read_questions
+from clew.data.readers import read_questions
 from clew.layers.context import Pieces
 from clew.metrics.answers import AnswerScores, best_threshold, score_answers
 from clew.metrics.bootstrap import Interval, bootstrap_interval
@@ -483,7 +483,6 @@ QUESTION_ANSWERING = TaskEntry(
     vocabularies={"tokenizer": Tokenizer},
     learning=Examples(QUESTIONS, train_question_vocabularies),
     baselines=question_baselines,
-    verb="answer",
     uses={"answer": ANSWER},
     pipeline="question-answering",
 )

@@ -84,7 +84,6 @@ REPRESENTATION = TaskEntry(
     build=build_representation,
     needs=Representation.needs,
     vocabularies={"tokenizer": Tokenizer},
-    verb="embed",
     uses={"embed": EMBED},
     pipeline="feature-extraction",
 )

@@ -418,8 +418,8 @@ SEQUENCE = TaskEntry(
     build=build_sequence,
     needs=SequenceToSequence.needs,
     vocabularies=SIDES,
+    takes_encoder=True,
     learning=Examples(PAIRS, train_sequence_vocabularies),
-    verb="translate",
     uses={"translate": TRANSLATE},
 )
 TRANSLATION = replace(SEQUENCE, config=TranslationConfig, pipeline="translation")

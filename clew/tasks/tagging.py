@@ -19,7 +19,7 @@ from clew.core.modes import evaluating
 from clew.core.tag_schemes import OUTSIDE, SCHEMES, allowed_transitions, convert_tags, is_phrase_tag, plain_tags, tag_parts, tag_spans
 from clew.core.types import State, Term
 from clew.data.examples import Sentence
-from clew.data.formats import FORMATS, by_extension, find_format
+from clew.data.formats import FORMATS, find_format, formats_named
 from clew.data.kinds.tagged import TAGGED
 from clew.data.readers import read_sentences
 from clew.data.records import as_number
@@ -434,8 +434,9 @@ def check_format(task: Tagger, format: str, options: TagOptions) -> None:
 def sentence_rows(path: Path, data: Any, columns: Mapping[str, str]) -> Iterator[SentenceRow] | None:
     """The words of a CoNLL or CoNLL-U file, of CoNLL in the column that the run was trained with, where that was a number; or of a format
     of one's own that has words."""
-    format = find_format(path) if by_extension(path) else "lines"
-    if columns or not (format in ("conll", "conllu") or (FORMATS[format].nested and format != "jsonl")):
+    format = find_format(path) if formats_named(path) else "lines"
+    has_words = FORMATS[format].sentences is not None or (FORMATS[format].has_lists and format != "jsonl")
+    if columns or not has_words:
         return None
     words = data.words
     if words is not None and (format == "conllu" or (format == "conll" and as_number(words) is None)):
@@ -497,7 +498,6 @@ TAGGING = TaskEntry(
     vocabularies=TAGS,
     learning=Examples(TAGGED, train_tagging_vocabularies),
     baselines=tag_baselines,
-    verb="tag",
     uses={"tag": TAG},
     pipeline="token-classification",
 )

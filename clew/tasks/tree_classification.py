@@ -21,7 +21,7 @@ from clew.core.tree_batches import TreeBatch, TreeInputs, batch_trees
 from clew.core.tree_nodes import Nodes, binary_nodes
 from clew.core.types import State, Term
 from clew.data.examples import Labelled, LabelledTree, Sentence
-from clew.data.formats import by_extension, find_format
+from clew.data.formats import find_format, told_by_name
 from clew.data.kinds.labelled_trees import LABELLED_TREES
 from clew.data.labelled_trees import as_brackets, unlabelled
 from clew.data.plans import batches_by_length
@@ -318,8 +318,7 @@ class DependencyRow(TreeRow):
 def tree_row_for(data: Any, options: Options) -> type[TreeRow]:
     """Dependency trees where a run was trained on these, bracketed ones where on those; either where the name of its data does not tell."""
     files = [data.train] if isinstance(data.train, str) else data.train or []
-    named = [by_extension(Path(file)) for file in files]
-    formats = {data.format or (names[0] if len(names) == 1 else None) for names in named}
+    formats = {data.format or told_by_name(Path(file)) for file in files}
     if data.corpus is None and (len(formats) != 1 or formats & {None, "lines"}):
         return TreeRow
     return DependencyRow if data.corpus is None and formats == {"conllu"} else BracketRow
@@ -368,6 +367,5 @@ TREE_CLASSIFICATION = TaskEntry(
     vocabularies=LABELS,
     learning=Examples(LABELLED_TREES, train_tree_vocabularies),
     baselines=tree_label_baselines,
-    verb="classify",
     uses={"classify": CLASSIFY_TREES},
 )

@@ -151,7 +151,7 @@ def fit(
         batches, about, known = batches_of(loader, seed)
         training = settings_of(loader, steps, optimiser, dict(settings))
         check_module(module, optimiser)
-        check_folder(folder, resume)
+        from_first(lambda: checked_folder(folder, resume))  # on one process, before any of them writes there
         here, reason = own_device(device)
         module.to(here)
         known = {**identity(module, training, optimiser, seed), **known}
@@ -222,11 +222,12 @@ def check_module(module: Any, optimiser: Part | torch.optim.Optimizer) -> None:
             raise UserError(f"the optimiser has {counted(others, 'parameter')} that the module has not; make it from module.parameters()")
 
 
-def check_folder(folder: Path, resume: bool) -> None:
-    """A new fit begins in a folder of its own."""
+def checked_folder(folder: Path, resume: bool) -> str:
+    """The folder's name; a new fit begins in one of its own."""
     if not resume and folder.exists() and not is_abandoned(folder) and (not folder.is_dir() or any(folder.iterdir())):
         there = "has a fit already; go on with it by resume=True, or" if (folder / METRICS).exists() else "is there and not empty;"
         raise UserError(f"{folder} {there} choose another folder")
+    return str(folder)
 
 
 def identity(module: nn.Module, settings: TrainingConfig, optimiser: Part | torch.optim.Optimizer, seed: int) -> dict[str, Known]:
@@ -235,17 +236,18 @@ def identity(module: nn.Module, settings: TrainingConfig, optimiser: Part | torc
     count = sum(p.numel() for p in module.parameters())
     own = isinstance(optimiser, torch.optim.Optimizer)
     part = type(optimiser).__name__ if own else f"{json.dumps(settings.optimiser)}, learning rate {settings.learning_rate}"
-    clipping = f"norm {settings.clip_norm}, value {settings.clip_value}"
-    facts = {
-        "module": f"{type(module).__name__} of {count:,} parameters, {digest(shapes)}",
-        "optimiser": part,
-        "schedule": json.dumps(settings.schedule),
-        "clipping": clipping,
-        "average": json.dumps(settings.average),
-        "precision": settings.precision,
-        "seed": str(seed),
+    made = {"class": type(optimiser).__name__} if own else {"part": settings.optimiser, "learning_rate": settings.learning_rate}
+    clipping = {"norm": settings.clip_norm, "value": settings.clip_value}
+    about = f"{type(module).__name__} of {count:,} parameters, {digest(shapes)}"
+    return {
+        "module": Known({"class": type(module).__name__, "parameters": count, "shapes": shapes}, about),
+        "optimiser": Known(made, part),
+        "schedule": Known({"part": settings.schedule}, json.dumps(settings.schedule)),
+        "clipping": Known(clipping, f"norm {settings.clip_norm}, value {settings.clip_value}"),
+        "average": Known({"part": settings.average}, json.dumps(settings.average)),
+        "precision": Known({"name": settings.precision}, settings.precision),
+        "seed": Known({"seed": seed}, str(seed)),
     }
-    return {name: Known({name: words}, words) for name, words in facts.items()}
 
 
 def batches_of(loader: DataLoader[Any] | Batches, seed: int) -> tuple[Batches, str, dict[str, Known]]:
@@ -280,8 +282,9 @@ def batches_of(loader: DataLoader[Any] | Batches, seed: int) -> tuple[Batches, s
             return checked(collate(examples_of(dataset, order(epoch)[batch * rows : (batch + 1) * rows])))
 
     how = f"{counted(size, 'example')}, {rows or 'none'} a batch{', shuffled' if is_shuffled else ''}"
-    about = f"{type(dataset).__name__} of {how}"
-    return Batches(lambda epoch: per_epoch, get), how, {"data": Known({"data": about}, about)}
+    name = type(dataset).__name__
+    known = Known({"class": name, "examples": size, "rows": rows, "is_shuffled": is_shuffled}, f"{name} of {how}")
+    return Batches(lambda epoch: per_epoch, get), how, {"data": known}
 
 
 def shuffles(loader: DataLoader[Any]) -> bool:

@@ -13,8 +13,8 @@ from clew.baselines.tree_baselines import tree_baselines
 from clew.core.errors import UserError
 from clew.data.encoded import TokenFile
 from clew.data.examples import Labelled, Parsed, Sentence
-from clew.data.labelled_trees import labelled_nodes
 from clew.data.notes import Notes
+from clew.data.tree_files import labelled_nodes
 from clew.data.trees import parse_tree
 from clew.metrics.score import Score
 from clew.recipes.running import config_of

@@ -77,3 +77,10 @@ def test_the_settings_in_the_train_help_are_settings() -> None:
     for _, *rest in examples("train"):
         for setting in verb_parser("train").parse_intermixed_args(rest).settings:
             parse_assignment(setting)
+
+
+def test_the_named_forms_are_those_of_the_tasks() -> None:
+    """`python -m clew.cli.forms` makes them anew."""
+    from clew.cli.forms import all_forms, read_forms
+
+    assert read_forms() == all_forms()

@@ -6,7 +6,9 @@ import pytest
 
 from clew.core.errors import UserError
 from clew.data.descriptions import describe
-from clew.data.formats import FORMATS, Format, find_format, recognise
+from clew.data.format import Format, table_rows
+from clew.data.formats import FORMATS, find_format, recognise
+from clew.data.json_files import list_rows
 from clew.data.lines import read_lines
 from clew.data.notes import Notes
 from clew.data.readers import read_labelled, read_sentences
@@ -92,8 +94,12 @@ def piped(monkeypatch: pytest.MonkeyPatch) -> None:
             words, tags = zip(*(each.split("/") for each in line.split()), strict=True)
             yield Record({"words": list(words), "tags": list(tags)}, str(path), number)
 
-    monkeypatch.setitem(FORMATS, "pipe", Format("fields between bars", (".pipe",), lambda lines: any("|" in line for line in lines), read))
-    monkeypatch.setitem(FORMATS, "slash", Format("words with tags", (".slash", ".csv"), read=read_tags, nested=True))
+    has_bar = lambda lines: any("|" in line for line in lines)  # noqa: E731
+    bars = Format("fields between bars", table_rows(read), (".pipe",), has_bar, records=read)
+    monkeypatch.setitem(FORMATS, "pipe", bars)
+    monkeypatch.setitem(
+        FORMATS, "slash", Format("words with tags", list_rows(read_tags), (".slash", ".csv"), records=read_tags, has_lists=True)
+    )
 
 
 @pytest.mark.usefixtures("piped")

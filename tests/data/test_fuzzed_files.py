@@ -12,8 +12,7 @@ from clew.core.errors import UserError
 from clew.data.descriptions import describe
 from clew.data.formats import recognise
 from clew.data.notes import Notes
-from clew.data.readers import read_labelled, read_pairs, read_sentences, read_texts
-from clew.data.squad_files import read_questions
+from clew.data.readers import read_labelled, read_pairs, read_questions, read_sentences, read_texts
 from tests.data.written import write
 
 PIECES = [

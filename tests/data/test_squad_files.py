@@ -8,7 +8,7 @@ from clew.core.errors import UserError
 from clew.data.descriptions import describe
 from clew.data.examples import Answer, Question
 from clew.data.notes import Notes
-from clew.data.squad_files import read_questions
+from clew.data.readers import read_questions
 from clew.data.synthetic_questions import synthetic_questions
 from clew.data.uses import find_use
 from tests.data.written import write

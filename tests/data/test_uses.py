@@ -2,9 +2,10 @@ import json
 
 import pytest
 
+from clew.data.described import Use
 from clew.data.descriptions import describe
 from clew.data.samples import EMBEDDED
-from clew.data.uses import Use, find_separator, find_use
+from clew.data.uses import find_separator, find_use
 from tests.data.written import write
 
 REVIEWS = "".join(

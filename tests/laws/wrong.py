@@ -1,9 +1,12 @@
 """Members that are wrong in one way each: what a law is for is seen when it is broken."""
 
+from typing import Literal
+
 import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
+from clew.core.config import TaskSection
 from clew.core.masks import reverse_rows
 from clew.core.state import map_tree
 from clew.core.types import Fixed, Memory
@@ -16,9 +19,11 @@ from clew.layers.scores import Dot, Score
 from clew.layers.sequence import SequenceLayer
 from clew.layers.tree_lstm import ChildSumTreeLSTM
 from clew.layers.wiring import Plain
+from clew.metrics.measures import Measured
 from clew.models import Family
 from clew.models.encoder_decoder import EncoderDecoder
 from clew.models.seq2seq import Seq2SeqConfig, build_seq2seq
+from clew.tasks.texts import TextTask, text_task, text_use
 
 
 class Minimal(Cell):
@@ -629,4 +634,70 @@ TREE_LAYERS = {
     "trees alone": [CentresOverNodes],
     "what is below": [ForgetsChildren, LooksUp],
     "places": [CountsNodes],
+}
+
+
+class OwnConfig(TaskSection):
+    name: Literal["own"] = "own"
+
+
+class Own(TextTask):
+    """A right task: the mean of a text's vectors told as one number."""
+
+    def __init__(self, body, reader, config):
+        super().__init__(body, reader, config)
+        self.output = nn.Linear(body.dim, 1)
+
+    def target(self, example):
+        return float(example.label)
+
+    def logits(self, batch):
+        return self.output(self.mean(batch))[:, 0]
+
+    def loss(self, batch):
+        return ((self.logits(batch) - batch.targets) ** 2).sum()
+
+    def predictions(self, batch):
+        return self.logits(batch).tolist()
+
+    def measure(self, examples, predictions):
+        return Measured({"mean": sum(predictions) / len(predictions)}, "")
+
+
+class CountsOther(Own):
+    def forward(self, batch, state=None):
+        terms, state = super().forward(batch, state)
+        return {"loss": terms["loss"]._replace(count=terms["loss"].count + 1)}, state
+
+
+class MeanLoss(Own):
+    def loss(self, batch):
+        return super().loss(batch) / len(batch.targets)
+
+
+class MeanOverPadding(Own):
+    def mean(self, batch):
+        return self.hidden(batch).mean(1)
+
+
+class RanksRows(Own):
+    def predictions(self, batch):
+        return [value - max(super(RanksRows, self).predictions(batch)) for value in super().predictions(batch)]
+
+
+class TellsTensors(Own):
+    def predictions(self, batch):
+        return list(self.logits(batch))
+
+
+def own_task(task):
+    return text_task(task, OwnConfig, text_use("a number", "number"))
+
+
+TASKS = {
+    "counts": [own_task(CountsOther)],
+    "exact means": [own_task(MeanLoss)],
+    "padding": [own_task(MeanOverPadding)],
+    "batched is single": [own_task(RanksRows)],
+    "json": [own_task(TellsTensors)],
 }

@@ -2,8 +2,11 @@ from pathlib import Path
 
 import pytest
 
+from clew.core.errors import UserError
+from clew.data.kinds.tagged import TaggedData
 from clew.recipes.running import config_of
 from clew.runs.overriding import override
+from clew.tasks import TASKS
 from tests.runs.test_config import yaml_file
 
 
@@ -52,3 +55,30 @@ def test_overriding_leaves_the_settings_given_alone() -> None:
     settings = {"model": {"family": "gpt", "dim": 3}}
     assert override(settings, ["model.dim=4"]) == {"model": {"family": "gpt", "dim": 4}}
     assert settings == {"model": {"family": "gpt", "dim": 3}}
+
+
+def test_a_task_resets_its_own_section_and_the_data() -> None:
+    config = config_of("sentiment-lstm", ["data.train=words.conll", "task=tagging", "data.tags=2"])
+    assert config.task == TASKS["tagging"].config()
+    assert config.data == TaggedData(train="words.conll", tags=2)
+    assert config.model == config_of("sentiment-lstm").model
+    again = config_of("tag", ["task=tagging", "data.valid_fraction=0.3"])
+    assert again.data == TaggedData(valid_fraction=0.3) and again.task == TASKS["tagging"].config()
+
+
+def test_a_task_keeps_what_a_yaml_file_gives_any_task_to_read(tmp_path: Path) -> None:
+    text = "recipe: classify\ndata:\n  train: mine.conll\n  valid_fraction: 0.2\n  label: queue\n"
+    config = config_of(yaml_file(tmp_path, text), ["task=tagging"])
+    assert config.data == TaggedData(train="mine.conll", valid_fraction=0.2)
+    named = config_of(yaml_file(tmp_path, "recipe: classify\ntask: tagging\ndata: {train: mine.conll}\n"))
+    assert named.data == TaggedData(train="mine.conll") and named.task == TASKS["tagging"].config()
+
+
+def test_a_new_name_of_the_task_keeps_the_data_that_both_read() -> None:
+    config = config_of("sentiment-lstm", ["task.name=tagging"])
+    assert config.data == TaggedData(corpus="sentiment-sample") and config.task == TASKS["tagging"].config()
+
+
+def test_a_task_that_is_none_is_told() -> None:
+    with pytest.raises(UserError, match="unknown task 'taging'; did you mean 'tagging'?"):
+        config_of("classify", ["task=taging"])

@@ -12,6 +12,7 @@ from clew.core.modes import evaluating
 from clew.decoding.sampling import greedy_sequences
 from clew.inspection.recording import record
 from clew.models import MODELS
+from clew.sources.tokens import Tokens
 from clew.tasks import TASKS
 from clew.tasks.generation import generate
 from clew.tasks.level_vectors import word_vectors
@@ -42,7 +43,7 @@ def built(name: str) -> Any:
         entry = TASKS["tree_classification"]
         vocabularies = train_tree_vocabularies(lambda texts, specials: train_word(texts), False, trees(), entry.config())  # type: ignore[arg-type]
         family = MODELS["tree_lstm"]
-        body = family.build(family.config(dim=8), vocabularies["tokenizer"].vocabulary)  # type: ignore[call-arg]
+        body = family.build(family.config(dim=8), Tokens(vocabularies["tokenizer"].vocabulary))  # type: ignore[call-arg]
         return build_tree_classifier(body, vocabularies, entry.config()).eval()  # type: ignore[arg-type]
     return small_run(name).task
 

@@ -1,6 +1,7 @@
 """What one of several processes runs, started as torchrun starts them."""
 
 import os
+import socket
 from collections.abc import Callable, Sequence
 from pathlib import Path
 
@@ -21,13 +22,15 @@ def train_together(processes: int, folder: Path, runs: Sequence[Run], recipe: st
 
 def fit_together(processes: int, folder: Path, fit: Callable[[Path], None]) -> None:
     """Calls a function that fits a module in a folder, in each of so many processes."""
-    start_processes(_fit, args=(processes, folder, fit), nprocs=processes, start_method=METHOD)
+    with socket.socket() as free:
+        free.bind(("127.0.0.1", 0))
+        port = free.getsockname()[1]
+    start_processes(_fit, args=(processes, port, folder, fit), nprocs=processes, start_method=METHOD)
 
 
-def _fit(rank: int, processes: int, folder: Path, fit: Callable[[Path], None]) -> None:
+def _fit(rank: int, processes: int, port: int, folder: Path, fit: Callable[[Path], None]) -> None:
     torch.set_num_threads(1)
-    port = str(20000 + (os.getppid() * 7 + 11) % 20000)
-    os.environ.update(MASTER_ADDR="127.0.0.1", RANK=str(rank), LOCAL_RANK=str(rank), WORLD_SIZE=str(processes), MASTER_PORT=port)
+    os.environ.update(MASTER_ADDR="127.0.0.1", RANK=str(rank), LOCAL_RANK=str(rank), WORLD_SIZE=str(processes), MASTER_PORT=str(port))
     fit(folder)
 
 

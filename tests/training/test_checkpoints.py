@@ -210,3 +210,66 @@ def test_a_tied_weight_is_stored_once(tmp_path: Path) -> None:
     with safe_open(save_checkpoint(tmp_path, training) / "model.safetensors", "pt") as file:
         shapes = [file.get_slice(name).get_shape() for name in file.keys()]  # noqa: SIM118
     assert shapes.count([task.body.vocabulary, task.body.dim]) == 1
+
+
+def test_a_reworded_sentence_and_a_new_fact_refuse_no_checkpoint(saved: tuple[Path, Training]) -> None:
+    folder, training = saved
+    now = training_of(model=Known({"digest": "model", "added": True}, "in other words"))
+    load_checkpoint(checkpoint_folders(folder)[0], now)
+    assert now.standing.step == training.standing.step
+
+
+FACTS = {
+    "model": Known({"parameters": 1234, "settings": {"family": "recurrent", "dim": 8}, "task": {}}, ""),
+    "tokenizer": Known({"size": 1234, "hash": "0123456789"}, ""),
+    "training text": Known({"tokens": 9876, "key": "0123456789"}, ""),
+    "training documents": Known({"documents": 12, "tokens": 9876, "digest": "0123456789"}, ""),
+    "training examples": Known({"examples": 1234, "digest": "0123456789"}, ""),
+}
+STREAMS = {"batching": "streams", "vary_length": False, "documents": "joined", "batch_size": 4, "length": 16, "seed": 1}
+
+
+@pytest.mark.parametrize(
+    ("name", "now", "words", "others"),
+    [
+        ("model", FACTS["model"], "recurrent of 1,234 parameters, 1a2b3c4d", "recurrent of 1,235 parameters, 1a2b3c4d"),
+        ("tokenizer", FACTS["tokenizer"], "1,234 words, 01234567", "1,234 words, 11234567"),
+        ("training text", FACTS["training text"], "9,876 tokens, 01234567", "9,876 tokens, 11234567"),
+        ("training documents", FACTS["training documents"], "12 of 9,876 tokens, 01234567", "13 of 9,876 tokens, 01234567"),
+        ("training examples", FACTS["training examples"], "1,234, 01234567", "1,233, 01234567"),
+        ("order of batches", Known(STREAMS, ""), "streams of 4 x 16, seed 1", "windows of 4 x 16, seed 1"),
+        ("order of batches", Known({**STREAMS, "vary_length": True}, ""), "varied streams of 4 x 16, seed 1", "streams of 4 x 16, seed 1"),
+        (
+            "order of batches",
+            Known({**STREAMS, "batching": "windows", "documents": "apart"}, ""),
+            "windows, documents apart, of 4 x 16, seed 1",
+            "windows of 4 x 16, seed 1",
+        ),
+        ("order of batches", Known({"batch_size": 8, "seed": 2}, ""), "batches of 8 examples, seed 2", "batches of 8 examples, seed 1"),
+        (
+            "order of batches",
+            Known({"batch_tokens": 8000, "seed": 2}, ""),
+            "batches of 8,000 tokens, seed 2",
+            "batches of 8,001 tokens, seed 2",
+        ),
+        (
+            "order of batches",
+            Known({"batch_size": 8, "length": 32, "seed": 2}, ""),
+            "batches of 8 rows of 32, seed 2",
+            "batches of 8 rows of 16, seed 2",
+        ),
+    ],
+)
+def test_a_checkpoint_of_format_1_is_compared_in_the_words_of_then(
+    saved: tuple[Path, Training], name: str, now: Known, words: str, others: str
+) -> None:
+    checkpoint = checkpoint_folders(saved[0])[0]
+    about = json.loads((checkpoint / "training.json").read_text())
+    training = training_of(**{name: now})
+    for said, is_right in ((words, True), (others, False)):
+        (checkpoint / "training.json").write_text(json.dumps({**about, "format": 1, "identity": {name: said}}))
+        if is_right:
+            load_checkpoint(checkpoint, training)
+            continue
+        with pytest.raises(UserError, match=f"the {name} is not what .* was written with .then {said}; now"):
+            load_checkpoint(checkpoint, training)

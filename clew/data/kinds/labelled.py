@@ -40,7 +40,7 @@ def labelled_of(data: LabelledData, seed: int, notes: Notes) -> Parts:
     data.check_given("data.train names your labelled texts, e.g. `clew train classify data.train=my.csv data.text=body data.label=queue`")
     if data.corpus is None:
         return cut_files(lambda files: labelled_in(files, data, notes), data, seed, by_label=True)
-    if get_corpus(data.corpus).content.kind == Trees.kind:
+    if isinstance(get_corpus(data.corpus).content, Trees):
         found = read_corpus(data.corpus, seed=seed, notes=notes)
         texts = {part: [Labelled(one.key, (one.tree.label,), id=one.id) for one in examples] for part, examples in found.items()}
         if data.phrases:

@@ -9,8 +9,9 @@ from clew.data.corpora import get_corpus, read_corpus
 from clew.data.examples import LabelledTree
 from clew.data.kinds.kind import Given, Kind, Parts, cut_files
 from clew.data.kinds.labelled import ColumnsData
-from clew.data.labelled_trees import labelled_nodes, labelled_roots, read_labelled_trees, renamed_nodes
+from clew.data.labelled_trees import labelled_roots, read_labelled_trees, renamed_nodes
 from clew.data.notes import Notes
+from clew.data.tree_files import labelled_nodes
 
 
 class LabelledTreesData(ColumnsData):

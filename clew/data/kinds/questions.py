@@ -11,7 +11,7 @@ from clew.data.examples import Question
 from clew.data.kinds.kind import Given, Kind, Parts, cut, cut_files
 from clew.data.kinds.section import Column, DrawnData
 from clew.data.notes import Notes
-from clew.data.squad_files import read_questions
+from clew.data.readers import read_questions
 from clew.data.synthetic_questions import FACTS, synthetic_questions
 
 

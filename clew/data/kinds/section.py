@@ -6,6 +6,7 @@ from pydantic import Field
 
 from clew.core.config import Section
 from clew.core.errors import UserError
+from clew.data.formats import FORMATS
 
 Files = str | list[str]
 """A path, or the two of parallel text."""
@@ -44,9 +45,7 @@ class DataSection(Section):
 class ExampleData(DataSection):
     """Where the data come from: a corpus by name, or files of one's own."""
 
-    format: str | None = Field(
-        None, description="lines, csv, tsv, jsonl, parallel, conll, conllu, trees, squad; told from the file where not given"
-    )
+    format: str | None = Field(None, description=f"{', '.join(FORMATS)}; told from the file where not given")
     limit: int | None = Field(None, ge=1, description="so many of the training examples, drawn by the seed; all where not given")
 
 

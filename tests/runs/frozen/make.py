@@ -1,8 +1,8 @@
-"""How the frozen runs of format 1 were made: `python -m tests.runs.frozen.make FOLDER [NAME ...]`.
+"""How the frozen runs were made: `python -m tests.runs.frozen.make FOLDER [NAME ...]`.
 
 Every task has a run of its own, and so has every way of storing one that differs. Each is trained twice: once to its end, and once
 interrupted by Ctrl-C, which is kept, with its checkpoint. What the uninterrupted run measured and what the interrupted one answers are
-recorded beside it. This file belongs to the version that wrote format 1; it documents the recording, and is not run again.
+recorded beside it. What is frozen is not made again; a new format has some runs of its own.
 
 FOLDER/NAME/          the data that a run learns from
 FOLDER/NAME/run/      the run directory
@@ -1020,7 +1020,7 @@ def answers(frozen: Frozen, name: str) -> dict[str, Any]:
     if frozen.predict is not None:
         (Path(name) / frozen.predict_file).write_text("".join(f"{line}\n" for line in frozen.predict), encoding="utf-8")
         into = ["--into", frozen.look["into"]] if "into" in frozen.look else []
-        how = ["--method", "greedy", "--max-new", "10"] if run.verb == "generate" else []
+        how = ["--method", "greedy", "--max-new", "10"] if "generate" in run.uses else []
         record("predict", folder, f"{name}/{frozen.predict_file}", "--json", "--device", "cpu", *into, *how)
     for files in [[], *SCORED.get(name, [])] if frozen.is_scored else []:
         record("evaluate", folder, *files, "--json", "--device", "cpu")

@@ -1,0 +1,60 @@
+"""Values of records as texts, words and labels; what is none of these is a fault."""
+
+import json
+from collections.abc import Mapping
+from typing import Any
+
+from clew.data.json_files import KINDS, NUMBERS_FOR_NAMES, is_list_of_numbers
+
+
+class Faulty(Exception):
+    """A record that cannot be made an example: the reason by which it is counted, and the sentence."""
+
+    def __init__(self, reason: str, sentence: str):
+        super().__init__(sentence)
+        self.reason = reason
+
+
+def as_words(value: Any, role: str) -> tuple[str, ...]:
+    if is_list_of_numbers(value):
+        raise Faulty("wrong kind", f"data.{role} takes a list of strings, found {NUMBERS_FOR_NAMES}")
+    if not isinstance(value, (list, tuple)) or not all(isinstance(word, str) for word in value):
+        raise Faulty("wrong kind", f"data.{role} takes a list of strings, found {kind_of(value)}")
+    if not value or "" in value:
+        raise Faulty("empty field", f"the field for data.{role} is empty, or a string in it is")
+    return tuple(check_unicode(word, role) for word in value)
+
+
+def as_text(values: Mapping[str, Any], role: str) -> str:
+    """A text that is not empty; a number is its digits."""
+    value = values[role]
+    if isinstance(value, str):
+        if not value or value.isspace():
+            raise Faulty("empty field", f"the field for data.{role} is empty")
+        return value if value.isascii() else check_unicode(value, role)
+    if value is None:
+        raise Faulty("empty field", f"the field for data.{role} is null")
+    if isinstance(value, (int, float)):
+        return json.dumps(value)
+    raise Faulty("wrong kind", f"data.{role} takes a text, found {kind_of(value)}")
+
+
+def as_labels(value: Any, separator: str | None) -> tuple[str, ...]:
+    if isinstance(value, (list, tuple)):
+        return tuple(as_text({"label": label}, "label").strip() for label in value)
+    if separator is not None and isinstance(value, str):
+        return tuple(label.strip() for label in value.split(separator) if label.strip())
+    return (as_text({"label": value}, "label").strip(),)
+
+
+def check_unicode(text: str, role: str) -> str:
+    r"""A text that UTF-8 can write; JSON's \ud800 is half a character."""
+    try:
+        text.encode()
+    except UnicodeEncodeError as error:
+        raise Faulty("half a character", f"the field for data.{role} has half a character, {text[error.start]!r}") from None
+    return text
+
+
+def kind_of(value: Any) -> str:
+    return KINDS.get(type(value), type(value).__name__)

@@ -1,0 +1,61 @@
+"""A format is one value and one line in FORMATS: readers, descriptions and uses know it from there."""
+
+from collections.abc import Collection, Iterator
+from pathlib import Path
+
+import pytest
+
+from clew.data.descriptions import describe
+from clew.data.examples import Labelled, Pair
+from clew.data.format import Format, table_rows
+from clew.data.formats import FORMATS, recognise
+from clew.data.notes import Notes
+from clew.data.readers import read_labelled, read_pairs
+from clew.data.records import Column, Record
+from clew.data.uses import find_use
+
+
+def read_pipes(path: Path, *, header: bool | None = None, wanted: Collection[Column] = (), notes: Notes | None = None) -> Iterator[Record]:
+    names, *lines = path.read_text(encoding="utf-8").splitlines()
+    for number, line in enumerate(lines, start=2):
+        yield Record(dict(zip(names.split("|"), line.split("|"), strict=True)), str(path), number)
+
+
+PIPES = Format(
+    about="values between bars",
+    rows=table_rows(read_pipes),
+    extensions=(".bars",),
+    fits=lambda lines: bool(lines) and lines[0].count("|") > 0,
+    records=read_pipes,
+)
+
+
+@pytest.fixture
+def bars(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Path:
+    before = dict(FORMATS)
+    FORMATS.clear()
+    FORMATS.update({"bars": PIPES, **before})
+    monkeypatch.chdir(tmp_path)
+    path = tmp_path / "mine.bars"
+    path.write_text("text|label\n" + "".join(f"a good film {n}|+\na bad film {n}|-\n" for n in range(20)), encoding="utf-8")
+    yield path
+    FORMATS.clear()
+    FORMATS.update(before)
+
+
+def test_a_format_of_ones_own_is_told_read_described_and_used(bars: Path) -> None:
+    assert recognise(bars) == "bars"
+    other = bars.with_suffix(".txt")
+    other.write_bytes(bars.read_bytes())
+    assert recognise(other) == "bars"
+    assert next(read_labelled(bars)) == Labelled("a good film 0", ("+",), id=f"{bars}:2")
+    assert next(read_pairs(bars, source="text", target="label")) == Pair("a good film 0", "+", f"{bars}:2")
+    found = describe(bars)
+    assert str(found).startswith(f"{bars}: values between bars, 40 records") or repr(found).startswith(f"{bars}: values between bars, 40")
+    use = find_use(found)
+    assert use is not None and (use.recipe, use.settings) == ("classify", {"data.text": "text", "data.label": "label"})
+
+
+def test_every_format_says_what_it_is_and_how_it_is_described() -> None:
+    assert len({format.about for format in FORMATS.values()}) == len(FORMATS)
+    assert [name for name, format in FORMATS.items() if format.fits is None] == ["lines", "parallel"]
