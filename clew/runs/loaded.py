@@ -17,12 +17,12 @@ from clew.runs.directory import check_code, check_files, check_run, read_config
 from clew.runs.vocabularies import TOKENIZER, load_vocabularies
 from clew.runs.weights import load_weights
 from clew.tasks.alignment import Alignment
-from clew.tasks.answer_spans import AnsweredQuestion
 from clew.tasks.choices import Choices, Chosen
 from clew.tasks.classification import Classified
 from clew.tasks.filling import Filled
 from clew.tasks.generation import Generated
 from clew.tasks.parsing import Parse
+from clew.tasks.question_answering import AnsweredQuestion
 from clew.tasks.scoring import Scored, score_text
 from clew.tasks.tagging import TaggedText
 from clew.tasks.text_vectors import TextVectors, text_vectors

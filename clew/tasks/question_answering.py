@@ -7,7 +7,7 @@ the best piece of all windows is the answer. An example is then several rows of 
 import json
 import math
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import asdict
+from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any, Literal, NamedTuple
 
@@ -27,13 +27,13 @@ from clew.data.examples import Question
 from clew.data.formats import find_format
 from clew.data.kinds.questions import QUESTIONS
 from clew.data.readers import read_questions
+from clew.decoding.answer_spans import Spans, found_spans
 from clew.layers.context import Pieces
 from clew.metrics.answers import AnswerScores, best_threshold, score_answers
 from clew.metrics.bootstrap import Interval, bootstrap_interval
 from clew.metrics.measures import Measured, in_words
 from clew.sources.windows import CutText, cut_text, part_of, window_starts
 from clew.sources.words import EncodedWords, WordReader, is_spelled, one_word_each, places_of
-from clew.tasks.answer_spans import AnsweredQuestion, Spans, answered, found_spans
 from clew.tasks.entry import TaskEntry
 from clew.tasks.examples import Examples, ExampleTask, TrainTokenizer
 from clew.tasks.programs import Reads, Traced
@@ -117,6 +117,39 @@ class QuestionBatch(NamedTuple):
     @property
     def num_tokens(self) -> int:
         return self.pieces.num_tokens
+
+
+@dataclass(frozen=True)
+class AnswerSpan:
+    """The characters [start, stop) of a passage, and how probable it is that these are the answer."""
+
+    text: str
+    start: int
+    stop: int
+    probability: float
+
+
+@dataclass(frozen=True)
+class AnsweredQuestion:
+    """The answer to a question, None where the passage has none; and the likeliest pieces, best first. `no_answer` is the probability
+    that there is none, where that may be."""
+
+    id: str
+    question: str
+    answer: AnswerSpan | None
+    n_best: tuple[AnswerSpan, ...]
+    no_answer: float | None
+
+    @property
+    def text(self) -> str:
+        return "" if self.answer is None else self.answer.text
+
+    @property
+    def probability(self) -> float:
+        return self.answer.probability if self.answer is not None else self.no_answer or 0.0
+
+    def __str__(self) -> str:
+        return self.text
 
 
 class QuestionAnswering(ReadsText, ExampleTask):
@@ -379,6 +412,14 @@ def train_question_vocabularies(
 
 def build_question_answering(body: Any, vocabularies: dict[str, Any], config: QuestionAnsweringConfig) -> QuestionAnswering:
     return QuestionAnswering(body, WordReader.of(body, vocabularies), config)
+
+
+def answered(example: Question, found: Any) -> AnsweredQuestion:
+    """What was found, as texts of the passage."""
+    spans = tuple(AnswerSpan(example.passage[start:stop], start, stop, share) for start, stop, share in found["spans"])
+    none = found["none"]
+    has_answer = bool(spans) and (none is None or spans[0].probability >= none)
+    return AnsweredQuestion(example.id, example.question, spans[0] if has_answer else None, spans, none)
 
 
 class QuestionRow(Section):

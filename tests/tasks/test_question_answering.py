@@ -7,10 +7,10 @@ import torch
 from clew.core.batches import rows_of
 from clew.core.errors import UserError
 from clew.data.examples import Answer, Question
+from clew.decoding.answer_spans import Spans, found_spans
 from clew.models import MODELS
 from clew.sources.tokens import Tokens
 from clew.sources.words import WordReader
-from clew.tasks.answer_spans import Spans, found_spans
 from clew.tasks.question_answering import QuestionAnswering, QuestionAnsweringConfig, train_question_vocabularies
 from clew.text.tokenizer import Tokenizer
 from clew.text.train import TOKENIZERS, framed_as_bert

@@ -2,12 +2,11 @@
 
 import numpy as np
 
-from clew.tasks.answer_spans import AnsweredQuestion, AnswerSpan
 from clew.tasks.classification import CLASSIFY, Classified
 from clew.tasks.filling import FILL
 from clew.tasks.generation import GENERATE, Generated
 from clew.tasks.parsing import PARSE, WordsRow
-from clew.tasks.question_answering import ANSWER, AnswerOptions, QuestionRow
+from clew.tasks.question_answering import ANSWER, AnsweredQuestion, AnswerOptions, AnswerSpan, QuestionRow
 from clew.tasks.text_vectors import EMBED, EmbedOptions, TokenVectors
 from clew.tasks.translation import TRANSLATE, TranslateOptions, Translation
 from clew.tasks.use import Options, PairRow, TextRow
