@@ -21,6 +21,7 @@ from clew.data.text_files import Piece, TextSource
 from clew.models.recurrent import RecurrentConfig, build_recurrent
 from clew.runs.build import train_tokenizer
 from clew.runs.config import TextConfig, TrainingConfig
+from clew.sources.tokens import Tokens
 from clew.tasks.language_model import LanguageModel
 from clew.tasks.learning import Encoding
 from clew.tasks.streams import Streams
@@ -78,7 +79,7 @@ def learn(case: Case, folder: Path) -> str:
     source = Read(texts["train"], happen)
     tokenizer = train_tokenizer(TextConfig(**case.text), source)
     happen("training")
-    task = LanguageModel(build_recurrent(RecurrentConfig(cell="elman", dim=2), tokenizer.vocabulary), tokenizer)
+    task = LanguageModel(build_recurrent(RecurrentConfig(cell="elman", dim=2), Tokens(tokenizer.vocabulary)), tokenizer)
     try:
         parts = {**texts, "train": source}
         encoded = {

@@ -29,7 +29,8 @@ def run(options: argparse.Namespace) -> int:
         raise UserError("clew check takes the file itself: clew check FILE.py, without --code")
     results = check_additions(lambda: load_code(Path(options.file)))
     if not results:
-        raise UserError(f'{options.file} adds nothing to a table; it should have a line such as CELLS["mine"] = Mine ({", ".join(KINDS)})')
+        kinds = ", ".join(KINDS)
+        raise UserError(f'{options.file} adds nothing to a table that has laws ({kinds}); a line such as CELLS["mine"] = Mine does')
     if options.json:
         for result in results:
             fields = {"kind": result.kind, "name": result.name, "law": result.law, "meaning": result.meaning, "holds": result.holds}

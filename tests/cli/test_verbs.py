@@ -261,7 +261,8 @@ def test_a_cell_that_looks_at_other_rows_breaks_a_law(clew: Clew, tmp_path: Path
 
 def test_a_file_that_adds_nothing_is_said_to(clew: Clew, tmp_path: Path) -> None:
     found = clew("check", write_text(tmp_path, "x = 1\n", "nothing.py"))
-    assert found.status == 2 and 'adds nothing to a table; it should have a line such as CELLS["mine"] = Mine' in found.err
+    assert found.status == 2 and "adds nothing to a table that has laws (cell, score, " in found.err
+    assert 'task, model); a line such as CELLS["mine"] = Mine does' in found.err
 
 
 def test_streams_are_for_a_runs_own_text(clew: Clew, lstm: Path, tmp_path: Path) -> None:

@@ -4,6 +4,7 @@ from pathlib import Path
 
 import pytest
 
+from clew.cli.lines import is_table
 from clew.core.errors import UserError
 from clew.data.descriptions import describe
 from clew.data.format import Format, table_rows
@@ -129,3 +130,9 @@ def test_a_format_of_ones_own_that_holds_nothing_or_something_else_is_refused(tm
         list(read_labelled(write(tmp_path / "a.pipe", "\n")))
     with pytest.raises(UserError, match="this is fields between bars .pipe., which holds no words with tags"):
         list(read_sentences(write(tmp_path / "b.pipe", "a|b\n")))
+
+
+@pytest.mark.usefixtures("piped")
+def test_a_file_in_a_format_of_ones_own_is_a_table_where_texts_are_asked_about() -> None:
+    assert is_table("a.pipe") and is_table("a.pipe.gz") and is_table("a.csv")
+    assert not any(map(is_table, ("a.txt", "a.json", "a.conll", "-", None)))
