@@ -49,7 +49,8 @@ def takes_pairs(run: "Run") -> bool:
     if use is None:
         return False
     fields = use.row_type(run.config.data, use.options()).model_fields.values()
-    return sum(field.is_required() for field in fields) > 1
+    found: bool = sum(field.is_required() for field in fields) > 1
+    return found
 
 
 def own_values(config: Config, options: type[Options]) -> dict[str, Any]:

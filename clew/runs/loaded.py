@@ -52,7 +52,8 @@ class Run:
         """The only one, where there is one."""
         if TOKENIZER not in self.vocabularies:
             raise UserError(f"{self.folder} has several tokenizers: vocabularies[role], the roles being {', '.join(self.vocabularies)}")
-        return self.vocabularies[TOKENIZER]
+        found: Tokenizer = self.vocabularies[TOKENIZER]
+        return found
 
     @property
     def uses(self) -> dict[str, Use[Any, Any]]:

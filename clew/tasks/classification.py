@@ -169,7 +169,8 @@ class Classifier(ReadsText, Judging, ExampleTask):
         features = self.dropout(features)
         for layer in self.hidden:
             features = self.dropout(torch.relu(layer(features)))
-        return self.output(features).float()
+        given: Tensor = self.output(features).float()
+        return given
 
     def prepare(self, encoded: Sequence[LabelledWords]) -> None:
         self.answer.prepare(torch.tensor([example.target for example in encoded]))
@@ -177,7 +178,8 @@ class Classifier(ReadsText, Judging, ExampleTask):
     def settle(self, batches: Iterable[tuple[Sequence[Labelled], ClassBatch]]) -> bool:
         with evaluating([self]):
             found = [(self.logits(batch).cpu(), batch.targets.cpu()) for _, batch in batches]
-        return self.answer.settle(*(torch.cat(sides) for sides in zip(*found, strict=True)))
+        given: bool = self.answer.settle(*(torch.cat(sides) for sides in zip(*found, strict=True)))
+        return given
 
     def encode(self, examples: Sequence[Labelled]) -> list[LabelledWords]:
         texts = self.encode_texts(examples)
@@ -231,7 +233,8 @@ class Classifier(ReadsText, Judging, ExampleTask):
 
     @torch.no_grad()
     def predict(self, batch: ClassBatch, decoding: Any = None, seed: int = 0, row_numbers: Any = None) -> list[dict[str, Any]]:
-        return self.answer.told(self.logits(batch))
+        found: list[dict[str, Any]] = self.answer.told(self.logits(batch))
+        return found
 
     def classify(self, texts: Sequence[str | tuple[str, ...]], numbers: Sequence[int] | None = None) -> list[Classified]:
         """What each text is, or each two texts together. One that is refused is named by its number."""

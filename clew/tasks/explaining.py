@@ -40,7 +40,8 @@ class Explained:
         """What the embedding hands on (places, dim)."""
         given = self.inputs if inputs is None else inputs
         if self.embedding is None:
-            return given[0].detach()
+            found: Tensor = given[0].detach()
+            return found
         with torch.no_grad(), record(self.module, self.embedding) as seen:
             self.score(given)
         return seen[self.embedding][0]

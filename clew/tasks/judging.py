@@ -16,16 +16,20 @@ class Judging:
     answer: Any
 
     def measure(self, examples: Sequence[Labelled], predictions: Sequence[Found]) -> Measured:
-        return self.answer.measure(examples, predictions)
+        found: Measured = self.answer.measure(examples, predictions)
+        return found
 
     def intervals(self, examples: Sequence[Labelled], predictions: Sequence[Found]) -> dict[str, Interval]:
-        return self.answer.intervals(examples, predictions)
+        found: dict[str, Interval] = self.answer.intervals(examples, predictions)
+        return found
 
     def report(self, examples: Sequence[Labelled], predictions: Sequence[Found]) -> tuple[str, ...]:
-        return self.answer.report(examples, predictions)
+        found: tuple[str, ...] = self.answer.report(examples, predictions)
+        return found
 
     def sentence_scores(self, examples: Sequence[Labelled], predictions: Sequence[Found]) -> list[float]:
-        return self.answer.scores(examples, predictions)
+        found: list[float] = self.answer.scores(examples, predictions)
+        return found
 
     def described(self, example: Labelled, prediction: Found) -> dict[str, Any]:
         second = {} if example.second is None else {"second": example.second}

@@ -49,12 +49,14 @@ def block_levels(body: Any, batch: Pieces) -> list[Tensor]:
 def layer_vectors(body: Any, batch: Pieces, layer: int | str) -> Tensor:
     """(batch, length, dim) of one level, 0 being the embedding's, of the `last`, or of a mix of those that are as wide as the last."""
     if layer == "last":
-        return body(batch.inputs, batch.mask)[0]
+        found: Tensor = body(batch.inputs, batch.mask)[0]
+        return found
     levels = block_levels(body, batch)
     if isinstance(layer, int):
         return levels[layer]
     mixable = [level for level in levels if level.shape[-1] == levels[-1].shape[-1]]
-    return MIXES[layer](len(mixable), levels[-1].shape[-1])(mixable)
+    mixed: Tensor = MIXES[layer](len(mixable), levels[-1].shape[-1])(mixable)
+    return mixed
 
 
 def sentence_vectors(body: Any, reader: WordReader, sentences: Sequence[Sequence[str]], pieces: str = "last") -> list[Tensor]:

@@ -122,7 +122,8 @@ class MaskedLanguageModel(ReadsText, nn.Module):
 
     def read(self, hidden: Tensor) -> Tensor:
         """What the output layer reads of the body's vectors."""
-        return self.norm(self.activation(self.transform(hidden)))
+        found: Tensor = self.norm(self.activation(self.transform(hidden)))
+        return found
 
     @property
     def weight(self) -> Tensor:
@@ -136,7 +137,8 @@ class MaskedLanguageModel(ReadsText, nn.Module):
     def followed(self, hidden: Tensor) -> Tensor:
         """(batch, 2): the second text follows the first; it does not."""
         assert self.pooling is not None and self.next_sentence is not None
-        return self.next_sentence(self.pooling(hidden))
+        found: Tensor = self.next_sentence(self.pooling(hidden))
+        return found
 
     def looked_up(self) -> list[Tensor]:
         """Tables that no vector is multiplied with, or those of few places: they cost next to no FLOPs."""

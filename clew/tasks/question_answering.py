@@ -192,7 +192,8 @@ class QuestionAnswering(ReadsText, ExampleTask):
         """Of every place as the answer's first and last (windows, 2, length)."""
         hidden, _ = self.body(batch.pieces.inputs, batch.pieces.mask)
         allowed = batch.inside.scatter(1, batch.nowhere[:, None], True)
-        return self.output(self.dropout(hidden)).float().mT.masked_fill(~allowed[:, None], NOT)
+        found: Tensor = self.output(self.dropout(hidden)).float().mT.masked_fill(~allowed[:, None], NOT)
+        return found
 
     def prepare(self, encoded: Sequence[EncodedQuestion]) -> None:
         self.threshold.fill_(math.inf if all(each.has_answer for each in encoded) else 0.0)

@@ -36,7 +36,8 @@ class ReadsText:
         return Reading(self, given.text, names, tuple(encoded.tokens), batch, spans=spans, tokenizer=reader.tokenizer, limit=limit)
 
     def runs(self, reading: Reading) -> Tensor:
-        return self.body(reading.batch.inputs, reading.batch.mask)[0]
+        found: Tensor = self.body(reading.batch.inputs, reading.batch.mask)[0]
+        return found
 
     def levels(self, reading: Reading) -> list[Levels]:
         return [levels_of(self.body, self.body.levels(reading.batch.inputs, reading.batch.mask), reading.pieces)]

@@ -69,7 +69,8 @@ class Representation(ReadsText, nn.Module):
 
     def looked_up(self) -> list[Tensor]:
         """Tables that no vector is multiplied with: they cost no FLOPs."""
-        return self.body.embedding.looked_up()
+        found: list[Tensor] = self.body.embedding.looked_up()
+        return found
 
     def programs(self) -> list[Reads]:
         return [Reads("embedder", ["vectors"], lambda given: (self(given.texts[0]),), usage=VECTORS), levels(self.body)]

@@ -180,10 +180,12 @@ class SequenceToSequence(ReadsAndWrites):
 
     def decode(self, batch: SequenceBatch) -> tuple[Tensor, State]:
         """A vector for each target that is given."""
-        return self.body(batch.tokens, batch.mask, self.body.initial_state(len(batch.tokens), self.read(batch)))
+        found: tuple[Tensor, State] = self.body(batch.tokens, batch.mask, self.body.initial_state(len(batch.tokens), self.read(batch)))
+        return found
 
     def read(self, batch: SequenceBatch) -> Memory:
-        return self.body.encode(batch.source, batch.source_mask)
+        found: Memory = self.body.encode(batch.source, batch.source_mask)
+        return found
 
     @property
     def weight(self) -> Tensor:
@@ -249,7 +251,8 @@ class SequenceToSequence(ReadsAndWrites):
     def longest(self) -> int:
         """Places on a side that training takes at most."""
         limits = [self.config.longest, self.body.source_max_length, self.body.max_length]
-        return min(limit for limit in limits if limit is not None)
+        found: int = min(limit for limit in limits if limit is not None)
+        return found
 
     def check_length(self, sides: Sides, place: str) -> None:
         """Refuses what the body's positions cannot hold."""

@@ -60,7 +60,8 @@ class ReadsAndWrites(ExampleTask):
         return sides, to_device(self.collate([sides]), self.body.embedding.like.device)
 
     def encode_given(self, given: Given) -> "Sides":
-        return self.encode([Pair(given.text, given.target or "", into=given.into)])[0]
+        found: Sides = self.encode([Pair(given.text, given.target or "", into=given.into)])[0]
+        return found
 
     def named_sides(self, given: Given, sides: "Sides") -> tuple[Tokens, Tokens]:
         """What stands at each place of a source and of its target."""
@@ -90,7 +91,8 @@ class ReadsAndWrites(ExampleTask):
         )
 
     def runs(self, reading: Reading) -> Tensor:
-        return self.decode(reading.batch)[0]
+        found: Tensor = self.decode(reading.batch)[0]
+        return found
 
     def levels(self, reading: Reading) -> list[Levels]:
         batch, body = reading.batch, self.body
@@ -98,7 +100,8 @@ class ReadsAndWrites(ExampleTask):
         return [read, levels_of(body.decoder, self.decoder_levels(batch), reading.read_by_decoder, "decoder")]
 
     def decoder_levels(self, batch: "SequenceBatch") -> list[Tensor]:
-        return self.body.levels(batch.tokens, batch.mask, self.read(batch))
+        found: list[Tensor] = self.body.levels(batch.tokens, batch.mask, self.read(batch))
+        return found
 
     def carries(self, reading: Reading) -> Carried | None:
         tokens = reading.batch.tokens
@@ -106,7 +109,8 @@ class ReadsAndWrites(ExampleTask):
         return Carried(lambda t, state: self.body(tokens[:, t : t + 1], None, state), state)
 
     def entrance(self, reading: Reading) -> str:
-        return next(path for path, part in self.named_modules() if part is self.body.embedding)
+        found: str = next(path for path, part in self.named_modules() if part is self.body.embedding)
+        return found
 
     def predicts(self, reading: Reading) -> list[Predicted]:
         """The target, given its source."""
@@ -165,7 +169,8 @@ class ReadsAndWrites(ExampleTask):
         def log_probs(source: Any) -> Tensor:
             rows = len(tokens_in(source))
             hidden, _ = self.decode(batch._replace(source=source, source_mask=None, tokens=batch.tokens.expand(rows, -1), mask=None))
-            return self.log_probs(hidden[:, place - 1])
+            found: Tensor = self.log_probs(hidden[:, place - 1])
+            return found
 
         token = reading.written_ids[place - 1] if of is None else chosen_token(self.target, log_probs, batch.source, of)
         before, after = (len(marks) for marks in self.around(given.into))

@@ -170,7 +170,8 @@ class Tagger(ReadsText, ExampleTask):
         hidden, _ = self.body(pieces.inputs, pieces.mask)
         if not self.reader.is_whole:
             hidden = self.vector_of(hidden, pieces)
-        return self.output(self.dropout(hidden))
+        found: Tensor = self.output(self.dropout(hidden))
+        return found
 
     def encode(self, examples: Sequence[Sentence]) -> list[TaggedWords]:
         encoded = self.reader.encode([example.words for example in examples])
@@ -319,7 +320,8 @@ class Tagger(ReadsText, ExampleTask):
         def emissions(inputs: Any) -> Tensor:
             rows = Pieces(inputs, None, *(part.expand(len(tokens_of(inputs)), -1) for part in (pieces.starts, pieces.ends)))
             hidden, _ = self.body(rows.inputs, None)
-            return self.output(hidden if self.reader.is_whole else self.vector_of(hidden, rows))[:, place - 1].float()
+            found: Tensor = self.output(hidden if self.reader.is_whole else self.vector_of(hidden, rows))[:, place - 1].float()
+            return found
 
         tag = chosen_label(self.tags.names, emissions, pieces.inputs, of)
         tokens, own = named_places(self.reader.tokenizer, encoded.tokens)

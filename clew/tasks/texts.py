@@ -98,7 +98,8 @@ class TextTask(ReadsText, ExampleTask):
 
     def hidden(self, batch: TextBatch) -> Tensor:
         """The body's vectors (batch, length, dim)."""
-        return self.body(batch.text.inputs, batch.text.mask)[0]
+        found: Tensor = self.body(batch.text.inputs, batch.text.mask)[0]
+        return found
 
     def mean(self, batch: TextBatch) -> Tensor:
         """The mean of each text's vectors (batch, dim)."""
@@ -181,7 +182,8 @@ def text_use(about: str, name: str = "prediction") -> Use[TextRow, Any]:
     """Rows are texts, an answer is a prediction: `{"text": ..., name: ...}` in JSON, and `prediction<TAB>text` on a line."""
 
     def answer(tasks: Sequence[Any], rows: Sequence[TextRow], options: Options, numbers: Sequence[int]) -> list[Any]:
-        return tasks[0].answer_texts([row.text for row in rows], numbers)
+        found: list[Any] = tasks[0].answer_texts([row.text for row in rows], numbers)
+        return found
 
     def line(each: Answered[TextRow, Any]) -> str:
         return "" if each.answer is None else f"{in_short(each.answer)}\t{' '.join(each.row.text.split())}"

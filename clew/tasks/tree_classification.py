@@ -122,7 +122,8 @@ class TreeClassifier(ExampleTask):
 
     def hidden(self, batch: LabelledTreeBatch) -> Tensor:
         """A vector a node (batch, nodes, dim)."""
-        return self.body(TreeInputs(batch.words, batch.mask, batch.trees))[0]
+        found: Tensor = self.body(TreeInputs(batch.words, batch.mask, batch.trees))[0]
+        return found
 
     def prepare(self, encoded: Sequence[EncodedTree]) -> None:
         self.answer.prepare(self.rows(torch.tensor([target for tree in encoded for target in tree.targets])))

@@ -28,9 +28,10 @@ from clew.metrics.score import Score
 from clew.runs.config import TrainingConfig
 from clew.runs.directory import ENVIRONMENT, METRICS, WEIGHTS, is_abandoned, read_weights, write_environment
 from clew.runs.explaining import read_section
+from clew.tasks.learning import Autocast
 from clew.training.optimisers import OPTIMISERS
 from clew.training.precision import precision
-from clew.training.problem import Autocast, Problem
+from clew.training.problem import Problem
 from clew.training.report import Report, Silence
 from clew.training.run import check_training, events, own_device, run_loop, stopped_at_once
 from clew.training.run_folder import alone, make_folder, writing
