@@ -55,6 +55,7 @@ def batch_of(run: Run, texts: list[str]) -> Pieces:
     return run.task.reader.collate(run.task.reader.encode_whole(texts))
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("to", ["torch", "onnx"])
 def test_a_user_s_task_is_exported_and_its_card_runs(to: str, run: Run, tmp_path: Path) -> None:
     assert main(["export", str(run.folder), "--to", to, "--out", str(tmp_path / "out"), "--code", str(FILE)]) == 0
