@@ -17,6 +17,7 @@ from torch import Tensor
 from clew.core.batches import cut_rows, map_batch, num_rows
 from clew.core.errors import UserError
 from clew.core.modes import evaluating
+from clew.data.kinds.documents import DocumentsData
 from clew.data.notes import Notes
 from clew.laws.cases import TOLERANCE, Broken, Build, Law, Sizes
 from clew.laws.samples import SAMPLES
@@ -31,7 +32,8 @@ from clew.tasks.learning import Encoding
 
 BODIES = {"encodes": "seq2seq", "trees": "tree_lstm", "directions": "elmo", "whole": "bert", "": "recurrent"}
 """A family that offers what a task needs."""
-CLOSE = 1e-9
+CLOSE = 1e-6
+"""Tasks take scores in single precision."""
 
 
 class Tried(NamedTuple):
@@ -63,7 +65,7 @@ def build_tried(entry: TaskEntry, sizes: Sizes) -> Tried:
                 "seed": sizes.seed + 1,
                 "model": model,
                 "task": {"name": entry.config().name},
-                "text": {"tokenizer": "word"},
+                "text": {"tokenizer": "wordpiece" if learning.section is DocumentsData else "word"},
                 "training": {"batch_size": rows, "length": 8},
                 "decoding": {"method": "greedy", "max_new": 20},
             }

@@ -118,7 +118,7 @@ class TreeClassifier(ExampleTask):
 
     def rows(self, targets: Tensor) -> Tensor:
         """1 for the label of each node that has one, 0 for the others (nodes, labels)."""
-        return F.one_hot(targets[targets != NONE], len(self.labels)).float()
+        return F.one_hot(targets[targets != NONE], len(self.labels)).to(self.output.weight.dtype)
 
     def hidden(self, batch: LabelledTreeBatch) -> Tensor:
         """A vector a node (batch, nodes, dim)."""
