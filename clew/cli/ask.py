@@ -175,7 +175,7 @@ def given_rows(options: argparse.Namespace, use: Any, kind: Any, run: Any) -> tu
                 raise UserError(in_options(str(error))) from None
             if found is not None:
                 return place_of(texts, file, "sentence"), in_blocks(checked(found, kind, place_of(texts, file, "sentence")), MOST)
-        if is_table(file) or columns:
+        if (use.tables and is_table(file)) or any(name not in options.shared for name in columns):
             return place_of(texts, file, "record"), table_rows(file, kind, columns, run)
     elif use.begins and file is None:
         return place_of(["text"], file), iter([[(1, kind(**{first: ""}))]])
@@ -214,6 +214,9 @@ def command_rows(texts: Sequence[str], kind: Any, fields: Mapping[str, str], run
         raise UserError(f"{flag(next(iter(values)))} goes with one TEXT, and there are {len(texts)}; give one, or a file of both")
     rows = []
     for number, text in enumerate(texts, start=1):
+        if len(sides := text.split("\t")) == len(required(kind)) > 1 and not values:
+            rows.append((number, read_section(kind, dict(zip(required(kind), sides, strict=True)), f"text {number}")))
+            continue
         for name in lacking(kind, {first, *values}):
             raise UserError(
                 f"text {number}: {run.folder} takes {' and '.join(required(kind))} together, and {flag(name)} has the other; found 1"
@@ -277,14 +280,15 @@ def line_rows(file: str | None, use: Any, kind: Any, fields: Mapping[str, str], 
         for number, line in enumerate(lines, start=count + 1):
             if not line.strip() and use.skips_blank:
                 continue
-            sides = line.split("\t", len(parts) - 1) if len(parts) > 1 and "\t" in line.strip() else [line]
+            most = -1 if set(parts) <= set(required(kind)) else len(parts) - 1
+            sides = line.split("\t", most) if len(parts) > 1 and "\t" in line.strip() else [line]
             found = dict(zip(parts, sides, strict=False))
             there = {name for name, side in found.items() if side.strip()} | values.keys()
-            if line.strip() and lacking(kind, there):
+            if line.strip() and (lacking(kind, there) or len(sides) > len(parts)):
                 need = " and ".join(required(kind))
                 raise UserError(
                     f"{place_of((), file)} {number}: {run.folder} takes {need} together, and a line has both with a tab between; "
-                    f"found {len(there)}"
+                    f"found {max(len(there), len(sides))}"
                 )
             blank = dict.fromkeys(required(kind), "") if not line.strip() else {}
             rows.append((number, read_section(kind, {**blank, **found, **values}, f"text {number}")))

@@ -96,10 +96,7 @@ def verb_parser(verb: str) -> Parser:
     else:
         add_form(parser, verb, FORMS[verb])
         parser.set_defaults(run=run_form)
-    about_code = "import this file of yours first: it adds cells, tasks, formats to the tables; of several the first is the run's"
-    parser.add_argument("--code", metavar="FILE.py", action=Code, help=about_code)
-    parser.set_defaults(more_code=())
-    parser.add_argument("--debug", action="store_true", help="show the traceback of an error")
+    add_code(parser)
     return parser
 
 
@@ -111,6 +108,14 @@ class Code(argparse.Action):
             namespace.code = value
         else:
             namespace.more_code = (*namespace.more_code, value)
+
+
+def add_code(parser: argparse.ArgumentParser) -> None:
+    """What every verb takes."""
+    about_code = "import this file of yours first: it adds cells, tasks, formats to the tables; of several the first is the run's"
+    parser.add_argument("--code", metavar="FILE.py", action=Code, help=about_code)
+    parser.set_defaults(more_code=())
+    parser.add_argument("--debug", action="store_true", help="show the traceback of an error")
 
 
 def module_of(verb: str) -> ModuleType | None:
@@ -156,7 +161,7 @@ def run(arguments: list[str]) -> int:
     options, more = parser.parse_known_intermixed_args(rest)
     if more and not getattr(options, "open", False):
         parser.error(f"unrecognized arguments: {' '.join(more)}")
-    options.more = more
+    options.words = rest
     try:
         if options.code is not None:
             from pathlib import Path

@@ -1,7 +1,7 @@
 """Do what a run's task does, for every line of FILE or of standard input: a language model goes on from each line, a
 translator translates it, a parser gives its tree, a tagger the tags of its words, a classifier its label, and so on for every
-task, one of yours too. A text with a space in it may be given in the place of FILE. FILE may also be a table, or another file
-that the task reads: of a run that answers questions it has the questions with their passages.
+task, one of yours too. A text that is no name, as one with a space in it, may be given in the place of FILE. FILE may also be
+a table, or another file that the task reads: of a run that answers questions it has the questions with their passages.
 
 For example:
 
@@ -19,7 +19,13 @@ Which options there are depends on the task. `clew describe RUN` names it, and t
 """
 
 import argparse
+import os
+import re
 from pathlib import Path
+from typing import Any
+
+NAME = re.compile(r"[\w./~+:@%=,\\-]*")
+"""What may be the name of a file; anything else in its place is a text."""
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -31,30 +37,40 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 def run(options: argparse.Namespace) -> int:
     from clew.cli.ask import ask, load_runs
-    from clew.cli.forms import add_options, form_of
-    from clew.cli.main import Parser
+    from clew.cli.forms import form_of
     from clew.core.errors import UserError, shortened
     from clew.runs.asking import own_verb
+    from clew.runs.directory import CONFIG
 
-    [loaded] = load_runs(options, [options.folder])
-    folder, verb = loaded.folder, own_verb(loaded.config)
+    folder = next((word for word in options.words if is_there(os.path.join(word, CONFIG))), options.folder)
+    [loaded] = load_runs(options, [folder])
+    verb = own_verb(loaded.config)
     if verb not in loaded.uses:
         raise UserError(
             f"{folder} is a run of the task {loaded.config.task.name}, which answers nothing by itself; "
             f"`clew evaluate {folder}` scores it, and other runs read its vectors with embedding.from={folder}"
         )
-    is_text = not is_there(options.source) and any(map(str.isspace, options.source.strip()))
-    if options.source != "-" and not is_text and not is_there(options.source):
+    asked = use_parser(verb, form_of([loaded.uses[verb]])).parse_intermixed_args(options.words)
+    is_text = asked.source != "-" and not is_there(asked.source) and not NAME.fullmatch(asked.source)
+    if asked.source != "-" and not is_text and not is_there(asked.source):
         remedy = f"a text itself goes to standard input: echo TEXT | clew predict {folder}"
-        raise UserError(f"no such file: {shortened(options.source)}; {remedy}")
-    form = form_of([loaded.uses[verb]])
-    parser = Parser(prog=f"clew {verb}")
-    add_options(parser, verb, form)
-    asked = parser.parse_args(options.more)
-    common = {"folder": options.folder, "device": options.device, "code": options.code, "texts": [options.source] if is_text else []}
-    asked = argparse.Namespace(**{**vars(asked), **common})
-    asked.file = None if is_text else asked.file or options.source
+        raise UserError(f"no such file: {shortened(asked.source)}; {remedy}")
+    asked.texts = [asked.source] if is_text else []
+    asked.file = None if is_text else asked.file or asked.source
     return ask(asked, [loaded])
+
+
+def use_parser(verb: str, form: dict[str, Any]) -> Any:
+    """All that may be said of a run with this use."""
+    from clew.cli.forms import add_options
+    from clew.cli.main import Parser, add_code
+
+    parser = Parser(prog=f"clew {verb}")
+    parser.add_argument("folder")
+    parser.add_argument("source", nargs="?", default="-")
+    add_options(parser, verb, form)
+    add_code(parser)
+    return parser
 
 
 def is_there(source: str) -> bool:

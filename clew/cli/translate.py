@@ -4,7 +4,7 @@ import argparse
 import json
 import sys
 from collections.abc import Iterator
-from contextlib import nullcontext
+from contextlib import contextmanager, nullcontext, redirect_stdout
 from itertools import islice
 from pathlib import Path
 from typing import Any
@@ -36,12 +36,22 @@ def run(options: argparse.Namespace) -> int:
     check_together(runs, "translate")
     with alignments or nullcontext():
         if options.score is not None:
-            with placed(place_of(options.texts, options.file)):
+            with written_to(options.out), placed(place_of(options.texts, options.file)):
                 score_lines(runs, options, alignments)
             return 0
         if alignments is None:
             return ask(options, runs)
         return ask(options, runs, seen=alignments.see, with_attention=True)
+
+
+@contextmanager
+def written_to(name: str | None) -> Iterator[None]:
+    """Within this context what is printed goes into a file, where one is named."""
+    if name is None:
+        yield
+        return
+    with Path(name).open("w", encoding="utf-8", newline="\n") as file, redirect_stdout(file):
+        yield
 
 
 def score_lines(runs: list[Any], options: argparse.Namespace, alignments: "Alignments | None") -> None:

@@ -61,14 +61,15 @@ def own_values(config: Config, options: type[Options]) -> dict[str, Any]:
 
 def read_options(use: Use[Any, Any], config: Config, given: Mapping[str, Any]) -> Any:
     """The use's options: those that are given, and else the run's own."""
-    values = use.options.over(own_values(config, use.options), given)
-    return read_section(use.options, values)
+    fields = use.options.model_fields
+    given = {name: value for name, value in given.items() if value is not None or name not in fields or takes(use.options, name, None)}
+    return read_section(use.options, use.options.over(own_values(config, use.options), given))
 
 
 def read_rows(kind: type[Section], given: Any, name: str, first: int = 1) -> list[Any]:
     """Rows of plain values: a text each, or where a row has several fields these in a tuple, or an object with its fields. `name` is the
     run's, for what is said of a row that does not fit."""
-    if not isinstance(given, Iterable):
+    if not isinstance(given, Iterable) or isinstance(given, (Mapping, bytes)):
         raise UserError(f"expected a text, or a list of texts, found {shown(given)}")
     return [read_row(kind, each, f"text {number}", name) for number, each in enumerate(given, start=first)]
 
@@ -84,7 +85,11 @@ def read_row(kind: type[Section], given: Any, place: str, name: str) -> Any:
         raise UserError(f"{place}: expected a string, or several in a list or tuple, found {shown(given)}")
     needed = [field for field, info in kind.model_fields.items() if info.is_required()]
     if not len(needed) <= len(values) <= len(fields):
-        need = "one text; give it as a string" if len(fields) == 1 else f"{' and '.join(needed)} together; give them in a tuple"
+        need = (
+            "one text; give it as a string"
+            if len(fields) == 1
+            else f"{' and '.join(needed)} together; give them in a tuple, and several rows in a list"
+        )
         raise UserError(f"{place}: {name} takes {need}")
     return read_section(kind, dict(zip(fields, values, strict=False)), place)
 
@@ -137,5 +142,6 @@ def ask(runs: Sequence["Run"], verb: str, rows: Any, given: Mapping[str, Any], *
     check_together(runs, verb)
     use = find_use(runs[0], verb)
     options = read_options(use, runs[0].config, given)
-    read = read_rows(use.row_type(runs[0].config.data, options), rows, str(runs[0].folder), first)
+    rows = read_rows(use.row_type(runs[0].config.data, options), rows, str(runs[0].folder), first)
+    read = [row for row in rows for _ in range(getattr(options, "samples", 1))]
     return answer_rows(use, [run.task for run in runs], read, options, range(first, first + len(read)))

@@ -10,7 +10,7 @@ from clew.core.errors import UserError, shown
 from clew.core.trees import Tree
 from clew.data.examples import Pair, Sentence
 from clew.data.trees import format_tree
-from clew.runs.asking import ask, find_use, read_options, uses_of
+from clew.runs.asking import ask, find_use, read_options, read_rows, uses_of
 from clew.runs.build import build_task, choose_device
 from clew.runs.config import Config
 from clew.runs.directory import check_code, check_files, check_run, read_config
@@ -85,9 +85,10 @@ class Run:
         """One continuation, piece by piece."""
         use = find_use(self, "generate")
         asked = read_options(use, self.config, options)
-        pieces = None if use.stream is None else use.stream(self.task, use.row(text=prompt), asked, 1)
+        [row] = read_rows(use.row, [prompt], str(self.folder))
+        pieces = None if use.stream is None else use.stream(self.task, row, asked, 1)
         if pieces is None:
-            raise UserError("beam search chooses only at the end, so it cannot be streamed; use method=sample or greedy")
+            raise UserError("beam search chooses only at the end, so it cannot be streamed; use method=sample or greedy, and one sample")
         return pieces
 
     def score(self, text: str) -> Scored:
@@ -113,7 +114,9 @@ class Run:
         if isinstance(choices, Choices):
             own = {"template": choices.template, "normalise": choices.normalise, "calibrate": choices.calibrate}
             options, choices = {**own, **options}, choices.words
-        given = dict(choices) if isinstance(choices, Mapping) else list(choices)
+        if not isinstance(choices, (Mapping, Sequence)):
+            raise UserError(f"choices are a list of texts, or a dict with the words of each label, not {shown(choices)}")
+        given = dict(choices) if isinstance(choices, Mapping) else choices if isinstance(choices, str) else list(choices)
         found: list[Any] = self.ask("classify", listed(texts), choices=given, **options)
         return found[0] if isinstance(texts, str) else found
 
@@ -258,7 +261,7 @@ class Run:
 
 def listed(texts: Any) -> Any:
     """One text as a list of it; several as they are."""
-    if not isinstance(texts, Iterable):
+    if not isinstance(texts, Iterable) or isinstance(texts, (Mapping, bytes)):
         raise UserError(f"expected a text, or a list of texts, found {shown(texts)}")
     return [texts] if isinstance(texts, str) else texts
 

@@ -63,7 +63,8 @@ def call_of(run: Run, verb: str, body: Mapping[str, Any], longest: int = LONGEST
     is_stream = use.stream is not None and given.pop("stream", False)
     if not isinstance(is_stream, bool):
         raise UserError("stream takes true or false")
-    fields = {name: given.pop(name) for name in (*use.row.model_fields, "text", "texts") if name in given}
+    named = {name: given.pop(name) for name in (*use.row.model_fields, "text", "texts") if name in given}
+    fields = {name: value for name, value in named.items() if value is not None}
     for name in use.local:
         given.pop(name, None)
     options = read_options(use, run.config, given)

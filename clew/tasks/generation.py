@@ -249,6 +249,7 @@ GENERATE: Use[TextRow, list[Generated]] = Use(
     stream=stream_row,
     answers_blank=True,
     skips_blank=True,
+    tables=False,
     begins=True,
     local=("measure",),
     remarks=diversity,

@@ -291,6 +291,7 @@ PARSE: Use[WordsRow, list[Parse]] = Use(
     answer=parse_rows,
     objects=parsed_objects,
     formats={"brackets": brackets_lines, "text": drawn_lines, "svg": one_picture},
+    tables=False,
     watch=Watch(
         tokens=lambda task, row: tokens_read(task.source, [" ".join(row.words)]),
         row_of=lambda example: WordsRow(text=list(example.tree.words)),

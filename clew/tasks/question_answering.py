@@ -479,6 +479,11 @@ def official_form(blocks: Blocks, options: AnswerOptions, alone: bool) -> Iterat
     yield json.dumps({each.answer.id: each.answer.text for some in blocks for each in some}, ensure_ascii=False) + "\n"
 
 
+def check_official(task: QuestionAnswering, format: str, options: AnswerOptions) -> None:
+    if format == "official" and options.n_best > 1:
+        raise UserError("--official writes one answer to each question and nothing else; leave --n-best out")
+
+
 def question_rows(path: Path, data: Any, columns: Mapping[str, str]) -> Iterator[QuestionRow] | None:
     """The questions of a file that has the passages too: SQuAD's, or a table's."""
     if columns and find_format(path) == "squad":
@@ -495,6 +500,7 @@ ANSWER: Use[QuestionRow, AnsweredQuestion] = Use(
     objects=answered_objects,
     formats={"lines": answer_lines, "official": official_form},
     read_file=question_rows,
+    check=check_official,
     answers_blank=True,
     skips_blank=True,
     try_it=lambda fields: (["--passage", "passage.txt", fields.get("source", "who?")], None),

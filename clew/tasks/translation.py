@@ -273,6 +273,7 @@ TRANSLATE: Use[TextRow, list[Translation]] = Use(
     formats={"lines": as_lines},
     together=True,
     answers_blank=True,
+    tables=False,
     watch=Watch(
         tokens=lambda task, row: tokens_read(task.source, [row.text]),
         confidence=confidence_of,

@@ -54,7 +54,8 @@ class WritingOptions(DecodingConfig, Options):
     @classmethod
     def over(cls, own: Mapping[str, Any], given: Mapping[str, Any]) -> dict[str, Any]:
         method = given.get("method")
-        if given.get("n_best", 1) > 1 and method not in (None, "beam"):
+        best = given.get("n_best", 1)
+        if isinstance(best, int) and best > 1 and method not in (None, "beam"):
             raise UserError(f"n_best is for beam search, and method is {method}; leave one of them out")
         asks_for_beams = method is None and not given.keys().isdisjoint(("beams", "n_best"))
         return {**own, **({"method": "beam"} if asks_for_beams else {}), **given}
@@ -141,6 +142,8 @@ class Use(Generic[R, A]):
     """Whether a blank row has an answer too."""
     skips_blank: bool = False
     """Whether blank lines of a file or of standard input are left out."""
+    tables: bool = True
+    """Whether a file that is a table by its name is read by its columns; else as lines, unless a column is named."""
     begins: bool = False
     """Whether it may be asked about nothing: without TEXT and file it begins a text, and reads no standard input."""
     local: tuple[str, ...] = ()

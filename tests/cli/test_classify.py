@@ -230,3 +230,16 @@ def test_the_code_of_the_guide_runs(
     exec(re.findall(r"```python\n(.*?)```", guide, re.DOTALL)[0], {})
     first, several, last = capsys.readouterr().out.splitlines()
     assert first.split(" ")[0] in ("delivery", "billing") and several.count("'") == 4 and last == "delivery"
+
+
+def test_options_of_predict_stand_anywhere_and_a_text_is_told_from_a_file(clew: Clew, runs: dict[str, Path]) -> None:
+    Path("lines.txt").write_text("my parcel is late\n", encoding="utf-8")
+    found = clew("predict", runs["tickets"], "lines.txt", "--json").out
+    assert (
+        found == clew("predict", "--json", runs["tickets"], "lines.txt").out == clew("predict", runs["tickets"], "--json", "lines.txt").out
+    )
+    assert clew("predict", runs["tickets"], "late?", "--json").out.startswith('{"line": 1, "text": "late?"')
+    assert_refused(clew("predict", runs["tickets"], "late"), "no such file: late; a text itself goes to standard input")
+    pair = clew("predict", runs["pairs"], "my parcel is late\tis it?").out
+    assert pair == clew("classify", runs["pairs"], "my parcel is late", "--second", "is it?").out != ""
+    assert_refused(clew("classify", runs["pairs"], stdin="a\tb\tc\n"), f"standard input, line 1: {runs['pairs']} takes text and second")
