@@ -69,7 +69,8 @@ class Reading:
     @property
     def module(self) -> nn.Module:
         """What is run, and watched by the paths of its parts."""
-        return self.model if isinstance(self.model, nn.Module) else self.model.module  # type: ignore[attr-defined]
+        module: nn.Module = self.model if isinstance(self.model, nn.Module) else getattr(self.model, "module")  # noqa: B009
+        return module
 
     @property
     def pieces(self) -> tuple[str, ...]:

@@ -17,13 +17,14 @@ class ReadsText:
     """A task with a `body` and a `reader`, or one that says in `vectors` what reads for its body."""
 
     body: Any
+    reader: WordReader
     text_name = "text"
     """What a text is called that is given to it."""
     reads_masks = False
     """Whether [MASK] in a text is the token that is to be guessed."""
 
     def vectors(self) -> TextBody:
-        return TextBody(self.body, self.reader)  # type: ignore[attr-defined]
+        return TextBody(self.body, self.reader)
 
     def reads(self, given: Given, *, any_length: bool = False) -> Reading:
         check_is_text(given.text, "text")
