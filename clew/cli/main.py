@@ -161,7 +161,7 @@ def run(arguments: list[str]) -> int:
     options, more = parser.parse_known_intermixed_args(rest)
     if more and not getattr(options, "open", False):
         parser.error(f"unrecognized arguments: {' '.join(more)}")
-    options.words = rest
+    options.command_line = rest
     try:
         if options.code is not None:
             from pathlib import Path

@@ -42,7 +42,7 @@ def run(options: argparse.Namespace) -> int:
     from clew.runs.asking import own_verb
     from clew.runs.directory import CONFIG
 
-    folder = next((word for word in options.words if is_there(os.path.join(word, CONFIG))), options.folder)
+    folder = next((word for word in options.command_line if is_there(os.path.join(word, CONFIG))), options.folder)
     [loaded] = load_runs(options, [folder])
     verb = own_verb(loaded.config)
     if verb not in loaded.uses:
@@ -50,7 +50,7 @@ def run(options: argparse.Namespace) -> int:
             f"{folder} is a run of the task {loaded.config.task.name}, which answers nothing by itself; "
             f"`clew evaluate {folder}` scores it, and other runs read its vectors with embedding.from={folder}"
         )
-    asked = use_parser(verb, form_of([loaded.uses[verb]])).parse_intermixed_args(options.words)
+    asked = use_parser(verb, form_of([loaded.uses[verb]])).parse_intermixed_args(options.command_line)
     is_text = asked.source != "-" and not is_there(asked.source) and not NAME.fullmatch(asked.source)
     if asked.source != "-" and not is_text and not is_there(asked.source):
         remedy = f"a text itself goes to standard input: echo TEXT | clew predict {folder}"
