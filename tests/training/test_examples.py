@@ -72,7 +72,9 @@ def test_two_processes_train_and_judge_as_one(tmp_path: Path) -> None:
         alone, together = Path(f"{name.partition('-')[0]}-one"), Path(name)
         assert measured(together) == pytest.approx(measured(alone), rel=1e-6, abs=1e-6), name
         assert losses_of(together) == pytest.approx(losses_of(alone), rel=1e-6), name
-        assert [without_statistics(record) for record in records(together)] == [without_statistics(record) for record in records(alone)], name
+        assert [without_statistics(record) for record in records(together)] == [without_statistics(record) for record in records(alone)], (
+            name
+        )
         straight = read_weights(alone / "model.safetensors")
         for key, value in read_weights(together / "model.safetensors").items():
             torch.testing.assert_close(value, straight[key], rtol=1e-5, atol=1e-6, msg=f"{name} {key}")
