@@ -21,7 +21,9 @@ from clew.tasks.alignment import attention_weights
 from clew.training.run import train_run
 
 TASKS = ("copy", "reverse", "sort")
-ATTENTIONS: dict[str, dict[str, Any]] = {name: {"score": name} for name in SCORES} | {"hard": {"score": "general", "hard": True}}
+ATTENTIONS: dict[str, dict[str, Any]] = {name: {"score": name} for name in SCORES}
+ATTENTIONS["content"] = {"score": {"name": "content", "learned": True}}  # the plain cosine can hardly choose
+ATTENTIONS["hard"] = {"score": "general", "hard": True}
 
 
 def setting(task: str, attention: str, steps: int, seed: int) -> Config:

@@ -1,4 +1,5 @@
 """`python -m benchmarks.serving RUN [--clients 32] [--seconds 60]`: clients that ask `clew serve` over this machine's own address.
+`benchmarks.serving_attacked` has the same under attack.
 
 Each client asks one thing after the other. Of the requests 1 % are broken off after a few milliseconds, and 1 % are larger than the server
 takes; the others have one text each, or now and then several. The server is a process of its own. What is printed: answers a second, their
@@ -14,8 +15,11 @@ import random
 import statistics
 import subprocess
 import sys
+import threading
 import time
-from collections import Counter
+from collections import Counter, deque
+from collections.abc import Iterator
+from contextlib import contextmanager
 
 WORDS = ["the", "a", "small", "red", "ball", "of", "thread", "was", "tied", "to", "her", "door", "and", "she", "went", "in"]
 OVERSIZED = b'{"text": "' + b"a" * 1_200_000 + b'"}'
@@ -123,6 +127,26 @@ def report(clients: list[Client], sizes: list[float], seen: dict[str, float], se
     return not wrong and sizes[-1] <= 1.1 * early
 
 
+@contextmanager
+def serving(run: str, device: str, limit: str = "") -> Iterator[tuple[subprocess.Popen[str], int, str]]:
+    """A server in a process of its own, under a `limit` as the shell's ulimit takes it; its port, and the path of the run's own verb."""
+    command = [sys.executable, "-m", "clew", "serve", run, "--port", "0", "--device", device]
+    if limit:
+        command = ["sh", "-c", f'ulimit {limit} && exec "$@"', "sh", *command]
+    with subprocess.Popen(command, stderr=subprocess.PIPE, text=True, env=dict(os.environ)) as server:
+        try:
+            told = iter(server.stderr)  # type: ignore[arg-type]
+            first = next((line for line in told if line.startswith("serving ")), None)
+            if first is None:
+                sys.exit("the server did not start")
+            address = next(told).split()[1]
+            threading.Thread(target=lambda: deque(told, maxlen=0), daemon=True).start()  # a pipe that is full would stop the server
+            yield server, int(address.split(":")[2].partition("/")[0]), "/" + address.split("/")[-1]
+        finally:
+            server.terminate()
+            server.wait(30)
+
+
 if __name__ == "__main__":
     parser = argparse.ArgumentParser(prog="python -m benchmarks.serving", description=__doc__)
     parser.add_argument("run", metavar="RUN")
@@ -131,19 +155,8 @@ if __name__ == "__main__":
     parser.add_argument("--device", default="cpu", help="where the server runs its model")
     parser.add_argument("--options", default="{}", help="of every request, as JSON, e.g. '{\"max_new\": 20}'")
     given = parser.parse_args()
-    command = [sys.executable, "-m", "clew", "serve", given.run, "--port", "0", "--device", given.device]
-    with subprocess.Popen(command, stderr=subprocess.PIPE, text=True, env=dict(os.environ)) as server:
-        try:
-            told = iter(server.stderr)  # type: ignore[arg-type]
-            first = next((line for line in told if line.startswith("serving ")), None)
-            if first is None:
-                sys.exit("the server did not start")
-            address = next(told).split()[1]
-            port, path = int(address.split(":")[2].partition("/")[0]), "/" + address.split("/")[-1]
-            clients, sizes = asyncio.run(measure(server.pid, port, path, given))
-            is_well = report(clients, sizes, asyncio.run(metrics(port)), given.seconds)
-        finally:
-            server.terminate()
-            ended = server.wait(30)
-    print(f"ended by SIGTERM with {ended}")
-    sys.exit(0 if is_well and ended == 143 else 1)
+    with serving(given.run, given.device) as (server, port, path):
+        clients, sizes = asyncio.run(measure(server.pid, port, path, given))
+        is_well = report(clients, sizes, asyncio.run(metrics(port)), given.seconds)
+    print(f"ended by SIGTERM with {server.returncode}")
+    sys.exit(0 if is_well and server.returncode == 143 else 1)

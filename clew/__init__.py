@@ -3,11 +3,12 @@
 clew.train("shakespeare-lstm", "training.steps=200") trains a recipe and gives back the run, clew.load(folder) a run trained before,
 clew.fit(module, loader, folder, steps=200) trains a module of your own,
 clew.translate(runs, texts) translates with several runs together, clew.look(run, "surprisal", text=...) and clew.record(model, pattern)
-look inside: of a run, or of any torch module. Everything else is a plain module to import: clew.layers, clew.models, clew.decoding.
+look inside: of a run, or of any torch module. clew.from_torch(module) makes of a layer of torch.nn one of clew's, with its weights.
+Everything else is a plain module to import: clew.layers, clew.models, clew.decoding.
 Nothing is loaded until it is asked for.
 """
 
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, overload
 
 __version__ = "0.1.0"
 
@@ -24,8 +25,11 @@ if TYPE_CHECKING:
     from clew.core.config import Part
     from clew.drawing.views import View
     from clew.instruments.subject import Looked
+    from clew.interop.from_torch import VectorTransformer
+    from clew.layers.sequence import SequenceLayer
     from clew.recipes.listed import Listed
     from clew.runs.loaded import Run
+    from clew.tasks.translation import Translation
     from clew.training.fitting import Evaluate, Fit, Settings
 
 
@@ -128,7 +132,11 @@ def load(folder: "Path | str", *, device: str = "auto", code: "Path | str | None
     return load_run(folder, device=device, code=path)
 
 
-def translate(runs: "Run | Sequence[Run]", texts: "str | Sequence[str]", **options: Any) -> Any:
+@overload
+def translate(runs: "Run | Sequence[Run]", texts: str, **options: Any) -> "Translation": ...
+@overload
+def translate(runs: "Run | Sequence[Run]", texts: "Sequence[str]", **options: Any) -> "list[Translation]": ...
+def translate(runs: "Run | Sequence[Run]", texts: "str | Sequence[str]", **options: Any) -> "Translation | list[Translation]":
     """Translations by one run or by several as an ensemble; options are those of `clew.runs.loaded.translate_together`."""
     from clew.runs.loaded import Run, translate_together
 
@@ -155,6 +163,21 @@ def look(
     given: Any = models if isinstance(models, (list, tuple)) else [models]
     loaded = [load(one) if isinstance(one, (str, Path)) else one for one in given]
     return looking.look(loaded, instrument, options, inputs=inputs, tokenizer=tokenizer)
+
+
+@overload
+def from_torch(module: "nn.Transformer") -> "VectorTransformer": ...
+@overload
+def from_torch(module: "nn.RNNBase | nn.TransformerEncoder | nn.TransformerDecoder", *, causal: bool | None = None) -> "SequenceLayer": ...
+def from_torch(module: "nn.Module", *, causal: bool | None = None) -> "SequenceLayer | VectorTransformer":
+    """The layer of clew's that computes what an `nn.LSTM`, `GRU`, `RNN`, `TransformerEncoder`, `TransformerDecoder` or `Transformer` does,
+    with copies of its weights; it reads (batch, length, dim) and a mask that is True where real.
+
+    `causal=True` makes of a TransformerEncoder one that is called with the mask of a language model.
+    """
+    from clew.interop.from_torch import from_torch as layer_of
+
+    return layer_of(module, causal=causal)
 
 
 INSPECTION = ("record", "intervene", "Recording")

@@ -1,8 +1,9 @@
-"""One seeded, deterministic way to draw examples, and one thread a worker."""
+"""One seeded, deterministic way to draw examples, and one thread a worker, where OMP_NUM_THREADS does not ask for more."""
 
 import os
 import shutil
 import signal
+import tempfile
 from collections.abc import Iterator
 from typing import Any
 
@@ -14,8 +15,10 @@ settings.register_profile("clew", derandomize=True, deadline=None, max_examples=
 settings.load_profile("clew")
 
 if "PYTEST_XDIST_WORKER" in os.environ:
-    torch.set_num_threads(1)
-    os.environ.setdefault("OMP_NUM_THREADS", "1")  # of the processes that a test starts
+    os.environ.setdefault("OMP_NUM_THREADS", "1")  # of the processes that a test starts too
+    torch.set_num_threads(int(os.environ["OMP_NUM_THREADS"]))
+
+os.environ["CLEW_STATE"] = tempfile.mkdtemp(prefix="clew-state-")  # the user's own list of runs is left alone
 
 # A shell that starts the suite in the background has interrupts ignored, here and in all that is started from here; tests send them.
 signal.signal(signal.SIGINT, signal.default_int_handler)

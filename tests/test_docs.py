@@ -1,14 +1,17 @@
 """What CONTRIBUTING and the lineage tell a reader to type is true."""
 
+import math
 import re
 import shlex
 from pathlib import Path
 
 import pytest
+import torch
 
 from clew.cli.main import main, verb_parser
 from clew.instruments.looking import read_assignments, read_options
 from clew.layers.cells import CELLS
+from clew.layers.positions import sinusoids
 from clew.recipes import RECIPES
 from clew.recipes.running import config_of
 from clew.runs.build import build_body
@@ -87,3 +90,21 @@ def test_the_slips_of_the_course_are_wrong_as_it_says(capsys: pytest.CaptureFixt
     assert "clipped to 1.00, with the slip 0.02" in shown
     assert "j < i [nan nan nan]" in shown and "rows add up to: [1. 1. 1.]" in shown
     assert names["late"].sum(1)[0] < 1
+    assert names["softmax"] == pytest.approx([0.665, 0.245, 0.090], abs=5e-4)
+    assert names["softmax"][:2] / names["softmax"][1:] == pytest.approx(math.e)
+    turns = sinusoids(torch.arange(2), 8)[1]  # of one position on
+    assert "angles per position: [1.    0.1   0.01  0.001]" in shown
+    assert torch.atan2(turns[0::2], turns[1::2]).tolist() == pytest.approx([1, 0.1, 0.01, 0.001])
+    assert torch.equal(names["after"]["open"].cell, names["before"].cell)
+    assert not names["after"]["closed"].cell.any() and not names["after"]["closed"].hidden.any()
+    assert names["widths"] == {"residual": 4, "dense": 8}
+
+
+@pytest.mark.parametrize(
+    "slip",
+    ["sinusoids counted from k = 1", "whose softmax they are not", "forget gate is off", "forget gate multiplies `h`", '"concatenate"'],
+)
+def test_the_course_says_what_is_right_about_a_slip_and_where_to_see_it(slip: str) -> None:
+    (row,) = (line for line in COURSE.splitlines() if line.startswith("| ") and slip in line)
+    wrong, right, seen = row.strip("| ").split(" | ")
+    assert slip in wrong and len(right) > 40 and ("below" in seen or "`clew " in seen)

@@ -1,6 +1,7 @@
 """Asking a run on the command line, whatever its task: rows of the command, of a file or of standard input, and answers as they come."""
 
 import argparse
+import os
 import re
 import sys
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -143,7 +144,8 @@ class as_flags:
 
         if isinstance(error, UserError) and self.names:
             words = "|".join(map(re.escape, self.names))
-            sentence = re.sub(rf"^({words})(?= )|(?<=, and )({words})(?= is )|(?<=is for )(choices)\b", as_flag, str(error))
+            places = rf"^({words})(?= )|(?<=; )({words})(?= has )|(?<=, and )({words})(?= is )|(?<=is for )({words})\b"
+            sentence = re.sub(places, as_flag, str(error))
             if sentence != str(error):
                 raise UserError(sentence) from None
 
@@ -218,9 +220,8 @@ def command_rows(texts: Sequence[str], kind: Any, fields: Mapping[str, str], run
             rows.append((number, read_section(kind, dict(zip(required(kind), sides, strict=True)), f"text {number}")))
             continue
         for name in lacking(kind, {first, *values}):
-            raise UserError(
-                f"text {number}: {run.folder} takes {' and '.join(required(kind))} together, and {flag(name)} has the other; found 1"
-            )
+            need = " and ".join(required(kind))
+            raise UserError(f"text {number}: {run.folder} takes {need} together; {flag(name)} has the other, or --file has both")
         if unknown := next((name for name in fields if name not in kind.model_fields), None):
             raise UserError(
                 f"{flag(unknown)} is for runs that take {unknown}, and {run.folder} takes {' and '.join(kind.model_fields)} alone"
@@ -253,12 +254,11 @@ def may_be_file(kind: Any, name: str) -> bool:
 
 def value_of(kind: Any, name: str, given: str) -> str:
     """What a field is given on the command line: itself, or the text of the file that it names, where the field may be a file."""
-    from clew.cli.texts import is_file
     from clew.data.lines import check_file, ended_lines
 
     if not may_be_file(kind, name):
         return given
-    if is_file(given):
+    if os.path.isfile(given):
         return "".join(ended_lines(Path(given)))
     if given and not any(map(str.isspace, given)):
         check_file(Path(given))
@@ -281,14 +281,13 @@ def line_rows(file: str | None, use: Any, kind: Any, fields: Mapping[str, str], 
             if not line.strip() and use.skips_blank:
                 continue
             most = -1 if set(parts) <= set(required(kind)) else len(parts) - 1
-            sides = line.split("\t", most) if len(parts) > 1 and "\t" in line.strip() else [line]
+            sides = line.split("\t", most) if len(parts) > 1 and "\t" in line else [line]
             found = dict(zip(parts, sides, strict=False))
-            there = {name for name, side in found.items() if side.strip()} | values.keys()
-            if line.strip() and (lacking(kind, there) or len(sides) > len(parts)):
+            if line.strip() and (lacking(kind, found.keys() | values.keys()) or len(sides) > len(parts)):
                 need = " and ".join(required(kind))
                 raise UserError(
                     f"{place_of((), file)} {number}: {run.folder} takes {need} together, and a line has both with a tab between; "
-                    f"found {max(len(there), len(sides))}"
+                    f"found {len(sides)}"
                 )
             blank = dict.fromkeys(required(kind), "") if not line.strip() else {}
             rows.append((number, read_section(kind, {**blank, **found, **values}, f"text {number}")))
@@ -301,8 +300,7 @@ def line_rows(file: str | None, use: Any, kind: Any, fields: Mapping[str, str], 
 
 
 def table_rows(file: str, kind: Any, columns: Mapping[str, str], run: Any) -> Iterator[list[tuple[int, Any]]]:
-    """A row for each record of a table, by the columns that the command names, or those that the run was trained with; one with an empty
-    cell is blank."""
+    """A row for each record of a table, by the columns that the command names, or those that the run was trained with."""
     from clew.cli.lines import table_fields
     from clew.runs.explaining import read_section
 
@@ -316,21 +314,18 @@ def table_rows(file: str, kind: Any, columns: Mapping[str, str], run: Any) -> It
     for some in table_fields(file, wanted):
         rows = []
         for number, cells in some:
-            fields = dict(zip(wanted, cells, strict=True))
-            blank = dict.fromkeys(fields, "") if "" in cells else {}
-            rows.append((number, read_section(kind, {**fields, **blank}, f"text {number}")))
+            rows.append((number, read_section(kind, dict(zip(wanted, cells, strict=True)), f"text {number}")))
         yield rows
 
 
 def parted(options: argparse.Namespace) -> tuple[list[str], list[str]]:
     """The runs and the texts among the words of the command. What looks like a run's path and is none is refused, not taken for a text."""
-    from clew.cli.texts import is_file
     from clew.runs.directory import CONFIG, check_run
 
     runs, texts = [options.folder], list[str]()
     for word in options.texts:
-        is_one = is_file(str(Path(word, CONFIG)))
-        if not is_one and not any(map(str.isspace, word)) and "/" in word and Path(word).parent.is_dir():
+        is_one = os.path.isfile(os.path.join(word, CONFIG))
+        if not is_one and not any(map(str.isspace, word)) and "/" in word and os.path.isdir(os.path.dirname(word)):
             check_run(Path(word))
         (runs if is_one else texts).append(word)
     return runs, texts

@@ -10,12 +10,16 @@ RUN is a run directory, a folder that runs are below, or a pattern in quotes. Ru
 Scores are those of each run's best evaluation, as mean ± sample standard deviation over the seeds. p is two-sided,
 against the best group (or the group of the first run: --against first), and not corrected for the number of
 groups. Which test it is depends on what is there, and a column says which. Paired bootstrap: every run of both
-groups has a predictions.jsonl of the same examples, and 10,000 resamples of these are drawn (Koehn 2004); p is then of
-the examples' scores there, whatever --measure is. Welch: both groups have at least two seeds, and Welch's t-test
-compares the seeds' values of --measure. None: neither is so.
+groups has a predictions.jsonl of the same examples, and 10,000 resamples of these are drawn (Koehn 2004), each scored
+by --measure as a corpus of its own. Beside its p stands that of approximate randomisation, in which the outputs of the
+two groups for an example are swapped at random (Riezler and Maxwell 2005); --test randomisation puts that first.
+Welch: both groups have at least two seeds, and Welch's t-test compares the seeds' values of --measure. None: neither
+is so. sacreBLEU's --paired-bs counts one tail: where systems differ clearly its p is half of the one here; its
+--paired-ar is two-sided as well.
 
-A line of predictions.jsonl is an object with an "id" and a "score", higher being better. A run that cannot be
-read is named and left out.
+A line of predictions.jsonl is an object with an "id", a "score", higher being better, and "statistics", of which
+measures are computed. Where neither these nor the predictions there tell --measure, p is of the mean score, and a note
+says so. A run that cannot be read is named and left out.
 """
 
 import argparse
@@ -25,9 +29,9 @@ from typing import Any
 
 from clew.cli.progress import say
 
-SHOWN = ("valid.loss", "valid.perplexity", "test.loss", "test.perplexity", "test.bleu", "test.chrf", "test.exact_match")
+SHOWN = ("valid.loss", "valid.perplexity", "test.loss", "test.perplexity", "test.bleu", "test.chrf", "test.ter", "test.exact_match")
 SCORES = ("f1", "accuracy", "micro_f1", "pearson")
-DIGITS = dict.fromkeys(("perplexity", "bleu", "chrf", "exact_match", *SCORES), 2)
+DIGITS = dict.fromkeys(("perplexity", "bleu", "chrf", "ter", "exact_match", *SCORES), 2)
 PICTURES = (".png", ".pdf", ".svg")
 
 
@@ -36,6 +40,12 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     add("runs", metavar="RUN", nargs="+", help="run directories, folders of them, or patterns")
     add("--measure", default="valid.loss", metavar="NAME", help="what groups are ranked and tested by (default: valid.loss)")
     add("--against", choices=["best", "first"], default="best", help="the group that the others are tested against (default: best)")
+    add(
+        "--test",
+        choices=["bootstrap", "randomisation"],
+        default="bootstrap",
+        help="the paired test over examples that p is of; the other stands beside it (default: bootstrap)",
+    )
     add("--format", choices=["text", "markdown", "latex"], default="text", help="how the tables are written (default: text)")
     add(
         "--curves", metavar="FILE", help="draw training and validation loss into FILE.html (needs nothing) or .png, .pdf, .svg (matplotlib)"
@@ -72,7 +82,7 @@ def run(options: argparse.Namespace) -> int:
         raise UserError("none of these runs can be compared; `clew runs` says how each stands")
     groups, twins = group_runs(found)
     first, groups = groups[0], ranked(groups, options.measure)
-    rows, tests = compared(groups, first if options.against == "first" else groups[0], options.measure)
+    rows, tests = compared(groups, first if options.against == "first" else groups[0], options.measure, options.test)
     for note in [*twins, *tests, *cautions(groups, options.measure)]:
         say(f"note: {note}")
     if options.json:
@@ -86,10 +96,11 @@ def run(options: argparse.Namespace) -> int:
     return 0
 
 
-def compared(groups: list[Any], reference: Any, measure: str) -> tuple[list[dict[str, Any]], list[str]]:
+def compared(groups: list[Any], reference: Any, measure: str, test: str = "bootstrap") -> tuple[list[dict[str, Any]], list[str]]:
     """What there is to say of every group, and what stood in the way of a better test."""
-    from clew.runs.comparison import compare_groups, group_differences
+    from clew.runs.comparison import PAIRED, compare_groups, group_differences
 
+    (beside,) = PAIRED.keys() - {test}
     rows, notes = [], []
     differences = group_differences(groups)
     for number, group in enumerate(groups):
@@ -98,9 +109,12 @@ def compared(groups: list[Any], reference: Any, measure: str) -> tuple[list[dict
         row["mean"] = {name: group.mean(name) for name in names if group.mean(name) is not None}
         row["spread"] = {name: group.spread(name) for name in names if group.spread(name) is not None}
         if group is not reference:
-            verdict, found = compare_groups(group, reference, measure)
+            verdict, found = compare_groups(group, reference, measure, test)
             notes += found
             row.update(test=verdict.name, p=verdict.p, over=verdict.over, against=reference.label)
+            if verdict.name == PAIRED[test]:
+                other = compare_groups(group, reference, measure, beside)[0]
+                row["beside"] = {"test": other.name, "p": other.p}
         row["settings"] = {name: values[number] for name, values in differences}
         rows.append(row)
     return rows, list(dict.fromkeys(notes))
@@ -123,21 +137,22 @@ def scored(row: dict[str, Any], measure: str) -> str:
     return number(row["mean"].get(measure), digits) + (f" ± {number(spread, digits)}" if spread is not None else "")
 
 
-def p_value(row: dict[str, Any]) -> str:
-    p = row.get("p")
+def p_value(p: float | None) -> str:
     return "" if p is None else "<0.001" if p < 0.001 else f"{p:.3f}"
 
 
 def main_table(rows: list[dict[str, Any]], measure: str) -> tuple[list[str], list[list[str]]]:
     shown = measures_shown(rows, measure)
-    header = ["#", "group", "n", *(name.replace(".", " ") for name in shown), "p", "test"]
+    beside = next((f"p, {row['beside']['test']}" for row in rows if "beside" in row), None)
+    header = ["#", "group", "n", *(name.replace(".", " ") for name in shown), "p", *([beside] if beside else []), "test"]
     cells = [
         [
             str(number),
             row["group"],
             str(row["n"]),
             *(scored(row, name) for name in shown),
-            p_value(row),
+            p_value(row.get("p")),
+            *([p_value(row.get("beside", {}).get("p"))] if beside else []),
             f"{row['test']}, {row['over']}" if "test" in row else "reference" if len(rows) > 1 else "",
         ]
         for number, row in enumerate(rows, start=1)

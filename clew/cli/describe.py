@@ -8,6 +8,7 @@ For example:
 
 import argparse
 import json
+import os
 from pathlib import Path
 from typing import Any
 
@@ -50,7 +51,7 @@ def task_of(options: argparse.Namespace) -> Any:
     from clew.runs.loaded import load_run
 
     if is_run(Path(options.what)) or options.what not in RECIPES:
-        if not Path(options.what).exists():
+        if not os.path.exists(options.what):
             near = did_you_mean(options.what, RECIPES)
             raise UserError(f"{options.what} is neither a run directory nor a recipe{near} `clew recipes` lists the recipes")
         if options.settings:

@@ -11,9 +11,10 @@ empty line has the zero vector, so that lines keep their numbers.
 
 --out FILE.npy is one float32 array, a row a line; with --tokens a row a token, and FILE.index.jsonl says of each line where
 its rows begin and which characters each token is. Without it, or to FILE.jsonl, there is a JSON object a line. --layer is a
-level's number as `clew probe` counts them (0: the embedding), last, or a mix: sum, sum_last_four, join_last_four. --search
-prints the lines of largest cosine, of lines that are embedded as they are read, or of --index, vectors that were written
-before. What is longer than the model can read is read in windows that are pooled together, or cut where the run says so.
+level's number as `clew probe` counts them (0: the embedding), last, or a mix: sum (of the layers), sum_with_embedding,
+sum_last_four, join_last_four. --search prints the lines of largest cosine, of lines that are embedded as they are read, or of
+--index, vectors that were written before. What is longer than the model can read is read in windows that are pooled together,
+or cut where the run says so.
 """
 
 import argparse
@@ -36,6 +37,12 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     add("--layer", default="last", metavar="LAYER", help="a level's number, 0 being the embedding, or a mix of levels (default: last)")
     add("--pooling", metavar="NAME", help="what a text's vectors become: first, last, max, mean (default: the run's own, or mean)")
     add("--normalise", action=argparse.BooleanOptionalAction, default=None, help="vectors of length 1 (default: as the run's own are)")
+    add(
+        "--carry",
+        type=int,
+        metavar="N",
+        help="of ELMo: N texts at a time, each going on from the one in its place before, as AllenNLP does",
+    )
     add("--search", action="append", metavar="QUERY", help="the texts nearest this one by the cosine; may be repeated")
     add("--index", metavar="FILE.npy", help="search these vectors, a row a line of --file, instead of embedding its lines")
     add("--top", type=int, default=5, metavar="N", help="of --search: so many texts (default: 5)")
@@ -49,7 +56,7 @@ def run(options: argparse.Namespace) -> int:
 
     check_options(options)
     run = load_run(options.folder, device=options.device, code=None if options.code is None else Path(options.code))
-    vectors = run.text_vectors(layer=options.layer, pooling=options.pooling, normalise=options.normalise)
+    vectors = run.text_vectors(layer=options.layer, pooling=options.pooling, normalise=options.normalise, carry=options.carry)
     if options.search:
         search(vectors, options)
     elif options.out is not None and options.out.endswith(".npy"):
@@ -67,12 +74,18 @@ def check_options(options: argparse.Namespace) -> None:
     check_texts(options, {} if options.text is None else {"text": options.text})
     if options.search and (options.tokens or options.out):
         raise UserError("--search compares whole texts and prints what it finds; leave --tokens and --out out")
+    if options.tokens and options.pooling is not None:
+        raise UserError("--pooling makes one vector of a text's, and --tokens has a vector for each token; leave one of them out")
     if options.index is not None and not options.search:
         raise UserError("--index is what --search looks through; say what to look for with --search")
     if options.index is not None and options.texts:
         raise UserError("--index takes the place of texts on the command line; name the file of its lines with --file, or none")
     if options.search and any(not query.strip() for query in options.search):
         raise UserError("--search is empty; say what to look for")
+    if options.search and options.carry is not None:
+        raise UserError(
+            "--carry makes a text's vector depend on the texts before it, and --search compares texts by themselves; leave one out"
+        )
     if options.top < 1:
         raise UserError(f"--top ({options.top}) must be at least 1")
     if options.out is not None:
@@ -84,7 +97,22 @@ def check_options(options: argparse.Namespace) -> None:
 
 
 def blocks(options: argparse.Namespace) -> Iterator[list[str]]:
-    """The texts, some at a time."""
+    """The texts, some at a time; where they are carried, so many as go together."""
+    if options.carry is None:
+        yield from read_blocks(options)
+        return
+    waiting: list[str] = []
+    for some in read_blocks(options):
+        waiting += some
+        whole = len(waiting) - len(waiting) % options.carry
+        if whole:
+            yield waiting[:whole]
+        waiting = waiting[whole:]
+    if waiting:
+        yield waiting
+
+
+def read_blocks(options: argparse.Namespace) -> Iterator[list[str]]:
     from clew.cli.lines import is_table, table_fields
     from clew.cli.texts import some_texts
 

@@ -103,11 +103,14 @@ def run(options: argparse.Namespace) -> int:
 
 def scored(run: Any, config: Any, name: str, part: Any, baselines: Any = None) -> Any:
     """The score of a part by a trained run, decoding as the config says, with the baselines' where they are asked for."""
+    from clew.cli.progress import say
     from clew.tasks import TASKS
     from clew.tasks.learning import Evaluation
 
     learning = TASKS[config.task.name].learns
     encoded = encode(run, config, name, part)
+    for note in learning.judged_remarks(run.task, name, part):
+        say(note)
     score = learning.judge(run.task, run.task, part, encoded, Evaluation(config.training, config.decoding, config.seed, is_final=True))
     assert score is not None
     if baselines is None:
@@ -128,12 +131,14 @@ def own_baselines(run: Any) -> Any:
     """What the run's training part alone tells; it is read again where a baseline learns from it."""
     from clew.baselines.beside import Baselines
     from clew.data.notes import Notes
+    from clew.runs.trust import check_paths
     from clew.tasks import TASKS
 
     config, entry = run.config, TASKS[run.config.task.name]
     learning = entry.learns
 
     def train() -> Any:
+        check_paths(run.folder, config.data)
         part = learning.read(config.data, config.seed, Notes(faults=config.data.faults))["train"]
         return learning.known(run.task, part, lambda: encode(run, config, "train", part))
 

@@ -23,7 +23,7 @@ def evaluate_examples(run: Any, files: list[str], settings: list[str], changed: 
     config = changed_config(run.config, settings, changed, files)
     baselines = own_baselines(run)
     found = []
-    for part, examples in examples_of(config, settings, files).items():
+    for part, examples in examples_of(run.folder, config, settings, files).items():
         if options.into is not None:
             examples = [example._replace(into=options.into) for example in examples]
         through = options.pivot is not None
@@ -90,9 +90,10 @@ def changed_config(config: Any, settings: list[str], changed: dict[str, Any], fi
     return config.model_copy(update={"decoding": decoding_config(config.decoding, changed)})
 
 
-def examples_of(config: Any, settings: list[str], files: list[str]) -> dict[str, Any]:
+def examples_of(folder: Path, config: Any, settings: list[str], files: list[str]) -> dict[str, Any]:
     """What is scored, by name: the files, or those that settings name, or the run's own validation and test parts."""
     from clew.data.notes import Notes
+    from clew.runs.trust import check_paths
     from clew.tasks import TASKS
 
     learning, data, notes = TASKS[config.task.name].learns, config.data, Notes(faults=config.data.faults)
@@ -101,8 +102,10 @@ def examples_of(config: Any, settings: list[str], files: list[str]) -> dict[str,
     if files:
         found: dict[str, Any] = {" ".join(files): learning.read_files(files, data, notes)}
     elif named or (given and is_gone(data)):
+        check_paths(folder, data.model_copy(update={part: None for part in ("train", *given) if part not in (named or given)}), settings)
         found = {part: learning.read_files(there, data, notes) for part, there in (named or given).items()}
     else:
+        check_paths(folder, data, settings)
         parts = learning.read(data, config.seed, notes)
         found = learning.apart({part: examples for part, examples in parts.items() if part != "train"}, data)
     for note in notes.report():
@@ -134,7 +137,9 @@ def scored_through(run: Any, config: Any, examples: Any, pivot: str) -> Any:
         for example, prediction, text in zip(examples, predictions, between, strict=True)
     ]
     about = f"through {pivot}: {measured.text}"
-    return Score(measured.values, 0.0, about, dict(zip(ids, scores, strict=True)), dict(zip(ids, described, strict=True)))
+    each = (scores, described, run.task.statistics(examples, predictions))
+    scores_of, described_of, statistics_of = (dict(zip(ids, some, strict=True)) for some in each)
+    return Score(measured.values, 0.0, about, scores_of, described_of, statistics=statistics_of)
 
 
 def show_report(report: tuple[str, ...], confusion: bool) -> None:
@@ -155,25 +160,30 @@ def worst(examples: Any, score: Any, most: int) -> list[dict[str, Any]]:
 
 
 def show_errors(errors: list[dict[str, Any]], most: int) -> None:
+    from clew.runs.predictions import PROBABILITY, worst_by
+
     if not most:
         return
     if not errors:
         print("\nno prediction is wrong", flush=True)
         return
     if "marked" in errors[0]:
-        print("\nid\twrong\ttext")
+        print("\nid\twrong words\ttext")
         rows = [[each["id"], str(len(each["wrong"])), each["marked"]] for each in errors]
     else:
-        print("\nid\tgold\tpredicted\t" + ("probability of gold" if "gold_probability" in errors[0] else "score") + "\ttext")
-        rows = [error_row(each) for each in errors]
+        measure = worst_by(errors)
+        print(f"\nid\tgold\tpredicted\t{'probability of gold' if measure == PROBABILITY else measure}\ttext")
+        rows = [error_row(each, measure) for each in errors]
     for row in rows:
         print("\t".join(" ".join(cell.split()) for cell in row))
 
 
-def error_row(fields: dict[str, Any]) -> list[str]:
-    number = fields.get("gold_probability", fields["score"])
+def error_row(fields: dict[str, Any], measure: str) -> list[str]:
+    from clew.runs.predictions import NO_LABEL, badness
+
+    number = badness(fields, measure)
     texts = [fields[side] for side in ("source", "second") if side in fields]
-    return [fields["id"], fields["target"], fields["prediction"], f"{number:.4g}", *texts]
+    return [fields["id"], fields["target"] or NO_LABEL, fields["prediction"] or NO_LABEL, f"{number:.4g}", *texts]
 
 
 def write(path: Path, found: list[tuple[str, Any]]) -> None:
@@ -181,7 +191,7 @@ def write(path: Path, found: list[tuple[str, Any]]) -> None:
     from clew.runs.predictions import prediction_line
 
     lines = [
-        prediction_line(name, score.examples[name], {**({"part": part} if len(found) > 1 else {}), **fields})
+        prediction_line(name, score.examples[name], {**({"part": part} if len(found) > 1 else {}), **fields}, score.statistics.get(name))
         for part, score in found
         for name, fields in score.predictions.items()
     ]

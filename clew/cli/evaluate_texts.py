@@ -13,6 +13,7 @@ def evaluate_texts(run: Any, files: list[str], options: argparse.Namespace) -> i
     from clew.core.errors import UserError
     from clew.data.notes import Notes
     from clew.data.text_files import TextString
+    from clew.runs.trust import check_paths
     from clew.tasks import TASKS
 
     config, learning = run.config, TASKS[run.config.task.name].learns
@@ -28,6 +29,7 @@ def evaluate_texts(run: Any, files: list[str], options: argparse.Namespace) -> i
             return 0
         parts = {" ".join(files): part}
     else:
+        check_paths(run.folder, config.data)
         parts, baselines = learning.read(config.data, config.seed, notes), own_baselines(run)
         del parts["train"]
     for name, part in parts.items():

@@ -76,11 +76,19 @@ def command_of(trained: Any) -> str | None:
     from clew.recipes.running import FOUND, config_of
     from clew.runs.directory import CODE
     from clew.runs.fields import changed_fields
+    from clew.runs.trust import check_path
 
     config: Any = trained.config
     if config.recipe not in RECIPES:
         return None
     try:
+        for name, path in {
+            "transfer.from": config.transfer.source,
+            "embedding.from": config.embedding.source,
+            "embedding.vectors": config.embedding.vectors,
+        }.items():
+            if path is not None:  # it is looked at below
+                check_path(trained.folder, name, path, "or leave the command out")
         chosen = {"model.family": config.model.family, "task.name": config.task.name}  # a section's other fields hang on these
         before = config_of(config.recipe).model_dump(mode="json")
         first = [f"{name}={value}" for name, value in chosen.items() if before[name.split(".")[0]][name.split(".")[1]] != value]

@@ -1,5 +1,5 @@
-"""Make a run of a published checkpoint: BERT, RoBERTa, XLM-R, DistilBERT, GPT-2, Llama or Marian in a folder of Hugging
-Face's, a folder of sentence-transformers, a llama2.c file, or AllenNLP's ELMo.
+"""Make a run of a published checkpoint: BERT, RoBERTa, XLM-R, CamemBERT, DistilBERT, GPT-2, Llama, Mistral or Marian in a
+folder of Hugging Face's, a folder of sentence-transformers, a llama2.c file, or AllenNLP's ELMo.
 
 For example:
 
@@ -30,6 +30,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def run(options: argparse.Namespace) -> int:
+    from clew.core.errors import command
     from clew.interop.checkpoints import import_checkpoint
     from clew.tasks import TASKS
 
@@ -53,7 +54,7 @@ def run(options: argparse.Namespace) -> int:
     print(f"architecture  {done.architecture}: clew's family {model.family}, {done.parameters:,} parameters")
     for role, shown in vocabularies.items():
         print(f"{role:12}  {shown}")
-    print(f"task          {task.name}: `clew {verb} {done.folder}`")
+    print(f"task          {task.name}: `{command('clew', verb, done.folder)}`")
     for note in done.notes:
         say(note)
     say(f"written to {done.folder}")

@@ -11,11 +11,12 @@ text, or with --out drawn: .html, .svg, .png, .pdf, or .json for all of its numb
   clew look attention runs/shakespeare-gpt --text 'To be, or not to be' layer=2 head=1 --out attention.html
   clew look surprisal runs/shakespeare-lstm runs/shakespeare-gpt --file poem.txt --json
 
-Several runs are shown one after the other, or side by side by an instrument that compares them.
+Several runs are shown one after the other on one scale, or side by side by an instrument that compares them.
 """
 
 import argparse
 import json
+import os
 from pathlib import Path
 from typing import Any
 
@@ -58,14 +59,15 @@ def run(options: argparse.Namespace) -> int:
 
 def check_order(first: str) -> None:
     """The instrument comes first; a folder there, or what looks like one, is told so."""
-    from clew.core.errors import UserError
+    from clew.core.errors import UserError, command
     from clew.runs.directory import check_run, is_run
 
     if is_run(Path(first)):
         raise UserError(
-            f"the instrument comes first, and then the run: clew look NAME {first}; `clew look {first}` lists those that fit it"
+            f"the instrument comes first, and then the run: {command('clew', 'look', 'NAME', first)}; "
+            f"`{command('clew', 'look', first)}` lists those that fit it"
         )
-    if "/" in first or Path(first).is_dir():
+    if "/" in first or os.path.isdir(first):
         check_run(Path(first))
 
 
@@ -85,7 +87,7 @@ def check_reads(name: str) -> None:
 
 def parted(words: list[str]) -> tuple[list[str], list[str]]:
     """Folders, and options; a folder whose name has an equals sign is one when it is there."""
-    is_option = [not Path(word).is_dir() and word.partition("=")[0].isidentifier() and "=" in word for word in words]
+    is_option = [not os.path.isdir(word) and word.partition("=")[0].isidentifier() and "=" in word for word in words]
     return tuple([word for word, option in zip(words, is_option, strict=True) if option is wanted] for wanted in (False, True))  # type: ignore[return-value]
 
 
@@ -160,12 +162,12 @@ def list_fitting(options: argparse.Namespace) -> int:
 def describe(options: argparse.Namespace) -> int:
     """An instrument's options, with what each takes."""
     from clew.cli.tables import show_table
-    from clew.core.errors import UserError
+    from clew.core.errors import UserError, command
     from clew.instruments import INSTRUMENTS
 
     name, instrument = options.instrument, INSTRUMENTS[options.instrument]
     if options.words or options.text is not None or options.file is not None or options.out is not None:
-        raise UserError(f"there is no run to look at; give one: clew look {name} RUN {' '.join(options.words)}".rstrip())
+        raise UserError(f"there is no run to look at; give one: {command('clew', 'look', name, 'RUN', *options.words)}")
     schema = instrument.options.model_json_schema()
     if options.json:
         print(json.dumps({"name": name, "about": instrument.about, "options": schema}))

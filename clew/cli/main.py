@@ -6,12 +6,14 @@ import os
 import signal
 import sys
 import threading
+from contextlib import AbstractContextManager, nullcontext
 from importlib import import_module
 from importlib.util import find_spec
 from types import FrameType, ModuleType
 from typing import Any, NoReturn
 
 from clew.cli.forms import add_form, read_forms
+from clew.cli.screen import screens
 
 FORMS = read_forms()
 VERBS = {
@@ -39,6 +41,8 @@ VERBS = {
     "describe": "a run's or a recipe's layers, shapes and parameters",
     "check": "run the laws on cells, scores, ... in a file of yours",
 }
+ANSWERS = {*FORMS, "predict", "neighbours", "lexicon", "recipes"}
+"""Verbs whose output is data for another program: into a pipe it goes exactly; every other verb reports to a person."""
 MODULES = {"import": "import_"}
 """Verbs that Python keeps for itself, and the files that they are in."""
 
@@ -115,6 +119,8 @@ def add_code(parser: argparse.ArgumentParser) -> None:
     about_code = "import this file of yours first: it adds cells, tasks, formats to the tables; of several the first is the run's"
     parser.add_argument("--code", metavar="FILE.py", action=Code, help=about_code)
     parser.set_defaults(more_code=())
+    about_trust = "read the files that a run's config names, wherever they are, though it was not trained here; remembered"
+    parser.add_argument("--trust", action="store_true", help=about_trust)
     parser.add_argument("--debug", action="store_true", help="show the traceback of an error")
 
 
@@ -132,21 +138,29 @@ def run_form(options: argparse.Namespace) -> int:
 
 def main(arguments: list[str] | None = None) -> int:
     before = signal.signal(signal.SIGTERM, terminate) if threading.current_thread() is threading.main_thread() else None
+    given = sys.argv[1:] if arguments is None else arguments
+    # Text is UTF-8 in files, and so it is on pipes, whatever the system's code page; a file may still have a name of any bytes.
+    for stream, errors in ((sys.stdin, "strict"), (sys.stdout, "surrogateescape"), (sys.stderr, "backslashreplace")):
+        if isinstance(stream, io.TextIOWrapper):
+            stream.reconfigure(encoding="utf-8", errors=errors)
     try:
-        return run(sys.argv[1:] if arguments is None else arguments)
-    except KeyboardInterrupt as stop:
-        return complain("; ".join(["interrupted", *map(str, stop.args)]), 143 if isinstance(stop, Terminated) else 130)
+        with screens(exact=bool(given) and given[0] in ANSWERS):
+            return obeyed(given)
     finally:
         if before is not None:
             signal.signal(signal.SIGTERM, before)
 
 
+def obeyed(arguments: list[str]) -> int:
+    """The status of a command, which may be interrupted."""
+    try:
+        return run(arguments)
+    except KeyboardInterrupt as stop:
+        return complain("; ".join(["interrupted", *map(str, stop.args)]), 143 if isinstance(stop, Terminated) else 130)
+
+
 def run(arguments: list[str]) -> int:
     """One command; what goes wrong in it is one line."""
-    # Text is UTF-8 in files, and so it is on pipes, whatever the system's code page; a file may still have a name of any bytes.
-    for stream, errors in ((sys.stdin, "strict"), (sys.stdout, "surrogateescape"), (sys.stderr, "backslashreplace")):
-        if isinstance(stream, io.TextIOWrapper):
-            stream.reconfigure(encoding="utf-8", errors=errors)
     if not arguments or arguments[0].startswith("-"):
         parser = build_parser()
         parser.parse_args(arguments)
@@ -170,7 +184,8 @@ def run(arguments: list[str]) -> int:
 
             for file in (options.code, *options.more_code):
                 load_code(Path(file))
-        status = options.run(options)
+        with trusting(options.trust):
+            status = options.run(options)
         sys.stdout.flush()
         return status
     except BrokenPipeError:
@@ -184,6 +199,14 @@ def run(arguments: list[str]) -> int:
         if int(os.environ.get("WORLD_SIZE", 1)) > 1:
             leave(status)
         return status
+
+
+def trusting(accepted: bool) -> AbstractContextManager[None]:
+    if not accepted:
+        return nullcontext()
+    from clew.runs.trust import accepting
+
+    return accepting()
 
 
 def leave(status: int) -> NoReturn:

@@ -1,7 +1,8 @@
 """Do what a run's task does, for every line of FILE or of standard input: a language model goes on from each line, a
 translator translates it, a parser gives its tree, a tagger the tags of its words, a classifier its label, and so on for every
-task, one of yours too. A text that is no name, as one with a space in it, may be given in the place of FILE. FILE may also be
-a table, or another file that the task reads: of a run that answers questions it has the questions with their passages.
+task, one of yours too. Texts may be given in the place of FILE, a single one where it is no name, as one with a space in it.
+FILE may also be a table, or another file that the task reads: of a run that answers questions it has the questions with their
+passages.
 
 For example:
 
@@ -21,16 +22,15 @@ Which options there are depends on the task. `clew describe RUN` names it, and t
 import argparse
 import os
 import re
-from pathlib import Path
 from typing import Any
 
-NAME = re.compile(r"[\w./~+:@%=,\\-]*")
+NAME = re.compile(r"[\w./~+:@%=,\\-]+")
 """What may be the name of a file; anything else in its place is a text."""
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("folder", metavar="RUN", help="a run directory")
-    parser.add_argument("source", metavar="FILE|TEXT", nargs="?", default="-", help="what to work on (default: standard input)")
+    parser.add_argument("source", metavar="FILE|TEXT", nargs="*", help="a file, or texts (default: standard input)")
     parser.add_argument("--device", default="auto", choices=["auto", "cpu", "cuda", "mps"], help="where the model runs")
     parser.set_defaults(open=True)
 
@@ -38,25 +38,27 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 def run(options: argparse.Namespace) -> int:
     from clew.cli.ask import ask, load_runs
     from clew.cli.forms import form_of
-    from clew.core.errors import UserError, shortened
+    from clew.core.errors import UserError, command, shortened
     from clew.runs.asking import own_verb
     from clew.runs.directory import CONFIG
 
-    folder = next((word for word in options.command_line if is_there(os.path.join(word, CONFIG))), options.folder)
+    folder = next((word for word in options.command_line if os.path.exists(os.path.join(word, CONFIG))), options.folder)
     [loaded] = load_runs(options, [folder])
     verb = own_verb(loaded.config)
     if verb not in loaded.uses:
         raise UserError(
             f"{folder} is a run of the task {loaded.config.task.name}, which answers nothing by itself; "
-            f"`clew evaluate {folder}` scores it, and other runs read its vectors with embedding.from={folder}"
+            f"`{command('clew', 'evaluate', folder)}` scores it, and other runs read its vectors with {command(f'embedding.from={folder}')}"
         )
     asked = use_parser(verb, form_of([loaded.uses[verb]])).parse_intermixed_args(options.command_line)
-    is_text = asked.source != "-" and not is_there(asked.source) and not NAME.fullmatch(asked.source)
-    if asked.source != "-" and not is_text and not is_there(asked.source):
-        remedy = f"a text itself goes to standard input: echo TEXT | clew predict {folder}"
-        raise UserError(f"no such file: {shortened(asked.source)}; {remedy}")
-    asked.texts = [asked.source] if is_text else []
-    asked.file = None if is_text else asked.file or asked.source
+    asked.texts = asked.source
+    if len(asked.source) == 1 and (source := asked.source[0]) and asked.file is None and (os.path.exists(source) or NAME.fullmatch(source)):
+        if source != "-" and not os.path.exists(source):
+            remedy = f"a text itself goes to standard input: echo TEXT | {command('clew', 'predict', folder)}"
+            raise UserError(f"no such file: {shortened(source)}; {remedy}")
+        asked.texts, asked.file = [], source
+    elif not asked.source:
+        asked.file = asked.file or "-"
     return ask(asked, [loaded])
 
 
@@ -67,14 +69,7 @@ def use_parser(verb: str, form: dict[str, Any]) -> Any:
 
     parser = Parser(prog=f"clew {verb}")
     parser.add_argument("folder")
-    parser.add_argument("source", nargs="?", default="-")
+    parser.add_argument("source", nargs="*")
     add_options(parser, verb, form)
     add_code(parser)
     return parser
-
-
-def is_there(source: str) -> bool:
-    try:
-        return Path(source).exists()
-    except (OSError, ValueError):  # a name that no file can have
-        return False

@@ -5,6 +5,8 @@ import sys
 import time
 from typing import Any
 
+from clew.cli.screen import Screen, behind, shown
+
 
 def clock(seconds: float) -> str:
     """1:02:03, or 2:03 below an hour."""
@@ -61,7 +63,7 @@ class Bar:
         from rich.progress import BarColumn, Progress, TextColumn, TimeRemainingColumn
         from rich.table import Column
 
-        self.console = Console(stderr=True)
+        self.console = Console(file=behind(sys.stderr))
         self.progress = Progress(
             TextColumn("{task.description} {task.completed:.0f}/{task.total:.0f}"),
             BarColumn(bar_width=6),
@@ -73,7 +75,7 @@ class Bar:
         self.tasks: dict[str, Any] = {}
 
     def say(self, text: str) -> None:
-        self.progress.console.print(text, markup=False, highlight=False, soft_wrap=True)
+        self.progress.console.print(shown(text), markup=False, highlight=False, soft_wrap=True)
 
     def encoding(self, done: int, total: int) -> None:
         self._show("encoding", done, total, "characters")
@@ -95,11 +97,14 @@ class Bar:
         self.progress.update(self.tasks[name], completed=done, total=total, numbers=text)
 
     def __enter__(self) -> "Bar":
-        self.progress.start()
+        self.before = sys.stdout, sys.stderr
+        self.progress.start()  # what is printed meanwhile goes through streams of its own to the console, and is for a person too
+        sys.stdout, sys.stderr = Screen(sys.stdout), Screen(sys.stderr)
         return self
 
     def __exit__(self, *_: Any) -> None:
         self.progress.stop()
+        sys.stdout, sys.stderr = self.before
 
 
 class Pace:

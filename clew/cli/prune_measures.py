@@ -41,8 +41,10 @@ def by_score(run: Any, settings: list[str], num_batches: int) -> Measuring:
     from clew.core.modes import evaluating
     from clew.runs.config import resolve
     from clew.runs.overriding import override
+    from clew.runs.trust import check_paths
     from clew.training.problems import prepare_problem
 
+    check_paths(run.folder, run.config.data, settings)
     config = run.config
     if settings:
         own = ["data.corpus=null"] if any(word.startswith("data.train=") for word in settings) else []

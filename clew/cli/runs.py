@@ -91,7 +91,7 @@ def facts(run: Any) -> dict[str, Any]:
     return {
         "folder": str(run.folder),
         "recipe": run.config.recipe,
-        "changes": changes(run.config),
+        "changes": changes(run.config, run.folder),
         "seed": run.config.seed,
         "step": run.step,
         "steps": run.config.training.steps,
@@ -111,7 +111,7 @@ def show(runs: list[Any]) -> None:
     from clew.runs.directory import IMPORTED
 
     header = ["run", "recipe", "steps", "valid loss", "perplexity", "test perplexity", "measure", "time", "state", "size", "changed"]
-    listed = [["(recipe unknown here)"] if (found := changes(run.config)) is None else assignments(found) for run in runs]
+    listed = [["(recipe unknown here)"] if (found := changes(run.config, run.folder)) is None else assignments(found) for run in runs]
     shared = [word for word in listed[0] if all(word in words for words in listed)] if len(runs) > 1 else []
     rows = []
     for run, words in zip(runs, listed, strict=True):

@@ -55,6 +55,7 @@ def run(options: argparse.Namespace) -> int:
     from clew.cli.progress import say
     from clew.runs.loaded import load_run
     from clew.runs.summary import named_runs
+    from clew.serving.connections import Connections, most_connections
     from clew.serving.guard import Guard, check_host
     from clew.serving.server import listen, serve
     from clew.serving.service import Service
@@ -84,7 +85,8 @@ def run(options: argparse.Namespace) -> int:
             if key is not None and not os.environ.get("CLEW_KEY"):
                 say(f"  every request brings the header  Authorization: Bearer {key}")
 
-        number = serve(guard, socket, ready, grace=GRACE, give_up=lambda: worker.close(0))
+        connections = Connections(most_connections(), cut=service.cut)
+        number = serve(guard, socket, ready, grace=GRACE, give_up=lambda: worker.close(0), connections=connections)
     worker.close()
     if number is None:
         return 0

@@ -5,6 +5,7 @@ import sys
 from collections.abc import Sequence
 
 from clew.cli.progress import clock
+from clew.cli.screen import behind, shown
 
 Rows = Sequence[Sequence[str]]
 
@@ -48,6 +49,7 @@ def latex_table(header: Sequence[str], rows: Rows, right: Sequence[int] = ()) ->
 
 def show_table(header: Sequence[str], rows: Rows, right: Sequence[int] = ()) -> None:
     """The table on standard output: aligned lines on a pipe; on a terminal, words fold where they would run over its edge."""
+    header, rows = [shown(name) for name in header], [[shown(cell) for cell in row] for row in rows]
     if not sys.stdout.isatty():
         print(text_table(header, rows, right))
         return
@@ -64,7 +66,7 @@ def show_table(header: Sequence[str], rows: Rows, right: Sequence[int] = ()) -> 
             table.add_column(Text(name), overflow="fold")
     for row in rows:
         table.add_row(*map(Text, row))
-    Console().print(table)
+    Console(file=behind(sys.stdout)).print(table)
 
 
 def without_empty(header: Sequence[str], rows: Rows, right: Sequence[int]) -> tuple[Sequence[str], Rows, list[int]]:

@@ -1,11 +1,11 @@
 """The texts that a verb works on: words of the command, lines of a file or of standard input, or records of a table."""
 
 import argparse
+import os
 import re
 import sys
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from pathlib import Path
 
 from clew.cli.lines import some_lines
 from clew.cli.progress import say
@@ -21,17 +21,10 @@ def check_texts(options: argparse.Namespace, fields: Mapping[str, str]) -> None:
     columns = [name for name in fields if name not in options.shared and (not options.texts or name == options.columns[0])]
     if options.texts and options.file is not None:
         raise UserError("texts are given, and a file of texts too; leave out --file or the texts")
-    if file := next((text for text in options.texts if is_file(text)), None):
+    if file := next((text for text in options.texts if os.path.isfile(text)), None):
         raise UserError(f"{file} is a file; its lines are read with --file {file}")
     if columns and options.file in (None, "-"):
         raise UserError(f"--{columns[0]} is a column of a table; name its file with --file")
-
-
-def is_file(text: str) -> bool:
-    try:
-        return Path(text).is_file()
-    except (OSError, ValueError):  # no file can have such a name
-        return False
 
 
 def some_texts(texts: Sequence[str], file: str | None, what: str = "texts") -> Iterator[list[str]]:

@@ -124,7 +124,7 @@ def trained_again(options: argparse.Namespace, run: Any) -> list[str]:
     from clew.cli.runs import assignments
     from clew.recipes.running import changes
 
-    changed = changes(run.config) if options.resume else None
+    changed = changes(run.config, run.folder) if options.resume else None
     return [options.recipe, *options.settings] if changed is None else [run.config.recipe, *assignments(changed)]
 
 

@@ -40,7 +40,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 def run(options: argparse.Namespace) -> int:
     from clew.baselines.word_vectors import fit_pmi, fit_word2vec
-    from clew.core.errors import UserError, counted
+    from clew.core.errors import UserError, command, counted
 
     out = Path(options.out).expanduser()
     if not out.parent.is_dir():
@@ -63,11 +63,12 @@ def run(options: argparse.Namespace) -> int:
     except KeyboardInterrupt as stop:
         stop.args = (f"{out} was not written",)
         raise
-    shown = next((word for word in vectors.words.words if len(word) > 3 and word.isalpha()), vectors.words.words[0])
+    words = vectors.words.words
+    example = next((word for word in words if len(word) > 3 and word.isalpha()), next((w for w in words if w[0] != "-"), "WORD"))
     print(f"{out}: {counted(len(vectors.words), 'word')}, vectors of {vectors.dim}", file=sys.stderr)
     if vectors.dim < options.dim:
         print(f"with {counted(len(vectors.words), 'word')}, vectors have {vectors.dim:,} numbers and not {options.dim:,}", file=sys.stderr)
-    print(f"next:  clew neighbours {out} {shown}", file=sys.stderr)
+    print(f"next:  {command('clew', 'neighbours', out, example)}", file=sys.stderr)
     return 0
 
 

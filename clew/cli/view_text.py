@@ -1,10 +1,12 @@
 """A view as plain lines: tables and coloured texts as columns, maps as numbers where they are small. `--out` draws all of it."""
 
+import math
 from collections.abc import Iterator, Sequence
 from typing import Any
 
 from clew.cli.tables import text_table
 from clew.core.errors import counted, printable, shortened
+from clew.drawing.bars import bounds
 from clew.drawing.views import Bars, Branches, ColouredText, Grid, Heatmap, Lines, Network, Note, Points, Table, View
 
 MOST_ROWS, MOST_COLUMNS = 200, 14
@@ -45,11 +47,11 @@ def coloured_lines(part: ColouredText) -> list[str]:
 
 def bar_lines(part: Bars) -> list[str]:
     groups = [list(value) if isinstance(value, Sequence) else [value] for value in part.values]
-    largest = max((abs(value) for group in groups for value in group), default=0.0) or 1.0
+    largest = max(map(abs, bounds(part)))
     header = ["", *(part.groups or [part.label])]
     if max(map(len, groups), default=0) == 1:
         rows = [
-            [cell(name), figure(group[0]), "#" * round(BAR * abs(group[0]) / largest)]
+            [cell(name), figure(group[0]), "#" * round(BAR * min(abs(group[0]), largest) / largest) if math.isfinite(group[0]) else ""]
             for name, group in zip(part.names, groups, strict=True)
         ]
         return text_table(["", part.label, " "], rows[:MOST_ROWS], [1]).split("\n") + left_out(len(rows), "row")
@@ -142,7 +144,7 @@ def is_numeric(column: Sequence[Any]) -> bool:
 
 
 def figure(value: float) -> str:
-    return f"{value:.4g}"
+    return "none" if math.isnan(value) else f"{value:.4g}"
 
 
 def visible(text: str) -> str:

@@ -4,11 +4,13 @@ And an endless order of them, by position."""
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from itertools import chain
-from typing import Any
+from typing import Any, TypeVar
 
 import numpy as np
 import torch
 from torch import Tensor
+
+B = TypeVar("B")
 
 
 def map_batch(function: Callable[[Tensor], Any], batch: Any) -> Any:
@@ -29,12 +31,13 @@ def num_rows(batch: Any) -> int:
     return found[0] if found else 0
 
 
-def rows_of(batch: Any, rows: slice) -> Any:
+def rows_of(batch: B, rows: slice) -> B:
     """The same batch with some of its rows."""
-    return map_batch(lambda tensor: tensor[rows], batch)
+    found: B = map_batch(lambda tensor: tensor[rows], batch)
+    return found
 
 
-def cut_rows(batch: Any, parts: int) -> list[Any]:
+def cut_rows(batch: B, parts: int) -> list[B]:
     """A batch in so many parts, as equal as can be, the larger first; some are empty where there are fewer rows than parts."""
     if parts == 1:
         return [batch]
@@ -43,8 +46,9 @@ def cut_rows(batch: Any, parts: int) -> list[Any]:
     return [rows_of(batch, slice(start, end)) for start, end in zip(ends, ends[1:], strict=False)]
 
 
-def to_device(batch: Any, device: torch.device) -> Any:
-    return map_batch(lambda tensor: tensor.to(device, non_blocking=True), batch)
+def to_device(batch: B, device: torch.device) -> B:
+    found: B = map_batch(lambda tensor: tensor.to(device, non_blocking=True), batch)
+    return found
 
 
 def padded(rows: Sequence[Sequence[int]]) -> tuple[Tensor, Tensor | None]:

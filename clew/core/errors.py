@@ -2,6 +2,7 @@
 
 import re
 import reprlib
+import shlex
 from collections.abc import Iterable, Sequence
 from difflib import get_close_matches
 from typing import Any
@@ -36,6 +37,11 @@ def named(name: Any) -> str:
     return f"'{text if len(text) <= LONGEST_NAME else text[:LONGEST_NAME] + '...'}'"
 
 
+def command(*words: Any) -> str:
+    """A command that a sentence suggests, quoted so that a shell takes each word as it is."""
+    return shlex.join(map(str, words))
+
+
 def shortened(text: str, most: int = 2 * LONGEST_NAME) -> str:
     """A text with its middle left out where it is long."""
     return text if len(text) <= most else f"{text[: most // 2]}...{text[-most // 2 :]}"
@@ -58,10 +64,11 @@ def unknown(kind: str, name: Any, known: Iterable[str]) -> UserError:
     return UserError(f"unknown {kind} {named(name)}{did_you_mean(name, known)} known: {few_of(known)}")
 
 
-def few_of(names: Sequence[str]) -> str:
+def few_of(names: Sequence[str], most: int = LONGEST_LIST) -> str:
     """The names, as many as a sentence can hold."""
+    names = [shortened(name) for name in names]
     kept = len(names)
-    while kept > 1 and len(", ".join(names[:kept])) > LONGEST_LIST:
+    while kept > 1 and len(", ".join(names[:kept])) > most:
         kept -= 1
     return ", ".join(names[:kept]) + (f" and {len(names) - kept} more" if kept < len(names) else "")
 

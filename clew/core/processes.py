@@ -7,7 +7,7 @@ import os
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from datetime import timedelta
-from typing import Any
+from typing import TypeVar, cast
 
 import torch
 import torch.distributed as dist
@@ -19,6 +19,8 @@ from clew.core.batches import cut_rows, num_rows, rows_of
 from clew.core.errors import UserError
 from clew.core.state import map_tree
 from clew.core.types import State
+
+T = TypeVar("T")
 
 TIMEOUT = "CLEW_TIMEOUT"
 """The environment variable that says after how many seconds a process gives up waiting for another."""
@@ -97,25 +99,25 @@ def sum_over_processes(value: Tensor) -> Tensor:
     return value
 
 
-def share_of(batch: Any, parts: int = 1, part: int = 0) -> tuple[Any, bool]:
+def share_of(batch: T, parts: int = 1, part: int = 0) -> tuple[T, bool]:
     """Part of this process's rows of a batch, and whether there are any. Every process has to run a model as often as the others, so that
     one without rows gets the batch's first, which must then count for nothing."""
     share = cut_rows(cut_rows(batch, world_size())[rank()], parts)[part]
     return (share, True) if num_rows(share) else (rows_of(batch, slice(0, 1)), False)
 
 
-def first_alone(do: Callable[[], Any]) -> Any:
+def first_alone(do: Callable[[], T]) -> T:
     """`do` on the first process, and when it is done on the others: what it leaves on disk is there for them.
 
     Where it fails on the first the others fail too, rather than wait.
     """
     found = _on_first(do)
-    return found if rank() == 0 else do()
+    return cast(T, found) if rank() == 0 else do()
 
 
 def from_first(do: Callable[[], str]) -> str:
     """What `do` gives on the first process, on every process; it is done on the first alone."""
-    text: str = _on_first(do)
+    text = _on_first(do) or ""
     if not is_distributed():
         return text
     content = torch.tensor(list(text.encode()), dtype=torch.uint8) if rank() == 0 else torch.zeros(0, dtype=torch.uint8)
@@ -139,7 +141,7 @@ def from_all(text: str) -> list[str]:
     return [bytes(part.numpy()).decode() for part in parts]
 
 
-def _on_first(do: Callable[[], Any]) -> Any:
+def _on_first(do: Callable[[], T]) -> T | None:
     found, failure = None, None
     if rank() == 0:
         try:

@@ -33,10 +33,14 @@ class Transitions(NamedTuple):
 
 
 def tag_spans(tags: Sequence[str]) -> list[Span]:
-    """The phrases as conlleval reads them, whichever the scheme and however broken: each goes on while nothing parts it.
+    """The phrases of tags in any scheme and however broken: each goes on while nothing parts it.
 
     Two words are parted where the second is O, B- or S-, where the first is O, E- or S-, and where their labels differ. So an I- that
     follows nothing starts a phrase, and every tag but O is in exactly one.
+
+    Of B-, I- and O (IOB1, IOB2) and of I-, E- and O (IOE) these are conlleval's phrases. BIOES it does not know: S- parts nothing there and
+    E- no phrase from a B- of its label, so that S-X S-X, or B-X E-X B-X E-X, is one phrase to it and two here. What it prints of BIOES
+    compares once the tags are converted to IOB2. Its tags [ and ] are of no scheme here.
     """
     found: list[Span] = []
     before = (OUTSIDE, "")

@@ -17,6 +17,7 @@ from typing import Any
 import numpy as np
 
 from clew.core.errors import UserError
+from clew.core.files import create_private, private_folder, write_private
 from clew.data.encoding import Entry, dtype_of
 from clew.data.encoding_processes import Job, encode_shards
 from clew.data.extents import Extent, Measuring
@@ -76,7 +77,7 @@ def encode_corpus(
     found = load_tokens(folder)
     if found is None:
         try:
-            folder.mkdir(parents=True, exist_ok=True)
+            private_folder(folder)
             write_tokens(folder, source, size, tokenizer, progress, workers)
         except OSError as error:
             raise UserError(
@@ -153,7 +154,7 @@ def write_tokens(folder: Path, source: TextSource, size: Extent, tokenizer: Toke
 
     kept = whole_shards(folder)
     workers = max(1, min(workers, -(-size.num_characters // SHARD)))
-    with (folder / WHOLE).open("a", encoding="utf-8") as file:
+    with create_private(folder / WHOLE, "a") as file:
         file.write("\n")  # what an earlier one wrote last may be half a line
         for entry in encode_shards(cut_into_jobs(source, folder, kept, measuring), tokenizer, workers, tell):
             entries.append(entry)
@@ -170,7 +171,7 @@ def write_tokens(folder: Path, source: TextSource, size: Extent, tokenizer: Toke
     about = {"format": FORMAT, "tokenizer": tokenizer.hash, "dtype": dtype_of(tokenizer).name, "opened": tokenizer.end is not None}
     about["shards"] = entries
     aside = folder / f"{INDEX}.partial-{os.getpid()}"
-    aside.write_text(json.dumps({**about, "sha256": digest(about)}, indent=1), encoding="utf-8")
+    write_private(aside, json.dumps({**about, "sha256": digest(about)}, indent=1))
     aside.replace(folder / INDEX)
     (folder / WHOLE).unlink(missing_ok=True)
 

@@ -17,6 +17,7 @@ from typing import Any
 import numpy as np
 
 from clew.core.errors import UserError
+from clew.core.files import create_private, private_folder, write_private
 from clew.data.documents import Documents, Line, measure
 from clew.data.encoded import HASHED, is_whole
 from clew.data.extents import Extent, Measuring
@@ -62,7 +63,7 @@ def encode_documents(source: Documents, tokenizer: Tokenizer, cache: Path | str,
     found = load(path)
     if found is None:
         try:
-            path.parent.mkdir(parents=True, exist_ok=True)
+            private_folder(path.parent)
             write(path, source, extent, tokenizer, progress)
         except OSError as error:
             raise UserError(
@@ -101,7 +102,7 @@ def write(path: Path, source: Documents, extent: Extent, tokenizer: Tokenizer, p
             final = path.with_suffix(f".{part}")
             aside[part].replace(final)
             about[part] |= {"file": final.name, "size": final.stat().st_size, "changed": final.stat().st_mtime_ns}
-        aside["json"].write_text(json.dumps(about, indent=1), encoding="utf-8")
+        write_private(aside["json"], json.dumps(about, indent=1))
         aside["json"].replace(path)
     finally:
         for left in aside.values():
@@ -119,7 +120,7 @@ def write_arrays(
     opens = False
     measuring = Measuring()
     with ExitStack() as stack:
-        files = {part: stack.enter_context(paths[part].open("wb")) for part in PARTS}
+        files = {part: stack.enter_context(create_private(paths[part], "wb")) for part in PARTS}
 
         def put(part: str, values: Any) -> None:
             files[part].write(np.asarray(values, dtype=dtypes[part]).tobytes())

@@ -9,6 +9,7 @@ from typing import Any
 
 import numpy as np
 
+from clew.core.files import create_private
 from clew.data.shards import padding
 from clew.data.text_files import Piece
 from clew.text.tokenizer import Tokenizer
@@ -28,7 +29,7 @@ def encode_shard(path: Path, pieces: Sequence[Piece], begins: bool, tokenizer: T
     aside = path.with_suffix(f".partial-{os.getpid()}")
     entry: Entry = {}
     try:
-        with aside.open("wb") as file:
+        with create_private(aside, "wb") as file:
             entry = write_ids(file, pieces, begins, tokenizer, tell)
             file.flush()
             os.fsync(file.fileno())

@@ -5,29 +5,38 @@ is unzipped as it is read. What cannot be read so is told with the file's name a
 """
 
 import gzip
+import io
+import os
 import shlex
 import zlib
 from collections.abc import Iterator
 from contextlib import contextmanager
 from difflib import get_close_matches
 from pathlib import Path
-from typing import BinaryIO, TextIO
+from typing import Any, BinaryIO, TextIO
 
 from clew.core.errors import UserError, shortened
+from clew.core.files import open_file
 
 FEW = 5
+PIECE = 2**16
+SMALL, RATIO = 2**26, 100
+"""Bytes that any gzip file may become, and times its size that a larger one may."""
 
 
-def read_lines(path: Path) -> Iterator[str]:
-    """The lines without their ends."""
-    return (line.rstrip("\n") for line in ended_lines(path))
+def read_lines(path: Path, longest: int | None = None) -> Iterator[str]:
+    """The lines without their ends; one of more than `longest` characters is refused."""
+    return (line.rstrip("\n") for line in ended_lines(path, longest))
 
 
-def ended_lines(path: Path) -> Iterator[str]:
+def ended_lines(path: Path, longest: int | None = None) -> Iterator[str]:
     """The lines, each with the newline that ends it; the last may have none. A file without a single character is refused."""
     number = 0
     with opened(path) as stream:
-        for number, line in enumerate(stream, start=1):
+        lines = stream if longest is None else iter(lambda: stream.readline(longest + 1), "")
+        for number, line in enumerate(lines, start=1):
+            if longest is not None and len(line) > longest:
+                raise UserError(f"{path}:{number}: a line of more than {longest:,} characters; see whether it is the file that you mean")
             if "\0" in line:
                 raise UserError(f"{path}:{number}: a NUL character, so this is no plain text, or is damaged; mend it, or give another file")
             yield line
@@ -54,13 +63,50 @@ def opened(path: Path) -> Iterator[TextIO]:
 
 
 def open_text(path: Path) -> TextIO:
-    if is_zipped(path):
-        return gzip.open(path, "rt", encoding="utf-8-sig", newline=None)
-    return path.open(encoding="utf-8-sig", newline=None)
+    return io.TextIOWrapper(open_bytes(path), encoding="utf-8-sig", newline=None)
 
 
 def open_bytes(path: Path) -> BinaryIO:
-    return gzip.open(path, "rb") if is_zipped(path) else path.open("rb")  # type: ignore[return-value]
+    file = open_file(path)
+    return io.BufferedReader(Unzipped(file, path), PIECE) if is_zipped(path) else file
+
+
+class Unzipped(io.RawIOBase):
+    """What a gzip file holds, up to what a text can be packed into so few bytes: a small file that would fill the memory is refused."""
+
+    def __init__(self, file: BinaryIO, path: Path):
+        super().__init__()
+        self.file, self.path = file, path
+        self.inner = gzip.GzipFile(fileobj=file, mode="rb")
+        self.left = most_unzipped(os.fstat(file.fileno()).st_size)
+
+    def readable(self) -> bool:
+        return True
+
+    def readinto(self, buffer: Any) -> int:
+        chunk = self.inner.read(len(buffer))
+        self.left -= len(chunk)
+        if self.left < 0:
+            raise too_packed(self.path)
+        buffer[: len(chunk)] = chunk
+        return len(chunk)
+
+    def close(self) -> None:
+        if not self.closed:
+            self.inner.close()
+            self.file.close()
+        super().close()
+
+
+def most_unzipped(size: int) -> int:
+    """Bytes that so many of a gzip file may become: texts are packed into a tenth, rarely less than a fiftieth of their size."""
+    return max(SMALL, RATIO * size)
+
+
+def too_packed(path: Path) -> UserError:
+    return UserError(
+        f"{path}: unzipped, it is more than {RATIO} times its size, as no text is; where you trust it, unzip it first, and name that file"
+    )
 
 
 def is_zipped(path: Path) -> bool:

@@ -12,6 +12,7 @@ from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
+from clew.core.files import private_folder, write_private
 from clew.data.extents import Extent
 from clew.data.text_files import measure
 
@@ -31,9 +32,9 @@ def measured(source: Any, cache: Path | str | None, take: Callable[[Any], Extent
         return Extent(int(about["num_characters"]), str(about["digest"]))
     found = take(source)
     with suppress(OSError):  # what cannot be remembered is read again
-        path.parent.mkdir(parents=True, exist_ok=True)
+        private_folder(path.parent)
         aside = path.with_suffix(f".partial-{os.getpid()}")
-        aside.write_text(json.dumps(found._asdict()), encoding="utf-8")
+        write_private(aside, json.dumps(found._asdict()))
         aside.replace(path)
     return found
 

@@ -8,7 +8,6 @@ Part p of word w is one of the centroids of that part, the one that byte (w, p) 
 given the most frequent first, without the marks <unk> and <pad>.
 """
 
-import gzip
 import tarfile
 import zlib
 from pathlib import Path
@@ -16,11 +15,11 @@ from pathlib import Path
 import numpy as np
 
 from clew.core.errors import UserError, shown
-from clew.data.lines import check_file
+from clew.core.files import open_file
+from clew.core.memory import check_fits
+from clew.data.lines import check_file, most_unzipped, too_packed
 
 MEMBERS = ("meta.json", "vocab.bin", "pq.bin")
-LARGEST = 2**31
-"""Bytes of a member, and of the words unzipped."""
 MARKS = ("<unk>", "<pad>")
 NUMBER, FLOAT = np.dtype("<u4"), np.dtype("<f4")
 
@@ -37,6 +36,8 @@ def read_navec(path: Path | str, most: int | None = None) -> tuple[list[str], np
     indexes, codes = read_codes(path, members["pq.bin"])
     if len(words) != len(indexes):
         raise UserError(f"{path}: vocab.bin has {len(words):,} words and pq.bin {len(indexes):,} vectors; copy the file again")
+    rows = len(words) if most is None else min(most, len(words))
+    check_fits(rows * codes.shape[0] * codes.shape[2] * FLOAT.itemsize, f"the vectors of {path}", "ask for fewer words")
     order = [place for place in np.argsort(-counts.astype(np.int64), kind="stable") if words[place] not in MARKS][:most]
     parts = [codes[part][indexes[order, part]] for part in range(indexes.shape[1])]
     return [words[place] for place in order], np.concatenate(parts, 1)
@@ -44,13 +45,15 @@ def read_navec(path: Path | str, most: int | None = None) -> tuple[list[str], np
 
 def read_members(path: Path) -> dict[str, bytes]:
     check_file(path)
+    size = path.stat().st_size
     found: dict[str, bytes] = {}
     try:
-        with tarfile.open(path, "r:") as archive:
+        with open_file(path) as whole, tarfile.open(fileobj=whole, mode="r:") as archive:
             for member in archive:
-                if member.name in MEMBERS and member.isfile() and member.size <= LARGEST and (file := archive.extractfile(member)):
+                in_file = member.isreg() and not member.issparse() and member.size <= size  # what a sparse one has not, it would make
+                if member.name in MEMBERS and in_file and (file := archive.extractfile(member)):
                     found[member.name] = file.read()
-    except (tarfile.TarError, OSError, EOFError) as error:
+    except (tarfile.TarError, OSError, EOFError, MemoryError, OverflowError) as error:
         raise UserError(f"{path}: cannot be read as the tar of navec vectors: {error}; copy it again") from None
     for name in MEMBERS:
         if name not in found:
@@ -61,17 +64,20 @@ def read_members(path: Path) -> dict[str, bytes]:
 def read_words(path: Path, content: bytes) -> tuple[list[str], np.ndarray]:
     try:
         unzipper = zlib.decompressobj(wbits=16 + zlib.MAX_WBITS)
-        data = unzipper.decompress(content, LARGEST)
-    except (zlib.error, gzip.BadGzipFile) as error:
+        data = unzipper.decompress(content, most_unzipped(len(content)))
+        if unzipper.unconsumed_tail:
+            raise too_packed(path)
+    except zlib.error as error:
         raise UserError(f"{path}: vocab.bin cannot be unzipped ({error}); copy the file again") from None
     count = int(np.frombuffer(data[:4], NUMBER)[0]) if len(data) >= 4 else 0
     start = 4 + 4 * count
+    there = data.count(b"\n", start) + 1 if count and len(data) > start else 0
+    if not there or there != count:
+        raise UserError(f"{path}: vocab.bin tells of {count:,} words and has {there:,}; copy the file again")
     try:
         words = data[start:].decode().split("\n")
     except UnicodeDecodeError:
         raise UserError(f"{path}: the words of vocab.bin are not UTF-8; copy the file again") from None
-    if not count or len(data) <= start or len(words) != count:
-        raise UserError(f"{path}: vocab.bin tells of {count:,} words and has {len(words) if count else 0:,}; copy the file again")
     return words, np.frombuffer(data[4:start], NUMBER)
 
 

@@ -6,7 +6,7 @@ from typing import Any
 
 import numpy as np
 
-from clew.core.errors import UserError
+from clew.core.errors import UserError, command
 
 BLOCK = 2**15
 """Rows that are read at a time."""
@@ -55,7 +55,7 @@ def open_rows(path: Path) -> np.ndarray:
     try:
         found = np.load(path, mmap_mode="r", allow_pickle=False)
     except FileNotFoundError:
-        raise UserError(f"no such file: {path}; `clew embed RUN --file FILE --out {path}` writes it") from None
+        raise UserError(f"no such file: {path}; `{command('clew', 'embed', 'RUN', '--file', 'FILE', '--out', path)}` writes it") from None
     except (ValueError, OSError, EOFError):
         raise UserError(f"{path}: this is no whole .npy file of numbers; make one with `clew embed RUN --file FILE --out X.npy`") from None
     if not isinstance(found, np.ndarray):

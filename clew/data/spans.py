@@ -11,6 +11,8 @@ import numpy as np
 
 SHORT = 0.1
 """The share of pairs that are to be shorter than a row."""
+TRIES = 10
+"""Random texts that are drawn until one is not the next; where none is found the texts follow each other."""
 
 
 class Spans(NamedTuple):
@@ -48,8 +50,8 @@ def paired_spans(sentences: np.ndarray, documents: np.ndarray, room: int, seed: 
     one time in ten a random number below that; they are cut into two, and half of the time the second part is given back, and sentences
     of another document stand in its place. What is too long is cut off the longer text, at either end at random.
 
-    A document's last sentence, alone, has a second text from elsewhere always, so that these are somewhat more than half. As in these
-    authors' code, but that it draws the short lengths for a whole document.
+    A sentence that is left alone, as a document's last or because it fills a row, has a second text from elsewhere always, so that these
+    are more than half. As in these authors' released code, but that it draws the short lengths for a whole document.
     """
     assert len(documents) > 2 and room > 1
     draws = Random(f"{seed} {epoch}")
@@ -74,6 +76,67 @@ def paired_spans(sentences: np.ndarray, documents: np.ndarray, room: int, seed: 
             found.append((*span, int(is_random)))
     rows = np.array(found, dtype=np.int64)
     return Spans(rows[:, :2], rows[:, 2:4], rows[:, 4])
+
+
+def evenly_paired_spans(sentences: np.ndarray, documents: np.ndarray, room: int, seed: int, epoch: int, tokens: np.ndarray) -> Spans:
+    """Pairs of texts for next-sentence prediction of which every one has a random second text with probability 1/2 (Devlin et al. 2019),
+    however short documents are; lengths and cuts as in `paired_spans`.
+
+    The last sentence of a document, left alone, is the first text before a random one, or the second behind the sentence before it. Where a
+    document is one sentence, that is cut in two instead; of one token it is only ever drawn as a random text.
+    """
+    assert len(documents) > 2 and room > 1
+    draws = Random(f"even {seed} {epoch}")
+    draw, bounds, sentences = draws.random, documents.tolist(), np.asarray(sentences)
+    found: list[tuple[int, int, int, int, int]] = []
+    for document, (start, end) in enumerate(zip(bounds[:-1], bounds[1:], strict=True)):
+        begin = start
+        while begin < end:
+            target = room if draw() >= SHORT else 2 + int(draw() * (room - 1))
+            is_random = draw() < 0.5
+            stop = middle = reaching(sentences, begin, end, target)
+            first = int(sentences[begin])
+            if stop - begin > 1:
+                middle = begin + 1 + int(draw() * (stop - begin - 1))
+            elif stop < end:  # a sentence that fills a row
+                stop = reaching(sentences, stop, end, target)
+            cut, last = int(sentences[middle]), int(sentences[stop])
+            if middle == end and not is_random:  # the last sentence, alone
+                cut = first
+                if begin > start:
+                    first = int(sentences[begin - 1])
+                elif last - first > 1:
+                    cut += 1 + int(draw() * (last - first - 1))
+            if end - start == 1 and last - first < 2:
+                break
+            for _ in range(TRIES if is_random else 0):
+                other = other_text(sentences, bounds, document, target - (cut - first), draws)
+                texts = shortened(first, cut, *other, room, draws)
+                if is_random := not follows(texts, sentences, int(sentences[end]), tokens):
+                    break
+            if not is_random and cut < last:
+                texts = shortened(first, cut, cut, last, room, draws)
+            found.append((*texts, int(is_random)))
+            begin = middle if is_random else stop
+    rows = np.array(found, dtype=np.int64).reshape(-1, 5)
+    return Spans(rows[:, :2], rows[:, 2:4], rows[:, 4])
+
+
+def other_text(sentences: np.ndarray, bounds: list[int], document: int, target: int, draws: Random) -> tuple[int, int]:
+    """Sentences from anywhere in another document."""
+    other = int(draws.random() * (len(bounds) - 2))
+    other += other >= document
+    place = bounds[other] + int(draws.random() * (bounds[other + 1] - bounds[other]))
+    return int(sentences[place]), int(sentences[reaching(sentences, place, bounds[other + 1], target)])
+
+
+def follows(texts: tuple[int, int, int, int], sentences: np.ndarray, end: int, tokens: np.ndarray) -> bool:
+    """Whether a second text begins with what stands behind the first, up to the next end of a sentence: documents may repeat each other."""
+    _, stop, other, other_stop = texts
+    if stop >= end:
+        return False
+    length = min(int(sentences[bisect_right(sentences, stop)]) - stop, other_stop - other)
+    return bool(np.array_equal(tokens[stop : stop + length], tokens[other : other + length]))
 
 
 def reaching(sentences: np.ndarray, begin: int, end: int, target: Any) -> int:

@@ -8,6 +8,7 @@ from collections.abc import Callable
 from typing import NamedTuple
 
 from clew.core.errors import UserError, unknown
+from clew.core.memory import check_fits
 
 LETTERS = "abcdefghijklmnopqrst"
 FILLER = "."
@@ -59,6 +60,7 @@ def synthetic_lines(name: str, size: int, seed: int, shortest: int, longest: int
         raise UserError(
             f"lengths go from data.shortest ({shortest}) to data.longest ({longest}); the first must be 1 or more and not above"
         )
+    check_fits(size * (200 + 4 * longest), f"{size:,} drawn lines of up to {longest:,} symbols", "lower data.size or data.longest")
     draw = random.Random(f"{name} {seed}")
     return [SYNTHETIC[name](draw, draw.randint(shortest, longest)) for _ in range(size)]
 

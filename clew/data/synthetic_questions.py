@@ -3,6 +3,7 @@
 import random
 
 from clew.core.errors import UserError
+from clew.core.memory import check_fits
 from clew.data.examples import Answer, Question
 
 FACTS = "facts"
@@ -23,6 +24,7 @@ def synthetic_questions(size: int, seed: int, shortest: int, longest: int) -> li
         raise UserError(
             f"facts are from data.shortest ({shortest}) to data.longest ({longest}) in number; the first must be 1 or more and not above"
         )
+    check_fits(2000 * size, f"{size:,} drawn questions", "lower data.size")
     draw = random.Random(f"{FACTS} {seed}")
     return [one_question(draw, draw.randint(shortest, longest), number) for number in range(1, size + 1)]
 

@@ -14,10 +14,14 @@ from typing import NamedTuple
 import numpy as np
 
 from clew.core.errors import UserError, counted, shown
+from clew.core.memory import check_fits
 from clew.data.lines import read_lines
 
 LARGEST = float(np.finfo(np.float32).max)
 RULE = "a line is a word and its numbers, with spaces between"
+LONGEST = 2**22
+"""Characters of a line."""
+SEE = "see whether it is a file of word vectors"
 
 
 @dataclass(frozen=True, eq=False)
@@ -58,6 +62,7 @@ def read_vectors(path: Path | str, words: Sequence[str], *, dim: int | None = No
     found, found_lowered = np.zeros((2, len(words)), dtype=bool)
     for line in vector_lines(path, dim):
         if not num_in_file:
+            check_fits(4 * len(words) * line.width, f"{counted(len(words), 'vector')} of {line.width:,} numbers, as {path} has them", SEE)
             values = np.zeros((len(words), line.width), np.float32)
         num_in_file += 1
         if line.word not in exact and line.word not in lowered:
@@ -72,7 +77,9 @@ def read_vectors(path: Path | str, words: Sequence[str], *, dim: int | None = No
                 values[place], found_lowered[place] = vector, True
     if not num_in_file:
         raise UserError(f"{path}: there are no vectors in it; {RULE}")
-    return WordVectors(values, found | found_lowered, int((found_lowered & ~found).sum()), num_in_file, header(next(read_lines(path)))[0])
+    return WordVectors(
+        values, found | found_lowered, int((found_lowered & ~found).sum()), num_in_file, header(next(read_lines(path, LONGEST)))[0]
+    )
 
 
 def first_words(path: Path | str, most: int) -> list[str]:
@@ -99,7 +106,7 @@ class Line(NamedTuple):
 def vector_lines(path: Path, dim: int | None = None) -> Iterator[Line]:
     """Every line with a vector; `dim` is what the width must be, if any will not do."""
     width = 0
-    for number, line in enumerate(read_lines(path), start=1):
+    for number, line in enumerate(read_lines(path, LONGEST), start=1):
         line = line.replace("\t", " ").rstrip(" ")
         if number == 1:
             said = header(line)[1]

@@ -2,7 +2,7 @@
 
 import math
 from collections.abc import Callable
-from typing import NamedTuple
+from typing import Literal, NamedTuple
 
 import torch
 from torch import Tensor
@@ -12,6 +12,10 @@ from clew.core.state import select_rows
 from clew.core.types import State
 from clew.decoding.ends import End, check_max_new, end_tokens
 from clew.decoding.stepper import Stepper, prefill
+
+EarlyStop = Literal["never", "likely", "full"]
+"""When a search ends that lets only the `beams` most probable candidates of a step end, as that of `transformers` does: when no running
+hypothesis can win, when none would win at its present length, or when `beams` have ended."""
 
 
 class Hypotheses(NamedTuple):
@@ -48,6 +52,7 @@ def beam_search(
     end: End,
     length_penalty: float = 1.0,
     n_best: int = 1,
+    early_stop: EarlyStop | None = None,
     watch: Callable[[Expansion], None] | None = None,
 ) -> Hypotheses:
     """The `n_best` continuations y that a beam finds with the highest score (Graves 2012; Sutskever et al. 2014).
@@ -57,7 +62,8 @@ def beam_search(
     Each step looks at the 2 * beams most probable candidates, so that `beams` of them go on although each beam may end (with several end
     tokens, (1 + ends) * beams). Those that end are kept by score. A sentence is done when no running hypothesis can still beat its n_best
     kept ones; those that run at `max_new` compete as they are. `max_new` may be each sentence's own (sentences,). Rows are
-    sentence * beams + beam; where half of the sentences are done, the others go on without them.
+    sentence * beams + beam; where half of the sentences are done, the others go on without them. With `early_stop` only the `beams` most
+    probable candidates of a step may end, and the search may end before the best score is certain.
     """
     _check_widths(beams, n_best)
     sentences, vocabulary = len(prompt), stepper.vocabulary
@@ -77,13 +83,20 @@ def beam_search(
         width = min((1 + looked) * beams, beams * vocabulary)
         candidates, parents = _expand(running, log_probs.view(len(places), beams, vocabulary), step, width, length_penalty)
         has_ended = torch.isin(candidates.tokens[..., step - 1], ends)
-        finished, _ = _best(_join(finished, _only(candidates, has_ended)), beams)
+        at_limit = (limits[places] <= step)[:, None]
+        may_end = has_ended if early_stop is None else (has_ended | at_limit) & (torch.arange(width, device=prompt.device) < beams)
+        finished, _ = _best(_join(finished, _only(candidates, may_end)), beams)
         running, kept = _best(_only(candidates, ~has_ended), beams)
         if watch is not None:
             watch(Expansion(parents, candidates.tokens[..., step - 1], candidates.log_probs, kept))
-        at_limit = (limits[places] <= step)[:, None]
-        finished, _ = _best(_join(finished, _only(running, at_limit)), beams)
-        is_done = _is_done(running, finished.scores[:, n_best - 1], step, limits[places], length_penalty)[:, None]
+        if early_stop is None:
+            finished, _ = _best(_join(finished, _only(running, at_limit)), beams)
+        if early_stop in ("likely", "full"):
+            to_beat = finished.scores[:, -1]
+            now = running.log_probs.amax(1) / step**length_penalty
+            is_done = (to_beat > -math.inf if early_stop == "full" else now <= to_beat)[:, None]
+        else:
+            is_done = _is_done(running, finished.scores[:, n_best - 1], step, limits[places], length_penalty)[:, None]
         running = _only(running, ~(at_limit | is_done))
         goes_on = (running.log_probs > -math.inf).any(1)
         count = int(goes_on.sum())

@@ -14,6 +14,8 @@ from clew.drawing.shapes import Box, Label, Picture, Shape, Stroke
 
 LONGEST_NAME = 40
 BAR, GROUPED_BAR, SPACE = 16, 11, 8
+NUMBER_ROOM = 70
+"""Pixels for the number at a bar's end where the scale is given: two pictures on one scale have it at the same pixels."""
 
 
 def table_of(part: Bars) -> list[list[float]]:
@@ -39,15 +41,23 @@ class Layout(NamedTuple):
         return self.top + len(self.values) * self.row
 
 
+def bounds(part: Bars) -> tuple[float, float]:
+    """Where the scale begins and ends: as the part says, else so that 0 and every value are on it."""
+    known = [min(max(value, -LARGEST), LARGEST) for each in table_of(part) for value in each if math.isfinite(value)]
+    low = min([0.0, *known]) if part.low is None else part.low
+    high = max([0.0, *known]) if part.high is None else part.high
+    return low, high if high > low else low + 1.0
+
+
 def lay_out(part: Bars, top: float) -> Layout:
     values = table_of(part)
     groups = max(map(len, values), default=1)
     names = [shortened(visible(name), LONGEST_NAME) for name in part.names]
     left = max((text_width(name, 13) for name in names), default=0) + 14
-    known = [min(max(value, -LARGEST), LARGEST) for each in values for value in each if math.isfinite(value)]
-    low, high = min([0.0, *known]), max([0.0, *known])
+    low, high = bounds(part)
     room = max((text_width(short_number(value), 11.5) for each in values for value in each), default=0) + 10
-    scale = Scale(low, high if high > low else low + 1.0, left + (room if low < 0 else 0), max(WIDTH, left + 240) - room)
+    room = room if part.high is None else max(room, NUMBER_ROOM)
+    scale = Scale(low, high, left + (room if low < 0 else 0), max(WIDTH, left + 240) - room)
     bar = BAR if groups == 1 else GROUPED_BAR
     return Layout(names, values, scale, left, top + 4, groups * bar + SPACE, bar, room)
 
@@ -67,8 +77,18 @@ def bars(part: Bars) -> Picture:
     zero = layout.scale(0)
     shapes.append(Stroke([(zero, top), (zero, layout.bottom)], "axis"))
     shapes.append(Label((layout.scale.start + layout.scale.end) / 2, layout.bottom + 16, part.label, "label"))
+    if part.high is not None:
+        shapes += scale_ends(layout, top)
     about = f"{part.title or part.label}: {len(layout.values)} bars of {part.label}"
     return Picture(layout.scale.end + layout.room, layout.bottom + 26, shapes, about)
+
+
+def scale_ends(layout: Layout, top: float) -> list[Shape]:
+    """Where a scale that was given begins and ends, since no bar need reach its end."""
+    low, high = layout.scale.low, layout.scale.high
+    edge: list[Shape] = [Stroke([(layout.scale.end, top), (layout.scale.end, layout.bottom)], "grid")]
+    names = ((layout.scale.start, low, "tick-start"), (layout.scale.end, high, "tick-end"))
+    return edge + [Label(x, layout.bottom + 16, short_number(value), kind) for x, value, kind in names]
 
 
 def one_bar(part: Bars, place: int, number: int, value: float, scale: Scale, y: float, height: float) -> list[Shape]:

@@ -76,8 +76,13 @@ def bars_panel(part: Bars, place: Place) -> list[Shape]:
         axis.bar_label(drawn, [short_number(value) for _, value in held], padding=3, fontsize=NUMBER, color=LIGHT["faint"])
     axis.set(xlim=(layout.scale.low, layout.scale.high), ylim=(layout.bottom - layout.top, 0))
     axis.axvline(0, color=LIGHT["edge"], linewidth=0.8)
+    if part.high is not None:
+        ends = [layout.scale.low, layout.scale.high]
+        axis.set_xticks(ends, [short_number(end) for end in ends], fontsize=NUMBER)
+        axis.axvline(layout.scale.high, color=LIGHT["rule"], linewidth=0.6)
     axis.set_yticks([row * layout.row + middle for row in range(len(layout.names))], layout.names, fontsize=NAME, parse_math=False)
-    axis.tick_params(length=0, labelbottom=False, pad=3.5 + 0.72 * (layout.scale.start - layout.left))
+    axis.tick_params(length=0, labelbottom=part.high is not None)
+    axis.tick_params(axis="y", pad=3.5 + 0.72 * (layout.scale.start - layout.left))
     axis.spines[:].set_visible(False)
     axis.set_xlabel(visible(part.label), fontsize=LABEL, parse_math=False)
     return keys
@@ -99,15 +104,19 @@ def heatmap_panel(part: Heatmap, place: Place) -> list[Shape]:
     axis.set_xticks(*pairs_of(layout.shown_columns), fontsize=size, parse_math=False, **lean)
     axis.tick_params(top=False, labeltop=True, bottom=False, labelbottom=False, length=0)
     axis.spines[:].set_color(LIGHT["rule"])
-    for row, texts in enumerate(heatmap.cell_texts(values, strong, part.diverging, layout.wide)):
+    for row, texts in enumerate(heatmap.cell_texts(part, values, strong, layout.wide)):
         for column, text in enumerate(texts):
             if not text:
                 continue
             share = strong[row, column]
             colour = LIGHT["over" if abs(share) >= TURNS["heat" if share >= 0 else "cold"][0] else "deep"]
             axis.text(column, row, text, ha="center", va="center", fontsize=7.6, color=colour)
+    for row, column in np.argwhere(np.isnan(values)) if not layout.is_raster else ():
+        axis.text(column, row, heatmap.NONE, ha="center", va="center", fontsize=7.6, color=LIGHT["deep"])
     names = heatmap.axis_names(part, layout.left, layout.top, width, height)
-    return [*names, *heatmap.key(layout.left, field.bottom + 14, low, high, part.diverging, goes_on=heatmap.goes_beyond(values, high))]
+    goes_on, below = heatmap.goes_beyond(values, high), field.bottom + 14
+    key = heatmap.key(layout.left, below, low, high, part.diverging, goes_on=goes_on, unit=part.unit)
+    return [*names, *key, *heatmap.measured(part, layout.left, below)]
 
 
 def pairs_of(named: Sequence[tuple[int, str]]) -> tuple[list[int], list[str]]:

@@ -32,13 +32,21 @@ def grid(part: Grid) -> Picture:
     left, top = MARGIN + max((text_width(name, 13) for name in row_names), default=0) + GAP, MARGIN + 14 + GAP
     canvas = np.zeros((rows * (SIDE + GAP), columns * step))
     marks: list[Shape] = []
+    noted = [
+        [part.notes[row][column] if row < len(part.notes) and column < len(part.notes[row]) else "" for column in range(columns)]
+        for row in range(rows)
+    ]
     for row, each_row in enumerate(maps):
         for column, values in enumerate(each_row):
             y, x = row * (SIDE + GAP), column * step
             canvas[y : y + SIDE, x : x + SIDE] = np.clip(values / (high if high > 0 else 1.0), 0, 1)
             about = ", ".join(names[at] for names, at in ((part.row_names, row), (part.column_names, column)) if at < len(names))
             x, y = left + column * step, top + row * (SIDE + GAP)
-            marks.append(Box(x - 1, y - 1, SIDE + 2, SIDE + 2, "thumb", about, round=3, number=(row, column)))
+            note = noted[row][column]
+            if note:
+                marks.append(Label(x + SIDE / 2, y + SIDE / 2 + 4, note, "number"))
+            number = (row, column) if np.size(part.maps[row][column]) else None  # what is not there cannot be chosen
+            marks.append(Box(x - 1, y - 1, SIDE + 2, SIDE + 2, "thumb", f"{about}: {note}" if note else about, round=3, number=number))
     shapes: list[Shape] = [Raster(left, top, canvas.shape[1], canvas.shape[0], np.rint(255 * canvas), "heat")] if canvas.size else []
     shapes += [Label(left - GAP, top + row * (SIDE + GAP) + SIDE / 2 + 4, name, "word-end") for row, name in enumerate(row_names[:rows])]
     shapes += [Label(left + column * step + SIDE / 2, top - GAP, name, "tick") for column, name in enumerate(column_names[:columns])]

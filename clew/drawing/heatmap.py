@@ -23,6 +23,9 @@ LETTER_ROOM = 7
 """Pixels that a name of one letter needs above its cells."""
 FAINTEST = 0.004
 KEY_WIDTH, KEY_HEIGHT = 120, 9
+PERCENT = "%"
+NONE = "–"
+"""What stands in a cell that has no value."""
 
 
 def limits(values: np.ndarray, low: float | None, high: float | None, diverging: bool) -> tuple[float, float]:
@@ -102,11 +105,13 @@ def heatmap(part: Heatmap) -> Picture:
     width, height = len(layout.columns) * wide, len(layout.rows) * tall
     shapes = (rasters if layout.is_raster else cells)(part, values, strong, left, top, wide, tall) if width and height else []
     shapes += frame(layout) + names(layout) + axis_names(part, left, top, width, height)
-    shapes += key(left, top + height + 14, low, high, part.diverging, goes_on=goes_beyond(values, high))
+    shapes += key(left, top + height + 14, low, high, part.diverging, goes_on=goes_beyond(values, high), unit=part.unit)
+    shapes += measured(part, left, top + height + 14)
     size = f"{len(layout.rows)} rows, {len(layout.columns)} columns"
-    about = f"{part.title or 'heatmap'}: {size}, values from {short_number(low)} to {short_number(high)}"
+    about = f"{part.title or 'heatmap'}: {size}, {part.label or 'values'} from {figure(low, part.unit)} to {figure(high, part.unit)}"
     readout = raster_readout(part, layout, low, high) if layout.is_raster else {}
-    return Picture(left + max(width + layout.right, KEY_WIDTH + 60), top + height + 44, shapes, about, readout)
+    beside = text_width(told(part), 11.5) + 16 if told(part) else 60
+    return Picture(left + max(width + layout.right, KEY_WIDTH + beside), top + height + 44, shapes, about, readout)
 
 
 def leans(names: Sequence[str], wide: float) -> bool:
@@ -122,31 +127,52 @@ def name_size(wide: float) -> float:
 
 def cells(part: Heatmap, values: np.ndarray, strong: np.ndarray, left: float, top: float, wide: float, tall: float) -> list[Shape]:
     found: list[Shape] = []
-    texts = cell_texts(values, strong, part.diverging, wide)
+    texts = cell_texts(part, values, strong, wide)
     for row in range(values.shape[0]):
         for column in range(values.shape[1]):
             share = float(strong[row, column])
             x, y, kind = left + column * wide, top + row * tall, "heat" if share >= 0 else "cold"
-            about = f"{name_at(part.rows, row)}, {name_at(part.columns, column)}: {short_number(values[row, column])}"
+            about = f"{name_at(part.rows, row)}, {name_at(part.columns, column)}: {figure(values[row, column], part.unit)}"
             found.append(Box(x, y, wide, tall, kind, about, opacity=abs(share) if abs(share) >= FAINTEST else 0.0))
-            if texts[row][column]:
+            if np.isnan(values[row, column]):
+                found.append(Label(x + wide / 2, y + tall / 2 + 4, NONE, "number"))
+            elif texts[row][column]:
                 found.append(Label(x + wide / 2, y + tall / 2 + 4, texts[row][column], number_kind(kind, abs(share))))
     return found
 
 
-def cell_texts(values: np.ndarray, strong: np.ndarray, diverging: bool, wide: float) -> list[list[str]]:
+def cell_texts(part: Heatmap, values: np.ndarray, strong: np.ndarray, wide: float) -> list[list[str]]:
     """What is written in cells that have room for it: shares in percent but for small ones, anything else in two figures."""
-    is_share = not diverging and bool(np.all((values >= 0) & (values <= 1) | ~np.isfinite(values)))
+    is_share = part.unit == PERCENT
     most = float(np.abs(values[np.isfinite(values)]).max(initial=0.0))
+    digits = 2 if most <= 1 and not part.diverging and not np.any(values < 0) else 1  # a sign takes the room of a digit
 
     def text(value: float, share: float) -> str:
         if wide < 30 or not np.isfinite(value) or (is_share and abs(share) < 0.1):
             return ""
-        found = f"{100 * value:.0f}" if is_share else f"{value:.1f}" if 0.5 <= most < 1000 else f"{value:.1g}"
-        found = "0.0" if found == "-0.0" else found
-        return found if text_width(found, 10.5) < wide else ""
+        found = f"{100 * value:.0f}%" if is_share else f"{value:.{digits}f}" if 0.5 <= most < 1000 else f"{value:.1g}"
+        found = found.removeprefix("-") if found.strip("-0.") == "" else found
+        fits = [each for each in (found, found.removesuffix("%")) if text_width(each, 10.5) < wide]  # beside the scale the sign stands too
+        return fits[0] if fits else ""
 
     return [[text(value, share) for value, share in zip(*each, strict=True)] for each in zip(values, strong, strict=True)]
+
+
+def figure(value: float, unit: str) -> str:
+    """A value with its unit, as it is read off a map."""
+    if not np.isfinite(value):
+        return short_number(value)
+    shown = short_number(100 * value if unit == PERCENT else value)
+    return f"{shown} {unit}" if unit else shown
+
+
+def told(part: Heatmap) -> str:
+    """What is measured, and in which unit: what stands beside the scale of colours."""
+    return f"{part.label} ({part.unit})" if part.label and part.unit else part.label or part.unit
+
+
+def measured(part: Heatmap, left: float, top: float) -> list[Shape]:
+    return [Label(left + KEY_WIDTH + 12, top + KEY_HEIGHT, told(part), "tick-start")] if told(part) else []
 
 
 def name_at(names: Sequence[str], place: int) -> str:
@@ -174,6 +200,7 @@ def raster_readout(part: Heatmap, layout: Layout, low: float, high: float) -> di
         "low": low,
         "high": high,
         "diverging": part.diverging,
+        "unit": part.unit,
         "rows": [visible(name_at(part.rows, row)) for row in range(len(layout.rows))],
         "columns": [visible(name_at(part.columns, column)) for column in range(len(layout.columns))],
     }
@@ -231,8 +258,11 @@ def goes_beyond(values: np.ndarray, high: float) -> bool:
     return bool(np.any(values[np.isfinite(values)] > high + 1e-6 * abs(high)))
 
 
-def key(left: float, top: float, low: float, high: float, diverging: bool, strength: float = 1.0, *, goes_on: bool = False) -> list[Shape]:
-    """The scale of colours, as strong as they are."""
+def key(
+    left: float, top: float, low: float, high: float, diverging: bool, strength: float = 1.0, *, goes_on: bool = False, unit: str = ""
+) -> list[Shape]:
+    """The scale of colours, as strong as they are; shares in percent."""
+    unit = unit if unit == PERCENT else ""  # any other stands beside it
     pieces = 24
     found: list[Shape] = []
     for piece in range(pieces):
@@ -242,6 +272,6 @@ def key(left: float, top: float, low: float, high: float, diverging: bool, stren
         found.append(Box(left + piece * KEY_WIDTH / pieces, top, KEY_WIDTH / pieces, KEY_HEIGHT, kind, opacity=strength * abs(share)))
     found.append(Stroke([(left, top + KEY_HEIGHT), (left + KEY_WIDTH, top + KEY_HEIGHT)], "grid"))
     least = low if abs(low) > 0.002 * (high - low) else 0.0
-    found.append(Label(left, top + KEY_HEIGHT + 13, short_number(least), "tick-start"))
-    found.append(Label(left + KEY_WIDTH, top + KEY_HEIGHT + 13, ("≥ " if goes_on else "") + short_number(high), "tick-end"))
+    found.append(Label(left, top + KEY_HEIGHT + 13, figure(least, unit), "tick-start"))
+    found.append(Label(left + KEY_WIDTH, top + KEY_HEIGHT + 13, ("≥ " if goes_on else "") + figure(high, unit), "tick-end"))
     return found

@@ -54,8 +54,8 @@ def lines(part: Lines) -> Picture:
 
 def scales(part: Lines, top: float) -> tuple[Scale, Scale, Field]:
     spread = [value for series in part.series for value in ends(series)]
-    low_x, high_x = extent(chain.from_iterable(series.x for series in part.series), log=part.log_x, margin=0.02)
-    low_y, high_y = extent([*spread, *(value for _, value in part.thresholds)], log=part.log_y)
+    low_x, high_x = part.x_range or extent(chain.from_iterable(series.x for series in part.series), log=part.log_x, margin=0.02)
+    low_y, high_y = part.y_range or extent([*spread, *(value for _, value in part.thresholds)], log=part.log_y)
     bottom = top + HEIGHT - BOTTOM - 12
     y = Scale(low_y, high_y, bottom, top, part.log_y)
     left = tick_room(y, part.y_label)

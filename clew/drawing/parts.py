@@ -14,7 +14,8 @@ import numpy as np
 @dataclass(frozen=True)
 class Heatmap:
     """Values (rows, columns), dark where they are high; `diverging` has two colours around 0. From `low` to `high`, or from the least to
-    the greatest."""
+    the greatest. `label` says what is measured, in `unit`: shares whose unit is % are written in percent. NaN is no value, and says so.
+    `keyed` axes are lists of names, such as levels, which compared maps show alike; the others are places of a text."""
 
     values: np.ndarray
     rows: Sequence[str]
@@ -25,17 +26,22 @@ class Heatmap:
     low: float | None = None
     high: float | None = None
     diverging: bool = False
+    label: str = ""
+    unit: str = ""
+    keyed: Literal["", "rows", "both"] = ""
 
 
 @dataclass(frozen=True)
 class Grid:
-    """Many small heatmaps of one kind, by layer (row) and head (column), each under a name; links lead to one of them."""
+    """Many small heatmaps of one kind, by layer (row) and head (column), each under a name; links lead to one of them. `notes` stand on
+    maps that are not as the others, such as those of heads that are off; a map without values is none that can be chosen."""
 
     maps: Sequence[Sequence[np.ndarray]]
     row_names: Sequence[str]
     column_names: Sequence[str]
     title: str = ""
     high: float | None = None
+    notes: Sequence[Sequence[str]] = ()
 
 
 @dataclass(frozen=True)
@@ -51,6 +57,9 @@ class Series:
 
 @dataclass(frozen=True)
 class Lines:
+    """Lines against one scale and another; these go from the least to the greatest value, or from one end of `x_range` and `y_range` to the
+    other."""
+
     series: Sequence[Series]
     x_label: str
     y_label: str
@@ -59,17 +68,22 @@ class Lines:
     log_y: bool = False
     thresholds: Sequence[tuple[str, float]] = ()
     """Horizontal lines with a name."""
+    x_range: tuple[float, float] | None = None
+    y_range: tuple[float, float] | None = None
 
 
 @dataclass(frozen=True)
 class Bars:
-    """A bar each; several values a name are groups, named by `groups`."""
+    """A bar each; several values a name are groups, named by `groups`. The scale goes from `low` to `high`, or from 0 or the least value to
+    the greatest. Bars of probabilities and shares stand on 0 to 1."""
 
     names: Sequence[str]
     values: Sequence[float] | Sequence[Sequence[float]]
     label: str
     title: str = ""
     groups: Sequence[str] = ()
+    low: float | None = None
+    high: float | None = None
 
 
 @dataclass(frozen=True)
@@ -81,6 +95,8 @@ class Points:
     x_label: str = ""
     y_label: str = ""
     title: str = ""
+    x_range: tuple[float, float] | None = None
+    y_range: tuple[float, float] | None = None
 
 
 @dataclass(frozen=True)
@@ -101,9 +117,13 @@ class ColouredText:
 
 @dataclass(frozen=True)
 class Table:
+    """Rows of cells; a column's unit stands in its heading. `keys` are the first cells that name a row, in a list of names: compared tables
+    show the rows of all."""
+
     header: Sequence[str]
     rows: Sequence[Sequence[Any]]
     title: str = ""
+    keys: int = 0
 
 
 @dataclass(frozen=True)

@@ -17,8 +17,8 @@ SMALLER = 0.65
 
 
 def scales(part: Points, top: float) -> tuple[Scale, Scale, Field]:
-    low_x, high_x = extent(chain.from_iterable(series.x for series in part.series))
-    low_y, high_y = extent(chain.from_iterable(series.y for series in part.series))
+    low_x, high_x = part.x_range or extent(chain.from_iterable(series.x for series in part.series))
+    low_y, high_y = part.y_range or extent(chain.from_iterable(series.y for series in part.series))
     bottom = top + HEIGHT + TALLER - BOTTOM
     y = Scale(low_y, high_y, bottom, top)
     field = Field(tick_room(y, part.y_label), top, WIDTH - RIGHT, bottom)

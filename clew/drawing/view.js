@@ -178,7 +178,7 @@ function drawn(picture, kind, attributes) {
 
 // Large heatmaps: values are read from the image itself, so that the page need not hold them twice.
 
-function readRaster(view, picture, { left, top, wide, tall, low, high, diverging, rows, columns }) {
+function readRaster(view, picture, { left, top, wide, tall, low, high, diverging, unit, rows, columns }) {
   let levels = null, at = null, cursor = null;
   const load = () => levels ??= Promise.all([...picture.querySelectorAll("mask image")].map(pixelsOf));
   const leave = () => {
@@ -196,7 +196,8 @@ function readRaster(view, picture, { left, top, wide, tall, low, high, diverging
     const pixel = 4 * (row * columns.length + column);
     const share = (main[pixel] - (diverging ? other[pixel] : 0)) / 255;
     const value = diverging ? share * high : low + share * (high - low), digits = Math.min(20, Math.max(0, Math.ceil(-Math.log10((high - low) / 255))));
-    const text = main[pixel + 3] === 0 ? "none" : `\u2248 ${Number(value.toFixed(digits))}`; // an image has 256 levels
+    const shown = unit === "%" ? Number((100 * value).toFixed(Math.max(0, digits - 2))) : Number(value.toFixed(digits));
+    const text = main[pixel + 3] === 0 ? "none" : `\u2248 ${shown}${unit ? ` ${unit}` : ""}`; // an image has 256 levels
     say(view, `${rows[row]}, ${columns[column]}: ${text}`, place ?? onScreen(picture, left + (column + 0.5) * wide, top + (row + 0.5) * tall), aloud);
   };
   picture.addEventListener("pointermove", (event) => {

@@ -114,3 +114,8 @@ def plain(value: Any) -> Any:
 
 WRITERS = {".html": View.html, ".svg": View.svg, ".json": View.json}
 FIGURES = (".png", ".pdf")
+
+
+def bar_names(views: Sequence[View]) -> list[str]:
+    """The names of all bars of the views, each once, in their order."""
+    return list(dict.fromkeys(name for view in views for part in view.parts if isinstance(part, Bars) for name in part.names))

@@ -23,6 +23,7 @@ class ForeignLayer(NamedTuple):
     kind: str
     number: int
     num_heads: int
+    num_pruned: int = 0
 
     @property
     def name(self) -> str:

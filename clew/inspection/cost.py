@@ -164,7 +164,7 @@ def curves(named: Sequence[tuple[str, Costs]], size: str, at: str) -> list[Part]
         for name, costs in named
         if not any(map(math.isnan, costs.seconds))
     ]
-    drawn = [(flops, "FLOPs"), (memory, "bytes alive at once"), (times, "milliseconds")]
+    drawn = [(flops, "FLOPs"), (memory, "bytes alive at once"), (times, "time in ms")]
     return [Lines(series, size, what, f"{what} by {size}, {at}", log_x=True, log_y=True) for series, what in drawn if series]
 
 

@@ -18,8 +18,8 @@ from clew.core.errors import UserError
 from clew.drawing.views import Bars, ColouredText, Part, Table, View
 from clew.inspection.attention_weights import shows_attention
 from clew.inspection.bits import divergence
-from clew.inspection.heads import heads_off, why_headless
-from clew.instruments.instrument import Instrument
+from clew.inspection.heads import head_names, heads_off, why_headless
+from clew.instruments.instrument import Choices, Instrument
 from clew.instruments.reading import read
 from clew.instruments.subject import Subject
 from clew.tasks.offers import Given, Reading, TokenScores
@@ -55,16 +55,17 @@ def look_without(subjects: Sequence[Subject], options: AblationOptions) -> View:
     parts: list[Part] = []
     if before.labels and after.labels:
         labels = list(before.labels)
-        parts.append(Bars(labels, [[before.labels[each], after.labels[each]] for each in labels], "probability", "Labels", names))
+        pairs = [[before.labels[each], after.labels[each]] for each in labels]
+        parts.append(Bars(labels, pairs, "probability", "Labels", names, 0.0, 1.0))
         facts["labels"] = {name: dict(each.labels or {}) for name, each in zip(("before", "after"), (before, after), strict=True)}
     if scores is not None and before.log_probs is not None and after.log_probs is not None:
         bits = divergence(before.log_probs, after.log_probs)
         parts += expectations(reading, scores, before.log_probs, after.log_probs, bits)
-        about = f"on average {bits.mean():.3f} bits between what was expected before and after"
+        about = f"on average {bits.mean():.3g} bits between what was expected before and after"
         return View(f"Without {', '.join(options.heads)}", parts, about, {**facts, "bits": bits.tolist(), "mean_bits": float(bits.mean())})
     angles = turned(before.hidden, after.hidden)
     parts.append(ColouredText(reading.written or reading.pieces, angles.tolist(), "How far each vector turns", "1 - cos", 0.0))
-    about = f"on average the tokens' vectors turn by {angles.mean():.3f} (1 - cos)"
+    about = f"on average the tokens' vectors turn by {angles.mean():.3g} (1 - cos)"
     return View(f"Without {', '.join(options.heads)}", parts, about, {**facts, "turned": angles.tolist()})
 
 
@@ -96,9 +97,13 @@ def expectations(reading: Reading, scores: TokenScores, before: Tensor, after: T
         for log_probs in (before[place], after[place]):
             best = int(log_probs[: tokenizer.vocabulary].argmax())
             row += [tokenizer.piece(best), round(float(log_probs[best].exp()), 4)]
-        rows.append((*row, round(float(bits[place]), 4)))
+        rows.append((*row, float(f"{float(bits[place]):.3g}")))
     joined = tokenizer.unit == "character"
-    table = Table(("place", "token", "likeliest before", "p", "likeliest after", "p", "bits"), rows, "Where most changes")
+    table = Table(
+        ("place", "token", "likeliest before", "its p before", "likeliest after", "its p after", "change (bits)"),
+        rows,
+        "Where most changes",
+    )
     return [ColouredText(tokens, bits.tolist(), title, "bits", 0.0, joined=joined), table]
 
 
@@ -108,4 +113,11 @@ def why_no_ablation(subject: Subject) -> str | None:
     return f"the heads of {subject.name} can be seen, and not switched off from outside" if shown else why
 
 
-ABLATION = Instrument("what changes when heads are switched off", AblationOptions, look_without, ("reads",), why_no_ablation)
+ABLATION = Instrument(
+    "what changes when heads are switched off",
+    AblationOptions,
+    look_without,
+    ("reads",),
+    why_no_ablation,
+    choices=lambda subject: Choices(("heads",), tuple((name,) for name in head_names(subject.module))),
+)

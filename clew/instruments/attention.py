@@ -20,7 +20,7 @@ from clew.inspection.attention_weights import ForeignLayer, foreign_weights, sho
 from clew.inspection.heads import attending_layers, why_headless
 from clew.inspection.recording import record
 from clew.inspection.similarity import entropy
-from clew.instruments.instrument import Instrument, TextOptions
+from clew.instruments.instrument import Choices, Instrument, TextOptions
 from clew.instruments.modules import AnyModule
 from clew.instruments.reading import read
 from clew.instruments.subject import Subject
@@ -65,16 +65,17 @@ class Habits(NamedTuple):
 
 
 def attention_maps(reading: Reading, heads: str, kind: str = "weights") -> list[LayerMaps]:
-    """Of every layer with such heads, from the lowest. Hard attention has a 1 where it looked."""
-    layers = [layer for layer in attending_layers(reading.module) if layer.kind == KINDS[heads] and layer.num_heads]
+    """Of every layer of this kind, from the lowest; of one that lost its heads, none. Hard attention has a 1 where it looked."""
+    layers = [layer for layer in attending_layers(reading.module) if layer.kind == KINDS[heads]]
     keys = len(reading.tokens) if heads != "decoder" else len(reading.written)
     queries = len(reading.tokens) if heads == "self" else len(reading.written)
     if (cells := sum(layer.num_heads for layer in layers) * queries * keys) > MOST_CELLS:
         raise UserError(f"{queries} x {keys} weights of all heads are {4 * cells / 1e9:.1f} GB, too much to look at; shorten the text")
-    paths = [layer.weights if kind == "weights" else f"{layer.path}.scores" for layer in layers]
-    with record(reading.module, *paths) as seen:
+    paths = {layer.name: layer.weights if kind == "weights" else f"{layer.path}.scores" for layer in layers if layer.num_heads}
+    with record(reading.module, *paths.values()) as seen:
         reading.hidden()
-    return [LayerMaps(layer, as_maps(seen[path]).float().cpu().numpy()) for layer, path in zip(layers, paths, strict=True)]
+    none = np.zeros((0, queries, keys), dtype=np.float32)
+    return [LayerMaps(layer, as_maps(seen[paths[layer.name]]).float().cpu().numpy() if layer.name in paths else none) for layer in layers]
 
 
 def foreign_maps(model: AnyModule, reading: Reading, kind: str) -> list[LayerMaps]:
@@ -120,21 +121,17 @@ def look_at_attention(subjects: Sequence[Subject], options: AttentionOptions) ->
         if not found:
             known = [word for word, kind in KINDS.items() if any(each.layer.kind == kind for each in every)]
             raise UserError(f"{subject.name} showed no {heads} attention while it read; it showed {' and '.join(known) or 'none at all'}")
-    rows, columns = places_of(reading, heads, found[0].maps)
-    layer, maps = chosen_layer(found, options.layer, f"of {heads} attention in {subject.name}")
+    whole = [each for each in found if each.layer.num_heads]
+    rows, columns = places_of(reading, heads, whole[0].maps)
+    layer, maps = chosen_layer(whole, options.layer, f"of {heads} attention in {subject.name}")
     head = chosen_head(options.head, layer)
-    large = finite(maps.mean(0) if head is None else maps[head - 1])
-    several = f", mean of {len(maps)} heads" if len(maps) > 1 else ""
-    name = f"{layer.name}{several}" if head is None else layer.heads[head - 1]
-    bounds: dict[str, Any] = {"low": 0.0, "high": full_colour([large])} if options.kind == "weights" else {}
-    one = Heatmap(large, rows, columns, f"Head {name}" if head else f"Layer {name}", "looks", "at", **bounds)
-    grid = Grid(
-        [[finite(each) for each in layer.maps] for layer in found],
-        [layer.layer.name for layer in found],
-        [str(number) for number in range(1, max(len(layer.maps) for layer in found) + 1)],
-        f"All heads: {options.kind}",
-        full_colour([layer.maps for layer in found]) if options.kind == "weights" else None,
-    )
+    is_on = [name not in options.off for name in layer.heads]
+    large = finite(maps[is_on if any(is_on) else slice(None)].mean(0) if head is None else maps[head - 1])
+    is_weights = options.kind == "weights"
+    bounds: dict[str, Any] = {"low": 0.0, "high": full_colour([large]), "unit": "%"} if is_weights else {}
+    title = layer_title(layer, options.off) if head is None else head_title(layer.heads[head - 1], options.off)
+    one = Heatmap(large, rows, columns, title, "looks", "at", label="weight" if is_weights else "score", **bounds)
+    grid = head_grid(found, options)
     facts = {
         "heads": heads,
         "kind": options.kind,
@@ -142,15 +139,47 @@ def look_at_attention(subjects: Sequence[Subject], options: AttentionOptions) ->
         "head": head,
         "layers": [each.layer.number for each in found],
         "names": [each.layer.heads for each in found],
+        "off": [name for each in found for name in each.layer.heads if name in options.off],
+        "pruned": {each.layer.name: each.layer.num_pruned for each in found if each.layer.num_pruned},
         "rows": list(rows),
         "columns": list(columns),
         "values": np.round(large, 5).tolist() if large.size <= MOST_VALUES else None,
     }
     parts: list[Part] = [one, grid]
-    if options.kind == "weights":
-        table = habit_table(found, same_places=heads != "cross")
-        return View("Attention", [*parts, table], about_of(reading, heads), {**facts, "habits": [list(row) for row in table.rows]})
+    if is_weights:
+        rows_of = habit_rows(found, options.off, same_places=heads != "cross")
+        parts.append(habit_table(found, rows_of, options.off, same_places=heads != "cross"))
+        return View("Attention", parts, about_of(found, heads), {**facts, "habits": [[name, *row] for name, row in rows_of.items()]})
     return View("Attention scores", parts, "before the softmax; what is hidden has the lowest score shown", facts)
+
+
+def head_title(name: str, off: Sequence[str]) -> str:
+    return f"Head {name} (off)" if name in off else f"Head {name}"
+
+
+def layer_title(layer: AttendingLayer | ForeignLayer, off: Sequence[str]) -> str:
+    """The mean is of the heads that are on: one that is off looks nowhere, and would only make the others paler."""
+    count, silent = layer.num_heads, [name for name in layer.heads if name in off]
+    if not silent:
+        return f"Layer {layer.name}, mean of {count} heads" if count > 1 else f"Layer {layer.name}"
+    if len(silent) == count:
+        return f"Layer {layer.name}: all heads are off"
+    return f"Layer {layer.name}, mean of the {count - len(silent)} of {count} heads that are on; off: {', '.join(silent)}"
+
+
+def head_grid(found: Sequence[LayerMaps], options: AttentionOptions) -> Grid:
+    """A map a head; heads that are off say so, and where heads were pruned there is none."""
+    most = max(each.layer.num_heads + each.layer.num_pruned for each in found)
+    gone = np.zeros((0, 0), dtype=np.float32)
+    is_weights = options.kind == "weights"
+    return Grid(
+        [[*(finite(each) for each in layer.maps), *[gone] * layer.layer.num_pruned] for layer in found],
+        [layer.layer.name for layer in found],
+        [str(number) for number in range(1, most + 1)],
+        "All heads: weights in %" if is_weights else "All heads: scores",
+        full_colour([layer.maps for layer in found if len(layer.maps)]) if is_weights else None,
+        [["off" if name in options.off else "" for name in layer.layer.heads] + ["pruned"] * layer.layer.num_pruned for layer in found],
+    )
 
 
 def full_colour(weights: Sequence[np.ndarray]) -> float:
@@ -201,28 +230,57 @@ def finite(values: np.ndarray) -> np.ndarray:
     return values if real.all() else np.where(real, values, values[real].min(initial=0.0))
 
 
-def about_of(reading: Reading, heads: str) -> str:
+def about_of(found: Sequence[LayerMaps], heads: str) -> str:
     what = {
         "self": "each token looks at the others",
         "decoder": "each token written looks back",
         "cross": "what is written looks at the text",
     }
-    return f"{what[heads]}: a row adds up to one"
+    pruned = [f"{counted(each.layer.num_pruned, 'head')} of layer {each.layer.name}" for each in found if each.layer.num_pruned]
+    return f"{what[heads]}: a row adds up to 100 %{'; pruned: ' + ', '.join(pruned) if pruned else ''}"
 
 
-def habit_table(found: Sequence[LayerMaps], *, same_places: bool) -> Table:
-    """How far a head looks, at itself or at the token before, means something where both sides are one text."""
-    rows = []
+def habit_rows(found: Sequence[LayerMaps], off: Sequence[str], *, same_places: bool) -> dict[str, list[float | None]]:
+    """The habits of every head, by its name, shares between 0 and 1. How far a head looks, at itself or at the token before, means
+    something where both sides are one text. A head that is off looks nowhere, and has none."""
+    rows: dict[str, list[float | None]] = {}
     for layer in found:
         for name, weights in zip(layer.layer.heads, layer.maps, strict=True):
             entropy, *rest, first = (round(value, 3) for value in habits(weights))
-            rows.append((name, entropy, *(rest if same_places else []), first))
-    middle = ("distance", "on itself", "on the one before") if same_places else ()
-    return Table(("head", "entropy in bits", *middle, "on the first"), rows, "What heads tend to look at")
+            told = [entropy, *(rest if same_places else []), first]
+            rows[name] = [None] * len(told) if name in off else [*told]
+    return rows
+
+
+def habit_table(found: Sequence[LayerMaps], habits_of: dict[str, list[float | None]], off: Sequence[str], *, same_places: bool) -> Table:
+    middle = ("distance (tokens)", "on itself (%)", "on the one before (%)") if same_places else ()
+    header = ("head", "state", "entropy (bits)", *middle, "on the first (%)")
+    rows: list[tuple[Any, ...]] = []
+    for layer in found:
+        for name in layer.layer.heads:
+            cells = zip(header[2:], habits_of[name], strict=True)
+            told = [round(100 * value, 1) if value is not None and heading.endswith("(%)") else value for heading, value in cells]
+            rows.append((name, "off" if name in off else "on", *told))
+        if layer.layer.num_pruned:
+            gone = f"{counted(layer.layer.num_pruned, 'head')} pruned"
+            rows.append((f"layer {layer.layer.name}", gone, *[None] * (len(header) - 2)))
+    return Table(header, rows, "What heads tend to look at", keys=1)
 
 
 def why_no_attention(subject: Subject) -> str | None:
     return None if shows_attention(subject.module) else why_headless(subject.module, subject.name)
 
 
-ATTENTION = Instrument("who looks at whom, head by head", AttentionOptions, look_at_attention, ("reads",), why_no_attention)
+def head_choices(subject: Subject) -> Choices:
+    """Kinds of heads, layers and heads that a model of ours has."""
+    layers = attending_layers(subject.module)
+    kinds = {kind: word for word, kind in KINDS.items()}
+    every = [(layer, head) for layer in layers for head in range(1, layer.num_heads + 1)]
+    default = {"heads": "cross" if any(layer.kind == CROSS for layer in layers) else "self"} if every else {}
+    rows = tuple((kinds[layer.kind], layer.number, head) for layer, head in every)
+    return Choices(("heads", "layer", "head"), rows, tuple(layer.heads[head - 1] for layer, head in every), default)
+
+
+ATTENTION = Instrument(
+    "who looks at whom, head by head", AttentionOptions, look_at_attention, ("reads",), why_no_attention, choices=head_choices
+)

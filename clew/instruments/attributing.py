@@ -84,10 +84,20 @@ def look_at_attribution(subjects: Sequence[Subject], options: AttributionOptions
         "method": options.method,
     }
     rows = [(place, token, value) for place, (token, value) in enumerate(zip(explained.tokens, values, strict=True), start=1)]
-    joined = explained.is_by_character
+    joined, unit = explained.is_by_character, explained.unit
     parts: list[Part] = [
-        ColouredText(explained.tokens, values, "", "against (-), for (+)", -high, high, diverging=True, joined=joined, notes=notes),
-        Table(("place", "token", "attribution"), rows),
+        ColouredText(
+            explained.tokens,
+            values,
+            "",
+            f"{unit + ': ' if unit else ''}against (-), for (+)",
+            -high,
+            high,
+            diverging=True,
+            joined=joined,
+            notes=notes,
+        ),
+        Table(("place", "token", f"attribution ({unit})" if unit else "attribution"), rows),
     ]
     if found.gap is not None and abs(found.gap) > ROUGH * max(abs(found.score - (found.baseline or 0.0)), 1e-6):
         parts.append(Note("The sum is far from complete: the score jumps somewhere on the way; take more steps, or another baseline."))

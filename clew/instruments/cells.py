@@ -10,7 +10,7 @@ from torch import Tensor
 
 from clew.drawing.views import ColouredText, Heatmap, Part, View
 from clew.inspection.recording import record
-from clew.instruments.instrument import Instrument, TextOptions
+from clew.instruments.instrument import Choices, Instrument, TextOptions
 from clew.instruments.reading import read
 from clew.instruments.recurrent_layers import RecurrentLayer, check_units, find_layer, recurrent_layers, why_not_recurrent
 from clew.instruments.subject import Subject
@@ -82,6 +82,8 @@ def look_at_cells(subjects: Sequence[Subject], options: CellOptions) -> View:
             -bound,
             bound,
             diverging=True,
+            label=what,
+            keyed="rows",
         )
     )
     about = f"{what} of layer {layer.name}, one of {', '.join(each.name for each in recurrent_layers(subject.module))}"
@@ -100,5 +102,10 @@ def symbol(layer: RecurrentLayer, of: str) -> str:
 
 
 CELLS = Instrument(
-    "a recurrent layer's cells over a text, coloured token by token", CellOptions, look_at_cells, ("reads",), why_not_recurrent
+    "a recurrent layer's cells over a text, coloured token by token",
+    CellOptions,
+    look_at_cells,
+    ("reads",),
+    why_not_recurrent,
+    choices=lambda subject: Choices(("layer",), tuple((layer.name,) for layer in recurrent_layers(subject.module))),
 )

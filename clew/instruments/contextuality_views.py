@@ -9,7 +9,7 @@ from clew.core.errors import UserError, counted, named
 from clew.drawing.views import Lines, Part, Points, Series, Table, View
 from clew.inspection.contextuality import Contextuality, contextuality, principal_components, random_cosines, random_rows
 from clew.instruments.instrument import Instrument
-from clew.instruments.sentences import SentenceOptions, find_sentences, level_names, level_words
+from clew.instruments.sentences import SentenceOptions, find_sentences, level_choices, level_names, level_words
 from clew.instruments.subject import Subject, subject_names
 
 DRAWN = 400
@@ -147,6 +147,7 @@ CONTEXTUALITY = Instrument(
     look_at_contextuality,
     needs=("vectors",),
     quick=False,
+    choices=level_choices,
     several=True,
 )
 OCCURRENCES = Instrument(
@@ -155,4 +156,5 @@ OCCURRENCES = Instrument(
     look_at_occurrences,
     needs=("vectors",),
     quick=False,
+    choices=level_choices,
 )

@@ -6,6 +6,7 @@ from clew.data.text_files import beginning
 from clew.instruments.subject import Subject
 from clew.runs.directory import IMPORTED
 from clew.runs.loaded import Run
+from clew.runs.trust import check_paths
 from clew.tasks import TASKS
 
 
@@ -23,6 +24,7 @@ def own_text(subject: Subject, part: str, characters: int) -> str:
 
 def corpus_text(run: Run, part: str, characters: int) -> str:
     """The same of a run."""
+    check_paths(run.folder, run.config.data)
     try:
         return beginning(TASKS[run.config.task.name].learns.read(run.config.data, run.config.seed, Notes())[part], characters)
     except UserError as error:

@@ -86,7 +86,12 @@ def look_at_gates(subjects: Sequence[Subject], options: GateOptions) -> View:
             told[gate] = {"mean": float(each.mean()), "closed": float(closed.mean()), "open": float(opened.mean())}
         facts[layer] = {"gates": told}
     parts: list[Part] = [
-        Table(("layer", "gate", "mean", f"below {CLOSED}", f"above {OPEN}"), rows, "How open the gates are"),
+        Table(
+            ("layer", "gate", "mean openness (0 to 1)", f"time below {CLOSED}", f"time above {OPEN}"),
+            rows,
+            "How open the gates are",
+            keys=2,
+        ),
     ]
     sides = f"share of the time above {OPEN}", f"share of the time below {CLOSED}"
     parts += [Points(series, texts[gate], *sides, f"Saturation of the {gate} gates, cell by cell") for gate, series in points.items()]
@@ -100,8 +105,9 @@ def look_at_gates(subjects: Sequence[Subject], options: GateOptions) -> View:
         curves.append(Series(f"layer {layer}, {gate} gate", list(range(len(curve))), curve.tolist()))
         facts[layer] |= {"keeps_by": gate, "half_lives": [finite(life) for life in lives], "kept": curve.tolist()}
     if memory:
-        header = ("layer", "by its gate", "half-life, 10th percentile", "median", "90th", "longest (cell: steps)")
-        parts.append(Table(header, memory, "How long cells remember, in steps"))
+        quantiles = ("half-life, 10th percentile (steps)", "median (steps)", "90th percentile (steps)")
+        header = ("layer", "by its gate", *quantiles, "longest (cell: steps)")
+        parts.append(Table(header, memory, "How long cells remember, in steps", keys=2))
         title = "What is kept of a cell's state after k steps, mean over cells"
         parts.append(Lines(curves, "k, steps", "product of gates", title, log_y=True))
     places = len(next(iter(next(iter(values.values())).values())))

@@ -11,6 +11,7 @@ from clew.drawing.curves import Curve, thinned
 from clew.drawing.views import Lines, Part, Series, Table, View
 from clew.instruments.instrument import Instrument
 from clew.instruments.subject import Subject, subject_names
+from clew.metrics.units import with_unit
 from clew.runs.comparison import curve
 from clew.runs.directory import METRICS
 from clew.runs.summary import Summary, numbers, summarise
@@ -42,11 +43,11 @@ def look_at_curves(subjects: Sequence[Subject], options: CurvesOptions) -> View:
         series = [
             Series(name, each.steps, each.values) for name, run in found.items() if (each := thinned(Curve(*curve(run, measure)))).steps
         ]
-        parts.append(Lines(series, "step", measure, measure, log_y=options.log and all(min(one.y) > 0 for one in series)))
+        parts.append(Lines(series, "step", with_unit(measure, known), measure, log_y=options.log and all(min(one.y) > 0 for one in series)))
     both = set.intersection(*(set(run.best) for run in found.values()))
     shared = sorted(name for name in both if BASELINE not in name)[:MOST_COLUMNS]
     rows = [(name, run.state, run.step, *(round(run.best[measure], 4) for measure in shared)) for name, run in found.items()]
-    parts.append(Table(("run", "state", "steps", *shared), rows, "The best evaluation of each"))
+    parts.append(Table(("run", "state", "steps", *(with_unit(measure, both) for measure in shared)), rows, "The best evaluation of each"))
     facts = {
         str(folder): {"best": each.best, "curves": {measure: [list(part) for part in curve(each, measure)] for measure in known}}
         for folder, each in zip(folders, found.values(), strict=True)

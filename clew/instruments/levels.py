@@ -80,15 +80,18 @@ def drawn(levels: Levels, found: Measured) -> list[Part]:
     alike = [round(value, 4) for value in found.alike]
     columns = zip(names, found.widths, lengths, turns, alike, strict=True)
     rows = [(name, width, *length, turn, like) for name, width, length, turn, like in columns]
-    parts: list[Part] = [Heatmap(found.norms, names, tokens, f"Length of each vector{of}", "level", "place", 0.0, high)]
+    parts: list[Part] = [
+        Heatmap(found.norms, names, tokens, f"Length of each vector{of}", "level", "place", 0.0, high, label="length", keyed="rows")
+    ]
     turned = [number for number, row in enumerate(found.turns) if not np.isnan(row).any()]
     if turned:
         title = f"How far each level turns what the one below gives (1 - cos){of}"
-        parts.append(Heatmap(found.turns[turned], [names[number] for number in turned], tokens, title, "level", "place", 0.0, 2.0))
+        drawn_names = [names[number] for number in turned]
+        parts.append(Heatmap(found.turns[turned], drawn_names, tokens, title, "level", "place", 0.0, 2.0, label="1 - cos", keyed="rows"))
     series = [Series("cosine", list(range(len(names))), found.alike)]
     parts.append(Lines(series, "level", "mean cosine of two places", f"How alike the places of a level are{of}"))
-    header = ("level", "width", "mean length", "greatest", "turned", "alike")
-    return [*parts, Table(header, rows, f"Levels{of}")]
+    header = ("level", "width (features)", "mean length", "greatest length", "turned (1 - cos)", "alike (mean cosine)")
+    return [*parts, Table(header, rows, f"Levels{of}", keys=1)]
 
 
 LEVELS = Instrument("what every layer gives: length, direction and likeness of its vectors", TextOptions, look_at_levels, needs=("reads",))

@@ -69,6 +69,9 @@ def scores_of(reading: Reading) -> TokenScores:
     return model.scores_tokens(reading)
 
 
+SAYS, FAR = "Probability of what the last level says", "Bits from the last level (KL)"
+
+
 def look_through_lens(subjects: Sequence[Subject], options: TextOptions) -> View:
     reading = read(subjects[0], options.text, options.target, into=options.into)
     names, seen = look_through(reading)
@@ -86,8 +89,8 @@ def look_through_lens(subjects: Sequence[Subject], options: TextOptions) -> View
     above = seen.divergence[1 if len(names) > 2 else 0 :]  # the embedding's are so many that the others would not be seen
     high = float(above.max()) or 1.0
     parts: list[Part] = [
-        Heatmap(seen.final.numpy(), names, places, "Probability of what the last level says", "level", "after", 0.0, 1.0),
-        Heatmap(seen.divergence.numpy(), names, places, "Bits from the last level (KL)", "level", "after", 0.0, high),
+        Heatmap(seen.final.numpy(), names, places, SAYS, "level", "after", 0.0, 1.0, label="probability", unit="%", keyed="rows"),
+        Heatmap(seen.divergence.numpy(), names, places, FAR, "level", "after", 0.0, high, label="divergence", unit="bits", keyed="rows"),
         Lines([Series("mean over places", list(range(len(names))), mean)], "level", "bits from the last level"),
         Table(("place", "after", *names), rows, "The likeliest token at each level, and its probability"),
     ]

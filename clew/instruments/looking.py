@@ -3,10 +3,12 @@ page share."""
 
 from collections.abc import Mapping, Sequence
 from contextlib import ExitStack
+from dataclasses import replace
 from typing import Any
 
 from clew.core.config import Section
 from clew.core.errors import UserError, named, shown, unknown
+from clew.drawing.comparing import on_one_scale
 from clew.drawing.views import Note, Part, View
 from clew.inspection.attention_weights import shows_attention
 from clew.inspection.heads import head_names, heads_off
@@ -30,18 +32,53 @@ def look(models: Looked | Sequence[Looked], name: str, options: Mapping[str, Any
     asked = read_options(name, options)
     if instrument.several or len(subjects) == 1:
         return looked(instrument, subjects, asked)
-    return joined([(subject, looked(instrument, [subject], asked)) for subject in subjects])
+    views = [looked(instrument, [subject], asked) for subject in subjects]
+    return joined(list(zip(subjects, compared(instrument, [([subject], asked) for subject in subjects], views), strict=True)))
+
+
+def look_beside(columns: Sequence[tuple[Sequence[Looked], Mapping[str, Any]]], name: str) -> list[View | UserError]:
+    """Views that stand beside each other, of several runs or of one under several options, on one scale. A column whose options are refused
+    has the sentence that says why."""
+    instrument = find_instrument(name)
+    found: dict[int, tuple[tuple[list[Subject], Section], View]] = {}
+    refused: dict[int, UserError] = {}
+    for number, (models, options) in enumerate(columns):
+        try:
+            subjects = [subject_of(model) for model in models]
+            for subject in subjects:
+                check_fits(subject, name)
+            asked = read_options(name, options)
+            found[number] = (subjects, asked), looked(instrument, subjects, asked)
+        except UserError as error:
+            refused[number] = error
+    views = compared(instrument, [asked for asked, _ in found.values()], [view for _, view in found.values()])
+    return [dict(zip(found, views, strict=True)).get(number) or refused[number] for number in range(len(columns))]
+
+
+def compared(instrument: Instrument, asked: Sequence[tuple[Sequence[Subject], Section]], views: Sequence[View]) -> list[View]:
+    """Views on one scale, each with the names that any of them has. Their facts stay those of each by itself."""
+    if len(views) < 2:
+        return list(views)
+    drawn = list(views)
+    for number, (subjects, options) in enumerate(asked):
+        if (more := instrument.besides(views, options)) != options:
+            drawn[number] = looked(instrument, subjects, more)
+    parts = on_one_scale([view.parts for view in drawn])
+    return [replace(view, parts=each) for view, each in zip(views, parts, strict=True)]
 
 
 def looked(instrument: Instrument, subjects: Sequence[Subject], options: Section) -> View:
-    """Its view, the heads that are named in `off` switched off in every subject."""
+    """Its view, the heads that are named in `off` switched off in every subject, which the view says."""
+    off: Sequence[str] = getattr(options, "off", ())
     with ExitStack() as stack:
         for subject in subjects:
-            if off := getattr(options, "off", ()):
+            if off:
                 if not head_names(subject.module) and shows_attention(subject.module):
                     raise UserError(f"the heads of {subject.name} can be seen, and not switched off from outside; leave off= out")
                 stack.enter_context(heads_off(subject.module, off))
-        return instrument.look(subjects, options)
+        view = instrument.look(subjects, options)
+    silent = f"heads off: {', '.join(off)}"
+    return replace(view, about=f"{view.about}; {silent}" if view.about else silent) if off else view
 
 
 def joined(views: Sequence[tuple[Subject, View]]) -> View:

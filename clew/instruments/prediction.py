@@ -6,7 +6,7 @@ from pydantic import Field
 
 from clew.core.config import Section
 from clew.core.errors import UserError
-from clew.drawing.views import Bars, ColouredText, Note, Part, Table, View
+from clew.drawing.views import Bars, ColouredText, Note, Part, Table, View, bar_names
 from clew.instruments.instrument import HeadsOff, Instrument
 from clew.instruments.subject import Subject
 from clew.tasks.offers import Given, Judged
@@ -21,6 +21,7 @@ class PredictionOptions(Section):
     text: str = Field("", description="what the model reads")
     second: str | None = Field(None, description="the other text, where two are judged together")
     off: HeadsOff = ()
+    also: tuple[str, ...] = Field((), description="labels that are shown besides the likeliest, where there are many")
 
 
 def look_at_prediction(subjects: Sequence[Subject], options: PredictionOptions) -> View:
@@ -32,16 +33,17 @@ def look_at_prediction(subjects: Sequence[Subject], options: PredictionOptions) 
     if subject.pairs is False and options.second is not None:
         raise UserError(f"{subject.name} judges one text; leave second= out")
     found: Judged = subject.offers.judges(Given(options.text, second=options.second))
-    return tags_of(found) if found.words else labels_of(found)
+    return tags_of(found) if found.words else labels_of(found, options.also)
 
 
-def labels_of(found: Judged) -> View:
+def labels_of(found: Judged, also: Sequence[str]) -> View:
     ordered = sorted(found.probabilities.items(), key=lambda pair: -pair[1])
     facts = {"labels": list(found.labels), "probabilities": dict(ordered), "number": found.number}
     if not ordered:
         return View("Prediction", [Note(str(found))], "", facts)
-    names, values = zip(*ordered[:MOST_BARS], strict=True)
-    return View(f"Prediction: {found}", [Bars(names, values, "probability")], "", facts)
+    shown = [*ordered[:MOST_BARS], *(pair for pair in ordered[MOST_BARS:] if pair[0] in also)]
+    names, values = zip(*shown, strict=True)
+    return View(f"Prediction: {found}", [Bars(names, values, "probability", low=0.0, high=1.0)], "", facts)
 
 
 def tags_of(found: Judged) -> View:
@@ -60,4 +62,15 @@ def tags_of(found: Judged) -> View:
     )
 
 
-PREDICTION = Instrument("the labels of a text, or the tags of its words", PredictionOptions, look_at_prediction, needs=("judges",))
+def labels_of_all(views: Sequence[View], options: PredictionOptions) -> PredictionOptions:
+    """With the labels that any of the views shows."""
+    return options.model_copy(update={"also": tuple(bar_names(views))})
+
+
+PREDICTION = Instrument(
+    "the labels of a text, or the tags of its words",
+    PredictionOptions,
+    look_at_prediction,
+    needs=("judges",),
+    besides=labels_of_all,
+)

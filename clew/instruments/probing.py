@@ -18,14 +18,15 @@ from clew.instruments.subject import Looked, subject_of
 from clew.layers.context import WORD_VECTORS
 from clew.layers.pooling import MIXES
 from clew.sources.words import WordReader
-from clew.tasks.level_vectors import sentence_vectors, word_vectors
+from clew.tasks.level_vectors import mix_of, sentence_vectors, word_vectors
 
 CORPORA_PROBED = ("ewt-sample", "sentiment-sample")
 LIMIT = 1000
 """Sentences of each part."""
 SINGLE = {"last": "last", "first": "first", "second_to_last": "second to last"}
 COMBINED = {
-    "sum": "sum of all",
+    "sum": "sum of the layers",
+    "sum_with_embedding": "sum of all",
     "sum_last_four": "sum of the last four",
     "join_last_four": "the last four joined",
     "learned": "learned mix",
@@ -186,12 +187,15 @@ def rows_of(body: Any, reader: WordReader) -> tuple[Row, ...]:
     """Every level, from the embedding up, and the mixes of those that are as wide as the last."""
     widths = [level.shape[-1] for level in word_vectors(body, reader, [["_"]])]
     mixable = [number for number, width in enumerate(widths) if width == widths[-1]]
-    mixes = {name: MIXES[name](len(mixable), widths[-1]) for name in MIXES}
+    mixes = {name: mix_of(name, widths) for name in MIXES}
     single = {mixable[mixes[name].chosen[0]]: name for name in reversed(SINGLE)}
     rows = [Row(f"layer {number}" if number else "embedding", single.get(number, ""), (number,)) for number in range(len(widths))]
+    summed: set[tuple[int, ...]] = set()
     for name, words in COMBINED.items():
         chosen = tuple(mixable[place] for place in mixes[name].chosen)
-        if len(chosen) > 1 and (name != "sum_last_four" or len(chosen) < len(mixable)):
+        is_sum = name.startswith("sum")
+        if len(chosen) > 1 and not (is_sum and chosen in summed):
+            summed |= {chosen} if is_sum else set()
             rows.append(Row(words.replace("the last four", "all") if len(chosen) == len(mixable) else words, name, chosen))
     return tuple(rows)
 

@@ -91,15 +91,14 @@ def kind_of(layer: nn.Module) -> str:
 
 
 def inputs_at(module: nn.Module, length: int) -> dict[nn.Module, LayerInput]:
-    """What every layer is given when a text of so many tokens is read, or written to one of so many."""
+    """What every layer is given when so many vectors are read, or written to so many; the cost does not depend on what they say."""
     body: Any = body_of(module)
     found = {}
     device = body.embedding.like.device
     for half, part in halves_of(module):
-        tokens = tokens_for(part, length, device)
         memory = body.encode(tokens_for(body.encoder, length, device)) if half == "decoder" else None
         states = body.initial_state(1, memory).layers if memory is not None else None
-        x, _ = part.embed(tokens, None, None)
+        x = torch.randn(1, length, part.embedding.dim, generator=torch.Generator().manual_seed(length)).to(part.embedding.like)
         for number, layer in enumerate(layers_of(part)):
             state = None if states is None else states[number] if isinstance(part.layers, Stack) else states
             found[layer] = LayerInput(x, state)
@@ -149,8 +148,18 @@ def look_at_cost(subjects: Sequence[Subject], options: CostOptions) -> View:
     rows = [cost_row(one, costs) for one, costs in found]
     inside = sum(row[1] for row in rows)
     total = sum(parameter.numel() for parameter in module.parameters())
-    header = ("layer", "parameters", f"FLOPs, n={lengths[-1]}", "formula", "power of n", "chain", "kB alive", "ms", "power of n in time")
-    parts: list[Part] = [Table(header, rows), *curves([(one.name, costs) for one, costs in found], "length", "one of each kind")]
+    header = (
+        "layer",
+        "parameters",
+        f"FLOPs, n={lengths[-1]}",
+        "FLOPs by the formula",
+        "power of n",
+        "chain (steps)",
+        "alive (kB)",
+        "time (ms)",
+        "power of n in time",
+    )
+    parts: list[Part] = [Table(header, rows, keys=1), *curves([(one.name, costs) for one, costs in found], "length", "one of each kind")]
     facts = {
         "parameters": total,
         "layers": [{"name": one.name, "kind": one.kind, "number": one.number, **facts_of(costs)} for one, costs in found],
@@ -194,7 +203,7 @@ LONGEST = 8192
 
 
 def why_no_cost(subject: Subject) -> str | None:
-    known = all(hasattr(body, "embed") and hasattr(body, "layers") for _, body in halves_of(subject.module))
+    known = all(hasattr(body, "embedding") and hasattr(body, "layers") for _, body in halves_of(subject.module))
     return None if known else f"{subject.name} has no body of our layers, whose cost is known"
 
 

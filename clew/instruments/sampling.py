@@ -25,6 +25,9 @@ from clew.instruments.subject import Subject
 from clew.instruments.writing import WritingOptions, begin_writing
 from clew.tasks.writing import DecodingConfig
 
+ROUNDING = 1e-6
+"""The mass that rounding leaves where all tokens are listed."""
+
 
 class Drawn(NamedTuple):
     """One step: the token that was drawn, its rank (from 1) and probability before the cut and after it; how many tokens were left, what
@@ -143,16 +146,18 @@ def look_at_sampling(subjects: Sequence[Subject], options: SamplingOptions) -> V
             [name(step.token) for step in steps], [step.before for step in steps], "Drawn", "p", 0.0, 1.0, joined=joined, notes=notes
         ),
         Lines([Series("tokens left", numbers, [step.left for step in steps])], "step", "tokens left", log_y=True),
-        Table(("step", "drawn", "rank", "p", "p after the cut", "left", "their mass", "likeliest"), rows),
+        Table(("step", "drawn", "rank", "p", "p after the cut", "left (tokens)", "their mass (p)", "likeliest, with p"), rows),
     ]
     about = f"{text!r}: {sum(step.left for step in steps) / len(steps):.1f} tokens left by the cut-offs in the mean over {len(steps)} steps"
     return View("Sampling", parts, about, {"text": text, "steps": [as_fact(step, name) for step in steps]})
 
 
 def listed(step: Drawn, name: Any) -> str:
-    """The likeliest tokens with their probabilities; those that were cut in brackets."""
+    """The likeliest tokens with their probabilities, those that were cut in brackets, and what all that are not listed have together."""
     told = [(f"{visible(name(id))} {before:.2f}", after > 0) for id, before, after in step.best]
-    return "; ".join(text if is_left else f"({text})" for text, is_left in told)
+    others = max(1 - sum(before for _, before, _ in step.best), 0.0)
+    listed = [text if is_left else f"({text})" for text, is_left in told]
+    return "; ".join([*listed, f"all others {others:.2f}"] if others > ROUNDING else listed)
 
 
 def as_fact(step: Drawn, name: Any) -> dict[str, Any]:

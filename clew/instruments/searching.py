@@ -41,7 +41,10 @@ def look_at_beam(subjects: Sequence[Subject], options: BeamOptions) -> View:
         {"parent": node.parent, "token": node.text, "log_prob": node.score, "kept": node.kept, "best": node.best} for node in tree.nodes
     ]
     facts = {"found": [{"text": text, "log_prob": log_prob, "score": score} for _, text, log_prob, score in rows], "nodes": nodes}
-    parts: list[Part] = [Branches(tree.nodes), Table(("rank", "text", "log p", "score"), rows, "Found")]
+    parts: list[Part] = [
+        Branches(tree.nodes),
+        Table(("rank", "text", "log p (nats)", "score (nats / tokens^length_penalty)"), rows, "Found"),
+    ]
     return View("Beam search", parts, about, facts)
 
 

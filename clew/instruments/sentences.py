@@ -12,8 +12,9 @@ from clew.core.config import Section
 from clew.core.errors import UserError
 from clew.data.corpora import find_corpus, get_corpus, holds_sentences, read_lines
 from clew.data.text_files import find_text, text_lines
-from clew.instruments.instrument import HeadsOff
+from clew.instruments.instrument import Choices, HeadsOff
 from clew.instruments.subject import Looked, Subject, subject_of
+from clew.layers.blocks import block_ends
 from clew.runs.own_lines import own_lines
 from clew.tasks.level_vectors import word_vectors
 from clew.text.words import words_of
@@ -65,6 +66,14 @@ def level_words(model: Looked, sentences: Sequence[Sequence[str]], pieces: str =
     that reads and writes, its encoder's."""
     body, reader = subject_of(model).offers.vectors()
     return [level.cpu().double().numpy() for level in word_vectors(body, reader, sentences, pieces)]
+
+
+def level_choices(subject: Subject) -> Choices:
+    """The levels that a model has vectors of, by their numbers, 0 being the embedding; none where its layers are no stack."""
+    body = subject.offers.vectors()[0] if subject.has("vectors") else None
+    layers = getattr(getattr(body, "layers", None), "layers", None)
+    ends = () if layers is None else range(len(block_ends(body, 1 + len(layers))))
+    return Choices(("layer",), tuple((number,) for number in ends))
 
 
 def level_names(levels: Sequence[Any]) -> list[str]:

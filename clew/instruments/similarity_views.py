@@ -44,11 +44,11 @@ def look_at_cka(subjects: Sequence[Subject], options: SentenceOptions) -> View:
     values = cka_matrix(levels[0], levels[-1])
     rows, columns = level_names(levels[0]), level_names(levels[-1])
     words = sum(map(len, sentences))
-    parts: list[Part] = [Heatmap(values, rows, columns, "linear CKA", names[0], names[-1], 0.0, 1.0)]
+    parts: list[Part] = [Heatmap(values, rows, columns, "Likeness of layers", names[0], names[-1], 0.0, 1.0, label="linear CKA")]
     if len(subjects) == 2:
         best = values.argmax(1)
         likest = [(rows[row], columns[column], round(float(values[row, column]), 4)) for row, column in enumerate(best.tolist())]
-        parts.append(Table((f"{names[0]}", f"nearest in {names[1]}", "CKA"), likest))
+        parts.append(Table((f"{names[0]}", f"nearest in {names[1]}", "linear CKA"), likest))
     facts = {"rows": rows, "columns": columns, "cka": values.tolist(), "words": words, "corpus": options.corpus}
     return View("Layers compared", parts, f"{counted(words, 'word')} of {options.corpus}", facts)
 
@@ -78,7 +78,10 @@ def look_at_heads(subjects: Sequence[Subject], options: HeadsOptions) -> View:
             start += len(names)
         labels = list(layers.values())
         parts.append(Points(series, labels, "direction 1", "direction 2", f"heads, {KINDS[kind]}: near where they look at the same places"))
-        parts.append(Heatmap(divergences, heads, heads, "Jensen-Shannon divergence (nats)", low=0.0, high=float(np.log(2))))
+        most, what = float(np.log(2)), "Jensen-Shannon divergence"
+        parts.append(
+            Heatmap(divergences, heads, heads, "How differently heads look", low=0.0, high=most, label=what, unit="nats", keyed="both")
+        )
         facts[KINDS[kind]] = {"heads": heads, "divergence": divergences.tolist(), "map": points.tolist()}
     if not parts:
         raise UserError("no two heads of one kind are left to compare; switch fewer off")

@@ -15,11 +15,21 @@ from clew.inspection.heads import heads_off
 from clew.instruments.next_tokens import Likeliest, likeliest
 from clew.instruments.subject import Looked, subject_of
 from clew.tasks.offers import Begun, Given
+from clew.text.tokenizer import Tokenizer
+
+
+class DrawnToken(NamedTuple):
+    """A token that was drawn, as likely as the model says; `rank` is its place among all, from 1."""
+
+    id: int
+    token: str
+    probability: float
+    rank: int
 
 
 class Step(NamedTuple):
     """`tokens` are those chosen, `text` what they say after the text `before`, `log_prob` how likely they were; `end` is the token that
-    ends a text."""
+    ends a text. `drawn` is a token drawn from all, where one was asked for."""
 
     tokens: list[str]
     text: str
@@ -28,11 +38,14 @@ class Step(NamedTuple):
     end: int | None
     ended: bool
     before: str = ""
+    drawn: DrawnToken | None = None
 
 
-def next_step(model: Looked, text: str, chosen: Sequence[int], *, into: str = "", off: Sequence[str] = (), top: int = 12) -> Step:
+def next_step(
+    model: Looked, text: str, chosen: Sequence[int], *, into: str = "", off: Sequence[str] = (), top: int = 12, seed: int | None = None
+) -> Step:
     """The step after a prompt, or for a translator after a source, and the ids of the tokens that were chosen so far; of a subject, a run
-    or a task."""
+    or a task. With a `seed` a token is drawn from the whole distribution, of which `top` are named."""
     subject = subject_of(model)
     if (why := subject.lacks("steps")) is not None:
         raise UserError(f"{why}; models that go on from a text or write a target do")
@@ -48,7 +61,16 @@ def next_step(model: Looked, text: str, chosen: Sequence[int], *, into: str = ""
         end=begun.end,
         ended=bool(chosen) and chosen[-1] == begun.end,
         before=begun.before,
+        drawn=None if seed is None else draw(log_probs[-1], begun.tokenizer, seed),
     )
+
+
+def draw(log_probs: Tensor, tokenizer: Tokenizer, seed: int) -> DrawnToken:
+    """One token from log p (vocabulary,), as likely as it is; the same from the same seed."""
+    probabilities = log_probs[: tokenizer.vocabulary].cpu().double().exp()
+    id = int(torch.multinomial(probabilities, 1, generator=torch.Generator().manual_seed(seed)))
+    rank = int((probabilities > probabilities[id]).sum()) + 1
+    return DrawnToken(id, tokenizer.piece(id), float(probabilities[id]), rank)
 
 
 def check_chosen(begun: Begun, chosen: Sequence[int]) -> None:

@@ -128,7 +128,7 @@ def tabled(one: Surprisal) -> Table:
         (place + 1, one.tokens[place], round(bits, 3), best, round(probability, 4))
         for place, bits, best, probability in zip(one.places, one.bits, one.best, one.best_probabilities, strict=True)
     ]
-    return Table(("place", "token", "bits", "likeliest", "its p"), rows)
+    return Table(("place", "token", "surprisal (bits)", "likeliest", "its p"), rows)
 
 
 def facts_of(found: Sequence[Surprisal]) -> dict[str, Any]:

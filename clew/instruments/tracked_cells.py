@@ -189,7 +189,8 @@ def look_for_cells(subjects: Sequence[Subject], options: TrackOptions) -> View:
     shown = [one for one in found.best if one.skill >= options.margin and PROPERTIES[one.property].kind != "character"]
     parts += [coloured_best(subject.module, judged_on, one, options) for one in shown if options.show]
     if found.silent:
-        parts.append(Bars(list(found.silent), list(found.silent.values()), "share of cells", "Cells that track none of these, by layer"))
+        title = "Cells that track none of these, by layer"
+        parts.append(Bars(list(found.silent), list(found.silent.values()), "share of cells", title, low=0.0, high=1.0))
     if found.left_out:
         parts.append(Note(f"Left out, since one of the texts hardly has them: {', '.join(found.left_out)}."))
     about = (

@@ -12,7 +12,8 @@ import numpy as np
 from pydantic import Field
 
 from clew.drawing.views import Heatmap, Part, Table, View
-from clew.instruments.instrument import Instrument, TextOptions
+from clew.inspection.heads import CROSS, attending_layers
+from clew.instruments.instrument import Choices, Instrument, TextOptions
 from clew.instruments.subject import Subject
 from clew.tasks.alignment import Alignment
 from clew.tasks.offers import Given
@@ -44,7 +45,7 @@ def look_at_alignment(subjects: Sequence[Subject], options: AlignmentOptions) ->
     own = weights[:-1, before : weights.shape[1] - after]  # neither what asks for a language nor the ends
     places = (before + own.argmax(1)).tolist() if own.size else []
     rows = [
-        (word, found.source.words[place], round(float(weights[number, place]), 3))
+        (word, found.source.words[place], round(100 * float(weights[number, place]), 1))
         for number, (word, place) in enumerate(zip(found.target.words, places, strict=False))
     ]
     share = crossing(places)
@@ -57,10 +58,19 @@ def look_at_alignment(subjects: Sequence[Subject], options: AlignmentOptions) ->
         "crossing": share,
     }
     parts: list[Part] = [
-        Heatmap(weights, found.target.words, found.source.words, "", "written", "read", 0.0, 1.0),
-        Table(("written", "looked at most", "weight"), rows),
+        Heatmap(weights, found.target.words, found.source.words, "", "written", "read", 0.0, 1.0, label="weight", unit="%"),
+        Table(("written", "looked at most", "weight (%)"), rows),
     ]
     return View("Alignment", parts, f"{target!r} for {options.text!r}: {kind}", facts)
 
 
-ALIGNMENT = Instrument("which word was looked at for each word written", AlignmentOptions, look_at_alignment, needs=("aligns",))
+def layer_choices(subject: Subject) -> Choices:
+    """The decoder's layers that look at the source, by their numbers."""
+    return Choices(
+        ("layer",), tuple((layer.number,) for layer in attending_layers(subject.module) if layer.kind == CROSS and layer.num_heads)
+    )
+
+
+ALIGNMENT = Instrument(
+    "which word was looked at for each word written", AlignmentOptions, look_at_alignment, needs=("aligns",), choices=layer_choices
+)

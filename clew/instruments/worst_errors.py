@@ -14,10 +14,27 @@ from clew.drawing.scales import labels, ticks
 from clew.drawing.views import Bars, Note, Part, Table, View
 from clew.instruments.instrument import Instrument
 from clew.instruments.subject import Subject
-from clew.runs.predictions import PREDICTIONS, marked_words, read_records, worst_first
+from clew.runs.predictions import (
+    NO_LABEL,
+    PREDICTIONS,
+    PROBABILITY,
+    SCORE,
+    WORDS,
+    badness,
+    marked_words,
+    read_records,
+    worst_by,
+    worst_first,
+)
 
 BINS = 10
-SHOWN = ("source", "second", "target", "prediction")
+LABELS = ("target", "prediction")
+SHOWN = ("source", "second", *LABELS)
+ORDERS = {
+    WORDS: "worst first: those with the most wrong words",
+    PROBABILITY: "worst first: those that gave what was expected the lowest probability",
+    SCORE: "worst first: those of the lowest score",
+}
 
 
 class ErrorsOptions(Section):
@@ -33,29 +50,49 @@ def look_at_errors(subjects: Sequence[Subject], options: ErrorsOptions) -> View:
     wrong = worst_first(records)
     chosen = [record for record in wrong if options.containing in " ".join(str(record.get(field, "")) for field in SHOWN)][: options.most]
     chosen = [{**record, "marked": marked(record)} if "wrong" in record else record for record in chosen]
-    told = [{**record, "source": record["marked"], "target": "", "prediction": ""} if "marked" in record else record for record in chosen]
-    fields = [field for field in SHOWN if any(record.get(field) for record in told)]
-    with_probability = any("gold_probability" in record for record in chosen)
-    header = ("score", *(HEADINGS.get(field, field) for field in fields), *(("p of expected",) if with_probability else ()), "where")
+    measure = worst_by(wrong)
+    fields = [field for field in SHOWN if any(field in record for record in chosen)]
+    if measure == WORDS:
+        fields = [field for field in fields if field not in LABELS]  # they stand with their words
+    others = [
+        name for name in (PROBABILITY, SCORE) if name != measure and (name == SCORE or any("gold_probability" in each for each in chosen))
+    ]
+    header = (measure, *(HEADINGS.get(field, field) for field in fields), *others, "where")
     rows = [
         (
-            round(record["score"], 2),
-            *(record.get(field, "") for field in fields),
-            *((record.get("gold_probability", ""),) if with_probability else ()),
+            shown_number(record, measure),
+            *(shown_text(record, field) for field in fields),
+            *(shown_number(record, name) for name in others),
             record["id"].replace("\\", "/").rpartition("/")[2],
         )
-        for record in told
+        for record in chosen
     ]
-    confusions = Counter((record["target"], record["prediction"]) for record in wrong if "gold_probability" in record)
+    confusions = Counter(
+        (shown_text(record, "target"), shown_text(record, "prediction")) for record in wrong if "gold_probability" in record
+    )
     parts: list[Part] = [Table(header, rows) if rows else Note("None is wrong." if not wrong else "None contains that.")]
     parts.append(histogram([record["score"] for record in records]))
     if confusions:
         parts.append(
-            Table(("expected", "found", "times"), [(*pair, times) for pair, times in confusions.most_common(20)], "Taken for another")
+            Table(
+                ("expected", "found", "times"), [(*pair, times) for pair, times in confusions.most_common(20)], "Taken for another", keys=2
+            )
         )
     mean = float(np.mean([record["score"] for record in records])) if records else 0.0
-    about = f"{len(wrong)} of {len(records)} are not as expected; the mean score is {mean:.2f}"
+    about = f"{len(wrong)} of {len(records)} are not as expected; the mean score is {mean:.2f}" + (f"; {ORDERS[measure]}" if wrong else "")
     return View("Worst errors", parts, about, {"wrong": len(wrong), "examples": len(records), "mean_score": mean, "errors": chosen})
+
+
+def shown_number(record: dict[str, Any], measure: str) -> float | None:
+    value = badness(record, measure)
+    return None if math.isnan(value) else int(value) if measure == WORDS else round(value, 2 if measure == SCORE else 6)
+
+
+def shown_text(record: dict[str, Any], field: str) -> str:
+    """A field as the table has it: words with their wrong tags, and the place of a label is never empty."""
+    if field == "source" and "marked" in record:
+        return str(record["marked"])
+    return str(record.get(field, "")) or (NO_LABEL if field in LABELS else "")
 
 
 def marked(record: dict[str, Any]) -> str:

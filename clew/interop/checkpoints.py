@@ -5,6 +5,7 @@ from dataclasses import replace
 from pathlib import Path
 
 from clew.core.errors import UserError
+from clew.core.files import open_file
 from clew.interop.elmo import is_elmo, read_elmo
 from clew.interop.huggingface.folders import pickled
 from clew.interop.huggingface.reading import is_huggingface, read_huggingface
@@ -48,7 +49,7 @@ def import_checkpoint(path: Path, out: Path | None = None, *, pairs: bool = Fals
 
 
 def first_bytes(path: Path) -> bytes:
-    with path.open("rb") as file:
+    with open_file(path) as file:
         return file.read(2)
 
 

@@ -14,12 +14,12 @@ from clew.layers.context import Pieces
 from clew.layers.embeddings import TokenEmbedding
 from clew.models import MODELS
 from clew.runs.loaded import Run
-from clew.tasks.programs import Reads, Traced, levels
+from clew.tasks.programs import ReadingProgram, Traced, levels
 
 HOW = "give it a method `programs`, as clew.tasks.programs has it"
 
 
-def default_programs(run: Run) -> list[Reads]:
+def default_programs(run: Run) -> list[ReadingProgram]:
     """Of a task over a body that reads one sequence of tokens: `logits`, where it is clear what they are of, and the body's levels."""
     task, family = run.task, MODELS[run.config.model.family]
     name = type(task).__name__
@@ -30,7 +30,7 @@ def default_programs(run: Run) -> list[Reads]:
     if not hasattr(body, "levels") or not isinstance(body.embedding, TokenEmbedding):
         raise UserError(f"{name} offers no programs, and has no `body` that reads tokens, whose vectors could be given; {HOW}")
     call = logits_call(task)
-    return [levels(body)] if call is None else [Reads("logits", ["logits"], call, words=looks_at_words(task, call)), levels(body)]
+    return [levels(body)] if call is None else [ReadingProgram("logits", ["logits"], call, words=looks_at_words(task, call)), levels(body)]
 
 
 def logits_call(task: Any) -> Callable[[Traced], tuple[Tensor]] | None:

@@ -5,7 +5,6 @@ of one letter that no byte has. Here these two words are STX and ETX, the contro
 released table has for them gives way.
 """
 
-import json
 from collections.abc import Iterator
 from importlib import import_module
 from pathlib import Path
@@ -18,6 +17,8 @@ from tokenizers import models, pre_tokenizers, processors
 from torch import Tensor
 
 from clew.core.errors import UserError, few_of, shown
+from clew.core.files import check_regular, read_json
+from clew.interop.huggingface.folders import inside
 from clew.interop.imported import Imported
 from clew.interop.weight_maps import shown_shape
 from clew.text.letters import END as WORD_END
@@ -38,7 +39,7 @@ def is_elmo(path: Path) -> bool:
 
 
 def read_elmo(path: Path) -> Imported:
-    options_path, weights_path = (only(path, pattern) for pattern in ("*options.json", "*.hdf5"))
+    options_path, weights_path = (inside(path, only(path, pattern).name, path) for pattern in ("*options.json", "*.hdf5"))
     options = read_options(options_path)
     reader, lstm = options["char_cnn"], options["lstm"]
     widths, filters = [width for width, _ in reader["filters"]], [count for _, count in reader["filters"]]
@@ -75,41 +76,54 @@ def read_elmo(path: Path) -> Imported:
         "task": {"name": "representation"},
     }
 
-    def fill(config: Any, tensors: dict[str, Tensor]) -> list[str]:
+    def fill_from(config: Any, tensors: dict[str, Tensor]) -> None:
+        most = max(2 * tensor.numel() for tensor in tensors.values())  # two of ours may be one of theirs
         with load_h5py().File(weights_path, "r") as file:
             there: list[str] = []
             file.visititems(lambda name, item: there.append(name) if hasattr(item, "shape") else None)
             used: set[str] = set()
-            for theirs, found in tensors_of(Weights(file, weights_path, used), config, widths):
+            for theirs, found in tensors_of(Weights(file, weights_path, used, most), config, widths):
                 put(tensors, theirs, found, weights_path)
             if left := sorted(set(there) - used):
                 raise UserError(f"{weights_path} has weights that clew has no place for: {few_of(left)}")
+
+    def fill(config: Any, tensors: dict[str, Tensor]) -> list[str]:
+        try:
+            fill_from(config, tensors)
+        except UserError:
+            raise
+        except (OSError, RuntimeError, KeyError, ValueError, MemoryError) as error:  # what HDF5 makes of damage inside the file
+            raise damaged(weights_path, error) from None
         return []
 
-    check_hdf5(weights_path)
-    return Imported("ELMo", settings, {"tokenizer": word_tokenizer()}, fill)
+    return Imported("ELMo", settings, {"tokenizer": word_tokenizer()}, fill, num_values=num_values(weights_path))
 
 
 class Weights:
-    """The arrays of the file by name; which were asked for is kept."""
+    """The arrays of the file by name; which were asked for is kept. One of more than `most` numbers, packed or not, is never read."""
 
-    def __init__(self, file: Any, path: Path, used: set[str]):
-        self.file, self.path, self.used = file, path, used
+    def __init__(self, file: Any, path: Path, used: set[str], most: int):
+        self.file, self.path, self.used, self.most = file, path, used, most
 
     def __call__(self, name: str) -> np.ndarray:
         if self.leaves(name):
             raise UserError(f"{self.path}: {name} is in another file; a checkpoint's weights are in its own")
         if name not in self.file:
             raise UserError(f"{self.path} has no {name}, which its options ask for; take the two files that belong together")
+        array = self.file[name]
+        if not hasattr(array, "shape") or array.dtype.kind != "f" or array.size > self.most:
+            what = shown_shape(array.shape) if hasattr(array, "shape") else "of a group"
+            raise UserError(f"{self.path}: {name} has the shape {what}, for which the model of its options has no place; copy both again")
         self.used.add(name)
-        return np.asarray(self.file[name][...], dtype=np.float32)
+        return np.asarray(array[...], dtype=np.float32)
 
     def leaves(self, name: str) -> bool:
         """Whether an array, or a group that it is in, only says where it is kept: that may be any file."""
         parts = name.split("/")
         groups = ["/".join(parts[: count + 1]) for count in range(len(parts))]
         links = any(type(self.file.get(group, getlink=True)).__name__ == "ExternalLink" for group in groups)
-        return links or (name in self.file and bool(self.file[name].external))
+        array = self.file.get(name)
+        return links or bool(getattr(array, "external", None)) or bool(getattr(array, "is_virtual", False))
 
 
 def tensors_of(weights: Weights, config: Any, widths: list[int]) -> Iterator[tuple[str, np.ndarray]]:
@@ -176,11 +190,13 @@ def word_tokenizer() -> Tokenizer:
 
 def read_options(path: Path) -> dict[str, Any]:
     try:
-        options = json.loads(path.read_text(encoding="utf-8"))
+        options = read_json(path)
         reader, lstm = options["char_cnn"], options["lstm"]
         numbers = [reader["n_highway"], reader["embedding"]["dim"], lstm["projection_dim"], lstm["dim"], lstm["n_layers"]]
-        numbers += [number for pair in reader["filters"] for number in pair]
-    except (ValueError, KeyError, TypeError) as error:
+        numbers += [number for width, count in reader["filters"] for number in (width, count)]
+    except UserError:
+        raise
+    except (KeyError, TypeError, ValueError) as error:
         raise UserError(f"{path} is no file of ELMo's options: {type(error).__name__} {error}; copy it again") from None
     if not all(isinstance(number, int) and number >= 0 for number in numbers) or len(numbers) < 7:
         raise UserError(f"{path}: sizes and filters take whole numbers, not {shown(numbers)}")
@@ -206,12 +222,20 @@ def only(folder: Path, pattern: str) -> Path:
     return found[0]
 
 
-def check_hdf5(path: Path) -> None:
+def num_values(path: Path) -> int:
+    """All numbers in the arrays of a file, as it tells their shapes."""
+    check_regular(path)
+    sizes: list[int] = []
     try:
-        with load_h5py().File(path, "r"):
-            pass
-    except OSError as error:
-        raise UserError(f"{path} cannot be read as HDF5: it is damaged or cut short ({str(error)[:80]}); copy it again") from None
+        with load_h5py().File(path, "r") as file:
+            file.visititems(lambda name, item: sizes.append(item.size) if isinstance(getattr(item, "size", None), int) else None)
+        return int(sum(sizes))
+    except (OSError, RuntimeError, KeyError, ValueError, MemoryError) as error:
+        raise damaged(path, error) from None
+
+
+def damaged(path: Path, error: Exception) -> UserError:
+    return UserError(f"{path} cannot be read as HDF5: it is damaged or cut short ({str(error)[:80]}); copy it again")
 
 
 def load_h5py() -> Any:

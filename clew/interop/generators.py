@@ -11,7 +11,7 @@ from clew.core.types import State
 from clew.interop.signatures import SIZES, Program, Sizes, Tensors, drawn
 from clew.interop.states import MEMORY, StateForm, tensors_of
 from clew.interop.usage import CONTINUE, SEQUENCE, STEP
-from clew.tasks.programs import Steps
+from clew.tasks.programs import SteppingProgram
 
 STATE, NEXT = "state.", "next."
 """How the names of a state's tensors begin, where they go in and where they come out."""
@@ -50,12 +50,12 @@ class Encoder(nn.Module):
         return tuple(ready[name] for name in (*self.form.read, *self.form.changed) if name in ready)
 
 
-def stepping(task: Any, steps: Steps) -> list[Program]:
+def stepping(task: Any, steps: SteppingProgram) -> list[Program]:
     """The step, and before it the encoder where there is a source."""
     return sequence(task, steps) if steps.source else [continuing(task, steps)]
 
 
-def continuing(task: Any, steps: Steps) -> Program:
+def continuing(task: Any, steps: SteppingProgram) -> Program:
     body = task.body
     if any(bool(tensor.any()) for tensor in tensors_of(body.initial_state(1)).values()):
         raise UserError("a layer's state does not begin with zeros, as that of a program does; export a model whose layers do")
@@ -67,7 +67,7 @@ def continuing(task: Any, steps: Steps) -> Program:
     return step_program(task, reach, steps, CONTINUE)
 
 
-def sequence(task: Any, steps: Steps) -> list[Program]:
+def sequence(task: Any, steps: SteppingProgram) -> list[Program]:
     body = task.body
 
     def sources(sizes: Sizes) -> Tensors:
@@ -88,7 +88,7 @@ def sequence(task: Any, steps: Steps) -> list[Program]:
     return [Program("encoder", Encoder(task, form), sources, made, step.usage, step.alone), step]
 
 
-def step_program(task: Any, reach: Callable[[Sizes], tuple[State, Tensors]], steps: Steps, usage: str) -> Program:
+def step_program(task: Any, reach: Callable[[Sizes], tuple[State, Tensors]], steps: SteppingProgram, usage: str) -> Program:
     """One call of a generator; `reach` gives a state after some tokens, and tensors of other programs that may stand in it."""
     with torch.no_grad():
         state, given = reach(SIZES)

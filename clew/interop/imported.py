@@ -30,6 +30,8 @@ class Imported:
     fill: Fill
     notes: list[str] = field(default_factory=list)
     pairs: bool = False
+    num_values: int | None = None
+    """All numbers that the checkpoint has, where they can be told: the model has no more, but for some that clew makes."""
 
 
 @dataclass(frozen=True)
@@ -51,7 +53,7 @@ def write_imported(found: Imported, out: Path, source: Path) -> Written:
         config = resolve({"recipe": IMPORTED, **found.settings})
     except UserError as error:
         raise UserError(f"{source}: the checkpoint's settings are none that clew can build: {error}") from None
-    task = build_task(config, found.vocabularies, to_train=False)
+    task = build_task(config, found.vocabularies, to_train=False, stored=found.num_values)
     tensors = task.state_dict()
     with torch.no_grad():
         notes = [*found.notes, *found.fill(config, tensors)]

@@ -1,12 +1,16 @@
-"""llama2.c's checkpoints: seven whole numbers, then every weight as float32, one after the other; and tokenizer.bin beside them.
+"""llama2.c's checkpoints: seven whole numbers, then every weight, one after the other; and tokenizer.bin beside them.
 
     dim, hidden_dim, num_layers, num_heads, num_kv_heads, vocabulary (negative: the output layer has a table of its own), max_length
+
+Version 0 has nothing else before its weights, which are float32. Versions 1 and 2 begin with 256 bytes: a mark, the version, the seven
+numbers, a byte that says whether the output layer's table is the embedding's, and of version 2 the size of a group; norms stand first.
+In version 2 a matrix is a byte a weight and then a float32 a group, weight = byte * scale of its group; norms are float32.
 
 Its rotary positions turn neighbouring features, clew's features half a head apart: queries and keys are reordered so that both agree.
 """
 
 import struct
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -16,12 +20,15 @@ from tokenizers import processors
 from torch import Tensor
 
 from clew.core.errors import UserError
+from clew.core.files import open_file, read_bytes
+from clew.interop.huggingface.folders import inside
 from clew.interop.imported import Imported
 from clew.interop.sentencepiece_files import BPE, BYTE, CONTROL, SPACE, UNKNOWN, Piece, SentencePieces, tokenizer_of
 from clew.interop.weight_maps import numbered
+from clew.models.body import MOST_LAYERS
 from clew.text.tokenizer import Tokenizer
 
-HEADER = 7 * 4
+HEADER, LONG_HEADER = 7 * 4, 256
 VERSIONED = 0x616B3432
 """What later versions of the format begin with."""
 TOKENIZER = "tokenizer.bin"
@@ -39,6 +46,21 @@ class Header(NamedTuple):
     vocabulary: int
     max_length: int
     tied: bool
+    version: int = 0
+    group: int = 1
+
+    @property
+    def start(self) -> int:
+        """The first weight's byte."""
+        return LONG_HEADER if self.version else HEADER
+
+    def size(self, shape: tuple[int, ...]) -> int:
+        """The bytes of a weight: matrices of version 2 are a byte a number and a scale a group."""
+        count = int(np.prod(shape))
+        return count + 4 * (count // self.group) if self.is_quantised(shape) else 4 * count
+
+    def is_quantised(self, shape: tuple[int, ...]) -> bool:
+        return self.version == 2 and len(shape) == 2
 
     @property
     def head_dim(self) -> int:
@@ -51,7 +73,7 @@ def is_llama2c(path: Path) -> bool:
 
 def read_llama2c(path: Path) -> Imported:
     header = read_header(path)
-    tokenizer = read_tokenizer(path.parent / TOKENIZER, header.vocabulary)
+    tokenizer = read_tokenizer(inside(path.parent, TOKENIZER, path), header.vocabulary)
     model = {
         "family": "llama",
         "dim": header.dim,
@@ -70,37 +92,62 @@ def read_llama2c(path: Path) -> Imported:
     }
 
     def fill(config: Any, tensors: dict[str, Tensor]) -> list[str]:
-        floats = np.memmap(path, dtype="<f4", mode="r", offset=HEADER)
+        data = np.memmap(path, dtype=np.uint8, mode="r", offset=header.start)
         place = 0
         for name, shape in layout(header):
-            size = int(np.prod(shape))
+            size = header.size(shape)
             if name is not None:
-                found = torch.from_numpy(np.array(floats[place : place + size])).view(shape)
+                found = torch.from_numpy(read_weight(data[place : place + size], shape, header)).view(shape)
                 tensors[name].copy_(by_halves(found, header.head_dim) if name.endswith(("query.weight", "key.weight")) else found)
             place += size
         return []
 
-    return Imported("llama2.c", settings, {"tokenizer": tokenizer}, fill)
+    return Imported(
+        "llama2.c", settings, {"tokenizer": tokenizer}, fill, num_values=path.stat().st_size // (1 if header.version == 2 else 4)
+    )
+
+
+def read_weight(data: np.ndarray, shape: tuple[int, ...], header: Header) -> np.ndarray:
+    if not header.is_quantised(shape):
+        return np.frombuffer(data.tobytes(), "<f4").copy()
+    count = int(np.prod(shape))
+    numbers, scales = data[:count].view(np.int8), np.frombuffer(data[count:].tobytes(), "<f4")
+    found: np.ndarray = numbers.reshape(-1, header.group).astype(np.float32) * scales[:, None]
+    return found
 
 
 def read_header(path: Path) -> Header:
-    with path.open("rb") as file:
-        start = file.read(HEADER)
+    with open_file(path) as file:
+        start = file.read(LONG_HEADER)
     if len(start) < HEADER:
         raise UserError(f"{path} has {len(start)} bytes, and a llama2.c checkpoint begins with {HEADER}; copy it again")
-    numbers = struct.unpack("<7i", start)
-    if numbers[0] == VERSIONED:
-        raise UserError(
-            f"{path} is of version {numbers[1]} of llama2.c's format; clew reads version 0, which its export.py writes by default"
-        )
-    dim, hidden, layers, heads, groups, vocabulary, longest = *numbers[:5], abs(numbers[5]), numbers[6]
-    header = Header(dim, hidden, layers, heads, groups, vocabulary, longest, tied=numbers[5] > 0)
+    mark, version = struct.unpack("<2i", start[:8])
+    if mark == VERSIONED and version not in (1, 2):
+        raise UserError(f"{path} is of version {version} of llama2.c's format; clew reads 0, 1 and 2 (export.py --version 0)")
+    version = version if mark == VERSIONED else 0
+    group = 1
+    if version:
+        if len(start) < LONG_HEADER:
+            raise UserError(
+                f"{path} has {len(start)} bytes, and version {version} begins with {LONG_HEADER}; it is cut short: copy it again"
+            )
+        numbers = struct.unpack("<7i", start[8 : 8 + HEADER])
+        tied = start[8 + HEADER] != 0
+        if version == 2:
+            (group,) = struct.unpack("<i", start[9 + HEADER : 13 + HEADER])
+    else:
+        numbers = struct.unpack("<7i", start[:HEADER])
+        tied = numbers[5] > 0
+    dim, hidden, layers, heads, groups, vocabulary, longest = *numbers[:5], numbers[5] if version else abs(numbers[5]), numbers[6]
+    header = Header(dim, hidden, layers, heads, groups, vocabulary, longest, tied, version, group)
     sizes = f"dim={dim}, hidden_dim={hidden}, layers={layers}, heads={heads}, kv_heads={groups}, vocabulary={vocabulary}, length={longest}"
-    if min(header[:7]) < 1 or max(header[:7]) > 2**24 or dim % heads or heads % groups or (dim // heads) % 2:
+    if min(header[:7]) < 1 or max(header[:7]) > 2**24 or layers > MOST_LAYERS or dim % heads or heads % groups or (dim // heads) % 2:
         raise UserError(f"{path} is no llama2.c checkpoint: its first numbers say {sizes}; a pickle of torch is converted by its export.py")
-    expected, there = HEADER + 4 * sum(int(np.prod(shape)) for _, shape in layout(header)), path.stat().st_size
+    if group < 1 or any(int(np.prod(shape)) % group for _, shape in layout(header) if header.is_quantised(shape)):
+        raise UserError(f"{path}: groups of {group} numbers do not divide the weights ({sizes}); write it again with export.py")
+    expected, there = header.start + sum(header.size(shape) for _, shape in layout(header)), path.stat().st_size
     if there != expected:
-        what = "cut short: copy it again" if there < expected else "no llama2.c checkpoint of version 0"
+        what = "cut short: copy it again" if there < expected else f"no llama2.c checkpoint of version {version}"
         raise UserError(f"{path} has {there:,} bytes, but by its first numbers ({sizes}) it should have {expected:,}; it is {what}")
     return header
 
@@ -108,25 +155,40 @@ def read_header(path: Path) -> Header:
 def layout(header: Header) -> Iterator[tuple[str | None, tuple[int, ...]]]:
     """The weights in the order of the file, and their shapes; None is what clew computes itself."""
     dim, hidden, narrow = header.dim, header.hidden_dim, header.num_kv_heads * header.head_dim
-    yield "body.embedding.tokens.weight", (header.vocabulary, dim)
-    for name, shape in (
-        (f"{ATTENTION}.norm.weight", (dim,)),
+    table = "body.embedding.tokens.weight", (header.vocabulary, dim)
+    norms = [(f"{part}.norm.weight", (dim,)) for part in (ATTENTION, NETWORK)]
+    attention = [
         (f"{ATTENTION}.layer.query.weight", (dim, dim)),
         (f"{ATTENTION}.layer.key.weight", (narrow, dim)),
         (f"{ATTENTION}.layer.value.weight", (narrow, dim)),
         (f"{ATTENTION}.layer.output.weight", (dim, dim)),
-        (f"{NETWORK}.norm.weight", (dim,)),
+    ]
+    network = [
         (f"{NETWORK}.layer.inner.weight", (hidden, dim)),
         (f"{NETWORK}.layer.outer.weight", (dim, hidden)),
         (f"{NETWORK}.layer.gate.weight", (hidden, dim)),
-    ):
-        for n in range(header.num_layers):
-            yield numbered(name, n), shape
-    yield "body.norm.weight", (dim,)
-    for _ in ("cosines", "sines"):
-        yield None, (header.max_length, header.head_dim // 2)
+    ]
+    last = "body.norm.weight", (dim,)
+    if header.version:
+        yield from of_each_layer(header, norms)
+        yield last
+        yield table
+        yield from of_each_layer(header, [*attention, *network])
+    else:
+        yield table
+        yield from of_each_layer(header, [norms[0], *attention, norms[1], *network])
+        yield last
+        for _ in ("cosines", "sines"):
+            yield None, (header.max_length, header.head_dim // 2)
     if not header.tied:
         yield "output_weight", (header.vocabulary, dim)
+
+
+def of_each_layer(header: Header, weights: Sequence[tuple[str, tuple[int, ...]]]) -> Iterator[tuple[str, tuple[int, ...]]]:
+    """Of every weight that of each layer, one after the other."""
+    for name, shape in weights:
+        for n in range(header.num_layers):
+            yield numbered(name, n), shape
 
 
 def by_halves(weight: Tensor, head_dim: int) -> Tensor:
@@ -138,10 +200,10 @@ def read_tokenizer(path: Path, vocabulary: int) -> Tokenizer:
     """A score and the bytes of every token; merges are those that SentencePiece would make."""
     if not path.is_file():
         raise UserError(f"{path} is missing; a llama2.c checkpoint needs its tokenizer beside it, under this name")
-    data, place = path.read_bytes(), 4
+    data, place = read_bytes(path), 4
     pieces: list[Piece] = []
     try:
-        while place < len(data):
+        while place < len(data) and len(pieces) <= vocabulary:
             score, size = struct.unpack_from("<fi", data, place)
             place += 8
             if size < 0 or place + size > len(data):
@@ -151,7 +213,10 @@ def read_tokenizer(path: Path, vocabulary: int) -> Tokenizer:
     except (struct.error, ValueError):
         raise UserError(f"{path} is no tokenizer of llama2.c's, or is cut short; copy it again") from None
     if len(pieces) != vocabulary:
-        raise UserError(f"{path} has {len(pieces):,} tokens, but the model knows {vocabulary:,}; take the tokenizer that belongs to it")
+        more = " or more" if len(pieces) > vocabulary else ""
+        raise UserError(
+            f"{path} has {len(pieces):,}{more} tokens, but the model knows {vocabulary:,}; take the tokenizer that belongs to it"
+        )
     found = SentencePieces(path, BPE, pieces, byte_fallback=True, charsmap=b"", dummy_prefix=True, removes_spaces=False)
     inner = tokenizer_of(found)
     inner.post_processor = processors.TemplateProcessing(single="<s> $A", pair="<s> $A <s> $B", special_tokens=[("<s>", 1)])

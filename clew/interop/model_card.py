@@ -61,8 +61,8 @@ def vocabularies_of(run: Run) -> dict[str, Any]:
 def training(run: Run, summary: Summary, options: ExportOptions) -> str:
     """Recipe, command, steps and machine; of an imported run where it comes from, since nothing else is known."""
     if (run.folder / ORIGIN).is_file():
-        origin = read_json(run.folder / ORIGIN)
-        return f"## Origin\n\nImported from `{origin['source']}`, a `{origin['architecture']}`."
+        origin = told(run.folder / ORIGIN)
+        return f"## Origin\n\nImported from `{origin.get('source')}`, a `{origin.get('architecture')}`."
     lines = [f"- recipe: `{run.config.recipe}`"]
     if options.command is not None:
         lines.append(f"- command: `{options.command}`")
@@ -74,9 +74,15 @@ def training(run: Run, summary: Summary, options: ExportOptions) -> str:
         lines.append(f"- steps: {summary.step:,}")
     lines.append(f"- seed: {run.config.seed}")
     if (run.folder / ENVIRONMENT).is_file():
-        machine = read_json(run.folder / ENVIRONMENT)
+        machine = told(run.folder / ENVIRONMENT)
         lines += [f"- {name}: {machine[name]}" for name in ("hardware", "torch") if machine.get(name)]
     return "## Training\n\n" + "\n".join(lines)
+
+
+def told(path: Path) -> dict[str, Any]:
+    """The fields of a file that only tells of a run; none where it holds something else."""
+    found = read_json(path)
+    return found if isinstance(found, dict) else {}
 
 
 def data(run: Run) -> str:

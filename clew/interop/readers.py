@@ -10,7 +10,7 @@ from clew.interop.signatures import SIZES, Program, Sizes, Tensors, drawn
 from clew.layers.context import Context, Pieces
 from clew.layers.embeddings import Segmented, Words
 from clew.sources.words import is_segmented, is_spelled
-from clew.tasks.programs import Reads, Traced
+from clew.tasks.programs import ReadingProgram, Traced
 from clew.text.letters import LETTERS
 
 CONTEXT, SECOND = "context_", "second_"
@@ -39,7 +39,7 @@ class Example:
 class Reader(nn.Module):
     """What a task offers as a module that takes tensors in a row, each by its name."""
 
-    def __init__(self, task: Any, reads: Reads, names: list[str]):
+    def __init__(self, task: Any, reads: ReadingProgram, names: list[str]):
         super().__init__()
         self.task = task
         self.reads = reads
@@ -55,7 +55,7 @@ def as_given(body: Any, tensors: Tensors) -> Traced:
     return Traced(texts, tensors.get("word_mask", tensors["mask"]))
 
 
-def reading(task: Any, reads: Reads) -> Program:
+def reading(task: Any, reads: ReadingProgram) -> Program:
     example = Example(task.body, reads.texts, reads.words)
     module, outputs = Reader(task, reads, list(example(SIZES))), reads.outputs
     if reads.numbered:

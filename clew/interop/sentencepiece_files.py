@@ -19,10 +19,13 @@ import tokenizers
 from tokenizers import Regex, decoders, models, normalizers, pre_tokenizers
 
 from clew.core.errors import UserError
+from clew.core.files import read_bytes
 
 SPACE = "▁"
 NORMAL, UNKNOWN, CONTROL, USER, UNUSED, BYTE = range(1, 7)
 UNIGRAM, BPE = 1, 2
+LARGEST = 2**25
+"""Bytes of a file: a million pieces take less."""
 BYTES = re.compile("<0x[0-9A-F]{2}>")
 KINDS = {UNIGRAM: "unigram", BPE: "bpe", 3: "word", 4: "char"}
 
@@ -51,11 +54,17 @@ class SentencePieces:
 
 
 def read_sentencepiece(path: Path) -> SentencePieces:
+    content = read_bytes(path, LARGEST)
+    pieces: list[Piece] = []
+    parts: dict[int, list[bytes]] = {2: [], 3: []}
     try:
-        fields = list(fields_of(path.read_bytes()))
-        pieces = [read_piece(value) for number, value in fields if number == 1]
-        trainer, normaliser = (dict(fields_of(b"".join(value for n, value in fields if n == number))) for number in (2, 3))
-    except (ValueError, IndexError, struct.error, TypeError):
+        for number, value in fields_of(content):
+            if number == 1:
+                pieces.append(read_piece(value))
+            elif number in parts:
+                parts[number].append(value)
+        trainer, normaliser = (dict(fields_of(b"".join(values))) for values in parts.values())
+    except (ValueError, LookupError, struct.error, TypeError, AttributeError):
         raise UserError(f"{path} is no file of SentencePiece's, or is cut short; copy it again") from None
     kind = int(trainer.get(3, UNIGRAM))
     if kind not in (UNIGRAM, BPE):
@@ -74,6 +83,8 @@ def fields_of(data: bytes) -> Iterator[tuple[int, Any]]:
     while place < len(data):
         key, place = varint(data, place)
         number, wire = key >> 3, key & 7
+        if number == 0:
+            raise ValueError("no field has the number 0")
         if wire == 0:
             value, place = varint(data, place)
             yield number, value
@@ -84,7 +95,7 @@ def fields_of(data: bytes) -> Iterator[tuple[int, Any]]:
             size = 8 if wire == 1 else 4
         else:
             raise ValueError(f"wire type {wire}")
-        if place + size > len(data) or number == 0:
+        if place + size > len(data):
             raise ValueError("cut short")
         yield number, data[place : place + size]
         place += size

@@ -8,7 +8,7 @@ from clew.interop.generators import stepping
 from clew.interop.readers import reading
 from clew.interop.signatures import Program
 from clew.runs.loaded import Run
-from clew.tasks.programs import Reads, Steps
+from clew.tasks.programs import ReadingProgram, SteppingProgram
 
 
 def programs_of(run: Run) -> list[Program]:
@@ -20,7 +20,7 @@ def programs_of(run: Run) -> list[Program]:
         raise UserError(f"{run.folder}: {error}") from None
 
 
-def made(task: Any, offered: Reads | Steps | Program) -> list[Program]:
+def made(task: Any, offered: ReadingProgram | SteppingProgram | Program) -> list[Program]:
     if isinstance(offered, Program):
         return [offered]
-    return stepping(task, offered) if isinstance(offered, Steps) else [reading(task, offered)]
+    return stepping(task, offered) if isinstance(offered, SteppingProgram) else [reading(task, offered)]

@@ -1,7 +1,7 @@
 """From another program's tensors to clew's, and back: lists of (their name, our names, a transform with its inverse)."""
 
 import re
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import NamedTuple
 
 import torch
@@ -59,22 +59,23 @@ def prefixed(prefix: str, entries: Iterable[Entry]) -> list[Entry]:
     return [found._replace(theirs=prefix + found.theirs) for found in entries]
 
 
-def take(entries: Iterable[Entry], wanted: dict[str, Tensor], names: Iterable[str], read: Callable[[str], Tensor], where: str) -> None:
-    """Fills `wanted` with a checkpoint's tensors, one at a time; what is missing or of another shape is named."""
-    there = set(names)
+def take(
+    entries: Iterable[Entry], wanted: dict[str, Tensor], there: Mapping[str, Shape], read: Callable[[str], Tensor], where: str
+) -> None:
+    """Fills `wanted` with a checkpoint's tensors, one at a time; what is missing or of another shape is named, and not read."""
     for theirs, ours, transform, optional in entries:
         if theirs not in there and optional:
             continue
         if theirs not in there:
             raise UserError(f"{where} has no tensor {theirs}, which its config asks for; copy the checkpoint again")
-        found = read(theirs)
         shapes = [tuple(wanted[name].shape) for name in ours]
         expected = tuple(transform.to_theirs([wanted[name] for name in ours]).shape)
-        if tuple(found.shape) != expected:
+        if there[theirs] != expected:
             raise UserError(
-                f"{where}: the tensor {theirs} has the shape {shown_shape(found.shape)}, but by its config it should have "
+                f"{where}: the tensor {theirs} has the shape {shown_shape(there[theirs])}, but by its config it should have "
                 f"{shown_shape(expected)}"
             )
+        found = read(theirs)
         for name, part, shape in zip(ours, transform.to_ours(found, len(ours)), shapes, strict=True):
             assert tuple(part.shape) == shape, name
             wanted[name].copy_(part)

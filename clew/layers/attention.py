@@ -131,6 +131,8 @@ class SelfAttention(SequenceLayer):
     """
 
     groups: Tensor | None
+    num_pruned = 0
+    """Heads that were cut away."""
 
     def __init__(
         self,
@@ -274,6 +276,9 @@ class CrossAttention(SequenceLayer):
     Memory comes in through `initial_state`; its keys and values are projected on the first call and kept in the state. Beams of one
     sentence share the sentence's row of memory.
     """
+
+    num_pruned = 0
+    """Heads that were cut away."""
 
     def __init__(
         self,

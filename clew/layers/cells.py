@@ -186,32 +186,48 @@ class GRU(Gated):
 
         r  = sigmoid(W_r x + U_r h + b_r)             reset
         z  = sigmoid(W_z x + U_z h + b_z)             update
-        n  = tanh(W_n x + b_n + r * (U_n h + c_n))    candidate
+        n  = tanh(W_n x + b_n + r * (U_n h + c_n))    candidate, reset="after"
+        n  = tanh(W_n x + b_n + U_n (r * h))          candidate, reset="before"
         h' = z * h + (1 - z) * n
 
-    The reset gate multiplies after U_n, as cuDNN has it.
+    The reset gate multiplies after the product with U_n as cuDNN and torch have it, before it as Cho et al. and Chung et al. (2014) do.
+    Chung et al. write 1 - z for z.
     """
 
-    kernel = "gru"
+    kernel: str | None = "gru"
 
-    def __init__(self, input_dim: int, dim: int, *, weight_drop: float = 0.0):
+    def __init__(self, input_dim: int, dim: int, *, reset: str = "after", weight_drop: float = 0.0):
         super().__init__(input_dim, dim, num_gates=3, weight_drop=weight_drop)
-        self.candidate_bias = nn.Parameter(torch.empty(dim))
-        uniform_init(dim**-0.5, self.candidate_bias)
+        if reset not in ("after", "before"):
+            raise unknown("reset", reset, ["after", "before"])
+        self.candidate_bias = None
+        if reset == "after":
+            self.candidate_bias = nn.Parameter(torch.empty(dim))
+            uniform_init(dim**-0.5, self.candidate_bias)
+        else:
+            self.kernel = None  # torch and cuDNN have no such form
         self.gates = Taps("reset", "update", "candidate")
         self.hidden = Tap()
 
     def forward(self, inputs: Tree, state: Tensor) -> tuple[Tensor, Tensor]:
         projected, hidden_weight = inputs
         reset_x, update_x, candidate_x = projected.chunk(3, -1)
-        reset_h, update_h, candidate_h = F.linear(state, hidden_weight.value).chunk(3, -1)
-        reset = self.gates.reset(torch.sigmoid(reset_x + reset_h))
-        update = self.gates.update(torch.sigmoid(update_x + update_h))
-        candidate = self.gates.candidate(torch.tanh(candidate_x + reset * (candidate_h + self.candidate_bias)))
+        if self.candidate_bias is not None:
+            reset_h, update_h, candidate_h = F.linear(state, hidden_weight.value).chunk(3, -1)
+            reset = self.gates.reset(torch.sigmoid(reset_x + reset_h))
+            update = self.gates.update(torch.sigmoid(update_x + update_h))
+            candidate = self.gates.candidate(torch.tanh(candidate_x + reset * (candidate_h + self.candidate_bias)))
+        else:
+            of_gates, of_candidate = hidden_weight.value.split_with_sizes([2 * self.dim, self.dim], 0)
+            reset_h, update_h = F.linear(state, of_gates).chunk(2, -1)
+            reset = self.gates.reset(torch.sigmoid(reset_x + reset_h))
+            update = self.gates.update(torch.sigmoid(update_x + update_h))
+            candidate = self.gates.candidate(torch.tanh(candidate_x + F.linear(reset * state, of_candidate)))
         hidden = self.hidden(update * state + (1 - update) * candidate)
         return hidden, hidden
 
     def kernel_weights(self) -> tuple[Tensor, ...]:
+        assert self.candidate_bias is not None
         zeros = self.candidate_bias.new_zeros(2 * self.dim)
         return self.input_weight, self.dropped_hidden_weight(), self.bias, torch.cat([zeros, self.candidate_bias])
 
@@ -448,14 +464,15 @@ def fixed_inputs(cell: Cell, like: Tensor) -> Tree:
 
 def inputs_at_step(cell: Cell, x_t: Tensor, fixed: Tree) -> Tree:
     """A cell's inputs for one step that could not be known before the loop, with what `fixed_inputs` fixed for its chunk."""
-    return _with_fixed(map_tree(lambda leaf: leaf[:, 0], cell.inputs(x_t[:, None]), keep=(Fixed,)), fixed)
+    return with_fixed(map_tree(lambda leaf: leaf[:, 0], cell.inputs(x_t[:, None]), keep=(Fixed,)), fixed)
 
 
-def _with_fixed(step: Tree, chunk: Tree) -> Tree:
+def with_fixed(step: Tree, chunk: Tree) -> Tree:
+    """A cell's inputs with what another chunk's have fixed."""
     if isinstance(chunk, Fixed):
         return chunk
     if isinstance(chunk, tuple):
-        parts = [_with_fixed(a, b) for a, b in zip(step, chunk, strict=True)]
+        parts = [with_fixed(a, b) for a, b in zip(step, chunk, strict=True)]
         return type(step)(*parts) if hasattr(step, "_fields") else tuple(parts)
     return step
 

@@ -12,7 +12,7 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
-from clew.core.errors import UserError, unknown
+from clew.core.errors import UserError, shortened, shown, unknown
 from clew.core.types import State
 from clew.layers.cells import LSTM
 from clew.layers.dropouts import Dropout
@@ -87,13 +87,13 @@ class CharacterCNN(Characters):
             raise unknown("activation", activation, ["relu", "tanh"])
         widths = [3] if widths is None else widths
         filters = shares(dim, len(widths)) if filters is None else filters
-        if not widths or len(widths) != len(filters) or min(widths) < 1 or min(filters) < 1 or highways < 0:
+        if not widths or len(widths) != len(filters) or min(widths) < 1 or min(filters) < 1 or not 0 <= highways <= 100:
             raise UserError(
-                f"a character CNN takes as many numbers of filters as widths, all at least 1, and highways of at least 0; "
-                f"not widths={widths}, filters={filters}, highways={highways}"
+                f"a character CNN takes as many numbers of filters as widths, all at least 1, and highways from 0 to 100; "
+                f"not widths={shortened(shown(widths), 50)}, filters={shortened(shown(filters), 50)}, highways={shown(highways)}"
             )
         if padded_to is not None and padded_to < max(widths):
-            raise UserError(f"padded_to ({padded_to}) must be at least the widest filter's width ({max(widths)})")
+            raise UserError(f"padded_to ({shown(padded_to)}) must be at least the widest filter's width ({shown(max(widths))})")
         self.padded_to = padded_to
         self.padding = num_letters - 1
         self.activation = torch.relu if activation == "relu" else torch.tanh

@@ -62,7 +62,7 @@ class Context(nn.Module):
         super().__init__()
         self.body = body
         self.chosen = mixable_levels(body, widths)
-        self.mix: Levels = mix(len(self.chosen), widths[-1])
+        self.mix: Levels = mix(len(self.chosen), widths[-1], has_embedding=self.chosen[0] == 0)
         self.dim = self.mix.dim
         self.vector_of = WORD_VECTORS[pieces]
         self.tuned = tuned

@@ -48,6 +48,11 @@ class AttendingLayer(NamedTuple):
         return [f"{self.name}.{head}" for head in range(1, self.num_heads + 1)]
 
     @property
+    def num_pruned(self) -> int:
+        """Heads that the layer was built with and lost."""
+        return getattr(self.layer, "num_pruned", 0)
+
+    @property
     def weights(self) -> str:
         """The path of the tap that shows the weights (batch, heads, query, key); of hard attention, where it looked."""
         return f"{self.path}.{'places' if isinstance(self.attention, HardAttention) else 'weights'}"
@@ -115,6 +120,7 @@ def cut_to(layer: nn.Module, heads: list[int]) -> None:
     offered = sorted(set(reads))
     cut_rows(layer.key, offered, layer.head_dim)
     cut_rows(layer.value, offered, layer.head_dim)
+    layer.num_pruned += layer.num_heads - len(heads)
     layer.num_heads = len(heads)
     if isinstance(layer, SelfAttention):
         places = [offered.index(read) for read in reads]

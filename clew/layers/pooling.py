@@ -85,9 +85,12 @@ class AttentionPooling(First):
 
 
 class Levels(nn.Module):
-    """One vector of a body's levels, the embedding's first: the sum of the `last` ones, or all of them side by side where it `joins`."""
+    """One vector of a body's levels: the sum of the `last` ones, or all of them side by side where it `joins`. Whether it
+    `has_embedding` says that the first is the embedding's."""
 
-    def __init__(self, num_levels: int, dim: int, *, last: int | None = None, skip: int = 0, joins: bool = False):
+    def __init__(
+        self, num_levels: int, dim: int, *, has_embedding: bool = True, last: int | None = None, skip: int = 0, joins: bool = False
+    ):
         super().__init__()
         chosen = range(num_levels)[: num_levels - skip] if skip < num_levels else range(1)
         self.chosen = list(chosen if last is None else chosen[-last:])
@@ -108,8 +111,8 @@ class Levels(nn.Module):
 class LayerMix(Levels):
     """gamma * sum_l softmax(s)_l h_l: a task's own weighting of a body's levels (Peters et al. 2018)."""
 
-    def __init__(self, num_levels: int, dim: int = 0):
-        super().__init__(num_levels, dim)
+    def __init__(self, num_levels: int, dim: int = 0, *, has_embedding: bool = True):
+        super().__init__(num_levels, dim, has_embedding=has_embedding)
         self.scalars = nn.Parameter(torch.zeros(num_levels))
         self.gamma = nn.Parameter(torch.ones(()))
 
@@ -120,36 +123,42 @@ class LayerMix(Levels):
         return self.gamma * mixed
 
 
-def first_level(num_levels: int, dim: int) -> Levels:
+def first_level(num_levels: int, dim: int, *, has_embedding: bool = True) -> Levels:
     return Levels(num_levels, dim, last=1, skip=num_levels - 1)
 
 
-def last_level(num_levels: int, dim: int) -> Levels:
+def last_level(num_levels: int, dim: int, *, has_embedding: bool = True) -> Levels:
     return Levels(num_levels, dim, last=1)
 
 
-def second_to_last_level(num_levels: int, dim: int) -> Levels:
+def second_to_last_level(num_levels: int, dim: int, *, has_embedding: bool = True) -> Levels:
     return Levels(num_levels, dim, last=1, skip=1)
 
 
-def sum_of_last_four(num_levels: int, dim: int) -> Levels:
+def sum_of_layers(num_levels: int, dim: int, *, has_embedding: bool = True) -> Levels:
+    """h_1 + ... + h_L, as Devlin et al. (2019, table 7) sum all 12 layers of BERT: without the embedding, unless there is nothing else."""
+    return Levels(num_levels, dim, last=max(num_levels - has_embedding, 1))
+
+
+def sum_of_last_four(num_levels: int, dim: int, *, has_embedding: bool = True) -> Levels:
     return Levels(num_levels, dim, last=4)
 
 
-def last_four_joined(num_levels: int, dim: int) -> Levels:
+def last_four_joined(num_levels: int, dim: int, *, has_embedding: bool = True) -> Levels:
     return Levels(num_levels, dim, last=4, joins=True)
 
 
-MIXES: dict[str, Callable[[int, int], Levels]] = {
+MIXES: dict[str, Callable[..., Levels]] = {
     "learned": LayerMix,
     "first": first_level,
     "last": last_level,
     "second_to_last": second_to_last_level,
-    "sum": Levels,
+    "sum": sum_of_layers,
+    "sum_with_embedding": Levels,
     "sum_last_four": sum_of_last_four,
     "join_last_four": last_four_joined,
 }
-"""Ways to make one vector of a body's levels; members are built as `M(num_levels, dim)`."""
+"""Ways to make one vector of a body's levels; members are built as `M(num_levels, dim, has_embedding=...)`."""
 POOLINGS: dict[str, Callable[..., First]] = {
     "first": First,
     "last": Last,

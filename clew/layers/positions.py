@@ -16,7 +16,7 @@ import torch
 from torch import Tensor, nn
 
 from clew.core.config import Part, build_part
-from clew.core.errors import UserError
+from clew.core.errors import UserError, unknown
 from clew.layers.rotary_scaling import SCALINGS, Scaling
 
 
@@ -118,16 +118,21 @@ class Rotary(Position):
 
 
 class ALiBi(Position):
-    """Attention with linear biases (Press et al. 2022): score - c |i - j|, with c = 2^(-8 (h + 1) / num_heads) for head h."""
+    """Attention with linear biases (Press et al. 2022): score - c |i - j|, with c = 2^(-8 (h + 1) / num_heads) for head h.
+
+    That is for a power of two. `published` slopes of other numbers are as in the authors' code: those of the next lower power of two, 2^m,
+    and then every other one of 2^(m + 1), from the first. `geometric` ones are of the equation whatever the number.
+    """
 
     in_layers = True
     biases = True
     slopes: Tensor
 
-    def __init__(self, dim: int, num_heads: int, head_dim: int):
+    def __init__(self, dim: int, num_heads: int, head_dim: int, *, slopes: str = "published"):
         super().__init__(dim, num_heads, head_dim)
-        slopes = 2.0 ** (-8.0 * torch.arange(1, num_heads + 1) / num_heads)
-        self.register_buffer("slopes", slopes, persistent=False)
+        if slopes not in SLOPES:
+            raise unknown("slopes", slopes, SLOPES)
+        self.register_buffer("slopes", SLOPES[slopes](num_heads), persistent=False)
 
     def scores(self, query: Tensor, query_positions: Tensor, key_positions: Tensor) -> Tensor:
         distance = (query_positions[:, :, None] - key_positions[:, None, :]).abs()  # (batch, query, key)
@@ -172,6 +177,22 @@ class Relative(Position):
         index = self.distances(query_positions, key_positions)[:, None].expand_as(weights)
         by_distance = weights.new_zeros(*weights.shape[:3], len(self.value_vectors)).scatter_add(-1, index, weights)
         return by_distance @ self.value_vectors
+
+
+def geometric_slopes(num_heads: int) -> Tensor:
+    """2^(-8 (h + 1) / num_heads) for every head h from 0 on."""
+    return 2.0 ** (-8.0 * torch.arange(1, num_heads + 1) / num_heads)
+
+
+def published_slopes(num_heads: int) -> Tensor:
+    """Those of the next lower power of two, then every other one of twice that."""
+    lower = 2 ** (num_heads.bit_length() - 1)
+    between = geometric_slopes(2 * lower)[::2]
+    return torch.cat([geometric_slopes(lower), between[: num_heads - lower]])
+
+
+SLOPES: dict[str, Callable[[int], Tensor]] = {"published": published_slopes, "geometric": geometric_slopes}
+"""Ways to choose ALiBi's slopes, one a head."""
 
 
 def frequencies(dim: int, base: float, device: torch.device) -> Tensor:

@@ -1,6 +1,7 @@
 """A cell run over time, and two readers of opposite directions side by side."""
 
 from collections.abc import Callable
+from functools import partial
 from typing import Any, NamedTuple
 
 import torch
@@ -11,7 +12,8 @@ from clew.core.state import map_tree, where_rows
 from clew.core.taps import reordered, steps_of_a_loop
 from clew.core.types import Fixed, Memory, State, Tree
 from clew.kernels import choose
-from clew.layers.cells import Cell
+from clew.layers.cells import Cell, with_fixed
+from clew.layers.norm_penalty import begin_steps, is_seen
 from clew.layers.scanning import scan_cell
 from clew.layers.sequence import SequenceLayer
 
@@ -35,7 +37,7 @@ class Recurrent(SequenceLayer):
 
     def forward(self, x: Tensor, mask: Tensor | None = None, state: State = None) -> tuple[Tensor, State]:
         state = self.initial_state(x.shape[0], like=x) if state is None else state
-        kernel = choose(self.cell.kernel, self.cell) if x.shape[1] and not has_documents(mask) else None
+        kernel = choose(self.cell.kernel, self.cell) if x.shape[1] and not has_documents(mask) and not is_seen() else None
         if kernel is not None:
             y, cell_state = kernel(x, mask, state.cell, *self.cell.kernel_weights())
             return y, RecurrentState(self.cell.kernel_state(cell_state), state.document)
@@ -52,16 +54,26 @@ class Recurrent(SequenceLayer):
         if torch.compiler.is_exporting() and isinstance(x.shape[1], torch.SymInt):
             y, cell_state = scan_cell(self.cell, x, real, state.cell)
             return y, RecurrentState(cell_state, document)
-        carried, outputs = state.cell, []
+        carried, outputs, whole = state.cell, [], self.cell.inputs(x)
+        seen = begin_steps(self.cell, unbind_steps(with_fixed(self.cell.inputs(x.detach()), whole), x.shape[1])) if is_seen() else None
         with steps_of_a_loop():
-            for t, inputs in enumerate(unbind_steps(self.cell.inputs(x), x.shape[1])):
+            for t, inputs in enumerate(unbind_steps(whole, x.shape[1])):
                 if starts is not None:
                     carried = where_rows(starts[:, t], initial, carried)
                 y, new = self.cell(inputs, carried)
+                if seen is not None:
+                    y, new = seen.add(carried, y, new, goes_on(real, starts, t))
                 carried = new if real is None else where_rows(real[:, t], new, carried)
                 outputs.append(y)
         y = map_tree(lambda *steps: torch.stack(steps, 1), *outputs) if outputs else x.new_zeros(x.shape[0], 0, self.dim)
         return y, RecurrentState(carried, document)
+
+
+def goes_on(real: Tensor | None, starts: Tensor | None, t: int) -> Tensor | None:
+    """Where (batch,) a step goes on from the one before it, in the same document; None where it does in every row."""
+    if real is None:
+        return None
+    return real[:, t] if starts is None else real[:, t] & ~starts[:, t]
 
 
 class Bidirectional(SequenceLayer):
@@ -90,6 +102,14 @@ class Bidirectional(SequenceLayer):
         self.refuse_state(state)
         ahead, ahead_state = self.forward_layer.levels(x, mask)
         back, back_state = read_backwards(self.backward_layer.levels, x, mask)
+        return [torch.cat(pair, -1) for pair in zip(ahead, back, strict=True)], (ahead_state, back_state)
+
+    def carried_levels(self, x: Tensor, mask: Tensor | None = None, state: State = None) -> tuple[list[Tensor], State]:
+        """`levels` of readers that each go on from where they ended before, whatever was read then: no chunk of one sequence, since the
+        backward one has not read what comes after."""
+        before = (None, None) if state is None else state
+        ahead, ahead_state = self.forward_layer.levels(x, mask, before[0])
+        back, back_state = read_backwards(partial(self.backward_layer.levels, state=before[1]), x, mask)
         return [torch.cat(pair, -1) for pair in zip(ahead, back, strict=True)], (ahead_state, back_state)
 
 

@@ -81,12 +81,16 @@ class General(Dot):
 
 
 class Content(Score):
-    """score = sharpness * cosine(s, h)  (Graves et al. 2014). The sharpness is learnt, from 1 on unless told; a cosine alone
-    can hardly choose."""
+    """score = beta cosine(s, h),  cosine(s, h) = s . h / (|s| |h|)  (Graves et al. 2014).
 
-    def __init__(self, query_dim: int, key_dim: int, *, sharpness: float = 1.0):
+    `sharpness` is beta. By default it is 1: the plain cosine, whose weights differ by a factor of e^2 at most, so that attention stays
+    nearly even. With `learned` beta is trained, beginning there; Graves et al. have the controller give it at every step.
+    """
+
+    def __init__(self, query_dim: int, key_dim: int, *, sharpness: float = 1.0, learned: bool = False):
         super().__init__(query_dim, key_dim)
-        self.sharpness = nn.Parameter(torch.full((1,), float(sharpness)))  # sharding knows no scalars
+        # Sharding knows no scalars.
+        self.sharpness = nn.Parameter(torch.full((1,), float(sharpness))) if learned else float(sharpness)
 
     def as_dot(self, query: Tensor, key: Tensor) -> tuple[Tensor, Tensor, float]:
         return self.sharpness * F.normalize(self.mapped(query), dim=-1), F.normalize(key, dim=-1), 1.0

@@ -1,33 +1,37 @@
 """`nn.RNN`, `nn.LSTM` and `nn.GRU` as layers of ours: the same equations with the same weights, whose gates and cells can be watched."""
 
+from collections.abc import Callable
 from typing import Any
 
 import torch
-from torch import nn
+from torch import Tensor, nn
 
 from clew.core.errors import UserError
 from clew.layers.cells import GRU, LSTM, Cell, Elman, ProjectedLSTM
 from clew.layers.recurrent import Bidirectional, Recurrent
 from clew.layers.sequence import SequenceLayer, Stack
+from clew.layers.wiring import Plain
 
 
-def as_stack(module: nn.RNNBase) -> Stack:
-    """A layer of ours for each of its layers, two readers side by side where it reads both ways. Weights are copies."""
+def as_stack(module: nn.RNNBase, *, dropout: float = 0.0) -> Stack:
+    """A layer of ours for each of its layers, two readers side by side where it reads both ways. Weights are copies. What every layer but
+    the last gives is dropped with probability `dropout`."""
     layers: list[SequenceLayer] = []
     for number in range(module.num_layers):
         ways = [Recurrent(cell_of(module, number, suffix)) for suffix in ("", "_reverse")[: 1 + module.bidirectional]]
-        layers.append(Bidirectional(*ways) if module.bidirectional else ways[0])
+        layer: SequenceLayer = Bidirectional(*ways) if module.bidirectional else ways[0]
+        has_dropout = dropout and number < module.num_layers - 1
+        layers.append(Plain(layer.dim, layer, dropout=dropout) if has_dropout else layer)
     return Stack(layers).train(module.training)
 
 
 def cell_of(module: nn.RNNBase, number: int, suffix: str) -> Cell:
-    """The cell of one layer and direction. Both biases of theirs are one of ours, but where a GRU multiplies the second by its gate."""
-    weights: dict[str, Any] = {
-        name: getattr(module, f"{theirs}_l{number}{suffix}", None)
-        for name, theirs in (("input", "weight_ih"), ("hidden", "weight_hh"), ("bias", "bias_ih"), ("hidden_bias", "bias_hh"))
-    }
-    width, dim = weights["input"].shape[1], weights["hidden"].shape[1]
-    cell: Any
+    """The cell of one layer and direction."""
+    weights = {name: getattr(module, f"{name}_l{number}{suffix}", None) for name in NAMES}
+    first: Any = weights["weight_ih"]
+    second: Any = weights["weight_hh"]
+    width, dim = first.shape[1], second.shape[1]
+    cell: Cell
     if isinstance(module, nn.LSTM) and module.proj_size:
         cell = ProjectedLSTM(width, dim, hidden_dim=module.hidden_size)
     elif isinstance(module, nn.LSTM):
@@ -38,18 +42,31 @@ def cell_of(module: nn.RNNBase, number: int, suffix: str) -> Cell:
         cell = Elman(width, dim, nonlinearity=module.nonlinearity)
     else:
         raise UserError(f"{type(module).__name__} is no recurrence of torch's that is known; known: RNN, LSTM, GRU")
-    cell = cell.to(weights["input"])
+    cell = cell.to(first)
     with torch.no_grad():
-        cell.input_weight.copy_(weights["input"])
-        cell.hidden_weight.copy_(weights["hidden"])
-        bias, second = weights["bias"], weights["hidden_bias"]
-        if bias is None:
-            bias = second = torch.zeros_like(cell.bias)
-        if isinstance(cell, GRU):
-            cell.candidate_bias.copy_(second[2 * dim :])
-            second = torch.cat([second[: 2 * dim], torch.zeros_like(second[2 * dim :])])
-        cell.bias.copy_(bias + second)
-        if isinstance(cell, ProjectedLSTM):
-            cell.projection.copy_(getattr(module, f"weight_hr_l{number}{suffix}"))
-    found: Cell = cell
-    return found
+        for name, tensor in cell_tensors(cell, weights.get).items():
+            getattr(cell, name).copy_(tensor)
+    return cell
+
+
+NAMES = ("weight_ih", "weight_hh", "bias_ih", "bias_hh", "weight_hr")
+"""Their names of a layer's tensors, the biases and the projection where there are such."""
+
+
+def cell_tensors(cell: Cell, read: Callable[[str], Tensor | None]) -> dict[str, Tensor]:
+    """A cell's tensors by our names from theirs. Both biases of theirs are one of ours, but where a GRU multiplies the second by its
+    gate."""
+    inputs, hidden = read("weight_ih"), read("weight_hh")
+    assert inputs is not None and hidden is not None
+    bias, second = read("bias_ih"), read("bias_hh")
+    if bias is None or second is None:
+        bias = second = torch.zeros_like(inputs[:, 0])
+    found = {"input_weight": inputs, "hidden_weight": hidden}
+    if isinstance(cell, GRU):
+        if cell.candidate_bias is None:
+            raise UserError("torch's GRU resets after the product with the hidden weights; its weights fit a GRU with reset=after")
+        found["candidate_bias"] = second[2 * cell.dim :]
+        second = torch.cat([second[: 2 * cell.dim], torch.zeros_like(second[2 * cell.dim :])])
+    found["bias"] = bias + second
+    projection = read("weight_hr")
+    return found if projection is None else {**found, "projection": projection}

@@ -1,5 +1,6 @@
 """The bootstrap: what a mean over examples, or another number, would have been on other examples of the same kind (Efron 1979)."""
 
+import math
 from collections.abc import Callable, Iterator, Sequence
 from typing import NamedTuple
 
@@ -11,6 +12,9 @@ SAMPLES = 10_000
 AT_ONCE = 2**22
 """Numbers drawn at a time, so that memory stays small however many examples there are."""
 
+
+TIE = 1e-9
+"""Scores that differ by less are equal: sums in another order differ in their last bits."""
 
 Statistic = Callable[[np.ndarray], np.ndarray]
 """From how often examples of each kind were drawn (samples, kinds), a number a sample."""
@@ -26,7 +30,7 @@ class Interval(NamedTuple):
 
 
 class Paired(NamedTuple):
-    """Two systems on the same examples. `difference` is the first one's mean less the second one's."""
+    """Two systems on the same examples. `difference` is the first one's score less the second one's."""
 
     difference: float
     interval: Interval
@@ -71,6 +75,83 @@ def paired_bootstrap(first: Sequence[float], second: Sequence[float], *, samples
     tie = 1e-12 * max(float(np.abs(values).max()), 1e-300)
     share = (1 + int((means * np.sign(difference) <= tie).sum())) / (1 + samples)
     return Paired(difference, percentiles(means, 0.95), min(1.0, 2 * share))
+
+
+Score = Callable[[np.ndarray, np.ndarray], np.ndarray]
+"""From statistics (examples, numbers) and how often each example was drawn (samples, examples), a score a sample."""
+
+Runs = Sequence[np.ndarray]
+"""The statistics (examples, numbers) of each run of a system; its score is the mean of theirs."""
+
+
+def paired_score_bootstrap(first: Runs, second: Runs, score: Score, *, samples: int = SAMPLES, seed: int = 1) -> Paired:
+    """Paired bootstrap resampling of a metric that is no mean over examples: each resample is scored as a corpus of its own. The share and
+    p are those of `paired_bootstrap`."""
+    size = check_runs(first, second)
+    difference = float((system_scores(first, score, whole(size)) - system_scores(second, score, whole(size)))[0])
+    drawn = np.concatenate(
+        [system_scores(first, score, times) - system_scores(second, score, times) for times in drawn_times(size, samples, seed)]
+    )
+    if abs(difference) <= TIE:
+        return Paired(0.0, percentiles(drawn, 0.95), 1.0)
+    share = (1 + int((drawn * np.sign(difference) <= TIE).sum())) / (1 + samples)
+    return Paired(difference, percentiles(drawn, 0.95), min(1.0, 2 * share))
+
+
+def approximate_randomisation(first: Runs, second: Runs, score: Score, *, samples: int = SAMPLES, seed: int = 1) -> float:
+    """The p of paired approximate randomisation (Noreen 1989; Riezler and Maxwell 2005).
+
+        p = (1 + trials whose |difference| is at least the observed one) / (1 + trials)
+
+    In a trial each example's outputs are swapped between the systems or not, each with probability 1/2: where the systems are equal, which
+    of them wrote an output does not matter. Two-sided.
+    """
+    size = check_runs(first, second)
+    check_samples(samples)
+    times = math.lcm(len(first), len(second))  # runs are paired, each as often as the others of its system
+    pairs = [np.concatenate([first[i % len(first)], second[i % len(second)]]) for i in range(times)]
+    kept = np.concatenate([whole(size), np.zeros((1, size))], axis=1)
+    observed = abs(float((system_scores(pairs, score, kept) - system_scores(pairs, score, 1 - kept))[0]))
+    generator = np.random.default_rng(seed)
+    rows = max(1, AT_ONCE // (2 * size))
+    found = 0
+    for start in range(0, samples, rows):
+        stays = generator.integers(2, size=(min(rows, samples - start), size)).astype(np.float64)
+        mine = np.concatenate([stays, 1 - stays], axis=1)
+        differences = np.abs(system_scores(pairs, score, mine) - system_scores(pairs, score, 1 - mine))
+        found += int((differences >= observed - TIE).sum())
+    return (1 + found) / (1 + samples)
+
+
+def system_scores(runs: Runs, score: Score, times: np.ndarray) -> np.ndarray:
+    """The mean over runs of the score of each sample."""
+    return np.mean([score(statistics, times) for statistics in runs], axis=0)
+
+
+def check_runs(first: Runs, second: Runs) -> int:
+    """How many examples there are, the same in every run."""
+    sizes = [len(statistics) for statistics in (*first, *second)]
+    if not sizes or not sizes[0]:
+        raise UserError("the bootstrap needs at least one example")
+    if len(set(sizes)) > 1:
+        raise UserError(f"paired systems are scored on the same examples, but one has {min(sizes)} and another {max(sizes)}")
+    return sizes[0]
+
+
+def whole(size: int) -> np.ndarray:
+    """Every example once, as a sample (1, examples)."""
+    return np.ones((1, size))
+
+
+def drawn_times(size: int, samples: int, seed: int) -> Iterator[np.ndarray]:
+    """How often each of so many examples is in each resample (samples, examples)."""
+    check_samples(samples)
+    generator = np.random.default_rng(seed)
+    rows = max(1, AT_ONCE // size)
+    for start in range(0, samples, rows):
+        count = min(rows, samples - start)
+        chosen = generator.integers(size, size=(count, size)) + size * np.arange(count)[:, None]
+        yield np.bincount(chosen.ravel(), minlength=count * size).reshape(count, size).astype(np.float64)
 
 
 def resampled_means(values: np.ndarray, samples: int, seed: int) -> Iterator[np.ndarray]:

@@ -6,6 +6,9 @@ Before brackets are counted, words whose tag is a deleted label are taken out of
 word any more; brackets with a deleted label are not counted, but what they hold is. Function tags (NP-SBJ, NP=2) count for nothing. A
 bracket matches one of the same label over the same words, and each only one, so (NP (NP x)) against (NP x) is 1 of 2.
 
+EVALB deletes words by their tags, so that a mistagged quotation mark (POS instead of '') would leave the trees with different words. Where
+`quotes` names the tags that may be confused so, marks that only one of the trees deletes are kept in both.
+
 A sentence whose trees have different words is an error, and one without a parse is skipped: neither counts in any share, so look at
 `errors` and `skipped` before believing the rest. Shares are between 0 and 1.
 """
@@ -24,13 +27,22 @@ from clew.core.trees import Span, Tree, walk
 
 @dataclass(frozen=True)
 class Rules:
-    """A parameter file of EVALB's; as it stands, COLLINS.prm."""
+    """A parameter file of EVALB's; as it stands, COLLINS.prm.
+
+    `deleted` are its lines DELETE_LABEL, `deleted_for_length` DELETE_LABEL_FOR_LENGTH, `equal` EQ_LABEL, `short` CUTOFF_LEN, `labelled`
+    LABELED, `equal_words` EQ_WORD and `quotes` QUOTE_LABEL. Equal words are pairs: of a = b and b = c does not follow a = c.
+    """
 
     deleted: frozenset[str] = frozenset(("TOP", "-NONE-", ",", ":", "``", "''", "."))
     deleted_for_length: frozenset[str] = frozenset(("-NONE-",))
     equal: Mapping[str, str] = field(default_factory=lambda: {"PRT": "ADVP"})
     short: int = 40
     labelled: bool = True
+    equal_words: frozenset[tuple[str, str]] = frozenset()
+    quotes: frozenset[str] = frozenset()
+
+    def are_equal(self, word: str, other: str) -> bool:
+        return word == other or (word, other) in self.equal_words or (other, word) in self.equal_words
 
 
 COLLINS = Rules()
@@ -38,6 +50,13 @@ COLLINS = Rules()
 STANDARD = Rules(COLLINS.deleted | {"S1", "ROOT", "", "?", "!"})
 """COLLINS.prm and other parsers' names for the root and for punctuation, which would be counted as brackets that always match. On trees
 that have none of them it is the same."""
+
+
+NEW = Rules(COLLINS.deleted | {"S1", "?", "!"}, quotes=frozenset(("``", "''", "POS", "NN", "CD", "VBZ", ":")))
+"""new.prm, which later releases of EVALB have."""
+
+QUOTES = ("'", '"', "/")
+"""Words that are quotation marks where their tag is one of `Rules.quotes`; Penn's possessive is written as the first."""
 
 
 @dataclass(frozen=True)
@@ -118,6 +137,14 @@ class BracketScore:
         return BracketScore(self.all + other.all, self.short + other.short)
 
 
+class Mark(NamedTuple):
+    """A quotation mark: which of the tree's words it is, how many words that count stand before it, and its tag."""
+
+    place: int
+    before: int
+    tag: str
+
+
 class Yield(NamedTuple):
     """What of a tree is scored."""
 
@@ -125,6 +152,7 @@ class Yield(NamedTuple):
     words: list[str]
     tags: list[str]
     length: int
+    marks: tuple[Mark, ...] = ()
 
 
 def score_brackets(gold: Iterable[Tree], predicted: Iterable[Tree | None], rules: Rules = STANDARD) -> BracketScore:
@@ -138,15 +166,40 @@ def score_brackets(gold: Iterable[Tree], predicted: Iterable[Tree | None], rules
 
 
 def score_sentence(gold: Tree, predicted: Tree | None, rules: Rules = STANDARD) -> BracketScore:
-    right = scored(gold, rules)
-    counts = compare(right, None if predicted is None else scored(predicted, rules))
+    right, found = scored(gold, rules), None if predicted is None else scored(predicted, rules)
+    if predicted is not None and found is not None and 0 < len(found.words) != len(right.words):
+        kept_right, kept_found = mistagged_marks(right.marks, found.marks, rules)
+        right, found = scored(gold, rules, kept_right), scored(predicted, rules, kept_found)
+    counts = compare(right, found, rules)
     return BracketScore(counts, counts if right.length <= rules.short else BracketCounts())
 
 
-def compare(gold: Yield, predicted: Yield | None) -> BracketCounts:
+def mistagged_marks(gold: Sequence[Mark], predicted: Sequence[Mark], rules: Rules) -> tuple[Counter[int], Counter[int]]:
+    """The quotation marks of each tree that its tags delete and the other's do not, at the same word: how often each is kept, by its place.
+
+    A mark that is kept moves the places of those after it, and in EVALB its own place too. So of two marks in a row that the other tree
+    keeps, EVALB keeps the first one twice; this does the same.
+    """
+    kept: tuple[Counter[int], Counter[int]] = Counter(), Counter()
+    moved = [0] * len(gold), [0] * len(predicted)
+    for i, found in enumerate(predicted):
+        before = found.before + moved[1][i]
+        for j, right in enumerate(gold):
+            if right.before + moved[0][j] != before or right.tag == found.tag:
+                continue
+            is_deleted = right.tag in rules.deleted, found.tag in rules.deleted
+            if is_deleted[0] != is_deleted[1]:
+                side, number = (0, j) if is_deleted[0] else (1, i)
+                kept[side][(right, found)[side].place] += 1
+                for behind in range(number, len(moved[side])):
+                    moved[side][behind] += 1
+    return kept
+
+
+def compare(gold: Yield, predicted: Yield | None, rules: Rules = STANDARD) -> BracketCounts:
     if predicted is None or not predicted.words:
         return BracketCounts(sentences=1, skipped=1)
-    if gold.words != predicted.words:
+    if len(gold.words) != len(predicted.words) or not all(map(rules.are_equal, gold.words, predicted.words)):
         return BracketCounts(sentences=1, errors=1)
     matched = (Counter(gold.brackets) & Counter(predicted.brackets)).total()
     crossing = count_crossing(gold.brackets, predicted.brackets)
@@ -164,27 +217,33 @@ def compare(gold: Yield, predicted: Yield | None) -> BracketCounts:
     )
 
 
-def scored(tree: Tree, rules: Rules = STANDARD) -> Yield:
-    """The brackets, words and tags that count, spans counted over the words that do."""
+def scored(tree: Tree, rules: Rules = STANDARD, kept: Mapping[int, int] | None = None) -> Yield:
+    """The brackets, words and tags that count, spans counted over the words that do: those that are not deleted, and of these the ones that
+    are `kept` so many times, by their places."""
     brackets: list[Span] = []
     words: list[str] = []
     tags: list[str] = []
     opened: list[int] = []
-    length = 0
+    marks: list[Mark] = []
+    length = place = 0
     for node, opens in walk(tree):
         if node.word is not None:
             length += node.label not in rules.deleted_for_length
-            if node.label not in rules.deleted:
-                words.append(node.word)
-                tags.append(rules.equal.get(node.label, node.label))
+            if node.word in QUOTES and node.label in rules.quotes:
+                marks.append(Mark(place, len(words), node.label))
+            times = (kept or {}).get(place, 0) if node.label in rules.deleted else 1
+            words += [node.word] * times
+            tags += [rules.equal.get(node.label, node.label)] * times
+            place += 1
         elif opens:
             opened.append(len(brackets))
             brackets.append(Span(counted_label(node.label, rules), len(words), len(words)))
         else:
-            place = opened.pop()
-            brackets[place] = brackets[place]._replace(end=len(words))
-    kept = [bracket for bracket in brackets if bracket.start < bracket.end and bracket.label not in rules.deleted]
-    return Yield(kept if rules.labelled else [bracket._replace(label="") for bracket in kept], words, tags, length)
+            number = opened.pop()
+            brackets[number] = brackets[number]._replace(end=len(words))
+    counted = [bracket for bracket in brackets if bracket.start < bracket.end and bracket.label not in rules.deleted]
+    counted = counted if rules.labelled else [bracket._replace(label="") for bracket in counted]
+    return Yield(counted, words, tags, length, tuple(marks))
 
 
 def counted_label(label: str, rules: Rules) -> str:

@@ -1,6 +1,7 @@
 """Whether a classifier is right as often as it says: expected calibration error, and the temperature that mends it (Guo et al. 2017)."""
 
 from dataclasses import dataclass
+from typing import NamedTuple
 
 import numpy as np
 import torch
@@ -96,7 +97,22 @@ def fit_temperature(logits: Tensor, targets: Tensor, *, smoothing: float = 0.0) 
     return (low * high) ** 0.5
 
 
-def binned(probabilities: Tensor, targets: Tensor, num_bins: int) -> tuple[Tensor, Tensor, Tensor]:
+class HeldOut(NamedTuple):
+    """How sure and how right probabilities are on examples that they were not fitted to."""
+
+    loss: float
+    error: float
+
+
+def held_out(logits: Tensor, targets: Tensor, temperature: float = 1.0) -> HeldOut:
+    """The mean loss and the expected calibration error of softmax(logits / T)."""
+    check_examples(logits, targets)
+    log_probs = (logits.detach().double() / temperature).log_softmax(1)
+    loss = -log_probs.gather(1, targets[:, None]).mean()
+    return HeldOut(float(loss), calibration(log_probs.exp(), targets).expected_error)
+
+
+def binned(probabilities: Tensor, targets: Tensor, num_bins: int = BINS) -> tuple[Tensor, Tensor, Tensor]:
     """Each example's confidence, whether it is right, and its bin, on the CPU in float64."""
     check_examples(probabilities, targets)
     if num_bins < 1:

@@ -203,7 +203,11 @@ def matthews_correlations(matrices: np.ndarray) -> np.ndarray:
 
     s texts, c of them right, label k predicted p_k times and gold g_k times. 0 where only one label is gold, or predicted.
     """
-    gold, predicted, matched = label_counts(matrices.astype(np.float64))
+    return matthews_of_counts(*label_counts(matrices.astype(np.float64)))
+
+
+def matthews_of_counts(gold: np.ndarray, predicted: np.ndarray, matched: np.ndarray) -> np.ndarray:
+    """The same, of how often each label (..., labels) was gold, predicted and both."""
     texts = gold.sum(-1)
     covariance = texts * matched.sum(-1) - (gold * predicted).sum(-1)
     spread = np.sqrt((texts**2 - (predicted**2).sum(-1)) * (texts**2 - (gold**2).sum(-1)))

@@ -1,11 +1,13 @@
 """What written targets are measured by. Members of MEASURES are given what was written and what was wanted; knows no model."""
 
 from collections.abc import Callable, Mapping, Sequence
+from dataclasses import astuple
 from typing import NamedTuple
 
 from clew.metrics.rouge import rouge, score_text
+from clew.metrics.statistics import Statistics, share_of
 from clew.metrics.strings import character_error_rate, edit_distance, exact_match, word_error_rate
-from clew.metrics.translation import bleu, chrf, sentence_bleu, sentence_chrf
+from clew.metrics.translation import Bleu, Chrf, Ter, bleu, chrf, sentence_bleu, sentence_chrf, sentence_ter, ter
 
 Texts = Sequence[str]
 
@@ -38,14 +40,21 @@ NAMES = {
     "micro_f1": "micro F1",
     "pearson": "Pearson",
     "spearman": "Spearman",
+    "ter": "TER",
 }
 
 
+def no_statistics(written: Texts, wanted: Texts, lowercase: bool) -> list[Statistics]:
+    return [{} for _ in written]
+
+
 class Measure(NamedTuple):
-    """`corpus(written, wanted, lowercase)` is of all sentences together; `sentence` is of one, higher being better."""
+    """`corpus(written, wanted, lowercase)` is of all sentences together; `sentence` is of one, higher being better; `statistics` are those
+    of each sentence, by which tests resample what `corpus` gives."""
 
     corpus: Callable[[Texts, Texts, bool], Measured]
     sentence: Callable[[str, str, bool], float]
+    statistics: Callable[[Texts, Texts, bool], list[Statistics]] = no_statistics
 
 
 def measure_bleu(written: Texts, wanted: Texts, lowercase: bool) -> Measured:
@@ -56,6 +65,11 @@ def measure_bleu(written: Texts, wanted: Texts, lowercase: bool) -> Measured:
 def measure_chrf(written: Texts, wanted: Texts, lowercase: bool) -> Measured:
     found = chrf(written, wanted, lowercase=lowercase)
     return Measured({"chrf": found.score}, found.describe())
+
+
+def measure_ter(written: Texts, wanted: Texts, lowercase: bool) -> Measured:
+    found = ter(written, wanted, lowercase=lowercase)
+    return Measured({"ter": found.score}, found.describe())
 
 
 def measure_rouge(written: Texts, wanted: Texts, lowercase: bool) -> Measured:
@@ -77,22 +91,60 @@ def measure_edit_distance(written: Texts, wanted: Texts, lowercase: bool) -> Mea
     )
 
 
+def bleu_statistics(written: Texts, wanted: Texts, lowercase: bool) -> list[Statistics]:
+    return [{"bleu": {"bleu": counts}} for counts in Bleu(lowercase=lowercase).of_sentences(written, wanted)]
+
+
+def chrf_statistics(written: Texts, wanted: Texts, lowercase: bool) -> list[Statistics]:
+    return [{"chrf": {"chrf": counts}} for counts in Chrf(lowercase=lowercase).of_sentences(written, wanted)]
+
+
+def ter_statistics(written: Texts, wanted: Texts, lowercase: bool) -> list[Statistics]:
+    return [{"ter": {"ter": counts}} for counts in Ter(lowercase=lowercase).of_sentences(written, wanted)]
+
+
+def rouge_statistics(written: Texts, wanted: Texts, lowercase: bool) -> list[Statistics]:
+    scores = [score_text(text, [target]) for text, target in zip(written, wanted, strict=True)]
+    parts = [{"rouge_1": each.one, "rouge_2": each.two, "rouge_l": each.longest, "rouge_lsum": each.summary} for each in scores]
+    return [{name: share_of(part.f1, 1) for name, part in each.items()} for each in parts]
+
+
+def exact_match_statistics(written: Texts, wanted: Texts, lowercase: bool) -> list[Statistics]:
+    pairs = zip(cased(written, lowercase), cased(wanted, lowercase), strict=True)
+    return [{"exact_match": share_of(float(text == target), 1)} for text, target in pairs]
+
+
+def edit_statistics(written: Texts, wanted: Texts, lowercase: bool) -> list[Statistics]:
+    pairs = zip(cased(written, lowercase), cased(wanted, lowercase), strict=True)
+    return [
+        {
+            "word_error_rate": share_of(*astuple(word_error_rate([text], [target]))),
+            "character_error_rate": share_of(*astuple(character_error_rate([text], [target]))),
+        }
+        for text, target in pairs
+    ]
+
+
 def cased(texts: Texts, lowercase: bool) -> list[str]:
     return [text.lower() if lowercase else text for text in texts]
 
 
 MEASURES: dict[str, Measure] = {
-    "bleu": Measure(measure_bleu, lambda written, wanted, lowercase: sentence_bleu(written, wanted, lowercase=lowercase)),
-    "chrf": Measure(measure_chrf, lambda written, wanted, lowercase: sentence_chrf(written, wanted, lowercase=lowercase)),
-    "rouge": Measure(measure_rouge, lambda written, wanted, lowercase: 100 * score_text(written, [wanted]).longest.f1),
+    "bleu": Measure(measure_bleu, lambda written, wanted, lowercase: sentence_bleu(written, wanted, lowercase=lowercase), bleu_statistics),
+    "chrf": Measure(measure_chrf, lambda written, wanted, lowercase: sentence_chrf(written, wanted, lowercase=lowercase), chrf_statistics),
+    "ter": Measure(measure_ter, lambda written, wanted, lowercase: -sentence_ter(written, wanted, lowercase=lowercase), ter_statistics),
+    "rouge": Measure(measure_rouge, lambda written, wanted, lowercase: 100 * score_text(written, [wanted]).longest.f1, rouge_statistics),
     "exact_match": Measure(
-        measure_exact_match, lambda written, wanted, lowercase: 100.0 * (cased([written], lowercase) == cased([wanted], lowercase))
+        measure_exact_match,
+        lambda written, wanted, lowercase: 100.0 * (cased([written], lowercase) == cased([wanted], lowercase)),
+        exact_match_statistics,
     ),
     "edit_distance": Measure(
         measure_edit_distance,
         lambda written, wanted, lowercase: -float(edit_distance(*(text.split() for text in cased([written, wanted], lowercase)))),
+        edit_statistics,
     ),
 }
 
-VALUES = {"rouge": ["rouge_1", "rouge_2", "rouge_l", "rouge_lsum"], "edit_distance": []}
+VALUES = {"rouge": ["rouge_1", "rouge_2", "rouge_l", "rouge_lsum"], "edit_distance": [], "ter": []}
 """The names under which a measure gives values of which the highest is best, where they are not its own name."""

@@ -4,6 +4,8 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
+from clew.metrics.statistics import Statistics
+
 
 @dataclass(frozen=True)
 class Score:
@@ -20,6 +22,8 @@ class Score:
     """And what the bootstrap says of some measures, by name."""
     report: tuple[str, ...] = field(default=(), repr=False)
     """And tables in words: a line a label, which label was taken for which."""
+    statistics: Mapping[str, Statistics] = field(default_factory=dict, repr=False)
+    """And each example's statistics by its id, of which every measure can be computed."""
     size: Mapping[str, Any] = field(default_factory=dict, repr=False)
     """How much was scored: examples, or tokens and their unit."""
 

@@ -1,7 +1,8 @@
 """How well tagged phrases agree with gold ones, as conlleval counts (Tjong Kim Sang and Buchholz 2000).
 
 A phrase is right where label, first word and last word are. Phrases are read from tags as `tag_spans` reads them, so that tags that break
-their scheme count as well. Accuracy is of tags, O among them. Shares are between 0 and 1.
+their scheme count as well. On B-, I-, O and on I-, E-, O the counts are conlleval's; it reads other tags of BIOES in a way of its own.
+Accuracy is of tags, O among them. Shares are between 0 and 1.
 """
 
 from collections.abc import Mapping, Sequence
@@ -10,6 +11,7 @@ from dataclasses import dataclass, field
 from clew.core.errors import UserError
 from clew.core.tag_schemes import tag_spans
 from clew.metrics.agreement import Agreement
+from clew.metrics.statistics import Statistics, share_of
 from clew.metrics.strings import Accuracy, check_pairs
 
 
@@ -67,6 +69,20 @@ def score_sentences(gold: Sequence[Sequence[str]], predicted: Sequence[Sequence[
     """The score of each sentence: `f1_interval` of their totals is the bootstrap's."""
     check_pairs(predicted, gold)
     return [score_sentence(right, found, number) for number, (right, found) in enumerate(zip(gold, predicted, strict=True), start=1)]
+
+
+def tag_statistics(gold: Sequence[str], predicted: Sequence[str], *, phrases: bool) -> Statistics:
+    """What the scores of tags are computed from: of one sentence, its phrases counted where tags are of phrases."""
+    accuracy: Statistics = {"accuracy": share_of(sum(a == b for a, b in zip(gold, predicted, strict=True)), len(gold))}
+    if not phrases:
+        return accuracy
+    total = score_sentence(gold, predicted).total
+    return {
+        "f1": {"f1": [total.gold, total.predicted, total.matched]},
+        "precision": share_of(total.matched, total.predicted),
+        "recall": share_of(total.matched, total.gold),
+        **accuracy,
+    }
 
 
 def score_sentence(gold: Sequence[str], predicted: Sequence[str], number: int = 1) -> SpanScore:

@@ -1,9 +1,11 @@
-"""How well translations agree with references: BLEU (Papineni et al. 2002) and chrF (Popovic 2015), as sacrebleu computes them.
+"""How well translations agree with references: BLEU (Papineni et al. 2002), chrF (Popovic 2015) and TER (Snover et al. 2006), as sacrebleu
+computes them.
 
     BLEU = 100 * brevity penalty * (p1 p2 p3 p4)^(1/4)      p_n: the share of n-grams of words that are in a reference
     chrF = 100 * 5 P R / (4 P + R)                          P, R: precision and recall of n-grams of characters, n = 1 .. 6, averaged
+    TER  = 100 * edits / reference words                    edits: words inserted, deleted and substituted, and phrases shifted
 
-Neither is a mean over sentences. What is kept are the counts that it is computed from, so that parts of a corpus add. A score without
+None is a mean over sentences. What is kept are the counts that it is computed from, so that parts of a corpus add. A score without
 its signature, which says what was done to case and words before, compares with nothing.
 """
 
@@ -14,6 +16,7 @@ from typing import Any, TypeVar
 
 from sacrebleu.metrics.bleu import BLEU
 from sacrebleu.metrics.chrf import CHRF
+from sacrebleu.metrics.ter import TER
 
 from clew.core.errors import UserError, unknown
 
@@ -25,14 +28,14 @@ References = Sequence[str | Sequence[str]]
 
 VARIED = -1
 
-Score = TypeVar("Score", bound="NgramScore")
+Score = TypeVar("Score", bound="CorpusScore")
 
 
 @dataclass(frozen=True)
-class NgramScore:
+class CorpusScore:
     """Counts over some sentences, and how they were counted."""
 
-    counts: tuple[int, ...] = ()
+    counts: tuple[float, ...] = ()
     num_sentences: int = 0
     num_references: int = 0  # a sentence; VARIED where they have different numbers
     lowercase: bool = False
@@ -49,7 +52,7 @@ class NgramScore:
 
     @property
     def score(self) -> float:
-        """Between 0 and 100."""
+        """Between 0 and 100; TER may be above."""
         if not self.num_sentences:
             raise UserError("no sentence was scored, so there is no score; give at least one hypothesis and its reference")
         return self.metric()._compute_score_from_stats(list(self.counts)).score
@@ -72,17 +75,27 @@ class NgramScore:
 
     def counted(self: Score, hypotheses: Sequence[str], references: References) -> Score:
         """What these sentences add to nothing."""
+        sentences, num_references = self.extracted(hypotheses, references)
+        if not sentences:
+            return self
+        counts = tuple(map(sum, zip(*sentences, strict=True)))
+        return replace(self, counts=counts, num_sentences=len(sentences), num_references=num_references)
+
+    def of_sentences(self, hypotheses: Sequence[str], references: References) -> list[list[float]]:
+        """The counts of each sentence; the score of their sum is the corpus's."""
+        return self.extracted(hypotheses, references)[0]
+
+    def extracted(self, hypotheses: Sequence[str], references: References) -> tuple[list[list[float]], int]:
         each = checked(hypotheses, references)
         if not each:
-            return self
+            return [], 0
         metric = self.metric()
         streams = list(zip_longest(*each))  # (references, sentences), None where a sentence has fewer
-        sentences = metric._extract_corpus_statistics(list(hypotheses), streams)
-        return replace(self, counts=tuple(map(sum, zip(*sentences, strict=True))), num_sentences=len(each), num_references=metric.num_refs)
+        return metric._extract_corpus_statistics(list(hypotheses), streams), metric.num_refs
 
 
 @dataclass(frozen=True)
-class Bleu(NgramScore):
+class Bleu(CorpusScore):
     """The counts are two lengths, of the hypotheses and of the references nearest to them, then n-grams matched, then n-grams in all."""
 
     tokenizer: str = "13a"
@@ -101,7 +114,7 @@ class Bleu(NgramScore):
 
 
 @dataclass(frozen=True)
-class Chrf(NgramScore):
+class Chrf(CorpusScore):
     """The counts are, for each order, the hypotheses' n-grams, the references' and those in both. With `word_order` 2 it is chrF++."""
 
     word_order: int = 0
@@ -112,6 +125,27 @@ class Chrf(NgramScore):
 
     def metric(self) -> CHRF:
         return CHRF(lowercase=self.lowercase, word_order=self.word_order)
+
+
+@dataclass(frozen=True)
+class Ter(CorpusScore):
+    """The counts are edits, and the words of the references, their mean where a sentence has several.
+
+    A shift moves a phrase of the hypothesis to where the reference has it, and costs 1 whatever its length. Shifts are found greedily, each
+    the one that saves most, as tercom does. `normalized` parts punctuation from words, `punctuation` False leaves it out, and `asian`
+    treats CJK characters as words, with either of these.
+    """
+
+    normalized: bool = False
+    punctuation: bool = True
+    asian: bool = False
+
+    @property
+    def name(self) -> str:
+        return "TER"
+
+    def metric(self) -> TER:
+        return TER(case_sensitive=not self.lowercase, normalized=self.normalized, no_punct=not self.punctuation, asian_support=self.asian)
 
 
 def bleu(hypotheses: Sequence[str], references: References, *, tokenizer: str = "13a", lowercase: bool = False) -> Bleu:
@@ -136,6 +170,25 @@ def chrf(hypotheses: Sequence[str], references: References, *, lowercase: bool =
 
 def sentence_chrf(hypothesis: str, references: str | Sequence[str], *, lowercase: bool = False, word_order: int = 0) -> float:
     return chrf([hypothesis], [references], lowercase=lowercase, word_order=word_order).score
+
+
+def ter(
+    hypotheses: Sequence[str],
+    references: References,
+    *,
+    lowercase: bool = False,
+    normalized: bool = False,
+    punctuation: bool = True,
+    asian: bool = False,
+) -> Ter:
+    """TER of a corpus, lower being better; `references[i]` is what `hypotheses[i]` is held against, the nearest of several."""
+    if asian and punctuation and not normalized:
+        raise UserError("asian=True changes nothing by itself; set normalized=True or punctuation=False with it")
+    return Ter(lowercase=lowercase, normalized=normalized, punctuation=punctuation, asian=asian).counted(hypotheses, references)
+
+
+def sentence_ter(hypothesis: str, references: str | Sequence[str], *, lowercase: bool = False) -> float:
+    return ter([hypothesis], [references], lowercase=lowercase).score
 
 
 def checked(hypotheses: Sequence[str], references: References) -> list[list[str]]:

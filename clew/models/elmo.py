@@ -1,11 +1,14 @@
 """ELMo's body: an embedding under two stacks of recurrences that read in opposite directions and never meet (Peters et al. 2018)."""
 
-from typing import Annotated, Literal
+from typing import Annotated, Any, Literal
 
+import torch
 from pydantic import Field
+from torch import Tensor
 
 from clew.core.config import ModelSection, Part, build_part, one_of
-from clew.core.types import Source
+from clew.core.state import map_state
+from clew.core.types import Source, State
 from clew.layers.cells import CELLS
 from clew.layers.recurrent import Bidirectional, Recurrent
 from clew.layers.sequence import Stack
@@ -37,6 +40,27 @@ class ELMo(Body):
 
     directions = True
     halves = True
+
+    def carried_levels(self, inputs: Any, mask: Tensor | None = None, state: State = None) -> tuple[list[Tensor], State]:
+        """`levels` of a batch whose readers go on from where they ended with the batch before, row by row, as AllenNLP runs ELMo; and the
+        state for the next batch.
+
+        A row that no batch had before begins with zeros; a row that this batch has not keeps its state.
+        """
+        x, _ = self.embed(inputs, mask, None)
+        layers: Any = self.layers
+        levels, new = layers.carried_levels(x, mask, None if state is None else with_rows(state, x.shape[0]))
+        return [*levels[:-1], self.norm(levels[-1])], new if state is None else map_state(behind, new, state)
+
+
+def with_rows(state: State, rows: int) -> State:
+    """The first rows of a state, and zeros for those that it has not."""
+    return map_state(lambda leaf: torch.cat([leaf[:rows], leaf.new_zeros(max(rows - len(leaf), 0), *leaf.shape[1:])]), state)
+
+
+def behind(new: Tensor, old: Tensor) -> Tensor:
+    """The new rows, and behind them the old ones that have no new."""
+    return torch.cat([new, old[len(new) :]])
 
 
 def build_elmo(config: ELMoConfig, source: Source) -> ELMo:

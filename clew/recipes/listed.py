@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import Any
 
 from clew.core.errors import UserError, shown, unknown
-from clew.core.files import cache_folder, write_text
+from clew.core.files import cache_folder, create_private, private_folder, written_aside
 from clew.data.example_splits import PARTS
 from clew.recipes.running import config_of
 from clew.tasks import TASKS
@@ -54,6 +54,7 @@ def keep(rows: Sequence[Mapping[str, Any]]) -> Path:
     text = "".join(json.dumps(row, ensure_ascii=False) + "\n" for row in rows)
     path = cache_folder().absolute() / "examples" / f"{hashlib.sha256(text.encode()).hexdigest()[:16]}.jsonl"
     if not path.exists():
-        path.parent.mkdir(parents=True, exist_ok=True)
-        write_text(path, text)
+        private_folder(path.parent)
+        with written_aside(path) as aside, create_private(aside, "wb") as file:
+            file.write(text.encode("utf-8", "backslashreplace"))
     return path

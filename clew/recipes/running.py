@@ -5,7 +5,7 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
-from clew.core.errors import UserError, shortened, unknown
+from clew.core.errors import UserError, command, shortened, unknown
 from clew.core.processes import from_first, is_first, is_restart, process_group
 from clew.recipes import RECIPES
 from clew.runs.config import Config, resolve
@@ -26,6 +26,8 @@ from clew.runs.fields import changed_fields, differences, fields_of
 from clew.runs.overriding import overlay, override
 from clew.runs.summary import summarise
 from clew.runs.transfer import INHERITED, check_stands, check_text_inherited, check_transfer, inheriting, with_hash, with_kind
+from clew.runs.trust import check_path
+from clew.runs.upgrading import as_before, from_format_2
 from clew.runs.values import read_yaml
 from clew.training.report import Report, Silence
 from clew.training.run import Result, check_training, train_run
@@ -87,7 +89,10 @@ def read_recipe(recipe: str) -> tuple[str, dict[str, Any]]:
         name = more.pop("recipe")
     if name not in RECIPES:
         if is_there(path / CONFIG):
-            raise UserError(f"{name} is a run, and not a recipe; to go on with it, add --out {name} --resume to the command that began it")
+            raise UserError(
+                f"{name} is a run, and not a recipe; to go on with it, "
+                f"add {command('--out', name, '--resume')} to the command that began it"
+            )
         raise unknown("recipe", name, RECIPES)
     return name, more
 
@@ -178,6 +183,9 @@ def resumed(recipe: str, assignments: Sequence[str], config: Config, out: Path |
     if there.recipe != config.recipe:
         raise UserError(f"{folder} is a run of {there.recipe}, not of {config.recipe}; name that recipe, or another folder")
     config = resolve(override(overlay(there.model_dump(mode="json"), more), assignments))
+    earlier = resolve(from_format_2(config.model_dump(mode="json")))
+    if not fixed_differences(there, earlier):  # the words that began it mean what they meant then
+        config = earlier
     if changed := fixed_differences(there, config):
         raise UserError(
             f"a resumed run keeps its settings, but these changed: {'; '.join(changed)}; leave them as they were, or start a new run"
@@ -188,9 +196,9 @@ def resumed(recipe: str, assignments: Sequence[str], config: Config, out: Path |
     return folder, config
 
 
-def changes(config: Config) -> dict[str, Any] | None:
+def changes(config: Config, folder: Path | None = None) -> dict[str, Any] | None:
     """The fields in which a run departs from its recipe, and their values; None where the recipe is not known here. What it has from the
-    run that it stands on is no departure."""
+    run that it stands on is no departure; where the run is a stranger's, in `folder`, that one is not looked for elsewhere."""
     if config.recipe == IMPORTED:
         return {}
     if config.recipe not in RECIPES:
@@ -201,6 +209,8 @@ def changes(config: Config) -> dict[str, Any] | None:
         return {name: here for name, (_, here) in changed_fields(plain, config).items()}
     inherited: tuple[str, ...] = ()
     try:
+        if folder is not None:
+            check_path(folder, "transfer.from", source, "or leave it")
         base = laid_config(config.recipe, [f"transfer.from={json.dumps(source)}"])
     except UserError:  # it is no more where it was
         base, inherited = plain, tuple(f"{section}." for section in INHERITED)
@@ -213,18 +223,24 @@ def fixed_differences(there: Config, config: Config) -> list[str]:
     return [line for line in differences(there, config) if not line.startswith(CHANGEABLE)]
 
 
+def is_begun_by(config: Config, there: Config) -> bool:
+    """Whether a run is of these settings, as they are meant now or were before."""
+    before = resolve(as_before(config.model_dump(mode="json")))
+    return not fixed_differences(there, config) or not fixed_differences(there, before)
+
+
 def newest_run(config: Config, exactly: bool) -> Path:
     """The newest folder below runs/ of this recipe; of exactly these settings, where some were given, be it one of a grid's."""
     found, number, folder = None, 1, Path("runs") / config.recipe
     while folder.exists():
         there = config_there(folder) if is_run(folder) else None
-        if there is not None and (not exactly or not fixed_differences(there, config)):
+        if there is not None and (not exactly or is_begun_by(config, there)):
             found = folder
         number += 1
         folder = Path("runs") / f"{config.recipe}-{number}"
     if found is None and exactly:
         others = (there for there in sorted(Path("runs").glob("*=*")) if is_run(there))
-        found = next((there for there in others if (run := config_there(there)) and not fixed_differences(run, config)), None)
+        found = next((there for there in others if (run := config_there(there)) and is_begun_by(config, run)), None)
     if found is None:
         raise UserError(
             f"below runs/ there is no run of {config.recipe}{' with these settings' if exactly else ''} to go on with; "

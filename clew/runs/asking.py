@@ -105,9 +105,13 @@ def takes(kind: type[Section], field: str, value: Any) -> bool:
 
 
 def is_blank(row: Section) -> bool:
-    """Whether all of a row's texts are spaces at most."""
-    values = [value for _, value in row if value is not None]
-    return not any(value.strip() if isinstance(value, str) else value for value in values)
+    """Whether a text that a row must have is empty, or spaces alone; where it may have one of several, whether all are."""
+    needed = [getattr(row, name) for name, field in type(row).model_fields.items() if field.is_required()]
+    return any(map(says_nothing, needed)) if needed else all(says_nothing(value) for _, value in row if value is not None)
+
+
+def says_nothing(value: Any) -> bool:
+    return not value.strip() if isinstance(value, str) else value in ([], ())
 
 
 def answer_rows(

@@ -42,10 +42,16 @@ def sources_of(config: Config, vocabularies: dict[str, Any]) -> list[Source]:
 
 
 def build_task(
-    config: Config, vocabularies: dict[str, Any], *, sources: Sequence[Source] | None = None, to_train: bool = True
+    config: Config,
+    vocabularies: dict[str, Any],
+    *,
+    sources: Sequence[Source] | None = None,
+    to_train: bool = True,
+    stored: int | None = None,
 ) -> nn.Module:
     """The untrained task of a config, the same for the same seed; refused where memory would not hold it, or its training. `sources` are
-    what its body reads, where the vocabularies do not tell."""
+    what its body reads, where the vocabularies do not tell; `stored` is how many numbers its weights' file has, where it is to be filled
+    from one: a config that describes a larger model is refused before that is built."""
     check_source(config, reads="source" in vocabularies)
     check_embedding(config)
     read = sources_of(config, vocabularies) if sources is None else sources
@@ -61,7 +67,8 @@ def build_task(
             put_adapters(task, config)
             return task
 
-    return build_within_memory(build, config, max(source.width for source in read), choose_device(config.device)[0] if to_train else None)
+    device = choose_device(config.device)[0] if to_train else None
+    return build_within_memory(build, config, max(source.width for source in read), device, stored)
 
 
 def check_source(config: Config, *, reads: bool) -> None:

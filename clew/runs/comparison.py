@@ -8,18 +8,32 @@ from statistics import fmean, stdev
 from typing import Any, NamedTuple
 
 from clew.core.errors import UserError, counted, unknown
-from clew.metrics.bootstrap import paired_bootstrap
+from clew.metrics.bootstrap import approximate_randomisation, paired_bootstrap, paired_score_bootstrap
+from clew.metrics.measures import named
+from clew.metrics.statistics import FORMULAS, Row, Statistics, tabulated
 from clew.metrics.welch import welch
 from clew.runs.fields import SCHEDULE, fields_of, in_steps
-from clew.runs.predictions import read_predictions
+from clew.runs.predictions import read_records
+from clew.runs.recomputed import recomputed_statistics
 from clew.runs.summary import Summary
 from clew.tasks import TASKS
 
 WITHOUT_EFFECT = ("device", "training.log_every", "training.save_every")
 """Settings that change nothing of what is measured; runs that differ in them are still one group."""
-LOWER_IS_BETTER = ("loss", "perplexity", "bits_per_character", "error", "word_error_rate", "character_error_rate")
+LOWER_IS_BETTER = (
+    "loss",
+    "perplexity",
+    "bits_per_character",
+    "error",
+    "calibration_error",
+    "word_error_rate",
+    "character_error_rate",
+    "ter",
+)
 TOKEN_MEASURES = ("loss", "perplexity")
 """Measures per token, which compare between runs with the same tokens only."""
+PAIRED = {"bootstrap": "paired bootstrap", "randomisation": "approximate randomisation"}
+"""Tests over the examples that two groups were both scored on."""
 
 
 @dataclass(frozen=True)
@@ -114,16 +128,19 @@ def ranked(groups: Iterable[Group], measure: str) -> list[Group]:
     return sorted(groups, key=lambda group: math.inf if group.mean(measure) is None else sign * (group.mean(measure) or 0.0))
 
 
-def compare_groups(group: Group, other: Group, measure: str) -> tuple[Verdict, list[str]]:
-    """Whether two groups differ by more than chance. Where all their runs were scored on the same examples, paired bootstrap over those
-    (the mean of a group's runs on each); else Welch's test over at least two seeds each; else no test. With it, what stood in the way."""
+def compare_groups(group: Group, other: Group, measure: str, test: str = "bootstrap") -> tuple[Verdict, list[str]]:
+    """Whether two groups differ by more than chance. Where all their runs were scored on the same examples, a paired test over those, a
+    member of PAIRED: of the measure itself, a group's being the mean of its runs', where the runs have its statistics, and else of the
+    examples' scores. Else Welch's test over at least two seeds each; else no test. With it, what stood in the way."""
+    if test not in PAIRED:
+        raise unknown("test", test, PAIRED)
     notes: list[str] = []
     try:
-        first, second = example_scores(group), example_scores(other)
+        first, second = group_records(group), group_records(other)
         if first is not None and second is not None:
-            if first.keys() == second.keys():
-                p = paired_bootstrap(list(first.values()), [second[name] for name in first]).p
-                return Verdict("paired bootstrap", p, f"scores of {counted(len(first), 'example')}"), notes
+            if first[0].keys() == second[0].keys():
+                verdict, remarks = compare_examples(group, other, first, second, measure, test)
+                return verdict, [*notes, *remarks]
             notes.append(
                 f"the predictions of {group.label} and of {other.label} are of different examples, so that they are compared over seeds"
             )
@@ -135,18 +152,73 @@ def compare_groups(group: Group, other: Group, measure: str) -> tuple[Verdict, l
     return Verdict("Welch", welch(one, two).p, f"{len(one)} and {len(two)} seeds"), notes
 
 
-def example_scores(group: Group) -> dict[str, float] | None:
-    """Every example's score, the mean over the group's runs; None where a run has no predictions."""
-    found = [scores for run in group.runs if (scores := read_predictions(run.folder)) is not None]
+Records = dict[str, dict[str, Any]]
+"""A run's predictions by id."""
+
+
+def compare_examples(
+    group: Group, other: Group, first: list[Records], second: list[Records], measure: str, test: str
+) -> tuple[Verdict, list[str]]:
+    """A paired test over the same examples, and what it is of where that is not the measure asked for."""
+    ids, name = list(first[0]), measure.rpartition(".")[2]
+    rows = [
+        statistics_of(run, [records[id] for id in ids], name)
+        for runs, found in ((group.runs, first), (other.runs, second))
+        for run, records in zip(runs, found, strict=True)
+    ]
+    formulas = {None if found is None else found[0] for found in rows}
+    if len(formulas) > 1 or None in formulas:
+        one, two = ([fmean(records[id]["score"] for records in found) for id in ids] for found in (first, second))
+        note = f"predictions.jsonl does not tell {measure} of single examples, so that p is of the mean of their scores"
+        return Verdict(PAIRED[test], p_of_scores(one, two, test), f"scores of {counted(len(ids), 'example')}"), [note]
+    (formula,) = formulas
+    assert formula is not None
+    systems = tabulated([found[1] for found in rows if found is not None])
+    pair, score = (systems[: len(first)], systems[len(first) :]), FORMULAS[formula]
+    p = paired_score_bootstrap(*pair, score).p if test == "bootstrap" else approximate_randomisation(*pair, score)
+    parts = dict.fromkeys(f"{predicted_part(run)}.{name}" for run in (*group.runs, *other.runs))
+    notes = [] if list(parts) == [measure] else [f"predictions.jsonl has other examples than {measure} is of; p is of {', '.join(parts)}"]
+    return Verdict(PAIRED[test], p, f"{named(name)} of {counted(len(ids), 'example')}"), notes
+
+
+def statistics_of(run: Summary, records: Sequence[dict[str, Any]], name: str) -> tuple[str, list[Row]] | None:
+    """The formula of a measure and every example's statistics; None where the predictions do not tell them."""
+    each: list[Statistics] = [record.get("statistics", {}) for record in records]
+    if not any(each):
+        each = recomputed_statistics(run.config.task, records)
+    of = "loss" if name == "perplexity" else name
+    formulas = {formula for statistics in each for formula in statistics.get(of, {})}
+    if len(formulas) != 1 or not formulas <= FORMULAS.keys() or not all(of in statistics for statistics in each):
+        return None
+    (formula,) = formulas
+    return "perplexity" if name == "perplexity" else formula, [statistics[of][formula] for statistics in each]
+
+
+def p_of_scores(first: Sequence[float], second: Sequence[float], test: str) -> float:
+    if test == "bootstrap":
+        return paired_bootstrap(first, second).p
+    one, two = tabulated([[(score, 1.0) for score in scores] for scores in (first, second)])
+    return approximate_randomisation([one], [two], FORMULAS["mean"])
+
+
+def predicted_part(run: Summary) -> str:
+    """The part that a run's predictions are of: the last that was evaluated."""
+    return "test" if any(name.startswith("test.") for name in run.best) else "valid"
+
+
+def group_records(group: Group) -> list[Records] | None:
+    """Every run's predictions by id; None where a run has none."""
+    read = [read_records(run.folder) for run in group.runs]
+    found = [{record["id"]: record for record in records} for records in read if records is not None]
     if len(found) < len(group.runs):
         return None
-    for run, scores in zip(group.runs, found, strict=True):
-        if scores.keys() != found[0].keys():
-            odd = len(scores.keys() ^ found[0].keys())
+    for run, by_id in zip(group.runs, found, strict=True):
+        if by_id.keys() != found[0].keys():
+            odd = len(by_id.keys() ^ found[0].keys())
             raise UserError(
                 f"{run.folder} and {group.runs[0].folder} have predictions of different examples ({odd} are in one of them alone)"
             )
-    return {name: fmean(scores[name] for scores in found) for name in found[0]}
+    return found
 
 
 def cautions(groups: Sequence[Group], measure: str) -> list[str]:

@@ -33,7 +33,11 @@ def _known_tokenizer(kind: Any) -> Any:
 class TextConfig(Section):
     """How text becomes tokens; trained on the training text alone."""
 
-    tokenizer: Annotated[str, BeforeValidator(_known_tokenizer)] = "character"
+    tokenizer: Annotated[str, BeforeValidator(_known_tokenizer)] = Field(
+        "character",
+        description=f"{', '.join(TOKENIZERS)}; wordpiece merges the most frequent pair, wordpiece_likelihood the one that raises the "
+        "likelihood most",
+    )
     size: int | None = Field(None, ge=1, description="tokens in the vocabulary at most")
     min_count: int = Field(1, ge=1, description="rarer words are unknown")
     lowercase: bool = False
@@ -130,6 +134,9 @@ class TrainingConfig(Section):
     )
     clip_norm: float | None = Field(1.0, gt=0, description="gradients are scaled down to this norm")
     clip_value: float | None = Field(None, gt=0, description="every gradient entry is cut to this size")
+    norm_penalty: float = Field(
+        0.0, ge=0, description="recurrent layers: times how far gradients are from keeping their norm at a step (Pascanu et al. 2013)"
+    )
     vary_length: bool = Field(False, description="streams: chunks of varied length, the learning rate scaled with it (Merity et al. 2018)")
     accumulate: int = Field(1, ge=1, description="micro-batches a step; the batch is cut, not multiplied")
     average: Annotated[Part, part_of("average")] | None = Field(

@@ -14,9 +14,12 @@ checkpoints/          what is needed to go on (clew.training.checkpoints)
 
 import hashlib
 import json
+import math
+import os
 import platform
 import shutil
 from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
 from difflib import SequenceMatcher
 from pathlib import Path
 from typing import Any
@@ -26,11 +29,12 @@ from safetensors import SafetensorError, safe_open
 from safetensors.torch import save_file
 from torch import Tensor
 
-from clew.core.errors import UserError, shortened, shown
-from clew.core.files import PARTIAL, file_hash, read_json, write_json, write_text, written_aside
+from clew.core.errors import UserError, command, shortened, shown
+from clew.core.files import LARGEST_WHOLE, PARTIAL, check_regular, file_hash, open_file, read_json, write_json, write_text, written_aside
 from clew.runs.config import Config, resolve
 from clew.runs.fields import differences
 from clew.runs.lock import LOCK
+from clew.runs.trust import check_links
 from clew.runs.upgrading import FORMAT, upgraded
 
 CONFIG, WEIGHTS, METRICS, ENVIRONMENT, CODE = "config.json", "model.safetensors", "metrics.jsonl", "environment.json", "code.py"
@@ -38,6 +42,10 @@ VOCABULARY = "vocabulary"
 IMPORTED = "imported"
 """The recipe of a run that was no run of clew's at first: a published checkpoint."""
 ORIGIN = "origin.json"
+UNREADABLE = (SafetensorError, OSError, UnicodeDecodeError, RuntimeError, MemoryError)
+"""What safetensors raises of a file that it cannot read, or cannot map into memory."""
+LONGEST_RECORD = 2**20
+"""Bytes of a record in metrics.jsonl; a longer line is none of ours."""
 MOST_NAMED = 10
 """Runs that a sentence names."""
 
@@ -61,10 +69,7 @@ def default_folder(config: Config, runs: Path = Path("runs")) -> tuple[Path, lis
 
 
 def is_run(folder: Path) -> bool:
-    try:
-        return (folder / CONFIG).is_file()
-    except (OSError, ValueError):  # a name that no folder can have
-        return False
+    return os.path.isfile(folder / CONFIG)
 
 
 def is_own(folder: Path) -> bool:
@@ -72,8 +77,9 @@ def is_own(folder: Path) -> bool:
     if not is_run(folder):
         return False
     try:
-        settings = json.loads((folder / CONFIG).read_text(encoding="utf-8"))
-    except (OSError, ValueError, RecursionError):
+        check_links(folder)
+        settings = read_json(folder / CONFIG)
+    except UserError:
         return True
     return not isinstance(settings, dict) or not {"format", "recipe"}.isdisjoint(settings)
 
@@ -142,6 +148,7 @@ def read_settings(folder: Path) -> tuple[dict[str, Any], dict[str, str]]:
     """The config's fields as they are written now, and the hashes of the files beside it; there are none in runs of before they were
     kept."""
     path = folder / CONFIG
+    check_links(folder)
     settings = read_json(path)
     if not isinstance(settings, dict):
         raise UserError(f"{path} is not a run's config: it holds no fields")
@@ -152,15 +159,18 @@ def read_settings(folder: Path) -> tuple[dict[str, Any], dict[str, str]]:
             "remove its field sha256 to have it taken as it is"
         )
     if is_foreign(settings):
-        raise UserError(f"{folder} is a checkpoint of Hugging Face's; `clew import {folder}` makes a run of it")
+        raise UserError(f"{folder} is a checkpoint of Hugging Face's; `{command('clew', 'import', folder)}` makes a run of it")
     found = check_format(settings.pop("format", None), path)
     files = settings.pop("files", {})
-    return settings if found == FORMAT else upgraded(settings), files if isinstance(files, dict) else {}
+    return upgraded(settings, found), files if isinstance(files, dict) else {}
 
 
 def hashes(folder: Path) -> dict[str, str]:
     """Of the files that a run gets at its start and keeps."""
     there = [path for path in (*sorted((folder / VOCABULARY).glob("*")), folder / CODE) if path.is_file()]
+    for path in there:
+        if path.stat().st_size > LARGEST_WHOLE:
+            raise UserError(f"{path} has {path.stat().st_size:,} bytes, more than a vocabulary has; copy it again, or train again")
     return {path.relative_to(folder).as_posix(): file_hash(path) for path in there}
 
 
@@ -207,15 +217,17 @@ def append_metrics(folder: Path, record: Mapping[str, Any]) -> None:
 def read_metrics(folder: Path) -> Iterator[dict[str, Any]]:
     """Every record that is whole; a line that was cut short by a crash, damaged, or none of ours, is passed over."""
     path = folder / METRICS
+    check_links(folder)
     if not path.is_file():
         return
-    for line in path.read_text(encoding="utf-8", errors="replace").splitlines():
-        try:
-            record = json.loads(line)
-        except (json.JSONDecodeError, RecursionError):
-            continue
-        if isinstance(record, dict):
-            yield record
+    with open_file(path) as file:
+        for line in iter(lambda: file.readline(LONGEST_RECORD), b""):
+            try:
+                record = json.loads(line.decode(errors="replace"))
+            except (ValueError, RecursionError):
+                continue
+            if isinstance(record, dict):
+                yield record
 
 
 def truncate_metrics(folder: Path, step: int, evaluated: int | None = None) -> None:
@@ -240,18 +252,32 @@ def write_weights(path: Path, tensors: Mapping[str, Tensor]) -> None:
             raise OSError(f"{path.name}: {str(error).removeprefix('Error while serializing: ')}") from None
 
 
-def read_weights(path: Path) -> dict[str, Tensor]:
+@contextmanager
+def open_weights(path: Path) -> Iterator[Any]:
+    """A weights file, its tensors still unread; whatever is against reading it is one sentence."""
+    check_regular(path)
     try:
         with safe_open(path, "pt") as file:
-            expected = (file.metadata() or {}).get("sha256")
-            tensors = {name: file.get_tensor(name) for name in file.keys()}  # noqa: SIM118
+            yield file
     except FileNotFoundError:
         raise UserError(f"{path} is missing; the run has not reached its first evaluation, or was copied in part") from None
-    except (SafetensorError, OSError, UnicodeDecodeError) as error:
-        raise UserError(f"{path} cannot be read as safetensors: {error}") from None
+    except UNREADABLE as error:
+        raise UserError(f"{path} cannot be read as safetensors: {shortened(str(error), 150)}") from None
+
+
+def read_weights(path: Path) -> dict[str, Tensor]:
+    with open_weights(path) as file:
+        expected = (file.metadata() or {}).get("sha256")
+        tensors = {name: file.get_tensor(name) for name in file.keys()}  # noqa: SIM118
     if expected is not None and tensors_hash(tensors) != expected:
         raise UserError(f"{path} is damaged: its content is not what was written; copy it again, or go on with the run by --resume")
     return tensors
+
+
+def num_values(path: Path) -> int:
+    """All numbers in a weights file, as its head tells."""
+    with open_weights(path) as file:
+        return sum(math.prod(file.get_slice(name).get_shape()) for name in file.keys())  # noqa: SIM118
 
 
 def json_hash(content: Any) -> str:
@@ -281,7 +307,10 @@ def check_code(folder: Path, code: Path | None) -> None:
         return
     if code is None:
         raise UserError(
-            f"{folder} was trained with code of the user's, which is never loaded by itself; look at {copy} and add `--code {copy}`"
+            f"{folder} was trained with code of the user's, which is never loaded by itself; look at {copy} "
+            f"and add `{command('--code', copy)}`"
         )
     if file_hash(code) != file_hash(copy):
-        raise UserError(f"{code} is not the file that {folder} was trained with; its copy is {copy}: add `--code {copy}`, or train again")
+        raise UserError(
+            f"{code} is not the file that {folder} was trained with; its copy is {copy}: add `{command('--code', copy)}`, or train again"
+        )

@@ -10,17 +10,16 @@ from typing import Any, ClassVar, cast
 
 import torch
 
-from clew.core.errors import UserError
+from clew.core.errors import UserError, command
 from clew.core.files import file_hash
-from clew.core.types import Body
-from clew.core.types import Source as BodySource
+from clew.core.types import Body, Source
 from clew.data.vectors import first_words, read_vectors, vector_width
 from clew.layers.context import Context
 from clew.layers.pooling import MIXES
 from clew.models import MODELS
 from clew.runs.config import Config, EmbeddingConfig, resolve
 from clew.runs.directory import WEIGHTS, check_files, check_run, read_config, read_weights
-from clew.runs.upgrading import upgraded
+from clew.runs.upgrading import FORMAT, upgraded
 from clew.sources.tokens import LetteredWords, Tokens
 from clew.sources.words import WordReader
 from clew.tasks import TASKS
@@ -33,7 +32,7 @@ CONTEXT = "context"
 
 
 @dataclass(frozen=True)
-class Source(Kept):
+class BorrowedBody(Kept):
     """The body of a run that another run reads words with: its settings, its tokenizer, and the hash of its weights. It is kept in the
     other run's folder, and its weights among that run's own, so that a run needs nothing but itself."""
 
@@ -42,9 +41,11 @@ class Source(Kept):
     tokenizer: Tokenizer
     folder: str
     weights_hash: str
+    format: int | None = None
+    """Of the settings; those of before it was kept are of format 1 or 2."""
 
     @classmethod
-    def of_run(cls, folder: Path) -> "Source":
+    def of_run(cls, folder: Path) -> "BorrowedBody":
         check_run(folder)
         check_files(folder)
         config = read_config(folder)
@@ -53,11 +54,11 @@ class Source(Kept):
         check_reads_one_sequence(config, f"embedding.from={folder}")
         check_merged(folder, config)
         tokenizer = Tokenizer.load(folder / "vocabulary" / "tokenizer.json")
-        return cls(config.model_dump(mode="json"), tokenizer, str(folder), file_hash(folder / WEIGHTS))
+        return cls(config.model_dump(mode="json"), tokenizer, str(folder), file_hash(folder / WEIGHTS), FORMAT)
 
     @property
     def config(self) -> Config:
-        return resolve(upgraded(self.settings))
+        return resolve(upgraded(self.settings, self.format or 1))
 
     @property
     def is_running(self) -> bool:
@@ -77,13 +78,15 @@ class Source(Kept):
         return hashlib.sha256(self.to_json().encode()).hexdigest()
 
     def to_json(self) -> str:
-        fields = {"folder": self.folder, "weights": self.weights_hash, "config": self.settings}
+        fields: dict[str, Any] = {"folder": self.folder, "weights": self.weights_hash, "config": self.settings}
+        fields |= {} if self.format is None else {"format": self.format}
         return json.dumps({**fields, "tokenizer": json.loads(self.tokenizer.to_json())}, ensure_ascii=False, indent=2) + "\n"
 
     @classmethod
-    def from_json(cls, text: str) -> "Source":
+    def from_json(cls, text: str) -> "BorrowedBody":
         fields = json.loads(text)
-        return cls(fields["config"], Tokenizer.from_json(json.dumps(fields["tokenizer"])), fields["folder"], fields["weights"])
+        tokenizer = Tokenizer.from_json(json.dumps(fields["tokenizer"]))
+        return cls(fields["config"], tokenizer, fields["folder"], fields["weights"], fields.get("format"))
 
 
 def check_reads_one_sequence(config: Config, what: str) -> None:
@@ -100,7 +103,7 @@ def check_merged(folder: Path, config: Config) -> None:
     if config.transfer.adapter is not None:
         raise UserError(
             f"{folder} is an adapter on {config.transfer.source} and has no whole weights of its own; "
-            f"`clew merge {folder} --out DIR` makes a run of both"
+            f"`{command('clew', 'merge', folder, '--out', 'DIR')}` makes a run of both"
         )
 
 
@@ -150,13 +153,13 @@ def knowing(tokenizer: Tokenizer, config: Config) -> Tokenizer:
     return with_words(tokenizer, [word.lower() for word in words] if config.text.lowercase else words)
 
 
-def source_of(config: Config, vocabularies: dict[str, Any]) -> BodySource:
+def source_of(config: Config, vocabularies: dict[str, Any]) -> Source:
     """What a body reads: tokens, or where the section asks for parts beside their table, words with these. No file is read."""
     embedding: EmbeddingConfig = config.embedding
     tokenizer: Tokenizer = vocabularies["tokenizer"]
     if embedding.is_plain:
         return Tokens(tokenizer.vocabulary)
-    context: Source | None = vocabularies.get(CONTEXT)
+    context: BorrowedBody | None = vocabularies.get(CONTEXT)
     has_letters = embedding.characters is not None
     return LetteredWords(
         tokenizer.vocabulary,
@@ -172,7 +175,7 @@ def source_of(config: Config, vocabularies: dict[str, Any]) -> BodySource:
     )
 
 
-def build_body(config: Config, *sources: BodySource, encoder: Body | None = None) -> Body:
+def build_body(config: Config, *sources: Source, encoder: Body | None = None) -> Body:
     """The body over what it reads; of a family with an encoder over what it writes and what it reads, by an encoder that may be given."""
     family = MODELS[config.model.family]
     body: Any = family.build(config.model, *sources, **({} if encoder is None else {"encoder": encoder}))
@@ -182,12 +185,12 @@ def build_body(config: Config, *sources: BodySource, encoder: Body | None = None
     return cast(Body, body)
 
 
-def build_read(source: Source) -> Any:
+def build_read(source: BorrowedBody) -> Body:
     """The body of a run that another reads, untrained."""
     return build_body(source.config, source_of(source.config, {"tokenizer": source.tokenizer}))
 
 
-def build_context(source: Source, embedding: EmbeddingConfig) -> Context:
+def build_context(source: BorrowedBody, embedding: EmbeddingConfig) -> Context:
     body = build_read(source)
     with torch.no_grad():
         widths = [level.shape[-1] for level in body.levels(body.embedding.blank(1, 1))]
@@ -195,7 +198,7 @@ def build_context(source: Source, embedding: EmbeddingConfig) -> Context:
     return Context(body, widths, mix, pieces=embedding.pieces, tuned=embedding.tune_from, dropout=embedding.dropout)
 
 
-def context_reader(source: Source) -> WordReader:
+def context_reader(source: BorrowedBody) -> WordReader:
     """What reads words for the body of another run."""
     embedding: EmbeddingConfig = source.config.embedding
     is_segmented = getattr(source.config.model, "num_segments", 0) > 1
@@ -215,7 +218,7 @@ def begin(body: Any, config: Config, vocabularies: dict[str, Any]) -> list[str]:
             body.embedding.tokens.weight[rows] = torch.from_numpy(found.values)[rows]
         notes.append(f"{embedding.vectors}: {found.describe()}")
     if CONTEXT in vocabularies:
-        source: Source = vocabularies[CONTEXT]
+        source: BorrowedBody = vocabularies[CONTEXT]
         weights = read_weights(Path(source.folder) / WEIGHTS)
         prefix = "body."
         context = next(part for part in body.embedding.parts if isinstance(part, Context))

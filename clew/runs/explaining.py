@@ -62,7 +62,7 @@ def explain(
         where = f" of {where}" if where else ""
         readers = readers_of(location[-1])
         near = f"; it is read by the task{'s' * (len(readers) > 1)} {few_of(readers)};" if readers else did_you_mean(location[-1], known)
-        return f"unknown field {named(location[-1])}{where}{near} known: {', '.join(known)}"
+        return f"unknown field {named(location[-1])}{where}{near} known: {few_of(list(known), 200) or 'none'}"
     return f"{name} {_rule(kind, context, first['msg'])}, not {shown(given)}"
 
 

@@ -13,7 +13,7 @@ from clew.data.trees import format_tree
 from clew.runs.asking import ask, find_use, read_options, read_rows, uses_of
 from clew.runs.build import build_task, choose_device
 from clew.runs.config import Config
-from clew.runs.directory import check_code, check_files, check_run, read_config
+from clew.runs.directory import WEIGHTS, check_code, check_files, check_run, num_values, read_config
 from clew.runs.vocabularies import TOKENIZER, load_vocabularies
 from clew.runs.weights import load_weights
 from clew.tasks.alignment import Alignment
@@ -124,27 +124,29 @@ class Run:
     def parse(self, sentences: str, **options: Any) -> Parse: ...
     @overload
     def parse(self, sentences: Sequence[Words], **options: Any) -> list[Parse | None]: ...
-    def parse(self, sentences: str | Sequence[Words], **options: Any) -> Any:
+    def parse(self, sentences: str | Sequence[Words], **options: Any) -> Parse | list[Parse | None]:
         """The tree of a sentence (a `Parse`), or of each of several; lists of them, best first, where `n_best` is above 1. A sentence
         without words has none (None).
 
         A sentence is a text with spaces between the words, or a list of words, which may be any. Options are the fields of the config's
         `decoding` section, and `seed`; `beams` or `n_best` asks for beam search.
         """
-        return self._best("parse", sentences, options)
+        found: Parse | list[Parse | None] = self._best("parse", sentences, options)
+        return found
 
     @overload
     def translate(self, texts: str, **options: Any) -> Translation: ...
     @overload
     def translate(self, texts: Sequence[str], **options: Any) -> list[Translation]: ...
-    def translate(self, texts: str | Sequence[str], **options: Any) -> Any:
+    def translate(self, texts: str | Sequence[str], **options: Any) -> Translation | list[Translation]:
         """A `Translation` of one text, a list of them for several; lists of these where beam search is asked for `n_best` above 1.
 
         `into` names the language, where the model writes several; `with_attention` adds how each word looked at the source's, of a `layer`.
         Options are besides the fields of the config's `decoding` section, `seed` and `replace_unknown`; `beams` or `n_best` asks for beam
         search.
         """
-        return self._best("translate", texts, options)
+        found: Translation | list[Translation] = self._best("translate", texts, options)
+        return found
 
     def _best(self, verb: str, texts: Any, options: Mapping[str, Any], runs: "Sequence[Run]" = ()) -> Any:
         """Of lists of answers the best one each, where no more are asked for."""
@@ -226,21 +228,25 @@ class Run:
         pooling: str | None = None,
         normalise: bool | None = None,
         tokens: bool = False,
+        carry: int | None = None,
     ) -> np.ndarray | list[np.ndarray]:
         """A vector for each text (texts, dim), for one text (dim), or with `tokens` one for each of its tokens, (tokens, dim), in a list;
         NumPy, float32. `layer` is a level's number (0: the embedding) or a mix of levels; `pooling` and `normalise` are the run's own
-        where they are not given."""
+        where they are not given. `carry` = n reads an ELMo's texts n at a time, each going on from the one in its place before, as AllenNLP
+        does."""
         given = listed(texts)
         for text in given:
             if not isinstance(text, str):
                 raise UserError(f"a text is a string, and one is {shown(text)}")
-        vectors = self.text_vectors(layer=layer, pooling=pooling, normalise=normalise)
+        vectors = self.text_vectors(layer=layer, pooling=pooling, normalise=normalise, carry=carry)
         found: np.ndarray | list[np.ndarray] = [each.vectors for each in vectors.of_tokens(given)] if tokens else vectors.of(given)
         return found[0] if isinstance(texts, str) else found
 
-    def text_vectors(self, *, layer: int | str = "last", pooling: str | None = None, normalise: bool | None = None) -> TextVectors:
+    def text_vectors(
+        self, *, layer: int | str = "last", pooling: str | None = None, normalise: bool | None = None, carry: int | None = None
+    ) -> TextVectors:
         """What makes vectors of texts, some at a time."""
-        return text_vectors(self.task, layer=layer, pooling=pooling, normalise=normalise)
+        return text_vectors(self.task, layer=layer, pooling=pooling, normalise=normalise, carry=carry)
 
     def score_translation(self, source: str, target: str, *, into: str = "") -> ScoredPair:
         """The log-probability of every token of a given target, and of all of it."""
@@ -282,11 +288,12 @@ def tree_row(tree: Any) -> Any:
 def translate_together(runs: Sequence[Run], texts: str, **options: Any) -> Translation: ...
 @overload
 def translate_together(runs: Sequence[Run], texts: Sequence[str], **options: Any) -> list[Translation]: ...
-def translate_together(runs: Sequence[Run], texts: str | Sequence[str], **options: Any) -> Any:
+def translate_together(runs: Sequence[Run], texts: str | Sequence[str], **options: Any) -> Translation | list[Translation]:
     """Translations by several runs as an ensemble, as `Run.translate` has them by one; options that are not given are the first run's."""
     if not runs:
         raise UserError("there is no run to translate with; give at least one")
-    return runs[0]._best("translate", texts, options, runs)
+    found: Translation | list[Translation] = runs[0]._best("translate", texts, options, runs)
+    return found
 
 
 def load_run(folder: Path | str, *, device: str = "auto", code: Path | None = None) -> Run:
@@ -297,7 +304,7 @@ def load_run(folder: Path | str, *, device: str = "auto", code: Path | None = No
     check_code(folder, code)
     config = read_config(folder)
     vocabularies = load_vocabularies(folder, config)
-    task = build_task(config, vocabularies, to_train=False)
+    task = build_task(config, vocabularies, to_train=False, stored=None if config.transfer.adapter else num_values(folder / WEIGHTS))
     load_weights(task, folder, config)
     task.to(choose_device(device)[0]).eval()
     return Run(folder, config, vocabularies, task)

@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import Any
 
 from clew.core.errors import UserError
+from clew.core.files import read_json
 
 LOCK = "lock"
 
@@ -66,7 +67,7 @@ def _open(path: Path) -> Any:
 
 def _holder(path: Path) -> str:
     try:
-        about = json.loads(path.read_text(encoding="utf-8"))
+        about = read_json(path)
         return f"process {int(about['pid'])} on {about['host']}"
     except (OSError, ValueError, KeyError, TypeError):
         return "another process"

@@ -3,7 +3,6 @@
 import math
 import os
 from collections.abc import Callable, Iterator
-from pathlib import Path
 from typing import Any
 
 import torch
@@ -12,6 +11,7 @@ from torch.overrides import TorchFunctionMode
 
 from clew.core.config import part_name
 from clew.core.errors import UserError
+from clew.core.memory import LIMIT, gigabytes, host_memory
 from clew.runs.config import Config
 
 LIGHT = 2**28
@@ -21,7 +21,6 @@ BEYOND = 2**60
 """Bytes that no machine has; sizes stay well within 64 bits."""
 
 SIZED = (torch.empty, torch.zeros, torch.ones, torch.rand, torch.randn)
-LIMIT = Path("/sys/fs/cgroup/memory.max")
 
 
 class TooLarge(Exception):
@@ -50,8 +49,11 @@ class Allowance(TorchFunctionMode):
         return function(*arguments, **(options or {}))
 
 
-def build_within_memory(build: Callable[[], nn.Module], config: Config, vocabulary: int, device: torch.device | None) -> nn.Module:
-    """What `build` builds, if this machine has room for it, and `device` for its training where one is named.
+def build_within_memory(
+    build: Callable[[], nn.Module], config: Config, vocabulary: int, device: torch.device | None, stored: int | None = None
+) -> nn.Module:
+    """What `build` builds, if this machine has room for it, and `device` for its training where one is named; and if there are about as
+    many numbers `stored` as it has, where it is to be filled with these.
 
     Only a model that turns out not to be light is first built without its numbers, on torch's meta device, which takes a second.
     """
@@ -59,8 +61,19 @@ def build_within_memory(build: Callable[[], nn.Module], config: Config, vocabula
         with Allowance(LIGHT):
             return build()
     except TooLarge:
-        check_memory(weight_bytes(build), config, vocabulary, device)
+        weights = weight_bytes(build)
+        check_stored(weights, stored, config, vocabulary)
+        check_memory(weights, config, vocabulary, device)
     return build()
+
+
+def check_stored(weights: int, stored: int | None, config: Config, vocabulary: int) -> None:
+    """Some weights may be made anew, or shared where they are stored, but not most of them."""
+    if stored is not None and weights > 2 * (4 * stored + LIGHT):
+        raise UserError(
+            f"the config describes a model whose weights need {gigabytes(weights)}, but those that are there have {gigabytes(4 * stored)}; "
+            f"copy them again, or correct {largest_number(config, vocabulary)}"
+        )
 
 
 def weight_bytes(build: Callable[[], nn.Module]) -> int:
@@ -101,15 +114,7 @@ def machine_memory(device: torch.device) -> int | None:
     """The bytes of a GPU, or of the machine, or of the container that this runs in; None where they cannot be told."""
     if device.type == "cuda":
         return torch.cuda.get_device_properties(device).total_memory
-    if not hasattr(os, "sysconf"):
-        return None
-    memory = os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE")
-    limit = LIMIT.read_text().strip() if LIMIT.is_file() else "max"
-    return min(memory, int(limit)) if limit.isdecimal() else memory
-
-
-def gigabytes(number: int) -> str:
-    return f"{number / 1e9:,.1f} GB" if number < 1e15 else f"{number / 1e9:.1e} GB"
+    return host_memory(LIMIT)
 
 
 def largest_number(config: Config, vocabulary: int) -> str:

@@ -7,6 +7,7 @@ from clew.core.errors import UserError
 from clew.layers.adapters import is_adapted, merge
 from clew.runs.directory import CODE, ENVIRONMENT, METRICS, WEIGHTS, check_empty, write_config, write_weights
 from clew.runs.loaded import Run, load_run
+from clew.runs.trust import trust_like
 from clew.runs.vocabularies import save_vocabularies
 
 
@@ -26,6 +27,7 @@ def merge_run(folder: Path, out: Path, *, code: Path | None = None) -> Run:
                 shutil.copyfile(folder / name, out / name)
         write_weights(out / WEIGHTS, run.task.state_dict())
         write_config(out, config)
+        trust_like(out, [folder])
     except OSError as error:
         raise UserError(f"cannot write the merged run to {out}: {error.strerror or error}; choose another place with --out") from None
     return Run(out, config, run.vocabularies, run.task)

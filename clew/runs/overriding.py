@@ -12,11 +12,13 @@ from clew.tasks import TASKS
 
 KEPT = ("corpus", "train", "valid", "test", "valid_fraction", "test_fraction")
 """What any section `data` takes, of a file as of an assignment."""
+DRAWN = ("batching", "vary_length", "documents")
+"""What the section `training` says of how one task's examples are drawn."""
 
 
 def override(settings: Mapping[str, Any], assignments: Iterable[str], given: Mapping[str, Any] | None = None) -> dict[str, Any]:
     """Whole settings with `section.field=value` laid over them, left to right; a new `model.family` or `task.name` first
-    resets its section, and `task=NAME` the section `data` too, but for what a file has `given` any task to read."""
+    resets its section, and `task=NAME` the section `data` and how examples are drawn too, but for what a file has `given`."""
     return _lay(settings, [parse_assignment(assignment) for assignment in assignments], given or {})
 
 
@@ -31,19 +33,27 @@ def _lay(settings: Mapping[str, Any], more: list[tuple[list[str], Any]], given: 
     fields = []
     for path, value in more:
         if path == ["task"] and isinstance(value, str):
-            data = (given or {}).get("data")
             _reset(result, "task", "name", value, TASKS)
-            result["data"] = {name: data[name] for name in KEPT if name in data} if isinstance(data, Mapping) else {}
+            result["data"] = _chosen((given or {}).get("data"), KEPT)
+            if isinstance(training := result.get("training"), dict):
+                kept = {name: training[name] for name in training if name not in DRAWN}
+                result["training"] = {**kept, **_chosen((given or {}).get("training"), DRAWN)}
         elif path == ["task", "name"] and _is_new(result, "task", "name", value):
             _reset(result, "task", "name", value, TASKS)
             _fit_data(result, value)
         elif path == ["model", "family"] and _is_new(result, "model", "family", value):
             _reset(result, "model", "family", value, MODELS)
+        elif len(path) == 1 and value == {}:
+            continue
         if path != ["task"] or not isinstance(value, str):
             fields.append((path, value))
     for path, value in fields:
         _set(result, path, value)
     return result
+
+
+def _chosen(section: Any, names: Iterable[str]) -> dict[str, Any]:
+    return {name: section[name] for name in names if name in section} if isinstance(section, Mapping) else {}
 
 
 def _is_new(settings: Mapping[str, Any], section: str, key: str, name: Any) -> bool:

@@ -6,13 +6,16 @@ from copy import deepcopy
 from pathlib import Path
 from typing import Any
 
-from clew.core.errors import UserError
+from torch import nn
+
+from clew.core.errors import UserError, command
 from clew.layers.attention import CrossAttention, SelfAttention
 from clew.layers.heads import AttendingLayer, attending_layers, cut_to, grouped
 from clew.runs.directory import CODE, ENVIRONMENT, WEIGHTS, append_metrics, check_empty, write_config, write_weights
 from clew.runs.embedding import check_merged
 from clew.runs.loaded import Run
 from clew.runs.summary import summarise
+from clew.runs.trust import trust_like
 from clew.runs.vocabularies import save_vocabularies
 
 
@@ -21,7 +24,9 @@ def prunable_layers(run: Run) -> list[AttendingLayer]:
     check_merged(run.folder, run.config)
     layers = [layer for layer in attending_layers(run.task) if isinstance(layer.layer, (SelfAttention, CrossAttention)) and layer.num_heads]
     if not layers or "heads" not in type(run.config.model).model_fields:
-        raise UserError(f"{run.folder} has no layers of attention heads to prune; `clew describe {run.folder}` shows what it has")
+        raise UserError(
+            f"{run.folder} has no layers of attention heads to prune; `{command('clew', 'describe', run.folder)}` shows what it has"
+        )
     return layers
 
 
@@ -57,14 +62,15 @@ def prune_run(run: Run, off: Iterable[str], out: Path, facts: Mapping[str, Any] 
         write_weights(out / WEIGHTS, task.state_dict())
         append_metrics(out, {"step": step, "best.step": step, **(facts or {}), "pruned": {"from": str(run.folder), "off": off}})
         write_config(out, config)
+        trust_like(out, [run.folder])
     except OSError as error:
         raise UserError(f"cannot write the pruned run to {out}: {error.strerror or error}; choose another place with --out") from None
     return Run(out, config, run.vocabularies, task)
 
 
-def pruned_task(run: Run, off: Iterable[str]) -> Any:
+def pruned_task(run: Run, off: Iterable[str]) -> nn.Module:
     """A copy of the run's task without these heads."""
-    task = deepcopy(run.task)
+    task: nn.Module = deepcopy(run.task)
     able = {layer.name for layer in prunable_layers(run)}
     for layer, gone in grouped(task, off):
         if gone and layer.name not in able:

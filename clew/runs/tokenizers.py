@@ -26,7 +26,7 @@ class RunTokenizers:
         if inherited is not None:
             return inherited
         tokenizer = train_tokenizer(text, texts)
-        return framed_as_bert(tokenizer) if framed and text.tokenizer == "wordpiece" else tokenizer
+        return framed_as_bert(tokenizer) if framed and tokenizer.kind == "wordpiece" else tokenizer
 
     def of_sequences(self, texts: Sequence[str], specials: Sequence[str] = ()) -> Tokenizer:
         return inherited_tokenizer(self.config) or knowing(train_side(self.config.text, texts, specials), self.config)

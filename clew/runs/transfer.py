@@ -16,6 +16,7 @@ from clew.models import MODELS
 from clew.runs.config import Config
 from clew.runs.directory import VOCABULARY, WEIGHTS, check_files, check_run, is_run, read_config, read_weights
 from clew.runs.embedding import check_merged, check_reads_one_sequence
+from clew.runs.trust import Foreign, check_path
 from clew.tasks import TASKS
 from clew.text.labels import Labels
 from clew.text.tokenizer import Tokenizer
@@ -268,11 +269,23 @@ def in_their_order(vocabularies: dict[str, Any], config: Config) -> dict[str, An
     return {**vocabularies, **{role: labels for role, labels in known.items() if set(labels.names) == set(vocabularies[role].names)}}
 
 
+def check_base(run: Path, config: Config, places: list[Path]) -> None:
+    """Refuses to look for a run where the config of a stranger's says that it is; where there is one beside the adapter, that is taken."""
+    try:
+        check_path(run, "transfer.from", str(places[0]), f"or set {BASE} to the folder of the run that it is an adapter on")
+    except Foreign:
+        if len(places) == 1 or not is_run(places[1]):
+            raise
+        del places[0]
+
+
 def base_folder(config: Config, run: Path | None) -> Path:
     """Where the run is that an adapter stands on: where it was, beside the adapter's run, or where CLEW_BASE says; with the weights that
     the adapter was trained on."""
     named, expected = Path(str(config.transfer.source)), config.transfer.sha256
     places = [Path(os.environ[BASE])] if BASE in os.environ else [named, *([run.parent / named.name] if run is not None else [])]
+    if run is not None and BASE not in os.environ:
+        check_base(run, config, places)
     there = [place for place in places if is_run(place) and (place / WEIGHTS).is_file()]
     who = "this run" if run is None else str(run)
     if not there:

@@ -3,12 +3,15 @@
 import json
 import re
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar
 
 import yaml
 from yaml.constructor import ConstructorError
 
 from clew.core.errors import UserError, named, shown
+from clew.core.files import read_text
+
+V = TypeVar("V")
 
 DEEPEST = 20
 """How many lists and mappings may stand inside each other; a stack of parts with options needs three."""
@@ -87,7 +90,7 @@ def _parsed(text: str) -> Any:
 def read_yaml(path: Path) -> dict[str, Any]:
     """Settings from a YAML file, which names the recipe that they are laid over. No tag in it is ever obeyed."""
     try:
-        loaded = yaml.load(path.read_text(encoding="utf-8"), PlainLoader)
+        loaded = yaml.load(read_text(path), PlainLoader)
     except OSError as error:
         raise UserError(f"{path}: {error.strerror or error}; give a YAML file that can be read") from None
     except (UnicodeDecodeError, yaml.YAMLError, RecursionError) as error:
@@ -111,7 +114,7 @@ def reason(error: Exception) -> str:
     return str(getattr(error, "problem", None) or error)[:120]
 
 
-def check_depth(value: Any, what: str, left: int = DEEPEST) -> Any:
+def check_depth(value: V, what: str, left: int = DEEPEST) -> V:
     """The value itself, if it is not nested so deep that nothing below could read it."""
     inner = value.values() if isinstance(value, dict) else value if isinstance(value, list) else ()
     if inner and not left:

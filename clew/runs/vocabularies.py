@@ -5,7 +5,7 @@ from typing import Any
 
 from clew.runs.config import Config
 from clew.runs.directory import VOCABULARY
-from clew.runs.embedding import CONTEXT, Source
+from clew.runs.embedding import CONTEXT, BorrowedBody
 from clew.runs.transfer import ENCODER, has_encoder
 from clew.tasks import TASKS
 
@@ -27,7 +27,7 @@ def kinds_of(config: Config) -> dict[str, Any]:
     """The type of each by role."""
     kinds = dict(TASKS[config.task.name].vocabularies)
     if config.embedding.source is not None:
-        kinds[CONTEXT] = Source
+        kinds[CONTEXT] = BorrowedBody
     if has_encoder(config):
-        kinds[ENCODER] = Source
+        kinds[ENCODER] = BorrowedBody
     return kinds

@@ -2,7 +2,7 @@
 
 import asyncio
 import json
-from collections.abc import Awaitable, Sequence
+from collections.abc import Awaitable, Iterable, Sequence
 from http import HTTPStatus
 from typing import Any, TypeVar
 
@@ -12,8 +12,12 @@ from starlette.responses import JSONResponse, Response
 from clew.core.errors import UserError
 from clew.runs.loaded import Run
 from clew.runs.names import run_names
+from clew.text.tokenizer import Tokenizer
 
 Value = TypeVar("Value")
+
+ENCODING_SECONDS = 2.0
+"""In which the texts of a row are cut into tokens; an ordinary tokenizer takes milliseconds."""
 
 
 class JSON(JSONResponse):
@@ -74,3 +78,11 @@ def named_apart(runs: Sequence[Run]) -> dict[str, Run]:
     """By the names that they have beside each other; one that is given twice is one."""
     once = list({run.folder.resolve(): run for run in runs}.values())
     return dict(zip(run_names(once), once, strict=True))
+
+
+def limit_encoding(runs: Iterable[Run]) -> None:
+    """Bound the time of every tokenizer, of the runs and of what they read words with."""
+    for vocabulary in (each for run in runs for each in run.vocabularies.values()):
+        tokenizer = getattr(vocabulary, "tokenizer", vocabulary)
+        if isinstance(tokenizer, Tokenizer):
+            tokenizer.limit_time(ENCODING_SECONDS)

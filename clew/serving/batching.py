@@ -4,6 +4,10 @@ The first call that waits has others of its key with it, as many rows as a batch
 within a few milliseconds. Rows of one call may be cut over several batches. A call whose asker goes away, or waits too long, leaves the
 queue; a batch is ended where nobody waits for any of it. What goes wrong with a batch is found out call by call, so that no call
 answers for another.
+
+One batch is under way at a time, so that those who come meanwhile are batched together; but a call that asks for a fourth of its work, or
+less, is not kept waiting. Its batch is begun beside it, and the worker lets the smaller one overtake between two modules. What a batch
+gives does not hang on when its turns come, since no batch shares a state with another.
 """
 
 import asyncio
@@ -11,11 +15,17 @@ import time
 from collections.abc import AsyncIterator, Callable, Iterator, Sequence
 from typing import Any, NamedTuple
 
+from clew.core.errors import UserError
 from clew.serving.calls import Call
-from clew.serving.worker import Busy, Ended, Late, Worker
+from clew.serving.worker import Busy, Ended, Late, Worker, as_exception
+from clew.text.patterns import TokenizerFault
 
 SLICE = 0.05
 """Seconds for which a text that is sent piece by piece is written before others have their turn."""
+OVERTAKING = 4
+"""A batch overtakes one that is so many times its size."""
+MOST_BATCHES = 6
+"""Batches that are under way at most, each a fourth of the one before it."""
 
 
 class Waiting:
@@ -56,6 +66,17 @@ class Part(NamedTuple):
         return list(range(self.start + 1, self.stop + 1))
 
 
+class Batch:
+    """Rows that one call of the model answers, and the job that does it."""
+
+    def __init__(self, parts: list[Part]):
+        self.parts = parts
+        self.key = parts[0].of.call.key
+        self.size = sum(part.of.call.size(part.rows) for part in parts)
+        self.working: asyncio.Future[Any] | None = None
+        self.running: asyncio.Future[None] | None = None
+
+
 class Batcher:
     """`answers(call)` is awaited for an answer a row. At most `queue` calls wait, each for at most `seconds`; `saw(call, rows, answers)` is
     called in the worker's thread with what each batch was asked and gave, the answers being None where there are none."""
@@ -78,16 +99,24 @@ class Batcher:
         self.saw = saw
         self.waiting: list[Waiting] = []
         self.streams = 0
-        self.running: list[Part] = []
-        self.working: asyncio.Future[Any] | None = None
+        self.batches: list[Batch] = []
+        self.changed = asyncio.Event()
+        """A call came, or a batch is done."""
         self.dispatching: asyncio.Task[None] | None = None
+
+    @property
+    def running(self) -> list[Part]:
+        """The rows that are under way."""
+        return [part for batch in self.batches for part in batch.parts]
 
     async def answers(self, call: Call) -> list[Any]:
         self._check_room(len(self.waiting), "requests wait")
         asked = Waiting(call)
         self.waiting.append(asked)
         if self.dispatching is None or self.dispatching.done():
+            self.changed = asyncio.Event()
             self.dispatching = asyncio.ensure_future(self._dispatch())
+        self.changed.set()
         try:
             async with asyncio.timeout(self.seconds):
                 return await asked.done
@@ -124,19 +153,48 @@ class Batcher:
         if asked in self.waiting:
             self.waiting.remove(asked)
         asked.done.cancel()
-        if self.working is not None and self.running and all(part.of.done.done() for part in self.running):
-            self.working.cancel()
+        for batch in self.batches:
+            if batch.working is not None and all(part.of.done.done() for part in batch.parts):
+                batch.working.cancel()
 
     async def _dispatch(self) -> None:
         while self.waiting:
-            await asyncio.sleep(max(self.waiting[0].came + self.wait - time.monotonic(), 0))
+            self.changed.clear()
+            if (first := self._first()) is None:
+                await self.changed.wait()
+                continue
+            await asyncio.sleep(max(first.came + self.wait - time.monotonic(), 0))
             if parts := self._next():
-                await self._run(parts)
+                self._begin(Batch(parts))
+
+    def _begin(self, batch: Batch) -> None:
+        def done(_: Any) -> None:
+            self.batches.remove(batch)
+            self.changed.set()
+
+        self.batches.append(batch)
+        batch.running = asyncio.ensure_future(self._run(batch))
+        batch.running.add_done_callback(done)
+
+    def _first(self) -> Waiting | None:
+        """The call whose turn it is: the first, or where a batch is under way the first that is small enough to overtake it."""
+        if not self.batches:
+            return self.waiting[0] if self.waiting else None
+        if len(self.batches) >= MOST_BATCHES:
+            return None
+        smallest, keys = min(batch.size for batch in self.batches), {batch.key for batch in self.batches}
+        small = (asked for asked in self.waiting if OVERTAKING * self._size(asked) <= smallest and asked.call.key not in keys)
+        return next(small, None)
+
+    def _size(self, asked: Waiting) -> float:
+        """Of what a batch would take of a call."""
+        return asked.call.size(asked.call.rows[asked.taken : asked.taken + self.batch])
 
     def _next(self) -> list[Part]:
-        """The rows of the first call that waits, and of others of its key, as many as a batch holds."""
+        """The rows of the first call whose turn it is, and of others of its key, as many as a batch holds."""
         found: list[Part] = []
-        room, key = self.batch, self.waiting[0].call.key if self.waiting else None
+        first = self._first()
+        room, key = self.batch, None if first is None else first.call.key
         for asked in list(self.waiting):
             if room and asked.call.key == key:
                 stop = min(asked.taken + room, len(asked.call.rows))
@@ -148,19 +206,16 @@ class Batcher:
                     self.waiting.append(asked)  # others have their turn
         return found
 
-    async def _run(self, parts: list[Part]) -> None:
-        self.running = parts
-        self.working = asyncio.ensure_future(self.worker.do(lambda: answered(parts, self.saw), seconds=self.seconds))
-        try:
-            await asyncio.wait([self.working])
-            if self.working.cancelled():
-                return
-            error = self.working.exception()
-            found = [error] * len(parts) if error is not None else self.working.result()
-            for part, answers in zip(parts, found, strict=True):
-                part.of.add(answers)
-        finally:
-            self.running, self.working = [], None
+    async def _run(self, batch: Batch) -> None:
+        work = self.worker.do(lambda: answered(batch.parts, self.saw), seconds=self.seconds, size=batch.size)
+        batch.working = asyncio.ensure_future(work)
+        await asyncio.wait([batch.working])
+        if batch.working.cancelled():
+            return
+        error = batch.working.exception()
+        found = [error] * len(batch.parts) if error is not None else batch.working.result()
+        for part, answers in zip(batch.parts, found, strict=True):
+            part.of.add(answers)
 
 
 def answered(parts: list[Part], saw: Callable[..., None]) -> list[list[Any] | Exception]:
@@ -169,17 +224,18 @@ def answered(parts: list[Part], saw: Callable[..., None]) -> list[list[Any] | Ex
         return one_call(parts, saw)
     except Ended:
         raise
-    except Exception as error:
+    except BaseException as error:
+        failed = as_exception(error)
         if len(parts) == 1:
-            return [error]
+            return [failed]
     found: list[list[Any] | Exception] = []
     for part in parts:
         try:
             found += one_call([part], saw)
         except Ended:
             raise
-        except Exception as error:
-            found.append(error)
+        except BaseException as error:
+            found.append(as_exception(error))
     return found
 
 
@@ -191,8 +247,8 @@ def one_call(parts: list[Part], saw: Callable[..., None]) -> list[list[Any] | Ex
         found = call.answered(rows, numbers)
     except Ended:
         raise
-    except Exception:
-        if len(parts) == 1:
+    except BaseException as error:
+        if len(parts) == 1 and not isinstance(error, TokenizerFault):
             saw(call, rows, None)
         raise
     saw(call, rows, found)
@@ -202,9 +258,13 @@ def one_call(parts: list[Part], saw: Callable[..., None]) -> list[list[Any] | Ex
 
 def started(call: Call, saw: Callable[..., None]) -> Iterator[str]:
     try:
-        return call.pieces()
-    finally:
-        saw(call, call.rows, None)
+        pieces = call.pieces()
+    except UserError as error:
+        if not isinstance(error, TokenizerFault):
+            saw(call, call.rows, None)
+        raise
+    saw(call, call.rows, None)
+    return pieces
 
 
 def taken(pieces: Iterator[str]) -> str | None:

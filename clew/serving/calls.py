@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from clew.core.errors import UserError, counted, shown
-from clew.runs.asking import answer_rows, find_use, read_options, read_row
+from clew.runs.asking import answer_rows, find_use, own_values, read_options, read_row
 from clew.runs.loaded import Run
 from clew.tasks.use import Objects, Use
 from clew.text.tokenizer import check_is_text
@@ -22,6 +22,10 @@ LONGEST_TEXT = 10_000
 """Characters of a text, where nothing else is said."""
 LIMITS = {"max_new": 4096, "beams": 64, "n_best": 64, "samples": 64}
 """What a request may ask for at most; the run's own settings may be larger."""
+MOST_WRITTEN = 100_000
+"""Tokens that a request may have written: texts x samples x max_new x beams. For one text the run's own settings may ask for more."""
+CHARACTERS = 4
+"""Characters read that are as much work as one token written, roughly."""
 
 
 @dataclass(frozen=True)
@@ -35,6 +39,10 @@ class Call:
     rows: list[Any]
     key: tuple[str, ...]
     is_stream: bool = False
+
+    def size(self, rows: Sequence[Any]) -> float:
+        """How much work some of its rows are at most: tokens written, and what is read in the same measure."""
+        return written_of(self.use, rows, self.options) + characters_of(rows) / CHARACTERS
 
     def answered(self, rows: Sequence[Any], numbers: Sequence[int]) -> list[Any]:
         return answer_rows(self.use, [self.run.task], rows, self.options, numbers)
@@ -78,11 +86,41 @@ def call_of(run: Run, verb: str, body: Mapping[str, Any], longest: int = LONGEST
     if is_stream and (len(rows) > 1 or samples > 1):
         raise UserError("stream is for one text, one sample, and method sample or greedy; beam search chooses only at the end")
     rows = [row for row in rows for _ in range(samples)]
+    check_work(use, rows, options, options.model_copy(update=own_values(run.config, use.options)), longest)
     key = (str(run.folder), verb, json.dumps(options.model_dump(mode="json"), sort_keys=True))
-    call = Call(run, verb, use, options, rows, key, is_stream)
-    if is_stream:
-        call.pieces()
-    return call
+    return Call(run, verb, use, options, rows, key, is_stream)
+
+
+def check_work(use: Use[Any, Any], rows: Sequence[Any], options: Any, own: Any, longest: int) -> None:
+    """Refuses what would keep the model busy for minutes, whichever of its options says so. `own` are the run's own."""
+    work, most = written_of(use, rows, options), max(MOST_WRITTEN, written_of(use, rows[:1], own))
+    if work > most:
+        raise UserError(
+            f"{counted(len(rows), 'text')} with {counted(beams_of(options), 'beam')} are up to {work:,} tokens to write, and a request has "
+            f"at most {most:,} (texts x samples x max_new x beams); ask for less, or in parts"
+        )
+    given = getattr(options, "choices", None) or ()
+    choices = list(given.values()) if isinstance(given, Mapping) else given.split(",") if isinstance(given, str) else given
+    template = len(getattr(options, "template", None) or "")
+    read = characters_of(rows) + len(rows) * (template + sum(template + len(choice) for choice in choices))
+    if read > MOST_TEXTS * longest:
+        raise UserError(
+            f"{counted(len(rows), 'text')} and {counted(len(choices), 'choice')} for each are {read:,} characters to read, and a request "
+            f"has at most {MOST_TEXTS * longest:,}; ask in parts"
+        )
+
+
+def beams_of(options: Any) -> int:
+    return max(options.beams, options.n_best) if getattr(options, "method", None) == "beam" else 1
+
+
+def written_of(use: Use[Any, Any], rows: Sequence[Any], options: Any) -> int:
+    """Tokens that are written for rows at most, every beam counted."""
+    return beams_of(options) * sum(use.writes(row, options) for row in rows)
+
+
+def characters_of(rows: Sequence[Any]) -> int:
+    return sum(len(str(value)) for row in rows for _, value in row if value is not None)
 
 
 def rows_of(kind: Any, fields: Mapping[str, Any], longest: int, name: str) -> list[Any]:

@@ -1,6 +1,6 @@
 """Runs and instruments as a page asks for them: what there is, and what an instrument sees, as JSON. Knows no server."""
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from itertools import count
 from typing import Any
 
@@ -9,15 +9,17 @@ from pydantic import Field
 from clew.core.config import Section
 from clew.core.errors import UserError, unknown
 from clew.drawing.views import WRITERS, View, plain
-from clew.inspection.heads import head_names
+from clew.inspection.heads import attending_layers, head_names
 from clew.instruments import INSTRUMENTS
-from clew.instruments.looking import find_instrument, look
+from clew.instruments.looking import find_instrument, look, look_beside
 from clew.instruments.stepping import next_step
 from clew.instruments.subject import Subject, subject_of
+from clew.metrics.units import unit_of
 from clew.runs.asking import own_verb
 from clew.runs.loaded import Run
 from clew.runs.summary import summarise
-from clew.serving.answering import named_apart
+from clew.serving.answering import limit_encoding, named_apart
+from clew.serving.page_limits import LONGEST_QUICK, check_answer, check_length, check_memory, check_parts, check_texts
 from clew.tasks.offers import languages_of, offered
 
 QUICK_SECONDS, SLOW_SECONDS = 30.0, 900.0
@@ -33,8 +35,16 @@ class Asked(Section):
     runs: tuple[str, ...] = Field((), max_length=8, description="names of runs")
 
 
+class Column(Section):
+    """A view that stands beside another: of other runs, or with other options."""
+
+    runs: list[str] = Field(default_factory=list, max_length=8, description="names of runs")
+    options: dict[str, Any] = Field(default_factory=dict, description="the instrument's own")
+
+
 class AskedLook(Asked):
     options: dict[str, Any] = Field(default_factory=dict, description="the instrument's own")
+    beside: tuple[Column, ...] = Field((), max_length=8, description="what stands beside it, drawn on one scale with it")
 
 
 class AskedFile(AskedLook):
@@ -47,6 +57,7 @@ class AskedStep(Asked):
     into: str = ""
     off: tuple[str, ...] = ()
     top: int = Field(12, ge=1, le=100, description="candidates that are named")
+    seed: int | None = Field(None, ge=0, lt=2**53, description="draws a token from all, not from those that are named alone")
 
 
 class Inspector:
@@ -54,6 +65,7 @@ class Inspector:
 
     def __init__(self, runs: Sequence[Run]):
         self.runs = named_apart(runs)
+        limit_encoding(self.runs.values())
         self.described: dict[str, Any] | None = None
         self.numbers = count(1)
 
@@ -74,6 +86,7 @@ class Inspector:
             "quick": instrument.quick,
             "several": instrument.several,
             "schema": instrument.options.model_json_schema(),
+            "schemas": {run_name: instrument.schema(subjects[run_name]) for run_name, reason in reasons.items() if reason is None},
             "reasons": {run_name: reason for run_name, reason in reasons.items() if reason is not None},
             "own_text": [run_name for run_name, subject in subjects.items() if instrument.own_text(subject)],
         }
@@ -91,14 +104,45 @@ class Inspector:
         return [self.runs[name] for name in names]
 
     def view(self, name: str, asked: AskedLook) -> View:
-        return look(self.chosen(asked.runs), name, asked.options)
+        """What the instrument sees, found only where it is not too much to find and to draw."""
+        if not asked.beside:
+            self.check(name, asked.runs, asked.options)
+            view = look(self.chosen(asked.runs), name, asked.options)
+            check_parts(view.parts)
+            return view
+        first = self.views(name, asked)[0]
+        if isinstance(first, UserError):
+            raise first
+        return first
+
+    def views(self, name: str, asked: AskedLook) -> list[View | UserError]:
+        columns = [(asked.runs, asked.options), *((column.runs, column.options) for column in asked.beside)]
+        for runs, options in columns:
+            self.check(name, runs, options)
+        found = look_beside([(self.chosen(runs), options) for runs, options in columns], name)
+        for view in found:
+            if isinstance(view, View):
+                check_parts(view.parts)
+        return found
+
+    def check(self, name: str, runs: Sequence[str], options: Mapping[str, Any]) -> None:
+        check_texts(name, options)
+        check_memory(name, self.chosen(runs), options)
 
     def look(self, name: str, asked: AskedLook) -> dict[str, Any]:
-        view = self.view(name, asked)
+        """What is seen; where something stands beside it, `views` of all, each of which may be the sentence that refuses it."""
+        if not asked.beside:
+            return self.drawn(self.view(name, asked))
+        views = self.views(name, asked)
+        return {"views": [{"error": str(view)} if isinstance(view, UserError) else self.drawn(view) for view in views]}
+
+    def drawn(self, view: View) -> dict[str, Any]:
+        html = view.fragment(f"view-{next(self.numbers)}")
+        check_answer(len(html))
         return {
             "title": view.title,
             "about": view.about,
-            "html": view.fragment(f"view-{next(self.numbers)}"),
+            "html": html,
             "facts": small(plain(view.facts)),
         }
 
@@ -108,9 +152,12 @@ class Inspector:
         return WRITERS[f".{asked.format}"](view)
 
     def step(self, asked: AskedStep) -> dict[str, Any]:
+        check_length(asked.text, LONGEST_QUICK)
         (run,) = self.chosen(asked.runs[:1])
-        found = next_step(run, asked.text, asked.chosen, into=asked.into, off=asked.off, top=asked.top)
-        return plain({**found._asdict(), "next": found.next._asdict()})
+        check_memory("next", [run], {"text": asked.text})
+        found = next_step(run, asked.text, asked.chosen, into=asked.into, off=asked.off, top=asked.top, seed=asked.seed)
+        drawn = None if found.drawn is None else found.drawn._asdict()
+        return plain({**found._asdict(), "next": found.next._asdict(), "drawn": drawn})
 
 
 def small(facts: dict[str, Any]) -> dict[str, Any]:
@@ -145,9 +192,11 @@ def described_run(name: str, run: Run) -> dict[str, Any]:
         "parameters": sum(p.numel() for p in run.task.parameters()),
         "vocabularies": {role: f"{each.vocabulary:,} {each.unit}s" for role, each in run.vocabularies.items() if hasattr(each, "unit")},
         "heads": head_names(run),
+        "pruned": sum(layer.num_pruned for layer in attending_layers(run)),
         "sample": sample_text(subject, str(getattr(config.data, "source", None))),
         "steps": summary.step,
         "scores": summary.best,
+        "units": {name: unit_of(name, summary.best) for name in summary.best},
         "model": {name: value for name, value in model.items() if value is not None},
     }
 

@@ -91,6 +91,7 @@ FAMILIES = {
     "clew_requests_total": Family("counter", "requests answered, by the status of the answer"),
     "clew_errors_total": Family("counter", "requests that were refused or failed, by status; 499 is an asker that went away"),
     "clew_refused_total": Family("counter", "requests that were turned away at the door, by status: too long, from elsewhere, no JSON"),
+    "clew_cut_total": Family("counter", "connections that were ended: no head or no next request in time, an unread answer, too many"),
     "clew_request_seconds": Family("histogram", "from a request to its answer", SECONDS),
     "clew_queue_length": Family("gauge", "requests that wait"),
     "clew_streams": Family("gauge", "texts that are being sent piece by piece"),

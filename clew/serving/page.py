@@ -3,7 +3,7 @@
 GET  /                    the page
 GET  /static/NAME         its scripts and styles
 GET  /api/runs            what there is to look at
-POST /api/look/NAME       what an instrument sees: title, about, html, facts
+POST /api/look/NAME       what an instrument sees: title, about, html, facts; of several columns beside each other, `views`
 POST /api/save/NAME       the same as a file
 POST /api/step            the next token's distribution, after those chosen so far
 """
@@ -25,7 +25,7 @@ from clew.drawing.pages import script, stylesheet
 from clew.runs.explaining import read_section
 from clew.serving.answering import JSON, Gone, body_of, missing, said, while_connected, wrong_method
 from clew.serving.inspector import QUICK_SECONDS, Asked, AskedFile, AskedLook, AskedStep, Inspector
-from clew.serving.worker import Busy, Ended, Superseded, Worker
+from clew.serving.worker import Busy, Ended, Failed, Superseded, Worker
 
 log = logging.getLogger(__name__)
 
@@ -118,6 +118,9 @@ class Answers:
         except Exception as error:
             if self.debug:
                 log.exception("a request failed")
+            if isinstance(error, Failed):
+                sentence = f"{error} ended the work on this view, and the page goes on; try another text, or see where with --debug"
+                return said(HTTPStatus.INTERNAL_SERVER_ERROR, sentence)
             sentence = " ".join(f"{type(error).__name__}: {error}".split())
             return said(HTTPStatus.INTERNAL_SERVER_ERROR, f"this is a fault in clew: {sentence[:300]}; --debug shows where")
 

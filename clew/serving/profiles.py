@@ -13,6 +13,7 @@ from clew.data.notes import Notes
 from clew.data.text_files import beginning
 from clew.runs.asking import answer_rows, find_use, own_verb, read_options
 from clew.runs.loaded import Run
+from clew.runs.trust import check_paths
 from clew.serving.metrics import Metrics
 from clew.tasks import TASKS
 from clew.tasks.use import Use
@@ -67,6 +68,7 @@ def training_profile(run: Run) -> Profile:
     """Of the run's training data; a sentence says why where it is not at hand."""
     config, found = run.config, Profile()
     use, learning = find_use(run, own_verb(config)), TASKS[config.task.name].learns
+    check_paths(run.folder, config.data)
     examples = learning.read(config.data, config.seed, Notes(faults=config.data.faults))["train"]
     if not learning.has_examples:
         found.has_lengths = False  # what a request holds is not cut as these are

@@ -1,4 +1,5 @@
-"""A server on this machine's own address: a free port, and an end that waits for nobody. Knows no run."""
+"""A server on this machine's own address: a free port, connections that nobody can hold for ever, and an end that waits for nobody.
+Knows no run."""
 
 import asyncio
 import errno
@@ -7,11 +8,13 @@ import signal
 import socket
 from collections.abc import Callable
 from contextlib import nullcontext
+from functools import partial
 from typing import Any
 
 import uvicorn
 
 from clew.core.errors import UserError, shown
+from clew.serving.connections import AT_ONCE, LONGEST_BACKLOG, Connection, Connections, most_connections
 
 HOST = "127.0.0.1"
 FIRST_PORT, PORTS_TRIED = 8765, 40
@@ -59,12 +62,15 @@ def serve(
     *,
     grace: float = 0.0,
     give_up: Callable[[], Any] = lambda: None,
+    connections: Connections | None = None,
 ) -> int | None:
     """Answers until Ctrl-C or SIGTERM, whose number is given back. What is under way then has `grace` seconds to end, or until the signal
-    comes again; `give_up` then tells those who still wait, and what is left is dropped."""
+    comes again; `give_up` then tells those who still wait, and what is left is dropped. `connections` has their limits."""
+    connections = connections or Connections(most_connections())
     config = uvicorn.Config(
         app,
-        http="h11",
+        http=partial(Connection, connections=connections),  # type: ignore[arg-type]
+        backlog=AT_ONCE,  # those that wait longer stay with the system, which holds LONGEST_BACKLOG
         ws="none",
         loop="asyncio",
         lifespan="off",
@@ -73,7 +79,7 @@ def serve(
         access_log=False,
         server_header=False,
         proxy_headers=False,  # who asks is who connects, whatever is said
-        timeout_keep_alive=60,
+        timeout_keep_alive=int(connections.idle) + 1,  # a connection has ended itself before
     )
     server = Server(config)
 
@@ -94,6 +100,8 @@ def serve(
         try:
             while not server.started and not running.done():
                 await asyncio.sleep(0.01)
+            if server.started:
+                at.listen(LONGEST_BACKLOG)
             ready()
             await asyncio.wait((running, ended), return_when=asyncio.FIRST_COMPLETED)
             if grace and ended.done():

@@ -23,13 +23,14 @@ from starlette.routing import Route
 
 from clew.core.errors import UserError, few_of
 from clew.runs.loaded import Run
-from clew.serving.answering import JSON, Gone, body_of, named_apart, said, while_connected, wrong_method
+from clew.serving.answering import JSON, Gone, body_of, limit_encoding, named_apart, said, while_connected, wrong_method
 from clew.serving.batching import Batcher
 from clew.serving.calls import LONGEST_TEXT, Call, call_of
 from clew.serving.metrics import FAMILIES, Metrics
 from clew.serving.profiles import Profile
 from clew.serving.routes import described
-from clew.serving.worker import Busy, Ended, Late, Worker
+from clew.serving.worker import Busy, Ended, Failed, Late, Worker, as_exception
+from clew.text.patterns import TokenizerFault
 
 log = logging.getLogger(__name__)
 
@@ -57,6 +58,7 @@ class Service:
         self.version = version
         self.runs = named_apart(runs)
         self.names = {id(run): name for name, run in self.runs.items()}
+        limit_encoding(self.runs.values())
         self.longest = longest
         self.debug = debug
         self.worker = worker
@@ -66,6 +68,7 @@ class Service:
         self.trained: dict[str, Profile] = {}
         self.routes: dict[str, tuple[Run, str]] = {}
         for name, run in self.runs.items():
+            run.task.eval()  # for good: batches take turns, and none may leave this mode while another needs it
             for verb in run.uses:
                 self.routes[f"/{verb}" if len(self.runs) == 1 else f"/{name.strip('/')}/{verb}"] = (run, verb)
 
@@ -85,10 +88,15 @@ class Service:
         """What the guard around this says of those whom it does not let in."""
         self.metrics.count("clew_refused_total", {"status": str(status)})
 
+    def cut(self, why: str) -> None:
+        """What a server says of connections that it ends."""
+        self.metrics.count("clew_cut_total", {"why": why})
+
     async def health(self, request: Request) -> Response:
         runs = {name: {"task": run.config.task.name, "verbs": self.verbs_of(run)} for name, run in self.runs.items()}
-        status = HTTPStatus.SERVICE_UNAVAILABLE if self.worker.closed else HTTPStatus.OK
-        return JSON({"ready": not self.worker.closed, "version": self.version, "runs": runs}, int(status))
+        is_ready = self.worker.is_ready
+        status = HTTPStatus.OK if is_ready else HTTPStatus.SERVICE_UNAVAILABLE
+        return JSON({"ready": is_ready, "version": self.version, "runs": runs}, int(status))
 
     def verbs_of(self, run: Run) -> list[str]:
         return [verb for each, verb in self.routes.values() if each is run]
@@ -132,8 +140,10 @@ class Service:
             if call.is_stream:
                 return await self.streamed(request, call)
             return JSON({"answers": call.told(await while_connected(request, self.batcher.answers(call)))})
-        except Exception as error:
-            return self.refused(error)
+        except asyncio.CancelledError:
+            raise
+        except BaseException as error:
+            return self.refused(as_exception(error))
 
     async def streamed(self, request: Request, call: Call) -> "Streamed":
         """The first piece is waited for, so that what is wrong with a request has its status."""
@@ -152,6 +162,8 @@ class Service:
         if self.debug:
             log.error("a request failed", exc_info=error)
         sentence = f"this is a fault in clew: {type(error).__name__}; --debug shows where"
+        if isinstance(error, Failed):
+            sentence = f"{error} ended the work on this request, and the server goes on; ask with another text, or see where with --debug"
         return said(HTTPStatus.INTERNAL_SERVER_ERROR, sentence)
 
     def saw(self, call: Call, rows: Sequence[Any], answers: Sequence[Any] | None) -> None:
@@ -222,6 +234,7 @@ STATUS: dict[type[Exception], int] = {
     Busy: HTTPStatus.SERVICE_UNAVAILABLE,
     Ended: HTTPStatus.SERVICE_UNAVAILABLE,
     Late: HTTPStatus.GATEWAY_TIMEOUT,
+    TokenizerFault: HTTPStatus.INTERNAL_SERVER_ERROR,
     UserError: HTTPStatus.BAD_REQUEST,
 }
 """By the first kind that an error is of."""

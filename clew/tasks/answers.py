@@ -1,7 +1,6 @@
 """What is told of a whole text: one label of several, any number of labels, or a number. Members of ANSWERS know how a score becomes an
 answer, what a wrong one costs, and how answers are measured; they know no text and no body."""
 
-import json
 import math
 from collections.abc import Mapping, Sequence
 from typing import Annotated, Any, Literal, Protocol
@@ -15,10 +14,11 @@ from clew.core.errors import UserError, named, shown, unknown
 from clew.data.examples import number_of
 from clew.metrics.agreement import share_interval
 from clew.metrics.bootstrap import Interval, bootstrap_interval
-from clew.metrics.calibration import calibration, calibration_interval, fit_temperature
+from clew.metrics.calibration import binned, calibration, calibration_interval, fit_temperature, held_out
 from clew.metrics.classification import Confusion, count_confusion, count_label_sets, label_set_intervals
 from clew.metrics.correlation import correlation, correlation_interval
 from clew.metrics.measures import Measured, in_words
+from clew.metrics.statistics import Row, Statistics, share_of
 from clew.text.labels import Labels
 
 Weights = str | Mapping[str, float]
@@ -36,6 +36,8 @@ def known_weights(given: Any) -> Any:
 
 
 ClassWeights = Annotated[Literal["none", "balanced"] | dict[str, float], BeforeValidator(known_weights)]
+SAME = 1e-9
+"""Losses and errors that differ by less are equal: rounding."""
 SAMPLES = 2000
 """Resamples of a bootstrap's interval."""
 
@@ -61,6 +63,8 @@ class OneLabel(nn.Module):
     """p = softmax(logits / T); the likeliest label is the answer. An example weighs what its label does."""
 
     shares: tuple[str, ...] = ("accuracy", "macro_f1", "matthews")
+    settled = ""
+    """Why there is no temperature, where one was looked for and none is used."""
     temperature: Tensor
     class_weights: Tensor
 
@@ -96,11 +100,13 @@ class OneLabel(nn.Module):
         return self.row(example)
 
     def row(self, example: Answered) -> list[float]:
-        row = [0.0] * len(self.labels)
-        for label in example.labels:
-            remedy = f"; data.label_map={{{json.dumps(label, ensure_ascii=False)}: null}} leaves such examples out"
-            row[self.labels.id(label, example.id, remedy)] = 1.0
-        return row
+        """A label that the training part has not is in no column."""
+        return [float(label in example.labels) for label in self.labels.names]
+
+    def all_labels(self, examples: Sequence[Answered]) -> tuple[str, ...]:
+        """The labels that it tells, and behind them others that are gold, which it never does."""
+        own = set(self.labels.names)
+        return (*self.labels.names, *sorted({label for example in examples for label in example.labels} - own))
 
     def prepare(self, targets: Tensor) -> None:
         """Takes the labels' weights from the training part's targets (examples, labels)."""
@@ -111,10 +117,25 @@ class OneLabel(nn.Module):
             self.class_weights.copy_(len(targets) / (len(self.labels) * targets.sum(0).clamp(min=1)))
 
     def settle(self, logits: Tensor, targets: Tensor) -> bool:
-        """Finds T on the validation part; whether there is one."""
-        if self.calibrate:
-            self.temperature.fill_(fit_temperature(logits, targets.argmax(1), smoothing=1 / (len(logits) + 2)))
+        """Finds T on the validation part; whether it was looked for."""
+        known = targets.any(1)
+        if self.calibrate and known.any():
+            self.fit(logits[known], targets[known].argmax(1))
         return self.calibrate
+
+    def fit(self, logits: Tensor, targets: Tensor) -> None:
+        """Takes the T of least loss, and 1 where that T makes the calibration error or the loss larger. Few examples, or a smoothed target
+        of examples that are nearly all right, can do so."""
+        temperature = fit_temperature(logits, targets, smoothing=1 / (len(logits) + 2))
+        plain, mended = held_out(logits, targets), held_out(logits, targets, temperature)
+        pairs = [("calibration error", 100 * plain.error, 100 * mended.error), ("loss", plain.loss, mended.loss)]
+        worse = [f"the {name} from {before:.4g} to {after:.4g}" for name, before, after in pairs if after > before + SAME]
+        self.temperature.fill_(1.0 if worse else temperature)
+        self.settled = (
+            f"probabilities are not calibrated: the temperature {temperature:.3g} would raise {' and '.join(worse)} on the validation part"
+            if worse
+            else ""
+        )
 
     def loss(self, logits: Tensor, targets: Tensor) -> Tensor:
         shares = self.smoothed(targets, 1 / len(self.labels))
@@ -123,7 +144,7 @@ class OneLabel(nn.Module):
     def count(self, targets: Tensor) -> Tensor:
         """What the examples weigh together."""
         if self.weighting == "none":
-            return torch.full((), len(targets), device=targets.device)
+            return targets.any(1).sum()
         return (targets @ self.class_weights.to(targets.device)).sum()
 
     def smoothed(self, targets: Tensor, even: float) -> Tensor:
@@ -158,20 +179,36 @@ class OneLabel(nn.Module):
         return confusion.describe().partition("\n")[2], confusion.table()
 
     def confusion(self, examples: Sequence[Answered], found: Sequence[Found]) -> Confusion:
-        return count_confusion([example.label for example in examples], [answer["labels"][0] for answer in found], self.labels.names)
+        gold, told = [example.label for example in examples], [answer["labels"][0] for answer in found]
+        return count_confusion(gold, told, self.all_labels(examples))
 
     def sure(self, examples: Sequence[Answered], found: Sequence[Found]) -> tuple[Tensor, Tensor]:
-        """Probabilities (examples, labels), and the right labels."""
-        right = [self.labels.id(example.label) for example in examples]
+        """Probabilities (examples, labels), and the right labels, UNSEEN where it is none of them."""
+        right = [self.labels.find(example.label) for example in examples]
         return torch.tensor([answer["probabilities"] for answer in found]), torch.tensor(right)
 
     def scores(self, examples: Sequence[Answered], found: Sequence[Found]) -> list[float]:
         """100 where all is right, else 0."""
         return [100.0 * (set(example.labels) == set(answer["labels"])) for example, answer in zip(examples, found, strict=True)]
 
+    def statistics(self, examples: Sequence[Answered], found: Sequence[Found]) -> list[Statistics]:
+        rows = [
+            one_label_statistics(example.label, answer["labels"][0], self.positive) for example, answer in zip(examples, found, strict=True)
+        ]
+        probabilities, targets = self.sure(examples, found)
+        confidence, right, bins = binned(probabilities, targets)
+        for row, place, gap in zip(rows, bins.tolist(), (right - confidence).tolist(), strict=True):
+            row["calibration_error"] = {"calibration": {str(place): [gap, 1]}}
+        return rows
+
+    def row_losses(self, logits: Tensor, targets: Tensor) -> list[list[float]]:
+        """Each example's loss, and what it weighs."""
+        rows = zip(logits.split(1), targets.split(1), strict=True)
+        return [[float(self.loss(*row)), float(self.count(row[1]))] for row in rows]
+
     def described(self, example: Answered, found: Found) -> dict[str, Any]:
         of = dict(zip(self.labels.names, found["probabilities"], strict=True))
-        sure = min((of[label] for label in example.labels), default=1 - max(of.values()))
+        sure = min((of.get(label, 0.0) for label in example.labels), default=1 - max(of.values()))
         return {"target": example.label, "prediction": "|".join(found["labels"]), "gold_probability": round(sure, 6)}
 
 
@@ -191,7 +228,7 @@ class SeveralLabels(OneLabel):
     def settle(self, logits: Tensor, targets: Tensor) -> bool:
         both = torch.stack([torch.zeros_like(logits), logits], -1).flatten(0, 1)  # there or not: two labels that exclude each other
         if self.calibrate:
-            self.temperature.fill_(fit_temperature(both, targets.long().flatten(), smoothing=1 / (len(both) + 2)))
+            self.fit(both, targets.long().flatten())
         return self.calibrate
 
     def loss(self, logits: Tensor, targets: Tensor) -> Tensor:
@@ -212,26 +249,34 @@ class SeveralLabels(OneLabel):
         return [self.labels.names[place] for place in order if probabilities[place] > 0.5]
 
     def measure(self, examples: Sequence[Answered], found: Sequence[Found]) -> Measured:
-        sets = count_label_sets([example.labels for example in examples], [answer["labels"] for answer in found], self.labels.names)
+        golds, answers = [example.labels for example in examples], [answer["labels"] for answer in found]
+        sets = count_label_sets(golds, answers, self.all_labels(examples))
         values = {name: 100 * getattr(sets, name) for name in self.shares}
         return Measured(values, in_words(values))
 
     def intervals(self, examples: Sequence[Answered], found: Sequence[Found]) -> dict[str, Interval]:
         golds, answers = [example.labels for example in examples], [answer["labels"] for answer in found]
-        intervals = label_set_intervals(golds, answers, self.labels.names, samples=SAMPLES)
-        right = [len(self.labels) - len(set(gold) ^ set(answer)) for gold, answer in zip(golds, answers, strict=True)]
-        intervals["accuracy"] = share_interval(right, [len(self.labels)] * len(right), samples=SAMPLES)
+        labels = self.all_labels(examples)
+        intervals = label_set_intervals(golds, answers, labels, samples=SAMPLES)
+        right = [len(labels) - len(set(gold) ^ set(answer)) for gold, answer in zip(golds, answers, strict=True)]
+        intervals["accuracy"] = share_interval(right, [len(labels)] * len(right), samples=SAMPLES)
         return {name: interval.times(100) for name, interval in intervals.items()}
+
+    def statistics(self, examples: Sequence[Answered], found: Sequence[Found]) -> list[Statistics]:
+        num_labels = len(self.all_labels(examples))
+        pairs = zip(examples, found, strict=True)
+        return [label_set_statistics(example.labels, answer["labels"], num_labels) for example, answer in pairs]
 
     def report(self, examples: Sequence[Answered], found: Sequence[Found]) -> tuple[str, ...]:
         golds, answers = [example.labels for example in examples], [answer["labels"] for answer in found]
-        return (count_label_sets(golds, answers, self.labels.names).describe().partition("\n")[2],)
+        return (count_label_sets(golds, answers, self.all_labels(examples)).describe().partition("\n")[2],)
 
 
 class Number(nn.Module):
     """The number itself, by its squared error; it is learnt with mean 0 and variance 1."""
 
     measures: tuple[str, ...] = ("pearson", "spearman")
+    settled = ""
     mean: Tensor
     scale: Tensor
 
@@ -294,8 +339,42 @@ class Number(nn.Module):
         """Less the squared error."""
         return [-((gold - told) ** 2) for gold, told in zip(*self.numbers(examples, found), strict=True)]
 
+    def statistics(self, examples: Sequence[Answered], found: Sequence[Found]) -> list[Statistics]:
+        return [
+            {"pearson": {"pearson": [gold, told]}, "spearman": {"spearman": [gold, told]}, "error": {"root": [(gold - told) ** 2, 1]}}
+            for gold, told in zip(*self.numbers(examples, found), strict=True)
+        ]
+
+    def row_losses(self, logits: Tensor, targets: Tensor) -> list[list[float]]:
+        rows = zip(logits.split(1), targets.split(1), strict=True)
+        return [[float(self.loss(*row)), float(self.count(row[1]))] for row in rows]
+
     def described(self, example: Answered, found: Found) -> dict[str, Any]:
         return {"target": example.label, "prediction": f"{found['number']:g}"}
+
+
+def one_label_statistics(gold: str, told: str, positive: str | None = None) -> Statistics:
+    """What the scores of one label a text are computed from; F1 is that of the label `positive`, where there is one."""
+    rows: Row = {label: agreement(label, {gold}, {told}) for label in sorted({gold, told})}
+    f1: Statistics = {} if positive is None else {"f1": {"f1": agreement(positive, {gold}, {told})}}
+    return {"accuracy": share_of(float(gold == told), 1), "macro_f1": {"macro_f1": rows}, "matthews": {"matthews": rows}, **f1}
+
+
+def label_set_statistics(gold: Sequence[str], told: Sequence[str], num_labels: int) -> Statistics:
+    """The same of any number of labels; accuracy is of a decision for each of `num_labels`."""
+    golds, answers = set(gold), set(told)
+    rows: Row = {label: agreement(label, golds, answers) for label in sorted(golds | answers)}
+    return {
+        "micro_f1": {"f1": [len(golds), len(answers), len(golds & answers)]},
+        "macro_f1": {"macro_f1": rows},
+        "exact_match": share_of(float(golds == answers), 1),
+        "accuracy": share_of(num_labels - len(golds ^ answers), num_labels),
+    }
+
+
+def agreement(label: str, gold: set[str], told: set[str]) -> list[float]:
+    """Whether a label is gold, told and both."""
+    return [float(label in gold), float(label in told), float(label in gold & told)]
 
 
 ANSWERS: dict[str, type[OneLabel] | type[Number]] = {"one": OneLabel, "several": SeveralLabels, "number": Number}

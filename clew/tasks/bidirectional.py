@@ -20,7 +20,7 @@ from clew.sources.words import WordReader
 from clew.tasks.entry import TaskEntry
 from clew.tasks.language_model import collate_texts
 from clew.tasks.offers import Predicted, Reading, TextBody
-from clew.tasks.programs import Reads, levels
+from clew.tasks.programs import ReadingProgram, levels
 from clew.tasks.reading import ReadsText
 from clew.tasks.streams import Streams
 from clew.text.tokenizer import Tokenizer
@@ -170,7 +170,7 @@ class BidirectionalLanguageModel(ReadsText, nn.Module):
             predicted(range(last), named[:-1], back[1:], "from the right"),
         ]
 
-    def programs(self) -> list[Reads]:
+    def programs(self) -> list[ReadingProgram]:
         return [levels(self.body)]
 
 

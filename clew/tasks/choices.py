@@ -274,7 +274,7 @@ class ChoiceOptions(Options):
         if self.choices is None:
             if given:
                 raise UserError(f"{next(iter(given))} is for choices, which a language model chooses from; give these")
-            raise UserError("a language model was not trained to classify; say what it chooses from, e.g. --choices good,bad")
+            raise UserError("choices is what a language model chooses from, which was not trained to classify; give some, e.g. good,bad")
         return choices_of(parse_choices(self.choices) if isinstance(self.choices, str) else self.choices, **given)
 
 

@@ -1,5 +1,6 @@
 """Classification: a label for a text or for two together, several labels, or a number. Any body, and what its vectors are pooled to."""
 
+import json
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import pairwise
@@ -30,7 +31,7 @@ from clew.tasks.examples import Examples, ExampleTask, TrainTokenizer
 from clew.tasks.explaining import Explained, check_no_place, check_not_empty, chosen_label, named_places
 from clew.tasks.judging import Judging, unlabelled_texts
 from clew.tasks.offers import Given, Judged
-from clew.tasks.programs import Reads, Traced
+from clew.tasks.programs import ReadingProgram, Traced
 from clew.tasks.reading import ReadsText
 from clew.tasks.use import Answered, Objects, Options, PairRow, TextRow, TwoTexts, Use, Watch, line_each, tokens_read
 from clew.text.labels import Labels
@@ -74,7 +75,10 @@ class ClassificationConfig(TaskSection):
     positive: Annotated[str | None, BeforeValidator(as_label)] = Field(None, description="a label whose F1 is measured besides, as f1")
     dropout: float = Field(0.0, ge=0, lt=1, description="of the pooled vector and of hidden layers")
     label_smoothing: float = Field(0.0, ge=0, lt=1, description="the share of a target that is spread over the labels, in training")
-    calibrate: bool = Field(True, description="probabilities are mended by one temperature, found on the validation part at the end")
+    calibrate: bool = Field(
+        True,
+        description="probabilities are mended by one temperature, found on the validation part at the end, if that makes them better there",
+    )
     longest: int = Field(512, ge=1, description="training texts with more tokens than this are left out, and counted")
     truncate: bool = Field(
         False,
@@ -172,6 +176,10 @@ class Classifier(ReadsText, Judging, ExampleTask):
         given: Tensor = self.output(features).float()
         return given
 
+    def row_losses(self, batch: ClassBatch) -> list[list[float]]:
+        found: list[list[float]] = self.answer.row_losses(self.logits(batch), batch.targets)
+        return found
+
     def prepare(self, encoded: Sequence[LabelledWords]) -> None:
         self.answer.prepare(torch.tensor([example.target for example in encoded]))
 
@@ -179,7 +187,17 @@ class Classifier(ReadsText, Judging, ExampleTask):
         with evaluating([self]):
             found = [(self.logits(batch).cpu(), batch.targets.cpu()) for _, batch in batches]
         given: bool = self.answer.settle(*(torch.cat(sides) for sides in zip(*found, strict=True)))
+        self.settled = self.answer.settled
         return given
+
+    def label_table(self) -> Labels | None:
+        return None if self.config.labels == "number" else self.labels
+
+    def gold_labels(self, example: Labelled) -> Iterator[tuple[str, str]]:
+        return ((label, example.id) for label in example.labels)
+
+    def unseen_remedy(self, label: str) -> str:
+        return f"; data.label_map={{{json.dumps(label, ensure_ascii=False)}: null}} leaves such examples out"
 
     def encode(self, examples: Sequence[Labelled]) -> list[LabelledWords]:
         texts = self.encode_texts(examples)
@@ -289,13 +307,14 @@ class Classifier(ReadsText, Judging, ExampleTask):
         label = chosen_label(self.labels.names, logits, pieces.inputs, of)
         what = "the number" if self.config.labels == "number" else f"the logit of {named(self.labels.names[label])}"
         tokens, own = named_places(self.reader.tokenizer, sides[0].tokens)
-        return Explained(self, pieces.inputs, lambda inputs: logits(inputs)[:, label], tokens, own, what, self.reader.tokenizer)
+        unit = "" if self.config.labels == "number" else "nats"
+        return Explained(self, pieces.inputs, lambda inputs: logits(inputs)[:, label], tokens, own, what, self.reader.tokenizer, unit=unit)
 
-    def programs(self) -> list[Reads]:
+    def programs(self) -> list[ReadingProgram]:
         texts = 2 if self.config.pair == "apart" else 1
         if isinstance(self.answer, Number):
-            return [Reads("classifier", ["number"], self.judged, texts=texts, usage=NUMBER_TOLD)]
-        return [Reads("classifier", ["logits", "probabilities"], self.judged, texts=texts, usage=CLASSES_TOLD)]
+            return [ReadingProgram("classifier", ["number"], self.judged, texts=texts, usage=NUMBER_TOLD)]
+        return [ReadingProgram("classifier", ["logits", "probabilities"], self.judged, texts=texts, usage=CLASSES_TOLD)]
 
     def judged(self, given: Traced) -> tuple[Tensor, ...]:
         """Logits and probabilities of the labels, or the number."""

@@ -84,7 +84,8 @@ class MaskedDocuments(Learning[Documents, MaskedExamples]):
         documents = encoded.documents
         about = {"documents": documents.num_documents, "tokens": len(documents), "digest": documents.digest}
         size = f"{training.batch_tokens:,} tokens" if training.batch_tokens is not None else f"{training.batch_size} rows"
-        order = {"batch_tokens": training.batch_tokens} if training.batch_tokens is not None else {"batch_size": training.batch_size}
+        order: dict[str, Any] = {"pairing": encoded.pairing} if encoded.is_paired else {}
+        order |= {"batch_tokens": training.batch_tokens} if training.batch_tokens is not None else {"batch_size": training.batch_size}
         return {
             "training documents": Known(about, f"{documents.num_documents:,} of {len(documents):,} tokens, {documents.digest[:8]}"),
             "order of batches": Known(

@@ -1,9 +1,9 @@
 """Learning from examples: each is encoded once, examples of like length share a batch, predictions are gathered and measured whole.
 
 What it asks of a task, besides the loop's forward and counts: `encode(examples)`, `lengths(encoded)`, `longest`, `check_length`,
-`collate(encoded)`, `predict(batch, decoding, seed, row_numbers)`, `measure(examples, predictions)`, `best`, the measure that the best
-evaluation is told by, and whether it `writes` tokens; of the last evaluation `intervals`, `report` and `sentence_scores` of examples and
-predictions, and `described(example, prediction)`. `ExampleTask` says what need not be said.
+`collate(encoded)`, `predict(batch, decoding, seed, row_numbers)`, `measure(examples, predictions)`, `best`, the measure by which the best
+evaluation is chosen, and whether it `writes` tokens; of the last evaluation `intervals`, `report`, `statistics` and `sentence_scores` of
+examples and predictions, `row_losses(batch)`, and `described(example, prediction)`. `ExampleTask` says what need not be said.
 """
 
 import hashlib
@@ -13,7 +13,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import lru_cache
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 import torch
@@ -21,7 +21,8 @@ from torch import Tensor, nn
 
 from clew.core.batches import Batches, to_device
 from clew.core.config import TaskSection
-from clew.core.errors import UserError, counted
+from clew.core.errors import UserError, counted, few_of
+from clew.core.errors import named as named_label
 from clew.core.identity import Known
 from clew.core.processes import from_all, rank, sum_over_processes, world_size
 from clew.data.example_splits import find_overlaps
@@ -32,8 +33,10 @@ from clew.data.plans import ExamplePlan, batches_by_length, bucket_plan, shuffle
 from clew.metrics.bootstrap import Interval
 from clew.metrics.measures import in_words, named
 from clew.metrics.score import Score
+from clew.metrics.statistics import Statistics
 from clew.tasks.learning import Batching, Encoding, Evaluation, Given, Learning, Tokenizers
 from clew.tasks.writing import DecodingConfig
+from clew.text.labels import Labels
 from clew.text.tokenizer import Tokenizer
 
 TrainTokenizer = Callable[[Sequence[str], Sequence[str]], Tokenizer]
@@ -49,8 +52,22 @@ class ExampleTask(nn.Module):
     """A task whose data are examples."""
 
     needs: tuple[str, ...] = ()
+    settled = ""
+    """What a person should know of what was settled, in a sentence."""
     writes = False
     """Whether what it predicts is tokens, so that its loss is of each of them."""
+
+    def label_table(self) -> Labels | None:
+        """The labels that it tells; None where it tells none of a table."""
+        return None
+
+    def gold_labels(self, example: Any) -> Iterable[tuple[str, str]]:
+        """An example's own labels, those that the table should have, each with its place."""
+        return ()
+
+    def unseen_remedy(self, label: str) -> str:
+        """What may be done about a label that the table has not, as the end of a sentence."""
+        return ""
 
     def prepare(self, encoded: Sequence[Any]) -> None:
         """Takes from the training part, once, what is no parameter: how frequent labels are."""
@@ -73,6 +90,14 @@ class ExampleTask(nn.Module):
     def report(self, examples: Sequence[Any], predictions: Sequence[Any]) -> tuple[str, ...]:
         """Tables in words."""
         return ()
+
+    def statistics(self, examples: Sequence[Any], predictions: Sequence[Any]) -> list[Statistics]:
+        """Of each example what measures are computed from, by name; runs are compared by it."""
+        return [{} for _ in examples]
+
+    def row_losses(self, batch: Any) -> list[list[float]] | None:
+        """The loss of each row of a batch and what it counts, which add to the batch's; None where a task does not say."""
+        return None
 
 
 @dataclass(frozen=True)
@@ -115,7 +140,11 @@ class Examples(Learning[Sequence[Any], Sequence[Any]]):
         return self.train(tokenizers.of_sequences, tokenizers.joint, train, task)
 
     def encode(self, task: Any, part: Sequence[Any], encoding: Encoding) -> Sequence[Any]:
-        """Training leaves out examples that are too long; any other part is refused for one."""
+        """Training leaves out examples that are too long; any other part is refused for one. A label that is not in the table is refused
+        where it is to be learnt, and where a part has no other: it is then the wrong file, or the wrong column."""
+        unseen = find_unseen(task, part)
+        if unseen.labels and (encoding.to_train or unseen.times == unseen.total):
+            task.label_table().id(unseen.first, unseen.place, task.unseen_remedy(unseen.first))
         encoded: Sequence[Any] = task.encode(part)
         if not encoding.to_train:
             for example, ids in zip(part, encoded, strict=True):
@@ -181,14 +210,48 @@ class Examples(Learning[Sequence[Any], Sequence[Any]]):
         """Examples that two parts share, and those that are too long to train on."""
         is_long = lengths_of(task, encoded["train"]).max(1) > task.longest
         found = [str(overlap) for overlap in find_overlaps(dict(parts))]
+        found += [note for name, part in parts.items() if name != "train" for note in self.judged_remarks(task, name, part)]
         if is_long.any():
             first = parts["train"][int(np.argmax(is_long))].id
             left_out = counted(int(is_long.sum()), "training example")
             found.append(f"left out {left_out} of more than {task.longest} tokens on a side (first: {first})")
         return found
 
+    def judged_remarks(self, task: Any, name: str, part: Sequence[Any]) -> list[str]:
+        """Labels that the training part has not."""
+        unseen = find_unseen(task, part)
+        if not unseen.labels:
+            return []
+        are = "is" if unseen.times == 1 else "are"
+        which = f"{few_of([named_label(label) for label in unseen.labels])}; first: {unseen.place}"
+        of = f"{unseen.times:,} of {counted(unseen.total, 'label')}"
+        return [f"{name}: {of} {are} not in the training part ({which}); counted as wrong, and left out of the loss"]
+
     def lines(self, part: Sequence[Any]) -> Iterator[str]:
         return (example.key for example in part)
+
+
+class Unseen(NamedTuple):
+    """How many of a part's gold labels no answer can be, which these are, and the first of them with its place."""
+
+    times: int
+    total: int
+    labels: tuple[str, ...]
+    first: str = ""
+    place: str = ""
+
+
+def find_unseen(task: Any, part: Sequence[Any]) -> Unseen:
+    table = task.label_table()
+    if table is None:
+        return Unseen(0, 0, ())
+    total, found = 0, []
+    for example in part:
+        for label, place in task.gold_labels(example):
+            total += 1
+            if label not in table:
+                found.append((label, place))
+    return Unseen(len(found), total, tuple(dict.fromkeys(label for label, _ in found)), *(found[0] if found else ()))
 
 
 @torch.no_grad()
@@ -200,7 +263,7 @@ def judge_examples(task: Any, forward: Any, examples: Sequence[Any], encoded: Se
     was_training = task.training
     task.eval()
     totals = torch.zeros(2, dtype=torch.float64)  # loss and targets
-    mine: list[tuple[int, Any]] = []
+    mine: list[tuple[int, Any, list[float] | None]] = []
     try:
         with evaluation.whole(task):
             for rows in batches[rank() :: world_size()]:
@@ -209,16 +272,28 @@ def judge_examples(task: Any, forward: Any, examples: Sequence[Any], encoded: Se
                 batch = to_device(task.collate([encoded[row] for row in rows]), device)
                 with evaluation.autocast():
                     loss = forward(batch, None)[0]["loss"]
-                    mine += zip(rows, task.predict(batch, decoding, evaluation.seed, [row + 1 for row in rows]), strict=True)
+                    predictions = task.predict(batch, decoding, evaluation.seed, [row + 1 for row in rows])
+                    losses = task.row_losses(batch) if evaluation.is_final else None
+                mine += zip(rows, predictions, losses or [None] * len(rows), strict=True)
                 totals += torch.tensor([float(loss.sum), float(loss.count)], dtype=torch.float64)
     finally:
         task.train(was_training)
     nats, count = sum_over_processes(totals).tolist()
-    found: dict[int, Any] = dict(pair for text in from_all(json.dumps(mine)) for pair in json.loads(text))
-    return score_of(task, examples, [found[row] for row in range(len(examples))], nats / (count or 1), evaluation.is_final)
+    found = {row: (told, loss) for text in from_all(json.dumps(mine)) for row, told, loss in json.loads(text)}
+    in_order = [found[row] for row in range(len(examples))]
+    each = [loss for _, loss in in_order]
+    return score_of(task, examples, [told for told, _ in in_order], nats / (count or 1), evaluation.is_final, each)
 
 
-def score_of(task: Any, examples: Sequence[Any], predictions: Sequence[Any], loss: float, is_final: bool) -> Score:
+def score_of(
+    task: Any,
+    examples: Sequence[Any],
+    predictions: Sequence[Any],
+    loss: float,
+    is_final: bool,
+    losses: Sequence[Sequence[float] | None] | None = None,
+) -> Score:
+    """What is measured of predictions; `losses` are each example's and what it counts, where they are known."""
     measured = task.measure(examples, predictions)
     values, text = {"loss": loss}, f"loss {loss:.4f}"
     if task.writes:
@@ -240,7 +315,11 @@ def score_of(task: Any, examples: Sequence[Any], predictions: Sequence[Any], los
         found = ", ".join(f"{named(name)} {interval.low:.2f} to {interval.high:.2f}" for name, interval in intervals.items())
         text += f"; 95 % intervals: {found}"
     report = task.report(examples, predictions)
-    return Score(values, value, text, dict(zip(ids, scores, strict=True)), dict(zip(ids, described, strict=True)), intervals, report, size)
+    statistics = task.statistics(examples, predictions)
+    if losses is not None and None not in losses:
+        statistics = [{"loss": {"mean": pair or ()}, **of_measures} for pair, of_measures in zip(losses, statistics, strict=True)]
+    scores_of, described_of, statistics_of = (dict(zip(ids, each, strict=True)) for each in (scores, described, statistics))
+    return Score(values, value, text, scores_of, described_of, intervals, report, statistics_of, size)
 
 
 def lengths_of(task: Any, encoded: Sequence[Any]) -> np.ndarray:

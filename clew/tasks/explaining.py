@@ -6,7 +6,7 @@ translator writes. The embedding's vectors are put in by intervening, so that it
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, TypeVar
 
 import torch
 from torch import Tensor, nn
@@ -18,6 +18,8 @@ from clew.layers.context import Context
 from clew.layers.embeddings import Words, tokens_of
 from clew.tasks.reading import no_text
 from clew.text.tokenizer import Tokenizer
+
+G = TypeVar("G")
 
 
 @dataclass(frozen=True)
@@ -35,6 +37,8 @@ class Explained:
     embedding: str | None = "body.embedding"
     movable: bool = True
     """Whether the score is the same question when a token is taken out."""
+    unit: str = "nats"
+    """The unit of the score: nats for a logit or a log-probability, empty for a number."""
 
     def vectors(self, inputs: Any = None) -> Tensor:
         """What the embedding hands on (places, dim)."""
@@ -98,8 +102,9 @@ class Explained:
         return [next(found) if own else whole for own in self.own]
 
 
-def repeated(inputs: Any, rows: int) -> Any:
-    return map_batch(lambda part: part.expand(rows, *part.shape[1:]), inputs)
+def repeated(inputs: G, rows: int) -> G:
+    found: G = map_batch(lambda part: part.expand(rows, *part.shape[1:]), inputs)
+    return found
 
 
 def with_tokens(inputs: Any, tokens: Tensor) -> Any:

@@ -1,9 +1,10 @@
 """Text from a language model: prompts in, continuations out, by any decoding algorithm over the task's Stepper."""
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass
 from itertools import chain, islice
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import torch
 from pydantic import Field
@@ -17,7 +18,7 @@ from clew.decoding.stepper import Stepper
 from clew.metrics.diversity import distinct, repetition
 from clew.tasks.translation import confidence_of
 from clew.tasks.use import Answered, Blocks, Objects, TextRow, Use, Watch, WritingOptions, tokens_read
-from clew.tasks.writing import DecodingConfig, filtered_as, write
+from clew.tasks.writing import DecodingConfig, ending_as, filtered_as, write
 from clew.text.tokenizer import Tokenizer
 from clew.text.train import END
 
@@ -40,6 +41,14 @@ class Generated:
 
     def __str__(self) -> str:
         return self.prompt + self.text
+
+
+class RefusedPrompt(UserError):
+    """One of several prompts cannot be read: the row that it is."""
+
+    def __init__(self, sentence: str, row: int):
+        super().__init__(sentence)
+        self.row = row
 
 
 def generate(task: "LanguageModel", prompts: Sequence[str], config: DecodingConfig, seed: int = 0) -> list[Generated]:
@@ -83,6 +92,7 @@ def stream(task: "LanguageModel", prompt: str, config: DecodingConfig, seed: int
     tokens, mask = prompt_batch(task, [prompt])
     stepper = stepper_of(task, config, tokens)
     ends = ends_of(task.tokenizer, config)
+    stepper = ending_as(config, stepper, tokens, mask, end=ends, max_new=config.max_new)
     if config.method == "greedy":
         steps = greedy(stepper, tokens, mask, max_new=config.max_new, end=ends)
     else:
@@ -123,15 +133,16 @@ def prompt_batch(task: "LanguageModel", prompts: Sequence[str]) -> tuple[Tensor,
     rows = []
     frame = task.tokenizer.frame
     before = [] if frame is None else frame.before
-    for prompt in prompts:
-        task.tokenizer.check(prompt)
+    limit = task.body.max_length
+    for row, prompt in enumerate(prompts):
+        try:
+            task.tokenizer.check(prompt)
+        except UserError as error:
+            raise RefusedPrompt(str(error), row) from None
         tokens = [*before, *task.encode(prompt)] or start_of(task)
-        limit = task.body.max_length
         if limit is not None and len(tokens) > limit:
-            raise UserError(
-                f"the prompt has {len(tokens)} tokens, but the model has learnt {limit} positions; shorten it, "
-                "or train with a larger model.max_length"
-            )
+            remedy = "shorten it, or train with a larger model.max_length"
+            raise RefusedPrompt(f"the prompt has {len(tokens)} tokens, but the model has learnt {limit} positions; {remedy}", row)
         rows.append(torch.tensor(tokens))
     device = task.body.embedding.like.device
     lengths = torch.tensor([len(row) for row in rows])
@@ -197,12 +208,32 @@ class GenerateOptions(WritingOptions):
     samples: int = Field(1, ge=1, description="continuations of every text")
     measure: bool = Field(False, description="distinct-n and repetition of the samples, on standard error")
 
+    @classmethod
+    def over(cls, own: Mapping[str, Any], given: Mapping[str, Any]) -> dict[str, Any]:
+        found = super().over(own, given)
+        if given.get("samples", 1) != 1 and (method := found.get("method", "sample")) != "sample":
+            remedy = "; n_best has several of beam search" if method == "beam" else ""
+            raise UserError(f"samples is for sampling, and method is {method}, which writes the same text each time{remedy}")
+        return found
+
 
 def generate_answers(
     tasks: Sequence["LanguageModel"], rows: Sequence[TextRow], options: GenerateOptions, numbers: Sequence[int]
 ) -> list[list[Generated]]:
-    prompts, places = [row.text for row in rows], [number - 1 for number in numbers]
-    return generate_rows(tasks[0], prompts, options.decoding, options.seed, places)
+    prompts, row_numbers = [row.text for row in rows], [number - 1 for number in numbers]
+    with named_rows(row_numbers, options.samples):
+        return generate_rows(tasks[0], prompts, options.decoding, options.seed, row_numbers)
+
+
+@contextmanager
+def named_rows(row_numbers: Sequence[int], samples: int) -> Iterator[None]:
+    """Within this context what is said of one prompt among several names it by its number."""
+    try:
+        yield
+    except RefusedPrompt as error:
+        if len(row_numbers) == 1 and row_numbers[0] == 0:
+            raise
+        raise UserError(f"text {row_numbers[error.row] // samples + 1}: {error}") from None
 
 
 def stream_row(task: "LanguageModel", row: TextRow, options: GenerateOptions, number: int) -> Iterator[str] | None:

@@ -6,6 +6,7 @@ from typing import Any
 from clew.data.examples import Labelled
 from clew.metrics.bootstrap import Interval
 from clew.metrics.measures import Measured
+from clew.metrics.statistics import Statistics
 from clew.tasks.answers import Found
 from clew.text.tokenizer import check_is_text
 
@@ -29,6 +30,10 @@ class Judging:
 
     def sentence_scores(self, examples: Sequence[Labelled], predictions: Sequence[Found]) -> list[float]:
         found: list[float] = self.answer.scores(examples, predictions)
+        return found
+
+    def statistics(self, examples: Sequence[Labelled], predictions: Sequence[Found]) -> list[Statistics]:
+        found: list[Statistics] = self.answer.statistics(examples, predictions)
         return found
 
     def described(self, example: Labelled, prediction: Found) -> dict[str, Any]:

@@ -22,7 +22,7 @@ from clew.tasks.entry import TaskEntry
 from clew.tasks.explaining import Explained, check_no_place, chosen_token
 from clew.tasks.generation import GENERATE, continuation, ends_of, prompt_batch, stepper_of
 from clew.tasks.offers import Begun, Expected, Given, Predicted, Reading, Streamed, TextBody, TokenScores
-from clew.tasks.programs import Steps
+from clew.tasks.programs import SteppingProgram
 from clew.tasks.reading import ReadsText
 from clew.tasks.streams import Streams
 from clew.tasks.writing import DecodingConfig
@@ -196,9 +196,9 @@ class LanguageModel(ReadsText, nn.Module):
         what = f"log p of {self.tokenizer.piece(token)!r} as the next token"
         return Explained(self, inputs, lambda rows: log_probs(rows)[:, token], reading.pieces[:length], own, what, self.tokenizer)
 
-    def programs(self) -> list[Steps]:
+    def programs(self) -> list[SteppingProgram]:
         frame = self.tokenizer.frame
-        return [Steps(source=False, facts={"before": [] if frame is None else frame.before})]
+        return [SteppingProgram(source=False, facts={"before": [] if frame is None else frame.before})]
 
 
 class LanguageStepper:

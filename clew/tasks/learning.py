@@ -150,6 +150,10 @@ class Learning(Protocol[P, E]):
         """What a person should know of the data, a line each."""
         return []
 
+    def judged_remarks(self, task: Any, name: str, part: P) -> list[str]:
+        """What a person should know of a part that is judged, a line each."""
+        return []
+
     def apart(self, parts: Mapping[str, P], data: Any) -> dict[str, P]:
         """Parts by name, cut where a score over all of one would say little."""
         return dict(parts)

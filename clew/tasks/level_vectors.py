@@ -12,7 +12,7 @@ from clew.core.errors import UserError
 from clew.core.modes import evaluating
 from clew.layers.blocks import block_ends
 from clew.layers.context import WORD_VECTORS, Pieces
-from clew.layers.pooling import MIXES
+from clew.layers.pooling import MIXES, Levels
 from clew.sources.words import EncodedWords, WordReader
 
 BATCH = 64
@@ -42,7 +42,10 @@ def batches_of(body: Any, reader: WordReader, encoded: Sequence[EncodedWords]) -
 
 def block_levels(body: Any, batch: Pieces) -> list[Tensor]:
     """The embedding's vectors (batch, length, dim), and those that each block ends with."""
-    levels = body.levels(batch.inputs, batch.mask)
+    return ends_of_blocks(body, body.levels(batch.inputs, batch.mask))
+
+
+def ends_of_blocks(body: Any, levels: Sequence[Tensor]) -> list[Tensor]:
     return [levels[number] for number in block_ends(body, len(levels))]
 
 
@@ -51,12 +54,21 @@ def layer_vectors(body: Any, batch: Pieces, layer: int | str) -> Tensor:
     if layer == "last":
         found: Tensor = body(batch.inputs, batch.mask)[0]
         return found
-    levels = block_levels(body, batch)
-    if isinstance(layer, int):
-        return levels[layer]
+    return layer_of(block_levels(body, batch), layer)
+
+
+def layer_of(levels: Sequence[Tensor], layer: int | str) -> Tensor:
+    """One level, the last, or a mix."""
+    if isinstance(layer, int) or layer == "last":
+        return levels[-1 if isinstance(layer, str) else layer]
     mixable = [level for level in levels if level.shape[-1] == levels[-1].shape[-1]]
-    mixed: Tensor = MIXES[layer](len(mixable), levels[-1].shape[-1])(mixable)
+    mixed: Tensor = mix_of(layer, [level.shape[-1] for level in levels])(mixable)
     return mixed
+
+
+def mix_of(name: str, widths: Sequence[int]) -> Levels:
+    """A mix of the levels that are as wide as the last; the embedding's width is the first."""
+    return MIXES[name](sum(width == widths[-1] for width in widths), widths[-1], has_embedding=widths[0] == widths[-1])
 
 
 def sentence_vectors(body: Any, reader: WordReader, sentences: Sequence[Sequence[str]], pieces: str = "last") -> list[Tensor]:

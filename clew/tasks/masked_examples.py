@@ -10,7 +10,7 @@ from torch import Tensor
 from clew.core.errors import UserError
 from clew.data.encoded_documents import EncodedDocuments
 from clew.data.masking import IGNORED, masking_of
-from clew.data.spans import Spans, packed_spans, paired_spans
+from clew.data.spans import Spans, evenly_paired_spans, packed_spans, paired_spans
 from clew.layers.embeddings import Segmented
 from clew.sources.words import is_segmented
 from clew.text.tokenizer import Tokenizer
@@ -44,6 +44,8 @@ class Masking(Protocol):
     def whole_words(self) -> bool: ...
     @property
     def next_sentence(self) -> bool: ...
+    @property
+    def pairing(self) -> str: ...
 
 
 class Guesser(Protocol):
@@ -67,6 +69,7 @@ class MaskedExamples:
         config, tokenizer = task.config, task.tokenizer
         self.documents = documents
         self.frame = tokenizer.frame
+        self.pairing = config.pairing
         self.is_paired = config.next_sentence and (to_train or (documents.num_documents > 1 and self.frame is not None))
         self.is_segmented = is_segmented(task.body)
         self.masking = masking_of(tokenizer, config.chosen, config.masked, config.replaced, whole=config.whole_words)
@@ -77,9 +80,14 @@ class MaskedExamples:
     def spans(self, seed: int, epoch: int) -> Spans:
         """All examples of an epoch, in the order of the documents."""
         sentences, documents = self.documents.sentences, self.documents.documents
-        return (
-            paired_spans(sentences, documents, self.room, seed, epoch) if self.is_paired else packed_spans(sentences, documents, self.room)
-        )
+        if not self.is_paired:
+            return packed_spans(sentences, documents, self.room)
+        if self.pairing == "released":
+            return paired_spans(sentences, documents, self.room, seed, epoch)
+        found = evenly_paired_spans(sentences, documents, self.room, seed, epoch, self.documents.tokens)
+        if not len(found.firsts):
+            raise UserError("every document is a single token, so that no text follows another; set task.next_sentence=false")
+        return found
 
     def batch(self, spans: Spans, rows: np.ndarray, seed: int, epoch: int) -> MaskedBatch:
         """The examples with these numbers."""

@@ -27,7 +27,7 @@ from clew.tasks.explaining import Explained, chosen_token, named_places
 from clew.tasks.filling import FILL, framed_text
 from clew.tasks.masked_examples import MaskedBatch
 from clew.tasks.offers import Expected, Given, Predicted, Reading, TextBody, TokenScores
-from clew.tasks.programs import Reads, Traced, levels
+from clew.tasks.programs import ReadingProgram, Traced, levels
 from clew.tasks.reading import ReadsText
 from clew.text.frames import Framed
 from clew.text.tokenizer import Tokenizer
@@ -49,6 +49,11 @@ class MaskedLanguageModelConfig(TaskSection):
     replaced: float = Field(0.1, ge=0, le=1, description="and the share that is read as a random token; the rest is read as it is")
     whole_words: bool = Field(False, description="all pieces of a word are chosen together")
     next_sentence: bool = Field(True, description="two texts are read, and whether the second follows the first is predicted too")
+    pairing: Literal["half", "released"] = Field(
+        "half",
+        description="half: a second text is a random one with probability 1/2; released: a sentence left alone has a random one always, "
+        "as in BERT's released code",
+    )
     tied: bool = Field(True, description="the output layer's weight is the embedding's")
     activation: str = Field("gelu", description="between body and output layer")
     norm_eps: float = Field(1e-12, gt=0)
@@ -234,9 +239,9 @@ class MaskedLanguageModel(ReadsText, nn.Module):
         what = f"log p of {self.tokenizer.piece(token)!r} in the place of mask {place}"
         return Explained(self, inputs, lambda rows: log_probs(rows)[:, token], names, own, what, self.tokenizer)
 
-    def programs(self) -> list[Reads]:
+    def programs(self) -> list[ReadingProgram]:
         outputs = ["log_probs"] if self.next_sentence is None else ["log_probs", "follows"]
-        return [Reads("filler", outputs, self.filled, usage=FILLED, facts={"mask": self.tokenizer.mask}), levels(self.body)]
+        return [ReadingProgram("filler", outputs, self.filled, usage=FILLED, facts={"mask": self.tokenizer.mask}), levels(self.body)]
 
     def filled(self, given: Traced) -> tuple[Tensor, ...]:
         """log p of every token at every place, and the probability that the second text follows the first."""

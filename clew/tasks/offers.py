@@ -13,7 +13,7 @@ A capability is a method that a model has or has not. Whoever needs one asks `la
     explains       one score as a function of what is read                     -> Explained
     aligns         which token of the source each token written looks at       -> Alignment
     vectors        a vector for every word of a text by itself                 -> TextBody
-    programs       what is written for another runtime (`tasks.programs`)      -> list[Reads | Steps]
+    programs       what is written for another runtime (`tasks.programs`)      -> list[ReadingProgram | SteppingProgram]
 
 A model that has the method may still be built so that it cannot: its `without(name)` says why. `languages` are those that a text may go
 into.

@@ -25,6 +25,7 @@ from clew.decoding.trees import TreeConstraint
 from clew.drawing.tree_drawing import tree_text, trees_svg
 from clew.metrics.brackets import score_brackets, score_sentence, share
 from clew.metrics.measures import Measured
+from clew.metrics.statistics import Statistics, share_of
 from clew.sources.words import one_word_each
 from clew.tasks.alignment import Tokens
 from clew.tasks.entry import TaskEntry
@@ -168,6 +169,12 @@ class ConstituencyParser(SequenceToSequence):
         pairs = zip(examples, predictions, strict=True)
         return [100 * score_sentence(example.tree, tree_of(text, example.tree)).all.f1 for example, text in pairs]
 
+    def statistics(self, examples: Sequence[Parsed], predictions: Sequence[str]) -> list[Statistics]:  # type: ignore[override]
+        return [
+            bracket_statistics(example.tree, text) | (tag_statistics(example.tree, text) if self.config.tags else {})
+            for example, text in zip(examples, predictions, strict=True)
+        ]
+
     def encode_given(self, given: Given) -> Sides:
         """A sentence with spaces between its words; its tree in brackets, or the symbols of one or of its beginning."""
         words = words_of(given.text)
@@ -215,12 +222,30 @@ def tree_over(symbols: str, words: Sequence[str], tags: Sequence[str] | None = N
         return None
 
 
+def bracket_statistics(gold: Tree, symbols: str) -> Statistics:
+    tree = tree_of(symbols, gold)
+    counts = score_sentence(gold, tree).all
+    return {
+        "f1": {"f1": [counts.gold, counts.predicted, counts.matched]},
+        "precision": share_of(counts.matched, counts.predicted),
+        "recall": share_of(counts.matched, counts.gold),
+        "complete": share_of(counts.complete, counts.valid),
+        "well_formed": share_of(float(tree is not None), 1),
+    }
+
+
+def tag_statistics(gold: Tree, symbols: str) -> Statistics:
+    return {"tags": share_of(right_tags(gold, symbols), len(gold.tags))}
+
+
+def right_tags(gold: Tree, symbols: str) -> int:
+    tags = [symbol for symbol in symbols.split() if not symbol.startswith(("(", ")"))]
+    return sum(a == b for a, b in zip(gold.tags, tags, strict=False))
+
+
 def tagging_accuracy(golds: Sequence[Tree], predictions: Sequence[str]) -> float:
     """The share of words, punctuation among them, whose tag is right."""
-    right = 0
-    for gold, symbols in zip(golds, predictions, strict=True):
-        tags = [symbol for symbol in symbols.split() if not symbol.startswith(("(", ")"))]
-        right += sum(a == b for a, b in zip(gold.tags, tags, strict=False))
+    right = sum(right_tags(gold, symbols) for gold, symbols in zip(golds, predictions, strict=True))
     return share(right, sum(len(gold.tags) for gold in golds))
 
 
@@ -289,6 +314,7 @@ PARSE: Use[WordsRow, list[Parse]] = Use(
     row=WordsRow,
     options=WritingOptions,
     answer=parse_rows,
+    writes=lambda row, options: SYMBOLS_A_WORD * len(row.words) + MORE_SYMBOLS,
     objects=parsed_objects,
     formats={"brackets": brackets_lines, "text": drawn_lines, "svg": one_picture},
     tables=False,

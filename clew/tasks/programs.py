@@ -21,7 +21,7 @@ class Traced(NamedTuple):
 
 
 @dataclass(frozen=True)
-class Reads:
+class ReadingProgram:
     """A program that reads texts whole. `call(given)` gives a tensor for each name of `outputs`."""
 
     name: str
@@ -42,7 +42,7 @@ class Reads:
 
 
 @dataclass(frozen=True)
-class Steps:
+class SteppingProgram:
     """A program that writes: one call of the task's body from a state, and `log_probs` of what comes out; where there is a `source`, one
     more that reads it. `facts` has `before`, the ids that a text begins with; of a source `source_before`, `source_after`, `start` and
     `end`, and `languages` where it names the one that it goes into."""
@@ -57,6 +57,8 @@ print({name: vectors.shape for name, vectors in found.items()})  # (batch, lengt
 """
 
 
-def levels(body: Any) -> Reads:
+def levels(body: Any) -> ReadingProgram:
     """The vectors (batch, length, dim) of every level, the embedding's first."""
-    return Reads("levels", (), lambda given: body.levels(given.texts[0].inputs, given.texts[0].mask), numbered="level", usage=LEVELS)
+    return ReadingProgram(
+        "levels", (), lambda given: body.levels(given.texts[0].inputs, given.texts[0].mask), numbered="level", usage=LEVELS
+    )

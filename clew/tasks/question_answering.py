@@ -32,11 +32,12 @@ from clew.layers.context import Pieces
 from clew.metrics.answers import AnswerScores, best_threshold, score_answers
 from clew.metrics.bootstrap import Interval, bootstrap_interval
 from clew.metrics.measures import Measured, in_words
+from clew.metrics.statistics import Statistics, share_of
 from clew.sources.windows import CutText, cut_text, part_of, window_starts
 from clew.sources.words import EncodedWords, WordReader, is_spelled, one_word_each, places_of
 from clew.tasks.entry import TaskEntry
 from clew.tasks.examples import Examples, ExampleTask, TrainTokenizer
-from clew.tasks.programs import Reads, Traced
+from clew.tasks.programs import ReadingProgram, Traced
 from clew.tasks.reading import ReadsText
 from clew.tasks.use import Blocks, Objects, Options, Use, Watch, tokens_read
 from clew.text.tokenizer import Tokenizer, check_is_text
@@ -362,16 +363,36 @@ class QuestionAnswering(ReadsText, ExampleTask):
         """The F1 of each answer."""
         return [100 * score for score in self.scores(examples, predictions).f1]
 
+    def statistics(self, examples: Sequence[Question], predictions: Sequence[Any]) -> list[Statistics]:
+        scores = self.scores(examples, predictions)
+        return [
+            {
+                "exact_match": share_of(exact, 1),
+                "f1": share_of(f1, 1),
+                "f1_answerable": share_of(f1 * has, float(has)),
+                "f1_unanswerable": share_of(f1 * (not has), float(not has)),
+            }
+            for exact, f1, has in zip(scores.exact, scores.f1, scores.answerable, strict=True)
+        ]
+
+    def row_losses(self, batch: QuestionBatch) -> list[list[float]]:
+        """A question's is that of all its windows."""
+        losses = F.cross_entropy(self.logits(batch).flatten(0, 1), batch.targets.flatten(), reduction="none").view(-1, 2).sum(1) / 2
+        found = torch.zeros(int(batch.question.max()) + 1, 2, dtype=torch.float64)
+        found.index_add_(0, batch.question.cpu(), torch.stack([losses, torch.ones_like(losses)], 1).double().cpu())
+        rows: list[list[float]] = found.tolist()
+        return rows
+
     def described(self, example: Question, prediction: Any) -> dict[str, Any]:
         found = answered(example, prediction)
         span = {} if found.answer is None else {"start": found.answer.start, "stop": found.answer.stop}
         told = {"target": " | ".join(example.texts), "prediction": found.text, **span, "probability": round(found.probability, 6)}
         return {"source": example.question, **told}
 
-    def programs(self) -> list[Reads]:
+    def programs(self) -> list[ReadingProgram]:
         plain = not is_spelled(self.body) and self.reader.context is None
         usage = ANSWERED if plain else SCORES
-        return [Reads("reader", ["scores"], self.score_places, usage=usage, alone=plain, facts={"pair": self.around_pair()})]
+        return [ReadingProgram("reader", ["scores"], self.score_places, usage=usage, alone=plain, facts={"pair": self.around_pair()})]
 
     def score_places(self, given: Traced) -> tuple[Tensor]:
         """Of every place as an answer's first and last (batch, 2, length)."""

@@ -13,7 +13,7 @@ from clew.layers.context import Pieces
 from clew.layers.pooling import POOLINGS
 from clew.sources.words import EncodedWords, WordReader
 from clew.tasks.entry import TaskEntry
-from clew.tasks.programs import Reads, levels
+from clew.tasks.programs import ReadingProgram, levels
 from clew.tasks.reading import ReadsText
 from clew.tasks.text_vectors import EMBED
 from clew.text.tokenizer import Tokenizer
@@ -72,8 +72,8 @@ class Representation(ReadsText, nn.Module):
         found: list[Tensor] = self.body.embedding.looked_up()
         return found
 
-    def programs(self) -> list[Reads]:
-        return [Reads("embedder", ["vectors"], lambda given: (self(given.texts[0]),), usage=VECTORS), levels(self.body)]
+    def programs(self) -> list[ReadingProgram]:
+        return [ReadingProgram("embedder", ["vectors"], lambda given: (self(given.texts[0]),), usage=VECTORS), levels(self.body)]
 
 
 def build_representation(body: Any, vocabularies: dict[str, Any], config: RepresentationConfig) -> Representation:

@@ -20,9 +20,10 @@ from clew.data.kinds.pairs import PAIRS
 from clew.decoding.stepper import Stepper
 from clew.layers.losses import CrossEntropy
 from clew.metrics.measures import MEASURES, VALUES, Measured
+from clew.metrics.statistics import Statistics
 from clew.tasks.entry import TaskEntry
 from clew.tasks.examples import Examples, TrainTokenizer
-from clew.tasks.programs import Steps
+from clew.tasks.programs import SteppingProgram
 from clew.tasks.source_to_target import ReadsAndWrites
 from clew.tasks.translation import TRANSLATE
 from clew.tasks.writing import DecodingConfig, Hypothesis, filtered_as, write
@@ -338,15 +339,28 @@ class SequenceToSequence(ReadsAndWrites):
         wanted, written = self.measured([pair.target for pair in examples]), self.measured(predictions)
         return [sentence(text, target, self.config.lowercase) for text, target in zip(written, wanted, strict=True)]
 
+    def statistics(self, examples: Sequence[Pair], predictions: Sequence[str]) -> list[Statistics]:
+        """Of every measure."""
+        wanted, written = self.measured([pair.target for pair in examples]), self.measured(predictions)
+        found = [MEASURES[name].statistics(written, wanted, self.config.lowercase) for name in self.config.measures]
+        return [{name: row for each in found for name, row in each[place].items()} for place in range(len(examples))]
+
+    def row_losses(self, batch: SequenceBatch) -> list[list[float]]:
+        log_probs = self.log_probs(self.decode(batch)[0]).gather(-1, batch.targets[..., None])[..., 0].double()
+        real = real_positions(batch.mask)
+        real = torch.ones_like(batch.targets, dtype=torch.bool) if real is None else real
+        found: list[list[float]] = torch.stack([-(log_probs * real).sum(1), real.sum(1).double()], 1).tolist()
+        return found
+
     def measured(self, texts: Sequence[str]) -> list[str]:
         """Texts as measures see them."""
         return list(texts) if self.config.exact_space else [" ".join(text.split()) for text in texts]
 
-    def programs(self) -> list[Steps]:
+    def programs(self) -> list[SteppingProgram]:
         languages = {token[2:-1]: id for token, id in language_tokens(self.source).items()}
         before, after = self.around(next(iter(languages), ""))
         facts = {"source_max_length": self.body.source_max_length, "languages": languages or None}
-        return [Steps(True, {**facts, "source_before": before, "source_after": after, "start": self.start, "end": self.end})]
+        return [SteppingProgram(True, {**facts, "source_before": before, "source_after": after, "start": self.start, "end": self.end})]
 
 
 class SequenceStepper:
@@ -406,7 +420,8 @@ def same_ids(source: Tokenizer, target: Tokenizer) -> bool:
 
 
 def end_of(tokenizer: Tokenizer) -> int:
-    assert tokenizer.end is not None, "tokenizers of sequence tasks are trained with an end token"
+    if tokenizer.end is None:
+        raise UserError(f"{tokenizer!r} has no token that ends a sequence, such as <eos>; take the tokenizer that the run was trained with")
     return tokenizer.end
 
 

@@ -30,16 +30,17 @@ from clew.metrics.agreement import share_interval
 from clew.metrics.bootstrap import Interval
 from clew.metrics.classification import count_confusion
 from clew.metrics.measures import Measured
-from clew.metrics.spans import score_sentences, score_spans
+from clew.metrics.spans import score_sentences, score_spans, tag_statistics
+from clew.metrics.statistics import Statistics
 from clew.sources.words import EncodedWords, WordReader, check_words, one_word_each, places_of
 from clew.tasks.entry import TaskEntry
 from clew.tasks.examples import Examples, ExampleTask, TrainTokenizer
 from clew.tasks.explaining import Explained, check_not_empty, chosen_label, named_places
 from clew.tasks.offers import Given, Judged, JudgedSpan, JudgedWord
-from clew.tasks.programs import Reads, Traced
+from clew.tasks.programs import ReadingProgram, Traced
 from clew.tasks.reading import ReadsText
 from clew.tasks.use import Answered, Objects, Options, Use, Watch, line_each, tokens_read
-from clew.text.labels import Labels
+from clew.text.labels import UNSEEN, Labels
 from clew.text.tokenizer import Tokenizer, check_is_text
 from clew.text.words import Word, listed_words, spaced_words, split_words
 
@@ -80,8 +81,9 @@ class TaggedWords(NamedTuple):
 class TagBatch(NamedTuple):
     pieces: Pieces
     mask: Tensor | None  # (batch, words)
-    tags: Tensor  # (batch, words)
+    tags: Tensor  # (batch, words), UNSEEN where the training part has not what is gold
     fresh: bool = True
+    has_unseen: bool = False
 
     @property
     def num_tokens(self) -> int:
@@ -152,12 +154,33 @@ class Tagger(ReadsText, ExampleTask):
         self.vector_of = WORD_VECTORS[config.pieces]
 
     def forward(self, batch: TagBatch, state: State = None) -> tuple[dict[str, Term], State]:
+        if batch.has_unseen:
+            losses, counts = torch.tensor(self.row_losses(batch), dtype=torch.float64).sum(0)
+            return {"loss": Term(losses, counts)}, None
         emissions = self.emissions(batch)
         if self.crf is not None:
             return {"loss": Term(self.crf(emissions, batch.tags, batch.mask), self.counts(batch)["loss"])}, None
-        losses = F.cross_entropy(emissions.float().flatten(0, 1), batch.tags.flatten(), reduction="none").view_as(batch.tags)
+        losses = self.word_losses(emissions, batch)
         loss = losses.sum() if batch.mask is None else losses[batch.mask].sum()
         return {"loss": Term(loss, self.counts(batch)["loss"])}, None
+
+    def word_losses(self, emissions: Tensor, batch: TagBatch) -> Tensor:
+        """-log p of each word's tag by itself (batch, words)."""
+        losses = F.cross_entropy(emissions.float().flatten(0, 1), batch.tags.flatten(), reduction="none", ignore_index=UNSEEN)
+        return losses.view_as(batch.tags)
+
+    def row_losses(self, batch: TagBatch) -> list[list[float]]:
+        """Without words whose gold tag is unseen; with a CRF, which tells tags together, without their sentences."""
+        emissions = self.emissions(batch)
+        real = torch.ones_like(batch.tags, dtype=torch.bool) if batch.mask is None else batch.mask
+        known = real & (batch.tags != UNSEEN)
+        if self.crf is not None:
+            known = real & (known == real).all(1, keepdim=True)
+            losses = -self.crf.log_likelihood(emissions, batch.tags.clamp(min=0), batch.mask) * known.any(1)
+        else:
+            losses = (self.word_losses(emissions, batch) * known).sum(1)
+        found: list[list[float]] = torch.stack([losses.double(), known.sum(1).double()], 1).tolist()
+        return found
 
     def counts(self, batch: TagBatch) -> dict[str, Tensor]:
         """Words."""
@@ -178,18 +201,24 @@ class Tagger(ReadsText, ExampleTask):
         return [TaggedWords(words, self.tag_ids(example)) for words, example in zip(encoded, examples, strict=True)]
 
     def tag_ids(self, example: Sentence) -> list[int]:
-        """The tags as they are learnt; one that the training part has not is refused as it stands in its file."""
+        """The tags as they are learnt."""
+        return [self.tags.find(tag) for tag in learnt_tags(example.tags or (), self.scheme)]
+
+    def label_table(self) -> Labels:
+        return self.tags if self.labels is None else self.labels
+
+    def gold_labels(self, example: Sentence) -> Iterator[tuple[str, str]]:
+        """Tags, or the labels of phrases. A tag that is of no phrase is refused where others are."""
         for number, tag in enumerate(example.tags or (), start=1):
             place = f"{example.id}, word {number}"
             if self.labels is None:
-                self.tags.id(tag, place)
+                yield tag, place
             elif not is_phrase_tag(tag):
                 raise UserError(
                     f"{place}: the tag {named(tag)} is of no phrase, as those of the training part are; mend it, or see data.tags"
                 )
             elif tag != OUTSIDE:
-                self.labels.id(tag_parts(tag)[1], place)
-        return [self.tags.id(tag) for tag in learnt_tags(example.tags or (), self.scheme)]
+                yield tag_parts(tag)[1], place
 
     def lengths(self, encoded: TaggedWords) -> tuple[int]:
         return (places_of(encoded.words),)
@@ -203,7 +232,8 @@ class Tagger(ReadsText, ExampleTask):
 
     def collate(self, examples: Sequence[TaggedWords]) -> TagBatch:
         tags, mask = padded([example.tags for example in examples])
-        return TagBatch(self.reader.collate([example.words for example in examples]), mask, tags)
+        has_unseen = any(UNSEEN in example.tags for example in examples)
+        return TagBatch(self.reader.collate([example.words for example in examples]), mask, tags, has_unseen=has_unseen)
 
     @torch.no_grad()
     def predict(self, batch: TagBatch, decoding: Any = None, seed: int = 0, row_numbers: Any = None) -> list[list[str]]:
@@ -283,6 +313,10 @@ class Tagger(ReadsText, ExampleTask):
         pairs = zip(self.golds(examples), predictions, strict=True)
         return [100 * sum(a == b for a, b in zip(gold, tags, strict=True)) / max(len(gold), 1) for gold, tags in pairs]
 
+    def statistics(self, examples: Sequence[Sentence], predictions: Sequence[Sequence[str]]) -> list[Statistics]:
+        pairs = zip(self.golds(examples), predictions, strict=True)
+        return [tag_statistics(gold, tags, phrases=self.scheme is not None) for gold, tags in pairs]
+
     def described(self, example: Sentence, prediction: Sequence[str]) -> dict[str, Any]:
         """The sentence, both its tags, and the words whose tag is wrong, counted from 1."""
         golds = self.golds([example])[0]
@@ -329,10 +363,10 @@ class Tagger(ReadsText, ExampleTask):
         tokenizer = self.reader.tokenizer
         return Explained(self, pieces.inputs, lambda inputs: emissions(inputs)[:, tag], tokens, own, what, tokenizer, movable=False)
 
-    def programs(self) -> list[Reads]:
+    def programs(self) -> list[ReadingProgram]:
         names = self.tags.names
         facts = {"tags": list(plain_tags(names).names), "scored_tags": list(names)} if self.scheme else {}
-        return [Reads("tagger", ["scores", "tags"], self.scored, words=not self.reader.is_whole, usage=TOLD, facts=facts)]
+        return [ReadingProgram("tagger", ["scores", "tags"], self.scored, words=not self.reader.is_whole, usage=TOLD, facts=facts)]
 
     def scored(self, given: Traced) -> tuple[Tensor, Tensor]:
         """A score for every tag of every word, and the tags that are best: of a CRF, those that are best together; of phrases IOB2's."""

@@ -6,7 +6,7 @@ takes more places than the body can tell apart is read in windows, each by itsel
 the task says so. An empty text has the zero vector.
 """
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -15,19 +15,22 @@ import torch.nn.functional as F
 from pydantic import Field
 from torch import Tensor, nn
 
+from clew.core.batches import to_device
 from clew.core.config import part_name
 from clew.core.errors import UserError, named, unknown
 from clew.core.modes import evaluating
+from clew.layers.context import Pieces
 from clew.layers.pooling import MIXES, POOLINGS, Last, Pooler
 from clew.sources.windows import CutText, cut_text, part_of, window_starts
 from clew.sources.words import EncodedWords, WordReader
-from clew.tasks.level_vectors import batches_of, block_levels, layer_vectors
+from clew.tasks.level_vectors import batches_of, block_levels, ends_of_blocks, layer_of, layer_vectors, mix_of
 from clew.tasks.offers import lacking
 from clew.tasks.use import Objects, Options, TextRow, Use, Watch, tokens_read
 from clew.text.tokenizer import check_is_text
 
 MOST = 2048
 """Tokens that are read at once by a body whose positions have no bound."""
+ENDLESS = 10**9
 LAYERS = [name for name in MIXES if name != "learned"]
 WITHOUT_WEIGHTS = ("first", "last", "max", "mean")
 """Poolings that any run has."""
@@ -51,7 +54,11 @@ class Row(NamedTuple):
 class TextVectors:
     """What a body makes of texts. `layer` is a level's number, 0 being the embedding, `last`, or the name of a mix of levels; `pooling` a
     module, or the name of one without weights; texts are cut to `longest` tokens where that is given. How many texts were empty, and how
-    many were read in windows or cut, is counted."""
+    many were read in windows or cut, is counted.
+
+    With `carry` = n, of ELMo, texts are read n at a time in the order given, and the readers of each go on from where they ended with the
+    text in its place of the n before, as AllenNLP runs it: the first n have nothing before them, and an empty text is read, too.
+    """
 
     def __init__(
         self,
@@ -62,7 +69,11 @@ class TextVectors:
         pooling: str | nn.Module = "mean",
         normalise: bool = False,
         longest: int | None = None,
+        carry: int | None = None,
     ):
+        check_carry(body, carry)
+        self.carry = carry
+        self.carried: Any = None
         self.body = body
         self.reader = reader
         self.longest = longest
@@ -72,7 +83,8 @@ class TextVectors:
         self.layer = known_layer(layer, widths)
         self.width = width_of(self.layer, widths)
         self.pooling = self.find_pooling(pooling)
-        limit = min(limit for limit in (longest, body.max_length, MOST) if limit is not None)
+        most = MOST if carry is None else ENDLESS  # a text in windows would be several rows
+        limit = min(limit for limit in (longest, body.max_length, most) if limit is not None)
         if limit <= reader.num_added:
             raise UserError(f"{limit} tokens leave no room for a text; take a run with a larger model.max_length")
         self.room = limit - reader.num_added
@@ -102,11 +114,12 @@ class TextVectors:
         found: dict[int, Tensor] = {}
         parts: dict[int, dict[int, Tensor]] = {}
         with evaluating([self.body, self.pooling]):
-            for numbers, batch in batches_of(self.body, self.reader, [row.encoded for row in rows]):
-                hidden = layer_vectors(self.body, batch, self.layer).float()
+            for numbers, batch, hidden in self.read(rows):
                 pooled = self.pooling(hidden, batch.mask)
                 for place, number in enumerate(numbers):
                     row = rows[number]
+                    if not row.places:
+                        continue
                     if alone[row.text]:
                         found[row.text] = pooled[place]
                     else:
@@ -124,8 +137,7 @@ class TextVectors:
         rows = self.rows(cuts)
         found: dict[int, np.ndarray] = {}
         with evaluating([self.body]):
-            for numbers, batch in batches_of(self.body, self.reader, [row.encoded for row in rows]):
-                hidden = layer_vectors(self.body, batch, self.layer).float()
+            for numbers, _, hidden in self.read(rows):
                 hidden = F.normalize(hidden, dim=-1) if self.normalise else hidden
                 for place, number in enumerate(numbers):
                     found[number] = hidden[place, rows[number].places].cpu().numpy()
@@ -134,6 +146,20 @@ class TextVectors:
             vectors[row.text].append(found[number])
         joined = [np.concatenate(windows) for windows in vectors]
         return [TokenVectors(cut.offsets[: len(each)], each) for cut, each in zip(cuts, joined, strict=True)]
+
+    def read(self, rows: Sequence[Row]) -> Iterator[tuple[list[int], Pieces, Tensor]]:
+        """Some rows at a time by their numbers, and their vectors (rows, length, dim): those of like length together, or `carry` in
+        order."""
+        encoded = [row.encoded for row in rows]
+        if self.carry is None:
+            for numbers, batch in batches_of(self.body, self.reader, encoded):
+                yield numbers, batch, layer_vectors(self.body, batch, self.layer).float()
+            return
+        for start in range(0, len(rows), self.carry):
+            some = encoded[start : start + self.carry]
+            batch = to_device(self.reader.collate(some), self.body.embedding.like.device)
+            levels, self.carried = self.body.carried_levels(batch.inputs, batch.mask, self.carried)
+            yield [*range(start, start + len(some))], batch, layer_of(ends_of_blocks(self.body, levels), self.layer).float()
 
     def cut(self, text: str, number: int) -> CutText:
         check_is_text(text, f"text {number}")
@@ -146,6 +172,8 @@ class TextVectors:
         """The windows of every text, in order; of one that is cut the first."""
         found = []
         for text, cut in enumerate(cuts):
+            if self.carry is not None and not len(cut):
+                found.append(Row(text, self.reader.encode([[]])[0], []))
             starts = window_starts(len(cut), self.room, self.room) if len(cut) else []
             for start in starts if self.longest is None else starts[:1]:
                 part = self.reader.framed(part_of(self.reader, cut, start, start + self.room))
@@ -158,6 +186,15 @@ class TextVectors:
         frame = self.reader.tokenizer.frame
         before = 0 if frame is None else frame.around([]).starts[0]
         return [*range(before, before + length)]
+
+
+def check_carry(body: Any, carry: int | None) -> None:
+    if carry is not None and carry < 1:
+        raise UserError(f"carry ({carry}) must be at least 1: so many texts are read at a time")
+    if carry is not None and not hasattr(body, "carried_levels"):
+        raise UserError(
+            "carry is for ELMo, whose two readers go on from text to text in AllenNLP; this run's body is another: leave carry out"
+        )
 
 
 def known_layer(layer: int | str, widths: Sequence[int]) -> int | str:
@@ -176,10 +213,12 @@ def known_layer(layer: int | str, widths: Sequence[int]) -> int | str:
 def width_of(layer: int | str, widths: Sequence[int]) -> int:
     if isinstance(layer, int):
         return widths[layer]
-    return MIXES[layer](sum(width == widths[-1] for width in widths), widths[-1]).dim
+    return mix_of(layer, widths).dim
 
 
-def text_vectors(task: Any, *, layer: int | str = "last", pooling: str | None = None, normalise: bool | None = None) -> TextVectors:
+def text_vectors(
+    task: Any, *, layer: int | str = "last", pooling: str | None = None, normalise: bool | None = None, carry: int | None = None
+) -> TextVectors:
     """What makes vectors of texts, some at a time, by any task that reads a text by itself. Its own pooling, where it has one, and whether
     it normalises hold where nothing else is said."""
     if (why := lacking(task, "vectors")) is not None:
@@ -198,6 +237,7 @@ def text_vectors(task: Any, *, layer: int | str = "last", pooling: str | None = 
         pooling=chosen,
         normalise=getattr(config, "normalise", False) if normalise is None else normalise,
         longest=getattr(task, "longest_text", None),
+        carry=carry,
     )
 
 

@@ -28,6 +28,7 @@ from clew.data.plans import batches_by_length
 from clew.data.readers import read_sentences
 from clew.metrics.bootstrap import Interval
 from clew.metrics.measures import Measured
+from clew.metrics.statistics import Statistics, share_of
 from clew.sources.words import EncodedWords, WordReader, one_word_each
 from clew.tasks.answers import ClassWeights, Found, OneLabel
 from clew.tasks.classification import CLASSIFY, Classified, classified_objects, confidence_of
@@ -131,9 +132,14 @@ class TreeClassifier(ExampleTask):
     def settle(self, batches: Iterable[tuple[Sequence[LabelledTree], LabelledTreeBatch]]) -> bool:
         with evaluating([self]):
             roots = [
-                (self.output(self.hidden(batch)[batch.trees.roots]).float().cpu(), batch.targets[batch.trees.roots]) for _, batch in batches
+                (self.output(self.hidden(batch)[batch.trees.roots]).float().cpu(), batch.targets[batch.trees.roots].cpu())
+                for _, batch in batches
             ]
-        return self.answer.settle(torch.cat([logits for logits, _ in roots]), torch.cat([self.rows(targets.cpu()) for _, targets in roots]))
+        logits, targets = (torch.cat(sides) for sides in zip(*roots, strict=True))
+        known = targets != NONE
+        given = bool(known.any()) and self.answer.settle(logits[known], self.rows(targets))
+        self.settled = self.answer.settled
+        return given
 
     def encode(self, examples: Sequence[LabelledTree]) -> list[EncodedTree]:
         encoded = self.encode_trees(examples)
@@ -151,13 +157,21 @@ class TreeClassifier(ExampleTask):
 
     def targets(self, example: LabelledTree, tree: EncodedTree) -> list[int]:
         """Of every node, those that a binary tree has more among them."""
-        trained = range(len(example.labels)) if self.config.nodes == "all" else [example.root]
         targets = [NONE] * len(tree.nodes.parents)
-        for node in trained:
+        for node in self.trained_nodes(example):
             label = example.labels[node]
-            if label is not None:
-                targets[node] = self.labels.id(label, example.id)
+            if label is not None and label in self.labels:
+                targets[node] = self.labels.id(label)
         return targets
+
+    def trained_nodes(self, example: LabelledTree) -> Sequence[int]:
+        return range(len(example.labels)) if self.config.nodes == "all" else [example.root]
+
+    def label_table(self) -> Labels:
+        return self.labels
+
+    def gold_labels(self, example: LabelledTree) -> Iterator[tuple[str, str]]:
+        return ((label, example.id) for node in self.trained_nodes(example) if (label := example.labels[node]) is not None)
 
     def lengths(self, tree: EncodedTree) -> tuple[int]:
         return (len(tree.nodes.parents),)
@@ -225,6 +239,24 @@ class TreeClassifier(ExampleTask):
 
     def report(self, examples: Sequence[LabelledTree], predictions: Sequence[Found]) -> tuple[str, ...]:
         return self.answer.report(as_texts(examples), predictions)
+
+    def statistics(self, examples: Sequence[LabelledTree], predictions: Sequence[Found]) -> list[Statistics]:
+        roots = self.answer.statistics(as_texts(examples), predictions)
+        if self.config.nodes != "all" or not any(map(has_inner_labels, examples)):
+            return roots
+        found = []
+        for root, example, prediction in zip(roots, examples, predictions, strict=True):
+            pairs = [pair for pair in zip(example.labels, self.node_labels(example, prediction), strict=True) if pair[0] is not None]
+            found.append({**root, "node_accuracy": share_of(sum(gold == label for gold, label in pairs), len(pairs))})
+        return found
+
+    def row_losses(self, batch: LabelledTreeBatch) -> list[list[float]]:
+        logits = self.output(self.hidden(batch)).float()  # (batch, nodes, labels)
+        found = []
+        for scores, targets in zip(logits, batch.targets, strict=True):
+            rows = self.rows(targets)
+            found.append([float(self.answer.loss(scores[targets != NONE], rows)), float(self.answer.count(rows))])
+        return found
 
     def sentence_scores(self, examples: Sequence[LabelledTree], predictions: Sequence[Found]) -> list[float]:
         return self.answer.scores(as_texts(examples), predictions)

@@ -47,17 +47,18 @@ class Options(Section):
 
 
 class WritingOptions(DecodingConfig, Options):
-    """How tokens are written. `beams` or `n_best` asks for beam search."""
+    """How tokens are written. `beams`, `n_best` or `early_stop` asks for beam search."""
 
     seed: int = Field(0, description="another seed samples other texts", json_schema_extra={"metavar": "N"})
 
     @classmethod
     def over(cls, own: Mapping[str, Any], given: Mapping[str, Any]) -> dict[str, Any]:
         method = given.get("method")
-        best = given.get("n_best", 1)
-        if isinstance(best, int) and best > 1 and method not in (None, "beam"):
-            raise UserError(f"n_best is for beam search, and method is {method}; leave one of them out")
-        asks_for_beams = method is None and not given.keys().isdisjoint(("beams", "n_best"))
+        wide = [name for name in ("beams", "n_best", "early_stop") if given.get(name) is not None]
+        for name in wide:
+            if method not in (None, "beam") and given[name] != 1:
+                raise UserError(f"{name} is for beam search, and method is {method}; leave one of them out")
+        asks_for_beams = method is None and bool(wide)
         return {**own, **({"method": "beam"} if asks_for_beams else {}), **given}
 
     @property
@@ -136,6 +137,8 @@ class Use(Generic[R, A]):
     """`read_file(path, data, columns)`: the rows of a file that is neither lines nor a table (CoNLL, SQuAD); None where it is no such."""
     stream: Callable[[Any, R, Any, int], Iterator[str] | None] | None = None
     """`stream(task, row, options, number)`: one answer piece by piece; None where the options do not allow it."""
+    writes: Callable[[R, Any], int] = lambda row, options: getattr(options, "max_new", 0)
+    """`writes(row, options)`: how many tokens the answer to a row may take, 0 where none are written; what a server bounds its work by."""
     together: bool = False
     """Whether several runs may answer as an ensemble."""
     answers_blank: bool = False

@@ -8,9 +8,11 @@ from pydantic import Field
 from torch import Tensor
 
 from clew.core.config import Section
-from clew.decoding.beam import beam_search
+from clew.core.masks import row_lengths
+from clew.decoding.beam import EarlyStop, beam_search
 from clew.decoding.ends import End
 from clew.decoding.filters import with_filters
+from clew.decoding.forced_end import ForcedEnd
 from clew.decoding.sampling import greedy_sequences, sample_sequences
 from clew.decoding.stepper import Stepper
 
@@ -28,6 +30,12 @@ class DecodingConfig(Section):
     beams: int = Field(4, ge=1, description="beam search's width")
     length_penalty: float = Field(1.0, description="beam scores are log p / length^length_penalty")
     n_best: int = Field(1, ge=1, description="hypotheses returned by beam search, which is at least so wide")
+    early_stop: EarlyStop | None = Field(
+        None,
+        description="beam search as transformers has it, where only the best candidates of a step may end: until no running one can win "
+        "(never), would win at its present length (likely), or as many as there are beams have ended (full)",
+    )
+    forced_end: bool = Field(False, description="the last of max_new tokens is the end, at no cost")
     stop: bool | str | list[str] | None = Field(
         None, description="end at the tokenizer's end token, or at the token or tokens that are named; where not given, only for subwords"
     )
@@ -56,6 +64,7 @@ def write(
 
     `max_new` may be each row's own (rows,). `row_numbers` are what sampling draws a row by, whatever batch it is in.
     """
+    stepper = ending_as(config, stepper, prompt, mask, end=end, max_new=max_new)
     if config.method == "beam":
         best = beam_search(
             stepper,
@@ -66,6 +75,7 @@ def write(
             end=end,
             length_penalty=config.length_penalty,
             n_best=config.n_best,
+            early_stop=config.early_stop,
         )
         return [
             [
@@ -100,6 +110,15 @@ def filtered_as(config: DecodingConfig, stepper: Stepper, banned: tuple[int, ...
         no_repeat_ngram=config.no_repeat_ngram,
         banned=banned,
     )
+
+
+def ending_as(
+    config: DecodingConfig, stepper: Stepper, prompt: Tensor, mask: Tensor | None = None, *, end: End, max_new: int | Tensor
+) -> Stepper:
+    """A stepper whose last token is the end, where a config asks for that."""
+    if not config.forced_end:
+        return stepper
+    return ForcedEnd(stepper, end=end, max_new=max_new, prompt=prompt.shape[1] if mask is None else row_lengths(mask))
 
 
 def without_end(ids: list[int], end: End) -> list[int]:

@@ -4,6 +4,7 @@ from pathlib import Path
 from typing import ClassVar, Self
 
 from clew.core.errors import UserError
+from clew.core.files import read_text
 
 
 class Kept:
@@ -29,8 +30,12 @@ class Kept:
     @classmethod
     def load(cls, path: Path) -> Self:
         try:
-            return cls.from_json(path.read_text(encoding="utf-8"))
+            return cls.from_json(read_text(path))
+        except UserError:
+            raise
         except FileNotFoundError:
             raise UserError(f"{path} is missing; copy it again, or train again") from None
-        except (ValueError, KeyError, TypeError) as error:
+        except OSError as error:
+            raise UserError(f"{path} cannot be read: {error.strerror or error}") from None
+        except (ValueError, KeyError, TypeError, AttributeError, RecursionError) as error:
             raise UserError(f"{path}: not {cls.what} ({error}); copy it again, or train again") from None

@@ -9,6 +9,9 @@ from clew.core.errors import UserError, unknown
 from clew.text.kept import Kept
 from clew.text.tokenizer import few
 
+UNSEEN = -1
+"""The id of a label that the training part has not."""
+
 
 class Labels(Kept):
     """Labels in the order of their ids."""
@@ -38,6 +41,10 @@ class Labels(Kept):
             raise UserError(f"{place}: {complaint}; the training part has it not{remedy}" if place else str(complaint))
         return self._ids[name]
 
+    def find(self, name: str) -> int:
+        """The id of a label, UNSEEN where the training part has it not: a gold label that no answer can be."""
+        return self._ids.get(name, UNSEEN)
+
     def __contains__(self, name: str) -> bool:
         return name in self._ids
 
@@ -57,7 +64,10 @@ class Labels(Kept):
 
     @classmethod
     def from_json(cls, text: str) -> "Labels":
-        return cls(json.loads(text)["labels"])
+        names = json.loads(text)["labels"]
+        if not isinstance(names, list) or not all(isinstance(name, str) for name in names) or len(set(names)) < len(names):
+            raise ValueError("labels should be a list of names, each once")
+        return cls(names)
 
     def __repr__(self) -> str:
         return f"Labels({self.vocabulary}: {few(self.names)})"

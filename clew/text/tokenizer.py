@@ -3,15 +3,18 @@
 import hashlib
 import json
 import re
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from functools import cached_property
 from pathlib import Path
 from typing import Any
 
 import tokenizers
 
-from clew.core.errors import UserError, named
+from clew.core.errors import UserError, named, shortened
+from clew.core.files import read_text
 from clew.text.frames import Frame, frame_of
+from clew.text.patterns import REMEDY, Apart, TokenizerFault, is_panic, slow_patterns
 
 FILE = "tokenizer.json"
 UNITS = {"character": "character", "word": "word", "bpe": "subword", "wordpiece": "subword", "unigram": "subword"}
@@ -23,6 +26,8 @@ MARK = re.compile("|".join(map(re.escape, MASKS)))
 HIDDEN = "\0"
 """What a token begins with that has an id and is found in no text: another tokenizer shares the ids, and finds it."""
 FEW = 5
+MOST_SPARE = 2**18
+"""Ids that no token of a tokenizer has, below its last."""
 MANY = 100
 
 
@@ -40,6 +45,7 @@ class Tokenizer:
         inner.encode_special_tokens = True
         self.inner = inner
         self.kind = kind_of(self._description)
+        self.apart: Apart | None = None
 
     @cached_property
     def _description(self) -> dict[str, Any]:
@@ -51,19 +57,24 @@ class Tokenizer:
         return UNITS[self.kind]
 
     def encode(self, text: str) -> list[int]:
-        if self._by_lookup:
-            return self._look_up(text)
-        return self.inner.encode(text, add_special_tokens=False).ids
+        return self._look_up(text) if self._by_lookup else self.encode_with_offsets(text)[0]
 
     def encode_batch(self, texts: Sequence[str]) -> list[list[int]]:
         """The same as encoding one by one, on all cores."""
         if self._by_lookup:
             return [self._look_up(text) for text in texts]
-        return [encoding.ids for encoding in self.inner.encode_batch_fast(list(texts), add_special_tokens=False)]
+        if self.apart is not None:
+            return [ids for ids, _ in self.apart.ask("encode", texts)]
+        with panics_as_faults():
+            return [encoding.ids for encoding in self.inner.encode_batch_fast(list(texts), add_special_tokens=False)]
 
     def encode_with_offsets(self, text: str) -> tuple[list[int], list[tuple[int, int]]]:
         """The ids, and for each the characters [start, stop) of the untouched text that it stands for."""
-        encoding = self.inner.encode(text, add_special_tokens=False)
+        if self.apart is not None:
+            ids, offsets = self.apart.ask("encode", [text])[0]
+            return ids, [(start, stop) for start, stop in offsets]
+        with panics_as_faults():
+            encoding = self.inner.encode(text, add_special_tokens=False)
         return encoding.ids, encoding.offsets
 
     def encode_masked(self, text: str) -> list[int]:
@@ -90,18 +101,40 @@ class Tokenizer:
 
     def normalize(self, text: str) -> str:
         """The text as it is before it is cut: in lower case, where the tokenizer reads it so."""
-        return text if self.inner.normalizer is None else self.inner.normalizer.normalize_str(text)
+        if self.apart is not None:
+            return str(self.apart.ask("normalize", [text])[0])
+        with panics_as_faults():
+            return text if self.inner.normalizer is None else self.inner.normalizer.normalize_str(text)
 
     def decode(self, ids: Sequence[int]) -> str:
         """The text of the ids. Exact for characters, BPE and Unigram; words come back with single spaces between them."""
         if self.kind == "word":
             return self._join_words(ids)
-        return self.inner.decode(list(ids), skip_special_tokens=False)
+        if self._has_hidden:
+            with panics_as_faults():
+                return self.inner.decoder.decode([self.token(i) for i in ids])
+        if self.apart is not None:
+            return str(self.apart.ask("decode", [list(ids)])[0])
+        with panics_as_faults():
+            return self.inner.decode(list(ids), skip_special_tokens=False)
+
+    def limit_time(self, seconds: float) -> None:
+        """Let no text take longer than this, whatever pattern cuts it (`patterns`)."""
+        if self.apart is not None:
+            self.apart.close()
+        slow = slow_patterns(self._description)
+        self.apart = Apart(self.to_json(), slow, seconds) if slow else None
 
     @cached_property
     def tokens(self) -> list[str]:
-        """Every token, by id."""
+        """Every token, by id, one that is found in no text with HIDDEN before it."""
         return [self.inner.id_to_token(i) or "" for i in range(self.vocabulary)]
+
+    @cached_property
+    def _has_hidden(self) -> bool:
+        """Whether there are hidden tokens. SentencePiece's pieces alone are hidden: elsewhere NUL is a character of a text."""
+        is_sentencepiece = self.kind in ("unigram", "bpe") and "\u2581" in str(self._description["decoder"])
+        return is_sentencepiece and any(token.startswith(HIDDEN) for token in self.tokens)
 
     @cached_property
     def specials(self) -> dict[str, int]:
@@ -122,7 +155,7 @@ class Tokenizer:
     def token(self, id: int) -> str:
         if not 0 <= id < self.vocabulary:
             raise UserError(f"there is no token {id}; ids go from 0 to {self.vocabulary - 1}")
-        return self.tokens[id]
+        return self.tokens[id].removeprefix(HIDDEN) if self._has_hidden else self.tokens[id]
 
     def piece(self, id: int) -> str:
         """What a token adds to a text, with the space before it; the token itself where that is no whole character, or no text."""
@@ -175,7 +208,7 @@ class Tokenizer:
         unknown = self._unknown_parts(text)
         if unknown and self.kind == "character":
             known = [token for token in self.tokens if len(token) == 1]
-            strange = few([f"{character!r} (U+{ord(character):04X})" for character in unknown])
+            strange = few([f"{character!r} (U+{ord(character[0]):04X})" for character in unknown])
             raise UserError(f"the {what} has characters the model has never seen: {strange}; it knows {len(known)}: {shown(known)}")
         if unknown:
             strange = few([named(word) for word in unknown])
@@ -196,7 +229,14 @@ class Tokenizer:
 
     @classmethod
     def from_json(cls, text: str) -> "Tokenizer":
-        return cls(tokenizers.Tokenizer.from_str(text))
+        try:
+            inner = tokenizers.Tokenizer.from_str(text)
+        except Exception as error:  # the library raises bare Exception
+            raise ValueError(shortened(str(error), 150)) from None
+        ids = inner.get_vocab(with_added_tokens=True).values()
+        if not ids or max(ids) >= len(ids) + MOST_SPARE:  # every id up to the last has a row in a table
+            raise UserError(f"it has {len(ids):,} tokens and their ids go up to {max(ids, default=0):,}")
+        return cls(inner)
 
     @classmethod
     def load(cls, path: Path | str) -> "Tokenizer":
@@ -204,7 +244,7 @@ class Tokenizer:
         if not path.is_file():
             raise UserError(f"no tokenizer at {path}; `Tokenizer.save` writes one there")
         try:
-            return cls.from_json(path.read_text(encoding="utf-8"))
+            return cls.from_json(read_text(path))
         except Exception as error:  # the library raises bare Exception
             raise UserError(f"{path}: not a tokenizer file ({error}); save it again or restore it") from error
 
@@ -242,6 +282,19 @@ class Tokenizer:
     def _first(self, names: Sequence[str | None]) -> int | None:
         found = (self.inner.token_to_id(name) for name in names if name is not None)
         return next((i for i in found if i is not None), None)
+
+
+@contextmanager
+def panics_as_faults() -> Iterator[None]:
+    """Within this context what the library cannot read is a sentence: it panics, or raises bare Exception, of a word without a token."""
+    try:
+        yield
+    except BaseException as error:
+        if type(error) is Exception:
+            raise UserError(f"the tokenizer cannot read this text: {shortened(str(error), 150)}; take one that fits the model") from None
+        if not is_panic(error):
+            raise
+        raise TokenizerFault(f"the tokenizer gives up on this text ({error}); {REMEDY}") from None
 
 
 def kind_of(description: dict[str, Any]) -> str:

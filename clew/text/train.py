@@ -13,6 +13,7 @@ import tokenizers
 from tokenizers import Regex, decoders, models, normalizers, pre_tokenizers, processors, trainers
 
 from clew.core.errors import UserError
+from clew.text.likelihood_merges import likelihood_merges
 from clew.text.tokenizer import Tokenizer
 
 UNKNOWN = "<unk>"
@@ -103,8 +104,10 @@ def train_bpe(
 def train_wordpiece(
     texts: Iterable[str], *, size: int | None = None, min_count: int = 1, lowercase: bool = False, specials: Sequence[str] = ()
 ) -> Tokenizer:
-    """WordPiece as BERT has it (Devlin et al. 2019): `##` continues a word, white space is lost, `[SEP]` ends a document.
+    """WordPiece as BERT reads it (Devlin et al. 2019): `##` continues a word, white space is lost, `[SEP]` ends a document; of each word
+    the longest known piece is taken first, and again of what is left.
 
+    Merges are of the most frequent pair, as in BPE: so the `tokenizers` library trains it. `wordpiece_likelihood` has those of the paper.
     The library numbers the continuing characters in a hash table's order; named first and sorted, they make training repeatable.
     """
     texts = repeatable(texts)
@@ -112,8 +115,8 @@ def train_wordpiece(
     normalizer, pre_tokenizer = normalizers.BertNormalizer(lowercase=lowercase), pre_tokenizers.BertPreTokenizer()
     words = frequent_words(texts, normalizer, pre_tokenizer)
     check_found(words, "word", 1)
-    continuations = sorted({f"##{character}" for word in words for character in word[1:]})
-    smallest = len(specials) + len(set("".join(words))) + len(continuations)
+    characters, continuations = alphabet(words)
+    smallest = len(specials) + len(characters) + len(continuations)
     check_size(size, smallest, "this WordPiece tokenizer", f"{', '.join(specials)} and the text's characters, alone and after ##")
 
     draft = assembled(models.WordPiece(unk_token="[UNK]"), normalizer, pre_tokenizer)
@@ -124,8 +127,49 @@ def train_wordpiece(
         show_progress=False,
     )
     draft.train_from_iterator(short_words(texts), trainer)
-    inner = assembled(models.WordPiece(draft.get_vocab(), unk_token="[UNK]"), normalizer, pre_tokenizer, decoders.WordPiece())
-    inner.add_special_tokens(specials)
+    return wordpiece_of(draft.get_vocab(), lowercase, specials)
+
+
+def train_wordpiece_likelihood(
+    texts: Iterable[str], *, size: int | None = None, min_count: int = 1, lowercase: bool = False, specials: Sequence[str] = ()
+) -> Tokenizer:
+    """WordPiece trained by likelihood (Schuster and Nakajima 2012): each merge is of the pair that scores highest by
+
+        freq(ab) / (freq(a) freq(b))
+
+    so that parts which seldom stand apart are joined first, however rare; `min_count` leaves rare pairs out. It reads a text as `wordpiece`
+    does, longest piece first.
+    """
+    texts = repeatable(texts)
+    specials = added(BERT, specials)
+    counts = word_counts(texts, normalizers.BertNormalizer(lowercase=lowercase), pre_tokenizers.BertPreTokenizer())
+    check_found(list(counts), "word", 1)
+    characters, continuations = alphabet(counts)
+    tokens = added(specials, [*characters, *continuations])
+    check_size(size, len(tokens), "this WordPiece tokenizer", f"{', '.join(specials)} and the text's characters, alone and after ##")
+
+    vocabulary = {token: number for number, token in enumerate(tokens)}
+    for piece in likelihood_merges(counts, min_count):
+        if len(vocabulary) >= (size or SUBWORDS):
+            break
+        vocabulary.setdefault(piece, len(vocabulary))
+    return wordpiece_of(vocabulary, lowercase, specials)
+
+
+def alphabet(words: Iterable[str]) -> tuple[list[str], list[str]]:
+    """The characters of words in the order of Unicode, and those that continue a word, with their mark."""
+    characters, continuations = set[str](), set[str]()
+    for word in words:
+        characters.update(word)
+        continuations.update(word[1:])
+    return sorted(characters), sorted(f"##{character}" for character in continuations)
+
+
+def wordpiece_of(vocabulary: dict[str, int], lowercase: bool, specials: Sequence[str]) -> Tokenizer:
+    """The tokenizer that finds the pieces of a vocabulary, the longest first."""
+    normalizer, pre_tokenizer = normalizers.BertNormalizer(lowercase=lowercase), pre_tokenizers.BertPreTokenizer()
+    inner = assembled(models.WordPiece(vocabulary, unk_token="[UNK]"), normalizer, pre_tokenizer, decoders.WordPiece())
+    inner.add_special_tokens(list(specials))
     return Tokenizer(inner)
 
 
@@ -219,6 +263,14 @@ def frequent_words(
     return sorted(ids, key=ids.__getitem__)
 
 
+def word_counts(texts: Iterable[str], normalizer: normalizers.Normalizer, pre_tokenizer: pre_tokenizers.PreTokenizer) -> dict[str, int]:
+    """How often each word occurs, in the order of Unicode."""
+    counts: Counter[str] = Counter()
+    for text in short_words(texts):
+        counts.update(word for word, _ in pre_tokenizer.pre_tokenize_str(normalizer.normalize_str(text)))
+    return dict(sorted(counts.items()))
+
+
 def short_words(texts: Iterable[str]) -> Iterator[str]:
     """The texts, cut inside words that are no words, such as a genome in one line: the trainers take the square of a word's length."""
     for text in texts:
@@ -261,5 +313,6 @@ TOKENIZERS: dict[str, Callable[..., Tokenizer]] = {
     "word": train_word,
     "bpe": train_bpe,
     "wordpiece": train_wordpiece,
+    "wordpiece_likelihood": train_wordpiece_likelihood,
     "unigram": train_unigram,
 }

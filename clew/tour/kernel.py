@@ -123,7 +123,15 @@ def parts_of(points: Sample, curves: dict[str, Tensor], places: Tensor, errors: 
     names = [f"{value:.1f}" for value in points.x.tolist()]
     maps: list[Part] = [
         Heatmap(
-            kernel_weights(points.x, points, wide).numpy(), names, names, f"Weights, h = {wide:.2f}", "query at x", "key at x_i", low=0.0
+            kernel_weights(points.x, points, wide).numpy(),
+            names,
+            names,
+            f"Weights, h = {wide:.2f}",
+            "query at x",
+            "key at x_i",
+            low=0.0,
+            label="weight",
+            unit="%",
         )
         for wide in (BANDWIDTH, bandwidth)
     ]

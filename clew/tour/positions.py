@@ -118,9 +118,31 @@ def parts_of(waves: Tensor, before: Tensor, after: Tensor) -> list[Part]:
     biases = [Series(f"head {head + 1}", list(range(SHOWN)), bias.tolist()) for head, bias in enumerate(alibi_biases(SHOWN))]
     longest = 2 * math.pi * 10000 ** (1 - 2 / DIM)
     return [
-        Heatmap(waves.numpy(), names, [str(k) for k in range(DIM)], "Sinusoidal", "position", "feature", -1.0, 1.0, diverging=True),
-        Heatmap(scaled.numpy(), names, names, "Sinusoidal: p_i . p_j", "i", "j", -1.0, 1.0, diverging=True),
-        Heatmap(cosines(after).numpy(), learnt_names, learnt_names, "Learned: cosine of p_i and p_j", "i", "j", -1.0, 1.0, diverging=True),
+        Heatmap(
+            waves.numpy(),
+            names,
+            [str(k) for k in range(DIM)],
+            "Sinusoidal",
+            "position",
+            "feature",
+            -1.0,
+            1.0,
+            diverging=True,
+            label="value",
+        ),
+        Heatmap(scaled.numpy(), names, names, "Sinusoidal: p_i . p_j", "i", "j", -1.0, 1.0, diverging=True, label="product"),
+        Heatmap(
+            cosines(after).numpy(),
+            learnt_names,
+            learnt_names,
+            "Learned: cosine of p_i and p_j",
+            "i",
+            "j",
+            -1.0,
+            1.0,
+            diverging=True,
+            label="cosine",
+        ),
         Lines(lines, "i - j", "product of vectors of length 1", "p_i . p_j against i - j"),
         Lines(biases, "i - j", "added to the score", f"ALiBi, {HEADS} heads"),
         Note(

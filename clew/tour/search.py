@@ -91,8 +91,10 @@ def run(scale: Scale, seed: int, report: Report) -> Finding:
             list(shares.values()),
             "share of prompts",
             "How often the most probable continuation is found",
+            low=0.0,
+            high=1.0,
         ),
-        Table(("after", "greedy", "log p", "most probable", "log p "), rows, "Where greedy misses most"),
+        Table(("after", "greedy", "log p (nats)", "most probable", "its log p (nats)"), rows, "Where greedy misses most"),
         Branches(tree.nodes, "Two beams after the first of these"),
         Note(f"All {stepper.vocabulary}^{written} = {stepper.vocabulary**written:,} continuations of every prompt were scored."),
     ]

@@ -109,6 +109,8 @@ def parts_of(found: dict[str, list[Spread]], even: float, seed: int) -> list[Par
             "weight",
             f"One draw, d = {USUAL}",
             list(NAMES.values()),
+            0.0,
+            1.0,
         ),
         Table(header, rows),
     ]

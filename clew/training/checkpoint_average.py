@@ -34,6 +34,7 @@ from clew.runs.embedding import check_merged
 from clew.runs.fields import changed_fields
 from clew.runs.loaded import Run, load_run
 from clew.runs.summary import summarise
+from clew.runs.trust import check_paths, trust_like
 from clew.runs.vocabularies import load_vocabularies, save_vocabularies
 from clew.training.checkpoints import MANIFEST, MODEL, TRAINING, checkpoint_folders, find_fault, read_group
 from clew.training.problems import prepare_problem
@@ -186,6 +187,7 @@ def evaluated(
 ) -> tuple[list[Score] | None, Score | None]:
     """The validation score of every source and of the average, in the run's task; the average's weights are in it afterwards."""
     try:
+        check_paths(run.folder, run.config.data)
         problem = prepare_problem(run.config, run.folder)
     except UserError as error:
         say(f"not evaluated: {error}")
@@ -214,6 +216,7 @@ def write_average(run: Run, out: Path, sources: Sequence[Source], weights: dict[
         scores = {f"best.valid.{name}": value for name, value in loss.measures.items()} if loss is not None else {}
         append_metrics(out, {"step": step, "best.step": step, **scores, "averaged": about})
         write_config(out, run.config)
+        trust_like(out, [run.folder])
     except OSError as error:
         raise UserError(f"cannot write the average to {out}: {error.strerror or error}; choose another place with --out") from None
 

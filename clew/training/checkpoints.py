@@ -32,7 +32,7 @@ from clew.core.processes import gather_rows, rank, sum_over_processes, world_siz
 from clew.core.types import State, Tree
 from clew.layers.adapters import own_weights
 from clew.runs.directory import check_format, read_weights, write_weights
-from clew.runs.upgrading import FORMAT
+from clew.runs.upgrading import FORMAT, upgraded
 from clew.training.averaging import Average
 from clew.training.format_1 import agrees_with_words
 from clew.training.loop import Standing
@@ -176,7 +176,7 @@ def read_group(folder: Path, group: str) -> dict[str, Tensor]:
     if not index.is_file():
         return read_weights(folder / f"{group}.safetensors")
     about = read_json(index)
-    shards = [read_weights(folder / name) for name in about["shards"]]
+    shards = [read_weights(folder / Path(name).name) for name in about["shards"]]
     parts = {name: [shard[name] for shard in shards if name in shard] for name in about["shapes"]}
     found = {name: pieces[0] if len(pieces) == 1 else torch.cat(pieces) for name, pieces in parts.items()}
     for name, shape in about["shapes"].items():
@@ -226,10 +226,11 @@ def find_fault(checkpoint: Path) -> str | None:
 def load_checkpoint(checkpoint: Path, training: Training) -> None:
     """Puts every part back as it was, on any number of processes."""
     about = read_json(checkpoint / TRAINING)
-    is_old = check_format(about.get("format"), checkpoint / TRAINING) == 1
+    format = check_format(about.get("format"), checkpoint / TRAINING)
+    is_old = format == 1
     for name, before in about["identity"].items():
         now = training.identity.get(name)
-        if now is None or not (agrees_with_words(name, before, now) if is_old else agree(before["facts"], now.facts)):
+        if now is None or not (agrees_with_words(name, before, now) if is_old else agree(told_now(before["facts"], format), now.facts)):
             then = before if is_old else before["words"]
             raise UserError(
                 f"the {name} is not what {checkpoint} was written with (then {then}; now {now and now.words}), so the run cannot go on "
@@ -252,6 +253,12 @@ def load_checkpoint(checkpoint: Path, training: Training) -> None:
     if about["carried"]:
         rows = carried_state(training.task, read_group(checkpoint, CARRIED), "0")
         standing.state = cut_rows(rows, world_size())[rank()]
+
+
+def told_now(facts: Mapping[str, Any], format: int) -> dict[str, Any]:
+    """Facts that a checkpoint of any format has kept, the settings among them as this format has them."""
+    settings = upgraded({"model": facts.get("settings"), "task": facts.get("task")}, format)
+    return {**facts, **{name: settings[section] for name, section in (("settings", "model"), ("task", "task")) if name in facts}}
 
 
 def load_optimiser(optimiser: torch.optim.Optimizer, state: dict[str, Any]) -> None:

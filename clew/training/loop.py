@@ -17,13 +17,17 @@ from clew.core.batches import Batches, cut_rows, num_rows, to_device
 from clew.core.errors import UserError
 from clew.core.processes import rank, seed_everything, share_of, sum_over_processes, world_size
 from clew.core.state import detach_state, map_tree
-from clew.core.types import State
+from clew.core.types import State, Term
+from clew.layers.norm_penalty import Steps, penalty_of_rows, seeing_steps
 from clew.training.averaging import Average
 from clew.training.parallel import gradients_together, total_norm
 from clew.training.schedules import Constant
 
 MOST_SKIPPED = 10
 """Steps in a row without a finite gradient after which a run is given up."""
+
+NORM = "norm"
+"""The name of the norm-preserving penalty's term."""
 
 MOST_HALVINGS = 6
 """How often a micro-batch that does not fit into memory is halved before a run is given up."""
@@ -84,6 +88,7 @@ def train(
     accumulate: int = 1,
     clip_norm: float | None = None,
     clip_value: float | None = None,
+    norm_penalty: float = 0.0,
     autocast: Callable[[], AbstractContextManager[Any]] = nullcontext,
     counts: Callable[[Any], dict[str, Tensor]] | None = None,
     average: Average | None = None,
@@ -94,10 +99,15 @@ def train(
 
     `task` may be compiled, or spread over processes: only its forward is called; `counts` is the plain task's. `carry` hands each
     row's state, detached, to the next step: truncated back-propagation through time. Each process cuts its rows of a batch into
-    `accumulate` micro-batches, and into twice as many where one does not fit into memory. `waiting(step)` are the parameters that a step
-    leaves as they are.
+    `accumulate` micro-batches, and into twice as many where one does not fit into memory. `norm_penalty` times the mean over rows of the
+    penalty in `layers.norm_penalty` is a term of its own. `waiting(step)` are the parameters that a step leaves as they are.
     """
-    count_of: Any = counts or task.counts
+    plain_counts: Any = counts or task.counts
+
+    def count_of(batch: Any) -> dict[str, Tensor]:
+        found: dict[str, Tensor] = plain_counts(batch)
+        return {**found, NORM: torch.tensor(num_rows(batch))} if norm_penalty else found
+
     rates = [group["lr"] for group in optimiser.param_groups]
     parameters = [p for group in optimiser.param_groups for p in group["params"]]
     task.train()
@@ -112,7 +122,9 @@ def train(
             optimiser.zero_grad(set_to_none=True)
             parts = accumulate * 2**standing.halvings
             try:
-                totals, state, stop = _backward(task, batch, parts, standing, seed, carry, autocast, count_of, asked_to_stop())
+                totals, state, stop = _backward(
+                    task, batch, parts, standing, seed, carry, autocast, count_of, asked_to_stop(), norm_penalty
+                )
                 break
             except RuntimeError as error:
                 if not is_out_of_memory(error):
@@ -159,6 +171,7 @@ def _backward(
     autocast: Callable[[], AbstractContextManager[Any]],
     counts: Callable[[Any], dict[str, Tensor]],
     asked: bool,
+    penalty: float,
 ) -> tuple[dict[str, tuple[Tensor, Tensor]], State, bool]:
     """Gradients of the sum over terms of weight * sum / count; each term's mean and count over everything, the state to carry, and whether
     any process was asked to stop."""
@@ -172,12 +185,17 @@ def _backward(
         seed_everything(seed, standing.step, rank(), number)
         micro = to_device(micro, device)
         with autocast(), gradients_together(task, last=number == parts - 1):
-            terms, state = task(micro, before[number])
+            seen: list[Steps] = []
+            with seeing_steps(seen) if penalty else nullcontext():
+                terms, state = task(micro, before[number])
             states.append(detach_state(state) if carry else None)
             del state  # the keys and values of every layer would otherwise be held through the backward pass
             # Gradients are averaged over processes; the counts are sums over them already.
-            loss = sum(term.weight * term.sum / whole[name] for name, term in terms.items()) * (world_size() if is_real else 0)
-            loss.backward()
+            loss = sum(term.weight * term.sum / whole[name] for name, term in terms.items())
+            if penalty:
+                terms = {**terms, NORM: Term(penalty_of_rows(loss, seen).sum(), whole[NORM], penalty)}
+                loss = loss + terms[NORM].weight * terms[NORM].sum / whole[NORM]
+            (loss * (world_size() if is_real else 0)).backward()
         for name, term in terms.items():
             sums[name] = sums.get(name, torch.zeros((), device=device)) + term.weight * term.sum.detach() * is_real
     names = list(sums)

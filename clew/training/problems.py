@@ -15,7 +15,7 @@ from clew.data.notes import Notes
 from clew.metrics.score import Score
 from clew.runs.build import build_task
 from clew.runs.config import Config
-from clew.runs.embedding import CONTEXT, Source, begin, check_embedding
+from clew.runs.embedding import CONTEXT, BorrowedBody, begin, check_embedding
 from clew.runs.tokenizers import RunTokenizers
 from clew.runs.transfer import ENCODER, has_encoder, in_their_order, start_from
 from clew.runs.vocabularies import kinds_of, load_vocabularies
@@ -92,8 +92,8 @@ def new_vocabularies(config: Config, learning: Learning[Any, Any], train: Any) -
         return load_vocabularies(Path(str(config.transfer.source)), config)
     found = in_their_order(learning.vocabularies(train, RunTokenizers(config), config.task), config)
     if (source := config.embedding.source) is not None:
-        found[CONTEXT] = Source.of_run(Path(source))
+        found[CONTEXT] = BorrowedBody.of_run(Path(source))
     if has_encoder(config):
-        found[ENCODER] = Source.of_run(Path(str(config.transfer.source)))
+        found[ENCODER] = BorrowedBody.of_run(Path(str(config.transfer.source)))
         found["source"] = found[ENCODER].tokenizer
     return found

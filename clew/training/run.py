@@ -15,6 +15,7 @@ from clew.core.config import build_part, check_part
 from clew.core.errors import UserError
 from clew.core.processes import first_alone, is_distributed, local_rank, rank, world_size
 from clew.layers.adapters import own_weights
+from clew.layers.recurrent import Recurrent
 from clew.metrics.score import Score
 from clew.runs.build import build_task, choose_device
 from clew.runs.config import Config, TrainingConfig
@@ -62,6 +63,11 @@ def check_training(training: TrainingConfig) -> None:
         build_part("average", training.average, AVERAGES, nn.Module())
     if training.vary_length and training.batching != "streams":
         raise UserError("training.vary_length is for streams; set training.batching=streams, or leave it out")
+    if training.norm_penalty and (training.compile or training.recompute or training.parallel == "fsdp"):
+        raise UserError(
+            "training.norm_penalty differentiates each step of a recurrence once more, which compiled, recomputed and sharded layers do "
+            "not allow; set training.compile=false training.recompute=false training.parallel=ddp, or leave it out"
+        )
     if training.batch_size < training.accumulate * world_size():
         raise UserError(
             f"training.batch_size ({training.batch_size}) must be at least training.accumulate ({training.accumulate}) "
@@ -101,6 +107,11 @@ def run_through(config: Config, folder: Path, resume: bool, code: Path | None, r
     problem = prepare_problem(config, folder if resume else None, progress)
     leave_if_asked(request, folder, "before the first step")
     freeze(problem.task, config)
+    if config.training.norm_penalty and not any(isinstance(part, Recurrent) for part in problem.task.modules()):
+        raise UserError(
+            f"training.norm_penalty is for recurrent layers, and a {config.model.family} has none here; leave it out, or set "
+            "model.family=recurrent"
+        )
     if not resume:
         check_unfreezing(problem.task, config)
     count = sum(p.numel() for p in problem.task.parameters())
@@ -153,6 +164,7 @@ def run_loop(running: Running) -> None:
         accumulate=settings.accumulate,
         clip_norm=settings.clip_norm,
         clip_value=settings.clip_value,
+        norm_penalty=settings.norm_penalty,
         autocast=running.autocast,
         counts=running.counts,
         average=training.average,
@@ -205,6 +217,8 @@ def finish(running: Running, config: Config) -> Result:
     if problem.settle(task, running.autocast) and rank() == 0:
         with writing("the weights", folder):
             write_weights(folder / WEIGHTS, own_weights(task, task.state_dict()))
+    if note := getattr(task, "settled", ""):
+        running.report.say(note)
     scores: dict[str, Score] = {}
     for part in problem.parts:
         found = problem.judge(part, task, task, running.autocast, lambda: bool(running.request), final=True)
@@ -222,7 +236,7 @@ def finish(running: Running, config: Config) -> Result:
     last = scores[problem.parts[-1]]
     if rank() == 0 and last.examples:
         with writing("the predictions", folder):
-            write_predictions(folder, last.examples, last.predictions)
+            write_predictions(folder, last.examples, last.predictions, last.statistics)
     run = Run(folder, config, problem.vocabularies, task)
     return Result(run, standing.step, training.best.step, scores["valid"], scores.get("test"), standing.seconds, flops)
 

@@ -11,6 +11,7 @@ from clew.core.errors import UserError
 from clew.runs.config import Config
 from clew.runs.directory import is_run, keep_code, remove_leftovers, write_config, write_environment
 from clew.runs.lock import locked
+from clew.runs.trust import trust
 from clew.runs.vocabularies import save_vocabularies
 from clew.training.checkpoints import cannot_write, checkpoint_folders
 
@@ -55,6 +56,7 @@ def prepare_folder(
                 if code is not None:
                     keep_code(folder, code)
             write_config(folder, config)
+            trust(folder)
         except OSError:
             with suppress(OSError):
                 remove_leftovers(folder)

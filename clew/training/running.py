@@ -74,7 +74,7 @@ class Running:
                 self.events.add(record)
 
     @property
-    def task(self) -> Any:
+    def task(self) -> nn.Module:
         return self.training.task
 
     @property

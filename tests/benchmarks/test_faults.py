@@ -11,7 +11,7 @@ import pytest
 
 pytest.importorskip("resource", reason="the harness needs a system with limits and signals")
 
-from benchmarks.faults import commands, configs, texts
+from benchmarks.faults import commands, configs, strangers, texts
 from benchmarks.faults.__main__ import KINDS
 from benchmarks.faults.trials import Fault, in_this_process, put_through, watched
 from clew.core.errors import UserError
@@ -35,6 +35,38 @@ def test_thirty_fuzzed_commands_end_with_a_step_or_a_sentence() -> None:
     result = commands.run(30, seed=11, call=commands.by_call)
     assert not result.failures, str(result)
     assert len(result.outcomes) == 2
+
+
+def test_a_hundred_folders_of_strangers_are_used_or_refused_with_a_sentence() -> None:
+    result = strangers.run(100, seed=11, watch=in_this_process)
+    assert not result.failures, str(result)
+    assert result.outcomes["refused with a sentence"] > 20 and len(result.outcomes) > 5
+
+
+def stranger(verb: str, *edits: str) -> strangers.Case:
+    return strangers.Case("run", "format-1/classification", verb, tuple(strangers.Edit(name, 0.0, 0) for name in edits))
+
+
+def test_a_trial_that_reads_outside_of_its_folder_would_be_seen(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def by_python(case: strangers.Case, folder: Path, out: Path) -> str:
+        (tmp_path / "secret" / "file").read_text()
+        return "read"
+
+    def by_a_library(case: strangers.Case, folder: Path, out: Path) -> str:
+        subprocess.run(["cat", str(tmp_path / "secret" / "file")], check=True, capture_output=True)
+        return "read"
+
+    def much(case: strangers.Case, folder: Path, out: Path) -> str:
+        bytearray(os.urandom(1) * (strangers.MEMORY + 2**20))
+        return "taken"
+
+    with strangers.surroundings(tmp_path):
+        assert strangers.attempt(stranger("load"), tmp_path) == "loaded"
+        expected = {by_python: "read file outside", by_a_library: "a library read file outside", much: r"took [24] GB of memory"}
+        for use, complaint in expected.items():
+            monkeypatch.setattr(strangers, "used", use)
+            with pytest.raises(AssertionError, match=complaint):
+                strangers.attempt(stranger("load"), tmp_path)
 
 
 def ninth(random: Random) -> int:

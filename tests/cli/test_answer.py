@@ -89,7 +89,7 @@ def test_a_file_is_answered_and_scored_as_its_official_form_would_be(clew: Clew,
 def test_what_cannot_be_answered_is_refused_in_a_line(clew: Clew, facts: dict[str, Path]) -> None:
     run = facts["run"]
     assert_refused(
-        clew("answer", run, "Where?"), f"text 1: {run} takes question and passage together, and --passage has the other; found 1"
+        clew("answer", run, "Where?"), f"text 1: {run} takes question and passage together; --passage has the other, or --file has both"
     )
     assert_refused(clew("answer", run, facts["dev"]), f"{facts['dev']} is a file; its lines are read with --file {facts['dev']}")
     assert_refused(clew("answer", run, "--passage", "nowhere.txt", "Where?"), "no such file: nowhere.txt")

@@ -52,7 +52,7 @@ def test_labelled_files_are_scored_without_training(clew: Clew, gpt: Path) -> No
 def test_what_cannot_be_chosen_is_told(clew: Clew, gpt: Path) -> None:
     assert_refused(
         clew("classify", gpt, stdin="x"),
-        "a language model was not trained to classify; say what it chooses from, e.g. --choices good,bad",
+        "--choices is what a language model chooses from, which was not trained to classify; give some, e.g. good,bad",
     )
     assert_refused(clew("classify", gpt, "--choices", "king", stdin="x"), "there must be at least two choices, not ['king']")
     assert_refused(clew("classify", gpt, "--choices", "a,a", stdin="x"), "the choice 'a' is given twice")

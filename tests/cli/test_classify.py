@@ -102,7 +102,7 @@ def test_two_texts_stand_in_a_line_with_a_tab_between(clew: Clew, runs: dict[str
     assert clew("classify", runs["pairs"], "my parcel is late", "--second", "is it?").out == found.out.removesuffix("\n")
     assert_refused(
         clew("classify", runs["pairs"], "my parcel is late"),
-        f"text 1: {runs['pairs']} takes text and second together, and --second has the other; found 1",
+        f"text 1: {runs['pairs']} takes text and second together; --second has the other, or --file has both",
     )
     assert_refused(clew("classify", runs["tickets"], "a", "--second", "b"), "--second is for runs that read two texts")
     assert_refused(clew("classify", runs["tickets"], "--second", "b", "--file", "x.csv"), "--second is for runs that read two texts")
@@ -152,13 +152,24 @@ def test_the_lists_of_runs_have_the_measure_of_the_best_evaluation(clew: Clew, r
 
 def test_a_loaded_run_tells_what_the_trained_one_told(clew: Clew) -> None:
     texts = ["my parcel", "I paid , I paid", "never seen"]
-    run = library.train("classify", *SMALL, data=ROWS, out="run", quiet=True)
+    other = {"delivery": "billing", "billing": "delivery"}
+    doubtful = [(text, label if number % 3 else other[label]) for number, (text, label) in enumerate(ROWS)]
+    run = library.train("classify", *SMALL, data=doubtful, out="run", quiet=True)
     again = library.load("run", device="cpu")
     assert again.classify(texts) == run.classify(texts)
     assert float(again.task.answer.temperature) == float(run.task.answer.temperature) != 1
     tagged = [(text.split(), ["B-" + label, *["O"] * (len(text.split()) - 1)]) for text, label in ROWS]
     tagger = library.train("tag", *SMALL, "embedding.dim=8", data=tagged, out="tagger", quiet=True)
     assert library.load("tagger", device="cpu").tag(texts) == tagger.tag(texts)
+
+
+def test_a_temperature_that_is_not_used_is_told_in_the_log(clew: Clew) -> None:
+    """All validation texts are told right and surely; a temperature that doubts them makes both numbers worse."""
+    Path("tickets.csv").write_text("body,queue\n" + "".join(f"{text},{label}\n" for text, label in ROWS), encoding="utf-8")
+    found = clew("train", "classify", "data.train=tickets.csv", "data.text=body", "data.label=queue", *SMALL, "--out", "run")
+    assert found.status == 0, found.err
+    assert "probabilities are not calibrated: the temperature " in found.err
+    assert float(library.load("run", device="cpu").task.answer.temperature) == 1
 
 
 def test_a_run_on_lists_is_evaluated_and_loaded_as_any_other(clew: Clew, runs: dict[str, Path]) -> None:
@@ -243,3 +254,19 @@ def test_options_of_predict_stand_anywhere_and_a_text_is_told_from_a_file(clew: 
     pair = clew("predict", runs["pairs"], "my parcel is late\tis it?").out
     assert pair == clew("classify", runs["pairs"], "my parcel is late", "--second", "is it?").out != ""
     assert_refused(clew("classify", runs["pairs"], stdin="a\tb\tc\n"), f"standard input, line 1: {runs['pairs']} takes text and second")
+    assert clew("predict", runs["tickets"], "late?", "late").out == clew("classify", runs["tickets"], "late?", "late").out != ""
+    assert clew("predict", runs["tickets"], "").out == "\n"
+
+
+def test_a_pair_without_one_of_its_texts_is_blank_wherever_it_stands(clew: Clew, runs: dict[str, Path]) -> None:
+    run, whole = library.load(runs["pairs"]), clew("classify", runs["pairs"], "a", "--second", "b").out
+    Path("pairs.csv").write_text("text,second,label\na,,x\na,b,x\n,b,x\n", encoding="utf-8")
+    assert clew("classify", runs["pairs"], "--file", "pairs.csv").out == f"\n{whole}\n"
+    assert clew("classify", runs["pairs"], stdin="a\t\na\tb\n\tb\n").out == f"\n{whole}\n"
+    assert clew("classify", runs["pairs"], "a", "--second", "").out == "\n"
+    assert run.classify([("a", ""), ("a", "b"), ("", "b")]) == [None, *run.classify([("a", "b")]), None]
+
+
+def test_choices_are_for_language_models(runs: dict[str, Path]) -> None:
+    with pytest.raises(UserError, match="^unknown field 'choices'; known: none$"):
+        library.load(runs["tickets"]).choose("a", ["x", "y"])

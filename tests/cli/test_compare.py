@@ -65,6 +65,23 @@ def test_predictions_make_it_a_paired_bootstrap(clew: Clew) -> None:
 
 
 @pytest.mark.usefixtures("cells")
+def test_two_paired_tests_stand_side_by_side_and_either_may_be_first(clew: Clew) -> None:
+    for cell, right in (("lstm", 3), ("gru", 4)):
+        rows = {f"example {i}": {"accuracy": {"share": [float(i % 5 < right), 1]}} for i in range(40)}
+        write_predictions(Path(f"runs/cell={cell}-seed=1"), dict.fromkeys(rows, 0.0), None, rows)
+        append_metrics(Path(f"runs/cell={cell}-seed=1"), {"step": 1500, "best.step": 1000, "best.valid.accuracy": 20.0 * right})
+    given = ["compare", "runs/cell=lstm-seed=1", "runs/cell=gru-seed=1", "--measure", "valid.accuracy"]
+    found = clew(*given)
+    assert found.err == "" and found.out.splitlines()[0].endswith("p  p, approximate randomisation  test")
+    assert found.out.splitlines()[2].endswith("paired bootstrap, accuracy of 40 examples")
+    one, other = (json.loads(clew(*given, "--json", *more).out.splitlines()[1]) for more in ([], ["--test", "randomisation"]))
+    assert (one["test"], other["test"]) == ("paired bootstrap", "approximate randomisation")
+    assert one["beside"] == {"test": other["test"], "p": other["p"]} and other["beside"] == {"test": one["test"], "p": one["p"]}
+    # 8 of 40 differ, all to one side: 2 of 2^8 swaps do not take from the difference.
+    assert other["p"] == pytest.approx(2 / 2**8, abs=0.005)
+
+
+@pytest.mark.usefixtures("cells")
 def test_tables_for_papers_and_pages(clew: Clew) -> None:
     markdown = clew("compare", "runs", "--format", "markdown").out.splitlines()
     assert markdown[1] == "| ---: | --- | ---: | ---: | ---: | ---: | --- |"

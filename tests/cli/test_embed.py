@@ -67,6 +67,7 @@ def test_search_finds_the_line_itself_with_an_index_and_without(clew: Clew, gpt:
 def test_what_cannot_be_embedded_is_refused_in_a_line(clew: Clew, lstm: Path, lines: Path) -> None:
     assert_refused(clew("embed", lstm, "a", "--layer", "7"), "there is no layer 7; this model has 0 (the embedding) to")
     assert_refused(clew("embed", lstm, "a", "--out", "x.txt"), "--out takes a name that ends in .npy or .jsonl, not x.txt")
+    assert_refused(clew("embed", lstm, "a", "--tokens", "--pooling", "max"), "--pooling makes one vector of a text's, and --tokens has")
     assert_refused(clew("embed", lstm, "a", "--search", " "), "--search is empty")
     assert_refused(clew("embed", lstm, "--search", "a", "--index", lines), "lines.txt: this is no whole .npy file of numbers")
     assert_refused(clew("embed", lstm, "--search", "a", "--index", "no.npy"), "no such file: no.npy")

@@ -1,6 +1,7 @@
 """Every mistake at the command line: one line on standard error, exit code 2, no traceback, nothing on standard output."""
 
 import os
+import shutil
 from pathlib import Path
 
 import pytest
@@ -8,6 +9,8 @@ import pytest
 from clew.cli.main import VERBS
 from tests.cli.conftest import Clew, Outcome
 from tests.runs.small import gpt_settings, lstm_settings, write_text
+
+FROZEN = Path(__file__).parents[1] / "runs" / "frozen" / "format-1"
 
 
 def assert_refused(found: Outcome, sentence: str) -> None:
@@ -68,8 +71,11 @@ def test_a_misspelt_command_is_one_line(clew: Clew, arguments: list[str], senten
         (["the", "--temperature", "nan"], "--temperature"),
         (["the", "--top-p", "1.5"], "--top-p must be at most 1, not 1.5"),
         (["the", "--samples", "0"], "--samples must be at least 1, not 0"),
+        (["the", "--method", "greedy", "--beams", "2"], "--beams is for beam search, and --method is greedy; leave one of them out"),
+        (["the", "--method", "beam", "--samples", "2"], "--samples is for sampling, and --method is beam, which writes the same text each"),
+        (["the", "the", "the %"], "text 3: the prompt has characters the model has never seen: '%' (U+0025)"),
         (["the %"], "the prompt has characters the model has never seen: '%' (U+0025); it knows"),
-        (["the", "she \udc80"], "character 5 of the prompt (U+DC80) is half a character; give it as UTF-8"),
+        (["the", "she \udc80"], "text 2: character 5 of the prompt (U+DC80) is half a character; give it as UTF-8"),
         (["--file", "none.txt"], "no such file: none.txt"),
         (["--file", "-"], "standard input has no line to go on from"),
     ],
@@ -130,7 +136,7 @@ def test_a_run_of_another_format_is_refused(clew: Clew, tmp_path: Path) -> None:
     write_text(tmp_path / "old", '{"format": 0, "recipe": "text-lstm"}', "config.json")
     for verb in ("generate", "evaluate", "describe"):
         assert_refused(
-            clew(verb, "old"), "old/config.json is of format 0, but this clew reads formats 1 to 2; use the version of clew that wrote it"
+            clew(verb, "old"), "old/config.json is of format 0, but this clew reads formats 1 to 3; use the version of clew that wrote it"
         )
 
 
@@ -145,7 +151,7 @@ def test_a_checkpoint_of_another_format_is_refused(clew: Clew, tmp_path: Path) -
     found = clew("train", "text-lstm", "--out", "run", "--resume")
     assert found.status == 2
     assert found.err.splitlines()[-1].startswith(
-        "clew: run/checkpoints/step-00000002/training.json is of format 99, but this clew reads formats 1 to 2"
+        "clew: run/checkpoints/step-00000002/training.json is of format 99, but this clew reads formats 1 to 3"
     )
 
 
@@ -220,3 +226,18 @@ def test_a_fault_of_ours_says_so_and_debug_shows_where(clew: Clew, tmp_path: Pat
     )
     with pytest.raises(AttributeError):
         clew("recipes", "--debug")
+
+
+def test_a_suggested_command_takes_a_name_as_it_is(clew: Clew, tmp_path: Path) -> None:
+    """Names are quoted for a shell: one that holds a command is not obeyed where the suggestion is pasted."""
+    name = "a;touch x"
+    folder = tmp_path / name
+    folder.mkdir()
+    (folder / "config.json").write_text('{"model_type": "bert"}', encoding="utf-8")
+    assert f"`clew import '{name}'` makes a run of it" in clew("describe", name).err
+    shutil.copytree(FROZEN / "language_model_code" / "run", tmp_path / "b;touch y")
+    assert "and add `--code 'b;touch y/code.py'`" in clew("generate", "b;touch y").err
+    shutil.copytree(FROZEN / "classification_adapter" / "run", tmp_path / "c;touch z")
+    (tmp_path / "x.conll").write_text("".join(f"a{n} N{n % 2}\n\n" for n in range(20)), encoding="utf-8")
+    found = clew("train", "tag", "data.train=x.conll", "data.words=1", "data.tags=2", "text.min_count=1", "embedding.from=c;touch z")
+    assert "`clew merge 'c;touch z' --out DIR` makes a run of both" in found.err

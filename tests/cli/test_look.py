@@ -11,6 +11,10 @@ from clew.instruments import INSTRUMENTS
 from tests.cli.conftest import Clew
 
 
+def test_a_text_longer_than_a_name_may_be_is_a_text(clew: Clew, lstm: Path) -> None:
+    assert clew("look", "tokens", lstm, f"text={'the ' * 100}").status == 0
+
+
 def test_instruments_are_listed_described_and_told_for_a_run(clew: Clew, lstm: Path) -> None:
     listed = clew("look")
     assert listed.status == 0 and all(name in listed.out for name in INSTRUMENTS)

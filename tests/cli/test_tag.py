@@ -108,10 +108,10 @@ def test_the_worst_sentences_are_listed_with_their_wrong_words_marked(clew: Clew
     assert re.search(r"^test.conll: .*F1 [\d.]+.*95 % intervals: F1 [\d.]+ to [\d.]+, precision", found.out)
     assert re.search(r"^gold \\ predicted +B-LOC", found.out, re.MULTILINE)
     assert re.search(r"^PER +F1 [\d.]+, precision", found.out, re.MULTILINE)
-    table = found.out[found.out.index("id\twrong\ttext\n") :].splitlines()
+    table = found.out[found.out.index("id\twrong words\ttext\n") :].splitlines()
     number, text = table[1].split("\t")[1:]
     assert table[1].startswith("test.conll:4\t") and int(number) >= 2
-    assert text.count(" not ") == int(number) and text.startswith("Ada[B-LOC not ")
+    assert text.count("[expected ") == int(number) and text.startswith("Ada[expected B-LOC, found ")
     scored = json.loads(clew("evaluate", names, "test.conll", "--errors", 1, "--json").out)
     for measure in ("f1", "precision", "recall", "accuracy"):
         assert scored["intervals"][measure][0] <= scored[measure] <= scored["intervals"][measure][1]
@@ -147,6 +147,24 @@ def test_a_file_that_cannot_be_learnt_from_is_refused_with_its_line(clew: Clew, 
     Path("b.conll").write_text("Bo X B-PER\n\n", encoding="utf-8")
     assert_refused(clew("train", "tag", "data.train=a.conll", *settings, *SMALL, "training.steps=2", "--out", "run"), sentence)
     assert not Path("run").exists()
+
+
+def test_a_part_with_tags_that_training_never_saw_is_scored_and_noted(clew: Clew) -> None:
+    """As the features of a treebank's own splits are: each part has some that no other has."""
+    rows = [("Bo", "Gender=Masc"), ("runs", "Number=Sing"), ("fast", "_")]
+    train = "".join("".join(f"{word}{number} {tag}\n" for word, tag in rows) + "\n" for number in range(12))
+    Path("train.conll").write_text(train, encoding="utf-8")
+    for part, odd in (("dev", "Gender=Fem"), ("test", "Number=Dual")):
+        Path(f"{part}.conll").write_text(f"Bo1 Gender=Masc\nran {odd}\n\nBo2 Gender=Masc\nfast1 _\n\n", encoding="utf-8")
+    settings = ["data.train=train.conll", "data.valid=dev.conll", "data.test=test.conll", *SMALL, "training.steps=40"]
+    found = clew("train", "tag", *settings, "--out", "run")
+    assert found.status == 0, found.err
+    assert "valid: 1 of 4 labels is not in the training part ('Gender=Fem'; first: dev.conll:1, word 2); counted as wrong" in found.err
+    assert "test: 1 of 4 labels is not in the training part ('Number=Dual'" in found.err
+    again = clew("evaluate", "run", "test.conll", "--json", "--errors", 9)
+    assert again.status == 0 and again.err.startswith("test.conll: 1 of 4 labels is not in the training part ('Number=Dual'; first:")
+    scored = json.loads(again.out)
+    assert scored["accuracy"] <= 75 and any(wrong["gold"] == "Number=Dual" for error in scored["errors"] for wrong in error["wrong"])
 
 
 def test_the_code_of_the_guide_runs(

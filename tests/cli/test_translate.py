@@ -207,6 +207,7 @@ def test_texts_stand_beside_runs(clew: Clew, translators: dict[str, Path]) -> No
     [
         (["RUN", "red fox", "--file", "no.txt"], "texts are given, and a file of texts too; leave out --file or the texts"),
         (["RUN", "./no-such-run"], "no-such-run is not a run directory (it has no config.json)"),
+        (["RUN", "--beams", 3, "--method", "sample"], "--beams is for beam search, and --method is sample; leave one of them out"),
         (["RUN", "--n-best", 2, "--method", "greedy"], "--n-best is for beam search, and --method is greedy; leave one of them out"),
         (["RUN", "--attention", "a.gif"], "--attention (a.gif) must end in .jsonl, .svg, .png or .pdf"),
         (["RUN", "--attention", "none/a.svg"], "no such folder: none, where --attention is to write; make it first"),

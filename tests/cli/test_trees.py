@@ -1,6 +1,7 @@
 """Labelled trees through the command: trained on, classified and scored."""
 
 import json
+import re
 from pathlib import Path
 
 import pytest
@@ -76,13 +77,23 @@ def test_a_file_is_scored_with_other_names_for_labels(clew: Clew, run: Path) -> 
     ("content", "sentence"),
     [
         ("(4 (2 a) (2 film)\n", "test.txt:1: the tree that begins here is not closed; 1 closing bracket is missing before the end"),
-        ("(4 film)\n(7 film)\n", "test.txt:2: unknown label '7'; known: bad, good; the training part has it not"),
         (f"{FILMS}\n((4 film))\n", "test.txt:28: the root has no label; every node of a labelled tree needs one"),
     ],
 )
 def test_broken_trees_are_refused_with_file_and_line(clew: Clew, run: Path, content: str, sentence: str) -> None:
     Path("test.txt").write_text(content, encoding="utf-8")
     assert_refused(clew("evaluate", run, "test.txt"), sentence)
+
+
+def test_a_label_that_training_never_saw_is_scored_as_wrong_and_noted(clew: Clew, run: Path) -> None:
+    Path("test.txt").write_text(FILMS.splitlines()[0] + "\n(7 film)\n", encoding="utf-8")
+    found = clew("evaluate", run, "test.txt", "--json")
+    assert found.status == 0 and json.loads(found.out)["accuracy"] == 50.0
+    assert re.fullmatch(
+        r"test.txt: 1 of \d+ labels is not in the training part \('7'; first: test.txt:2\); "
+        r"counted as wrong, and left out of the loss\n",
+        found.err,
+    )
 
 
 def test_lines_that_are_no_trees_are_refused(clew: Clew, run: Path) -> None:

@@ -1,5 +1,6 @@
 import json
 import os
+import shlex
 import signal
 from pathlib import Path
 
@@ -152,3 +153,11 @@ def test_a_run_has_neighbours_in_its_own_table(clew: Clew, lstm: Path, translato
     assert len(pieces) == 10
     refused = clew("neighbours", lstm, "t", "--first", 3)
     assert (refused.status, refused.err) == (2, f"clew: --first is for a file of vectors, and {lstm} is a folder; leave it out\n")
+
+
+def test_a_word_of_the_text_is_quoted_in_the_command_that_is_suggested(clew: Clew) -> None:
+    Path("book.txt").write_text("$(id) $(id) --out=x --out=x ;w ;w\n" * 6, encoding="utf-8")
+    made = clew("vectors", "book.txt", "--method", "pmi", "--dim", 2, "--out", "my vectors.txt")
+    suggested = made.err.splitlines()[-1].removeprefix("next:  ")
+    assert shlex.split(suggested)[:3] == ["clew", "neighbours", "my vectors.txt"]
+    assert shlex.split(suggested)[3] in ("$(id)", ";w") and "'" in suggested.split("my vectors.txt")[1]

@@ -52,7 +52,7 @@ def test_the_example_of_the_docstring(scheme, target):
         ("B I O I", [("", 0, 2), ("", 3, 4)]),
     ],
 )
-def test_awkward_tags_are_read_as_conlleval_does(tags, spans):
+def test_awkward_tags_are_read_all_the_same(tags, spans):
     assert tag_spans(tags.split()) == [Span(*span) for span in spans]
 
 

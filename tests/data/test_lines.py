@@ -1,10 +1,12 @@
 import gzip
 import os
+from pathlib import Path
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from clew.core.errors import UserError
 from clew.data.lines import read_lines
 from tests.data.written import refusal, write, written
 
@@ -89,3 +91,36 @@ def test_a_pipe_is_refused_and_not_waited_for(tmp_path):
     assert refusal(lambda: read_lines(tmp_path / "pipe")) == (
         f"{tmp_path / 'pipe'}: this is a pipe or a device; write what comes from it to a file, and name that"
     )
+
+
+def bomb(path: Path, line: bytes, size: int) -> Path:
+    """A small gzip file that becomes a large one."""
+    with gzip.GzipFile(path, "wb", mtime=0) as file:
+        for _ in range(size // len(line)):
+            file.write(line)
+    return path
+
+
+@pytest.mark.parametrize("line", [b" 0" * 2**19, b"the same line again\n" * 2**15], ids=["one line", "many lines"])
+def test_a_small_gzip_file_that_becomes_a_large_one_is_refused(tmp_path: Path, line: bytes) -> None:
+    path = bomb(tmp_path / "bomb.txt.gz", line, 2**27)
+    assert path.stat().st_size < 2**19
+    with pytest.raises(UserError, match=r"bomb.txt.gz: unzipped, it is more than 100 times its size, as no text is; .* unzip it first"):
+        for _ in read_lines(path):
+            pass
+
+
+def test_a_gzip_file_of_a_text_is_read_whole_however_large_it_becomes(tmp_path: Path) -> None:
+    """Above the size that any file may have, so that the ratio counts."""
+    lines = [f"{number * number % 9973} {number}" for number in range(2**20)]
+    path = tmp_path / "text.txt.gz"
+    path.write_bytes(gzip.compress(("\n".join(lines * 6)).encode(), 1))
+    assert path.stat().st_size * 100 > 2**26
+    assert sum(1 for _ in read_lines(path)) == 6 * 2**20
+
+
+def test_a_line_may_be_bounded(tmp_path: Path) -> None:
+    (tmp_path / "long.txt").write_text("ab\nabcdef\n", encoding="utf-8")
+    assert list(read_lines(tmp_path / "long.txt", 7)) == ["ab", "abcdef"]
+    with pytest.raises(UserError, match=r"long.txt:2: a line of more than 5 characters"):
+        list(read_lines(tmp_path / "long.txt", 5))

@@ -69,3 +69,33 @@ def test_what_is_no_such_tar_is_refused(tmp_path):
         read_navec(tmp_path / "text.tar")
     with pytest.raises(UserError, match="no such file"):
         read_navec(tmp_path / "none.tar")
+
+
+def test_words_that_unzip_to_a_multiple_of_their_size_are_refused(tmp_path):
+    write(tmp_path / "bomb.tar", {**members(), "vocab.bin": gzip.compress(bytes(2**27), mtime=0)})
+    with pytest.raises(UserError, match=r"bomb.tar: unzipped, it is more than 100 times its size"):
+        read_navec(tmp_path / "bomb.tar")
+
+
+def test_vectors_that_no_memory_holds_are_refused_before_they_are_made(tmp_path):
+    """Each of 2^16 words by one byte, and a single vector of 2^24 numbers that all of them share."""
+    count, dim = 2**16, 2**24
+    words = [str(number) for number in range(count)]
+    indexes, codes = np.zeros((count, 1), np.uint8), np.zeros((1, 1, dim), "<f4")
+    write(tmp_path / "wide.tar", members(words, [1] * count, (count, dim, 1, 1), codes, indexes))
+    with pytest.raises(UserError, match=r"the vectors of .*wide.tar would need 4,398.0 GB, and this machine has"):
+        read_navec(tmp_path / "wide.tar")
+
+
+def test_a_sparse_member_is_not_filled_up(tmp_path):
+    parts = members()
+    write(tmp_path / "whole.tar", parts)
+    found = bytearray((tmp_path / "whole.tar").read_bytes())
+    place = found.index(b"pq.bin")
+    found[place + 156 : place + 157] = b"S"
+    found[place + 483 : place + 495] = b"17777777777\0"
+    found[place + 148 : place + 156] = b" " * 8
+    found[place + 148 : place + 156] = b"%06o\0 " % sum(found[place : place + 512])
+    (tmp_path / "sparse.tar").write_bytes(found)
+    with pytest.raises(UserError, match=r"this one has no pq.bin|cannot be read as the tar"):
+        read_navec(tmp_path / "sparse.tar")

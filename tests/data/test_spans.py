@@ -1,10 +1,11 @@
 import random
 
 import numpy as np
+import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from clew.data.spans import Spans, packed_spans, paired_spans
+from clew.data.spans import Spans, evenly_paired_spans, packed_spans, paired_spans
 
 DOCUMENTS = st.lists(st.lists(st.integers(1, 12), min_size=1, max_size=8), min_size=2, max_size=6)
 """The lengths of sentences."""
@@ -12,6 +13,17 @@ DOCUMENTS = st.lists(st.lists(st.integers(1, 12), min_size=1, max_size=8), min_s
 
 def borders(documents: list[list[int]]) -> tuple[np.ndarray, np.ndarray]:
     return np.cumsum([0, *(length for lengths in documents for length in lengths)]), np.cumsum([0, *map(len, documents)])
+
+
+def assert_pairs_fit(spans: Spans, ends: np.ndarray, room: int) -> None:
+    """Each text is within one document and the pair within the room; a second that is not random follows in the same document."""
+    assert spans.seconds is not None and spans.random is not None
+    for (start, stop), (other, end), is_random in zip(spans.firsts.tolist(), spans.seconds.tolist(), spans.random.tolist(), strict=True):
+        assert start < stop and other < end and stop - start + end - other <= room
+        mine, theirs = (np.searchsorted(ends, place, "right") for place in (start, other))
+        assert mine == np.searchsorted(ends, stop - 1, "right") and theirs == np.searchsorted(ends, end - 1, "right")
+        assert (mine == theirs) != bool(is_random)
+        assert is_random or stop <= other
 
 
 @given(DOCUMENTS, st.integers(1, 20))
@@ -33,16 +45,10 @@ def test_packed_rows_have_every_token_once_and_end_with_sentences(documents: lis
 def test_a_pair_is_of_one_document_or_of_two_and_fits(documents: list[list[int]], room: int, epoch: int) -> None:
     sentences, firsts = borders(documents)
     spans = paired_spans(sentences, firsts, room, 1, epoch)
-    assert spans.seconds is not None and spans.random is not None
     ends = sentences[firsts]
     starts = spans.firsts[:, 0]
     assert (np.diff(np.searchsorted(ends, starts, "right")) >= 0).all()  # in the documents' order
-    for (start, stop), (other, end), is_random in zip(spans.firsts.tolist(), spans.seconds.tolist(), spans.random.tolist(), strict=True):
-        assert start < stop and other < end and stop - start + end - other <= room
-        mine, theirs = (np.searchsorted(ends, place, "right") for place in (start, other))
-        assert mine == np.searchsorted(ends, stop - 1, "right") and theirs == np.searchsorted(ends, end - 1, "right")
-        assert (mine == theirs) != bool(is_random)
-        assert is_random or stop <= other
+    assert_pairs_fit(spans, ends, room)
 
 
 def test_pairs_are_drawn_as_published() -> None:
@@ -88,3 +94,70 @@ def test_an_epoch_is_a_function_of_seed_and_epoch_alone() -> None:
     assert all(np.array_equal(one, two) for one, two in zip(first, drawn(1, 3), strict=True))
     for other in (drawn(1, 4), drawn(2, 3), drawn(11, 3), drawn(1, 13)):
         assert first.firsts.tolist() != other.firsts.tolist()
+
+
+def distinct(sentences: np.ndarray) -> np.ndarray:
+    """Tokens of which no two are the same."""
+    return np.arange(sentences[-1])
+
+
+@given(DOCUMENTS, st.integers(2, 20), st.integers(0, 3))
+def test_an_even_pair_is_two_texts_that_touch_or_of_two_documents_and_fits(documents: list[list[int]], room: int, epoch: int) -> None:
+    sentences, firsts = borders(documents)
+    spans = evenly_paired_spans(sentences, firsts, room, 1, epoch, distinct(sentences))
+    ends = sentences[firsts]
+    assert_pairs_fit(spans, ends, room)
+    began = np.searchsorted(ends, spans.firsts[:, 0], "right") - 1
+    assert set(began.tolist()) == {number for number, lengths in enumerate(documents) if sum(lengths) > 1}
+
+
+CORPORA = {
+    "one sentence": [[7]] * 5,
+    "two sentences": [[4, 3]] * 5,
+    "one to three": [[4], [3, 5], [2, 6, 4], [9]],
+    "long sentences": [[30, 40, 25]] * 4,
+    "many sentences": [[5] * 30] * 3,
+}
+
+
+@pytest.mark.parametrize("name", CORPORA)
+def test_half_of_the_second_texts_are_random_in_expectation(name: str) -> None:
+    """Over thousands of pairs the share is within four standard deviations of 1/2; as in the released code it is above."""
+    sentences, firsts = borders(CORPORA[name])
+    drawn = [evenly_paired_spans(sentences, firsts, 20, 1, epoch, distinct(sentences)).random for epoch in range(1500)]
+    labels = np.concatenate([each for each in drawn if each is not None])
+    assert len(labels) > 4000
+    assert abs(labels.mean() - 0.5) < 4 * 0.5 / np.sqrt(len(labels))
+    if name != "many sentences":
+        released = [paired_spans(sentences, firsts, 20, 1, epoch).random for epoch in range(200)]
+        assert np.concatenate([each for each in released if each is not None]).mean() > 0.6
+
+
+def test_a_true_next_text_that_stands_in_another_document_too_is_never_called_random() -> None:
+    """Three copies of one document, and one that is its own: a random text that begins as the next one does is drawn again."""
+    sentences, firsts = borders([[3, 4, 5]] * 3 + [[2, 2]])
+    tokens = np.concatenate([np.arange(12)] * 3 + [np.arange(100, 104)])
+    seen = 0
+    for epoch in range(300):
+        spans = evenly_paired_spans(sentences, firsts, 12, 1, epoch, tokens)
+        assert spans.seconds is not None and spans.random is not None
+        edges = sentences.tolist()
+        for (_, stop), (other, end), is_random in zip(spans.firsts.tolist(), spans.seconds.tolist(), spans.random.tolist(), strict=True):
+            if not is_random or stop in sentences[firsts]:
+                continue  # nothing follows
+            length = min(next(edge for edge in edges if edge > stop) - stop, end - other)
+            assert tokens[stop : stop + length].tolist() != tokens[other : other + length].tolist()
+            seen += 1
+    assert seen > 200
+    copies = borders([[3, 4]] * 4)
+    same = evenly_paired_spans(*copies, 7, 1, 0, np.tile(np.arange(7), 4))
+    assert same.random is not None and same.seconds is not None
+    begun = np.isin(same.firsts[:, 1], copies[0][copies[1]], invert=True)  # something follows the first text
+    assert begun.any() and not (same.random[begun] & (same.seconds[begun, 0] % 7 == 3)).any()
+
+
+def test_even_pairs_are_a_function_of_seed_and_epoch_alone() -> None:
+    sentences, firsts = borders(CORPORA["one to three"] * 20)
+    one, again, other = (evenly_paired_spans(sentences, firsts, 20, 1, epoch, distinct(sentences)) for epoch in (3, 3, 4))
+    assert all(np.array_equal(a, b) for a, b in zip(one, again, strict=True))
+    assert len(one.firsts) != len(other.firsts) or not np.array_equal(one.firsts, other.firsts)

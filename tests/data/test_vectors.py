@@ -127,3 +127,18 @@ def test_whatever_a_file_holds_there_are_vectors_or_a_sentence_with_its_name(con
         else:
             assert np.isfinite(found.values).all()
             assert not found.values[~found.found].any()
+
+
+def test_a_line_that_would_fill_the_memory_is_refused(tmp_path):
+    """389 kB that were a line of 200 million numbers."""
+    with gzip.GzipFile(tmp_path / "bomb.txt.gz", "wb", mtime=0) as file:
+        for _ in range(400):
+            file.write(b" 0" * 2**19)
+    with pytest.raises(UserError, match=r"bomb.txt.gz:1: a line of more than 4,194,304 characters"):
+        read_vectors(tmp_path / "bomb.txt.gz", ["a"])
+
+
+def test_a_width_that_no_memory_holds_is_refused_before_it_is_made(tmp_path):
+    (tmp_path / "wide.txt").write_text("1 2000000\nword" + " 0" * 2_000_000 + "\n", encoding="utf-8")
+    with pytest.raises(UserError, match=r"10,000,000 vectors of 2,000,000 numbers, as .*wide.txt has them would need 80,000.0 GB"):
+        read_vectors(tmp_path / "wide.txt", ["word"] * 10_000_000, lowercase=False)

@@ -5,7 +5,7 @@ import pytest
 
 from clew.drawing.bars import bars
 from clew.drawing.parts import Bars
-from clew.drawing.shapes import Box, Label, Picture
+from clew.drawing.shapes import Box, Label, Picture, Stroke
 
 
 def boxes(picture: Picture) -> list[Box]:
@@ -38,3 +38,13 @@ def test_what_is_no_number_is_said_and_has_no_bar() -> None:
     assert "none" in shown and "infinite" in shown
     for values in ([], [0.0]):
         assert bars(Bars(["a"][: len(values)], values, "nats")).svg("a").startswith("<svg")
+
+
+@pytest.mark.parametrize("values", [[0.3], [0.3, 0.1], [0.3, 0.6]])
+def test_a_bar_of_a_share_is_that_share_of_its_scale_whatever_stands_beside_it(values: list[float]) -> None:
+    part = Bars([str(value) for value in values], values, "probability", low=0.0, high=1.0)
+    picture = bars(part)
+    (edge,) = (shape for shape in picture.shapes if isinstance(shape, Stroke) and shape.kind == "grid")
+    first = boxes(picture)[0]
+    assert first.width == pytest.approx(0.3 * (edge.points[0][0] - first.x))
+    assert {"0", "1"} <= {shape.text for shape in picture.shapes if isinstance(shape, Label) and shape.kind.startswith("tick")}

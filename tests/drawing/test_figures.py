@@ -24,9 +24,9 @@ def test_a_figure_has_the_data_on_axes_of_its_own() -> None:
     assert axis.lines[0].get_ydata().tolist() == [3, 1, 2] and axis.get_yscale() == "log"
     assert (axis.get_xlabel(), axis.get_ylabel()) == ("steps", "loss")
     assert [text.get_text() for text in axis.texts] == ["half"]
-    heat = View("t", [Heatmap(np.array([[0.2, 0.9]]), ["a"], ["x", "y"], low=0, high=1)]).figure().axes[0]
+    heat = View("t", [Heatmap(np.array([[0.2, 0.9]]), ["a"], ["x", "y"], low=0, high=1, unit="%")]).figure().axes[0]
     assert heat.images[0].get_array().tolist() == [[0.2, 0.9]] and heat.images[0].get_clim() == (0, 1)
-    assert [text.get_text() for text in heat.texts] == ["20", "90"]
+    assert [text.get_text() for text in heat.texts] == ["20%", "90%"]
     assert [label.get_text() for label in heat.get_xticklabels()] == ["x", "y"]
     bars = View("t", [Bars(["a", "b"], [[1.0, 2.0], [3.0, -4.0]], "n", groups=["g", "h"])]).figure().axes[0]
     assert [patch.get_width() for patch in bars.patches] == [1, 3, 2, -4]

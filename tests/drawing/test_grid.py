@@ -3,7 +3,7 @@ import pytest
 
 from clew.drawing.grid import SIDE, grid, thumbnail
 from clew.drawing.parts import Grid
-from clew.drawing.shapes import Box, Raster
+from clew.drawing.shapes import Box, Label, Raster
 
 
 def test_a_pixel_has_the_greatest_of_the_values_it_stands_for() -> None:
@@ -41,3 +41,10 @@ def test_rows_may_have_fewer_maps_or_none() -> None:
     picture = grid(Grid([[np.eye(3)], []], ["a", "b"], ["1"]))
     assert sum(isinstance(shape, Box) for shape in picture.shapes) == 1
     assert grid(Grid([], [], [])).svg("a").startswith("<svg")
+
+
+def test_a_map_that_is_not_as_the_others_says_so_and_one_without_values_cannot_be_chosen() -> None:
+    picture = grid(Grid([[np.eye(3), np.zeros((3, 3)), np.zeros((0, 0))]], ["1"], ["1", "2", "3"], notes=[["", "off", "pruned"]]))
+    marks = [shape for shape in picture.shapes if isinstance(shape, Box)]
+    assert [(mark.title, mark.number) for mark in marks] == [("1, 1", (0, 0)), ("1, 2: off", (0, 1)), ("1, 3: pruned", None)]
+    assert [shape.text for shape in picture.shapes if isinstance(shape, Label) and shape.kind == "number"] == ["off", "pruned"]

@@ -3,7 +3,7 @@ import math
 import numpy as np
 import pytest
 
-from clew.drawing.heatmap import FEW, heatmap, limits
+from clew.drawing.heatmap import FEW, NONE, heatmap, limits
 from clew.drawing.parts import Heatmap
 from clew.drawing.shapes import Box, Label, Picture, Raster
 
@@ -33,8 +33,12 @@ def test_around_zero_there_are_two_colours() -> None:
 
 
 def test_shares_are_written_in_percent_and_other_values_as_they_are() -> None:
-    shown = texts(heatmap(Heatmap(np.array([[0.03, 0.97]]), ["a"], ["x", "y"], low=0, high=1)))
-    assert "97" in shown and "3" not in shown
+    picture = heatmap(Heatmap(np.array([[0.03, 0.97]]), ["a"], ["x", "y"], low=0, high=1, label="weight", unit="%"))
+    assert "97%" in texts(picture) and "3%" not in texts(picture)
+    assert {"0 %", "100 %", "weight (%)"} <= set(texts(picture)) and boxes(picture)[1].title == "a, y: 97 %"
+    assert any(text.startswith("100") for text in texts(heatmap(Heatmap(np.eye(2), ["a", "b"], ["x", "y"], unit="%"))) if text != "100 %")
+    shown = texts(heatmap(Heatmap(np.array([[0.03, 0.69]]), ["a"], ["x", "y"], label="divergence", unit="nats")))
+    assert "0.69" in shown and "69" not in shown and "divergence (nats)" in shown
     shown = texts(heatmap(Heatmap(np.array([[-1.25, 3.0]]), ["a"], ["x", "y"])))
     assert "-1.2" in shown and "3.0" in shown
 
@@ -64,6 +68,7 @@ def test_a_value_that_is_none_has_no_colour_and_decides_nothing() -> None:
     assert raster.shown is not None and not raster.shown[0, 0] and raster.shown[0, 1] and raster.levels[0, 1] == 255
     few = boxes(heatmap(Heatmap(np.array([[math.nan, 1.0]]), ["a"], ["x", "y"])))
     assert few[0].opacity == 0 and few[0].title == "a, x: none"
+    assert texts(heatmap(Heatmap(np.array([[math.nan, 1.0]]), ["a"], ["x", "y"]))).count(NONE) == 1
 
 
 @pytest.mark.parametrize(

@@ -38,6 +38,8 @@ RUNS = {
     "tagger": ("tag", WORDS),
 }
 OTHERS = {
+    "gru": ("text-lstm", [*LSTM, "model.cell=gru"]),
+    "published gru": ("text-lstm", [*LSTM, "model.cell=gru", "model.cell.reset=before"]),
     "parser": ("craft-parser", [*(setting for setting in REVERSER if not setting.startswith("data.")), "text.min_count=1"]),
     "answerer": ("answer-facts", WORDS),
     "pairs": ("sentiment-lstm", [*WORDS, "data.second=second"]),

@@ -5,6 +5,7 @@ import pytest
 import torch
 
 from clew.core.errors import UserError
+from clew.drawing.views import Table
 from clew.inspection.heads import heads_off
 from clew.instruments.ablation import turned
 from clew.instruments.looking import look
@@ -49,3 +50,9 @@ def test_a_classifiers_labels_are_shown_before_and_after() -> None:
 def test_what_cannot_be_switched_off_is_refused(name: str, heads: list[str], sentence: str) -> None:
     with pytest.raises(UserError, match=sentence):
         look(small_run(name), "ablation", {"text": "the walls", "heads": heads})
+
+
+def test_a_small_change_is_not_shown_as_none():
+    view = look(small_run("gpt"), "ablation", {"text": "the walls", "heads": ["1.1"]})
+    table = next(part for part in view.parts if isinstance(part, Table))
+    assert view.facts["mean_bits"] > 0 and all(row[-1] > 0 for row in table.rows if view.facts["bits"][row[0] - 1] > 0)

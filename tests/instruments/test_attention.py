@@ -64,8 +64,8 @@ def test_layers_above_one_that_lost_its_heads_keep_their_numbers():
     view = look(run, "attention", {"text": TEXT, "layer": 2, "head": 1})
     grid = next(part for part in view.parts if isinstance(part, Grid))
     assert view.parts[0].title == "Head 2.1" and view.facts["layer"] == 2
-    np.testing.assert_allclose(view.facts["values"], grid.maps[0][0], atol=1e-5)
-    assert view.facts["layers"] == [2, 3] and view.facts["names"] == [["2.1", "2.2"], ["3.1"]]
+    np.testing.assert_allclose(view.facts["values"], grid.maps[1][0], atol=1e-5)
+    assert view.facts["layers"] == [1, 2, 3] and view.facts["names"] == [[], ["2.1", "2.2"], ["3.1"]]
     assert look(run, "attention", {"text": TEXT}).facts["layer"] == 3
     assert np.abs(look(run, "attention", {"text": TEXT, "layer": 2, "head": 2, "off": ["2.2"]}).facts["values"]).max() == 0
 
@@ -73,6 +73,39 @@ def test_layers_above_one_that_lost_its_heads_keep_their_numbers():
 def test_a_head_that_is_off_looks_at_nothing():
     values = look(small_run("gpt"), "attention", {"text": TEXT, "layer": 1, "head": 2, "off": ["1.2"]}).facts["values"]
     assert np.abs(values).max() == 0
+
+
+def test_a_head_that_is_off_says_so_in_every_picture_and_list():
+    view = look(small_run("gpt"), "attention", {"text": TEXT, "layer": 1, "head": 2, "off": ["1.2"]})
+    one, grid, table = view.parts
+    assert one.title == "Head 1.2 (off)" and "heads off: 1.2" in view.about and view.facts["off"] == ["1.2"]
+    assert [list(row) for row in grid.notes] == [["", "off"], ["", ""]]
+    assert table.rows[1] == ("1.2", "off", None, None, None, None, None) and table.rows[0][:2] == ("1.1", "on")
+
+
+def test_the_mean_of_a_layer_is_that_of_the_heads_that_are_on():
+    options = {"text": TEXT, "layer": 1}
+    alone = look(small_run("gpt"), "attention", {**options, "head": 1}).facts["values"]
+    view = look(small_run("gpt"), "attention", {**options, "off": ["1.2"]})
+    np.testing.assert_allclose(view.facts["values"], alone, atol=1e-5)
+    assert view.parts[0].title == "Layer 1, mean of the 1 of 2 heads that are on; off: 1.2"
+    silent = look(small_run("gpt"), "attention", {**options, "off": ["1.1", "1.2"]})
+    assert silent.parts[0].title == "Layer 1: all heads are off" and np.abs(silent.facts["values"]).max() == 0
+
+
+def test_pruned_heads_are_named_where_they_were():
+    view = look(small_run("pruned"), "attention", {"text": TEXT})
+    grid, table = view.parts[1:]
+    assert [list(row) for row in grid.notes] == [["pruned", "pruned"], ["", ""], ["", "pruned"]]
+    assert [row[0] for row in table.rows] == ["layer 1", "2.1", "2.2", "3.1", "layer 3"]
+    assert [row[1] for row in table.rows] == ["2 heads pruned", "on", "on", "on", "1 head pruned"]
+    assert "pruned: 2 heads of layer 1, 1 head of layer 3" in view.about and view.facts["pruned"] == {"1": 2, "3": 1}
+
+
+def test_weights_and_habits_have_units():
+    one, grid, table = look(small_run("gpt"), "attention", {"text": TEXT}).parts
+    assert (one.label, one.unit) == ("weight", "%") and "%" in grid.title
+    assert table.header[2:] == ("entropy (bits)", "distance (tokens)", "on itself (%)", "on the one before (%)", "on the first (%)")
 
 
 @pytest.mark.parametrize(

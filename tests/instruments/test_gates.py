@@ -9,6 +9,7 @@ from clew.core.errors import UserError
 from clew.drawing.views import Points
 from clew.instruments.gates import half_lives, kept, named_cells, saturation
 from clew.instruments.looking import look
+from clew.layers.cells import GRU
 from tests.instruments.small_runs import small_run
 
 GATE = np.array([[0.05, 0.95, 0.5], [0.2, 0.99, 0.5], [0.01, 0.9, 0.5], [0.5, 1.0, 0.5]])
@@ -66,6 +67,31 @@ def test_gates_of_every_kind_of_run_are_those_that_pass_its_taps(name: str, keep
             assert any(
                 numbers["mean"] == pytest.approx(seen[path].mean().item(), abs=1e-5) for path in seen if path.endswith(f"gates.{gate}")
             ), layer
+
+
+@pytest.mark.parametrize("name", ["gru", "published gru"])
+def test_the_gates_of_both_forms_of_a_gru_are_those_of_their_equation(name: str) -> None:
+    """Every gate and the candidate, written out from the states that the run goes through."""
+    run = small_run(name)
+    cell = next(part for part in run.task.modules() if isinstance(part, GRU))
+    view, reading = look(run, "gates", {"text": TEXT}), clew.instruments.reading.read(run, TEXT, None)
+    with clew.record(run, "*.gates.*", "*.cell.hidden") as seen:
+        reading.hidden()
+    taps = {path.rsplit(".", 1)[1]: seen[path][0].double() for path in seen}
+    before = torch.cat([torch.zeros(1, cell.dim), taps["hidden"][:-1]]).double()
+    weights = {key: each.detach().double() for key, each in cell.state_dict().items()}
+    x = run.task.body.embedding.weight.detach().double()[list(reading.ids)] @ weights["input_weight"].T + weights["bias"]
+    x_r, x_z, x_n = x.chunk(3, -1)
+    u_r, u_z, u_n = weights["hidden_weight"].chunk(3)
+    reset, update = torch.sigmoid(x_r + before @ u_r.T), torch.sigmoid(x_z + before @ u_z.T)
+    product = (reset * before) @ u_n.T if name == "published gru" else reset * (before @ u_n.T + weights["candidate_bias"])
+    candidate = torch.tanh(x_n + product)
+    for gate, expected in {"reset": reset, "update": update, "candidate": candidate}.items():
+        torch.testing.assert_close(taps[gate], expected, atol=1e-5, rtol=0)
+    told = view.facts["layers"]["1"]
+    assert told["keeps_by"] == "update"
+    for gate, each in {"reset": reset, "update": update}.items():
+        assert told["gates"][gate]["mean"] == pytest.approx(each.mean().item(), abs=1e-5)
 
 
 def test_networks_without_gates_are_refused() -> None:

@@ -92,7 +92,8 @@ def test_rows_are_blocks_and_the_mixes_of_those_of_one_width() -> None:
         ("layer 3", ""),
         ("layer 4", "second_to_last"),
         ("layer 5", "last"),
-        ("sum of all", "sum"),
+        ("sum of the layers", "sum"),
+        ("sum of all", "sum_with_embedding"),
         ("sum of the last four", "sum_last_four"),
         ("the last four joined", "join_last_four"),
         ("learned mix", "learned"),
@@ -101,7 +102,7 @@ def test_rows_are_blocks_and_the_mixes_of_those_of_one_width() -> None:
     elmo = untrained(
         "text-elmo", "model.dim=8", "embedding.characters_dim=8", "embedding.characters.filters=[4]", "embedding.characters.widths=[3]"
     )
-    assert [mix for _, mix in rows(elmo)] == ["first", "second_to_last", "last", "sum", "join_last_four", "learned"]
+    assert [mix for _, mix in rows(elmo)] == ["first", "second_to_last", "last", "sum", "sum_with_embedding", "join_last_four", "learned"]
 
 
 @pytest.mark.parametrize("build", [words_lstm, gpt])
@@ -149,7 +150,7 @@ def test_a_corpus_is_words_with_tags_or_sentences_with_labels() -> None:
 
 
 def test_a_picture_has_a_panel_a_corpus_and_a_dot_a_row() -> None:
-    rows = (Row("embedding", "first", (0,)), Row("layer 1", "last", (1,)), Row("sum of all", "sum", (0, 1)))
+    rows = (Row("embedding", "first", (0,)), Row("layer 1", "last", (1,)), Row("sum of all", "sum_with_embedding", (0, 1)))
     fitted = tuple(Fitted(value, value, 0.1) for value in (50.0, 62.5, 60.0))
     counts = {"train": 9, "valid": 9, "test": 9}
     corpora = tuple(

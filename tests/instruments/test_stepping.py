@@ -4,9 +4,10 @@ import math
 from typing import Any
 
 import pytest
+import torch
 
 from clew.core.errors import UserError
-from clew.instruments.stepping import Step, next_step
+from clew.instruments.stepping import Step, draw, next_step
 from tests.instruments.small_runs import small_run
 
 
@@ -65,6 +66,26 @@ def test_heads_that_are_off_change_what_comes_next() -> None:
     run = small_run("gpt")
     with_all, without = (next_step(run, "the walls", [], off=off).next.probabilities for off in ((), ("1.1", "2.2")))
     assert with_all != pytest.approx(without, abs=1e-6)
+
+
+def test_a_token_is_drawn_from_all_and_not_from_those_that_are_named() -> None:
+    run = small_run("lstm")
+    step = next_step(run, "the walls", [], top=2)
+    drawn = [next_step(run, "the walls", [], top=2, seed=seed).drawn for seed in range(60)]
+    outside = [each for each in drawn if each is not None and each.id not in step.next.ids]
+    assert len(outside) / len(drawn) == pytest.approx(step.next.outside, abs=0.2)
+    assert all(each.rank > 2 and each.probability < min(step.next.probabilities) for each in outside)
+    assert step.drawn is None and drawn[7] == next_step(run, "the walls", [], top=9, seed=7).drawn
+
+
+def test_tokens_are_drawn_as_often_as_they_are_likely() -> None:
+    tokenizer = small_run("lstm").tokenizer
+    log_probs = torch.full((tokenizer.vocabulary,), -math.inf)
+    log_probs[3], log_probs[5] = math.log(0.25), math.log(0.75)
+    found = [draw(log_probs, tokenizer, seed) for seed in range(400)]
+    assert {each.id for each in found} == {3, 5}
+    assert sum(each.id == 3 for each in found) / 400 == pytest.approx(0.25, abs=0.07)  # three standard deviations
+    assert {(each.id, each.rank) for each in found} == {(3, 2), (5, 1)}
 
 
 @pytest.mark.parametrize(

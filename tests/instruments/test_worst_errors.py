@@ -28,7 +28,8 @@ def test_the_worst_come_first_and_what_is_right_does_not_come(tmp_path):
     view = look(run, "errors", {"most": 2})
     assert [error["id"] for error in view.facts["errors"]] == ["3", "4"] and view.facts["wrong"] == 3
     first, confusions = (part for part in view.parts if isinstance(part, Table))
-    assert list(first.header) == ["score", "given", "expected", "found", "p of expected", "where"]
+    assert list(first.header) == ["p of expected", "given", "expected", "found", "score", "where"]
+    assert "worst first: those that gave what was expected the lowest probability" in view.about
     assert confusions.rows[0] == ("bad", "good", 2)
     assert [error["id"] for error in look(run, "errors", {"containing": "<b>"}).facts["errors"]] == ["1"]
 
@@ -37,9 +38,33 @@ def test_wrong_tags_stand_with_their_words(tmp_path):
     wrong = [{"word": 2, "gold": "B-LOC", "predicted": "O"}]
     run = run_in(tmp_path, {"id": "1", "score": 50, "source": "in Paris", "target": "O B-LOC", "prediction": "O O", "wrong": wrong})
     view = look(run, "errors", {})
-    assert view.parts[0].rows == [(50.0, "in Paris[B-LOC not O]", "1")]
+    assert list(view.parts[0].header) == ["wrong words", "given", "score", "where"]
+    assert view.parts[0].rows == [(1, "in Paris[expected B-LOC, found O]", 50.0, "1")]
     (error,) = view.facts["errors"]
-    assert error["source"] == "in Paris" and error["marked"] == "in Paris[B-LOC not O]" and error["prediction"] == "O O"
+    assert error["source"] == "in Paris" and error["marked"] == "in Paris[expected B-LOC, found O]" and error["prediction"] == "O O"
+
+
+@pytest.mark.parametrize("field", ["gold_probability", "wrong", "score"])
+def test_the_first_column_is_the_stated_measure_and_in_order(tmp_path, field):
+    """Whatever the other measures say: a high score with an improbable answer, few wrong words of a short sentence."""
+    values = {"gold_probability": [0.4, 0.1, 0.3], "wrong": [1, 3, 2], "score": [70.0, 40.0, 55.0]}[field]
+    scores = values if field == "score" else [0.0, 60.0, 30.0]
+    tags = (
+        [[{"word": word + 1, "gold": "N", "predicted": "D"} for word in range(value)] for value in values] if field == "wrong" else values
+    )
+    common = {"source": "a b c", "target": "x", "prediction": "y"}
+    records = [
+        {"id": str(place), "score": score, **common, field: tag} for place, (score, tag) in enumerate(zip(scores, tags, strict=True))
+    ]
+    view = look(run_in(tmp_path, *records), "errors", {})
+    assert [row[0] for row in view.parts[0].rows] == sorted(values, reverse=field == "wrong")
+    assert [error["id"] for error in view.facts["errors"]] == ["1", "2", "0"]
+
+
+def test_what_was_expected_and_what_was_found_are_both_named_where_one_is_no_label(tmp_path):
+    run = run_in(tmp_path, {"id": "1", "score": 0, "source": "a", "target": "good", "prediction": "", "gold_probability": 0.2})
+    table, _, confusions = look(run, "errors", {}).parts
+    assert table.rows[0][2:4] == ("good", "(none)") and confusions.rows == [("good", "(none)", 1)]
 
 
 def test_a_run_without_predictions_and_a_broken_file_are_told_of(tmp_path):

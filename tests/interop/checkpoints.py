@@ -57,8 +57,10 @@ TOKENIZERS = {
     "DistilBert": wordpiece,
     "Roberta": roberta_tokenizer,
     "XLMRoberta": roberta_tokenizer,
+    "Camembert": roberta_tokenizer,
     "GPT2": lambda: byte_pairs(["<|endoftext|>"]),
     "Llama": llama_tokenizer,
+    "Mistral": llama_tokenizer,
 }
 
 
@@ -68,15 +70,15 @@ def config_of(kind: str, size: int, **more: Any) -> Any:
         return config(vocab_size=size, dim=16, n_layers=2, n_heads=2, hidden_dim=24, max_position_embeddings=40, **more)
     if kind == "GPT2":
         return config(vocab_size=size, n_embd=16, n_layer=2, n_head=2, n_positions=40, bos_token_id=0, eos_token_id=0, **more)
-    if kind == "Llama":
-        rotary = {"num_key_value_heads": 1, "rms_norm_eps": 1e-4}
+    if kind in ("Llama", "Mistral"):
+        rotary = {"num_key_value_heads": 1, "rms_norm_eps": 1e-4, **({"head_dim": None} if kind == "Mistral" else {})}
         fields = {name: value for name, value in ENCODER.items() if name != "layer_norm_eps"}
         return config(vocab_size=size, **{**fields, "num_attention_heads": 2, **rotary, **more})
     return config(vocab_size=size, **{**ENCODER, **more})
 
 
-def randomised(model: Any) -> Any:
-    generator = torch.Generator().manual_seed(5)
+def randomised(model: Any, seed: int = 5) -> Any:
+    generator = torch.Generator().manual_seed(seed)
     with torch.no_grad():
         for parameter in model.parameters():
             parameter.copy_(0.3 * torch.randn(parameter.shape, generator=generator))

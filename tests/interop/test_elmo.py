@@ -8,10 +8,14 @@ import numpy as np
 import pytest
 import torch
 
+from clew.cli.main import main
 from clew.core.errors import UserError
 from clew.interop.checkpoints import import_checkpoint
+from clew.models.recurrent import RecurrentConfig, build_recurrent
 from clew.runs.loaded import load_run
-from tests.references.elmo import levels
+from clew.sources.tokens import Tokens
+from clew.tasks.text_vectors import TextVectors
+from tests.references.elmo import carried_levels, levels
 
 h5py = pytest.importorskip("h5py")
 
@@ -64,6 +68,66 @@ def test_every_level_of_elmo_is_what_its_own_files_say(tmp_path: Path) -> None:
         assert np.abs(expected[1]).max() == pytest.approx(0.5)  # values were clipped
         np.testing.assert_allclose(found[:, row, 1 : 1 + len(words)].numpy(), expected, atol=2e-5)
     np.testing.assert_allclose(run.embed(" ".join(sentences[1])), found[-1, 1, : 2 + len(sentences[1])].mean(0).numpy(), atol=1e-5)
+
+
+BATCHES = [
+    [["a", "cat", "sat"], ["there"], ["it", "rains", "and", "rains"]],
+    [["Größe"], ["x", "y", "z", "w"]],
+    [["on", "a", "mat"], ["!"], ["the", "end"], ["new", "row"]],
+    [["again"], ["more", "words"], ["and"], ["last", "one", "here"]],
+]
+
+
+def test_states_are_carried_from_batch_to_batch_as_allennlp_does(tmp_path: Path) -> None:
+    """Batches become smaller and larger: a row that a batch has not keeps its state, a new one begins with zeros."""
+    weights = make(tmp_path)
+    import_checkpoint(tmp_path, tmp_path / "run")
+    task: Any = load_run(tmp_path / "run", device="cpu").task.double()
+    expected, state = carried_levels(OPTIONS, weights, BATCHES), None
+    with torch.no_grad():
+        for sentences, wanted in zip(BATCHES, expected, strict=True):
+            batch = task.collate(task.reader.encode(sentences))
+            found, state = task.body.carried_levels(batch.inputs, batch.mask, state)
+            for row, words in enumerate(sentences):
+                np.testing.assert_allclose(
+                    torch.stack(found)[:, row, 1 : 1 + len(words)].numpy(), wanted[row], atol=1e-6
+                )  # biases with 1 added are float32
+    alone = levels(OPTIONS, weights, BATCHES[1][0])
+    assert np.abs(expected[1][0] - alone)[1:].max() > 0.01  # what was read before matters
+    np.testing.assert_allclose(expected[0][0], levels(OPTIONS, weights, BATCHES[0][0]))
+
+
+def test_texts_are_embedded_with_what_was_read_before_them(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    weights = make(tmp_path)
+    import_checkpoint(tmp_path, tmp_path / "run")
+    run = load_run(tmp_path / "run", device="cpu")
+    sentences = [["a", "cat", "sat"], ["there"], [], ["rains", "and", "rains"], ["the", "end"]]
+    expected = carried_levels(OPTIONS, weights, [sentences[:2], sentences[2:4], sentences[4:]])
+    texts = [" ".join(words) for words in sentences]
+    found = run.embed(texts, tokens=True, carry=2)
+    for vectors, wanted in zip(found, [one for batch in expected for one in batch], strict=True):
+        np.testing.assert_allclose(vectors, wanted[-1], atol=2e-5)
+    assert not np.allclose(found[3], run.embed(texts, tokens=True)[3], atol=0.01)
+    whole = run.embed(texts, carry=2, layer=1)
+    assert not whole[2].any() and whole[4].any()
+    reading = run.text_vectors(carry=2)
+    np.testing.assert_allclose(np.concatenate([reading.of(texts[:2]), reading.of(texts[2:])]), run.embed(texts, carry=2))
+    monkeypatch.chdir(tmp_path)
+    Path("lines.txt").write_text("".join(f"{text}\n" for text in texts), encoding="utf-8")
+    assert main(["embed", "run", "--file", "lines.txt", "--carry", "2", "--out", "vectors.npy", "--device", "cpu"]) == 0
+    np.testing.assert_allclose(np.load("vectors.npy"), run.embed(texts, carry=2))
+
+
+def test_what_cannot_be_carried_is_refused(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    make(tmp_path)
+    import_checkpoint(tmp_path, tmp_path / "run")
+    run = load_run(tmp_path / "run", device="cpu")
+    with pytest.raises(UserError, match=r"carry \(0\) must be at least 1"):
+        run.embed("a cat", carry=0)
+    with pytest.raises(UserError, match="carry is for ELMo, whose two readers go on from text to text"):
+        TextVectors(build_recurrent(RecurrentConfig(dim=4), Tokens(9)), run.task.reader, carry=2)
+    assert main(["embed", str(tmp_path / "run"), "a", "--carry", "2", "--search", "b"]) == 2
+    assert "--carry makes a text's vector depend on the texts before it" in capsys.readouterr().err
 
 
 def test_files_that_do_not_belong_together_are_named(tmp_path: Path) -> None:

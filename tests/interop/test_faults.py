@@ -81,6 +81,32 @@ def cut(folder: Path) -> None:
     (folder / WEIGHTS).write_bytes((folder / WEIGHTS).read_bytes()[:-100])
 
 
+def fifo(name: str) -> Callable[[Path], None]:
+    def change(folder: Path) -> None:
+        (folder / name).unlink()
+        os.mkfifo(folder / name)
+
+    return change
+
+
+def link(name: str) -> Callable[[Path], None]:
+    """A file of the folder that is a link to one outside of it."""
+
+    def change(folder: Path) -> None:
+        (folder / name).rename(folder.parent / name)
+        (folder / name).symlink_to(folder.parent / name)
+
+    return change
+
+
+def sparse(folder: Path) -> None:
+    """A weights file of a terabyte that takes no room on the disk, with a tensor of that size in it."""
+    head = json.dumps({"cls.predictions.bias": {"dtype": "F32", "shape": [2**38], "data_offsets": [0, 2**40]}}).encode()
+    with (folder / WEIGHTS).open("wb") as file:
+        file.write(len(head).to_bytes(8, "little") + head)
+        file.truncate(8 + len(head) + 2**40)
+
+
 BIAS = "cls__predictions__bias"
 FAULTS: dict[str, tuple[Callable[[Path], None], str]] = {
     "a missing field": (fields(hidden_size="gone"), r"config.json has no field hidden_size"),
@@ -138,10 +164,29 @@ FAULTS: dict[str, tuple[Callable[[Path], None], str]] = {
     "a shard that is missing": (index("other.safetensors"), r"names other.safetensors, which is missing"),
     "a path above": (index("../elsewhere.safetensors"), r"names '../elsewhere.safetensors', which is outside"),
     "an absolute path": (index("/etc/passwd"), r"names '/etc/passwd', which is outside"),
+    "a vocabulary of a million millions": (
+        fields(vocab_size=10**12),
+        r"vocab_size \(1000000000000\) is above 54: no tensor of the checkpoint has a side as long",
+    ),
+    "a width of a thousand millions": (fields(hidden_size=10**9, num_attention_heads=1), r"hidden_size \(1000000000\) is above 54"),
+    "a network of a thousand millions": (fields(intermediate_size=10**9), r"intermediate_size \(1000000000\) is above 54"),
+    "a thousand million layers": (fields(num_hidden_layers=10**9), r"num_hidden_layers \(1000000000\) is above 54"),
+    "a thousand million positions": (
+        fields(max_position_embeddings=10**9),
+        r"max_position_embeddings \(1000000000\) is above 16,777,216: clew reads texts of so many tokens at most",
+    ),
+    "a number of a thousand digits": (fields(vocab_size=10**1000), r"vocab_size \(a number of about 996 digits\) is above 54"),
+    "a number too large for a float": (fields(layer_norm_eps=10**400), r"layer_norm_eps takes a number, not a number of about 398 digits"),
+    "a pipe for weights": (fifo(WEIGHTS), r"has no model.safetensors, and no model.safetensors.index.json"),
+    "a pipe for a tokenizer": (fifo("tokenizer.json"), r"has no tokenizer, which a run needs"),
+    "weights of a terabyte": (sparse, r"cannot be read as safetensors|has no tensor bert.embeddings.word_embeddings.weight"),
+    "a config that is a link": (link(CONFIG), r"names 'config.json', which is outside of"),
+    "a tokenizer that is a link": (link("tokenizer.json"), r"names 'tokenizer.json', which is outside of"),
     "a link that leaves": (index("link.safetensors", link=True), r"names 'link.safetensors', which is outside"),
 }
 
 
+@pytest.mark.timeout(60)
 @pytest.mark.parametrize("fault", FAULTS)
 def test_a_fault_is_one_line_and_leaves_nothing_behind(fault: str, folder: Path, tmp_path: Path) -> None:
     change, complaint = FAULTS[fault]

@@ -10,6 +10,7 @@ from torch import Tensor
 
 from clew.cli.main import main
 from clew.core.batches import padded
+from clew.core.errors import UserError
 from clew.interop.checkpoints import import_checkpoint
 from clew.interop.huggingface.writing import write_huggingface
 from clew.runs.loaded import Run, load_run
@@ -26,6 +27,9 @@ CASES: dict[str, tuple[str, dict[str, Any]]] = {
     "roberta that regresses": ("RobertaForSequenceClassification", {"num_labels": 1}),
     "xlm-r": ("XLMRobertaModel", {}),
     "xlm-r that tags": ("XLMRobertaForTokenClassification", {}),
+    "camembert": ("CamembertForMaskedLM", {}),
+    "camembert that classifies": ("CamembertForSequenceClassification", {"num_labels": 3}),
+    "camembert that tags": ("CamembertForTokenClassification", {}),
     "distilbert": ("DistilBertForMaskedLM", {}),
     "distilbert that classifies": ("DistilBertForSequenceClassification", {"problem_type": "multi_label_classification"}),
     "gpt-2": ("GPT2LMHeadModel", {"n_inner": 20}),
@@ -46,6 +50,8 @@ CASES: dict[str, tuple[str, dict[str, Any]]] = {
             },
         },
     ),
+    "mistral": ("MistralForCausalLM", {"sliding_window": None, "num_key_value_heads": 1, "head_dim": 4}),
+    "mistral with a window that never cuts": ("MistralModel", {"sliding_window": 40}),
 }
 
 
@@ -97,6 +103,7 @@ def test_a_checkpoint_says_the_same_here_and_goes_back_unchanged(case: str, tmp_
         torch.testing.assert_close(ours, theirs, atol=1e-5, rtol=1e-5)
     (tmp_path / "back").mkdir()
     write_huggingface(run, tmp_path / "back", shard=4000)
+    assert json.loads((tmp_path / "back" / "config.json").read_text())["architectures"] == [name]
     again, report = getattr(transformers, name).from_pretrained(tmp_path / "back", output_loading_info=True)
     assert not any(report.values()), report
     for ours, theirs in zip(theirs_of(again.eval(), ids_of(run)), expected, strict=True):
@@ -144,6 +151,19 @@ def test_a_classifier_cuts_two_long_texts_as_transformers_does(tmp_path: Path) -
         assert [found[label] for label in run.task.labels.names] == pytest.approx(expected, abs=1e-5)
 
 
+@pytest.mark.parametrize("given", [{"sliding_window": 8}, {}])
+def test_a_mistral_whose_window_cuts_is_refused(given: dict[str, Any], tmp_path: Path) -> None:
+    make("MistralForCausalLM", tmp_path / "theirs", max_position_embeddings=5000)
+    path = tmp_path / "theirs" / "config.json"
+    fields = {name: value for name, value in json.loads(path.read_text()).items() if name != "sliding_window"}
+    path.write_text(json.dumps({**fields, **given}))
+    window = given.get("sliding_window", 4096)
+    with pytest.raises(
+        UserError, match=rf"sliding_window is {window}, below max_position_embeddings \(5000\); clew computes Mistral without one"
+    ):
+        import_checkpoint(tmp_path / "theirs", tmp_path / "run")
+
+
 def test_a_text_ends_where_the_checkpoint_ends_it(tmp_path: Path) -> None:
     make("GPT2LMHeadModel", tmp_path / "theirs")
     import_checkpoint(tmp_path / "theirs", tmp_path / "plain")
@@ -168,3 +188,10 @@ def test_the_code_of_the_guide_runs(tmp_path: Path, monkeypatch: pytest.MonkeyPa
     assert capsys.readouterr().out.startswith("GPT2LMHeadModel 11840 []")
     assert (tmp_path / "back" / "README.md").is_file()
     assert main(["runs", "."]) == 0 and "imported" in capsys.readouterr().out
+
+
+def test_the_code_on_weights_of_torch_runs(capsys: pytest.CaptureFixture[str]) -> None:
+    guide = (Path(__file__).parents[2] / "docs" / "guides" / "checkpoints.md").read_text(encoding="utf-8")
+    names: dict[str, Any] = {}
+    exec(guide.split("```python\n")[2].split("```")[0], names)
+    assert capsys.readouterr().out == "True\n" and names["y"].isfinite().all()

@@ -17,7 +17,8 @@ PIECES = ["<unk>", "\n<s>\n", "\n</s>\n", *(f"<0x{byte:02X}>" for byte in range(
 SCORES = {" the": -1.0, " cat": -2.0, "he": -3.0, " t": -4.0, "at": -5.0, " c": -6.0}
 
 
-def make(folder: Path, tied: bool) -> dict[str, Any]:
+def make(folder: Path, tied: bool, version: int = 0, group: int = 8) -> dict[str, Any]:
+    """Writes a checkpoint; the weights that it holds, those of version 2 as their bytes say them."""
     draw = np.random.default_rng(3)
     vocabulary, head_dim = len(PIECES), DIM // HEADS
     narrow = GROUPS * head_dim
@@ -37,11 +38,31 @@ def make(folder: Path, tied: bool) -> dict[str, Any]:
         **({} if tied else {"output": (vocabulary, DIM)}),
     }
     weights = {name: 0.3 * draw.standard_normal(shape) for name, shape in shapes.items()}
-    header = struct.pack("<7i", DIM, HIDDEN, LAYERS, HEADS, GROUPS, vocabulary if tied else -vocabulary, LENGTH)
-    (folder / "stories.bin").write_bytes(header + b"".join(weight.astype("<f4").tobytes() for weight in weights.values()))
+    sizes = struct.pack("<7i", DIM, HIDDEN, LAYERS, HEADS, GROUPS, vocabulary if tied or version else -vocabulary, LENGTH)
+    if version:
+        content = (b"24ka" + struct.pack("<i", version) + sizes + bytes([tied]) + struct.pack("<i", group)).ljust(256, b"\0")
+        order = ["norm_1", "norm_2", "norm", "table", "q", "k", "v", "o", "w1", "w2", "w3", *([] if tied else ["output"])]
+    else:
+        content, order = sizes, list(shapes)
+    for name in order:
+        each = [weights[name]] if len(shapes[name]) < 3 and not name.startswith("norm_") else list(weights[name])
+        for layer, weight in enumerate(each):
+            if version < 2 or weight.ndim == 1:
+                content += weight.astype("<f4").tobytes()
+                continue
+            groups = weight.reshape(-1, group)
+            scales = (np.abs(groups).max(1) / 127).astype("<f4")
+            numbers = np.round(groups / scales[:, None]).astype(np.int8)
+            content += numbers.tobytes() + scales.tobytes()
+            read = (numbers * scales[:, None].astype(np.float64)).reshape(weight.shape)
+            if len(each) == 1:
+                weights[name] = read
+            else:
+                weights[name][layer] = read
+    (folder / "stories.bin").write_bytes(content)
     tokens = b"".join(struct.pack("<fi", SCORES.get(piece, -1e3), len(piece.encode())) + piece.encode() for piece in PIECES)
     (folder / "tokenizer.bin").write_bytes(struct.pack("<i", 7) + tokens)
-    return {name: weight.astype("<f4").astype(np.float64) for name, weight in weights.items()}
+    return {name: weight.astype("<f4").astype(np.float64) for name, weight in weights.items()}  # a quantised one to the last bit or so
 
 
 def logits(weights: dict[str, Any], tokens: list[int]) -> Any:
@@ -82,9 +103,10 @@ def logits(weights: dict[str, Any], tokens: list[int]) -> Any:
     return np.stack(found)
 
 
+@pytest.mark.parametrize("version", [0, 1, 2])
 @pytest.mark.parametrize("tied", [True, False])
-def test_a_checkpoint_of_llama2_c_s_computes_what_its_equations_say(tied: bool, tmp_path: Path) -> None:
-    weights = make(tmp_path, tied)
+def test_a_checkpoint_of_llama2_c_s_computes_what_its_equations_say(tied: bool, version: int, tmp_path: Path) -> None:
+    weights = make(tmp_path, tied, version)
     done = import_checkpoint(tmp_path / "stories.bin", tmp_path / "run")
     assert done.architecture == "llama2.c"
     run = load_run(tmp_path / "run", device="cpu")
@@ -111,11 +133,22 @@ def test_what_is_no_checkpoint_of_llama2_c_s_is_said_in_a_line(tmp_path: Path) -
         "begins with 28": whole[:20],
         "is cut short": whole[:-4],
         "no llama2.c checkpoint of version 0": whole + b"1234",
-        "is of version 2": struct.pack("<2i", 0x616B3432, 2) + whole[8:],
+        "is of version 3 of llama2.c's format; clew reads 0, 1 and 2": struct.pack("<2i", 0x616B3432, 3) + whole[8:],
+        "version 2 begins with 256; it is cut short": struct.pack("<2i", 0x616B3432, 2) + whole[8:200],
         "its first numbers say dim=-1": b"\xff\xff\xff\xff" + whole[4:],
         "may be a pickle": b"PK\x03\x04" + whole[4:],
     }
     for complaint, content in faults.items():
+        path.write_bytes(content)
+        with pytest.raises(UserError, match=complaint):
+            import_checkpoint(path, tmp_path / "run")
+    make(tmp_path, True, version=2)
+    quantised = path.read_bytes()
+    for complaint, content in {
+        "is cut short": quantised[:-1],
+        "no llama2.c checkpoint of version 2": quantised + b"1",
+        "groups of 7 numbers do not divide the weights": quantised[:37] + struct.pack("<i", 7) + quantised[41:],
+    }.items():
         path.write_bytes(content)
         with pytest.raises(UserError, match=complaint):
             import_checkpoint(path, tmp_path / "run")

@@ -29,7 +29,7 @@ from tests.runs.pretrained import TINY
 sentencepiece = pytest.importorskip("sentencepiece")
 
 
-def make_marian(folder: Path, **more: Any) -> Any:
+def make_marian(folder: Path, *, seed: int = 5, **more: Any) -> Any:
     folder.mkdir()
     pieces: dict[str, None] = {}
     for name, texts in (("source", TEXTS), ("target", GERMAN)):
@@ -57,7 +57,7 @@ def make_marian(folder: Path, **more: Any) -> Any:
         **more,
     )
     model = transformers.MarianMTModel(config)
-    randomised(model)
+    randomised(model, seed)
     with torch.no_grad():
         model.final_logits_bias.normal_(generator=torch.Generator().manual_seed(3))
         for half in (model.model.encoder, model.model.decoder):
@@ -126,6 +126,81 @@ def test_marian_says_and_writes_the_same_here_and_goes_back_unchanged(tmp_path: 
     write_huggingface(load_run(tmp_path / "searching", device="cpu"), tmp_path / "back")
     written = json.loads((tmp_path / "back" / path.name).read_text())
     assert (written["num_beams"], written["length_penalty"]) == (3, 0.6)
+
+
+SEARCHES: dict[str, dict[str, Any]] = {
+    "greedy": {"max_length": 8},
+    "greedy with a forced end": {"max_length": 8, "forced_eos_token_id": 0},
+    "two beams": {"num_beams": 2, "max_length": 20},
+    "a forced end": {"num_beams": 4, "max_length": 8, "forced_eos_token_id": 0},
+    "at max_length": {"num_beams": 4, "max_length": 5},
+    "by new tokens": {"num_beams": 3, "max_new_tokens": 6, "max_length": 4},
+    "short ones preferred": {"num_beams": 5, "max_length": 20, "length_penalty": -0.5},
+    "until all beams have ended": {"num_beams": 5, "max_length": 20, "early_stopping": True, "forced_eos_token_id": 0},
+    "never early": {"num_beams": 3, "max_length": 12, "early_stopping": "never", "length_penalty": 0.6},
+}
+
+
+@pytest.mark.parametrize("seed", [1, 2, 3])
+def test_a_search_finds_what_transformers_finds(seed: int, tmp_path: Path) -> None:
+    model = make_marian(tmp_path / "theirs", seed=seed)
+    with torch.no_grad():
+        model.final_logits_bias[0, 0] += 0.7 * (seed - 1)  # hypotheses end before the limit, too
+    model.save_pretrained(tmp_path / "theirs")
+    (tmp_path / "back").mkdir()
+    pad = model.config.pad_token_id
+    tokens = {"eos_token_id": 0, "pad_token_id": pad, "decoder_start_token_id": pad, "bad_words_ids": [[pad]]}
+    pairs = [Pair(text, "") for text in TEXTS]
+    for number, settings in enumerate(SEARCHES.values()):
+        given = {**tokens, **settings}
+        (tmp_path / "theirs" / "generation_config.json").write_text(json.dumps(given))
+        run = load_run(import_checkpoint(tmp_path / "theirs", tmp_path / f"run-{number}").folder, device="cpu")
+        searching = transformers.GenerationConfig(**given)
+        for pair, sides in zip(pairs, run.task.encode(pairs), strict=True):
+            written = model.generate(torch.tensor([sides.source]), generation_config=searching)[0, 1:].tolist()
+            expected = written[: written.index(0)] if 0 in written else written
+            assert run.translate(pair.source).tokens == expected, settings
+        write_huggingface(run, tmp_path / "back")
+        assert import_checkpoint(tmp_path / "back", tmp_path / f"again-{number}").config.decoding == run.config.decoding
+
+
+def test_ids_of_pieces_that_only_the_source_has_are_text_too(tmp_path: Path) -> None:
+    make_marian(tmp_path / "theirs")
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")  # it recommends another package
+        theirs = transformers.MarianTokenizer.from_pretrained(tmp_path / "theirs")
+    source, target = marian_tokenizers(tmp_path / "theirs")
+    draw = torch.Generator().manual_seed(1)
+    for _ in range(40):
+        ids = torch.randint(3, target.vocabulary - 1, (8,), generator=draw).tolist()
+        assert target.decode(ids).strip() == theirs.decode(ids)
+        assert [target.token(id) for id in ids] == theirs.convert_ids_to_tokens(ids) == [source.token(id) for id in ids]
+        assert "\0" not in "".join(map(target.piece, ids))
+    again = Tokenizer.from_json(target.to_json())
+    assert again.decode(list(range(3, 40))) == target.decode(list(range(3, 40)))
+
+
+@pytest.mark.parametrize("shared", [True, False])
+def test_a_marian_that_ties_nothing_has_three_tables(shared: bool, tmp_path: Path) -> None:
+    model = make_marian(tmp_path / "theirs", tie_word_embeddings=False, share_encoder_decoder_embeddings=shared)
+    import_checkpoint(tmp_path / "theirs", tmp_path / "run")
+    run = load_run(tmp_path / "run", device="cpu")
+    check_same(run, model)
+    (tmp_path / "back").mkdir()
+    write_huggingface(run, tmp_path / "back")
+    check_same(run, transformers.MarianMTModel.from_pretrained(tmp_path / "back").eval())
+
+
+def test_a_search_that_clew_has_not_is_refused(tmp_path: Path) -> None:
+    make_marian(tmp_path / "theirs")
+    path = tmp_path / "theirs" / "generation_config.json"
+    for given, sentence in (
+        ({"early_stopping": "soon"}, "early_stopping is 'soon'; known: false, true, 'never'"),
+        ({"forced_eos_token_id": 7}, r"forced_eos_token_id \(7\) is not eos_token_id \(0\)"),
+    ):
+        path.write_text(json.dumps(given))
+        with pytest.raises(UserError, match=sentence):
+            import_checkpoint(tmp_path / "theirs", tmp_path / "run")
 
 
 def test_an_imported_marian_is_trained_further_with_its_two_tokenizers(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -25,7 +25,7 @@ from clew.runs.directory import CODE, WEIGHTS, write_config, write_weights
 from clew.runs.loaded import Run, load_run
 from clew.runs.vocabularies import save_vocabularies
 from clew.tasks import TASKS
-from clew.tasks.programs import Reads, Traced
+from clew.tasks.programs import ReadingProgram, Traced
 from tests.interop.test_programs import card_runs, loaded
 from tests.interop.untrained import OWN, eagerly, tensors_of
 from tests.runs.small import TEXT
@@ -133,7 +133,9 @@ def test_what_a_task_offers_itself_comes_first(run: Run, monkeypatch: pytest.Mon
     def first(given: Traced) -> tuple[Tensor]:
         return (run.task.body(given.texts[0].inputs, given.texts[0].mask)[0][:, 0],)
 
-    monkeypatch.setattr(type(run.task), "programs", lambda self: [Reads("first", ["vector"], first, facts={"stars": 5})], raising=False)
+    monkeypatch.setattr(
+        type(run.task), "programs", lambda self: [ReadingProgram("first", ["vector"], first, facts={"stars": 5})], raising=False
+    )
     (program,) = programs_of(run)
     assert (program.name, program.facts) == ("first", {"stars": 5})
 

@@ -77,6 +77,16 @@ def test_pieces_have_the_ids_that_each_kind_of_checkpoint_gives_them(tmp_path: P
     assert (xlm.pad, xlm.end, xlm.mask) == (1, 2, theirs.get_piece_size() + 1)
 
 
+def test_camembert_has_its_own_tokens_before_the_pieces_of_its_file(tmp_path: Path) -> None:
+    learn(TEXTS, tmp_path / "pieces", model_type="unigram", vocab_size=45).rename(tmp_path / "sentencepiece.bpe.model")
+    theirs = sentencepiece.SentencePieceProcessor(model_file=str(tmp_path / "sentencepiece.bpe.model"))
+    ours = read_tokenizer(tmp_path, "camembert")
+    assert ours.encode_batch([*TEXTS, "ж"]) == [[id + 4 if id else 3 for id in ids] for ids in theirs.encode([*TEXTS, "ж"])]
+    assert ours.tokens[:7] == ["<s>NOTUSED", "<pad>", "</s>NOTUSED", "<unk>", "<unk>NOTUSED", "<s>", "</s>"]
+    assert ours.frame is not None and ours.frame.around([7], [8]).tokens == [5, 7, 6, 6, 8, 6]
+    assert (ours.pad, ours.end, ours.mask, ours.unknown) == (1, 6, theirs.get_piece_size() + 4, 3)
+
+
 @pytest.mark.parametrize(("kind", "model_type"), [("GPT2", "gpt2"), ("Roberta", "roberta")])
 def test_byte_pairs_are_read_from_their_two_files(kind: str, model_type: str, tmp_path: Path) -> None:
     inner = TOKENIZERS[kind]()

@@ -15,7 +15,7 @@ from clew.layers.embeddings import Segmented, Words
 from clew.recipes.running import config_of
 from clew.runs.build import build_task, train_side
 from clew.runs.directory import WEIGHTS, write_config, write_weights
-from clew.runs.embedding import Source
+from clew.runs.embedding import BorrowedBody
 from clew.runs.loaded import Run, load_run
 from clew.runs.tokenizers import RunTokenizers
 from clew.runs.vocabularies import save_vocabularies
@@ -36,6 +36,7 @@ LETTERS = ["embedding.characters.widths=[1,2]", "embedding.characters.filters=[3
 RUNS: dict[str, tuple[str, list[str]]] = {
     "lstm": ("text-lstm", [*CHARACTERS, "model.dim=8"]),
     "cells": ("text-lstm", [*CHARACTERS, "model.family=mixed", "model.dim=8", "model.layers=[elman,peephole_lstm,coupled_lstm]"]),
+    "gru that resets before": ("text-lstm", [*CHARACTERS, "model.dim=8", "model.cell.name=gru", "model.cell.reset=before"]),
     "more cells": ("text-lstm", [*CHARACTERS, "model.family=mixed", "model.dim=8", "model.layers=[projected_lstm,layernorm_lstm]"]),
     "gpt": ("text-gpt", [*CHARACTERS, *TINY, "model.num_heads=2", "model.max_length=40"]),
     "window": ("text-lstm", [*CHARACTERS, "model.family=window", "model.dim=8"]),
@@ -91,7 +92,7 @@ def untrained(name: str, folder: Path) -> Run:
     read = {}
     if "embedding.from=elmo" in settings:
         other = untrained("elmo", folder.with_name("elmo")).folder
-        read, settings = {"context": Source.of_run(other)}, [*settings, f"embedding.from={other}"]
+        read, settings = {"context": BorrowedBody.of_run(other)}, [*settings, f"embedding.from={other}"]
     config: Any = config_of(recipe, settings)
     learning = TASKS[config.task.name].learning
     examples: dict[str, list[Any]] = {

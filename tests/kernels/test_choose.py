@@ -27,6 +27,7 @@ def test_the_cells_that_have_kernels_are_those_that_torch_has():
     assert {name for name, kernel in kernels.items() if kernel} == {"elman", "lstm", "gru", "projected_lstm"}
     assert CELLS["elman"](2, 3, nonlinearity="sigmoid").kernel is None
     assert CELLS["lstm"](2, 3, cell_output="identity").kernel is None
+    assert CELLS["gru"](2, 3, reset="before").kernel is None
 
 
 @pytest.mark.parametrize(

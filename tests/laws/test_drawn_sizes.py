@@ -11,7 +11,7 @@ from clew.laws.sequences import SEQUENCE_LAWS
 from clew.laws.trees import TREE_LAWS
 from clew.laws.vectors import NORM_LAWS, POOLING_LAWS
 from clew.layers.attention import SelfAttention
-from clew.layers.cells import CELLS, LSTM, Elman, StackedCell
+from clew.layers.cells import CELLS, GRU, LSTM, Elman, StackedCell
 from clew.layers.convolution import Convolution
 from clew.layers.feedforward import ACTIVATIONS, FeedForward
 from clew.layers.gated_convolution import GatedConvolution
@@ -47,6 +47,13 @@ def obeys(laws, build, at):
 def test_every_cell_obeys_every_law(name, at):
     obeys(CELL_LAWS, lambda s: CELLS[name](s.input_dim, s.dim), at)
     obeys(SEQUENCE_LAWS, lambda s: Recurrent(CELLS[name](s.input_dim, s.dim)), at)
+
+
+@given(at=sizes)
+@drawn(4)
+def test_a_gru_that_resets_before_the_product_obeys_every_law(at):
+    obeys(CELL_LAWS, lambda s: GRU(s.input_dim, s.dim, reset="before"), at)
+    obeys(SEQUENCE_LAWS, lambda s: Recurrent(GRU(s.input_dim, s.dim, reset="before")), at)
 
 
 @given(at=sizes, below=st.sampled_from(sorted(CELLS)), above=st.sampled_from(sorted(CELLS)))

@@ -41,6 +41,28 @@ def test_an_lstm_may_give_its_cell_without_tanh():
     assert_agrees(cell, by_equation(Recurrent(cell)), lambda p, x: references.lstm(p, x, output=lambda c: c), randn(2, 4, 2))
 
 
+def test_a_gru_that_resets_before_the_product_equals_its_paper_and_no_kernel_stands_in_for_it():
+    cell = randomise(GRU(2, 3, reset="before"))
+    x = randn(2, 4, 2)
+    assert_agrees(cell, lambda x: Recurrent(cell)(x)[0], references.published_gru, x)
+    assert_agrees(cell, by_equation(Recurrent(cell)), references.published_gru, x)
+    after = GRU(2, 3).double()
+    after.load_state_dict({**cell.state_dict(), "candidate_bias": torch.zeros(3)})
+    assert (Recurrent(after)(x)[0] - Recurrent(cell)(x)[0]).abs().max() > 0.01
+
+
+@pytest.mark.parametrize("scale", [0.0, 0.7])
+def test_both_forms_of_a_gru_are_one_where_the_recurrent_matrix_is_diagonal(scale):
+    """U (r * h) = r * (U h) for a diagonal U."""
+    before = randomise(GRU(2, 3, reset="before"))
+    after = GRU(2, 3).double()
+    with torch.no_grad():
+        before.hidden_weight[6:] = scale * torch.eye(3)
+        after.load_state_dict({**before.state_dict(), "candidate_bias": torch.zeros(3)})
+    x = randn(2, 4, 2)
+    torch.testing.assert_close(Recurrent(after)(x)[0], Recurrent(before)(x)[0])
+
+
 def test_two_steps_of_an_elman_cell_by_hand():
     cell = Elman(1, 1).double()
     with torch.no_grad():
@@ -247,6 +269,8 @@ def test_mistakes_are_told_in_a_sentence():
         LSTM(2, 3, cell_output="none")
     with pytest.raises(UserError, match="a cell's widths must be at least 1, not input_dim=0, dim=3"):
         GRU(0, 3)
+    with pytest.raises(UserError, match="unknown reset 'befor'; did you mean 'before'[?] known: after, before"):
+        GRU(2, 3, reset="befor")
     with pytest.raises(UserError, match="unknown dropout_kind 'plane'; did you mean 'plain'"):
         DroppedCell(GRU(2, 3), 0.5, "plane")
     for share in (-0.1, 1.0, 7.0):

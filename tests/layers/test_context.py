@@ -61,6 +61,25 @@ def test_the_last_piece_of_the_last_block_is_the_last_level() -> None:
         torch.testing.assert_close(joined(words), torch.cat([levels[number] for number in (0, 2, 4, 6)], -1)[:, [1, 2]])
 
 
+@pytest.mark.parametrize(
+    ("width", "mix", "summed"),
+    [(8, "sum", (1, 2)), (8, "sum_with_embedding", (0, 1, 2)), (4, "sum", (1, 2)), (4, "sum_with_embedding", (1, 2))],
+)
+def test_the_sum_is_over_all_layers_and_over_the_embedding_where_it_is_named_so(width: int, mix: str, summed: tuple[int, ...]) -> None:
+    """Devlin et al. (2019), table 7: the sum of all 12 layers has no embedding in it. An embedding of another width cannot be added, and no
+    layer is left out for it."""
+    body = build_recurrent(RecurrentConfig(dim=8, embedding_dim=width, num_layers=2), Tokens(7)).double().eval()
+    context, words = read(body, mix)
+    with torch.no_grad():
+        levels = body.levels(words.context.inputs)
+        torch.testing.assert_close(context(words), sum(levels[number] for number in summed)[:, [1, 2]])
+
+
+def test_a_body_of_an_embedding_alone_is_that() -> None:
+    levels = [torch.tensor([[[1.0, 2.0]]])]
+    assert torch.equal(MIXES["sum"](1, 2, has_embedding=True)(levels), levels[0])
+
+
 def test_attention_and_the_network_above_it_are_one_block() -> None:
     gpt = build_gpt(GPTConfig(dim=8, num_layers=2, num_heads=2), Tokens(7))
     assert block_ends(gpt, 5) == [0, 2, 4]

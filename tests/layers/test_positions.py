@@ -43,11 +43,31 @@ def test_rotary_keeps_lengths():
     torch.testing.assert_close(Rotary(8, 1, 8).rotate(x, torch.arange(9)[None]).norm(dim=-1), x.norm(dim=-1), atol=1e-6, rtol=1e-6)
 
 
-@pytest.mark.parametrize("num_heads", [1, 2, 4, 8])
-def test_alibi_slopes_halve_as_published(num_heads):
+@pytest.mark.parametrize("num_heads", [1, 2, 3, 4, 5, 6, 7, 8, 12, 20, 24, 40])
+def test_alibi_slopes_fall_as_published(num_heads):
     scores = ALiBi(8, num_heads, 4).double().scores(randn(1, num_heads, 3, 4), torch.arange(3)[None], torch.arange(3)[None])
     for h, i, j in np.ndindex(num_heads, 3, 3):
         assert float(scores[0, h, i, j]) == pytest.approx(-references.slope(h, num_heads) * abs(i - j))
+
+
+def test_twelve_heads_of_alibi_have_the_eight_slopes_of_eight_and_four_between_them():
+    """Press et al.'s code: the slopes of 8 heads, then every other one of 16."""
+    slopes = ALiBi(12, 12, 1).slopes.double().tolist()
+    assert slopes == pytest.approx([*(2.0**-k for k in range(1, 9)), 2**-0.5, 2**-1.5, 2**-2.5, 2**-3.5])
+
+
+@pytest.mark.parametrize("num_heads", [3, 6, 8, 12])
+def test_geometric_slopes_of_alibi_are_of_one_ratio_for_any_number_of_heads(num_heads):
+    slopes = ALiBi(12, num_heads, 1, slopes="geometric").slopes
+    torch.testing.assert_close(slopes[1:] / slopes[:-1], torch.full((num_heads - 1,), 2 ** (-8 / num_heads)))
+    assert torch.equal(slopes, ALiBi(12, num_heads, 1).slopes) == (num_heads == 8)
+    with pytest.raises(UserError, match="unknown slopes 'geometrc'; did you mean 'geometric'[?] known: geometric, published"):
+        ALiBi(12, num_heads, 1, slopes="geometrc")
+
+
+def test_attention_of_three_heads_with_alibi_equals_its_equation_in_values_and_gradients():
+    layer = randomise(SelfAttention(6, 3, head_dim=4, position=ALiBi(6, 3, 4)))
+    assert_agrees(layer, lambda x: layer(x)[0], lambda p, x: references.multi_head(p, x, 3, position="alibi"), randn(1, 5, 6))
 
 
 @pytest.mark.parametrize("name", ["rotary", "alibi", "relative"])

@@ -9,6 +9,7 @@ from clew.core.trees import Span
 from clew.data.trees import parse_tree
 from clew.metrics.brackets import (
     COLLINS,
+    NEW,
     STANDARD,
     BracketCounts,
     BracketScore,
@@ -103,6 +104,72 @@ def test_other_words_are_an_error_that_counts_nowhere_else():
     assert counts("(S (NN a) (NN b))", "(S (NN a) (NN c))") == error
     # Each tree's punctuation goes by its own tags, so that a comma tagged as a noun is a word too many.
     assert counts("(S (NN a) (, ,))", "(S (NN a) (NN ,))") == error
+
+
+EXAMPLE = Rules(equal_words=frozenset({("Example", "example"), ("example", "sample")}))
+
+
+def test_equal_words_are_equal_in_pairs_and_either_way():
+    """EVALB's lines `EQ_WORD Example example` and `EQ_WORD example sample`; its word_comp looks for the pair alone, so that of two pairs no
+    third one follows."""
+    tree = "(S (NP (NN {})) (VP (VBZ is)))"
+    for gold, predicted, is_error in (
+        ("Example", "example", False),
+        ("example", "Example", False),
+        ("sample", "example", False),
+        ("Example", "sample", True),
+        ("Sample", "sample", True),
+    ):
+        score = counts(tree.format(gold), tree.format(predicted), EXAMPLE)
+        assert (score.errors, score.matched) == ((1, 0) if is_error else (0, 3)), (gold, predicted)
+        assert counts(tree.format(gold), tree.format(predicted)).errors == (gold != predicted)
+
+
+QUOTED = "(S (NP (NP (NNS dogs) ({} ')) (NNS tails)) (VP (VBP wag)))"
+"""Two words a phrase where the mark is a possessive."""
+
+
+def test_a_mistagged_quotation_mark_stands_in_both_trees():
+    """Gold S 0-4, NP 0-3, NP 0-2, VP 3-4. Where the parse has '', COLLINS.prm takes the mark out of one tree alone."""
+    gold, predicted = QUOTED.format("POS"), QUOTED.format("''")
+    assert counts(gold, predicted).errors == 1
+    for one, other in ((gold, predicted), (predicted, gold)):
+        score = counts(one, other, NEW)
+        assert (score.errors, score.matched, score.gold, score.predicted) == (0, 4, 4, 4)
+        assert (score.words, score.right_tags, score.crossing) == (4, 3, 0)
+    assert counts(gold, gold, NEW).words == 4 and counts(predicted, predicted, NEW).words == 3, "it is taken out where both trees do"
+
+
+def test_a_mark_that_is_kept_widens_the_phrases_around_it_and_moves_those_behind():
+    """Gold, with the mark: S 0-4, NP 0-2, VP 2-4, NP 3-4. Predicted, where it hangs in the VP: S 0-4, NP 0-1, VP 1-4, NP 3-4."""
+    gold = "(S (NP (NNS dogs) (POS ')) (VP (VBP wag) (NP (NNS tails))))"
+    predicted = "(S (NP (NNS dogs)) (VP ('' ') (VBP wag) (NP (NNS tails))))"
+    score = counts(gold, predicted, NEW)
+    assert (score.errors, score.matched, score.gold, score.predicted, score.crossing) == (0, 2, 4, 4, 1)
+
+
+def test_words_that_are_no_marks_and_tags_that_are_not_named_are_not_mended():
+    for word, tag in (("x", "''"), ("'", ",")):
+        gold = f"(S (NP (NNS dogs) (POS {word})) (VP (VBP wag)))"
+        assert counts(gold, gold.replace("POS", tag), NEW).errors == 1
+    assert counts("(S (NP (CD 1) (: /) (CD 2)))", "(S (NP (CD 1) (CD /) (CD 2)))", NEW).errors == 0
+
+
+@pytest.mark.parametrize(
+    ("gold", "predicted", "expected"),
+    [
+        # fix_quote moves a mark that it puts back with those behind it: the first is put back once more at the word of the second.
+        ("(TOP (VP (`` ') (NN /)))", "(TOP (VP (CD ') (NN /)))", (1, 0, 0, 0)),
+        ("(TOP (NP (`` \") ('' \") (NN b)))", '(TOP (NP (NN ") (NN ") (NN b)))', (0, 1, 1, 1)),
+        ("(TOP (NP (NN a) (`` ') (NN b) ('' ')))", "(TOP (NP (NN a) (POS ') (NN b) (POS ')))", (0, 1, 1, 1)),
+        # As many words on both sides are not mended, whichever they are.
+        ("(TOP (NP (NN a) (`` ') (NN b) (POS ')))", "(TOP (NP (NN a) (POS ') (NN b) ('' ')))", (1, 0, 0, 0)),
+    ],
+)
+def test_several_marks_are_mended_as_evalb_mends_them(gold, predicted, expected):
+    """What EVALB prints of each with new.prm."""
+    score = counts(gold, predicted, NEW)
+    assert (score.errors, score.matched, score.gold, score.predicted) == expected
 
 
 def test_a_sentence_without_a_parse_is_skipped():

@@ -1,16 +1,27 @@
-from itertools import product
+from itertools import pairwise, product
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
 from clew.core.errors import UserError
+from clew.core.tag_schemes import convert_tags, find_tag_fault, tag_spans
 from clew.metrics.agreement import Agreement, f1_interval
 from clew.metrics.spans import SpanScore, score_sentences, score_spans
 from clew.metrics.strings import Accuracy
 
-ENDS = {"BB", "BO", "IB", "IO"}
-STARTS = {"BB", "IB", "OB", "OI"}
+ENDS = {"BB", "BO", "IB", "IO", "EE", "EI", "EO"}
+STARTS = {"BB", "IB", "OB", "OI", "EE", "EI", "OE"}
+"""What conlleval's endOfChunk and startOfChunk say of two tags of one type. A type of its own ends and starts a phrase as well, and so do
+[ and ], `assumed to have length 1`. S has no rule."""
+
+
+def ends_phrase(before: str, tag: str) -> bool:
+    return before[0] + tag[0] in ENDS or (before[0] != "O" and before[2:] != tag[2:]) or before[0] in "[]"
+
+
+def starts_phrase(before: str, tag: str) -> bool:
+    return before[0] + tag[0] in STARTS or (tag[0] != "O" and before[2:] != tag[2:]) or tag[0] in "[]"
 
 
 def word_by_word(gold: list[str], predicted: list[str]) -> tuple[int, int, int]:
@@ -18,12 +29,9 @@ def word_by_word(gold: list[str], predicted: list[str]) -> tuple[int, int, int]:
     counts, same = [0, 0, 0], False
     before = ["O", "O"]
     for pair in [*zip(gold, predicted, strict=True), ("O", "O")]:
-        ends, starts, labels = [], [], []
-        for last, tag in zip(before, pair, strict=True):
-            prefixes, label, last_label = last[0] + tag[0], tag[2:], last[2:]
-            ends.append(prefixes in ENDS or (last[0] != "O" and last_label != label))
-            starts.append(prefixes in STARTS or (tag[0] != "O" and last_label != label))
-            labels.append(label)
+        ends = [ends_phrase(last, tag) for last, tag in zip(before, pair, strict=True)]
+        starts = [starts_phrase(last, tag) for last, tag in zip(before, pair, strict=True)]
+        labels = [tag[2:] for tag in pair]
         if same and all(ends) and before[0][2:] == before[1][2:]:
             counts[2] += 1
             same = False
@@ -37,20 +45,62 @@ def word_by_word(gold: list[str], predicted: list[str]) -> tuple[int, int, int]:
     return counts[0], counts[1], counts[2]
 
 
-def test_counts_are_those_of_conlleval_on_every_pair_of_short_sentences():
-    tags = ["O", "B-X", "I-X", "B-Y", "I-Y"]
+def counted(gold: list[str], predicted: list[str]) -> tuple[int, int, int]:
+    total = score_spans([gold], [predicted]).total
+    return total.gold, total.predicted, total.matched
+
+
+@pytest.mark.parametrize("prefixes", ["BI", "IE"])
+def test_counts_are_those_of_conlleval_on_every_pair_of_short_sentences(prefixes):
+    """IOB1, IOB2 and IOE, and tags that break them: every transition there is."""
+    tags = ["O", *(f"{prefix}-{label}" for prefix in prefixes for label in "XY")]
     sentences = [list(sentence) for sentence in product(tags, repeat=3)]
     for gold in sentences:
         for predicted in sentences[::3]:
-            total = score_spans([gold], [predicted]).total
-            assert (total.gold, total.predicted, total.matched) == word_by_word(gold, predicted)
+            assert counted(gold, predicted) == word_by_word(gold, predicted)
 
 
 @given(st.lists(st.tuples(*[st.sampled_from(["O", "B-X", "I-X", "B-Y", "I-Y", "B", "I"])] * 2), max_size=12))
 def test_counts_are_those_of_conlleval_on_longer_ones(pairs):
     gold, predicted = [a for a, _ in pairs], [b for _, b in pairs]
-    total = score_spans([gold], [predicted]).total
-    assert (total.gold, total.predicted, total.matched) == word_by_word(gold, predicted)
+    assert counted(gold, predicted) == word_by_word(gold, predicted)
+
+
+BIOES = ["O", *(f"{prefix}-{label}" for prefix in "BIES" for label in "XY")]
+
+
+def test_two_tags_are_parted_where_conlleval_parts_them_but_for_s_and_e_before_b():
+    """Of all transitions between tags of one label these alone are read in another way; conlleval has no rule for any of them."""
+    other = {
+        f"{before[0]}{tag[0]}"
+        for before, tag in product(BIOES, BIOES)
+        if "O" not in (before, tag) and (len(tag_spans([before, tag])) == 2) != starts_phrase(before, tag)
+    }
+    assert other == {"EB", "ES", "BS", "IS", "SB", "SI", "SE", "SS"}
+
+
+def test_bioes_compares_with_conlleval_once_it_is_iob2():
+    """Well-formed BIOES, all of up to four words."""
+    sentences = [list(tags) for length in range(1, 5) for tags in product(BIOES, repeat=length) if find_tag_fault(tags, "bioes") is None]
+    other = 0
+    for tags in sentences:
+        plain = convert_tags(tags, "iob2")
+        num = len(tag_spans(tags))
+        assert counted(tags, tags) == word_by_word(plain, plain) == (num, num, num)
+        neighbours = any((a.end, a.label) == (b.start, b.label) for a, b in pairwise(tag_spans(tags)))
+        assert (word_by_word(tags, tags) != (num, num, num)) == neighbours, "as they stand it takes neighbours of one label for one phrase"
+        other += neighbours
+    assert 0 < other < len(sentences)
+    assert word_by_word(["S-X", "S-X"], ["S-X", "S-X"]) == (1, 1, 1)
+    assert word_by_word(["B-X", "E-X", "B-X", "E-X"], ["B-X", "E-X", "B-X", "E-X"]) == (1, 1, 1)
+
+
+def test_conllevals_brackets_are_of_no_scheme_here():
+    """To conlleval each is a phrase of one word."""
+    assert word_by_word(["[-X", "]-X", "O"], ["[-X", "]-X", "O"]) == (2, 2, 2)
+    for tag in ("[-X", "]-X"):
+        with pytest.raises(UserError, match=f"the tag '.{tag[1:]}' is of no scheme; a tag is O, or B-, I-, E- or S- and a label"):
+            score_spans([[tag]], [["O"]])
 
 
 def test_the_output_that_conlleval_is_documented_with():

@@ -6,7 +6,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from clew.core.errors import UserError
-from clew.metrics.translation import Bleu, Chrf, bleu, chrf, sentence_bleu, sentence_chrf
+from clew.metrics.translation import Bleu, Chrf, Ter, bleu, chrf, sentence_bleu, sentence_chrf, sentence_ter, ter
 
 VERSION = f"version:{sacrebleu.__version__}"
 
@@ -76,6 +76,39 @@ def test_parts_add_up_to_what_sacrebleu_says_of_the_whole(data, hypotheses, lowe
         assert score.num_sentences == len(hypotheses)
 
 
+def test_a_shifted_phrase_is_one_edit():
+    """The example of Snover et al. 2006: `this week` is shifted, two words are substituted and one is inserted."""
+    reference = "SAUDI ARABIA denied THIS WEEK information published in the AMERICAN new york times"
+    hypothesis = "THIS WEEK THE SAUDIS denied information published in the new york times"
+    found = ter([hypothesis], [reference])
+    assert found.counts == (4, 13)
+    assert found.score == pytest.approx(100 * 4 / 13)
+    assert found.describe() == f"TER 30.77 (nrefs:1|case:mixed|tok:tercom|norm:no|punct:yes|asian:no|{VERSION})"
+
+
+def test_ter_counts_what_is_missing_and_too_much():
+    assert ter(["a b c"], ["a b c"]).score == 0
+    assert ter([""], ["a b"]).score == 100 and ter(["a"], [""]).score == 100 and ter([""], [""]).score == 0
+    assert ter(["a b c d"], ["a"]).score == 300, "more edits than words"
+    assert ter(["a b"], [["x y", "a b c d"]]).counts == (2, 3), "the nearest reference's edits, the mean of their lengths"
+    assert sentence_ter("A b", "a b") == 50 and sentence_ter("A b", "a b", lowercase=True) == 0
+
+
+marked = st.lists(st.sampled_from(["a", "b", "C", "dog,", "it's", "&amp;", "猫が", "好き。", "."]), max_size=8).map(" ".join)
+
+
+@given(st.lists(st.tuples(marked, marked), min_size=1, max_size=4), st.booleans(), st.booleans(), st.booleans(), st.booleans())
+def test_ter_is_sacrebleus_with_every_option(pairs, lowercase, normalized, punctuation, asian):
+    asian = asian and (normalized or not punctuation)
+    hypotheses, references = map(list, zip(*pairs, strict=True))
+    options = {"lowercase": lowercase, "normalized": normalized, "punctuation": punctuation, "asian": asian}
+    parts = [ter([hypothesis], [reference], **options) for hypothesis, reference in pairs]
+    metric = sacrebleu.TER(case_sensitive=not lowercase, normalized=normalized, no_punct=not punctuation, asian_support=asian)
+    whole = sum(parts, Ter(**options))
+    assert whole.score == pytest.approx(metric.corpus_score(hypotheses, [references]).score)
+    assert whole.signature == str(metric.get_signature())
+
+
 def test_scores_of_different_kinds_do_not_add():
     with pytest.raises(UserError) as caught:
         bleu(["a"], ["a"]) + bleu(["a"], [["a", "b"]], lowercase=True)
@@ -100,5 +133,7 @@ def test_mistakes_are_told():
         sentence_bleu("a", "a", tokenizer="zh")
     with pytest.raises(UserError, match=r"^word_order \(3\) must be 0 for chrF, 1 for chrF\+ or 2 for chrF\+\+$"):
         chrf(["a"], ["a"], word_order=3)
+    with pytest.raises(UserError, match=r"^asian=True changes nothing by itself; set normalized=True or punctuation=False with it$"):
+        ter(["a"], ["a"], asian=True)
     with pytest.raises(UserError, match=r"^no sentence was scored, so there is no score; give at least one hypothesis and its reference$"):
         _ = bleu([], []).score

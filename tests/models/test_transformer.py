@@ -22,7 +22,7 @@ def theirs_like(ours, norm_first):
     final = [nn.LayerNorm(DIM) if norm_first else None for _ in range(2)]
     encoder = nn.TransformerEncoder(nn.TransformerEncoderLayer(**sizes), LAYERS, final[0], enable_nested_tensor=False)
     decoder = nn.TransformerDecoder(nn.TransformerDecoderLayer(**sizes), LAYERS, final[1])
-    theirs = nn.Transformer(DIM, HEADS, custom_encoder=encoder, custom_decoder=decoder, batch_first=True)
+    theirs = nn.Transformer(DIM, HEADS, custom_encoder=encoder, custom_decoder=decoder, batch_first=True).to(next(ours.parameters()).dtype)
     with torch.no_grad():
         for half, layers, count in ((encoder, ours.encoder.layers.layers, 2), (decoder, ours.decoder.layers.layers, 3)):
             for number, layer in enumerate(half.layers):
@@ -47,7 +47,7 @@ def theirs_like(ours, norm_first):
 def test_a_transformer_equals_torch_in_values_and_gradients(wiring, norm_first, dtype):
     config = TransformerConfig(dim=DIM, num_heads=HEADS, num_layers=LAYERS, hidden_dim=HIDDEN, wiring=wiring, dropout=0.0)
     ours = randomise(build_transformer(config, Tokens(11), Tokens(9))).to(dtype)
-    theirs = theirs_like(ours, norm_first).to(dtype)
+    theirs = theirs_like(ours, norm_first)
     source, tokens = torch.randint(9, (3, 6)), torch.randint(11, (3, 5))
     source_mask = torch.arange(6) < torch.tensor([6, 2, 4])[:, None]
     mask = torch.arange(5) < torch.tensor([5, 3, 1])[:, None]

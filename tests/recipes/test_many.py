@@ -194,8 +194,8 @@ def test_resume_finds_a_run_of_a_grid_by_its_settings(tmp_path: Path) -> None:
 
 
 def test_what_a_run_changes_of_its_recipe_is_known() -> None:
-    assert changes(config_of("shakespeare-lstm")) == {}
-    changed = changes(config_of("shakespeare-lstm", ["model.cell=gru", "seed=2", "training.schedule.warmup=5"]))
+    assert changes(config_of("shakespeare-lstm"), Path("run")) == {}
+    changed = changes(config_of("shakespeare-lstm", ["model.cell=gru", "seed=2", "training.schedule.warmup=5"]), Path("run"))
     schedule = {"name": "cosine", "warmup": 5, "floor": 0.02}
     assert changed == {"model.cell": "gru", "seed": 2, "training.schedule": schedule}
-    assert changes(config_of("shakespeare-lstm").model_copy(update={"recipe": "mine"})) is None
+    assert changes(config_of("shakespeare-lstm").model_copy(update={"recipe": "mine"}), Path("run")) is None

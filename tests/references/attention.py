@@ -29,8 +29,10 @@ def location(p, s, h, j):
 
 
 def content(p, s, h, j):
+    """Graves et al. 2014, equation 6; beta is 1 where it is not learnt."""
     s = mapped(p, s)
-    return p["sharpness"].item() * dot({}, s, h, j) / (math.sqrt(sum(a * a for a in s)) * math.sqrt(sum(b * b for b in h)))
+    beta = p["sharpness"].item() if "sharpness" in p else 1.0
+    return beta * dot({}, s, h, j) / (math.sqrt(sum(a * a for a in s)) * math.sqrt(sum(b * b for b in h)))
 
 
 SCORES = {"dot": dot, "scaled": scaled, "general": dot, "additive": additive, "location": location, "content": content}
@@ -114,8 +116,14 @@ def sinusoid(position: int, dim: int, base: float = 10000.0) -> np.ndarray:
 
 
 def slope(head: int, num_heads: int) -> float:
-    """Press et al. 2022: a geometric sequence from 2^(-8/n) with that ratio, n a power of two."""
-    return (2.0 ** (-8.0 / num_heads)) ** (head + 1)
+    """Press et al. 2022: a geometric sequence from 2^(-8/n) with that ratio, n a power of two. For other n as their code has it: the
+    slopes of the closest lower power of two come first, and after them the first, third, fifth ... of twice as many."""
+    closest = 1
+    while 2 * closest <= num_heads:
+        closest *= 2
+    if head < closest:
+        return (2.0 ** (-8.0 / closest)) ** (head + 1)
+    return (2.0 ** (-8.0 / (2 * closest))) ** (2 * (head - closest) + 1)
 
 
 def multi_head(

@@ -107,7 +107,7 @@ def projected_lstm(p: dict, x: np.ndarray) -> np.ndarray:
 
 
 def gru(p: dict, x: np.ndarray) -> np.ndarray:
-    """Cho et al. 2014, the reset gate behind the recurrent matrix: n = tanh(W x + b + r (U h + c))."""
+    """cuDNN's form of Cho et al. 2014, the reset gate behind the recurrent matrix: n = tanh(W x + b + r (U h + c))."""
     dim = p["hidden_weight"].shape[1]
 
     def step(x_t, h):
@@ -118,6 +118,23 @@ def gru(p: dict, x: np.ndarray) -> np.ndarray:
             z = sigmoid(from_x[dim + k] + from_h[dim + k])
             n = math.tanh(from_x[2 * dim + k] + r * (from_h[2 * dim + k] + p["candidate_bias"][k]))
             new[k] = z * h[k] + (1 - z) * n
+        return new, new
+
+    return over_time(step, x, np.zeros(dim))
+
+
+def published_gru(p: dict, x: np.ndarray) -> np.ndarray:
+    """Cho et al. 2014, equations 5 to 8, with biases: the reset gate is before the recurrent matrix, n = tanh(W x + b + U (r h))."""
+    dim = p["hidden_weight"].shape[1]
+
+    def step(x_t, h):
+        from_x, from_h = affine(p["input_weight"], x_t) + p["bias"], affine(p["hidden_weight"], h)
+        left = np.array([sigmoid(from_x[k] + from_h[k]) * h[k] for k in range(dim)])
+        from_left = affine(p["hidden_weight"], left)
+        new = np.zeros(dim)
+        for k in range(dim):
+            z = sigmoid(from_x[dim + k] + from_h[dim + k])
+            new[k] = z * h[k] + (1 - z) * math.tanh(from_x[2 * dim + k] + from_left[2 * dim + k])
         return new, new
 
     return over_time(step, x, np.zeros(dim))

@@ -14,12 +14,14 @@ def letters(word: str | None, mark: int | None = None) -> list[int]:
     return [*whole, *[260] * (50 - len(whole))]
 
 
-def levels(options: dict, weights: dict, words: list[str]) -> np.ndarray:
-    """(levels, words, 2 dim): what the letters give, twice, and then every layer of both readers."""
+def levels(options: dict, weights: dict, words: list[str], states: dict | None = None) -> np.ndarray:
+    """(levels, words, 2 dim): what the letters give, twice, and then every layer of both readers. `states` by direction and layer are
+    where they begin, and become where they end."""
     spelled = [letters(None, 256), *(letters(word) for word in words), letters(None, 257)]
     x = np.array([word_vector(options, weights, ids) for ids in spelled])
-    ahead = reader(options, weights, 0, x)
-    back = [level[::-1] for level in reader(options, weights, 1, x[::-1])]
+    states = {} if states is None else states
+    ahead = reader(options, weights, 0, x, states)
+    back = [level[::-1] for level in reader(options, weights, 1, x[::-1], states)]
     return np.stack([np.concatenate(pair, -1)[1:-1] for pair in zip([x, *ahead], [x, *back], strict=True)])
 
 
@@ -40,12 +42,20 @@ def word_vector(options: dict, weights: dict, ids: list[int]) -> np.ndarray:
     return y @ weights["CNN_proj/W_proj"] + weights["CNN_proj/b_proj"]
 
 
-def reader(options: dict, weights: dict, direction: int, x: np.ndarray) -> list[np.ndarray]:
+def carried_levels(options: dict, weights: dict, batches: list[list[list[str]]]) -> list[list[np.ndarray]]:
+    """`levels` of every sentence of batches that are read one after the other: row r of a batch begins in both directions and every layer
+    where the last sentence in row r ended, with zeros where there was none. AllenNLP's ElmoLstm is documented so."""
+    rows: dict[int, dict] = {}
+    return [[levels(options, weights, words, rows.setdefault(row, {})) for row, words in enumerate(batch)] for batch in batches]
+
+
+def reader(options: dict, weights: dict, direction: int, x: np.ndarray, states: dict) -> list[np.ndarray]:
     """Every layer's outputs; TensorFlow has the candidate before the forget gate, and adds 1 to the latter."""
     lstm, found = options["lstm"], []
     for number in range(lstm["n_layers"]):
         name = f"RNN_{direction}/RNN/MultiRNNCell/Cell{number}/LSTMCell"
-        h, c, out = np.zeros(lstm["projection_dim"]), np.zeros(lstm["dim"]), []
+        h, c = states.get((direction, number), (np.zeros(lstm["projection_dim"]), np.zeros(lstm["dim"])))
+        out = []
         for x_t in x:
             i, j, f, o = np.split(np.concatenate([x_t, h]) @ weights[f"{name}/W_0"] + weights[f"{name}/B"], 4)
             c = [sigmoid(fk + 1) * ck + sigmoid(ik) * math.tanh(jk) for ik, jk, fk, ck in zip(i, j, f, c, strict=True)]
@@ -53,6 +63,7 @@ def reader(options: dict, weights: dict, direction: int, x: np.ndarray) -> list[
             h = np.array([sigmoid(ok) * math.tanh(ck) for ok, ck in zip(o, c, strict=True)]) @ weights[f"{name}/W_P_0"]
             h = np.clip(h, -lstm["proj_clip"], lstm["proj_clip"])
             out.append(h)
+        states[direction, number] = h, c
         found.append(np.array(out) + (x if number else 0))
         x = found[-1]
     return found

@@ -92,9 +92,9 @@ def test_a_text_whose_name_is_no_utf8_is_in_the_config_to_the_byte(tmp_path: Pat
     [
         (
             '{"format": 99}',
-            "run/config.json is of format 99, but this clew reads formats 1 to 2; use the version of clew that wrote it, or train again",
+            "run/config.json is of format 99, but this clew reads formats 1 to 3; use the version of clew that wrote it, or train again",
         ),
-        ("{}", "run/config.json is of format None, but this clew reads formats 1 to 2"),
+        ("{}", "run/config.json is of format None, but this clew reads formats 1 to 3"),
         ("{", "run/config.json is not JSON"),
         ("[1]", "run/config.json is not a run's config: it holds no fields"),
         ('{"format": 1, "recipe": "x", "sed": 1}', "run/config.json: unknown field 'sed'; did you mean 'seed'?"),

@@ -12,10 +12,11 @@ from torch import Tensor
 
 import clew
 from clew.core.errors import UserError
+from clew.instruments.looking import look
 from clew.layers.context import Context, levels_in_windows
 from clew.recipes.running import config_of, run_recipe
 from clew.runs.directory import WEIGHTS, read_metrics
-from clew.runs.embedding import Source, check_reads_one_sequence
+from clew.runs.embedding import BorrowedBody, check_reads_one_sequence
 from clew.runs.loaded import Run
 from tests.runs.small import gpt_settings, lstm_settings, save_many_languages, write_text
 
@@ -84,6 +85,8 @@ def test_a_run_may_read_nothing_but_another(sources: dict[str, Path], tmp_path: 
     run = train_tagger(tmp_path, mix, settings)
     embedding = run.task.body.embedding
     assert embedding.tokens is None and embedding.map.in_features == width
+    (layer,) = look(run, "cost", {"lengths": [4], "repeats": 0}).facts["layers"]
+    assert layer["flops"] == layer["formula"]
     (known, unknown), (changed, _) = run.task.tag([["the", "ball"], ["tall", "ball"]])
     assert known != changed
 
@@ -130,13 +133,13 @@ def test_a_tagger_is_read_without_the_ends_of_lines_that_a_language_model_knows(
     train_tagger(tmp_path, "tagger", ["embedding.characters=cnn", "embedding.characters_dim=4"])
     above = train_tagger(tmp_path, "above", [f"embedding.from={tmp_path / 'tagger'}"])
     assert len(above.task.reader.encode([["the", "ball"]])[0].context.tokens) == 2
-    source = Source.of_run(sources["words"])
+    source = BorrowedBody.of_run(sources["words"])
     assert source.is_running and not above.vocabularies["context"].is_running
     reader = above.task.reader
     joined = reader.joined(*reader.encode([["the", "ball"], ["door"]]))
     assert joined.context.starts == [0, 1, 2, 3] and len(joined.context.tokens) == 4  # the mark has one place there, as here
     with pytest.raises(UserError, match=r"above itself reads .*tagger; give embedding.from=.*tagger"):
-        Source.of_run(tmp_path / "above")
+        BorrowedBody.of_run(tmp_path / "above")
 
 
 def test_a_sentence_longer_than_the_other_runs_positions_is_read_in_windows(sources: dict[str, Path], tmp_path: Path) -> None:

@@ -65,9 +65,13 @@ CELL_NAMES, FAMILY_NAMES = ", ".join(sorted(CELLS)), ", ".join(sorted(MODELS))
         ("task.name=languge_model", "task: unknown task 'languge_model'; did you mean 'language_model'? known: bidirectional"),
         (
             "text.tokenizer=wrod",
-            "text.tokenizer: unknown tokenizer 'wrod'; did you mean 'word'? known: bpe, character, unigram, word, wordpiece",
+            "text.tokenizer: unknown tokenizer 'wrod'; did you mean 'word'? known: bpe, character, unigram, word, wordpiece, "
+            "wordpiece_likelihood",
         ),
-        ("text.tokenizer=[a]", "text.tokenizer: unknown tokenizer '['a']'; known: bpe, character, unigram, word, wordpiece"),
+        (
+            "text.tokenizer=[a]",
+            "text.tokenizer: unknown tokenizer '['a']'; known: bpe, character, unigram, word, wordpiece, wordpiece_likelihood",
+        ),
         ("decoding.temperature=0", "decoding.temperature must be above 0, not 0"),
         ("seed.more=1", "seed.more: seed is 1, which has no fields"),
         ("seed=9223372036854775808", "seed takes a number between -2^63 and 2^63, not 9223372036854775808"),

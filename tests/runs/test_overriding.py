@@ -18,6 +18,19 @@ def test_a_family_resets_the_model_section_and_nothing_else() -> None:
     assert same.model == config_of("shakespeare-gpt").model
 
 
+def test_another_task_does_not_draw_examples_as_the_recipe_does(tmp_path: Path) -> None:
+    assert config_of("text-lstm").training.batching == "streams"
+    config = config_of("text-lstm", ["task=classification", "data.train=x.csv"])
+    assert config.training.batching == "windows" and config.training.length == config_of("text-lstm").training.length
+    assert config_of("text-lstm", ["training.batching=streams", "task=language_model"]).training.batching == "streams"
+    file = yaml_file(tmp_path, "recipe: text-lstm\ntraining: {batching: streams}\n")
+    assert config_of(str(file), ["task=classification"]).training.batching == "streams"
+
+
+def test_an_empty_section_says_nothing() -> None:
+    assert config_of("text-lstm", ["task={}", "model={}", "training={}"]) == config_of("text-lstm")
+
+
 def test_an_option_keeps_the_others_of_its_part() -> None:
     config = config_of("text-lstm", ["training.schedule.floor=0.5"])
     assert config.training.schedule == {"name": "cosine", "warmup": 0.05, "floor": 0.5}

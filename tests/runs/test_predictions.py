@@ -3,7 +3,7 @@ from pathlib import Path
 import pytest
 
 from clew.core.errors import UserError
-from clew.runs.predictions import PREDICTIONS, read_predictions, write_predictions
+from clew.runs.predictions import PREDICTIONS, read_predictions, read_records, write_predictions
 
 
 @pytest.fixture(autouse=True)
@@ -50,3 +50,15 @@ def test_predictions_that_are_none_are_refused(content: str | bytes, sentence: s
     with pytest.raises(UserError) as error:
         read_predictions(Path("run"))
     assert str(error.value).startswith(sentence)
+
+
+def test_statistics_come_back_and_a_broken_one_is_named() -> None:
+    Path("run").mkdir(exist_ok=True)
+    rows = {"a": {"bleu": {"bleu": [1, 2]}, "macro_f1": {"macro_f1": {"good": [1, 0, 0]}}}}
+    write_predictions(Path("run"), {"a": 1.0}, None, rows)
+    (record,) = read_records(Path("run")) or []
+    assert record["statistics"] == rows["a"]
+    for broken in ("[1]", '{"bleu": [1]}', '{"bleu": {"bleu": ["x"]}}', '{"bleu": {"bleu": [NaN]}}', '{"bleu": {"a": [1], "b": [1]}}'):
+        Path("run/predictions.jsonl").write_text(f'{{"id": "a", "score": 1, "statistics": {broken}}}\n')
+        with pytest.raises(UserError, match='run/predictions.jsonl:1: "statistics" has an object a measure, with the name of a formula'):
+            read_records(Path("run"))

@@ -130,7 +130,7 @@ def test_what_is_no_run_is_refused_with_a_sentence() -> None:
     with pytest.raises(UserError, match="empty has no config.json; it was copied in part, or is no run directory"):
         summarise(Path("empty"))
     Path("empty/config.json").write_text('{"format": 99}')
-    with pytest.raises(UserError, match="empty/config.json is of format 99, but this clew reads formats 1 to 2"):
+    with pytest.raises(UserError, match="empty/config.json is of format 99, but this clew reads formats 1 to 3"):
         summarise(Path("empty"))
 
 

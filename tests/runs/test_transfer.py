@@ -333,7 +333,12 @@ def test_a_text_becomes_what_it_became_in_the_run_that_this_one_stands_on(bert: 
     classifier(tmp_path, bert, "task.pooling=mean")
     found = config_of("finetune-classify", ["transfer.from=run", *labelled_file(tmp_path)])
     assert found.task.pooling == "mean"  # type: ignore[attr-defined]
-    assert changes(found) == {"data.label": "label", "data.text": "sentence1", "data.train": found.data.train, "transfer.from": "run"}
+    assert changes(found, Path("run")) == {
+        "data.label": "label",
+        "data.text": "sentence1",
+        "data.train": found.data.train,
+        "transfer.from": "run",
+    }
     shutil.rmtree("run")
-    gone = changes(found)
+    gone = changes(found, Path("run"))
     assert gone is not None and "model.dim" not in gone and gone["transfer.from"] == "run"

@@ -64,7 +64,7 @@ def test_a_translator_goes_on_with_another_whole(family: list[str], tmp_path: Pa
     for name, tensor in theirs.items():
         torch.testing.assert_close(mine[name], tensor, atol=1e-6, rtol=0)
     assert start_from(run.task, run.config)[0].endswith("; new: nothing")
-    assert changes(config) is not None and not {"transfer.translator", "model.dim"} & changes(config).keys()  # type: ignore[union-attr]
+    assert changes(config, Path("run")) is not None and not {"transfer.translator", "model.dim"} & changes(config, Path("run")).keys()  # type: ignore[union-attr]
 
 
 def test_a_translator_learns_more_and_needs_nothing_but_itself(tmp_path: Path) -> None:

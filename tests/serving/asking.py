@@ -1,9 +1,18 @@
-"""A worker that is kept busy."""
+"""A worker that is kept busy, and a run whose tokenizer can be attacked."""
 
+import json
 import threading
+from pathlib import Path
 from typing import Any
 
+from clew.runs.build import build_task
+from clew.runs.loaded import Run
 from clew.serving.worker import Worker
+from clew.text.tokenizer import Tokenizer
+from tests.instruments.small_runs import small_run
+
+BACKTRACKING = r"(a+)+$"
+"""Takes 2^n steps on n times `a` that something follows."""
 
 
 class Held:
@@ -19,3 +28,17 @@ class Held:
     def __exit__(self, *_: Any) -> None:
         self.free.set()
         self.job.result.result(5)
+
+
+def with_pattern(tokenizer: Tokenizer, pattern: str) -> Tokenizer:
+    """The same, its texts cut at a pattern first, as a tokenizer.json may say."""
+    description = json.loads(tokenizer.to_json())
+    cut = {"type": "Split", "pattern": {"Regex": pattern}, "behavior": "Isolated", "invert": False}
+    description["pre_tokenizer"] = {"type": "Sequence", "pretokenizers": [cut, description["pre_tokenizer"]]}
+    return Tokenizer.from_json(json.dumps(description))
+
+
+def run_with_pattern(pattern: str) -> Run:
+    run = small_run("bytes")
+    vocabularies = {role: with_pattern(tokenizer, pattern) for role, tokenizer in run.vocabularies.items()}
+    return Run(Path("runs") / "imported", run.config, vocabularies, build_task(run.config, vocabularies, to_train=False).eval())

@@ -1,7 +1,9 @@
 """Small untrained runs as folders: LSTMs over characters and over bytes, a GPT, translators of both kinds, a classifier with heads."""
 
 import json
+from collections.abc import Callable, Iterator
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -9,6 +11,8 @@ from clew.runs.directory import METRICS, WEIGHTS, write_config, write_weights
 from clew.runs.loaded import Run
 from clew.runs.predictions import write_predictions
 from clew.runs.vocabularies import save_vocabularies
+from clew.serving.service import Service
+from clew.serving.worker import Worker
 from tests.instruments.small_runs import small_run
 from tests.runs.small import save_many_languages
 
@@ -48,3 +52,20 @@ def save(run: Run, folder: Path) -> Path:
     (folder / METRICS).write_text("".join(json.dumps(record) + "\n" for record in records), encoding="utf-8")
     write_config(folder, run.config)
     return folder
+
+
+Make = Callable[..., Service]
+
+
+@pytest.fixture
+def make() -> Iterator[Make]:
+    """Services of small runs, closed at the end."""
+    workers = []
+
+    def made(*names: str, **options: Any) -> Service:
+        workers.append(Worker())
+        return Service([small_run(name) for name in names], workers[-1], **{"wait": 0.0, **options})
+
+    yield made
+    for worker in workers:
+        assert worker.close(10.0)

@@ -227,6 +227,26 @@ def test_the_keyboard_reaches_everything(page: Any, server: str) -> None:
     assert page.get_attribute("html", "data-theme") == "light"
 
 
+TEXTS_IN = "(found, kind) => found.map((one) => [...one.querySelectorAll(kind)].map((each) => each.textContent))"
+
+
+def test_two_runs_beside_each_other_have_one_scale_and_the_same_names(page: Any, server: str) -> None:
+    open_view(page, server, "next", "lstm", text="the walls", beside="gpt", top="3")
+    page.wait_for_function("document.querySelectorAll('.part-bars').length === 2")
+    names = page.eval_on_selector_all(".part-bars", TEXTS_IN, ".word-end")
+    assert names[0] == names[1] and len(names[0]) > 4
+    open_view(page, server, "surprisal", "lstm", text="the walls", beside="gpt")
+    page.wait_for_function("document.querySelectorAll('.key').length === 2")
+    scales = page.eval_on_selector_all(".key", "keys => keys.map((key) => key.textContent)")
+    assert scales[0] == scales[1]
+    open_view(page, server, "surprisal", "gpt", text="the walls " * 5, beside="bytes")  # more than one of them can read
+    page.wait_for_selector(".refused")
+    assert page.locator(".refused").count() == 1 and page.locator(".coloured").count() == 1
+    open_view(page, server, "run", "gpt", beside="lstm")
+    rows = page.eval_on_selector_all("table.facts", TEXTS_IN, "th")
+    assert rows[0] == rows[2] and "none" in page.inner_text(".panel:nth-of-type(2)")
+
+
 def test_layers_are_compared_before_and_after_a_head_is_off(page: Any, server: str) -> None:
     open_view(page, server, "cka", "heads", sentences="5", off='["1.1"]', look="1")
     page.wait_for_selector("h2:has-text('without 1.1')")
@@ -246,7 +266,37 @@ def test_heads_above_a_layer_without_any_are_walked_and_switched_off_by_their_na
     page.wait_for_selector("h2:has-text('without 3.1')")
     page.wait_for_selector(".part-grid .chosen.silent")
     settle(page)
+    panels = page.locator(".panel:has(.part-grid)")
+    assert [panels.nth(number).locator(".silent").count() for number in (0, 1)] == [0, 1]  # all heads, and without 3.1
+    assert "3.1\toff" in panels.nth(1).inner_text() and "3.1\ton" in panels.nth(0).inner_text()
     assert page.query_selector(".refused") is None
+
+
+def options_of(page: Any, name: str) -> list[str]:
+    return page.locator(f"select#option-{name} option").all_inner_texts()
+
+
+def test_layers_and_heads_are_chosen_from_those_that_the_run_has(page: Any, server: str) -> None:
+    open_view(page, server, "attention", "pruned", text="the walls")
+    assert options_of(page, "layer") == ["–", "2", "3"] and options_of(page, "heads") == ["self"]
+    page.select_option("#option-layer", "2")
+    page.wait_for_selector("figcaption:has-text('Layer 2')")
+    assert options_of(page, "head") == ["–", "1", "2"]
+    page.select_option("#option-head", "2")
+    page.wait_for_selector("figcaption:has-text('Head 2.2')")
+    page.select_option("#option-layer", "3")  # which has one head: the second is forgotten
+    page.wait_for_selector("figcaption:has-text('Layer 3')")
+    assert options_of(page, "head") == ["–", "1"] and "head=" not in page.url
+    page.select_option("#off", "3.1")
+    page.wait_for_selector("h2:has-text('without 3.1')")
+    assert options_of(page, "head") == ["–", "1 (off)"]
+    page.select_option("#run", "gpt")
+    page.wait_for_selector("h2:has-text('Attention')")
+    assert options_of(page, "layer") == ["–", "1", "2"] and "layer=" not in page.url
+    open_view(page, server, "cells", "lstm", text="the walls")
+    assert options_of(page, "layer")[0] == "–" and len(options_of(page, "layer")) > 1
+    page.select_option("#option-layer", "1")
+    page.wait_for_selector("h2:has-text('Cells of layer 1')")
 
 
 def test_writing_walks_forward_and_back_by_keys(page: Any, server: str) -> None:
@@ -263,6 +313,36 @@ def test_writing_walks_forward_and_back_by_keys(page: Any, server: str) -> None:
     assert page.locator(".path .token").count() == 2
     page.locator(".candidates button").nth(3).click()
     page.locator(".path .token").nth(2).wait_for()
+
+
+def test_the_bar_of_a_next_token_is_as_long_as_its_probability(page: Any, server: str) -> None:
+    open_view(page, server, "write", "lstm", text="the walls")
+    found = page.evaluate(
+        """async () => {
+            const body = JSON.stringify({ runs: ['lstm'], text: 'the walls', top: 20 });
+            const asked = await fetch('api/step', { method: 'POST', headers: { 'content-type': 'application/json' }, body });
+            const bars = [...document.querySelectorAll('.candidates .bar')].slice(0, 3);
+            return [(await asked.json()).next.probabilities, bars.map((bar) => bar.firstChild.offsetWidth / bar.offsetWidth)];
+        }"""
+    )
+    assert found[1] == pytest.approx(found[0][:3], abs=0.005)
+
+
+def test_a_drawn_token_may_be_one_that_is_not_listed_and_the_rest_is_shown_as_such(page: Any, server: str) -> None:
+    open_view(page, server, "write", "bytes", text="the walls")
+    listed = page.locator(".candidates button .word").all_inner_texts()
+    shares = page.locator(".candidates .others").inner_text()
+    assert len(listed) == 20 and shares.startswith("all others")
+    asked = []
+    for count in range(12):  # of 300 nearly equal tokens all but 20 are not listed: that none of 12 is has a chance of 10^-14
+        with page.expect_request(lambda request: "seed" in (request.post_data_json or {})) as request:
+            page.click("button:has-text('draw')")
+        asked.append(request.value.post_data_json["seed"])
+        page.locator(".path .token").nth(count).wait_for()
+        page.wait_for_selector(".said:has-text('drawn: ')")
+        if "none of the 20 listed" in page.inner_text(".said"):
+            break
+    assert "none of the 20 listed" in page.inner_text(".said") and len(set(asked)) == len(asked)
 
 
 def test_a_search_is_walked_step_by_step_and_the_link_has_the_step(page: Any, server: str) -> None:
@@ -294,7 +374,7 @@ def test_an_error_is_opened_with_all_that_the_model_was_given(page: Any, server:
     page.wait_for_selector("h2:has-text('Prediction')")
     assert page.input_value("#text") == "the walls" and page.input_value("#option-second") == "were tall"
     open_view(page, server, "errors", "tagger")
-    assert "a red[N not D]" in page.inner_text("tbody")
+    assert "a red[expected N, found D]" in page.inner_text("tbody")
     page.click("td button:has-text('look')")
     page.wait_for_selector("#text")
     assert page.input_value("#text") == "a red"

@@ -6,7 +6,7 @@ import logging
 import math
 import re
 import time
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Sequence
 from random import Random
 from typing import Any
 
@@ -17,26 +17,10 @@ from torch import nn
 from clew.serving import batching
 from clew.serving.guard import Guard
 from clew.serving.service import Service
-from clew.serving.worker import Worker
 from clew.tasks.classification import Classifier
 from tests.instruments.small_runs import small_run
 from tests.serving.asking import Held
-
-Make = Callable[..., Service]
-
-
-@pytest.fixture
-def make() -> Iterator[Make]:
-    workers = []
-
-    def made(*names: str, **options: Any) -> Service:
-        workers.append(Worker())
-        return Service([small_run(name) for name in names], workers[-1], **{"wait": 0.0, **options})
-
-    yield made
-    for worker in workers:
-        assert worker.close(10.0)
-
+from tests.serving.conftest import Make
 
 JSON = {"content-type": "application/json"}
 

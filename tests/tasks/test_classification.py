@@ -1,17 +1,27 @@
 """The classifier: one label, several, or a number; of one text or two."""
 
 import math
+import re
 from typing import Any
 
 import pytest
 import torch
+import torch.nn.functional as F
 
 from clew.core.batches import Batches
 from clew.core.errors import UserError
 from clew.data.examples import Labelled
+from clew.metrics.calibration import fit_temperature
+from clew.metrics.score import Score
+from clew.metrics.statistics import score
 from clew.models import MODELS
+from clew.runs.config import TrainingConfig
 from clew.sources.tokens import Tokens
-from clew.tasks.classification import ClassificationConfig, Classifier, build_classifier, train_class_vocabularies
+from clew.tasks.answers import OneLabel, SeveralLabels
+from clew.tasks.classification import CLASSIFICATION, ClassificationConfig, Classifier, build_classifier, train_class_vocabularies
+from clew.tasks.learning import Encoding, Evaluation
+from clew.tasks.writing import DecodingConfig
+from clew.text.labels import Labels
 from clew.text.train import train_bpe, train_word
 from clew.training.loop import Standing, train
 from clew.training.optimisers import sgd
@@ -89,6 +99,36 @@ def test_the_temperature_of_the_validation_part_mends_probabilities_and_no_label
     assert not classifier(calibrate=False).settle([([], batch)])
 
 
+def test_a_temperature_that_makes_the_error_worse_is_not_used() -> None:
+    """Six of ten that say 0.6 are right, which no temperature mends; but the others are the least likely label, so that flatter
+    probabilities lose less."""
+    answer = OneLabel(Labels(["a", "b", "c"]))
+    logits = torch.tensor([0.6, 0.39, 0.01]).log().repeat(10, 1)
+    targets = F.one_hot(torch.tensor([0] * 6 + [2] * 4), 3).float()
+    assert fit_temperature(logits, targets.argmax(1), smoothing=1 / 12) > 2
+    assert answer.settle(logits, targets) and float(answer.temperature) == 1
+    sentence = r"probabilities are not calibrated: the temperature [\d.]+ would raise the calibration error from [\d.e-]+ to [\d.]+ "
+    assert re.fullmatch(f"{sentence}on the validation part", answer.settled)
+    second = F.one_hot(torch.tensor([0] * 6 + [1] * 4), 3).float()
+    assert answer.settle(5 * logits, second) and answer.settled == "" and float(answer.temperature) > 2, "one that mends them is"
+
+
+def test_the_loss_may_speak_against_a_temperature_as_well() -> None:
+    """All four are right and very sure. The smoothed target makes them less so, which raises both."""
+    answer = OneLabel(Labels(["a", "b"]))
+    logits = torch.tensor([[20.0, 0.0]]).repeat(4, 1)
+    assert answer.settle(logits, F.one_hot(torch.zeros(4, dtype=torch.long), 2).float())
+    assert float(answer.temperature) == 1 and "the calibration error from" in answer.settled and "and the loss from" in answer.settled
+
+
+def test_of_several_labels_each_decision_counts() -> None:
+    answer = SeveralLabels(Labels(["a", "b"]))
+    sure = torch.full((6, 2), 20.0)
+    assert answer.settle(sure, torch.ones(6, 2)) and float(answer.temperature) == 1 and answer.settled
+    half = torch.tensor([[1.0, 0.0]] * 3 + [[0.0, 1.0]] * 3)
+    assert answer.settle(sure, half) and float(answer.temperature) > 10 and answer.settled == ""
+
+
 SEVERAL = [
     Labelled("red and round", ("red", "round"), id="1"),
     Labelled("red", ("red",), id="2"),
@@ -147,11 +187,56 @@ def test_texts_in_a_batch_and_alone_are_told_the_same_and_an_empty_one_is_read()
     assert list(together[0].probabilities.values()) == sorted(together[0].probabilities.values(), reverse=True)
 
 
+def encoded(task: Classifier, examples: list[Labelled], *, to_train: bool = False) -> list[Any]:
+    return list(CLASSIFICATION.learns.encode(task, examples, Encoding("test", TrainingConfig(), to_train=to_train)))
+
+
+def judged(task: Classifier, examples: list[Labelled]) -> Score:
+    evaluation = Evaluation(TrainingConfig(), DecodingConfig(), 1, is_final=True)
+    found = CLASSIFICATION.learns.judge(task, task, examples, encoded(task, examples), evaluation)
+    assert found is not None
+    return found
+
+
+@pytest.mark.parametrize("weights", ["none", "balanced"])
+def test_a_label_that_training_never_saw_counts_as_wrong_in_a_part_that_is_judged(weights: str) -> None:
+    task = classifier(class_weights=weights, positive="pos")
+    task.prepare(task.encode(EXAMPLES))
+    odd = Labelled("hm", ("odd",), id="t.csv:99")
+    with pytest.raises(UserError, match="t.csv:99: unknown label 'odd'.*data.label_map"):
+        encoded(task, [*EXAMPLES, odd], to_train=True)
+    without, found = judged(task, EXAMPLES), judged(task, [*EXAMPLES, odd])
+    assert found.loss == pytest.approx(without.loss, rel=1e-5), "the loss is of the others"
+    assert found.measures["accuracy"] == pytest.approx(without.measures["accuracy"] * 8 / 9)
+    assert found.measures["macro_f1"] < without.measures["macro_f1"], "a label of its own, of which nothing is found"
+    assert found.predictions["t.csv:99"]["gold_probability"] == 0 and found.examples["t.csv:99"] == 0
+    assert "odd" in found.report[1]
+    assert CLASSIFICATION.learns.judged_remarks(task, "valid", [*EXAMPLES, odd]) == [
+        "valid: 1 of 9 labels is not in the training part ('odd'; first: t.csv:99); counted as wrong, and left out of the loss"
+    ]
+    batch = task.collate(task.encode([*EXAMPLES, odd]))
+    task.settle([([], batch)])
+    both = float(task.answer.temperature)
+    task.settle([([], task.collate(task.encode(EXAMPLES)))])
+    assert float(task.answer.temperature) == pytest.approx(both), "a temperature is found on the others"
+
+
+def test_of_several_labels_one_that_training_never_saw_is_one_that_is_missed() -> None:
+    task = classifier(SEVERAL, labels="several")
+    odd = Labelled("red", ("red", "odd"), id="t.csv:99")
+    found, without = judged(task, [*SEVERAL, odd]), judged(task, [*SEVERAL, odd._replace(labels=("red",))])
+    assert found.loss == pytest.approx(without.loss), "it has no output"
+    assert found.statistics["t.csv:99"]["exact_match"] == {"share": [0.0, 1]}
+    assert found.measures["micro_f1"] <= without.measures["micro_f1"] and found.intervals["accuracy"][1] <= 100
+    (formula,) = found.statistics["t.csv:99"]["accuracy"]
+    assert score(formula, [each["accuracy"][formula] for each in found.statistics.values()]) == pytest.approx(found.measures["accuracy"])
+
+
 def test_mistakes_have_their_sentences() -> None:
     with pytest.raises(
         UserError, match=r"t.csv:9: unknown label 'pso'; did you mean 'pos'\? known: neg, other, pos; the training part has"
     ):
-        classifier().encode([Labelled("a", ("pso",), id="t.csv:9")])
+        encoded(classifier(), [Labelled("a", ("pso",), id="t.csv:9")])
     with pytest.raises(UserError, match="every training example has the label 'pos', so there is nothing to tell apart"):
         classifier(EXAMPLES[:2])
     with pytest.raises(

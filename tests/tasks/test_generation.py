@@ -73,6 +73,15 @@ def test_training_mode_comes_back_after_streaming() -> None:
     assert task.training
 
 
+def test_a_stream_ends_where_a_text_does_whose_end_is_forced() -> None:
+    task = lstm()
+    plain = generate(task, ["the"], DecodingConfig(method="greedy", max_new=6))[0].tokens
+    stop = next(token for id, token in enumerate(task.tokenizer.tokens) if id not in plain and len(token) == 1)
+    config = DecodingConfig(method="greedy", max_new=6, stop=stop, forced_end=True)
+    found = generate(task, ["the"], config)[0]
+    assert found.tokens == plain[:5] and "".join(stream(task, "the", config)) == found.text
+
+
 def test_the_unknown_token_is_never_written() -> None:
     task = lstm()
     with torch.no_grad():

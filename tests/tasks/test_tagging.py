@@ -10,9 +10,13 @@ import torch
 from clew.core.errors import UserError
 from clew.core.tag_schemes import find_tag_fault
 from clew.data.examples import Sentence
+from clew.metrics.score import Score
 from clew.models import MODELS
+from clew.runs.config import TrainingConfig
 from clew.sources.tokens import Tokens
-from clew.tasks.tagging import TaggedText, Tagger, TaggingConfig, build_tagger, train_tagging_vocabularies
+from clew.tasks.learning import Encoding, Evaluation
+from clew.tasks.tagging import TAGGING, TaggedText, Tagger, TaggingConfig, build_tagger, train_tagging_vocabularies
+from clew.tasks.writing import DecodingConfig
 from clew.text.train import train_bpe, train_word
 from clew.text.words import split_words
 
@@ -142,10 +146,61 @@ def test_a_tagged_text_has_its_phrases_by_the_characters_of_the_text() -> None:
         ("it/O Ada/NOUN", "names.conll:9, word 2: the tag 'NOUN' is of no phrase, as those of the training part are; "),
     ],
 )
-def test_a_tag_that_was_not_learnt_is_named_with_its_place(tags: str, message: str) -> None:
+@pytest.mark.parametrize("to_train", [True, False])
+def test_a_tag_that_was_not_learnt_is_named_with_its_place(tags: str, message: str, to_train: bool) -> None:
+    """In the training part, and where a part has no other."""
     with pytest.raises(UserError) as error:
-        tagger().encode([sentence(tags, 9)])
+        encoded(tagger(), [sentence(tags, 9)], to_train=to_train)
     assert str(error.value).startswith(message)
+
+
+def encoded(task: Tagger, examples: list[Sentence], *, to_train: bool = False) -> list[Any]:
+    return list(TAGGING.learns.encode(task, examples, Encoding("test", TrainingConfig(), to_train=to_train)))
+
+
+def judged(task: Tagger, examples: list[Sentence]) -> Score:
+    """The score of a part."""
+    evaluation = Evaluation(TrainingConfig(), DecodingConfig(), 1, is_final=True)
+    found = TAGGING.learns.judge(task, task, examples, encoded(task, examples), evaluation)
+    assert found is not None
+    return found
+
+
+@pytest.mark.parametrize("output", ["crf", "softmax"])
+def test_a_tag_that_training_never_saw_counts_as_wrong_in_a_part_that_is_judged(output: str) -> None:
+    train = [sentence("it/PRON rains/VERB"), sentence("dogs/NOUN bark/VERB")]
+    task = tagger(train, output=output)
+    known, odd = sentence("it/PRON barks/VERB", 1), sentence("it/PRON hm/INTJ rains/VERB", 2)
+    first, both = judged(task, [known]), judged(task, [known, odd])
+    right = {id: prediction.split() for id, prediction in ((id, fields["prediction"]) for id, fields in both.predictions.items())}
+    told = [*zip(right[known.id], known.tags or (), strict=True), *zip(right[odd.id], odd.tags or (), strict=True)]
+    assert both.measures["accuracy"] == pytest.approx(100 * sum(a == b for a, b in told) / 5), "of five words, one that cannot be right"
+    rows = both.statistics[odd.id]["loss"]["mean"]
+    assert rows[1] == (0 if output == "crf" else 2), "without the word, or without a sentence whose tags are told together"
+    assert math.isfinite(both.loss)
+    assert both.statistics[known.id]["loss"]["mean"] == pytest.approx(first.statistics[known.id]["loss"]["mean"])
+    if output == "crf":
+        assert both.loss == pytest.approx(first.loss)
+    with pytest.raises(UserError, match="names.conll:2, word 2: unknown label 'INTJ'.*the training part has it not"):
+        encoded(task, [known, odd], to_train=True)
+
+
+def test_how_many_tags_training_never_saw_is_said() -> None:
+    task = tagger([sentence("it/PRON rains/VERB"), sentence("dogs/NOUN bark/VERB")])
+    part = [sentence("it/PRON hm/INTJ ha/INTJ", 1), sentence("it/PRON rains/X", 2)]
+    assert TAGGING.learns.judged_remarks(task, "test", part) == [
+        "test: 3 of 5 labels are not in the training part ('INTJ', 'X'; first: names.conll:1, word 2); "
+        "counted as wrong, and left out of the loss"
+    ]
+    assert TAGGING.learns.judged_remarks(task, "test", [sentence("it/PRON rains/VERB")]) == []
+
+
+def test_a_phrase_that_training_never_saw_is_one_that_is_missed() -> None:
+    task = tagger()
+    score = judged(task, [sentence("Ada/B-PER met/O IBM/B-ORG", 1)])
+    gold = score.statistics["names.conll:1"]["f1"]["f1"]
+    assert isinstance(gold, list) and gold[0] == 2, "both phrases are gold"
+    assert score.statistics["names.conll:1"]["loss"]["mean"] == [0.0, 0.0]
 
 
 def test_what_cannot_be_learnt_is_refused() -> None:

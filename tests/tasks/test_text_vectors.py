@@ -45,8 +45,16 @@ def test_a_text_is_pooled_of_all_its_places_alone_and_among_others(pooling: str)
 def test_levels_are_counted_by_blocks_and_mixed_by_name() -> None:
     """A block of BERT is attention and a network: levels 0, 2 and 4 of the body's five."""
     levels = by_hand(vectors(), TEXTS[0])[::2]
-    wanted = {0: levels[0], 1: levels[1], 2: levels[2], -2: levels[1], "sum": sum(levels), "join_last_four": torch.cat(levels, -1)}
+    wanted = {
+        0: levels[0],
+        1: levels[1],
+        2: levels[2],
+        -2: levels[1],
+        "sum": levels[1] + levels[2],
+        "join_last_four": torch.cat(levels, -1),
+    }
     wanted |= {"last": levels[2], "first": levels[0], "second_to_last": levels[1], "sum_last_four": sum(levels)}
+    wanted |= {"sum_with_embedding": sum(levels)}
     assert set(LAYERS) <= set(wanted)
     for layer, hidden in wanted.items():
         made = vectors(layer=layer)

@@ -11,9 +11,11 @@ from clew.data.notes import Notes
 from clew.data.tree_files import labelled_nodes
 from clew.data.trees import parse_tree
 from clew.models.tree_lstm import TreeLSTMConfig, build_tree_lstm
+from clew.runs.config import TrainingConfig
 from clew.sources.tokens import Tokens
 from clew.sources.words import WordReader
-from clew.tasks.tree_classification import TreeClassificationConfig, TreeClassifier, train_tree_vocabularies
+from clew.tasks.learning import Encoding
+from clew.tasks.tree_classification import TREE_CLASSIFICATION, TreeClassificationConfig, TreeClassifier, train_tree_vocabularies
 from clew.text.train import train_character, train_word
 
 TEXTS = ["(3 (2 A) (4 (3 lovely) (2 film)))", "(0 (1 bad) (2 film))", "(2 (2 A) (2 film) (2 .))", "(1 (1 bad))"]
@@ -137,8 +139,9 @@ def test_mistakes_are_told_in_a_sentence():
     task = build(trees())
     with pytest.raises(UserError, match="every label of the training part is '2', so there is nothing to tell apart"):
         build(trees(["(2 (2 a) (2 film))"]))
-    with pytest.raises(UserError, match="f:1: unknown label '7'"):
-        task.encode(trees(["(7 film)"]))
+    for part, to_train in ((["(7 film)"], False), (["(2 a)", "(7 film)"], True)):
+        with pytest.raises(UserError, match=f"f:{len(part)}: unknown label '7'"):
+            TREE_CLASSIFICATION.learns.encode(task, trees(part), Encoding("test", TrainingConfig(), to_train=to_train))
     with pytest.raises(UserError, match="a node of a tree has a whole word, and this tokenizer cuts words; set text.tokenizer=word"):
         TreeClassifier(task.body, WordReader(train_character(["ab"])), task.labels)
     for text, sentence in (

@@ -83,3 +83,9 @@ def test_each_row_has_its_own_limit() -> None:
         found = write(never, torch.full((3, 1), END), config, end=END, max_new=torch.tensor([1, 4, 2]))
         assert [row[0].tokens for row in found] == [[A], [A] * 4, [A] * 2]
         assert [row[0].log_prob for row in found] == pytest.approx([0.0, 0.0, 0.0])
+
+
+def test_a_forced_end_takes_the_place_of_the_last_token_and_costs_nothing() -> None:
+    for method in ("greedy", "beam"):
+        [[found]] = only(method, max_new=2, beams=1, forced_end=True)
+        assert found.tokens == [A] and math.exp(found.log_prob) == pytest.approx(0.5)

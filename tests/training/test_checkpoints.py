@@ -183,7 +183,7 @@ def test_another_format_is_refused(saved: tuple[Path, Training]) -> None:
     path = folder / "checkpoints" / "step-00000004" / "training.json"
     path.write_text(json.dumps({**json.loads(path.read_text()), "format": 99}))
     with pytest.raises(
-        UserError, match="is of format 99, but this clew reads formats 1 to 2; use the version of clew that wrote it, or train again"
+        UserError, match="is of format 99, but this clew reads formats 1 to 3; use the version of clew that wrote it, or train again"
     ):
         load_checkpoint(path.parent, training_of())
 

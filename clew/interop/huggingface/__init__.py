@@ -6,8 +6,9 @@ from clew.interop.huggingface.distilbert import DISTILBERT
 from clew.interop.huggingface.gpt2 import GPT2
 from clew.interop.huggingface.llama import LLAMA
 from clew.interop.huggingface.marian import MARIAN
-from clew.interop.huggingface.roberta import ROBERTA, XLM_ROBERTA
+from clew.interop.huggingface.mistral import MISTRAL
+from clew.interop.huggingface.roberta import CAMEMBERT, ROBERTA, XLM_ROBERTA
 
-ARCHITECTURES: tuple[Architecture, ...] = (BERT, ROBERTA, XLM_ROBERTA, DISTILBERT, GPT2, LLAMA, MARIAN)
+ARCHITECTURES: tuple[Architecture, ...] = (BERT, ROBERTA, XLM_ROBERTA, CAMEMBERT, DISTILBERT, GPT2, LLAMA, MISTRAL, MARIAN)
 BY_FAMILY: dict[str, Architecture] = {"bert": BERT, "gpt": GPT2, "llama": LLAMA, "transformer": MARIAN}
-"""The architecture that a family of clew's is written as."""
+"""The architecture that a family of clew's is written as, where it was not imported as another."""

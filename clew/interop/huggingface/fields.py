@@ -52,6 +52,8 @@ class Fields:
         self.values = values
         self.path = path
         self.asked: set[str] = set()
+        self.largest: int | None = None
+        """The longest side of any tensor, once that is known: no size of a model is above it."""
 
     def get(self, name: str, kind: type, default: Any = MISSING) -> Any:
         """The value of a field; one without a default must be there. A whole number is a number too."""
@@ -61,13 +63,22 @@ class Fields:
             if default is MISSING:
                 raise UserError(f"{self.path} has no field {name}, without which the model cannot be built; add it, or copy the file again")
             return default
-        if kind is float and isinstance(value, int) and not isinstance(value, bool):
+        if kind is float and isinstance(value, int) and not isinstance(value, bool) and value.bit_length() < 1000:
             return float(value)
         if not isinstance(value, kind) or (kind is not bool and isinstance(value, bool)):
             raise UserError(f"{self.path}: {name} takes {WORDS[kind]}, not {shown(value)}")
         if isinstance(value, int) and kind is int and name not in SIGNED and value < 1:
             raise UserError(f"{self.path}: {name} must be at least 1, not {value}")
+        if isinstance(value, int) and kind is int:
+            self.check_size(name, value)
         return value
+
+    def check_size(self, name: str, value: int) -> None:
+        """Refuses a size that no tensor of the checkpoint has room for, before anything is built by it."""
+        most = MOST_POSITIONS if name in COMPUTED else self.largest
+        if most is not None and value > most:
+            why = "clew reads texts of so many tokens at most" if name in COMPUTED else "no tensor of the checkpoint has a side as long"
+            raise UserError(f"{self.path}: {name} ({shown(value)}) is above {most:,}: {why}; copy the checkpoint again")
 
     def expect(self, name: str, *supported: Any, default: Any = MISSING) -> Any:
         """A field that clew computes for some values alone; where it is not given, or null, it is the first of them."""
@@ -100,7 +111,10 @@ class Fields:
             raise UserError(f"{self.path}: {sentence}")
 
 
-SIGNED = {"type_vocab_size", "pad_token_id", "eos_token_id", "bos_token_id", "decoder_start_token_id"}
+COMPUTED = {"max_position_embeddings"}
+"""Sizes that need not be those of a tensor: some positions are computed."""
+MOST_POSITIONS = 2**24
+SIGNED = {"type_vocab_size", "pad_token_id", "eos_token_id", "bos_token_id", "decoder_start_token_id", "forced_eos_token_id"}
 """Numbers that may be 0."""
 ACTIVATIONS = {
     "gelu": "gelu",

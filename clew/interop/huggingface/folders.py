@@ -1,17 +1,20 @@
 """A folder as `transformers` writes it: its config, and its tensors in one file of safetensors or in several. Nothing is unpickled."""
 
-import json
+import math
+import os
 import shlex
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
 import torch
-from safetensors import SafetensorError, safe_open
+from safetensors import safe_open
 from torch import Tensor
 
-from clew.core.errors import UserError, named, shown
+from clew.core.errors import UserError, named, shortened, shown
+from clew.core.files import check_regular, read_json
 from clew.interop.huggingface.fields import Fields
+from clew.runs.directory import UNREADABLE
 
 CONFIG, WEIGHTS, INDEX = "config.json", "model.safetensors", "model.safetensors.index.json"
 GENERATION = "generation_config.json"
@@ -28,16 +31,25 @@ class Checkpoint:
         self.folder = folder
         self.config = Fields(read_object(folder / CONFIG), folder / CONFIG)
         self.files: dict[str, tuple[Path, str]] = {}
+        self.shapes: dict[str, tuple[int, ...]] = {}
         for path in weight_files(folder):
-            for name, kind in tensors_in(path):
+            for name, kind, shape in tensors_in(path):
+                self.shapes[modern(name)] = shape
                 if modern(name) in self.files:
                     raise UserError(f"{path}: the tensor {name} is in {self.files[modern(name)][0].name} too; copy the checkpoint again")
                 self.files[modern(name)] = path, name
+                self.config.largest = max(self.config.largest or 1, *shape, 1)
                 if kind not in READABLE and not kind.startswith(("I", "U", "BOOL")):
                     raise UserError(f"{path}: the tensor {name} is of the type {kind}; clew reads {', '.join(sorted(READABLE))}")
 
+    @property
+    def num_values(self) -> int:
+        """All numbers in its tensors."""
+        return sum(map(math.prod, self.shapes.values()))
+
     def rename(self, names: dict[str, str]) -> None:
         self.files = {names.get(name, name): place for name, place in self.files.items()}
+        self.shapes = {names.get(name, name): shape for name, shape in self.shapes.items()}
 
     def __contains__(self, name: str) -> bool:
         return name in self.files
@@ -47,7 +59,7 @@ class Checkpoint:
         try:
             with safe_open(path, "pt") as file:
                 found = file.get_tensor(theirs)
-        except (SafetensorError, OSError) as error:
+        except UNREADABLE as error:
             raise cut_short(path, error) from None
         if not found.is_floating_point():
             raise UserError(
@@ -75,7 +87,7 @@ def weight_files(folder: Path) -> list[Path]:
             raise pickled(path)
         files.append(path)
     for path in files:
-        there = {name for name, _ in tensors_in(path)}
+        there = {name for name, *_ in tensors_in(path)}
         if lacking := sorted(name for name, file in weights.items() if file == path.name and name not in there):
             raise UserError(f"{path} has no tensor {lacking[0]}, which {INDEX} says is there; copy the shards again")
     return files
@@ -88,23 +100,27 @@ def inside(folder: Path, name: str, source: Path) -> Path:
     if root.parent.name == "snapshots":
         root = root.parent.parent
     path = folder / name
-    if Path(name).is_absolute() or ".." in Path(name).parts or not path.resolve().is_relative_to(root):
+    if Path(name).is_absolute() or ".." in Path(name).parts or not Path(os.path.realpath(path)).is_relative_to(root):
         raise UserError(f"{source} names {named(name)}, which is outside of {folder}; a checkpoint's files are in its own folder")
     return path
 
 
-def tensors_in(path: Path) -> Iterator[tuple[str, str]]:
-    """Names and types."""
+def tensors_in(path: Path) -> Iterator[tuple[str, str, tuple[int, ...]]]:
+    """Names, types and shapes, as the head of a file tells them."""
+    check_regular(path)
     try:
         with safe_open(path, "pt") as file:
             for name in file.keys():  # noqa: SIM118
-                yield name, file.get_slice(name).get_dtype()
-    except (SafetensorError, OSError, UnicodeDecodeError) as error:
+                part = file.get_slice(name)
+                yield name, part.get_dtype(), tuple(part.get_shape())
+    except UNREADABLE as error:
         raise cut_short(path, error) from None
 
 
 def cut_short(path: Path, error: Exception) -> UserError:
-    return UserError(f"{path} cannot be read as safetensors ({str(error).strip()}): it is damaged or cut short; copy it again")
+    return UserError(
+        f"{path} cannot be read as safetensors ({shortened(str(error).strip(), 150)}): it is damaged or cut short; copy it again"
+    )
 
 
 def pickled(path: Path) -> UserError:
@@ -126,13 +142,9 @@ def pickled(path: Path) -> UserError:
 
 def read_object(path: Path) -> dict[str, Any]:
     try:
-        found = json.loads(path.read_text(encoding="utf-8"))
-    except FileNotFoundError:
-        raise UserError(f"{path} is missing; a checkpoint of Hugging Face's has it") from None
-    except RecursionError:
-        raise UserError(f"{path} is not JSON that can be read: it is nested too deep") from None
-    except ValueError as error:
-        raise UserError(f"{path} is not JSON: {error}") from None
+        found = read_json(inside(path.parent, path.name, path.parent))
+    except UserError as error:
+        raise UserError(f"{error}; a checkpoint of Hugging Face's has it" if not path.exists() else str(error)) from None
     if not isinstance(found, dict):
         raise UserError(f"{path} holds {shown(found)} where fields are expected")
     return found

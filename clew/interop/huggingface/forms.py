@@ -87,9 +87,12 @@ def ending(checkpoint: Checkpoint, vocabularies: dict[str, Any]) -> dict[str, An
 
 
 def searched(decoding: DecodingConfig) -> dict[str, Any]:
-    """How a translator searches."""
-    found = {"num_beams": decoding.beams if decoding.method == "beam" else 1, "max_length": decoding.max_new}
-    return {**found, "length_penalty": decoding.length_penalty} if decoding.method == "beam" else found
+    """How a translator searches; their length counts what the decoder reads first."""
+    found: dict[str, Any] = {"num_beams": 1, "max_length": decoding.max_new + 1}
+    if decoding.method != "beam":
+        return found
+    early = {"likely": False, "full": True}.get(decoding.early_stop or "never", "never")
+    return {**found, "num_beams": decoding.beams, "length_penalty": decoding.length_penalty, "early_stopping": early}
 
 
 def sentence_files(run: Run, folder: Path) -> None:

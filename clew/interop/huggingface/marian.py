@@ -6,7 +6,7 @@ import torch
 from torch import Tensor
 
 from clew.core.config import part_name, part_options
-from clew.core.errors import UserError
+from clew.core.errors import UserError, shown
 from clew.interop.huggingface.architecture import Architecture, Head, Outgoing, TaskRead, only
 from clew.interop.huggingface.fields import ACTIVATIONS, THEIR_ACTIVATIONS, Fields
 from clew.interop.huggingface.folders import GENERATION, Checkpoint, read_object
@@ -65,7 +65,7 @@ def read(checkpoint: Checkpoint) -> dict[str, Any]:
     fields.expect("decoder_attention_heads", heads, default=heads)
     fields.expect("decoder_ffn_dim", hidden, default=hidden)
     fields.check(dim % heads == 0, f"d_model ({dim}) is no multiple of encoder_attention_heads ({heads})")
-    shared = fields.get("share_encoder_decoder_embeddings", bool, True)
+    shared = fields.get("share_encoder_decoder_embeddings", bool, True) and not has_own_tables(checkpoint)
     vocabulary = fields.get("vocab_size", int)
     fields.check(
         not shared or fields.get("decoder_vocab_size", int, vocabulary) == vocabulary,
@@ -89,6 +89,15 @@ def read(checkpoint: Checkpoint) -> dict[str, Any]:
     }
 
 
+def has_own_tables(checkpoint: Checkpoint) -> bool:
+    """Whether nothing is tied, and each side has vectors of its own, whatever share_encoder_decoder_embeddings says."""
+    tables = [f"model.{side}.embed_tokens.weight" for side in ("encoder", "decoder")]
+    if checkpoint.config.get("tie_word_embeddings", bool, True) or not all(name in checkpoint for name in tables):
+        return False
+    source, target = map(checkpoint.read, tables)
+    return not source.equal(target)
+
+
 def read_translation(checkpoint: Checkpoint, model: dict[str, Any]) -> TaskRead:
     fields = checkpoint.config
     pad, end = fields.get("pad_token_id", int), fields.get("eos_token_id", int)
@@ -97,16 +106,27 @@ def read_translation(checkpoint: Checkpoint, model: dict[str, Any]) -> TaskRead:
     tied = fields.get("tie_word_embeddings", bool, True)
     task = {"tied": tied, "start": "pad" if start == pad else "end", "max_ratio": None}
     path = checkpoint.folder / GENERATION
-    writing = Fields({**fields.values, **(read_object(path) if path.is_file() else {})}, path)
-    beams = writing.get("num_beams", int, 1)
+    own = {"max_length": fields.values.get("max_length")}
+    writing = Fields({**own, **read_object(path)}, path) if path.is_file() else fields  # transformers looks in one of them alone
+    beams, early = writing.get("num_beams", int, 1), writing.values.get("early_stopping") or False
+    writing.check(isinstance(early, bool | str) and early in EARLY_STOPS, f"early_stopping is {shown(early)}; known: false, true, 'never'")
+    last = writing.get("forced_eos_token_id", int, None)
+    writing.check(last in (None, end), f"forced_eos_token_id ({last}) is not eos_token_id ({end})")
+    longest = max(writing.get("max_length", int, 512) - 1, 1)  # theirs counts what the decoder reads first
     decoding = {
-        "max_new": writing.get("max_length", int, 512),
+        "max_new": writing.get("max_new_tokens", int, longest),
         "method": "greedy" if beams == 1 else "beam",
         "beams": beams,
         "length_penalty": writing.get("length_penalty", float, 1.0),
+        "early_stop": EARLY_STOPS[early],
+        "forced_end": last is not None,
     }
-    fields.skip("num_beams", "max_length", "length_penalty")
+    fields.skip("num_beams", "max_length", "max_new_tokens", "length_penalty", "early_stopping", "forced_eos_token_id")
     return TaskRead(task, sections={"decoding": decoding})
+
+
+EARLY_STOPS = {False: "likely", True: "full", "never": "never"}
+"""When their beam search ends, by the value of early_stopping."""
 
 
 def translation_entries(task: Any) -> list[Entry]:
@@ -154,6 +174,7 @@ def write(model: TransformerConfig, out: Outgoing) -> dict[str, Any]:
         "eos_token_id": end,
         "bos_token_id": None,
         "bad_words_ids": None if pad == end else [[pad]],
+        "forced_eos_token_id": None,
     }
 
 
@@ -191,7 +212,6 @@ IGNORED = (
     "num_hidden_layers",
     "classif_dropout",
     "extra_pos_embeddings",
-    "forced_eos_token_id",
     "bad_words_ids",
 )
 MARIAN = Architecture(

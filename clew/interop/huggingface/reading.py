@@ -4,7 +4,7 @@ import re
 from pathlib import Path
 from typing import Any
 
-from clew.core.errors import UserError, shown
+from clew.core.errors import UserError, few_of, shortened, shown
 from clew.interop.huggingface import ARCHITECTURES
 from clew.interop.huggingface.architecture import BIAS, Architecture
 from clew.interop.huggingface.folders import CONFIG, Checkpoint
@@ -52,8 +52,8 @@ def read_huggingface(path: Path) -> Imported:
     def fill(config: Any, tensors: dict[str, Any]) -> list[str]:
         entries = architecture.all_entries(config.model, config.task)
         left = check_all_used(checkpoint.files, entries, (*architecture.leftovers, *architecture.spare), str(folder))
+        take(entries, tensors, checkpoint.shapes, checkpoint.read, str(folder))
         check_copies(checkpoint, architecture, set(left))
-        take(entries, tensors, checkpoint.files, checkpoint.read, str(folder))
         given = {ours for entry in entries for ours in entry.ours}
         for ours in set(tensors) - given:
             assert any(re.fullmatch(made, ours) for made in architecture.made), ours
@@ -62,7 +62,7 @@ def read_huggingface(path: Path) -> Imported:
         unused = [each for each in left if any(re.fullmatch(pattern, each) for pattern in architecture.spare)]
         return [f"tensors that {name} does not use: {', '.join(unused)}"] if unused else []
 
-    return Imported(name, settings, vocabularies, fill, notes, pairs=form.pairs)
+    return Imported(name, settings, vocabularies, fill, notes, pairs=form.pairs, num_values=checkpoint.num_values)
 
 
 def architecture_of(checkpoint: Checkpoint) -> tuple[str, Architecture]:
@@ -73,12 +73,13 @@ def architecture_of(checkpoint: Checkpoint) -> tuple[str, Architecture]:
         names = [
             name for found in ARCHITECTURES for name in found.names if f"{kind.replace('-', '').replace('_', '')}model" == name.lower()
         ]
-    name = names[0] if names else None
+    name = names[0] if names and isinstance(names[0], str) else None
     for architecture in ARCHITECTURES:
         if name in architecture.names:
             return str(name), architecture
-    known = ", ".join(sorted(name for architecture in ARCHITECTURES for name in architecture.names))
-    raise UserError(f"{checkpoint.config.path}: clew does not know the architecture {shown(name)}; it knows {known}")
+    known = few_of(sorted(name for architecture in ARCHITECTURES for name in architecture.names), 200)
+    theirs = shortened(shown(names[0] if names else None), 70)
+    raise UserError(f"{checkpoint.config.path}: clew does not know the architecture {theirs}; it knows {known}")
 
 
 def add_body_prefix(checkpoint: Checkpoint, architecture: Architecture) -> None:
@@ -90,7 +91,10 @@ def add_body_prefix(checkpoint: Checkpoint, architecture: Architecture) -> None:
 
 def check_copies(checkpoint: Checkpoint, architecture: Architecture, unused: set[str]) -> None:
     for copy, original in architecture.copies.items():
-        if copy in unused and original in checkpoint and not checkpoint.read(copy).equal(checkpoint.read(original)):
+        if copy not in unused or original not in checkpoint:
+            continue
+        alike = checkpoint.shapes[copy] == checkpoint.shapes[original]
+        if not alike or not checkpoint.read(copy).equal(checkpoint.read(original)):
             raise UserError(
                 f"{checkpoint.folder}: {copy} and {original} differ, though config.json says that they are one (tie_word_embeddings); "
                 "set that field to false, or save the checkpoint again"

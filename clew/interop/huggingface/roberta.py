@@ -1,4 +1,4 @@
-"""RoBERTa and XLM-R as `transformers` has them: BERT whose positions count from 2, with output layers of its own."""
+"""RoBERTa, XLM-R and CamemBERT as `transformers` has them: BERT whose positions count from 2, with output layers of its own."""
 
 from typing import Any
 
@@ -52,3 +52,4 @@ def architecture(kind: str, model_type: str) -> Architecture:
 
 ROBERTA = architecture("Roberta", "roberta")
 XLM_ROBERTA = architecture("XLMRoberta", "xlm-roberta")
+CAMEMBERT = architecture("Camembert", "camembert")

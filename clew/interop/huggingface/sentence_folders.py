@@ -1,12 +1,11 @@
 """Folders of `sentence-transformers`: an encoder, how its vectors are pooled, and whether they are of length 1."""
 
-import json
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 from clew.core.errors import UserError, shown
-from clew.core.files import write_json
+from clew.core.files import read_json, write_json
 from clew.interop.huggingface.architecture import Understood
 from clew.interop.huggingface.folders import CONFIG, inside, read_object
 
@@ -34,9 +33,8 @@ def inner_folder(path: Path) -> Path:
 def modules_of(path: Path) -> list[tuple[str, str]]:
     """The kind and the folder of each module."""
     try:
-        found = json.loads((path / MODULES).read_text(encoding="utf-8"))
-        return [(str(module["type"]).rpartition(".")[2], str(module["path"])) for module in found]
-    except (ValueError, KeyError, TypeError):
+        return [(str(module["type"]).rpartition(".")[2], str(module["path"])) for module in read_json(inside(path, MODULES, path))]
+    except (KeyError, TypeError):
         raise UserError(f"{path / MODULES} should list modules, each with its type and its path; copy it again") from None
 
 

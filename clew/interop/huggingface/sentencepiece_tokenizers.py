@@ -1,4 +1,4 @@
-"""Tokenizers of checkpoints that have SentencePiece files: Llama's, XLM-R's, and Marian's two."""
+"""Tokenizers of checkpoints that have SentencePiece files: Llama's, XLM-R's, CamemBERT's, and Marian's two."""
 
 from pathlib import Path
 from typing import Any
@@ -31,15 +31,27 @@ def llama(files: list[Path], options: dict[str, Any], model_type: str) -> tokeni
     return inner
 
 
-def xlm_roberta(files: list[Path], options: dict[str, Any], model_type: str) -> tokenizers.Tokenizer:
-    """fairseq's ids: four tokens of its own, the file's pieces from the fourth on, and <mask>."""
+def fairseq(files: list[Path], options: dict[str, Any], model_type: str) -> tokenizers.Tokenizer:
+    """fairseq's ids: four tokens of its own and <mask> around the file's pieces. XLM-R's own four are the file's first three and <pad>;
+    CamemBERT has them besides the file's."""
     found = read_sentencepiece(files[0])
     first = [Piece("<s>", 0.0, CONTROL), Piece("<pad>", 0.0, CONTROL), Piece("</s>", 0.0, CONTROL), Piece("<unk>", 0.0, UNKNOWN)]
-    inner = tokenizer_of(found, [*first, *found.pieces[3:], Piece("<mask>", 0.0, CONTROL)], unknown=3)
-    inner.post_processor = processors.TemplateProcessing(
-        single="<s> $A </s>", pair="<s> $A </s> </s> $B </s>", special_tokens=[("<s>", 0), ("</s>", 2)]
-    )
+    pieces = found.pieces[3:]
+    if model_type == "camembert":
+        first = [piece if piece.text in ("<pad>", "<unk>") else piece._replace(text=piece.text + UNUSED) for piece in first]
+        pieces = [Piece("<unk>" + UNUSED, 0.0, CONTROL), *found.pieces[1:]]
+    inner = tokenizer_of(found, [*first, *pieces, Piece("<mask>", 0.0, CONTROL)], unknown=3)
+    ids = [(token, inner.token_to_id(token)) for token in ("<s>", "</s>")]
+    if any(id is None for _, id in ids):
+        raise UserError(
+            f"{files[0]} has not the tokens <s> and </s>, which stand around a text; it is no file of this model: copy it again"
+        )
+    inner.post_processor = processors.TemplateProcessing(single="<s> $A </s>", pair="<s> $A </s> </s> $B </s>", special_tokens=ids)
     return inner
+
+
+UNUSED = "NOTUSED"
+"""What fairseq adds to the name of a token of its own that CamemBERT's file has too."""
 
 
 def marian_tokenizers(folder: Path) -> tuple[Tokenizer, Tokenizer]:
@@ -58,7 +70,11 @@ def marian_tokenizers(folder: Path) -> tuple[Tokenizer, Tokenizer]:
 def marian(found: SentencePieces, ids: dict[str, Any]) -> Tokenizer:
     """A piece that only the other side's file has keeps its place, hidden from texts; a single character is found where the file has
     none for it. `>>fra<<` before a text is one token."""
-    if sorted(ids.values()) != list(range(len(ids))) or not {"</s>", "<unk>", "<pad>"} <= set(ids):
+    if (
+        not all(type(id) is int for id in ids.values())
+        or sorted(ids.values()) != list(range(len(ids)))
+        or not {"</s>", "<unk>", "<pad>"} <= set(ids)
+    ):
         raise UserError(f"{found.path.parent}: vocab.json should have ids from 0 on, and </s>, <unk> and <pad>; copy it again")
     known = {piece.text: piece for piece in found.pieces}
     lowest = min(piece.score for piece in found.pieces)

@@ -7,10 +7,13 @@ import tokenizers
 from tokenizers import decoders, models, normalizers, pre_tokenizers, processors
 
 from clew.core.errors import UserError, shown
+from clew.core.files import read_text
 from clew.interop.huggingface.folders import inside, read_object
-from clew.interop.huggingface.sentencepiece_tokenizers import llama, xlm_roberta
+from clew.interop.huggingface.sentencepiece_tokenizers import fairseq, llama
 from clew.text.tokenizer import FILE, Tokenizer
 
+MOST_UNUSED = 2**18
+"""Tokens of a model that its tokenizer has not: tables are rounded up, but not by more."""
 SPECIALS = ("bos_token", "eos_token", "unk_token", "sep_token", "pad_token", "cls_token", "mask_token")
 BERT_SPECIALS = {
     "unk_token": "[UNK]",
@@ -84,7 +87,7 @@ def wordpiece(files: list[Path], options: dict[str, Any], model_type: str) -> to
 
 def byte_pairs(files: list[Path], options: dict[str, Any], model_type: str) -> tokenizers.Tokenizer:
     """GPT-2's and RoBERTa's, of a vocab.json and a merges.txt."""
-    is_roberta = model_type not in ("gpt2", "llama")
+    is_roberta = model_type not in ("gpt2", "llama", "mistral")
     specials = special_tokens(options, ROBERTA_SPECIALS if is_roberta else GPT2_SPECIALS)
     vocabulary = read_object(files[0])
     merges = [tuple(line.split(" ")) for line in lines_of(files[1]) if line and not line.startswith("#version")]
@@ -109,7 +112,7 @@ def byte_pairs(files: list[Path], options: dict[str, Any], model_type: str) -> t
 def lines_of(path: Path) -> list[str]:
     """The lines of a file; what Unicode alone calls the end of one, such as U+2028, is a token like others."""
     try:
-        return path.read_text(encoding="utf-8").removesuffix("\n").split("\n")
+        return read_text(path).removesuffix("\n").split("\n")
     except UnicodeDecodeError as error:
         raise UserError(f"{path} is not text in UTF-8 (byte {error.start + 1}); copy it again") from None
 
@@ -124,6 +127,11 @@ def filled_to(tokenizer: Tokenizer, size: int, where: Path) -> Tokenizer:
     """A tokenizer with as many tokens as the model has vectors: tables are often rounded up, and what is never read stands for itself."""
     if tokenizer.vocabulary > size:
         raise UserError(f"{where}: the tokenizer has {tokenizer.vocabulary:,} tokens, but the model knows {size:,} (vocab_size)")
+    if size - tokenizer.vocabulary > MOST_UNUSED:
+        raise UserError(
+            f"{where}: the model knows {size:,} tokens (vocab_size) and the tokenizer {tokenizer.vocabulary:,}; "
+            f"of more than {MOST_UNUSED:,} no text would ever be made: take the tokenizer that belongs to the model"
+        )
     if tokenizer.vocabulary < size:
         inner = tokenizers.Tokenizer.from_str(tokenizer.to_json())
         inner.add_special_tokens([f"<unused {number}>" for number in range(tokenizer.vocabulary, size)])
@@ -134,7 +142,7 @@ def filled_to(tokenizer: Tokenizer, size: int, where: Path) -> Tokenizer:
 VOCABULARY_FILES: list[tuple[tuple[str, ...], Any]] = [
     (("vocab.txt",), wordpiece),
     (("vocab.json", "merges.txt"), byte_pairs),
-    (("sentencepiece.bpe.model",), xlm_roberta),
+    (("sentencepiece.bpe.model",), fairseq),
     (("tokenizer.model",), llama),
 ]
 """Which files make a tokenizer, and how."""

@@ -9,7 +9,7 @@ import torch
 from safetensors.torch import save_file
 from torch import Tensor
 
-from clew.core.errors import UserError, few_of
+from clew.core.errors import UserError, command, few_of
 from clew.core.files import read_json, write_json
 from clew.interop.huggingface import ARCHITECTURES, BERT, BY_FAMILY, DISTILBERT
 from clew.interop.huggingface.architecture import BIAS, Architecture, Outgoing
@@ -34,7 +34,8 @@ def write_huggingface(run: Run, folder: Path, *, shard: int = SHARD) -> None:
     body = run.task.body
     if is_adapted(run.task):
         raise UserError(
-            f"{run.folder} is an adapter of another run's weights; `clew merge {run.folder} --out DIR` makes a whole run of both"
+            f"{run.folder} is an adapter of another run's weights; "
+            f"`{command('clew', 'merge', run.folder, '--out', 'DIR')}` makes a whole run of both"
         )
     if getattr(model, "heads", None):
         raise UserError(f"{name} has as many heads in every layer, and heads of this run were pruned; --to onnx and --to torch write it")
@@ -65,8 +66,9 @@ def architecture_for(run: Run) -> tuple[Architecture, str]:
         )
     architecture = BY_FAMILY[family]
     origin = run.folder / ORIGIN
-    was = read_json(origin).get("architecture") if origin.is_file() else None
-    if architecture is BERT and was is not None:
+    about = read_json(origin) if origin.is_file() else {}
+    was = about.get("architecture") if isinstance(about, dict) else None
+    if family in ("bert", "llama") and isinstance(was, str):
         architecture = next((found for found in ARCHITECTURES if was in found.names and found is not DISTILBERT), architecture)
     if architecture is BERT and run.config.model.num_segments == 0:  # type: ignore[attr-defined]
         architecture = DISTILBERT
@@ -104,6 +106,8 @@ def generation_config(run: Run, config: Mapping[str, Any]) -> dict[str, Any]:
     if isinstance(decoding.stop, (str, list)):
         ends = ends_of(run.tokenizer, decoding)
         found["eos_token_id"] = ends if len(ends) > 1 else ends[0]
+    if decoding.forced_end:
+        found["forced_eos_token_id"] = found.get("eos_token_id")
     return found
 
 

@@ -2,8 +2,9 @@
 
 import { element } from "./elements.js";
 
-// { name, kind, description, fallback, choices, low, high }
+// { name, kind, description, fallback, choices, low, high, together }
 export function fields(schema) {
+  const together = schema.choices; // rows of values that go together, by the names of options
   return Object.entries(schema.properties || {}).map(([name, given]) => {
     const found = resolve(given, schema);
     const variants = (found.anyOf || [found]).map((each) => resolve(each, schema));
@@ -16,7 +17,10 @@ export function fields(schema) {
       description: given.description || found.description || "",
       fallback: given.default,
       items: resolve(type.items || {}, schema).type || "string",
-      choices: type.enum || (type.const === undefined ? [] : [type.const]),
+      several: resolve(type.items || {}, schema).enum || null,
+      choices: (type.enum || (type.const === undefined ? [] : [type.const])).filter((choice) => choice !== ""),
+      unsaid: Boolean(type.enum?.includes("")),
+      together: together?.options.includes(name) ? together : null,
       low: type.minimum ?? type.exclusiveMinimum,
       high: type.maximum ?? type.exclusiveMaximum,
     };
@@ -27,14 +31,43 @@ function resolve(given, schema) {
   return given.$ref ? schema.$defs[given.$ref.split("/").at(-1)] : given;
 }
 
-export function control(field, value, changed) {
+// The rows that fit what is chosen in the options before a field's own.
+function fitting(field, all, options) {
+  const { options: names, rows } = field.together;
+  const before = names.slice(0, names.indexOf(field.name));
+  const said = before.map((name) => options[name] ?? all.find((each) => each.name === name)?.fallback ?? null);
+  return rows.map((row, number) => ({ row, number })).filter(({ row }) => said.every((value, place) => value === null || value === row[place]));
+}
+
+// What may be chosen in a field beside what is chosen in others, each with what it is called: a head that is off says so.
+function choicesOf(field, all, options) {
+  if (!field.together) return field.choices.map((choice) => [choice, String(choice)]);
+  const at = field.together.options.indexOf(field.name);
+  const fit = fitting(field, all, options);
+  const last = at === field.together.options.length - 1;
+  const off = (choice) => last && fit.filter(({ row }) => row[at] === choice).every(({ number }) => (options.off || []).includes(field.together.names[number]));
+  return [...new Set(fit.map(({ row }) => row[at]))].map((choice) => [choice, off(choice) ? `${choice} (off)` : String(choice)]);
+}
+
+// Options without those that a run does not have, or that do not go with the others.
+export function possible(all, options) {
+  const kept = { ...options };
+  for (const field of all) {
+    if (field.kind !== "choice" || kept[field.name] === undefined) continue;
+    if (!choicesOf(field, all, kept).some(([choice]) => choice === kept[field.name])) delete kept[field.name];
+  }
+  return kept;
+}
+
+export function control(field, value, changed, all = [], options = {}) {
   const id = `option-${field.name}`;
   const shown = value === undefined ? field.fallback : value;
   const common = { id, name: field.name, "aria-describedby": `${id}-about` };
   let input;
   if (field.kind === "choice") {
-    const choices = field.empty ? ["", ...field.choices] : field.choices;
-    input = element("select", common, choices.map((choice) => element("option", { value: choice, selected: choice === shown }, String(choice || "\u2013").replaceAll("_", " "))));
+    const unsaid = (field.empty && (field.fallback ?? null) === null) || field.unsaid; // there is a choice that is none
+    const choices = [...(unsaid ? [["", "\u2013"]] : []), ...choicesOf(field, all, options)];
+    input = element("select", common, choices.map(([choice, name]) => element("option", { value: choice, selected: choice === shown }, name.replaceAll("_", " "))));
   } else if (field.kind === "boolean") {
     input = element("input", { ...common, type: "checkbox", checked: Boolean(shown) });
   } else if (field.kind === "array") {

@@ -4,10 +4,11 @@ import * as address from "./address.js";
 import { Refused, get, stopAll } from "./ask.js";
 import { element, hear } from "./elements.js";
 import * as errors from "./errors.js";
+import { possible } from "./form.js";
 import * as keys from "./keys.js";
 import { menu, neighbour, runPicker } from "./menu.js";
 import { overview } from "./overview.js";
-import { Panel } from "./panel.js";
+import { Panel, show } from "./panel.js";
 import { languageOf, question } from "./question.js";
 import * as theme from "./theme.js";
 import { Views } from "./views.js";
@@ -84,6 +85,7 @@ function change(fields) {
     delete state.options.at;
     if (sampled) state.options.text = reads(state.run);
     state.options.off = (state.options.off || []).filter((name) => views.runs.get(state.run).heads.includes(name));
+    state.options = possible(views.fieldsOf(state.view, state.run), state.options);
   }
   address.write(state, { push: true });
   render();
@@ -102,7 +104,7 @@ function set(name, value, { push, redraw = push }) {
     delete options.at;
   }
   if (value === undefined) delete options[name];
-  state = { ...state, options };
+  state = { ...state, options: possible(views.fieldsOf(state.view, state.run), options) };
   if (!views.isQuick(state.view)) delete state.options.look;
   address.write(state, { push });
   if (redraw) return render();
@@ -146,10 +148,11 @@ function layOut() {
   shown = { layout, view: state.view, run: state.run, panels: [], writings: [], walker: goes ? { ...shown.walker, panel: null } : null };
   page.panels.className = state.view === "glance" ? "panels glance" : places.length > 1 ? "panels columns" : "panels";
   if (state.view === "run") {
-    page.panels.replaceChildren(...[state.run, state.beside].filter(Boolean).map((name) => overview(views.runs.get(name))), ...curves());
+    page.panels.replaceChildren(...overview([state.run, state.beside].filter(Boolean).map((name) => views.runs.get(name))), ...curves());
   } else if (state.view === "write") {
     shown.writings = writings();
-    page.panels.replaceChildren(...shown.writings.map((each) => each.root));
+    const silent = [state.run, state.beside].filter(Boolean).map((name) => views.reason("write", name)).filter(Boolean);
+    page.panels.replaceChildren(...shown.writings.map((each) => each.root), ...silent.map((reason) => element("p", { class: "state" }, reason)));
   } else {
     const names = state.view === "glance" ? views.glance(state.run) : [state.view];
     const rows = names.map((name) => [...places.map((column, number) => panelFor(name, column, number, places)), ...changes(name, off)]);
@@ -216,13 +219,15 @@ function fill() {
     writing.show({ ...state.options, ...own, into: languageOf(writing.run, state.options.into) });
   }
   const waits = !views.isQuick(state.view) && !state.options.look;
+  const rows = new Map(); // panels of one instrument stand beside each other
   for (const { panel, name, column } of shown.panels) {
     const reasons = column.runs.map((run) => views.reason(name, run)).filter(Boolean);
     if (reasons.length) panel.pass(reasons[0]);
     else if (name === "ablation" && !state.options.off?.length) panel.pass("choose a head to switch off, above or in the view of attention");
     else if (waits) panel.rest();
-    else panel.show(name, { runs: column.runs, options: optionsFor(name, column) }, { keep: !views.isQuick(name) });
+    else rows.set(name, [...(rows.get(name) || []), { panel, column: { runs: column.runs, options: optionsFor(name, column) } }]);
   }
+  for (const [name, row] of rows) show(row.map((each) => each.panel), name, row.map((each) => each.column), { keep: !views.isQuick(name) });
 }
 
 function optionsFor(name, column) {

@@ -14,6 +14,37 @@ function remember(question, found) {
   if (kept.size > MOST_KEPT) kept.delete(kept.keys().next().value);
 }
 
+// Pictures that stand beside each other come in one answer, drawn on one scale: `columns` has a question for each panel. With `keep` an answer
+// that took long is given again when it is asked for again.
+export async function show(panels, name, columns, { keep = false } = {}) {
+  const [first, ...beside] = columns;
+  const fields = beside.length ? { ...first, beside } : first;
+  const question = JSON.stringify([name, fields]);
+  const numbers = panels.map((panel) => ++panel.asked);
+  const current = () => panels.filter((panel, place) => panel.asked === numbers[place]);
+  const draw = (found) => panels.forEach((panel, place) => {
+    if (panel.asked !== numbers[place]) return;
+    const own = found.views ? found.views[place] : found;
+    const others = columns.filter((_, number) => number !== place);
+    if (own.error) panel.refuse(own.error);
+    else panel.draw(name, others.length ? { ...columns[place], beside: others } : columns[place], { ...own, seconds: found.seconds });
+  });
+  if (keep && kept.has(question)) return draw(kept.get(question));
+  const began = performance.now();
+  const ticking = setTimeout(() => current().forEach((panel) => panel.wait(began, panel.asked, panels[0].place)), PATIENCE);
+  try {
+    const found = await post(`api/look/${encodeURIComponent(name)}`, panels[0].place, fields);
+    if (keep) remember(question, found);
+    draw(found);
+  } catch (error) {
+    if (error instanceof Overtaken) current().forEach((panel) => panel.state.replaceChildren());
+    else current().forEach((panel) => panel.refuse(error.message));
+  } finally {
+    clearTimeout(ticking);
+    current().forEach((panel) => panel.root.classList.remove("waiting"));
+  }
+}
+
 export class Panel {
   constructor(place, { heading, prefix = "", open, drawn = () => {} }) {
     this.place = place;
@@ -29,42 +60,21 @@ export class Panel {
     this.asked = 0;
   }
 
-  // With `keep` an answer that took long is given again when it is asked for again.
-  async show(name, fields, { keep = false } = {}) {
-    const number = ++this.asked;
-    const question = JSON.stringify([name, fields]);
-    if (keep && kept.has(question)) return this.draw(name, fields, kept.get(question));
-    const began = performance.now();
-    const ticking = setTimeout(() => this.wait(began, number), PATIENCE);
-    try {
-      const found = await post(`api/look/${encodeURIComponent(name)}`, this.place, fields);
-      if (keep) remember(question, found);
-      if (number !== this.asked) return;
-      this.draw(name, fields, found);
-    } catch (error) {
-      if (number !== this.asked || error instanceof Overtaken) return;
-      this.refuse(error.message);
-    } finally {
-      clearTimeout(ticking);
-      if (number === this.asked) this.root.classList.remove("waiting");
-    }
-  }
-
-  wait(began, number) {
+  wait(began, number, place) {
     if (number !== this.asked) return;
     this.root.classList.add("waiting");
     const seconds = Math.floor((performance.now() - began) / 1000);
     const clock = element("span", {}, seconds ? ` ${seconds} s` : "");
-    this.state.replaceChildren("looking", clock, " ", element("button", { type: "button", class: "link", onclick: () => this.end() }, "stop"));
+    this.state.replaceChildren("looking", clock, " ", element("button", { type: "button", class: "link", onclick: () => this.end(place) }, "stop"));
     const tick = setInterval(() => {
       if (number !== this.asked || !this.root.classList.contains("waiting")) return clearInterval(tick);
       clock.textContent = ` ${Math.floor((performance.now() - began) / 1000)} s`;
     }, 1000);
   }
 
-  end() {
+  end(place) {
     this.asked += 1;
-    stop(this.place);
+    stop(place);
     this.root.classList.remove("waiting");
     this.state.replaceChildren("stopped");
   }

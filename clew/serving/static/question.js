@@ -17,15 +17,15 @@ export function question(views, state, changed, ask) {
   }
   if (has("into") && run.languages.length) side.push(languageField(run, state, changed));
   if (side.length) parts.push(element("div", { class: "options" }, ...side));
-  const silences = has("off") || state.view === "ablation"; // whose heads are those that are off elsewhere
-  if (silences && run.heads.length) parts.push(headsField(run, state, changed));
+  const silenced = has("off") || (state.view === "ablation" && has("heads")); // whose heads are those that are off elsewhere
+  if (silenced?.several) parts.push(headsField(silenced.several, state, changed));
   const needless = { heads: state.view === "ablation", second: !run.pairs };
   const rest = fields.filter((field) => !SHARED.includes(field.name) && !needless[field.name]);
   if (rest.length) {
     const made = rest.map((field) =>
       field.name === "second" // a text too
         ? lineField("second", "second text", field.description, state, changed)
-        : control(field, state.options[field.name], (value) => changed(field.name, value, { push: false })));
+        : control(field, state.options[field.name], (value) => changed(field.name, value, { push: Boolean(field.together) }), fields, state.options)); // others are chosen by it
     parts.push(element("div", { class: "options" }, ...made));
   }
   if (!views.isQuick(state.view)) {
@@ -72,12 +72,12 @@ function languageField(run, state, changed) {
   return element("div", { class: "option" }, element("label", { for: "option-into" }, "into"), field);
 }
 
-function headsField(run, state, changed) {
+function headsField(heads, state, changed) {
   const off = state.options.off || [];
   const set = (names) => changed("off", names, { push: true });
   const chip = (name) =>
     element("button", { type: "button", class: "chip", title: `switch ${name} on again`, "aria-label": `head ${name} is off; switch it on`, onclick: () => set(off.filter((each) => each !== name)) }, name, " \u00d7");
-  const rest = run.heads.filter((name) => !off.includes(name));
+  const rest = heads.filter((name) => !off.includes(name));
   const add = element("select", { id: "off", "aria-label": "switch a head off", onchange: () => add.value && set([...off, add.value]) },
     element("option", { value: "" }, off.length ? "another" : "none"), ...rest.map((name) => element("option", { value: name }, name)));
   return element("div", { class: "option heads" }, element("label", { for: "off" }, "heads off"), ...off.map(chip), add);

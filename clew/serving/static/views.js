@@ -14,7 +14,8 @@ const MOST_AT_A_GLANCE = 4;
 export class Views {
   constructor(found) {
     this.runs = new Map(found.runs.map((run) => [run.name, run]));
-    this.instruments = new Map(found.instruments.map((each) => [each.name, { ...each, fields: fields(each.schema) }]));
+    const own = (each) => Object.fromEntries(Object.entries(each.schemas).map(([run, schema]) => [run, fields(schema)]));
+    this.instruments = new Map(found.instruments.map((each) => [each.name, { ...each, fields: fields(each.schema), own: own(each) }]));
     const listed = [...this.instruments.values()].map((each) => ({
       name: each.name,
       label: each.name.replaceAll("_", " "),
@@ -36,14 +37,14 @@ export class Views {
   }
 
   fieldsOf(name, run) {
-    if (name === "glance") return this.shared(this.glance(run));
-    if (name === "write") return this.shared(["next"]);
-    return this.instruments.get(name)?.fields || [];
+    if (name === "glance") return this.shared(this.glance(run), run);
+    if (name === "write") return this.shared(["next"], run);
+    return this.instruments.get(name)?.own[run] || this.instruments.get(name)?.fields || []; // with what may be chosen of this run
   }
 
-  shared(names) {
+  shared(names, run) {
     const first = names.map((each) => this.instruments.get(each)).find((each) => each?.fields.some((field) => field.name === "text"));
-    return (first?.fields || []).filter((field) => ["text", "target", "into", "off"].includes(field.name));
+    return (first?.own[run] || first?.fields || []).filter((field) => ["text", "target", "into", "off"].includes(field.name));
   }
 
   glance(run) {

@@ -10,7 +10,7 @@ export function walker(panel, found, page) {
   return tree ? search(panel, tree, page) : null;
 }
 
-// A grid has a layer a row and a head a column, whose numbers and names are among the facts: a layer without heads has no row. What is drawn
+// A grid has a layer a row and a head a column, whose numbers and names are among the facts: a layer without heads has no names. What is drawn
 // large is chosen, and `o` switches it off and on. Where one is, and what is off, is as the page has it now: keys may be faster than pictures.
 function heads(marks, found, page) {
   const { layers, names } = found.facts;
@@ -30,7 +30,7 @@ function heads(marks, found, page) {
   const chosen = at();
   for (const [number, mark] of marks.entries()) {
     mark.classList.toggle("chosen", chosen !== null && name(places[number]) === name(chosen));
-    mark.classList.toggle("silent", off().includes(name(places[number])));
+    mark.classList.toggle("silent", found.facts.off.includes(name(places[number]))); // in this picture
     mark.addEventListener("pick", () => choose(places[number]));
   }
   if (chosen && page.has("off")) {
@@ -43,7 +43,9 @@ function heads(marks, found, page) {
     key(key) {
       const [down, right] = MOVES[key];
       const [row, column] = at() ?? [layers.indexOf(found.facts.layer), -1];
-      const next = places.find((place) => place[0] === row + down && place[1] === Math.max(0, column + right));
+      const wanted = Math.max(0, column + right);
+      const beyond = places.filter((place) => place[1] === wanted && (down ? (place[0] - row) * down > 0 : place[0] === row)); // a layer may have lost its heads
+      const next = beyond[down < 0 ? beyond.length - 1 : 0];
       if (next) choose(next);
       return Boolean(next);
     },

@@ -3,6 +3,8 @@
 import { Overtaken, post } from "./ask.js";
 import { element, hear, visible } from "./elements.js";
 
+const SHOWN = 20; // tokens that are listed
+
 export class Writing {
   constructor(place, run, { changed }) {
     this.place = place;
@@ -17,13 +19,14 @@ export class Writing {
     this.back = button("\u2190 back", "one token back (left)", () => this.walk(-1));
     this.on = button("on \u2192", "on with the likeliest token, or along the way back (right)", () => this.walk(1));
     this.ten = button("ten more", "ten times the likeliest", () => this.walk(10));
-    this.chance = button("draw", "a token by chance, as likely as the model says", () => this.choose(this.drawn()));
+    this.chance = button("draw", "a token by chance from all that there are, as likely as the model says", () => this.drawOne());
+    this.said = element("p", { class: "about said" });
     this.again = button("from the start", "drop what was written", () => this.take([], 0));
     this.root = element(
       "section",
       { class: "panel writing", "aria-label": `writing with ${run.name}` },
       element("div", { class: "head" }, element("h2", {}, `${run.name} writes`)),
-      this.text, this.path, this.facts, this.state,
+      this.text, this.path, this.facts, this.said, this.state,
       element("div", { class: "buttons" }, this.back, this.on, this.ten, this.chance, this.again),
       this.list,
     );
@@ -40,10 +43,14 @@ export class Writing {
     await this.look();
   }
 
+  question() {
+    return { runs: [this.run.name], ...this.given, chosen: this.written.slice(0, this.at), top: SHOWN };
+  }
+
   async look() {
     const number = ++this.asked;
     try {
-      const found = await post("api/step", this.place, { runs: [this.run.name], ...this.given, chosen: this.written.slice(0, this.at), top: 20 });
+      const found = await post("api/step", this.place, this.question());
       if (number !== this.asked) return false;
       this.draw(found);
       return true;
@@ -63,30 +70,48 @@ export class Writing {
       ...(this.at < this.written.length ? [element("span", { class: "faint" }, `${this.written.length - this.at} more on the way (\u2192)`)] : []),
     );
     this.facts.textContent = found.ended
-      ? `the text has ended; log p ${found.log_prob.toFixed(2)}`
-      : `entropy ${found.next.entropy.toFixed(2)} bits; log p so far ${found.log_prob.toFixed(2)}; all others together ${percent(found.next.outside)}`;
+      ? `the text has ended; log p ${found.log_prob.toFixed(2)} nats`
+      : `entropy ${found.next.entropy.toFixed(2)} bits; log p so far ${found.log_prob.toFixed(2)} nats; all others together ${percent(found.next.outside)}`;
     this.candidates = found.next.ids.map((id, place) => ({ id, token: found.next.tokens[place], probability: found.next.probabilities[place] }));
-    const most = Math.max(...found.next.probabilities, 1e-9);
     this.list.replaceChildren(
       ...this.candidates.map((each) =>
         element("li", {},
           element("button", { type: "button", disabled: found.ended, onclick: () => this.choose(each), class: each.id === found.end ? "end" : "" },
             element("span", { class: "word" }, visible(each.token)),
-            element("span", { class: "bar" }, element("span", { style: `width:${(100 * each.probability / most).toFixed(1)}%` })),
+            element("span", { class: "bar" }, element("span", { style: `width:${(100 * each.probability).toFixed(1)}%` })),
             element("span", { class: "share" }, percent(each.probability))))),
+      ...(found.ended ? [] : [this.others(found.next.outside)]),
     );
     this.back.disabled = this.again.disabled = this.at === 0;
     this.chance.disabled = found.ended;
     this.on.disabled = this.ten.disabled = found.ended && this.at >= this.written.length;
   }
 
-  // By chance among the candidates, each as likely as it is.
-  drawn() {
-    let left = Math.random() * this.candidates.reduce((sum, each) => sum + each.probability, 0);
-    return this.candidates.find((each) => (left -= each.probability) <= 0) || this.candidates[0];
+  // What the tokens that are not listed have together: none of them can be chosen, and any of them drawn.
+  others(share) {
+    return element("li", { class: "others" },
+      element("span", { class: "word" }, "all others"),
+      element("span", { class: "bar" }, element("span", { style: `width:${(100 * share).toFixed(1)}%` })),
+      element("span", { class: "share" }, percent(share)));
+  }
+
+  // By chance among all tokens, each as likely as it is: the server draws, since the page has only some of them.
+  async drawOne() {
+    const number = ++this.asked;
+    const [seed] = crypto.getRandomValues(new Uint32Array(1));
+    try {
+      const { drawn } = await post("api/step", this.place, { ...this.question(), seed });
+      if (number !== this.asked) return;
+      const outside = drawn.rank > this.candidates.length ? `, none of the ${this.candidates.length} listed` : "";
+      await this.choose(drawn);
+      this.said.textContent = `drawn: ${visible(drawn.token)}, ${percent(drawn.probability)}, rank ${drawn.rank}${outside}`;
+    } catch (error) {
+      if (!(error instanceof Overtaken)) this.state.textContent = error.message;
+    }
   }
 
   choose(candidate) {
+    this.said.textContent = "";
     hear(`${visible(candidate.token)}, ${percent(candidate.probability)}`);
     return this.take([...this.written.slice(0, this.at), candidate.id], this.at + 1);
   }

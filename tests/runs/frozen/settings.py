@@ -1,4 +1,4 @@
-"""The frozen runs of format 1: how each was trained, and what was asked of it. One for each task, and one for each way of storing a run
+"""The frozen runs: how each was trained, and what was asked of it. One for each task, and one for each way of storing a run
 that differs."""
 
 import json
@@ -75,6 +75,21 @@ WORD = ["text.tokenizer=word", "text.min_count=1", "text.size=null"]
 WRITES = ["decoding.max_new=10", "decoding.beams=3", "task.label_smoothing=0.1"]
 
 FROZEN: dict[str, Frozen] = {
+    "language_model_alibi": Frozen(
+        "text-gpt",
+        [
+            "data.train=language_model_alibi/story.txt",
+            *GPT,
+            "model.num_heads=3",
+            "model.position=alibi",
+            "training.schedule.warmup=6",
+            *TRAINING,
+        ],
+        {"story.txt": STORY},
+        [("generate", ["the "], GREEDY), ("score", [TEXT], {}), ("embed", [TEXT], {"layer": 1})],
+        ["the thread", "", "she went"],
+        look={"text": TEXT, "heads": "1.1", "word": "the"},
+    ),
     "language_model": Frozen(
         "text-gpt",
         ["data.train=language_model/story.txt", *GPT, "training.schedule.warmup=6", *TRAINING],

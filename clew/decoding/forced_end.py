@@ -1,0 +1,49 @@
+"""A stepper whose last token is the end."""
+
+import math
+from typing import NamedTuple
+
+import torch
+from torch import Tensor
+
+from clew.core.errors import UserError
+from clew.core.types import State
+from clew.decoding.ends import End, end_tokens
+from clew.decoding.stepper import Stepper
+
+
+class ForcedState(NamedTuple):
+    inner: State
+    left: Tensor  # (rows,) tokens that may still be read before the end is due
+
+
+class ForcedEnd:
+    """p'(end) = 1 for the token that is a row's `max_new`th, p(w) before it.
+
+    The end costs nothing there, so that hypotheses at the limit compete by the tokens before it. `prompt` is how many tokens a row reads
+    before the first that is written; both may be each row's own (rows,).
+    """
+
+    def __init__(self, stepper: Stepper, *, end: End, max_new: int | Tensor, prompt: int | Tensor):
+        ends = end_tokens(end, stepper.vocabulary, torch.device("cpu")).tolist()
+        if not ends:
+            raise UserError("forced_end needs an end token, and there is none here; set decoding.stop, or decoding.forced_end=false")
+        self.stepper = stepper
+        self.ends = ends
+        self.most = torch.as_tensor(max_new).cpu() + torch.as_tensor(prompt).cpu() - 1
+
+    @property
+    def vocabulary(self) -> int:
+        return self.stepper.vocabulary
+
+    def initial_state(self, rows: int, capacity: int | None = None) -> ForcedState:
+        return ForcedState(self.stepper.initial_state(rows, capacity), self.most.expand(rows).clone())
+
+    def __call__(self, tokens: Tensor, mask: Tensor | None, state: ForcedState) -> tuple[Tensor, ForcedState]:
+        log_probs, inner = self.stepper(tokens, mask, state.inner)
+        left = state.left.to(tokens.device)
+        read = torch.arange(1, tokens.shape[1] + 1, device=tokens.device)
+        is_due = left[:, None] <= read  # (rows, length)
+        only_end = torch.full_like(log_probs[0, 0], -math.inf).index_fill(0, torch.tensor(self.ends, device=tokens.device), 0.0)
+        after = left - (tokens.shape[1] if mask is None else mask.sum(1))
+        return torch.where(is_due[..., None], only_end, log_probs), ForcedState(inner, after)

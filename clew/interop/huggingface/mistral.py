@@ -1,0 +1,46 @@
+"""Mistral as `transformers` has it: Llama, where no window cuts what is read."""
+
+from dataclasses import replace
+from typing import Any
+
+from clew.core.errors import UserError
+from clew.interop.huggingface import llama
+from clew.interop.huggingface.architecture import Outgoing, only
+from clew.interop.huggingface.folders import Checkpoint
+from clew.interop.huggingface.heads import embedder, writer
+from clew.models.llama import LlamaConfig
+
+WINDOW = 4096
+"""That of a config which does not say."""
+
+
+def read(checkpoint: Checkpoint) -> dict[str, Any]:
+    fields = checkpoint.config
+    longest = fields.get("max_position_embeddings", int)
+    window = fields.get("sliding_window", int, None) if "sliding_window" in fields.values else WINDOW
+    if window is not None and window < longest:
+        raise UserError(
+            f"{fields.path}: sliding_window is {window}, below max_position_embeddings ({longest}); clew computes Mistral without one: "
+            "take a checkpoint with sliding_window null, or set max_position_embeddings to the window where texts are no longer"
+        )
+    fields.get("num_key_value_heads", int)  # not as many as heads, where it is not given
+    fields.expect("attention_bias", False)
+    fields.expect("mlp_bias", False)
+    return llama.read(checkpoint)
+
+
+def write(model: LlamaConfig, out: Outgoing) -> dict[str, Any]:
+    only(model, "Mistral", attention_bias=False, network_bias=False)
+    fields = {name: value for name, value in llama.write(model, out).items() if name not in ("attention_bias", "mlp_bias")}
+    return {**fields, "model_type": "mistral", "sliding_window": None}
+
+
+MISTRAL = replace(
+    llama.LLAMA,
+    heads={
+        "language_model": writer("MistralForCausalLM", "Mistral", tied=False),
+        "representation": embedder("MistralModel", "last", write=lambda model, task, out: {"tie_word_embeddings": False}),
+    },
+    read=read,
+    write=write,
+)

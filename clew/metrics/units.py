@@ -1,0 +1,33 @@
+"""The units of what runs measure and log, by the last part of a measure's name."""
+
+from collections.abc import Iterable
+
+SHARES = ("accuracy", "precision", "recall", "f1", "exact_match", "complete_match", "error_rate")
+"""How the names of measures end that are written between 0 and 100."""
+SQUARED = "error"
+"""A run that measures the root of a squared error learns by one, and its loss is no number of nats."""
+UNITS = {
+    "loss": "nats",
+    "bits_per_character": "bits",
+    "tokens_per_second": "tokens/s",
+    "words_per_second": "words/s",
+    "peak_memory": "bytes",
+    "seconds": "s",
+}
+
+
+def unit_of(measure: str, beside: Iterable[str] = ()) -> str:
+    """`valid.loss` -> nats. `beside` are the other measures of the same run; nothing where a measure has no unit, as perplexity."""
+    name = measure.rpartition(".")[2]
+    if name in UNITS:
+        is_squared = name == "loss" and any(other.rpartition(".")[2] == SQUARED for other in beside)
+        return "" if is_squared else UNITS[name]
+    if name.endswith("_loss"):
+        return UNITS["loss"]
+    return "%" if name.endswith(SHARES) else ""
+
+
+def with_unit(measure: str, beside: Iterable[str] = ()) -> str:
+    """`valid.loss` -> `valid.loss (nats)`."""
+    unit = unit_of(measure, beside)
+    return f"{measure} ({unit})" if unit else measure

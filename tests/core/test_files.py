@@ -1,0 +1,123 @@
+"""A file of a stranger's is opened in one place, which waits for nothing and reads no more than it should."""
+
+import os
+import socket
+from pathlib import Path
+
+import pytest
+
+from clew.core.errors import UserError
+from clew.core.files import cache_folder, check_regular, file_hash, open_file, read_bytes, read_json, read_text
+
+pytestmark = pytest.mark.timeout(20)
+
+
+@pytest.fixture
+def pipe(tmp_path: Path) -> Path:
+    os.mkfifo(tmp_path / "pipe.json")
+    return tmp_path / "pipe.json"
+
+
+@pytest.mark.parametrize("read", [open_file, read_bytes, read_text, read_json, file_hash, check_regular])
+def test_a_pipe_in_the_place_of_a_file_is_refused_and_not_waited_for(read, pipe: Path) -> None:
+    with pytest.raises(UserError, match="pipe.json is a pipe, and should be a file; put the file itself in its place"):
+        read(pipe)
+
+
+def test_a_device_and_a_link_to_one_are_refused(tmp_path: Path) -> None:
+    (tmp_path / "zeros").symlink_to("/dev/zero")
+    for path in (Path("/dev/zero"), tmp_path / "zeros"):
+        with pytest.raises(UserError, match="is a device, and should be a file"):
+            read_bytes(path)
+
+
+def test_a_socket_is_refused(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    with socket.socket(socket.AF_UNIX) as server:
+        server.bind("socket.json")
+        with pytest.raises(UserError, match="socket.json is a socket, and should be a file"):
+            read_json(Path("socket.json"))
+
+
+def test_what_is_larger_than_a_file_of_its_kind_is_not_read(tmp_path: Path) -> None:
+    with (tmp_path / "config.json").open("wb") as file:
+        file.truncate(2**40)
+    with pytest.raises(UserError, match=r"config.json has 1,099,511,627,776 bytes, and a file of its kind has 67,108,864 at most"):
+        read_json(tmp_path / "config.json")
+
+
+def test_a_regular_file_and_a_link_to_one_are_read_as_they_are(tmp_path: Path) -> None:
+    (tmp_path / "a").write_bytes(b'{"a":\r\n "\xc3\xa4"}')
+    (tmp_path / "b").symlink_to("a")
+    assert read_json(tmp_path / "b") == {"a": "ä"}
+    assert read_text(tmp_path / "b") == '{"a":\n "ä"}'
+    assert file_hash(tmp_path / "a") == file_hash(tmp_path / "b")
+
+
+def test_a_missing_file_and_a_folder_are_told_as_the_system_tells_them(tmp_path: Path) -> None:
+    with pytest.raises(FileNotFoundError):
+        open_file(tmp_path / "none")
+    with pytest.raises(IsADirectoryError):
+        open_file(tmp_path)
+
+
+def modes(folder: Path) -> set[int]:
+    return {path.stat().st_mode & 0o777 for path in [folder, *folder.rglob("*")]}
+
+
+def test_what_is_kept_of_texts_is_for_this_user_alone(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Encoded text and documents, how long they are, and lists of examples, with whatever rights the system gives to new files."""
+    from clew.data import measures
+    from clew.data.documents import documents_at
+    from clew.data.encoded import encode_corpus
+    from clew.data.encoded_documents import encode_documents
+    from clew.data.notes import Notes
+    from clew.data.text_files import find_text
+    from clew.recipes.listed import keep
+    from clew.text.train import train_character
+
+    monkeypatch.setenv("CLEW_CACHE", str(tmp_path / "above" / "cache"))
+    monkeypatch.setattr(measures, "LARGE", 0)
+    text = "a line of a private text\n\n" * 50
+    (tmp_path / "text.txt").write_text(text, encoding="utf-8")
+    os.utime(tmp_path / "text.txt", (1, 1))  # settled, so that its length is remembered
+    before = os.umask(0)
+    try:
+        encode_corpus(find_text(tmp_path / "text.txt"), train_character(text), cache_folder())
+        encode_documents(documents_at(tmp_path / "text.txt", Notes()), train_character(text), cache_folder())
+        keep([{"text": "private"}])
+    finally:
+        os.umask(before)
+    names = {path.name for path in (tmp_path / "above" / "cache").iterdir()}
+    assert {"measures", "examples"} < names and len(names) > 4
+    assert modes(tmp_path / "above") == {0o700, 0o600}
+
+
+def test_a_cache_of_earlier_is_closed_to_others_and_nothing_else_is(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    old = tmp_path / "cache" / ("0a" * 16)
+    old.mkdir(parents=True)
+    (old / "000000.tokens").write_bytes(b"ids")
+    (tmp_path / "theirs").mkdir()
+    (tmp_path / "cache" / "measures").symlink_to(tmp_path / "theirs")
+    for path in (tmp_path / "cache", old, tmp_path / "theirs"):
+        path.chmod(0o755)
+    (old / "000000.tokens").chmod(0o644)
+    monkeypatch.setenv("CLEW_CACHE", str(tmp_path / "cache"))
+    assert cache_folder() == tmp_path / "cache"
+    assert {path: path.stat().st_mode & 0o777 for path in (tmp_path / "cache", old, old / "000000.tokens", tmp_path / "theirs")} == {
+        tmp_path / "cache": 0o700,
+        old: 0o700,
+        old / "000000.tokens": 0o600,
+        tmp_path / "theirs": 0o755,
+    }
+
+
+def test_a_folder_that_others_use_too_stays_open_but_what_is_clew_s_in_it_does_not(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    (tmp_path / "shared" / "examples").mkdir(parents=True)
+    (tmp_path / "shared" / "notes.txt").write_text("theirs")
+    (tmp_path / "shared" / "notes.txt").chmod(0o644)
+    (tmp_path / "shared").chmod(0o1777)
+    monkeypatch.setenv("CLEW_CACHE", str(tmp_path / "shared"))
+    cache_folder()
+    found = {name: (tmp_path / "shared" / name).stat().st_mode & 0o7777 for name in ("", "examples", "notes.txt")}
+    assert found == {"": 0o1777, "examples": 0o700, "notes.txt": 0o644}

@@ -1,0 +1,112 @@
+"""`compare_groups` on translation runs, beside sacreBLEU's own tests."""
+
+import itertools
+from pathlib import Path
+
+import pytest
+from sacrebleu.metrics import BLEU, TER
+from sacrebleu.significance import PairedTest
+
+from clew.metrics.measures import MEASURES
+from clew.recipes.running import config_of
+from clew.runs.comparison import Group, compare_groups
+from clew.runs.predictions import write_predictions
+from clew.runs.summary import Summary
+from tests.runs.seven_systems import made_up
+
+MEASURED = ("bleu", "chrf", "ter")
+
+
+@pytest.fixture(autouse=True)
+def own_folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+
+
+def run_of(name: str, written: list[str], wanted: list[str], *, statistics: bool = True) -> Group:
+    """A translation run that wrote this on its test part."""
+    folder = Path("runs", name)
+    folder.mkdir(parents=True)
+    config = config_of("tatoeba-transformer", [f"task.measures=[{','.join(MEASURED)}]"])
+    values = {f"best.test.{measure}": MEASURES[measure].corpus(written, wanted, False).values[measure] for measure in MEASURED}
+    ids = [f"test-{number}" for number in range(len(wanted))]
+    each = [MEASURES[measure].statistics(written, wanted, False) for measure in MEASURED]
+    rows = {id: {name: row for part in each for name, row in part[place].items()} for place, id in enumerate(ids)}
+    scores = {id: MEASURES["bleu"].sentence(a, b, False) for id, a, b in zip(ids, written, wanted, strict=True)}
+    fields = {id: {"source": "?", "target": b, "prediction": a} for id, a, b in zip(ids, written, wanted, strict=True)}
+    write_predictions(folder, scores, fields, rows if statistics else None)
+    return Group(name, (Summary(folder, config, [{"step": config.training.steps, "best.step": 1, **values}]),))
+
+
+def sacrebleu_p(kind: str, samples: int, wanted: list[str], *systems: list[str]) -> float:
+    _, found = PairedTest([("first", systems[0]), ("second", systems[1])], {"BLEU": BLEU()}, [wanted], test_type=kind, n_samples=samples)()
+    p: float = found["BLEU"][1].p_value
+    return p
+
+
+@pytest.mark.slow
+def test_the_verdicts_at_5_per_cent_are_sacrebleus_on_all_pairs_of_seven_systems(caplog: pytest.LogCaptureFixture) -> None:
+    caplog.set_level("CRITICAL", logger="sacrebleu")
+    wanted, systems = made_up()
+    runs = {name: run_of(name, written, wanted) for name, written in systems.items()}
+    pairs = list(itertools.combinations(systems, 2))
+    assert len(pairs) == 21
+    verdicts = []
+    for one, two in pairs:
+        verdict, notes = compare_groups(runs[one], runs[two], "test.bleu")
+        assert (verdict.name, verdict.over, notes) == ("paired bootstrap", "BLEU of 300 examples", [])
+        swapped = compare_groups(runs[one], runs[two], "test.bleu", "randomisation")[0]
+        theirs = sacrebleu_p("bs", 1000, wanted, systems[one], systems[two])
+        theirs_swapped = sacrebleu_p("ar", 10_000, wanted, systems[one], systems[two])
+        assert verdict.p is not None and swapped.p is not None
+        verdicts.append((one, two, verdict.p < 0.05, theirs < 0.05))
+        # Two draws of 10,000 each of a share of at most 1/2 differ by less than five of their standard errors.
+        assert swapped.p == pytest.approx(theirs_swapped, abs=5 * (2 * 0.25 / 10_000) ** 0.5)
+    assert [ours for *_, ours, _ in verdicts] == [theirs for *_, theirs in verdicts], verdicts
+    assert 3 <= sum(not ours for *_, ours, _ in verdicts) <= 18, "some differ and some do not"
+
+
+def test_the_measure_itself_decides_and_not_the_mean_of_sentence_scores() -> None:
+    """Wrong in short sentences costs the mean of sentence BLEU much and the corpus little."""
+    wanted, systems = made_up()
+    alike, even = run_of("short", systems["short 24"], wanted), run_of("even", systems["even 20"], wanted)
+    found = {test: compare_groups(alike, even, "test.bleu", test)[0].p or 0.0 for test in ("bootstrap", "randomisation")}
+    assert min(found.values()) > 0.3, "corpora 0.2 BLEU apart"
+    other = run_of("long", systems["long 24"], wanted)
+    assert (compare_groups(alike, other, "test.bleu")[0].p or 1.0) < 0.001, "12 BLEU apart, with the same share of words wrong a sentence"
+
+
+@pytest.mark.parametrize("measure", MEASURED)
+def test_every_measure_is_resampled_by_its_own_statistics(measure: str) -> None:
+    wanted, systems = made_up(60)
+    one, two = run_of("one", systems["even 20"], wanted), run_of("two", systems["even 30"], wanted)
+    verdict, notes = compare_groups(one, two, f"test.{measure}")
+    assert notes == [] and verdict.over == f"{ {'bleu': 'BLEU', 'chrf': 'chrF', 'ter': 'TER'}[measure] } of 60 examples"
+    assert verdict.p is not None and verdict.p < 0.01
+
+
+def test_predictions_without_statistics_are_scored_again() -> None:
+    wanted, systems = made_up(80)
+    written = systems["even 24"], systems["short 24"]
+    new = [run_of(f"new-{number}", each, wanted) for number, each in enumerate(written)]
+    old = [run_of(f"old-{number}", each, wanted, statistics=False) for number, each in enumerate(written)]
+    for measure in MEASURED:
+        for test in ("bootstrap", "randomisation"):
+            assert compare_groups(*old, f"test.{measure}", test) == compare_groups(*new, f"test.{measure}", test)
+
+
+def test_what_p_is_of_is_said_where_it_is_not_the_measure() -> None:
+    wanted, systems = made_up(40)
+    one, two = run_of("one", systems["even 20"], wanted), run_of("two", systems["even 30"], wanted)
+    verdict, notes = compare_groups(one, two, "valid.bleu")
+    assert verdict.over == "BLEU of 40 examples"
+    assert notes == ["predictions.jsonl has other examples than valid.bleu is of; p is of test.bleu"]
+    verdict, notes = compare_groups(one, two, "test.loss")
+    assert verdict.over == "scores of 40 examples"
+    assert notes == ["predictions.jsonl does not tell test.loss of single examples, so that p is of the mean of their scores"]
+
+
+def test_ter_of_a_corpus_is_sacrebleus() -> None:
+    wanted, systems = made_up(30)
+    for written in systems.values():
+        theirs = TER(case_sensitive=True).corpus_score(written, [wanted]).score
+        assert MEASURES["ter"].corpus(written, wanted, False).values["ter"] == pytest.approx(theirs)

@@ -1,0 +1,215 @@
+"""A run folder that someone else made: no size in it is believed, and nothing in it is waited for."""
+
+import json
+import os
+import shutil
+import sys
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from clew.core.errors import UserError
+from clew.recipes.running import run_recipe
+from clew.runs.directory import CONFIG, METRICS, WEIGHTS, read_metrics
+from clew.runs.loaded import load_run
+from tests.runs.frozen.asking import command
+from tests.runs.small import gpt_settings
+
+pytestmark = pytest.mark.timeout(60)
+FROZEN = Path(__file__).parent / "frozen"
+
+
+@pytest.fixture
+def folder(tmp_path: Path) -> Path:
+    """A run as it might be downloaded: its config may have been changed, so it has no hash of itself."""
+    shutil.copytree(FROZEN / "format-2" / "classification" / "run", tmp_path / "run")
+    change(tmp_path / "run", lambda settings: settings)
+    return tmp_path / "run"
+
+
+OPENED: list[set[str]] = []
+
+
+def audit(event: str, arguments: Any) -> None:
+    if event == "open" and OPENED and isinstance(arguments[0], (str, bytes, os.PathLike)):
+        OPENED[-1].add(os.path.realpath(os.fsdecode(arguments[0])))
+
+
+sys.addaudithook(audit)
+
+
+@contextmanager
+def opened_files() -> Iterator[set[str]]:
+    """The files that Python opens within this context, by where they really are."""
+    OPENED.append(set())
+    try:
+        yield OPENED[-1]
+    finally:
+        OPENED.pop()
+
+
+def change(folder: Path, edit: Callable[[dict[str, Any]], Any], name: str = CONFIG) -> None:
+    content = json.loads((folder / name).read_text(encoding="utf-8"))
+    edit(content)
+    for field in ("sha256", "files"):
+        content.pop(field, None)
+    (folder / name).write_text(json.dumps(content), encoding="utf-8")
+
+
+def refusal(folder: Path) -> str:
+    with pytest.raises(UserError) as error:
+        load_run(folder, device="cpu")
+    return str(error.value)
+
+
+@pytest.mark.parametrize("name", [WEIGHTS, "vocabulary/tokenizer.json", "vocabulary/labels.json"])
+def test_a_pipe_in_the_place_of_a_file_is_refused(folder: Path, name: str) -> None:
+    (folder / name).unlink()
+    os.mkfifo(folder / name)
+    assert str(folder / name) in refusal(folder)
+
+
+def test_a_pipe_for_metrics_says_nothing(folder: Path) -> None:
+    (folder / METRICS).unlink()
+    os.mkfifo(folder / METRICS)
+    assert list(read_metrics(folder)) == []
+
+
+def test_a_config_that_describes_more_than_its_weights_hold_is_refused_before_it_is_built(folder: Path) -> None:
+    change(folder, lambda settings: settings["model"].update(dim=20_000))
+    sentence = refusal(folder)
+    assert "the config describes a model whose weights need" in sentence
+    assert "but those that are there have 0.0 GB" in sentence and "model.dim (20000)" in sentence
+
+
+def test_weights_of_a_terabyte_for_a_small_model_are_not_read(folder: Path) -> None:
+    head = json.dumps({"body.x": {"dtype": "F32", "shape": [2**32], "data_offsets": [0, 2**34]}}).encode()
+    with (folder / WEIGHTS).open("wb") as file:
+        file.write(len(head).to_bytes(8, "little") + head)
+        file.truncate(8 + len(head) + 2**34)
+    assert "it has 4,294,967,296 numbers, and the model" in refusal(folder)
+
+
+def test_a_token_whose_id_is_far_above_all_others_is_refused(folder: Path) -> None:
+    def edit(content: dict[str, Any]) -> None:
+        content["model"]["vocab"]["far"] = 4_000_000_000
+
+    change(folder, edit, "vocabulary/tokenizer.json")
+    assert "tokens and their ids go up to 4,000,000,000" in refusal(folder)
+
+
+def test_a_record_of_metrics_that_never_ends_is_passed_over(folder: Path) -> None:
+    with (folder / METRICS).open("wb") as file:
+        file.write(b'{"step": 1}\n')
+        file.truncate(2**26)
+    assert list(read_metrics(folder)) == [{"step": 1}]
+
+
+@pytest.fixture
+def elsewhere(folder: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """A downloaded run whose config names a file that is none of its own; the command is given in a folder that has neither."""
+    secret = tmp_path / "secret" / "opinions.csv"
+    secret.parent.mkdir()
+    shutil.copy(FROZEN / "format-2" / "classification" / "opinions.csv", secret)
+    change(folder, lambda settings: settings["data"].update(train=str(secret)))
+    (tmp_path / "here").mkdir()
+    monkeypatch.chdir(tmp_path / "here")
+    monkeypatch.setenv("CLEW_CACHE", str(tmp_path / "cache"))
+    monkeypatch.setenv("CLEW_STATE", str(tmp_path / "state"))
+    return folder
+
+
+def read_by(words: list[str]) -> tuple[Any, set[str]]:
+    """What a command says, and the files that were opened for it."""
+    with opened_files() as opened:
+        found = command(*words)
+    return found, opened
+
+
+def test_files_that_a_stranger_s_config_names_are_not_read(elsewhere: Path, tmp_path: Path) -> None:
+    secret = str(tmp_path / "secret" / "opinions.csv")
+    for words in (["evaluate"], ["prune", "--heads", "0.5", "--out", "x"], ["probe"], ["look", "contextuality"], ["look", "errors"]):
+        words = [*words[:2], str(elsewhere), *words[2:]] if words[0] == "look" else [words[0], str(elsewhere), *words[1:]]
+        found, opened = read_by(words)
+        assert secret not in opened, words
+        if words[0] == "evaluate":
+            assert found.status == 2 and found.err == (
+                f"clew: {elsewhere} was not trained here, and its config names '{shortened_name(secret)}' (data.train), "
+                "which is outside of the run and of this folder; where you trust the run add --trust, or name data of your own\n"
+            )
+    assert not list((tmp_path / "cache").glob("**/*.tokens"))
+
+
+def shortened_name(text: str) -> str:
+    return text if len(text) <= 60 else f"{text[:60]}..."
+
+
+def test_what_it_answers_needs_no_trust(elsewhere: Path) -> None:
+    assert command("classify", str(elsewhere), "the wall is whole", "--device", "cpu").status == 0
+    assert command("evaluate", str(elsewhere), str(FROZEN / "format-2" / "classification" / "opinions.csv"), "--device", "cpu").status == 0
+
+
+def test_a_run_is_trusted_once_and_for_all_wherever_it_is_then(elsewhere: Path, tmp_path: Path) -> None:
+    assert command("evaluate", str(elsewhere), "--trust", "--device", "cpu").status == 0
+    assert command("evaluate", str(elsewhere), "--device", "cpu").status == 0
+    elsewhere.rename(tmp_path / "moved")
+    assert command("evaluate", str(tmp_path / "moved"), "--device", "cpu").status == 0
+    change(tmp_path / "moved", lambda settings: settings.update(seed=77))
+    assert command("evaluate", str(tmp_path / "moved"), "--device", "cpu").status == 2, "what was trusted is this config, not this folder"
+
+
+def test_data_that_the_user_names_are_read(elsewhere: Path, tmp_path: Path) -> None:
+    given = f"data.valid={tmp_path / 'secret' / 'opinions.csv'}"
+    assert command("evaluate", str(elsewhere), given, "--device", "cpu").status == 0
+    assert command("evaluate", str(elsewhere), given, "--device", "cpu").status == 0
+
+
+def test_a_run_of_earlier_reads_what_is_in_the_working_directory(elsewhere: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    assert command("evaluate", str(elsewhere), "--device", "cpu").status == 0
+    (tmp_path / "secret").rename(tmp_path / ".secret")
+    change(elsewhere, lambda settings: settings["data"].update(train=".secret/opinions.csv"))
+    assert "names '.secret/opinions.csv'" in command("evaluate", str(elsewhere), "--device", "cpu").err, "a home folder has hidden ones"
+
+
+def test_a_run_that_was_trained_here_reads_its_data_from_anywhere(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    for name in ("data", "runs", "here"):
+        (tmp_path / name).mkdir()
+    monkeypatch.setenv("CLEW_STATE", str(tmp_path / "state"))
+    monkeypatch.setenv("CLEW_CACHE", str(tmp_path / "cache"))
+    run_recipe("text-gpt", gpt_settings(tmp_path / "data", steps=2), out=tmp_path / "runs" / "gpt")
+    shutil.copytree(tmp_path / "runs" / "gpt", tmp_path / "runs" / "copied")
+    monkeypatch.chdir(tmp_path / "here")
+    for name in ("gpt", "copied"):
+        assert command("evaluate", str(tmp_path / "runs" / name), "--device", "cpu").status == 0
+    assert command("prune", str(tmp_path / "runs" / "gpt"), "--heads", "0.5", "--out", "pruned", "--device", "cpu").status == 0
+    assert command("evaluate", "pruned", "--device", "cpu").status == 0
+    assert (tmp_path / "state").stat().st_mode & 0o777 == 0o700 and (tmp_path / "state" / "runs").stat().st_mode & 0o777 == 0o600
+    shutil.rmtree(tmp_path / "state")
+    assert "was not trained here" in command("evaluate", "pruned", "--device", "cpu").err
+
+
+@pytest.mark.parametrize("name", [CONFIG, WEIGHTS, "vocabulary/labels.json"])
+def test_a_file_of_a_run_that_is_a_link_to_another_place_is_not_read(elsewhere: Path, tmp_path: Path, name: str) -> None:
+    (elsewhere / name).rename(tmp_path / "secret" / "file")
+    (elsewhere / name).symlink_to(tmp_path / "secret" / "file")
+    found, opened = read_by(["classify", str(elsewhere), "the wall", "--device", "cpu"])
+    assert str(tmp_path / "secret" / "file") not in opened
+    assert f"{elsewhere / name} is a link to {tmp_path}" in found.err and "where you trust the run add --trust" in found.err
+    assert command("classify", str(elsewhere), "the wall", "--device", "cpu", "--trust").status == 0
+
+
+def test_the_base_of_a_stranger_s_adapter_is_not_looked_for_anywhere(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    shutil.copytree(FROZEN / "format-1" / "classification_adapter" / "run", tmp_path / "adapter")
+    shutil.copytree(FROZEN / "format-1" / "masked_language_model" / "run", tmp_path / "secret" / "base")
+    change(tmp_path / "adapter", lambda settings: settings["transfer"].update({"from": str(tmp_path / "secret" / "base")}))
+    (tmp_path / "here").mkdir()
+    monkeypatch.chdir(tmp_path / "here")
+    found, opened = read_by(["classify", "../adapter", "the wall is whole", "--device", "cpu"])
+    assert "(transfer.from), which is outside of the run" in found.err and "or set CLEW_BASE to the folder" in found.err
+    assert not any("secret" in path for path in opened)
+    monkeypatch.setenv("CLEW_BASE", str(tmp_path / "secret" / "base"))
+    assert command("classify", "../adapter", "the wall is whole", "--device", "cpu").status == 0

@@ -1,0 +1,139 @@
+"""Requests of all sizes at once: what is refused for its size, who overtakes whom, and that no answer changes by it."""
+
+import asyncio
+from typing import Any
+
+import httpx
+import pytest
+
+from clew.core.errors import UserError
+from clew.serving.calls import call_of
+from clew.serving.service import Service
+from tests.instruments.small_runs import small_run
+from tests.serving.conftest import Make
+
+TOO_MUCH: list[tuple[str, str, dict[str, Any], str]] = [
+    ("gpt", "generate", {"text": "a", "max_new": 4096, "samples": 32}, "32 texts with 1 beam are up to 131,072 tokens to write"),
+    ("gpt", "generate", {"text": "a", "max_new": 4096, "beams": 64}, "1 text with 64 beams are up to 262,144 tokens to write"),
+    ("gpt", "generate", {"text": "a", "max_new": 4096, "n_best": 64}, "1 text with 64 beams are up to 262,144 tokens to write"),
+    ("lstm", "generate", {"texts": ["a"] * 256, "max_new": 4096}, "256 texts with 1 beam are up to 1,048,576 tokens to write"),
+    ("transformer", "translate", {"texts": ["a"] * 100, "max_new": 100, "beams": 64}, "100 texts with 64 beams are up to 640,000 tokens"),
+    ("parser", "parse", {"text": "a " * 1000, "beams": 64}, "1 text with 64 beams are up to 256,640 tokens to write"),
+    ("lstm", "classify", {"texts": ["a"] * 256, "choices": ["x" * 9, *map(str, range(3000))]}, "256 texts and 3,001 choices for each are"),
+    ("lstm", "classify", {"texts": ["a"] * 256, "choices": ["x", "y"], "template": "{text} {choice}" + "z" * 9000}, "characters to read"),
+]
+
+
+@pytest.mark.parametrize(("name", "verb", "body", "sentence"), TOO_MUCH)
+def test_what_would_take_minutes_is_refused_with_the_bound(name: str, verb: str, body: dict[str, Any], sentence: str) -> None:
+    with pytest.raises(UserError, match=sentence) as refused:
+        call_of(small_run(name), verb, body)
+    assert "a request has at most 100,000 (texts x samples x max_new x beams); ask for less, or in parts" in str(refused.value) or (
+        "a request has at most 2,560,000; ask in parts" in str(refused.value)
+    )
+
+
+@pytest.mark.parametrize(
+    ("name", "verb", "body"),
+    [
+        ("gpt", "generate", {"text": "a", "max_new": 4096, "samples": 24}),
+        ("gpt", "generate", {"text": "a", "max_new": 1500, "beams": 64}),
+        ("lstm", "generate", {"texts": ["a"] * 256}),
+        ("parser", "parse", {"texts": ["a b c"] * 256}),
+        ("lstm", "classify", {"texts": ["a"] * 256, "choices": "good,bad"}),
+        ("bert", "fill", {"texts": ["a " * 1000] * 256}),
+    ],
+)
+def test_what_is_within_the_bound_is_taken(name: str, verb: str, body: dict[str, Any]) -> None:
+    assert call_of(small_run(name), verb, body).rows
+
+
+def test_one_text_may_have_what_the_runs_own_settings_ask_for() -> None:
+    run = small_run("lstm")
+    wide = run.config.decoding.model_copy(update={"max_new": 60_000, "method": "beam"})
+    large = type(run)(run.folder, run.config.model_copy(update={"decoding": wide}), run.vocabularies, run.task)
+    assert call_of(large, "generate", {"text": "a"}).options.max_new == 60_000
+    with pytest.raises(UserError, match="2 texts with 4 beams are up to 480,000 tokens to write, and a request has at most 240,000"):
+        call_of(large, "generate", {"texts": ["a", "b"]})
+
+
+def long_and_short(service: Service, long: tuple[str, Any], short: list[tuple[str, Any]]) -> tuple[Any, list[Any], bool]:
+    """The long request's answer, those of the short ones that came while it was under way, and whether these were there first."""
+
+    async def both() -> tuple[Any, list[Any], bool]:
+        transport = httpx.ASGITransport(app=service.app())
+        async with httpx.AsyncClient(transport=transport, base_url="http://localhost", timeout=60) as client:
+            first = asyncio.ensure_future(client.post(long[0], json=long[1]))
+            while not service.worker.running:
+                await asyncio.sleep(0.001)
+            await asyncio.sleep(0.05)
+            found = [await client.post(path, json=body) for path, body in short]
+            is_under_way = not first.done()
+            return (await first).json(), [each.json() for each in found], is_under_way
+
+    return asyncio.run(both())
+
+
+@pytest.mark.parametrize("long", [{"max_new": 1500, "samples": 8}, {"max_new": 500, "method": "beam", "beams": 32}])
+def test_short_requests_are_not_held_up_by_a_long_one_and_no_answer_changes(make: Make, long: dict[str, Any]) -> None:
+    service, run = make("lstm"), small_run("lstm")
+    short = [{"text": "she", "max_new": 5, "seed": 1}, {"text": "the", "max_new": 9, "method": "beam", "beams": 3}]
+    first, others, is_under_way = long_and_short(service, ("/generate", {"text": "the", **long}), [("/generate", body) for body in short])
+    assert is_under_way
+    alone = [one.text for row in run.ask("generate", ["the"], **long) for one in row]
+    assert [one["text"] for one in first["answers"]] == alone
+    for body, found in zip(short, others, strict=True):
+        text = body.pop("text")
+        assert [one["text"] for one in found["answers"]] == [one.text for row in run.ask("generate", [text], **body) for one in row]
+
+
+def test_requests_of_another_verb_overtake_as_well(make: Make) -> None:
+    service = make("lstm")
+    body = {"text": "the", "choices": ["walls", "door"]}
+    _, (found,), is_under_way = long_and_short(
+        service, ("/generate", {"text": "the", "max_new": 1500, "samples": 8}), [("/classify", body)]
+    )
+    assert is_under_way
+    (alone,) = small_run("lstm").ask("classify", ["the"], choices=["walls", "door"])
+    assert found["answers"][0]["label"] == alone.label
+
+
+def test_requests_of_every_size_at_once_are_answered_as_each_alone(make: Make) -> None:
+    service = make("lstm", "gpt", "transformer")
+    sizes = [1, 2, 7, 30, 60, 240, 500]
+    asked = [(f"/{name}/generate", {"text": "the", "max_new": size, "seed": size}) for size in sizes for name in ("lstm", "gpt")]
+    asked += [("/transformer/translate", {"text": "a red fox", "max_new": size, "beams": 1 + size % 5}) for size in sizes]
+
+    async def everyone() -> list[Any]:
+        transport = httpx.ASGITransport(app=service.app())
+        async with httpx.AsyncClient(transport=transport, base_url="http://localhost", timeout=60) as client:
+            tasks = []
+            for path, body in reversed(asked):
+                tasks.append(asyncio.ensure_future(client.post(path, json=body)))
+                await asyncio.sleep(0.01)
+            return [response.json() for response in await asyncio.gather(*tasks)][::-1]
+
+    for (path, body), found in zip(asked, asyncio.run(everyone()), strict=True):
+        _, name, verb = path.split("/")
+        options = {key: value for key, value in body.items() if key != "text"}
+        alone = [one.text for row in small_run(name).ask(verb, [body["text"]], **options) for one in row]
+        told = [one.get("text", one.get("target")) for one in found["answers"]]
+        assert told == alone, (path, body)
+
+
+def test_requests_of_equal_options_wait_to_be_answered_together(make: Make) -> None:
+    service = make("lstm", batch=8)
+    seen: list[int] = []
+    service.batcher.saw = lambda call, rows, answers: seen.append(len(rows))
+    body = {"text": "the", "max_new": 200}
+
+    async def everyone() -> None:
+        transport = httpx.ASGITransport(app=service.app())
+        async with httpx.AsyncClient(transport=transport, base_url="http://localhost", timeout=60) as client:
+            first = asyncio.ensure_future(client.post("/generate", json={"texts": ["the"] * 8, "max_new": 200}))
+            while not service.batcher.running:
+                await asyncio.sleep(0.001)
+            await asyncio.gather(first, *(client.post("/generate", json=body) for _ in range(8)))
+
+    asyncio.run(everyone())
+    assert seen == [8, 8]
