@@ -31,8 +31,18 @@ def lstm(x: Tensor, mask: Tensor | None, state: Any, input_weight: Tensor, *weig
         gates[dim : 2 * dim] = OPEN
         x, input_weight = _with_padding_column(x, mask, input_weight, gates)
     initial = (state.hidden[None].contiguous(), state.cell[None].contiguous())
-    y, hidden, cell = _run(torch.lstm, x, initial, (input_weight, *weights))
+    if _lacks_bfloat16(x):
+        with torch.autocast("cpu", enabled=False):
+            first, second = (each.to(input_weight.dtype) for each in initial)
+            y, hidden, cell = _run(torch.lstm, x.to(input_weight.dtype), (first, second), (input_weight, *weights))
+    else:
+        y, hidden, cell = _run(torch.lstm, x, initial, (input_weight, *weights))
     return y, (hidden[0] if mask is None else last_real(y, mask, state.hidden.to(y.dtype)), cell[0])
+
+
+def _lacks_bfloat16(x: Tensor) -> bool:
+    """Whether autocast would ask oneDNN for a bfloat16 LSTM on a CPU for which it has none (no AVX-512)."""
+    return x.device.type == "cpu" and torch.is_autocast_enabled("cpu") and not torch.ops.mkldnn._is_mkldnn_bf16_supported()
 
 
 def gru(

@@ -55,3 +55,17 @@ def test_padding_gets_no_gradient_from_a_fused_recurrence(name):
     (gradient,) = torch.autograd.grad(total, x)
     assert torch.equal(gradient[~mask], torch.zeros_like(gradient[~mask]))
     assert bool((gradient[mask] != 0).any())
+
+
+@pytest.mark.parametrize("name", CELLS)
+def test_a_fused_recurrence_under_bfloat16_autocast_is_near_its_equation_on_any_cpu(name):
+    layer = Recurrent(CELLS[name](4, 3))
+    x = torch.randn(2, 6, 4)
+    for mask in (None, torch.arange(6) < torch.tensor([6, 3])[:, None]):
+        with torch.autocast("cpu", torch.bfloat16):
+            y, _ = layer(x.bfloat16(), mask)
+        expected, _ = layer(x, mask)
+        real = torch.ones(2, 6, dtype=torch.bool) if mask is None else mask
+        torch.testing.assert_close(y.float()[real], expected[real], rtol=0.05, atol=0.05)
+        y[real].sum().backward()
+        assert all(bool(parameter.grad.isfinite().all()) for parameter in layer.parameters())
