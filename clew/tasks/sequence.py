@@ -18,6 +18,7 @@ from clew.core.types import Memory, State, Term
 from clew.data.examples import Pair
 from clew.data.kinds.pairs import PAIRS
 from clew.decoding.stepper import Stepper
+from clew.layers.embeddings import tokens_of
 from clew.layers.losses import CrossEntropy
 from clew.metrics.measures import MEASURES, VALUES, Measured
 from clew.metrics.statistics import Statistics
@@ -94,7 +95,7 @@ class Sides(NamedTuple):
 
 
 class SequenceBatch(NamedTuple):
-    source: Tensor  # (batch, source length)
+    source: Any  # what the encoder's embedding takes: tokens (batch, source length), or vectors
     source_mask: Tensor | None
     tokens: Tensor  # (batch, length), the target one step late
     targets: Tensor  # (batch, length)
@@ -195,7 +196,7 @@ class SequenceToSequence(ReadsAndWrites):
 
     def looked_up(self) -> list[Tensor]:
         """Tables that no vector is multiplied with: they cost no FLOPs."""
-        tables = {id(table): table for table in (self.body.source_embedding.weight, self.body.embedding.weight)}
+        tables = {id(table): table for embedding in (self.body.source_embedding, self.body.embedding) for table in embedding.looked_up()}
         tables.pop(id(self.weight), None)
         return list(tables.values())
 
@@ -286,7 +287,7 @@ class SequenceToSequence(ReadsAndWrites):
     ) -> list[list[Written]]:
         """The best targets for each source; with a `stepper` of several models, theirs."""
         filtered = filtered_as(config, self.stepper(batch) if stepper is None else stepper, self.never_written)
-        starts = torch.full((len(batch.source), 1), self.start, device=batch.source.device)
+        starts = torch.full((len(batch.tokens), 1), self.start, device=batch.tokens.device)
         max_new = self.max_new(batch, config)
         found = write(filtered, starts, config, end=self.end, max_new=max_new, seed=seed, row_numbers=row_numbers)
         return [[self.written(hypothesis) for hypothesis in row] for row in found]
@@ -304,11 +305,11 @@ class SequenceToSequence(ReadsAndWrites):
     def max_new(self, batch: SequenceBatch, config: DecodingConfig) -> Tensor:
         """How many tokens each target may have, its end counted, (batch,)."""
         most = self.most_new(config)
+        rows = torch.full_like(batch.tokens[:, 0], most)
         if self.config.max_ratio is None:
-            return torch.full((len(batch.source),), most, device=batch.source.device)
-        lengths = (
-            row_lengths(batch.source_mask) if batch.source_mask is not None else torch.full_like(batch.source[:, 0], batch.source.shape[1])
-        )
+            return rows
+        whole = torch.full_like(rows, tokens_of(batch.source).shape[1])
+        lengths = whole if batch.source_mask is None else row_lengths(batch.source_mask)
         return (self.config.max_ratio * lengths + 10).long().clamp(max=most)
 
     def written(self, hypothesis: Hypothesis) -> Written:
