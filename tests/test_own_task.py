@@ -101,6 +101,7 @@ def fresh(trained: Trained) -> Iterator[Trained]:
     sys.modules.update(modules)
 
 
+@pytest.mark.slow
 def test_a_killed_training_goes_on_and_ends_in_the_same_weights_to_the_bit(trained: Trained) -> None:
     words = [*TRAIN, "--code", "mine.py", "--out", "killed"]
     environment = {**os.environ, "OMP_NUM_THREADS": str(torch.get_num_threads())}
@@ -178,6 +179,7 @@ def test_it_is_served(trained: Trained) -> None:
     assert refused.status_code == 400 and "text" in refused.json()["error"]
 
 
+@pytest.mark.slow
 def test_its_exported_program_gives_the_same_score(trained: Trained) -> None:
     assert trained.clew("export", "whole", "--to", "torch", "--out", "exported", "--code", "mine.py").status == 0
     task = trained.run.task

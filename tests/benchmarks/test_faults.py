@@ -19,12 +19,14 @@ from clew.core.errors import UserError
 ROOT = Path(__file__).parents[2]
 
 
+@pytest.mark.slow
 def test_two_hundred_fuzzed_configs_are_built_or_refused_with_a_sentence() -> None:
     result = configs.run(200, seed=11, watch=in_this_process)
     assert not result.failures, str(result)
     assert min(result.outcomes.values()) > 20
 
 
+@pytest.mark.slow
 def test_two_hundred_fuzzed_data_files_are_learnt_from_or_refused_by_name() -> None:
     result = texts.run(200, seed=11, watch=in_this_process)
     assert not result.failures, str(result)
@@ -47,6 +49,7 @@ def stranger(verb: str, *edits: str) -> strangers.Case:
     return strangers.Case("run", "format-1/classification", verb, tuple(strangers.Edit(name, 0.0, 0) for name in edits))
 
 
+@pytest.mark.slow
 def test_a_trial_that_reads_outside_of_its_folder_would_be_seen(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     def by_python(case: strangers.Case, folder: Path, out: Path) -> str:
         (tmp_path / "secret" / "file").read_text()
@@ -149,6 +152,7 @@ def test_an_obeyed_tag_would_be_seen(monkeypatch: pytest.MonkeyPatch, tmp_path: 
         configs.attempt(configs.Case("assignments", "text-lstm", (), ("model.dim=4",)))
 
 
+@pytest.mark.slow
 def test_every_kind_of_fault_is_a_file_and_the_command_runs_it() -> None:
     assert all((ROOT / "benchmarks" / "faults" / f"{name}.py").is_file() for name in KINDS)
     command = [sys.executable, "-m", "benchmarks.faults", "configs", "--count", "5"]

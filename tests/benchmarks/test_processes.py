@@ -18,6 +18,7 @@ def assert_none_failed(result: Result) -> None:
     assert not result.failures, str(result)
 
 
+@pytest.mark.slow
 def test_a_killed_training_goes_on_to_the_bit() -> None:
     assert_none_failed(kills.run(3, seed=1))
 

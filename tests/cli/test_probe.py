@@ -8,6 +8,7 @@ from tests.cli.conftest import Clew
 from tests.runs.small import save_many_languages
 
 
+@pytest.mark.slow
 def test_a_run_is_probed(clew: Clew, lstm: Path) -> None:
     found = clew("probe", lstm, "--corpus", "ewt-sample", "--limit", 12, "--control", "--out", "levels.svg")
     assert found.status == 0 and found.err.endswith("wrote levels.svg\n")

@@ -21,6 +21,7 @@ def curve(folder: Path) -> list[float]:
     return [value for record in read_metrics(folder) for name, value in sorted(record.items()) if name.endswith("loss")]
 
 
+@pytest.mark.slow
 def test_any_number_of_processes_trains_the_run_that_one_trains(tmp_path: Path, settings: list[str]) -> None:
     """Five rows a batch, so that the processes' shares differ; half-way the run goes over to another number of processes."""
     half, fsdp = "training.steps=4", "training.parallel=fsdp"

@@ -110,6 +110,7 @@ def test_a_small_gzip_file_that_becomes_a_large_one_is_refused(tmp_path: Path, l
             pass
 
 
+@pytest.mark.slow
 def test_a_gzip_file_of_a_text_is_read_whole_however_large_it_becomes(tmp_path: Path) -> None:
     """Above the size that any file may have, so that the ratio counts."""
     lines = [f"{number * number % 9973} {number}" for number in range(2**20)]

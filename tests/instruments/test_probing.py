@@ -43,6 +43,7 @@ def gpt(*settings: str) -> Run:
     return untrained("text-gpt", "text.tokenizer=character", *small, *settings)
 
 
+@pytest.mark.slow
 def test_a_level_that_knows_nothing_tells_the_most_frequent_tag() -> None:
     run = words_lstm()
     for parameter in run.task.body.layers.layers[0].parameters():

@@ -40,6 +40,7 @@ def loaded(folder: Path, to: str) -> Call:
     return call
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("to", "name"), ALL)
 def test_a_program_gives_what_the_run_gives_on_ragged_batches_of_any_shape(to: str, name: str, tmp_path: Path) -> None:
     run, out = untrained(name, tmp_path / "run"), tmp_path / "out"

@@ -45,6 +45,7 @@ def lines(count: int) -> list[str]:
     return found
 
 
+@pytest.mark.slow
 def test_ten_thousand_lines_in_six_scripts_have_the_ids_that_transformers_gives(tmp_path: Path) -> None:
     texts = lines(10_000)
     expected = transformers.AutoTokenizer.from_pretrained(FOLDER)(texts)["input_ids"]

@@ -146,6 +146,7 @@ def test_a_width_that_a_member_refuses_is_not_held_against_it():
     assert not broken_laws("cell", Even)
 
 
+@pytest.mark.slow
 def test_only_what_was_added_or_replaced_is_checked(tables):
     def user_code():
         CELLS["mine"] = wrong.LooksAhead

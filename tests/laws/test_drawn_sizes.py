@@ -56,6 +56,7 @@ def test_a_gru_that_resets_before_the_product_obeys_every_law(at):
     obeys(SEQUENCE_LAWS, lambda s: Recurrent(GRU(s.input_dim, s.dim, reset="before")), at)
 
 
+@pytest.mark.slow
 @given(at=sizes, below=st.sampled_from(sorted(CELLS)), above=st.sampled_from(sorted(CELLS)))
 @drawn(8)
 def test_every_pair_of_cells_stacked_obeys_every_law(at, below, above):
@@ -68,6 +69,7 @@ def test_two_readers_of_opposite_directions_obey_every_law(at, ahead, back):
     obeys(SEQUENCE_LAWS, lambda s: Bidirectional(Recurrent(CELLS[ahead](s.input_dim, s.dim)), Recurrent(CELLS[back](s.input_dim, 2))), at)
 
 
+@pytest.mark.slow
 @given(
     at=sizes,
     score=st.sampled_from(sorted(SCORES)),

@@ -35,6 +35,7 @@ def test_scaled_rotary_positions_equal_their_equation(name):
     assert np.abs(expected - Rotary(12, 1, 12, base=100.0).rotate(x, positions).numpy()).max() > 0.01
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", SCALED)
 def test_a_llama_with_scaled_positions_obeys_the_laws_of_bodies(name):
     options = {key: 3 if key == "original_max_length" else value for key, value in SCALED[name].items()}

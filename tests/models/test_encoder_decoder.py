@@ -184,6 +184,7 @@ def test_layers_that_are_run_again_give_the_same_gradients(way):
         torch.testing.assert_close(once, twice)
 
 
+@pytest.mark.slow
 @compiled_ways
 def test_a_compiled_encoder_decoder_trains_as_an_eager_one(way):
     compiled_like_eager(way, "eager")
@@ -214,6 +215,7 @@ def compiled_like_eager(way, backend):
     torch.compiler.reset()
 
 
+@pytest.mark.slow
 @compiled_ways
 @torch.no_grad()
 def test_a_compiled_step_writes_what_an_eager_one_writes(way):

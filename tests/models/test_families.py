@@ -51,21 +51,25 @@ def test_every_family_obeys_the_laws_of_bodies(family, sizes):
     obeys_every_law(family, sizes)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("cell", [name for name in CELLS if name != "lstm"])
 def test_a_recurrent_body_obeys_the_laws_with_every_cell(cell):
     obeys_every_law("recurrent", cell=cell, num_layers=1)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("wiring", [name for name in WIRINGS if name != "plain"])
 def test_a_recurrent_body_obeys_the_laws_with_every_connection(wiring):
     obeys_every_law("recurrent", cell="elman", wiring=wiring, embedding_dim=4)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("position", [name for name in POSITIONS if name != "learned"])
 def test_a_gpt_obeys_the_laws_with_every_position(position):
     obeys_every_law("gpt", position=position, num_layers=1)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("score", [name for name in SCORES if name != "scaled"])
 def test_a_gpt_obeys_the_laws_with_every_score(score):
     obeys_every_law("gpt", score=score, num_layers=1, window=2)
@@ -216,6 +220,7 @@ def test_mistakes_are_told_in_a_sentence():
 COMPILED = ["recurrent", "gpt"]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("family", COMPILED)
 def test_a_traced_body_gives_the_same_outputs(family):
     same_when_compiled(build(family, num_layers=1).eval(), "aot_eager")

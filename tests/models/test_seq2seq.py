@@ -20,11 +20,13 @@ MASK = torch.arange(4) < torch.tensor(LENGTHS)[:, None]
 TOKENS = torch.tensor([[0, 3, 1], [0, 2, 4]])
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("cell", "looks"), crossed(CELLS, ["none", "before", "after"]))
 def test_every_cell_can_read_and_write(cell, looks):
     obeys_every_law(way="bahdanau", cell=cell, attention=looks, num_layers=2 if cell in ("lstm", "layernorm_lstm") else 1)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("score", "way"), crossed(SCORES, [("before", False), ("after", True), ("after", False)]))
 def test_every_score_can_look_from_narrow_queries_at_wide_keys(score, way):
     looks, feeding = way
@@ -137,6 +139,7 @@ def test_hard_attention_gives_a_task_its_terms_in_training_alone():
     assert set(Translator("bahdanau")(batch)) == {"loss"}
 
 
+@pytest.mark.slow
 def test_hard_attention_learns_where_to_look():
     """Nothing but attention brings the source to the decoder, and one word of it is wanted, which stands anywhere."""
     torch.manual_seed(0)

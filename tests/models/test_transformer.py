@@ -84,16 +84,19 @@ def test_an_embedding_is_scaled_and_gets_its_position():
     )
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("position", [name for name in POSITIONS if name != "sinusoidal"])
 def test_a_transformer_obeys_the_laws_with_every_position(position):
     obeys_every_law(way="transformer", position=position, num_layers=1)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("wiring", [name for name in WIRINGS if name not in ("post_norm", "pre_norm", "dense")])
 def test_a_transformer_obeys_the_laws_with_every_connection(wiring):
     obeys_every_law(way="transformer", wiring=wiring, num_layers=1)
 
 
+@pytest.mark.slow
 def test_either_half_may_be_of_any_layers():
     obeys_every_law(way="transformer", encoder_layers=["gru", "attention", "convolution", "feedforward"], decoder_layers=1)
     obeys_every_law(way="transformer", encoder_layers=1, decoder_layers=["lstm", "cross_attention", "convolution", "cross_attention"])

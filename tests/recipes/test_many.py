@@ -43,6 +43,7 @@ def names(planned: list[Planned]) -> list[str]:
     return [str(each.folder) for each in planned]
 
 
+@pytest.mark.slow
 def test_a_run_of_a_grid_is_to_the_bit_the_run_alone(tmp_path: Path) -> None:
     given = [*lstm_settings(tmp_path, steps=5), "model.dropout=0.2"]
     run_all(plan_grid("text-lstm", [*given, "model.cell=gru,lstm", "seed=1,2"]))

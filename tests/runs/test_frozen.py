@@ -94,6 +94,7 @@ def test_it_answers_as_the_version_that_made_it_did(kept: Kept) -> None:
         assert_agree(each["answer"], ask(kept.run, each["method"], each["arguments"], each["options"]))
 
 
+@pytest.mark.slow
 def test_commands_print_what_they_printed(kept: Kept) -> None:
     for each in kept.recorded["commands"]:
         assert_agree(each["objects"], command(*each["arguments"]).objects)
@@ -122,6 +123,7 @@ def test_instruments_see_what_they_saw(kept: Kept) -> None:
         assert_agree({each["instrument"]: each["facts"]}, {each["instrument"]: plain(found)})
 
 
+@pytest.mark.slow
 def test_it_goes_on_where_it_was_interrupted(kept: Kept) -> None:
     """To the losses that the uninterrupted run of the version which made it had; and twice to the same bit, by the command and from
     Python."""

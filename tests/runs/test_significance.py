@@ -65,6 +65,7 @@ def test_the_verdicts_at_5_per_cent_are_sacrebleus_on_all_pairs_of_seven_systems
     assert 3 <= sum(not ours for *_, ours, _ in verdicts) <= 18, "some differ and some do not"
 
 
+@pytest.mark.slow
 def test_the_measure_itself_decides_and_not_the_mean_of_sentence_scores() -> None:
     """Wrong in short sentences costs the mean of sentence BLEU much and the corpus little."""
     wanted, systems = made_up()

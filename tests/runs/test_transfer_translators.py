@@ -116,6 +116,7 @@ def test_a_seq2seq_goes_on_and_asks_for_the_languages_that_it_knows(tmp_path: Pa
         run_recipe("translate", [*given, "data.target=null", "data.directions=[de-it]"], out=Path("other"))
 
 
+@pytest.mark.slow
 def test_a_parser_goes_on_with_a_parser_and_with_nothing_else(tmp_path: Path) -> None:
     trees = write_text(tmp_path, "(S (NP (DT the) (NN cat)) (VP (VBZ sees)))\n(S (NP (PRP it)) (VP (VBZ sees)))\n" * 6, "trees.mrg")
     small = ["model.dim=8", "text.min_count=1", "training.batch_tokens=200", *TINY]

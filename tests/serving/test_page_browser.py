@@ -113,6 +113,7 @@ def settle(page: Any) -> None:
 TEXTS = {"lstm": "the walls", "attentive": "the walls were tall", "gpt": "the walls"}
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("run", quickly(TEXTS, "lstm", "gpt"))
 def test_every_view_opens_without_an_error(page: Any, server: str, run: str) -> None:
     open_view(page, server, "glance", run, text=TEXTS[run])

@@ -98,6 +98,7 @@ def test_requests_of_another_verb_overtake_as_well(make: Make) -> None:
     assert found["answers"][0]["label"] == alone.label
 
 
+@pytest.mark.slow
 def test_requests_of_every_size_at_once_are_answered_as_each_alone(make: Make) -> None:
     service = make("lstm", "gpt", "transformer")
     sizes = [1, 2, 7, 30, 60, 240, 500]

@@ -74,6 +74,7 @@ def collate(source: Vectors, rows: Sequence[tuple[Tensor, int]]) -> tuple[Tensor
     return inputs, real, torch.tensor([label for _, label in rows])
 
 
+@pytest.mark.slow
 @every_body
 def test_a_body_over_vectors_learns_to_classify_them(family: str, tmp_path: Path) -> None:
     source = Vectors(WIDTH, noise=0.05)

@@ -61,6 +61,7 @@ def right(name: str) -> float:
     return task.measure(pairs, task.predict(task.collate(task.encode(pairs)))).values["exact_match"]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", ["lstm-copy", "lstm-reverse", "transformer-copy"])
 def test_sequences_that_were_never_seen_are_written_right(name: str) -> None:
     assert right(name) >= 90

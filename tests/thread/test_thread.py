@@ -54,6 +54,7 @@ def learnt(name: str) -> tuple[Any, list[Record]]:
     return training.task.eval(), records
 
 
+@pytest.mark.slow
 @every_model
 def test_the_loss_falls(name: str) -> None:
     _, records = learnt(name)
@@ -230,6 +231,7 @@ def compiled_like_eager(name: str, backend: str) -> None:
     torch.compiler.reset()
 
 
+@pytest.mark.slow
 @every_model
 def test_a_compiled_model_trains_as_an_eager_one(name: str) -> None:
     compiled_like_eager(name, "eager")
@@ -245,6 +247,7 @@ def test_inductor_trains_as_eager_does(name: str) -> None:
         compiled_like_eager(name, "inductor")
 
 
+@pytest.mark.slow
 @every_model
 @torch.no_grad()
 def test_a_compiled_model_is_watched_as_an_eager_one(name: str) -> None:

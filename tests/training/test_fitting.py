@@ -244,6 +244,7 @@ def fit_shares(folder: Path) -> None:
     fit(Line().double(), DataLoader(data, batch_size=7, shuffle=True), folder, steps=6, evaluate=evaluate, log_every=1, device="cpu")
 
 
+@pytest.mark.slow
 def test_several_processes_learn_what_one_learns(tmp_path: Path) -> None:
     """Batches of 7, 7, 7 and 1: in the last, the second of two processes has no row."""
     fit_shares(tmp_path / "alone")

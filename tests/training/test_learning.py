@@ -45,6 +45,7 @@ def test_an_untrained_model_guesses_among_the_vocabulary(name: str) -> None:
     assert loss == pytest.approx(math.log(task.body.vocabulary), rel=0.15)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", FAMILIES)
 def test_eight_lines_are_learnt_by_heart(name: str) -> None:
     task = task_of(name)

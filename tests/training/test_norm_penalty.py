@@ -77,6 +77,7 @@ def trained(penalty: float, steps: int = 60, **options: Any) -> tuple[FirstSign,
     return task, records
 
 
+@pytest.mark.slow
 def test_gradients_reach_thirty_steps_back_with_the_penalty_and_vanish_without() -> None:
     """The penalty falls, an error after thirty steps reaches the first, and the sign of the first number is learnt; without it none of
     these."""
