@@ -58,7 +58,7 @@ def resample(samples: Tensor, from_rate: int | Fraction, to_rate: int | Fraction
 
 
 def strided_sums(rows: Tensor, weights: Tensor, stride: int, steps: int) -> Tensor:
-    """sum_j x_{stride r + j} w_j (rows, steps). A convolution takes a millisecond to begin, which thousands of short phases would wait for."""
+    """sum_j x_{stride r + j} w_j (rows, steps)."""
     if len(rows) * steps * len(weights) <= FEW:
         return rows[:, 0].unfold(1, len(weights), stride) @ weights
     return F.conv1d(rows, weights[None, None], stride=stride)[:, 0]
