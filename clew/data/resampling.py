@@ -14,6 +14,8 @@ from clew.core.memory import check_fits
 ATTENUATION = 80.0
 """Decibels by which what neither rate can hold is weakened."""
 
+LEAST_ZEROS = 6
+"""With fewer the transition band would be wider than all frequencies there are."""
 TOGETHER = 256
 """Phases whose filters are made at a time."""
 FEW = 2**16
@@ -37,11 +39,11 @@ def resample(samples: Tensor, from_rate: int | Fraction, to_rate: int | Fraction
     count = -(-length * up // down)
     if not samples.is_floating_point():
         raise UserError(f"samples are of the type {samples.dtype}, and only floats are resampled; convert them first")
-    if zeros < 1:
-        raise UserError(f"zeros ({zeros}) must be at least 1")
+    if zeros < LEAST_ZEROS:
+        raise UserError(f"zeros ({zeros}) must be at least {LEAST_ZEROS}")
     if up == down or not length:
         return samples
-    check_fits(8 * samples[..., :1].numel() * count, f"{count:,} samples at {to_rate:,} a second", "resample a part at a time")
+    check_fits(8 * samples[..., :1].numel() * count, f"{count:,} samples at a rate of {to_rate}", "resample a part at a time")
     low = min(1.0, up / down)
     reach = math.ceil(zeros / low)
     rows = F.pad(samples.reshape(-1, 1, length), (reach - 1, reach + 1))  # (rows, 1, length)
@@ -74,7 +76,7 @@ def ratio(from_rate: int | Fraction, to_rate: int | Fraction) -> tuple[int, int]
 def sinc_filter(t: Tensor, low: float, zeros: int) -> Tensor:
     """h(t)."""
     width = (ATTENUATION - 7.95) / (2.285 * 2 * zeros * math.pi)  # of the transition band, where 1 is the Nyquist frequency (Kaiser 1974)
-    cutoff = low * max(1 - width / 2, 0.5)
+    cutoff = low * (1 - width / 2)
     beta = 0.1102 * (ATTENUATION - 8.7)
     inside = (1 - (t * low / zeros).square()).clamp(min=0)
     window = torch.special.i0(beta * inside.sqrt()) / torch.special.i0(t.new_tensor(beta))
