@@ -17,6 +17,7 @@ from clew.data.lines import read_lines
 from clew.data.notes import Notes
 from clew.data.readers import read_labelled, read_pairs, read_parsed, read_sentences
 from clew.data.records import Column
+from clew.data.spoken_digits import Recording, read_recordings
 
 Choices = Mapping[str, Column | None]
 
@@ -174,6 +175,22 @@ class Captions:
 
     def key(self, choices: Choices) -> Callable[[Captioned], str]:
         return lambda captioned: captioned.image
+
+
+@dataclass(frozen=True)
+class Recordings:
+    """Spoken digits in a tar; parts are cut by speaker, so that nobody is heard in two of them."""
+
+    kind: ClassVar[str] = "recordings"
+
+    def files(self, path: str, choices: Choices) -> tuple[str, ...]:
+        return (path,)
+
+    def read(self, paths: tuple[Path, ...], choices: Choices, notes: Notes) -> Iterator[Recording]:
+        return chain.from_iterable(read_recordings(path, notes=notes) for path in paths)
+
+    def key(self, choices: Choices) -> Callable[[Recording], str]:
+        return lambda recording: recording.speaker
 
 
 def choose_languages(known: tuple[str, ...], choices: Choices) -> tuple[str, str]:

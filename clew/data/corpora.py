@@ -7,7 +7,18 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from clew.core.errors import UserError, unknown
-from clew.data.contents import Captions, Choices, ExampleContent, LabelTable, PairTable, ParallelText, RunningText, Tagged, Trees
+from clew.data.contents import (
+    Captions,
+    Choices,
+    ExampleContent,
+    LabelTable,
+    PairTable,
+    ParallelText,
+    Recordings,
+    RunningText,
+    Tagged,
+    Trees,
+)
 from clew.data.corpus import Corpus
 from clew.data.example_splits import PARTS, split_examples
 from clew.data.glue import GLUE
@@ -254,6 +265,14 @@ CORPORA = {
         published="its captions and lists are Flickr8k_text.zip of Hodosh et al. (2013), and images-128.tar is its photographs, "
         "scaled down to 128 pixels on their short side",
         instead="coco-captioner",
+    ),
+    "digits-sample": Corpus("speech/train.tar", "speech/dev.tar", "speech/test.tar", Recordings(), embedded=True),
+    "fsdd": Corpus(
+        "speech/fsdd.tar",
+        content=Recordings(),
+        cut={"valid": 0.2, "test": 0.2},  # of five speakers, one each
+        published="it is recordings/ of https://github.com/Jakobovski/free-spoken-digit-dataset in one tar",
+        instead="digits-transcriber",
     ),
     **GLUE,
 }

@@ -13,6 +13,7 @@ from torch import nn
 
 from clew.core.taps import is_watched
 from clew.kernels.cross_entropy import cross_entropy
+from clew.kernels.ctc import ctc
 from clew.kernels.dot_attention import dot_attention
 from clew.kernels.recurrent import elman_relu, elman_tanh, gru, lstm
 
@@ -24,6 +25,7 @@ KERNELS: dict[str, Callable[..., Any]] = {
     "gru": gru,
     "dot_attention": dot_attention,
     "cross_entropy": cross_entropy,
+    "ctc": ctc,
 }
 EAGER_ONLY = {"cross_entropy"}
 """Kernels that compiled code does without: a walk over chunks would break its graph, and what it makes of the equation is fast, though

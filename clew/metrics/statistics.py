@@ -62,6 +62,12 @@ def ters(sums: np.ndarray) -> np.ndarray:
     return 100 * np.where(words > 0, shares(edits, words), edits > 0)
 
 
+def error_rates(sums: np.ndarray) -> np.ndarray:
+    """(substituted + deleted + inserted) / reference units; without such units 1 where there are edits."""
+    edits, units = sums[:, :3].sum(1), sums[:, 3]
+    return 100 * np.where(units > 0, shares(edits, units), edits > 0)
+
+
 def by_label(score: Callable[[np.ndarray, np.ndarray, np.ndarray], np.ndarray]) -> Callable[[np.ndarray], np.ndarray]:
     """The score, in per cent, of gold, predicted and matched (samples, labels)."""
     return lambda sums: 100 * score(*np.moveaxis(sums.reshape(len(sums), -1, 3), 2, 0))
@@ -82,6 +88,7 @@ FORMULAS: dict[str, Formula] = {
     "bleu": of_sums(bleus),
     "chrf": of_sums(chrfs),
     "ter": of_sums(ters),
+    "error_rate": of_sums(error_rates),
     "macro_f1": of_sums(by_label(mean_f1)),
     "matthews": of_sums(by_label(matthews_of_counts)),
     "calibration": of_sums(calibration_errors),

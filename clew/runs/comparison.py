@@ -29,6 +29,8 @@ LOWER_IS_BETTER = (
     "word_error_rate",
     "character_error_rate",
     "ter",
+    "wer",
+    "cer",
 )
 TOKEN_MEASURES = ("loss", "perplexity")
 """Measures per token, which compare between runs with the same tokens only."""
