@@ -272,7 +272,7 @@ CORPORA = {
         content=Recordings(),
         cut={"valid": 0.2, "test": 0.2},  # of five speakers, one each
         published="it is recordings/ of https://github.com/Jakobovski/free-spoken-digit-dataset in one tar",
-        instead="digits-transcriber",
+        instead="digits-speech",
     ),
     **GLUE,
 }

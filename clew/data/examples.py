@@ -4,7 +4,7 @@
 """
 
 import math
-from typing import NamedTuple, Protocol
+from typing import Any, NamedTuple, Protocol
 
 from clew.core.errors import UserError
 from clew.core.tree_nodes import NONE, Nodes
@@ -173,3 +173,36 @@ class LabelledTree(NamedTuple):
     def as_text(self) -> Labelled:
         """The words without their tree."""
         return Labelled(self.key, (self.label,), id=self.id)
+
+
+class Transcribed(NamedTuple):
+    """A sound and what is said in it. The sound is a file's path, or anything with `sound()`, read when it is needed."""
+
+    input: Any
+    text: str
+    id: str = ""
+
+    @property
+    def key(self) -> str:
+        return str(self.input)
+
+    @property
+    def target(self) -> str:
+        return self.text
+
+
+class LabelledSound(NamedTuple):
+    """A sound with a label, or with several."""
+
+    input: Any
+    labels: tuple[str, ...] = ()
+    id: str = ""
+
+    @property
+    def key(self) -> str:
+        return str(self.input)
+
+    @property
+    def label(self) -> str:
+        """All labels in one string."""
+        return "|".join(self.labels)

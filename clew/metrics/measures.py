@@ -175,3 +175,6 @@ MEASURES: dict[str, Measure] = {
 
 VALUES = {"rouge": ["rouge_1", "rouge_2", "rouge_l", "rouge_lsum"], "edit_distance": [], "ter": [], "wer": [], "cer": []}
 """The names under which a measure gives values of which the highest is best, where they are not its own name."""
+
+LOWEST = frozenset({"loss", "perplexity", "edit_distance", "ter", "wer", "cer"})
+"""Values of which the lowest is best."""

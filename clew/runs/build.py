@@ -16,6 +16,7 @@ from clew.runs.config import Config, TextConfig
 from clew.runs.embedding import build_body, build_read, check_embedding, source_of
 from clew.runs.memory import build_within_memory
 from clew.runs.transfer import ENCODER, put_adapters
+from clew.sources.inputs import InputReader
 from clew.sources.tokens import Tokens
 from clew.tasks import TASKS
 from clew.text.tokenizer import Tokenizer
@@ -38,7 +39,9 @@ def sources_of(config: Config, vocabularies: dict[str, Any]) -> list[Source]:
     """What a task's body reads; of one with an encoder what it writes, and what it reads."""
     if "tokenizer" in vocabularies:
         return [source_of(config, vocabularies)]
-    return [Tokens(vocabularies[role].vocabulary) for role in ("target", "source") if role in vocabularies]
+    roles = ["input"] if "input" in vocabularies else [role for role in ("target", "source") if role in vocabularies]
+    kept = [vocabularies[role] for role in roles]
+    return [each.source() if isinstance(each, InputReader) else Tokens(each.vocabulary) for each in kept]
 
 
 def build_task(

@@ -13,6 +13,7 @@ from clew.layers.embeddings import Segmented, VectorEmbedding, tokens_of
 from clew.sources.log_mel import LogMel
 from clew.sources.spec_augment import SpecAugment
 from clew.sources.vectors import Vectors, refuse_table
+from clew.sources.vocal_tract import VocalTract
 
 SMALLEST = 1e-5
 """Added to a standard deviation, since what never changes has none."""
@@ -77,7 +78,7 @@ class Frames:
 
     `features` is a `LogMel`, whose bands they are, or their number. They are normalised over each example (`utterance`), by a stored
     `Normalisation`, or not (`none`); get `deltas` times the change of what stands before; and `stack` of them make one position, every
-    `skip` of them, `stack` where not given. In training `augmentation` takes stretches out.
+    `skip` of them, `stack` where not given. In training `vocal_tract` makes other speakers, and `augmentation` takes stretches out.
     """
 
     features: LogMel | int
@@ -86,6 +87,7 @@ class Frames:
     stack: int = 1
     skip: int | None = None
     augmentation: SpecAugment | None = None
+    vocal_tract: VocalTract | None = None
 
     def __post_init__(self) -> None:
         if self.stack < 1 or self.step < 1 or self.deltas < 0:
@@ -136,15 +138,22 @@ class Frames:
         return stacked(torch.cat(parts, 1), self.stack, self.step)
 
     def collate(self, examples: Sequence[Tensor]) -> tuple[Framed, Tensor | None]:
-        vectors, mask = Vectors(self.width).collate([self.read(example) for example in examples])
+        return self.collate_read([self.read(example) for example in examples])
+
+    def collate_read(self, examples: Sequence[Tensor]) -> tuple[Framed, Tensor | None]:
+        """Of examples that were read before."""
+        vectors, mask = Vectors(self.width).collate(examples)
         lengths = torch.full((len(vectors),), vectors.shape[1]) if mask is None else mask.sum(1)
         return Framed(vectors, lengths), mask
 
     def augment(self, inputs: Any) -> Any:
         """Frames without lengths are all real."""
+        frames = tokens_of(inputs)
+        if self.vocal_tract is not None:
+            frames = self.vocal_tract(frames, self.num_features)
+            inputs = inputs._replace(tokens=frames) if isinstance(inputs, Framed) else frames
         if self.augmentation is None:
             return inputs
-        frames = tokens_of(inputs)
         if isinstance(inputs, Framed):
             return inputs._replace(tokens=self.augmentation(frames, inputs.lengths, self.num_features))
         lengths = torch.full((len(frames),), frames.shape[1], device=frames.device)

@@ -10,7 +10,7 @@ from collections import OrderedDict
 from collections.abc import Callable, Sequence
 from dataclasses import asdict, dataclass
 from functools import cached_property
-from typing import Any, ClassVar, NamedTuple
+from typing import Any, ClassVar, NamedTuple, Self
 
 from torch import Tensor
 
@@ -44,9 +44,17 @@ class InputReader(Kept):
         """An input with its length, from its header alone; one that cannot be read is refused by name."""
         raise NotImplementedError
 
+    def fitted(self, given: Any) -> Self:
+        """The same with what it takes from the first training input."""
+        return self
+
     def read(self, given: Any) -> Tensor:
-        """The example that the source collates."""
+        """One input decoded."""
         raise NotImplementedError
+
+    def collated(self, examples: Sequence[Tensor]) -> tuple[Any, Tensor | None]:
+        """Decoded inputs side by side, as the body reads them."""
+        return self.source().collate(examples)
 
     def places(self, given: Any, length: int) -> list[str]:
         """What a person calls each place."""
@@ -59,7 +67,7 @@ class InputReader(Kept):
 
     def collate(self, inputs: Sequence[Input], decoded: "Decoded | None" = None) -> tuple[Any, Tensor | None]:
         read = self.read if decoded is None else lambda given: decoded.get(given, self.read)
-        return self.source().collate([read(each.given) for each in inputs])
+        return self.collated([read(each.given) for each in inputs])
 
     @cached_property
     def hash(self) -> str:

@@ -12,6 +12,7 @@ from clew.tasks.representation import REPRESENTATION
 from clew.tasks.sequence import SEQUENCE, TRANSLATION
 from clew.tasks.tagging import TAGGING
 from clew.tasks.text_vectors import EMBED, reads_texts
+from clew.tasks.transcription import TRANSCRIPTION
 from clew.tasks.tree_classification import TREE_CLASSIFICATION
 from clew.tasks.use import Shared
 
@@ -27,6 +28,7 @@ TASKS: dict[str, TaskEntry] = {
     "question_answering": QUESTION_ANSWERING,
     "representation": REPRESENTATION,
     "tree_classification": TREE_CLASSIFICATION,
+    "transcription": TRANSCRIPTION,
 }
 
 USES: dict[str, Shared] = {"classify": Shared(CHOOSE, takes_choices), "embed": Shared(EMBED, reads_texts)}

@@ -31,7 +31,7 @@ from clew.data.kinds.section import ExampleData
 from clew.data.notes import Notes
 from clew.data.plans import ExamplePlan, batches_by_length, bucket_plan, shuffled_plan
 from clew.metrics.bootstrap import Interval
-from clew.metrics.measures import in_words, named
+from clew.metrics.measures import LOWEST, in_words, named
 from clew.metrics.score import Score
 from clew.metrics.statistics import Statistics
 from clew.tasks.learning import Batching, Encoding, Evaluation, Given, Learning, Tokenizers
@@ -303,7 +303,7 @@ def score_of(
     words = measured.text if is_final else in_words(measured.values)
     text += f", {words}" if words else ""
     best = task.best
-    value = loss if best == "loss" else -values[best] + TIE * min(loss, 100.0)
+    value = loss if best == "loss" else (values[best] if best in LOWEST else -values[best]) + TIE * min(loss, 100.0)
     size = {"examples": len(examples)}
     if not is_final:
         return Score(values, value, text, size=size)

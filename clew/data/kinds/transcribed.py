@@ -5,12 +5,12 @@ from collections.abc import Iterator
 from pydantic import Field
 
 from clew.data.contents import Recordings
-from clew.data.corpora import get_corpus, read_corpus
+from clew.data.corpora import read_corpus
 from clew.data.examples import Transcribed
 from clew.data.kinds.kind import Given, Kind, Parts, cut_files
 from clew.data.kinds.section import Column, TableData
 from clew.data.notes import Notes
-from clew.data.readers import read_transcribed
+from clew.data.sound_readers import read_transcribed
 from clew.data.spoken_digits import digit_strings
 
 
@@ -22,16 +22,29 @@ class TranscribedData(TableData):
     strings: int | None = Field(
         2000, ge=1, description="recordings of single words are joined to so many strings for training, and a tenth of that for the others"
     )
+    unseen: bool = Field(
+        True, description="recordings: validation is of a speaker whom training does not hear; false: of the first takes of each speaker"
+    )
     shortest: int = Field(1, ge=1, description="recordings in a string, at least")
     longest: int = Field(5, ge=1, description="recordings in a string, at most")
 
 
 def transcribed_of(data: TranscribedData, seed: int, notes: Notes) -> Parts:
-    data.check_given("data.train names a table of your sounds, e.g. `clew train transcribe data.train=my.csv data.sound=file data.text=said`")
+    data.check_given(
+        "data.train names a table of your sounds, e.g. `clew train transcribe data.train=my.csv data.sound=file data.text=said`"
+    )
     if data.corpus is None:
         return cut_files(lambda files: transcribed_in(files, data, notes), data, seed)
     found = read_corpus(data.corpus, kind=Recordings.kind, seed=seed, notes=notes)
-    get_corpus(data.corpus)
+    if not data.unseen:
+        heard = [*found["train"], *found["valid"]]
+        first = sorted({recording.take for recording in heard})
+        limit = first[max(round(data.valid_fraction * len(first)), 1)]
+        found = {
+            **found,
+            "train": [recording for recording in heard if recording.take >= limit],
+            "valid": [recording for recording in heard if recording.take < limit],
+        }
     parts: Parts = {}
     for number, (part, recordings) in enumerate(found.items()):
         spoken = list(recordings)
