@@ -98,7 +98,7 @@ def save_checkpoint(folder: Path, training: Training, keep: int = 2) -> Path:
             "best": training.best.state_dict(),
             "average": average.state_dict() if average is not None else None,
             "optimiser": numbers,
-            "identity": {name: known._asdict() for name, known in training.identity.items()},
+            "identity": {fact: known._asdict() for fact, known in training.identity.items()},
         }
         write_json(aside / TRAINING, about)
         write_json(aside / MANIFEST, {path.name: file_hash(path) for path in sorted(aside.iterdir())})
