@@ -15,6 +15,7 @@ from clew.core.errors import UserError
 from clew.recipes.running import run_recipe
 from clew.runs.directory import CONFIG, METRICS, WEIGHTS, read_metrics
 from clew.runs.loaded import load_run
+from clew.runs.trust import accepting
 from tests.runs.frozen.asking import command
 from tests.runs.small import gpt_settings
 
@@ -106,6 +107,16 @@ def test_a_record_of_metrics_that_never_ends_is_passed_over(folder: Path) -> Non
         file.write(b'{"step": 1}\n')
         file.truncate(2**26)
     assert list(read_metrics(folder)) == [{"step": 1}]
+
+
+def test_metrics_of_gigabytes_are_read_of_a_run_of_ones_own_alone(folder: Path) -> None:
+    with (folder / METRICS).open("wb") as file:
+        file.write(b'{"step": 1}\n')
+        file.truncate(2**31)
+    with pytest.raises(UserError, match=r"metrics.jsonl has 2,147,483,648 bytes, and that of a run that was not trained here has at most"):
+        next(read_metrics(folder))
+    with accepting():
+        assert next(read_metrics(folder)) == {"step": 1}
 
 
 @pytest.fixture
