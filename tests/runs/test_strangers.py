@@ -186,6 +186,12 @@ def test_a_run_of_earlier_reads_what_is_in_the_working_directory(elsewhere: Path
     assert "names '.secret/opinions.csv'" in command("evaluate", str(elsewhere), "--device", "cpu").err, "a home folder has hidden ones"
 
 
+def test_a_working_directory_that_is_all_of_the_system_opens_none_of_it(elsewhere: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir("/")
+    found = command("evaluate", str(elsewhere), "--device", "cpu")
+    assert found.status == 2 and "was not trained here, and its config names" in found.err
+
+
 def test_a_run_that_was_trained_here_reads_its_data_from_anywhere(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     for name in ("data", "runs", "here"):
         (tmp_path / name).mkdir()
