@@ -15,6 +15,7 @@ from clew.core.errors import UserError
 from clew.recipes.running import run_recipe
 from clew.runs.directory import CONFIG, METRICS, WEIGHTS, read_metrics
 from clew.runs.loaded import load_run
+from clew.runs.trust import accepting
 from tests.runs.frozen.asking import command
 from tests.runs.small import gpt_settings
 
@@ -108,6 +109,16 @@ def test_a_record_of_metrics_that_never_ends_is_passed_over(folder: Path) -> Non
     assert list(read_metrics(folder)) == [{"step": 1}]
 
 
+def test_metrics_of_gigabytes_are_read_of_a_run_of_ones_own_alone(folder: Path) -> None:
+    with (folder / METRICS).open("wb") as file:
+        file.write(b'{"step": 1}\n')
+        file.truncate(2**31)
+    with pytest.raises(UserError, match=r"metrics.jsonl has 2,147,483,648 bytes, and that of a run that was not trained here has at most"):
+        next(read_metrics(folder))
+    with accepting():
+        assert next(read_metrics(folder)) == {"step": 1}
+
+
 @pytest.fixture
 def elsewhere(folder: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     """A downloaded run whose config names a file that is none of its own; the command is given in a folder that has neither."""
@@ -173,6 +184,12 @@ def test_a_run_of_earlier_reads_what_is_in_the_working_directory(elsewhere: Path
     (tmp_path / "secret").rename(tmp_path / ".secret")
     change(elsewhere, lambda settings: settings["data"].update(train=".secret/opinions.csv"))
     assert "names '.secret/opinions.csv'" in command("evaluate", str(elsewhere), "--device", "cpu").err, "a home folder has hidden ones"
+
+
+def test_a_working_directory_that_is_all_of_the_system_opens_none_of_it(elsewhere: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir("/")
+    found = command("evaluate", str(elsewhere), "--device", "cpu")
+    assert found.status == 2 and "was not trained here, and its config names" in found.err
 
 
 def test_a_run_that_was_trained_here_reads_its_data_from_anywhere(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

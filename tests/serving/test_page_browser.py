@@ -248,6 +248,13 @@ def test_two_runs_beside_each_other_have_one_scale_and_the_same_names(page: Any,
     assert rows[0] == rows[2] and "none" in page.inner_text(".panel:nth-of-type(2)")
 
 
+def test_a_table_of_several_columns_fits_into_the_panel_of_one_of_two_runs(page: Any, server: str) -> None:
+    open_view(page, server, "attention", "gpt", text="the walls", beside="heads")
+    page.locator(".part-table table").nth(1).wait_for()
+    sizes = page.eval_on_selector_all(".part-table .scroll", "boxes => boxes.map((box) => [box.scrollWidth, box.clientWidth])")
+    assert len(sizes) == 2 and all(needed <= there for needed, there in sizes), sizes
+
+
 def test_layers_are_compared_before_and_after_a_head_is_off(page: Any, server: str) -> None:
     open_view(page, server, "cka", "heads", sentences="5", off='["1.1"]', look="1")
     page.wait_for_selector("h2:has-text('without 1.1')")
