@@ -230,7 +230,7 @@ def _small_body(position: Any, sizes: Sizes) -> Body:
 
 def _over_vectors(family: Any) -> dict[str, Callable[[Any, Sizes], Any]]:
     """A family that reads one sequence takes any source."""
-    return {} if family.encodes or family.trees else {", over vectors": partial(_build_model, source=Vectors(WIDTH))}
+    return {} if family.encodes or not family.reads_sequence else {", over vectors": partial(_build_model, source=Vectors(WIDTH))}
 
 
 def _build_model(family: Any, sizes: Sizes, source: Source = TOKENS) -> Any:

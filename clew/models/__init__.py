@@ -21,12 +21,16 @@ from clew.models.window import WindowConfig, build_window
 
 class Family(NamedTuple):
     """`build(config, source)` composes layers over whatever the source gives; one that `encodes` is `build(config, target, source)`, the
-    target being what it writes. One that reads `trees` takes `TreeInputs`."""
+    target being what it writes. `reads` is "sequence", "trees" (its inputs are `TreeInputs`), "grid" or "graph"."""
 
     config: type[ModelSection]
     build: Callable[..., Any]
     encodes: bool = False
-    trees: bool = False
+    reads: str = "sequence"
+
+    @property
+    def reads_sequence(self) -> bool:
+        return self.reads not in OTHER_SHAPES
 
 
 MODELS: dict[str, Family] = {
@@ -42,5 +46,8 @@ MODELS: dict[str, Family] = {
     "seq2seq": Family(Seq2SeqConfig, build_seq2seq, encodes=True),
     "transformer": Family(TransformerConfig, build_transformer, encodes=True),
     "convolutional": Family(ConvolutionalConfig, build_convolutional, encodes=True),
-    "tree_lstm": Family(TreeLSTMConfig, build_tree_lstm, trees=True),
+    "tree_lstm": Family(TreeLSTMConfig, build_tree_lstm, reads="trees"),
 }
+
+OTHER_SHAPES = {"trees": "trees", "grid": "a grid", "graph": "a graph"}
+"""What a family may read that is no sequence, as a sentence says it."""

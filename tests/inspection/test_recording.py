@@ -320,7 +320,7 @@ SMALL: dict[str, tuple[dict[str, Any], list[str]]] = {
 
 def read_words(family: str, body: Any) -> Tensor:
     """What the body makes of two sentences."""
-    if MODELS[family].trees:
+    if MODELS[family].reads == "trees":
         tree = Nodes((1, 4, 3, 4, -1), (0, 0, 0, 1, 0))
         return body(TreeInputs(WORDS, None, batch_trees([tree, tree])))[0]
     if MODELS[family].encodes:
