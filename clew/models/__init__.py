@@ -10,6 +10,7 @@ from clew.models.cnn import CNNConfig, build_cnn
 from clew.models.convolutional import ConvolutionalConfig, build_convolutional
 from clew.models.elmo import ELMoConfig, build_elmo
 from clew.models.gpt import GPTConfig, build_gpt
+from clew.models.grid_lstm import GridLSTMConfig, build_grid_lstm
 from clew.models.llama import LlamaConfig, build_llama
 from clew.models.mixed import MixedConfig, build_mixed
 from clew.models.recurrent import RecurrentConfig, build_recurrent
@@ -47,6 +48,7 @@ MODELS: dict[str, Family] = {
     "transformer": Family(TransformerConfig, build_transformer, encodes=True),
     "convolutional": Family(ConvolutionalConfig, build_convolutional, encodes=True),
     "tree_lstm": Family(TreeLSTMConfig, build_tree_lstm, reads="trees"),
+    "grid_lstm": Family(GridLSTMConfig, build_grid_lstm, reads="grid"),
 }
 
 OTHER_SHAPES = {"trees": "trees", "grid": "a grid", "graph": "a graph"}

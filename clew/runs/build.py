@@ -98,7 +98,12 @@ def check_needs(needs: tuple[str, ...], body: Body, config: Config) -> None:
         raise UserError(f"the task {task} needs a body {needed} not; these would do: {', '.join(able)}")
 
 
-NEEDS = {"whole": "sees a whole text at once", "trees": "reads trees", "directions": "reads in two directions that never meet"}
+NEEDS = {
+    "whole": "sees a whole text at once",
+    "trees": "reads trees",
+    "grid": "reads a grid",
+    "directions": "reads in two directions that never meet",
+}
 """What a body does that offers it, where it is no adjective."""
 
 

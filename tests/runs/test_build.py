@@ -154,6 +154,13 @@ def test_trees_are_for_bodies_that_read_them_and_the_other_way_round() -> None:
         build_task(config, {"tokenizer": tokenizer, "labels": tokenizer})
 
 
+def test_a_grid_is_nothing_that_a_text_has() -> None:
+    config = config_of("text-lstm", ["model.family=grid_lstm", "model.dim=8"])
+    message = "the task language_model has no grid for a grid_lstm to read; these would do: recurrent, window, gpt, llama, (\\w+, )*elmo$"
+    with pytest.raises(UserError, match=message):
+        build_task(config, {"tokenizer": train_tokenizer(config.text, [TEXT])})
+
+
 def test_a_vocabulary_may_be_learnt_from_a_part_of_the_text(tmp_path):
     path = tmp_path / "a.txt"
     path.write_text("a" * 2**17 + "\n" + "b" * 2**17 + "\n" + "c")
