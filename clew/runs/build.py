@@ -89,9 +89,10 @@ def check_needs(needs: tuple[str, ...], body: Body, config: Config) -> None:
     """Any body works with any task whose needs it offers; a sentence lists those that would do."""
     task, family = config.task.name, config.model.family
     plain = {name: other for name, other in MODELS.items() if not other.encodes}
-    if MODELS[family].trees and "trees" not in needs:
-        able = [name for name, other in plain.items() if not other.trees]
-        raise UserError(f"the task {task} has no trees for a {family} to read; these would do: {', '.join(able)}")
+    reads = MODELS[family].reads
+    if not MODELS[family].reads_sequence and reads not in needs:
+        able = [name for name, other in plain.items() if other.reads_sequence]
+        raise UserError(f"the task {task} has no {reads} for a {family} to read; these would do: {', '.join(able)}")
     for need in needs:
         if getattr(body, need, False):
             continue
@@ -100,7 +101,12 @@ def check_needs(needs: tuple[str, ...], body: Body, config: Config) -> None:
         raise UserError(f"the task {task} needs a body {needed} not; these would do: {', '.join(able)}")
 
 
-NEEDS = {"whole": "sees a whole text at once", "trees": "reads trees", "directions": "reads in two directions that never meet"}
+NEEDS = {
+    "whole": "sees a whole text at once",
+    "trees": "reads trees",
+    "grid": "reads a grid",
+    "directions": "reads in two directions that never meet",
+}
 """What a body does that offers it, where it is no adjective."""
 
 

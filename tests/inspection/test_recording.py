@@ -314,15 +314,21 @@ SMALL: dict[str, tuple[dict[str, Any], list[str]]] = {
     "transformer": ({"dim": 8, "num_heads": 2, "num_layers": 1}, ["encoder.*.attention.weights", "decoder.*.attention.weights"]),
     "convolutional": ({"dim": 8}, ["decoder.*.attention.scores", "decoder.*.attention.weights"]),
     "tree_lstm": ({"dim": 8}, ["layer.gates.*", "layer.cell_state", "layer.hidden"]),
+    "grid_lstm": (
+        {"dim": 8, "num_layers": 2, "block": 2},
+        ["layers.*.top_left.gates.forget_up", "layers.*.bottom_right.gates.*", "*.cell_state", "*.hidden"],
+    ),
 }
 """A small body of every family, and the taps that it must have."""
 
 
 def read_words(family: str, body: Any) -> Tensor:
     """What the body makes of two sentences."""
-    if MODELS[family].trees:
+    if MODELS[family].reads == "trees":
         tree = Nodes((1, 4, 3, 4, -1), (0, 0, 0, 1, 0))
         return body(TreeInputs(WORDS, None, batch_trees([tree, tree])))[0]
+    if MODELS[family].reads == "grid":
+        return body(WORDS[:, None])[0]
     if MODELS[family].encodes:
         return body(WORDS, None, body.initial_state(2, body.encode(WORDS, None)))[0]
     return body(WORDS)[0]

@@ -126,7 +126,7 @@ def test_a_tied_output_layer_needs_equal_widths() -> None:
         build_task(config, {"tokenizer": train_tokenizer(config.text, [TEXT])})
 
 
-@pytest.mark.parametrize("family", [name for name, family in MODELS.items() if not family.encodes and not family.trees])
+@pytest.mark.parametrize("family", [name for name, family in MODELS.items() if not family.encodes and family.reads_sequence])
 def test_every_family_builds_a_task_from_its_defaults(family: str) -> None:
     width = ["model.dim=24"] if "dim" in MODELS[family].config.model_fields else []
     task_name = {"elmo": "bidirectional_language_model", "bert": "masked_language_model"}.get(family, "language_model")
@@ -152,6 +152,13 @@ def test_trees_are_for_bodies_that_read_them_and_the_other_way_round() -> None:
     message = "the task tree_classification needs a body that reads trees, which a recurrent does not; these would do: tree_lstm$"
     with pytest.raises(UserError, match=message):
         build_task(config, {"tokenizer": tokenizer, "labels": tokenizer})
+
+
+def test_a_grid_is_nothing_that_a_text_has() -> None:
+    config = config_of("text-lstm", ["model.family=grid_lstm", "model.dim=8"])
+    message = "the task language_model has no grid for a grid_lstm to read; these would do: recurrent, window, gpt, llama, (\\w+, )*elmo$"
+    with pytest.raises(UserError, match=message):
+        build_task(config, {"tokenizer": train_tokenizer(config.text, [TEXT])})
 
 
 def test_a_vocabulary_may_be_learnt_from_a_part_of_the_text(tmp_path):
