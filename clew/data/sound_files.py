@@ -216,7 +216,7 @@ REFUSED: dict[str, tuple[int, bytes | tuple[bytes, ...]]] = {
     "Matroska or WebM": (0, b"\x1aE\xdf\xa3"),
     "Windows Media": (0, b"0&\xb2u"),
     "big-endian WAV (RIFX)": (0, b"RIFX"),
-    "MIDI, which has notes and no sound": (0, b"MThd"),
+    "MIDI (notes, no sound)": (0, b"MThd"),
     "AMR": (0, b"#!AMR"),
     "a gzip file": (0, b"\x1f\x8b"),
     "a zip file": (0, b"PK"),

@@ -100,10 +100,13 @@ def read_recordings(path: Path, *, notes: Notes | None = None) -> Iterator[Recor
                 if found is None:
                     notes.fault("bad name", f"{path}:{name}", "expected a recording's name to be {digit}_{speaker}_{take}.wav")
                 elif member.offset_data + member.size > size:
-                    notes.fault("cut short", f"{path}:{name}", "the archive ends before the recording does; copy it again")
+                    notes.fault("cut short", f"{path}:{name}", "the archive ends before the recording does")
                 else:
                     count += 1
                     yield Recording(int(found[1]), found[2], int(found[3]), path, member.offset_data, member.size)
+            whole.seek(archive.offset)
+            if whole.read(tarfile.BLOCKSIZE) != bytes(tarfile.BLOCKSIZE):  # at a damaged header tarfile ends as at the end
+                raise UserError(f"{path}: the archive is damaged or cut short at byte {archive.offset:,}; copy it again")
     except (tarfile.TarError, EOFError, OverflowError) as error:
         raise UserError(f"{path}: cannot be read as a tar of recordings: {error}; copy it again") from None
     except OSError as error:
