@@ -11,6 +11,7 @@ from clew.data.examples import Captioned, LabelledPicture
 from clew.data.idx_files import idx_pictures, kept
 from clew.data.notes import Notes
 from clew.data.picture_readers import read_captioned
+from clew.data.pictures import name_in_folder
 
 
 @dataclass(frozen=True)
@@ -34,7 +35,7 @@ class Captions:
         )
 
     def key(self, choices: Choices) -> Callable[[Captioned], str]:
-        return lambda captioned: Path(captioned.key).name  # wherever the corpus stands
+        return lambda captioned: name_in_folder(captioned.picture)
 
 
 @dataclass(frozen=True)

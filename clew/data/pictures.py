@@ -8,6 +8,7 @@ import numpy as np
 
 from clew.core.errors import UserError
 from clew.core.files import open_file, read_bytes
+from clew.data.examples import Picture
 from clew.data.lines import check_file
 from clew.data.picture_decoding import Mode, Size, decode_picture, size_of
 from clew.data.tar_files import find_member, is_tar, read_member
@@ -49,6 +50,11 @@ class PictureRef(NamedTuple):
                 return size_of(file, self.key)
         except OSError as error:
             raise UserError(f"{path}: cannot be read: {error.strerror or error}") from None
+
+
+def name_in_folder(picture: Picture) -> str:
+    """What decides in which part a picture comes to stand: its name with the folder or archive around it, wherever these are."""
+    return "/".join(Path(picture.key).parts[-2:])
 
 
 def find_picture(name: str, folder: Path) -> PictureRef | None:

@@ -53,7 +53,7 @@ def plain_bleus(orders: int) -> Callable[[np.ndarray], np.ndarray]:
 
     def scores(sums: np.ndarray) -> np.ndarray:
         length, reference, matched, whole = sums[:, 0], sums[:, 1], sums[:, 2 : 2 + orders], sums[:, 6 : 6 + orders]
-        is_scored = (matched > 0).all(1)
+        is_scored = np.asarray((matched > 0).all(1))
         precisions = np.divide(matched, whole, out=np.ones_like(matched), where=is_scored[:, None])
         penalty = np.minimum(0.0, 1 - np.divide(reference, length, out=np.ones_like(length), where=length > 0))
         return np.where(is_scored, 100 * np.exp(penalty + np.log(precisions).mean(1)), 0.0)

@@ -198,6 +198,18 @@ def test_an_unsplit_folder_is_split_by_class(folder: Path) -> None:
     ]
 
 
+def test_a_split_does_not_hang_on_where_the_pictures_are(folder: Path) -> None:
+    names = {}
+    for place in ("here", "somewhere/else"):
+        for number in range(40):
+            write_picture(folder / place / "images" / f"{number}.png", pixels(1, 1))
+        rows = "".join(f"images/{number}.png,text {number}\n" for number in range(40))
+        path = write(folder / place / "rows.csv", f"image,caption\n{rows}")
+        parts = CAPTIONED.read(CaptionedData(train=str(path), valid_fraction=0.25), 1)
+        names[place] = {part: [Path(example.key).name for example in examples] for part, examples in parts.items()}
+    assert names["here"] == names["somewhere/else"] and len(names["here"]["valid"]) == 10
+
+
 def test_scenes_are_a_corpus_of_both_kinds() -> None:
     parts = CAPTIONED.read(CaptionedData(corpus="scenes", size=40, test_fraction=0.1, side=48), 3)
     assert {part: len(examples) for part, examples in parts.items()} == {"train": 32, "valid": 4, "test": 4}

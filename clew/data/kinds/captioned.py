@@ -15,7 +15,7 @@ from clew.data.kinds.section import Column, TableData
 from clew.data.notes import Notes
 from clew.data.picture_contents import Captions
 from clew.data.picture_readers import read_captioned
-from clew.data.pictures import PictureRef
+from clew.data.pictures import PictureRef, name_in_folder
 from clew.data.scene_texts import captions, paragraph
 from clew.data.scenes import MOST_THINGS, SCENES, Part, Scene, scenes
 
@@ -45,12 +45,16 @@ class CaptionedData(PicturesData):
 def captioned_of(data: CaptionedData, seed: int, notes: Notes) -> Parts:
     data.check_given('data.train names your captions, e.g. data.train=captions.jsonl with {"image": ..., "captions": [...]} on a line')
     if data.corpus is None:
-        return cut_files(lambda files: captioned_in(files, data, notes), data, seed)
+        return cut_files(lambda files: captioned_in(files, data, notes), data, seed, key=split_key)
     if data.corpus == SCENES:
         return drawn(data, seed)
     if data.corpus not in CORPORA:
         raise unknown("corpus of pictures", data.corpus, [SCENES, *CORPORA])
     return dict(read_corpus(data.corpus, kind=Captions.kind, seed=seed, notes=notes))
+
+
+def split_key(example: Any) -> str:
+    return name_in_folder(example.picture)
 
 
 def drawn(data: CaptionedData, seed: int) -> Parts:
