@@ -11,7 +11,6 @@ from pathlib import Path
 from typing import Any, ClassVar, Protocol, runtime_checkable
 
 from clew.core.errors import UserError, unknown
-from clew.data.caption_files import Captioned, read_captions
 from clew.data.examples import Labelled, Pair, Parsed, Sentence
 from clew.data.lines import read_lines
 from clew.data.notes import Notes
@@ -157,24 +156,6 @@ class Tagged:
 
     def key(self, choices: Choices) -> Callable[[Sentence], str]:
         return lambda sentence: sentence.key
-
-
-@dataclass(frozen=True)
-class Captions:
-    """Photographs with captions: a part lists the photographs it has."""
-
-    captions: str
-    photographs: str
-    kind: ClassVar[str] = "photographs with captions"
-
-    def files(self, path: str, choices: Choices) -> tuple[str, ...]:
-        return (path, self.captions, self.photographs)
-
-    def read(self, paths: tuple[Path, ...], choices: Choices, notes: Notes) -> Iterator[Captioned]:
-        return read_captions(paths[1], paths[0], notes=notes)
-
-    def key(self, choices: Choices) -> Callable[[Captioned], str]:
-        return lambda captioned: captioned.image
 
 
 @dataclass(frozen=True)

@@ -4,7 +4,9 @@
 """
 
 import math
-from typing import Any, NamedTuple, Protocol
+from typing import Any, Literal, NamedTuple, Protocol
+
+import numpy as np
 
 from clew.core.errors import UserError
 from clew.core.tree_nodes import NONE, Nodes
@@ -173,6 +175,48 @@ class LabelledTree(NamedTuple):
     def as_text(self) -> Labelled:
         """The words without their tree."""
         return Labelled(self.key, (self.label,), id=self.id)
+
+
+class Picture(Protocol):
+    """A picture, which is opened or drawn when it is read and not before."""
+
+    @property
+    def key(self) -> str:
+        """What tells it from other pictures."""
+        ...
+
+    def pixels(self, mode: Literal["rgb", "grey"] = "rgb") -> np.ndarray:
+        """Bytes (height, width, channels): three of RGB, or one of grey."""
+        ...
+
+
+class Captioned(NamedTuple):
+    """A picture and what was said of it."""
+
+    picture: Picture
+    captions: tuple[str, ...]
+    id: str = ""
+
+    @property
+    def key(self) -> str:
+        return self.picture.key
+
+
+class LabelledPicture(NamedTuple):
+    """A picture with a label; with several, or none, where labels do not exclude each other."""
+
+    picture: Picture
+    labels: tuple[str, ...] = ()
+    id: str = ""
+
+    @property
+    def key(self) -> str:
+        return self.picture.key
+
+    @property
+    def label(self) -> str:
+        """All labels in one string."""
+        return "|".join(self.labels)
 
 
 class Transcribed(NamedTuple):

@@ -55,6 +55,8 @@ class Format:
     """`labelled_trees(path, label, notes)`."""
     questions: Callable[[Path, Notes, bool], Iterator[Question]] | None = None
     """`questions(path, notes, with_answers)`."""
+    captions: Callable[[Path, Notes], Iterator[tuple[str, tuple[str, ...], str]]] | None = None
+    """`captions(path, notes)`: of every picture the name that the file calls it by, its captions, and where they stand."""
     use: Callable[[Columns, Shown], Use | None] | None = None
     """What a file of it is for; told from the columns of a table where not given."""
 

@@ -32,8 +32,10 @@ def named(measure: str) -> str:
 
 NAMES = {
     "bleu": "BLEU",
+    **{f"bleu_{orders}": f"BLEU-{orders}" for orders in (1, 2, 3, 4)},
     "cer": "CER",
     "chrf": "chrF",
+    "cider": "CIDEr-D",
     "f1": "F1",
     "f1_answerable": "F1 where there is an answer",
     "f1_unanswerable": "F1 where there is none",

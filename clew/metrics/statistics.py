@@ -48,6 +48,19 @@ def bleus(sums: np.ndarray) -> np.ndarray:
     return np.where(is_scored, 100 * np.exp(penalty + np.log(precisions).mean(1)), 0.0)
 
 
+def plain_bleus(orders: int) -> Callable[[np.ndarray], np.ndarray]:
+    """BLEU of n-grams up to so many words, and 0 where an order has no match, as the COCO evaluation computes it."""
+
+    def scores(sums: np.ndarray) -> np.ndarray:
+        length, reference, matched, whole = sums[:, 0], sums[:, 1], sums[:, 2 : 2 + orders], sums[:, 6 : 6 + orders]
+        is_scored = np.asarray((matched > 0).all(1))
+        precisions = np.divide(matched, whole, out=np.ones_like(matched), where=is_scored[:, None])
+        penalty = np.minimum(0.0, 1 - np.divide(reference, length, out=np.ones_like(length), where=length > 0))
+        return np.where(is_scored, 100 * np.exp(penalty + np.log(precisions).mean(1)), 0.0)
+
+    return scores
+
+
 def chrfs(sums: np.ndarray) -> np.ndarray:
     """5 P R / (4 P + R) of sums as `Chrf` counts them, P and R averaged over the orders that both sides have."""
     hypothesis, reference, matched = np.moveaxis(sums.reshape(len(sums), -1, 3), 2, 0)  # each (samples, orders)
@@ -86,6 +99,7 @@ FORMULAS: dict[str, Formula] = {
     "perplexity": of_sums(lambda sums: np.exp(np.minimum(shares(*sums.T), LARGEST_LOSS))),
     "f1": of_sums(lambda sums: 100 * f1s(*sums.T)),
     "bleu": of_sums(bleus),
+    **{f"bleu_{orders}": of_sums(plain_bleus(orders)) for orders in (1, 2, 3, 4)},
     "chrf": of_sums(chrfs),
     "ter": of_sums(ters),
     "error_rate": of_sums(error_rates),
