@@ -59,7 +59,7 @@ def test_words_in_a_chain_are_read_as_by_an_lstm():
 def test_nodes_may_hold_vectors():
     body = build(GraphNodes(Vectors(5), 1))
     inputs = GraphInputs(torch.randn(1, 4, 5, dtype=torch.float64), None, batch_graphs([CHAIN]))
-    torch.testing.assert_close(body(inputs)[0], body.layers[0](body.embedding(inputs.words), inputs.graphs).hidden)
+    torch.testing.assert_close(body(inputs)[0], body.layers[0](body.levels(inputs)[0], inputs.graphs).hidden)
 
 
 def test_a_state_is_refused():
