@@ -81,6 +81,7 @@ def settings() -> list[tuple[str, str]]:
         "translation": ["translate", "data.train=pairs.tsv"],
         "parsing": ["craft-parser"],
         "trees": ["gum-tree-lstm"],
+        "graphs": ["label-nodes", "data.train=train.conllu"],
         "tagging": ["tag", "data.train=names.conll"],
         "classification": ["classify", "data.train=tickets.csv"],
         "pretraining": ["text-llama", "data.train=corpus"],

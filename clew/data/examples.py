@@ -123,6 +123,10 @@ class Dialogue(NamedTuple):
         return f"{self.file}:{self.line}"
 
 
+Deps = tuple[tuple[tuple[int, str], ...], ...]
+"""Of each word its heads in an enhanced graph, counted from 1 (0: the root), and how it relates to each."""
+
+
 class Sentence(NamedTuple):
     """Words, and for each a tag, or the number of its head counted from 1 (0: the root) and how it relates to it."""
 
@@ -131,6 +135,7 @@ class Sentence(NamedTuple):
     heads: tuple[int, ...] | None = None
     relations: tuple[str, ...] | None = None
     id: str = ""
+    deps: Deps | None = None
 
     @property
     def key(self) -> str:

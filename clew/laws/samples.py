@@ -4,6 +4,7 @@ from typing import Any
 
 from clew.core.trees import Tree
 from clew.data.examples import Answer, Labelled, LabelledTree, Pair, Parsed, Question, Sentence
+from clew.data.kinds.dependency_graphs import DependencyGraphsData
 from clew.data.kinds.documents import DocumentsData
 from clew.data.kinds.labelled import LabelledData
 from clew.data.kinds.labelled_trees import LabelledTreesData
@@ -50,6 +51,16 @@ def labelled_trees() -> list[LabelledTree]:
     return list(labelled_nodes([Parsed(tree, f"tree {number}") for number, tree in enumerate(parsed)], Notes()))
 
 
+def dependency_graphs() -> list[Sentence]:
+    """Every word hangs from the one in the middle of its sentence, which is the root."""
+    found = []
+    for sentence in tagged():
+        root = len(sentence.words) // 2 + 1
+        heads = tuple(0 if word == root else root for word in range(1, len(sentence.words) + 1))
+        found.append(sentence._replace(heads=heads, relations=tuple("dep" if head else "root" for head in heads)))
+    return found
+
+
 def questions() -> list[Question]:
     found = []
     for number, text in enumerate(TEXTS[:4]):
@@ -66,5 +77,6 @@ SAMPLES: dict[type[DataSection], Any] = {
     PairsData: pairs(),
     TreesData: trees(),
     LabelledTreesData: labelled_trees(),
+    DependencyGraphsData: dependency_graphs(),
     QuestionsData: questions(),
 }

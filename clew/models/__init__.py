@@ -10,6 +10,7 @@ from clew.models.cnn import CNNConfig, build_cnn
 from clew.models.convolutional import ConvolutionalConfig, build_convolutional
 from clew.models.elmo import ELMoConfig, build_elmo
 from clew.models.gpt import GPTConfig, build_gpt
+from clew.models.graph_lstm import GraphLSTMConfig, build_graph_lstm
 from clew.models.grid_lstm import GridLSTMConfig, build_grid_lstm
 from clew.models.llama import LlamaConfig, build_llama
 from clew.models.mixed import MixedConfig, build_mixed
@@ -22,7 +23,7 @@ from clew.models.window import WindowConfig, build_window
 
 class Family(NamedTuple):
     """`build(config, source)` composes layers over whatever the source gives; one that `encodes` is `build(config, target, source)`, the
-    target being what it writes. `reads` is "sequence", "trees" (its inputs are `TreeInputs`), "grid" or "graph"."""
+    target being what it writes. `reads`: a "sequence", or one of SHAPES: "trees" (`TreeInputs`), a "grid", a "graph" (`GraphInputs`)."""
 
     config: type[ModelSection]
     build: Callable[..., Any]
@@ -31,8 +32,11 @@ class Family(NamedTuple):
 
     @property
     def reads_sequence(self) -> bool:
-        return self.reads not in OTHER_SHAPES
+        return self.reads not in SHAPES
 
+
+SHAPES = {"trees": "trees", "grid": "a grid", "graph": "a graph"}
+"""What a family may read in the place of a sequence, in words."""
 
 MODELS: dict[str, Family] = {
     "recurrent": Family(RecurrentConfig, build_recurrent),
@@ -49,7 +53,5 @@ MODELS: dict[str, Family] = {
     "convolutional": Family(ConvolutionalConfig, build_convolutional, encodes=True),
     "tree_lstm": Family(TreeLSTMConfig, build_tree_lstm, reads="trees"),
     "grid_lstm": Family(GridLSTMConfig, build_grid_lstm, reads="grid"),
+    "graph_lstm": Family(GraphLSTMConfig, build_graph_lstm, reads="graph"),
 }
-
-OTHER_SHAPES = {"trees": "trees", "grid": "a grid", "graph": "a graph"}
-"""What a family may read that is no sequence, as a sentence says it."""

@@ -6,6 +6,7 @@ from clew.tasks.classification import CLASSIFICATION
 from clew.tasks.entry import TaskEntry
 from clew.tasks.language_model import LANGUAGE_MODEL
 from clew.tasks.masked_language_model import MASKED_LANGUAGE_MODEL
+from clew.tasks.node_labelling import NODE_LABELLING
 from clew.tasks.parsing import PARSING
 from clew.tasks.question_answering import QUESTION_ANSWERING
 from clew.tasks.representation import REPRESENTATION
@@ -29,6 +30,7 @@ TASKS: dict[str, TaskEntry] = {
     "representation": REPRESENTATION,
     "tree_classification": TREE_CLASSIFICATION,
     "transcription": TRANSCRIPTION,
+    "node_labelling": NODE_LABELLING,
 }
 
 USES: dict[str, Shared] = {"classify": Shared(CHOOSE, takes_choices), "embed": Shared(EMBED, reads_texts)}

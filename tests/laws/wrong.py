@@ -13,6 +13,7 @@ from clew.core.taps import is_watched
 from clew.core.types import Fixed, Memory
 from clew.layers.cells import GRU, LSTM, Cell, Elman, LSTMState
 from clew.layers.characters import CharacterCNN
+from clew.layers.graph_lstm import GraphLSTM
 from clew.layers.grid_lstm import GridGRU, GridLSTM, GridLSTMCell
 from clew.layers.norms import LayerNorm
 from clew.layers.pooling import First
@@ -712,6 +713,41 @@ GRID_LAYERS = {
     "causality": [LooksBelow, ForgetsAbove],
     "watching": [OtherWhenWatched, ShowsDiagonals],
     "kernels": [KernelOfAnotherGrid],
+}
+
+
+class OnlyHiddenOfNodes(GraphLSTM):
+    def forward(self, x, graphs):
+        return super().forward(x, graphs).hidden
+
+
+class CentresOverGraphs(GraphLSTM):
+    def forward(self, x, graphs):
+        return super().forward(x - x.mean((0, 1)), graphs)
+
+
+class CountsGraphNodes(GraphLSTM):
+    def forward(self, x, graphs):
+        return super().forward(x * torch.arange(1, x.shape[1] + 1)[:, None], graphs)
+
+
+class ForgetsNeighbours(GraphLSTM):
+    def step(self, inputs, neighbours):
+        return super().step(inputs, map_tree(lambda leaf: leaf[:0], neighbours))
+
+
+class LooksAtAll(GraphLSTM):
+    """Every node sees all nodes of its graph."""
+
+    def forward(self, x, graphs):
+        return super().forward(x + (x * graphs.mask[..., None]).sum(1, keepdim=True), graphs)
+
+
+GRAPH_LAYERS = {
+    "contract": [OnlyHiddenOfNodes],
+    "graphs alone": [CentresOverGraphs],
+    "renamed nodes": [CountsGraphNodes],
+    "what a node sees": [ForgetsNeighbours, LooksAtAll],
 }
 
 
