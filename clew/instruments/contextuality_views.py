@@ -79,8 +79,8 @@ def cone(rows: np.ndarray, words: Sequence[str], title: str) -> Points:
     return Points(series, texts, "direction 1", "direction 2", f"the cone, {title}; the directions hold {two_shares(shares)}")
 
 
-def two_shares(shares: Sequence[float]) -> str:
-    """Of what two directions hold of all, in words: with the names of the axes compared maps could not be told to show the same."""
+def two_shares(shares: np.ndarray) -> str:
+    """What two directions hold of all. It stands in the title, so that the axes of compared maps have the same names."""
     first, second = [*shares, 0.0, 0.0][:2]
     return f"{100 * first:.0f} % and {100 * second:.0f} %"
 

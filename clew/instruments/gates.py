@@ -94,9 +94,10 @@ def look_at_gates(subjects: Sequence[Subject], options: GateOptions) -> View:
         ),
     ]
     sides = f"share of the time above {OPEN}", f"share of the time below {CLOSED}"
-    whole = {"x_range": (0.0, 1.0), "y_range": (0.0, 1.0)}
+    whole = (0.0, 1.0)
     parts += [
-        Points(series, texts[gate], *sides, f"Saturation of the {gate} gates, cell by cell", **whole) for gate, series in points.items()
+        Points(series, texts[gate], *sides, f"Saturation of the {gate} gates, cell by cell", whole, whole)
+        for gate, series in points.items()
     ]
     memory, curves = [], []
     for layer, gate in keeping.items():
