@@ -206,6 +206,15 @@ class Captioned(NamedTuple):
     def key(self) -> str:
         return self.picture.key
 
+    @property
+    def input(self) -> Picture:
+        return self.picture
+
+    @property
+    def target(self) -> str:
+        """The first caption."""
+        return self.captions[0]
+
 
 class LabelledPicture(NamedTuple):
     """A picture with a label; with several, or none, where labels do not exclude each other."""
@@ -217,6 +226,10 @@ class LabelledPicture(NamedTuple):
     @property
     def key(self) -> str:
         return self.picture.key
+
+    @property
+    def input(self) -> Picture:
+        return self.picture
 
     @property
     def label(self) -> str:

@@ -4,10 +4,16 @@ import json
 
 from clew.core.errors import unknown
 from clew.sources.inputs import InputReader
+from clew.sources.picture_inputs import ConvolvedReader, PatchesReader, PixelsReader, RowsReader
 from clew.sources.sounds import LogMelReader
 
 SOUNDS: dict[str, type[InputReader]] = {"log_mel": LogMelReader}
-READERS: dict[str, type[InputReader]] = {**SOUNDS}
+PICTURES: dict[str, type[InputReader]] = {
+    "convolved": ConvolvedReader,
+    "patches": PatchesReader,
+    "pixels": PixelsReader,
+    "rows": RowsReader,
+}
 
 
 class AnyReader(InputReader):
@@ -16,7 +22,7 @@ class AnyReader(InputReader):
     @classmethod
     def from_json(cls, text: str) -> InputReader:  # type: ignore[override]
         fields = json.loads(text)
-        name = fields.pop("name")
-        if name not in READERS:
-            raise unknown("reader of inputs", name, READERS)
-        return READERS[name](**fields)
+        name, readers = fields.pop("name"), {**SOUNDS, **PICTURES}
+        if name not in readers:
+            raise unknown("reader of inputs", name, readers)
+        return readers[name](**fields)

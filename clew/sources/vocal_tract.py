@@ -33,4 +33,5 @@ class VocalTract:
         high = (low + 1).clamp(max=num_bands - 1)
         rest = (places - low)[:, None, None]
         below, above = (bands.gather(-1, index[:, None, None].expand_as(bands)) for index in (low, high))
-        return (below * (1 - rest) + above * rest).flatten(-2)
+        warped: Tensor = below * (1 - rest) + above * rest
+        return warped.flatten(-2)

@@ -1,6 +1,7 @@
 """Tasks, one a file: what turns a body's vectors into scores, a loss and predictions."""
 
 from clew.tasks.bidirectional import BIDIRECTIONAL_LANGUAGE_MODEL
+from clew.tasks.captioning import CAPTIONING
 from clew.tasks.choices import CHOOSE, takes_choices
 from clew.tasks.classification import CLASSIFICATION
 from clew.tasks.entry import TaskEntry
@@ -8,6 +9,7 @@ from clew.tasks.language_model import LANGUAGE_MODEL
 from clew.tasks.masked_language_model import MASKED_LANGUAGE_MODEL
 from clew.tasks.node_labelling import NODE_LABELLING
 from clew.tasks.parsing import PARSING
+from clew.tasks.picture_classification import PICTURE_CLASSIFICATION
 from clew.tasks.question_answering import QUESTION_ANSWERING
 from clew.tasks.representation import REPRESENTATION
 from clew.tasks.sequence import SEQUENCE, TRANSLATION
@@ -30,6 +32,8 @@ TASKS: dict[str, TaskEntry] = {
     "representation": REPRESENTATION,
     "tree_classification": TREE_CLASSIFICATION,
     "transcription": TRANSCRIPTION,
+    "captioning": CAPTIONING,
+    "picture_classification": PICTURE_CLASSIFICATION,
     "node_labelling": NODE_LABELLING,
 }
 

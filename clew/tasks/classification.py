@@ -115,7 +115,7 @@ class Classifier(ReadsText, PooledClassifier):
             raise UserError("task.truncate cuts what one body reads, and embedding.from has another read it too; leave one of them out")
 
     def features(self, batch: ClassBatch) -> Tensor:
-        found = [self.pooling(self.body(text.inputs, text.mask)[0], text.mask) for text in batch.texts]
+        found: list[Tensor] = [self.pooling(self.body(text.inputs, text.mask)[0], text.mask) for text in batch.texts]
         if len(found) == 1:
             return found[0]
         u, v = found

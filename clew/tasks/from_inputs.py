@@ -74,7 +74,7 @@ class WritesFromInput(SequenceToSequence):
         numbers = range(1, len(inputs) + 1) if numbers is None else numbers
         encoded = []
         for number, given in zip(numbers, inputs, strict=True):
-            sides = InputSides(self.reader.measured(given), [])
+            sides: Any = InputSides(self.reader.measured(given), [])
             self.check_length(sides, f"{self.text_name} {number}")
             encoded.append(sides)
         found: dict[int, Any] = {}
@@ -94,7 +94,7 @@ class WritesFromInput(SequenceToSequence):
         if not given.text:
             raise UserError(f"there is no {self.text_name} to read; name a file")
         target = without({self.end}, self.target.encode(given.target or ""))
-        sides = InputSides(self.reader.measured(given.text), target)
+        sides: Any = InputSides(self.reader.measured(given.text), target)
         self.check_length(sides, given.text)
         return sides, to_device(self.collate([sides]), self.body.embedding.like.device)
 

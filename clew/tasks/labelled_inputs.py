@@ -8,7 +8,7 @@ import torch
 from torch import Tensor
 
 from clew.baselines.beside import Baseline, Train
-from clew.baselines.label_baselines import most_frequent_label
+from clew.baselines.label_baselines import frequent_baselines
 from clew.core.batches import to_device
 from clew.core.errors import UserError, named
 from clew.core.modes import evaluating
@@ -73,7 +73,8 @@ class InputClassifier(PooledClassifier):
 
     @property
     def longest(self) -> int:
-        return min(self.config.longest, self.body.max_length or self.config.longest)
+        limits: list[int] = [self.config.longest, self.body.max_length or self.config.longest]
+        return min(limits)
 
     def check_length(self, encoded: LabelledInput, place: str) -> None:
         limit = self.body.max_length
@@ -177,5 +178,5 @@ LINES = line_each(as_line)
 
 
 def input_baselines(train: Train, config: PooledConfig) -> Iterator[Baseline]:
-    """The most frequent label."""
-    return most_frequent_label(train)
+    """The most frequent label, where labels are what is told."""
+    return iter(()) if config.labels == "number" else frequent_baselines(train, exclusive=config.labels == "one")

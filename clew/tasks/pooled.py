@@ -96,7 +96,8 @@ class PooledClassifier(Judging, ExampleTask):
     @property
     def best(self) -> str:
         """The name of what the best evaluation is told by."""
-        return self.answer.measures[0] if self.config.best == "score" else self.config.best
+        found: str = self.answer.measures[0] if self.config.best == "score" else self.config.best
+        return found
 
     def row_losses(self, batch: Any) -> list[list[float]]:
         found: list[list[float]] = self.answer.row_losses(self.logits(batch), batch.targets)

@@ -226,7 +226,9 @@ class TranscribeOptions(Options):
     beams: int | None = Field(None, ge=1, description="prefixes of the search; 1 is the best path; as trained where not given")
 
 
-def transcribe_rows(tasks: Sequence[Any], rows: Sequence[SoundRow], options: TranscribeOptions, numbers: Sequence[int]) -> list[Heard]:
+def transcribe_rows(
+    tasks: Sequence[Transcriber], rows: Sequence[SoundRow], options: TranscribeOptions, numbers: Sequence[int]
+) -> list[Heard]:
     return tasks[0].transcribe([row.sound for row in rows], options)
 
 
@@ -251,6 +253,7 @@ TRANSCRIBE: Use[SoundRow, Heard] = Use(
     answer=transcribe_rows,
     objects=heard_objects,
     formats={"lines": as_lines},
+    try_it=lambda example: (["speech.wav"], None),
     help="""Every FILE, or else every line of standard input or of --file, is the path of a sound file: WAV, and with
 `pip install 'clew[sound]'` FLAC, Ogg and MP3. What is said in it is one line of standard output; where there are several
 files, behind the file's name and a tab.
