@@ -47,9 +47,7 @@ COCO = captioner(
 FLICKR = captioner(
     "The same on the part of Flickr8k at hand, for a GPU.", {"corpus": "flickr8k"}, training(6000, batch_size=64), side=128, dropout=0.3
 )
-OWN = captioner(
-    "Pictures of your own with captions: JSON lines, CSV, COCO's or Flickr8k's.", {}, training(3000), side=96, dropout=0.2
-)
+OWN = captioner("Pictures of your own with captions: JSON lines, CSV, COCO's or Flickr8k's.", {}, training(3000), side=96, dropout=0.2)
 
 
 def classifier(about: str, data: dict[str, Any], training: dict[str, Any], reader: dict[str, Any], model: dict[str, Any]) -> Recipe:

@@ -149,6 +149,7 @@ CAPTION: Use[PictureRow, list[Caption]] = Use(
     answer=caption_rows,
     objects=caption_objects,
     formats={"lines": as_lines},
+    names_files=True,
     try_it=lambda example: (["picture.png"], None),
     help="""Every FILE, or else every line of standard input or of --file, is the path of a picture: PNG, and with
 `pip install 'clew[pictures]'` JPEG and others. Its caption is one line of standard output; where there are several files,

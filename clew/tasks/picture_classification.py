@@ -59,6 +59,8 @@ PICTURE_CLASSIFICATION = TaskEntry(
             answer=judge_rows,
             objects=judged_objects,
             formats={"lines": LINES},
+            names_files=True,
+            try_it=lambda example: (["picture.png"], None),
         )
     },
     pipeline="image-classification",

@@ -253,6 +253,7 @@ TRANSCRIBE: Use[SoundRow, Heard] = Use(
     answer=transcribe_rows,
     objects=heard_objects,
     formats={"lines": as_lines},
+    names_files=True,
     try_it=lambda example: (["speech.wav"], None),
     help="""Every FILE, or else every line of standard input or of --file, is the path of a sound file: WAV, and with
 `pip install 'clew[sound]'` FLAC, Ogg and MP3. What is said in it is one line of standard output; where there are several
