@@ -146,3 +146,8 @@ def test_the_code_on_a_module_of_ones_own_runs_and_runs_again(tmp_path: Path, mo
         weights.append(names["fitted"].module.map.weight.detach())
     assert weights[0].tolist()[0] == pytest.approx([1, -2, 3], abs=0.1)
     assert (weights[0] == weights[1]).all()
+
+
+def test_the_code_on_pictures_and_sound_runs(capsys: pytest.CaptureFixture[str]) -> None:
+    exec(code_of(next(guide for guide in GUIDES if guide.stem == "pictures-and-sound")), {})
+    assert capsys.readouterr().out == "torch.Size([1, 33, 60])\ntorch.Size([48, 48, 3]) 36\n"
