@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from safetensors.torch import load_file, save_file
 
 from clew.core.errors import UserError
 from clew.recipes.running import run_recipe
@@ -92,6 +93,14 @@ def test_weights_of_a_terabyte_for_a_small_model_are_not_read(folder: Path) -> N
         file.write(len(head).to_bytes(8, "little") + head)
         file.truncate(8 + len(head) + 2**34)
     assert "it has 4,294,967,296 numbers, and the model" in refusal(folder)
+
+
+def test_a_tensor_with_a_name_of_any_length_is_refused_in_a_sentence(folder: Path) -> None:
+    tensors = load_file(folder / WEIGHTS)
+    tensors["x" * 100_000] = tensors.pop(min(tensors))
+    save_file(tensors, folder / WEIGHTS)
+    sentence = refusal(folder)
+    assert "does not fit the model that" in sentence and len(sentence) < 400 + 2 * len(str(folder))
 
 
 def test_a_token_whose_id_is_far_above_all_others_is_refused(folder: Path) -> None:
