@@ -72,6 +72,9 @@ class ExampleTask(nn.Module):
     def prepare(self, encoded: Sequence[Any]) -> None:
         """Takes from the training part, once, what is no parameter: how frequent labels are."""
 
+    def check_decoding(self, config: DecodingConfig) -> None:
+        """Refuses a section `decoding` that the task cannot write by."""
+
     def settle(self, batches: Iterable[tuple[Sequence[Any], Any]]) -> bool:
         """Takes from the validation part, batches with the examples in each, once training is over, what training is not to see; whether
         there was anything."""

@@ -21,6 +21,8 @@ from clew.decoding.stepper import Stepper
 from clew.layers.losses import CrossEntropy
 from clew.metrics.measures import MEASURES, VALUES, Measured
 from clew.metrics.statistics import Statistics
+from clew.tasks.alignment import aligned_attention
+from clew.tasks.coverage import CoveringStepper
 from clew.tasks.entry import TaskEntry
 from clew.tasks.examples import Examples, TrainTokenizer
 from clew.tasks.programs import SteppingProgram
@@ -272,8 +274,11 @@ class SequenceToSequence(ReadsAndWrites):
         words = torch.tensor([sides.words for sides in examples])
         return SequenceBatch(source, source_mask, whole[:, :-1], whole[:, 1:], None if mask is None else mask[:, 1:], words)
 
-    def stepper(self, batch: SequenceBatch) -> Stepper:
-        return SequenceStepper(self, self.read(batch))
+    def stepper(self, batch: SequenceBatch, *, covering: bool = False) -> Stepper:
+        """With `covering` its state has how much of the source was looked at."""
+        memory = self.read(batch)
+        stepper = SequenceStepper(self, memory)
+        return CoveringStepper(stepper, aligned_attention(self), memory) if covering else stepper
 
     @torch.no_grad()
     def write(
@@ -285,7 +290,8 @@ class SequenceToSequence(ReadsAndWrites):
         row_numbers: Sequence[int] | None = None,
     ) -> list[list[Written]]:
         """The best targets for each source; with a `stepper` of several models, theirs."""
-        filtered = filtered_as(config, self.stepper(batch) if stepper is None else stepper, self.never_written)
+        self.check_decoding(config)
+        filtered = filtered_as(config, self.stepper(batch, covering=config.covers) if stepper is None else stepper, self.never_written)
         starts = torch.full((len(batch.source), 1), self.start, device=batch.source.device)
         max_new = self.max_new(batch, config)
         found = write(filtered, starts, config, end=self.end, max_new=max_new, seed=seed, row_numbers=row_numbers)
@@ -296,6 +302,13 @@ class SequenceToSequence(ReadsAndWrites):
         """Padding, and where both sides share their tokens what asks for a language."""
         pad = [] if self.target.pad is None else [self.target.pad]
         return (*pad, *language_tokens(self.target).values())
+
+    def check_decoding(self, config: DecodingConfig) -> None:
+        """Refuses to weigh what was looked at where nothing is."""
+        if config.covers and (why := self.without("aligns")) is not None:
+            raise UserError(
+                f"decoding.coverage_penalty ({config.coverage_penalty}) weighs where a model looks, but this one {why}; set it to 0"
+            )
 
     def most_new(self, config: DecodingConfig) -> int:
         """How many tokens a target may have, whatever its source."""

@@ -140,7 +140,9 @@ class ReadsAndWrites(ExampleTask):
 
     def steps(self, given: Given, config: DecodingConfig | None = None) -> Begun:
         _, batch = self.one_row(given._replace(target=None))
-        stepper = self.stepper(batch)
+        if config is not None:
+            self.check_decoding(config)
+        stepper = self.stepper(batch, covering=config is not None and config.covers)
         return Begun(
             stepper=stepper if config is None else filtered_as(config, stepper, self.never_written),
             start=torch.full((1, 1), self.start, device=batch.source.device),
