@@ -72,6 +72,9 @@ class ExampleTask(nn.Module):
     def prepare(self, encoded: Sequence[Any]) -> None:
         """Takes from the training part, once, what is no parameter: how frequent labels are."""
 
+    def check_training(self, training: Batching) -> None:
+        """Refuses a section `training` that the task cannot be trained by."""
+
     def check_decoding(self, config: DecodingConfig) -> None:
         """Refuses a section `decoding` that the task cannot write by."""
 
@@ -138,6 +141,7 @@ class Examples(Learning[Sequence[Any], Sequence[Any]]):
             raise UserError(
                 "training.batching=streams carries a state through one text; a task that learns from examples has none, leave it out"
             )
+        task.check_training(training)
 
     def vocabularies(self, train: Sequence[Any], tokenizers: Tokenizers, task: TaskSection) -> dict[str, Any]:
         return self.train(tokenizers.of_sequences, tokenizers.joint, train, task)

@@ -9,7 +9,7 @@ import torch
 from clew.core.errors import UserError
 from clew.data.examples import Pair
 from clew.recipes.running import config_of, run_recipe
-from clew.tasks.alignment import attention_weights
+from clew.tasks.alignment import aligned_attention, attention_weights
 from clew.tasks.coverage import CoveringStepper
 from clew.tasks.sequence import SequenceConfig, SequenceToSequence
 from clew.tasks.translation import translate
@@ -95,6 +95,57 @@ def test_several_models_cover_by_the_mean_of_their_attention() -> None:
         divisor = ((5 + len(best[0].tokens) + 1) / 6) ** 0.6
         expected = best[0].log_prob / divisor + 0.3 * float(weights.clamp(max=1).log().sum())
         assert best[0].score == pytest.approx(expected, rel=1e-5) or len(best[0].tokens) == 9
+
+
+@pytest.mark.parametrize("way", ["bahdanau", "luong", "luong-unfed", "transformer", "convolutional"])
+def test_the_term_of_even_coverage_is_xus_and_trains_the_scores(way: str) -> None:
+    """lambda * sum_i (1 - sum_t w_ti)^2 over the real places and targets of each row, counted as the loss is."""
+    task = sequence_task(way, config=SequenceConfig(tied=False, coverage_weight=0.7)).train()
+    batch = batch_of(task)
+    terms, _ = task(batch)
+    weights = attention_weights(task, batch).tolist()
+    expected = 0.0
+    for row, sides in zip(weights, task.encode(PAIRS), strict=True):
+        for place in range(len(sides.source)):
+            expected += (1 - sum(row[t][place] for t in range(len(sides.target) + 1))) ** 2
+    assert float(terms["coverage"].sum.detach()) == pytest.approx(expected)
+    assert terms["coverage"].weight == 0.7 and terms["coverage"].count == terms["loss"].count == task.counts(batch)["coverage"]
+    plain = sequence_task(way, config=SequenceConfig(tied=False)).train()
+    torch.testing.assert_close(terms["loss"].sum, plain(batch)[0]["loss"].sum)
+    terms["coverage"].sum.backward()
+    assert any(bool(parameter.grad.any()) for parameter in task.body.encoder.parameters() if parameter.grad is not None)
+    assert all(parameter.grad is None for parameter in (task.output_weight, task.output_bias) if parameter is not None)
+    assert set(task.eval()(batch)[0]) == set(task.counts(batch)) == {"loss"}
+
+
+def test_with_the_term_attention_spreads_over_the_source() -> None:
+    """Of targets as long as their sources, so that every place can be looked at once."""
+    task = sequence_task("luong", config=SequenceConfig(tied=False, coverage_weight=1.0)).train()
+    batch = batch_of(task, [Pair("a b c d", "D C B A"), Pair("e a", "E d"), Pair("b c e e a d", "A B A D E d")])
+    with torch.no_grad():
+        for parameter in aligned_attention(task).score.parameters():
+            parameter.mul_(6.0)  # a place or two have it all
+    optimiser = torch.optim.Adam(task.parameters(), 0.1)
+    found = []
+    for _ in range(15):
+        optimiser.zero_grad()
+        uneven = task(batch)[0]["coverage"].sum
+        uneven.backward()
+        optimiser.step()
+        found.append(float(uneven.detach()))
+    assert found[0] > 1 and found[-1] < 0.3 * found[0]
+
+
+def test_even_coverage_is_refused_where_there_are_no_weights_to_learn_from(tmp_path: Path) -> None:
+    config = SequenceConfig(coverage_weight=0.5)
+    with pytest.raises(
+        UserError, match=r"task.coverage_weight \(0.5\) is for soft attention, but this model draws the places that it looks at"
+    ):
+        sequence_task("hard", config=config)
+    with pytest.raises(UserError, match=r"task.coverage_weight \(0.5\) is for soft attention, but this model does not look at its source"):
+        sequence_task("bottleneck", config=config)
+    with pytest.raises(UserError, match="weights of attention, which compiled code does not show; set training.compile=false"):
+        run_recipe("translate", [*pair_settings(tmp_path), "task.coverage_weight=0.5", "training.compile=true"], out=tmp_path / "run")
 
 
 def test_a_model_that_does_not_look_is_refused_before_it_is_trained(tmp_path: Path) -> None:
