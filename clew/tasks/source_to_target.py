@@ -112,6 +112,11 @@ class ReadsAndWrites(ExampleTask):
         found: str = next(path for path, part in self.named_modules() if part is self.body.embedding)
         return found
 
+    def source_entrance(self, reading: Reading) -> str:
+        """The path of the part whose output the encoder's layers read."""
+        found: str = next(path for path, part in self.named_modules() if part is self.body.source_embedding)
+        return found
+
     def predicts(self, reading: Reading) -> list[Predicted]:
         """The target, given its source."""
         ids = torch.tensor(reading.written_ids)
