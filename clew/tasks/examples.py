@@ -72,6 +72,12 @@ class ExampleTask(nn.Module):
     def prepare(self, encoded: Sequence[Any]) -> None:
         """Takes from the training part, once, what is no parameter: how frequent labels are."""
 
+    def check_training(self, training: Batching) -> None:
+        """Refuses a section `training` that the task cannot be trained by."""
+
+    def check_decoding(self, config: DecodingConfig) -> None:
+        """Refuses a section `decoding` that the task cannot write by."""
+
     def settle(self, batches: Iterable[tuple[Sequence[Any], Any]]) -> bool:
         """Takes from the validation part, batches with the examples in each, once training is over, what training is not to see; whether
         there was anything."""
@@ -135,6 +141,7 @@ class Examples(Learning[Sequence[Any], Sequence[Any]]):
             raise UserError(
                 "training.batching=streams carries a state through one text; a task that learns from examples has none, leave it out"
             )
+        task.check_training(training)
 
     def vocabularies(self, train: Sequence[Any], tokenizers: Tokenizers, task: TaskSection) -> dict[str, Any]:
         return self.train(tokenizers.of_sequences, tokenizers.joint, train, task)

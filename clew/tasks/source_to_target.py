@@ -122,6 +122,11 @@ class ReadsAndWrites(ExampleTask):
         found: str = next(path for path, part in self.named_modules() if part is self.body.embedding)
         return found
 
+    def source_entrance(self, reading: Reading) -> str:
+        """The path of the part whose output the encoder's layers read."""
+        found: str = next(path for path, part in self.named_modules() if part is self.body.source_embedding)
+        return found
+
     def predicts(self, reading: Reading) -> list[Predicted]:
         """The target, given its source."""
         ids = torch.tensor(reading.written_ids)
@@ -150,7 +155,9 @@ class ReadsAndWrites(ExampleTask):
 
     def steps(self, given: Given, config: DecodingConfig | None = None) -> Begun:
         _, batch = self.one_row(given._replace(target=None))
-        stepper = self.stepper(batch)
+        if config is not None:
+            self.check_decoding(config)
+        stepper = self.stepper(batch, covering=config is not None and config.covers)
         return Begun(
             stepper=stepper if config is None else filtered_as(config, stepper, self.never_written),
             start=torch.full((1, 1), self.start, device=batch.tokens.device),
