@@ -63,8 +63,10 @@ def padded(rows: Sequence[Sequence[int]]) -> tuple[Tensor, Tensor | None]:
 def at_step(batch: B, step: int) -> B:
     """A batch that knows which step it is trained in, where it has a tensor `step` (rows,) to be told by."""
     told = getattr(batch, "step", None)
-    found: Any = batch
-    return found._replace(step=torch.full_like(told, step)) if isinstance(told, Tensor) and hasattr(batch, "_fields") else found
+    if not isinstance(told, Tensor) or not hasattr(batch, "_replace"):
+        return batch
+    stepped: B = batch._replace(step=torch.full_like(told, step))
+    return stepped
 
 
 @dataclass
