@@ -55,7 +55,7 @@ def test_the_same_seed_writes_the_same_line_and_another_writes_it_anew() -> None
 
 
 def test_no_letter_is_cut_off_at_any_size() -> None:
-    for seed in range(20):
+    for seed in range(6):
         picture = render_line("".join(GLYPHS), seed=seed, hand=Hand(jitter=0.0))
         edges = torch.cat([picture[0], picture[-1], picture[:, 0], picture[:, -1]])
         assert float(edges.max()) < 0.2, "no more than the faint edge of a thick stroke"
