@@ -62,11 +62,9 @@ def padded(rows: Sequence[Sequence[int]]) -> tuple[Tensor, Tensor | None]:
 
 def at_step(batch: B, step: int) -> B:
     """A batch that knows which step it is trained in, where it has a tensor `step` (rows,) to be told by."""
-    told = getattr(batch, "step", None)
-    if not isinstance(told, Tensor) or not hasattr(batch, "_replace"):
-        return batch
-    stepped: B = batch._replace(step=torch.full_like(told, step))
-    return stepped
+    told, replaced = getattr(batch, "step", None), getattr(batch, "_replace", None)
+    found: B = batch if not isinstance(told, Tensor) or replaced is None else replaced(step=torch.full_like(told, step))
+    return found
 
 
 @dataclass
