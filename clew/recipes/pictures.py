@@ -33,7 +33,7 @@ def captioner(about: str, data: dict[str, Any], training: dict[str, Any], *, sid
 
 
 SCENES = captioner(
-    "An LSTM that attends to a residual network's grid and says what is in drawn scenes, half of them with pairs it never saw.",
+    "An LSTM that attends to the grid of a residual network and captions drawn scenes.",
     {"corpus": "scenes", "size": 4000, "side": 48, "things": 2},
     training(900),
     side=48,

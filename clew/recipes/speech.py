@@ -40,7 +40,7 @@ def transcriber(about: str, data: dict[str, Any], *, steps: int, model: dict[str
 
 
 DIGITS = transcriber(
-    "A BiLSTM with CTC that writes down strings of spoken digits, on the embedded recordings; the test speaker is in no other part.",
+    "A BiLSTM with CTC that writes down strings of spoken digits, on the embedded recordings.",
     {"corpus": "digits-sample", "strings": 2000, "longest": 5},
     steps=600,
 )
