@@ -77,7 +77,7 @@ class GraphLSTM(nn.Module):
         self.hidden_weight = nn.Parameter(torch.empty(4 * dim, max(type_dim, 1) * dim))
         self.bias = nn.Parameter(torch.empty(4 * dim))
         uniform_init(dim**-0.5, self.input_weight, self.hidden_weight, self.bias)
-        self.type_bias = None if type_dim else nn.Parameter(torch.zeros(num_types, dim))
+        self.type_offsets = None if type_dim else nn.Parameter(torch.zeros(num_types, dim))
         self.type_embedding = nn.Parameter(torch.randn(num_types, type_dim) * type_dim**-0.5) if type_dim else None
         self.gates = Taps("input", "forget", "candidate", "output")
         self.cell_state = Tap()
@@ -146,8 +146,8 @@ class GraphLSTM(nn.Module):
         hidden, forget = states.hidden, f[targets]
         if self.type_embedding is not None:
             hidden = torch.einsum("ed,et->etd", hidden, self.type_embedding[types].to(hidden.dtype)).flatten(1)  # (edges, type_dim * dim)
-        if self.type_bias is not None:
-            forget = forget + self.type_bias[types].to(forget.dtype)
+        if self.type_offsets is not None:
+            forget = forget + self.type_offsets[types].to(forget.dtype)
         hidden_sum = hidden.new_zeros(len(inputs), hidden.shape[1]).index_add(0, targets, hidden)
         from_i, _, from_c, from_o = F.linear(hidden_sum, self.hidden_weight).chunk(4, -1)
         forget = forget + F.linear(hidden, self.hidden_weight[self.dim : 2 * self.dim])  # (edges, dim)

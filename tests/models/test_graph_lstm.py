@@ -50,7 +50,7 @@ def test_levels_end_in_what_the_body_gives_and_padding_is_zero():
 
 def test_words_in_a_chain_are_read_as_by_an_lstm():
     body, cell = build(), LSTM(3, 4).double()
-    cell.load_state_dict({name: value for name, value in body.layers[0].state_dict().items() if name != "type_bias"})
+    cell.load_state_dict({name: value for name, value in body.layers[0].state_dict().items() if name != "type_offsets"})
     words = torch.tensor([[1, 2, 3, 4]])
     found, _ = body(GraphInputs(words, None, batch_graphs([CHAIN])))
     torch.testing.assert_close(found, Recurrent(cell)(body.embedding.weight[words])[0])

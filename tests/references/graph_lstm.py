@@ -26,7 +26,7 @@ def step(p: dict, x: np.ndarray, incoming, dim: int):
         sums = [from_x[gate * dim + j] + sum(from_one(gate * dim + j, type, hidden) for type, hidden, _ in incoming) for gate in range(4)]
         c[j] = sigmoid(sums[0]) * math.tanh(sums[2])
         for type, hidden, cell in incoming:
-            bias = p["type_bias"][type, j] if "type_bias" in p else 0.0
+            bias = p["type_offsets"][type, j] if "type_offsets" in p else 0.0
             c[j] += sigmoid(from_x[dim + j] + from_one(dim + j, type, hidden) + bias) * cell[j]
         h[j] = sigmoid(sums[3]) * math.tanh(c[j])
     return h, c

@@ -11,6 +11,8 @@ from clew.core.errors import UserError
 from clew.core.modes import evaluating
 from clew.decoding.sampling import greedy_sequences
 from clew.inspection.recording import record
+from clew.laws.cases import Sizes
+from clew.laws.tasks import build_tried
 from clew.models import MODELS
 from clew.sources.graph_nodes import EDGE_TYPES, GraphNodes
 from clew.sources.tokens import Tokens
@@ -85,6 +87,12 @@ OFFERS = {
     "node_labelling": [],
 }
 OFFERS |= dict.fromkeys(("sequence", "parsing"), OFFERS["translation"])
+OF_FILES = {
+    "transcription": [],
+    "captioning": ["reads", "predicts", "expects", "scores_tokens", "own_target", "steps", "explains", "aligns"],
+    "picture_classification": ["reads", "judges", "explains"],
+}
+"""Tasks that read files in the place of texts."""
 
 
 def those_with(capability: str) -> list[str]:
@@ -96,7 +104,9 @@ def reading_of(name: str) -> Reading:
 
 
 def test_every_task_is_tried_and_offers_what_it_is_said_to():
-    assert set(CASES) == set(OFFERS) == set(TASKS)
+    assert set(CASES) == set(OFFERS) and set(CASES) | set(OF_FILES) == set(TASKS)
+    for name, capabilities in OF_FILES.items():
+        assert offered(build_tried(TASKS[name], Sizes(1, 3, 2, 4)).task) == capabilities, name
     for kind, names in CASES.items():
         for name in names:
             assert offered(built(name)) == OFFERS[kind], name

@@ -76,12 +76,12 @@ def test_hard_attention_learns_nearly_what_soft_attention_learns(corpus: str) ->
     assert right(f"hard-{corpus}") >= right(f"lstm-{corpus}") - 5
 
 
-@torch.no_grad()
+@pytest.mark.slow
 @pytest.mark.parametrize("name", ["lstm-copy", "lstm-reverse"])
 def test_the_largest_weight_is_on_the_word_that_is_written(name: str) -> None:
     task, pairs = learnt(name)
     batch = task.collate(task.encode(pairs))
-    with record(task, "*.weights") as seen:
+    with torch.no_grad(), record(task, "*.weights") as seen:
         task(batch)
     [path] = seen
     weights = seen[path][:, :, 0, 0]  # (batch, length, source length)

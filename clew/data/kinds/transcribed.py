@@ -30,9 +30,7 @@ class TranscribedData(TableData):
 
 
 def transcribed_of(data: TranscribedData, seed: int, notes: Notes) -> Parts:
-    data.check_given(
-        "data.train names a table of your sounds, e.g. `clew train transcribe data.train=my.csv data.sound=file data.text=said`"
-    )
+    data.check_given("data.train names your table of sounds, e.g. `clew train transcribe data.train=my.csv data.sound=file data.text=said`")
     if data.corpus is None:
         return cut_files(lambda files: transcribed_in(files, data, notes), data, seed)
     found = read_corpus(data.corpus, kind=Recordings.kind, seed=seed, notes=notes)
