@@ -116,6 +116,7 @@ def test_statistics_of_examples_give_every_measure_of_an_evaluation(kept: Kept) 
             assert computed == pytest.approx(value, rel=1e-5, abs=1e-6), name
 
 
+@pytest.mark.slow
 def test_instruments_see_what_they_saw(kept: Kept) -> None:
     for each in kept.recorded["looks"]:
         options = {name: tuple(value) if isinstance(value, list) else value for name, value in each["options"].items()}

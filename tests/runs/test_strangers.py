@@ -149,6 +149,7 @@ def read_by(words: list[str]) -> tuple[Any, set[str]]:
     return found, opened
 
 
+@pytest.mark.slow
 def test_files_that_a_stranger_s_config_names_are_not_read(elsewhere: Path, tmp_path: Path) -> None:
     secret = str(tmp_path / "secret" / "opinions.csv")
     for words in (["evaluate"], ["prune", "--heads", "0.5", "--out", "x"], ["probe"], ["look", "contextuality"], ["look", "errors"]):

@@ -16,7 +16,7 @@ import pytest
 from tests.crossing import quickly
 
 CHROMIUM = shutil.which("chromium") or shutil.which("chromium-browser") or shutil.which("google-chrome")
-pytestmark = pytest.mark.skipif(CHROMIUM is None, reason="there is no Chromium")
+pytestmark = [pytest.mark.slow, pytest.mark.skipif(CHROMIUM is None, reason="there is no Chromium")]
 
 HOSTILE = [
     "<script>window.bad=1</script>",
@@ -113,7 +113,6 @@ def settle(page: Any) -> None:
 TEXTS = {"lstm": "the walls", "attentive": "the walls were tall", "gpt": "the walls"}
 
 
-@pytest.mark.slow
 @pytest.mark.parametrize("run", quickly(TEXTS, "lstm", "gpt"))
 def test_every_view_opens_without_an_error(page: Any, server: str, run: str) -> None:
     open_view(page, server, "glance", run, text=TEXTS[run])

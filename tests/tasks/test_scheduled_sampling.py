@@ -114,6 +114,7 @@ def test_no_gradient_comes_from_the_first_pass() -> None:
         torch.testing.assert_close(found, expected)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("model", [LSTM, TRANSFORMER], ids=["lstm", "transformer"])
 def test_a_run_is_resumed_to_the_bit_at_the_share_of_its_step(tmp_path: Path, model: list[str], monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(tmp_path)
