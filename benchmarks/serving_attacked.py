@@ -6,6 +6,8 @@ slow    1,200 clients that send half a head, a byte a second, and come again whe
         request is lost.
 long    a request of max_new 5 asked again and again, alone, and while others run: 8 samples of 4,096 tokens; six searches with 64 beams. It
         ends with 1 where the median beside them is above a fifth of a second. RUN is a language model's.
+
+RUN reads any word: the refusal of a word that it does not know counts as a request that is lost.
 """
 
 import argparse

@@ -20,6 +20,11 @@ if "PYTEST_XDIST_WORKER" in os.environ:
 
 os.environ["CLEW_STATE"] = tempfile.mkdtemp(prefix="clew-state-")  # the user's own list of runs is left alone
 
+
+def pytest_unconfigure() -> None:
+    shutil.rmtree(os.environ["CLEW_STATE"], ignore_errors=True)
+
+
 # A shell that starts the suite in the background has interrupts ignored, here and in all that is started from here; tests send them.
 signal.signal(signal.SIGINT, signal.default_int_handler)
 

@@ -61,7 +61,7 @@ def test_a_command_of_a_guide_parses(command: str, tmp_path: Path, monkeypatch: 
     monkeypatch.chdir(tmp_path)
     Path("vectors.txt").write_text(f"king{' 1' * 100}\n", encoding="utf-8")
     for name in re.findall(r"transfer\.from=(\w+)", command):
-        save_many_languages(Path(name)) if name == "marian" else save_pretrained(Path(name), name)
+        save_many_languages(Path(name)) if name in ("marian", "soft") else save_pretrained(Path(name), name)
     verb, *rest = shlex.split(command)[1:]
     options, more = verb_parser(verb).parse_known_intermixed_args(rest)
     assert not more or options.open
@@ -81,6 +81,7 @@ def settings() -> list[tuple[str, str]]:
         "translation": ["translate", "data.train=pairs.tsv"],
         "parsing": ["craft-parser"],
         "trees": ["gum-tree-lstm"],
+        "graphs": ["label-nodes", "data.train=train.conllu"],
         "tagging": ["tag", "data.train=names.conll"],
         "classification": ["classify", "data.train=tickets.csv"],
         "pretraining": ["text-llama", "data.train=corpus"],
@@ -145,3 +146,8 @@ def test_the_code_on_a_module_of_ones_own_runs_and_runs_again(tmp_path: Path, mo
         weights.append(names["fitted"].module.map.weight.detach())
     assert weights[0].tolist()[0] == pytest.approx([1, -2, 3], abs=0.1)
     assert (weights[0] == weights[1]).all()
+
+
+def test_the_code_on_pictures_and_sound_runs(capsys: pytest.CaptureFixture[str]) -> None:
+    exec(code_of(next(guide for guide in GUIDES if guide.stem == "pictures-and-sound")), {})
+    assert capsys.readouterr().out == "torch.Size([1, 33, 60])\ntorch.Size([48, 48, 3]) 36\n"

@@ -60,6 +60,7 @@ EXAMPLES = {
     "questions": [Question("what ravels ?", "the ball ravels", (Answer("the ball", 0),)), Question("why ?", "it does")],
     "tagged words": [Sentence(("the", "ball", "ravels"), ("DT", "NN", "VB")), Sentence(("it",), ("PRP",))],
     "labelled texts": [Labelled("the ball ravels", ("1",)), Labelled("it does not", ("2",))],
+    "dependency graphs": [Sentence(("it", "ravels"), ("nsubj", "root"), (2, 0), ("nsubj", "root"), deps=(((2, "nsubj"),), ((0, "root"),)))],
     "labelled trees": [LabelledTree(("it", "ravels"), head_nodes([2, 0]), ("1", "2")), LabelledTree(("no",), head_nodes([0]), ("1",))],
 }
 PARTS = {

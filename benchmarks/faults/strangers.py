@@ -71,6 +71,8 @@ VERBS = {
     "runs": ["runs", ".", "--json"],
     "describe": ["describe", "RUN"],
     "look": ["look", "RUN", "--device", "cpu"],
+    "errors": ["look", "errors", "RUN", "--device", "cpu"],
+    "curves": ["look", "curves", "RUN", "--device", "cpu"],
     "predict": ["predict", "RUN", "asked.txt", "--json", "--device", "cpu"],
     "compare": ["compare", "RUN", "RUN"],
     "export": ["export", "RUN", "--to", "hf", "--out", "../out"],
@@ -278,6 +280,19 @@ def set_field(path: Path, random: Random, place: Path) -> str:
     return f"{str(key)[:30]!r} is {str(what)[:60] if not isinstance(what, int) or abs(what) < 10**30 else 'a long number'!r}"
 
 
+def set_record(path: Path, random: Random, place: Path) -> str:
+    """A field of one line."""
+    lines = path.read_text(encoding="utf-8").splitlines()
+    number = random.randrange(len(lines))
+    aside = path.with_name("line.json")
+    aside.write_text(lines[number], encoding="utf-8")
+    what = set_field(aside, random, place)
+    lines[number] = aside.read_text(encoding="utf-8")
+    aside.unlink()
+    path.write_text("".join(f"{line}\n" for line in lines), encoding="utf-8")
+    return f"line {number + 1}: {what}"
+
+
 def set_path(path: Path, random: Random, place: Path) -> str:
     """Fields that name files."""
     content = json.loads(path.read_text(encoding="utf-8"))
@@ -426,6 +441,7 @@ class Editing(NamedTuple):
 
 EDITS = {
     "field": Editing(set_field, (".json",)),
+    "record": Editing(set_record, (".jsonl",)),
     "path": Editing(set_path, (".json",)),
     "head": Editing(tensor_head, (".safetensors",)),
     "nested": Editing(nest),
@@ -440,7 +456,7 @@ EDITS = {
     "a linked folder": Editing(link_folder),
     "added": Editing(add),
 }
-COMMON = ("field", "head", "path")
+COMMON = ("field", "record", "head", "path")
 
 OPENED: list[list[str]] = []
 

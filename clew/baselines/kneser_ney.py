@@ -82,6 +82,10 @@ class KneserNey:
         """p of every token (vocabulary,) after a sequence's first tokens."""
         return self._probs(joined([history], self.vocabulary))
 
+    def score(self, prefix: Sequence[int] | np.ndarray) -> np.ndarray:
+        """log p of every token (vocabulary,) after a prefix: what a search that takes any language model asks for."""
+        return np.log(self.probs(prefix))
+
     def sample(self, max_new: int, history: Sequence[int] = (), *, end: int | None = None, seed: int = 1) -> list[int]:
         """Tokens that go on from the history, at most so many; where `end` is drawn, it is the last."""
         random = np.random.default_rng(seed)

@@ -1,7 +1,7 @@
 """Baselines of labels and numbers that whole texts are given."""
 
 import math
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from typing import Any
 
 from clew.baselines.bag_of_words import Reading, fit_text_classifier, fit_text_regression
@@ -36,6 +36,12 @@ def label_baselines(train: Train, task: object = None, *, exclusive: bool = True
         method = "softmax" if exclusive else "logistic"
         regression = fit_text_classifier(texts, answers, method, exclusive=exclusive, min_texts=2, max_steps=STEPS)
         yield label_baseline(f"{method}_regression", f"{method} regression has", regression, exclusive)
+
+
+def frequent_baselines(train: Train, *, exclusive: bool = True) -> Iterator[Baseline]:
+    """The most frequent class alone, of examples that are no texts."""
+    model = fit_most_frequent_class([example.labels for example in train()], exclusive)
+    yield label_baseline("most_frequent_class", "the most frequent class has", model, exclusive, given=lambda examples: examples)
 
 
 def several_label_baselines(train: Train, task: object = None) -> Iterator[Baseline]:
@@ -83,9 +89,14 @@ def reading(example: Labelled) -> Reading:
     return example.text if example.second is None else (example.text, example.second)
 
 
-def label_baseline(name: str, words: str, model: Any, exclusive: bool) -> Baseline:
+def label_baseline(
+    name: str, words: str, model: Any, exclusive: bool, given: Callable[[Sequence[Any]], Sequence[Any]] | None = None
+) -> Baseline:
+    """`given` makes of examples what the model reads: their texts, where not told."""
+    given = given or (lambda examples: [reading(example) for example in examples])
+
     def measure(examples: Sequence[Labelled]) -> Measured:
-        gold, found = [example.labels for example in examples], model.predict([reading(example) for example in examples])
+        gold, found = [example.labels for example in examples], model.predict(given(examples))
         if exclusive:
             share = 100 * exact_match(found, gold).value
             return Measured({f"baseline_{name}": share}, f"accuracy {share:.2f}")

@@ -34,9 +34,9 @@ def ask(options: argparse.Namespace, runs: Sequence[Any], seen: Callable[[Any], 
     from clew.cli.texts import check_texts, placed
     from clew.runs.asking import check_together, find_use, read_options
 
-    check_texts(options, columns_given(options))
     check_together(runs, options.verb)
     use, config = find_use(runs[0], options.verb), runs[0].config
+    check_texts(options, columns_given(options), names_files=use.names_files)
     tasks = [one.task for one in runs]
     with as_flags(use.options.model_fields):
         asked = read_options(use, config, {**options_given(options, use, runs[0]), **more})

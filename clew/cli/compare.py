@@ -29,9 +29,20 @@ from typing import Any
 
 from clew.cli.progress import say
 
-SHOWN = ("valid.loss", "valid.perplexity", "test.loss", "test.perplexity", "test.bleu", "test.chrf", "test.ter", "test.exact_match")
+SHOWN = (
+    "valid.loss",
+    "valid.perplexity",
+    "test.loss",
+    "test.perplexity",
+    "test.bleu",
+    "test.chrf",
+    "test.ter",
+    "test.wer",
+    "test.cer",
+    "test.exact_match",
+)
 SCORES = ("f1", "accuracy", "micro_f1", "pearson")
-DIGITS = dict.fromkeys(("perplexity", "bleu", "chrf", "ter", "exact_match", *SCORES), 2)
+DIGITS = dict.fromkeys(("perplexity", "bleu", "chrf", "ter", "wer", "cer", "exact_match", *SCORES), 2)
 PICTURES = (".png", ".pdf", ".svg")
 
 

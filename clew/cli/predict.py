@@ -52,6 +52,8 @@ def run(options: argparse.Namespace) -> int:
         )
     asked = use_parser(verb, form_of([loaded.uses[verb]])).parse_intermixed_args(options.command_line)
     asked.texts = asked.source
+    if loaded.uses[verb].names_files and asked.source:
+        return ask(asked, [loaded])
     if len(asked.source) == 1 and (source := asked.source[0]) and asked.file is None and (os.path.exists(source) or NAME.fullmatch(source)):
         if source != "-" and not os.path.exists(source):
             remedy = f"a text itself goes to standard input: echo TEXT | {command('clew', 'predict', folder)}"

@@ -43,6 +43,7 @@ def run(options: argparse.Namespace) -> int:
     from clew.cli.prune_measures import important, measuring_of, seconds_per_batch
     from clew.core.files import write_json
     from clew.inspection.importance import curve_view, quality_curve, ranked
+    from clew.metrics.units import with_unit
     from clew.runs.directory import check_empty
     from clew.runs.loaded import load_run
     from clew.runs.pruning import prunable_layers, prune_run
@@ -70,10 +71,10 @@ def run(options: argparse.Namespace) -> int:
     seconds = [seconds_per_batch(measuring, one) for one in (whole, pruned)]
     sizes = [sum(parameter.numel() for parameter in one.task.parameters()) for one in (whole, pruned)]
     about = (
-        f"{whole.folder}: {count} of {len(heads)} heads kept; {measuring.about}. {sizes[0]:,} parameters became {sizes[1]:,}, "
-        f"{1000 * seconds[0]:.1f} ms a batch {1000 * seconds[1]:.1f} ms"
+        f"{whole.folder}: {count} of {len(heads)} heads kept; {measuring.about}. {sizes[0]:,} parameters became {sizes[1]:,}; "
+        f"a batch took {1000 * seconds[0]:.1f} ms and takes {1000 * seconds[1]:.1f} ms"
     )
-    view = curve_view(points, measuring.name, importance, about)
+    view = curve_view(points, measuring.name, importance, about, with_unit(measuring.name, chosen.measures))
     facts = {"off": off, "kept": count, "heads": len(heads), "measures": measured, "parameters": sizes, "seconds_per_batch": seconds}
     write_json(Path(options.out) / "pruning.json", {**facts, "by": "name" if named else options.by, **view.facts})
     view.save(Path(options.out) / "pruning.html")

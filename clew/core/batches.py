@@ -60,13 +60,20 @@ def padded(rows: Sequence[Sequence[int]]) -> tuple[Tensor, Tensor | None]:
     return torch.from_numpy(ids), None if mask.all() else torch.from_numpy(mask)
 
 
+def at_step(batch: B, step: int) -> B:
+    """A batch that knows which step it is trained in, where it has a tensor `step` (rows,) to be told by."""
+    told, replaced = getattr(batch, "step", None), getattr(batch, "_replace", None)
+    found: B = batch if not isinstance(told, Tensor) or replaced is None else replaced(step=torch.full_like(told, step))
+    return found
+
+
 @dataclass
 class Batches:
     """Batch b of epoch e, for all processes together: a pure function, so that the position (epoch, batch) is all there is to remember.
 
     `get(epoch, batch)` may be called for any position; `ahead(epoch, batch)` gives the batches from a position on, and may make them
     before they are asked for. A batch's `fresh` says that its streams start there, its `rate` multiplies the learning rate, and its
-    `num_tokens` is how many it reads, where fewer are predicted.
+    `num_tokens` is how many it reads, where fewer are predicted. Its `step` (rows,), where it has one, is filled in by the training loop.
     """
 
     per_epoch: Callable[[int], int]

@@ -74,11 +74,12 @@ def stacked(steps: list[Tensor]) -> Tensor:
 
 class Loop:
     """Gathers what a tap sees at each step and shows it once, joined: stacked on a length axis in reading order, where nothing else is
-    said."""
+    said. `others` joins the steps of some places another way."""
 
-    def __init__(self, orders: tuple[Order, ...], join: Join = stacked):
+    def __init__(self, orders: tuple[Order, ...], join: Join = stacked, others: Mapping[nn.Module, Join] | None = None):
         self.orders = orders
         self.join = join
+        self.others = others or {}
         self.steps: dict[nn.Module, list[Tensor]] = {}
 
     def passed(self, place: nn.Module, x: Tensor, watch: Watch) -> Tensor:
@@ -90,7 +91,7 @@ class Loop:
     def show(self) -> None:
         watches = _watches.get() or {}
         for place, steps in self.steps.items():
-            watches[place].seen(reorder(self.join(steps), self.orders))
+            watches[place].seen(reorder(self.others.get(place, self.join)(steps), self.orders))
 
 
 def reorder(x: Tensor, orders: Sequence[Order], axes: tuple[int, ...] = (1,)) -> Tensor:
@@ -121,13 +122,14 @@ def watched(watches: Watches) -> Iterator[None]:
 
 
 @contextmanager
-def steps_of_a_loop(join: Join = stacked) -> Iterator[None]:
-    """Around a loop over time: taps inside it are called once a step, observers once a loop, with all steps joined."""
+def steps_of_a_loop(join: Join = stacked, others: Mapping[nn.Module, Join] | None = None) -> Iterator[None]:
+    """Around a loop over time: taps inside it are called once a step, observers once a loop, with all steps joined; those of the places
+    in `others` as that says."""
     if torch.compiler.is_compiling() or _watches.get() is None:
         yield
         return
     outer = _loop.get()
-    loop = Loop(outer.orders if outer is not None else (), join)
+    loop = Loop(outer.orders if outer is not None else (), join, others)
     token = _loop.set(loop)
     try:
         yield

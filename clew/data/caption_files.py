@@ -1,44 +1,73 @@
-"""Captions of photographs as Flickr8k has them: a line a caption, `photograph#number` and the caption between a tab or an @."""
+"""Captions of photographs as Flickr8k has them (Hodosh et al. 2013): a line a caption, `photograph#number`, a tab or an @, and the caption;
+and lists of the photographs of each part, one a line."""
 
 import re
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import NamedTuple
 
 from clew.core.errors import UserError
+from clew.data.described import Row, text_field
+from clew.data.format import Format
 from clew.data.lines import read_lines
 from clew.data.notes import Notes
 
 CAPTION = re.compile(r"(.+?)[#@](\d+)[\t@](.*)")
+BEGINNING = re.compile(r"[^\s#@][^\t#@]*\.\w{2,5}(\.\d+)?[#@]\d+[\t@]\s*\S")
 
 
-class Captioned(NamedTuple):
-    """A photograph's name and what was said of it."""
+class CaptionRow(NamedTuple):
+    """A picture by the name that a file calls it, what is said of it, and where that stands."""
 
     image: str
     captions: tuple[str, ...]
-    id: str = ""
-
-    @property
-    def key(self) -> str:
-        return self.image
+    place: str
 
 
-def read_captions(path: Path, images: Path, *, notes: Notes | None = None) -> Iterator[Captioned]:
-    """The photographs that the file `images` lists, in its order, each with its captions in the order of their numbers."""
+def read_flickr(path: Path, notes: Notes | None = None) -> Iterator[CaptionRow]:
+    """Every photograph of a file of captions with all of its own, in the order of their numbers."""
     notes = Notes() if notes is None else notes
     found: dict[str, list[tuple[int, str]]] = {}
+    places: dict[str, str] = {}
     for number, line in enumerate(read_lines(path), start=1):
         match = CAPTION.fullmatch(line)
         if match is not None and match[3].strip():
             found.setdefault(match[1], []).append((int(match[2][:9]), match[3]))
+            places.setdefault(match[1], f"{path}:{number}")
         elif line.strip():
             notes.fault("bad caption", f"{path}:{number}", "expected photograph#number, a tab and a caption")
+    if not found:
+        raise UserError(f"{path}: there is no caption in it; give the file that has them")
+    for name, captions in found.items():
+        yield CaptionRow(name, tuple(caption for _, caption in sorted(captions)), places[name])
+
+
+def read_listed(images: Path, captions: Path, notes: Notes | None = None) -> Iterator[CaptionRow]:
+    """The photographs that the file `images` lists, in its order, each with what the file `captions` says of it."""
+    notes = Notes() if notes is None else notes
+    found = {row.image: row.captions for row in read_flickr(captions, notes)}
     for number, line in enumerate(read_lines(images), start=1):
         name = line.strip()
         if name in found:
-            yield Captioned(name, tuple(caption for _, caption in sorted(found[name])), f"{images}:{number}")
+            yield CaptionRow(name, found[name], f"{images}:{number}")
         elif name:
-            notes.fault("no caption", f"{images}:{number}", f"the photograph {name} has no caption in {path}")
-    if not found:
-        raise UserError(f"{path}: there is no caption in it; give the file that has them")
+            notes.fault("no caption", f"{images}:{number}", f"the photograph {name} has no caption in {captions}")
+
+
+def is_flickr(lines: Sequence[str]) -> bool:
+    filled = [line for line in lines if line.strip()]
+    return bool(filled) and all(BEGINNING.match(line) for line in filled)
+
+
+def caption_rows(path: Path, header: bool | None, notes: Notes) -> Iterator[Row]:
+    for row in read_flickr(path, notes):
+        yield row.place, {"image": text_field(row.image), "caption": text_field(row.captions[0])._replace(labels=())}
+
+
+FLICKR = Format(
+    about="captions of photographs, as Flickr8k has them",
+    rows=caption_rows,
+    fits=is_flickr,
+    captions=read_flickr,
+    use=lambda columns, shown: None,
+)

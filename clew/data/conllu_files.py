@@ -12,6 +12,7 @@ from pathlib import Path
 from clew.core.errors import UserError, unknown
 from clew.core.tree_nodes import head_nodes
 from clew.data.conll_files import Block, as_sentence, block_row, line_groups
+from clew.data.dependency_graphs import read_deps
 from clew.data.described import Columns, Row, Shown, Use, text_field
 from clew.data.examples import LabelledTree, Sentence
 from clew.data.format import Format
@@ -21,7 +22,8 @@ from clew.data.records import Column, as_number, check_found, listed
 
 COLUMNS = ("id", "form", "lemma", "upos", "xpos", "feats", "head", "deprel", "deps", "misc")
 PASSED_OVER = re.compile(r"\d+-\d+|\d+\.\d+")
-FORM, HEAD = COLUMNS.index("form"), COLUMNS.index("head")
+FORM, HEAD, DEPS = COLUMNS.index("form"), COLUMNS.index("head"), COLUMNS.index("deps")
+GRAPH_COLUMNS = {"words": "form", "heads": "head", "relations": "deprel"}
 WORD_NUMBER = re.compile(r"\d+([-.]\d+)?")
 WITHOUT_LABELS = ("form", "lemma", "head", "deps", "misc")
 """Columns of CoNLL-U that hold none."""
@@ -130,6 +132,47 @@ def dependency_trees(path: Path, label: Column | None, notes: Notes) -> Iterator
             yield LabelledTree(sentence.words, head_nodes(sentence.heads), labels, id=sentence.id)
 
 
+def dependency_graphs(path: Path, label: str | None, notes: Notes) -> Iterator[Sentence]:
+    """Sentences with heads and, where there are any, those of the enhanced graph; tags are the column `label`, or of `feats:Number` that
+    feature, `_` for a word that has it not. Without a label, which is for sentences to tell something of, they may lack heads."""
+    place, feature = label_place(label)
+    found = False
+    for block in read_conllu_blocks(path, notes):
+        columns = {role: tuple(row[COLUMNS.index(name)] for row in block.rows) for role, name in GRAPH_COLUMNS.items()}
+        if place is not None:
+            columns["tags"] = tuple(feature_of(row[place], feature) for row in block.rows)
+        sentence = as_sentence(columns, str(path), block.lines, notes)
+        if sentence is None:
+            continue
+        if sentence.heads is None and label is not None:
+            notes.fault("no heads", sentence.id, "the words have no heads, and so no graph; HEAD is the seventh column")
+            continue
+        deps, fault = read_deps([row[DEPS] for row in block.rows])
+        if fault is not None:
+            notes.fault("bad head", f"{path}:{block.lines[fault.word]}", fault.sentence)
+            continue
+        found = True
+        yield sentence._replace(deps=deps)
+    check_found(found, path, False, notes)
+
+
+def label_place(label: str | None) -> tuple[int | None, str | None]:
+    """The column that has the labels, and which of its features."""
+    if label is None:
+        return None, None
+    column, _, feature = label.partition(":")
+    if feature and column != "feats":
+        raise UserError(f"data.label={label}: features are of the column feats, as in feats:Number; name a column, or a feature")
+    return find_place(column), feature or None
+
+
+def feature_of(text: str, name: str | None) -> str:
+    """The value of a feature in `Number=Sing|Person=3`; all of the text where none is named."""
+    if name is None:
+        return text
+    return next((value for key, _, value in (part.partition("=") for part in text.split("|")) if key == name), "_")
+
+
 def label_of(block: Block, name: str, place: str, notes: Notes) -> str | None:
     found = block.comments.get(name)
     if not found:
@@ -169,5 +212,6 @@ CONLLU = Format(
     fits=is_conllu,
     sentences=conllu_sentences,
     labelled_trees=dependency_trees,
+    dependency_graphs=dependency_graphs,
     use=conllu_use,
 )

@@ -11,12 +11,12 @@ from pathlib import Path
 from typing import Any, ClassVar, Protocol, runtime_checkable
 
 from clew.core.errors import UserError, unknown
-from clew.data.caption_files import Captioned, read_captions
 from clew.data.examples import Labelled, Pair, Parsed, Sentence
 from clew.data.lines import read_lines
 from clew.data.notes import Notes
 from clew.data.readers import read_labelled, read_pairs, read_parsed, read_sentences
 from clew.data.records import Column
+from clew.data.spoken_digits import Recording, read_recordings
 
 Choices = Mapping[str, Column | None]
 
@@ -159,21 +159,19 @@ class Tagged:
 
 
 @dataclass(frozen=True)
-class Captions:
-    """Photographs with captions: a part lists the photographs it has."""
+class Recordings:
+    """Spoken digits in a tar; parts are cut by speaker, so that nobody is heard in two of them."""
 
-    captions: str
-    photographs: str
-    kind: ClassVar[str] = "photographs with captions"
+    kind: ClassVar[str] = "recordings"
 
     def files(self, path: str, choices: Choices) -> tuple[str, ...]:
-        return (path, self.captions, self.photographs)
+        return (path,)
 
-    def read(self, paths: tuple[Path, ...], choices: Choices, notes: Notes) -> Iterator[Captioned]:
-        return read_captions(paths[1], paths[0], notes=notes)
+    def read(self, paths: tuple[Path, ...], choices: Choices, notes: Notes) -> Iterator[Recording]:
+        return chain.from_iterable(read_recordings(path, notes=notes) for path in paths)
 
-    def key(self, choices: Choices) -> Callable[[Captioned], str]:
-        return lambda captioned: captioned.image
+    def key(self, choices: Choices) -> Callable[[Recording], str]:
+        return lambda recording: recording.speaker
 
 
 def choose_languages(known: tuple[str, ...], choices: Choices) -> tuple[str, str]:

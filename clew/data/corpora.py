@@ -7,15 +7,28 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from clew.core.errors import UserError, unknown
-from clew.data.contents import Captions, Choices, ExampleContent, LabelTable, PairTable, ParallelText, RunningText, Tagged, Trees
+from clew.data.contents import (
+    Choices,
+    ExampleContent,
+    LabelTable,
+    PairTable,
+    ParallelText,
+    Recordings,
+    RunningText,
+    Tagged,
+    Trees,
+)
 from clew.data.corpus import Corpus
 from clew.data.example_splits import PARTS, split_examples
 from clew.data.glue import GLUE
 from clew.data.notes import Notes
+from clew.data.picture_contents import Captions, IdxPictures
 from clew.data.records import Column
 from clew.data.samples import EMBEDDED
 
 FEW = 5
+DEBIAN = "/usr/share/datasets"
+"""Where Debian's packages of datasets put their files."""
 
 
 class Files(NamedTuple):
@@ -134,6 +147,8 @@ def is_there(corpus: Corpus) -> bool:
 
 def root_of(corpus: Corpus) -> Path | str | None:
     """The folder that a corpus's files stand below."""
+    if corpus.packaged:
+        return DEBIAN
     return EMBEDDED if corpus.embedded else os.environ.get("CLEW_DATA")
 
 
@@ -163,6 +178,22 @@ CRAFT = {
         17565376 17677002
     """,
 }
+
+
+def fashion(packaged: bool = False, other: Corpus | None = None) -> Corpus:
+    return Corpus(
+        "fashion-mnist/train-{}-ubyte",
+        test="fashion-mnist/t10k-{}-ubyte",
+        content=IdxPictures(FASHION),
+        cut={"valid": 1 / 12},
+        packaged=packaged,
+        other=other,
+        published="it is https://github.com/zalandoresearch/fashion-mnist, which Debian has as the package dataset-fashion-mnist",
+        instead="coco-captioner",
+    )
+
+
+FASHION = ("T-shirt/top", "trouser", "pullover", "dress", "coat", "sandal", "shirt", "sneaker", "bag", "ankle boot")
 
 
 CORPORA = {
@@ -246,14 +277,24 @@ CORPORA = {
         published="it is corpora/treebank/combined of NLTK's data, https://www.nltk.org/nltk_data/",
         instead="craft-parser",
     ),
+    "coco-sample": Corpus("captioning/captions.json", content=Captions("images"), cut={"valid": 0.1, "test": 0.1}, embedded=True),
     "flickr8k": Corpus(
         "flickr8k/Flickr_8k.trainImages.txt",
         "flickr8k/Flickr_8k.devImages.txt",
         "flickr8k/Flickr_8k.testImages.txt",
-        Captions("flickr8k/Flickr8k.token.txt", "flickr8k/images-128.tar"),
+        Captions("flickr8k/images-128.tar", "flickr8k/Flickr8k.token.txt"),
         published="its captions and lists are Flickr8k_text.zip of Hodosh et al. (2013), and images-128.tar is its photographs, "
         "scaled down to 128 pixels on their short side",
         instead="coco-captioner",
     ),
+    "digits-sample": Corpus("speech/train.tar", "speech/dev.tar", "speech/test.tar", Recordings(), embedded=True),
+    "fsdd": Corpus(
+        "speech/fsdd.tar",
+        content=Recordings(),
+        cut={"valid": 0.2, "test": 0.2},  # of five speakers, one each
+        published="it is recordings/ of https://github.com/Jakobovski/free-spoken-digit-dataset in one tar",
+        instead="digits-speech",
+    ),
+    "fashion-mnist": fashion(other=fashion(packaged=True)),
     **GLUE,
 }

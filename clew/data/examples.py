@@ -4,7 +4,9 @@
 """
 
 import math
-from typing import NamedTuple, Protocol
+from typing import Any, Literal, NamedTuple, Protocol
+
+import numpy as np
 
 from clew.core.errors import UserError
 from clew.core.tree_nodes import NONE, Nodes
@@ -121,6 +123,10 @@ class Dialogue(NamedTuple):
         return f"{self.file}:{self.line}"
 
 
+Deps = tuple[tuple[tuple[int, str], ...], ...]
+"""Of each word its heads in an enhanced graph, counted from 1 (0: the root), and how it relates to each."""
+
+
 class Sentence(NamedTuple):
     """Words, and for each a tag, or the number of its head counted from 1 (0: the root) and how it relates to it."""
 
@@ -129,6 +135,7 @@ class Sentence(NamedTuple):
     heads: tuple[int, ...] | None = None
     relations: tuple[str, ...] | None = None
     id: str = ""
+    deps: Deps | None = None
 
     @property
     def key(self) -> str:
@@ -173,3 +180,91 @@ class LabelledTree(NamedTuple):
     def as_text(self) -> Labelled:
         """The words without their tree."""
         return Labelled(self.key, (self.label,), id=self.id)
+
+
+class Picture(Protocol):
+    """A picture, which is opened or drawn when it is read and not before."""
+
+    @property
+    def key(self) -> str:
+        """What tells it from other pictures."""
+        ...
+
+    def pixels(self, mode: Literal["rgb", "grey"] = "rgb") -> np.ndarray:
+        """Bytes (height, width, channels): three of RGB, or one of grey."""
+        ...
+
+
+class Captioned(NamedTuple):
+    """A picture and what was said of it."""
+
+    picture: Picture
+    captions: tuple[str, ...]
+    id: str = ""
+
+    @property
+    def key(self) -> str:
+        return self.picture.key
+
+    @property
+    def input(self) -> Picture:
+        return self.picture
+
+    @property
+    def target(self) -> str:
+        """The first caption."""
+        return self.captions[0]
+
+
+class LabelledPicture(NamedTuple):
+    """A picture with a label; with several, or none, where labels do not exclude each other."""
+
+    picture: Picture
+    labels: tuple[str, ...] = ()
+    id: str = ""
+
+    @property
+    def key(self) -> str:
+        return self.picture.key
+
+    @property
+    def input(self) -> Picture:
+        return self.picture
+
+    @property
+    def label(self) -> str:
+        """All labels in one string."""
+        return "|".join(self.labels)
+
+
+class Transcribed(NamedTuple):
+    """A sound and what is said in it. The sound is a file's path, or anything with `sound()`, read when it is needed."""
+
+    input: Any
+    text: str
+    id: str = ""
+
+    @property
+    def key(self) -> str:
+        return str(self.input)
+
+    @property
+    def target(self) -> str:
+        return self.text
+
+
+class LabelledSound(NamedTuple):
+    """A sound with a label, or with several."""
+
+    input: Any
+    labels: tuple[str, ...] = ()
+    id: str = ""
+
+    @property
+    def key(self) -> str:
+        return str(self.input)
+
+    @property
+    def label(self) -> str:
+        """All labels in one string."""
+        return "|".join(self.labels)

@@ -4,6 +4,8 @@ from collections.abc import Iterator, Sequence
 from pathlib import Path
 
 from clew.core.errors import unknown
+from clew.data.caption_files import FLICKR
+from clew.data.coco_files import COCO
 from clew.data.conll_files import CONLL
 from clew.data.conllu_files import CONLLU
 from clew.data.csv_files import CSV
@@ -83,6 +85,8 @@ def recognise_lines(lines: Sequence[str]) -> str:
 
 FORMATS: dict[str, Format] = {
     "squad": SQUAD,
+    "coco": COCO,
+    "flickr": FLICKR,
     "jsonl": JSONL,
     "trees": BRACKETS,
     "conllu": CONLLU,

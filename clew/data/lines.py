@@ -47,13 +47,20 @@ def ended_lines(path: Path, longest: int | None = None) -> Iterator[str]:
 @contextmanager
 def opened(path: Path) -> Iterator[TextIO]:
     """The decoded stream of a file; whatever goes wrong with it is one sentence with the file's name."""
-    try:
-        check_file(path)
+    with reading(path):
         try:
             with open_text(path) as stream:
                 yield stream
         except UnicodeDecodeError:
             raise no_text(path) from None
+
+
+@contextmanager
+def reading(path: Path) -> Iterator[None]:
+    """Whatever goes wrong with a file that is read inside is one sentence with its name."""
+    try:
+        check_file(path)
+        yield
     except (EOFError, zlib.error, gzip.BadGzipFile) as error:
         raise UserError(
             f"{path}: cannot be unzipped ({str(error).rstrip('.')}); copy it again, or rename it if it is no gzip file"

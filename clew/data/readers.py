@@ -249,7 +249,13 @@ def listed_rows(data: Iterable[Any], kind: type[NamedTuple], forms: Sequence[tup
         yield dict(zip(by_length[len(item)], item, strict=True)), place
 
 
-OTHER_NAMES = {"passage": ("context",), "answer": ("answers.text", "answers"), "answer_start": ("answers.answer_start",)}
+OTHER_NAMES = {
+    "passage": ("context",),
+    "answer": ("answers.text", "answers"),
+    "answer_start": ("answers.answer_start",),
+    "image": ("picture", "file", "file_name", "filename", "path"),
+    "caption": ("captions",),
+}
 """What columns are called besides their role."""
 ROLES = {"labels": "label"}
 """Fields of examples that are called otherwise than the column they come from."""

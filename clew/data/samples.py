@@ -24,4 +24,5 @@ SAMPLES = {
     "craft": "parsing",
     "coco": "captioning",
     "panlex": "lexicon",
+    "digits": "speech",
 }

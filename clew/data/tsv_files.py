@@ -17,6 +17,7 @@ USUAL = {
     *("category", "class", "gold", "intent", "label", "labels", "output", "score", "sentiment", "summary", "tag", "tags", "target", "tgt"),
     *("document", "id", "idx", "index", "input", "question", "review", "sentence", "sentence1", "sentence2", "source", "src", "text"),
     *("text1", "text2", "title", "token", "tokens", "tree", "word", "words"),
+    *("caption", "captions", "file_name", "filename", "image", "picture"),
 }
 """What columns are usually called."""
 

@@ -47,6 +47,13 @@ def as_labels(value: Any, separator: str | None) -> tuple[str, ...]:
     return (as_text({"label": value}, "label").strip(),)
 
 
+def as_captions(value: Any) -> tuple[str, ...]:
+    """One caption, or a list of them, none empty; white space around them goes."""
+    if value is None or not value:
+        raise Faulty("no caption", "the field for data.caption is empty")
+    return tuple(as_text({"caption": caption}, "caption").strip() for caption in (value if isinstance(value, (list, tuple)) else [value]))
+
+
 def check_unicode(text: str, role: str) -> str:
     r"""A text that UTF-8 can write; JSON's \ud800 is half a character."""
     try:

@@ -11,6 +11,7 @@ from clew.core.errors import UserError
 from clew.core.state import select_rows
 from clew.core.types import State
 from clew.decoding.ends import End, check_max_new, end_tokens
+from clew.decoding.ranking import LengthForm, Ranking
 from clew.decoding.stepper import Stepper, prefill
 
 EarlyStop = Literal["never", "likely", "full"]
@@ -28,7 +29,7 @@ class Hypotheses(NamedTuple):
     tokens: Tensor  # (sentences, hypotheses, steps)
     lengths: Tensor  # (sentences, hypotheses)
     log_probs: Tensor  # (sentences, hypotheses) sums over the tokens
-    scores: Tensor  # (sentences, hypotheses) log_probs / lengths^length_penalty
+    scores: Tensor  # (sentences, hypotheses) what they compete by: see `Ranking`
 
 
 class Expansion(NamedTuple):
@@ -37,6 +38,7 @@ class Expansion(NamedTuple):
     parents: Tensor  # (sentences, candidates) the beam that each one continues
     tokens: Tensor  # (sentences, candidates)
     log_probs: Tensor  # (sentences, candidates)
+    scores: Tensor  # (sentences, candidates) what each competes by, if it ends here
     kept: Tensor  # (sentences, beams) candidates that are the next step's beams
 
 
@@ -51,6 +53,8 @@ def beam_search(
     max_new: int | Tensor,
     end: End,
     length_penalty: float = 1.0,
+    length_form: LengthForm = "power",
+    coverage_penalty: float = 0.0,
     n_best: int = 1,
     early_stop: EarlyStop | None = None,
     watch: Callable[[Expansion], None] | None = None,
@@ -59,6 +63,9 @@ def beam_search(
 
         score(y) = log p(y | prompt) / |y|^length_penalty
 
+    `length_form` divides by another function of the length, and `coverage_penalty` adds what was left out of a source: see `Ranking`. Both
+    weigh hypotheses that end; those that go on are the most probable.
+
     Each step looks at the 2 * beams most probable candidates, so that `beams` of them go on although each beam may end (with several end
     tokens, (1 + ends) * beams). Those that end are kept by score. A sentence is done when no running hypothesis can still beat its n_best
     kept ones; those that run at `max_new` compete as they are. `max_new` may be each sentence's own (sentences,). Rows are
@@ -66,6 +73,7 @@ def beam_search(
     probable candidates of a step may end, and the search may end before the best score is certain.
     """
     _check_widths(beams, n_best)
+    ranking = Ranking(length_penalty, length_form, coverage_penalty)
     sentences, vocabulary = len(prompt), stepper.vocabulary
     limits = torch.as_tensor(max_new, device=prompt.device).expand(sentences)
     longest = int(limits.max())
@@ -81,22 +89,21 @@ def beam_search(
     for step in range(1, longest + 1):
         looked = len(ends) if watch is None else max(len(ends), 1)  # who watches sees what is dropped, too
         width = min((1 + looked) * beams, beams * vocabulary)
-        candidates, parents = _expand(running, log_probs.view(len(places), beams, vocabulary), step, width, length_penalty)
+        candidates, parents = _expand(running, log_probs.view(len(places), beams, vocabulary), step, width, ranking, state)
         has_ended = torch.isin(candidates.tokens[..., step - 1], ends)
         at_limit = (limits[places] <= step)[:, None]
         may_end = has_ended if early_stop is None else (has_ended | at_limit) & (torch.arange(width, device=prompt.device) < beams)
         finished, _ = _best(_join(finished, _only(candidates, may_end)), beams)
-        running, kept = _best(_only(candidates, ~has_ended), beams)
+        running, kept = _most_probable(_only(candidates, ~has_ended), beams)
         if watch is not None:
-            watch(Expansion(parents, candidates.tokens[..., step - 1], candidates.log_probs, kept))
+            watch(Expansion(parents, candidates.tokens[..., step - 1], candidates.log_probs, candidates.scores, kept))
         if early_stop is None:
             finished, _ = _best(_join(finished, _only(running, at_limit)), beams)
         if early_stop in ("likely", "full"):
             to_beat = finished.scores[:, -1]
-            now = running.log_probs.amax(1) / step**length_penalty
-            is_done = (to_beat > -math.inf if early_stop == "full" else now <= to_beat)[:, None]
+            is_done = (to_beat > -math.inf if early_stop == "full" else running.scores.amax(1) <= to_beat)[:, None]
         else:
-            is_done = _is_done(running, finished.scores[:, n_best - 1], step, limits[places], length_penalty)[:, None]
+            is_done = _is_done(running, finished.scores[:, n_best - 1], step, limits[places], ranking)[:, None]
         running = _only(running, ~(at_limit | is_done))
         goes_on = (running.log_probs > -math.inf).any(1)
         count = int(goes_on.sum())
@@ -122,29 +129,39 @@ def _start(sentences: int, beams: int, max_new: int, like: Tensor) -> tuple[Hypo
     return finished._replace(log_probs=only_first), finished
 
 
-def _expand(running: Hypotheses, log_probs: Tensor, step: int, width: int, length_penalty: float) -> tuple[Hypotheses, Tensor]:
+def _expand(running: Hypotheses, log_probs: Tensor, step: int, width: int, ranking: Ranking, state: State) -> tuple[Hypotheses, Tensor]:
     """The `width` most probable continuations of a sentence's beams by one token, and the beam that each continues."""
     sums = running.log_probs[..., None] + log_probs  # (sentences, beams, vocabulary)
     best, place = sums.flatten(1).topk(width)  # (sentences, width)
     parents, token = place // log_probs.shape[-1], place % log_probs.shape[-1]
     tokens = _take(running, parents).tokens
     tokens[..., step - 1] = token
-    return Hypotheses(tokens, torch.full_like(token, step), best, best / step**length_penalty), parents
+    scores, penalties = best / ranking.divisor(step), ranking.penalties(state)
+    if isinstance(penalties, Tensor):
+        scores = scores + penalties.to(scores.dtype).view_as(running.scores).gather(1, parents)
+    return Hypotheses(tokens, torch.full_like(token, step), best, scores), parents
 
 
-def _is_done(running: Hypotheses, to_beat: Tensor, step: int, limits: Tensor, length_penalty: float) -> Tensor:
+def _is_done(running: Hypotheses, to_beat: Tensor, step: int, limits: Tensor, ranking: Ranking) -> Tensor:
     """Whether no running hypothesis of a sentence can come to a score above `to_beat` (sentences,).
 
     Its log-probability can only fall, and its length will be step + 1 .. limits (sentences,). For a fixed log-probability the score is
-    monotone in the length, rising or falling by the signs of both, so one of the two ends bounds it.
+    monotone in the length, rising or falling by the signs of both, so one of the two ends bounds it. Coverage adds at most 0.
     """
     most = running.log_probs.amax(1)
-    return torch.maximum(most / limits.clamp(max=step + 1) ** length_penalty, most / limits**length_penalty) <= to_beat
+    return torch.maximum(most / ranking.divisor(limits.clamp(max=step + 1)), most / ranking.divisor(limits)) <= to_beat
 
 
 def _best(hypotheses: Hypotheses, count: int) -> tuple[Hypotheses, Tensor]:
     """The `count` of highest score, best first, and where they stood."""
     index = hypotheses.scores.topk(count).indices
+    return _take(hypotheses, index), index
+
+
+def _most_probable(hypotheses: Hypotheses, count: int) -> tuple[Hypotheses, Tensor]:
+    """The `count` of highest log-probability, and where they stood: all are of one length, and how much of the source they have looked at
+    is not yet said."""
+    index = hypotheses.log_probs.topk(count).indices
     return _take(hypotheses, index), index
 
 

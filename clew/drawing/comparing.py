@@ -85,10 +85,11 @@ def with_cells(part: Heatmap, rows: Sequence[str], columns: Sequence[str]) -> He
 
 def join_grids(parts: Sequence[Grid]) -> list[Grid]:
     rows = union([part.row_names for part in parts])
-    most = [each.max(initial=0.0) for part in parts for row in part.maps for each in map(np.asarray, row)]
-    high = max([part.high for part in parts if part.high is not None] or map(float, most), default=1.0)
+    most = [float(np.nanmax(each)) for part in parts for row in part.maps for each in map(np.asarray, row) if np.isfinite(each).any()]
+    high = max([part.high for part in parts if part.high is not None] or most, default=1.0)
+    low = min(part.low for part in parts)
     columns = max((part.column_names for part in parts), key=len)
-    return [replace(with_maps(part, rows or part.row_names, columns), high=high) for part in parts]
+    return [replace(with_maps(part, rows or part.row_names, columns), low=low, high=high) for part in parts]
 
 
 def with_maps(part: Grid, rows: Sequence[str], columns: Sequence[str]) -> Grid:

@@ -23,7 +23,8 @@ def thumbnail(values: np.ndarray, side: int = SIDE) -> np.ndarray:
 
 def grid(part: Grid) -> Picture:
     maps = [
-        [np.nan_to_num(thumbnail(np.atleast_2d(each))) if np.size(each) else np.zeros((SIDE, SIDE)) for each in row] for row in part.maps
+        [np.nan_to_num(thumbnail(np.atleast_2d(each)), nan=part.low) if np.size(each) else np.full((SIDE, SIDE), part.low) for each in row]
+        for row in part.maps
     ]
     high = part.high if part.high is not None else max((float(each.max()) for row in maps for each in row), default=1.0)
     rows, columns = len(maps), max(map(len, maps), default=0)
@@ -39,7 +40,7 @@ def grid(part: Grid) -> Picture:
     for row, each_row in enumerate(maps):
         for column, values in enumerate(each_row):
             y, x = row * (SIDE + GAP), column * step
-            canvas[y : y + SIDE, x : x + SIDE] = np.clip(values / (high if high > 0 else 1.0), 0, 1)
+            canvas[y : y + SIDE, x : x + SIDE] = np.clip((values - part.low) / (high - part.low if high > part.low else 1.0), 0, 1)
             about = ", ".join(names[at] for names, at in ((part.row_names, row), (part.column_names, column)) if at < len(names))
             x, y = left + column * step, top + row * (SIDE + GAP)
             note = noted[row][column]

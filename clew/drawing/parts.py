@@ -33,8 +33,9 @@ class Heatmap:
 
 @dataclass(frozen=True)
 class Grid:
-    """Many small heatmaps of one kind, by layer (row) and head (column), each under a name; links lead to one of them. `notes` stand on
-    maps that are not as the others, such as those of heads that are off; a map without values is none that can be chosen."""
+    """Many small heatmaps of one kind, by layer (row) and head (column), each under a name; links lead to one of them. Colours go from
+    `low` to `high`, or to the greatest value. `notes` stand on maps that are not as the others, such as those of heads that are off; a map
+    without values is none that can be chosen."""
 
     maps: Sequence[Sequence[np.ndarray]]
     row_names: Sequence[str]
@@ -42,6 +43,7 @@ class Grid:
     title: str = ""
     high: float | None = None
     notes: Sequence[Sequence[str]] = ()
+    low: float = 0.0
 
 
 @dataclass(frozen=True)

@@ -151,8 +151,12 @@ def kind_row(kind: KindCosts, length: int) -> tuple[Any, ...]:
     )
 
 
-def curves(named: Sequence[tuple[str, Costs]], size: str, at: str) -> list[Part]:
-    """FLOPs with their formulas, memory, and times where they were taken; the fitted power stands with each name."""
+def curves(named: Sequence[tuple[str, Costs]], size: str, at: str, *, powers: bool = True) -> list[Part]:
+    """FLOPs with their formulas, memory, and times where they were taken; with `powers` the fitted power stands with each name."""
+
+    def powered(name: str, x: Sequence[float], y: Sequence[float]) -> str:
+        return f"{name}, power {slope(x, y):.2f}" if powers and len(x) > 1 else name
+
     flops: list[Series] = []
     for name, costs in named:
         flops.append(Series(powered(name, costs.sizes, costs.flops), costs.sizes, costs.flops))
@@ -166,10 +170,6 @@ def curves(named: Sequence[tuple[str, Costs]], size: str, at: str) -> list[Part]
     ]
     drawn = [(flops, "FLOPs"), (memory, "bytes alive at once"), (times, "time in ms")]
     return [Lines(series, size, what, f"{what} by {size}, {at}", log_x=True, log_y=True) for series, what in drawn if series]
-
-
-def powered(name: str, x: Sequence[float], y: Sequence[float]) -> str:
-    return f"{name}, power {slope(x, y):.2f}" if len(x) > 1 else name
 
 
 def kind_facts(kind: KindCosts) -> dict[str, Any]:

@@ -12,6 +12,7 @@ from typing import NamedTuple
 from torch import Tensor
 
 from clew.decoding.beam import Expansion, Hypotheses, beam_search
+from clew.decoding.ranking import LengthForm
 from clew.decoding.stepper import Stepper
 from clew.drawing.views import Branch
 
@@ -39,6 +40,8 @@ def search_tree(
     max_new: int,
     ends: Sequence[int],
     length_penalty: float = 1.0,
+    length_form: LengthForm = "power",
+    coverage_penalty: float = 0.0,
     name: Callable[[int], str] = str,
 ) -> SearchTree:
     """Beam search after a prompt (1, length), and the tree that it grew; `name` says what a token is called."""
@@ -50,11 +53,13 @@ def search_tree(
         max_new=max_new,
         end=list(ends),
         length_penalty=length_penalty,
+        length_form=length_form,
+        coverage_penalty=coverage_penalty,
         n_best=beams,
         watch=expansions.append,
     )
     found = hypotheses_of(best)
-    return SearchTree(grown(expansions, set(ends), found[0].tokens if found else (), length_penalty, name), found)
+    return SearchTree(grown(expansions, set(ends), found[0].tokens if found else (), name), found)
 
 
 def hypotheses_of(best: Hypotheses) -> list[Hypothesis]:
@@ -62,24 +67,22 @@ def hypotheses_of(best: Hypotheses) -> list[Hypothesis]:
     return [Hypothesis(tuple(tokens[:length]), log_prob, score) for tokens, length, log_prob, score in zip(*columns, strict=True) if length]
 
 
-def grown(
-    expansions: Sequence[Expansion], ends: Collection[int], best: tuple[int, ...], length_penalty: float, name: Callable[[int], str]
-) -> list[Branch]:
+def grown(expansions: Sequence[Expansion], ends: Collection[int], best: tuple[int, ...], name: Callable[[int], str]) -> list[Branch]:
     """The steps of one sentence's search as a tree. A candidate that ends is kept among those that compete; one that goes on is kept where
     a beam goes on with it."""
     nodes, paths = [Branch(None, "", 0.0, best=bool(best))], [tuple[int, ...]()]
     beams: dict[int, int] = {0: 0}  # the node that each beam stands at
     for step, expansion in enumerate(expansions, start=1):
-        parents, tokens, log_probs, kept = (part[0].tolist() for part in expansion)
+        parents, tokens, log_probs, scores, kept = (part[0].tolist() for part in expansion)
         grown_here: dict[int, int] = {}
-        for candidate, (beam, token, log_prob) in enumerate(zip(parents, tokens, log_probs, strict=True)):
+        for candidate, (beam, token, log_prob, score) in enumerate(zip(parents, tokens, log_probs, scores, strict=True)):
             if log_prob == -math.inf:
                 continue
             parent = beams[beam]
             paths.append((*paths[parent], token))
             ended = token in ends
             note = f"p {math.exp(log_prob - nodes[parent].score):.3g}"
-            note += f", ends with score {log_prob / step**length_penalty:.4g}" if ended else ""
+            note += f", ends with score {score:.4g}" if ended else ""
             grown_here[candidate] = len(nodes)
             nodes.append(Branch(parent, name(token), log_prob, ended or candidate in kept, paths[-1] == best[:step], note))
         beams = {beam: grown_here[candidate] for beam, candidate in enumerate(kept) if candidate in grown_here}

@@ -6,7 +6,7 @@ taken at the state that is carried from one step to the next, which leads nowher
     d loss_t / d h_{t-k} = d loss_t / d h_t  J_t J_{t-1} ... J_{t-k+1},      J_j = diag(1 - h_j^2) U
 
 At k = 0 it is taken at the state that the step itself makes, h_t. Of any model at all, attention too, there is d loss_t / d x_{t-k}, at
-what the embedding gives.
+what the embedding gives; of one that reads a source, d loss_t / d x_s at every place s of that.
 """
 
 from collections.abc import Callable, Iterator, Sequence
@@ -69,6 +69,15 @@ def input_gradients(losses: Sequence[Tensor], x: Tensor, ends: Sequence[int], st
         (gradient,) = torch.autograd.grad(loss, x, retain_graph=True)
         norms = torch.linalg.vector_norm(gradient.reshape(-1, gradient.shape[-1]), dim=-1)
         rows.append(norms[t - steps : t + 1].flip(0).cpu().double())
+    return torch.stack(rows)
+
+
+def source_gradients(losses: Sequence[Tensor], x: Tensor) -> Tensor:
+    """|d loss_t / d x_s| (losses, places), x (1, places, dim) being what the source's embedding gave."""
+    rows = []
+    for loss in losses:
+        (gradient,) = torch.autograd.grad(loss, x, retain_graph=True)
+        rows.append(torch.linalg.vector_norm(gradient[0], dim=-1).cpu().double())
     return torch.stack(rows)
 
 

@@ -12,7 +12,7 @@ from torch import Tensor
 
 from clew.core.batches import to_device
 from clew.core.errors import UserError
-from clew.drawing.views import Lines, Note, Part, Series, View
+from clew.drawing.views import Lines, Part, Series, View
 from clew.inspection.heads import attending_layers, heads_off
 from clew.inspection.recording import intervene, plain_module
 
@@ -116,10 +116,9 @@ def quality_curve(run: Any, order: Sequence[str], kept: Iterable[int], measure: 
     return found
 
 
-def curve_view(points: Sequence[Point], measure: str, importance: Mapping[str, float], about: str = "") -> View:
-    """Quality against heads kept."""
+def curve_view(points: Sequence[Point], measure: str, importance: Mapping[str, float], about: str = "", label: str = "") -> View:
+    """Quality against heads kept; `label` is the measure with its unit."""
     line = Series(measure, [100 * point.share for point in points], [point.measures[measure] for point in points])
-    parts: list[Part] = [Lines([line], "heads kept (%)", measure, f"{measure} against heads kept")]
-    parts += [Note(about)] if about else []
+    parts: list[Part] = [Lines([line], "heads kept (%)", label or measure, f"{measure} against heads kept")]
     facts = {"points": [{"kept": point.kept, "total": point.total, **point.measures} for point in points], "importance": dict(importance)}
     return View("Quality against heads kept", parts, about, facts)

@@ -126,7 +126,7 @@ def look_at_attention(subjects: Sequence[Subject], options: AttentionOptions) ->
     layer, maps = chosen_layer(whole, options.layer, f"of {heads} attention in {subject.name}")
     head = chosen_head(options.head, layer)
     is_on = [name not in options.off for name in layer.heads]
-    large = finite(maps[is_on if any(is_on) else slice(None)].mean(0) if head is None else maps[head - 1])
+    large = unmasked(maps[is_on if any(is_on) else slice(None)].mean(0) if head is None else maps[head - 1])
     is_weights = options.kind == "weights"
     bounds: dict[str, Any] = {"low": 0.0, "high": full_colour([large]), "unit": "%"} if is_weights else {}
     title = layer_title(layer, options.off) if head is None else head_title(layer.heads[head - 1], options.off)
@@ -143,14 +143,14 @@ def look_at_attention(subjects: Sequence[Subject], options: AttentionOptions) ->
         "pruned": {each.layer.name: each.layer.num_pruned for each in found if each.layer.num_pruned},
         "rows": list(rows),
         "columns": list(columns),
-        "values": np.round(large, 5).tolist() if large.size <= MOST_VALUES else None,
+        "values": listed(large) if large.size <= MOST_VALUES else None,
     }
     parts: list[Part] = [one, grid]
     if is_weights:
         rows_of = habit_rows(found, options.off, same_places=heads != "cross")
         parts.append(habit_table(found, rows_of, options.off, same_places=heads != "cross"))
         return View("Attention", parts, about_of(found, heads), {**facts, "habits": [[name, *row] for name, row in rows_of.items()]})
-    return View("Attention scores", parts, "before the softmax; what is hidden has the lowest score shown", facts)
+    return View("Attention scores", parts, "before the softmax; what a token may not look at has none", facts)
 
 
 def head_title(name: str, off: Sequence[str]) -> str:
@@ -172,13 +172,15 @@ def head_grid(found: Sequence[LayerMaps], options: AttentionOptions) -> Grid:
     most = max(each.layer.num_heads + each.layer.num_pruned for each in found)
     gone = np.zeros((0, 0), dtype=np.float32)
     is_weights = options.kind == "weights"
+    shown = [[unmasked(each) for each in layer.maps] for layer in found]
     return Grid(
-        [[*(finite(each) for each in layer.maps), *[gone] * layer.layer.num_pruned] for layer in found],
+        [[*maps, *[gone] * layer.layer.num_pruned] for layer, maps in zip(found, shown, strict=True)],
         [layer.layer.name for layer in found],
         [str(number) for number in range(1, most + 1)],
         "All heads: weights in %" if is_weights else "All heads: scores",
         full_colour([layer.maps for layer in found if len(layer.maps)]) if is_weights else None,
         [["off" if name in options.off else "" for name in layer.layer.heads] + ["pruned"] * layer.layer.num_pruned for layer in found],
+        0.0 if is_weights else min((float(each[np.isfinite(each)].min(initial=0.0)) for maps in shown for each in maps), default=0.0),
     )
 
 
@@ -224,10 +226,14 @@ def numbered(names: Sequence[str], count: int) -> Sequence[str]:
     return names if len(names) == count else [str(number) for number in range(1, count + 1)]
 
 
-def finite(values: np.ndarray) -> np.ndarray:
-    """What is hidden scores minus infinity; it is shown as the lowest score that is none."""
-    real = np.isfinite(values)
-    return values if real.all() else np.where(real, values, values[real].min(initial=0.0))
+def unmasked(values: np.ndarray) -> np.ndarray:
+    """Masked scores are -inf, or the least number there is; they are drawn as no value."""
+    return np.where(values > np.finfo(values.dtype).min, values, np.nan)
+
+
+def listed(values: np.ndarray) -> list[list[float | None]]:
+    """As JSON has them: masked scores are null."""
+    return [[None if np.isnan(value) else float(value) for value in row] for row in np.round(values, 5)]
 
 
 def about_of(found: Sequence[LayerMaps], heads: str) -> str:

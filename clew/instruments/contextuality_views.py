@@ -6,6 +6,7 @@ import numpy as np
 from pydantic import Field
 
 from clew.core.errors import UserError, counted, named
+from clew.drawing.comparing import on_one_scale
 from clew.drawing.views import Lines, Part, Points, Series, Table, View
 from clew.inspection.contextuality import Contextuality, contextuality, principal_components, random_cosines, random_rows
 from clew.instruments.instrument import Instrument
@@ -36,16 +37,16 @@ class OccurrenceOptions(SentenceOptions):
 def look_at_contextuality(subjects: Sequence[Subject], options: ContextualityOptions) -> View:
     names = subject_names(subjects)
     found: dict[str, list[Contextuality]] = {}
-    cones: list[Part] = []
+    cones: list[list[Part]] = []
     for subject, name in zip(subjects, names, strict=True):
         sentences = find_sentences(subject, options.corpus, options.sentences)
         levels = level_words(subject, sentences, options.pieces)
         found[name] = [contextuality(level, sentences, options.least) for level in levels]
         drawn = layer_of(options.layer, len(levels), subject)
         words = [word for sentence in sentences for word in sentence]
-        cones += [cone(levels[drawn], words, f"{name}: {level_names(levels)[drawn]}"), histogram(levels, name)]
+        cones.append([cone(levels[drawn], words, f"{name}: {level_names(levels)[drawn]}"), histogram(levels, name)])
     parts: list[Part] = [measure_lines(found, title, field) for title, field in MEASURES.items()]
-    parts += [*cones, table(found)]
+    parts += [*(part for each in on_one_scale(cones) for part in each), table(found)]
     about = f"{counted(options.sentences, 'sentence')} of {options.corpus} at most; each measure less what words drawn at random have"
     facts = {name: [{**each._asdict(), **adjusted(each)} for each in levels] for name, levels in found.items()}
     return View("Contextuality", parts, about, {"runs": facts, "corpus": options.corpus})
@@ -74,8 +75,14 @@ def cone(rows: np.ndarray, words: Sequence[str], title: str) -> Points:
     points, shares = principal_components(rows[drawn], centre=False)
     points = np.pad(points, ((0, 0), (0, 2 - points.shape[1])))
     series = [Series("words", points[:, 0].tolist(), points[:, 1].tolist()), Series("origin", [0.0], [0.0])]
-    labels = [f"direction {number} ({100 * share:.0f} %)" for number, share in enumerate([*shares, 0.0][:2], start=1)]
-    return Points(series, [[words[place] for place in drawn.tolist()], ["the origin"]], labels[0], labels[1], f"the cone, {title}")
+    texts = [[words[place] for place in drawn.tolist()], ["the origin"]]
+    return Points(series, texts, "direction 1", "direction 2", f"the cone, {title}; the directions hold {two_shares(shares)}")
+
+
+def two_shares(shares: np.ndarray) -> str:
+    """What two directions hold of all. It stands in the title, so that the axes of compared maps have the same names."""
+    first, second = [*shares, 0.0, 0.0][:2]
+    return f"{100 * first:.0f} % and {100 * second:.0f} %"
 
 
 def histogram(levels: Sequence[np.ndarray], name: str) -> Lines:
@@ -118,9 +125,8 @@ def look_at_occurrences(subjects: Sequence[Subject], options: OccurrenceOptions)
     points, shares = principal_components(rows)
     points = np.pad(points, ((0, 0), (0, max(2 - points.shape[1], 0))))
     texts = [marked(words, place) for words, place in zip(sentences, places, strict=True)]
-    labels = [f"component {number} ({100 * share:.0f} %)" for number, share in enumerate([*shares, 0.0, 0.0][:2], start=1)]
-    title = f"{wanted} at {level_names(levels)[layer]}, {len(rows)} occurrences"
-    part = Points([Series(wanted, points[:, 0].tolist(), points[:, 1].tolist())], [texts], labels[0], labels[1], title)
+    title = f"{wanted} at {level_names(levels)[layer]}, {len(rows)} occurrences; the components hold {two_shares(shares)}"
+    part = Points([Series(wanted, points[:, 0].tolist(), points[:, 1].tolist())], [texts], "component 1", "component 2", title)
     facts = {
         "word": wanted,
         "layer": layer,

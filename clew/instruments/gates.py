@@ -94,7 +94,11 @@ def look_at_gates(subjects: Sequence[Subject], options: GateOptions) -> View:
         ),
     ]
     sides = f"share of the time above {OPEN}", f"share of the time below {CLOSED}"
-    parts += [Points(series, texts[gate], *sides, f"Saturation of the {gate} gates, cell by cell") for gate, series in points.items()]
+    whole = (0.0, 1.0)
+    parts += [
+        Points(series, texts[gate], *sides, f"Saturation of the {gate} gates, cell by cell", whole, whole)
+        for gate, series in points.items()
+    ]
     memory, curves = [], []
     for layer, gate in keeping.items():
         each = values[layer][gate]

@@ -18,6 +18,7 @@ from clew.inspection.gradient_flow import (
     clip_factor,
     input_gradients,
     reach,
+    source_gradients,
     state_gradients,
     token_losses,
     watched_embedding,
@@ -30,6 +31,7 @@ from clew.instruments.gates import kept
 from clew.instruments.instrument import Instrument, TextOptions
 from clew.instruments.reading import read
 from clew.instruments.recurrent_layers import RecurrentLayer, recurrent_layers
+from clew.instruments.source_gradients import MOST_WRITTEN, source_parts, watched_source
 from clew.instruments.spectra import Spectrum, recurrent_matrices, spectrum
 from clew.instruments.subject import Looked, Subject, subject_of
 from clew.tasks.offers import Carried, Reading, TokenScores, lacking
@@ -61,11 +63,13 @@ class Losses(NamedTuple):
 
 
 class Flow(NamedTuple):
-    """|gradient| (steps + 1,) against k, the mean over places, by what it is of: `1 h`, `1 c`, `x`."""
+    """|gradient| (steps + 1,) against k, the mean over places, by what it is of: `1 h`, `1 c`, `x`; and that of each token written by each
+    place of a source, (written, read), where there is one."""
 
     curves: dict[str, Tensor]
     norm: float | None
     clipped_by: float | None
+    by_source: Tensor | None = None
 
 
 def losses_of(reading: Reading) -> Losses:
@@ -93,15 +97,16 @@ def measure(reading: Reading, options: GradientOptions, clip_norm: float | None)
             found = state_gradients(*start, ends, steps)
             names = [layer.name for layer in carried_layers(reading)]
             curves |= {f"{names[int(part.split('.')[0])]} {part.split('.')[1]}": rows.mean(0) for part, rows in found.items()}
-        with watched_inputs(reading) as (watched, embedded):
+        with watched_inputs(reading) as (watched, embedded), watched_source(reading) as source:
             every = losses.at(watched.forward()[0, : losses.length], 0)
         if (places := embedded[-1].shape[:-1].numel()) - losses.length not in (0, 1):
             raise UserError(f"{places} places are read here and {losses.length} come out; gradients are followed over one sequence")
         curves["x"] = input_gradients([every[t] for t in ends], embedded[-1], ends, steps).mean(0)
+        by_source = source_gradients(list(every[:MOST_WRITTEN]), source[-1]) if source else None
         norm = clipped_by = None
         if losses.name == "loss_t" and (parameters := [each for each in reading.module.parameters() if each.requires_grad]):
             norm, clipped_by = clip_factor(parameters, every, clip_norm)
-    return Flow(curves, norm, clipped_by)
+    return Flow(curves, norm, clipped_by, by_source)
 
 
 def one_by_one(reading: Reading, losses: Losses) -> tuple[Callable[[int, State], tuple[Tensor, State]], State] | None:
@@ -193,6 +198,8 @@ def look_at_gradients(subjects: Sequence[Subject], options: GradientOptions) -> 
         reach_table(flows, steps, options.threshold),
     ]
     parts += [Note(clip_sentence(state, flow, subject.clip_norm)) for state, flow in flows.items() if flow.norm is not None]
+    by_source = {state: flow.by_source for state, flow in flows.items() if flow.by_source is not None}
+    parts += source_parts(by_source, reading)
     spectra = {
         layer.name: {gate: spectrum(each) for gate, each in recurrent_matrices(layer.cell).items() if len(each) <= MOST_WIDTH}
         for layer in recurrent_layers(subject.module)
@@ -207,6 +214,7 @@ def look_at_gradients(subjects: Sequence[Subject], options: GradientOptions) -> 
             state: {name: reach(curve, options.threshold).steps for name, curve in flow.curves.items()} for state, flow in flows.items()
         },
         "gates": {name: curve.tolist() for name, curve in gates.items()},
+        **({"source": {state: norms.tolist() for state, norms in by_source.items()}} if by_source else {}),
         "radius": {layer: {gate: found.radius for gate, found in gates_of.items()} for layer, gates_of in spectra.items()},
     }
     first = "the first " if len(text) < len(options.text) else ""
@@ -215,6 +223,7 @@ def look_at_gradients(subjects: Sequence[Subject], options: GradientOptions) -> 
         f"{losses.length} tokens. It reaches as far as it is at least {options.threshold:.0%} of what it is at k = 0. x is what is read"
         + (", h a layer's output and c its cell" if len(flows[now].curves) > 1 else "")
         + ("; gates: what the gates alone keep of a cell." if gates else ".")
+        + (" The map has the gradient of each word written by each place of the source, whatever way leads there." if by_source else "")
     )
     return View("Gradient flow", parts, about, facts)
 
@@ -265,7 +274,7 @@ def reach_table(flows: dict[str, Flow], steps: int, threshold: float) -> Table:
 
 
 GRADIENTS = Instrument(
-    "how far back gradients reach, trained and untrained, and the recurrent matrices",
+    "how far back gradients reach, trained and untrained, into the source too, and the recurrent matrices",
     GradientOptions,
     look_at_gradients,
     needs=("reads",),

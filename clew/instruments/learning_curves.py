@@ -1,12 +1,13 @@
 """The learning curves of runs side by side: what each logged while it trained, measure by measure."""
 
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 
 from pydantic import Field
 
 from clew.core.config import Section
 from clew.core.errors import UserError
+from clew.drawing.comparing import NONE
 from clew.drawing.curves import Curve, thinned
 from clew.drawing.views import Lines, Part, Series, Table, View
 from clew.instruments.instrument import Instrument
@@ -40,19 +41,32 @@ def look_at_curves(subjects: Sequence[Subject], options: CurvesOptions) -> View:
         raise UserError(f"no run has logged {missing[0]!r}; logged: {', '.join(known) or 'nothing'}")
     parts: list[Part] = []
     for measure in options.measures or [name for name in known if is_judged(name)] or known:
-        series = [
-            Series(name, each.steps, each.values) for name, run in found.items() if (each := thinned(Curve(*curve(run, measure)))).steps
-        ]
-        parts.append(Lines(series, "step", with_unit(measure, known), measure, log_y=options.log and all(min(one.y) > 0 for one in series)))
-    both = set.intersection(*(set(run.best) for run in found.values()))
-    shared = sorted(name for name in both if BASELINE not in name)[:MOST_COLUMNS]
-    rows = [(name, run.state, run.step, *(round(run.best[measure], 4) for measure in shared)) for name, run in found.items()]
-    parts.append(Table(("run", "state", "steps", *(with_unit(measure, both) for measure in shared)), rows, "The best evaluation of each"))
+        series = [series_of(name, run, measure) for name, run in found.items()]
+        is_positive = all(value > 0 for one in series for value in one.y)
+        parts.append(Lines(series, "step", with_unit(measure, known), measure, log_y=options.log and is_positive))
+    parts.append(best_table(found))
     facts = {
         str(folder): {"best": each.best, "curves": {measure: [list(part) for part in curve(each, measure)] for measure in known}}
         for folder, each in zip(folders, found.values(), strict=True)
     }
     return View("Learning curves", parts, f"{len(known)} measures of {len(found)} run{'s' if len(found) > 1 else ''}", facts)
+
+
+def series_of(name: str, run: Summary, measure: str) -> Series:
+    """A run keeps its colour in every picture, also where it logged nothing of what others did."""
+    drawn = thinned(Curve(*curve(run, measure)))
+    return Series(name if drawn.steps else f"{name} ({NONE})", drawn.steps, drawn.values)
+
+
+def best_table(found: Mapping[str, Summary]) -> Table:
+    """What all runs measured first, then what only some did."""
+    judged = Counter(measure for run in found.values() for measure in run.best if BASELINE not in measure)
+    shown = sorted(judged, key=lambda measure: (judged[measure] < len(found), measure))[:MOST_COLUMNS]
+    rows = [
+        (name, run.state, run.step, *(round(run.best[measure], 4) if measure in run.best else NONE for measure in shown))
+        for name, run in found.items()
+    ]
+    return Table(("run", "state", "steps", *(with_unit(measure, judged) for measure in shown)), rows, "The best evaluation of each")
 
 
 def measures_of(runs: Sequence[Summary]) -> list[str]:

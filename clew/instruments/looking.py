@@ -7,7 +7,7 @@ from dataclasses import replace
 from typing import Any
 
 from clew.core.config import Section
-from clew.core.errors import UserError, named, shown, unknown
+from clew.core.errors import UserError, few_of, named, shown, unknown
 from clew.drawing.comparing import on_one_scale
 from clew.drawing.views import Note, Part, View
 from clew.inspection.attention_weights import shows_attention
@@ -17,6 +17,9 @@ from clew.instruments.instrument import Instrument
 from clew.instruments.subject import Looked, Subject, subject_names, subject_of
 from clew.runs.explaining import read_section
 from clew.runs.values import parse_value
+
+MOST_LISTED = 150
+"""Characters of the list of instruments in a sentence that says much else."""
 
 
 def look(models: Looked | Sequence[Looked], name: str, options: Mapping[str, Any], *, inputs: Any = None, tokenizer: Any = None) -> View:
@@ -100,7 +103,8 @@ def check_fits(model: Looked, name: str) -> None:
     """Refuses what an instrument has nothing to see in, and names those that would."""
     subject = subject_of(model)
     if (why := find_instrument(name).why_not(subject)) is not None:
-        raise UserError(f"{named(name)} has nothing to see here: {why}; instruments that read it: {', '.join(fitting(subject)) or 'none'}")
+        known = few_of(fitting(subject), MOST_LISTED) or "none"
+        raise UserError(f"{named(name)} has nothing to see here: {why}; instruments that read it: {known}")
 
 
 def fitting(subject: Subject) -> list[str]:

@@ -156,10 +156,12 @@ def look_at_cost(subjects: Sequence[Subject], options: CostOptions) -> View:
         "power of n",
         "chain (steps)",
         "alive (kB)",
-        "time (ms)",
-        "power of n in time",
+        "power of n in memory",
+        *(("time (ms)", "power of n in time") if options.repeats else ()),
     )
-    parts: list[Part] = [Table(header, rows, keys=1), *curves([(one.name, costs) for one, costs in found], "length", "one of each kind")]
+    # Lines of compared runs belong together by their names, so that the powers stand in the table alone.
+    lines = curves([(one.name, costs) for one, costs in found], "length", "one of each kind", powers=False)
+    parts: list[Part] = [Table(header, rows, keys=1), *lines]
     facts = {
         "parameters": total,
         "layers": [{"name": one.name, "kind": one.kind, "number": one.number, **facts_of(costs)} for one, costs in found],
@@ -171,9 +173,9 @@ def look_at_cost(subjects: Sequence[Subject], options: CostOptions) -> View:
 def cost_row(one: OwnLayer, costs: Costs) -> tuple[Any, ...]:
     known = formula(one.layer, costs.sizes[-1])
     several, timed = len(costs.sizes) > 1, not math.isnan(costs.seconds[-1])
-    power = round(slope(costs.sizes, costs.flops), 2) if several and all(costs.flops) else ""
+    power, room = (round(slope(costs.sizes, each), 2) if several and all(each) else "" for each in (costs.flops, costs.memory))
     pace = round(slope(costs.sizes, costs.seconds), 2) if several and timed else ""
-    ms = round(1000 * costs.seconds[-1], 2) if timed else ""
+    times = (round(1000 * costs.seconds[-1], 2), pace) if timed else ()
     parameters = one.number * sum(parameter.numel() for parameter in one.layer.parameters())
     return (
         one.name,
@@ -183,8 +185,8 @@ def cost_row(one: OwnLayer, costs: Costs) -> tuple[Any, ...]:
         power,
         costs.chains[-1],
         costs.memory[-1] // 1000,
-        ms,
-        pace,
+        room,
+        *times,
     )
 
 

@@ -12,7 +12,7 @@ from clew.interop.readers import Example, as_given
 from clew.interop.signatures import SIZES
 from clew.layers.context import Pieces
 from clew.layers.embeddings import TokenEmbedding
-from clew.models import MODELS
+from clew.models import MODELS, SHAPES
 from clew.runs.loaded import Run
 from clew.tasks.programs import ReadingProgram, Traced, levels
 
@@ -23,8 +23,8 @@ def default_programs(run: Run) -> list[ReadingProgram]:
     """Of a task over a body that reads one sequence of tokens: `logits`, where it is clear what they are of, and the body's levels."""
     task, family = run.task, MODELS[run.config.model.family]
     name = type(task).__name__
-    if family.encodes or family.trees:
-        what = "a source and a target" if family.encodes else "trees"
+    if family.encodes or not family.reads_sequence:
+        what = "a source and a target" if family.encodes else SHAPES[family.reads]
         raise UserError(f"{name} offers no programs, and none are known for a body that reads {what}; {HOW}")
     body: Any = getattr(task, "body", None)
     if not hasattr(body, "levels") or not isinstance(body.embedding, TokenEmbedding):

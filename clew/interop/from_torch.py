@@ -21,7 +21,7 @@ from clew.layers.feedforward import FeedForward
 from clew.layers.norms import LayerNorm
 from clew.layers.recurrent import Bidirectional, Recurrent
 from clew.layers.sequence import SequenceLayer, Stack
-from clew.layers.torch_recurrent import as_stack, cell_tensors
+from clew.layers.torch_recurrent import NAMES, as_stack, cell_tensors
 from clew.layers.wiring import PostNorm, PreNorm
 
 KNOWN = "RNN, LSTM, GRU, TransformerEncoder, TransformerDecoder, Transformer"
@@ -95,8 +95,7 @@ def from_torch(module: nn.Module, *, causal: bool | None = None) -> "SequenceLay
     found: Any
     if isinstance(module, nn.RNNBase):
         found = as_stack(module, dropout=module.dropout)
-        if not module.bias:
-            freeze_biases(found)
+        keep_frozen(module, found)
     elif isinstance(module, nn.TransformerEncoder):
         found = transformer_half(module, nn.TransformerEncoderLayer, causal=bool(causal))
     elif isinstance(module, nn.TransformerDecoder):
@@ -114,11 +113,22 @@ def from_torch(module: nn.Module, *, causal: bool | None = None) -> "SequenceLay
     return layer
 
 
-def freeze_biases(stack: nn.Module) -> None:
-    """A module without biases learns none."""
-    for name, parameter in stack.named_parameters():
-        if name.endswith("bias"):
-            parameter.requires_grad_(False)
+TRAINED_BY = {
+    "input_weight": ("weight_ih",),
+    "hidden_weight": ("weight_hh",),
+    "bias": ("bias_ih", "bias_hh"),
+    "candidate_bias": ("bias_hh",),
+    "projection": ("weight_hr",),
+}
+"""Their tensors that each of a cell's is made of."""
+
+
+def keep_frozen(module: nn.RNNBase, stack: Stack) -> None:
+    """A tensor of ours is trained where one of theirs is; a module without biases learns none."""
+    for (number, suffix), (_, cell) in (cells_of(stack) or {}).items():
+        for name, parameter in cell.named_parameters():
+            theirs = (getattr(module, f"{part}_l{number}{suffix}", None) for part in TRAINED_BY[name])
+            parameter.requires_grad_(any(each is not None and each.requires_grad for each in theirs))
 
 
 def transformer_half(module: Any, layer_type: type, *, causal: bool) -> "Stack | Normed":
@@ -273,7 +283,7 @@ def recurrent_tensors(stack: nn.Module, theirs: dict[str, Tensor]) -> dict[str, 
     left = dict(theirs)
     found: dict[str, Tensor] = {}
     for (number, suffix), (path, cell) in cells.items():
-        read = {name: left.pop(f"{name}_l{number}{suffix}", None) for name in ("weight_ih", "weight_hh", "bias_ih", "bias_hh", "weight_hr")}
+        read = {name: left.pop(f"{name}_l{number}{suffix}", None) for name in NAMES}
         if read["weight_ih"] is None or read["weight_hh"] is None:
             continue
         found |= {f"{path}.{name}": tensor for name, tensor in cell_tensors(cell, read.get).items()}

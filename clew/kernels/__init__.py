@@ -13,7 +13,9 @@ from torch import nn
 
 from clew.core.taps import is_watched
 from clew.kernels.cross_entropy import cross_entropy
+from clew.kernels.ctc import ctc
 from clew.kernels.dot_attention import dot_attention
+from clew.kernels.grid_lstm import grid_lstm
 from clew.kernels.recurrent import elman_relu, elman_tanh, gru, lstm
 
 KERNELS: dict[str, Callable[..., Any]] = {
@@ -22,12 +24,14 @@ KERNELS: dict[str, Callable[..., Any]] = {
     "lstm": lstm,
     "projected_lstm": lstm,
     "gru": gru,
+    "grid_lstm": grid_lstm,
     "dot_attention": dot_attention,
     "cross_entropy": cross_entropy,
+    "ctc": ctc,
 }
-EAGER_ONLY = {"cross_entropy"}
-"""Kernels that compiled code does without: a walk over chunks would break its graph, and what it makes of the equation is fast, though
-it holds all logits."""
+EAGER_ONLY = {"cross_entropy", "grid_lstm"}
+"""Kernels that compiled code does without: a walk over chunks or diagonals would break its graph, and what it makes of the equation is
+fast, though of the cross-entropy it holds all logits."""
 UNROLLED = {"elman_tanh", "elman_relu", "lstm", "projected_lstm", "gru"}
 """Kernels that an exported program would have written out to the length it was made with; it takes the equation, step by step."""
 

@@ -8,13 +8,15 @@ from typing import Any, NamedTuple
 
 import torch
 
-from clew.core.config import Section
+from clew.core.config import Section, options_of
 from clew.core.errors import unknown
 from clew.core.types import Source
 from clew.laws.attention import HEADS, POSITION_LAWS, SCORE_LAWS
 from clew.laws.cases import Broken, Build, Law, Sizes
 from clew.laws.cells import CELL_LAWS
 from clew.laws.encoder_decoders import CONDITIONED_LAWS, SOURCE_LAWS, Conditioned
+from clew.laws.graphs import GRAPH_LAWS, OverNodes
+from clew.laws.grids import GRID_LAWS, OverGrids
 from clew.laws.sequences import BODY_LAWS, SEQUENCE_LAWS
 from clew.laws.tasks import BATCH_LAWS, EXAMPLE_LAWS, build_tried
 from clew.laws.trees import TREE_LAWS, OverVectors
@@ -23,6 +25,9 @@ from clew.layers.attention import SelfAttention
 from clew.layers.cells import CELLS, GRU
 from clew.layers.characters import CHARACTERS
 from clew.layers.embeddings import TokenEmbedding
+from clew.layers.graph_lstm import GRAPH_LAYERS
+from clew.layers.grid_lstm import GRID_LAYERS
+from clew.layers.grids import DIRECTIONS
 from clew.layers.norms import NORMS
 from clew.layers.pooling import POOLINGS
 from clew.layers.positions import POSITIONS
@@ -187,6 +192,12 @@ def _body_trials(build: Build, example: Any) -> Iterator[Trial]:
     if getattr(example, "trees", False):
         yield from (Trial("", law, lambda sizes: OverVectors(build(sizes))) for law in TREE_LAWS.values())
         return
+    if getattr(example, "grid", False):
+        yield from (Trial("", law, lambda sizes: OverGrids(build(sizes))) for law in GRID_LAWS.values())
+        return
+    if getattr(example, "graph", False):
+        yield from (Trial("", law, lambda sizes: OverNodes(build(sizes))) for law in GRAPH_LAWS.values())
+        return
     if not getattr(example, "encodes", False):
         yield from (Trial("", law, build) for law in BODY_LAWS.values())
         return
@@ -210,6 +221,14 @@ def _tree_trials(build: Build, example: Any) -> Iterator[Trial]:
     yield from (Trial("", law, build) for law in TREE_LAWS.values())
 
 
+def _grid_trials(build: Build, example: Any) -> Iterator[Trial]:
+    yield from (Trial("", law, build) for law in GRID_LAWS.values())
+
+
+def _graph_trials(build: Build, example: Any) -> Iterator[Trial]:
+    yield from (Trial("", law, build) for law in GRAPH_LAWS.values())
+
+
 def _task_trials(build: Build, example: Any) -> Iterator[Trial]:
     laws = {**BATCH_LAWS, **EXAMPLE_LAWS} if example.examples else BATCH_LAWS
     yield from (Trial("", law, build) for law in laws.values())
@@ -228,9 +247,16 @@ def _small_body(position: Any, sizes: Sizes) -> Body:
     return Body(TokenEmbedding(VOCABULARY, sizes.input_dim, position=position), Stack([Residual(sizes.input_dim, attention)]))
 
 
+def _from_every_corner(member: Any) -> dict[str, Callable[[Any, Sizes], Any]]:
+    """A grid layer that starts at the top left starts elsewhere too, where it has the option."""
+    if "directions" not in options_of(member):
+        return {}
+    return {", from every corner": lambda layer, sizes: layer(sizes.input_dim, sizes.dim, directions=DIRECTIONS[-1])}
+
+
 def _over_vectors(family: Any) -> dict[str, Callable[[Any, Sizes], Any]]:
     """A family that reads one sequence takes any source."""
-    return {} if family.encodes or family.trees else {", over vectors": partial(_build_model, source=Vectors(WIDTH))}
+    return {} if family.encodes or not family.reads_sequence else {", over vectors": partial(_build_model, source=Vectors(WIDTH))}
 
 
 def _build_model(family: Any, sizes: Sizes, source: Source = TOKENS) -> Any:
@@ -239,6 +265,16 @@ def _build_model(family: Any, sizes: Sizes, source: Source = TOKENS) -> Any:
     config: type[Section] = family.config
     sources = (TOKENS, Tokens(VOCABULARY - 2)) if family.encodes else (source,)
     return family.build(config(**{name: value for name, value in small.items() if name in config.model_fields}), *sources)
+
+
+def _build_graph_layer(member: Any, sizes: Sizes, **options: Any) -> Any:
+    """With several types of edges, where it tells them apart."""
+    taken = options_of(member)
+    return member(sizes.input_dim, sizes.dim, **{name: value for name, value in {"num_types": 3, **options}.items() if name in taken})
+
+
+def _in_rounds(member: Any) -> dict[str, Callable[[Any, Sizes], Any]]:
+    return {", in rounds": partial(_build_graph_layer, order="rounds")} if "order" in options_of(member) else {}
 
 
 ATTENTIONS: dict[str, dict[str, Any]] = {
@@ -261,12 +297,21 @@ KINDS: dict[str, Kind] = {
     "pooling": Kind(POOLINGS, "P(dim)", ((2, 2), *SQUARE[1:]), lambda m, s: m(s.dim), _pooling_trials),
     "reader of characters": Kind(CHARACTERS, "C(dim)", SQUARE, lambda m, s: m(s.dim), _character_trials),
     "tree layer": Kind(TREE_LAYERS, "T(input_dim, dim)", ((2, 3), *SQUARE[1:]), lambda m, s: m(s.input_dim, s.dim), _tree_trials),
+    "grid layer": Kind(
+        GRID_LAYERS,
+        "G(input_dim, dim)",
+        ((2, 3), *SQUARE[1:]),
+        lambda m, s: m(s.input_dim, s.dim),
+        _grid_trials,
+        _from_every_corner,
+    ),
+    "graph layer": Kind(GRAPH_LAYERS, "G(input_dim, dim)", ((2, 3), *SQUARE[1:]), _build_graph_layer, _graph_trials, _in_rounds),
     "task": Kind(TASKS, "TaskEntry(config=..., build=..., learning=...)", ((2, 2), (4, 4)), build_tried, _task_trials),
     "model": Kind(MODELS, "Family(config, build)", ((4, 4), (8, 8), (16, 16)), _build_model, _body_trials, _over_vectors),
 }
 
 TABLES_OF_LAWS = (
-    *(BODY_LAWS, SOURCE_LAWS, CELL_LAWS, SCORE_LAWS, POSITION_LAWS, NORM_LAWS, POOLING_LAWS, CHARACTER_LAWS, TREE_LAWS),
-    *(BATCH_LAWS, EXAMPLE_LAWS),
+    *(BODY_LAWS, SOURCE_LAWS, CELL_LAWS, SCORE_LAWS, POSITION_LAWS, NORM_LAWS, POOLING_LAWS, CHARACTER_LAWS, TREE_LAWS, GRID_LAWS),
+    *(GRAPH_LAWS, BATCH_LAWS, EXAMPLE_LAWS),
 )
 NAMES: dict[Law, str] = {law: name for table in TABLES_OF_LAWS for name, law in table.items()}

@@ -1,19 +1,39 @@
 """A few small examples of each kind of data, of different lengths, for the laws of tasks. A kind of one's own adds its own."""
 
-from typing import Any
+import math
+from typing import Any, NamedTuple
+
+import torch
 
 from clew.core.trees import Tree
-from clew.data.examples import Answer, Labelled, LabelledTree, Pair, Parsed, Question, Sentence
+from clew.data.examples import (
+    Answer,
+    Captioned,
+    Labelled,
+    LabelledPicture,
+    LabelledTree,
+    Pair,
+    Parsed,
+    Question,
+    Sentence,
+    Transcribed,
+)
+from clew.data.kinds.captioned import CaptionedData, texts_of
+from clew.data.kinds.dependency_graphs import DependencyGraphsData
 from clew.data.kinds.documents import DocumentsData
 from clew.data.kinds.labelled import LabelledData
+from clew.data.kinds.labelled_pictures import LabelledPicturesData
 from clew.data.kinds.labelled_trees import LabelledTreesData
 from clew.data.kinds.pairs import PairsData
 from clew.data.kinds.questions import QuestionsData
 from clew.data.kinds.section import DataSection
 from clew.data.kinds.tagged import TaggedData
 from clew.data.kinds.text import TextData
+from clew.data.kinds.transcribed import TranscribedData
 from clew.data.kinds.trees import TreesData
 from clew.data.notes import Notes
+from clew.data.scenes import scenes
+from clew.data.sound_files import Sound
 from clew.data.text_files import TextString
 from clew.data.tree_files import labelled_nodes
 from clew.data.trees import parse_tree
@@ -50,12 +70,48 @@ def labelled_trees() -> list[LabelledTree]:
     return list(labelled_nodes([Parsed(tree, f"tree {number}") for number, tree in enumerate(parsed)], Notes()))
 
 
+def dependency_graphs() -> list[Sentence]:
+    """Every word hangs from the one in the middle of its sentence, which is the root."""
+    found = []
+    for sentence in tagged():
+        root = len(sentence.words) // 2 + 1
+        heads = tuple(0 if word == root else root for word in range(1, len(sentence.words) + 1))
+        found.append(sentence._replace(heads=heads, relations=tuple("dep" if head else "root" for head in heads)))
+    return found
+
+
 def questions() -> list[Question]:
     found = []
     for number, text in enumerate(TEXTS[:4]):
         first = text.split()[0]
         found.append(Question(f"who is {first} ?", text, (Answer(first, 0),), f"question {number}"))
     return found
+
+
+class Tone(NamedTuple):
+    """A sound with a tone for every word, as high as the word is long."""
+
+    text: str
+
+    def sound(self) -> Sound:
+        seconds = torch.arange(800) / 8000
+        return Sound(torch.cat([torch.sin(2 * math.pi * 200 * len(word) * seconds) for word in self.text.split()]), 8000)
+
+
+def transcribed() -> list[Transcribed]:
+    return [Transcribed(Tone(text), text, f"sound {number}") for number, text in enumerate(TEXTS)]
+
+
+def captioned() -> list[Captioned]:
+    return [
+        Captioned(scene, texts_of(scene, paragraphs=False), f"scene {number}")
+        for number, scene in enumerate(scenes(6, 1, "train", side=32))
+    ]
+
+
+def labelled_pictures() -> list[LabelledPicture]:
+    found = enumerate(scenes(6, 1, "train", side=32))
+    return [LabelledPicture(scene, (str(number % 2),), f"scene {number}") for number, scene in found]
 
 
 SAMPLES: dict[type[DataSection], Any] = {
@@ -66,5 +122,9 @@ SAMPLES: dict[type[DataSection], Any] = {
     PairsData: pairs(),
     TreesData: trees(),
     LabelledTreesData: labelled_trees(),
+    DependencyGraphsData: dependency_graphs(),
     QuestionsData: questions(),
+    TranscribedData: transcribed(),
+    CaptionedData: captioned(),
+    LabelledPicturesData: labelled_pictures(),
 }

@@ -30,7 +30,7 @@ from clew.tasks import TASKS
 from clew.tasks.entry import TaskEntry
 from clew.tasks.learning import Encoding
 
-BODIES = {"encodes": "seq2seq", "trees": "tree_lstm", "directions": "elmo", "whole": "bert", "": "recurrent"}
+BODIES = {"encodes": "seq2seq", "trees": "tree_lstm", "graph": "graph_lstm", "directions": "elmo", "whole": "bert", "": "recurrent"}
 """A family that offers what a task needs."""
 CLOSE = 1e-6
 """Tasks take scores in single precision."""
@@ -54,7 +54,7 @@ def build_tried(entry: TaskEntry, sizes: Sizes) -> Tried:
         name = learning.section.__name__
         raise UserError(f"there are no samples of the data that it reads; put some into SAMPLES[{name}] of clew.laws.samples")
     rows = max(sizes.batch + 1, 2)
-    family = next(BODIES[need] for need in (*entry.needs, "") if need in BODIES)
+    family = next(BODIES[need] for need in (*entry.needs, *entry.gives, "") if need in BODIES)
     small = {"dim": 2 * sizes.dim, "embedding_dim": 2 * sizes.dim, "num_layers": 1, "num_heads": 2, "dropout": 0.0, "max_length": 64}
     fields = MODELS[family].config.model_fields
     model = {"family": family, **{name: value for name, value in small.items() if name in fields}}

@@ -1,19 +1,26 @@
 """Recurrent decoders that look at a memory at every step, before the cell or after it. A decoder cell is a cell, so `Recurrent` runs it
-and beams reorder it. Where what was looked at is not fed back, all steps look at once."""
+and beams reorder it. Where what was looked at is not fed back, all steps look at once.
 
+`attend(score)` builds how they look: softly by `Attention`, at one place by `HardAttention`.
+"""
+
+from collections.abc import Callable
 from typing import NamedTuple
 
 import torch
 from torch import Tensor, nn
 
 from clew.core.errors import UserError
-from clew.core.types import Memory, State, Tree
+from clew.core.state import map_tree
+from clew.core.types import Fixed, Memory, State, Tree
 from clew.layers.attention import Attention, Prepared, attend_memory, fold_beams, unfold_beams
 from clew.layers.cells import Cell
 from clew.layers.hard_attention import Draws, HardAttention
 from clew.layers.recurrent import Recurrent
 from clew.layers.scores import Score
 from clew.layers.sequence import SequenceLayer
+
+Attend = Callable[[Score], Attention]
 
 
 class AttentiveState(NamedTuple):
@@ -23,7 +30,7 @@ class AttentiveState(NamedTuple):
 
 class FeedingState(NamedTuple):
     cell: State
-    fed: Tensor  # (batch, dim) what was given at the step before
+    fed: Tensor  # (batch, width) h~ or the context of the step before
     memory: Memory
 
 
@@ -41,29 +48,30 @@ class AttentiveCell(Cell):
         s'      = cell([x; context], s)
         y       = [s'; context]
 
-    The query is the cell's output of the step before, or its initial state. `cell` takes input_dim + memory_dim features. With `hard` the
-    context is one h_i, and y is `Drawn`.
+    The query is the cell's output of the step before, or its initial state. `cell` takes input_dim + memory_dim features. Where attention
+    is hard the context is one h_i, and y is `Drawn`.
     """
 
-    def __init__(self, input_dim: int, memory_dim: int, cell: Cell, score: Score, *, hard: bool = False):
+    def __init__(self, input_dim: int, memory_dim: int, cell: Cell, score: Score, *, attend: Attend = Attention):
         super().__init__(input_dim, cell.dim + memory_dim)
         if cell.input_dim != input_dim + memory_dim:
             raise UserError(
                 f"an attentive cell hands its inner cell [x; context] of width {input_dim + memory_dim}, but it takes {cell.input_dim}"
             )
         self.cell = cell
-        self.attention = HardAttention(score) if hard else Attention(score)
+        self.attention = attend(score)
 
     def initial_state(self, batch_size: int, memory: Memory | None = None, *, like: Tensor) -> State:
         return AttentiveState(self.cell.initial_state(batch_size, memory, like=like), without_final(memory))
 
     def inputs(self, x: Tensor) -> Tree:
-        return self.cell.early_inputs(x)
+        return self.cell.early_inputs(x), Fixed(choose_expected(self.attention, x))
 
     def forward(self, inputs: Tree, state: AttentiveState) -> tuple[Tensor | Drawn, AttentiveState]:
+        early, expected = inputs
         memory = prepared(self.attention, state.memory)
-        context, draws = look(self.attention, query_of(state.cell)[:, None], memory)
-        y, cell_state = self.cell(self.cell.late_inputs(inputs, context[:, 0]), state.cell)
+        context, draws = look(self.attention, query_of(state.cell)[:, None], memory, expected.value)
+        y, cell_state = self.cell(self.cell.late_inputs(early, context[:, 0]), state.cell)
         return drawn(self.attention, torch.cat([y, context[:, 0]], -1), draws), AttentiveState(cell_state, memory)
 
 
@@ -75,31 +83,39 @@ class FeedingCell(Cell):
         h~'     = tanh(W_c [context; s'])
         y       = h~'
 
-    `cell` takes input_dim + dim features; a stack of cells is looked out of at its top. With `hard` the context is one h_i, and y is
-    `Drawn`.
+    Without `joined` there is no W_c: y = [s'; context], and the context is what is fed back in place of h~. `cell` takes the features of x
+    and of what is fed; a stack of cells is looked out of at its top. Where attention is hard the context is one h_i, and y is `Drawn`.
     """
 
-    def __init__(self, input_dim: int, dim: int, memory_dim: int, cell: Cell, score: Score, *, hard: bool = False):
-        super().__init__(input_dim, dim)
-        if cell.input_dim != input_dim + dim:
-            raise UserError(f"a feeding cell hands its inner cell [x; h~] of width {input_dim + dim}, but it takes {cell.input_dim}")
+    def __init__(
+        self, input_dim: int, dim: int, memory_dim: int, cell: Cell, score: Score, *, joined: bool = True, attend: Attend = Attention
+    ):
+        super().__init__(input_dim, joined_dim(dim, memory_dim, cell.dim, joined))
+        self.fed_dim = dim if joined else memory_dim
+        if cell.input_dim != input_dim + self.fed_dim:
+            fed = "h~" if joined else "context"
+            raise UserError(
+                f"a feeding cell hands its inner cell [x; {fed}] of width {input_dim + self.fed_dim}, but it takes {cell.input_dim}"
+            )
         self.cell = cell
-        self.attention = HardAttention(score) if hard else Attention(score)
-        self.join = nn.Linear(memory_dim + cell.dim, dim, bias=False)
+        self.attention = attend(score)
+        self.join = nn.Linear(memory_dim + cell.dim, dim, bias=False) if joined else None
 
     def initial_state(self, batch_size: int, memory: Memory | None = None, *, like: Tensor) -> State:
-        fed = like.new_zeros(batch_size, self.dim)
+        fed = like.new_zeros(batch_size, self.fed_dim)
         return FeedingState(self.cell.initial_state(batch_size, memory, like=like), fed, without_final(memory))
 
     def inputs(self, x: Tensor) -> Tree:
-        return self.cell.early_inputs(x)
+        return self.cell.early_inputs(x), Fixed(choose_expected(self.attention, x))
 
     def forward(self, inputs: Tree, state: FeedingState) -> tuple[Tensor | Drawn, FeedingState]:
+        early, expected = inputs
         memory = prepared(self.attention, state.memory)
-        s, cell_state = self.cell(self.cell.late_inputs(inputs, state.fed), state.cell)
-        context, draws = look(self.attention, s[:, None], memory)
-        y = torch.tanh(self.join(torch.cat([context[:, 0], s], -1)))
-        return drawn(self.attention, y, draws), FeedingState(cell_state, y, memory)
+        s, cell_state = self.cell(self.cell.late_inputs(early, state.fed), state.cell)
+        context, draws = look(self.attention, s[:, None], memory, expected.value)
+        y = put_together(self.join, s, context[:, 0])
+        fed = context[:, 0] if self.join is None else y
+        return drawn(self.attention, y, draws), FeedingState(cell_state, fed, memory)
 
 
 class LookingState(NamedTuple):
@@ -110,14 +126,14 @@ class LookingState(NamedTuple):
 class Looking(SequenceLayer):
     """Attention after the cell, nothing fed back (Luong et al. 2015, section 3.1): h~ = tanh(W_c [context; s]), all steps at once.
 
-    What goes in is s, a decoder's hidden vectors; they are the queries.
+    What goes in is s, a decoder's hidden vectors; they are the queries. Without `joined` y = [s; context], with no layer between.
     """
 
-    def __init__(self, input_dim: int, dim: int, memory_dim: int, score: Score, *, hard: bool = False):
+    def __init__(self, input_dim: int, dim: int, memory_dim: int, score: Score, *, joined: bool = True, attend: Attend = Attention):
         super().__init__()
-        self.dim = dim
-        self.attention = HardAttention(score) if hard else Attention(score)
-        self.join = nn.Linear(memory_dim + input_dim, dim, bias=False)
+        self.dim = joined_dim(dim, memory_dim, input_dim, joined)
+        self.attention = attend(score)
+        self.join = nn.Linear(memory_dim + input_dim, dim, bias=False) if joined else None
 
     def initial_state(self, batch_size: int, memory: Memory | None = None, capacity: int | None = None, *, like: Tensor) -> State:
         return LookingState(without_final(memory), None)
@@ -126,12 +142,12 @@ class Looking(SequenceLayer):
         memory = without_final(None) if state is None else state.memory
         if self.attention.kernel is None:
             memory = prepared(self.attention, memory)
-            context, draws = look(self.attention, x, memory)
+            context, draws = look(self.attention, x, memory, choose_expected(self.attention, x))
         else:
             values, draws = memory.values[:, None], None
             context = attend_memory(self.attention, fold_beams(x, values.shape[0])[:, None], values, values, memory.mask)
             context = unfold_beams(context[:, 0], x.shape[0])
-        return torch.tanh(self.join(torch.cat([context, x], -1))), LookingState(memory, draws)
+        return put_together(self.join, x, context), LookingState(memory, draws)
 
 
 class DrawingState(NamedTuple):
@@ -152,6 +168,17 @@ class Drawing(Recurrent):
         return y, DrawingState(recurrent, draws)
 
 
+def joined_dim(dim: int, memory_dim: int, state_dim: int, joined: bool) -> int:
+    """The width of what is handed on: h~'s own, or that of [s; context]."""
+    if not joined and dim != state_dim + memory_dim:
+        raise UserError(f"without a layer that joins them [s; context] is {state_dim + memory_dim} wide, not {dim}")
+    return dim
+
+
+def put_together(join: nn.Module | None, s: Tensor, context: Tensor) -> Tensor:
+    return torch.cat([s, context], -1) if join is None else torch.tanh(join(torch.cat([context, s], -1)))
+
+
 def without_final(memory: Memory | None) -> Memory:
     """What a decoder looks at; what started it is in its state by then."""
     if memory is None:
@@ -167,21 +194,28 @@ def prepared(attention: Attention, memory: Memory) -> Memory:
     return Memory(attention.prepare(values, values, memory.mask), memory.mask)
 
 
-def look(attention: Attention, query: Tensor, memory: Memory) -> tuple[Tensor, Draws | None]:
+def choose_expected(attention: Attention, x: Tensor) -> Tensor | None:
+    """The rows of a chunk (batch, length, dim) whose hard attention takes its mean in place of a draw; None where it always draws."""
+    return attention.choose_expected(x) if isinstance(attention, HardAttention) else None
+
+
+def look(attention: Attention, query: Tensor, memory: Memory, expected: Tensor | None = None) -> tuple[Tensor, Draws | None]:
     """The contexts (rows, length, dim) of queries (rows, length, width); the beams of a sentence share its row of memory."""
     ready, rows = memory.values, query.shape[0]
-    query = fold_beams(query, ready.values.shape[0])[:, None]  # (sentences, 1, query, width)
+    sentences = ready.values.shape[0]
+    folded = fold_beams(query, sentences)[:, None]  # (sentences, 1, query, width)
     if not isinstance(attention, HardAttention):
-        return unfold_beams(attention.read(query, ready)[:, 0], rows), None
-    context, draws = attention.draw(query, ready)
-    worth = None if draws is None else Draws(*(part[:, 0].reshape(rows, -1) for part in draws))
+        return unfold_beams(attention.read(folded, ready)[:, 0], rows), None
+    if expected is not None:
+        expected = fold_beams(expected[:, None, None].expand(-1, query.shape[1], 1), sentences)[:, None]  # (sentences, 1, query, 1)
+    context, draws = attention.draw(folded, ready, expected)
+    worth = None if draws is None else map_tree(lambda part: part[:, 0].reshape(rows, -1), draws)
     return unfold_beams(context[:, 0], rows), worth
 
 
 def drawn(attention: Attention, y: Tensor, draws: Draws | None) -> Tensor | Drawn:
-    if not isinstance(attention, HardAttention):
-        return y
-    return Drawn(y, None if draws is None else Draws(draws.log_probs[:, 0], draws.entropies[:, 0]))
+    """What one step gives."""
+    return Drawn(y, map_tree(lambda part: part[:, 0], draws)) if isinstance(attention, HardAttention) else y
 
 
 def query_of(state: State) -> Tensor:

@@ -14,10 +14,11 @@ from clew.layers.scores import Score
 
 
 class Draws(NamedTuple):
-    """The places that training drew, one a position of a chunk."""
+    """The places that training drew, one a position of a chunk. Where the mean was taken in place of a draw, its log-probability is 0."""
 
     log_probs: Tensor  # (batch, length) of each draw
     entropies: Tensor  # (batch, length) of what it was drawn from
+    sampled: Tensor | None = None  # (batch, length) True where a place was drawn; None where one always was
 
 
 class HardAttention(Attention):
@@ -25,30 +26,45 @@ class HardAttention(Attention):
 
         w = softmax(score(q, k)),   s ~ w in training, s = argmax w in evaluation,   context = v_s
 
-    No gradient passes a draw: the values are trained through the place that was drawn, the scores through `Reinforce`.
+    No gradient passes a draw: the values are trained through the place that was drawn, the scores through `Reinforce`. With `expectation`
+    = p, each row of a training chunk takes with probability p the expected value sum_i w_i v_i at all its positions, as soft attention
+    does, and its gradient (section 4.1 has p = 0.5).
     """
 
-    def __init__(self, score: Score):
+    def __init__(self, score: Score, *, expectation: float = 0.0):
         super().__init__(score)
         self.kernel = None
+        self.expectation = expectation
         self.places = Tap()
 
-    def draw(self, query: Tensor, memory: Prepared) -> tuple[Tensor, Draws | None]:
-        """The context (sentences, heads, query, dim), and in training what the draws were worth (sentences, heads, query)."""
+    def choose_expected(self, x: Tensor) -> Tensor | None:
+        """The rows (batch,) of a chunk (batch, length, dim) that take their mean; None where none does."""
+        if not self.training or not self.expectation:
+            return None
+        return torch.rand(x.shape[0], device=x.device) < self.expectation
+
+    def draw(self, query: Tensor, memory: Prepared, expected: Tensor | None = None) -> tuple[Tensor, Draws | None]:
+        """The context (sentences, heads, query, dim), and in training what the draws were worth (sentences, heads, query). `expected`
+        (sentences, 1, query, 1) is True where the mean is taken."""
         log_weights = F.log_softmax(self.scores(self.compare(query, memory)), -1)
         weights = self.weights(log_weights.exp())
         if self.training:
             place = torch.multinomial(weights.detach().flatten(0, -2), 1).view(weights.shape[:-1])
         else:
             place = weights.argmax(-1)
-        chosen = self.places(
+        one_place = self.places(
             (torch.arange(weights.shape[-1], device=place.device) == place[..., None]).to(weights.dtype)
         )  # (sentences, heads, query, places)
+        chosen = one_place if expected is None else torch.where(expected, weights, one_place)
         context = chosen.to(memory.values.dtype) @ memory.values
         if not self.training:
             return context, None
         finite = log_weights if memory.bias is None else log_weights.masked_fill(memory.bias < 0, 0.0)
-        return context, Draws((chosen * finite).sum(-1), -(weights * finite).sum(-1))
+        log_probs, entropies = (one_place * finite).sum(-1), -(weights * finite).sum(-1)
+        if expected is None:
+            return context, Draws(log_probs, entropies)
+        sampled = ~expected[..., 0].expand_as(log_probs)
+        return context, Draws(torch.where(sampled, log_probs, 0.0), entropies, sampled)
 
     def read(self, query: Tensor, memory: Prepared) -> Tensor:
         return self.draw(query, memory)[0]
@@ -63,14 +79,16 @@ class Reinforce(nn.Module):
 
     The first part of the expectation is the gradient of the plain loss. Each draw is credited with what comes after it, which it can
     have changed, rather than with the whole sentence: the same expectation, less noise. The baseline is a buffer, a number a target,
-    and starts at that of a uniform guess; it is read before it is moved, so that no draw is weighed by itself. `entropy_weight` holds
-    the draws open (lambda_e).
+    and starts at that of a uniform guess; it is read before it is moved, so that no draw is weighed by itself. Rows that took their mean
+    move no baseline, and have no draw to be credited. `policy_weight` is the share of this gradient (lambda_r); `entropy_weight` holds the
+    draws open (lambda_e).
     """
 
     baseline: Tensor
 
-    def __init__(self, vocabulary: int, *, entropy_weight: float = 0.01, decay: float = 0.9):
+    def __init__(self, vocabulary: int, *, policy_weight: float = 1.0, entropy_weight: float = 0.01, decay: float = 0.9):
         super().__init__()
+        self.policy_weight = policy_weight
         self.entropy_weight = entropy_weight
         self.decay = decay
         self.register_buffer("baseline", -torch.tensor(float(vocabulary)).log())
@@ -84,11 +102,17 @@ class Reinforce(nn.Module):
         above = torch.where(real, log_probs - self.baseline.to(log_probs.dtype), 0.0)
         advantage = above.flip(1).cumsum(1).flip(1)  # (batch, length) R_t - b_t
         if self.training:
-            mean = log_probs.sum() / real.sum().clamp(min=1)
-            self.baseline.mul_(self.decay).add_((1 - self.decay) * mean)
+            self.move_baseline(log_probs, real if draws.sampled is None else real & draws.sampled)
         policy = -torch.where(real, advantage * draws.log_probs, 0.0).sum()
         entropy = -torch.where(real, draws.entropies, 0.0).sum()
-        return {"policy": Term(policy, real.sum()), "entropy": Term(entropy, real.sum(), self.entropy_weight)}
+        return {"policy": Term(policy, real.sum(), self.policy_weight), "entropy": Term(entropy, real.sum(), self.entropy_weight)}
+
+    def move_baseline(self, log_probs: Tensor, drawn: Tensor) -> None:
+        """Towards the mean of the targets whose places were drawn; it stays where none was."""
+        count = drawn.sum()
+        mean = torch.where(drawn, log_probs, 0.0).sum() / count.clamp(min=1)
+        moved = self.baseline * self.decay + (1 - self.decay) * mean
+        self.baseline.copy_(torch.where(count > 0, moved, self.baseline))
 
 
 def find_draws(state: State) -> Draws | None:

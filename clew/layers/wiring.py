@@ -111,17 +111,31 @@ class Dense(Plain):
 class Beside(Plain):
     """y = [dropout(f(x_1 .. x_reads)); the last `keeps` features of x]: some of what goes in passes by, for layers above.
 
-    It is in no table: how many features are read and kept is a matter of the layers around it.
+    With `residual` the first features of x are added to what f gives of them and the others. It is in no table: how many features are read
+    and kept is a matter of the layers around it.
     """
 
-    def __init__(self, dim: int, layer: SequenceLayer, *, reads: int, keeps: int, dropout: float = 0.0, dropout_kind: str = "plain"):
+    def __init__(
+        self,
+        dim: int,
+        layer: SequenceLayer,
+        *,
+        reads: int,
+        keeps: int,
+        residual: bool = False,
+        dropout: float = 0.0,
+        dropout_kind: str = "plain",
+    ):
         super().__init__(dim, layer, dropout=dropout, dropout_kind=dropout_kind)
-        self.reads, self.keeps = reads, keeps
+        if residual and layer.dim > reads:
+            raise UserError(f"a residual connection adds to what comes out ({layer.dim}) as many features that are read, of {reads}")
+        self.reads, self.keeps, self.residual = reads, keeps, residual
         self.dim = layer.dim + keeps
 
     def forward(self, x: Tensor, mask: Tensor | None = None, state: State = None) -> tuple[Tensor, State]:
         y, state = self.layer(x[..., : self.reads], mask, state)
         y = self.dropped(y)
+        y = x[..., : y.shape[-1]] + y if self.residual else y
         return torch.cat([y, x[..., x.shape[-1] - self.keeps :]], -1) if self.keeps else y, state
 
 

@@ -4,6 +4,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import astuple
 from typing import NamedTuple
 
+from clew.metrics.error_rates import Errors, character_errors, word_errors
 from clew.metrics.rouge import rouge, score_text
 from clew.metrics.statistics import Statistics, share_of
 from clew.metrics.strings import character_error_rate, edit_distance, exact_match, word_error_rate
@@ -31,7 +32,10 @@ def named(measure: str) -> str:
 
 NAMES = {
     "bleu": "BLEU",
+    **{f"bleu_{orders}": f"BLEU-{orders}" for orders in (1, 2, 3, 4)},
+    "cer": "CER",
     "chrf": "chrF",
+    "cider": "CIDEr-D",
     "f1": "F1",
     "f1_answerable": "F1 where there is an answer",
     "f1_unanswerable": "F1 where there is none",
@@ -41,6 +45,7 @@ NAMES = {
     "pearson": "Pearson",
     "spearman": "Spearman",
     "ter": "TER",
+    "wer": "WER",
 }
 
 
@@ -72,6 +77,16 @@ def measure_ter(written: Texts, wanted: Texts, lowercase: bool) -> Measured:
     return Measured({"ter": found.score}, found.describe())
 
 
+def measure_wer(written: Texts, wanted: Texts, lowercase: bool) -> Measured:
+    found = sum(word_errors(cased(written, lowercase), cased(wanted, lowercase)), Errors())
+    return Measured({"wer": 100 * found.rate}, f"WER {100 * found.rate:.2f} ({found.describe('word')})")
+
+
+def measure_cer(written: Texts, wanted: Texts, lowercase: bool) -> Measured:
+    found = sum(character_errors(cased(written, lowercase), cased(wanted, lowercase)), Errors())
+    return Measured({"cer": 100 * found.rate}, f"CER {100 * found.rate:.2f} ({found.describe('character')})")
+
+
 def measure_rouge(written: Texts, wanted: Texts, lowercase: bool) -> Measured:
     found = rouge(written, wanted)
     parts = {"rouge_1": found.one, "rouge_2": found.two, "rouge_l": found.longest, "rouge_lsum": found.summary}
@@ -101,6 +116,14 @@ def chrf_statistics(written: Texts, wanted: Texts, lowercase: bool) -> list[Stat
 
 def ter_statistics(written: Texts, wanted: Texts, lowercase: bool) -> list[Statistics]:
     return [{"ter": {"ter": counts}} for counts in Ter(lowercase=lowercase).of_sentences(written, wanted)]
+
+
+def wer_statistics(written: Texts, wanted: Texts, lowercase: bool) -> list[Statistics]:
+    return [{"wer": {"error_rate": each.row}} for each in word_errors(cased(written, lowercase), cased(wanted, lowercase))]
+
+
+def cer_statistics(written: Texts, wanted: Texts, lowercase: bool) -> list[Statistics]:
+    return [{"cer": {"error_rate": each.row}} for each in character_errors(cased(written, lowercase), cased(wanted, lowercase))]
 
 
 def rouge_statistics(written: Texts, wanted: Texts, lowercase: bool) -> list[Statistics]:
@@ -144,7 +167,16 @@ MEASURES: dict[str, Measure] = {
         lambda written, wanted, lowercase: -float(edit_distance(*(text.split() for text in cased([written, wanted], lowercase)))),
         edit_statistics,
     ),
+    "wer": Measure(
+        measure_wer, lambda written, wanted, lowercase: -measure_wer([written], [wanted], lowercase).values["wer"], wer_statistics
+    ),
+    "cer": Measure(
+        measure_cer, lambda written, wanted, lowercase: -measure_cer([written], [wanted], lowercase).values["cer"], cer_statistics
+    ),
 }
 
-VALUES = {"rouge": ["rouge_1", "rouge_2", "rouge_l", "rouge_lsum"], "edit_distance": [], "ter": []}
+VALUES = {"rouge": ["rouge_1", "rouge_2", "rouge_l", "rouge_lsum"], "edit_distance": [], "ter": [], "wer": [], "cer": []}
 """The names under which a measure gives values of which the highest is best, where they are not its own name."""
+
+LOWEST = frozenset({"loss", "perplexity", "edit_distance", "ter", "wer", "cer"})
+"""Values of which the lowest is best."""

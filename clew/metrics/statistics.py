@@ -48,6 +48,19 @@ def bleus(sums: np.ndarray) -> np.ndarray:
     return np.where(is_scored, 100 * np.exp(penalty + np.log(precisions).mean(1)), 0.0)
 
 
+def plain_bleus(orders: int) -> Callable[[np.ndarray], np.ndarray]:
+    """BLEU of n-grams up to so many words, and 0 where an order has no match, as the COCO evaluation computes it."""
+
+    def scores(sums: np.ndarray) -> np.ndarray:
+        length, reference, matched, whole = sums[:, 0], sums[:, 1], sums[:, 2 : 2 + orders], sums[:, 6 : 6 + orders]
+        is_scored = np.asarray((matched > 0).all(1))
+        precisions = np.divide(matched, whole, out=np.ones_like(matched), where=is_scored[:, None])
+        penalty = np.minimum(0.0, 1 - np.divide(reference, length, out=np.ones_like(length), where=length > 0))
+        return np.where(is_scored, 100 * np.exp(penalty + np.log(precisions).mean(1)), 0.0)
+
+    return scores
+
+
 def chrfs(sums: np.ndarray) -> np.ndarray:
     """5 P R / (4 P + R) of sums as `Chrf` counts them, P and R averaged over the orders that both sides have."""
     hypothesis, reference, matched = np.moveaxis(sums.reshape(len(sums), -1, 3), 2, 0)  # each (samples, orders)
@@ -60,6 +73,12 @@ def ters(sums: np.ndarray) -> np.ndarray:
     """edits / reference words; without reference words 1 where there are edits."""
     edits, words = sums.T
     return 100 * np.where(words > 0, shares(edits, words), edits > 0)
+
+
+def error_rates(sums: np.ndarray) -> np.ndarray:
+    """(substituted + deleted + inserted) / reference units; without such units 1 where there are edits."""
+    edits, units = sums[:, :3].sum(1), sums[:, 3]
+    return 100 * np.where(units > 0, shares(edits, units), edits > 0)
 
 
 def by_label(score: Callable[[np.ndarray, np.ndarray, np.ndarray], np.ndarray]) -> Callable[[np.ndarray], np.ndarray]:
@@ -80,8 +99,10 @@ FORMULAS: dict[str, Formula] = {
     "perplexity": of_sums(lambda sums: np.exp(np.minimum(shares(*sums.T), LARGEST_LOSS))),
     "f1": of_sums(lambda sums: 100 * f1s(*sums.T)),
     "bleu": of_sums(bleus),
+    **{f"bleu_{orders}": of_sums(plain_bleus(orders)) for orders in (1, 2, 3, 4)},
     "chrf": of_sums(chrfs),
     "ter": of_sums(ters),
+    "error_rate": of_sums(error_rates),
     "macro_f1": of_sums(by_label(mean_f1)),
     "matthews": of_sums(by_label(matthews_of_counts)),
     "calibration": of_sums(calibration_errors),

@@ -1,7 +1,9 @@
 """How near strings are to what they should be, and whether attention looks where it should. Counts that add."""
 
-from collections.abc import Hashable, Sequence
+from collections import deque
+from collections.abc import Hashable, Iterator, Sequence
 from dataclasses import dataclass
+from typing import NamedTuple
 
 from torch import Tensor
 
@@ -70,28 +72,42 @@ def error_rate(hypotheses: Sequence[Sequence[Hashable]], references: Sequence[Se
 def edit_distance(a: Sequence[Hashable], b: Sequence[Hashable]) -> int:
     """The fewest insertions, deletions and substitutions that turn one into the other (Levenshtein 1966).
 
-        d[i, j] = min(d[i-1, j] + 1, d[i, j-1] + 1, d[i-1, j-1] + (a[i] != b[j]))
-
-    Neighbours differ by -1, 0 or 1. So a column of the table is two sets of places, where it rises and where it falls, and sets are the
-    bits of one long integer each: a column costs a few operations on it (Myers 1999, as Hyyro 2003 has it).
+    d[i, j] = min(d[i-1, j] + 1, d[i, j-1] + 1, d[i-1, j-1] + (a[i] != b[j]))
     """
     if len(a) < len(b):
         a, b = b, a
+    (last,) = deque(edit_columns(a, b), maxlen=1)
+    return len(b) + last.rises.bit_count() - last.falls.bit_count()
+
+
+class Column(NamedTuple):
+    """Where d[i, j] - d[i-1, j] is 1 and where it is -1, as bits: bit i - 1 is of a[i]."""
+
+    rises: int
+    falls: int
+
+
+def edit_columns(a: Sequence[Hashable], b: Sequence[Hashable]) -> Iterator[Column]:
+    """Every column of the table of edit distances, j = 0 to len(b).
+
+    Neighbours differ by -1, 0 or 1. So a column is two sets of places, where it rises and where it falls, and sets are the bits of one long
+    integer each: a column costs a few operations on it (Myers 1999, as Hyyro 2003 has it).
+    """
     where: dict[Hashable, int] = {}
     for i, unit in enumerate(a):
         where[unit] = where.get(unit, 0) | 1 << i
-    everywhere, last = (1 << len(a)) - 1, 1 << len(a) >> 1
-    rises, falls, distance = everywhere, 0, len(a)
+    everywhere = (1 << len(a)) - 1
+    rises, falls = everywhere, 0
+    yield Column(rises, falls)
     for unit in b:
         equal = where.get(unit, 0)
         level = (((equal & rises) + rises) ^ rises | equal | falls) & everywhere  # d[i, j] = d[i-1, j-1]
         right_rises = falls | everywhere & ~(level | rises)  # d[i, j] = d[i, j-1] + 1
         right_falls = level & rises
-        distance += bool(right_rises & last) - bool(right_falls & last)
         right_rises = (right_rises << 1 | 1) & everywhere
         rises = (right_falls << 1 | ~(level | right_rises)) & everywhere
         falls = right_rises & level
-    return distance if a else 0
+        yield Column(rises, falls)
 
 
 def alignment_accuracy(weights: Tensor, places: Tensor, mask: Tensor | None = None) -> Accuracy:

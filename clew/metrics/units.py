@@ -2,7 +2,7 @@
 
 from collections.abc import Iterable
 
-SHARES = ("accuracy", "precision", "recall", "f1", "exact_match", "complete_match", "error_rate")
+SHARES = ("accuracy", "precision", "recall", "f1", "exact_match", "complete_match", "error_rate", "calibration_error")
 """How the names of measures end that are written between 0 and 100."""
 SQUARED = "error"
 """A run that measures the root of a squared error learns by one, and its loss is no number of nats."""

@@ -10,6 +10,8 @@ from clew.models.cnn import CNNConfig, build_cnn
 from clew.models.convolutional import ConvolutionalConfig, build_convolutional
 from clew.models.elmo import ELMoConfig, build_elmo
 from clew.models.gpt import GPTConfig, build_gpt
+from clew.models.graph_lstm import GraphLSTMConfig, build_graph_lstm
+from clew.models.grid_lstm import GridLSTMConfig, build_grid_lstm
 from clew.models.llama import LlamaConfig, build_llama
 from clew.models.mixed import MixedConfig, build_mixed
 from clew.models.recurrent import RecurrentConfig, build_recurrent
@@ -21,13 +23,20 @@ from clew.models.window import WindowConfig, build_window
 
 class Family(NamedTuple):
     """`build(config, source)` composes layers over whatever the source gives; one that `encodes` is `build(config, target, source)`, the
-    target being what it writes. One that reads `trees` takes `TreeInputs`."""
+    target being what it writes. `reads`: a "sequence", or one of SHAPES: "trees" (`TreeInputs`), a "grid", a "graph" (`GraphInputs`)."""
 
     config: type[ModelSection]
     build: Callable[..., Any]
     encodes: bool = False
-    trees: bool = False
+    reads: str = "sequence"
 
+    @property
+    def reads_sequence(self) -> bool:
+        return self.reads not in SHAPES
+
+
+SHAPES = {"trees": "trees", "grid": "a grid", "graph": "a graph"}
+"""What a family may read in the place of a sequence, in words."""
 
 MODELS: dict[str, Family] = {
     "recurrent": Family(RecurrentConfig, build_recurrent),
@@ -42,5 +51,7 @@ MODELS: dict[str, Family] = {
     "seq2seq": Family(Seq2SeqConfig, build_seq2seq, encodes=True),
     "transformer": Family(TransformerConfig, build_transformer, encodes=True),
     "convolutional": Family(ConvolutionalConfig, build_convolutional, encodes=True),
-    "tree_lstm": Family(TreeLSTMConfig, build_tree_lstm, trees=True),
+    "tree_lstm": Family(TreeLSTMConfig, build_tree_lstm, reads="trees"),
+    "grid_lstm": Family(GridLSTMConfig, build_grid_lstm, reads="grid"),
+    "graph_lstm": Family(GraphLSTMConfig, build_graph_lstm, reads="graph"),
 }

@@ -1,7 +1,8 @@
 """Recurrent encoder-decoders: the plain bottleneck (Sutskever et al. 2014), attention before the decoder's cell (Bahdanau et al. 2015) and
-after it (Luong et al. 2015), soft or hard (Xu et al. 2015)."""
+after it (Luong et al. 2015), soft or hard (Xu et al. 2015), their layers joined by residual connections or not (Wu et al. 2016)."""
 
 from collections.abc import Iterable, Sequence
+from functools import partial
 from typing import Annotated, Any, Literal
 
 import torch
@@ -12,14 +13,16 @@ from clew.core.config import ModelSection, Part, build_part, one_of
 from clew.core.errors import UserError
 from clew.core.state import leaves, map_tree
 from clew.core.types import Source, State, Tree
-from clew.layers.attentive import AttentiveCell, Drawing, FeedingCell, Looking
+from clew.layers.attention import Attention
+from clew.layers.attentive import Attend, AttentiveCell, Drawing, FeedingCell, Looking
 from clew.layers.cells import CELLS, Cell, DroppedCell, StackedCell
 from clew.layers.feedforward import Readout
-from clew.layers.hard_attention import Reinforce
+from clew.layers.hard_attention import HardAttention, Reinforce
 from clew.layers.recurrent import Backward, Bidirectional, Recurrent, RecurrentState
+from clew.layers.residual_cell import ResidualCell
 from clew.layers.scores import SCORES, Score
 from clew.layers.sequence import SequenceLayer, Stack
-from clew.layers.wiring import Beside, Plain
+from clew.layers.wiring import Beside, Plain, Residual
 from clew.models.body import MOST_LAYERS, Body, uniform_init_all, uniform_table
 from clew.models.encoder_decoder import EncoderDecoder, embeddings
 
@@ -45,11 +48,19 @@ class Seq2SeqConfig(ModelSection):
     )
     score: Annotated[Part, one_of("score", SCORES)] = "additive"
     hard: bool = Field(False, description="look at one drawn place instead of the mean of all")
+    expectation: float = Field(
+        0.0, ge=0, le=1, description="hard attention: the share of training rows that take the mean of all places (Xu et al. 2015: 0.5)"
+    )
+    policy_weight: float = Field(1.0, ge=0, description="hard attention: how much its draws learn from what came of them")
     entropy_weight: float = Field(0.01, ge=0, description="hard attention: how much its draws are held open")
     feeding: bool = Field(True, description="attention after the cell: what it gave is fed to the next step")
+    join: Literal["tanh", "none"] = Field(
+        "tanh", description="attention after the cell: the output layer reads tanh(W [context; s]), or [s; context] as they are"
+    )
     readout: Literal["none", "tanh", "maxout"] = Field(
         "maxout", description="attention before the cell: how state, context and word are joined"
     )
+    residual: bool = Field(False, description="from the second layer on, what goes into a layer is added to what it gives, in both halves")
     dropout: float = Field(0.0, ge=0, lt=1, description="after the embeddings and after every layer")
     dropout_kind: Literal["plain", "locked"] = Field("plain", description="locked: one mask a sequence")
     init_scale: float | None = Field(None, gt=0, description="every parameter from U(-s, s); each part's own start where not given")
@@ -108,7 +119,8 @@ def build_seq2seq(config: Seq2SeqConfig, target: Source, source: Source | None =
     encoder = Body(reads, Stack(encoder_layers(config, embedding_dim)))
     layers = {"none": bottleneck_layers, "before": layers_looking_before, "after": layers_looking_after}[config.attention]
     decoder = Body(writes, Stack(layers(config, embedding_dim, encoder.dim)))
-    reinforce = Reinforce(writes.vocabulary, entropy_weight=config.entropy_weight) if config.hard else None
+    weights = {"policy_weight": config.policy_weight, "entropy_weight": config.entropy_weight}
+    reinforce = Reinforce(writes.vocabulary, **weights) if config.hard else None
     body = EncoderDecoder(encoder, decoder, build_bridge(config), reinforce)
     for embedding in (reads, writes):
         uniform_table(embedding, 0.1)
@@ -122,7 +134,16 @@ def check_choices(config: Seq2SeqConfig) -> None:
         raise UserError("model.hard=true draws where attention looks, but model.attention=none does not look; take before or after")
     if config.attention == "none" and config.bridge == "zero":
         raise UserError("with model.attention=none and model.bridge=zero nothing of the source would reach the decoder; take copy or dense")
+    if config.expectation and not config.hard:
+        raise UserError(
+            f"model.expectation ({config.expectation}) is for hard attention, and soft attention always takes the mean; "
+            "set model.hard=true, or leave it out"
+        )
+    if config.join == "none" and config.attention != "after":
+        raise UserError(f"model.join=none is for model.attention=after, not {config.attention}; model.readout=none is what before has")
     encoder_layers = config.encoder_layers or config.num_layers
+    if config.residual and max(encoder_layers, config.num_layers) == 1:
+        raise UserError("model.residual=true joins layers from the second on, and both halves have one; raise model.num_layers")
     if config.bridge == "copy" and (config.direction == "both" or encoder_layers != config.num_layers):
         raise UserError(
             f"model.bridge=copy needs one reader and as many layers in both halves, not direction {config.direction} and "
@@ -138,27 +159,27 @@ def encoder_layers(config: Seq2SeqConfig, dim: int) -> list[SequenceLayer]:
             layer = Bidirectional(layer, Recurrent(build_cell(config, dim)))
         elif config.direction == "backward":
             layer = Backward(layer)
-        layers.append(dropped(config, dim, layer))
+        layers.append(above(config, dim, layer) if layers else dropped(config, dim, layer))
         dim = layer.dim
     return layers
 
 
 def bottleneck_layers(config: Seq2SeqConfig, dim: int, memory_dim: int) -> list[SequenceLayer]:
     """Nothing of the source but the state they start from."""
-    widths = [dim] + [config.dim] * (config.num_layers - 1)
-    return [dropped(config, width, Recurrent(build_cell(config, width))) for width in widths]
+    first = dropped(config, dim, Recurrent(build_cell(config, dim)))
+    return [first, *(above(config, config.dim, Recurrent(build_cell(config, config.dim))) for _ in range(config.num_layers - 1))]
 
 
 def layers_looking_before(config: Seq2SeqConfig, dim: int, memory_dim: int) -> list[SequenceLayer]:
     """The first layer looks, as Bahdanau's only one does; those above it read its state and context (Wu et al. 2016), so that they run
     over all steps at once. The readout joins the top's state, the context and the word (Bahdanau et al. 2015, appendix A.2.2)."""
     word_dim = 0 if config.readout == "none" else dim
-    first = AttentiveCell(dim, memory_dim, build_cell(config, dim + memory_dim), build_score(config, memory_dim), hard=config.hard)
-    looking = Drawing(first) if config.hard else Recurrent(first)
-    layers: list[SequenceLayer] = [beside(config, dim, looking, reads=dim, keeps=word_dim)]  # [s; context; word]
+    first = AttentiveCell(dim, memory_dim, build_cell(config, dim + memory_dim), build_score(config, memory_dim), attend=attend(config))
+    layers: list[SequenceLayer] = [beside(config, dim, looking_layer(config, first), reads=dim, keeps=word_dim)]  # [s; context; word]
     for _ in range(config.num_layers - 1):
-        above = Recurrent(build_cell(config, config.dim + memory_dim))
-        layers.append(beside(config, layers[-1].dim, above, reads=above.cell.input_dim, keeps=memory_dim + word_dim))
+        upper = Recurrent(build_cell(config, config.dim + memory_dim))
+        reads, keeps = upper.cell.input_dim, memory_dim + word_dim
+        layers.append(beside(config, layers[-1].dim, upper, reads=reads, keeps=keeps, residual=config.residual))
     if config.readout != "none":
         layers.append(Readout(layers[-1].dim, config.dim, kind=config.readout))
     return layers
@@ -166,16 +187,19 @@ def layers_looking_before(config: Seq2SeqConfig, dim: int, memory_dim: int) -> l
 
 def layers_looking_after(config: Seq2SeqConfig, dim: int, memory_dim: int) -> list[SequenceLayer]:
     """The top layer's state looks (Luong et al. 2015). Fed back, the stack is one cell; else its layers run over all steps at once."""
-    score = build_score(config, memory_dim)
+    score, joined = build_score(config, memory_dim), config.join == "tanh"
+    out_dim = config.dim if joined else config.dim + memory_dim
     if not config.feeding:
-        looking = Looking(config.dim, config.dim, memory_dim, score, hard=config.hard)
+        looking = Looking(config.dim, out_dim, memory_dim, score, joined=joined, attend=attend(config))
         return [*bottleneck_layers(config, dim, memory_dim), dropped(config, config.dim, looking)]
-    cells: list[Cell] = [build_cell(config, dim + config.dim)]
+    cells: list[Cell] = [build_cell(config, dim + (config.dim if joined else memory_dim))]
     for _ in range(config.num_layers - 1):
         cells[-1] = DroppedCell(cells[-1], config.dropout, config.dropout_kind)
         cells.append(build_cell(config, config.dim))
-    cell = FeedingCell(dim, config.dim, memory_dim, StackedCell(cells), score, hard=config.hard)
-    return [dropped(config, dim, Drawing(cell) if config.hard else Recurrent(cell))]
+    if config.residual:
+        cells[1:] = map(ResidualCell, cells[1:])
+    cell = FeedingCell(dim, out_dim, memory_dim, StackedCell(cells), score, joined=joined, attend=attend(config))
+    return [dropped(config, dim, looking_layer(config, cell))]
 
 
 def build_bridge(config: Seq2SeqConfig) -> nn.Module | None:
@@ -203,9 +227,24 @@ def build_score(config: Seq2SeqConfig, memory_dim: int) -> Score:
     return score
 
 
+def attend(config: Seq2SeqConfig) -> Attend:
+    return partial(HardAttention, expectation=config.expectation) if config.hard else Attention
+
+
+def looking_layer(config: Seq2SeqConfig, cell: Cell) -> SequenceLayer:
+    return Drawing(cell) if config.hard else Recurrent(cell)
+
+
+def above(config: Seq2SeqConfig, dim: int, layer: SequenceLayer) -> SequenceLayer:
+    """A layer that stands on another."""
+    wiring = Residual if config.residual else Plain
+    return wiring(dim, layer, dropout=config.dropout, dropout_kind=config.dropout_kind)
+
+
 def dropped(config: Seq2SeqConfig, dim: int, layer: SequenceLayer) -> SequenceLayer:
     return Plain(dim, layer, dropout=config.dropout, dropout_kind=config.dropout_kind)
 
 
-def beside(config: Seq2SeqConfig, dim: int, layer: SequenceLayer, *, reads: int, keeps: int) -> SequenceLayer:
-    return Beside(dim, layer, reads=reads, keeps=keeps, dropout=config.dropout, dropout_kind=config.dropout_kind)
+def beside(config: Seq2SeqConfig, dim: int, layer: SequenceLayer, *, reads: int, keeps: int, residual: bool = False) -> SequenceLayer:
+    around: dict[str, Any] = {"dropout": config.dropout, "dropout_kind": config.dropout_kind}
+    return Beside(dim, layer, reads=reads, keeps=keeps, residual=residual, **around)

@@ -108,7 +108,8 @@ TATOEBA_LSTM = Recipe(
 
 
 def vaswani(name: str, *, steps: int, warmup: float, **model: Any) -> Recipe:
-    """Vaswani et al. 2017, sections 5 and 6.1. Their rate rises to dim^-0.5 * warmup^-0.5; their 25,000 tokens a side are 50,000 here."""
+    """Vaswani et al. 2017, sections 5 and 6.1. Their rate rises to dim^-0.5 * warmup^-0.5; their 25,000 tokens a side are 50,000 here.
+    Their beam of 4 divides by GNMT's length with alpha 0.6."""
     return Recipe(
         f"The Transformer as published, {name}, on pairs of your own: data.train=FILE. For GPUs.",
         {
@@ -126,7 +127,7 @@ def vaswani(name: str, *, steps: int, warmup: float, **model: Any) -> Recipe:
                 "keep": 5,
                 "log_every": 100,
             },
-            "decoding": {"method": "beam", "beams": 4, "length_penalty": 0.6, "max_new": 200},
+            "decoding": {"method": "beam", "beams": 4, "length_penalty": 0.6, "length_form": "gnmt", "max_new": 200},
         },
     )
 

@@ -11,11 +11,13 @@ from clew.core.files import cache_folder
 from clew.core.types import Body, Source
 from clew.data.measures import measured
 from clew.data.splits import Spread
-from clew.models import MODELS
+from clew.models import MODELS, SHAPES
 from clew.runs.config import Config, TextConfig
 from clew.runs.embedding import build_body, build_read, check_embedding, source_of
 from clew.runs.memory import build_within_memory
 from clew.runs.transfer import ENCODER, put_adapters
+from clew.sources.graph_nodes import EDGE_TYPES, GraphNodes
+from clew.sources.inputs import InputReader
 from clew.sources.tokens import Tokens
 from clew.tasks import TASKS
 from clew.text.tokenizer import Tokenizer
@@ -37,8 +39,11 @@ def train_side(text: TextConfig, texts: Sequence[str], specials: Sequence[str]) 
 def sources_of(config: Config, vocabularies: dict[str, Any]) -> list[Source]:
     """What a task's body reads; of one with an encoder what it writes, and what it reads."""
     if "tokenizer" in vocabularies:
-        return [source_of(config, vocabularies)]
-    return [Tokens(vocabularies[role].vocabulary) for role in ("target", "source") if role in vocabularies]
+        words = source_of(config, vocabularies)
+        return [GraphNodes(words, len(vocabularies[EDGE_TYPES]) + 1) if EDGE_TYPES in vocabularies else words]
+    roles = ["input"] if "input" in vocabularies else [role for role in ("target", "source") if role in vocabularies]
+    kept = [vocabularies[role] for role in roles]
+    return [each.source() if isinstance(each, InputReader) else Tokens(each.vocabulary) for each in kept]
 
 
 def build_task(
@@ -86,9 +91,10 @@ def check_needs(needs: tuple[str, ...], body: Body, config: Config) -> None:
     """Any body works with any task whose needs it offers; a sentence lists those that would do."""
     task, family = config.task.name, config.model.family
     plain = {name: other for name, other in MODELS.items() if not other.encodes}
-    if MODELS[family].trees and "trees" not in needs:
-        able = [name for name, other in plain.items() if not other.trees]
-        raise UserError(f"the task {task} has no trees for a {family} to read; these would do: {', '.join(able)}")
+    reads, given = MODELS[family].reads, {*needs, *TASKS[task].gives}
+    if reads in SHAPES and reads not in given and not SHAPES.keys() & {*needs}:
+        able = [name for name, other in plain.items() if other.reads in given or other.reads not in SHAPES]
+        raise UserError(f"the task {task} has no {reads} for a {family} to read; these would do: {', '.join(able)}")
     for need in needs:
         if getattr(body, need, False):
             continue
@@ -97,7 +103,13 @@ def check_needs(needs: tuple[str, ...], body: Body, config: Config) -> None:
         raise UserError(f"the task {task} needs a body {needed} not; these would do: {', '.join(able)}")
 
 
-NEEDS = {"whole": "sees a whole text at once", "trees": "reads trees", "directions": "reads in two directions that never meet"}
+NEEDS = {
+    "whole": "sees a whole text at once",
+    "trees": "reads trees",
+    "grid": "reads a grid",
+    "graph": "reads a graph",
+    "directions": "reads in two directions that never meet",
+}
 """What a body does that offers it, where it is no adjective."""
 
 

@@ -8,6 +8,7 @@ from statistics import fmean, stdev
 from typing import Any, NamedTuple
 
 from clew.core.errors import UserError, counted, unknown
+from clew.core.numbers import is_number
 from clew.metrics.bootstrap import approximate_randomisation, paired_bootstrap, paired_score_bootstrap
 from clew.metrics.measures import named
 from clew.metrics.statistics import FORMULAS, Row, Statistics, tabulated
@@ -29,6 +30,8 @@ LOWER_IS_BETTER = (
     "word_error_rate",
     "character_error_rate",
     "ter",
+    "wer",
+    "cer",
 )
 TOKEN_MEASURES = ("loss", "perplexity")
 """Measures per token, which compare between runs with the same tokens only."""
@@ -244,9 +247,5 @@ def cautions(groups: Sequence[Group], measure: str) -> list[str]:
 
 def curve(run: Summary, measure: str) -> tuple[tuple[int, ...], tuple[float, ...]]:
     """Steps and values of what a run logged, such as `train.loss`; what is not finite is left out."""
-    points = [
-        (record["step"], record[measure])
-        for record in run.records
-        if isinstance(record.get(measure), (int, float)) and math.isfinite(record[measure])
-    ]
+    points = [(record["step"], record[measure]) for record in run.records if is_number(record.get(measure))]
     return tuple(step for step, _ in points), tuple(value for _, value in points)

@@ -30,11 +30,22 @@ from safetensors.torch import save_file
 from torch import Tensor
 
 from clew.core.errors import UserError, command, shortened, shown
-from clew.core.files import LARGEST_WHOLE, PARTIAL, check_regular, file_hash, open_file, read_json, write_json, write_text, written_aside
+from clew.core.files import (
+    LARGEST_JSON,
+    LARGEST_WHOLE,
+    PARTIAL,
+    check_regular,
+    file_hash,
+    open_file,
+    read_json,
+    write_json,
+    write_text,
+    written_aside,
+)
 from clew.runs.config import Config, resolve
 from clew.runs.fields import differences
 from clew.runs.lock import LOCK
-from clew.runs.trust import check_links
+from clew.runs.trust import check_links, is_trusted
 from clew.runs.upgrading import FORMAT, upgraded
 
 CONFIG, WEIGHTS, METRICS, ENVIRONMENT, CODE = "config.json", "model.safetensors", "metrics.jsonl", "environment.json", "code.py"
@@ -221,6 +232,12 @@ def read_metrics(folder: Path) -> Iterator[dict[str, Any]]:
     if not path.is_file():
         return
     with open_file(path) as file:
+        size = os.fstat(file.fileno()).st_size
+        if size > LARGEST_JSON and not is_trusted(folder):  # a long training of one's own may log more
+            raise UserError(
+                f"{path} has {size:,} bytes, and that of a run that was not trained here has at most {LARGEST_JSON:,}; where you trust the "
+                "run add --trust, or remove the file"
+            )
         for line in iter(lambda: file.readline(LONGEST_RECORD), b""):
             try:
                 record = json.loads(line.decode(errors="replace"))

@@ -16,7 +16,7 @@ from clew.core.types import Body, Source
 from clew.data.vectors import first_words, read_vectors, vector_width
 from clew.layers.context import Context
 from clew.layers.pooling import MIXES
-from clew.models import MODELS
+from clew.models import MODELS, SHAPES
 from clew.runs.config import Config, EmbeddingConfig, resolve
 from clew.runs.directory import WEIGHTS, check_files, check_run, read_config, read_weights
 from clew.runs.upgrading import FORMAT, upgraded
@@ -93,8 +93,8 @@ def check_reads_one_sequence(config: Config, what: str) -> None:
     """Refuses a run whose body has no vector for every word of a sentence."""
     name = config.model.family
     family = MODELS[name]
-    if family.encodes or family.trees:
-        reads = "reads trees" if family.trees else "reads a source and writes a target"
+    if family.encodes or family.reads in SHAPES:
+        reads = "reads a source and writes a target" if family.encodes else f"reads {SHAPES[family.reads]}"
         raise UserError(f"{what}: a {name} {reads}; take a run that reads one sequence, such as a language model's or a tagger's")
 
 

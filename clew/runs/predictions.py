@@ -14,9 +14,10 @@ from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from clew.core.errors import UserError
+from clew.core.errors import UserError, shown
 from clew.core.files import read_text, write_text
 from clew.core.memory import host_memory
+from clew.core.numbers import is_number
 from clew.metrics.statistics import Statistics
 
 PREDICTIONS = "predictions.jsonl"
@@ -114,15 +115,22 @@ def marked_words(words: Sequence[str], wrong: Sequence[Mapping[str, Any]]) -> st
 def prediction(line: str, where: str) -> dict[str, Any]:
     try:
         record: Any = json.loads(line)
-    except (json.JSONDecodeError, RecursionError) as error:
-        raise UserError(f"{where}: this is not JSON: {error}") from None
+    except (ValueError, RecursionError) as error:  # no JSON, nested too deep, or more digits than Python reads
+        raise UserError(f"{where}: this is not JSON: {str(error).partition('; use sys.')[0]}") from None
     name, score = (record.get("id"), record.get("score")) if isinstance(record, dict) else (None, None)
     if not isinstance(name, (str, int)) or isinstance(name, bool):
         raise UserError(
             f'{where}: a prediction is an object with an "id" (a text or a whole number) and a "score", not {line.strip()[:60]}'
         )
-    if not isinstance(score, (int, float)) or isinstance(score, bool) or not math.isfinite(score):
-        raise UserError(f'{where}: "score" takes a finite number, not {score!r}')
+    if not is_number(score):
+        raise UserError(f'{where}: "score" takes a finite number, not {shown(score)}')
+    if not is_number(record.get("gold_probability", 0.0)):
+        raise UserError(f'{where}: "gold_probability" takes a number from 0 to 1, not {shown(record["gold_probability"])}')
+    if not are_wrong_words(record.get("wrong", [])):
+        raise UserError(
+            f'{where}: "wrong" has an object a wrong word, with the number of the "word", its "gold" and its "predicted" tag, not '
+            f"{shown(record['wrong'])}"
+        )
     if not are_statistics(record.get("statistics", {})):
         raise UserError(
             f'{where}: "statistics" has an object a measure, with the name of a formula and its numbers; evaluate the run again'
@@ -130,11 +138,18 @@ def prediction(line: str, where: str) -> dict[str, Any]:
     return {**record, "id": str(name), "score": float(score)}
 
 
+def are_wrong_words(given: Any) -> bool:
+    return isinstance(given, list) and all(
+        isinstance(each, dict) and {"gold", "predicted"} <= each.keys() and is_number(each.get("word")) and each["word"] >= 1
+        for each in given
+    )
+
+
 def are_statistics(given: Any) -> bool:
     """Whether it is an object of measures, each with one formula and its numbers, or numbers by label."""
 
     def are_numbers(row: Any) -> bool:
-        return isinstance(row, list) and all(isinstance(number, (int, float)) and math.isfinite(number) for number in row)
+        return isinstance(row, list) and all(map(is_number, row))
 
     return isinstance(given, dict) and all(
         isinstance(measure, dict)

@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import Any
 
 from clew.core.errors import UserError
+from clew.core.numbers import is_number
 from clew.runs.config import Config, TrainingConfig
 from clew.runs.directory import CONFIG, IMPORTED, METRICS, check_run, is_own, is_run, read_config, read_metrics
 from clew.runs.lock import is_locked
@@ -163,8 +164,4 @@ def last_with(records: list[dict[str, Any]], key: str) -> dict[str, Any] | None:
 
 def numbers(record: dict[str, Any]) -> dict[str, float]:
     """What was measured in a record: finite numbers alone."""
-    return {
-        name: value
-        for name, value in record.items()
-        if isinstance(value, (int, float)) and not isinstance(value, bool) and math.isfinite(value)
-    }
+    return {name: value for name, value in record.items() if is_number(value)}

@@ -222,7 +222,8 @@ def start_from(task: nn.Module, config: Config, run: Path | None = None, *, is_n
         else:
             left.append(theirs)
     new = [name for name in mine if name not in taken]
-    lacking = next((name for name in new if name.startswith(prefix) and name not in adapter_names(task)), None)
+    own = {*adapter_names(task), *(name for name, _ in task.named_buffers())}  # a buffer is counted anew: hard attention's baseline
+    lacking = next((name for name in new if name.startswith(prefix) and name not in own), None)
     if lacking is not None:
         raise UserError(
             f"transfer.from={source} has no {lacking.replace(prefix, 'body.')} of the shape {tuple(mine[lacking].shape)} that this run's "

@@ -125,10 +125,10 @@ class Foreign(UserError):
 
 def is_near(path: Path, folder: Path) -> bool:
     """Whether a path leads into the run's folder, the working directory, the corpora or the examples of `clew.train(data=...)`, and in it
-    through no hidden folder: a working directory may be all that a user has."""
+    through no hidden folder: a working directory may be all that a user has. One that is all of the system, as in a container, is none."""
     found = Path(os.path.realpath(path))
     places = [folder, Path.cwd(), *([Path(os.environ["CLEW_DATA"])] if os.environ.get("CLEW_DATA") else [])]
-    roots = [Path(os.path.realpath(place)) for place in places]
+    roots = [root for root in (Path(os.path.realpath(place)) for place in places) if root != Path(root.anchor)]
     if found.is_relative_to(os.path.realpath(cache_folder() / "examples")):
         return True
     return any(found.is_relative_to(root) and not any(part.startswith(".") for part in found.relative_to(root).parts) for root in roots)

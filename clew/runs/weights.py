@@ -4,7 +4,7 @@ from pathlib import Path
 
 import torch
 
-from clew.core.errors import UserError
+from clew.core.errors import UserError, shortened
 from clew.layers.adapters import is_adapted, own_weights
 from clew.runs.config import Config
 from clew.runs.directory import WEIGHTS, num_values, read_weights
@@ -24,7 +24,7 @@ def load_weights(task: torch.nn.Module, folder: Path, config: Config) -> None:
     try:
         task.load_state_dict(weights, strict=not is_adapted(task))
     except RuntimeError as error:
-        detail = str(error).strip().splitlines()[-1].strip()
+        detail = shortened(str(error).strip().splitlines()[-1].strip(), 200)
         raise UserError(f"{folder / WEIGHTS} does not fit the model that {folder / 'config.json'} describes: {detail}") from None
 
 
@@ -43,4 +43,4 @@ def check_own(task: torch.nn.Module, weights: dict[str, torch.Tensor], folder: P
     expected = own_weights(task, task.state_dict()).keys()
     for name in sorted(expected ^ weights.keys()):
         what = "lacks" if name in expected else "has more than its adapter:"
-        raise UserError(f"{folder / WEIGHTS} does not fit the model that {folder / 'config.json'} describes: it {what} {name}")
+        raise UserError(f"{folder / WEIGHTS} does not fit the model that {folder / 'config.json'} describes: it {what} {shortened(name)}")

@@ -116,14 +116,23 @@ class Inspector:
         return first
 
     def views(self, name: str, asked: AskedLook) -> list[View | UserError]:
+        """The view of each column, or the sentence that refuses it: what is too much of one keeps no other from being shown."""
         columns = [(asked.runs, asked.options), *((column.runs, column.options) for column in asked.beside)]
-        for runs, options in columns:
-            self.check(name, runs, options)
-        found = look_beside([(self.chosen(runs), options) for runs, options in columns], name)
-        for view in found:
-            if isinstance(view, View):
-                check_parts(view.parts)
-        return found
+        found: dict[int, View | UserError] = {}
+        for number, (runs, options) in enumerate(columns):
+            try:
+                self.check(name, runs, options)
+            except UserError as error:
+                found[number] = error
+        fitting = [number for number in range(len(columns)) if number not in found]
+        seen = look_beside([(self.chosen(columns[number][0]), columns[number][1]) for number in fitting], name)
+        for number, view in zip(fitting, seen, strict=True):
+            try:
+                check_parts(view.parts if isinstance(view, View) else [])
+                found[number] = view
+            except UserError as error:
+                found[number] = error
+        return [found[number] for number in range(len(columns))]
 
     def check(self, name: str, runs: Sequence[str], options: Mapping[str, Any]) -> None:
         check_texts(name, options)
@@ -133,8 +142,15 @@ class Inspector:
         """What is seen; where something stands beside it, `views` of all, each of which may be the sentence that refuses it."""
         if not asked.beside:
             return self.drawn(self.view(name, asked))
-        views = self.views(name, asked)
-        return {"views": [{"error": str(view)} if isinstance(view, UserError) else self.drawn(view) for view in views]}
+        return {"views": [self.drawn_or_refused(view) for view in self.views(name, asked)]}
+
+    def drawn_or_refused(self, view: View | UserError) -> dict[str, Any]:
+        try:
+            if isinstance(view, View):
+                return self.drawn(view)
+        except UserError as error:
+            view = error
+        return {"error": str(view)}
 
     def drawn(self, view: View) -> dict[str, Any]:
         html = view.fragment(f"view-{next(self.numbers)}")

@@ -22,6 +22,7 @@ from starlette.responses import Response
 from starlette.routing import Route
 
 from clew.core.errors import UserError, few_of
+from clew.runs.asking import own_verb
 from clew.runs.loaded import Run
 from clew.serving.answering import JSON, Gone, body_of, limit_encoding, named_apart, said, while_connected, wrong_method
 from clew.serving.batching import Batcher
@@ -69,7 +70,10 @@ class Service:
         self.routes: dict[str, tuple[Run, str]] = {}
         for name, run in self.runs.items():
             run.task.eval()  # for good: batches take turns, and none may leave this mode while another needs it
-            for verb in run.uses:
+            verbs = [verb for verb, use in run.uses.items() if not use.names_files]
+            if not verbs:
+                raise UserError(f"{run.folder} reads files, and a server answers texts alone; use `clew {own_verb(run.config)}`")
+            for verb in verbs:
                 self.routes[f"/{verb}" if len(self.runs) == 1 else f"/{name.strip('/')}/{verb}"] = (run, verb)
 
     def app(self) -> Starlette:

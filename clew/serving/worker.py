@@ -206,13 +206,18 @@ class Worker:
 
     def _work(self) -> None:
         """A lane: takes a job that waits whenever it is its turn."""
-        while True:
-            try:
-                if (job := self._next()) is None:
-                    return
-                self._run(job)
-            except BaseException:
-                log.exception("a lane of the worker failed, and goes on")
+        while self._has_worked():
+            pass
+
+    def _has_worked(self) -> bool:
+        """One job, of which nothing is kept here while the lane waits for another; whether there may be more."""
+        try:
+            if (job := self._next()) is None:
+                return False
+            self._run(job)
+        except BaseException:
+            log.exception("a lane of the worker failed, and goes on")
+        return True
 
     def _next(self) -> Job | None:
         with self.changed:

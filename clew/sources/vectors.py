@@ -22,10 +22,7 @@ class Vectors:
     noise: float = 0.0
 
     def embedding(self, dim: int, *, word_dropout: float = 0.0, table: Any = None, **around: Any) -> VectorEmbedding:
-        if word_dropout:
-            raise UserError(f"model.word_dropout ({word_dropout}) drops words of a table, and vectors have none; leave it out")
-        if table is not None:
-            raise UserError("shared embeddings are a table of tokens, and vectors have none; set model.shared_embeddings=false")
+        refuse_table(word_dropout, table)
         return VectorEmbedding(self.width, dim, augment=self.augment, **around)
 
     def complete(self, embedding: VectorEmbedding) -> None:
@@ -42,3 +39,11 @@ class Vectors:
 
     def augment(self, inputs: Tensor) -> Tensor:
         return inputs + self.noise * torch.randn_like(inputs) if self.noise else inputs
+
+
+def refuse_table(word_dropout: float, table: Any) -> None:
+    """What a family puts around a table of tokens cannot be put around vectors."""
+    if word_dropout:
+        raise UserError(f"model.word_dropout ({word_dropout}) drops words of a table, and vectors have none; leave it out")
+    if table is not None:
+        raise UserError("shared embeddings are a table of tokens, and vectors have none; set model.shared_embeddings=false")

@@ -1,17 +1,21 @@
 """Tasks, one a file: what turns a body's vectors into scores, a loss and predictions."""
 
 from clew.tasks.bidirectional import BIDIRECTIONAL_LANGUAGE_MODEL
+from clew.tasks.captioning import CAPTIONING
 from clew.tasks.choices import CHOOSE, takes_choices
 from clew.tasks.classification import CLASSIFICATION
 from clew.tasks.entry import TaskEntry
 from clew.tasks.language_model import LANGUAGE_MODEL
 from clew.tasks.masked_language_model import MASKED_LANGUAGE_MODEL
+from clew.tasks.node_labelling import NODE_LABELLING
 from clew.tasks.parsing import PARSING
+from clew.tasks.picture_classification import PICTURE_CLASSIFICATION
 from clew.tasks.question_answering import QUESTION_ANSWERING
 from clew.tasks.representation import REPRESENTATION
 from clew.tasks.sequence import SEQUENCE, TRANSLATION
 from clew.tasks.tagging import TAGGING
 from clew.tasks.text_vectors import EMBED, reads_texts
+from clew.tasks.transcription import TRANSCRIPTION
 from clew.tasks.tree_classification import TREE_CLASSIFICATION
 from clew.tasks.use import Shared
 
@@ -27,6 +31,10 @@ TASKS: dict[str, TaskEntry] = {
     "question_answering": QUESTION_ANSWERING,
     "representation": REPRESENTATION,
     "tree_classification": TREE_CLASSIFICATION,
+    "transcription": TRANSCRIPTION,
+    "captioning": CAPTIONING,
+    "picture_classification": PICTURE_CLASSIFICATION,
+    "node_labelling": NODE_LABELLING,
 }
 
 USES: dict[str, Shared] = {"classify": Shared(CHOOSE, takes_choices), "embed": Shared(EMBED, reads_texts)}

@@ -9,7 +9,7 @@ import torch
 from torch import Tensor
 
 from clew.core.errors import UserError
-from clew.core.taps import watching
+from clew.core.taps import Tap, watching
 from clew.layers.attention import Attention, SelfAttention
 from clew.layers.hard_attention import HardAttention
 from clew.text.tokenizer import Tokenizer
@@ -52,15 +52,29 @@ def attention_weights(task: Any, batch: Any, layer: int | None = None) -> Tensor
     (Garg et al. 2019), or the only one; `layer` names another, from 1 at the first or from -1 at the last. Hard attention has a 1 where
     it looked.
     """
-    looking = layers_looking(task)
     seen: list[Tensor] = []
-    chosen = looking[layer_number(layer, len(looking))]
-    with watching({chosen.places if isinstance(chosen, HardAttention) else chosen.weights: seen.append}):
+    with watching({tap_of(aligned_attention(task, layer)): seen.append}):
         task.decode(batch)
-    weights = seen[0]
-    if weights.ndim == 5:  # (batch, length, heads, 1, places) of a loop over time
-        weights = weights[:, :, :, 0].transpose(1, 2)
-    return weights.mean(1)
+    return by_row(seen[0], len(batch.tokens))
+
+
+def aligned_attention(task: Any, layer: int | None = None) -> Attention:
+    """The attention over the source that an alignment is taken from; see `attention_weights`."""
+    looking = layers_looking(task)
+    return looking[layer_number(layer, len(looking))]
+
+
+def tap_of(attention: Attention) -> Tap:
+    """What shows where an attention looks."""
+    return attention.places if isinstance(attention, HardAttention) else attention.weights
+
+
+def by_row(weights: Tensor, rows: int) -> Tensor:
+    """What a tap shows (sentences, heads, beams * length, places), or a loop over time (sentences, length, heads, beams, places), as
+    (rows, length, places), the mean over heads. A sentence's beams are rows."""
+    if weights.ndim == 5:
+        return weights.mean(2).transpose(1, 2).reshape(rows, -1, weights.shape[-1])
+    return weights.mean(1).reshape(rows, -1, weights.shape[-1])
 
 
 def layers_looking(task: Any) -> list[Attention]:

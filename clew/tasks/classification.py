@@ -1,36 +1,33 @@
 """Classification: a label for a text or for two together, several labels, or a number. Any body, and what its vectors are pooled to."""
 
-import json
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from itertools import pairwise
 from statistics import fmean
-from typing import Annotated, Any, Literal, NamedTuple
+from typing import Any, Literal, NamedTuple
 
 import torch
-from pydantic import BeforeValidator, Field
-from torch import Tensor, nn
+from pydantic import Field
+from torch import Tensor
 
 from clew.baselines.beside import Baseline, Train
 from clew.baselines.label_baselines import label_baselines, number_baselines, several_label_baselines
 from clew.core.batches import to_device
-from clew.core.config import Part, Section, TaskSection, build_part, one_of, part_name
+from clew.core.config import Section
 from clew.core.errors import UserError, named
 from clew.core.modes import evaluating
-from clew.core.types import State, Term
 from clew.data.contents import LabelTable
 from clew.data.corpora import CORPORA
 from clew.data.examples import Labelled
 from clew.data.kinds.labelled import LABELLED
 from clew.layers.context import Pieces
-from clew.layers.pooling import POOLINGS
 from clew.sources.words import EncodedWords, WordReader, check_words, one_word_each, places_of
-from clew.tasks.answers import ANSWERS, ClassWeights, Found, Number
+from clew.tasks.answers import Found, Number
 from clew.tasks.entry import TaskEntry
-from clew.tasks.examples import Examples, ExampleTask, TrainTokenizer
+from clew.tasks.examples import Examples, TrainTokenizer
 from clew.tasks.explaining import Explained, check_no_place, check_not_empty, chosen_label, named_places
-from clew.tasks.judging import Judging, unlabelled_texts
+from clew.tasks.judging import unlabelled_texts
 from clew.tasks.offers import Given, Judged
+from clew.tasks.pooled import PooledClassifier, PooledConfig, label_table_of
 from clew.tasks.programs import ReadingProgram, Traced
 from clew.tasks.reading import ReadsText
 from clew.tasks.use import Answered, Objects, Options, PairRow, TextRow, TwoTexts, Use, Watch, line_each, tokens_read
@@ -50,41 +47,19 @@ print(run("classifier", tensors)["number"])
 """How a card shows the program."""
 
 
-def as_label(value: Any) -> Any:
-    """A label that is a number is written as one."""
-    return str(value) if isinstance(value, int) and not isinstance(value, bool) else value
-
-
-class ClassificationConfig(TaskSection):
+class ClassificationConfig(PooledConfig):
     """A label for each text, several, or a number."""
 
     name: Literal["classification"] = "classification"
-    labels: Literal["one", "several", "number"] = Field(
-        "one", description="one: labels exclude each other; several: any of them; number: what is told is a number (regression)"
-    )
-    pooling: Annotated[Part, one_of("pooling", POOLINGS)] = Field("max", description=f"what a text's vectors become: {', '.join(POOLINGS)}")
-    num_hidden: int = Field(0, ge=0, le=10, description="hidden layers between the pooled vector and the output")
-    hidden_dim: int | None = Field(None, ge=1, description="their width; the body's where not given")
     pair: Literal["joined", "apart"] = Field(
         "joined", description="two texts are read as one with a mark between, or each by itself and joined as [u; v; |u - v|; u v]"
     )
     split: bool = Field(True, description="of text.tokenizer=word: words and punctuation are parted first; false: spaces part words")
-    class_weights: ClassWeights = Field(
-        "none", description="what a label's examples weigh: all the same; balanced, so that labels weigh the same; or numbers by label"
-    )
-    positive: Annotated[str | None, BeforeValidator(as_label)] = Field(None, description="a label whose F1 is measured besides, as f1")
-    dropout: float = Field(0.0, ge=0, lt=1, description="of the pooled vector and of hidden layers")
-    label_smoothing: float = Field(0.0, ge=0, lt=1, description="the share of a target that is spread over the labels, in training")
-    calibrate: bool = Field(
-        True,
-        description="probabilities are mended by one temperature, found on the validation part at the end, if that makes them better there",
-    )
     longest: int = Field(512, ge=1, description="training texts with more tokens than this are left out, and counted")
     truncate: bool = Field(
         False,
         description="texts with more tokens than that, or than the model has positions, are cut at their end; of two the longer first",
     )
-    best: str = Field("score", description="the best evaluation: score is accuracy, micro F1 or Pearson's; or loss, or another measure")
 
 
 class LabelledWords(NamedTuple):
@@ -127,77 +102,24 @@ class Classified:
         return f"{self.number:g}" if self.number is not None else self.label
 
 
-class Classifier(ReadsText, Judging, ExampleTask):
+class Classifier(ReadsText, PooledClassifier):
     """logits = W g(.. g(pool(h_1 .. h_n))), h being the body's vectors, g hidden layers; what they say is the `answer`'s."""
 
+    config: ClassificationConfig
+
     def __init__(self, body: Any, reader: WordReader, labels: Labels, config: ClassificationConfig | None = None):
-        super().__init__()
-        self.config = config = config or ClassificationConfig()
-        self.body = body
+        config = config or ClassificationConfig()
+        super().__init__(body, labels, config, pooled=4 if config.pair == "apart" else 1)
         self.reader = reader
-        self.labels = labels
-        self.answer = ANSWERS[config.labels](
-            labels,
-            class_weights=config.class_weights,
-            label_smoothing=config.label_smoothing,
-            calibrate=config.calibrate,
-            positive=config.positive,
-        )
-        known = ["score", "loss", *self.answer.measures]
-        if config.best not in known:
-            raise UserError(f"task.best={config.best} is not measured where task.labels={config.labels}; take {', '.join(known)}")
         if config.truncate and reader.context is not None:
             raise UserError("task.truncate cuts what one body reads, and embedding.from has another read it too; leave one of them out")
-        halves = {"halves": True} if part_name(config.pooling) == "last" and body.halves else {}
-        self.pooling = build_part("pooling", config.pooling, POOLINGS, body.dim, **halves)
-        width = body.dim * (4 if config.pair == "apart" else 1)
-        widths = [width, *[config.hidden_dim or body.dim] * config.num_hidden]
-        self.hidden: Any = nn.ModuleList(nn.Linear(a, b) for a, b in pairwise(widths))
-        self.dropout = nn.Dropout(config.dropout)
-        self.output = nn.Linear(widths[-1], len(labels))
 
-    def forward(self, batch: ClassBatch, state: State = None) -> tuple[dict[str, Term], State]:
-        return {"loss": Term(self.answer.loss(self.logits(batch), batch.targets), self.counts(batch)["loss"])}, None
-
-    def counts(self, batch: ClassBatch) -> dict[str, Tensor]:
-        """What the examples weigh together."""
-        return {"loss": self.answer.count(batch.targets)}
-
-    def logits(self, batch: ClassBatch) -> Tensor:
-        """(batch, labels)."""
-        found = [self.pooling(self.body(text.inputs, text.mask)[0], text.mask) for text in batch.texts]
-        features = found[0]
-        if len(found) == 2:
-            u, v = found
-            features = torch.cat([u, v, (u - v).abs(), u * v], -1)
-        features = self.dropout(features)
-        for layer in self.hidden:
-            features = self.dropout(torch.relu(layer(features)))
-        given: Tensor = self.output(features).float()
-        return given
-
-    def row_losses(self, batch: ClassBatch) -> list[list[float]]:
-        found: list[list[float]] = self.answer.row_losses(self.logits(batch), batch.targets)
-        return found
-
-    def prepare(self, encoded: Sequence[LabelledWords]) -> None:
-        self.answer.prepare(torch.tensor([example.target for example in encoded]))
-
-    def settle(self, batches: Iterable[tuple[Sequence[Labelled], ClassBatch]]) -> bool:
-        with evaluating([self]):
-            found = [(self.logits(batch).cpu(), batch.targets.cpu()) for _, batch in batches]
-        given: bool = self.answer.settle(*(torch.cat(sides) for sides in zip(*found, strict=True)))
-        self.settled = self.answer.settled
-        return given
-
-    def label_table(self) -> Labels | None:
-        return None if self.config.labels == "number" else self.labels
-
-    def gold_labels(self, example: Labelled) -> Iterator[tuple[str, str]]:
-        return ((label, example.id) for label in example.labels)
-
-    def unseen_remedy(self, label: str) -> str:
-        return f"; data.label_map={{{json.dumps(label, ensure_ascii=False)}: null}} leaves such examples out"
+    def features(self, batch: ClassBatch) -> Tensor:
+        found: list[Tensor] = [self.pooling(self.body(text.inputs, text.mask)[0], text.mask) for text in batch.texts]
+        if len(found) == 1:
+            return found[0]
+        u, v = found
+        return torch.cat([u, v, (u - v).abs(), u * v], -1)
 
     def encode(self, examples: Sequence[Labelled]) -> list[LabelledWords]:
         texts = self.encode_texts(examples)
@@ -249,11 +171,6 @@ class Classifier(ReadsText, Judging, ExampleTask):
             tuple(self.reader.collate(side) for side in sides), torch.tensor([example.target for example in examples], dtype=torch.float32)
         )
 
-    @torch.no_grad()
-    def predict(self, batch: ClassBatch, decoding: Any = None, seed: int = 0, row_numbers: Any = None) -> list[dict[str, Any]]:
-        found: list[dict[str, Any]] = self.answer.told(self.logits(batch))
-        return found
-
     def classify(self, texts: Sequence[str | tuple[str, ...]], numbers: Sequence[int] | None = None) -> list[Classified]:
         """What each text is, or each two texts together. One that is refused is named by its number."""
         examples = unlabelled_texts(texts, numbers)
@@ -275,11 +192,6 @@ class Classifier(ReadsText, Judging, ExampleTask):
             return Classified(example.text, (), {}, found["number"], example.second)
         pairs = sorted(zip(self.labels.names, found["probabilities"], strict=True), key=lambda pair: -pair[1])
         return Classified(example.text, tuple(found["labels"]), dict(pairs), None, example.second)
-
-    @property
-    def best(self) -> str:
-        """The name of what the best evaluation is told by."""
-        return self.answer.measures[0] if self.config.best == "score" else self.config.best
 
     def without(self, capability: str) -> str | None:
         """Why it cannot be asked for something that classifiers else have."""
@@ -334,15 +246,10 @@ def train_class_vocabularies(
 ) -> dict[str, Any]:
     """A tokenizer of all texts, and a table of labels."""
     texts = [text for example in examples for text in (example.text, example.second) if text is not None]
-    labels = Labels(["number"]) if config.labels == "number" else Labels.of(label for example in examples for label in example.labels)
-    if config.labels == "one" and len(labels) == 1:
-        raise UserError(f"every training example has the label '{labels.names[0]}', so there is nothing to tell apart; see data.label")
-    if config.labels == "one" and len(labels) > 2 * len(examples) // 3 and len(labels) > 20:
-        raise UserError(
-            f"{len(examples):,} training examples have {len(labels):,} different labels; if these are numbers set task.labels=number, "
-            "and else name the column of the labels with data.label"
-        )
-    return {"tokenizer": train([one_word_each(cut(text, config)) for text in texts] if config.split else texts, []), "labels": labels}
+    return {
+        "tokenizer": train([one_word_each(cut(text, config)) for text in texts] if config.split else texts, []),
+        "labels": label_table_of(examples, config.labels),
+    }
 
 
 def class_baselines(train: Train, config: ClassificationConfig) -> Iterator[Baseline]:

@@ -35,6 +35,8 @@ class TaskEntry:
     uses: Mapping[str, Use[Any, Any]] = field(default_factory=dict)
     pipeline: str | None = None
     """What other libraries call such a model, for model cards."""
+    gives: tuple[str, ...] = ()
+    """What its batches have besides a sequence, for bodies that read it; one that reads the sequence alone will do too."""
 
     @property
     def section(self) -> type[DataSection]:

@@ -31,7 +31,7 @@ from clew.data.kinds.section import ExampleData
 from clew.data.notes import Notes
 from clew.data.plans import ExamplePlan, batches_by_length, bucket_plan, shuffled_plan
 from clew.metrics.bootstrap import Interval
-from clew.metrics.measures import in_words, named
+from clew.metrics.measures import LOWEST, in_words, named
 from clew.metrics.score import Score
 from clew.metrics.statistics import Statistics
 from clew.tasks.learning import Batching, Encoding, Evaluation, Given, Learning, Tokenizers
@@ -71,6 +71,12 @@ class ExampleTask(nn.Module):
 
     def prepare(self, encoded: Sequence[Any]) -> None:
         """Takes from the training part, once, what is no parameter: how frequent labels are."""
+
+    def check_training(self, training: Batching) -> None:
+        """Refuses a section `training` that the task cannot be trained by."""
+
+    def check_decoding(self, config: DecodingConfig) -> None:
+        """Refuses a section `decoding` that the task cannot write by."""
 
     def settle(self, batches: Iterable[tuple[Sequence[Any], Any]]) -> bool:
         """Takes from the validation part, batches with the examples in each, once training is over, what training is not to see; whether
@@ -135,6 +141,7 @@ class Examples(Learning[Sequence[Any], Sequence[Any]]):
             raise UserError(
                 "training.batching=streams carries a state through one text; a task that learns from examples has none, leave it out"
             )
+        task.check_training(training)
 
     def vocabularies(self, train: Sequence[Any], tokenizers: Tokenizers, task: TaskSection) -> dict[str, Any]:
         return self.train(tokenizers.of_sequences, tokenizers.joint, train, task)
@@ -303,7 +310,7 @@ def score_of(
     words = measured.text if is_final else in_words(measured.values)
     text += f", {words}" if words else ""
     best = task.best
-    value = loss if best == "loss" else -values[best] + TIE * min(loss, 100.0)
+    value = loss if best == "loss" else (values[best] if best in LOWEST else -values[best]) + TIE * min(loss, 100.0)
     size = {"examples": len(examples)}
     if not is_final:
         return Score(values, value, text, size=size)

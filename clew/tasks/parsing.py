@@ -107,9 +107,9 @@ class ConstituencyParser(SequenceToSequence):
                 "positions; cut the sentence, or train with a larger model.max_length or another model.position"
             )
 
-    def stepper(self, batch: SequenceBatch) -> Stepper:
+    def stepper(self, batch: SequenceBatch, *, covering: bool = False) -> Stepper:
         longest = self.longest_trees(batch.words)
-        return TreeConstraint(super().stepper(batch), tokens=self.tree_tokens, lengths=batch.words, max_length=longest)
+        return TreeConstraint(super().stepper(batch, covering=covering), tokens=self.tree_tokens, lengths=batch.words, max_length=longest)
 
     def longest_trees(self, words: Tensor) -> Tensor:
         """How many symbols each sentence's tree may have, its end counted: by its own words alone, whatever shares its batch."""

@@ -11,19 +11,24 @@ from pydantic import BeforeValidator, Field
 from torch import Tensor, nn
 
 from clew.core.batches import padded
-from clew.core.config import TaskSection
+from clew.core.config import Part, TaskSection, build_part, one_of
 from clew.core.errors import UserError, unknown
 from clew.core.masks import real_positions, row_lengths
 from clew.core.types import Memory, State, Term
 from clew.data.examples import Pair
 from clew.data.kinds.pairs import PAIRS
 from clew.decoding.stepper import Stepper
+from clew.layers.embeddings import tokens_of
 from clew.layers.losses import CrossEntropy
 from clew.metrics.measures import MEASURES, VALUES, Measured
 from clew.metrics.statistics import Statistics
+from clew.tasks.alignment import aligned_attention, by_row
+from clew.tasks.coverage import CoveringStepper, looking, uneven_coverage
 from clew.tasks.entry import TaskEntry
 from clew.tasks.examples import Examples, TrainTokenizer
+from clew.tasks.learning import Batching
 from clew.tasks.programs import SteppingProgram
+from clew.tasks.scheduled_sampling import DECAYS, Decay, draw_tokens, mix_tokens
 from clew.tasks.source_to_target import ReadsAndWrites
 from clew.tasks.translation import TRANSLATE
 from clew.tasks.writing import DecodingConfig, Hypothesis, filtered_as, write
@@ -52,6 +57,14 @@ class SequenceConfig(TaskSection):
     bias: bool = Field(True, description="the output layer has a bias")
     dropout: float = Field(0.0, ge=0, lt=1, description="of what the output layer reads; besides the body's own")
     label_smoothing: float = Field(0.0, ge=0, lt=1, description="the share of a target that is spread over the vocabulary, in training")
+    scheduled_sampling: Annotated[Part, one_of("scheduled_sampling", DECAYS)] | None = Field(
+        None,
+        description="in training the decoder reads its own prediction in place of a target with probability 1 - eps(step): eps by linear, "
+        "exponential or inverse_sigmoid decay, with options",
+    )
+    coverage_weight: float = Field(
+        0.0, ge=0, description="soft attention is to look at every source token as much as once in all (doubly stochastic attention)"
+    )
     start: Literal["end", "pad"] = Field("end", description="what the decoder reads first: the token that ends a target, or padding")
     longest: int = Field(
         256, ge=1, description="training examples with more tokens than this on a side, the end among them, are left out, and counted"
@@ -94,13 +107,14 @@ class Sides(NamedTuple):
 
 
 class SequenceBatch(NamedTuple):
-    source: Tensor  # (batch, source length)
+    source: Any  # what the encoder's embedding takes: tokens (batch, source length), or vectors
     source_mask: Tensor | None
     tokens: Tensor  # (batch, length), the target one step late
     targets: Tensor  # (batch, length)
     mask: Tensor | None
     words: Tensor  # (batch,)
     fresh: bool = True
+    step: Tensor | None = None  # (batch,) the step that it is trained in, where the task asks
 
 
 class Written(NamedTuple):
@@ -148,12 +162,22 @@ class SequenceToSequence(ReadsAndWrites):
             nn.init.uniform_(self.output_weight, -(body.dim**-0.5), body.dim**-0.5)
         self.dropout = nn.Dropout(config.dropout)
         self.cross_entropy = CrossEntropy(config.label_smoothing)
+        sampling = config.scheduled_sampling
+        self.decay: Decay | None = None if sampling is None else build_part("scheduled_sampling", sampling, DECAYS)
+        if config.coverage_weight and (why := self.without_soft_attention()) is not None:
+            raise UserError(f"task.coverage_weight ({config.coverage_weight}) is for soft attention, but this model {why}; set it to 0")
 
     def forward(self, batch: SequenceBatch, state: State = None) -> tuple[dict[str, Term], State]:
-        hidden, state = self.decode(batch)
+        memory = self.read(batch)
+        batch = self.with_own_tokens(batch, memory)
+        counts = self.counts(batch)
+        if "coverage" in counts:
+            with looking(aligned_attention(self)) as seen:
+                hidden, state = self.decode(batch, memory)
+        else:
+            hidden, state = self.decode(batch, memory)
         dropped = self.dropout(hidden)
         costs = self.cross_entropy(dropped, self.weight, self.output_bias, batch.targets, real_positions(batch.mask))
-        counts = self.counts(batch)
         terms = {"loss": Term(costs.loss, counts["loss"])}
         if "smoothing" in counts:  # reported apart from the loss itself, with the gradient of both
             terms = {"loss": Term(costs.plain, counts["loss"]), "smoothing": Term(costs.loss - costs.plain, counts["smoothing"])}
@@ -161,7 +185,29 @@ class SequenceToSequence(ReadsAndWrites):
             with torch.no_grad():
                 log_probs = self.log_probs(dropped).gather(-1, batch.targets[..., None])[..., 0]
             terms |= {name: term._replace(count=counts[name]) for name, term in self.body.hard_terms(state, log_probs, batch.mask).items()}
+        if "coverage" in counts:
+            uneven = uneven_coverage(by_row(seen[0], len(batch.tokens)), batch.mask, batch.source_mask)
+            terms["coverage"] = Term(uneven, counts["coverage"], self.config.coverage_weight)
         return terms, None
+
+    def with_own_tokens(self, batch: SequenceBatch, memory: Memory) -> SequenceBatch:
+        """What the decoder reads in training: the targets, or with scheduled sampling its own predictions in place of some."""
+        if self.decay is None or not self.training or batch.step is None:
+            return batch
+        with torch.no_grad():
+            hidden, _ = self.decode(batch, memory)
+            predicted = draw_tokens(self.dropout(hidden), self.log_probs)
+        return batch._replace(tokens=mix_tokens(batch.tokens, predicted, self.decay(batch.step.float())))
+
+    def without_soft_attention(self) -> str | None:
+        """Why there are no weights of attention to learn from."""
+        return "draws the places that it looks at (model.hard=true)" if self.body.is_hard else self.without("aligns")
+
+    def check_training(self, training: Batching) -> None:
+        if self.config.coverage_weight and getattr(training, "compile", False):
+            raise UserError(
+                "task.coverage_weight learns from the weights of attention, which compiled code does not show; set training.compile=false"
+            )
 
     def counts(self, batch: SequenceBatch) -> dict[str, Tensor]:
         """How many targets each term adds over, from the batch alone."""
@@ -172,6 +218,8 @@ class SequenceToSequence(ReadsAndWrites):
             names.append("smoothing")
         if self.training and self.body.is_hard:
             names += ["policy", "entropy"]
+        if self.training and self.config.coverage_weight:
+            names.append("coverage")
         return dict.fromkeys(names, targets)
 
     @property
@@ -179,9 +227,10 @@ class SequenceToSequence(ReadsAndWrites):
         """The name of what the best evaluation is told by."""
         return self.config.best
 
-    def decode(self, batch: SequenceBatch) -> tuple[Tensor, State]:
-        """A vector for each target that is given."""
-        found: tuple[Tensor, State] = self.body(batch.tokens, batch.mask, self.body.initial_state(len(batch.tokens), self.read(batch)))
+    def decode(self, batch: SequenceBatch, memory: Memory | None = None) -> tuple[Tensor, State]:
+        """A vector for each target that is given; `memory` is the source as it was read, where it was."""
+        memory = self.read(batch) if memory is None else memory
+        found: tuple[Tensor, State] = self.body(batch.tokens, batch.mask, self.body.initial_state(len(batch.tokens), memory))
         return found
 
     def read(self, batch: SequenceBatch) -> Memory:
@@ -195,7 +244,7 @@ class SequenceToSequence(ReadsAndWrites):
 
     def looked_up(self) -> list[Tensor]:
         """Tables that no vector is multiplied with: they cost no FLOPs."""
-        tables = {id(table): table for table in (self.body.source_embedding.weight, self.body.embedding.weight)}
+        tables = {id(table): table for embedding in (self.body.source_embedding, self.body.embedding) for table in embedding.looked_up()}
         tables.pop(id(self.weight), None)
         return list(tables.values())
 
@@ -270,10 +319,14 @@ class SequenceToSequence(ReadsAndWrites):
         source, source_mask = padded([sides.source for sides in examples])
         whole, mask = padded([[self.start, *sides.target, self.end] for sides in examples])
         words = torch.tensor([sides.words for sides in examples])
-        return SequenceBatch(source, source_mask, whole[:, :-1], whole[:, 1:], None if mask is None else mask[:, 1:], words)
+        step = None if self.decay is None else torch.zeros(len(examples), dtype=torch.long)
+        return SequenceBatch(source, source_mask, whole[:, :-1], whole[:, 1:], None if mask is None else mask[:, 1:], words, step=step)
 
-    def stepper(self, batch: SequenceBatch) -> Stepper:
-        return SequenceStepper(self, self.read(batch))
+    def stepper(self, batch: SequenceBatch, *, covering: bool = False) -> Stepper:
+        """With `covering` its state has how much of the source was looked at."""
+        memory = self.read(batch)
+        stepper = SequenceStepper(self, memory)
+        return CoveringStepper(stepper, aligned_attention(self), memory) if covering else stepper
 
     @torch.no_grad()
     def write(
@@ -285,8 +338,9 @@ class SequenceToSequence(ReadsAndWrites):
         row_numbers: Sequence[int] | None = None,
     ) -> list[list[Written]]:
         """The best targets for each source; with a `stepper` of several models, theirs."""
-        filtered = filtered_as(config, self.stepper(batch) if stepper is None else stepper, self.never_written)
-        starts = torch.full((len(batch.source), 1), self.start, device=batch.source.device)
+        self.check_decoding(config)
+        filtered = filtered_as(config, self.stepper(batch, covering=config.covers) if stepper is None else stepper, self.never_written)
+        starts = torch.full((len(batch.tokens), 1), self.start, device=batch.tokens.device)
         max_new = self.max_new(batch, config)
         found = write(filtered, starts, config, end=self.end, max_new=max_new, seed=seed, row_numbers=row_numbers)
         return [[self.written(hypothesis) for hypothesis in row] for row in found]
@@ -297,6 +351,13 @@ class SequenceToSequence(ReadsAndWrites):
         pad = [] if self.target.pad is None else [self.target.pad]
         return (*pad, *language_tokens(self.target).values())
 
+    def check_decoding(self, config: DecodingConfig) -> None:
+        """Refuses to weigh what was looked at where nothing is."""
+        if config.covers and (why := self.without("aligns")) is not None:
+            raise UserError(
+                f"decoding.coverage_penalty ({config.coverage_penalty}) weighs where a model looks, but this one {why}; set it to 0"
+            )
+
     def most_new(self, config: DecodingConfig) -> int:
         """How many tokens a target may have, whatever its source."""
         return config.max_new if self.body.max_length is None else min(config.max_new, self.body.max_length)
@@ -304,11 +365,11 @@ class SequenceToSequence(ReadsAndWrites):
     def max_new(self, batch: SequenceBatch, config: DecodingConfig) -> Tensor:
         """How many tokens each target may have, its end counted, (batch,)."""
         most = self.most_new(config)
+        rows = torch.full_like(batch.tokens[:, 0], most)
         if self.config.max_ratio is None:
-            return torch.full((len(batch.source),), most, device=batch.source.device)
-        lengths = (
-            row_lengths(batch.source_mask) if batch.source_mask is not None else torch.full_like(batch.source[:, 0], batch.source.shape[1])
-        )
+            return rows
+        whole = torch.full_like(rows, tokens_of(batch.source).shape[1])
+        lengths = whole if batch.source_mask is None else row_lengths(batch.source_mask)
         return (self.config.max_ratio * lengths + 10).long().clamp(max=most)
 
     def written(self, hypothesis: Hypothesis) -> Written:

@@ -19,7 +19,7 @@ from clew.tasks.explaining import Explained, chosen_token
 from clew.tasks.offers import Begun, Carried, Expected, Given, Levels, Predicted, Reading, TextBody, TokenScores
 from clew.tasks.reading import levels_of, no_text
 from clew.tasks.writing import DecodingConfig, filtered_as
-from clew.text.tokenizer import check_is_text
+from clew.text.tokenizer import Tokenizer, check_is_text
 
 if TYPE_CHECKING:
     from clew.tasks.sequence import SequenceBatch, Sides
@@ -63,6 +63,16 @@ class ReadsAndWrites(ExampleTask):
         found: Sides = self.encode([Pair(given.text, given.target or "", into=given.into)])[0]
         return found
 
+    def source_ids(self, sides: "Sides") -> tuple[int, ...]:
+        """The token at each place of a source; none where it is no text."""
+        return tuple(sides.source)
+
+    @property
+    def source_tokenizer(self) -> Tokenizer | None:
+        """What cuts a source into tokens; None where it is no text."""
+        found: Tokenizer = self.source
+        return found
+
     def named_sides(self, given: Given, sides: "Sides") -> tuple[Tokens, Tokens]:
         """What stands at each place of a source and of its target."""
         before, after = self.around(given.into)
@@ -80,11 +90,11 @@ class ReadsAndWrites(ExampleTask):
             model=self,
             text=given.text,
             tokens=tuple(source.texts),
-            ids=tuple(sides.source),
+            ids=self.source_ids(sides),
             batch=batch,
             written=tuple(target.texts),
             written_ids=(*sides.target, self.end),
-            tokenizer=self.source,
+            tokenizer=self.source_tokenizer,
             target=self.target,
             begin=self.target.token(self.start),
             limit=self.body.max_length,
@@ -110,6 +120,11 @@ class ReadsAndWrites(ExampleTask):
 
     def entrance(self, reading: Reading) -> str:
         found: str = next(path for path, part in self.named_modules() if part is self.body.embedding)
+        return found
+
+    def source_entrance(self, reading: Reading) -> str:
+        """The path of the part whose output the encoder's layers read."""
+        found: str = next(path for path, part in self.named_modules() if part is self.body.source_embedding)
         return found
 
     def predicts(self, reading: Reading) -> list[Predicted]:
@@ -140,10 +155,12 @@ class ReadsAndWrites(ExampleTask):
 
     def steps(self, given: Given, config: DecodingConfig | None = None) -> Begun:
         _, batch = self.one_row(given._replace(target=None))
-        stepper = self.stepper(batch)
+        if config is not None:
+            self.check_decoding(config)
+        stepper = self.stepper(batch, covering=config is not None and config.covers)
         return Begun(
             stepper=stepper if config is None else filtered_as(config, stepper, self.never_written),
-            start=torch.full((1, 1), self.start, device=batch.source.device),
+            start=torch.full((1, 1), self.start, device=batch.tokens.device),
             tokenizer=self.target,
             end=self.end,
             ends=(self.end,),
@@ -177,4 +194,6 @@ class ReadsAndWrites(ExampleTask):
         own = tuple(before <= at < len(reading.tokens) - after for at in range(len(reading.tokens)))
         what = f"log p of {self.target.piece(token)!r} as token {place} of the target {' '.join(reading.written)!r}"
         embedding = "body.encoder.embedding"
-        return Explained(self, batch.source, lambda rows: log_probs(rows)[:, token], reading.tokens, own, what, self.source, embedding)
+        return Explained(
+            self, batch.source, lambda rows: log_probs(rows)[:, token], reading.tokens, own, what, self.source_tokenizer, embedding
+        )

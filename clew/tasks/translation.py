@@ -113,7 +113,9 @@ def translate_through(
 def write_together(
     tasks: Tasks, batch: "SequenceBatch", config: DecodingConfig, seed: int, row_numbers: Sequence[int]
 ) -> list[list["Written"]]:
-    steppers = [task.stepper(batch) for task in tasks]
+    for task in tasks:
+        task.check_decoding(config)
+    steppers = [task.stepper(batch, covering=config.covers) for task in tasks]
     together = steppers[0] if len(steppers) == 1 else Ensemble(steppers)
     config = config.model_copy(update={"max_new": min(task.most_new(config) for task in tasks)})
     return tasks[0].write(batch, config, seed, together, row_numbers)

@@ -149,6 +149,8 @@ class Use(Generic[R, A]):
     """Whether a file that is a table by its name is read by its columns; else as lines, unless a column is named."""
     begins: bool = False
     """Whether it may be asked about nothing: without TEXT and file it begins a text, and reads no standard input."""
+    names_files: bool = False
+    """Whether the first field of a row names a file. A server does not offer such a use: a client must not choose which files it reads."""
     local: tuple[str, ...] = ()
     """Options of the command line alone."""
     remarks: Callable[[Sequence[Any], Sequence[Answered[R, A]], Any], Iterator[str]] | None = None

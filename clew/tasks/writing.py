@@ -13,6 +13,7 @@ from clew.decoding.beam import EarlyStop, beam_search
 from clew.decoding.ends import End
 from clew.decoding.filters import with_filters
 from clew.decoding.forced_end import ForcedEnd
+from clew.decoding.ranking import LengthForm, Ranking
 from clew.decoding.sampling import greedy_sequences, sample_sequences
 from clew.decoding.stepper import Stepper
 
@@ -29,6 +30,12 @@ class DecodingConfig(Section):
     no_repeat_ngram: int | None = Field(None, ge=1, description="no n-gram of this size twice")
     beams: int = Field(4, ge=1, description="beam search's width")
     length_penalty: float = Field(1.0, description="beam scores are log p / length^length_penalty")
+    length_form: LengthForm = Field(
+        "power", description="beam scores are log p / length^length_penalty, or with gnmt log p / ((5 + length) / 6)^length_penalty"
+    )
+    coverage_penalty: float = Field(
+        0.0, ge=0, description="beam scores have this times the sum over source tokens of log(min(attention, 1)) added; GNMT's took 0.2"
+    )
     n_best: int = Field(1, ge=1, description="hypotheses returned by beam search, which is at least so wide")
     early_stop: EarlyStop | None = Field(
         None,
@@ -39,6 +46,15 @@ class DecodingConfig(Section):
     stop: bool | str | list[str] | None = Field(
         None, description="end at the tokenizer's end token, or at the token or tokens that are named; where not given, only for subwords"
     )
+
+    @property
+    def ranking(self) -> Ranking:
+        return Ranking(self.length_penalty, self.length_form, self.coverage_penalty)
+
+    @property
+    def covers(self) -> bool:
+        """Whether a search weighs how much of the source was looked at."""
+        return self.method == "beam" and self.coverage_penalty > 0
 
 
 class Hypothesis(NamedTuple):
@@ -74,6 +90,8 @@ def write(
             max_new=max_new,
             end=end,
             length_penalty=config.length_penalty,
+            length_form=config.length_form,
+            coverage_penalty=config.coverage_penalty,
             n_best=config.n_best,
             early_stop=config.early_stop,
         )
@@ -94,7 +112,7 @@ def write(
     lengths, log_probs = torch.minimum(found.lengths, limits), torch.where(is_within, found.log_probs, 0.0).sum(1)
     rows = zip(found.tokens.tolist(), lengths.tolist(), log_probs.tolist(), strict=True)
     return [
-        [Hypothesis(without_end(tokens[:length], end), log_prob, log_prob / max(length, 1) ** config.length_penalty)]
+        [Hypothesis(without_end(tokens[:length], end), log_prob, log_prob / config.ranking.divisor(max(length, 1)))]
         for tokens, length, log_prob in rows
     ]
 

@@ -1,17 +1,30 @@
 """A process that encodes and decodes for another, which may end it at any time. It is run as a file and knows nothing of clew.
 
-The first line of its input is a tokenizer's JSON, in JSON; every other one asks: ["encode", [texts]], ["normalize", [texts]] or
-["decode", [ids]]. A line answers each: {"found": [...]}, or {"error": "..."}.
+The first line of its input is a tokenizer's JSON, in JSON; every other one asks: ["encode", [texts]], ["normalize", [texts]],
+["decode", [ids]] or ["join", [tokens]]. A line answers each: {"found": [...]}, or {"error": "..."}.
 """
 
 import json
 import sys
+from contextlib import suppress
+from importlib import import_module
 from typing import Any
 
 import tokenizers
 
+MOST_MEMORY = 4 * 2**30
+"""Bytes of addresses; what a large vocabulary and a long text take is a fraction of it."""
+
+
+def limit_memory() -> None:
+    """Where the system has such a limit, a text that grows without end ends this process and no other."""
+    with suppress(ImportError, ValueError, OSError):
+        resource = import_module("resource")
+        resource.setrlimit(resource.RLIMIT_AS, (MOST_MEMORY, MOST_MEMORY))
+
 
 def main() -> None:
+    limit_memory()
     tokenizer = tokenizers.Tokenizer.from_str(json.loads(sys.stdin.readline()))
     tokenizer.no_padding()
     tokenizer.no_truncation()
@@ -25,6 +38,7 @@ def main() -> None:
         "encode": encoded,
         "normalize": lambda text: text if tokenizer.normalizer is None else tokenizer.normalizer.normalize_str(text),
         "decode": lambda ids: tokenizer.decode(ids, skip_special_tokens=False),
+        "join": lambda tokens: tokenizer.decoder.decode(tokens),
     }
     for line in sys.stdin:
         method, given = json.loads(line)

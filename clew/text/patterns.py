@@ -1,4 +1,4 @@
-"""A bound on the time that a tokenizer's regular expressions take. Knows no tokenizer but its JSON.
+"""A bound on the time and the memory that a tokenizer takes. Knows no tokenizer but its JSON.
 
 A published tokenizer.json may hold any pattern, and the library matches it by backtracking: `(a+)+$` takes 2^n steps on n times `a`. The
 library gives up on one match after ten million steps, a fifth of a second, with a panic; but a text has as many places where a match may
@@ -10,9 +10,14 @@ stopped. A process can. So where a pattern is anything but one class of characte
 server has its texts encoded by a process of its own, which is ended when it takes longer than it may, and started again for the next
 text. The bound holds for every pattern and every text, tokens stay as they are, and ordinary tokenizers pay nothing. An encoding
 costs about 0.1 ms more.
+
+The same holds for what takes more than a text's length without a pattern. WordPiece tries every end of a word at every place, which
+is cubic in the longest word that it reads, a number in its file: a word of 10,000 letters takes 80 seconds. Unigram tries every piece at
+every place. And what replaces a text by a longer one, time after time, fills any memory.
 """
 
 import json
+import math
 import re
 import subprocess
 import sys
@@ -27,10 +32,44 @@ from clew.core.errors import UserError, named
 
 ONE_CLASS = re.compile(r"(\[(?:[^\[\]\\]|\\.)+\]|\\[pP]\{\w+\}|\\.|[^\\()\[\]|*+?{}^$])([+*]|\{\d{1,3}(,\d{0,3})?\})?", re.DOTALL)
 """A class of characters or a character, and how often it stands there."""
+LONGEST_WORD, LONGEST_PIECE = 200, 100
+"""Characters of a word that WordPiece cuts, and of a piece of Unigram's, up to which 10,000 of them take a fraction of a second. Published
+ones have 100, and about 16."""
+MOST_GROWTH = 100
+"""Times as long as it was that a text may become before it is cut; a line's end that is written out as a token is seven characters."""
 
 
 class TokenizerFault(UserError):
     """A tokenizer broke down on a text, or took too long: the fault is its pattern's."""
+
+
+def slow_parts(description: Any) -> list[str]:
+    """What in a tokenizer's JSON may take much longer than its texts are, in words: patterns, replacements, and models of long words."""
+    patterns = [f"pattern {named(pattern)}" for pattern in slow_patterns(description)]
+    longer = growth(description)
+    growing = [f"replacement, which may make a text {longer:,.0f} times as long," for _ in range(longer > MOST_GROWTH)]
+    return [*patterns, *growing, *slow_models(description.get("model", {}))]
+
+
+def slow_models(model: Any) -> list[str]:
+    longest_word = model.get("max_input_chars_per_word")
+    if isinstance(longest_word, int) and longest_word > LONGEST_WORD:
+        return [f"limit of {longest_word:,} characters a word"]
+    pieces = model.get("vocab") if model.get("type") == "Unigram" else None
+    longest_piece = max((len(piece) for piece, _ in pieces), default=0) if isinstance(pieces, list) else 0
+    return [f"piece of {longest_piece:,} characters"] if longest_piece > LONGEST_PIECE else []
+
+
+def growth(description: Any) -> float:
+    """How many times as long a text may become by replacements, each of what the one before it has put there."""
+    if isinstance(description, list):
+        return math.prod(map(growth, description))
+    if not isinstance(description, dict):
+        return 1.0
+    pattern, content = description.get("pattern"), description.get("content") if description.get("type") == "Replace" else None
+    replaced = pattern.get("String") if isinstance(pattern, dict) else None
+    own = len(content) / max(len(replaced) if isinstance(replaced, str) else 1, 1) if isinstance(content, str) else 1.0
+    return max(own, 1.0) * growth([value for name, value in description.items() if name not in ("model", "added_tokens")])
 
 
 def slow_patterns(description: Any) -> list[str]:
@@ -56,11 +95,12 @@ def is_panic(error: BaseException) -> bool:
 
 
 class Apart:
-    """A tokenizer in a process of its own: `ask(method, given)` is answered within `seconds`, or refused."""
+    """A tokenizer in a process of its own: `ask(method, given)` is answered within `seconds`, or refused with the part of it that is to
+    blame."""
 
-    def __init__(self, tokenizer: str, patterns: Sequence[str], seconds: float):
+    def __init__(self, tokenizer: str, blame: str, seconds: float):
         self.tokenizer = tokenizer
-        self.patterns = patterns
+        self.blame = blame
         self.seconds = seconds
         self.lock = threading.Lock()
         self.process: subprocess.Popen[str] | None = None
@@ -68,8 +108,13 @@ class Apart:
 
     def ask(self, method: str, given: Sequence[Any]) -> list[Any]:
         with self.lock:
-            process = self._started()
-            ending = threading.Timer(self.seconds, process.kill)
+            process, is_late = self._started(), threading.Event()
+
+            def end_it() -> None:
+                is_late.set()
+                process.kill()
+
+            ending = threading.Timer(self.seconds, end_it)
             ending.start()
             try:
                 self._write(process, [method, list(given)])
@@ -78,12 +123,13 @@ class Apart:
                 line = ""
             finally:
                 ending.cancel()
-            if not line.endswith("\n"):
+            if is_late.is_set() or not line.endswith("\n"):
                 self.close()
-                raise TokenizerFault(f"{self._blame()} takes longer than {self.seconds:g} seconds on this text; {REMEDY}")
+                what = f"takes longer than {self.seconds:g} seconds" if is_late.is_set() else "takes too much memory"
+                raise TokenizerFault(f"the tokenizer's {self.blame} {what} on this text; {REMEDY}")
         answer = json.loads(line)
         if "error" in answer:
-            raise TokenizerFault(f"{self._blame()} gives up on this text ({answer['error']}); {REMEDY}")
+            raise TokenizerFault(f"the tokenizer's {self.blame} gives up on this text ({answer['error']}); {REMEDY}")
         found: list[Any] = answer["found"]
         return found
 
@@ -101,18 +147,24 @@ class Apart:
             pipes: dict[str, Any] = {"stdin": subprocess.PIPE, "stdout": subprocess.PIPE, "stderr": subprocess.DEVNULL}
             self.process = subprocess.Popen(command, text=True, encoding="ascii", **pipes)
             self.ending = weakref.finalize(self, end, self.process)
-            self._write(self.process, self.tokenizer)
-            self._write(self.process, ["encode", [""]])
-            self.process.stdout.readline()  # type: ignore[union-attr]
+            try:
+                self._write(self.process, self.tokenizer)
+                self._write(self.process, ["encode", [""]])
+                has_begun = bool(self.process.stdout.readline())  # type: ignore[union-attr]
+            except OSError:
+                has_begun = False
+            if not has_begun:
+                self.close()
+                raise TokenizerFault(
+                    f"the process that encodes the texts of an imported tokenizer ended as it began; see whether `{sys.executable} -c "
+                    "'import tokenizers'` works here"
+                )
         return self.process
 
     def _write(self, process: "subprocess.Popen[str]", value: Any) -> None:
         assert process.stdin is not None
         process.stdin.write(json.dumps(value) + "\n")
         process.stdin.flush()
-
-    def _blame(self) -> str:
-        return f"the tokenizer's pattern {named(self.patterns[0])}"
 
 
 def end(process: "subprocess.Popen[str]") -> None:
@@ -123,4 +175,4 @@ def end(process: "subprocess.Popen[str]") -> None:
     process.wait()
 
 
-REMEDY = "ask with another text, or import the model again with a tokenizer whose pattern does not go back over a text"
+REMEDY = "ask with another text, or import the model again with a tokenizer without this"

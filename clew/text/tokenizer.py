@@ -14,7 +14,7 @@ import tokenizers
 from clew.core.errors import UserError, named, shortened
 from clew.core.files import read_text
 from clew.text.frames import Frame, frame_of
-from clew.text.patterns import REMEDY, Apart, TokenizerFault, is_panic, slow_patterns
+from clew.text.patterns import REMEDY, Apart, TokenizerFault, is_panic, slow_parts
 
 FILE = "tokenizer.json"
 UNITS = {"character": "character", "word": "word", "bpe": "subword", "wordpiece": "subword", "unigram": "subword"}
@@ -111,19 +111,26 @@ class Tokenizer:
         if self.kind == "word":
             return self._join_words(ids)
         if self._has_hidden:
+            tokens = [self.token(i) for i in ids]
+            if self.apart is not None and self._decodes_slowly:
+                return str(self.apart.ask("join", [tokens])[0])
             with panics_as_faults():
-                return self.inner.decoder.decode([self.token(i) for i in ids])
-        if self.apart is not None:
+                return self.inner.decoder.decode(tokens)
+        if self.apart is not None and self._decodes_slowly:
             return str(self.apart.ask("decode", [list(ids)])[0])
         with panics_as_faults():
             return self.inner.decode(list(ids), skip_special_tokens=False)
 
     def limit_time(self, seconds: float) -> None:
-        """Let no text take longer than this, whatever pattern cuts it (`patterns`)."""
+        """Let no text take longer than this, whatever cuts it (`patterns`)."""
         if self.apart is not None:
             self.apart.close()
-        slow = slow_patterns(self._description)
-        self.apart = Apart(self.to_json(), slow, seconds) if slow else None
+        slow = slow_parts(self._description)
+        self.apart = Apart(self.to_json(), slow[0], seconds) if slow else None
+
+    @cached_property
+    def _decodes_slowly(self) -> bool:
+        return bool(slow_parts({"decoder": self._description["decoder"]}))
 
     @cached_property
     def tokens(self) -> list[str]:
@@ -162,7 +169,7 @@ class Tokenizer:
         token = self.token(id)
         if self.kind == "unigram":
             return token.replace("\u2581", " ")
-        text = self.inner.decode([id], skip_special_tokens=False) if self.kind == "bpe" else token
+        text = self.decode([id]) if self.kind == "bpe" else token
         return text if text and "\ufffd" not in text else token
 
     @cached_property

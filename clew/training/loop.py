@@ -13,7 +13,7 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
-from clew.core.batches import Batches, cut_rows, num_rows, to_device
+from clew.core.batches import Batches, at_step, cut_rows, num_rows, to_device
 from clew.core.errors import UserError
 from clew.core.processes import rank, seed_everything, share_of, sum_over_processes, world_size
 from clew.core.state import detach_state, map_tree
@@ -114,6 +114,7 @@ def train(
     source = batches.ahead(standing.epoch, standing.batch)
     while standing.step < steps:
         standing.epoch, standing.batch, batch = next(source)
+        batch = at_step(batch, standing.step)
         factor = schedule.factor(standing.step, standing.epoch) * getattr(batch, "rate", 1.0)
         for group, rate in zip(optimiser.param_groups, rates, strict=True):
             group["lr"] = rate * factor

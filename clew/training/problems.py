@@ -36,6 +36,8 @@ def prepare_problem(config: Config, run: Path | None = None, progress: Callable[
     vocabularies = agreed_vocabularies(config, learning, run, parts["train"])
     task: Any = build_task(config, vocabularies)
     learning.check(task, training)
+    if hasattr(task, "check_decoding"):
+        task.check_decoding(config.decoding)  # now, and not when all training is done
 
     def encode(name: str) -> Any:
         encoding = Encoding(name, training, to_train=name == "train", workers=config.text.workers, progress=progress)

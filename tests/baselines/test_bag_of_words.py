@@ -140,6 +140,7 @@ def test_a_fit_is_the_same_again():
     assert torch.equal(once.linear.weight, again.linear.weight)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("method", METHODS)
 def test_classes_of_the_sentiment_sample(method):
     parts = read_corpus("sentiment-sample")

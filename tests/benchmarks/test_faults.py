@@ -33,12 +33,14 @@ def test_two_hundred_fuzzed_data_files_are_learnt_from_or_refused_by_name() -> N
     assert min(result.outcomes.values()) > 20
 
 
+@pytest.mark.slow
 def test_thirty_fuzzed_commands_end_with_a_step_or_a_sentence() -> None:
     result = commands.run(30, seed=11, call=commands.by_call)
     assert not result.failures, str(result)
     assert len(result.outcomes) == 2
 
 
+@pytest.mark.slow
 def test_a_hundred_folders_of_strangers_are_used_or_refused_with_a_sentence() -> None:
     result = strangers.run(100, seed=11, watch=in_this_process)
     assert not result.failures, str(result)

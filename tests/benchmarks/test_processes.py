@@ -23,6 +23,7 @@ def test_a_killed_training_goes_on_to_the_bit() -> None:
     assert_none_failed(kills.run(3, seed=1))
 
 
+@pytest.mark.slow
 def test_a_fault_inside_a_save_costs_nothing_but_the_save() -> None:
     assert_none_failed(saves.run(8, seed=1))
 

@@ -19,6 +19,7 @@ def rows(out: str) -> list[list[str]]:
     return [line.split() for line in out.splitlines()]
 
 
+@pytest.mark.slow
 def test_a_grid_is_trained_and_shown_as_one_table(clew: Clew, tmp_path: Path) -> None:
     found = clew("train", "text-lstm", *lstm_settings(tmp_path, steps=4), "model.cell=lstm,gru", "seed=1,2")
     assert found.status == 0

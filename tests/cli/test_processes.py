@@ -59,6 +59,7 @@ def measured(folder: Path) -> list[dict]:
     return [{key: value for key, value in record.items() if key not in ("tokens_per_second", "seconds")} for record in read_metrics(folder)]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("number", "status"), [(signal.SIGINT, 130), (signal.SIGTERM, 143)], ids=["Ctrl-C", "SIGTERM"])
 def test_an_interrupted_run_goes_on_to_the_bit(
     tmp_path: Path,
@@ -90,6 +91,7 @@ def test_an_interrupted_run_goes_on_to_the_bit(
         assert all(torch.equal(value, here[name]) for name, value in there.items()), path
 
 
+@pytest.mark.slow
 def test_a_reader_that_leaves_ends_the_command_quietly(environment: dict[str, str], tmp_path: Path) -> None:
     process = subprocess.Popen([*COMMAND, "recipes"], cwd=tmp_path, env=environment, stdout=subprocess.PIPE, stderr=subprocess.PIPE)
     process.stdout.close()

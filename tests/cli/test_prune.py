@@ -22,7 +22,8 @@ def test_half_of_the_heads_go_and_the_rest_score_what_was_measured(clew: Clew, g
     assert evaluated["loss"] == pytest.approx(points[1]["loss"], abs=1e-6)
     kept = json.loads((tmp_path / "half" / "pruning.json").read_text())
     assert [point["loss"] for point in kept["points"]] == [point["loss"] for point in points] and set(kept["importance"]) == {"1.1", "1.2"}
-    assert "heads kept" in (tmp_path / "half" / "pruning.html").read_text()
+    page = (tmp_path / "half" / "pruning.html").read_text()
+    assert "heads kept" in page and "loss (nats)" in page and page.count("parameters became") == 1
     assert "weight 8 x 16" in clew("describe", "half").out and clew("generate", "half", "the", "--max-new", "3").status == 0
 
     again = clew("train", "text-gpt", "--out", "half", "--resume")

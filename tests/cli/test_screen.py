@@ -73,6 +73,8 @@ COMMANDS: dict[str, list[list[str]]] = {
     "classify": [["runs/classify", f"the {EVIL} ball"], ["runs/classify", "--file", "rows.csv", "--json"]],
     "tag": [["runs/tag", f"Ada{EVIL} left"], ["runs/tag", f"Ada{EVIL} left", "--json"]],
     "answer": [[f"question_answering{EVIL}", f"who {EVIL}?", "--passage", f"the {EVIL} ball"]],
+    "transcribe": [[TEXT, f"none{EVIL}.wav"]],
+    "caption": [[TEXT, f"none{EVIL}.png"]],
     "embed": [[TEXT, f"the {EVIL}", "--json"], [TEXT, "the", "--tokens", "--json"]],
     "predict": [["runs/classify", "rows.csv"], [f"none{EVIL}"]],
     "evaluate": [

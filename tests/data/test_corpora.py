@@ -5,6 +5,7 @@ import pytest
 
 from clew.core.errors import UserError
 from clew.core.tag_schemes import detect_scheme, tag_spans
+from clew.data import corpora
 from clew.data.corpora import CORPORA, find_corpus, find_files, read_corpus
 from clew.data.example_splits import find_overlaps
 from clew.data.examples import Labelled, Pair
@@ -16,12 +17,16 @@ SIZES = {
     "sentiment-sample": (6000, 1000, 1000),
     "gum-trees-sample": (1819, 227, 228),
     "ewt-sample": (3000, 500, 500),
+    "digits-sample": (360, 120, 100),
     "tatoeba": (163_021, 3396, 3396),
     "multi30k": (29_000, 1014, 1000),
     "ewt": (12_544, 2001, 2077),
     "conll2003": (14_041, 3250),
     "conll2000": (8042, 894, 2012),
-    "flickr8k": (6000, 1000, 1000),
+    "coco-sample": (60, 8, 8),
+    "flickr8k": (3184, 507, 550),
+    "fashion-mnist": (55_000, 5000, 10_000),
+    "fsdd": (1500, 500, 500),
 }
 
 
@@ -39,6 +44,7 @@ def test_every_embedded_file_is_there(name):
 @pytest.mark.parametrize("name", [name for name in CORPORA if name not in EMBEDDED])
 def test_a_corpus_that_does_not_ship_says_what_it_wants_and_where(name, monkeypatch):
     monkeypatch.delenv("CLEW_DATA", raising=False)
+    monkeypatch.setattr(corpora, "DEBIAN", "/nowhere")
     sentence = refusal(lambda: find_files(name))
     assert sentence.startswith(f"the corpus {name} does not ship with clew; put ")
     assert " below a folder, and set CLEW_DATA to that folder; it" in sentence
@@ -113,7 +119,7 @@ def test_running_text_is_found_and_nothing_else_taken_for_it():
 
 
 def test_an_unknown_corpus_is_told_with_what_is_near():
-    with pytest.raises(UserError, match="unknown corpus 'multi30'; did you mean 'multi30k'\\? known: conll2000, "):
+    with pytest.raises(UserError, match="unknown corpus 'multi30'; did you mean 'multi30k'\\? known: coco-sample, conll2000, "):
         read_corpus("multi30")
 
 

@@ -28,6 +28,6 @@ def test_a_translation_has_as_many_lines_as_its_source():
 
 
 def test_an_unknown_sample_is_told_with_what_is_near():
-    message = "unknown sample 'tinyshakspeare'; did you mean 'tinyshakespeare'\\? known: coco, craft, ewt, gum, panlex"
+    message = "unknown sample 'tinyshakspeare'; did you mean 'tinyshakespeare'\\? known: coco, craft, digits, ewt, gum, panlex"
     with pytest.raises(UserError, match=message):
         sample_path("tinyshakspeare")

@@ -6,6 +6,7 @@ import torch
 from torch import Tensor
 
 from clew.core.types import Memory, State
+from clew.decoding.ranking import Coverage
 
 
 class Transition:
@@ -24,6 +25,26 @@ class Transition:
         self.calls += 1
         depth = (state[:, None] + torch.arange(tokens.shape[1])).clamp(max=len(self.log_probs) - 1)
         return self.log_probs[depth, tokens], state + (tokens.shape[1] if mask is None else mask.sum(1))
+
+
+class LookingTransition(Transition):
+    """A table that looks at a source: having read a token, it looks at place i of sentence s as much as weights[s, token, i] says. Of a
+    source that is shorter than the longest, places from its length on are padding."""
+
+    def __init__(self, probs: list, weights: list, lengths: list[int]):
+        super().__init__(probs)
+        self.weights = torch.tensor(weights, dtype=torch.float64)  # (sentences, vocabulary, places)
+        self.padding = torch.arange(self.weights.shape[-1]) >= torch.tensor(lengths)[:, None]
+
+    def initial_state(self, rows: int, capacity: int | None = None) -> State:
+        sentence = torch.arange(len(self.weights)).repeat_interleave(rows // len(self.weights))
+        return super().initial_state(rows), sentence, Coverage(self.padding[sentence].double())
+
+    def __call__(self, tokens: Tensor, mask: Tensor | None, state: State) -> tuple[Tensor, State]:
+        depth, sentence, coverage = state
+        log_probs, depth = super().__call__(tokens, mask, depth)
+        looked = self.weights[sentence[:, None], tokens] * (1 if mask is None else mask[..., None])
+        return log_probs, (depth, sentence, Coverage(coverage.weights + looked.sum(1)))
 
 
 class Recurrent:

@@ -48,3 +48,10 @@ def test_a_map_that_is_not_as_the_others_says_so_and_one_without_values_cannot_b
     marks = [shape for shape in picture.shapes if isinstance(shape, Box)]
     assert [(mark.title, mark.number) for mark in marks] == [("1, 1", (0, 0)), ("1, 2: off", (0, 1)), ("1, 3: pruned", None)]
     assert [shape.text for shape in picture.shapes if isinstance(shape, Label) and shape.kind == "number"] == ["off", "pruned"]
+
+
+def test_the_lowest_value_has_no_colour_where_values_are_below_0() -> None:
+    maps = [[np.array([[-2.0, -1.0], [np.nan, 0.0]])]]
+    (raster,) = (shape for shape in grid(Grid(maps, ["1"], ["1"], low=-2.0)).shapes if isinstance(shape, Raster))
+    assert raster.levels[0, 0] == 0 and raster.levels[0, SIDE - 1] == 128 and raster.levels[SIDE - 1, 0] == 0
+    assert raster.levels[SIDE - 1, SIDE - 1] == 255

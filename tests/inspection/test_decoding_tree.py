@@ -78,6 +78,16 @@ def test_a_language_models_tree_ends_in_what_it_generates(name):
 
 
 @pytest.mark.parametrize("name", ["attentive", "transformer"])
+def test_a_tree_is_ranked_by_length_and_coverage_as_a_translation_is(name):
+    run = small_run(name)
+    ranking = {"length_form": "gnmt", "length_penalty": 0.6, "coverage_penalty": 0.4}
+    view = look(run, "beam", {"text": "the walls were tall", "beams": 3, "max_new": 6, **ranking})
+    found = run.translate("the walls were tall", method="beam", beams=3, n_best=3, max_new=6, **ranking)
+    assert [one["score"] for one in view.facts["found"]] == pytest.approx([one.score for one in found], abs=1e-4)
+    assert view.parts[1].header[-1] == "score (nats / ((5 + tokens) / 6)^length_penalty + coverage)"
+
+
+@pytest.mark.parametrize("name", ["attentive", "transformer"])
 def test_a_translators_tree_ends_in_its_translation(name):
     run = small_run(name)
     facts = look(run, "beam", {"text": "the walls were tall", "beams": 2, "max_new": 6}).facts

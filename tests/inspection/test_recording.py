@@ -10,6 +10,8 @@ from torch.overrides import TorchFunctionMode
 
 import clew
 from clew.core.errors import UserError
+from clew.core.graph_batches import GraphInputs, batch_graphs
+from clew.core.graphs import Graph
 from clew.core.taps import Tap
 from clew.core.tree_batches import TreeInputs, batch_trees
 from clew.core.tree_nodes import Nodes
@@ -314,15 +316,25 @@ SMALL: dict[str, tuple[dict[str, Any], list[str]]] = {
     "transformer": ({"dim": 8, "num_heads": 2, "num_layers": 1}, ["encoder.*.attention.weights", "decoder.*.attention.weights"]),
     "convolutional": ({"dim": 8}, ["decoder.*.attention.scores", "decoder.*.attention.weights"]),
     "tree_lstm": ({"dim": 8}, ["layer.gates.*", "layer.cell_state", "layer.hidden"]),
+    "grid_lstm": (
+        {"dim": 8, "num_layers": 2, "block": 2},
+        ["layers.*.top_left.gates.forget_up", "layers.*.bottom_right.gates.*", "*.cell_state", "*.hidden"],
+    ),
+    "graph_lstm": ({"dim": 8, "num_layers": 2}, ["layers.*.gates.*", "layers.*.cell_state", "layers.*.hidden"]),
 }
 """A small body of every family, and the taps that it must have."""
 
 
 def read_words(family: str, body: Any) -> Tensor:
     """What the body makes of two sentences."""
-    if MODELS[family].trees:
+    if MODELS[family].reads == "graph":
+        graph = Graph(5, ((0, 2, 0), (2, 4, 0), (1, 2, 0), (3, 4, 0)))
+        return body(GraphInputs(WORDS, None, batch_graphs([graph, graph])))[0]
+    if MODELS[family].reads == "trees":
         tree = Nodes((1, 4, 3, 4, -1), (0, 0, 0, 1, 0))
         return body(TreeInputs(WORDS, None, batch_trees([tree, tree])))[0]
+    if MODELS[family].reads == "grid":
+        return body(WORDS[:, None])[0]
     if MODELS[family].encodes:
         return body(WORDS, None, body.initial_state(2, body.encode(WORDS, None)))[0]
     return body(WORDS)[0]

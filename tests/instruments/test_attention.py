@@ -135,3 +135,13 @@ def test_colours_end_at_a_round_weight_above_what_most_places_have_at_most():
     sharp, spread = np.eye(8), np.full((400, 400), 1 / 400)
     assert full_colour([sharp]) == 1.0 and full_colour([spread]) == 0.005
     assert full_colour([np.concatenate([np.eye(3, 10), np.full((10, 10), 0.1)])]) == 0.2
+
+
+def test_masked_scores_are_drawn_as_no_value_and_small_maps_reach_down_to_the_lowest_score():
+    view = look(small_run("gpt"), "attention", {"text": TEXT, "kind": "scores", "layer": 1, "head": 1})
+    large, grid = view.parts
+    is_masked = np.triu(np.ones(large.values.shape, dtype=bool), 1)
+    assert np.array_equal(np.isnan(large.values), is_masked)
+    assert view.facts["values"][0][1] is None and view.facts["values"][1][0] == pytest.approx(large.values[1, 0], abs=1e-5)
+    lowest = min(np.nanmin(each) for row in grid.maps for each in row)
+    assert lowest < 0 and grid.low == pytest.approx(lowest)

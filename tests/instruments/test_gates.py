@@ -109,3 +109,8 @@ def test_cells_that_stand_at_one_place_are_one_point() -> None:
         assert len(series.x) == len(series.y) == len(texts) == len(set(zip(series.x, series.y, strict=True)))
     assert named_cells(np.array([3])) == "cell 3"
     assert named_cells(np.arange(1, 11)) == "10 cells, 1, 2, 3, 4, 5, 6, 7, 8, ..."
+
+
+def test_shares_of_the_time_stand_on_0_to_1():
+    maps = [part for part in look(small_run("lstm"), "gates", {"text": "the walls"}).parts if isinstance(part, Points)]
+    assert maps and all(part.x_range == part.y_range == (0.0, 1.0) for part in maps)

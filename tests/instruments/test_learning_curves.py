@@ -36,3 +36,16 @@ def test_a_measure_that_was_not_logged_names_those_that_were(tmp_path):
         look(run_in(tmp_path / "a", [4.0, 3.0]), "curves", {"measures": ["test.loss"]})
     with pytest.raises(UserError, match="has no curves"):
         look(small_run("lstm"), "curves", {})
+
+
+def test_a_measure_that_one_of_two_runs_has_is_shown_of_both_and_keeps_their_colours(tmp_path):
+    one, other = run_in(tmp_path / "a", [4.0, 3.0]), run_in(tmp_path / "b", [4.5, 3.5])
+    with (other.folder / "metrics.jsonl").open("a", encoding="utf-8") as file:
+        for step, accuracy in ((10, 50.0), (20, 60.0)):
+            file.write(json.dumps({"step": step, "valid.accuracy": accuracy}) + "\n")
+        file.write(json.dumps({"step": 20, "best.step": 20, "best.valid.loss": 2.5, "best.valid.accuracy": 60.0}) + "\n")
+    *panels, table = look([one, other], "curves", {"log": True}).parts
+    (accuracy,) = (panel for panel in panels if panel.title == "valid.accuracy")
+    assert [(series.name, list(series.y)) for series in accuracy.series] == [("a (none)", []), ("b", [50.0, 60.0])] and accuracy.log_y
+    assert table.header[3:] == ("valid.loss (nats)", "valid.accuracy (%)")
+    assert [row[3:] for row in table.rows] == [(2.5, "none"), (2.5, 60.0)]

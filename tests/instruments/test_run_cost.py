@@ -2,7 +2,7 @@ import pytest
 
 from clew.core.errors import UserError
 from clew.drawing.views import Lines
-from clew.instruments.looking import look
+from clew.instruments.looking import look, look_beside
 from tests.instruments.small_runs import small_run
 
 
@@ -51,3 +51,17 @@ def test_a_layer_without_a_formula_has_no_line_for_one():
     assert known == {"encoder two-way LSTM": True, "decoder FeedingCell": False}
     drawn = [series.name for series in next(part for part in view.parts if isinstance(part, Lines)).series]
     assert [f"{name}, formula" in drawn for name in known] == list(known.values())
+
+
+def test_lines_of_two_runs_have_the_same_names_and_their_powers_stand_in_the_table():
+    one, other = (
+        [part for part in view.parts if isinstance(part, Lines)]
+        for view in look_beside([([small_run("gpt")], {"lengths": lengths, "repeats": 1}) for lengths in ([4, 16], [3, 5])], "cost")
+    )
+    for first, second in zip(one, other, strict=True):
+        assert [series.name for series in first.series] == [series.name for series in second.series]
+        assert all(series.y for series in (*first.series, *second.series))
+    table = look(small_run("lstm"), "cost", {"lengths": [4, 16], "repeats": 1}).parts[0]
+    assert table.header[-4:] == ("alive (kB)", "power of n in memory", "time (ms)", "power of n in time")
+    untimed = look(small_run("lstm"), "cost", {"lengths": [4, 16], "repeats": 0}).parts[0]
+    assert untimed.header[-1] == "power of n in memory" and len(untimed.rows[0]) == len(untimed.header)

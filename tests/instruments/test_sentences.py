@@ -6,6 +6,7 @@ import numpy as np
 import pytest
 
 from clew.core.errors import UserError
+from clew.drawing.views import Lines, Points
 from clew.instruments.looking import look
 from clew.instruments.sentences import find_sentences, level_names, level_words
 from clew.runs.loaded import load_run
@@ -55,6 +56,18 @@ def test_contextuality_of_several_runs_is_one_view(runs):
     assert embedding["self_similarity"] == pytest.approx(1, abs=1e-6)  # a table has one vector a word
     assert embedding["adjusted_self_similarity"] == pytest.approx(1 - embedding["anisotropy"], abs=1e-6)
     assert "<svg" in view.html()
+
+
+def test_cones_and_maps_of_words_of_two_runs_have_one_scale(runs):
+    view = look([runs["bert"], runs["recurrent"]], "contextuality", {"sentences": 60, "least": 3})
+    one, other = (part for part in view.parts if isinstance(part, Points))
+    assert one.x_range == other.x_range and one.y_range == other.y_range and one.x_range is not None
+    one, other = (part for part in view.parts if isinstance(part, Lines) and part.title.endswith("cosines by layer"))
+    assert one.y_range == other.y_range and one.y_range is not None
+    maps = look([runs["bert"], runs["recurrent"]], "occurrences", {"word": "the", "most": 12, "layer": 1})
+    one, other = (part for part in maps.parts if isinstance(part, Points))
+    assert one.x_range == other.x_range and one.y_range == other.y_range and one.x_range is not None
+    assert "the components hold " in one.title
 
 
 def test_occurrences_of_a_word_have_their_sentences(runs):

@@ -279,3 +279,13 @@ def test_the_copy_is_a_copy() -> None:
     with torch.no_grad():
         ours.layers[0].cell.input_weight.zero_()
     assert torch.equal(theirs.weight_ih_l0, before)
+
+
+@pytest.mark.parametrize("kind", [nn.LSTM, nn.GRU])
+def test_weights_of_a_recurrence_that_are_frozen_stay_so(kind: type[nn.RNNBase]) -> None:
+    module = kind(3, 4, num_layers=2, bidirectional=True)
+    for name, parameter in module.named_parameters():
+        parameter.requires_grad_("_l1" in name and "weight" in name)
+    for name, parameter in clew.from_torch(module).named_parameters():
+        assert parameter.requires_grad == (name.startswith("layers.1.") and name.endswith("weight")), name
+    assert not any(each.requires_grad for name, each in clew.from_torch(kind(3, 4, bias=False)).named_parameters() if name.endswith("bias"))

@@ -141,7 +141,8 @@ SEARCHES: dict[str, dict[str, Any]] = {
 }
 
 
-@pytest.mark.parametrize("seed", [1, pytest.param(2, marks=pytest.mark.slow), pytest.param(3, marks=pytest.mark.slow)])
+@pytest.mark.slow
+@pytest.mark.parametrize("seed", [1, 2, 3])
 def test_a_search_finds_what_transformers_finds(seed: int, tmp_path: Path) -> None:
     model = make_marian(tmp_path / "theirs", seed=seed)
     with torch.no_grad():

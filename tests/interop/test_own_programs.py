@@ -170,7 +170,7 @@ def test_a_task_without_a_body_is_refused(run: Run) -> None:
         programs_of(Run(run.folder, run.config, run.vocabularies, torch.nn.Linear(1, 1)))
 
 
-@pytest.mark.parametrize(("family", "what"), [("seq2seq", "a source and a target"), ("tree_lstm", "trees")])
+@pytest.mark.parametrize(("family", "what"), [("seq2seq", "a source and a target"), ("tree_lstm", "trees"), ("graph_lstm", "a graph")])
 def test_a_body_that_reads_no_text_by_itself_is_refused(run: Run, family: str, what: str) -> None:
     config = run.config.model_copy(update={"model": run.config.model.model_copy(update={"family": family})})
     with pytest.raises(UserError, match=f"Stars offers no programs, and none are known for a body that reads {what}; give it"):

@@ -58,6 +58,7 @@ def test_ten_thousand_lines_in_six_scripts_have_the_ids_that_transformers_gives(
         assert [tokenizer.frame.around(ids).tokens for ids in tokenizer.encode_batch(texts)] == expected
 
 
+@pytest.mark.slow
 def test_sentences_have_the_vectors_that_transformers_gives(tmp_path: Path) -> None:
     texts = ["It rains.", "The rain has not stopped for days, and the river is high.", "Ein Satz auf Deutsch", "word " * 300]
     done = import_checkpoint(FOLDER, tmp_path / "run")

@@ -14,6 +14,7 @@ from tests.instruments.small_runs import small_run
 from tests.interop.untrained import RUNS, assert_same, eagerly, untrained
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", RUNS)
 def test_programs_of_a_run_do_what_its_task_does(name: str, tmp_path: Path) -> None:
     run = untrained(name, tmp_path / "run")

@@ -21,6 +21,8 @@ WRONG = {
     "wiring": wrong.WIRINGS,
     "model": wrong.MODELS,
     "tree layer": wrong.TREE_LAYERS,
+    "grid layer": wrong.GRID_LAYERS,
+    "graph layer": wrong.GRAPH_LAYERS,
     "task": wrong.TASKS,
 }
 CASES = [(kind, law, member) for kind, laws in WRONG.items() for law, members in laws.items() for member in members]
@@ -54,7 +56,7 @@ def test_a_right_member_from_outside_breaks_nothing(kind, member):
 
 
 SOME = {
-    "model": ("recurrent", "tree_lstm", "seq2seq"),
+    "model": ("recurrent", "tree_lstm", "graph_lstm", "grid_lstm", "seq2seq"),
     "cell": ("lstm", "projected_lstm"),
     "score": ("additive", "location"),
     "position": ("learned", "relative"),
@@ -171,5 +173,5 @@ def test_nothing_added_is_nothing_checked():
 
 
 def test_an_unknown_kind_is_refused():
-    with pytest.raises(UserError, match="unknown kind 'cel'; did you mean 'cell'[?] known: cell, mixer, model"):
+    with pytest.raises(UserError, match="unknown kind 'cel'; did you mean 'cell'[?] known: cell, graph layer, grid layer, mixer, model"):
         check_table_entry("cel", "mine", wrong.Minimal)

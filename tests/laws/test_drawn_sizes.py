@@ -7,6 +7,8 @@ from hypothesis import strategies as st
 from clew.laws.attention import POSITION_LAWS, SCORE_LAWS
 from clew.laws.cases import Sizes
 from clew.laws.cells import CELL_LAWS
+from clew.laws.graphs import GRAPH_LAWS
+from clew.laws.grids import GRID_LAWS
 from clew.laws.sequences import SEQUENCE_LAWS
 from clew.laws.trees import TREE_LAWS
 from clew.laws.vectors import NORM_LAWS, POOLING_LAWS
@@ -15,6 +17,8 @@ from clew.layers.cells import CELLS, GRU, LSTM, Elman, StackedCell
 from clew.layers.convolution import Convolution
 from clew.layers.feedforward import ACTIVATIONS, FeedForward
 from clew.layers.gated_convolution import GatedConvolution
+from clew.layers.graph_lstm import GRAPH_LAYERS
+from clew.layers.grid_lstm import GRID_LAYERS
 from clew.layers.norms import NORMS
 from clew.layers.pooling import POOLINGS
 from clew.layers.positions import POSITIONS
@@ -186,3 +190,25 @@ def test_every_pooling_obeys_every_law(name, at):
 @drawn(5)
 def test_every_tree_layer_obeys_every_law(name, at):
     obeys(TREE_LAWS, lambda s: TREE_LAYERS[name](s.input_dim, s.dim), at)
+
+
+@pytest.mark.parametrize("name", GRID_LAYERS)
+@given(at=sizes, directions=st.sampled_from([1, 2, 4]))
+@drawn(5)
+def test_every_grid_layer_obeys_every_law(name, at, directions):
+    obeys(GRID_LAWS, lambda s: GRID_LAYERS[name](s.input_dim, s.dim, directions=directions), at._replace(length=min(at.length, 5)))
+
+
+@pytest.mark.parametrize("name", GRAPH_LAYERS)
+@given(
+    at=sizes,
+    num_types=st.integers(1, 3),
+    type_dim=st.integers(0, 2),
+    order=st.sampled_from(["given", "rounds"]),
+    num_rounds=st.integers(1, 4),
+    both_ways=st.booleans(),
+)
+@drawn(12)
+def test_every_graph_layer_obeys_every_law(name, at, num_types, type_dim, order, num_rounds, both_ways):
+    options = {"num_types": num_types, "type_dim": type_dim, "order": order, "num_rounds": num_rounds, "both_ways": both_ways}
+    obeys(GRAPH_LAWS, lambda s: GRAPH_LAYERS[name](s.input_dim, s.dim, **options), at._replace(dim=2 * at.dim))

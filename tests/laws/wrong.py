@@ -9,9 +9,12 @@ from torch import Tensor, nn
 from clew.core.config import TaskSection
 from clew.core.masks import reverse_rows
 from clew.core.state import map_tree
+from clew.core.taps import is_watched
 from clew.core.types import Fixed, Memory
-from clew.layers.cells import GRU, LSTM, Cell, Elman
+from clew.layers.cells import GRU, LSTM, Cell, Elman, LSTMState
 from clew.layers.characters import CharacterCNN
+from clew.layers.graph_lstm import GraphLSTM
+from clew.layers.grid_lstm import GridGRU, GridLSTM, GridLSTMCell
 from clew.layers.norms import LayerNorm
 from clew.layers.pooling import First
 from clew.layers.positions import ALiBi, Position
@@ -634,6 +637,117 @@ TREE_LAYERS = {
     "trees alone": [CentresOverNodes],
     "what is below": [ForgetsChildren, LooksUp],
     "places": [CountsNodes],
+}
+
+
+class OnlyHiddenOfGrids(GridLSTM):
+    def forward(self, x, mask=None):
+        return super().forward(x, mask)[0]
+
+
+class ForgetsTheGridsMask(GridLSTM):
+    """From the bottom right, where padding is."""
+
+    def __init__(self, input_dim, dim):
+        super().__init__(input_dim, dim, directions=2)
+
+    def forward(self, x, mask=None):
+        return super().forward(x)
+
+
+class FlipsWithPadding(GridLSTM):
+    """Turns the whole grid round, not each example within its own sizes."""
+
+    def forward(self, x, mask=None):
+        return (super().forward(x.flip(1), None if mask is None else torch.ones_like(mask))[0].flip(1),)
+
+
+class CentresOverGrids(GridLSTM):
+    def forward(self, x, mask=None):
+        return super().forward(x - x.mean(0), mask)
+
+
+class LooksBelow(GridLSTM):
+    def forward(self, x, mask=None):
+        return super().forward(x + x.roll(-1, 1), mask)
+
+
+class ForgetsAbove(GridGRU):
+    """Rows are read one by one: nothing comes from above."""
+
+    def forward(self, x, mask=None):
+        rows = [super(ForgetsAbove, self).forward(row[:, None], None if mask is None else mask[:, :1])[0] for row in x.unbind(1)]
+        return (torch.cat(rows, 1),)
+
+
+class OtherWhenWatched(GridLSTM):
+    def forward(self, x, mask=None):
+        return super().forward(2 * x if is_watched(self) else x, mask)
+
+
+class ShowsDiagonals(GridGRU):
+    """Its taps show every diagonal alone, whatever shape that has."""
+
+    def forward(self, x, mask=None):
+        for cell in self.cells.values():
+            cell.hidden(x[:, 0])
+        return super().forward(x, mask)
+
+
+class HalfOutput(GridLSTMCell):
+    def forward(self, inputs, up, left):
+        hidden, cell = super().forward(inputs, up, left)
+        return LSTMState(hidden / 2, cell)
+
+
+class KernelOfAnotherGrid(GridLSTM):
+    def __init__(self, input_dim, dim):
+        super().__init__(input_dim, dim)
+        self.cells["top_left"] = HalfOutput(input_dim, dim)
+
+
+GRID_LAYERS = {
+    "contract": [OnlyHiddenOfGrids],
+    "padding": [ForgetsTheGridsMask, FlipsWithPadding],
+    "batch": [CentresOverGrids],
+    "causality": [LooksBelow, ForgetsAbove],
+    "watching": [OtherWhenWatched, ShowsDiagonals],
+    "kernels": [KernelOfAnotherGrid],
+}
+
+
+class OnlyHiddenOfNodes(GraphLSTM):
+    def forward(self, x, graphs):
+        return super().forward(x, graphs).hidden
+
+
+class CentresOverGraphs(GraphLSTM):
+    def forward(self, x, graphs):
+        return super().forward(x - x.mean((0, 1)), graphs)
+
+
+class CountsGraphNodes(GraphLSTM):
+    def forward(self, x, graphs):
+        return super().forward(x * torch.arange(1, x.shape[1] + 1)[:, None], graphs)
+
+
+class ForgetsNeighbours(GraphLSTM):
+    def step(self, inputs, neighbours):
+        return super().step(inputs, map_tree(lambda leaf: leaf[:0], neighbours))
+
+
+class LooksAtAll(GraphLSTM):
+    """Every node sees all nodes of its graph."""
+
+    def forward(self, x, graphs):
+        return super().forward(x + (x * graphs.mask[..., None]).sum(1, keepdim=True), graphs)
+
+
+GRAPH_LAYERS = {
+    "contract": [OnlyHiddenOfNodes],
+    "graphs alone": [CentresOverGraphs],
+    "renamed nodes": [CountsGraphNodes],
+    "what a node sees": [ForgetsNeighbours, LooksAtAll],
 }
 
 

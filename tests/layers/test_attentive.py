@@ -137,6 +137,31 @@ def test_looking_equals_luongs_equations_in_values_and_gradients_with_every_scor
     )
 
 
+@pytest.mark.parametrize("form", ["fed", "after"])
+def test_attention_without_a_joining_layer_gives_state_and_context_as_the_equations_say(form):
+    """In values and gradients; a cell that is fed reads the context of the step before."""
+    score = SCORES["general"](4, 3)
+    if form == "fed":
+        module = randomise(FeedingCell(2, 7, 3, Elman(5, 4), score, joined=False))
+        layer = Recurrent(module)
+    else:
+        module = layer = randomise(Looking(4, 7, 3, score, joined=False))
+    mask = memory().mask
+
+    def reference(p, x, values):
+        places = [row[:n] for row, n in zip(values, LENGTHS, strict=True)]
+        step = elman_step(p) if form == "fed" else lambda inputs, state: inputs
+        return parts.unjoined(x, places, score_of("general", p), step, np.zeros(4), form == "fed")
+
+    assert_agrees(
+        module,
+        lambda x, values: layer(x, None, layer.initial_state(2, Memory(values, mask), like=x))[0],
+        reference,
+        randn(2, 3, 2 if form == "fed" else 4),
+        memory().values,
+    )
+
+
 def test_a_cell_that_is_fed_nothing_gives_what_looking_gives_over_all_steps():
     cell, score = LSTM(2 + 4, 4), SCORES["general"](4, 3)
     fed = randomise(FeedingCell(2, 4, 3, cell, score))
@@ -212,6 +237,10 @@ def test_a_memory_without_a_real_place_breaks_no_gradient():
 def test_mistakes_are_told_in_a_sentence():
     with pytest.raises(UserError, match=r"a feeding cell hands its inner cell \[x; h~\] of width 7, but it takes 4"):
         FeedingCell(2, 5, 3, Elman(4, 4), Dot(4, 3))
+    with pytest.raises(UserError, match=r"a feeding cell hands its inner cell \[x; context\] of width 5, but it takes 7"):
+        FeedingCell(2, 7, 3, Elman(7, 4), Dot(4, 3), joined=False)
+    with pytest.raises(UserError, match=r"without a layer that joins them \[s; context\] is 7 wide, not 5"):
+        Looking(4, 5, 3, Dot(4, 3), joined=False)
     with pytest.raises(UserError, match="an attentive decoder needs something to attend to; give initial_state a memory"):
         Looking(4, 4, 3, Dot(4, 3))(torch.zeros(1, 1, 4))
     with pytest.raises(UserError, match=r"an attentive cell hands its inner cell \[x; context\] of width 5, but it takes 4"):

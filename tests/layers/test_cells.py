@@ -10,6 +10,8 @@ from clew.core.types import Memory
 from clew.kernels import only_equations
 from clew.layers.cells import CELLS, GRU, LSTM, DroppedCell, Elman, LSTMState, ProjectedLSTM, StackedCell
 from clew.layers.recurrent import Recurrent, unbind_steps
+from clew.layers.residual_cell import ResidualCell
+from clew.layers.wiring import Residual
 from tests.references import cells as references
 from tests.references.agreement import assert_agrees, randn, randomise
 
@@ -201,7 +203,11 @@ def test_each_cell_of_a_stack_starts_from_its_own_final_state():
     assert all(torch.equal(a, b) for a, b in zip(start, final, strict=True))
 
 
-@pytest.mark.parametrize("cell", [StackedCell([LSTM(5, 3), GRU(3, 4)]), DroppedCell(GRU(5, 4), 0.5)], ids=["stack", "dropped"])
+@pytest.mark.parametrize(
+    "cell",
+    [StackedCell([LSTM(5, 3), GRU(3, 4)]), DroppedCell(GRU(5, 4), 0.5), ResidualCell(GRU(5, 5))],
+    ids=["stack", "dropped", "residual"],
+)
 def test_features_that_come_late_to_cells_around_cells_count_as_if_they_had_been_there(cell):
     cell = randomise(cell).eval()
     x = randn(2, 1, 5)
@@ -209,6 +215,15 @@ def test_features_that_come_late_to_cells_around_cells_count_as_if_they_had_been
     expected, _ = Recurrent(cell)(x)
     (early,) = unbind_steps(cell.early_inputs(x[..., :2]), 1)
     torch.testing.assert_close(cell(cell.late_inputs(early, x[:, 0, 2:]), state)[0], expected[:, 0])
+
+
+def test_a_residual_cell_gives_what_a_residual_connection_around_its_recurrence_gives():
+    cell = randomise(LSTM(3, 3))
+    x, mask = randn(2, 5, 3), torch.tensor([[True] * 5, [True] * 2 + [False] * 3])
+    expected, state = Residual(3, Recurrent(cell))(x, mask)
+    found, after = Recurrent(ResidualCell(cell))(x, mask)
+    torch.testing.assert_close(found[mask], expected[mask])
+    torch.testing.assert_close(after.cell, state.cell)
 
 
 @pytest.mark.parametrize("kind", ["plain", "locked"])
@@ -267,6 +282,8 @@ def test_mistakes_are_told_in_a_sentence():
         Elman(2, 3, nonlinearity="tan")
     with pytest.raises(UserError, match="unknown cell_output 'none'; known: identity, tanh"):
         LSTM(2, 3, cell_output="none")
+    with pytest.raises(UserError, match=r"a residual connection adds what comes in \(2\) to what comes out \(3\); make them equal"):
+        ResidualCell(GRU(2, 3))
     with pytest.raises(UserError, match="a cell's widths must be at least 1, not input_dim=0, dim=3"):
         GRU(0, 3)
     with pytest.raises(UserError, match="unknown reset 'befor'; did you mean 'before'[?] known: after, before"):

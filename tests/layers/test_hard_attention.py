@@ -10,7 +10,7 @@ from clew.core.taps import Watch, watched, watching
 from clew.core.types import Memory
 from clew.layers.attentive import AttentiveCell, Drawing, FeedingCell, Looking
 from clew.layers.cells import GRU
-from clew.layers.hard_attention import Draws, Reinforce, find_draws
+from clew.layers.hard_attention import Draws, HardAttention, Reinforce, find_draws
 from clew.layers.scores import Additive
 from tests.references.agreement import randn, randomise
 
@@ -24,9 +24,9 @@ class Writer(nn.Module):
         super().__init__()
         score = Additive(4, 3)
         self.layer = {
-            "before": lambda: Drawing(AttentiveCell(2, 3, GRU(5, 4), score, hard=True)),
-            "fed": lambda: Drawing(FeedingCell(2, 7, 3, GRU(9, 4), score, hard=True)),
-            "after": lambda: Looking(4, 7, 3, score, hard=True),
+            "before": lambda: Drawing(AttentiveCell(2, 3, GRU(5, 4), score, attend=HardAttention)),
+            "fed": lambda: Drawing(FeedingCell(2, 7, 3, GRU(9, 4), score, attend=HardAttention)),
+            "after": lambda: Looking(4, 7, 3, score, attend=HardAttention),
         }[form]()
         self.first = nn.Linear(2, 4) if form == "after" else nn.Identity()
         self.output = nn.Linear(7, VOCABULARY)
@@ -85,6 +85,59 @@ def test_the_policy_gradient_is_in_expectation_the_gradient_of_the_expected_log_
         torch.testing.assert_close(found, right)
 
 
+@pytest.mark.parametrize("form", ["before", "fed", "after"])
+def test_with_means_in_place_of_some_draws_the_estimate_is_in_expectation_exact(form):
+    """The objective is p log p(y | means) + (1 - p) E[log p(y | draws)]: every way to toss the coin and to draw, in float64."""
+    share = 0.5
+    writer = randomise(Writer(form))
+    x, memory, targets = randn(1, STEPS, 2), Memory(randn(1, PLACES, 3, seed=5)), torch.tensor([[2, 0]])
+
+    def estimate(log_probs, draws):
+        return gradients(-log_probs.sum() + Reinforce(VOCABULARY).double()(draws, log_probs)["policy"].sum, writer)
+
+    writer.attention.expectation = 1.0  # the coin says: the mean
+    log_probs, draws = writer(x, memory, targets)
+    assert not draws.sampled.any() and not draws.log_probs.any()
+    objective, estimated = share * log_probs.sum(), [-share * gradient for gradient in estimate(log_probs, draws)]
+    writer.attention.expectation = 0.0  # the coin says: a draw
+    for places in product(range(PLACES), repeat=STEPS):
+        with forced(writer, places):
+            log_probs, draws = writer(x, memory, targets)
+        probability = (1 - share) * draws.log_probs.sum().exp()
+        objective = objective + probability * log_probs.sum()
+        for mean, gradient in zip(estimated, estimate(log_probs, draws), strict=True):
+            mean -= probability.detach() * gradient
+    for right, found in zip(gradients(objective, writer), estimated, strict=True):
+        torch.testing.assert_close(found, right)
+
+
+@pytest.mark.parametrize("form", ["before", "fed", "after"])
+def test_a_row_takes_its_mean_at_every_step_or_at_none(form):
+    """Rows whose coin says so read as soft attention reads; of the others every step takes one place."""
+    torch.manual_seed(0)
+    writer = randomise(Writer(form))
+    writer.attention.expectation = 0.5
+    x, memory, targets = randn(400, 3, 2), Memory(randn(400, PLACES, 3, seed=1)), torch.zeros(400, 3, dtype=torch.long)
+    found, draws = writer(x, memory, targets)
+    means = ~draws.sampled[:, 0]
+    assert torch.equal(draws.sampled, draws.sampled[:, :1].expand(-1, 3))
+    assert 0.4 < float(means.double().mean()) < 0.6
+    writer.attention.expectation = 1.0
+    soft, _ = writer(x, memory, targets)
+    torch.testing.assert_close(found[means], soft[means])
+    assert not torch.isclose(found[~means], soft[~means]).all(1).any()
+    assert not draws.log_probs[means].any() and bool((draws.log_probs[~means] < 0).all()) and bool((draws.entropies > 0).all())
+
+
+def test_evaluation_never_takes_the_mean():
+    writer = randomise(Writer("before")).eval()
+    writer.attention.expectation = 1.0
+    x, memory, targets = randn(2, 3, 2), Memory(randn(2, PLACES, 3, seed=1)), torch.zeros(2, 3, dtype=torch.long)
+    found, _ = writer(x, memory, targets)
+    writer.attention.expectation = 0.0
+    assert torch.equal(found, writer(x, memory, targets)[0])
+
+
 def test_without_the_policy_term_the_scores_learn_nothing():
     writer = randomise(Writer("before"))
     log_probs, _ = writer(randn(1, STEPS, 2), Memory(randn(1, PLACES, 3, seed=5)), torch.tensor([[2, 0]]))
@@ -94,7 +147,7 @@ def test_without_the_policy_term_the_scores_learn_nothing():
 
 def test_places_are_drawn_as_often_as_their_weights_say_and_only_real_ones():
     torch.manual_seed(0)
-    layer = randomise(Looking(4, 7, 3, Additive(4, 3), hard=True))
+    layer = randomise(Looking(4, 7, 3, Additive(4, 3), attend=HardAttention))
     values, mask = randn(1, PLACES + 1, 3), torch.tensor([[True] * PLACES + [False]])
     x = randn(1, 1, 4).expand(1, 20000, 4)
     seen = {}
@@ -109,7 +162,7 @@ def test_places_are_drawn_as_often_as_their_weights_say_and_only_real_ones():
 
 
 def test_evaluation_takes_the_likeliest_place_and_leaves_no_draws():
-    layer = randomise(Looking(4, 7, 3, Additive(4, 3), hard=True)).eval()
+    layer = randomise(Looking(4, 7, 3, Additive(4, 3), attend=HardAttention)).eval()
     x, values, seen = randn(2, 3, 4), randn(2, PLACES, 3, seed=1), {}
     with watching({layer.attention.weights: lambda w: seen.update(weights=w), layer.attention.places: lambda p: seen.update(places=p)}):
         _, state = layer(x, None, layer.initial_state(2, Memory(values), like=x))
@@ -133,7 +186,7 @@ def test_padded_targets_count_for_nothing():
     draws, log_probs = Draws(-randn(2, 4).abs(), randn(2, 4, seed=1).abs()), -randn(2, 4, seed=2).abs()
     mask = torch.arange(4) < torch.tensor([4, 2])[:, None]
     padded = reinforce.eval()(draws, log_probs, mask)
-    alone = [reinforce(Draws(*(part[r : r + 1, :n] for part in draws)), log_probs[r : r + 1, :n]) for r, n in enumerate([4, 2])]
+    alone = [reinforce(Draws(*(part[r : r + 1, :n] for part in draws[:2])), log_probs[r : r + 1, :n]) for r, n in enumerate([4, 2])]
     for name, term in padded.items():
         torch.testing.assert_close(term.sum, alone[0][name].sum + alone[1][name].sum)
         assert int(term.count) == 6
@@ -149,3 +202,19 @@ def test_the_baseline_is_read_before_it_moves_a_tenth_of_the_way():
     assert float(terms["policy"].sum) == pytest.approx(-3 * (-3.0 - start))  # two targets from the first draw on, one from the second
     assert float(reinforce.baseline) == pytest.approx(0.9 * start - 0.3)
     assert "baseline" in reinforce.state_dict()
+
+
+def test_rows_that_took_their_mean_move_no_baseline_and_the_weights_are_the_terms():
+    reinforce = Reinforce(VOCABULARY, policy_weight=0.3, entropy_weight=0.2).double()
+    start = float(reinforce.baseline)
+    log_probs = torch.tensor([[-3.0, -5.0], [-0.1, -0.2]], dtype=torch.float64)
+    sampled = torch.tensor([[True, True], [False, False]])
+    draws = Draws(torch.where(sampled, -1.0, 0.0).double(), torch.ones(2, 2).double(), sampled)
+    terms = reinforce(draws, log_probs)
+    assert (terms["policy"].weight, terms["entropy"].weight) == (0.3, 0.2)
+    assert float(terms["policy"].sum) == pytest.approx(-8 - 2 * start + -5 - start)
+    assert float(terms["entropy"].sum) == -4.0
+    assert float(reinforce.baseline) == pytest.approx(0.9 * start - 0.4)
+    moved = float(reinforce.baseline)
+    reinforce(draws._replace(sampled=torch.zeros_like(sampled)), log_probs)
+    assert float(reinforce.baseline) == moved

@@ -126,6 +126,7 @@ def test_gradients_reach_what_came_in_through_the_state():
     assert bool(gradient(False).any()) and torch.equal(gradient(True), gradient(False))
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("make", quickly([lstm, gpt], gpt))
 def test_a_compiled_stack_may_run_again_too(make):
     torch._dynamo.reset()

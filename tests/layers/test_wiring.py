@@ -4,7 +4,7 @@ from torch import nn
 
 from clew.core.errors import UserError
 from clew.layers.attention import SelfAttention
-from clew.layers.feedforward import FeedForward
+from clew.layers.feedforward import FeedForward, Linear
 from clew.layers.norms import RMSNorm
 from clew.layers.sequence import Stack
 from clew.layers.wiring import WIRINGS, Beside, Highway, PostNorm, PreNorm, Residual
@@ -29,6 +29,13 @@ def test_what_passes_beside_a_layer_comes_out_behind_what_the_layer_gives():
     assert layer.dim == 6
     torch.testing.assert_close(layer(x)[0], torch.cat([inner(x[..., :2])[0], x[..., 1:]], -1))
     torch.testing.assert_close(Beside(5, inner, reads=2, keeps=0)(x)[0], inner(x[..., :2])[0])
+
+
+def test_a_residual_connection_beside_others_adds_the_first_features_that_are_read():
+    inner = Linear(4, 2)
+    x = randn(2, 3, 5)
+    layer = randomise(Beside(5, inner, reads=4, keeps=1, residual=True))
+    torch.testing.assert_close(layer(x)[0], torch.cat([x[..., :2] + inner(x[..., :4])[0], x[..., 4:]], -1))
 
 
 @pytest.mark.parametrize(("wiring", "norm_first"), [(PreNorm, True), (PostNorm, False)])
@@ -84,6 +91,8 @@ def test_the_norm_of_a_connection_is_chosen_by_name():
 def test_mistakes_are_told_in_a_sentence():
     with pytest.raises(UserError, match=r"a Residual connection adds what comes in \(3\) to what comes out \(4\); make them equal"):
         Residual(3, FeedForward(4))
+    with pytest.raises(UserError, match=r"a residual connection adds to what comes out \(4\) as many features that are read, of 3"):
+        Beside(5, FeedForward(4), reads=3, keeps=1, residual=True)
     with pytest.raises(UserError, match=r"unknown norm 'layr'; did you mean 'layer'\? known: layer, none, rms"):
         PreNorm(4, FeedForward(4), norm="layr")
     with pytest.raises(UserError, match=r"unknown dropout_kind 'lockd'; did you mean 'locked'\? known: locked, plain"):

@@ -13,6 +13,7 @@ from clew.metrics.units import unit_of, with_unit
         ("peak_memory", "bytes"),
         ("valid.macro_f1", "%"),
         ("valid.accuracy", "%"),
+        ("valid.calibration_error", "%"),
         ("valid.perplexity", ""),
         ("valid.pearson", ""),
     ],

@@ -31,7 +31,7 @@ SMALL = {
     "elmo": {"dim": 4, "num_layers": 2},
     "mixed": {"dim": 8, "layers": ["lstm", "attention", "convolution", "feedforward"]},
 }
-BODIES = [name for name, family in MODELS.items() if not family.encodes and not family.trees]
+BODIES = [name for name, family in MODELS.items() if not family.encodes and family.reads_sequence]
 RAGGED, SMALLEST = Sizes(2, 5, 0, 0, seed=1), Sizes(1, 1, 0, 0)
 
 

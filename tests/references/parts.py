@@ -146,6 +146,32 @@ def attentional(weight: np.ndarray, state: np.ndarray, places: np.ndarray, score
     return np.tanh(affine(weight, np.concatenate([context, state])))
 
 
+def unjoined(x: np.ndarray, memory: list[np.ndarray], score, cell_step, hidden: np.ndarray, fed: bool) -> np.ndarray:
+    """Attention after the cell without a layer behind it: s' = cell([x; context before], s) where the context is `fed`, else cell(x, s);
+    then attend with s' and give [s'; context]. One memory a row."""
+    rows = []
+    for row, places in zip(x, memory, strict=True):
+        state, context, outputs = hidden.copy(), np.zeros(places.shape[1]), []
+        for x_t in row:
+            state = cell_step(np.concatenate([x_t, context]) if fed else x_t, state)
+            weights = softmax([score(state, h, j) for j, h in enumerate(places)])
+            context = sum(w * h for w, h in zip(weights, places, strict=True))
+            outputs.append(np.concatenate([state, context]))
+        rows.append(outputs)
+    return np.array(rows)
+
+
+def residual_step(cell_steps: list, x_t: np.ndarray, states: list[np.ndarray], beside: np.ndarray | None = None) -> list[np.ndarray]:
+    """One step of a stack as Wu et al. 2016, equation 6: x^1 = cell_1(x), x^k = cell_k([x^{k-1}; beside]) + x^{k-1}. The new states of all
+    cells, each its output, and then x of the top."""
+    new = [cell_steps[0](x_t, states[0])]
+    passed = new[0]
+    for step, state in zip(cell_steps[1:], states[1:], strict=True):
+        new.append(step(passed if beside is None else np.concatenate([passed, beside]), state))
+        passed = new[-1] + passed
+    return [*new, passed]
+
+
 def readout(p: dict, x: np.ndarray, kind: str) -> np.ndarray:
     rows = []
     for place in np.ndindex(x.shape[:2]):

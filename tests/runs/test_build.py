@@ -17,6 +17,8 @@ from clew.recipes.running import config_of
 from clew.runs.build import build_task, choose_device, train_tokenizer
 from clew.tasks.learning import Encoding
 from clew.tasks.streams import Streams
+from clew.text.labels import Labels
+from clew.text.train import train_word
 from tests.runs.small import TEXT, write_text
 
 
@@ -126,7 +128,7 @@ def test_a_tied_output_layer_needs_equal_widths() -> None:
         build_task(config, {"tokenizer": train_tokenizer(config.text, [TEXT])})
 
 
-@pytest.mark.parametrize("family", [name for name, family in MODELS.items() if not family.encodes and not family.trees])
+@pytest.mark.parametrize("family", [name for name, family in MODELS.items() if not family.encodes and family.reads_sequence])
 def test_every_family_builds_a_task_from_its_defaults(family: str) -> None:
     width = ["model.dim=24"] if "dim" in MODELS[family].config.model_fields else []
     task_name = {"elmo": "bidirectional_language_model", "bert": "masked_language_model"}.get(family, "language_model")
@@ -152,6 +154,33 @@ def test_trees_are_for_bodies_that_read_them_and_the_other_way_round() -> None:
     message = "the task tree_classification needs a body that reads trees, which a recurrent does not; these would do: tree_lstm$"
     with pytest.raises(UserError, match=message):
         build_task(config, {"tokenizer": tokenizer, "labels": tokenizer})
+
+
+def test_a_grid_is_nothing_that_a_text_has() -> None:
+    config = config_of("text-lstm", ["model.family=grid_lstm", "model.dim=8"])
+    message = "the task language_model has no grid for a grid_lstm to read; these would do: recurrent, window, gpt, llama, (\\w+, )*elmo$"
+    with pytest.raises(UserError, match=message):
+        build_task(config, {"tokenizer": train_tokenizer(config.text, [TEXT])})
+
+
+def test_graphs_are_for_bodies_that_read_them_and_their_task_takes_others_too() -> None:
+    config = config_of("text-lstm", ["model.family=graph_lstm", "model.dim=8"])
+    tokenizer = train_tokenizer(config.text, [TEXT])
+    with pytest.raises(
+        UserError, match="the task language_model has no graph for a graph_lstm to read; these would do: recurrent, window, "
+    ):
+        build_task(config, {"tokenizer": tokenizer})
+    message = "the task tree_classification needs a body that reads trees, which a graph_lstm does not; these would do: tree_lstm$"
+    with pytest.raises(UserError, match=message):
+        build_task(config_of("gum-tree-lstm", ["model.family=graph_lstm", "model.dim=8"]), {"tokenizer": tokenizer, "labels": tokenizer})
+    vocabularies = {"tokenizer": train_word([TEXT]), "labels": Labels(["a", "b"]), "edge_types": Labels(["next", "up"])}
+    message = "the task node_labelling has no trees for a tree_lstm to read; these would do: recurrent, (\\w+, )*graph_lstm$"
+    with pytest.raises(UserError, match=message):
+        build_task(config_of("label-nodes", ["model.family=tree_lstm", "model.dim=8"]), vocabularies)
+    small = ["model.dim=8", "model.embedding_dim=8", "embedding.characters=null"]
+    assert build_task(config_of("label-nodes", small), vocabularies).body.num_types == 3  # with the unknown one
+    chain = build_task(config_of("label-nodes", ["model.family=recurrent", "model.bidirectional=true", *small]), vocabularies)
+    assert not chain.reads_graphs
 
 
 def test_a_vocabulary_may_be_learnt_from_a_part_of_the_text(tmp_path):

@@ -183,6 +183,8 @@ def test_what_cannot_be_read_is_refused(sources: dict[str, Path], tmp_path: Path
     assert "embedding.mix: unknown mix 'lerned'; did you mean 'learned'?" in refused("embedding.mix=lerned")
     with pytest.raises(UserError, match="a run: a tree_lstm reads trees; take a run that reads one sequence"):
         check_reads_one_sequence(config_of("gum-tree-lstm"), "a run")
+    with pytest.raises(UserError, match="a run: a graph_lstm reads a graph; take a run that reads one sequence"):
+        check_reads_one_sequence(config_of("label-nodes"), "a run")
     assert not (tmp_path / "run").exists()
 
 

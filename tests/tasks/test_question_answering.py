@@ -172,6 +172,7 @@ def test_a_window_without_room_is_refused() -> None:
         task(window=6).encode([example()])
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("family", "steps"), [("mixed", 80), ("recurrent", 220)])
 def test_what_follows_a_letter_is_learnt(family: str, steps: int) -> None:
     """`a 7 c 2 d 4 .`, and `c` is asked for: 2. A letter that is not there has no answer."""

@@ -1,11 +1,17 @@
 """Which patterns may take for ever, and that no text does."""
 
+import json
+import sys
 import time
+from typing import Any
 
 import pytest
+from tokenizers import Regex, decoders, models, normalizers
+from tokenizers import Tokenizer as Inner
 
 from clew.core.errors import UserError
-from clew.text.patterns import slow_patterns
+from clew.text.patterns import TokenizerFault, slow_parts, slow_patterns
+from clew.text.tokenizer import Tokenizer
 from clew.text.train import train_bpe
 from tests.serving.asking import BACKTRACKING, with_pattern
 
@@ -65,3 +71,62 @@ def test_a_tokenizer_of_ours_needs_no_process() -> None:
 def test_a_panic_outside_a_server_is_one_sentence() -> None:
     with pytest.raises(UserError, match="the tokenizer gives up on this text"):
         with_pattern(train_bpe([TEXT], size=280), BACKTRACKING).encode("a" * 40 + "b")
+
+
+LETTERS = {"[UNK]": 0, "a": 1, "##a": 2}
+
+
+def long_words() -> Inner:
+    return Inner(models.WordPiece(LETTERS, unk_token="[UNK]", max_input_chars_per_word=10**9))
+
+
+def long_pieces() -> Inner:
+    return Inner(models.Unigram([("<unk>", 0.0), *(("a" * length, -1.0 * length) for length in range(1, 3000))], 0, False))
+
+
+@pytest.mark.parametrize(
+    ("make", "blame"), [(long_words, "limit of 1,000,000,000 characters a word"), (long_pieces, "piece of 2,999 char")]
+)
+def test_a_model_that_tries_long_words_at_every_place_is_ended_in_time(make: Any, blame: str) -> None:
+    tokenizer = Tokenizer(make())
+    tokenizer.limit_time(0.3)
+    assert tokenizer.apart is not None
+    began = time.monotonic()
+    with pytest.raises(TokenizerFault, match=rf"the tokenizer's {blame}.* takes longer than 0.3 seconds on this text"):
+        tokenizer.encode("a" * 20_000)
+    assert time.monotonic() - began < 20
+    tokenizer.apart.close()
+
+
+def test_a_text_that_is_replaced_by_ever_longer_ones_takes_no_memory_here() -> None:
+    inner = Inner(models.WordLevel({"[UNK]": 0}, unk_token="[UNK]"))
+    inner.normalizer = normalizers.Sequence([normalizers.Replace("a", "a" * 10_000)] * 3)
+    assert slow_parts(json.loads(inner.to_str())) == ["replacement, which may make a text 1,000,000,000,000 times as long,"]
+    tokenizer = Tokenizer(inner)
+    tokenizer.limit_time(20.0)
+    assert tokenizer.apart is not None
+    with pytest.raises(TokenizerFault, match=r"times as long, takes (too much memory|longer than 20 seconds) on this text"):
+        tokenizer.encode("a")
+    tokenizer.apart.close()
+
+
+def test_a_decoder_that_goes_back_over_a_token_is_bounded_wherever_it_is_asked() -> None:
+    inner = Inner(models.BPE({"a": 0, "a" * 300 + "b": 1}, []))
+    inner.decoder = decoders.Replace(Regex(BACKTRACKING), "c")
+    tokenizer = Tokenizer(inner)
+    tokenizer.limit_time(20.0)
+    assert tokenizer.apart is not None and tokenizer.piece(0) == "c"
+    for ask in (lambda: tokenizer.decode([1]), lambda: tokenizer.piece(1)):
+        with pytest.raises(TokenizerFault, match=r"pattern '\(a\+\)\+\$'"):
+            ask()
+    tokenizer.apart.close()
+
+
+def test_a_process_that_does_not_begin_is_not_blamed_on_the_text(monkeypatch: pytest.MonkeyPatch) -> None:
+    tokenizer = with_pattern(train_bpe([TEXT], size=280), GPT2)
+    tokenizer.limit_time(20.0)
+    monkeypatch.setattr(sys, "executable", "/bin/false")
+    with pytest.raises(TokenizerFault, match="the process that encodes the texts of an imported tokenizer ended as it began"):
+        tokenizer.encode("the mat")
+    monkeypatch.undo()
+    assert tokenizer.encode("the mat")

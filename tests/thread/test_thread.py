@@ -62,6 +62,7 @@ def test_the_loss_falls(name: str) -> None:
     assert not any(record.skipped for record in records)
 
 
+@pytest.mark.slow
 @torch.no_grad()
 def test_the_decoder_learns_to_reverse_sentences_it_has_not_seen() -> None:
     task, _ = learnt("decoder")

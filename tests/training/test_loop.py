@@ -185,6 +185,27 @@ def test_what_is_random_in_a_step_depends_on_the_seed_and_the_step_alone() -> No
     assert losses(0, 5, seed=8) != straight
 
 
+def test_a_batch_that_asks_is_told_the_step_it_is_trained_in_resumed_or_not() -> None:
+    class Told(NamedTuple):
+        x: torch.Tensor
+        step: torch.Tensor | None
+
+    class Listening(Noisy):
+        def forward(self, batch, state=None):
+            seen.append(None if batch.step is None else batch.step.tolist())
+            return super().forward(Rows(batch.x), state)
+
+        def counts(self, batch):
+            return super().counts(Rows(batch.x))
+
+    seen: list[list[int] | None] = []
+    x, task = torch.ones(3, 4, dtype=torch.float64), Listening()
+    run(task, each(Told(x, torch.zeros(3, dtype=torch.long))), 2)
+    run(task, each(Told(x, torch.zeros(3, dtype=torch.long))), 7, standing=Standing(step=6), accumulate=2)
+    run(task, each(Told(x, None)), 1)
+    assert seen == [[0, 0, 0], [1, 1, 1], [6, 6], [6], None]
+
+
 def test_micro_batches_draw_apart() -> None:
     seen = []
     for numbers in ((1, 0, 0, 0), (1, 0, 0, 1), (1, 0, 1, 0), (1, 1, 0, 0), (2, 0, 0, 0)):

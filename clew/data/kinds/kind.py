@@ -52,10 +52,20 @@ def files_of(given: Any) -> Given:
     return list(given) if isinstance(given, (list, tuple)) else [given]
 
 
-def cut_files(read: Callable[[Given], Iterable[Any]], data: DataSection, seed: int, *, by_label: bool = False) -> Parts:
-    """The parts that files are named for; those that are not are cut off the training part, in equal shares of each label."""
+def cut_files(
+    read: Callable[[Given], Iterable[Any]],
+    data: DataSection,
+    seed: int,
+    *,
+    by_label: bool = False,
+    key: Callable[[Any], str] | None = None,
+) -> Parts:
+    """The parts that files are named for; those that are not are cut off the training part, by the examples' own keys unless told, in
+    equal shares of each label."""
     given = {part: list(read(files_of(files))) for part in PARTS if (files := getattr(data, part)) is not None}
-    by = {"stratify": lambda example: example.label} if by_label and come_again(example.label for example in given["train"]) else {}
+    by: dict[str, Callable[[Any], str]] = {} if key is None else {"key": key}
+    if by_label and come_again(example.label for example in given["train"]):
+        by["stratify"] = lambda example: example.label
     return cut(given["train"], data, seed, given.get("valid"), given.get("test"), **by)
 
 

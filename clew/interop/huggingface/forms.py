@@ -87,7 +87,8 @@ def ending(checkpoint: Checkpoint, vocabularies: dict[str, Any]) -> dict[str, An
 
 
 def searched(decoding: DecodingConfig) -> dict[str, Any]:
-    """How a translator searches; their length counts what the decoder reads first."""
+    """How a translator searches; their length counts what the decoder reads first. Theirs divides by a power of it alone, and knows no
+    coverage."""
     found: dict[str, Any] = {"num_beams": 1, "max_length": decoding.max_new + 1}
     if decoding.method != "beam":
         return found

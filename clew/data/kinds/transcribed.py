@@ -1,0 +1,61 @@
+"""Sounds with what is said in them: tables of files and texts, and corpora of recordings."""
+
+from collections.abc import Iterator
+
+from pydantic import Field
+
+from clew.data.contents import Recordings
+from clew.data.corpora import read_corpus
+from clew.data.examples import Transcribed
+from clew.data.kinds.kind import Given, Kind, Parts, cut_files
+from clew.data.kinds.section import Column, TableData
+from clew.data.notes import Notes
+from clew.data.sound_readers import read_transcribed
+from clew.data.spoken_digits import digit_strings
+
+
+class TranscribedData(TableData):
+    """Where the sounds and their texts come from: a corpus by name, or files of one's own."""
+
+    sound: Column | None = Field(None, description="the column of the sound files, by name or number; paths are relative to the table")
+    text: Column | None = Field(None, description="the column of what is said")
+    strings: int | None = Field(
+        2000, ge=1, description="recordings of single words are joined to so many strings for training, and a tenth of that for the others"
+    )
+    unseen: bool = Field(
+        True, description="recordings: validation is of a speaker whom training does not hear; false: of the first takes of each speaker"
+    )
+    shortest: int = Field(1, ge=1, description="recordings in a string, at least")
+    longest: int = Field(5, ge=1, description="recordings in a string, at most")
+
+
+def transcribed_of(data: TranscribedData, seed: int, notes: Notes) -> Parts:
+    data.check_given("data.train names your table of sounds, e.g. `clew train transcribe data.train=my.csv data.sound=file data.text=said`")
+    if data.corpus is None:
+        return cut_files(lambda files: transcribed_in(files, data, notes), data, seed)
+    found = read_corpus(data.corpus, kind=Recordings.kind, seed=seed, notes=notes)
+    if not data.unseen:
+        heard = [*found["train"], *found["valid"]]
+        first = sorted({recording.take for recording in heard})
+        limit = first[max(round(data.valid_fraction * len(first)), 1)]
+        found = {
+            **found,
+            "train": [recording for recording in heard if recording.take >= limit],
+            "valid": [recording for recording in heard if recording.take < limit],
+        }
+    parts: Parts = {}
+    for number, (part, recordings) in enumerate(found.items()):
+        spoken = list(recordings)
+        if data.strings is not None:
+            count = data.strings if part == "train" else max(data.strings // 10, 1)
+            spoken = digit_strings(spoken, count, data.shortest, data.longest, seed * 3 + number)
+        parts[part] = [Transcribed(each, each.text, id=each.id) for each in spoken]
+    return parts
+
+
+def transcribed_in(files: Given, data: TranscribedData, notes: Notes) -> Iterator[Transcribed]:
+    for file in files:
+        yield from read_transcribed(file, sound=data.sound, text=data.text, format=data.format, header=data.header, notes=notes)
+
+
+TRANSCRIBED = Kind(name="transcribed sounds", section=TranscribedData, read_parts=transcribed_of, read_files=transcribed_in)

@@ -1,0 +1,195 @@
+"""Examples with pictures from files of every format, or from Python: captioned ones, and labelled ones.
+
+A data file names pictures by paths from its own folder, or from `pictures`, a folder or a tar archive. No picture is opened here; one
+that is not there is a fault at its line.
+"""
+
+from collections.abc import Iterable, Iterator, Mapping
+from pathlib import Path
+from typing import Any
+
+from clew.core.errors import UserError
+from clew.data.caption_files import CaptionRow, read_listed
+from clew.data.examples import Captioned, LabelledPicture, Picture
+from clew.data.format import Format
+from clew.data.formats import FORMATS, find_format
+from clew.data.lines import near
+from clew.data.notes import Notes
+from clew.data.picture_decoding import ENDINGS
+from clew.data.pictures import PictureRef, check_folder, find_picture
+from clew.data.readers import FilePath, as_path, built, holds_no, listed_rows, table_rows
+from clew.data.records import Column, check_found
+from clew.data.values import Faulty, as_captions, as_labels, as_text
+
+CAPTION_FILES = tuple(f"{name}{ending}" for name in ("captions", "metadata") for ending in (".jsonl", ".json", ".csv", ".tsv", ".txt"))
+"""What a folder of pictures calls the file of their captions."""
+
+
+def read_captioned(
+    data: FilePath | Iterable[Any],
+    *,
+    image: Column | None = None,
+    caption: Column | None = None,
+    captions: FilePath | None = None,
+    pictures: FilePath | None = None,
+    may_lack: bool = False,
+    format: str | None = None,
+    header: bool | None = None,
+    notes: Notes | None = None,
+) -> Iterator[Captioned]:
+    """Pictures with captions: COCO's JSON, a list in JSON, Flickr8k's file, or a table with columns `image` and `caption`, or `captions`
+    where JSON lines have lists. Rows of one picture become one example. From Python: (path, caption) or (path, captions).
+
+    Where `captions` names a file as Flickr8k's, the data file is a list of photographs. Pictures that `may_lack` are passed over.
+    """
+    notes = Notes() if notes is None else notes
+    if not isinstance(data, (Path, str)):
+        yield from built(listed_rows(data, Captioned, [("picture", "captions")]), made_captioned, data, notes)
+        return
+    path = caption_file(as_path(data))
+    folder = path.parent if pictures is None else check_folder(as_path(pictures))
+    if captions is not None:
+        rows = read_listed(path, as_path(captions), notes)
+    else:
+        rows = caption_rows(path, image, caption, format, header, notes)
+    found: dict[PictureRef, tuple[str, dict[str, None]]] = {}
+    for row in rows:
+        picture = find_picture(row.image, folder)
+        if picture is None:
+            miss_picture(row.image, folder, row.place, notes, may_lack)
+            continue
+        _, texts = found.setdefault(picture, (row.place, {}))
+        for text in row.captions:
+            if text in texts:
+                notes.skip("caption that its picture has twice", row.place)
+            texts[text] = None
+    for picture, (place, texts) in found.items():
+        yield Captioned(picture, tuple(texts), place)
+    check_found(bool(found), path, False, notes)
+
+
+def caption_rows(
+    path: Path, image: Column | None, caption: Column | None, format: str | None, header: bool | None, notes: Notes
+) -> Iterator[CaptionRow]:
+    format = find_format(path, format, tables_alone=True)
+    if (reader := FORMATS[format].captions) is not None:
+        yield from (CaptionRow(*row) for row in reader(path, notes))
+        return
+    if not has_columns(FORMATS[format]):
+        raise holds_no(path, format, "pictures with captions", lambda other: other.captions is not None or has_columns(other))
+    for values, place in table_rows(path, "pictures with captions", {"image": image, "caption": caption}, format, header, notes):
+        try:
+            yield CaptionRow(as_text(values, "image").strip(), as_captions(values["caption"]), place)
+        except Faulty as fault:
+            notes.fault(fault.reason, place, str(fault))
+
+
+def has_columns(format: Format) -> bool:
+    return format.records is not None and not format.is_single
+
+
+def caption_file(path: Path) -> Path:
+    """The file of captions in a folder of pictures; a file is itself."""
+    if not path.is_dir():
+        return path
+    found = next((path / name for name in CAPTION_FILES if (path / name).is_file()), None)
+    if found is None:
+        raise UserError(f"{path}: no file with captions in this folder; name it captions.jsonl, .json, .csv or .tsv, or give its path")
+    return found
+
+
+def read_labelled_pictures(
+    data: FilePath | Iterable[Any],
+    *,
+    image: Column | None = None,
+    label: Column | None = None,
+    label_separator: str | None = None,
+    pictures: FilePath | None = None,
+    with_labels: bool = True,
+    format: str | None = None,
+    header: bool | None = None,
+    notes: Notes | None = None,
+) -> Iterator[LabelledPicture]:
+    """Pictures with labels: a folder with one for each class, or a table with columns `image` and `label`. From Python: (path, label).
+
+    Without `with_labels` (to predict them) a folder may hold the pictures themselves, and the label column need not be there.
+    """
+    notes = Notes() if notes is None else notes
+    if isinstance(data, (Path, str)) and as_path(data).is_dir():
+        return of_folder(as_path(data), with_labels, notes)
+    if not isinstance(data, (Path, str)):
+        rows = listed_rows(data, LabelledPicture, [("picture", "label")] if with_labels else [("picture",)])
+        return built(rows, lambda values, place: made_labelled(values, place, label_separator, with_labels), data, notes)
+    path = as_path(data)
+    folder = path.parent if pictures is None else check_folder(as_path(pictures))
+    wanted = {"image": image, **({"label": label} if with_labels else {})}
+    rows = table_rows(path, "labelled pictures", wanted, format, header, notes)
+
+    def make(values: Mapping[str, Any], place: str) -> LabelledPicture:
+        labels = as_labels(values["label"], label_separator) if with_labels else ()
+        name = as_text(values, "image").strip()
+        picture = find_picture(name, folder)
+        if picture is None:
+            raise Faulty("missing picture", missing(name, folder))
+        return LabelledPicture(picture, labels, place)
+
+    return without_repeats(built(rows, make, data, notes), notes)
+
+
+def of_folder(folder: Path, with_labels: bool, notes: Notes) -> Iterator[LabelledPicture]:
+    """class/picture.jpg, or deeper below the class, in the order of names. What is no picture by its ending is passed over."""
+    found = False
+    for path in sorted(folder.rglob("*")):
+        inside = path.relative_to(folder)
+        if any(part.startswith(".") for part in inside.parts) or path.is_dir():
+            continue
+        if path.suffix.lower() not in ENDINGS or not path.is_file():
+            notes.skip("file that is no picture by its ending", str(path))
+        elif with_labels and len(inside.parts) == 1:
+            notes.skip("picture outside of the folders of classes", str(path))
+        else:
+            found = True
+            yield LabelledPicture(PictureRef(str(path)), (inside.parts[0],) if with_labels else (), str(path))
+    if not found:
+        wanted = "class/picture.jpg, a folder for each class" if with_labels else "files that end in .jpg, .png or the like"
+        raise UserError(f"{folder}: no picture in this folder; expected {wanted}; {near(folder / '*')}")
+
+
+def without_repeats(examples: Iterable[LabelledPicture], notes: Notes) -> Iterator[LabelledPicture]:
+    seen = set()
+    for example in examples:
+        if (example.picture, example.labels) in seen:
+            notes.skip("picture that is there twice with the same label", example.id)
+            continue
+        seen.add((example.picture, example.labels))
+        yield example
+
+
+def made_captioned(values: Mapping[str, Any], place: str) -> Captioned:
+    return Captioned(given_picture(values["picture"]), as_captions(values["captions"]), place)
+
+
+def made_labelled(values: Mapping[str, Any], place: str, separator: str | None, with_labels: bool) -> LabelledPicture:
+    return LabelledPicture(given_picture(values["picture"]), as_labels(values["label"], separator) if with_labels else (), place)
+
+
+def given_picture(given: Any) -> Picture:
+    """What Python gives for a picture: one, or the path of a file."""
+    if not isinstance(given, (Path, str)):
+        picture: Picture = given
+        return picture
+    found = find_picture(str(given), Path())
+    if found is None:
+        raise Faulty("missing picture", missing(str(given), Path.cwd()))
+    return found
+
+
+def miss_picture(name: str, folder: Path, place: str, notes: Notes, may_lack: bool) -> None:
+    if may_lack:
+        notes.skip(f"picture that is not in {folder}", place)
+    else:
+        notes.fault("missing picture", place, missing(name, folder))
+
+
+def missing(name: str, folder: Path) -> str:
+    return f"there is no picture '{name}' in {folder}; data.pictures names the folder or .tar archive, where it is another"

@@ -1,0 +1,83 @@
+"""Samples at another rate: a windowed sinc, one filter a phase. Knows no file."""
+
+import math
+from fractions import Fraction
+from numbers import Rational
+
+import torch
+import torch.nn.functional as F
+from torch import Tensor
+
+from clew.core.errors import UserError
+from clew.core.memory import check_fits
+
+ATTENUATION = 80.0
+"""Decibels by which what neither rate can hold is weakened."""
+
+LEAST_ZEROS = 6
+"""With fewer the transition band would be wider than all frequencies there are."""
+TOGETHER = 256
+"""Phases whose filters are made at a time."""
+FEW = 2**16
+"""Products that are sooner done than a convolution is begun."""
+
+
+def resample(samples: Tensor, from_rate: int | Fraction, to_rate: int | Fraction, *, zeros: int = 64) -> Tensor:
+    """Samples (..., length) at another rate, (..., ceil(length to / from)): band-limited interpolation (Smith and Gossett 1984).
+
+        y_n  = sum_k x_k h(n from / to - k)
+        h(t) = c sinc(c t) kaiser(t / T),    |t| < T = zeros / low,    low = min(1, to / from)
+
+    sinc(t) = sin(pi t) / (pi t), and the window is Kaiser's (1974) with the beta that weakens by `ATTENUATION`. Its transition band of
+    width w ends at the lower of the two Nyquist frequencies, so that c = low (1 - w / 2): with 64 zero crossings on either side, what is
+    below 92 % of that frequency is kept, and what is above it is gone. Before and after the samples there is silence.
+
+    n from / to - k has few different fractions (a phase each, to / from being reduced), so that each phase is a convolution with a stride.
+    """
+    up, down = ratio(from_rate, to_rate)
+    length = samples.shape[-1]
+    count = -(-length * up // down)
+    if not samples.is_floating_point():
+        raise UserError(f"samples are of the type {samples.dtype}, and only floats are resampled; convert them first")
+    if zeros < LEAST_ZEROS:
+        raise UserError(f"zeros ({zeros}) must be at least {LEAST_ZEROS}")
+    if up == down or not length:
+        return samples
+    check_fits(8 * samples[..., :1].numel() * count, f"{count:,} samples at a rate of {to_rate}", "resample a part at a time")
+    low = min(1.0, up / down)
+    reach = math.ceil(zeros / low)
+    rows = F.pad(samples.reshape(-1, 1, length), (reach - 1, reach + 1))  # (rows, 1, length)
+    found = samples.new_empty(len(rows), count)
+    taps = torch.arange(reach - 1, -reach - 1, -1, dtype=torch.float64, device=samples.device)
+    for phase in range(min(up, count)):
+        if phase % TOGETHER == 0:
+            rests = torch.arange(phase, min(phase + TOGETHER, up, count), device=samples.device) * down % up
+            filters = sinc_filter(taps + rests.double()[:, None] / up, low, zeros).to(samples.dtype)  # (phases, taps)
+        place, steps = phase * down // up, -(-(count - phase) // up)
+        needed = rows[..., place : place + (steps - 1) * down + len(taps)]
+        found[:, phase::up] = strided_sums(needed, filters[phase % TOGETHER], down, steps)
+    return found.reshape(*samples.shape[:-1], count)
+
+
+def strided_sums(rows: Tensor, weights: Tensor, stride: int, steps: int) -> Tensor:
+    """sum_j x_{stride r + j} w_j (rows, steps)."""
+    if len(rows) * steps * len(weights) <= FEW:
+        return rows[:, 0].unfold(1, len(weights), stride) @ weights
+    return F.conv1d(rows, weights[None, None], stride=stride)[:, 0]
+
+
+def ratio(from_rate: int | Fraction, to_rate: int | Fraction) -> tuple[int, int]:
+    for name, rate in (("from_rate", from_rate), ("to_rate", to_rate)):
+        if not isinstance(rate, Rational) or isinstance(rate, bool) or rate <= 0:
+            raise UserError(f"{name} ({rate}) must be a whole number or a Fraction above 0")
+    return (Fraction(to_rate) / Fraction(from_rate)).as_integer_ratio()
+
+
+def sinc_filter(t: Tensor, low: float, zeros: int) -> Tensor:
+    """h(t)."""
+    width = (ATTENUATION - 7.95) / (2.285 * 2 * zeros * math.pi)  # of the transition band, where 1 is the Nyquist frequency (Kaiser 1974)
+    cutoff = low * (1 - width / 2)
+    beta = 0.1102 * (ATTENUATION - 8.7)
+    inside = (1 - (t * low / zeros).square()).clamp(min=0)
+    window = torch.special.i0(beta * inside.sqrt()) / torch.special.i0(t.new_tensor(beta))
+    return torch.where(inside > 0, cutoff * torch.sinc(cutoff * t) * window, 0.0)

@@ -1,0 +1,160 @@
+"""Labels of frames that a CTC model has scored: the best path, and prefix beam search with a language model. Knows no model."""
+
+import math
+from collections.abc import Sequence
+from typing import NamedTuple, Protocol
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from clew.core.errors import UserError
+from clew.core.masks import real_positions, row_lengths
+
+
+class Transcript(NamedTuple):
+    """Labels, log p of them (of a best path: of that path), and what they are ranked by."""
+
+    tokens: tuple[int, ...]
+    log_prob: float
+    score: float
+
+
+class LanguageModel(Protocol):
+    """Any object that scores what may come next.
+
+    `score(prefix)` has a number for each symbol, log p(symbol | prefix) say. It need not be normalised: a model of words gives 0 for a
+    letter, and for the space that ends a word the word's log-probability.
+    """
+
+    def score(self, prefix: Sequence[int]) -> "np.ndarray | Sequence[float]": ...
+
+
+@torch.no_grad()
+def best_path(log_probs: Tensor, mask: Tensor | None = None, *, blank: int = 0) -> list[Transcript]:
+    """Best path decoding (Graves et al. 2006): the most probable symbol of each frame, one of every run of equal ones, without blanks."""
+    check_log_probs(log_probs, blank)
+    best, symbols = log_probs.max(-1)  # (batch, length)
+    before = torch.nn.functional.pad(symbols, (1, 0), value=blank)[:, :-1]
+    is_told = (symbols != blank) & (symbols != before)
+    real = real_positions(mask)
+    if real is not None:
+        is_told, best = is_told & real, best.masked_fill(~real, 0.0)
+    totals = best.sum(1, dtype=torch.float64).tolist()
+    return [
+        Transcript(tuple(row[told].tolist()), total, total) for row, told, total in zip(symbols.cpu(), is_told.cpu(), totals, strict=True)
+    ]
+
+
+def prefix_beam_search(
+    log_probs: Tensor,
+    mask: Tensor | None = None,
+    *,
+    beams: int,
+    blank: int = 0,
+    language_model: LanguageModel | None = None,
+    alpha: float = 0.5,
+    beta: float = 0.0,
+    end: int | None = None,
+    n_best: int = 1,
+    symbols: int | None = None,
+) -> list[list[Transcript]]:
+    """The `n_best` labellings y of each row that a beam finds with the highest score, best first (Hannun et al. 2014).
+
+        score(y) = log p(y | x) + alpha log p_lm(y) + beta |y|
+
+    A beam is a prefix with the probabilities of all its paths so far, apart for those that end in a blank and those that end in its last
+    label: only after a blank does the same label again make the prefix longer. Where `beams` is as large as the number of prefixes, the
+    first is the best of all. `alpha` without a language model does nothing. With `end`, log p_lm(y) has that symbol's score after y as
+    well; a blank is never a label, and may be it. With `symbols`, only so many of a frame's most probable ones make prefixes longer.
+    """
+    check_log_probs(log_probs, blank)
+    for name, number in (("beams", beams), ("n_best", n_best), ("symbols", 1 if symbols is None else symbols)):
+        if number < 1:
+            raise UserError(f"{name} ({number}) must be at least 1")
+    if n_best > beams:
+        raise UserError(f"n_best ({n_best}) cannot be more than beams ({beams})")
+    scorer = Scorer(language_model if alpha else None, alpha, beta, log_probs.shape[2], end)
+    rows = log_probs.detach().double().cpu().numpy()
+    lengths = [rows.shape[1]] * len(rows) if mask is None else row_lengths(mask).tolist()
+    return [search(row[:length], beams, blank, scorer, symbols)[:n_best] for row, length in zip(rows, lengths, strict=True)]
+
+
+class Scorer:
+    """What a language model and the length add to a prefix, each prefix asked once."""
+
+    def __init__(self, model: LanguageModel | None, alpha: float, beta: float, num_symbols: int, end: int | None):
+        self.model, self.alpha, self.beta, self.num_symbols, self.end = model, alpha, beta, num_symbols, end
+        self.known: dict[tuple[int, ...], np.ndarray] = {}
+
+    def steps(self, prefix: tuple[int, ...]) -> np.ndarray:
+        """alpha log p_lm(symbol | prefix) + beta (symbols,)."""
+        if prefix not in self.known:
+            self.known[prefix] = np.full(self.num_symbols, self.beta) if self.model is None else self.alpha * self.asked(prefix) + self.beta
+        return self.known[prefix]
+
+    def asked(self, prefix: tuple[int, ...]) -> np.ndarray:
+        assert self.model is not None
+        scores = np.asarray(self.model.score(prefix), dtype=np.float64)
+        if scores.shape != (self.num_symbols,):
+            raise UserError(f"a language model scores the {self.num_symbols} symbols, and this one gives {scores.size} numbers")
+        return scores
+
+    def ending(self, prefix: tuple[int, ...]) -> float:
+        """alpha log p_lm(end | prefix)."""
+        return 0.0 if self.model is None or self.end is None else float(self.steps(prefix)[self.end] - self.beta)
+
+
+def search(log_probs: np.ndarray, beams: int, blank: int, scorer: Scorer, num_symbols: int | None) -> list[Transcript]:
+    """All beams of one row (length, symbols), best first."""
+    prefixes: list[tuple[int, ...]] = [()]
+    after_blank, after_label = np.zeros(1), np.full(1, -math.inf)  # log-probabilities of the paths to each prefix
+    added = np.zeros(1)  # what the language model and the length add
+    labels = np.delete(np.arange(log_probs.shape[1]), blank)
+    for y in log_probs:
+        last = np.array([prefix[-1] if prefix else -1 for prefix in prefixes])
+        whole = np.logaddexp(after_blank, after_label)
+        stays_blank = whole + y[blank]
+        stays_label = np.where(last >= 0, after_label + y[last], -math.inf)
+        longer = labels
+        if num_symbols is not None and num_symbols < len(labels):
+            likely = labels[np.argsort(-y[labels], kind="stable")[:num_symbols]]
+            longer = np.union1d(likely, last[last >= 0])  # a prefix in the beam gets all its paths
+        extended = np.where(last[:, None] == longer, after_blank[:, None], whole[:, None]) + y[longer]  # (prefixes, symbols)
+        places = {prefix: number for number, prefix in enumerate(prefixes)}
+        columns = {int(symbol): number for number, symbol in enumerate(longer)}
+        for number, prefix in enumerate(prefixes):
+            parent = places.get(prefix[:-1]) if prefix else None
+            if parent is not None:  # the same prefix again: its paths are added to those that stay
+                column = columns[prefix[-1]]
+                stays_label[number] = np.logaddexp(stays_label[number], extended[parent, column])
+                extended[parent, column] = -math.inf
+        gains = np.stack([scorer.steps(prefix)[longer] for prefix in prefixes])
+        scores = np.concatenate([np.logaddexp(stays_blank, stays_label) + added, (extended + added[:, None] + gains).ravel()])
+        kept = np.argsort(-scores, kind="stable")[:beams]
+        kept = kept[scores[kept] > -math.inf]
+        parents, choices = np.divmod(kept - len(prefixes), len(longer))
+        is_longer = kept >= len(prefixes)
+        parents = np.where(is_longer, parents, kept)
+        after_blank = np.where(is_longer, -math.inf, stays_blank[parents])
+        after_label = np.where(is_longer, extended[parents, choices], stays_label[parents])
+        added = added[parents] + np.where(is_longer, gains[parents, choices], 0.0)
+        prefixes = [
+            (*prefixes[parent], int(longer[choice])) if more else prefixes[parent]
+            for parent, choice, more in zip(parents, choices, is_longer, strict=True)
+        ]
+    whole = np.logaddexp(after_blank, after_label)
+    found = [
+        Transcript(prefix, float(log_prob), float(log_prob + more) + scorer.ending(prefix))
+        for prefix, log_prob, more in zip(prefixes, whole, added, strict=True)
+    ]
+    return sorted(found, key=lambda transcript: -transcript.score)
+
+
+def check_log_probs(log_probs: Tensor, blank: int) -> None:
+    if log_probs.dim() != 3:
+        raise UserError(f"log_probs {tuple(log_probs.shape)} must be (batch, length, symbols)")
+    if log_probs.shape[2] < 2:
+        raise UserError(f"symbols ({log_probs.shape[2]}) must be at least 2: a blank and a label")
+    if not 0 <= blank < log_probs.shape[2]:
+        raise UserError(f"blank ({blank}) must be one of the {log_probs.shape[2]} symbols, 0 to {log_probs.shape[2] - 1}")

@@ -1,0 +1,157 @@
+"""The laws of layers that read grids: `(x (batch, height, width, input_dim), mask) -> (hidden (batch, height, width, dim), ...)`.
+
+`directions` of such a layer says from which corners it reads, as `clew.layers.grids` has it. A trial's length is the most that its grids'
+heights and widths are.
+"""
+
+from collections.abc import Sequence
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+
+from clew.core.taps import Tap, watching
+from clew.kernels import only_equations
+from clew.laws.cases import Build, Case, Law, Sizes
+from clew.laws.sequences import check_output
+
+CELLS = ("row", "height", "width", "feature")
+
+
+def grid_contract(build: Build, sizes: Sizes) -> None:
+    """A grid layer gives a tuple, of which the first is a vector (batch, height, width, dim) for each cell, of the type of its input."""
+    case = Case("contract", build, sizes)
+    x = draw_grids(case, case.randint(1, sizes.length))
+    for mask in (None, torch.ones(x.shape[:3], dtype=torch.bool)):
+        found = case.module(x, mask)
+        if not isinstance(found, tuple):
+            case.fail(f"a grid layer must return (hidden, ...), not a {type(found).__name__}")
+        check_output(case, found[0], (*x.shape[:3], case.module.dim))
+
+
+def grid_padding(build: Build, sizes: Sizes) -> None:
+    """A grid that is padded, below and to the right, gives what it gives without: values and gradients."""
+    case = Case("padding", build, sizes)
+    case.module.eval()
+    x = draw_grids(case, case.randint(1, sizes.length)).requires_grad_()
+    real = [(case.randint(1, x.shape[1]), case.randint(1, x.shape[2])) for _ in range(sizes.batch)]
+    alone = [hidden_of(case, x[row : row + 1, :height, :width])[0] for row, (height, width) in enumerate(real)]
+    weights = [case.randn(*found.shape) for found in alone]
+    expected = case.gradients(alone, weights, x)
+    mask = rectangles(real, x.shape[1] + 1, x.shape[2] + 1)
+    for _ in range(2):
+        wider = torch.nn.functional.pad(x, (0, 0, 0, 1, 0, 1))
+        found = hidden_of(case, torch.where(mask[..., None], wider, 10 * case.randn(*wider.shape)), mask)
+        padded = [found[row, :height, :width] for row, (height, width) in enumerate(real)]
+        for row, (left, right) in enumerate(zip(alone, padded, strict=True)):
+            case.same(f"the grid of row {row}, of {real[row]} cells, padded", left, right, axes=CELLS[1:])
+        case.same_gradients(f"grids of {real} cells, padded", expected, case.gradients(padded, weights, x))
+
+
+def grid_batch(build: Build, sizes: Sizes) -> None:
+    """A grid is read alone: it depends neither on the other rows of its batch nor on its place among them."""
+    case = Case("batch", build, sizes)
+    case.module.eval()
+    x = draw_grids(case, case.randint(1, sizes.length))
+    together = hidden_of(case, x)
+    order = torch.randperm(sizes.batch, generator=case.generator)
+    case.same("grids in another order", together[order], hidden_of(case, x[order]), axes=CELLS)
+    for row in range(sizes.batch):
+        case.same(f"the grid of row {row} alone", together[row : row + 1], hidden_of(case, x[row : row + 1]), axes=CELLS)
+
+
+def grid_causality(build: Build, sizes: Sizes) -> None:
+    """A cell's vector depends on the cells between it and the corners that are read from, on all of them and on no other."""
+    for seed in range(sizes.seed, sizes.seed + 4):  # a small rectified layer may be dead, but not all of them
+        case = Case("causality", build, sizes._replace(seed=seed))
+        case.module.eval()
+        grid = draw_grids(case, case.randint(1, sizes.length), batch=1)
+        height, width = grid.shape[1:3]
+        x = grid.repeat(height * width, 1, 1, 1).requires_grad_()  # a copy for each cell that is asked about
+        found = hidden_of(case, x).flatten(1, 2)
+        (gradient,) = torch.autograd.grad(found.diagonal(dim1=0, dim2=1).sum(), x)
+        felt = (gradient != 0).any(-1)
+        seen = torch.stack([between(case.module.directions, i, j, height, width) for i in range(height) for j in range(width)])
+        if bool((felt & ~seen).any()):
+            cell, *other = (felt & ~seen).nonzero()[0].tolist()
+            case.fail(f"the vector of cell {divmod(cell, width)} depends on cell {tuple(other)}, which no reader has read before it")
+        if bool((felt == seen).all()):
+            return
+    case.fail("a cell's vector does not depend on all cells that were read before it; a step must use its neighbours' states")
+
+
+def grid_watching(build: Build, sizes: Sizes) -> None:
+    """A layer whose taps are watched gives what it gives unwatched, and a tap shows a vector for each cell."""
+    case = Case("watching", build, sizes)
+    case.module.eval()
+    x = draw_grids(case, case.randint(1, sizes.length))
+    mask = rectangles([(case.randint(1, x.shape[1]), case.randint(1, x.shape[2])) for _ in range(sizes.batch)], *x.shape[1:3])
+    plain = hidden_of(case, x, mask)
+    shown: list[Tensor] = []
+    with watching({tap: shown.append for tap in case.module.modules() if isinstance(tap, Tap)}):
+        case.same("hidden while every tap is watched", plain, hidden_of(case, x, mask), axes=CELLS)
+    for value in shown:
+        if value.shape[:3] != x.shape[:3]:
+            case.fail(f"a tap shows {tuple(value.shape)} for grids of {tuple(x.shape[:3])}; join the steps of a loop as cells")
+
+
+def grid_kernels(build: Build, sizes: Sizes) -> None:
+    """A grid layer's kernel equals its equation in values and gradients."""
+    case = Case("kernels", build, sizes)
+    case.module.eval()
+    x = draw_grids(case, case.randint(1, sizes.length)).requires_grad_()
+    for mask in (None, rectangles([(case.randint(1, x.shape[1]), case.randint(1, x.shape[2])) for _ in range(sizes.batch)], *x.shape[1:3])):
+        fast = hidden_of(case, x, mask)
+        with only_equations():
+            written = hidden_of(case, x, mask)
+        case.same("hidden of the kernel, against the equation", written, fast, axes=CELLS)
+        weights = [case.randn(*written.shape)]
+        case.same_gradients("the kernel, against the equation", *(case.gradients([found], weights, x) for found in (written, fast)))
+
+
+def hidden_of(case: Case, x: Tensor, mask: Tensor | None = None) -> Tensor:
+    return case.module(x, mask)[0]
+
+
+def draw_grids(case: Case, width: int, batch: int | None = None) -> Tensor:
+    """Grids as high as the trial is long."""
+    return case.randn(case.sizes.batch if batch is None else batch, case.sizes.length, width, case.sizes.input_dim)
+
+
+def rectangles(real: Sequence[tuple[int, int]], height: int, width: int) -> Tensor:
+    """The mask (batch, height, width) of grids of so many rows and columns each."""
+    heights, widths = torch.tensor(real).unbind(1)
+    return (torch.arange(height) < heights[:, None])[:, :, None] & (torch.arange(width) < widths[:, None])[:, None, :]
+
+
+def between(directions: int, row: int, column: int, height: int, width: int) -> Tensor:
+    """Which cells (height, width) the readers from so many corners have read when they are at a cell, itself among them."""
+    rows, columns = torch.arange(height)[:, None], torch.arange(width)
+    above, below, left, right = rows <= row, rows >= row, columns <= column, columns >= column
+    corners = [above & left, below & right, above & right, below & left]
+    return torch.stack(corners[:directions]).any(0)
+
+
+class OverGrids(nn.Module):
+    """A body that reads grids as the layer that it is above its embedding. Layers above others reach further than one: with several, what
+    a cell sees is everything, unless all start at one corner."""
+
+    def __init__(self, body: Any):
+        super().__init__()
+        self.body = body
+        self.dim = body.dim
+        directions = body.layers[0].directions
+        self.directions = directions if len(body.layers) == 1 or directions == 1 else 4
+
+    def forward(self, x: Tensor, mask: Tensor | None = None) -> tuple[Tensor]:
+        return (self.body.grids(x, mask)[-1].vectors,)
+
+
+GRID_LAWS: dict[str, Law] = {
+    "contract": grid_contract,
+    "padding": grid_padding,
+    "batch": grid_batch,
+    "causality": grid_causality,
+    "watching": grid_watching,
+    "kernels": grid_kernels,
+}

@@ -1,0 +1,179 @@
+"""Connectionist temporal classification: the probability of a few labels under scores for many frames. Knows no model and no sound."""
+
+from typing import NamedTuple
+
+import torch
+import torch.nn.functional as F
+from torch import Tensor, nn
+
+from clew.core.errors import UserError
+from clew.core.masks import real_positions, row_lengths
+from clew.kernels import choose
+
+IMPOSSIBLE = -1e30
+"""The log-probability of what cannot be; finite, so that a sum of such things has a gradient."""
+
+
+class Alignment(NamedTuple):
+    """The most probable path of each row's labels. A label has the frames from `starts` up to `ends`, at least one; blanks lie between."""
+
+    labels: Tensor  # (batch, length) the number of the label that a frame belongs to; -1 for blank and on padding
+    starts: Tensor  # (batch, labels)
+    ends: Tensor  # (batch, labels); 0 as `starts` is, where there is no label or a row's labels do not fit
+    log_probs: Tensor  # (batch,) of the path; -inf where they do not fit
+
+
+class CTC(nn.Module):
+    """Connectionist temporal classification (Graves et al. 2006).
+
+        p(l | x) = sum over paths with collapse(path) = l of prod_t y_t[path_t],    y_t = softmax(logits_t)
+
+    A path has a symbol a frame; collapse makes one of every run of equal symbols, then takes blanks out. With l' = l and a blank before,
+    between and behind its labels, S = 2 |l| + 1 symbols in all, the sum is that of equations 5 to 8:
+
+        a_0(1) = 1
+        a_t(s) = (a_{t-1}(s) + a_{t-1}(s-1) + [l'_s is no blank and not l'_{s-2}] a_{t-1}(s-2)) y_t[l'_s]
+        p(l | x) = a_T(S) + a_T(S-1)
+
+    in logarithms. Labels need a frame each, and one more between two equal ones (`least_frames`). Where a row has fewer, it has no path: it
+    adds nothing to the loss and has no gradient. `fits` tells it from the lengths alone, so that such examples can be left out, and
+    counted, before a model is there.
+    """
+
+    def __init__(self, blank: int = 0):
+        super().__init__()
+        self.blank = blank
+
+    def forward(self, logits: Tensor, targets: Tensor, mask: Tensor | None = None, target_mask: Tensor | None = None) -> Tensor:
+        """- sum log p(targets), over all rows whose targets fit. logits (batch, length, symbols) are finite, targets (batch, labels)."""
+        log_probs = self.log_likelihood(logits, targets, mask, target_mask)
+        return -log_probs.masked_fill(log_probs == -torch.inf, 0.0).sum()
+
+    def log_likelihood(self, logits: Tensor, targets: Tensor, mask: Tensor | None = None, target_mask: Tensor | None = None) -> Tensor:
+        """log p of each row's targets (batch,); -inf, without a gradient, where they do not fit."""
+        lattice = self.lattice(logits, targets, mask, target_mask)
+        kernel = choose("ctc", self)
+        if kernel is not None and logits.shape[1]:
+            lengths = lattice.lengths.clamp(min=1)  # of no frame the kernel takes none
+            log_probs = kernel(lattice.log_probs, lattice.targets, lengths, lattice.num_labels, blank=self.blank)
+            log_probs = torch.where(lattice.lengths > 0, log_probs, 0.0)
+        else:
+            log_probs = lattice.total()
+        return torch.where(lattice.fits, log_probs, -torch.inf)
+
+    @torch.no_grad()
+    def align(self, logits: Tensor, targets: Tensor, mask: Tensor | None = None, target_mask: Tensor | None = None) -> Alignment:
+        """Forced alignment: Viterbi's algorithm over the same lattice, the sum being a maximum. Of equal paths it takes the later label."""
+        lattice = self.lattice(logits, targets, mask, target_mask)
+        batch, length, _ = logits.shape
+        scores, emissions, ways = lattice.start(), lattice.emissions(), []
+        for t in range(length):
+            best, way = lattice.ways(scores).max(0)
+            real = lattice.real[:, t, None]
+            scores = torch.where(real, best + emissions[:, t], scores)
+            ways.append(torch.where(real, way, 0))
+        last, before = lattice.ends(scores)
+        state = 2 * lattice.num_labels - (before > last).long()
+        states = []
+        for t in reversed(range(length)):
+            states.append(state)
+            state = state - ways[t].gather(1, state[:, None])[:, 0]
+        path = torch.stack(states[::-1], 1) if states else targets.new_zeros(batch, 0)
+        is_label = lattice.real & (path % 2 == 1) & lattice.fits[:, None]
+        labels = torch.where(is_label, path // 2, -1)  # (batch, length)
+        places = torch.arange(length, device=path.device)
+        at = labels[:, :, None] == torch.arange(targets.shape[1], device=path.device)  # (batch, length, labels)
+        starts = torch.where(at, places[:, None], length).amin(1) if length else torch.zeros_like(targets)
+        ends = torch.where(at, places[:, None] + 1, 0).amax(1) if length else torch.zeros_like(targets)
+        return Alignment(
+            labels,
+            torch.where(ends > 0, starts, 0),
+            ends,
+            torch.where(lattice.fits, torch.maximum(last, before), -torch.inf),
+        )
+
+    def lattice(self, logits: Tensor, targets: Tensor, mask: Tensor | None, target_mask: Tensor | None) -> "Lattice":
+        if logits.dim() != 3 or targets.dim() != 2 or len(logits) != len(targets):
+            raise UserError(
+                f"logits {tuple(logits.shape)} must be (batch, length, symbols) and targets {tuple(targets.shape)} (batch, labels)"
+            )
+        real = real_positions(mask)
+        if real is None:
+            real = torch.ones(logits.shape[:2], dtype=torch.bool, device=logits.device)
+        lengths, num_labels = row_lengths(real), lengths_of(targets, target_mask)
+        is_label = torch.arange(targets.shape[1], device=targets.device) < num_labels[:, None]
+        if targets.device.type == "cpu":
+            check_labels(targets[is_label], logits.shape[2], self.blank)
+        targets = targets.masked_fill(~is_label, self.blank)
+        log_probs = logits.log_softmax(-1, dtype=torch.promote_types(logits.dtype, torch.float32))
+        blanks = torch.full_like(targets, self.blank)
+        states = F.pad(torch.stack([blanks, targets], 2).flatten(1), (0, 1), value=self.blank)  # (batch, 2 labels + 1)
+        may_skip = F.pad((states[:, 2:] != self.blank) & (states[:, 2:] != states[:, :-2]), (2, 0))
+        enough = lengths >= least_frames(targets, is_label)
+        return Lattice(log_probs, targets, states, may_skip[:, : states.shape[1]], real, lengths, num_labels, enough)
+
+
+class Lattice(NamedTuple):
+    """A batch as the recursions take it: state s of a row is symbol s of l'."""
+
+    log_probs: Tensor  # (batch, length, symbols)
+    targets: Tensor  # (batch, labels), blank on padding
+    states: Tensor  # (batch, states) l'
+    may_skip: Tensor  # (batch, states) whether the state two before leads to one
+    real: Tensor  # (batch, length)
+    lengths: Tensor  # (batch,)
+    num_labels: Tensor  # (batch,)
+    fits: Tensor  # (batch,)
+
+    def emissions(self) -> Tensor:
+        """log y_t[l'_s] (batch, length, states)."""
+        return self.log_probs.gather(2, self.states[:, None].expand(-1, self.log_probs.shape[1], -1))
+
+    def start(self) -> Tensor:
+        """log a_0 (batch, states)."""
+        scores = self.log_probs.new_full(self.states.shape, IMPOSSIBLE)
+        scores[:, 0] = 0.0
+        return scores
+
+    def ways(self, scores: Tensor) -> Tensor:
+        """What leads to each state from itself, from the one before and from the one before that (3, batch, states)."""
+        once, twice = (F.pad(scores, (steps, 0), value=IMPOSSIBLE)[:, : scores.shape[1]] for steps in (1, 2))
+        return torch.stack([scores, once, twice.masked_fill(~self.may_skip, IMPOSSIBLE)])
+
+    def ends(self, scores: Tensor) -> tuple[Tensor, Tensor]:
+        """Of each row's last two states (batch,): the last blank, and the last label where there is one."""
+        last = scores.gather(1, 2 * self.num_labels[:, None])[:, 0]
+        before = scores.gather(1, (2 * self.num_labels - 1).clamp(min=0)[:, None])[:, 0]
+        return last, torch.where(self.num_labels > 0, before, IMPOSSIBLE)
+
+    def total(self) -> Tensor:
+        """log p(l | x) (batch,), by the equation."""
+        scores, emissions = self.start(), self.emissions()
+        for t in range(emissions.shape[1]):
+            after = self.ways(scores).logsumexp(0) + emissions[:, t]
+            scores = torch.where(self.real[:, t, None], after, scores)
+        return torch.stack(self.ends(scores)).logsumexp(0)
+
+
+def least_frames(targets: Tensor, target_mask: Tensor | None = None) -> Tensor:
+    """How many frames each row's labels (batch, labels) need (batch,): one each, and one for a blank between two equal ones."""
+    num_labels = lengths_of(targets, target_mask)
+    repeats = (targets[:, 1:] == targets[:, :-1]) & (torch.arange(1, max(targets.shape[1], 1), device=targets.device) < num_labels[:, None])
+    return num_labels + repeats.sum(1)
+
+
+def fits(lengths: Tensor, targets: Tensor, target_mask: Tensor | None = None) -> Tensor:
+    """Whether each row's labels can be told in so many frames (batch,)."""
+    return lengths >= least_frames(targets, target_mask)
+
+
+def lengths_of(targets: Tensor, mask: Tensor | None) -> Tensor:
+    return row_lengths(mask) if mask is not None else torch.full((len(targets),), targets.shape[1], device=targets.device)
+
+
+def check_labels(labels: Tensor, symbols: int, blank: int) -> None:
+    if not 0 <= blank < symbols:
+        raise UserError(f"blank ({blank}) must be one of the {symbols} symbols, 0 to {symbols - 1}")
+    wrong = labels[(labels < 0) | (labels >= symbols) | (labels == blank)]
+    if len(wrong):
+        raise UserError(f"a target is {int(wrong[0])}; labels are 0 to {symbols - 1} without the blank ({blank})")

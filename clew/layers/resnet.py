@@ -1,0 +1,132 @@
+"""A residual network (He et al. 2016) that makes of pictures grids of vectors. Pictures of several sizes stand in one batch, each padded on
+the right and below; what a picture gives does not depend on its padding, nor on the other pictures."""
+
+from collections.abc import Sequence
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+
+from clew.core.errors import UserError
+
+
+def real_pixels(sizes: Tensor, height: int, width: int) -> Tensor:
+    """True (batch, height, width) where a picture of its row of `sizes` (batch, 2) is, and not its padding."""
+    rows, columns = (torch.arange(side, device=sizes.device) for side in (height, width))
+    return (rows[None, :, None] < sizes[:, :1, None]) & (columns[None, None] < sizes[:, 1:, None])
+
+
+class PictureNorm(nn.Module):
+    """Group normalisation (Wu and He 2018): y = g * (x - mean) / sqrt(variance + eps) + b, over a group of channels at all real pixels of
+    one picture.
+
+    Batch normalisation, which He et al. have, is over other pictures too: what one gives in training would hang on which ones stand beside
+    it and how a batch is cut for memory and processes, and evaluation would use other numbers than training.
+    """
+
+    def __init__(self, channels: int, groups: int, *, eps: float = 1e-5):
+        super().__init__()
+        if channels % groups:
+            raise UserError(f"the width of a stage ({channels}) must be divisible by groups ({groups})")
+        self.groups, self.eps = groups, eps
+        self.weight = nn.Parameter(torch.ones(channels))
+        self.bias = nn.Parameter(torch.zeros(channels))
+
+    def forward(self, x: Tensor, real: Tensor | None = None) -> Tensor:
+        """x (batch, channels, height, width); `real` (batch, 1, height, width)."""
+        if real is None:
+            return torch.group_norm(x, self.groups, self.weight, self.bias, self.eps)  # of a single vector too, unlike F.group_norm
+        grouped = x.unflatten(1, (self.groups, -1))  # (batch, groups, channels / groups, height, width)
+        inside = real[:, None].to(x.dtype)
+        count = inside.sum((2, 3, 4), keepdim=True) * grouped.shape[2]
+        mean = (grouped * inside).sum((2, 3, 4), keepdim=True) / count
+        centred = (grouped - mean) * inside
+        variance = centred.square().sum((2, 3, 4), keepdim=True) / count
+        scaled: Tensor = (centred / torch.sqrt(variance + self.eps)).flatten(1, 2)
+        return scaled * self.weight[:, None, None] + self.bias[:, None, None]
+
+
+def within(x: Tensor, real: Tensor | None) -> Tensor:
+    """Zeros where there is padding, as a convolution has them beyond a picture's edge."""
+    return x if real is None else torch.where(real, x, 0.0)
+
+
+def strided(sizes: Tensor, stride: int) -> Tensor:
+    """Heights and widths of what a convolution gives: rounded up."""
+    return (sizes + stride - 1) // stride
+
+
+class BasicBlock(nn.Module):
+    """y = relu(s(x) + N2(C2 relu(N1(C1 x)))): two convolutions of 3 x 3 around which x is handed on; C1 takes every `stride`-th pixel. s is
+    the identity, or where size or width change a convolution of 1 x 1 and a norm (the paper's option B)."""
+
+    def __init__(self, input_channels: int, channels: int, *, stride: int = 1, groups: int = 8):
+        super().__init__()
+        self.stride = stride
+        self.first = nn.Conv2d(input_channels, channels, 3, stride, padding=1, bias=False)
+        self.first_norm = PictureNorm(channels, groups)
+        self.second = nn.Conv2d(channels, channels, 3, padding=1, bias=False)
+        self.second_norm = PictureNorm(channels, groups)
+        changes = stride > 1 or input_channels != channels
+        self.shortcut = nn.Conv2d(input_channels, channels, 1, stride, bias=False) if changes else None
+        self.shortcut_norm = PictureNorm(channels, groups) if changes else None
+
+    def forward(self, x: Tensor, real: Tensor | None = None) -> Tensor:
+        """x is zero on padding; `real` is of what comes out."""
+        inner = within(torch.relu(self.first_norm(self.first(x), real)), real)
+        inner = self.second_norm(self.second(inner), real)
+        if self.shortcut is not None and self.shortcut_norm is not None:
+            x = self.shortcut_norm(self.shortcut(x), real)
+        return within(torch.relu(x + inner), real)
+
+
+class ResNet(nn.Module):
+    """A convolution of 3 x 3 with a norm and a relu, then a stage of `blocks` for each of `widths`, each but the first with half the height
+    and width of the one before.
+
+    `stem_stride` is the step of the first convolution: 1 for small pictures, as the paper has it for CIFAR-10; 2 for larger ones, in place
+    of its 7 x 7 and pooling for ImageNet. A vector of the grid stands for `cell` pixels.
+    """
+
+    def __init__(self, channels: int = 3, *, widths: Sequence[int] = (32, 64, 128), blocks: int = 2, stem_stride: int = 1, groups: int = 8):
+        super().__init__()
+        if not widths or blocks < 1 or stem_stride < 1:
+            raise UserError(f"widths ({list(widths)}), blocks ({blocks}) and stem_stride ({stem_stride}) must be at least 1")
+        self.channels, self.width = channels, widths[-1]
+        self.stem = nn.Conv2d(channels, widths[0], 3, stem_stride, padding=1, bias=False)
+        self.stem_norm = PictureNorm(widths[0], groups)
+        stages = []
+        before = widths[0]
+        for number, width in enumerate(widths):
+            for block in range(blocks):
+                stages.append(BasicBlock(before, width, stride=2 if number and not block else 1, groups=groups))
+                before = width
+        self.blocks: Any = nn.ModuleList(stages)
+        self.stem_stride = stem_stride
+        self.cell = (stem_stride * 2 ** (len(widths) - 1),) * 2
+        for part in self.modules():
+            if isinstance(part, nn.Conv2d):
+                nn.init.kaiming_normal_(part.weight, mode="fan_out", nonlinearity="relu")
+
+    def grid_sizes(self, sizes: Tensor) -> Tensor:
+        """Heights and widths (batch, 2) of the grids of pictures."""
+        return strided(sizes, self.cell[0])
+
+    def forward(self, pixels: Tensor, sizes: Tensor | None = None) -> Tensor:
+        """Grids (batch, height', width', width) of pictures (batch, height, width, channels), each of its own size or all whole."""
+        x = pixels.movedim(-1, 1)  # (batch, channels, height, width)
+        x = within(x, real_in(x, sizes))
+        sizes = None if sizes is None else strided(sizes, self.stem_stride)
+        x = self.stem(x)
+        real = real_in(x, sizes)
+        x = within(torch.relu(self.stem_norm(x, real)), real)
+        for block in self.blocks:
+            if block.stride > 1:
+                sizes = None if sizes is None else strided(sizes, block.stride)
+                real = None if sizes is None else real_pixels(sizes, *(-(-side // block.stride) for side in x.shape[2:]))[:, None]
+            x = block(x, real)
+        return x.movedim(1, -1)
+
+
+def real_in(x: Tensor, sizes: Tensor | None) -> Tensor | None:
+    return None if sizes is None else real_pixels(sizes, *x.shape[2:])[:, None]

@@ -1,0 +1,190 @@
+"""How well captions agree with references, as the COCO evaluation computes it (Chen et al. 2015): BLEU, ROUGE-L and CIDEr-D; and what can
+be told of a paragraph: what it says again, and which of the things in a picture it speaks of.
+
+    BLEU-n   = 100 * brevity penalty * (p1 .. pn)^(1/n)             over the corpus, without smoothing
+    ROUGE-L  = 100 * 2.44 P R / (R + 1.44 P)                        P, R: of the longest common subsequence, the highest of all references
+    CIDEr-D  = 1000 * mean over n = 1 .. 4 and references of
+               exp(-(l - l')^2 / 72) * sum_g min(h_g, r_g) r_g / (|h| |r|)
+
+    h_g, r_g: how often a caption and a reference have the n-gram g, times log(pictures / pictures whose references have g)
+    l, l':    how many bigrams they have
+
+All are over examples: a caption and its references. Each has statistics of single examples, of which the score of any collection of them
+is computed (`clew.metrics.statistics`). Those of CIDEr-D are its value for each caption. The document frequencies come from the references
+of the whole part, which all systems share: they belong to the metric, and stay when examples are drawn.
+"""
+
+import math
+import re
+from collections import Counter
+from collections.abc import Callable, Sequence
+from typing import NamedTuple
+
+from clew.core.errors import UserError, unknown
+from clew.metrics.diversity import n_grams
+from clew.metrics.measures import Measured, in_words
+from clew.metrics.rouge import common_places
+from clew.metrics.statistics import Statistics, score, share_of
+from clew.metrics.translation import Bleu
+
+Words = Sequence[str]
+Weights = dict[tuple[str, ...], float]
+
+BETA = 1.2
+"""How much more recall counts than precision in ROUGE-L."""
+SIGMA = 6.0
+"""The standard deviation of lengths in CIDEr-D."""
+ORDERS = (1, 2, 3, 4)
+
+TOKEN = re.compile(
+    r"n't(?!\w)|'(?:s|re|ve|ll|d|m)(?!\w)"  # parted from the word before
+    r"|can(?=not(?!\w))|(?:[a-z]\.){2,}|(?<!\w)(?:mr|mrs|ms|dr|st)\."  # u.s.
+    r"|[^\W_]+?(?=n't(?!\w)|'(?:s|re|ve|ll|d|m)(?!\w))"  # that word
+    r"|[^\W_]+(?:['.,:/@-][^\W_]+)*"  # t-shirt, 3.5, 10:30, o'clock
+    r"|[&$%#@+=*/<>()°]"
+)
+BRACKETS = {"(": "-lrb-", ")": "-rrb-"}
+
+
+class Captions(NamedTuple):
+    """What was found: numbers by name and in words, and each example's statistics."""
+
+    measured: Measured
+    statistics: list[Statistics]
+
+
+def measure_captions(
+    written: Sequence[str],
+    references: Sequence[Sequence[str]],
+    measures: Sequence[str] = ("bleu", "rouge_l", "cider"),
+    *,
+    tokenized: bool = False,
+) -> Captions:
+    """Some of CAPTION_MEASURES; `references[i]` are what `written[i]` is held against. What is `tokenized` has spaces between words, and is
+    taken as it is; else words are parted as COCO's tokenizer does."""
+    for name in measures:
+        if name not in CAPTION_MEASURES:
+            raise unknown("measure of captions", name, CAPTION_MEASURES)
+    parted = str.split if tokenized else caption_words
+    each = [[parted(text) for text in several] for several in checked(written, references)]
+    captions = [parted(text) for text in written]
+    statistics: list[Statistics] = [{} for _ in captions]
+    for name in measures:
+        for mine, found in zip(statistics, CAPTION_MEASURES[name](captions, each), strict=True):
+            mine.update(found)
+    values = corpus_values(statistics)
+    return Captions(Measured(values, in_words(values)), statistics)
+
+
+def corpus_values(statistics: Sequence[Statistics]) -> dict[str, float]:
+    """Every measure of some examples together."""
+    formulas = {name: next(iter(rows)) for name, rows in statistics[0].items()}
+    return {name: score(formula, [each[name][formula] for each in statistics]) for name, formula in formulas.items()}
+
+
+def checked(written: Sequence[str], references: Sequence[Sequence[str]]) -> Sequence[Sequence[str]]:
+    if len(written) != len(references):
+        raise UserError(f"captions ({len(written)}) must be as many as lists of references ({len(references)})")
+    if not written:
+        raise UserError("no caption was written, so there is no score; give at least one and its references")
+    for number, several in enumerate(references):
+        if isinstance(several, str):
+            raise UserError(f"the references of caption {number} are one string; give a list of references for each caption")
+        if not several:
+            raise UserError(f"caption {number} has no reference; every caption needs at least one")
+    return references
+
+
+def caption_words(text: str) -> list[str]:
+    """Words in lower case without punctuation, nearly as COCO's evaluation parts them with the Penn Treebank's tokenizer: `n't` and `'s`
+    stand alone, brackets are -lrb- and -rrb-."""
+    return [BRACKETS.get(word, word) for word in TOKEN.findall(text.lower().replace("’", "'"))]
+
+
+def bleu_statistics(written: Sequence[Words], references: Sequence[Sequence[Words]]) -> list[Statistics]:
+    texts = [" ".join(words) for words in written]
+    counts = Bleu(tokenizer="none").of_sentences(texts, [[" ".join(words) for words in several] for several in references])
+    return [{f"bleu_{order}": {f"bleu_{order}": row} for order in ORDERS} for row in counts]
+
+
+def rouge_statistics(written: Sequence[Words], references: Sequence[Sequence[Words]]) -> list[Statistics]:
+    return [{"rouge_l": share_of(rouge_l(words, several), 1)} for words, several in zip(written, references, strict=True)]
+
+
+def rouge_l(words: Words, references: Sequence[Words]) -> float:
+    """(1 + beta^2) P R / (R + beta^2 P), between 0 and 1; precision and recall may be of different references."""
+    shared = [len(common_places(reference, words)) for reference in references]
+    precision = max(shared) / len(words) if words else 0.0
+    recall = max(common / len(reference) if reference else 0.0 for common, reference in zip(shared, references, strict=True))
+    return (1 + BETA**2) * precision * recall / (recall + BETA**2 * precision) if precision and recall else 0.0
+
+
+def cider_statistics(written: Sequence[Words], references: Sequence[Sequence[Words]]) -> list[Statistics]:
+    return [{"cider": {"mean": [100 * value, 1]}} for value in ciders(written, references)]
+
+
+def ciders(written: Sequence[Words], references: Sequence[Sequence[Words]]) -> list[float]:
+    """CIDEr-D of each caption (Vedantam et al. 2015), between 0 and 10, with the document frequencies of these references."""
+    frequencies = document_frequencies(references)
+    return [cider(words, several, frequencies, len(references)) for words, several in zip(written, references, strict=True)]
+
+
+def document_frequencies(references: Sequence[Sequence[Words]]) -> Counter[tuple[str, ...]]:
+    """In how many pictures' references each n-gram is."""
+    found: Counter[tuple[str, ...]] = Counter()
+    for several in references:
+        found.update({gram for words in several for order in ORDERS for gram in grams_of(words, order)})
+    return found
+
+
+def cider(words: Words, references: Sequence[Words], frequencies: Counter[tuple[str, ...]], num_pictures: int) -> float:
+    total = 0.0
+    for order in ORDERS:
+        mine = weights_of(words, order, frequencies, num_pictures)
+        for reference in references:
+            theirs = weights_of(reference, order, frequencies, num_pictures)
+            apart = max(len(words) - 1, 0) - max(len(reference) - 1, 0)
+            total += math.exp(-(apart**2) / (2 * SIGMA**2)) * clipped_cosine(mine, theirs)
+    return 10 * total / (len(ORDERS) * len(references))
+
+
+def weights_of(words: Words, order: int, frequencies: Counter[tuple[str, ...]], num_pictures: int) -> Weights:
+    counts = Counter(grams_of(words, order))
+    return {gram: count * math.log(num_pictures / max(1, frequencies[gram])) for gram, count in counts.items()}
+
+
+def clipped_cosine(mine: Weights, theirs: Weights) -> float:
+    """What both share, an n-gram no more often than the reference has it."""
+    shared = sum(min(weight, theirs[gram]) * theirs[gram] for gram, weight in mine.items() if gram in theirs)
+    norms = [math.sqrt(sum(weight**2 for weight in weights.values())) for weights in (mine, theirs)]
+    return shared / (norms[0] * norms[1]) if norms[0] and norms[1] else 0.0
+
+
+def repetition_statistics(written: Sequence[Words], references: Sequence[Sequence[Words]]) -> list[Statistics]:
+    """The share of a text's trigrams that it has said before."""
+    each = [list(grams_of(words, 3)) for words in written]
+    return [{"repeated_trigrams": share_of(len(grams) - len(set(grams)), len(grams))} for grams in each]
+
+
+def mention_statistics(counts: Sequence[int], others: int = 0) -> Statistics:
+    """Of one text: how often it speaks of each thing that is in its picture, and how many things it speaks of that are not. `coverage` is
+    the share of things that it speaks of, `mentioned_once` of those that it speaks of just once, `invented` the share of what it speaks of
+    that is not there."""
+    return {
+        "coverage": share_of(sum(count > 0 for count in counts), len(counts)),
+        "mentioned_once": share_of(sum(count == 1 for count in counts), len(counts)),
+        "invented": share_of(others, others + sum(counts)),
+    }
+
+
+def grams_of(words: Words, order: int) -> list[tuple[str, ...]]:
+    return [tuple(map(str, gram)) for gram in n_grams(words, order)]
+
+
+CAPTION_MEASURES: dict[str, Callable[[Sequence[Words], Sequence[Sequence[Words]]], list[Statistics]]] = {
+    "bleu": bleu_statistics,
+    "rouge_l": rouge_statistics,
+    "cider": cider_statistics,
+    "repeated_trigrams": repetition_statistics,
+}
+"""`measure(written, references)`, all in words: each example's statistics."""

@@ -1,0 +1,124 @@
+"""Word and character error rates with their parts: what was substituted, deleted and inserted. Counts that add."""
+
+from collections.abc import Hashable, Sequence
+from dataclasses import astuple, dataclass
+from typing import Literal, NamedTuple
+
+from clew.core.errors import UserError, counted
+from clew.core.memory import check_fits
+from clew.metrics.bootstrap import SAMPLES, Interval
+from clew.metrics.statistics import Row, metric_interval, score
+from clew.metrics.strings import check_pairs, edit_columns
+
+Kind = Literal["hit", "substitution", "deletion", "insertion"]
+
+
+class Edit(NamedTuple):
+    """One unit of an alignment, with its place in the reference and in the hypothesis; a side that has none is None."""
+
+    kind: Kind
+    reference: int | None
+    hypothesis: int | None
+
+
+@dataclass(frozen=True)
+class Errors:
+    """What turns references into hypotheses, over any number of sentences.
+
+    rate = (substitutions + deletions + insertions) / units,    units = hits + substitutions + deletions
+
+    Units are those of the references, words or characters. Where these have none, the rate is 1 if something was inserted, else 0.
+    """
+
+    substitutions: int = 0
+    deletions: int = 0
+    insertions: int = 0
+    hits: int = 0
+
+    def __add__(self, other: "Errors") -> "Errors":
+        return Errors(*(mine + theirs for mine, theirs in zip(astuple(self), astuple(other), strict=True)))
+
+    @property
+    def units(self) -> int:
+        return self.hits + self.substitutions + self.deletions
+
+    @property
+    def edits(self) -> int:
+        return self.substitutions + self.deletions + self.insertions
+
+    @property
+    def rate(self) -> float:
+        """From 0; above 1 where more is inserted than is right."""
+        return score("error_rate", [self.row]) / 100
+
+    @property
+    def row(self) -> Row:
+        """The statistics of the formula `error_rate`."""
+        return [self.substitutions, self.deletions, self.insertions, self.units]
+
+    def describe(self, unit: str) -> str:
+        parts = f"{self.substitutions:,} substituted, {self.deletions:,} deleted, {self.insertions:,} inserted"
+        return f"{parts} of {counted(self.units, unit)}"
+
+
+def align(reference: Sequence[Hashable], hypothesis: Sequence[Hashable]) -> list[Edit]:
+    """The fewest edits that turn the reference into the hypothesis (Levenshtein 1966), in order.
+
+    Of several ways, this is the one that RapidFuzz and with it jiwer finds: what both begin and end with is hit; from the end of the rest
+    to its beginning a deletion is taken where there can be one, else an insertion where the column before falls there, else a hit or a
+    substitution.
+    """
+    start, stop = common_ends(reference, hypothesis)
+    wanted, told = reference[start : len(reference) - stop], hypothesis[start : len(hypothesis) - stop]
+    check_fits(len(wanted) * len(told) // 4, f"an alignment of {len(wanted):,} units with {len(told):,}", "cut the texts into sentences")
+    columns = list(edit_columns(wanted, told))
+    middle: list[Edit] = []
+    i, j = len(wanted), len(told)
+    while i and j:
+        if columns[j].rises >> (i - 1) & 1:
+            i -= 1
+            middle.append(Edit("deletion", start + i, None))
+        elif j > 1 and columns[j - 1].falls >> (i - 1) & 1:
+            j -= 1
+            middle.append(Edit("insertion", None, start + j))
+        else:
+            i, j = i - 1, j - 1
+            middle.append(Edit("hit" if wanted[i] == told[j] else "substitution", start + i, start + j))
+    middle += [Edit("deletion", start + place, None) for place in reversed(range(i))]
+    middle += [Edit("insertion", None, start + place) for place in reversed(range(j))]
+    first = [Edit("hit", place, place) for place in range(start)]
+    last = [Edit("hit", len(reference) - place, len(hypothesis) - place) for place in range(stop, 0, -1)]
+    return [*first, *reversed(middle), *last]
+
+
+def common_ends(a: Sequence[Hashable], b: Sequence[Hashable]) -> tuple[int, int]:
+    """How many units both begin with, and how many of the others both end with."""
+    most = min(len(a), len(b))
+    start = next((place for place in range(most) if a[place] != b[place]), most)
+    stop = next((place for place in range(most - start) if a[-1 - place] != b[-1 - place]), most - start)
+    return start, stop
+
+
+def count_errors(hypothesis: Sequence[Hashable], reference: Sequence[Hashable]) -> Errors:
+    """Of one sentence, as units."""
+    kinds = [edit.kind for edit in align(reference, hypothesis)]
+    return Errors(kinds.count("substitution"), kinds.count("deletion"), kinds.count("insertion"), kinds.count("hit"))
+
+
+def word_errors(hypotheses: Sequence[str], references: Sequence[str]) -> list[Errors]:
+    """Of each sentence; words are what white space parts. `sum(..., Errors())` is of all."""
+    check_pairs(hypotheses, references)
+    return [count_errors(text.split(), target.split()) for text, target in zip(hypotheses, references, strict=True)]
+
+
+def character_errors(hypotheses: Sequence[str], references: Sequence[str]) -> list[Errors]:
+    """Of each sentence; a run of white space is one space, and at the ends of a sentence nothing."""
+    check_pairs(hypotheses, references)
+    return [count_errors(" ".join(a.split()), " ".join(b.split())) for a, b in zip(hypotheses, references, strict=True)]
+
+
+def error_interval(errors: Sequence[Errors], *, level: float = 0.95, samples: int = SAMPLES, seed: int = 1) -> Interval:
+    """The bootstrap's interval of the rate of all sentences together."""
+    if not errors:
+        raise UserError("the bootstrap needs at least one example")
+    return metric_interval("error_rate", [each.row for each in errors], level=level, samples=samples, seed=seed).times(0.01)

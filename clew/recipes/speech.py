@@ -1,0 +1,53 @@
+"""Speech: spoken digits of the embedded sample for two CPU cores, whole corpora for a GPU, and recordings of one's own."""
+
+from typing import Any
+
+from clew.recipes.recipe import Recipe
+
+
+def transcriber(about: str, data: dict[str, Any], *, steps: int, model: dict[str, Any] | None = None, published: str = "") -> Recipe:
+    """A BiLSTM over log-mel frames, three to a place, trained by CTC on characters."""
+    return Recipe(
+        about,
+        {
+            "data": data,
+            "text": {"tokenizer": "character"},
+            "model": {
+                "family": "recurrent",
+                "cell": "lstm",
+                "bidirectional": True,
+                "dim": 256,
+                "num_layers": 2,
+                "dropout": 0.2,
+                **(model or {}),
+            },
+            "task": {
+                "name": "transcription",
+                "input": {"name": "log_mel", "num_mels": 40, "stack": 3, "time_masks": 2, "longest_mask": 8, "frequency_masks": 1},
+            },
+            "training": {
+                "steps": steps,
+                "batch_size": 32,
+                "learning_rate": 3e-3,
+                "optimiser": {"name": "adamw", "weight_decay": 0.01},
+                "schedule": {"name": "cosine", "warmup": 0.1, "floor": 0.02},
+                "evaluate_every": max(steps // 6, 1),
+                "log_every": 25,
+            },
+        },
+        published=published,
+    )
+
+
+DIGITS = transcriber(
+    "A BiLSTM with CTC that writes down strings of spoken digits, on the embedded recordings.",
+    {"corpus": "digits-sample", "strings": 2000, "longest": 5},
+    steps=600,
+)
+FSDD = transcriber(
+    "The same on the Free Spoken Digit Dataset, cut by speaker.",
+    {"corpus": "fsdd", "strings": 20000, "shortest": 3, "longest": 7},
+    steps=3000,
+    model={"dim": 256},
+)
+OWN = transcriber("Recordings of your own: a table with columns for the sound file and for what is said.", {}, steps=2000)

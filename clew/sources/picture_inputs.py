@@ -1,0 +1,115 @@
+"""Pictures as inputs of a run: files and drawn scenes, resized to one size and read as patches, pixels, rows or a network's grid."""
+
+from dataclasses import dataclass
+from functools import cached_property
+from typing import Any, ClassVar
+
+import torch
+from torch import Tensor
+
+from clew.core.errors import UserError
+from clew.data.picture_files import picture_size, read_picture
+from clew.data.pictures import PictureRef
+from clew.sources.inputs import Input, InputReader
+from clew.sources.pictures import Convolved, Patches, Pictures, Pixels, Rows
+
+
+@dataclass(frozen=True, kw_only=True)
+class PictureReader(InputReader):
+    """A picture is resized to `side` x `side` pixels. In training it is shifted by up to `shift` of them, and with `flip` mirrored in every
+    second case."""
+
+    side: int = 64
+    grey: bool = False
+    shift: int = 0
+    flip: bool = False
+
+    def __post_init__(self) -> None:
+        if self.side < 1:
+            raise UserError(f"side ({self.side}) must be at least 1")
+
+    @property
+    def shared(self) -> dict[str, Any]:
+        return {"channels": 1 if self.grey else 3, "shift": self.shift, "flip": self.flip}
+
+    @cached_property
+    def pictures(self) -> Pictures:
+        raise NotImplementedError
+
+    def source(self) -> Pictures:
+        return self.pictures
+
+    @cached_property
+    def grid(self) -> tuple[int, int]:
+        """Rows and columns of places."""
+        rows, columns = self.pictures.grid_sizes(torch.tensor([[self.side, self.side]]))[0].tolist()
+        return rows, columns
+
+    def measured(self, given: Any) -> Input:
+        if isinstance(given, (str, PictureRef)):
+            picture_size(given)  # refuses what is no picture before training begins
+        return Input(given, self.grid[0] * self.grid[1])
+
+    def read(self, given: Any) -> Tensor:
+        return read_picture(given, shape=(self.side, self.side), mode="grey" if self.grey else "rgb")
+
+    def places(self, given: Any, length: int) -> list[str]:
+        return [f"row {place // self.grid[1] + 1}, column {place % self.grid[1] + 1}" for place in range(length)]
+
+
+@dataclass(frozen=True, kw_only=True)
+class ConvolvedReader(PictureReader):
+    """The grid of a small residual network, whose first stage has `first_dim` channels; every further one has twice
+    as many and halves both sides."""
+
+    name: ClassVar[str] = "convolved"
+    unit: ClassVar[str] = "place"
+    stages: int = 3
+    first_dim: int = 32
+    blocks: int = 1
+    stem_stride: int = 2
+
+    @cached_property
+    def pictures(self) -> Convolved:
+        widths = tuple(self.first_dim * 2**stage for stage in range(self.stages))
+        return Convolved(**self.shared, widths=widths, blocks=self.blocks, stem_stride=self.stem_stride)
+
+
+@dataclass(frozen=True, kw_only=True)
+class PatchesReader(PictureReader):
+    """Squares of `size` x `size` pixels."""
+
+    name: ClassVar[str] = "patches"
+    unit: ClassVar[str] = "patch"
+    size: int = 8
+
+    @cached_property
+    def pictures(self) -> Patches:
+        return Patches(**self.shared, size=self.size)
+
+
+@dataclass(frozen=True, kw_only=True)
+class PixelsReader(PictureReader):
+    """Pixel by pixel."""
+
+    name: ClassVar[str] = "pixels"
+    unit: ClassVar[str] = "pixel"
+
+    @cached_property
+    def pictures(self) -> Pixels:
+        return Pixels(**self.shared)
+
+
+@dataclass(frozen=True, kw_only=True)
+class RowsReader(PictureReader):
+    """Row by row."""
+
+    name: ClassVar[str] = "rows"
+    unit: ClassVar[str] = "row"
+
+    @cached_property
+    def pictures(self) -> Rows:
+        return Rows(**self.shared, columns=self.side)
+
+    def places(self, given: Any, length: int) -> list[str]:
+        return [f"row {place + 1}" for place in range(length)]

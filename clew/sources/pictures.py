@@ -1,0 +1,161 @@
+"""Pictures as what a body reads: patches, pixels, rows, or the grid of a residual network, each a sequence in raster order.
+
+An example is a tensor of bytes (height, width, channels), as `read_picture` gives it. Pictures of one batch may differ in size.
+"""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+
+from clew.core.config import Part, build_part
+from clew.core.errors import UserError
+from clew.layers.patches import GRID_POSITIONS, GridPosition, PatchReader
+from clew.layers.pictures import PictureEmbedding, PictureInputs, grid_places
+from clew.layers.resnet import ResNet, strided
+
+
+@dataclass(frozen=True, kw_only=True)
+class Pictures:
+    """What all sources of pictures share. Pixels are normalised as (x / 255 - mean) / std; `places` says where vectors stand in their grid,
+    one of GRID_POSITIONS.
+
+    In training a picture is shifted by up to `shift` pixels either way, its edge repeated where nothing is left (a random crop of a padded
+    picture, as He et al. 2016 have it), and with `flip` mirrored in every second case.
+    """
+
+    channels: int = 3
+    mean: float | tuple[float, ...] = 0.5
+    std: float | tuple[float, ...] = 0.5
+    places: Part = "sinusoidal"
+    shift: int = 0
+    flip: bool = False
+
+    @property
+    def width(self) -> int:
+        raise NotImplementedError
+
+    def reader(self) -> nn.Module:
+        """What makes of pictures grids of vectors."""
+        raise NotImplementedError
+
+    def grid_sizes(self, sizes: Tensor) -> Tensor:
+        """Heights and widths (batch, 2) of the grids of pictures of these."""
+        raise NotImplementedError
+
+    def embedding(self, dim: int, *, word_dropout: float = 0.0, table: Any = None, **around: Any) -> PictureEmbedding:
+        if word_dropout:
+            raise UserError(f"model.word_dropout ({word_dropout}) drops words of a table, and pictures have none; leave it out")
+        if table is not None:
+            raise UserError("shared embeddings are a table of tokens, and pictures have none; set model.shared_embeddings=false")
+        places: GridPosition = build_part("places", self.places, GRID_POSITIONS, dim)
+        return PictureEmbedding(self.reader(), dim, places=places, mean=self.mean, std=self.std, augment=self.augment, **around)
+
+    def complete(self, embedding: PictureEmbedding) -> None:
+        """It is whole from the start."""
+
+    def collate(self, examples: Sequence[Tensor]) -> tuple[PictureInputs, Tensor | None]:
+        for number, example in enumerate(examples):
+            self.check(number, example)
+        sizes = torch.tensor([example.shape[:2] for example in examples])
+        height, width = sizes.max(0).values.tolist()
+        pixels = torch.zeros(len(examples), height, width, self.channels, dtype=examples[0].dtype)
+        for row, example in enumerate(examples):
+            pixels[row, : example.shape[0], : example.shape[1]] = example
+        padded = int(self.grid_sizes(torch.tensor([[height, width]]))[0, 1])
+        places, mask = grid_places(self.grid_sizes(sizes), padded)
+        return PictureInputs(places, pixels, sizes), mask
+
+    def check(self, number: int, example: Tensor) -> None:
+        if example.dim() != 3 or example.shape[2] != self.channels or 0 in example.shape:
+            raise UserError(f"example {number} has the shape {list(example.shape)}; pictures are (height, width, {self.channels})")
+
+    def augment(self, inputs: PictureInputs) -> PictureInputs:
+        return moved(inputs, self.shift, self.flip) if self.shift or self.flip else inputs
+
+
+@dataclass(frozen=True, kw_only=True)
+class Patches(Pictures):
+    """Squares of `size` x `size` pixels, mapped to the body's width (Dosovitskiy et al. 2021)."""
+
+    size: int = 8
+
+    @property
+    def width(self) -> int:
+        return self.size * self.size * self.channels
+
+    def reader(self) -> PatchReader:
+        return PatchReader(self.size, self.size, self.channels)
+
+    def grid_sizes(self, sizes: Tensor) -> Tensor:
+        return self.reader().grid_sizes(sizes)
+
+
+@dataclass(frozen=True, kw_only=True)
+class Pixels(Patches):
+    """Pixel by pixel, as recurrent networks are tried on long sequences (Le et al. 2015)."""
+
+    size: int = 1
+
+
+@dataclass(frozen=True, kw_only=True)
+class Rows(Pictures):
+    """Row by row, each one vector, of pictures that are `columns` pixels wide; a narrower one is padded on the right."""
+
+    columns: int
+
+    @property
+    def width(self) -> int:
+        return self.columns * self.channels
+
+    def reader(self) -> PatchReader:
+        return PatchReader(1, self.columns, self.channels)
+
+    def grid_sizes(self, sizes: Tensor) -> Tensor:
+        return self.reader().grid_sizes(sizes)
+
+    def check(self, number: int, example: Tensor) -> None:
+        super().check(number, example)
+        if example.shape[1] > self.columns:
+            raise UserError(
+                f"example {number} is {example.shape[1]} pixels wide, and rows have {self.columns}; resize it, or read wider rows"
+            )
+
+
+@dataclass(frozen=True, kw_only=True)
+class Convolved(Pictures):
+    """The grid of vectors that a residual network makes of a picture, which is trained with the body (the annotation vectors of Xu et al.
+    2015)."""
+
+    widths: tuple[int, ...] = (32, 64, 128)
+    blocks: int = 2
+    stem_stride: int = 1
+    groups: int = 8
+
+    @property
+    def width(self) -> int:
+        return self.widths[-1]
+
+    def reader(self) -> ResNet:
+        return ResNet(self.channels, widths=self.widths, blocks=self.blocks, stem_stride=self.stem_stride, groups=self.groups)
+
+    def grid_sizes(self, sizes: Tensor) -> Tensor:
+        return strided(sizes, self.stem_stride * int(2 ** (len(self.widths) - 1)))
+
+
+def moved(inputs: PictureInputs, shift: int, flip: bool) -> PictureInputs:
+    """Each picture shifted and mirrored at random inside its own size."""
+    pixels, sizes = inputs.pixels, inputs.sizes
+    batch, height, width = pixels.shape[:3]
+    down, across = torch.randint(-shift, shift + 1, (2, batch, 1), device=pixels.device)
+    mirrored = torch.rand(batch, 1, device=pixels.device) < (0.5 if flip else 0.0)
+    rows, columns = (torch.arange(side, device=pixels.device)[None] for side in (height, width))
+    columns = torch.where(mirrored, sizes[:, 1:] - 1 - columns, columns)
+    rows, columns = (
+        torch.minimum((places + by).clamp(min=0), sizes[:, side : side + 1] - 1)
+        for side, (places, by) in enumerate(((rows, down), (columns, across)))
+    )
+    each = torch.arange(batch, device=pixels.device)[:, None, None]
+    return inputs._replace(pixels=pixels[each, rows[:, :, None], columns[:, None, :]])

@@ -1,0 +1,28 @@
+"""Readers of inputs by name, and one that was kept read again."""
+
+import json
+
+from clew.core.errors import unknown
+from clew.sources.inputs import InputReader
+from clew.sources.picture_inputs import ConvolvedReader, PatchesReader, PixelsReader, RowsReader
+from clew.sources.sounds import LogMelReader
+
+SOUNDS: dict[str, type[InputReader]] = {"log_mel": LogMelReader}
+PICTURES: dict[str, type[InputReader]] = {
+    "convolved": ConvolvedReader,
+    "patches": PatchesReader,
+    "pixels": PixelsReader,
+    "rows": RowsReader,
+}
+
+
+class AnyReader(InputReader):
+    """A reader of whichever name, from its file."""
+
+    @classmethod
+    def from_json(cls, text: str) -> InputReader:  # type: ignore[override]
+        fields = json.loads(text)
+        name, readers = fields.pop("name"), {**SOUNDS, **PICTURES}
+        if name not in readers:
+            raise unknown("reader of inputs", name, readers)
+        return readers[name](**fields)

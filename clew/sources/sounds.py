@@ -1,0 +1,94 @@
+"""Sounds as what a body reads: log-mel frames of files, recordings in an archive, or samples."""
+
+from dataclasses import dataclass, replace
+from functools import cached_property
+from math import ceil
+from pathlib import Path
+from typing import Any, ClassVar, Literal, Self
+
+from torch import Tensor
+
+from clew.core.errors import UserError
+from clew.data.resampling import resample
+from clew.data.sound_files import Length, Sound, read_sound, sound_length
+from clew.sources.frames import Frames
+from clew.sources.inputs import Input, InputReader
+from clew.sources.log_mel import LogMel
+from clew.sources.spec_augment import SpecAugment
+from clew.sources.vocal_tract import VocalTract
+
+
+@dataclass(frozen=True, kw_only=True)
+class LogMelReader(InputReader):
+    """A sound is resampled to `rate`, that of the first training sound where none is given, and cut into log-mel frames, of which `stack`
+    make one place. In training the bands are warped by up to `vocal_tract`, and SpecAugment takes `time_masks` stretches and
+    `frequency_masks` bands out."""
+
+    name: ClassVar[str] = "log_mel"
+    unit: ClassVar[str] = "frame"
+    rate: int = 0
+    num_mels: int = 40
+    window_ms: float = 25.0
+    hop_ms: float = 10.0
+    stack: int = 1
+    deltas: int = 0
+    normalisation: Literal["utterance", "none"] = "utterance"
+    time_masks: int = 0
+    longest_mask: int = 20
+    frequency_masks: int = 0
+    widest_mask: int = 8
+    vocal_tract: float = 0.0
+
+    def fitted(self, given: Any) -> Self:
+        return self if self.rate else replace(self, rate=length_of(given).rate)
+
+    @cached_property
+    def frames(self) -> Frames:
+        masks = SpecAugment(self.time_masks, self.longest_mask, 0.5, self.frequency_masks, self.widest_mask)
+        return Frames(
+            LogMel(self.rate, self.num_mels, self.window_ms, self.hop_ms),
+            self.normalisation,
+            self.deltas,
+            self.stack,
+            augmentation=masks if self.time_masks or self.frequency_masks else None,
+            vocal_tract=VocalTract(self.vocal_tract) if self.vocal_tract else None,
+        )
+
+    def source(self) -> Frames:
+        return self.frames
+
+    def measured(self, given: Any) -> Input:
+        frames, rate = length_of(given)
+        if not frames:
+            raise UserError(f"{given}: the sound is empty; leave it out")
+        return Input(given, self.frames.num_positions(ceil(frames * self.rate / rate)))
+
+    def read(self, given: Any) -> Tensor:
+        sound = sound_of(given)
+        samples = sound.samples if sound.rate == self.rate else resample(sound.samples, sound.rate, self.rate)
+        return self.frames.read(samples)
+
+    def collated(self, examples: Any) -> Any:
+        return self.frames.collate_read(examples)
+
+    def places(self, given: Any, length: int) -> list[str]:
+        step = self.hop_ms * self.frames.step / 1000
+        return [f"{number * step:.2f} s" for number in range(length)]
+
+
+def sound_of(given: Any) -> Sound:
+    """The samples of a file by its path, of a recording, or those that are given."""
+    if isinstance(given, Sound):
+        return given
+    if isinstance(given, (str, Path)):
+        return read_sound(given)
+    found: Sound = given.sound()
+    return found
+
+
+def length_of(given: Any) -> Length:
+    """How long a sound is, by its header where it is a file."""
+    if isinstance(given, (str, Path)):
+        return sound_length(given)
+    sound = sound_of(given)
+    return Length(len(sound.samples), sound.rate)

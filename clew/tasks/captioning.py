@@ -1,0 +1,171 @@
+"""Captioning: a picture in, a sentence on it out (Xu et al. 2015, Show, attend and tell). Any body that encodes."""
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from typing import Annotated, Any, Literal
+
+from pydantic import Field
+
+from clew.core.config import Part, Section, build_part, one_of
+from clew.data.examples import Captioned
+from clew.data.kinds.captioned import CAPTIONED
+from clew.data.kinds.kind import Parts
+from clew.data.kinds.section import ExampleData
+from clew.data.notes import Notes
+from clew.metrics.captioning import CAPTION_MEASURES, measure_captions
+from clew.metrics.measures import Measured
+from clew.metrics.statistics import Statistics
+from clew.sources.readers import PICTURES, AnyReader
+from clew.tasks.entry import TaskEntry
+from clew.tasks.examples import Examples, TrainTokenizer
+from clew.tasks.from_inputs import WritesFromInput
+from clew.tasks.sequence import SequenceConfig
+from clew.tasks.use import Blocks, Objects, Use, WritingOptions
+from clew.text.tokenizer import Tokenizer
+
+VALUES = {"bleu": [f"bleu_{order}" for order in (1, 2, 3, 4)]}
+
+
+class CaptioningConfig(SequenceConfig):
+    """A sentence on a picture."""
+
+    name: Literal["captioning"] = "captioning"  # type: ignore[assignment]
+    input: Annotated[Part, one_of("reader of pictures", PICTURES)] = Field("convolved", description="how a picture is read")
+    measures: list[str] = Field(
+        ["bleu", "rouge_l", "cider"], description=f"captions are held against all references by {', '.join(CAPTION_MEASURES)}"
+    )
+    max_ratio: float | None = Field(None, gt=0, description="a caption has at most so many tokens for each place of its picture")
+    best: str = Field("cider", description="the best evaluation is that of the lowest loss, or of the highest value of this measure")
+
+    @property
+    def values(self) -> list[str]:
+        return [name for measure in self.measures for name in VALUES.get(measure, [measure])] + ["exact"]
+
+
+@dataclass(frozen=True)
+class Caption:
+    """One sentence on a picture. `log_prob` is of all its tokens and its end, `score` what it was chosen by."""
+
+    picture: str
+    text: str
+    tokens: list[int]
+    log_prob: float
+    score: float
+
+    def __str__(self) -> str:
+        return self.text
+
+
+class Captioner(WritesFromInput):
+    """P(caption | picture), trained on every caption of a picture, and held against all of them."""
+
+    config: CaptioningConfig
+    text_name = "picture"
+
+    def measure(self, examples: Sequence[Any], predictions: Sequence[str]) -> Measured:
+        found = measure_captions(predictions, [example.captions for example in examples], self.config.measures).measured
+        exact = 100 * sum(self.sentence_scores(examples, predictions)) / (100 * len(examples))
+        return Measured({**found.values, "exact": exact}, f"{found.text}, exact {exact:.2f}")
+
+    def sentence_scores(self, examples: Sequence[Any], predictions: Sequence[str]) -> list[float]:
+        """100 where a caption is one of the references, word for word."""
+        pairs = zip(examples, self.measured(predictions), strict=True)
+        return [100.0 * (text in self.measured(example.captions)) for example, text in pairs]
+
+    def statistics(self, examples: Sequence[Any], predictions: Sequence[str]) -> list[Statistics]:
+        return measure_captions(predictions, [example.captions for example in examples], self.config.measures).statistics
+
+    def described(self, example: Any, prediction: str) -> dict[str, str]:
+        return {"source": example.key, "target": example.target, "prediction": prediction}
+
+    def caption(self, pictures: Sequence[Any], options: "CaptionOptions", numbers: Sequence[int]) -> list[list[Caption]]:
+        """The best captions of each picture."""
+        found = self.write_for(pictures, options.decoding, options.seed, numbers)
+        return [
+            [Caption(str(getattr(picture, "key", picture)), *each) for each in written]
+            for picture, written in zip(pictures, found, strict=True)
+        ]
+
+
+class CaptionExamples(Examples):
+    """Every caption of a picture is an example to train on."""
+
+    def read(self, data: ExampleData, seed: int, notes: Notes) -> Parts:
+        parts = super().read(data, seed, notes)
+        each = (example._replace(captions=(text,), id=f"{example.id} {number}") for example, number, text in captions_of(parts["train"]))
+        return {**parts, "train": list(each)}
+
+
+def captions_of(examples: Sequence[Captioned]) -> Iterator[tuple[Captioned, int, str]]:
+    return ((example, number, text) for example in examples for number, text in enumerate(example.captions, start=1))
+
+
+def train_caption_vocabularies(
+    train: TrainTokenizer, joint: bool, examples: Sequence[Captioned], config: CaptioningConfig
+) -> dict[str, Any]:
+    """How pictures are read, and a tokenizer of the captions."""
+    reader = build_part("reader of pictures", config.input, PICTURES).fitted(examples[0].picture)
+    return {"source": reader, "target": train([text for _, _, text in captions_of(examples)], [])}
+
+
+def build_captioner(body: Any, vocabularies: dict[str, Any], config: CaptioningConfig) -> Captioner:
+    return Captioner(body, vocabularies["source"], vocabularies["target"], config)
+
+
+class PictureRow(Section):
+    picture: str = Field(description="a picture file", json_schema_extra={"metavar": "FILE"})
+
+
+class CaptionOptions(WritingOptions):
+    """How captions are written."""
+
+
+def caption_rows(
+    tasks: Sequence[Captioner], rows: Sequence[PictureRow], options: CaptionOptions, numbers: Sequence[int]
+) -> list[list[Caption]]:
+    return tasks[0].caption([row.picture for row in rows], options, numbers)
+
+
+def caption_objects(number: int, row: PictureRow, answer: list[Caption] | None, options: CaptionOptions) -> Objects:
+    names = ("picture", "text", "tokens", "log_prob", "score")
+    return [
+        {"line": number, "rank": rank, **{name: getattr(each, name) for name in names}} for rank, each in enumerate(answer or (), start=1)
+    ]
+
+
+def as_lines(blocks: Blocks, options: CaptionOptions, alone: bool) -> Iterator[str]:
+    """The caption; behind the file's name where there are several, and with its score where several are asked for."""
+    for some in blocks:
+        for each in some:
+            for one in each.answer or ():
+                name, score = "" if alone else f"{one.picture}\t", f"\t{one.score:.4f}" if options.n_best > 1 else ""
+                yield f"{name}{one.text}{score}\n"
+
+
+CAPTION: Use[PictureRow, list[Caption]] = Use(
+    about="write a sentence on picture files",
+    row=PictureRow,
+    options=CaptionOptions,
+    answer=caption_rows,
+    objects=caption_objects,
+    formats={"lines": as_lines},
+    names_files=True,
+    try_it=lambda example: (["picture.png"], None),
+    help="""Every FILE, or else every line of standard input or of --file, is the path of a picture: PNG, and with
+`pip install 'clew[pictures]'` JPEG and others. Its caption is one line of standard output; where there are several files,
+behind the file's name and a tab.
+
+  clew caption runs/scenes-captioner scene.png
+  clew caption runs/scenes-captioner *.png --beams 5
+  clew caption runs/scenes-captioner scene.png --n-best 3 --json""",
+)
+
+CAPTIONING = TaskEntry(
+    config=CaptioningConfig,
+    build=build_captioner,
+    needs=Captioner.needs,
+    vocabularies={"source": AnyReader, "target": Tokenizer},
+    learning=CaptionExamples(CAPTIONED, train_caption_vocabularies),
+    uses={"caption": CAPTION},
+    pipeline="image-to-text",
+)

@@ -1,0 +1,350 @@
+"""Labels of a graph's words: their relations to their heads, parts of speech, features. A body that reads graphs is given the words and the
+edges between them, one that reads sequences the words alone: what an edge is worth can be seen by changing `model.family`."""
+
+from collections.abc import Iterator, Mapping, Sequence
+from pathlib import Path
+from statistics import fmean
+from typing import Any, Literal, NamedTuple, NoReturn
+
+import torch
+import torch.nn.functional as F
+from pydantic import Field
+from torch import Tensor, nn
+
+from clew.baselines.tag_baselines import tag_baselines
+from clew.core.batches import to_device
+from clew.core.config import TaskSection
+from clew.core.errors import UserError, named
+from clew.core.graph_batches import GraphBatch, GraphInputs, batch_graphs, rows_to
+from clew.core.graphs import CYCLIC, Graph, node_levels
+from clew.core.modes import evaluating
+from clew.core.types import State, Term
+from clew.data.dependency_graphs import NamedEdge, Way, dependency_edges, edge_types, typed_graph
+from clew.data.examples import Sentence
+from clew.data.formats import FORMATS, find_format, formats_named
+from clew.data.kinds.dependency_graphs import DEPENDENCY_GRAPHS, read_graphs
+from clew.data.notes import Notes
+from clew.metrics.agreement import share_interval
+from clew.metrics.bootstrap import Interval
+from clew.metrics.classification import count_confusion
+from clew.metrics.measures import Measured
+from clew.metrics.spans import tag_statistics
+from clew.metrics.statistics import Statistics
+from clew.sources.graph_nodes import EDGE_TYPES
+from clew.sources.words import EncodedWords, WordReader, check_words, one_word_each, places_of
+from clew.tasks.entry import TaskEntry
+from clew.tasks.examples import Examples, ExampleTask, TrainTokenizer
+from clew.tasks.tagging import TAG, SentenceRow, TaggedText, as_conll, tagged_objects
+from clew.tasks.use import Options, Use, Watch, line_each, tokens_read
+from clew.text.labels import UNSEEN, Labels
+from clew.text.tokenizer import Tokenizer, check_is_text
+from clew.text.words import listed_words, spaced_words
+
+BATCH = 128
+"""Sentences that are labelled at a time."""
+SAMPLES = 2000
+"""Resamples of a bootstrap's interval."""
+
+
+class NodeLabellingConfig(TaskSection):
+    """A label for every word of a sentence that is given with its graph."""
+
+    name: Literal["node_labelling"] = "node_labelling"
+    graph: Literal["basic", "enhanced"] = Field(
+        "basic", description="basic: a word has one head (HEAD); enhanced: it may have several (DEPS), empty nodes left out"
+    )
+    edges: list[Way] = Field(
+        ["next", "forward"],
+        min_length=1,
+        description="next, previous: between neighbours; up: to a word's heads; down: from them; forward: of up and down those that lead "
+        "to a later word, so that there is no cycle",
+    )
+    relations: bool = Field(False, description="edges of different relations are of different types; not where relations are to be told")
+    dropout: float = Field(0.0, ge=0, lt=1, description="of what the output layer reads; besides the body's own")
+    longest: int = Field(256, ge=1, description="training sentences with more words than this are left out, and counted")
+    best: Literal["accuracy", "loss"] = Field(
+        "accuracy", description="the best evaluation is that of the highest accuracy or the lowest loss"
+    )
+
+
+class EncodedGraph(NamedTuple):
+    """A sentence as ids: its words, its graph, and the words' labels, UNSEEN where the training part has them not."""
+
+    words: EncodedWords
+    graph: Graph
+    targets: list[int]
+
+
+class NodeBatch(NamedTuple):
+    words: Any  # (batch, words)
+    mask: Tensor | None
+    graphs: GraphBatch
+    targets: Tensor  # (batch, words), UNSEEN on padding too
+    fresh: bool = True
+
+
+class NodeLabeller(ExampleTask):
+    """logits = W dropout(h_word) + b, each word by itself."""
+
+    def __init__(self, body: Any, reader: WordReader, labels: Labels, types: Labels, config: NodeLabellingConfig | None = None):
+        super().__init__()
+        if not reader.is_whole:
+            raise UserError("a node of a graph has a whole word, and this tokenizer cuts words; set text.tokenizer=word")
+        self.config = config = config or NodeLabellingConfig()
+        self.body = body
+        self.reader = reader
+        self.labels = labels
+        self.types = types
+        self.reads_graphs = bool(getattr(body, "graph", False))
+        self.dropout = nn.Dropout(config.dropout)
+        self.output = nn.Linear(body.dim, len(labels))
+
+    def forward(self, batch: NodeBatch, state: State = None) -> tuple[dict[str, Term], State]:
+        return {"loss": Term(self.losses(batch).sum(), self.counts(batch)["loss"])}, None
+
+    def counts(self, batch: NodeBatch) -> dict[str, Tensor]:
+        """Words whose label is known."""
+        return {"loss": (batch.targets != UNSEEN).sum()}
+
+    def losses(self, batch: NodeBatch) -> Tensor:
+        """-log p of each word's label (batch, words), 0 where it is not known."""
+        logits = self.logits(batch).float().flatten(0, 1)
+        return F.cross_entropy(logits, batch.targets.flatten(), reduction="none", ignore_index=UNSEEN).view_as(batch.targets)
+
+    def logits(self, batch: NodeBatch) -> Tensor:
+        """A score for every label of every word (batch, words, labels)."""
+        given = (GraphInputs(batch.words, batch.mask, batch.graphs),) if self.reads_graphs else (batch.words, batch.mask)
+        found: Tensor = self.output(self.dropout(self.body(*given)[0]))
+        return found
+
+    def row_losses(self, batch: NodeBatch) -> list[list[float]]:
+        known = batch.targets != UNSEEN
+        found: list[list[float]] = torch.stack([self.losses(batch).double().sum(1), known.double().sum(1)], 1).tolist()
+        return found
+
+    def encode(self, examples: Sequence[Sentence]) -> list[EncodedGraph]:
+        targets = [[self.labels.find(tag) for tag in example.tags or ()] for example in examples]
+        return [each._replace(targets=labels) for each, labels in zip(self.encode_graphs(examples), targets, strict=True)]
+
+    def encode_graphs(self, examples: Sequence[Sentence]) -> list[EncodedGraph]:
+        """Sentences to label. Of one that is read as a sequence no graph is asked for."""
+        words = self.reader.encode([example.words for example in examples])
+        edges = [edges_of(example, self.config) if self.reads_graphs else [] for example in examples]
+        graphs = [typed_graph(len(example.words), each, self.types) for example, each in zip(examples, edges, strict=True)]
+        if self.reads_graphs and self.body.reach is None:
+            check_orders(examples, graphs)
+        return [EncodedGraph(ids, graph, [UNSEEN] * graph.num_nodes) for ids, graph in zip(words, graphs, strict=True)]
+
+    def label_table(self) -> Labels:
+        return self.labels
+
+    def gold_labels(self, example: Sentence) -> Iterator[tuple[str, str]]:
+        return ((tag, f"{example.id}, word {number}") for number, tag in enumerate(example.tags or (), start=1))
+
+    def lengths(self, encoded: EncodedGraph) -> tuple[int]:
+        return (places_of(encoded.words),)
+
+    @property
+    def longest(self) -> int:
+        return min(self.config.longest, self.body.max_length or self.config.longest)
+
+    def check_length(self, encoded: EncodedGraph, place: str) -> None:
+        check_words(encoded.words, self.body.max_length, place)
+
+    def collate(self, examples: Sequence[EncodedGraph]) -> NodeBatch:
+        words = self.reader.collate([example.words for example in examples])
+        graphs = batch_graphs([example.graph for example in examples])
+        return NodeBatch(words.inputs, words.mask, graphs, rows_to(graphs.levels.shape[1], [example.targets for example in examples]))
+
+    @torch.no_grad()
+    def predict(self, batch: NodeBatch, decoding: Any = None, seed: int = 0, row_numbers: Any = None) -> list[list[str]]:
+        """Every word's likeliest label."""
+        found, sizes = self.logits(batch).argmax(-1).tolist(), batch.graphs.mask.sum(1).tolist()
+        return [[self.labels.names[id] for id in row[:size]] for row, size in zip(found, sizes, strict=True)]
+
+    @torch.no_grad()
+    def label(self, sentences: Sequence[Sentence]) -> list[list[tuple[str, float]]]:
+        """The label of every word and its probability."""
+        encoded = self.encode_graphs(sentences)
+        for sentence, each in zip(sentences, encoded, strict=True):
+            check_is_text(sentence.key, sentence.id)
+            self.check_length(each, sentence.id)
+        there = sorted((row for row, sentence in enumerate(sentences) if sentence.words), key=lambda row: len(sentences[row].words))
+        found: dict[int, list[tuple[str, float]]] = {}
+        with evaluating([self]):
+            for start in range(0, len(there), BATCH):
+                rows = there[start : start + BATCH]
+                batch = to_device(self.collate([encoded[row] for row in rows]), self.output.weight.device)
+                probs, labels = (part.tolist() for part in self.logits(batch).float().softmax(-1).max(-1))
+                for row, shares, ids in zip(rows, probs, labels, strict=True):
+                    found[row] = [(self.labels.names[id], share) for id, share, _ in zip(ids, shares, sentences[row].words, strict=False)]
+        return [found.get(row, []) for row in range(len(sentences))]
+
+    @property
+    def best(self) -> str:
+        return self.config.best
+
+    def measure(self, examples: Sequence[Sentence], predictions: Sequence[Sequence[str]]) -> Measured:
+        right, total = (sum(counts) for counts in zip(*right_words(examples, predictions), strict=True))
+        accuracy = 100 * right / max(total, 1)
+        return Measured({"accuracy": accuracy}, f"accuracy {accuracy:.2f}")
+
+    def intervals(self, examples: Sequence[Sentence], predictions: Sequence[Sequence[str]]) -> dict[str, Interval]:
+        """What the accuracy would be on other sentences of the same kind."""
+        right, total = zip(*right_words(examples, predictions), strict=True)
+        return {"accuracy": share_interval(right, total, samples=SAMPLES).times(100)}
+
+    def report(self, examples: Sequence[Sentence], predictions: Sequence[Sequence[str]]) -> tuple[str, str]:
+        """A line a label, and which labels were taken for which."""
+        gold, found = ([label for row in rows for label in row or ()] for rows in ([example.tags for example in examples], predictions))
+        confusion = count_confusion(gold, found, sorted({*gold, *found}))
+        return confusion.describe().partition("\n")[2], confusion.table()
+
+    def sentence_scores(self, examples: Sequence[Sentence], predictions: Sequence[Sequence[str]]) -> list[float]:
+        """The share of words whose label is right."""
+        return [100 * right / max(total, 1) for right, total in right_words(examples, predictions)]
+
+    def statistics(self, examples: Sequence[Sentence], predictions: Sequence[Sequence[str]]) -> list[Statistics]:
+        return [tag_statistics(example.tags or (), found, phrases=False) for example, found in zip(examples, predictions, strict=True)]
+
+    def described(self, example: Sentence, prediction: Sequence[str]) -> dict[str, Any]:
+        """The sentence, both its labels, and the words whose label is wrong, counted from 1."""
+        gold = example.tags or ()
+        wrong = [
+            {"word": number, "gold": label, "predicted": found}
+            for number, (label, found) in enumerate(zip(gold, prediction, strict=True), start=1)
+            if label != found
+        ]
+        return {"source": example.key, "target": " ".join(gold), "prediction": " ".join(prediction), "wrong": wrong}
+
+    def without(self, capability: str) -> str | None:
+        """Why it cannot be asked for what models of texts offer."""
+        return "reads words with their graph, and no text by itself" if capability in ("reads", "vectors", "judges") else None
+
+    def programs(self) -> NoReturn:
+        raise UserError(
+            "a labeller of nodes reads graphs, and each has a shape of its own, which no program has; "
+            "label with `clew tag`, or `clew serve` the run"
+        )
+
+
+def check_orders(examples: Sequence[Sentence], graphs: Sequence[Graph]) -> None:
+    """Graphs that are read along their edges have no cycle."""
+    for example, graph in zip(examples, graphs, strict=True):
+        if CYCLIC in node_levels(graph):
+            raise UserError(
+                f"{example.id}: the edges of this sentence make a cycle, and a body that reads along them has no order for it; "
+                'set task.edges=["next","forward"], or model.layer.order=rounds'
+            )
+
+
+def right_words(examples: Sequence[Sentence], predictions: Sequence[Sequence[str]]) -> list[tuple[int, int]]:
+    """Of each sentence how many labels are right, and how many there are."""
+    pairs = [(example.tags or (), found) for example, found in zip(examples, predictions, strict=True)]
+    return [(sum(a == b for a, b in zip(gold, found, strict=True)), len(gold)) for gold, found in pairs]
+
+
+def edges_of(example: Sentence, config: NodeLabellingConfig) -> list[NamedEdge]:
+    return dependency_edges(example, config.edges, enhanced=config.graph == "enhanced", relations=config.relations)
+
+
+def train_node_vocabularies(
+    train: TrainTokenizer, joint: bool, examples: Sequence[Sentence], config: NodeLabellingConfig
+) -> dict[str, Any]:
+    """A tokenizer of words, the words' labels, and the types of edges."""
+    labels = {tag for example in examples for tag in example.tags or ()}
+    if len(labels) == 1:
+        raise UserError(
+            f"every word of the training part has the label {named(*labels)}, so there is nothing to tell apart; see data.label"
+        )
+    if config.relations and all(example.tags == example.relations for example in examples):
+        raise UserError("task.relations=true shows the relations that are to be told; set task.relations=false, or another data.label")
+    types = edge_types(edges_of(example, config) for example in examples)
+    return {"tokenizer": train([one_word_each(example.words) for example in examples], []), "labels": Labels.of(labels), EDGE_TYPES: types}
+
+
+def build_node_labeller(body: Any, vocabularies: dict[str, Any], config: NodeLabellingConfig) -> NodeLabeller:
+    return NodeLabeller(body, WordReader.of(body, vocabularies), vocabularies["labels"], vocabularies[EDGE_TYPES], config)
+
+
+class GraphRow(SentenceRow):
+    text: str | list[str] = Field(description="a sentence's words, in a list or with spaces between")
+    heads: list[int] = Field([], description="the number of each word's head, 0 for the root", json_schema_extra={"column": False})
+    relations: list[str] = Field([], description="how each word relates to it", json_schema_extra={"column": False})
+    deps: list[list[tuple[int, str]]] = Field(
+        [], description="of an enhanced graph each word's heads and relations, [[2, nsubj], ...]", json_schema_extra={"column": False}
+    )
+
+    @property
+    def words(self) -> tuple[str, ...]:
+        return tuple(word.text for word in (spaced_words(self.text) if isinstance(self.text, str) else listed_words(self.text)))
+
+    def sentence(self, place: str) -> Sentence:
+        """As a task reads it; of numbers that are no words' it is refused."""
+        words = self.words
+        for field in ("heads", "relations", "deps"):
+            if (found := getattr(self, field)) and len(found) != len(words):
+                raise UserError(f"{place}: expected a value for each of the {len(words)} words, found {len(found)} {field}")
+        for head in [*self.heads, *(head for pairs in self.deps for head, _ in pairs)]:
+            if not 0 <= head <= len(words):
+                raise UserError(f"{place}: the head {head} is no word: heads are numbers from 1 to {len(words)}, or 0 for the root")
+        deps = tuple(tuple(pairs) for pairs in self.deps)
+        return Sentence(words, heads=tuple(self.heads) or None, relations=tuple(self.relations) or None, id=place, deps=deps or None)
+
+    @classmethod
+    def of(cls, example: Sentence) -> "GraphRow":
+        return cls(
+            text=list(example.words),
+            heads=list(example.heads or ()),
+            relations=list(example.relations or ()),
+            deps=[list(pairs) for pairs in example.deps or ()],
+        )
+
+
+def label_rows(tasks: Sequence[NodeLabeller], rows: Sequence[GraphRow], options: Options, numbers: Sequence[int]) -> list[TaggedText]:
+    sentences = [row.sentence(f"sentence {number}") for row, number in zip(rows, numbers, strict=True)]
+    found = tasks[0].label(sentences)
+    cut = [spaced_words(row.text) if isinstance(row.text, str) else listed_words(row.text) for row in rows]
+    whole = [row.text if isinstance(row.text, str) else " ".join(row.text) for row in rows]
+    return [TaggedText.of(text, words, labels, False) for text, words, labels in zip(whole, cut, found, strict=True)]
+
+
+def graph_rows(path: Path, data: Any, columns: Mapping[str, str]) -> Iterator[GraphRow] | None:
+    """The sentences of a CoNLL-U file; what it has in the labels' place is not looked at."""
+    format = find_format(path) if formats_named(path) else "lines"
+    if columns or FORMATS[format].dependency_graphs is None:
+        return None
+    return map(GraphRow.of, read_graphs(path, None, format, Notes()))
+
+
+LABEL: Use[GraphRow, TaggedText] = Use(
+    about=TAG.about,
+    row=GraphRow,
+    options=Options,
+    answer=label_rows,
+    objects=tagged_objects,
+    formats={"conll": line_each(as_conll)},
+    help=TAG.help,
+    read_file=graph_rows,
+    answers_blank=True,
+    try_it=lambda fields: (["--file", "sentences.conllu"], None),
+    watch=Watch(
+        tokens=lambda task, row: tokens_read(task.reader.tokenizer, [" ".join(row.words)], by_words=True),
+        confidence=lambda tagged: fmean(word.probability for word in tagged.words) if tagged.words else None,
+        labels=lambda task, tagged: [word.tag for word in tagged.words],
+        row_of=GraphRow.of,
+        own_labels=lambda task, example: example.tags or (),
+        is_quick=True,
+    ),
+)
+
+NODE_LABELLING = TaskEntry(
+    config=NodeLabellingConfig,
+    build=build_node_labeller,
+    vocabularies={"tokenizer": Tokenizer, "labels": Labels, EDGE_TYPES: Labels},
+    learning=Examples(DEPENDENCY_GRAPHS, train_node_vocabularies),
+    baselines=tag_baselines,
+    uses={"tag": LABEL},
+    pipeline="token-classification",
+    gives=("graph",),
+)

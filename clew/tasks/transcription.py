@@ -1,0 +1,276 @@
+"""Transcription by connectionist temporal classification: a sound in, what is said out, a symbol or a blank for every frame (Graves et al.
+2006). Any body that reads one sequence; the same task reads lines of writing column by column."""
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from typing import Annotated, Any, Literal, NamedTuple
+
+import torch
+from pydantic import Field
+from torch import Tensor, nn
+
+from clew.core.batches import padded, to_device
+from clew.core.config import Part, Section, TaskSection, build_part, one_of
+from clew.core.errors import UserError
+from clew.core.modes import evaluating
+from clew.core.types import State, Term
+from clew.data.examples import Transcribed
+from clew.data.kinds.transcribed import TRANSCRIBED
+from clew.data.plans import batches_by_length
+from clew.decoding.ctc import Transcript, best_path, prefix_beam_search
+from clew.layers.ctc import CTC, least_frames
+from clew.metrics.bootstrap import Interval
+from clew.metrics.error_rates import character_errors, error_interval, word_errors
+from clew.metrics.measures import MEASURES, Measured
+from clew.metrics.statistics import Statistics
+from clew.sources.inputs import Decoded, Input, InputReader
+from clew.sources.readers import SOUNDS, AnyReader
+from clew.tasks.entry import TaskEntry
+from clew.tasks.examples import Examples, ExampleTask, TrainTokenizer
+from clew.tasks.use import Blocks, Objects, Options, Use
+from clew.text.tokenizer import Tokenizer
+
+BATCH_FRAMES = 65_536
+"""Frames that are transcribed at a time, padding counted."""
+
+
+class TranscriptionConfig(TaskSection):
+    """A symbol or a blank for every frame of a sound."""
+
+    name: Literal["transcription"] = "transcription"
+    input: Annotated[Part, one_of("reader of sounds", SOUNDS)] = Field("log_mel", description="how a sound is read")
+    dropout: float = Field(0.0, ge=0, lt=1, description="of what the output layer reads")
+    beams: int = Field(1, ge=1, description="1: the best path; more: prefix beam search with so many prefixes")
+    longest: int = Field(2000, ge=1, description="training sounds with more frames than this are left out, and counted")
+    measures: list[str] = Field(["wer", "cer"], description="what is transcribed is held against its text by these")
+    best: str = Field("wer", description="the best evaluation: the lowest wer, cer or loss")
+
+
+class Spoken(NamedTuple):
+    """An example: its sound, and the ids of what is said."""
+
+    input: Input
+    target: list[int]
+
+
+class SpokenBatch(NamedTuple):
+    inputs: Any
+    mask: Tensor | None
+    targets: Tensor  # (batch, labels)
+    target_mask: Tensor | None
+    fresh: bool = True
+
+
+@dataclass(frozen=True)
+class Heard:
+    """What is said in a sound; `log_prob` is of all paths that say it, of the best path alone where no beam was searched."""
+
+    sound: str
+    text: str
+    log_prob: float
+
+    def __str__(self) -> str:
+        return self.text
+
+
+class Transcriber(ExampleTask):
+    """p(text | x) = sum over paths that collapse to the text of prod_t softmax(W h_t + b)[path_t], h being the body's vectors.
+
+    The blank is the symbol behind those of the tokenizer.
+    """
+
+    def __init__(self, body: Any, reader: InputReader, target: Tokenizer, config: TranscriptionConfig):
+        super().__init__()
+        self.body = body
+        self.reader = reader
+        self.target = target
+        self.config = config
+        self.blank = target.vocabulary
+        self.output = nn.Linear(body.dim, target.vocabulary + 1)
+        self.dropout = nn.Dropout(config.dropout)
+        self.ctc = CTC(self.blank)
+        self.decoded = Decoded()
+
+    @property
+    def best(self) -> str:
+        return self.config.best
+
+    def logits(self, batch: SpokenBatch) -> Tensor:
+        """(batch, frames, symbols)."""
+        hidden = self.body(batch.inputs, batch.mask)[0]
+        found: Tensor = self.output(self.dropout(hidden))
+        return found
+
+    def forward(self, batch: SpokenBatch, state: State = None) -> tuple[dict[str, Term], State]:
+        loss = self.ctc(self.logits(batch), batch.targets, batch.mask, batch.target_mask)
+        return {"loss": Term(loss, self.counts(batch)["loss"])}, None
+
+    def counts(self, batch: SpokenBatch) -> dict[str, Tensor]:
+        """Symbols of the texts."""
+        every = torch.full((), batch.targets.numel(), device=batch.targets.device)
+        return {"loss": (every if batch.target_mask is None else batch.target_mask.sum()).clamp(min=1)}
+
+    def row_losses(self, batch: SpokenBatch) -> list[list[float]]:
+        log_probs = self.ctc.log_likelihood(self.logits(batch), batch.targets, batch.mask, batch.target_mask)
+        lost = -log_probs.masked_fill(log_probs == -torch.inf, 0.0).double()
+        counts = torch.full_like(lost, batch.targets.shape[1]) if batch.target_mask is None else batch.target_mask.sum(1).double()
+        found: list[list[float]] = torch.stack([lost, counts], 1).tolist()
+        return found
+
+    def encode(self, examples: Sequence[Transcribed]) -> list[Spoken]:
+        texts = self.target.encode_batch([example.text for example in examples])
+        found = []
+        for example, ids in zip(examples, texts, strict=True):
+            spoken = Spoken(self.reader.measured(example.input), [id for id in ids if id != self.target.end])
+            needed = int(least_frames(torch.tensor([spoken.target])))
+            if spoken.input.length < needed:
+                raise UserError(
+                    f"{example.id}: {len(spoken.target)} symbols need at least {needed} frames, and the sound has {spoken.input.length}; "
+                    "leave it out, or read more frames a second (task.input.hop_ms, task.input.stack)"
+                )
+            found.append(spoken)
+        return found
+
+    def lengths(self, spoken: Spoken) -> tuple[int]:
+        return (spoken.input.length,)
+
+    @property
+    def longest(self) -> int:
+        return min(self.config.longest, self.body.max_length or self.config.longest)
+
+    def check_length(self, spoken: Spoken, place: str) -> None:
+        limit = self.body.max_length
+        if limit is not None and spoken.input.length > limit:
+            raise UserError(
+                f"{place}: the sound has {spoken.input.length} frames, but the model can tell apart {limit} positions; cut it, or train "
+                "with a larger model.max_length or another model.position"
+            )
+
+    def collate(self, examples: Sequence[Spoken]) -> SpokenBatch:
+        inputs, mask = self.reader.collate([each.input for each in examples], self.decoded)
+        targets, target_mask = padded([each.target for each in examples])
+        return SpokenBatch(inputs, mask, targets, target_mask)
+
+    @torch.no_grad()
+    def transcripts(self, batch: SpokenBatch, beams: int) -> list[Transcript]:
+        log_probs = self.logits(batch).float().log_softmax(-1)
+        if beams == 1:
+            return best_path(log_probs, batch.mask, blank=self.blank)
+        return [found[0] for found in prefix_beam_search(log_probs, batch.mask, beams=beams, blank=self.blank)]
+
+    def predict(self, batch: SpokenBatch, decoding: Any = None, seed: int = 0, row_numbers: Any = None) -> list[str]:
+        return [self.text_of(found) for found in self.transcripts(batch, self.config.beams)]
+
+    def text_of(self, transcript: Transcript) -> str:
+        return self.target.decode(list(transcript.tokens)).strip()
+
+    def transcribe(self, sounds: Sequence[Any], options: "TranscribeOptions") -> list[Heard]:
+        """What is said in each sound, in the order given; one that is refused is named."""
+        beams = options.beams or self.config.beams
+        encoded = [Spoken(self.reader.measured(sound), []) for sound in sounds]
+        for sound, spoken in zip(sounds, encoded, strict=True):
+            self.check_length(spoken, str(sound))
+        lengths = torch.tensor([spoken.input.length for spoken in encoded]).reshape(-1, 1).numpy()
+        found: dict[int, Transcript] = {}
+        with evaluating([self]):
+            for rows in batches_by_length(lengths, BATCH_FRAMES):
+                batch = to_device(self.collate([encoded[row] for row in rows]), self.output.weight.device)
+                found |= dict(zip(rows, self.transcripts(batch, beams), strict=True))
+        return [Heard(str(sound), self.text_of(found[row]), found[row].log_prob) for row, sound in enumerate(sounds)]
+
+    def measure(self, examples: Sequence[Transcribed], predictions: Sequence[str]) -> Measured:
+        wanted = [example.text for example in examples]
+        found = [MEASURES[name].corpus(predictions, wanted, False) for name in self.config.measures]
+        values = {name: value for measured in found for name, value in measured.values.items()}
+        return Measured(values, ", ".join(measured.text for measured in found))
+
+    def statistics(self, examples: Sequence[Transcribed], predictions: Sequence[str]) -> list[Statistics]:
+        wanted = [example.text for example in examples]
+        found = [MEASURES[name].statistics(predictions, wanted, False) for name in self.config.measures]
+        return [{name: row for each in found for name, row in each[place].items()} for place in range(len(examples))]
+
+    def intervals(self, examples: Sequence[Transcribed], predictions: Sequence[str]) -> dict[str, Interval]:
+        """Of word and character error rates, by resampling examples."""
+        wanted = [example.text for example in examples]
+        rates = {"wer": word_errors, "cer": character_errors}
+        chosen = [name for name in self.config.measures if name in rates]
+        return {name: error_interval(rates[name](predictions, wanted)).times(100) for name in chosen}
+
+    def sentence_scores(self, examples: Sequence[Transcribed], predictions: Sequence[str]) -> list[float]:
+        """100 less the percentage of wrong words, at least 0."""
+        sentence = MEASURES[self.config.measures[0] if self.config.measures else "wer"].sentence
+        pairs = zip(examples, predictions, strict=True)
+        return [max(100 + sentence(prediction, example.text, False), 0.0) for example, prediction in pairs]
+
+    def described(self, example: Transcribed, prediction: str) -> dict[str, str]:
+        return {"source": str(example.id), "target": example.text, "prediction": prediction}
+
+
+def train_spoken_vocabularies(
+    train: TrainTokenizer, joint: bool, examples: Sequence[Transcribed], config: TranscriptionConfig
+) -> dict[str, Any]:
+    """How sounds are read, and a tokenizer of the texts."""
+    reader = build_part("reader of sounds", config.input, SOUNDS).fitted(examples[0].input)
+    return {"input": reader, "target": train([example.text for example in examples], [])}
+
+
+def build_transcriber(body: Any, vocabularies: dict[str, Any], config: TranscriptionConfig) -> Transcriber:
+    return Transcriber(body, vocabularies["input"], vocabularies["target"], config)
+
+
+class SoundRow(Section):
+    sound: str = Field(description="a sound file", json_schema_extra={"metavar": "FILE"})
+
+
+class TranscribeOptions(Options):
+    beams: int | None = Field(None, ge=1, description="prefixes of the search; 1 is the best path; as trained where not given")
+
+
+def transcribe_rows(
+    tasks: Sequence[Transcriber], rows: Sequence[SoundRow], options: TranscribeOptions, numbers: Sequence[int]
+) -> list[Heard]:
+    return tasks[0].transcribe([row.sound for row in rows], options)
+
+
+def heard_objects(number: int, row: SoundRow, answer: Heard | None, options: TranscribeOptions) -> Objects:
+    if answer is None:
+        return [{"line": number, "sound": "", "text": None}]
+    return [{"line": number, "sound": answer.sound, "text": answer.text, "log_prob": answer.log_prob}]
+
+
+def as_lines(blocks: Blocks, options: TranscribeOptions, alone: bool) -> Iterator[str]:
+    """The text; behind the file's name where there are several."""
+    for some in blocks:
+        for each in some:
+            name = "" if alone or each.answer is None else f"{each.answer.sound}\t"
+            yield f"{name}{'' if each.answer is None else each.answer.text}\n"
+
+
+TRANSCRIBE: Use[SoundRow, Heard] = Use(
+    about="write down what is said in sound files",
+    row=SoundRow,
+    options=TranscribeOptions,
+    answer=transcribe_rows,
+    objects=heard_objects,
+    formats={"lines": as_lines},
+    names_files=True,
+    try_it=lambda example: (["speech.wav"], None),
+    help="""Every FILE, or else every line of standard input or of --file, is the path of a sound file: WAV, and with
+`pip install 'clew[sound]'` FLAC, Ogg and MP3. What is said in it is one line of standard output; where there are several
+files, behind the file's name and a tab.
+
+  clew transcribe runs/digits-speech three.wav
+  clew transcribe runs/digits-speech *.wav
+  clew transcribe runs/digits-speech three.wav --beams 20 --json""",
+)
+
+SPOKEN = {"input": AnyReader, "target": Tokenizer}
+
+TRANSCRIPTION = TaskEntry(
+    config=TranscriptionConfig,
+    build=build_transcriber,
+    vocabularies=SPOKEN,
+    learning=Examples(TRANSCRIBED, train_spoken_vocabularies),
+    uses={"transcribe": TRANSCRIBE},
+    pipeline="automatic-speech-recognition",
+)

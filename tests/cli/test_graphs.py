@@ -1,0 +1,104 @@
+"""Words labelled by their graphs, through the command: trained on, labelled and scored; and by a chain, which reads the words alone."""
+
+import json
+from pathlib import Path
+
+import pytest
+
+import clew as library
+from clew.recipes.running import run_recipe
+from tests.cli.conftest import Clew
+from tests.cli.test_errors import assert_refused
+
+SETTINGS = [
+    "model.dim=16",
+    "model.embedding_dim=16",
+    "model.dropout=0.0",
+    "embedding.characters=null",
+    "embedding.dropout=0.0",
+    "text.min_count=1",
+    "training.steps=50",
+    "training.evaluate_every=50",
+    "training.learning_rate=0.02",
+    "device=cpu",
+]
+CHAIN = ["model.family=recurrent", "model.bidirectional=true"]
+
+
+def sentence(words: str, heads: str, relations: str) -> str:
+    rows = zip(words.split(), heads.split(), relations.split(), strict=True)
+    return "".join(f"{n}\t{word}\t_\tX\t_\t_\t{head}\t{relation}\t_\t_\n" for n, (word, head, relation) in enumerate(rows, start=1)) + "\n"
+
+
+NAMES = ("Ada", "Bo", "Cy", "Di")
+FIRST = "".join(sentence(f"{a} and {b} ran", "4 3 1 0", "nsubj cc conj root") for a in NAMES for b in NAMES)
+SECOND = "".join(sentence(f"{a} and {b} ran", "0 4 4 1", "root cc nsubj conj") for a in NAMES for b in NAMES)
+"""The same words with two graphs: who ran is in the graph alone."""
+
+
+@pytest.fixture(scope="module")
+def run(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    folder = tmp_path_factory.mktemp("graphs")
+    (folder / "train.conllu").write_text(FIRST + SECOND, encoding="utf-8")
+    files = [f"data.{part}={folder / 'train.conllu'}" for part in ("train", "valid")]
+    result = run_recipe("label-nodes", [*files, *SETTINGS], out=folder / "run")
+    assert result.valid.measures["accuracy"] == 100.0
+    assert result.valid.measures["baseline_most_frequent_tag"] < 80
+    return folder / "run"
+
+
+def test_a_label_comes_out_for_every_word_of_a_file(clew: Clew, run: Path) -> None:
+    Path("new.conllu").write_text(
+        sentence("Bo and Bo ran", "4 3 1 0", "_ _ _ _") + sentence("Bo and Bo ran", "0 4 4 1", "_ _ _ _"), encoding="utf-8"
+    )
+    found = clew("predict", run, "--file", "new.conllu")
+    assert found.status == 0 and found.err == ""
+    labels = [[line.split("\t")[1] for line in block.splitlines()] for block in found.out.strip().split("\n\n")]
+    assert labels == [["nsubj", "cc", "conj", "root"], ["root", "cc", "nsubj", "conj"]]
+    assert clew("tag", run, "--file", "new.conllu").out == clew("predict", run, "new.conllu").out == found.out
+    second = json.loads(clew("tag", run, "--file", "new.conllu", "--json").out.splitlines()[1])
+    assert [(word["word"], word["tag"]) for word in second["words"]] == [("Bo", "root"), ("and", "cc"), ("Bo", "nsubj"), ("ran", "conj")]
+
+
+def test_words_are_labelled_from_python(run: Path) -> None:
+    (found,) = library.load(run).ask("tag", [{"text": ["Ada", "and", "Di", "ran"], "heads": [4, 3, 1, 0]}])
+    assert [word.tag for word in found.words] == ["nsubj", "cc", "conj", "root"]
+
+
+def test_a_file_is_scored(clew: Clew, run: Path) -> None:
+    Path("test.conllu").write_text(FIRST, encoding="utf-8")
+    found = clew("evaluate", run, "test.conllu", "--json")
+    assert found.status == 0 and json.loads(found.out)["accuracy"] == 100.0
+
+
+def test_a_text_without_its_graph_is_refused(clew: Clew, run: Path) -> None:
+    sentence = "the words have no heads, and so no graph; give CoNLL-U with HEAD, its seventh column"
+    assert_refused(clew("tag", run, "Ada and Bo ran"), f"text 1: {sentence}")
+
+
+def test_a_chain_reads_the_words_alone_and_cannot_know(clew: Clew, run: Path) -> None:
+    files = [f"data.{part}={run.parent / 'train.conllu'}" for part in ("train", "valid")]
+    trained = clew("train", "label-nodes", *files, *CHAIN, *SETTINGS, "training.steps=20", "training.evaluate_every=20", "--out", "chain")
+    assert trained.status == 0
+    found = clew("evaluate", "chain", str(run.parent / "train.conllu"), "--json")
+    assert json.loads(found.out)["accuracy"] <= 62.5  # the second word, and of the others one of two labels
+    assert clew("tag", "chain", "Ada and Bo ran").status == 0
+
+
+def test_a_cycle_under_the_order_along_the_edges_is_refused(clew: Clew, run: Path) -> None:
+    settings = [f"data.train={run.parent / 'train.conllu'}", 'task.edges=["up","down"]', *SETTINGS]
+    assert_refused(
+        clew("train", "label-nodes", *settings, "--out", "cycle"),
+        f"{run.parent / 'train.conllu'}:1: the edges of this sentence make a cycle, and a body that reads along them has no order for it; "
+        'set task.edges=["next","forward"], or model.layer.order=rounds',
+    )
+    rounds = 'model.layer={"name":"graph_lstm","order":"rounds"}'
+    found = clew("train", "label-nodes", *settings, rounds, "training.steps=1", "training.evaluate_every=1", "--out", "rounds")
+    assert found.status == 0
+
+
+def test_data_without_heads_name_those_that_have_them(clew: Clew) -> None:
+    assert_refused(
+        clew("train", "label-nodes", "data.corpus=ewt-sample", *SETTINGS),
+        "the corpus ewt-sample has no dependencies; this task reads words with heads, such as those of ewt",
+    )

@@ -1,0 +1,114 @@
+import pytest
+import torch
+from torch import nn
+
+from clew.core.errors import UserError
+from clew.laws.cases import Sizes
+from clew.laws.grids import GRID_LAWS, OverGrids
+from clew.layers.grid_lstm import GRID_LAYERS
+from clew.models.grid_lstm import GridLSTMConfig, build_grid_lstm
+from clew.sources.grids import VectorGrids
+from clew.sources.tokens import Tokens
+
+FEATURES = 2
+EXAMPLES = [(3, 4), (2, 5), (1, 1)]
+
+
+def build(source=None, **options):
+    return build_grid_lstm(GridLSTMConfig(**{"dim": 4, "embedding_dim": 3, **options}), source or VectorGrids(FEATURES)).double()
+
+
+def examples(*sizes, seed=0):
+    generator = torch.Generator().manual_seed(seed)
+    return [torch.randn(*size, FEATURES, dtype=torch.float64, generator=generator) for size in sizes]
+
+
+@pytest.mark.parametrize("layer", GRID_LAYERS)
+@pytest.mark.parametrize("options", [{"directions": 1}, {"directions": 2}, {"directions": 1, "num_layers": 2}])
+def test_a_body_over_grids_obeys_the_laws_of_grid_layers(layer, options):
+    for law in GRID_LAWS.values():
+        law(lambda sizes: OverGrids(build(layer=layer, dim=4, embedding_dim=sizes.input_dim, **options)), Sizes(2, 3, 2, 4, seed=1))
+
+
+@pytest.mark.parametrize("block", [1, 2])
+def test_hidden_has_each_examples_real_cells_first_as_they_are_alone(block):
+    body, source = build(num_layers=2, block=block).requires_grad_(False), VectorGrids(FEATURES)
+    grids = examples(*EXAMPLES)
+    inputs, mask = source.collate(grids)
+    hidden, state = body(inputs, mask)
+    real = body.hidden_mask(mask)
+    assert state is None and body.initial_state(3) is None and hidden.shape[:2] == real.shape
+    for row, grid in enumerate(grids):
+        alone, none = source.collate([grid])
+        assert none is None and body.hidden_mask(none) is None
+        expected = body(alone)[0][0]
+        assert int(real[row].sum()) == len(expected) and bool(real[row, : len(expected)].all())
+        torch.testing.assert_close(hidden[row, : len(expected)], expected)
+
+
+def test_levels_are_the_embedding_and_every_layer():
+    body = build(num_layers=2, block=2).requires_grad_(False)
+    inputs, mask = VectorGrids(FEATURES).collate(examples(*EXAMPLES))
+    x, first, second = body.levels(inputs, mask)
+    torch.testing.assert_close(x[0, :4], inputs[0, 0, :4] @ body.embedding.map.weight.mT + body.embedding.map.bias)
+    assert (x.shape, first.shape, second.shape) == ((3, 15, 3), (3, 15, 4), (3, 6, 4))
+    torch.testing.assert_close(second, body(inputs, mask)[0])
+
+
+def test_a_grid_of_tokens_is_read_as_their_vectors_are():
+    body = build(Tokens(7)).requires_grad_(False)
+    tokens = torch.tensor([[[1, 2, 3], [4, 5, 6]]])
+    (expected,) = body.layers[0](body.embedding.weight[tokens])
+    torch.testing.assert_close(body(tokens)[0], expected.flatten(1, 2))
+
+
+def test_mistakes_have_their_sentences():
+    with pytest.raises(UserError, match=r"so model.dim \(6\) must be divisible by model.directions \(4\)"):
+        build(dim=6)
+    with pytest.raises(UserError, match="from how many corners a layer reads; leave model.layer.directions out"):
+        build(layer={"name": "grid_lstm", "directions": 2})
+    with pytest.raises(UserError, match="a grid is read as a whole, and this body takes no state"):
+        build()(torch.zeros(1, 2, 2, FEATURES).double(), None, ())
+    with pytest.raises(UserError, match=r"reads grids of vectors \(batch, height, width, 2\), not a tensor of the shape \[1, 2, 2\]"):
+        build()(torch.zeros(1, 2, FEATURES).double())
+    with pytest.raises(UserError, match=r"reads grids of tokens \(batch, height, width\), not a tensor of the shape \[1, 2\]"):
+        build(Tokens(7))(torch.zeros(1, 2, dtype=torch.long))
+    with pytest.raises(UserError, match=r"example 1 has the shape \[2, 2\]; grids are \(height, width, 2\)"):
+        VectorGrids(FEATURES).collate([torch.zeros(1, 1, 2), torch.zeros(2, 2)])
+
+
+def marked(count, seed):
+    """Grids of drawn sizes with a few marks, and of every cell whether its row and its column both have one."""
+    generator = torch.Generator().manual_seed(seed)
+    grids, targets = [], []
+    for height, width in torch.randint(4, 7, (count, 2), generator=generator).tolist():
+        marks = torch.rand(height, width, generator=generator) < 0.13
+        grids.append(marks[..., None].float())
+        targets.append(marks.any(1, keepdim=True) & marks.any(0, keepdim=True))
+    inputs, mask = VectorGrids(1).collate(grids)
+    return inputs, mask, torch.cat([target.flatten() for target in targets])
+
+
+def accuracy(directions):
+    torch.manual_seed(0)
+    body = build_grid_lstm(GridLSTMConfig(dim=24, embedding_dim=4, directions=directions), VectorGrids(1))
+    output = nn.Linear(24, 1)
+    optimiser = torch.optim.Adam([*body.parameters(), *output.parameters()], lr=0.02)
+
+    def logits(inputs, mask):
+        return output(body(inputs, mask)[0])[..., 0][body.hidden_mask(mask)]
+
+    for step in range(60):
+        inputs, mask, targets = marked(32, seed=step)
+        loss = nn.functional.binary_cross_entropy_with_logits(logits(inputs, mask), targets.float())
+        optimiser.zero_grad()
+        loss.backward()
+        optimiser.step()
+    inputs, mask, targets = marked(100, seed=1000)
+    return float(((logits(inputs, mask) > 0) == targets).float().mean()), float(targets.float().mean())
+
+
+def test_four_corners_tell_whether_a_cells_row_and_column_have_a_mark_and_one_corner_cannot():
+    right, share = accuracy(directions=4)
+    half_right, _ = accuracy(directions=1)
+    assert 0.2 < share < 0.5 and right > 0.93 and half_right < 0.9

@@ -1,0 +1,248 @@
+"""Frames of sound against their definition, what is done to them before a body reads them, and what training takes out of them."""
+
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+from hypothesis import given
+from hypothesis import strategies as st
+from torch import Tensor
+
+from clew.core.batches import rows_of
+from clew.core.errors import UserError
+from clew.models import MODELS
+from clew.sources.frames import Framed, Frames, Normalisation, deltas, fit_normalisation, normalised, stacked
+from clew.sources.log_mel import LogMel, log_mel, mel_filters
+from clew.sources.spec_augment import SpecAugment
+from tests.references import log_mel as reference
+from tests.references.agreement import randn
+
+
+@pytest.mark.parametrize(
+    ("rate", "length", "num_mels", "window_ms", "hop_ms", "low", "high"),
+    [
+        (1000, 130, 4, 25, 10, 20.0, None),
+        (1000, 90, 5, 32, 8, 0.0, 400.0),
+        (1000, 7, 3, 25, 10, 50.0, None),  # shorter than a window
+        (800, 77, 12, 30, 10, 20.0, None),  # bands narrower than the window's own spectrum
+        (1000, 66, 4, 33, 10, 20.0, None),  # an odd window
+    ],
+)
+def test_log_mel_is_its_definition(
+    rate: int, length: int, num_mels: int, window_ms: float, hop_ms: float, low: float, high: float | None
+) -> None:
+    samples = randn(length, seed=length)
+    found = log_mel(samples, rate, num_mels=num_mels, window_ms=window_ms, hop_ms=hop_ms, low=low, high=high)
+    bands = LogMel(rate, num_mels, window_ms, hop_ms, low, high)
+    window, hop = round(rate * window_ms / 1000), round(rate * hop_ms / 1000)
+    expected = reference.log_mel(samples.numpy(), rate, num_mels, window, hop, bands.fft_size, low, high or rate / 2)
+    np.testing.assert_allclose(found.numpy(), expected, rtol=1e-9, atol=1e-9)
+    assert len(found) == bands.num_frames(length)
+    torch.testing.assert_close(log_mel(samples.float(), rate, num_mels=num_mels, window_ms=window_ms, hop_ms=hop_ms, low=low, high=high),
+                               found.float(), rtol=1e-3, atol=1e-3)  # fmt: skip
+
+
+def test_log_mel_has_a_gradient() -> None:
+    samples = randn(60).requires_grad_()
+    assert torch.autograd.gradcheck(lambda x: log_mel(x, 1000, num_mels=3, window_ms=16, hop_ms=12), samples)
+
+
+def test_a_tone_is_loudest_in_the_band_around_it_and_silence_is_the_floor() -> None:
+    seconds = torch.arange(8000) / 8000
+    for tone in (300.0, 1000.0, 2500.0):
+        frames = log_mel(torch.sin(2 * torch.pi * tone * seconds), 8000, num_mels=40)
+        bands = LogMel(8000, 40)
+        tops = mel_filters(bands).argmax(1) * 8000 / bands.fft_size
+        assert (frames.argmax(1) == (tops - tone).abs().argmin()).all()
+    assert log_mel(torch.zeros(8000), 8000) == pytest.approx(np.log(1e-7))
+
+
+@given(st.sampled_from([8000, 11025, 16000, 44100]), st.integers(1, 128), st.sampled_from([0.0, 20.0, 125.0]))
+def test_no_band_is_empty(rate: int, num_mels: int, low: float) -> None:
+    filters = mel_filters(LogMel(rate, num_mels, low=low))
+    assert (filters.amax(1) > 0).all() and float(filters.max()) <= 1
+
+
+def test_dither_comes_from_torchs_generator_and_keeps_silence_off_the_floor() -> None:
+    torch.manual_seed(3)
+    first, second = (log_mel(torch.zeros(800), 8000, num_mels=10, dither=1e-2) for _ in range(2))
+    torch.manual_seed(3)
+    again = log_mel(torch.zeros(800), 8000, num_mels=10, dither=1e-2)
+    assert torch.equal(first, again) and not torch.equal(first, second)
+    assert (first > np.log(1e-7) + 1).all()
+
+
+def test_normalised_frames_have_mean_0_and_variance_1_alone_or_over_all() -> None:
+    frames = 3 * randn(50, 4) + torch.arange(4)
+    found = normalised(frames)
+    torch.testing.assert_close(found.mean(0), torch.zeros(4).double(), atol=1e-9, rtol=0)
+    torch.testing.assert_close(found.std(0, correction=0), torch.ones(4).double(), atol=1e-4, rtol=0)
+    assert not normalised(torch.full((3, 2), 7.0)).any(), "what never changes is 0"
+    stored = fit_normalisation([frames[:20], frames[20:23], frames[23:]])
+    torch.testing.assert_close(stored(frames), found, rtol=1e-6, atol=1e-6)
+    with pytest.raises(UserError, match="there are no frames to take a mean of; give at least one example"):
+        fit_normalisation([])
+
+
+@pytest.mark.parametrize("length", [1, 2, 3, 9])
+def test_deltas_are_their_definition(length: int) -> None:
+    frames = randn(length, 3, seed=length)
+    np.testing.assert_allclose(deltas(frames).numpy(), reference.deltas(frames.numpy()), rtol=1e-12, atol=1e-12)
+    ramp = torch.arange(9.0)[:, None]
+    assert deltas(ramp)[2:-2].flatten().tolist() == [1.0] * 5, "a line changes by its slope"
+
+
+def test_stacked_frames_stand_side_by_side_and_the_last_is_repeated() -> None:
+    frames = torch.arange(7.0)[:, None]
+    assert stacked(frames, 3, 3).tolist() == [[0, 1, 2], [3, 4, 5], [6, 6, 6]]
+    assert stacked(frames, 3, 2).tolist() == [[0, 1, 2], [2, 3, 4], [4, 5, 6], [6, 6, 6]]
+    assert stacked(frames, 1, 2).flatten().tolist() == [0, 2, 4, 6]
+
+
+@pytest.mark.parametrize("options", [{}, {"stack": 3}, {"stack": 2, "skip": 1, "deltas": 2}, {"deltas": 1, "normalisation": "none"}])
+def test_an_example_is_the_same_alone_and_beside_others_as_samples_and_as_frames(options: dict[str, Any]) -> None:
+    bands = LogMel(1000, 5)
+    source = Frames(bands, **options)
+    sounds = [randn(length, seed=length) for length in (400, 130, 25, 3)]
+    inputs, mask = source.collate(sounds)
+    assert mask is not None and mask.sum(1).tolist() == inputs.lengths.tolist() == [source.num_positions(len(sound)) for sound in sounds]
+    given, _ = source.collate([bands(sound) for sound in sounds])
+    assert torch.equal(given.tokens, inputs.tokens) and inputs.tokens.shape[2] == source.width
+    for number, sound in enumerate(sounds):
+        alone, whole = source.collate([sound])
+        assert whole is None and torch.equal(alone.tokens[0], inputs.tokens[number][mask[number]])
+
+
+def test_frames_of_anything_are_read_as_they_are() -> None:
+    columns = [randn(9, 4), randn(5, 4, seed=1)]
+    inputs, mask = Frames(4, "none").collate(columns)
+    assert mask is not None and torch.equal(inputs.tokens[1, :5], columns[1])
+    assert Frames(4, stack=2).num_positions(9) == 5
+
+
+def body(source: Frames, family: str = "recurrent") -> Any:
+    options: dict[str, Any] = {"cell": "lstm", "dim": 8, "bidirectional": True}
+    return MODELS[family].build(MODELS[family].config(**options), source)
+
+
+def test_a_body_reads_frames_and_padding_does_not_show() -> None:
+    source = Frames(LogMel(1000, 5), stack=2, augmentation=SpecAugment())
+    module = body(source).double().eval()
+    sounds = [randn(length, seed=length) for length in (400, 130, 60)]
+    inputs, mask = source.collate(sounds)
+    assert mask is not None
+    spoilt = inputs._replace(tokens=torch.where(mask[..., None], inputs.tokens, 1e3))
+    together, _ = module(spoilt, mask)
+    for number, sound in enumerate(sounds):
+        alone, _ = module(source.collate([sound])[0])
+        torch.testing.assert_close(alone[0], together[number][mask[number]], rtol=1e-9, atol=1e-9)
+
+
+def test_a_body_reads_augmented_frames_in_training_alone_and_as_the_seed_says() -> None:
+    source = Frames(LogMel(1000, 5), augmentation=SpecAugment(time_masks=2, longest=9, widest=3))
+    module = body(source)
+    inputs, mask = source.collate([randn(400).float(), randn(130).float()])
+    torch.manual_seed(1)
+    read = module.train().embedding.read(inputs)
+    torch.manual_seed(1)
+    augmented = source.augment(inputs).tokens
+    assert torch.equal(read, augmented @ module.embedding.map.weight.mT + module.embedding.map.bias)
+    assert not torch.equal(augmented, inputs.tokens)
+    assert torch.equal(module.eval().embedding.read(inputs), module.embedding.read(inputs.tokens))
+    assert torch.equal(rows_of(inputs, slice(1, 2)).lengths, inputs.lengths[1:]), "a batch is cut by rows, lengths with it"
+
+
+@given(st.integers(0, 3), st.integers(0, 12), st.floats(0, 1), st.integers(0, 3), st.integers(0, 6), st.integers(0, 4), st.integers(0, 999))
+def test_masks_stay_within_each_row_and_leave_its_length_alone(
+    time_masks: int, longest: int, share: float, frequency_masks: int, widest: int, warp: int, seed: int
+) -> None:
+    augment = SpecAugment(time_masks, longest, share, frequency_masks, widest, warp)
+    torch.manual_seed(seed)
+    lengths = torch.tensor([14, 9, 3, 1])
+    frames = randn(4, 14, 10, seed=seed)  # two copies of five bands
+    real = torch.arange(14) < lengths[:, None]
+    found = augment(frames, lengths, 5)
+    assert found.shape == frames.shape and found.isfinite().all()
+    assert torch.equal(found[~real], frames[~real])
+    if warp:
+        return
+    changed = (found != frames) & real[..., None]
+    for row, length in enumerate(lengths.tolist()):
+        mean = frames[row, :length].mean(0).expand(length, -1)
+        torch.testing.assert_close(found[row, :length][changed[row, :length]], mean[changed[row, :length]])
+        whole_bands = changed[row, :length].all(0)
+        assert torch.equal(whole_bands[:5], whole_bands[5:]), "a band is taken out of every copy"
+        in_time = changed[row, :length].all(1)
+        if length > 1 and not whole_bands.all():
+            assert int(in_time.sum()) <= time_masks * min(longest, share * length)
+            assert int(whole_bands[:5].sum()) <= frequency_masks * widest
+
+
+def test_masks_are_drawn_evenly_as_their_paper_says() -> None:
+    """Widths are U{0 .. 4}; a mask of width t begins at each of 10 - t + 1 places alike."""
+    torch.manual_seed(0)
+    rows = 40_000
+    frames = torch.arange(10.0)[None, :, None].expand(rows, -1, -1) + 100
+    found = SpecAugment(time_masks=1, longest=4, frequency_masks=0)(frames, torch.full((rows,), 10), 1)
+    hidden = (found == frames.mean(1, keepdim=True))[..., 0]
+    widths = torch.bincount(hidden.sum(1), minlength=5) / rows
+    torch.testing.assert_close(widths, torch.full((5,), 0.2), atol=0.01, rtol=0)
+    starts = hidden[hidden.sum(1) == 2].int().argmax(1)
+    torch.testing.assert_close(torch.bincount(starts, minlength=9) / len(starts), torch.full((9,), 1 / 9), atol=0.015, rtol=0)
+
+
+def test_warping_moves_frames_in_order_and_keeps_both_ends() -> None:
+    torch.manual_seed(0)
+    lengths = torch.tensor([20] * 50 + [13] * 50 + [7] * 5)
+    frames = torch.arange(20.0)[None, :, None].expand(105, -1, -1)
+    found = SpecAugment(0, 0, 1.0, 0, 0, warp=4)(frames, lengths, 1)[..., 0]
+    for row, length in zip(found, lengths.tolist(), strict=True):
+        assert (row[:length].diff() > 0).all() and float(row[0]) == 0 and float(row[length - 1]) == pytest.approx(length - 1)
+        assert torch.equal(row[length:], frames[0, length:, 0])
+        assert float((row[:length] - frames[0, :length, 0]).abs().max()) <= 4
+    assert (found[:100, :13] != frames[:100, :13, 0]).any(1).float().mean() > 0.9
+    assert torch.equal(found[100:], frames[100:, :, 0]), "too short to be warped"
+
+
+def test_what_is_no_sound_or_frame_is_refused() -> None:
+    refusals: list[tuple[str, Any]] = [
+        (r"an example has the shape \[3, 4\]; frames are \(length, 5\), or samples \(length,\), at least one", torch.zeros(3, 4)),
+        (r"an example has the shape \[0, 5\]; frames are \(length, 5\)", torch.zeros(0, 5)),
+        (r"samples are floats \(length,\), not torch.float32 of the shape \[0\]; give one channel", torch.zeros(0)),
+        (r"samples are floats \(length,\), not torch.int16 of the shape \[9\]", torch.zeros(9, dtype=torch.int16)),
+    ]
+    source = Frames(LogMel(1000, 5))
+    for sentence, example in refusals:
+        with pytest.raises(UserError, match=sentence):
+            source.collate([example])
+    with pytest.raises(UserError, match=r"samples are floats \(length,\), not torch.float32 of the shape \[2, 9\]; give one channel"):
+        log_mel(torch.zeros(2, 9), 1000)
+    with pytest.raises(UserError, match=r"an example has the shape \[9\]; frames are \(length, 4\), at least one"):
+        Frames(4).collate([torch.zeros(9)])
+
+
+@pytest.mark.parametrize(
+    ("build", "sentence"),
+    [
+        (lambda: LogMel(0), r"rate \(0\) and num_mels \(80\) must be at least 1"),
+        (lambda: LogMel(8000, high=5000.0), r"high \(5000 Hz\), which must be above it and at most half the rate \(4000 Hz\)"),
+        (lambda: LogMel(8000, low=300.0, high=200.0), r"low \(300 Hz\) to high \(200 Hz\)"),
+        (lambda: LogMel(100, 4, hop_ms=1.0), r"window_ms \(25\) and hop_ms \(1\) are 2 and 0 samples at a rate of 100"),
+        (lambda: LogMel(8000, 100_000), "100,000 bands are narrower than a spectrum of 65,536 points; lower num_mels or raise low"),
+        (lambda: Frames(4, stack=0), r"stack \(0\) and skip \(0\) must be at least 1, and deltas \(0\) at least 0"),
+        (lambda: Frames(4, normalisation="uterance"), "unknown normalisation 'uterance'; did you mean 'utterance'"),
+        (lambda: Frames(4, Normalisation((0.0,), (1.0,))), "the normalisation is of 1 features, and frames have 4"),
+        (lambda: SpecAugment(share=1.5), r"masks and their widths must be 0 or more \(0\), and share \(1.5\) from 0 to 1"),
+        (lambda: body(Frames(4)).embedding.weight, "this embedding reads vectors and has no table of tokens"),
+        (lambda: Frames(4).embedding(8, word_dropout=0.1), r"model.word_dropout \(0.1\) drops words of a table"),
+    ],
+)
+def test_settings_that_cannot_be_are_refused(build: Any, sentence: str) -> None:
+    with pytest.raises(UserError, match=sentence):
+        build()
+
+
+def test_lengths_go_with_their_frames() -> None:
+    inputs: Framed = Frames(2).collate([randn(3, 2), randn(2, 2)])[0]
+    assert isinstance(inputs.tokens, Tensor) and inputs.lengths.tolist() == [3, 2]

@@ -1,0 +1,66 @@
+"""Captioning: a few drawn scenes are learnt by heart, and their pictures captioned again by the command; attention lies on the grid."""
+
+import json
+from pathlib import Path
+
+import pytest
+import torch
+from PIL import Image
+
+import clew
+from clew.cli.main import main
+from clew.data.examples import Captioned
+from clew.data.scenes import scenes
+from clew.recipes.running import run_recipe
+from clew.tasks.offers import Given, lacking
+
+SETTINGS = ["model.dim=48", "model.embedding_dim=48", "task.input.side=32", "task.input.first_dim=8", "device=cpu"]
+
+
+@pytest.fixture(scope="module")
+def run(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    folder = tmp_path_factory.mktemp("scenes")
+    lines = []
+    for number, (scene, text) in enumerate(zip(scenes(4, 3, "train", side=32, most=1), CAPTIONS, strict=True)):
+        Image.fromarray(scene.pixels("rgb")).save(folder / f"{number}.png")
+        lines.append(json.dumps({"image": f"{number}.png", "captions": [text]}))
+    for name in ("train.jsonl", "valid.jsonl"):
+        (folder / name).write_text("\n".join(lines) + "\n", encoding="utf-8")
+    data = [f"data.train={folder}/train.jsonl", f"data.valid={folder}/valid.jsonl"]
+    steps = ["training.steps=80", "training.batch_size=4", "training.learning_rate=0.01", "training.evaluate_every=40", "model.dropout=0"]
+    run_recipe("caption", [*SETTINGS, *data, *steps], out=folder / "run")
+    return folder
+
+
+CAPTIONS = ("one thing alone", "a second picture", "here is the third of them", "the last")
+
+
+def test_four_pictures_are_learnt_by_heart_and_captioned(run: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    files = [str(run / f"{number}.png") for number in range(4)]
+    assert main(["caption", str(run / "run"), *files]) == 0
+    assert capsys.readouterr().out == "".join(f"{file}\t{text}\n" for file, text in zip(files, CAPTIONS, strict=True))
+    assert main(["caption", str(run / "run"), files[2]]) == 0
+    assert capsys.readouterr().out == f"{CAPTIONS[2]}\n"
+
+
+def test_every_word_looks_at_the_places_of_the_grid(run: Path) -> None:
+    task = clew.load(run / "run").task
+    found = task.aligns(Given(str(run / "0.png"), target=CAPTIONS[0]))
+    assert found.source.texts[0] == "row 1, column 1" and len(found.source.texts) == task.reader.grid[0] * task.reader.grid[1]
+    torch.testing.assert_close(found.weights.sum(1), torch.ones(len(found.target.texts)))
+    assert lacking(task, "vectors") == "reads places of an input, and has no vectors of a text"
+
+
+def test_a_broken_picture_is_refused_by_name(run: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    (run / "broken.png").write_bytes((run / "0.png").read_bytes()[:50])
+    for name in ("broken.png", "missing.png"):
+        assert main(["caption", str(run / "run"), str(run / name)]) == 2
+        assert f"{run}/{name}" in capsys.readouterr().err
+
+
+def test_a_caption_is_held_against_all_references(run: Path) -> None:
+    task = clew.load(run / "run").task
+    (scene,) = scenes(1, 1, "train", side=32)
+    example = Captioned(scene, ("a dog", "a cat"), "one")
+    assert task.measure([example], ["a cat"]).values["exact"] == 100
+    assert task.measure([example], ["a bird"]).values["exact"] == 0

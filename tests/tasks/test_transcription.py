@@ -1,0 +1,130 @@
+"""Transcription: sounds of a few tones are learnt by heart and written down again, from Python and by the command."""
+
+import json
+import wave
+from pathlib import Path
+
+import pytest
+import torch
+
+import clew
+from clew.cli.main import main
+from clew.core.errors import UserError
+from clew.data.examples import Transcribed
+from clew.data.kinds.transcribed import TRANSCRIBED, TranscribedData
+from clew.data.notes import Notes
+from clew.data.sound_files import Sound
+from clew.recipes.running import config_of, run_recipe
+from clew.runs.build import build_task
+from clew.runs.tokenizers import RunTokenizers
+from clew.serving.service import Service
+from clew.serving.worker import Worker
+from clew.sources.sounds import LogMelReader
+from clew.tasks import TASKS
+
+RATE = 8000
+PITCHES = {"a": 400.0, "b": 900.0, "c": 2000.0}
+
+
+def tones(text: str, seed: int = 0) -> torch.Tensor:
+    """A tenth of a second for each letter, and as much silence before each."""
+    seconds = torch.arange(RATE // 10) / RATE
+    noise = 0.01 * torch.randn(len(text) * 2 * len(seconds), generator=torch.Generator().manual_seed(seed))
+    parts = [part for letter in text for part in (torch.zeros_like(seconds), 0.5 * torch.sin(2 * torch.pi * PITCHES[letter] * seconds))]
+    return torch.cat(parts) + noise
+
+
+def write_wav(path: Path, samples: torch.Tensor, rate: int = RATE) -> Path:
+    with wave.open(str(path), "wb") as file:
+        file.setnchannels(1)
+        file.setsampwidth(2)
+        file.setframerate(rate)
+        file.writeframes((samples.clamp(-1, 1) * 32767).to(torch.int16).numpy().tobytes())
+    return path
+
+
+TEXTS = ("a", "ab", "ba", "cab", "bc", "abc", "cc", "bab")
+SMALL = ["model.dim=32", "model.num_layers=1", "model.dropout=0", "task.input.time_masks=0", "task.input.frequency_masks=0", "device=cpu"]
+
+
+@pytest.fixture(scope="module")
+def run(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A run that has learnt eight sounds by heart."""
+    folder = tmp_path_factory.mktemp("tones")
+    for number, text in enumerate(TEXTS):
+        write_wav(folder / f"{number}.wav", tones(text, number))
+    rows = "".join(f"{number}.wav,{text}\n" for number, text in enumerate(TEXTS))
+    for name in ("train.csv", "valid.csv"):
+        (folder / name).write_text("file,said\n" + rows, encoding="utf-8")
+    data = [f"data.train={folder}/train.csv", f"data.valid={folder}/valid.csv", "data.sound=file", "data.text=said"]
+    steps = ["training.steps=120", "training.batch_size=8", "training.learning_rate=0.02", "training.evaluate_every=60"]
+    run_recipe("transcribe", [*SMALL, *data, *steps], out=folder / "run")
+    return folder
+
+
+def test_eight_sounds_are_learnt_by_heart_and_transcribed(run: Path) -> None:
+    loaded = clew.load(run / "run")
+    files = [str(run / f"{number}.wav") for number in range(len(TEXTS))]
+    assert [str(found) for found in loaded.ask("transcribe", files)] == list(TEXTS)
+
+
+def test_the_command_writes_a_line_for_each_file(run: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    first, second = str(run / "3.wav"), str(run / "5.wav")
+    assert main(["transcribe", str(run / "run"), first]) == 0
+    assert capsys.readouterr().out == "cab\n"
+    assert main(["transcribe", str(run / "run"), first, second, "--beams", "8"]) == 0
+    assert capsys.readouterr().out == f"{first}\tcab\n{second}\tabc\n"
+    assert main(["transcribe", str(run / "run"), second, "--json"]) == 0
+    told = json.loads(capsys.readouterr().out)
+    assert told["text"] == "abc" and told["sound"] == second and told["log_prob"] < 0
+
+
+def test_a_sound_of_another_rate_is_resampled(run: Path) -> None:
+    loaded = clew.load(run / "run")
+    twice = torch.nn.functional.interpolate(tones("cab", 3)[None, None], scale_factor=2, mode="linear")[0, 0]
+    path = write_wav(run / "twice.wav", twice, 2 * RATE)
+    assert [str(found) for found in loaded.ask("transcribe", [str(path)])] == ["cab"]
+
+
+def test_what_is_no_sound_is_refused_by_name(run: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    (run / "text.wav").write_text("not a sound", encoding="utf-8")
+    assert main(["transcribe", str(run / "run"), str(run / "text.wav")]) == 2
+    assert f"{run}/text.wav" in capsys.readouterr().err
+    assert main(["transcribe", str(run / "run"), str(run / "none.wav")]) == 2
+    assert f"{run}/none.wav" in capsys.readouterr().err
+
+
+def test_a_table_names_a_sound_that_is_not_there_with_its_line(tmp_path: Path) -> None:
+    (tmp_path / "sounds.csv").write_text("sound,text\nmissing.wav,hello\n", encoding="utf-8")
+    with pytest.raises(UserError, match=f"sounds.csv:2: there is no file {tmp_path}/missing.wav; paths are relative to {tmp_path}"):
+        list(TRANSCRIBED.read_files([tmp_path / "sounds.csv"], TranscribedData(), Notes()))
+
+
+def test_a_text_that_no_frames_can_tell_is_refused() -> None:
+    config = config_of("transcribe", SMALL)
+    learning = TASKS["transcription"].learns
+    examples = [Transcribed(Sound(tones("ab"), RATE), "ab", "first"), Transcribed(Sound(tones("a")[:300], RATE), "abcabcabc", "second")]
+    task = build_task(config, learning.vocabularies(examples, RunTokenizers(config), config.task), to_train=False)
+    with pytest.raises(UserError, match="second: 9 symbols need at least 9 frames, and the sound has 1; leave it out, or read more frames"):
+        task.encode(examples)
+
+
+def test_a_reader_is_the_same_after_it_was_kept() -> None:
+    reader = LogMelReader(num_mels=20, stack=3).fitted(Sound(tones("a"), RATE))
+    kept = TASKS["transcription"].vocabularies["input"].from_json(reader.to_json())
+    assert kept == reader and kept.hash == reader.hash and reader.rate == RATE
+    length = reader.measured(Sound(tones("abc"), RATE)).length
+    assert length == len(reader.read(Sound(tones("abc"), RATE)))
+
+
+def test_strings_of_digits_share_no_speaker_with_the_test_part() -> None:
+    parts = TRANSCRIBED.read(TranscribedData(corpus="digits-sample", strings=50), seed=1)
+    speakers = {part: {example.input.speaker for example in examples} for part, examples in parts.items()}
+    assert len(parts["train"]) == 50 and not speakers["train"] & speakers["test"]
+    assert all(example.text == example.input.text and 1 <= len(example.text.split()) <= 5 for example in parts["train"])
+
+
+def test_a_server_does_not_read_files_that_a_client_names(run: Path) -> None:
+    worker = Worker()
+    with pytest.raises(UserError, match="run reads files, and a server answers texts alone; use `clew transcribe`"):
+        Service([clew.load(run / "run")], worker)
