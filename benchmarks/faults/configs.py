@@ -18,8 +18,12 @@ from benchmarks.faults.trials import Fault, Result, Watch, put_through, watched
 from clew.core.config import build_part, options_of
 from clew.core.tree_nodes import head_nodes
 from clew.data.examples import Answer, Labelled, LabelledTree, Pair, Parsed, Question, Sentence
+from clew.data.kinds.captioned import CAPTIONED
+from clew.data.kinds.labelled_pictures import LABELLED_PICTURES
+from clew.data.kinds.transcribed import TRANSCRIBED
 from clew.data.plans import TokenBatch
 from clew.data.trees import parse_tree
+from clew.laws.samples import captioned, labelled_pictures, transcribed
 from clew.layers.cells import CELLS
 from clew.layers.embeddings import Segmented
 from clew.layers.norms import NORMS
@@ -36,6 +40,7 @@ from clew.runs.config import Config, resolve
 from clew.runs.directory import read_config
 from clew.runs.upgrading import FORMAT
 from clew.runs.values import parse_value
+from clew.sources.readers import PICTURES, SOUNDS
 from clew.sources.words import is_segmented
 from clew.tasks import TASKS
 from clew.tasks.examples import Examples
@@ -61,6 +66,9 @@ EXAMPLES = {
     "tagged words": [Sentence(("the", "ball", "ravels"), ("DT", "NN", "VB")), Sentence(("it",), ("PRP",))],
     "labelled texts": [Labelled("the ball ravels", ("1",)), Labelled("it does not", ("2",))],
     "dependency graphs": [Sentence(("it", "ravels"), ("nsubj", "root"), (2, 0), ("nsubj", "root"), deps=(((2, "nsubj"),), ((0, "root"),)))],
+    TRANSCRIBED.name: transcribed()[:2],
+    CAPTIONED.name: captioned()[:2],
+    LABELLED_PICTURES.name: labelled_pictures()[:2],
     "labelled trees": [LabelledTree(("it", "ravels"), head_nodes([2, 0]), ("1", "2")), LabelledTree(("no",), head_nodes([0]), ("1",))],
 }
 PARTS = {
@@ -72,6 +80,7 @@ PARTS = {
     "model.family": MODELS,
     "model.layers": {**CELLS, **MIXERS},
     "task.name": TASKS,
+    "task.input": {**SOUNDS, **PICTURES},
     "text.tokenizer": TOKENIZERS,
     "training.average": AVERAGES,
     "training.optimiser": OPTIMISERS,

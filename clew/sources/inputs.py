@@ -14,6 +14,7 @@ from typing import Any, ClassVar, NamedTuple, Self
 
 from torch import Tensor
 
+from clew.core.errors import UserError
 from clew.core.types import Source
 from clew.text.kept import Kept
 
@@ -35,6 +36,13 @@ class InputReader(Kept):
     """What stands at a place: a frame, a patch."""
     end: ClassVar[None] = None
     frame: ClassVar[None] = None
+
+    def check_between(self, **limits: tuple[float, float]) -> None:
+        """Refuses an option outside of its limits, so that none asks for more than a machine has."""
+        for option, (low, high) in limits.items():
+            value = getattr(self, option)
+            if not low <= value <= high:
+                raise UserError(f"task.input.{option} ({value:g}) must be between {low:g} and {high:g}")
 
     def source(self) -> Source:
         """What a body is built from."""

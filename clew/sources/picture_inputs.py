@@ -7,7 +7,6 @@ from typing import Any, ClassVar
 import torch
 from torch import Tensor
 
-from clew.core.errors import UserError
 from clew.data.picture_files import picture_size, read_picture
 from clew.data.pictures import PictureRef
 from clew.sources.inputs import Input, InputReader
@@ -25,8 +24,7 @@ class PictureReader(InputReader):
     flip: bool = False
 
     def __post_init__(self) -> None:
-        if self.side < 1:
-            raise UserError(f"side ({self.side}) must be at least 1")
+        self.check_between(side=(1, 2048), shift=(0, 2048))
 
     @property
     def shared(self) -> dict[str, Any]:
@@ -69,6 +67,10 @@ class ConvolvedReader(PictureReader):
     blocks: int = 1
     stem_stride: int = 2
 
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        self.check_between(stages=(1, 8), first_dim=(8, 1024), blocks=(1, 50), stem_stride=(1, 64))
+
     @cached_property
     def pictures(self) -> Convolved:
         widths = tuple(self.first_dim * 2**stage for stage in range(self.stages))
@@ -82,6 +84,10 @@ class PatchesReader(PictureReader):
     name: ClassVar[str] = "patches"
     unit: ClassVar[str] = "patch"
     size: int = 8
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        self.check_between(size=(1, self.side))
 
     @cached_property
     def pictures(self) -> Patches:

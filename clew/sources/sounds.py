@@ -39,6 +39,11 @@ class LogMelReader(InputReader):
     widest_mask: int = 8
     vocal_tract: float = 0.0
 
+    def __post_init__(self) -> None:
+        self.check_between(rate=(0, 1_000_000), num_mels=(1, 1000), stack=(1, 100), deltas=(0, 4), time_masks=(0, 100))
+        self.check_between(frequency_masks=(0, 100), longest_mask=(0, 100_000), widest_mask=(0, 1000), vocal_tract=(0, 0.9))
+        self.check_between(window_ms=(0.1, 10_000), hop_ms=(0.1, 10_000))
+
     def fitted(self, given: Any) -> Self:
         return self if self.rate else replace(self, rate=length_of(given).rate)
 

@@ -128,3 +128,8 @@ def test_a_server_does_not_read_files_that_a_client_names(run: Path) -> None:
     worker = Worker()
     with pytest.raises(UserError, match="run reads files, and a server answers texts alone; use `clew transcribe`"):
         Service([clew.load(run / "run")], worker)
+
+
+def test_an_option_that_no_machine_could_follow_is_refused() -> None:
+    with pytest.raises(UserError, match=r"task.input.stack \(1e\+09\) must be between 1 and 100"):
+        LogMelReader(stack=10**9)
