@@ -251,20 +251,3 @@ class Transcribed(NamedTuple):
     @property
     def target(self) -> str:
         return self.text
-
-
-class LabelledSound(NamedTuple):
-    """A sound with a label, or with several."""
-
-    input: Any
-    labels: tuple[str, ...] = ()
-    id: str = ""
-
-    @property
-    def key(self) -> str:
-        return str(self.input)
-
-    @property
-    def label(self) -> str:
-        """All labels in one string."""
-        return "|".join(self.labels)

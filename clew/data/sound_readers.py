@@ -1,14 +1,14 @@
-"""Tables of sounds with what is said in them, or what they are. A sound's path is relative to its table."""
+"""Tables of sounds with what is said in them. A sound's path is relative to its table."""
 
 from collections.abc import Iterable, Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
-from clew.data.examples import LabelledSound, Transcribed
+from clew.data.examples import Transcribed
 from clew.data.notes import Notes
 from clew.data.readers import FilePath, as_path, built, listed_rows, table_rows
 from clew.data.records import Column
-from clew.data.values import Faulty, as_labels, as_text
+from clew.data.values import Faulty, as_text
 
 
 def read_transcribed(
@@ -28,25 +28,6 @@ def read_transcribed(
     path = as_path(data)
     rows = table_rows(path, "transcribed sounds", {"sound": sound, "text": text}, format, header, notes)
     return built(rows, lambda values, place: Transcribed(found_sound(values, path), as_text(values, "text"), place), data, notes)
-
-
-def read_labelled_sounds(
-    data: FilePath | Iterable[Any],
-    *,
-    sound: Column | None = None,
-    label: Column | None = None,
-    format: str | None = None,
-    header: bool | None = None,
-    notes: Notes | None = None,
-) -> Iterator[LabelledSound]:
-    """Sounds with labels: a table with columns `sound` and `label`. From Python: (path, label)."""
-    notes = Notes() if notes is None else notes
-    if not isinstance(data, (Path, str)):
-        rows = listed_rows(data, LabelledSound, [("sound", "label")])
-        return built(rows, lambda values, place: LabelledSound(values["sound"], as_labels(values["label"], None), place), data, notes)
-    path = as_path(data)
-    rows = table_rows(path, "labelled sounds", {"sound": sound, "label": label}, format, header, notes)
-    return built(rows, lambda values, place: LabelledSound(found_sound(values, path), as_labels(values["label"], None), place), data, notes)
 
 
 def found_sound(values: Mapping[str, Any], table: Path) -> str:

@@ -16,6 +16,7 @@ from clew.data.plans import batches_by_length
 from clew.sources.inputs import Decoded, Input, InputReader
 from clew.tasks.answers import Found
 from clew.tasks.explaining import Explained, check_no_place, chosen_label
+from clew.tasks.input_lengths import TakesPlaces
 from clew.tasks.offers import Given, Judged, Levels, Reading
 from clew.tasks.pooled import PooledClassifier, PooledConfig
 from clew.tasks.reading import levels_of
@@ -51,7 +52,7 @@ class JudgedInput:
         return f"{self.number:g}" if self.number is not None else "|".join(self.labels)
 
 
-class InputClassifier(PooledClassifier):
+class InputClassifier(TakesPlaces, PooledClassifier):
     """logits = W g(.. g(pool(h_1 .. h_n))), h being the body's vectors of a picture's or a sound's places."""
 
     text_name = "input"
@@ -67,22 +68,6 @@ class InputClassifier(PooledClassifier):
 
     def encode(self, examples: Sequence[Any]) -> list[LabelledInput]:
         return [LabelledInput(self.reader.measured(example.input), self.answer.target(example)) for example in examples]
-
-    def lengths(self, encoded: LabelledInput) -> tuple[int]:
-        return (encoded.input.length,)
-
-    @property
-    def longest(self) -> int:
-        limits: list[int] = [self.config.longest, self.body.max_length or self.config.longest]
-        return min(limits)
-
-    def check_length(self, encoded: LabelledInput, place: str) -> None:
-        limit = self.body.max_length
-        if limit is not None and encoded.input.length > limit:
-            raise UserError(
-                f"{place}: it takes {encoded.input.length} places, but the model can tell apart {limit} positions; make it smaller, or "
-                "train with a larger model.max_length or another model.position"
-            )
 
     def collate(self, examples: Sequence[LabelledInput]) -> InputBatch:
         inputs, mask = self.reader.collate([each.input for each in examples], self.decoded)

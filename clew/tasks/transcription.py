@@ -27,6 +27,7 @@ from clew.sources.inputs import Decoded, Input, InputReader
 from clew.sources.readers import SOUNDS, AnyReader
 from clew.tasks.entry import TaskEntry
 from clew.tasks.examples import Examples, ExampleTask, TrainTokenizer
+from clew.tasks.input_lengths import TakesPlaces
 from clew.tasks.use import Blocks, Objects, Options, Use
 from clew.text.tokenizer import Tokenizer
 
@@ -73,11 +74,13 @@ class Heard:
         return self.text
 
 
-class Transcriber(ExampleTask):
+class Transcriber(TakesPlaces, ExampleTask):
     """p(text | x) = sum over paths that collapse to the text of prod_t softmax(W h_t + b)[path_t], h being the body's vectors.
 
     The blank is the symbol behind those of the tokenizer.
     """
+
+    config: TranscriptionConfig
 
     def __init__(self, body: Any, reader: InputReader, target: Tokenizer, config: TranscriptionConfig):
         super().__init__()
@@ -130,21 +133,6 @@ class Transcriber(ExampleTask):
                 )
             found.append(spoken)
         return found
-
-    def lengths(self, spoken: Spoken) -> tuple[int]:
-        return (spoken.input.length,)
-
-    @property
-    def longest(self) -> int:
-        return min(self.config.longest, self.body.max_length or self.config.longest)
-
-    def check_length(self, spoken: Spoken, place: str) -> None:
-        limit = self.body.max_length
-        if limit is not None and spoken.input.length > limit:
-            raise UserError(
-                f"{place}: the sound has {spoken.input.length} frames, but the model can tell apart {limit} positions; cut it, or train "
-                "with a larger model.max_length or another model.position"
-            )
 
     def collate(self, examples: Sequence[Spoken]) -> SpokenBatch:
         inputs, mask = self.reader.collate([each.input for each in examples], self.decoded)

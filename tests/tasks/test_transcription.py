@@ -133,3 +133,13 @@ def test_a_server_does_not_read_files_that_a_client_names(run: Path) -> None:
 def test_an_option_that_no_machine_could_follow_is_refused() -> None:
     with pytest.raises(UserError, match=r"task.input.stack \(1e\+09\) must be between 1 and 100"):
         LogMelReader(stack=10**9)
+
+
+def test_a_sound_longer_than_the_positions_is_refused() -> None:
+    config = config_of("transcribe", [*SMALL, "model={family: bert, dim: 8, num_heads: 2, num_layers: 1, max_length: 4}"])
+    learning = TASKS["transcription"].learns
+    examples = [Transcribed(Sound(tones("abc"), RATE), "abc", "first")]
+    task = build_task(config, learning.vocabularies(examples, RunTokenizers(config), config.task), to_train=False)
+    [encoded] = task.encode(examples)
+    with pytest.raises(UserError, match="first: it takes 20 frames, but the model can tell apart 4 positions; give a smaller one, or"):
+        task.check_length(encoded, "first")

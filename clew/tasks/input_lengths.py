@@ -1,0 +1,33 @@
+"""How many places inputs that are no text may take: what tasks on pictures and sounds share."""
+
+from typing import Any
+
+from clew.core.errors import UserError
+from clew.sources.inputs import InputReader
+
+
+class TakesPlaces:
+    """A task with a `reader`, whose encoded examples have an `input`."""
+
+    body: Any
+    config: Any
+    reader: InputReader
+
+    def lengths(self, encoded: Any) -> tuple[int]:
+        """Places that an example takes in a batch."""
+        return (encoded.input.length,)
+
+    @property
+    def longest(self) -> int:
+        """Places of a training example at most."""
+        limit: int = self.config.longest
+        return min(limit, self.body.max_length or limit)
+
+    def check_length(self, encoded: Any, place: str) -> None:
+        """Refuse an input with more places than the body has positions."""
+        limit = self.body.max_length
+        if limit is not None and encoded.input.length > limit:
+            raise UserError(
+                f"{place}: it takes {encoded.input.length} {self.reader.unit}s, but the model can tell apart {limit} positions; "
+                "give a smaller one, or train with a larger model.max_length or another model.position"
+            )
