@@ -3,6 +3,7 @@
 torchrun starts the processes and tells each by environment variables who it is; `process_group` joins them.
 """
 
+import gc
 import os
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
@@ -88,6 +89,8 @@ def process_group(device: str) -> Iterator[None]:
             f"process {os.environ.get('RANK')} lost another one, which died or cannot be reached ({str(error).splitlines()[0][:120]}); "
             "torchrun says which; go on by --resume, or let torchrun restart them with --max-restarts"
         ) from error
+    # A Reducer that outlives the group ends gloo's threads while it holds the interpreter's lock, for which one of them may wait.
+    gc.collect()
     dist.destroy_process_group()
 
 

@@ -162,16 +162,23 @@ def fit(
         first_alone(lambda: make_folder(folder) if rank() == 0 else None)
         with alone(folder) if rank() == 0 else nullcontext(), precision(training, here) as autocast:
             own = optimiser if isinstance(optimiser, torch.optim.Optimizer) else None
-            running = begin(training, seed, folder, problem, known, autocast, request, report, optimiser=own, as_task=AsTask)
-            running.unit = "rows"
-            if rank() == 0 and not (folder / ENVIRONMENT).exists():
-                with writing("the run", folder):
-                    write_environment(folder, here)
-            if resume:
-                go_back(running)
-            with events(running, resume):
-                run_loop(running)
-                return finish(running)
+            # Nothing here keeps what trains: what holds the group has to be gone before the group is left.
+            return carried_out(
+                begin(training, seed, folder, problem, known, autocast, request, report, optimiser=own, as_task=AsTask), here, resume
+            )
+
+
+def carried_out(running: Running, device: torch.device, resume: bool) -> Fit:
+    """Trains to the end."""
+    running.unit = "rows"
+    if rank() == 0 and not (running.folder / ENVIRONMENT).exists():
+        with writing("the run", running.folder):
+            write_environment(running.folder, device)
+    if resume:
+        go_back(running)
+    with events(running, resume):
+        run_loop(running)
+        return finish(running)
 
 
 def finish(running: Running) -> Fit:
