@@ -13,6 +13,7 @@ from clew.tasks.picture_classification import PICTURE_CLASSIFICATION
 from clew.tasks.question_answering import QUESTION_ANSWERING
 from clew.tasks.representation import REPRESENTATION
 from clew.tasks.sequence import SEQUENCE, TRANSLATION
+from clew.tasks.sound_classification import SOUND_CLASSIFICATION
 from clew.tasks.tagging import TAGGING
 from clew.tasks.text_vectors import EMBED, reads_texts
 from clew.tasks.transcription import TRANSCRIPTION
@@ -34,6 +35,7 @@ TASKS: dict[str, TaskEntry] = {
     "transcription": TRANSCRIPTION,
     "captioning": CAPTIONING,
     "picture_classification": PICTURE_CLASSIFICATION,
+    "sound_classification": SOUND_CLASSIFICATION,
     "node_labelling": NODE_LABELLING,
 }
 

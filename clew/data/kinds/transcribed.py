@@ -1,6 +1,7 @@
 """Sounds with what is said in them: tables of files and texts, and corpora of recordings."""
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator, Sequence
+from typing import Any
 
 from pydantic import Field
 
@@ -10,39 +11,51 @@ from clew.data.examples import Transcribed
 from clew.data.kinds.kind import Given, Kind, Parts, cut_files
 from clew.data.kinds.section import Column, TableData
 from clew.data.notes import Notes
-from clew.data.sound_readers import read_transcribed
+from clew.data.sound_readers import given_path, read_transcribed
 from clew.data.spoken_digits import digit_strings
 
 
-class TranscribedData(TableData):
-    """Where the sounds and their texts come from: a corpus by name, or files of one's own."""
+class SoundsData(TableData):
+    """Where the sounds come from: a corpus by name, or files of one's own."""
 
     sound: Column | None = Field(None, description="the column of the sound files, by name or number; paths are relative to the table")
+    unseen: bool = Field(
+        True, description="recordings: validation is of a speaker whom training does not hear; false: of the first takes of each speaker"
+    )
+
+
+class TranscribedData(SoundsData):
+    """Where the sounds and their texts come from: a corpus by name, or files of one's own."""
+
     text: Column | None = Field(None, description="the column of what is said")
     strings: int | None = Field(
         2000, ge=1, description="recordings of single words are joined to so many strings for training, and a tenth of that for the others"
     )
-    unseen: bool = Field(
-        True, description="recordings: validation is of a speaker whom training does not hear; false: of the first takes of each speaker"
-    )
     shortest: int = Field(1, ge=1, description="recordings in a string, at least")
     longest: int = Field(5, ge=1, description="recordings in a string, at most")
+
+
+def recordings_of(data: SoundsData, seed: int, notes: Notes) -> dict[str, Sequence[Any]]:
+    """The recordings of a corpus by part, those of the test part by a speaker of its own."""
+    assert data.corpus is not None
+    found = read_corpus(data.corpus, kind=Recordings.kind, seed=seed, notes=notes)
+    if data.unseen:
+        return found
+    heard = [*found["train"], *found["valid"]]
+    first = sorted({recording.take for recording in heard})
+    limit = first[max(round(data.valid_fraction * len(first)), 1)]
+    return {
+        **found,
+        "train": [recording for recording in heard if recording.take >= limit],
+        "valid": [recording for recording in heard if recording.take < limit],
+    }
 
 
 def transcribed_of(data: TranscribedData, seed: int, notes: Notes) -> Parts:
     data.check_given("data.train names your table of sounds, e.g. `clew train transcribe data.train=my.csv data.sound=file data.text=said`")
     if data.corpus is None:
         return cut_files(lambda files: transcribed_in(files, data, notes), data, seed)
-    found = read_corpus(data.corpus, kind=Recordings.kind, seed=seed, notes=notes)
-    if not data.unseen:
-        heard = [*found["train"], *found["valid"]]
-        first = sorted({recording.take for recording in heard})
-        limit = first[max(round(data.valid_fraction * len(first)), 1)]
-        found = {
-            **found,
-            "train": [recording for recording in heard if recording.take >= limit],
-            "valid": [recording for recording in heard if recording.take < limit],
-        }
+    found = recordings_of(data, seed, notes)
     parts: Parts = {}
     for number, (part, recordings) in enumerate(found.items()):
         spoken = list(recordings)
@@ -58,4 +71,12 @@ def transcribed_in(files: Given, data: TranscribedData, notes: Notes) -> Iterato
         yield from read_transcribed(file, sound=data.sound, text=data.text, format=data.format, header=data.header, notes=notes)
 
 
-TRANSCRIBED = Kind(name="transcribed sounds", section=TranscribedData, read_parts=transcribed_of, read_files=transcribed_in)
+def transcribed_rows(examples: Iterable[Any]) -> Iterator[dict[str, Any]]:
+    """(path, text)."""
+    for example in read_transcribed(examples):
+        yield {"sound": given_path(example.input), "text": example.text}
+
+
+TRANSCRIBED = Kind(
+    name="transcribed sounds", section=TranscribedData, read_parts=transcribed_of, read_files=transcribed_in, rows=transcribed_rows
+)
