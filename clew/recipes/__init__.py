@@ -67,6 +67,8 @@ RECIPES: dict[str, Recipe] = {
     "digits-speech": speech.DIGITS,
     "fsdd-speech": speech.FSDD,
     "transcribe": speech.OWN,
+    "digits-las": sounds.DIGITS_LAS,
+    "listen": sounds.LISTEN,
     "digits-sounds": sounds.DIGITS,
     "classify-sounds": sounds.CLASSIFY,
     "ewt-graph": graphs.EWT,

@@ -1,4 +1,4 @@
-"""Sounds: which digit is spoken, for two CPU cores, and sounds of one's own."""
+"""Sounds: which digit is spoken, strings of digits written by attention, for two CPU cores, and sounds of one's own."""
 
 from typing import Any
 
@@ -49,3 +49,41 @@ DIGITS = classifier(
     steps=600,
 )
 CLASSIFY = classifier("Sounds of your own: a folder with one for each class, or a table.", {}, steps=2000)
+
+
+def listener(about: str, data: dict[str, Any], *, steps: int) -> Recipe:
+    """Listen, attend and spell (Chan et al. 2016), small: two log-mel frames to a place, three BiLSTMs, of which the upper two halve the
+    places, and an LSTM that attends to what is left and writes letters."""
+    return Recipe(
+        about,
+        {
+            "data": data,
+            "text": {"tokenizer": "character"},
+            "model": {
+                "family": "seq2seq",
+                "cell": "lstm",
+                "dim": 128,
+                "embedding_dim": 64,
+                "encoder_layers": 3,
+                "pyramid": 2,
+                "attention": "before",
+                "readout": "tanh",
+                "bridge": "zero",
+                "dropout": 0.2,
+            },
+            "task": {
+                "name": "listening",
+                "input": {"name": "log_mel", "num_mels": 40, "stack": 2, "time_masks": 2, "longest_mask": 8, "frequency_masks": 1},
+            },
+            "training": training(steps),
+            "decoding": {"method": "greedy", "max_new": 200},
+        },
+    )
+
+
+DIGITS_LAS = listener(
+    "Listen, attend and spell: strings of spoken digits, on the embedded recordings.",
+    {"corpus": "digits-sample", "strings": 2000, "longest": 3},
+    steps=1200,
+)
+LISTEN = listener("Recordings of your own, written down by attention: a table of sound files and texts.", {}, steps=4000)

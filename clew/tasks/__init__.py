@@ -6,6 +6,7 @@ from clew.tasks.choices import CHOOSE, takes_choices
 from clew.tasks.classification import CLASSIFICATION
 from clew.tasks.entry import TaskEntry
 from clew.tasks.language_model import LANGUAGE_MODEL
+from clew.tasks.listening import LISTENING
 from clew.tasks.masked_language_model import MASKED_LANGUAGE_MODEL
 from clew.tasks.node_labelling import NODE_LABELLING
 from clew.tasks.parsing import PARSING
@@ -33,6 +34,7 @@ TASKS: dict[str, TaskEntry] = {
     "representation": REPRESENTATION,
     "tree_classification": TREE_CLASSIFICATION,
     "transcription": TRANSCRIPTION,
+    "listening": LISTENING,
     "captioning": CAPTIONING,
     "picture_classification": PICTURE_CLASSIFICATION,
     "sound_classification": SOUND_CLASSIFICATION,

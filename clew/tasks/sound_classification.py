@@ -14,7 +14,7 @@ from clew.tasks.entry import TaskEntry
 from clew.tasks.examples import Examples, TrainTokenizer
 from clew.tasks.labelled_inputs import LINES, InputClassifier, JudgedInput, input_baselines, judged_objects
 from clew.tasks.pooled import PooledConfig, label_table_of
-from clew.tasks.transcription import SoundRow
+from clew.tasks.transcripts import SoundRow
 from clew.tasks.use import Options, Use
 from clew.text.labels import Labels
 

@@ -1,8 +1,7 @@
 """Transcription by connectionist temporal classification: a sound in, what is said out, a symbol or a blank for every frame (Graves et al.
 2006). Any body that reads one sequence; the same task reads lines of writing column by column."""
 
-from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from collections.abc import Sequence
 from typing import Annotated, Any, Literal, NamedTuple
 
 import torch
@@ -10,7 +9,7 @@ from pydantic import Field
 from torch import Tensor, nn
 
 from clew.core.batches import padded, to_device
-from clew.core.config import Part, Section, TaskSection, build_part, one_of
+from clew.core.config import Part, TaskSection, build_part, one_of
 from clew.core.errors import UserError
 from clew.core.modes import evaluating
 from clew.core.types import State, Term
@@ -19,16 +18,13 @@ from clew.data.kinds.transcribed import TRANSCRIBED
 from clew.data.plans import batches_by_length
 from clew.decoding.ctc import Transcript, best_path, prefix_beam_search
 from clew.layers.ctc import CTC, least_frames
-from clew.metrics.bootstrap import Interval
-from clew.metrics.error_rates import character_errors, error_interval, word_errors
-from clew.metrics.measures import MEASURES, Measured
-from clew.metrics.statistics import Statistics
 from clew.sources.inputs import Decoded, Input, InputReader
 from clew.sources.readers import SOUNDS, AnyReader
 from clew.tasks.entry import TaskEntry
 from clew.tasks.examples import Examples, ExampleTask, TrainTokenizer
 from clew.tasks.input_lengths import TakesPlaces
-from clew.tasks.use import Blocks, Objects, Options, Use
+from clew.tasks.transcripts import Heard, MeasuredTranscripts, SoundRow, as_lines, heard_objects
+from clew.tasks.use import Options, Use
 from clew.text.tokenizer import Tokenizer
 
 BATCH_FRAMES = 65_536
@@ -62,19 +58,7 @@ class SpokenBatch(NamedTuple):
     fresh: bool = True
 
 
-@dataclass(frozen=True)
-class Heard:
-    """What is said in a sound; `log_prob` is of all paths that say it, of the best path alone where no beam was searched."""
-
-    sound: str
-    text: str
-    log_prob: float
-
-    def __str__(self) -> str:
-        return self.text
-
-
-class Transcriber(TakesPlaces, ExampleTask):
+class Transcriber(MeasuredTranscripts, TakesPlaces, ExampleTask):
     """p(text | x) = sum over paths that collapse to the text of prod_t softmax(W h_t + b)[path_t], h being the body's vectors.
 
     The blank is the symbol behind those of the tokenizer.
@@ -166,33 +150,6 @@ class Transcriber(TakesPlaces, ExampleTask):
                 found |= dict(zip(rows, self.transcripts(batch, beams), strict=True))
         return [Heard(str(sound), self.text_of(found[row]), found[row].log_prob) for row, sound in enumerate(sounds)]
 
-    def measure(self, examples: Sequence[Transcribed], predictions: Sequence[str]) -> Measured:
-        wanted = [example.text for example in examples]
-        found = [MEASURES[name].corpus(predictions, wanted, False) for name in self.config.measures]
-        values = {name: value for measured in found for name, value in measured.values.items()}
-        return Measured(values, ", ".join(measured.text for measured in found))
-
-    def statistics(self, examples: Sequence[Transcribed], predictions: Sequence[str]) -> list[Statistics]:
-        wanted = [example.text for example in examples]
-        found = [MEASURES[name].statistics(predictions, wanted, False) for name in self.config.measures]
-        return [{name: row for each in found for name, row in each[place].items()} for place in range(len(examples))]
-
-    def intervals(self, examples: Sequence[Transcribed], predictions: Sequence[str]) -> dict[str, Interval]:
-        """Of word and character error rates, by resampling examples."""
-        wanted = [example.text for example in examples]
-        rates = {"wer": word_errors, "cer": character_errors}
-        chosen = [name for name in self.config.measures if name in rates]
-        return {name: error_interval(rates[name](predictions, wanted)).times(100) for name in chosen}
-
-    def sentence_scores(self, examples: Sequence[Transcribed], predictions: Sequence[str]) -> list[float]:
-        """100 less the percentage of wrong words, at least 0."""
-        sentence = MEASURES[self.config.measures[0] if self.config.measures else "wer"].sentence
-        pairs = zip(examples, predictions, strict=True)
-        return [max(100 + sentence(prediction, example.text, False), 0.0) for example, prediction in pairs]
-
-    def described(self, example: Transcribed, prediction: str) -> dict[str, str]:
-        return {"source": str(example.id), "target": example.text, "prediction": prediction}
-
 
 def train_spoken_vocabularies(
     train: TrainTokenizer, joint: bool, examples: Sequence[Transcribed], config: TranscriptionConfig
@@ -206,10 +163,6 @@ def build_transcriber(body: Any, vocabularies: dict[str, Any], config: Transcrip
     return Transcriber(body, vocabularies["input"], vocabularies["target"], config)
 
 
-class SoundRow(Section):
-    sound: str = Field(description="a sound file", json_schema_extra={"metavar": "FILE"})
-
-
 class TranscribeOptions(Options):
     beams: int | None = Field(None, ge=1, description="prefixes of the search; 1 is the best path; as trained where not given")
 
@@ -218,20 +171,6 @@ def transcribe_rows(
     tasks: Sequence[Transcriber], rows: Sequence[SoundRow], options: TranscribeOptions, numbers: Sequence[int]
 ) -> list[Heard]:
     return tasks[0].transcribe([row.sound for row in rows], options)
-
-
-def heard_objects(number: int, row: SoundRow, answer: Heard | None, options: TranscribeOptions) -> Objects:
-    if answer is None:
-        return [{"line": number, "sound": "", "text": None}]
-    return [{"line": number, "sound": answer.sound, "text": answer.text, "log_prob": answer.log_prob}]
-
-
-def as_lines(blocks: Blocks, options: TranscribeOptions, alone: bool) -> Iterator[str]:
-    """The text; behind the file's name where there are several."""
-    for some in blocks:
-        for each in some:
-            name = "" if alone or each.answer is None else f"{each.answer.sound}\t"
-            yield f"{name}{'' if each.answer is None else each.answer.text}\n"
 
 
 TRANSCRIBE: Use[SoundRow, Heard] = Use(

@@ -58,6 +58,8 @@ LEDGER = {
     "digits-speech": (600, 60),
     "fsdd-speech": (3000, 300),
     "transcribe": (2000, 200),
+    "digits-las": (1200, 120),
+    "listen": (4000, 400),
     "digits-sounds": (600, 60),
     "classify-sounds": (2000, 200),
     "ewt-graph": (600, 60),
