@@ -52,7 +52,7 @@ CLASSIFY = classifier("Sounds of your own: a folder with one for each class, or 
 
 
 def listener(about: str, data: dict[str, Any], *, steps: int) -> Recipe:
-    """Listen, attend and spell (Chan et al. 2016), small: two log-mel frames to a place, three BiLSTMs, of which the upper two halve the
+    """Listen, attend and spell (Chan et al. 2016), small: four log-mel frames to a place, two BiLSTMs, of which the upper one halves the
     places, and an LSTM that attends to what is left and writes letters."""
     return Recipe(
         about,
@@ -64,8 +64,8 @@ def listener(about: str, data: dict[str, Any], *, steps: int) -> Recipe:
                 "cell": "lstm",
                 "dim": 128,
                 "embedding_dim": 64,
-                "encoder_layers": 3,
-                "pyramid": 2,
+                "encoder_layers": 2,
+                "pyramid": 1,
                 "attention": "before",
                 "readout": "tanh",
                 "bridge": "zero",
@@ -73,7 +73,7 @@ def listener(about: str, data: dict[str, Any], *, steps: int) -> Recipe:
             },
             "task": {
                 "name": "listening",
-                "input": {"name": "log_mel", "num_mels": 40, "stack": 2, "time_masks": 2, "longest_mask": 8, "frequency_masks": 1},
+                "input": {"name": "log_mel", "num_mels": 40, "stack": 4, "time_masks": 2, "longest_mask": 6, "frequency_masks": 1},
             },
             "training": training(steps),
             "decoding": {"method": "greedy", "max_new": 200},
@@ -84,6 +84,6 @@ def listener(about: str, data: dict[str, Any], *, steps: int) -> Recipe:
 DIGITS_LAS = listener(
     "Listen, attend and spell: strings of spoken digits, on the embedded recordings.",
     {"corpus": "digits-sample", "strings": 2000, "longest": 3},
-    steps=1200,
+    steps=800,
 )
 LISTEN = listener("Recordings of your own, written down by attention: a table of sound files and texts.", {}, steps=4000)

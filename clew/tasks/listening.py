@@ -13,8 +13,9 @@ from clew.sources.readers import SOUNDS, AnyReader
 from clew.tasks.entry import TaskEntry
 from clew.tasks.examples import Examples, TrainTokenizer
 from clew.tasks.from_inputs import WritesFromInput
+from clew.tasks.offers import Given
 from clew.tasks.sequence import Measures, SequenceConfig
-from clew.tasks.transcripts import Heard, MeasuredTranscripts, SoundRow, as_lines, heard_objects
+from clew.tasks.transcripts import Heard, Looked, MeasuredTranscripts, SoundRow, as_lines, heard_objects
 from clew.tasks.use import Use, WritingOptions
 from clew.text.tokenizer import Tokenizer
 
@@ -43,9 +44,18 @@ class Listener(MeasuredTranscripts, WritesFromInput):
         """The best texts for each sound, in the order given."""
         found = self.write_for(sounds, options.decoding, options.seed, numbers)
         return [
-            [Heard(str(sound), each.text, each.log_prob) for each in written] or [Heard(str(sound), "", 0.0)]
+            [
+                Heard(str(sound), each.text, each.log_prob, self.looked(sound, each.text) if options.with_attention else None)
+                for each in written
+            ]
+            or [Heard(str(sound), "", 0.0)]
             for sound, written in zip(sounds, found, strict=True)
         ]
+
+    def looked(self, sound: Any, text: str) -> Looked:
+        """The attention of each letter, and of the end."""
+        alignment = self.aligns(Given(sound, target=text))
+        return Looked(tuple(alignment.target.texts), alignment.weights, self.reader.shown(sound))
 
 
 def train_vocabularies(train: TrainTokenizer, joint: bool, examples: Sequence[Transcribed], config: ListeningConfig) -> dict[str, Any]:
@@ -60,6 +70,8 @@ def build(body: Any, vocabularies: dict[str, Any], config: ListeningConfig) -> L
 
 class ListenOptions(WritingOptions):
     """How texts are written."""
+
+    with_attention: bool = Field(False, description="with how much each letter looked at each place of its sound")
 
 
 def listen_rows(

@@ -23,7 +23,8 @@ from clew.sources.readers import SOUNDS, AnyReader
 from clew.tasks.entry import TaskEntry
 from clew.tasks.examples import Examples, ExampleTask, TrainTokenizer
 from clew.tasks.input_lengths import TakesPlaces
-from clew.tasks.transcripts import Heard, MeasuredTranscripts, SoundRow, as_lines, heard_objects
+from clew.tasks.spelling import Spelling
+from clew.tasks.transcripts import Heard, Looked, MeasuredTranscripts, SoundRow, as_lines, heard_objects
 from clew.tasks.use import Options, Use
 from clew.text.tokenizer import Tokenizer
 
@@ -76,6 +77,7 @@ class Transcriber(MeasuredTranscripts, TakesPlaces, ExampleTask):
         self.output = nn.Linear(body.dim, target.vocabulary + 1)
         self.dropout = nn.Dropout(config.dropout)
         self.ctc = CTC(self.blank)
+        self.spelling: Spelling | None = None
         self.decoded = Decoded()
 
     @property
@@ -124,21 +126,27 @@ class Transcriber(MeasuredTranscripts, TakesPlaces, ExampleTask):
         return SpokenBatch(inputs, mask, targets, target_mask)
 
     @torch.no_grad()
-    def transcripts(self, batch: SpokenBatch, beams: int) -> list[Transcript]:
+    def transcripts(self, batch: SpokenBatch, beams: int | None = None) -> list[Transcript]:
+        """The best of each row, searched with so many prefixes, with a language model where there is one."""
         log_probs = self.logits(batch).float().log_softmax(-1)
-        if beams == 1:
+        spelling = self.spelling
+        beams = (self.config.beams if spelling is None else spelling.beams) if beams is None else beams
+        if beams == 1 and spelling is None:
             return best_path(log_probs, batch.mask, blank=self.blank)
-        return [found[0] for found in prefix_beam_search(log_probs, batch.mask, beams=beams, blank=self.blank)]
+        more: dict[str, Any] = {}
+        if spelling is not None:
+            more = {"language_model": spelling.model, "alpha": spelling.weight, "beta": spelling.bonus, "end": self.blank}
+        return [found[0] for found in prefix_beam_search(log_probs, batch.mask, beams=beams, blank=self.blank, **more)]
 
     def predict(self, batch: SpokenBatch, decoding: Any = None, seed: int = 0, row_numbers: Any = None) -> list[str]:
-        return [self.text_of(found) for found in self.transcripts(batch, self.config.beams)]
+        asked = decoding.beams if decoding is not None and decoding.method == "beam" else None
+        return [self.text_of(found) for found in self.transcripts(batch, asked)]
 
     def text_of(self, transcript: Transcript) -> str:
         return self.target.decode(list(transcript.tokens)).strip()
 
     def transcribe(self, sounds: Sequence[Any], options: "TranscribeOptions") -> list[Heard]:
         """What is said in each sound, in the order given; one that is refused is named."""
-        beams = options.beams or self.config.beams
         encoded = [Spoken(self.reader.measured(sound), []) for sound in sounds]
         for sound, spoken in zip(sounds, encoded, strict=True):
             self.check_length(spoken, str(sound))
@@ -147,8 +155,25 @@ class Transcriber(MeasuredTranscripts, TakesPlaces, ExampleTask):
         with evaluating([self]):
             for rows in batches_by_length(lengths, BATCH_FRAMES):
                 batch = to_device(self.collate([encoded[row] for row in rows]), self.output.weight.device)
-                found |= dict(zip(rows, self.transcripts(batch, beams), strict=True))
-        return [Heard(str(sound), self.text_of(found[row]), found[row].log_prob) for row, sound in enumerate(sounds)]
+                found |= dict(zip(rows, self.transcripts(batch, options.beams), strict=True))
+        return [
+            Heard(
+                str(sound),
+                self.text_of(found[row]),
+                found[row].log_prob,
+                self.looked(sound, encoded[row], found[row]) if options.with_attention else None,
+            )
+            for row, sound in enumerate(sounds)
+        ]
+
+    def looked(self, sound: Any, spoken: Spoken, transcript: Transcript) -> Looked:
+        """p(a frame belongs to a letter | all letters, the sound), over all paths."""
+        batch = to_device(self.collate([spoken]), self.output.weight.device)
+        with evaluating([self]):
+            logits = self.logits(batch).float()
+        tokens = torch.tensor([transcript.tokens], dtype=torch.long, device=logits.device)
+        weights = self.ctc.posteriors(logits, tokens, batch.mask)[0].cpu()
+        return Looked(tuple(self.target.piece(token) for token in transcript.tokens), weights, self.reader.shown(sound))
 
 
 def train_spoken_vocabularies(
@@ -165,6 +190,7 @@ def build_transcriber(body: Any, vocabularies: dict[str, Any], config: Transcrip
 
 class TranscribeOptions(Options):
     beams: int | None = Field(None, ge=1, description="prefixes of the search; 1 is the best path; as trained where not given")
+    with_attention: bool = Field(False, description="with where in its sound each letter lies")
 
 
 def transcribe_rows(
@@ -188,7 +214,13 @@ files, behind the file's name and a tab.
 
   clew transcribe runs/digits-speech three.wav
   clew transcribe runs/digits-speech *.wav
-  clew transcribe runs/digits-speech three.wav --beams 20 --json""",
+  clew transcribe runs/digits-speech three.wav --beams 20 --json
+  clew transcribe runs/digits-speech three.wav --attention three.png
+  clew transcribe runs/digits-speech three.wav --lm texts.txt --lm-weight 0.5
+
+--attention draws where in its sound each letter lies: what the decoder looked at while it wrote it, or of a run trained by
+CTC how probably each frame belongs to it. --lm searches with a language model, which is for CTC: of a text file n-grams of
+its letters are counted, and a run is to be a language model of letters.""",
 )
 
 SPOKEN = {"input": AnyReader, "target": Tokenizer}

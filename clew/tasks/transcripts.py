@@ -5,6 +5,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from pydantic import Field
+from torch import Tensor
 
 from clew.core.config import Section
 from clew.data.examples import Transcribed
@@ -12,11 +13,25 @@ from clew.metrics.bootstrap import Interval
 from clew.metrics.error_rates import character_errors, error_interval, word_errors
 from clew.metrics.measures import MEASURES, Measured
 from clew.metrics.statistics import Statistics
+from clew.sources.inputs import Shown
 from clew.tasks.use import Blocks, Objects
 
 
 class SoundRow(Section):
     sound: str = Field(description="a sound file", json_schema_extra={"metavar": "FILE"})
+
+
+@dataclass(frozen=True)
+class Looked:
+    """Where each letter of a text lies in its input: weights (letters, places), and the input as a person looks at it."""
+
+    letters: tuple[str, ...]
+    weights: Tensor
+    shown: Shown
+
+    def as_json(self) -> dict[str, Any]:
+        weights = [[round(weight, 5) for weight in row] for row in self.weights.tolist()]
+        return {"letters": list(self.letters), "weights": weights, "length": self.shown.length, "unit": self.shown.unit}
 
 
 @dataclass(frozen=True)
@@ -27,6 +42,7 @@ class Heard:
     sound: str
     text: str
     log_prob: float
+    attention: Looked | None = None
 
     def __str__(self) -> str:
         return self.text
@@ -69,11 +85,13 @@ def heard_objects(number: int, row: SoundRow, answer: "Heard | list[Heard] | Non
     if answer is None:
         return [{"line": number, "sound": "", "text": None}]
     if isinstance(answer, Heard):
-        return [{"line": number, "sound": answer.sound, "text": answer.text, "log_prob": answer.log_prob}]
-    return [
-        {"line": number, "rank": rank, "sound": one.sound, "text": one.text, "log_prob": one.log_prob}
-        for rank, one in enumerate(answer, start=1)
-    ]
+        return [{"line": number, **heard_object(answer)}]
+    return [{"line": number, "rank": rank, **heard_object(one)} for rank, one in enumerate(answer, start=1)]
+
+
+def heard_object(heard: Heard) -> dict[str, Any]:
+    looked = {} if heard.attention is None else {"attention": heard.attention.as_json()}
+    return {"sound": heard.sound, "text": heard.text, "log_prob": heard.log_prob, **looked}
 
 
 def as_lines(blocks: Blocks, options: Any, alone: bool) -> Iterator[str]:

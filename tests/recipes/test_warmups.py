@@ -58,7 +58,7 @@ LEDGER = {
     "digits-speech": (600, 60),
     "fsdd-speech": (3000, 300),
     "transcribe": (2000, 200),
-    "digits-las": (1200, 120),
+    "digits-las": (800, 80),
     "listen": (4000, 400),
     "digits-sounds": (600, 60),
     "classify-sounds": (2000, 200),
