@@ -41,7 +41,7 @@ from clew.runs.config import Config, resolve
 from clew.runs.directory import read_config
 from clew.runs.upgrading import FORMAT
 from clew.runs.values import parse_value
-from clew.sources.readers import PICTURES, SOUNDS
+from clew.sources.readers import LINES, PICTURES, SOUNDS
 from clew.sources.words import is_segmented
 from clew.tasks import TASKS
 from clew.tasks.examples import Examples
@@ -82,7 +82,7 @@ PARTS = {
     "model.family": MODELS,
     "model.layers": {**CELLS, **MIXERS},
     "task.name": TASKS,
-    "task.input": {**SOUNDS, **PICTURES},
+    "task.input": {**SOUNDS, **LINES, **PICTURES},
     "text.tokenizer": TOKENIZERS,
     "training.average": AVERAGES,
     "training.optimiser": OPTIMISERS,

@@ -14,7 +14,7 @@ TALLEST = 130.0
 """Pixels of an input's picture."""
 ROW = 14.0
 """Pixels of a letter's row."""
-SPACE = "␣"
+SPACE = "·"
 """How a letter is shown that cannot be seen."""
 LONGEST_NAME = 16
 
@@ -24,12 +24,11 @@ def spelled(part: Spelled) -> Picture:
     names = [shortened(visible(letter) if letter.strip() else SPACE, LONGEST_NAME) for letter in part.letters]
     left = MARGIN + max([text_width(name, 13) for name in names] + [text_width(part.name, 12)], default=0) + GAP
     width = float(np.clip(6 * weights.shape[1], NARROWEST, WIDEST))
-    tall = TALLEST if part.name else 0.0
-    below = MARGIN + tall + BETWEEN
+    below = MARGIN + TALLEST + BETWEEN
     height = ROW * len(names)
     shapes: list[Shape] = [
-        Raster(left, MARGIN, width, tall, levels(shown), "cold"),
-        *frame(left, MARGIN, width, tall),
+        Raster(left, MARGIN, width, TALLEST, levels(shown), "cold"),
+        *frame(left, MARGIN, width, TALLEST),
         Label(left - GAP, MARGIN + 12, part.name, "tick-end"),
     ]
     if weights.size:

@@ -9,7 +9,7 @@ from pydantic import Field
 from clew.core.config import Part, build_part, one_of
 from clew.data.examples import Transcribed
 from clew.data.kinds.transcribed import TRANSCRIBED
-from clew.sources.readers import SOUNDS, AnyReader
+from clew.sources.readers import SPELLED, AnyReader
 from clew.tasks.entry import TaskEntry
 from clew.tasks.examples import Examples, TrainTokenizer
 from clew.tasks.from_inputs import WritesFromInput
@@ -24,7 +24,7 @@ class ListeningConfig(SequenceConfig):
     """What is said in a sound, written letter by letter."""
 
     name: Literal["listening"] = "listening"  # type: ignore[assignment]
-    input: Annotated[Part, one_of("reader of sounds", SOUNDS)] = Field("log_mel", description="how a sound is read")
+    input: Annotated[Part, one_of("reader of sounds or lines", SPELLED)] = Field("log_mel", description="how a sound is read, or a line of writing: log_mel, columns")
     measures: Measures = Field(["wer", "cer"], description="what is transcribed is held against its text by these")
     longest: int = Field(2000, ge=1, description="training sounds with more frames than this are left out, and counted")
     best: str = Field("wer", description="the best evaluation: the lowest wer, cer or loss")
@@ -60,7 +60,7 @@ class Listener(MeasuredTranscripts, WritesFromInput):
 
 def train_vocabularies(train: TrainTokenizer, joint: bool, examples: Sequence[Transcribed], config: ListeningConfig) -> dict[str, Any]:
     """How sounds are read, and a tokenizer of the texts."""
-    reader = build_part("reader of sounds", config.input, SOUNDS).fitted(examples[0].input)
+    reader = build_part("reader of sounds or lines", config.input, SPELLED).fitted(examples[0].input)
     return {"source": reader, "target": train([example.text for example in examples], [])}
 
 

@@ -1,5 +1,5 @@
 """Transcription by connectionist temporal classification: a sound in, what is said out, a symbol or a blank for every frame (Graves et al.
-2006). Any body that reads one sequence; the same task reads lines of writing column by column."""
+2006). Any body that reads one sequence; the same task reads lines of writing column by column (`task.input=columns`)."""
 
 from collections.abc import Sequence
 from typing import Annotated, Any, Literal, NamedTuple
@@ -19,7 +19,7 @@ from clew.data.plans import batches_by_length
 from clew.decoding.ctc import Transcript, best_path, prefix_beam_search
 from clew.layers.ctc import CTC, least_frames
 from clew.sources.inputs import Decoded, Input, InputReader
-from clew.sources.readers import SOUNDS, AnyReader
+from clew.sources.readers import SPELLED, AnyReader
 from clew.tasks.entry import TaskEntry
 from clew.tasks.examples import Examples, ExampleTask, TrainTokenizer
 from clew.tasks.input_lengths import TakesPlaces
@@ -36,7 +36,7 @@ class TranscriptionConfig(TaskSection):
     """A symbol or a blank for every frame of a sound."""
 
     name: Literal["transcription"] = "transcription"
-    input: Annotated[Part, one_of("reader of sounds", SOUNDS)] = Field("log_mel", description="how a sound is read")
+    input: Annotated[Part, one_of("reader of sounds or lines", SPELLED)] = Field("log_mel", description="how a sound is read, or a line of writing: log_mel, columns")
     dropout: float = Field(0.0, ge=0, lt=1, description="of what the output layer reads")
     beams: int = Field(1, ge=1, description="1: the best path; more: prefix beam search with so many prefixes")
     longest: int = Field(2000, ge=1, description="training sounds with more frames than this are left out, and counted")
@@ -180,7 +180,7 @@ def train_spoken_vocabularies(
     train: TrainTokenizer, joint: bool, examples: Sequence[Transcribed], config: TranscriptionConfig
 ) -> dict[str, Any]:
     """How sounds are read, and a tokenizer of the texts."""
-    reader = build_part("reader of sounds", config.input, SOUNDS).fitted(examples[0].input)
+    reader = build_part("reader of sounds or lines", config.input, SPELLED).fitted(examples[0].input)
     return {"input": reader, "target": train([example.text for example in examples], [])}
 
 
@@ -209,7 +209,7 @@ TRANSCRIBE: Use[SoundRow, Heard] = Use(
     names_files=True,
     try_it=lambda example: (["speech.wav"], None),
     help="""Every FILE, or else every line of standard input or of --file, is the path of a sound file: WAV, and with
-`pip install 'clew[sound]'` FLAC, Ogg and MP3. What is said in it is one line of standard output; where there are several
+`pip install 'clew[sound]'` FLAC, Ogg and MP3; or of a run that reads lines of writing, that of a picture. What is said in it is one line of standard output; where there are several
 files, behind the file's name and a tab.
 
   clew transcribe runs/digits-speech three.wav

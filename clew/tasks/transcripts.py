@@ -18,7 +18,7 @@ from clew.tasks.use import Blocks, Objects
 
 
 class SoundRow(Section):
-    sound: str = Field(description="a sound file", json_schema_extra={"metavar": "FILE"})
+    sound: str = Field(description="a sound file, or a picture of a line of writing", json_schema_extra={"metavar": "FILE"})
 
 
 @dataclass(frozen=True)

@@ -58,6 +58,8 @@ LEDGER = {
     "digits-speech": (600, 60),
     "fsdd-speech": (3000, 300),
     "transcribe": (2000, 200),
+    "lines-ctc": (400, 40),
+    "read-lines": (2000, 200),
     "digits-las": (800, 80),
     "listen": (4000, 400),
     "digits-sounds": (600, 60),

@@ -1,4 +1,4 @@
-"""Sounds with what is said in them: tables of files and texts, and corpora of recordings."""
+"""Sounds with what is said in them, and lines of writing: tables of files and texts, corpora of recordings, and lines that are drawn."""
 
 from collections.abc import Iterable, Iterator, Sequence
 from typing import Any
@@ -7,6 +7,7 @@ from pydantic import Field
 
 from clew.data.contents import Recordings
 from clew.data.corpora import read_corpus
+from clew.data.drawn_lines import LINES, drawn_lines
 from clew.data.examples import Transcribed
 from clew.data.kinds.kind import Given, Kind, Parts, cut_files
 from clew.data.kinds.section import Column, TableData
@@ -29,10 +30,10 @@ class TranscribedData(SoundsData):
 
     text: Column | None = Field(None, description="the column of what is said")
     strings: int | None = Field(
-        2000, ge=1, description="recordings of single words are joined to so many strings for training, and a tenth of that for the others"
+        2000, ge=1, description="recordings of single words are joined, or lines drawn: so many for training, and a tenth of that for the others"
     )
-    shortest: int = Field(1, ge=1, description="recordings in a string, at least")
-    longest: int = Field(5, ge=1, description="recordings in a string, at most")
+    shortest: int = Field(1, ge=1, description="recordings in a string, or words in a line, at least")
+    longest: int = Field(5, ge=1, description="recordings in a string, or words in a line, at most")
 
 
 def recordings_of(data: SoundsData, seed: int, notes: Notes) -> dict[str, Sequence[Any]]:
@@ -55,6 +56,8 @@ def transcribed_of(data: TranscribedData, seed: int, notes: Notes) -> Parts:
     data.check_given("data.train names your table of sounds, e.g. `clew train transcribe data.train=my.csv data.sound=file data.text=said`")
     if data.corpus is None:
         return cut_files(lambda files: transcribed_in(files, data, notes), data, seed)
+    if data.corpus == LINES:
+        return drawn(data, seed)
     found = recordings_of(data, seed, notes)
     parts: Parts = {}
     for number, (part, recordings) in enumerate(found.items()):
@@ -64,6 +67,14 @@ def transcribed_of(data: TranscribedData, seed: int, notes: Notes) -> Parts:
             spoken = digit_strings(spoken, count, data.shortest, data.longest, seed * 3 + number)
         parts[part] = [Transcribed(each, each.text, id=each.id) for each in spoken]
     return parts
+
+
+def drawn(data: TranscribedData, seed: int) -> Parts:
+    """Lines of writing, none of which two parts have in common: each has its own hand."""
+    whole = 2000 if data.strings is None else data.strings
+    counts = {"train": whole, "valid": max(whole // 10, 1), "test": max(whole // 10, 1)}
+    lines = {part: drawn_lines(count, data.shortest, data.longest, seed * 3 + number) for number, (part, count) in enumerate(counts.items())}
+    return {part: [Transcribed(line, line.text, line.id) for line in some] for part, some in lines.items()}
 
 
 def transcribed_in(files: Given, data: TranscribedData, notes: Notes) -> Iterator[Transcribed]:
