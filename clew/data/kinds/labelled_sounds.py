@@ -10,7 +10,7 @@ from pydantic import Field
 from clew.data.examples import LabelledSound
 from clew.data.kinds.kind import Given, Kind, Parts, cut_files
 from clew.data.kinds.section import Column
-from clew.data.kinds.transcribed import SoundsData, recordings_of
+from clew.data.kinds.transcribed import SoundsData, check_input, recordings_of
 from clew.data.notes import Notes
 from clew.data.sound_readers import given_path, read_labelled_sounds
 
@@ -26,7 +26,7 @@ def labelled_sounds_of(data: LabelledSoundsData, seed: int, notes: Notes) -> Par
     """Sounds with labels; an unsplit set is split so that every label has its share on both sides."""
     data.check_given("data.train names your sounds, e.g. data.train=recordings, a folder with one for each class in it")
     if data.corpus is None:
-        return cut_files(lambda files: labelled_sounds_in(files, data, notes), data, seed, by_label=True, key=split_key)
+        return cut_files(lambda files: labelled_sounds_in(files, data, notes), data, seed, by_label=True, key=split_key, check=check_input)
     found = recordings_of(data, seed, notes)
     return {part: [LabelledSound(each, (each.text,), each.id) for each in recordings] for part, recordings in found.items()}
 

@@ -12,6 +12,9 @@ from clew.data.examples import Transcribed
 from clew.data.kinds.kind import Given, Kind, Parts, cut_files
 from clew.data.kinds.section import Column, TableData
 from clew.data.notes import Notes
+from clew.data.picture_decoding import ENDINGS
+from clew.data.picture_files import picture_size
+from clew.data.sound_files import sound_length
 from clew.data.sound_readers import given_path, read_transcribed
 from clew.data.spoken_digits import digit_strings
 
@@ -36,6 +39,12 @@ class TranscribedData(SoundsData):
     longest: int = Field(5, ge=1, description="recordings in a string, or words in a line, at most")
 
 
+def check_input(example: Any) -> None:
+    """Refuses what is no sound, or where it is called like a picture no picture, by its header."""
+    name = str(example.input)
+    picture_size(name) if name.lower().endswith(ENDINGS) else sound_length(name)
+
+
 def recordings_of(data: SoundsData, seed: int, notes: Notes) -> dict[str, Sequence[Any]]:
     """The recordings of a corpus by part, those of the test part by a speaker of its own."""
     assert data.corpus is not None
@@ -55,7 +64,7 @@ def recordings_of(data: SoundsData, seed: int, notes: Notes) -> dict[str, Sequen
 def transcribed_of(data: TranscribedData, seed: int, notes: Notes) -> Parts:
     data.check_given("data.train names your table of sounds, e.g. `clew train transcribe data.train=my.csv data.sound=file data.text=said`")
     if data.corpus is None:
-        return cut_files(lambda files: transcribed_in(files, data, notes), data, seed)
+        return cut_files(lambda files: transcribed_in(files, data, notes), data, seed, check=check_input)
     if data.corpus == LINES:
         return drawn(data, seed)
     found = recordings_of(data, seed, notes)
