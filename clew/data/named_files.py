@@ -1,4 +1,4 @@
-"""What is in the sounds or pictures that a data file names, or that lie in a folder a class: how many, how long or large, by their headers."""
+"""Sounds or pictures that a data file names, or that lie in a folder a class: how many, how long or large, by their headers."""
 
 from collections import Counter
 from collections.abc import Iterable, Iterator
@@ -66,7 +66,8 @@ def measure_files(what: What, names: Iterable[str], folder: Path) -> NamedFiles:
                 picture = find_picture(name, folder)
                 if picture is None:
                     raise UserError(f"there is no picture '{name}' in {folder}; data.pictures names the folder, where it is another")
-                sizes[tuple(picture.size())] += 1
+                height, width = picture.size()
+                sizes[height, width] += 1
         except UserError as error:
             faults.append(str(error))
     return NamedFiles(what, len(known), seconds, longest, dict(rates), dict(sizes), tuple(faults))

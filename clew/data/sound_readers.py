@@ -56,7 +56,10 @@ def read_labelled_sounds(
         return (LabelledSound(str(file), labels, str(file)) for file, labels in files_by_class(path, "sound", ENDINGS, notes))
     rows = table_rows(path, "labelled sounds", {"sound": sound, "label": label}, format, header, notes)
     return built(
-        rows, lambda values, place: LabelledSound(found_sound(values, path), as_labels(values["label"], label_separator), place), data, notes
+        rows,
+        lambda values, place: LabelledSound(found_sound(values, path), as_labels(values["label"], label_separator), place),
+        data,
+        notes,
     )
 
 

@@ -33,8 +33,9 @@ class Heatmap:
 
 @dataclass(frozen=True)
 class Spelled:
-    """What was written from an input that is no text: `shown` (rows, columns) is the input's picture, such as a spectrogram, under its `name`;
-    `weights` (letters, places) how much each letter lies at each place. Both go over the `length` of the input, in a `unit` such as seconds."""
+    """What was written from an input that is no text: `shown` (rows, columns) is the input's picture, such as a spectrogram, under its
+    `name`; `weights` (letters, places) how much each letter lies at each place. Both go over the `length` of the input, in a `unit` such
+    as seconds."""
 
     shown: np.ndarray
     weights: np.ndarray

@@ -45,11 +45,11 @@ def joined_pairs(x: Tensor, mask: Tensor | None) -> Tensor:
     x = x if real is None else x * real[..., None]
     if x.shape[1] % 2:
         x = torch.cat([x, torch.zeros_like(x[:, :1])], 1)
-    return x.unflatten(1, (-1, 2)).flatten(2)
+    return x.reshape(len(x), x.shape[1] // 2, 2 * x.shape[2])
 
 
 def at_every_place(values: Tensor, length: int) -> Tensor:
-    """What a layer gave (places, ..) at each of the `length` places that it has read, of which one of its own stands for 1, 2, 4 or more."""
+    """What a layer gave (places, ..) at each of the `length` places that it has read; one of its own stands for 1, 2, 4 or more."""
     stride = 1
     while -(-length // stride) > len(values):
         stride *= 2

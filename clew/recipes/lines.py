@@ -27,5 +27,7 @@ def reader_of_lines(about: str, data: dict[str, Any], *, steps: int) -> Recipe:
     )
 
 
-DRAWN = reader_of_lines("A BiLSTM with CTC that reads drawn lines of writing.", {"corpus": "lines", "strings": 2000, "longest": 2}, steps=400)
+DRAWN = reader_of_lines(
+    "A BiLSTM with CTC that reads drawn lines of writing.", {"corpus": "lines", "strings": 2000, "longest": 2}, steps=400
+)
 OWN = reader_of_lines("Lines of writing of your own: a table with columns for the picture and for its text.", {}, steps=2000)

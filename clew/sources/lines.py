@@ -14,8 +14,8 @@ from clew.sources.inputs import Input, InputReader, Shown
 
 @dataclass(frozen=True, kw_only=True)
 class ColumnsReader(InputReader):
-    """A picture of a line is resized to `height` pixels, its shape kept, and read column by column, `stack` of them to a place; dark is 1 and
-    white is 0."""
+    """A picture of a line is resized to `height` pixels, its shape kept, and read column by column, `stack` of them to a place; dark is 1
+    and white is 0."""
 
     name: ClassVar[str] = "columns"
     unit: ClassVar[str] = "column"

@@ -24,7 +24,9 @@ class ListeningConfig(SequenceConfig):
     """What is said in a sound, written letter by letter."""
 
     name: Literal["listening"] = "listening"  # type: ignore[assignment]
-    input: Annotated[Part, one_of("reader of sounds or lines", SPELLED)] = Field("log_mel", description="how a sound is read, or a line of writing: log_mel, columns")
+    input: Annotated[Part, one_of("reader of sounds or lines", SPELLED)] = Field(
+        "log_mel", description="how a sound is read, or a line of writing: log_mel, columns"
+    )
     measures: Measures = Field(["wer", "cer"], description="what is transcribed is held against its text by these")
     longest: int = Field(2000, ge=1, description="training sounds with more frames than this are left out, and counted")
     best: str = Field("wer", description="the best evaluation: the lowest wer, cer or loss")
@@ -74,9 +76,7 @@ class ListenOptions(WritingOptions):
     with_attention: bool = Field(False, description="with how much each letter looked at each place of its sound")
 
 
-def listen_rows(
-    tasks: Sequence[Listener], rows: Sequence[SoundRow], options: ListenOptions, numbers: Sequence[int]
-) -> list[list[Heard]]:
+def listen_rows(tasks: Sequence[Listener], rows: Sequence[SoundRow], options: ListenOptions, numbers: Sequence[int]) -> list[list[Heard]]:
     return tasks[0].transcribe([row.sound for row in rows], options, numbers)
 
 

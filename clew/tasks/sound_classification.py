@@ -30,7 +30,7 @@ class SoundClassificationConfig(PooledConfig):
 class SoundClassifier(InputClassifier):
     text_name = "sound"
 
-    def described(self, example: LabelledSound, prediction: Found) -> dict[str, Any]:
+    def described(self, example: Any, prediction: Found) -> dict[str, Any]:
         return {**super().described(example, prediction), "source": example.key}
 
 

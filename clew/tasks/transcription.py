@@ -36,7 +36,9 @@ class TranscriptionConfig(TaskSection):
     """A symbol or a blank for every frame of a sound."""
 
     name: Literal["transcription"] = "transcription"
-    input: Annotated[Part, one_of("reader of sounds or lines", SPELLED)] = Field("log_mel", description="how a sound is read, or a line of writing: log_mel, columns")
+    input: Annotated[Part, one_of("reader of sounds or lines", SPELLED)] = Field(
+        "log_mel", description="how a sound is read, or a line of writing: log_mel, columns"
+    )
     dropout: float = Field(0.0, ge=0, lt=1, description="of what the output layer reads")
     beams: int = Field(1, ge=1, description="1: the best path; more: prefix beam search with so many prefixes")
     longest: int = Field(2000, ge=1, description="training sounds with more frames than this are left out, and counted")
@@ -209,8 +211,8 @@ TRANSCRIBE: Use[SoundRow, Heard] = Use(
     names_files=True,
     try_it=lambda example: (["speech.wav"], None),
     help="""Every FILE, or else every line of standard input or of --file, is the path of a sound file: WAV, and with
-`pip install 'clew[sound]'` FLAC, Ogg and MP3; or of a run that reads lines of writing, that of a picture. What is said in it is one line of standard output; where there are several
-files, behind the file's name and a tab.
+`pip install 'clew[sound]'` FLAC, Ogg and MP3; or of a run that reads lines of writing, that of a picture. What is said in
+it is one line of standard output; where there are several files, behind the file's name and a tab.
 
   clew transcribe runs/digits-speech three.wav
   clew transcribe runs/digits-speech *.wav

@@ -8,7 +8,6 @@ from pydantic import Field
 from torch import Tensor
 
 from clew.core.config import Section
-from clew.data.examples import Transcribed
 from clew.metrics.bootstrap import Interval
 from clew.metrics.error_rates import character_errors, error_interval, word_errors
 from clew.metrics.measures import MEASURES, Measured
@@ -53,31 +52,31 @@ class MeasuredTranscripts:
 
     config: Any
 
-    def measure(self, examples: Sequence[Transcribed], predictions: Sequence[str]) -> Measured:
+    def measure(self, examples: Sequence[Any], predictions: Sequence[str]) -> Measured:
         wanted = [example.text for example in examples]
         found = [MEASURES[name].corpus(predictions, wanted, False) for name in self.config.measures]
         values = {name: value for measured in found for name, value in measured.values.items()}
         return Measured(values, ", ".join(measured.text for measured in found))
 
-    def statistics(self, examples: Sequence[Transcribed], predictions: Sequence[str]) -> list[Statistics]:
+    def statistics(self, examples: Sequence[Any], predictions: Sequence[str]) -> list[Statistics]:
         wanted = [example.text for example in examples]
         found = [MEASURES[name].statistics(predictions, wanted, False) for name in self.config.measures]
         return [{name: row for each in found for name, row in each[place].items()} for place in range(len(examples))]
 
-    def intervals(self, examples: Sequence[Transcribed], predictions: Sequence[str]) -> dict[str, Interval]:
+    def intervals(self, examples: Sequence[Any], predictions: Sequence[str]) -> dict[str, Interval]:
         """Of word and character error rates, by resampling examples."""
         wanted = [example.text for example in examples]
         rates = {"wer": word_errors, "cer": character_errors}
         chosen = [name for name in self.config.measures if name in rates]
         return {name: error_interval(rates[name](predictions, wanted)).times(100) for name in chosen}
 
-    def sentence_scores(self, examples: Sequence[Transcribed], predictions: Sequence[str]) -> list[float]:
+    def sentence_scores(self, examples: Sequence[Any], predictions: Sequence[str]) -> list[float]:
         """100 less the percentage of wrong words, at least 0."""
         sentence = MEASURES[self.config.measures[0] if self.config.measures else "wer"].sentence
         pairs = zip(examples, predictions, strict=True)
         return [max(100 + sentence(prediction, example.text, False), 0.0) for example, prediction in pairs]
 
-    def described(self, example: Transcribed, prediction: str) -> dict[str, str]:
+    def described(self, example: Any, prediction: str) -> dict[str, str]:
         return {"source": str(example.id), "target": example.text, "prediction": prediction}
 
 

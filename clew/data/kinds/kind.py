@@ -70,8 +70,9 @@ def cut_files(
     try:
         return cut(given["train"], data, seed, given.get("valid"), given.get("test"), **by)
     except UserError:
-        for example in given["train"] if check is not None else ():
-            check(example)
+        if check is not None:
+            for example in given["train"]:
+                check(example)
         raise
 
 

@@ -33,7 +33,9 @@ class TranscribedData(SoundsData):
 
     text: Column | None = Field(None, description="the column of what is said")
     strings: int | None = Field(
-        2000, ge=1, description="recordings of single words are joined, or lines drawn: so many for training, and a tenth of that for the others"
+        2000,
+        ge=1,
+        description="recordings of single words are joined, or lines drawn: so many for training, and a tenth of that for the others",
     )
     shortest: int = Field(1, ge=1, description="recordings in a string, or words in a line, at least")
     longest: int = Field(5, ge=1, description="recordings in a string, or words in a line, at most")
@@ -82,7 +84,9 @@ def drawn(data: TranscribedData, seed: int) -> Parts:
     """Lines of writing, none of which two parts have in common: each has its own hand."""
     whole = 2000 if data.strings is None else data.strings
     counts = {"train": whole, "valid": max(whole // 10, 1), "test": max(whole // 10, 1)}
-    lines = {part: drawn_lines(count, data.shortest, data.longest, seed * 3 + number) for number, (part, count) in enumerate(counts.items())}
+    lines = {
+        part: drawn_lines(count, data.shortest, data.longest, seed * 3 + number) for number, (part, count) in enumerate(counts.items())
+    }
     return {part: [Transcribed(line, line.text, line.id) for line in some] for part, some in lines.items()}
 
 
