@@ -49,6 +49,7 @@ from clew.drawing.views import (
     Part,
     Points,
     Series,
+    Spelled,
     Table,
     View,
 )
@@ -84,6 +85,7 @@ def fixed_parts() -> dict[str, Part]:
         "heatmap": Heatmap(waves, [f"row {n}" for n in range(6)], WORDS, "A small map", "target", "source"),
         "heatmap-diverging": Heatmap(waves, [f"row {n}" for n in range(6)], WORDS, "Around 0", low=-1.5, high=1.5, diverging=True),
         "heatmap-large": Heatmap(large, [str(n) for n in range(60)], [str(n) for n in range(60)], "A large map", diverging=True),
+        "spelled": Spelled(large, large[:4], ["a", " ", "b", "<eos>"], 1.5, "seconds", "log-mel", "Letters over a sound"),
         "heatmap-gaps": Heatmap(np.where(waves > 0.5, np.nan, waves), [str(n) for n in range(6)], WORDS, "With gaps"),
         "grid": Grid([[waves[:4, :4], waves[2:, 2:]], [waves[1:5, 3:8], np.eye(3)]], ["layer 1", "layer 2"], ["head 1", "head 2"], "Heads"),
         "lines": Lines(curves, "step", "loss", "Three models", thresholds=[("chance", 2.25)]),

@@ -20,10 +20,11 @@ from clew.core.tree_nodes import head_nodes
 from clew.data.examples import Answer, Labelled, LabelledTree, Pair, Parsed, Question, Sentence
 from clew.data.kinds.captioned import CAPTIONED
 from clew.data.kinds.labelled_pictures import LABELLED_PICTURES
+from clew.data.kinds.labelled_sounds import LABELLED_SOUNDS
 from clew.data.kinds.transcribed import TRANSCRIBED
 from clew.data.plans import TokenBatch
 from clew.data.trees import parse_tree
-from clew.laws.samples import captioned, labelled_pictures, transcribed
+from clew.laws.samples import captioned, labelled_pictures, labelled_sounds, transcribed
 from clew.layers.cells import CELLS
 from clew.layers.embeddings import Segmented
 from clew.layers.norms import NORMS
@@ -40,7 +41,7 @@ from clew.runs.config import Config, resolve
 from clew.runs.directory import read_config
 from clew.runs.upgrading import FORMAT
 from clew.runs.values import parse_value
-from clew.sources.readers import PICTURES, SOUNDS
+from clew.sources.readers import LINES, PICTURES, SOUNDS
 from clew.sources.words import is_segmented
 from clew.tasks import TASKS
 from clew.tasks.examples import Examples
@@ -69,6 +70,7 @@ EXAMPLES = {
     TRANSCRIBED.name: transcribed()[:2],
     CAPTIONED.name: captioned()[:2],
     LABELLED_PICTURES.name: labelled_pictures()[:2],
+    LABELLED_SOUNDS.name: labelled_sounds()[:2],
     "labelled trees": [LabelledTree(("it", "ravels"), head_nodes([2, 0]), ("1", "2")), LabelledTree(("no",), head_nodes([0]), ("1",))],
 }
 PARTS = {
@@ -80,7 +82,7 @@ PARTS = {
     "model.family": MODELS,
     "model.layers": {**CELLS, **MIXERS},
     "task.name": TASKS,
-    "task.input": {**SOUNDS, **PICTURES},
+    "task.input": {**SOUNDS, **LINES, **PICTURES},
     "text.tokenizer": TOKENIZERS,
     "training.average": AVERAGES,
     "training.optimiser": OPTIMISERS,

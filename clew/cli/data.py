@@ -3,7 +3,8 @@ how long texts are, what comes twice, the lines that cannot be used, and the com
 
 FILE is any of the formats of docs/guides/own-data.md, gzipped or not: a text, CSV, TSV, JSON lines, CoNLL columns,
 CoNLL-U or bracketed trees, or one that a file of yours adds with --code. Two files are parallel text, line by line. Of a
-folder its .txt and .jsonl files are read, those below it too, as where a language model is trained on it.
+folder its .txt and .jsonl files are read, those below it too, as where a language model is trained on it. Of sounds and
+pictures that a table names, or that lie in a folder with one for each class, it says how many there are, how long or large.
 
   clew data tickets.csv
   clew data train.de train.en
@@ -49,16 +50,21 @@ def run(options: argparse.Namespace) -> int:
         raise UserError(f"one file is described at a time, or two of parallel text, not {len(options.files)}")
     if len(options.files) == 2 and (options.format not in (None, "parallel") or options.header is not None):
         raise UserError("two files are parallel text, line by line; --format and --header are for one file")
+    if len(options.files) == 1 and options.format is None and (status := run_on_classes(options)) is not None:
+        return status
     description = describe(*options.files, format=options.format, header=options.header)
-    use = find_use(description)
+    files, use = files_named(description, options)
+    use = use or find_use(description)
     if use is None or not use.has_two_texts:
         description = replace(description, ratio=None)
     command = None if use is None or description.stopped is not None else training_command(use, options)
     others = {why: [training_command(other, options) for other in uses] for why, uses in other_uses(description, use).items()}
     if options.json:
-        print(json.dumps({**asdict(description), "command": command, "other_commands": [*chain(*others.values())]}, ensure_ascii=False))
+        named = {} if files is None else {"files": as_object(files)}
+        told = {**asdict(description), **named, "command": command, "other_commands": [*chain(*others.values())]}
+        print(json.dumps(told, ensure_ascii=False))
         return 0
-    for line in shown(description):
+    for line in chain(shown(description), () if files is None else files.lines()):
         print(line)
     if command and use is not None and use.other_labels:
         print(f"the label may be another column: {listed(use.other_labels)}")
@@ -66,6 +72,54 @@ def run(options: argparse.Namespace) -> int:
     for why, commands in others.items():
         print("\n  ".join([f"or, {why}, with:", *commands]))
     return 0
+
+
+def run_on_classes(options: argparse.Namespace) -> int | None:
+    """What is in a folder with one for each class of sounds or pictures; None where it is another."""
+    from pathlib import Path
+
+    from clew.data.described import Use
+    from clew.data.named_files import class_folder, class_lines
+
+    folder = Path(options.files[0]).expanduser()
+    found = class_folder(folder) if folder.is_dir() else None
+    if found is None:
+        return None
+    what, classes, files = found
+    command = training_command(Use(f"classify-{what}s", {}), options)
+    if options.json:
+        print(json.dumps({"path": str(folder), "classes": classes, "files": as_object(files), "command": command}, ensure_ascii=False))
+        return 0
+    for line in class_lines(folder, classes, files):
+        print(line)
+    print(f"train on it with:\n  {command}")
+    return 0
+
+
+def as_object(files: Any) -> dict[str, Any]:
+    from dataclasses import asdict
+
+    sizes = [{"height": height, "width": width, "count": count} for (height, width), count in files.sizes.items()]
+    return {**asdict(files), "sizes": sizes}
+
+
+def files_named(description: Any, options: argparse.Namespace) -> tuple[Any, Any]:
+    """What is in the sounds or pictures that a table names, and what they can be used for; None where it names none."""
+    from pathlib import Path
+
+    from clew.data.named_files import column_of_files, folder_of, measure_files, names_in, use_of_files
+
+    found = column_of_files(description.columns, [fields for _, fields in description.examples])
+    if found is None or len(options.files) > 1 or description.num_files is not None:
+        return None, None
+    column, what = found
+    path = Path(options.files[0]).expanduser()
+    folder = folder_of(what, description.examples[0][1][column].strip(), path.parent)
+    files = measure_files(what, names_in(path, description.format, options.header, column), folder)
+    use = use_of_files(what, column, description.columns)
+    if use is not None and folder != path.parent:
+        use.settings["data.pictures"] = str(folder)
+    return files, use
 
 
 def training_command(use: Any, options: argparse.Namespace) -> str:

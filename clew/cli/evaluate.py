@@ -23,6 +23,10 @@ language.
   clew evaluate runs/tatoeba-transformer pairs.csv data.source=german data.target=english
   clew evaluate runs/multi30k-many data.directions=[de-fr] --pivot en
 
+Of transcribers, word and character error rates; one trained by CTC may search with a language model (--lm).
+
+  clew evaluate runs/digits-speech --lm texts.txt --lm-weight 0.5
+
 Of taggers and classifiers, each measure with what the bootstrap says of it, a line a label, and which label was taken for
 which: a row a gold label, a column a predicted one; where there are more than ten, with --confusion. --errors lists the
 worst predictions.
@@ -44,6 +48,7 @@ from typing import Any
 
 from clew.cli.decoding import add_decoding, decoding_options
 from clew.cli.evaluate_choices import add_choices, asked_choices
+from clew.cli.spelling import add_language_model, take_language_model
 
 SETTING = re.compile(r"\w+(\.\w+)+=")
 
@@ -63,6 +68,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     add("--pivot", metavar="LANGUAGE", help="translate into this language first, and from that into the target's")
     add_decoding(parser)
     add_choices(parser)
+    add_language_model(parser)
     add("--errors", type=int, default=0, metavar="N", help="the N worst predictions, worst first")
     add("--confusion", action="store_true", help="which label was taken for which, however many there are")
     add("--out", metavar="FILE", help="write every example's source, target, prediction and score, as JSON lines")
@@ -85,6 +91,7 @@ def run(options: argparse.Namespace) -> int:
     run = load_run(options.folder, device=options.device, code=None if options.code is None else Path(options.code))
     if run.config.recipe == IMPORTED and not files and not settings:
         raise UserError(f"{run.folder} was imported and has no data of its own; name a FILE to score it on")
+    take_language_model(options, run)
     if choices is not None:
         return evaluate_choices(run, files, settings, choices, options)
     learning = TASKS[run.config.task.name].learns

@@ -7,7 +7,7 @@ from typing import Any
 from clew.cli.tables import text_table
 from clew.core.errors import counted, printable, shortened
 from clew.drawing.bars import bounds
-from clew.drawing.views import Bars, Branches, ColouredText, Grid, Heatmap, Lines, Network, Note, Points, Table, View
+from clew.drawing.views import Bars, Branches, ColouredText, Grid, Heatmap, Lines, Network, Note, Points, Spelled, Table, View
 
 MOST_ROWS, MOST_COLUMNS = 200, 14
 """What is printed of a table or a map at most."""
@@ -67,6 +67,16 @@ def heatmap_lines(part: Heatmap) -> list[str]:
     header = [part.row_label, *map(cell, part.columns)]
     body = [[cell(name), *map(figure, values)] for name, values in zip(part.rows, part.values.tolist(), strict=True)]
     return text_table(header, body, range(1, len(header))).split("\n")
+
+
+def spelled_lines(part: Spelled) -> list[str]:
+    """Where most of each letter lies."""
+    places = part.weights.argmax(1) + 0.5
+    rows = [
+        [cell(letter), f"{part.length * place / part.weights.shape[1]:.3g} {part.unit}"]
+        for letter, place in zip(part.letters, places, strict=True)
+    ]
+    return text_table(["letter", "at"], rows[:MOST_ROWS], [1]).split("\n") + left_out(len(rows), "row")
 
 
 def grid_lines(part: Grid) -> list[str]:
@@ -157,6 +167,7 @@ LINES: dict[type, Any] = {
     ColouredText: coloured_lines,
     Bars: bar_lines,
     Heatmap: heatmap_lines,
+    Spelled: spelled_lines,
     Grid: grid_lines,
     Lines: series_lines,
     Points: point_lines,

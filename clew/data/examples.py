@@ -251,3 +251,24 @@ class Transcribed(NamedTuple):
     @property
     def target(self) -> str:
         return self.text
+
+
+class LabelledSound(NamedTuple):
+    """A sound with a label; with several, or none, where labels do not exclude each other. The sound is as in `Transcribed`."""
+
+    sound: Any
+    labels: tuple[str, ...] = ()
+    id: str = ""
+
+    @property
+    def key(self) -> str:
+        return str(getattr(self.sound, "key", self.sound))
+
+    @property
+    def input(self) -> Any:
+        return self.sound
+
+    @property
+    def label(self) -> str:
+        """All labels in one string."""
+        return "|".join(self.labels)

@@ -10,10 +10,10 @@ from typing import Any
 
 from clew.core.errors import UserError
 from clew.data.caption_files import CaptionRow, read_listed
+from clew.data.class_folders import files_by_class
 from clew.data.examples import Captioned, LabelledPicture, Picture
 from clew.data.format import Format
 from clew.data.formats import FORMATS, find_format
-from clew.data.lines import near
 from clew.data.notes import Notes
 from clew.data.picture_decoding import ENDINGS
 from clew.data.pictures import PictureRef, check_folder, find_picture
@@ -138,21 +138,8 @@ def read_labelled_pictures(
 
 def of_folder(folder: Path, with_labels: bool, notes: Notes) -> Iterator[LabelledPicture]:
     """class/picture.jpg, or deeper below the class, in the order of names. What is no picture by its ending is passed over."""
-    found = False
-    for path in sorted(folder.rglob("*")):
-        inside = path.relative_to(folder)
-        if any(part.startswith(".") for part in inside.parts) or path.is_dir():
-            continue
-        if path.suffix.lower() not in ENDINGS or not path.is_file():
-            notes.skip("file that is no picture by its ending", str(path))
-        elif with_labels and len(inside.parts) == 1:
-            notes.skip("picture outside of the folders of classes", str(path))
-        else:
-            found = True
-            yield LabelledPicture(PictureRef(str(path)), (inside.parts[0],) if with_labels else (), str(path))
-    if not found:
-        wanted = "class/picture.jpg, a folder for each class" if with_labels else "files that end in .jpg, .png or the like"
-        raise UserError(f"{folder}: no picture in this folder; expected {wanted}; {near(folder / '*')}")
+    for path, labels in files_by_class(folder, "picture", ENDINGS, notes, with_labels=with_labels):
+        yield LabelledPicture(PictureRef(str(path)), labels, str(path))
 
 
 def without_repeats(examples: Iterable[LabelledPicture], notes: Notes) -> Iterator[LabelledPicture]:

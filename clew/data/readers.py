@@ -255,6 +255,7 @@ OTHER_NAMES = {
     "answer_start": ("answers.answer_start",),
     "image": ("picture", "file", "file_name", "filename", "path"),
     "caption": ("captions",),
+    "sound": ("audio", "image", "picture", "file", "file_name", "filename", "path"),
 }
 """What columns are called besides their role."""
 ROLES = {"labels": "label"}

@@ -24,6 +24,8 @@ AT_ONCE = 2**20
 """Samples that are decoded at a time, all channels counted."""
 MOST_FRAMES = 2**62
 """Where a header does not tell how long a sound is, libsndfile says that it is at least so long."""
+ENDINGS = (".wav", ".flac", ".ogg", ".oga", ".opus", ".mp3", ".aif", ".aiff", ".au")
+"""Of the names of sound files, where a folder is looked through."""
 
 
 class Sound(NamedTuple):

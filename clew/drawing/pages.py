@@ -23,9 +23,10 @@ from clew.drawing.letters import markup, visible, wrapped
 from clew.drawing.lines import lines
 from clew.drawing.network import network
 from clew.drawing.note import note, note_html
-from clew.drawing.parts import Bars, Branches, ColouredText, Grid, Heatmap, Lines, Network, Note, Part, Points, Table
+from clew.drawing.parts import Bars, Branches, ColouredText, Grid, Heatmap, Lines, Network, Note, Part, Points, Spelled, Table
 from clew.drawing.points import points
 from clew.drawing.shapes import Label, Picture, pixels
+from clew.drawing.spelled import spelled
 from clew.drawing.table import table, table_html
 
 MARGIN, BETWEEN = 20, 26
@@ -150,6 +151,7 @@ class Drawn(NamedTuple):
 
 DRAWN: dict[type, Drawn] = {
     Heatmap: Drawn(heatmap),
+    Spelled: Drawn(spelled),
     Grid: Drawn(grid),
     Lines: Drawn(lines),
     Bars: Drawn(bars),

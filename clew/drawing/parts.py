@@ -32,6 +32,21 @@ class Heatmap:
 
 
 @dataclass(frozen=True)
+class Spelled:
+    """What was written from an input that is no text: `shown` (rows, columns) is the input's picture, such as a spectrogram, under its
+    `name`; `weights` (letters, places) how much each letter lies at each place. Both go over the `length` of the input, in a `unit` such
+    as seconds."""
+
+    shown: np.ndarray
+    weights: np.ndarray
+    letters: Sequence[str]
+    length: float
+    unit: str
+    name: str = ""
+    title: str = ""
+
+
+@dataclass(frozen=True)
 class Grid:
     """Many small heatmaps of one kind, by layer (row) and head (column), each under a name; links lead to one of them. Colours go from
     `low` to `high`, or to the greatest value. `notes` stand on maps that are not as the others, such as those of heads that are off; a map
@@ -173,4 +188,4 @@ class Note:
     text: str
 
 
-Part = Heatmap | Grid | Lines | Bars | Points | ColouredText | Table | Branches | Network | Note
+Part = Heatmap | Spelled | Grid | Lines | Bars | Points | ColouredText | Table | Branches | Network | Note

@@ -19,6 +19,7 @@ from clew.drawing.views import (
     Part,
     Points,
     Series,
+    Spelled,
     Table,
     View,
 )
@@ -52,6 +53,7 @@ def series_of(content: list[dict[str, Any]]) -> list[Series]:
 
 PARTS: dict[str, tuple[Callable[..., Part], dict[str, Callable[[Any], Any]]]] = {
     "heatmap": (Heatmap, {"values": numbers}),
+    "spelled": (Spelled, {"shown": numbers, "weights": numbers}),
     "grid": (Grid, {"maps": lambda maps: [[numbers(each) for each in row] for row in maps]}),
     "lines": (Lines, {"series": series_of, "thresholds": lambda pairs: [tuple(pair) for pair in pairs]}),
     "bars": (Bars, {"values": listed}),

@@ -27,6 +27,7 @@ from clew.drawing.parts import (
     Part,
     Points,
     Series,
+    Spelled,
     Table,
 )
 
@@ -44,6 +45,7 @@ __all__ = [
     "Part",
     "Points",
     "Series",
+    "Spelled",
     "Table",
     "View",
 ]

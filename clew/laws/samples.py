@@ -11,6 +11,7 @@ from clew.data.examples import (
     Captioned,
     Labelled,
     LabelledPicture,
+    LabelledSound,
     LabelledTree,
     Pair,
     Parsed,
@@ -23,6 +24,7 @@ from clew.data.kinds.dependency_graphs import DependencyGraphsData
 from clew.data.kinds.documents import DocumentsData
 from clew.data.kinds.labelled import LabelledData
 from clew.data.kinds.labelled_pictures import LabelledPicturesData
+from clew.data.kinds.labelled_sounds import LabelledSoundsData
 from clew.data.kinds.labelled_trees import LabelledTreesData
 from clew.data.kinds.pairs import PairsData
 from clew.data.kinds.questions import QuestionsData
@@ -114,6 +116,10 @@ def labelled_pictures() -> list[LabelledPicture]:
     return [LabelledPicture(scene, (str(number % 2),), f"scene {number}") for number, scene in found]
 
 
+def labelled_sounds() -> list[LabelledSound]:
+    return [LabelledSound(Tone(text), (str(number % 2),), f"sound {number}") for number, text in enumerate(TEXTS)]
+
+
 SAMPLES: dict[type[DataSection], Any] = {
     TextData: TextString("\n".join(TEXTS * 4) + "\n"),
     DocumentsData: TextString("\n\n".join("\n".join(TEXTS) for _ in range(4)) + "\n"),
@@ -127,4 +133,5 @@ SAMPLES: dict[type[DataSection], Any] = {
     TranscribedData: transcribed(),
     CaptionedData: captioned(),
     LabelledPicturesData: labelled_pictures(),
+    LabelledSoundsData: labelled_sounds(),
 }

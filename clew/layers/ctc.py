@@ -92,6 +92,17 @@ class CTC(nn.Module):
             torch.where(lattice.fits, torch.maximum(last, before), -torch.inf),
         )
 
+    def posteriors(self, logits: Tensor, targets: Tensor, mask: Tensor | None = None, target_mask: Tensor | None = None) -> Tensor:
+        """p(frame t belongs to label i | targets, x) (batch, labels, length), over all paths; 0 where a row's targets do not fit.
+
+        It is the derivative of log p(targets | x) by the emission of label i at frame t (equation 14).
+        """
+        lattice = self.lattice(logits.detach(), targets, mask, target_mask)
+        with torch.enable_grad():
+            emissions = lattice.emissions().requires_grad_()
+            (found,) = torch.autograd.grad(lattice.total(emissions)[lattice.fits].sum(), emissions, materialize_grads=True)
+        return found[:, :, 1::2].mT
+
     def lattice(self, logits: Tensor, targets: Tensor, mask: Tensor | None, target_mask: Tensor | None) -> "Lattice":
         if logits.dim() != 3 or targets.dim() != 2 or len(logits) != len(targets):
             raise UserError(
@@ -146,9 +157,9 @@ class Lattice(NamedTuple):
         before = scores.gather(1, (2 * self.num_labels - 1).clamp(min=0)[:, None])[:, 0]
         return last, torch.where(self.num_labels > 0, before, IMPOSSIBLE)
 
-    def total(self) -> Tensor:
-        """log p(l | x) (batch,), by the equation."""
-        scores, emissions = self.start(), self.emissions()
+    def total(self, emissions: Tensor | None = None) -> Tensor:
+        """log p(l | x) (batch,), by the equation; `emissions` are those of the lattice, where they are there already."""
+        scores, emissions = self.start(), self.emissions() if emissions is None else emissions
         for t in range(emissions.shape[1]):
             after = self.ways(scores).logsumexp(0) + emissions[:, t]
             scores = torch.where(self.real[:, t, None], after, scores)

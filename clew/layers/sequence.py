@@ -2,6 +2,7 @@
 
 from collections.abc import Iterable
 from contextvars import copy_context
+from math import prod
 from typing import Any
 
 import torch
@@ -17,11 +18,13 @@ class SequenceLayer(nn.Module):
     """Reads a chunk of any length and the state that the chunk before it left.
 
     `causal` says that position t sees nothing after t; only such a layer can be given a state. `dim` is the width of what comes out.
-    A layer without memory of the past keeps these defaults: its state is None.
+    A layer without memory of the past keeps these defaults: its state is None. One that sees the whole sequence may give fewer places than
+    it reads, one for each `stride` of them; `out_mask` is then which of those are real.
     """
 
     causal: bool = True
     dim: int
+    stride: int = 1
 
     def initial_state(self, batch_size: int, memory: Memory | None = None, capacity: int | None = None, *, like: Tensor) -> State:
         """The state before anything is read: allocates and stores, computes nothing with parameters."""
@@ -29,6 +32,10 @@ class SequenceLayer(nn.Module):
 
     def forward(self, x: Tensor, mask: Tensor | None = None, state: State = None) -> tuple[Tensor, State]:
         raise NotImplementedError
+
+    def out_mask(self, mask: Tensor | None) -> Tensor | None:
+        """Which places of what comes out are real."""
+        return mask
 
     def refuse_state(self, state: State) -> None:
         if state is not None:
@@ -54,6 +61,7 @@ class Stack(SequenceLayer):
         self.layers: Any = nn.ModuleList(built)
         self.causal = all(layer.causal for layer in built)
         self.dim = built[-1].dim if built else dim
+        self.stride = prod(layer.stride for layer in built)
 
     def initial_state(self, batch_size: int, memory: Memory | None = None, capacity: int | None = None, *, like: Tensor) -> State:
         memories = [memory] * len(self.layers)
@@ -82,9 +90,15 @@ class Stack(SequenceLayer):
                 x, new = run_twice(layer, x, mask, before)
             else:
                 x, new = layer(x, mask, before)
+            mask = layer.out_mask(mask)
             levels.append(x)
             after.append(new)
         return levels, tuple(after)
+
+    def out_mask(self, mask: Tensor | None) -> Tensor | None:
+        for layer in self.layers:
+            mask = layer.out_mask(mask)
+        return mask
 
 
 def run_twice(layer: SequenceLayer, x: Tensor, mask: Tensor | None, state: State) -> tuple[Tensor, State]:

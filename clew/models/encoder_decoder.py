@@ -74,7 +74,7 @@ class EncoderDecoder(nn.Module):
         """The source as the decoder reads it. A row without a real position is read as its padding is."""
         refuse_documents(mask)
         values, state = self.encoder(inputs, mask)
-        return Memory(values, mask, None if self.bridge is None else self.bridge(state.layers))
+        return Memory(values, self.encoder.layers.out_mask(mask), None if self.bridge is None else self.bridge(state.layers))
 
     def initial_state(
         self, batch_size: int, memory: Memory | None = None, capacity: int | None = None, *, like: Tensor | None = None

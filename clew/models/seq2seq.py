@@ -1,5 +1,6 @@
 """Recurrent encoder-decoders: the plain bottleneck (Sutskever et al. 2014), attention before the decoder's cell (Bahdanau et al. 2015) and
-after it (Luong et al. 2015), soft or hard (Xu et al. 2015), their layers joined by residual connections or not (Wu et al. 2016)."""
+after it (Luong et al. 2015), soft or hard (Xu et al. 2015), their layers joined by residual connections or not (Wu et al. 2016), the
+encoder's a pyramid or not (Chan et al. 2016)."""
 
 from collections.abc import Iterable, Sequence
 from functools import partial
@@ -18,6 +19,7 @@ from clew.layers.attentive import Attend, AttentiveCell, Drawing, FeedingCell, L
 from clew.layers.cells import CELLS, Cell, DroppedCell, StackedCell
 from clew.layers.feedforward import Readout
 from clew.layers.hard_attention import HardAttention, Reinforce
+from clew.layers.pyramid import Halved
 from clew.layers.recurrent import Backward, Bidirectional, Recurrent, RecurrentState
 from clew.layers.residual_cell import ResidualCell
 from clew.layers.scores import SCORES, Score
@@ -39,6 +41,9 @@ class Seq2SeqConfig(ModelSection):
     shared_embeddings: bool = Field(False, description="one table for source and target; with task.tied for the output too")
     direction: Literal["forward", "backward", "both"] = Field(
         "both", description="how the encoder reads; both ways makes its vectors twice dim"
+    )
+    pyramid: int = Field(
+        0, ge=0, le=10, description="so many of the encoder's top layers read pairs of places joined, which halves a long input each time"
     )
     bridge: Literal["copy", "dense", "zero"] = Field(
         "dense", description="the decoder starts from the encoder's last states: as they are, through tanh(W s + b), or not at all"
@@ -142,6 +147,10 @@ def check_choices(config: Seq2SeqConfig) -> None:
     if config.join == "none" and config.attention != "after":
         raise UserError(f"model.join=none is for model.attention=after, not {config.attention}; model.readout=none is what before has")
     encoder_layers = config.encoder_layers or config.num_layers
+    if config.pyramid > encoder_layers:
+        raise UserError(f"model.pyramid ({config.pyramid}) is of the encoder's layers, and there are {encoder_layers}; lower it")
+    if config.pyramid and config.residual:
+        raise UserError("model.pyramid joins pairs of places, so that nothing of their width can be added; set model.residual=false")
     if config.residual and max(encoder_layers, config.num_layers) == 1:
         raise UserError("model.residual=true joins layers from the second on, and both halves have one; raise model.num_layers")
     if config.bridge == "copy" and (config.direction == "both" or encoder_layers != config.num_layers):
@@ -153,13 +162,17 @@ def check_choices(config: Seq2SeqConfig) -> None:
 
 def encoder_layers(config: Seq2SeqConfig, dim: int) -> list[SequenceLayer]:
     layers: list[SequenceLayer] = []
-    for _ in range(config.encoder_layers or config.num_layers):
+    count = config.encoder_layers or config.num_layers
+    for number in range(count):
+        is_halved = number >= count - config.pyramid
+        dim = 2 * dim if is_halved else dim
         layer: SequenceLayer = Recurrent(build_cell(config, dim))
         if config.direction == "both":
             layer = Bidirectional(layer, Recurrent(build_cell(config, dim)))
         elif config.direction == "backward":
             layer = Backward(layer)
-        layers.append(above(config, dim, layer) if layers else dropped(config, dim, layer))
+        wired = above(config, dim, layer) if layers else dropped(config, dim, layer)
+        layers.append(Halved(wired) if is_halved else wired)
         dim = layer.dim
     return layers
 

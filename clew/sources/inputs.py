@@ -26,6 +26,15 @@ class Input(NamedTuple):
     length: int
 
 
+class Shown(NamedTuple):
+    """An input as a person looks at it: a picture (rows, columns) that goes over `length` of a `unit`, under a name."""
+
+    values: Tensor
+    length: float
+    unit: str
+    name: str
+
+
 @dataclass(frozen=True)
 class InputReader(Kept):
     """How inputs become what a body reads. The fields of a member are its options, and what was measured on the training part."""
@@ -67,6 +76,11 @@ class InputReader(Kept):
     def places(self, given: Any, length: int) -> list[str]:
         """What a person calls each place."""
         return [f"{self.unit} {number}" for number in range(1, length + 1)]
+
+    def shown(self, given: Any) -> Shown:
+        """An input as a person looks at it: its places from left to right over their features."""
+        features = self.read(given)
+        return Shown(features.mT.flip(0), float(len(features)), f"{self.unit}s", "")
 
     @property
     def vocabulary(self) -> int:

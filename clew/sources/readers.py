@@ -4,9 +4,11 @@ import json
 
 from clew.core.errors import unknown
 from clew.sources.inputs import InputReader
+from clew.sources.lines import ColumnsReader
 from clew.sources.picture_inputs import ConvolvedReader, PatchesReader, PixelsReader, RowsReader
 from clew.sources.sounds import LogMelReader
 
+LINES: dict[str, type[InputReader]] = {"columns": ColumnsReader}
 SOUNDS: dict[str, type[InputReader]] = {"log_mel": LogMelReader}
 PICTURES: dict[str, type[InputReader]] = {
     "convolved": ConvolvedReader,
@@ -14,6 +16,8 @@ PICTURES: dict[str, type[InputReader]] = {
     "pixels": PixelsReader,
     "rows": RowsReader,
 }
+SPELLED: dict[str, type[InputReader]] = {**SOUNDS, **LINES}
+"""Of inputs that say a text from their beginning to their end."""
 
 
 class AnyReader(InputReader):
@@ -22,7 +26,7 @@ class AnyReader(InputReader):
     @classmethod
     def from_json(cls, text: str) -> InputReader:  # type: ignore[override]
         fields = json.loads(text)
-        name, readers = fields.pop("name"), {**SOUNDS, **PICTURES}
+        name, readers = fields.pop("name"), {**SOUNDS, **LINES, **PICTURES}
         if name not in readers:
             raise unknown("reader of inputs", name, readers)
         return readers[name](**fields)

@@ -12,7 +12,7 @@ from clew.core.errors import UserError
 from clew.data.resampling import resample
 from clew.data.sound_files import Length, Sound, read_sound, sound_length
 from clew.sources.frames import Frames
-from clew.sources.inputs import Input, InputReader
+from clew.sources.inputs import Input, InputReader, Shown
 from clew.sources.log_mel import LogMel
 from clew.sources.spec_augment import SpecAugment
 from clew.sources.vocal_tract import VocalTract
@@ -69,10 +69,20 @@ class LogMelReader(InputReader):
             raise UserError(f"{given}: the sound is empty; leave it out")
         return Input(given, self.frames.num_positions(ceil(frames * self.rate / rate)))
 
-    def read(self, given: Any) -> Tensor:
+    def samples(self, given: Any) -> Tensor:
+        """Those of a sound, at the reader's rate."""
         sound = sound_of(given)
-        samples = sound.samples if sound.rate == self.rate else resample(sound.samples, sound.rate, self.rate)
-        return self.frames.read(samples)
+        return sound.samples if sound.rate == self.rate else resample(sound.samples, sound.rate, self.rate)
+
+    def read(self, given: Any) -> Tensor:
+        return self.frames.read(self.samples(given))
+
+    def shown(self, given: Any) -> Shown:
+        """The log-mel spectrogram, high bands at the top."""
+        samples = self.samples(given)
+        assert isinstance(self.frames.features, LogMel)
+        bands = self.frames.features(samples)
+        return Shown(bands.mT.flip(0), len(samples) / self.rate, "seconds", "log-mel")
 
     def collated(self, examples: Any) -> Any:
         return self.frames.collate_read(examples)

@@ -6,6 +6,7 @@ from clew.tasks.choices import CHOOSE, takes_choices
 from clew.tasks.classification import CLASSIFICATION
 from clew.tasks.entry import TaskEntry
 from clew.tasks.language_model import LANGUAGE_MODEL
+from clew.tasks.listening import LISTENING
 from clew.tasks.masked_language_model import MASKED_LANGUAGE_MODEL
 from clew.tasks.node_labelling import NODE_LABELLING
 from clew.tasks.parsing import PARSING
@@ -13,6 +14,7 @@ from clew.tasks.picture_classification import PICTURE_CLASSIFICATION
 from clew.tasks.question_answering import QUESTION_ANSWERING
 from clew.tasks.representation import REPRESENTATION
 from clew.tasks.sequence import SEQUENCE, TRANSLATION
+from clew.tasks.sound_classification import SOUND_CLASSIFICATION
 from clew.tasks.tagging import TAGGING
 from clew.tasks.text_vectors import EMBED, reads_texts
 from clew.tasks.transcription import TRANSCRIPTION
@@ -32,8 +34,10 @@ TASKS: dict[str, TaskEntry] = {
     "representation": REPRESENTATION,
     "tree_classification": TREE_CLASSIFICATION,
     "transcription": TRANSCRIPTION,
+    "listening": LISTENING,
     "captioning": CAPTIONING,
     "picture_classification": PICTURE_CLASSIFICATION,
+    "sound_classification": SOUND_CLASSIFICATION,
     "node_labelling": NODE_LABELLING,
 }
 

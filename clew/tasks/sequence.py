@@ -186,7 +186,7 @@ class SequenceToSequence(ReadsAndWrites):
                 log_probs = self.log_probs(dropped).gather(-1, batch.targets[..., None])[..., 0]
             terms |= {name: term._replace(count=counts[name]) for name, term in self.body.hard_terms(state, log_probs, batch.mask).items()}
         if "coverage" in counts:
-            uneven = uneven_coverage(by_row(seen[0], len(batch.tokens)), batch.mask, batch.source_mask)
+            uneven = uneven_coverage(by_row(seen[0], len(batch.tokens)), batch.mask, memory.mask)
             terms["coverage"] = Term(uneven, counts["coverage"], self.config.coverage_weight)
         return terms, None
 

@@ -12,6 +12,7 @@ from clew.core.modes import evaluating
 from clew.data.examples import Pair
 from clew.layers.embeddings import tokens_of as tokens_in
 from clew.layers.heads import CROSS, attending_layers
+from clew.layers.pyramid import at_every_place, shared_out
 from clew.sources.words import SourceReader
 from clew.tasks.alignment import Alignment, Tokens, attention_weights, tokens_of, with_marks
 from clew.tasks.examples import ExampleTask
@@ -106,7 +107,8 @@ class ReadsAndWrites(ExampleTask):
 
     def levels(self, reading: Reading) -> list[Levels]:
         batch, body = reading.batch, self.body
-        read = levels_of(body.encoder, body.encoder.levels(batch.source, batch.source_mask), reading.pieces, "encoder")
+        levels = [at_every_place(level[0], len(reading.pieces))[None] for level in body.encoder.levels(batch.source, batch.source_mask)]
+        read = levels_of(body.encoder, levels, reading.pieces, "encoder")
         return [read, levels_of(body.decoder, self.decoder_levels(batch), reading.read_by_decoder, "decoder")]
 
     def decoder_levels(self, batch: "SequenceBatch") -> list[Tensor]:
@@ -174,7 +176,7 @@ class ReadsAndWrites(ExampleTask):
         source, target = self.named_sides(given, sides)
         with evaluating([self]):
             weights = attention_weights(self, batch, layer)[0].cpu()
-        return Alignment(source, target, weights[: len(target.texts), : len(source.texts)])
+        return Alignment(source, target, shared_out(weights[: len(target.texts)], len(source.texts)))
 
     def explains(self, given: Given, of: str | None = None, place: int | None = None) -> Explained:
         """log p of a token that is written, given the source and what stands before it, by the source's places."""

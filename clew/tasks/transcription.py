@@ -1,8 +1,7 @@
 """Transcription by connectionist temporal classification: a sound in, what is said out, a symbol or a blank for every frame (Graves et al.
-2006). Any body that reads one sequence; the same task reads lines of writing column by column."""
+2006). Any body that reads one sequence; the same task reads lines of writing column by column (`task.input=columns`)."""
 
-from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from collections.abc import Sequence
 from typing import Annotated, Any, Literal, NamedTuple
 
 import torch
@@ -10,7 +9,7 @@ from pydantic import Field
 from torch import Tensor, nn
 
 from clew.core.batches import padded, to_device
-from clew.core.config import Part, Section, TaskSection, build_part, one_of
+from clew.core.config import Part, TaskSection, build_part, one_of
 from clew.core.errors import UserError
 from clew.core.modes import evaluating
 from clew.core.types import State, Term
@@ -19,16 +18,14 @@ from clew.data.kinds.transcribed import TRANSCRIBED
 from clew.data.plans import batches_by_length
 from clew.decoding.ctc import Transcript, best_path, prefix_beam_search
 from clew.layers.ctc import CTC, least_frames
-from clew.metrics.bootstrap import Interval
-from clew.metrics.error_rates import character_errors, error_interval, word_errors
-from clew.metrics.measures import MEASURES, Measured
-from clew.metrics.statistics import Statistics
 from clew.sources.inputs import Decoded, Input, InputReader
-from clew.sources.readers import SOUNDS, AnyReader
+from clew.sources.readers import SPELLED, AnyReader
 from clew.tasks.entry import TaskEntry
 from clew.tasks.examples import Examples, ExampleTask, TrainTokenizer
 from clew.tasks.input_lengths import TakesPlaces
-from clew.tasks.use import Blocks, Objects, Options, Use
+from clew.tasks.spelling import Spelling
+from clew.tasks.transcripts import Heard, Looked, MeasuredTranscripts, SoundRow, as_lines, heard_objects
+from clew.tasks.use import Options, Use
 from clew.text.tokenizer import Tokenizer
 
 BATCH_FRAMES = 65_536
@@ -39,7 +36,9 @@ class TranscriptionConfig(TaskSection):
     """A symbol or a blank for every frame of a sound."""
 
     name: Literal["transcription"] = "transcription"
-    input: Annotated[Part, one_of("reader of sounds", SOUNDS)] = Field("log_mel", description="how a sound is read")
+    input: Annotated[Part, one_of("reader of sounds or lines", SPELLED)] = Field(
+        "log_mel", description="how a sound is read, or a line of writing: log_mel, columns"
+    )
     dropout: float = Field(0.0, ge=0, lt=1, description="of what the output layer reads")
     beams: int = Field(1, ge=1, description="1: the best path; more: prefix beam search with so many prefixes")
     longest: int = Field(2000, ge=1, description="training sounds with more frames than this are left out, and counted")
@@ -62,19 +61,7 @@ class SpokenBatch(NamedTuple):
     fresh: bool = True
 
 
-@dataclass(frozen=True)
-class Heard:
-    """What is said in a sound; `log_prob` is of all paths that say it, of the best path alone where no beam was searched."""
-
-    sound: str
-    text: str
-    log_prob: float
-
-    def __str__(self) -> str:
-        return self.text
-
-
-class Transcriber(TakesPlaces, ExampleTask):
+class Transcriber(MeasuredTranscripts, TakesPlaces, ExampleTask):
     """p(text | x) = sum over paths that collapse to the text of prod_t softmax(W h_t + b)[path_t], h being the body's vectors.
 
     The blank is the symbol behind those of the tokenizer.
@@ -92,6 +79,7 @@ class Transcriber(TakesPlaces, ExampleTask):
         self.output = nn.Linear(body.dim, target.vocabulary + 1)
         self.dropout = nn.Dropout(config.dropout)
         self.ctc = CTC(self.blank)
+        self.spelling: Spelling | None = None
         self.decoded = Decoded()
 
     @property
@@ -140,21 +128,27 @@ class Transcriber(TakesPlaces, ExampleTask):
         return SpokenBatch(inputs, mask, targets, target_mask)
 
     @torch.no_grad()
-    def transcripts(self, batch: SpokenBatch, beams: int) -> list[Transcript]:
+    def transcripts(self, batch: SpokenBatch, beams: int | None = None) -> list[Transcript]:
+        """The best of each row, searched with so many prefixes, with a language model where there is one."""
         log_probs = self.logits(batch).float().log_softmax(-1)
-        if beams == 1:
+        spelling = self.spelling
+        beams = (self.config.beams if spelling is None else spelling.beams) if beams is None else beams
+        if beams == 1 and spelling is None:
             return best_path(log_probs, batch.mask, blank=self.blank)
-        return [found[0] for found in prefix_beam_search(log_probs, batch.mask, beams=beams, blank=self.blank)]
+        more: dict[str, Any] = {}
+        if spelling is not None:
+            more = {"language_model": spelling.model, "alpha": spelling.weight, "beta": spelling.bonus, "end": self.blank}
+        return [found[0] for found in prefix_beam_search(log_probs, batch.mask, beams=beams, blank=self.blank, **more)]
 
     def predict(self, batch: SpokenBatch, decoding: Any = None, seed: int = 0, row_numbers: Any = None) -> list[str]:
-        return [self.text_of(found) for found in self.transcripts(batch, self.config.beams)]
+        asked = decoding.beams if decoding is not None and decoding.method == "beam" else None
+        return [self.text_of(found) for found in self.transcripts(batch, asked)]
 
     def text_of(self, transcript: Transcript) -> str:
         return self.target.decode(list(transcript.tokens)).strip()
 
     def transcribe(self, sounds: Sequence[Any], options: "TranscribeOptions") -> list[Heard]:
         """What is said in each sound, in the order given; one that is refused is named."""
-        beams = options.beams or self.config.beams
         encoded = [Spoken(self.reader.measured(sound), []) for sound in sounds]
         for sound, spoken in zip(sounds, encoded, strict=True):
             self.check_length(spoken, str(sound))
@@ -163,42 +157,32 @@ class Transcriber(TakesPlaces, ExampleTask):
         with evaluating([self]):
             for rows in batches_by_length(lengths, BATCH_FRAMES):
                 batch = to_device(self.collate([encoded[row] for row in rows]), self.output.weight.device)
-                found |= dict(zip(rows, self.transcripts(batch, beams), strict=True))
-        return [Heard(str(sound), self.text_of(found[row]), found[row].log_prob) for row, sound in enumerate(sounds)]
+                found |= dict(zip(rows, self.transcripts(batch, options.beams), strict=True))
+        return [
+            Heard(
+                str(sound),
+                self.text_of(found[row]),
+                found[row].log_prob,
+                self.looked(sound, encoded[row], found[row]) if options.with_attention else None,
+            )
+            for row, sound in enumerate(sounds)
+        ]
 
-    def measure(self, examples: Sequence[Transcribed], predictions: Sequence[str]) -> Measured:
-        wanted = [example.text for example in examples]
-        found = [MEASURES[name].corpus(predictions, wanted, False) for name in self.config.measures]
-        values = {name: value for measured in found for name, value in measured.values.items()}
-        return Measured(values, ", ".join(measured.text for measured in found))
-
-    def statistics(self, examples: Sequence[Transcribed], predictions: Sequence[str]) -> list[Statistics]:
-        wanted = [example.text for example in examples]
-        found = [MEASURES[name].statistics(predictions, wanted, False) for name in self.config.measures]
-        return [{name: row for each in found for name, row in each[place].items()} for place in range(len(examples))]
-
-    def intervals(self, examples: Sequence[Transcribed], predictions: Sequence[str]) -> dict[str, Interval]:
-        """Of word and character error rates, by resampling examples."""
-        wanted = [example.text for example in examples]
-        rates = {"wer": word_errors, "cer": character_errors}
-        chosen = [name for name in self.config.measures if name in rates]
-        return {name: error_interval(rates[name](predictions, wanted)).times(100) for name in chosen}
-
-    def sentence_scores(self, examples: Sequence[Transcribed], predictions: Sequence[str]) -> list[float]:
-        """100 less the percentage of wrong words, at least 0."""
-        sentence = MEASURES[self.config.measures[0] if self.config.measures else "wer"].sentence
-        pairs = zip(examples, predictions, strict=True)
-        return [max(100 + sentence(prediction, example.text, False), 0.0) for example, prediction in pairs]
-
-    def described(self, example: Transcribed, prediction: str) -> dict[str, str]:
-        return {"source": str(example.id), "target": example.text, "prediction": prediction}
+    def looked(self, sound: Any, spoken: Spoken, transcript: Transcript) -> Looked:
+        """p(a frame belongs to a letter | all letters, the sound), over all paths."""
+        batch = to_device(self.collate([spoken]), self.output.weight.device)
+        with evaluating([self]):
+            logits = self.logits(batch).float()
+        tokens = torch.tensor([transcript.tokens], dtype=torch.long, device=logits.device)
+        weights = self.ctc.posteriors(logits, tokens, batch.mask)[0].cpu()
+        return Looked(tuple(self.target.piece(token) for token in transcript.tokens), weights, self.reader.shown(sound))
 
 
 def train_spoken_vocabularies(
     train: TrainTokenizer, joint: bool, examples: Sequence[Transcribed], config: TranscriptionConfig
 ) -> dict[str, Any]:
     """How sounds are read, and a tokenizer of the texts."""
-    reader = build_part("reader of sounds", config.input, SOUNDS).fitted(examples[0].input)
+    reader = build_part("reader of sounds or lines", config.input, SPELLED).fitted(examples[0].input)
     return {"input": reader, "target": train([example.text for example in examples], [])}
 
 
@@ -206,32 +190,15 @@ def build_transcriber(body: Any, vocabularies: dict[str, Any], config: Transcrip
     return Transcriber(body, vocabularies["input"], vocabularies["target"], config)
 
 
-class SoundRow(Section):
-    sound: str = Field(description="a sound file", json_schema_extra={"metavar": "FILE"})
-
-
 class TranscribeOptions(Options):
     beams: int | None = Field(None, ge=1, description="prefixes of the search; 1 is the best path; as trained where not given")
+    with_attention: bool = Field(False, description="with where in its sound each letter lies")
 
 
 def transcribe_rows(
     tasks: Sequence[Transcriber], rows: Sequence[SoundRow], options: TranscribeOptions, numbers: Sequence[int]
 ) -> list[Heard]:
     return tasks[0].transcribe([row.sound for row in rows], options)
-
-
-def heard_objects(number: int, row: SoundRow, answer: Heard | None, options: TranscribeOptions) -> Objects:
-    if answer is None:
-        return [{"line": number, "sound": "", "text": None}]
-    return [{"line": number, "sound": answer.sound, "text": answer.text, "log_prob": answer.log_prob}]
-
-
-def as_lines(blocks: Blocks, options: TranscribeOptions, alone: bool) -> Iterator[str]:
-    """The text; behind the file's name where there are several."""
-    for some in blocks:
-        for each in some:
-            name = "" if alone or each.answer is None else f"{each.answer.sound}\t"
-            yield f"{name}{'' if each.answer is None else each.answer.text}\n"
 
 
 TRANSCRIBE: Use[SoundRow, Heard] = Use(
@@ -244,12 +211,18 @@ TRANSCRIBE: Use[SoundRow, Heard] = Use(
     names_files=True,
     try_it=lambda example: (["speech.wav"], None),
     help="""Every FILE, or else every line of standard input or of --file, is the path of a sound file: WAV, and with
-`pip install 'clew[sound]'` FLAC, Ogg and MP3. What is said in it is one line of standard output; where there are several
-files, behind the file's name and a tab.
+`pip install 'clew[sound]'` FLAC, Ogg and MP3; or of a run that reads lines of writing, that of a picture. What is said in
+it is one line of standard output; where there are several files, behind the file's name and a tab.
 
   clew transcribe runs/digits-speech three.wav
   clew transcribe runs/digits-speech *.wav
-  clew transcribe runs/digits-speech three.wav --beams 20 --json""",
+  clew transcribe runs/digits-speech three.wav --beams 20 --json
+  clew transcribe runs/digits-speech three.wav --attention three.png
+  clew transcribe runs/digits-speech three.wav --lm texts.txt --lm-weight 0.5
+
+--attention draws where in its sound each letter lies: what the decoder looked at while it wrote it, or of a run trained by
+CTC how probably each frame belongs to it. --lm searches with a language model, which is for CTC: of a text file n-grams of
+its letters are counted, and a run is to be a language model of letters.""",
 )
 
 SPOKEN = {"input": AnyReader, "target": Tokenizer}

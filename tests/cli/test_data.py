@@ -4,9 +4,12 @@ import shlex
 from pathlib import Path
 
 import pytest
+import torch
+from PIL import Image
 
 from clew.recipes.running import config_of
 from tests.cli.conftest import Clew
+from tests.tasks.test_transcription import write_wav
 
 TICKETS = "body,queue\n" + "".join(f"the {n}th bill is wrong,{'money' if n % 2 else 'other'}\n" for n in range(8)) + "x\n"
 
@@ -135,3 +138,35 @@ def test_a_file_that_is_none_is_one_line(clew: Clew, files: list[str], sentence:
     found = clew("data", *files)
     assert (found.status, found.out, found.err.count("\n")) == (2, "", 1)
     assert found.err.startswith(f"clew: {sentence}")
+
+
+def test_sounds_that_a_table_names_are_measured_by_their_headers(clew: Clew, tmp_path: Path) -> None:
+    for number, seconds in enumerate((1, 2)):
+        write_wav(tmp_path / f"{number}.wav", torch.zeros(8000 * seconds))
+    (tmp_path / "broken.wav").write_text("no sound", encoding="utf-8")
+    (tmp_path / "said.csv").write_text("file,said\n0.wav,one word\n1.wav,two more words\nbroken.wav,none at all\n", encoding="utf-8")
+    out = clew("data", str(tmp_path / "said.csv")).out
+    assert "3 sound files, 3.0 seconds: mean 1.50 s, longest 2.00 s; rates: 8,000 Hz (2)\n" in out
+    assert f"cannot be read: {tmp_path}/broken.wav: this is no sound file" in out
+    assert out.endswith(f"clew train transcribe data.train={tmp_path}/said.csv data.sound=file data.text=said\n")
+
+
+def test_pictures_with_captions_are_measured_where_they_lie(clew: Clew, tmp_path: Path) -> None:
+    (tmp_path / "images").mkdir()
+    for name, size in (("a", (4, 6)), ("b", (8, 2))):
+        Image.new("RGB", size).save(tmp_path / "images" / f"{name}.png")
+    rows = '{"image": "a.png", "captions": ["a dog runs", "it runs"]}\n{"image": "b.png", "captions": ["a cat"]}\n'
+    (tmp_path / "captions.jsonl").write_text(rows, encoding="utf-8")
+    told = json.loads(clew("data", str(tmp_path / "captions.jsonl"), "--json").out)
+    assert told["files"]["num_files"] == 2 and {"height": 6, "width": 4, "count": 1} in told["files"]["sizes"]
+    assert told["command"] == f"clew train caption data.train={tmp_path}/captions.jsonl data.pictures={tmp_path}/images"
+
+
+def test_a_folder_a_class_of_sounds_is_counted_by_class(clew: Clew, tmp_path: Path) -> None:
+    for name in ("dog/1.wav", "dog/2.wav", "cat/1.wav"):
+        (tmp_path / "sounds" / name).parent.mkdir(parents=True, exist_ok=True)
+        write_wav(tmp_path / "sounds" / name, torch.zeros(4000))
+    assert clew("data", str(tmp_path / "sounds")).out == (
+        f"{tmp_path}/sounds: a folder a class, 2 classes\n3 sound files, 1.5 seconds: mean 0.50 s, longest 0.50 s; rates: 8,000 Hz (3)\n"
+        f"classes: dog 2, cat 1\ntrain on it with:\n  clew train classify-sounds data.train={tmp_path}/sounds\n"
+    )

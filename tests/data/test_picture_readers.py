@@ -162,7 +162,7 @@ def test_a_folder_for_each_class_labels_its_pictures(folder: Path) -> None:
     assert len(list(read_labelled_pictures(root, with_labels=False))) == 4
     (folder / "empty").mkdir()
     assert refusal(lambda: read_labelled_pictures(folder / "empty")) == (
-        f"{folder / 'empty'}: no picture in this folder; expected class/picture.jpg, a folder for each class; "
+        f"{folder / 'empty'}: no picture in this folder; expected class/picture.png, a folder for each class; "
         f"the folder {folder / 'empty'} is empty"
     )
 

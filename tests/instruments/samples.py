@@ -16,6 +16,7 @@ from clew.drawing.parts import (
     Part,
     Points,
     Series,
+    Spelled,
     Table,
 )
 
@@ -39,6 +40,7 @@ def every_part(text: str = "name") -> list[Part]:
         Table([text, "n"], [[text, 1], ["b", None]], text),
         Branches([Branch(None, text, 0, best=True), Branch(0, text, -1, best=True, note=text), Branch(0, text, -2, kept=False)], text),
         Network([Node(text, [text], "input"), Node("f", (), "output")], [(0, 1, text)], text),
+        Spelled(large, np.eye(2, 5), [text, " "], 1.5, "seconds", text, text),
     ]
 
 

@@ -13,7 +13,7 @@ from clew.core.errors import UserError
 from clew.kernels import only_equations
 from clew.layers.ctc import CTC, fits, least_frames
 from tests.references.agreement import assert_agrees, randn
-from tests.references.ctc import labellings, paths
+from tests.references.ctc import labellings, paths, posteriors
 
 CASES = [  # length, symbols, blank, labels
     (1, 2, 0, [1]),
@@ -153,6 +153,25 @@ def test_an_alignment_is_the_most_probable_path(length: int, symbols: int, blank
     for number in range(len(labels)):
         frames = [t for t, which in enumerate(found.labels[0].tolist()) if which == number]
         assert frames == list(range(int(found.starts[0, number]), int(found.ends[0, number])))
+
+
+@every_case
+def test_posteriors_are_the_share_of_paths_in_which_a_frame_belongs_to_a_label(
+    length: int, symbols: int, blank: int, labels: list[int]
+) -> None:
+    logits = randn(1, length, symbols, seed=length + 40)
+    found = CTC(blank).posteriors(logits, row(labels))[0].numpy()
+    np.testing.assert_allclose(found, posteriors(logits[0].numpy(), tuple(labels), blank), atol=1e-12)
+
+
+def test_posteriors_of_padding_and_of_labels_that_do_not_fit_are_zero() -> None:
+    logits, mask = randn(2, 4, 3), torch.tensor([[True, True, False, False], [True] * 4])
+    found = CTC(0).posteriors(logits, torch.tensor([[1, 1], [1, 2]]), mask)
+    assert not found[0].any() and bool((found[1].sum(1) >= 1).all())
+    alone = CTC(0).posteriors(logits[:1, :2], torch.tensor([[1, 2]]))
+    padded = CTC(0).posteriors(logits[:1], torch.tensor([[1, 2]]), mask[:1])
+    torch.testing.assert_close(padded[..., :2], alone)
+    assert not padded[..., 2:].any()
 
 
 @given(st.composite(batches)())

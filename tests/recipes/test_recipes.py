@@ -9,7 +9,7 @@ from clew.layers.dropouts import LockedDropout
 from clew.recipes import RECIPES
 from clew.recipes.running import config_of
 from clew.runs.build import build_body, build_task, train_tokenizer
-from clew.sources.readers import PICTURES, SOUNDS, AnyReader
+from clew.sources.readers import LINES, PICTURES, SOUNDS, AnyReader
 from clew.sources.tokens import Tokens
 from clew.tasks import TASKS
 from clew.tasks.language_model import LanguageModel
@@ -41,7 +41,7 @@ def test_a_recipe_is_a_whole_config_that_can_be_built(name: str) -> None:
     labels = Labels([getattr(small.task, "positive", None) or "a", "b"])
     vocabularies = {role: tokenizer if kind is Tokenizer else labels for role, kind in kinds.items()}
     if hasattr(small.task, "input"):  # how it reads what is no text, of whichever kind that is
-        readers = {**SOUNDS, **PICTURES}
+        readers = {**SOUNDS, **LINES, **PICTURES}
         reader = build_part("reader", small.task.input, readers, **({"rate": 8000} if part_name(small.task.input) in SOUNDS else {}))
         vocabularies |= {role: reader for role, kind in kinds.items() if kind is AnyReader}
     assert sum(parameter.numel() for parameter in build_task(small, vocabularies).parameters()) > 0

@@ -41,3 +41,26 @@ def paths(logits: np.ndarray, blank: int) -> dict[tuple[int, ...], list[tuple[fl
 def labellings(logits: np.ndarray, blank: int) -> dict[tuple[int, ...], float]:
     """log p of every labelling that has one."""
     return {labels: float(np.log(sum(p for p, _ in ways))) for labels, ways in paths(logits, blank).items()}
+
+
+def label_numbers(path: tuple[int, ...], blank: int) -> list[int | None]:
+    """Which label of its labelling each frame of a path belongs to; None for blanks."""
+    found: list[int | None] = []
+    number, before = -1, blank
+    for symbol in path:
+        if symbol != before and symbol != blank:
+            number += 1
+        found.append(None if symbol == blank else number)
+        before = symbol
+    return found
+
+
+def posteriors(logits: np.ndarray, labels: tuple[int, ...], blank: int) -> np.ndarray:
+    """p(frame t belongs to label i | labels, x) (labels, length), path by path."""
+    found, total = np.zeros((len(labels), len(logits))), 0.0
+    for probability, path in paths(logits, blank)[labels]:
+        total += probability
+        for t, number in enumerate(label_numbers(path, blank)):
+            if number is not None:
+                found[number, t] += probability
+    return found / total

@@ -89,8 +89,10 @@ OFFERS = {
 OFFERS |= dict.fromkeys(("sequence", "parsing"), OFFERS["translation"])
 OF_FILES = {
     "transcription": [],
+    "listening": ["reads", "predicts", "expects", "scores_tokens", "own_target", "steps", "explains", "aligns"],
     "captioning": ["reads", "predicts", "expects", "scores_tokens", "own_target", "steps", "explains", "aligns"],
     "picture_classification": ["reads", "judges", "explains"],
+    "sound_classification": ["reads", "judges", "explains"],
 }
 """Tasks that read files in the place of texts."""
 

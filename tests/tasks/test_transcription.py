@@ -143,3 +143,67 @@ def test_a_sound_longer_than_the_positions_is_refused() -> None:
     [encoded] = task.encode(examples)
     with pytest.raises(UserError, match="first: it takes 20 frames, but the model can tell apart 4 positions; give a smaller one, or"):
         task.check_length(encoded, "first")
+
+
+@pytest.mark.parametrize(("recipe", "column"), [("transcribe", "text"), ("classify-sounds", "label")])
+def test_one_example_that_is_no_sound_is_refused_by_its_name(tmp_path: Path, recipe: str, column: str) -> None:
+    (tmp_path / "x.wav").write_text("not a sound", encoding="utf-8")
+    (tmp_path / "sounds.csv").write_text(f"sound,{column}\nx.wav,hello\n", encoding="utf-8")
+    with pytest.raises(UserError, match=f"{tmp_path}/x.wav: this is no sound file that can be read"):
+        run_recipe(recipe, [f"data.train={tmp_path}/sounds.csv", "device=cpu"], out=tmp_path / "run")
+
+
+@pytest.mark.parametrize(("recipe", "column"), [("caption", "caption"), ("classify-pictures", "label"), ("read-lines", "text")])
+def test_one_example_that_is_no_picture_is_refused_by_its_name(tmp_path: Path, recipe: str, column: str) -> None:
+    (tmp_path / "x.png").write_text("not a picture", encoding="utf-8")
+    (tmp_path / "pictures.csv").write_text(f"image,{column}\nx.png,hello\n", encoding="utf-8")
+    with pytest.raises(UserError, match=f"{tmp_path}/x.png: this is no picture that can be read"):
+        run_recipe(recipe, [f"data.train={tmp_path}/pictures.csv", "device=cpu"], out=tmp_path / "run")
+
+
+def test_a_single_good_example_is_still_too_few(tmp_path: Path) -> None:
+    write_wav(tmp_path / "x.wav", tones("ab"))
+    (tmp_path / "sounds.csv").write_text("sound,text\nx.wav,ab\n", encoding="utf-8")
+    with pytest.raises(UserError, match="1 example with 1 different text cannot give a valid part"):
+        run_recipe("transcribe", [f"data.train={tmp_path}/sounds.csv", "device=cpu"], out=tmp_path / "run")
+
+
+def test_where_a_letter_was_heard_is_drawn(run: Path) -> None:
+    """Letters of a tenth of a second, with as much silence before each."""
+    out = run / "heard.json"
+    assert main(["transcribe", str(run / "run"), str(run / "3.wav"), "--attention", str(out)]) == 0
+    (part,) = json.loads(out.read_text(encoding="utf-8"))["parts"]
+    assert part["letters"] == ["c", "a", "b"]
+    weights = torch.tensor(part["weights"])
+    assert bool((weights.sum(1) > 0.9).all()) and float(weights.max()) <= 1.0001
+    places = weights.argmax(1)
+    assert bool((places.diff() > 0).all())
+
+
+def test_n_grams_of_a_text_correct_what_is_heard(run: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    path, texts = str(run / "0.wav"), run / "texts.txt"
+    texts.write_text("cab\n" * 50, encoding="utf-8")
+    assert main(["transcribe", str(run / "run"), path]) == 0
+    assert capsys.readouterr().out == "a\n"
+    assert main(["transcribe", str(run / "run"), path, "--lm", str(texts), "--lm-weight", "0"]) == 0
+    assert capsys.readouterr().out == "a\n"
+    assert main(["transcribe", str(run / "run"), path, "--lm", str(texts), "--lm-weight", "20"]) == 0
+    assert capsys.readouterr().out == "cab\n"
+    assert main(["evaluate", str(run / "run"), f"{run}/valid.csv", "--lm", str(texts), "--lm-weight", "20", "--json"]) == 0
+    assert json.loads(capsys.readouterr().out)["wer"] > 50
+
+
+@pytest.mark.parametrize(
+    ("given", "sentence"),
+    [
+        (["--lm-weight", "1"], "--lm-weight goes with a language model; name one with --lm TEXT or --lm RUN"),
+        (["--lm", "none.txt"], "none.txt"),
+        (["--lm", "{run}/train.csv", "--lm-order", "0"], "--lm-order (0) must be at least 1"),
+        (["--lm", "{run}/train.csv", "--lm-weight", "-1"], "--lm-weight (-1) must be at least 0"),
+        (["--lm", "{run}/run"], "a language model is needed, and this run's model"),
+        (["--lm", "{run}/run", "--lm-order", "3"], "--lm-order is of n-grams that are counted in a text file"),
+    ],
+)
+def test_a_language_model_that_cannot_be_is_refused(run: Path, given: list[str], sentence: str, capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["transcribe", str(run / "run"), str(run / "0.wav"), *(word.format(run=run) for word in given)]) == 2
+    assert sentence in capsys.readouterr().err

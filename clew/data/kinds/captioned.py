@@ -14,6 +14,7 @@ from clew.data.kinds.kind import Given, Kind, Parts, cut_files
 from clew.data.kinds.section import Column, TableData
 from clew.data.notes import Notes
 from clew.data.picture_contents import Captions
+from clew.data.picture_files import picture_size
 from clew.data.picture_readers import read_captioned
 from clew.data.pictures import PictureRef, name_in_folder
 from clew.data.scene_texts import captions, paragraph
@@ -45,12 +46,17 @@ class CaptionedData(PicturesData):
 def captioned_of(data: CaptionedData, seed: int, notes: Notes) -> Parts:
     data.check_given('data.train names your captions, e.g. data.train=captions.jsonl with {"image": ..., "captions": [...]} on a line')
     if data.corpus is None:
-        return cut_files(lambda files: captioned_in(files, data, notes), data, seed, key=split_key)
+        return cut_files(lambda files: captioned_in(files, data, notes), data, seed, key=split_key, check=check_picture)
     if data.corpus == SCENES:
         return drawn(data, seed)
     if data.corpus not in CORPORA:
         raise unknown("corpus of pictures", data.corpus, [SCENES, *CORPORA])
     return dict(read_corpus(data.corpus, kind=Captions.kind, seed=seed, notes=notes))
+
+
+def check_picture(example: Any) -> None:
+    """Refuses what is no picture, by its header."""
+    picture_size(example.picture)
 
 
 def split_key(example: Any) -> str:

@@ -9,7 +9,7 @@ from pydantic import Field
 from clew.core.errors import unknown
 from clew.data.corpora import CORPORA, read_corpus
 from clew.data.examples import LabelledPicture
-from clew.data.kinds.captioned import PicturesData, path_of, sizes_of, split_key
+from clew.data.kinds.captioned import PicturesData, check_picture, path_of, sizes_of, split_key
 from clew.data.kinds.kind import Given, Kind, Parts, cut_files
 from clew.data.kinds.section import Column
 from clew.data.notes import Notes
@@ -32,7 +32,9 @@ def labelled_pictures_of(data: LabelledPicturesData, seed: int, notes: Notes) ->
     """Pictures with labels; an unsplit set is split so that every label has its share on both sides."""
     data.check_given("data.train names your pictures, e.g. data.train=photographs, a folder with one for each class in it")
     if data.corpus is None:
-        return cut_files(lambda files: labelled_pictures_in(files, data, notes), data, seed, by_label=True, key=split_key)
+        return cut_files(
+            lambda files: labelled_pictures_in(files, data, notes), data, seed, by_label=True, key=split_key, check=check_picture
+        )
     if data.corpus == SCENES:
         return drawn(data, seed)
     if data.corpus not in CORPORA:

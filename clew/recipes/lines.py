@@ -1,0 +1,33 @@
+"""Lines of writing read column by column: drawn ones for two CPU cores, and pictures of one's own."""
+
+from typing import Any
+
+from clew.recipes.recipe import Recipe
+
+
+def reader_of_lines(about: str, data: dict[str, Any], *, steps: int) -> Recipe:
+    """A BiLSTM over three columns at a time, trained by CTC on characters (Graves et al. 2009)."""
+    return Recipe(
+        about,
+        {
+            "data": data,
+            "text": {"tokenizer": "character"},
+            "model": {"family": "recurrent", "cell": "lstm", "bidirectional": True, "dim": 128, "num_layers": 1, "dropout": 0.1},
+            "task": {"name": "transcription", "input": {"name": "columns", "height": 32, "stack": 3}},
+            "training": {
+                "steps": steps,
+                "batch_size": 32,
+                "learning_rate": 5e-3,
+                "optimiser": {"name": "adamw", "weight_decay": 0.01},
+                "schedule": {"name": "cosine", "warmup": 0.1, "floor": 0.02},
+                "evaluate_every": max(steps // 4, 1),
+                "log_every": 25,
+            },
+        },
+    )
+
+
+DRAWN = reader_of_lines(
+    "A BiLSTM with CTC that reads drawn lines of writing.", {"corpus": "lines", "strings": 2000, "longest": 2}, steps=400
+)
+OWN = reader_of_lines("Lines of writing of your own: a table with columns for the picture and for its text.", {}, steps=2000)

@@ -1,0 +1,89 @@
+"""Sounds: which digit is spoken, strings of digits written by attention, for two CPU cores, and sounds of one's own."""
+
+from typing import Any
+
+from clew.recipes.recipe import Recipe
+
+
+def training(steps: int) -> dict[str, Any]:
+    return {
+        "steps": steps,
+        "batch_size": 32,
+        "learning_rate": 3e-3,
+        "optimiser": {"name": "adamw", "weight_decay": 0.01},
+        "schedule": {"name": "cosine", "warmup": 0.1, "floor": 0.02},
+        "evaluate_every": max(steps // 6, 1),
+        "log_every": 25,
+    }
+
+
+def classifier(about: str, data: dict[str, Any], *, steps: int) -> Recipe:
+    """A BiLSTM over log-mel frames, three to a place, the maximum of whose vectors is classified."""
+    return Recipe(
+        about,
+        {
+            "data": data,
+            "model": {"family": "recurrent", "cell": "lstm", "bidirectional": True, "dim": 128, "num_layers": 1, "dropout": 0.3},
+            "task": {
+                "name": "sound_classification",
+                "input": {
+                    "name": "log_mel",
+                    "num_mels": 40,
+                    "stack": 3,
+                    "time_masks": 1,
+                    "longest_mask": 4,
+                    "frequency_masks": 2,
+                    "vocal_tract": 0.2,
+                },
+                "pooling": "max",
+                "dropout": 0.3,
+            },
+            "training": training(steps),
+        },
+    )
+
+
+DIGITS = classifier(
+    "A BiLSTM that tells which digit is spoken, on the embedded recordings; the test speaker is new.",
+    {"corpus": "digits-sample"},
+    steps=600,
+)
+CLASSIFY = classifier("Sounds of your own: a folder with one for each class, or a table.", {}, steps=2000)
+
+
+def listener(about: str, data: dict[str, Any], *, steps: int) -> Recipe:
+    """Listen, attend and spell (Chan et al. 2016), small: four log-mel frames to a place, two BiLSTMs, of which the upper one halves the
+    places, and an LSTM that attends to what is left and writes letters."""
+    return Recipe(
+        about,
+        {
+            "data": data,
+            "text": {"tokenizer": "character"},
+            "model": {
+                "family": "seq2seq",
+                "cell": "lstm",
+                "dim": 128,
+                "embedding_dim": 64,
+                "encoder_layers": 2,
+                "pyramid": 1,
+                "attention": "before",
+                "readout": "tanh",
+                "bridge": "zero",
+                "dropout": 0.2,
+            },
+            "task": {
+                "name": "listening",
+                "input": {"name": "log_mel", "num_mels": 40, "stack": 4, "time_masks": 2, "longest_mask": 6, "frequency_masks": 1},
+            },
+            "training": training(steps),
+            "decoding": {"method": "greedy", "max_new": 200},
+        },
+    )
+
+
+DIGITS_LAS = listener(
+    "Listen, attend and spell: strings of spoken digits, on the embedded recordings.",
+    {"corpus": "digits-sample", "strings": 2000, "longest": 3},
+    steps=800,
+)
+LISTEN = listener("Recordings of your own, written down by attention: a table of sound files and texts.", {}, steps=4000)

@@ -1,0 +1,62 @@
+"""Lines of writing as what a body reads: the columns of a picture from left to right."""
+
+from dataclasses import dataclass
+from functools import cached_property
+from typing import Any, ClassVar
+
+from torch import Tensor
+
+from clew.data.picture_files import picture_size, read_picture
+from clew.data.pictures import PictureRef
+from clew.sources.frames import Frames
+from clew.sources.inputs import Input, InputReader, Shown
+
+
+@dataclass(frozen=True, kw_only=True)
+class ColumnsReader(InputReader):
+    """A picture of a line is resized to `height` pixels, its shape kept, and read column by column, `stack` of them to a place; dark is 1
+    and white is 0."""
+
+    name: ClassVar[str] = "columns"
+    unit: ClassVar[str] = "column"
+    height: int = 32
+    stack: int = 3
+
+    def __post_init__(self) -> None:
+        self.check_between(height=(8, 512), stack=(1, 100))
+
+    @cached_property
+    def frames(self) -> Frames:
+        return Frames(self.height, "none", stack=self.stack)
+
+    def source(self) -> Frames:
+        return self.frames
+
+    def measured(self, given: Any) -> Input:
+        height, width = picture_size(given) if isinstance(given, (str, PictureRef)) else read_picture(given).shape[:2]
+        return Input(given, self.frames.num_positions(self.scaled(height, width)))
+
+    def scaled(self, height: int, width: int) -> int:
+        """The width of a line that is resized."""
+        return max(round(width * self.height / height), 1)
+
+    def ink(self, given: Any) -> Tensor:
+        """How dark each pixel is (height, width)."""
+        pixels = read_picture(given, mode="grey")
+        shape = (self.height, self.scaled(*pixels.shape[:2]))
+        pixels = pixels if pixels.shape[:2] == shape else read_picture(given, shape=shape, mode="grey")
+        return 1 - pixels[..., 0].float() / 255
+
+    def read(self, given: Any) -> Tensor:
+        return self.frames.read(self.ink(given).mT)
+
+    def collated(self, examples: Any) -> Any:
+        return self.frames.collate_read(examples)
+
+    def places(self, given: Any, length: int) -> list[str]:
+        return [f"column {number * self.stack + 1}" for number in range(length)]
+
+    def shown(self, given: Any) -> Shown:
+        """The line itself."""
+        ink = self.ink(given)
+        return Shown(ink, float(ink.shape[1]), "pixels", "line")

@@ -1,0 +1,102 @@
+"""Transcription by attention: a sound in, what is said out, letter by letter (Chan et al. 2016, Listen, attend and spell). Any body that
+encodes; the paper's has a pyramid of BiLSTMs (`model.pyramid`), which makes a long sound a short memory."""
+
+from collections.abc import Sequence
+from typing import Annotated, Any, Literal
+
+from pydantic import Field
+
+from clew.core.config import Part, build_part, one_of
+from clew.data.examples import Transcribed
+from clew.data.kinds.transcribed import TRANSCRIBED
+from clew.sources.readers import SPELLED, AnyReader
+from clew.tasks.entry import TaskEntry
+from clew.tasks.examples import Examples, TrainTokenizer
+from clew.tasks.from_inputs import WritesFromInput
+from clew.tasks.offers import Given
+from clew.tasks.sequence import Measures, SequenceConfig
+from clew.tasks.transcripts import Heard, Looked, MeasuredTranscripts, SoundRow, as_lines, heard_objects
+from clew.tasks.use import Use, WritingOptions
+from clew.text.tokenizer import Tokenizer
+
+
+class ListeningConfig(SequenceConfig):
+    """What is said in a sound, written letter by letter."""
+
+    name: Literal["listening"] = "listening"  # type: ignore[assignment]
+    input: Annotated[Part, one_of("reader of sounds or lines", SPELLED)] = Field(
+        "log_mel", description="how a sound is read, or a line of writing: log_mel, columns"
+    )
+    measures: Measures = Field(["wer", "cer"], description="what is transcribed is held against its text by these")
+    longest: int = Field(2000, ge=1, description="training sounds with more frames than this are left out, and counted")
+    best: str = Field("wer", description="the best evaluation: the lowest wer, cer or loss")
+
+    @property
+    def values(self) -> list[str]:
+        return self.measures
+
+
+class Listener(MeasuredTranscripts, WritesFromInput):
+    """P(text | x) = product over t of softmax(V d_t + b)[y_t],  d_t = decoder(y_<t, encoder(x)), x being frames of a sound."""
+
+    config: ListeningConfig
+    text_name = "sound"
+
+    def transcribe(self, sounds: Sequence[Any], options: "ListenOptions", numbers: Sequence[int]) -> list[list[Heard]]:
+        """The best texts for each sound, in the order given."""
+        found = self.write_for(sounds, options.decoding, options.seed, numbers)
+        return [
+            [
+                Heard(str(sound), each.text, each.log_prob, self.looked(sound, each.text) if options.with_attention else None)
+                for each in written
+            ]
+            or [Heard(str(sound), "", 0.0)]
+            for sound, written in zip(sounds, found, strict=True)
+        ]
+
+    def looked(self, sound: Any, text: str) -> Looked:
+        """The attention of each letter, and of the end."""
+        alignment = self.aligns(Given(sound, target=text))
+        return Looked(tuple(alignment.target.texts), alignment.weights, self.reader.shown(sound))
+
+
+def train_vocabularies(train: TrainTokenizer, joint: bool, examples: Sequence[Transcribed], config: ListeningConfig) -> dict[str, Any]:
+    """How sounds are read, and a tokenizer of the texts."""
+    reader = build_part("reader of sounds or lines", config.input, SPELLED).fitted(examples[0].input)
+    return {"source": reader, "target": train([example.text for example in examples], [])}
+
+
+def build(body: Any, vocabularies: dict[str, Any], config: ListeningConfig) -> Listener:
+    return Listener(body, vocabularies["source"], vocabularies["target"], config)
+
+
+class ListenOptions(WritingOptions):
+    """How texts are written."""
+
+    with_attention: bool = Field(False, description="with how much each letter looked at each place of its sound")
+
+
+def listen_rows(tasks: Sequence[Listener], rows: Sequence[SoundRow], options: ListenOptions, numbers: Sequence[int]) -> list[list[Heard]]:
+    return tasks[0].transcribe([row.sound for row in rows], options, numbers)
+
+
+LISTENING = TaskEntry(
+    config=ListeningConfig,
+    build=build,
+    needs=Listener.needs,
+    vocabularies={"source": AnyReader, "target": Tokenizer},
+    learning=Examples(TRANSCRIBED, train_vocabularies),
+    uses={
+        "transcribe": Use(
+            about="write down what is said in sound files",
+            row=SoundRow,
+            options=ListenOptions,
+            answer=listen_rows,
+            objects=heard_objects,
+            formats={"lines": as_lines},
+            names_files=True,
+            try_it=lambda example: (["speech.wav"], None),
+        )
+    },
+    pipeline="automatic-speech-recognition",
+)

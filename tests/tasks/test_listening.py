@@ -1,0 +1,88 @@
+"""Transcription by attention: sounds of a few tones are learnt by heart over a pyramid, written down, and drawn."""
+
+import json
+from pathlib import Path
+
+import pytest
+import torch
+
+import clew
+from clew.cli.main import main
+from clew.core.errors import UserError
+from clew.laws.samples import transcribed
+from clew.recipes.running import config_of, run_recipe
+from clew.runs.build import build_task
+from clew.runs.tokenizers import RunTokenizers
+from clew.tasks import TASKS
+from clew.tasks.offers import Given
+from tests.tasks.test_transcription import TEXTS, tones, write_wav
+
+SMALL = [
+    *["model.dim=24", "model.embedding_dim=16", "model.dropout=0", "task.input.time_masks=0", "task.input.frequency_masks=0"],
+    *["task.input.num_mels=20", "device=cpu"],
+]
+
+
+@pytest.fixture(scope="module")
+def run(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    folder = tmp_path_factory.mktemp("tones")
+    for number, text in enumerate(TEXTS):
+        write_wav(folder / f"{number}.wav", tones(text, number))
+    (folder / "train.csv").write_text(
+        "sound,text\n" + "".join(f"{number}.wav,{text}\n" for number, text in enumerate(TEXTS)), encoding="utf-8"
+    )
+    data = [f"data.train={folder}/train.csv", f"data.valid={folder}/train.csv"]
+    steps = ["training.steps=120", "training.batch_size=8", "training.learning_rate=0.02", "training.evaluate_every=120"]
+    run_recipe("listen", [*SMALL, *data, *steps], out=folder / "run")
+    return folder
+
+
+def test_eight_sounds_are_learnt_by_heart_and_written_down(run: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    files = [str(run / f"{number}.wav") for number in range(len(TEXTS))]
+    assert main(["transcribe", str(run / "run"), *files]) == 0
+    assert capsys.readouterr().out == "".join(f"{file}\t{text}\n" for file, text in zip(files, TEXTS, strict=True))
+    assert main(["transcribe", str(run / "run"), files[3], "--n-best", "2", "--json"]) == 0
+    first, second = map(json.loads, capsys.readouterr().out.splitlines())
+    assert first["text"] == TEXTS[3] and (first["rank"], second["rank"]) == (1, 2) and first["log_prob"] > second["log_prob"]
+
+
+def test_every_letter_looks_at_the_frames_that_the_pyramid_has_read(run: Path) -> None:
+    task = clew.load(run / "run").task
+    path = str(run / "5.wav")
+    length = task.reader.measured(path).length
+    found = task.aligns(Given(path, target=TEXTS[5]))
+    assert len(found.source.texts) == length == found.weights.shape[1]
+    torch.testing.assert_close(found.weights.sum(1), torch.ones(len(TEXTS[5]) + 1))
+    assert torch.equal(found.weights[:, 0], found.weights[:, 1])  # a pair shares what it has
+    reading = task.reads(Given(path, target=TEXTS[5]))
+    assert {len(level) for level in task.levels(reading)[0].values} == {length}
+
+
+def test_the_attention_is_drawn_over_the_spectrogram(run: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    out = run / "looked.json"
+    assert main(["transcribe", str(run / "run"), str(run / "3.wav"), "--attention", str(out)]) == 0
+    assert capsys.readouterr().out == "cab\n"
+    (part,) = json.loads(out.read_text(encoding="utf-8"))["parts"]
+    assert part["letters"] == ["c", "a", "b", "<eos>"] and part["unit"] == "seconds" and part["length"] == pytest.approx(0.6)
+    assert len(part["shown"]) == 20 and [sum(row) for row in part["weights"]] == pytest.approx([1.0] * 4)
+    assert main(["transcribe", str(run / "run"), str(run / "3.wav"), "--attention", str(run / "looked.svg")]) == 0
+    assert (run / "looked.svg").read_text(encoding="utf-8").startswith("<svg")
+    assert main(["transcribe", str(run / "run"), str(run / "3.wav"), "--attention", "looked.gif"]) == 2
+    assert "--attention (looked.gif) must end in .png, .svg, .pdf, .html or .json" in capsys.readouterr().err
+
+
+def test_a_language_model_is_for_ctc(run: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["transcribe", str(run / "run"), str(run / "3.wav"), "--lm", "texts.txt"]) == 2
+    assert "--lm is for transcription by CTC, and " in capsys.readouterr().err
+
+
+def test_a_pyramid_has_no_more_layers_than_the_encoder_and_nothing_to_add() -> None:
+    def built(*settings: str) -> None:
+        config = config_of("listen", [*SMALL, *settings])
+        vocabularies = TASKS["listening"].learns.vocabularies
+        build_task(config, vocabularies(transcribed(), RunTokenizers(config), config.task), to_train=False)
+
+    with pytest.raises(UserError, match=r"model.pyramid \(3\) is of the encoder's layers, and there are 2; lower it"):
+        built("model.pyramid=3")
+    with pytest.raises(UserError, match="model.pyramid joins pairs of places, so that nothing of their width can be added"):
+        built("model.residual=true")

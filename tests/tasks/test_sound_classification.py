@@ -1,0 +1,80 @@
+"""What sounds are: a folder a class is learnt by heart; tables and lists say the same; recordings are told apart by their digit."""
+
+import json
+from pathlib import Path
+
+import pytest
+import torch
+
+from clew.cli.main import main
+from clew.core.errors import UserError
+from clew.data.kinds.labelled_sounds import LABELLED_SOUNDS, LabelledSoundsData
+from clew.data.notes import Notes
+from clew.data.sound_readers import read_labelled_sounds
+from clew.recipes.running import run_recipe
+from tests.tasks.test_transcription import tones, write_wav
+
+SMALL = ["model.dim=16", "model.dropout=0", "task.dropout=0", "task.input.time_masks=0", "task.input.frequency_masks=0", "device=cpu"]
+
+
+@pytest.fixture
+def folder(tmp_path: Path) -> Path:
+    """Low tones and high ones, eight of each, and a file that is no sound."""
+    for name, letter in (("low", "a"), ("high", "c")):
+        (tmp_path / "tones" / name).mkdir(parents=True)
+        for number in range(8):
+            write_wav(tmp_path / "tones" / name / f"{number}.wav", tones(letter * (1 + number % 3), number))
+    (tmp_path / "tones" / "low" / "about.txt").write_text("tones\n", encoding="utf-8")
+    return tmp_path
+
+
+def test_tones_of_a_folder_a_class_are_told_apart(folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    data = [f"data.train={folder}/tones", f"data.valid={folder}/tones", "task.input.vocal_tract=0"]
+    steps = ["training.steps=40", "training.batch_size=8", "training.evaluate_every=20", "training.learning_rate=0.01"]
+    result = run_recipe("classify-sounds", [*SMALL, *data, *steps], out=folder / "run")
+    assert result.valid.measures["accuracy"] == 100
+    high, low = (str(folder / "tones" / name / "1.wav") for name in ("high", "low"))
+    assert main(["predict", str(folder / "run"), high, low]) == 0
+    lines = [line.split("\t") for line in capsys.readouterr().out.splitlines()]
+    assert [(label, name) for label, _, name in lines] == [("high", high), ("low", low)]
+    assert main(["predict", str(folder / "run"), high, "--json"]) == 0
+    told = json.loads(capsys.readouterr().out)
+    assert told["label"] == "high" and sum(told["probabilities"].values()) == pytest.approx(1)
+    assert main(["predict", str(folder / "run"), str(folder / "tones" / "low" / "about.txt")]) == 2
+    assert "about.txt: this is no sound file that can be read" in capsys.readouterr().err
+
+
+def test_a_table_and_a_list_label_sounds_as_a_folder_does(folder: Path) -> None:
+    notes = Notes()
+    found = list(read_labelled_sounds(folder / "tones", notes=notes))
+    assert len(found) == 16 and notes.report() == [
+        f"skipped 1 x file that is no sound by its ending (first: {folder / 'tones/low/about.txt'})"
+    ]
+    rows = [(str(Path(each.sound).relative_to(folder)), each.label) for each in found]
+    table = folder / "table.csv"
+    table.write_text("file,label\n" + "".join(f"{path},{label}\n" for path, label in rows), encoding="utf-8")
+    assert [(each.sound, each.labels) for each in read_labelled_sounds(table)] == [(each.sound, each.labels) for each in found]
+    lines = folder / "lines.jsonl"
+    written = list(LABELLED_SOUNDS.rows([(each.sound, each.label) for each in found]) if LABELLED_SOUNDS.rows else ())
+    lines.write_text("".join(json.dumps(row) + "\n" for row in written), encoding="utf-8")
+    assert [(each.sound, each.labels) for each in read_labelled_sounds(lines)] == [(each.sound, each.labels) for each in found]
+
+
+def test_what_is_missing_is_named(folder: Path) -> None:
+    (folder / "none.csv").write_text("sound,label\nnone.wav,low\n", encoding="utf-8")
+    with pytest.raises(UserError, match=f"none.csv:2: there is no file {folder}/none.wav; paths are relative to {folder}"):
+        list(read_labelled_sounds(folder / "none.csv"))
+    (folder / "empty").mkdir()
+    with pytest.raises(UserError, match=f"{folder}/empty: no sound in this folder; expected class/sound.wav, a folder for each class; "):
+        list(read_labelled_sounds(folder / "empty"))
+    with pytest.raises(UserError, match="names sounds by their paths, and a Tensor has none"):
+        list(LABELLED_SOUNDS.rows([(torch.zeros(3), "low")]) if LABELLED_SOUNDS.rows else ())
+    with pytest.raises(UserError, match="data.train names your sounds, e.g. data.train=recordings, a folder with one for each class in it"):
+        LABELLED_SOUNDS.read(LabelledSoundsData(), seed=1)
+
+
+def test_the_test_speaker_of_the_embedded_digits_is_in_no_other_part() -> None:
+    parts = LABELLED_SOUNDS.read(LabelledSoundsData(corpus="digits-sample"), seed=1)
+    speakers = {part: {example.sound.speaker for example in examples} for part, examples in parts.items()}
+    assert not speakers["test"] & (speakers["train"] | speakers["valid"])
+    assert all(example.label == example.sound.text for examples in parts.values() for example in examples)
