@@ -63,7 +63,8 @@ class InputClassifier(TakesPlaces, PooledClassifier):
         self.decoded = Decoded()
 
     def features(self, batch: InputBatch) -> Tensor:
-        found: Tensor = self.pooling(self.body(batch.inputs, batch.mask)[0], batch.mask)
+        hidden_mask = getattr(self.body, "hidden_mask", lambda mask, inputs: mask)  # a body over a grid may join places
+        found: Tensor = self.pooling(self.body(batch.inputs, batch.mask)[0], hidden_mask(batch.mask, batch.inputs))
         return found
 
     def encode(self, examples: Sequence[Any]) -> list[LabelledInput]:
