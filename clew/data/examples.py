@@ -237,6 +237,33 @@ class LabelledPicture(NamedTuple):
         return "|".join(self.labels)
 
 
+class PixelLabels(Protocol):
+    """What a picture's pixels are, read or drawn when it is needed and not before."""
+
+    def levels(self) -> np.ndarray:
+        """A number for each pixel (height, width), from 0 on."""
+        ...
+
+
+class LabelledPixels(NamedTuple):
+    """A picture with a number for each of its pixels. `names` has what the numbers are called, which are their own names where there are
+    none; pixels of the number `ignored` have no label."""
+
+    picture: Picture
+    pixels: PixelLabels
+    names: tuple[str, ...] = ()
+    ignored: int | None = None
+    id: str = ""
+
+    @property
+    def key(self) -> str:
+        return self.picture.key
+
+    @property
+    def input(self) -> Picture:
+        return self.picture
+
+
 class Transcribed(NamedTuple):
     """A sound and what is said in it. The sound is a file's path, or anything with `sound()`, read when it is needed."""
 

@@ -67,6 +67,8 @@ RECIPES: dict[str, Recipe] = {
     "fashion-mnist-vit": pictures.FASHION_VIT,
     "fashion-mnist-resnet": pictures.FASHION_RESNET,
     "classify-pictures": pictures.CLASSIFY,
+    "scenes-cells": pictures.SCENE_CELLS,
+    "label-cells": pictures.LABEL_CELLS,
     "digits-speech": speech.DIGITS,
     "fsdd-speech": speech.FSDD,
     "transcribe": speech.OWN,

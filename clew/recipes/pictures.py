@@ -110,3 +110,27 @@ CLASSIFY = classifier(
     {"name": "convolved", "side": 96, "shift": 4, "flip": True, "blocks": 2},
     BAG,
 )
+
+
+def labeller(about: str, data: dict[str, Any], training: dict[str, Any], size: int) -> Recipe:
+    """A 2-D LSTM over squares of pixels, which labels each of them."""
+    return Recipe(
+        about,
+        {
+            "data": data,
+            "model": {"family": "grid_lstm", "dim": 96, "embedding_dim": 48, "num_layers": 2, "directions": 4},
+            "task": {"name": "cell_labelling", "input": {"name": "cells", "size": size}},
+            "training": training,
+        },
+    )
+
+
+SCENE_CELLS = labeller(
+    "A 2-D LSTM that tells of every square of drawn scenes which shape it is of.",
+    {"corpus": "scenes", "size": 2200, "side": 48, "smallest": 40, "things": 2},
+    training(500, batch_size=16, learning_rate=4e-3),
+    4,
+)
+LABEL_CELLS = labeller(
+    "Pictures of your own, every square of them labelled: a folder of pictures and one of label pictures.", {}, training(2000), 4
+)

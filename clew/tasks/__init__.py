@@ -2,6 +2,7 @@
 
 from clew.tasks.bidirectional import BIDIRECTIONAL_LANGUAGE_MODEL
 from clew.tasks.captioning import CAPTIONING
+from clew.tasks.cell_labelling import CELL_LABELLING
 from clew.tasks.choices import CHOOSE, takes_choices
 from clew.tasks.classification import CLASSIFICATION
 from clew.tasks.entry import TaskEntry
@@ -34,6 +35,7 @@ TASKS: dict[str, TaskEntry] = {
     "transcription": TRANSCRIPTION,
     "captioning": CAPTIONING,
     "picture_classification": PICTURE_CLASSIFICATION,
+    "cell_labelling": CELL_LABELLING,
     "node_labelling": NODE_LABELLING,
 }
 

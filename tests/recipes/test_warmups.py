@@ -59,6 +59,8 @@ LEDGER = {
     "fashion-mnist-vit": (8000, 800),
     "fashion-mnist-resnet": (8000, 800),
     "classify-pictures": (2000, 200),
+    "scenes-cells": (500, 50),
+    "label-cells": (2000, 200),
     "digits-speech": (600, 60),
     "fsdd-speech": (3000, 300),
     "transcribe": (2000, 200),
