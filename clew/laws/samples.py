@@ -11,6 +11,7 @@ from clew.data.examples import (
     Captioned,
     Labelled,
     LabelledPicture,
+    LabelledPixels,
     LabelledTree,
     Pair,
     Parsed,
@@ -23,6 +24,7 @@ from clew.data.kinds.dependency_graphs import DependencyGraphsData
 from clew.data.kinds.documents import DocumentsData
 from clew.data.kinds.labelled import LabelledData
 from clew.data.kinds.labelled_pictures import LabelledPicturesData
+from clew.data.kinds.labelled_pixels import LabelledPixelsData, SceneShapes
 from clew.data.kinds.labelled_trees import LabelledTreesData
 from clew.data.kinds.pairs import PairsData
 from clew.data.kinds.questions import QuestionsData
@@ -114,6 +116,11 @@ def labelled_pictures() -> list[LabelledPicture]:
     return [LabelledPicture(scene, (str(number % 2),), f"scene {number}") for number, scene in found]
 
 
+def labelled_pixels() -> list[LabelledPixels]:
+    found = (scene for number in range(1, 4) for scene in scenes(2, number, "train", side=28 + 4 * number))
+    return [LabelledPixels(scene, SceneShapes(scene), id=f"scene {number}") for number, scene in enumerate(found)]
+
+
 SAMPLES: dict[type[DataSection], Any] = {
     TextData: TextString("\n".join(TEXTS * 4) + "\n"),
     DocumentsData: TextString("\n\n".join("\n".join(TEXTS) for _ in range(4)) + "\n"),
@@ -127,4 +134,5 @@ SAMPLES: dict[type[DataSection], Any] = {
     TranscribedData: transcribed(),
     CaptionedData: captioned(),
     LabelledPicturesData: labelled_pictures(),
+    LabelledPixelsData: labelled_pixels(),
 }

@@ -127,10 +127,10 @@ def labeller(about: str, data: dict[str, Any], training: dict[str, Any], size: i
 
 SCENE_CELLS = labeller(
     "A 2-D LSTM that tells of every square of drawn scenes which shape it is of.",
-    {"corpus": "scenes", "size": 2200, "side": 48, "smallest": 40, "things": 2},
+    {"corpus": "scenes", "size": 1600, "side": 48, "smallest": 40},
     training(500, batch_size=16, learning_rate=4e-3),
-    4,
+    3,
 )
 LABEL_CELLS = labeller(
-    "Pictures of your own, every square of them labelled: a folder of pictures and one of label pictures.", {}, training(2000), 4
+    "Every square of pictures of your own labelled, from a folder of label pictures.", {}, training(2000), 4
 )

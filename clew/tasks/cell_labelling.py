@@ -191,7 +191,8 @@ class CellLabeller(ReadsInputs, ExampleTask):
 
     @property
     def best(self) -> str:
-        return self.config.best
+        found: str = self.config.best
+        return found
 
     def overlap(self, examples: Sequence[LabelledPixels], predictions: Sequence[Sequence[int]]) -> Overlap:
         """Over the cells of all pictures that have a label."""

@@ -135,6 +135,11 @@ class InputClassifier(ReadsInputs, PooledClassifier):
     def described(self, example: Any, prediction: Found) -> dict[str, Any]:
         return {"source": str(example.input), **self.answer.described(example, prediction)}
 
+    def without(self, capability: str) -> str | None:
+        """Why it cannot be asked for the vectors of places."""
+        joins = capability == "reads" and len(getattr(self.body, "blocks", ()))
+        return "joins places of a picture, which have then no vectors of their own" if joins else None
+
     def judges(self, given: Given) -> Judged:
         (found,) = self.judge_inputs([given.text])
         return Judged(found.labels, found.probabilities, found.number)
