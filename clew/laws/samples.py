@@ -10,6 +10,7 @@ from clew.data.examples import (
     Answer,
     Captioned,
     Labelled,
+    LabelledGraph,
     LabelledPicture,
     LabelledPixels,
     LabelledTree,
@@ -23,6 +24,7 @@ from clew.data.kinds.captioned import CaptionedData, texts_of
 from clew.data.kinds.dependency_graphs import DependencyGraphsData
 from clew.data.kinds.documents import DocumentsData
 from clew.data.kinds.labelled import LabelledData
+from clew.data.kinds.labelled_graphs import LabelledGraphsData
 from clew.data.kinds.labelled_pictures import LabelledPicturesData
 from clew.data.kinds.labelled_pixels import LabelledPixelsData, SceneShapes
 from clew.data.kinds.labelled_trees import LabelledTreesData
@@ -116,6 +118,15 @@ def labelled_pictures() -> list[LabelledPicture]:
     return [LabelledPicture(scene, (str(number % 2),), f"scene {number}") for number, scene in found]
 
 
+def labelled_graphs() -> list[LabelledGraph]:
+    """Chains of a sentence's words."""
+    found = []
+    for number, sentence in enumerate(tagged()):
+        edges = tuple((word, word + 1, "next") for word in range(len(sentence.words) - 1))
+        found.append(LabelledGraph(sentence._replace(tags=None, edges=edges), (str(number % 2),), f"graph {number}"))
+    return found
+
+
 def labelled_pixels() -> list[LabelledPixels]:
     found = (scene for number in range(1, 4) for scene in scenes(2, number, "train", side=28 + 4 * number))
     return [LabelledPixels(scene, SceneShapes(scene), id=f"scene {number}") for number, scene in enumerate(found)]
@@ -134,5 +145,6 @@ SAMPLES: dict[type[DataSection], Any] = {
     TranscribedData: transcribed(),
     CaptionedData: captioned(),
     LabelledPicturesData: labelled_pictures(),
+    LabelledGraphsData: labelled_graphs(),
     LabelledPixelsData: labelled_pixels(),
 }

@@ -6,6 +6,7 @@ from clew.tasks.cell_labelling import CELL_LABELLING
 from clew.tasks.choices import CHOOSE, takes_choices
 from clew.tasks.classification import CLASSIFICATION
 from clew.tasks.entry import TaskEntry
+from clew.tasks.graph_classification import GRAPH_CLASSIFICATION
 from clew.tasks.language_model import LANGUAGE_MODEL
 from clew.tasks.masked_language_model import MASKED_LANGUAGE_MODEL
 from clew.tasks.node_labelling import NODE_LABELLING
@@ -37,6 +38,7 @@ TASKS: dict[str, TaskEntry] = {
     "picture_classification": PICTURE_CLASSIFICATION,
     "cell_labelling": CELL_LABELLING,
     "node_labelling": NODE_LABELLING,
+    "graph_classification": GRAPH_CLASSIFICATION,
 }
 
 USES: dict[str, Shared] = {"classify": Shared(CHOOSE, takes_choices), "embed": Shared(EMBED, reads_texts)}
