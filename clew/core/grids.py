@@ -99,6 +99,18 @@ def sequence_mask(mask: Tensor | None) -> Tensor | None:
     return None if mask is None else real_cells_first(mask, mask)
 
 
+def grids_of_places(x: Tensor, mask: Tensor | None, places: Tensor, height: int, width: int) -> tuple[Tensor, Tensor | None]:
+    """Sequences (batch, length, ...) as grids (batch, height, width, ...), each vector at its place, counted row by row, and zeros elsewhere;
+    and which cells are real, None where all are. It is `real_cells_first` the other way round."""
+    if mask is None and x.shape[1] == height * width:
+        return x.unflatten(1, (height, width)), None
+    outside = height * width  # one place more, for padding
+    index = places if mask is None else places.masked_fill(~mask, outside)
+    cells = x.new_zeros(len(x), outside + 1, *x.shape[2:]).scatter(1, index.view(*index.shape, *[1] * (x.dim() - 2)).expand_as(x), x)
+    real = torch.zeros(len(x), outside + 1, dtype=torch.bool, device=x.device).scatter(1, index, True)
+    return cells[:, :-1].unflatten(1, (height, width)), real[:, :-1].unflatten(1, (height, width))
+
+
 def join_blocks(x: Tensor, mask: Tensor | None, block: int) -> tuple[Tensor, Tensor | None]:
     """Squares of `block` x `block` cells become one cell: their vectors side by side, row by row, zeros outside the grid.
 

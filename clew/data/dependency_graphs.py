@@ -42,10 +42,14 @@ def read_deps(texts: Sequence[str]) -> tuple[Deps | None, HeadFault | None]:
 def dependency_edges(sentence: Sentence, ways: Sequence[Way], *, enhanced: bool = False, relations: bool = False) -> list[NamedEdge]:
     """The edges of a sentence's words, each named by its way; with `relations` dependencies by their relation too: `up:nsubj`.
 
+    A graph that has edges of its own has these.
+
     next, previous    from every word to the one behind it, or before it
     up, down          from every word to its heads, or from these to it
     forward           of up and down those that lead to a later word: with `next` all edges go along the sentence, and make no cycle
     """
+    if sentence.edges is not None:
+        return list(sentence.edges)
     num_words = len(sentence.words)
     edges: list[NamedEdge] = []
     if "next" in ways:

@@ -127,8 +127,13 @@ Deps = tuple[tuple[tuple[int, str], ...], ...]
 """Of each word its heads in an enhanced graph, counted from 1 (0: the root), and how it relates to each."""
 
 
+NamedEdges = tuple[tuple[int, int, str], ...]
+"""Edges of a graph: (source, target, type), nodes counted from 0."""
+
+
 class Sentence(NamedTuple):
-    """Words, and for each a tag, or the number of its head counted from 1 (0: the root) and how it relates to it."""
+    """Words, and for each a tag, or the number of its head counted from 1 (0: the root) and how it relates to it. Of a graph that is no
+    sentence the words are what stands at its nodes, and `edges` lead between these."""
 
     words: tuple[str, ...]
     tags: tuple[str, ...] | None = None
@@ -136,10 +141,29 @@ class Sentence(NamedTuple):
     relations: tuple[str, ...] | None = None
     id: str = ""
     deps: Deps | None = None
+    edges: NamedEdges | None = None
 
     @property
     def key(self) -> str:
         return " ".join(self.words)
+
+
+class LabelledGraph(NamedTuple):
+    """A graph with a label; with several, or none, where labels do not exclude each other."""
+
+    graph: Sentence
+    labels: tuple[str, ...] = ()
+    id: str = ""
+
+    @property
+    def key(self) -> str:
+        edges = " ".join(f"{source}-{target}:{type}" for source, target, type in self.graph.edges or ())
+        return f"{self.graph.key} {edges}"
+
+    @property
+    def label(self) -> str:
+        """All labels in one string."""
+        return "|".join(self.labels)
 
 
 class Parsed(NamedTuple):
@@ -235,6 +259,33 @@ class LabelledPicture(NamedTuple):
     def label(self) -> str:
         """All labels in one string."""
         return "|".join(self.labels)
+
+
+class PixelLabels(Protocol):
+    """What a picture's pixels are, read or drawn when it is needed and not before."""
+
+    def levels(self) -> np.ndarray:
+        """A number for each pixel (height, width), from 0 on."""
+        ...
+
+
+class LabelledPixels(NamedTuple):
+    """A picture with a number for each of its pixels. `names` has what the numbers are called, which are their own names where there are
+    none; pixels of the number `ignored` have no label."""
+
+    picture: Picture
+    pixels: PixelLabels
+    names: tuple[str, ...] = ()
+    ignored: int | None = None
+    id: str = ""
+
+    @property
+    def key(self) -> str:
+        return self.picture.key
+
+    @property
+    def input(self) -> Picture:
+        return self.picture
 
 
 class Transcribed(NamedTuple):

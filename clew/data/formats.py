@@ -1,6 +1,7 @@
 """Which format a file has: by its extension, else by what stands in its first lines."""
 
 from collections.abc import Iterator, Sequence
+from dataclasses import replace
 from pathlib import Path
 
 from clew.core.errors import unknown
@@ -10,6 +11,7 @@ from clew.data.conll_files import CONLL
 from clew.data.conllu_files import CONLLU
 from clew.data.csv_files import CSV
 from clew.data.format import Format
+from clew.data.graph_files import graphs_with_node_labels
 from clew.data.json_files import JSONL
 from clew.data.line_files import LINES, PARALLEL
 from clew.data.lines import read_lines
@@ -87,7 +89,7 @@ FORMATS: dict[str, Format] = {
     "squad": SQUAD,
     "coco": COCO,
     "flickr": FLICKR,
-    "jsonl": JSONL,
+    "jsonl": replace(JSONL, dependency_graphs=graphs_with_node_labels),
     "trees": BRACKETS,
     "conllu": CONLLU,
     "conll": CONLL,

@@ -93,6 +93,10 @@ class Scene(NamedTuple):
         layers = [(coverage(thing.shape, thing.x, thing.y, thing.radius, self.side), thing.shade) for thing in self.things]
         return in_mode(painted(layers, self.side, self.ground), mode)
 
+    def size(self) -> tuple[int, int]:
+        """Height and width."""
+        return self.side, self.side
+
     def numbers(self) -> np.ndarray:
         """For each pixel (side, side) the number of its thing, from 1 in their order; 0 is the ground. A pixel is a thing's where that
         covers at least half of it."""

@@ -1,7 +1,8 @@
-"""Greyscale PNG files from arrays, with zlib alone (PNG specification, third edition, W3C)."""
+"""Greyscale and palette PNG files from arrays, with zlib alone (PNG specification, third edition, W3C)."""
 
 import struct
 import zlib
+from collections.abc import Sequence
 
 import numpy as np
 
@@ -14,6 +15,16 @@ def png(levels: np.ndarray, shown: np.ndarray | None = None) -> bytes:
     lines = np.concatenate([np.zeros((rows, 1), np.uint8), pixels], axis=1)  # filter 0 before every line
     header = struct.pack(">IIBBBBB", columns, rows, 8, 0 if shown is None else 4, 0, 0, 0)
     return b"\x89PNG\r\n\x1a\n" + chunk(b"IHDR", header) + chunk(b"IDAT", zlib.compress(lines.tobytes(), 9)) + chunk(b"IEND", b"")
+
+
+def palette_png(numbers: np.ndarray, colours: Sequence[str]) -> bytes:
+    """A picture of (rows, columns) numbers below 256, each with its colour (#rrggbb), the colours again from the first where they end."""
+    rows, columns = numbers.shape
+    lines = np.concatenate([np.zeros((rows, 1), np.uint8), np.asarray(numbers, dtype=np.uint8)], axis=1)
+    palette = b"".join(bytes.fromhex(colours[number % len(colours)][1:]) for number in range(int(numbers.max(initial=0)) + 1))
+    header = struct.pack(">IIBBBBB", columns, rows, 8, 3, 0, 0, 0)
+    parts = ((b"IHDR", header), (b"PLTE", palette), (b"IDAT", zlib.compress(lines.tobytes(), 9)), (b"IEND", b""))
+    return b"\x89PNG\r\n\x1a\n" + b"".join(chunk(*part) for part in parts)
 
 
 def chunk(kind: bytes, content: bytes) -> bytes:

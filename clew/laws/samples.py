@@ -10,7 +10,9 @@ from clew.data.examples import (
     Answer,
     Captioned,
     Labelled,
+    LabelledGraph,
     LabelledPicture,
+    LabelledPixels,
     LabelledSound,
     LabelledTree,
     Pair,
@@ -23,7 +25,9 @@ from clew.data.kinds.captioned import CaptionedData, texts_of
 from clew.data.kinds.dependency_graphs import DependencyGraphsData
 from clew.data.kinds.documents import DocumentsData
 from clew.data.kinds.labelled import LabelledData
+from clew.data.kinds.labelled_graphs import LabelledGraphsData
 from clew.data.kinds.labelled_pictures import LabelledPicturesData
+from clew.data.kinds.labelled_pixels import LabelledPixelsData, SceneShapes
 from clew.data.kinds.labelled_sounds import LabelledSoundsData
 from clew.data.kinds.labelled_trees import LabelledTreesData
 from clew.data.kinds.pairs import PairsData
@@ -120,6 +124,20 @@ def labelled_sounds() -> list[LabelledSound]:
     return [LabelledSound(Tone(text), (str(number % 2),), f"sound {number}") for number, text in enumerate(TEXTS)]
 
 
+def labelled_graphs() -> list[LabelledGraph]:
+    """Chains of a sentence's words."""
+    found = []
+    for number, sentence in enumerate(tagged()):
+        edges = tuple((word, word + 1, "next") for word in range(len(sentence.words) - 1))
+        found.append(LabelledGraph(sentence._replace(tags=None, edges=edges), (str(number % 2),), f"graph {number}"))
+    return found
+
+
+def labelled_pixels() -> list[LabelledPixels]:
+    found = (scene for number in range(1, 4) for scene in scenes(2, number, "train", side=28 + 4 * number))
+    return [LabelledPixels(scene, SceneShapes(scene), id=f"scene {number}") for number, scene in enumerate(found)]
+
+
 SAMPLES: dict[type[DataSection], Any] = {
     TextData: TextString("\n".join(TEXTS * 4) + "\n"),
     DocumentsData: TextString("\n\n".join("\n".join(TEXTS) for _ in range(4)) + "\n"),
@@ -134,4 +152,6 @@ SAMPLES: dict[type[DataSection], Any] = {
     CaptionedData: captioned(),
     LabelledPicturesData: labelled_pictures(),
     LabelledSoundsData: labelled_sounds(),
+    LabelledGraphsData: labelled_graphs(),
+    LabelledPixelsData: labelled_pixels(),
 }

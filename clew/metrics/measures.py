@@ -39,6 +39,7 @@ NAMES = {
     "f1": "F1",
     "f1_answerable": "F1 where there is an answer",
     "f1_unanswerable": "F1 where there is none",
+    "iou": "IoU",
     "macro_f1": "macro F1",
     "matthews": "Matthews",
     "micro_f1": "micro F1",

@@ -38,6 +38,7 @@ class GraphBody(nn.Module):
     """
 
     causal = False
+    halves = False
     graph = True
     max_length = None
 

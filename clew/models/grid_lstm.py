@@ -4,18 +4,20 @@ corners; between layers squares of cells may become one (Graves and Schmidhuber 
 from collections.abc import Sequence
 from typing import Annotated, Any, Literal, NamedTuple
 
+import torch
 from pydantic import Field
 from torch import Tensor, nn
 
 from clew.core.config import ModelSection, Part, build_part, one_of
 from clew.core.errors import UserError
-from clew.core.grids import real_cells_first, sequence_mask
+from clew.core.grids import grids_of_places, real_cells_first, sequence_mask
 from clew.core.masks import advance
 from clew.core.state import map_tree
 from clew.core.types import Memory, Source, State
 from clew.layers.embeddings import Embedding, tokens_of
 from clew.layers.grid_lstm import GRID_LAYERS
 from clew.layers.grids import GridBlocks, GridLayer
+from clew.layers.pictures import PictureInputs
 from clew.models.body import MOST_LAYERS, uniform_table
 
 
@@ -48,11 +50,12 @@ class GridBody(nn.Module):
     """hidden = layers(embedding(inputs)), each layer after the first above blocks of the one below, where there are any.
 
     `inputs` are grids of what the embedding takes: vectors (batch, height, width, features) or tokens (batch, height, width); the mask is
-    (batch, height, width). Out comes a sequence of cells (batch, positions, dim), each example's real ones first, row by row;
-    `hidden_mask` of the grid's mask is its mask. It has no state: a grid is read as a whole.
+    (batch, height, width). Pictures come as their source gives them, with the mask (batch, length) of their places. Out comes a sequence of cells (batch, positions, dim), each example's real ones first, row by row;
+    `hidden_mask` of what went in is its mask. It has no state: a grid is read as a whole.
     """
 
     causal = False
+    halves = False
     grid = True
     max_length = None
 
@@ -77,13 +80,29 @@ class GridBody(nn.Module):
         return self.levels(inputs, mask)[-1], None
 
     def levels(self, inputs: Any, mask: Tensor | None = None, state: State = None) -> list[Tensor]:
-        return [real_cells_first(*level) for level in self.grids(self.embed(inputs), mask)]
+        return [real_cells_first(*level) for level in self.grids(*self.cells(inputs, mask))]
 
-    def hidden_mask(self, mask: Tensor | None) -> Tensor | None:
-        """Which positions (batch, positions) of what comes out are real, from the mask of what went in; None where all are."""
+    def hidden_mask(self, mask: Tensor | None, inputs: Any = None) -> Tensor | None:
+        """Which positions (batch, positions) of what comes out are real, from the mask of what went in, and of pictures from these; None
+        where all are."""
+        if isinstance(inputs, PictureInputs):
+            mask = grids_of_places(inputs.tokens, mask, inputs.tokens, *self.picture_grid(inputs))[1]
         for blocks in self.blocks:
             mask = None if mask is None else mask[:, :: blocks.block, :: blocks.block]
         return sequence_mask(mask)
+
+    def cells(self, inputs: Any, mask: Tensor | None) -> Grids:
+        """What is read as a vector a cell, and which cells are real."""
+        if not isinstance(inputs, PictureInputs):
+            return Grids(self.embed(inputs), mask)
+        places, _ = advance(None, mask, inputs.tokens)
+        return Grids(*grids_of_places(self.embedding(inputs, places), mask, inputs.tokens, *self.picture_grid(inputs)))
+
+    def picture_grid(self, inputs: PictureInputs) -> tuple[int, int]:
+        """Height and width of the grid of a batch of pictures, padding counted."""
+        embedding: Any = self.embedding
+        height, width = embedding.reader.grid_sizes(torch.tensor([inputs.pixels.shape[1:3]]))[0].tolist()
+        return height, width
 
     def embed(self, inputs: Any) -> Tensor:
         """A vector a cell (batch, height, width, dim)."""

@@ -1,5 +1,5 @@
 """Graph LSTMs (Peng et al. 2017) that label words by their dependencies: 3,000 sentences of EWT for two CPU cores, and CoNLL-U of one's
-own.
+own; and graphs that are no sentences: regions of drawn scenes, and JSON lines of one's own.
 
 The embedded sample of EWT has no heads, so `ewt-graph` reads EWT itself, below CLEW_DATA.
 """
@@ -41,4 +41,43 @@ OWN = labeller(
     "A graph LSTM that labels words by their dependencies, on CoNLL-U of your own: data.train=FILE.",
     {},
     training(600, warmup=0.1, learning_rate=4e-3),
+)
+
+
+def of_graphs(about: str, task: dict[str, Any], data: dict[str, Any], steps: int) -> Recipe:
+    """Nodes with edges of their own, which may make cycles: all are read together, in rounds."""
+    return Recipe(
+        about,
+        {
+            "data": data,
+            "text": {"tokenizer": "word"},
+            "model": {
+                "family": "graph_lstm",
+                "layer": {"name": "graph_lstm", "order": "rounds", "num_rounds": 3, "type_dim": 6},
+                "dim": 64,
+                "embedding_dim": 32,
+            },
+            "task": task,
+            "training": training(steps, warmup=0.1, learning_rate=4e-3),
+        },
+    )
+
+
+REGIONS = of_graphs(
+    "A graph LSTM that tells parts of figures from their neighbours in drawn scenes.",
+    {"name": "node_labelling"},
+    {"corpus": "scene-regions", "test_fraction": 0.1},
+    300,
+)
+FIGURES = of_graphs(
+    "A graph LSTM that counts the figures of drawn scenes.",
+    {"name": "graph_classification", "pooling": "max"},
+    {"corpus": "scene-regions", "test_fraction": 0.1},
+    300,
+)
+OWN_GRAPHS = of_graphs(
+    "A graph LSTM that classifies graphs of your own, JSON lines: data.train=FILE.",
+    {"name": "graph_classification", "pooling": "max"},
+    {},
+    600,
 )

@@ -50,13 +50,15 @@ FLICKR = captioner(
 OWN = captioner("Pictures of your own with captions: JSON lines, CSV, COCO's or Flickr8k's.", {}, training(3000), side=96, dropout=0.2)
 
 
-def classifier(about: str, data: dict[str, Any], training: dict[str, Any], reader: dict[str, Any], model: dict[str, Any]) -> Recipe:
+def classifier(
+    about: str, data: dict[str, Any], training: dict[str, Any], reader: dict[str, Any], model: dict[str, Any], pooling: str = "max"
+) -> Recipe:
     return Recipe(
         about,
         {
             "data": data,
             "model": model,
-            "task": {"name": "picture_classification", "input": reader, "pooling": "max"},
+            "task": {"name": "picture_classification", "input": reader, "pooling": pooling},
             "training": training,
         },
     )
@@ -70,6 +72,37 @@ FASHION = classifier(
     {"name": "convolved", "side": 28, "grey": True, "stem_stride": 1, "shift": 2, "flip": True, "blocks": 2},
     BAG,
 )
+
+
+def fashion(about: str, reader: dict[str, Any], model: dict[str, Any], pooling: str = "mean", **changes: Any) -> Recipe:
+    """A row of the table that `python -m benchmarks.fashion_mnist` prints: the same data, augmentation, steps and schedule."""
+    read = {"side": 28, "grey": True, "shift": 2, "flip": True, **reader}
+    return classifier(about, {"corpus": "fashion-mnist"}, training(8000, batch_size=128, log_every=100, **changes), read, model, pooling)
+
+
+FASHION_GRID = fashion(
+    "A 2-D LSTM that reads patches of Fashion-MNIST from four corners.",
+    {"name": "patches", "size": 2},
+    {"family": "grid_lstm", "dim": 192, "num_layers": 2, "block": 2, "directions": 4, "dropout": 0.1},
+)
+FASHION_ROWS = fashion(
+    "A two-way LSTM that reads Fashion-MNIST row by row.",
+    {"name": "rows"},
+    {"family": "recurrent", "cell": "lstm", "bidirectional": True, "dim": 384, "num_layers": 2, "embedding_dim": 128, "dropout": 0.1},
+)
+FASHION_VIT = fashion(
+    "A vision Transformer on patches of Fashion-MNIST.",
+    {"name": "patches", "size": 4},
+    {"family": "bert", "dim": 192, "num_layers": 6, "num_heads": 6, "num_segments": 0, "dropout": 0.1, "attention_dropout": 0.0},
+    learning_rate=1e-3,
+    optimiser={"name": "adamw", "weight_decay": 0.05},
+)
+FASHION_RESNET = fashion(
+    "A residual network of six blocks on Fashion-MNIST, for a GPU.",
+    {"name": "convolved", "stem_stride": 1, "first_dim": 64, "blocks": 2},
+    {"family": "bag", "dim": 256, "dropout": 0.1},
+    optimiser={"name": "adamw", "weight_decay": 0.05},
+)
 CLASSIFY = classifier(
     "Pictures of your own: a folder with one for each class, or a table.",
     {},
@@ -77,3 +110,25 @@ CLASSIFY = classifier(
     {"name": "convolved", "side": 96, "shift": 4, "flip": True, "blocks": 2},
     BAG,
 )
+
+
+def labeller(about: str, data: dict[str, Any], training: dict[str, Any], size: int) -> Recipe:
+    """A 2-D LSTM over squares of pixels, which labels each of them."""
+    return Recipe(
+        about,
+        {
+            "data": data,
+            "model": {"family": "grid_lstm", "dim": 96, "embedding_dim": 48, "num_layers": 2, "directions": 4},
+            "task": {"name": "cell_labelling", "input": {"name": "cells", "size": size}},
+            "training": training,
+        },
+    )
+
+
+SCENE_CELLS = labeller(
+    "A 2-D LSTM that tells of every square of drawn scenes which shape it is of.",
+    {"corpus": "scenes", "size": 1600, "side": 48, "smallest": 40},
+    training(500, batch_size=16, learning_rate=4e-3),
+    3,
+)
+LABEL_CELLS = labeller("Every square of pictures of your own labelled, from a folder of label pictures.", {}, training(2000), 4)

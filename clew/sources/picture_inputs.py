@@ -1,4 +1,5 @@
-"""Pictures as inputs of a run: files and drawn scenes, resized to one size and read as patches, pixels, rows or a network's grid."""
+"""Pictures as inputs of a run: files and drawn scenes, resized to one size and read as patches, pixels, rows or a network's grid; or as
+large as they are, cell by cell."""
 
 from dataclasses import dataclass
 from functools import cached_property
@@ -119,3 +120,46 @@ class RowsReader(PictureReader):
 
     def places(self, given: Any, length: int) -> list[str]:
         return [f"row {place + 1}" for place in range(length)]
+
+
+@dataclass(frozen=True, kw_only=True)
+class CellsReader(InputReader):
+    """Squares of `size` x `size` pixels of pictures that are as large as they are; the last ones of a row or a column may reach beyond."""
+
+    name: ClassVar[str] = "cells"
+    unit: ClassVar[str] = "cell"
+    size: int = 4
+    grey: bool = False
+
+    def __post_init__(self) -> None:
+        self.check_between(size=(1, 2048))
+
+    def source(self) -> Patches:
+        return self.pictures
+
+    @cached_property
+    def pictures(self) -> Patches:
+        return Patches(channels=1 if self.grey else 3, size=self.size)
+
+    def pixel_size(self, given: Any) -> tuple[int, int]:
+        """A picture's height and width."""
+        if isinstance(given, str):
+            return picture_size(given)
+        height, width = given.size() if hasattr(given, "size") else given.pixels().shape[:2]
+        return height, width
+
+    def grid(self, given: Any) -> tuple[int, int]:
+        """Rows and columns of cells."""
+        height, width = self.pixel_size(given)
+        return -(-height // self.size), -(-width // self.size)
+
+    def measured(self, given: Any) -> Input:
+        rows, columns = self.grid(given)
+        return Input(given, rows * columns)
+
+    def read(self, given: Any) -> Tensor:
+        return read_picture(given, mode="grey" if self.grey else "rgb")
+
+    def places(self, given: Any, length: int) -> list[str]:
+        columns = self.grid(given)[1]
+        return [f"row {place // columns + 1}, column {place % columns + 1}" for place in range(length)]

@@ -5,7 +5,7 @@ import json
 from clew.core.errors import unknown
 from clew.sources.inputs import InputReader
 from clew.sources.lines import ColumnsReader
-from clew.sources.picture_inputs import ConvolvedReader, PatchesReader, PixelsReader, RowsReader
+from clew.sources.picture_inputs import CellsReader, ConvolvedReader, PatchesReader, PixelsReader, RowsReader
 from clew.sources.sounds import LogMelReader
 
 LINES: dict[str, type[InputReader]] = {"columns": ColumnsReader}
@@ -15,6 +15,7 @@ PICTURES: dict[str, type[InputReader]] = {
     "patches": PatchesReader,
     "pixels": PixelsReader,
     "rows": RowsReader,
+    "cells": CellsReader,
 }
 SPELLED: dict[str, type[InputReader]] = {**SOUNDS, **LINES}
 """Of inputs that say a text from their beginning to their end."""

@@ -2,9 +2,11 @@
 
 from clew.tasks.bidirectional import BIDIRECTIONAL_LANGUAGE_MODEL
 from clew.tasks.captioning import CAPTIONING
+from clew.tasks.cell_labelling import CELL_LABELLING
 from clew.tasks.choices import CHOOSE, takes_choices
 from clew.tasks.classification import CLASSIFICATION
 from clew.tasks.entry import TaskEntry
+from clew.tasks.graph_classification import GRAPH_CLASSIFICATION
 from clew.tasks.language_model import LANGUAGE_MODEL
 from clew.tasks.listening import LISTENING
 from clew.tasks.masked_language_model import MASKED_LANGUAGE_MODEL
@@ -38,7 +40,9 @@ TASKS: dict[str, TaskEntry] = {
     "captioning": CAPTIONING,
     "picture_classification": PICTURE_CLASSIFICATION,
     "sound_classification": SOUND_CLASSIFICATION,
+    "cell_labelling": CELL_LABELLING,
     "node_labelling": NODE_LABELLING,
+    "graph_classification": GRAPH_CLASSIFICATION,
 }
 
 USES: dict[str, Shared] = {"classify": Shared(CHOOSE, takes_choices), "embed": Shared(EMBED, reads_texts)}

@@ -52,54 +52,23 @@ class JudgedInput:
         return f"{self.number:g}" if self.number is not None else "|".join(self.labels)
 
 
-class InputClassifier(TakesPlaces, PooledClassifier):
-    """logits = W g(.. g(pool(h_1 .. h_n))), h being the body's vectors of a picture's or a sound's places."""
+class ReadsInputs(TakesPlaces):
+    """What a task on files offers to those that look into it. A member says what an input without a label is to it."""
 
+    output: Any
     text_name = "input"
 
-    def __init__(self, body: Any, reader: InputReader, labels: Labels, config: PooledConfig):
-        super().__init__(body, labels, config)
-        self.reader = reader
-        self.decoded = Decoded()
+    def unlabelled(self, read: Input) -> Any:
+        """An encoded example of which nothing is known."""
+        raise NotImplementedError
 
-    def features(self, batch: InputBatch) -> Tensor:
-        found: Tensor = self.pooling(self.body(batch.inputs, batch.mask)[0], batch.mask)
-        return found
+    def collate(self, examples: Sequence[Any]) -> Any:
+        raise NotImplementedError
 
-    def encode(self, examples: Sequence[Any]) -> list[LabelledInput]:
-        return [LabelledInput(self.reader.measured(example.input), self.answer.target(example)) for example in examples]
-
-    def collate(self, examples: Sequence[LabelledInput]) -> InputBatch:
-        inputs, mask = self.reader.collate([each.input for each in examples], self.decoded)
-        return InputBatch(inputs, mask, torch.tensor([each.target for each in examples], dtype=torch.float32))
-
-    def judge_inputs(self, inputs: Sequence[Any]) -> list[JudgedInput]:
-        """What each input is, in the order given; one that cannot be read is refused by name."""
-        nothing = [0.0] * len(self.labels)
-        encoded = [LabelledInput(self.reader.measured(given), nothing) for given in inputs]
-        for given, each in zip(inputs, encoded, strict=True):
-            self.check_length(each, str(given))
-        lengths = torch.tensor([each.input.length for each in encoded]).reshape(-1, 1).numpy()
-        found: dict[int, Found] = {}
-        with evaluating([self]):
-            for rows in batches_by_length(lengths, BATCH_PLACES):
-                batch = to_device(self.collate([encoded[row] for row in rows]), self.output.weight.device)
-                found |= dict(zip(rows, self.predict(batch), strict=True))
-        return [self.told(str(given), found[row]) for row, given in enumerate(inputs)]
-
-    def told(self, given: str, found: Found) -> JudgedInput:
-        if "number" in found:
-            return JudgedInput(given, (), {}, found["number"])
-        pairs = sorted(zip(self.labels.names, found["probabilities"], strict=True), key=lambda pair: -pair[1])
-        return JudgedInput(given, tuple(found["labels"]), dict(pairs))
-
-    def described(self, example: Any, prediction: Found) -> dict[str, Any]:
-        return {"source": str(example.input), **self.answer.described(example, prediction)}
-
-    def one_row(self, given: Given) -> tuple[Input, InputBatch]:
+    def one_row(self, given: Given) -> tuple[Input, Any]:
         if not given.text:
             raise UserError(f"there is no {self.text_name} to read; name a file")
-        read = LabelledInput(self.reader.measured(given.text), [0.0] * len(self.labels))
+        read = self.unlabelled(self.reader.measured(given.text))
         self.check_length(read, given.text)
         return read.input, to_device(self.collate([read]), self.output.weight.device)
 
@@ -119,6 +88,57 @@ class InputClassifier(TakesPlaces, PooledClassifier):
 
     def entrance(self, reading: Reading) -> str:
         return "body.embedding"
+
+
+class InputClassifier(ReadsInputs, PooledClassifier):
+    """logits = W g(.. g(pool(h_1 .. h_n))), h being the body's vectors of a picture's or a sound's places."""
+
+    def __init__(self, body: Any, reader: InputReader, labels: Labels, config: PooledConfig):
+        super().__init__(body, labels, config)
+        self.reader = reader
+        self.decoded = Decoded()
+
+    def features(self, batch: InputBatch) -> Tensor:
+        hidden_mask = getattr(self.body, "hidden_mask", lambda mask, inputs: mask)  # a body over a grid may join places
+        found: Tensor = self.pooling(self.body(batch.inputs, batch.mask)[0], hidden_mask(batch.mask, batch.inputs))
+        return found
+
+    def encode(self, examples: Sequence[Any]) -> list[LabelledInput]:
+        return [LabelledInput(self.reader.measured(example.input), self.answer.target(example)) for example in examples]
+
+    def collate(self, examples: Sequence[LabelledInput]) -> InputBatch:
+        inputs, mask = self.reader.collate([each.input for each in examples], self.decoded)
+        return InputBatch(inputs, mask, torch.tensor([each.target for each in examples], dtype=torch.float32))
+
+    def unlabelled(self, read: Input) -> LabelledInput:
+        return LabelledInput(read, [0.0] * len(self.labels))
+
+    def judge_inputs(self, inputs: Sequence[Any]) -> list[JudgedInput]:
+        """What each input is, in the order given; one that cannot be read is refused by name."""
+        encoded = [self.unlabelled(self.reader.measured(given)) for given in inputs]
+        for given, each in zip(inputs, encoded, strict=True):
+            self.check_length(each, str(given))
+        lengths = torch.tensor([each.input.length for each in encoded]).reshape(-1, 1).numpy()
+        found: dict[int, Found] = {}
+        with evaluating([self]):
+            for rows in batches_by_length(lengths, BATCH_PLACES):
+                batch = to_device(self.collate([encoded[row] for row in rows]), self.output.weight.device)
+                found |= dict(zip(rows, self.predict(batch), strict=True))
+        return [self.told(str(given), found[row]) for row, given in enumerate(inputs)]
+
+    def told(self, given: str, found: Found) -> JudgedInput:
+        if "number" in found:
+            return JudgedInput(given, (), {}, found["number"])
+        pairs = sorted(zip(self.labels.names, found["probabilities"], strict=True), key=lambda pair: -pair[1])
+        return JudgedInput(given, tuple(found["labels"]), dict(pairs))
+
+    def described(self, example: Any, prediction: Found) -> dict[str, Any]:
+        return {"source": str(example.input), **self.answer.described(example, prediction)}
+
+    def without(self, capability: str) -> str | None:
+        """Why it cannot be asked for the vectors of places."""
+        joins = capability == "reads" and len(getattr(self.body, "blocks", ()))
+        return "joins places of a picture, which have then no vectors of their own" if joins else None
 
     def judges(self, given: Given) -> Judged:
         (found,) = self.judge_inputs([given.text])

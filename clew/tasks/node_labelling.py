@@ -22,8 +22,10 @@ from clew.core.types import State, Term
 from clew.data.dependency_graphs import NamedEdge, Way, dependency_edges, edge_types, typed_graph
 from clew.data.examples import Sentence
 from clew.data.formats import FORMATS, find_format, formats_named
+from clew.data.graph_files import as_edges, has_nodes
 from clew.data.kinds.dependency_graphs import DEPENDENCY_GRAPHS, read_graphs
 from clew.data.notes import Notes
+from clew.data.values import Faulty
 from clew.metrics.agreement import share_interval
 from clew.metrics.bootstrap import Interval
 from clew.metrics.classification import count_confusion
@@ -42,6 +44,8 @@ from clew.text.words import listed_words, spaced_words
 
 BATCH = 128
 """Sentences that are labelled at a time."""
+AHEAD = 'task.edges=["next","forward"], or '
+"""What makes a sentence's graph one without cycles."""
 SAMPLES = 2000
 """Resamples of a bootstrap's interval."""
 
@@ -233,8 +237,8 @@ def check_orders(examples: Sequence[Sentence], graphs: Sequence[Graph]) -> None:
     for example, graph in zip(examples, graphs, strict=True):
         if CYCLIC in node_levels(graph):
             raise UserError(
-                f"{example.id}: the edges of this sentence make a cycle, and a body that reads along them has no order for it; "
-                'set task.edges=["next","forward"], or model.layer.order=rounds'
+                f"{example.id}: the edges of this {'sentence' if example.edges is None else 'graph'} make a cycle, and a body that reads "
+                f"along them has no order for it; set {'' if example.edges is not None else AHEAD}model.layer.order=rounds"
             )
 
 
@@ -274,6 +278,11 @@ class GraphRow(SentenceRow):
     deps: list[list[tuple[int, str]]] = Field(
         [], description="of an enhanced graph each word's heads and relations, [[2, nsubj], ...]", json_schema_extra={"column": False}
     )
+    edges: list[list[int | str]] | None = Field(
+        None,
+        description='of a graph that is no sentence its edges, [[source, target, "type"], ...], nodes counted from 0',
+        json_schema_extra={"column": False},
+    )
 
     @property
     def words(self) -> tuple[str, ...]:
@@ -289,7 +298,11 @@ class GraphRow(SentenceRow):
             if not 0 <= head <= len(words):
                 raise UserError(f"{place}: the head {head} is no word: heads are numbers from 1 to {len(words)}, or 0 for the root")
         deps = tuple(tuple(pairs) for pairs in self.deps)
-        return Sentence(words, heads=tuple(self.heads) or None, relations=tuple(self.relations) or None, id=place, deps=deps or None)
+        try:
+            edges = None if self.edges is None else as_edges(self.edges, len(words))
+        except Faulty as fault:
+            raise UserError(f"{place}: {fault}") from None
+        return Sentence(words, None, tuple(self.heads) or None, tuple(self.relations) or None, place, deps or None, edges)
 
     @classmethod
     def of(cls, example: Sentence) -> "GraphRow":
@@ -298,6 +311,7 @@ class GraphRow(SentenceRow):
             heads=list(example.heads or ()),
             relations=list(example.relations or ()),
             deps=[list(pairs) for pairs in example.deps or ()],
+            edges=None if example.edges is None else [list(edge) for edge in example.edges],
         )
 
 
@@ -310,9 +324,9 @@ def label_rows(tasks: Sequence[NodeLabeller], rows: Sequence[GraphRow], options:
 
 
 def graph_rows(path: Path, data: Any, columns: Mapping[str, str]) -> Iterator[GraphRow] | None:
-    """The sentences of a CoNLL-U file; what it has in the labels' place is not looked at."""
+    """The sentences of a CoNLL-U file, or the graphs of JSON lines; what it has in the labels' place is not looked at."""
     format = find_format(path) if formats_named(path) else "lines"
-    if columns or FORMATS[format].dependency_graphs is None:
+    if columns or FORMATS[format].dependency_graphs is None or (FORMATS[format].has_lists and not has_nodes(path)):
         return None
     return map(GraphRow.of, read_graphs(path, None, format, Notes()))
 

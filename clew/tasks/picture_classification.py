@@ -1,4 +1,5 @@
-"""What a picture shows: a label, several, or a number. Any body that reads one sequence, over patches, pixels, rows or a network's grid."""
+"""What a picture shows: a label, several, or a number. Any body that reads one sequence or a grid, over patches, pixels, rows or a network's
+grid."""
 
 from collections.abc import Sequence
 from typing import Annotated, Any, Literal
@@ -64,4 +65,5 @@ PICTURE_CLASSIFICATION = TaskEntry(
         )
     },
     pipeline="image-classification",
+    gives=("grid",),
 )

@@ -8,6 +8,7 @@ from clew.laws.grids import GRID_LAWS, OverGrids
 from clew.layers.grid_lstm import GRID_LAYERS
 from clew.models.grid_lstm import GridLSTMConfig, build_grid_lstm
 from clew.sources.grids import VectorGrids
+from clew.sources.pictures import Patches
 from clew.sources.tokens import Tokens
 
 FEATURES = 2
@@ -112,3 +113,31 @@ def test_four_corners_tell_whether_a_cells_row_and_column_have_a_mark_and_one_co
     right, share = accuracy(directions=4)
     half_right, _ = accuracy(directions=1)
     assert 0.2 < share < 0.5 and right > 0.93 and half_right < 0.9
+
+
+@pytest.mark.parametrize("block", [1, 2])
+def test_pictures_of_several_sizes_are_read_as_the_grids_of_their_patches(block):
+    source = Patches(size=2, places="none")
+    body = build(source, num_layers=2, block=block).requires_grad_(False)
+    generator = torch.Generator().manual_seed(1)
+    pictures = [torch.randint(0, 256, (*size, 3), dtype=torch.uint8, generator=generator) for size in ((6, 4), (3, 7), (4, 6))]
+    inputs, mask = source.collate(pictures)
+    hidden, real = body(inputs, mask)[0], body.hidden_mask(mask, inputs)
+    for row, picture in enumerate(pictures):
+        height, width = (-(-side // 2) for side in picture.shape[:2])
+        patches = torch.zeros(2 * height, 2 * width, 3, dtype=torch.float64)
+        patches[: picture.shape[0], : picture.shape[1]] = (picture.double() / 255 - 0.5) / 0.5
+        cells = patches.unflatten(0, (-1, 2)).unflatten(2, (-1, 2)).transpose(1, 2).flatten(2)  # (height, width, 12)
+        expected = body.grids(body.embedding.map(cells)[None], None)[-1].vectors.flatten(1, 2)[0]
+        assert int(real[row].sum()) == len(expected) and bool(real[row, : len(expected)].all())
+        torch.testing.assert_close(hidden[row, : len(expected)], expected)
+
+
+def test_pictures_of_as_many_places_and_other_shapes_are_not_taken_for_one_grid():
+    source = Patches(size=2, places="none")
+    body = build(source).requires_grad_(False)
+    flat, high = (torch.arange(6 * 2 * 4 * 3).remainder(251).to(torch.uint8).reshape(*shape, 3) for shape in ((4, 12), (12, 4)))
+    inputs, mask = source.collate([flat, high])
+    hidden = body(inputs, mask)[0]
+    for row, picture in enumerate((flat, high)):
+        torch.testing.assert_close(hidden[row, :12], body(*source.collate([picture]))[0][0])

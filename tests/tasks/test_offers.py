@@ -93,6 +93,7 @@ OF_FILES = {
     "captioning": ["reads", "predicts", "expects", "scores_tokens", "own_target", "steps", "explains", "aligns"],
     "picture_classification": ["reads", "judges", "explains"],
     "sound_classification": ["reads", "judges", "explains"],
+    "cell_labelling": ["reads"],
 }
 """Tasks that read files in the place of texts."""
 

@@ -29,6 +29,7 @@ def folder(tmp_path: Path) -> Path:
     ("reader", "model"),
     [
         ("convolved", "bag"),
+        ("patches", "grid_lstm"),
         pytest.param("patches", "bert", marks=pytest.mark.slow),
         pytest.param("rows", "recurrent", marks=pytest.mark.slow),
     ],

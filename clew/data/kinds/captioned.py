@@ -2,7 +2,7 @@
 
 from collections.abc import Iterable, Iterator
 from itertools import chain
-from typing import Any
+from typing import Any, Protocol
 
 from pydantic import Field
 
@@ -31,6 +31,17 @@ class PicturesData(TableData):
     size: int = Field(10_000, ge=1, description="drawn scenes: how many")
     side: int = Field(64, ge=32, le=512, description="drawn scenes: the side of a picture, in pixels")
     things: int = Field(MOST_THINGS, ge=1, le=MOST_THINGS, description="drawn scenes: how many things at most")
+
+
+class Drawn(Protocol):
+    """A section that says how many scenes are drawn."""
+
+    @property
+    def size(self) -> int: ...
+    @property
+    def valid_fraction(self) -> float: ...
+    @property
+    def test_fraction(self) -> float: ...
 
 
 class CaptionedData(PicturesData):
@@ -78,7 +89,7 @@ def texts_of(scene: Scene, paragraphs: bool) -> tuple[str, ...]:
     return (paragraph(scene).text,) if paragraphs else tuple(told.text for told in captions(scene))
 
 
-def sizes_of(data: PicturesData) -> dict[Part, int]:
+def sizes_of(data: Drawn) -> dict[Part, int]:
     """How many scenes each part has that has any: as if so many had been cut."""
     check_fits(4000 * data.size, f"{data.size:,} drawn scenes", "lower data.size")
     valid, test = (max(1, round(share * data.size)) if share else 0 for share in (data.valid_fraction, data.test_fraction))

@@ -1,4 +1,4 @@
-"""Sentences with their dependencies and a label for each word: CoNLL-U, and corpora of it."""
+"""Graphs with a label for each node: sentences with their dependencies in CoNLL-U, corpora of it, graphs in JSON lines, and drawn scenes."""
 
 from collections.abc import Iterator
 from itertools import chain
@@ -11,10 +11,12 @@ from clew.data.contents import Tagged
 from clew.data.corpora import CORPORA, find_files, get_corpus
 from clew.data.examples import Sentence
 from clew.data.formats import FORMATS, find_format
+from clew.data.kinds.captioned import sizes_of
 from clew.data.kinds.kind import Given, Kind, Parts, cut, cut_files
 from clew.data.kinds.section import ExampleData
 from clew.data.notes import Notes
 from clew.data.readers import holds_no
+from clew.data.scene_regions import REGIONS, region_scenes
 
 
 class DependencyGraphsData(ExampleData):
@@ -23,16 +25,20 @@ class DependencyGraphsData(ExampleData):
     label: str = Field(
         "deprel",
         min_length=1,
-        description="what is told of a word: deprel, upos, xpos, another column of CoNLL-U, or a feature: feats:Number",
+        description="what is told of a word: deprel, upos, xpos, another column of CoNLL-U, or a feature: feats:Number; of JSON lines the "
+        "field with the labels of nodes, `labels` where there is none of this name",
     )
+    size: int = Field(3000, ge=1, description="drawn scenes: how many")
 
 
 def graphs_of(data: DependencyGraphsData, seed: int, notes: Notes) -> Parts:
     data.check_given("data.train names your sentences, e.g. `clew train label-nodes data.train=train.conllu data.label=deprel`")
     if data.corpus is None:
         return cut_files(lambda files: graphs_in(files, data, notes), data, seed)
+    if data.corpus == REGIONS:
+        return {part: [scene.graph for scene in region_scenes(count, seed, part)] for part, count in sizes_of(data).items()}
     if not has_graphs(data.corpus):
-        able = ", ".join(name for name in CORPORA if has_graphs(name))
+        able = ", ".join([*(name for name in CORPORA if has_graphs(name)), REGIONS])
         raise UserError(f"the corpus {data.corpus} has no dependencies; this task reads words with heads, such as those of {able}")
     parts = {part: list(graphs_in(files, data, notes)) for part, files in find_files(data.corpus).items()}
     return cut(parts["train"], data, seed, parts.get("valid"), parts.get("test"))

@@ -1,0 +1,205 @@
+"""What a whole graph is: a label, several, or a number. A body that reads graphs is given what stands at the nodes and the edges between
+them, one that reads sequences the nodes alone, in their order."""
+
+from collections.abc import Iterator, Mapping, Sequence
+from pathlib import Path
+from typing import Any, Literal, NamedTuple, NoReturn
+
+import torch
+from pydantic import Field
+from torch import Tensor
+
+from clew.core.batches import to_device
+from clew.core.config import Section
+from clew.core.errors import UserError
+from clew.core.graph_batches import GraphBatch, GraphInputs, batch_graphs
+from clew.core.graphs import Graph
+from clew.core.modes import evaluating
+from clew.data.dependency_graphs import edge_types, typed_graph
+from clew.data.examples import LabelledGraph, Sentence
+from clew.data.graph_files import as_edges, labelled_graphs
+from clew.data.kinds.labelled_graphs import LABELLED_GRAPHS
+from clew.data.notes import Notes
+from clew.data.values import Faulty
+from clew.sources.graph_nodes import EDGE_TYPES
+from clew.sources.words import EncodedWords, WordReader, check_words, one_word_each, places_of
+from clew.tasks.answers import Found
+from clew.tasks.entry import TaskEntry
+from clew.tasks.examples import Examples, TrainTokenizer
+from clew.tasks.labelled_inputs import LINES, JudgedInput, input_baselines, judged_objects
+from clew.tasks.node_labelling import check_orders
+from clew.tasks.pooled import PooledClassifier, PooledConfig, label_table_of
+from clew.tasks.use import Options, Use
+from clew.text.labels import Labels
+from clew.text.tokenizer import Tokenizer
+
+BATCH = 128
+"""Graphs that are judged at a time."""
+
+
+class GraphClassificationConfig(PooledConfig):
+    """A label for each graph, several, or a number."""
+
+    name: Literal["graph_classification"] = "graph_classification"
+    longest: int = Field(512, ge=1, description="training graphs with more nodes than this are left out, and counted")
+
+
+class EncodedLabelledGraph(NamedTuple):
+    """A graph as ids: what stands at its nodes, its edges, and its target."""
+
+    words: EncodedWords
+    graph: Graph
+    target: list[float]
+
+
+class LabelledGraphBatch(NamedTuple):
+    words: Any  # (batch, nodes)
+    mask: Tensor | None
+    graphs: GraphBatch
+    targets: Tensor  # (batch, labels), 1 where a label is the graph's; (batch, 1) of numbers
+    fresh: bool = True
+
+
+class GraphClassifier(PooledClassifier):
+    """logits = W g(.. g(pool(h_1 .. h_n))), h being the body's vectors of the nodes."""
+
+    def __init__(self, body: Any, reader: WordReader, labels: Labels, types: Labels, config: GraphClassificationConfig):
+        super().__init__(body, labels, config)
+        if not reader.is_whole:
+            raise UserError("a node of a graph has a whole word, and this tokenizer cuts words; set text.tokenizer=word")
+        self.reader = reader
+        self.types = types
+        self.reads_graphs = bool(getattr(body, "graph", False))
+
+    def features(self, batch: LabelledGraphBatch) -> Tensor:
+        given = (GraphInputs(batch.words, batch.mask, batch.graphs),) if self.reads_graphs else (batch.words, batch.mask)
+        found: Tensor = self.pooling(self.body(*given)[0], batch.graphs.mask)
+        return found
+
+    def encode(self, examples: Sequence[LabelledGraph]) -> list[EncodedLabelledGraph]:
+        encoded = self.encode_graphs([example.graph for example in examples])
+        return [each._replace(target=self.answer.target(example)) for each, example in zip(encoded, examples, strict=True)]
+
+    def encode_graphs(self, graphs: Sequence[Sentence]) -> list[EncodedLabelledGraph]:
+        """Graphs to judge."""
+        words = self.reader.encode([graph.words for graph in graphs])
+        typed = [typed_graph(len(graph.words), graph.edges or () if self.reads_graphs else (), self.types) for graph in graphs]
+        if self.reads_graphs and self.body.reach is None:
+            check_orders(graphs, typed)
+        return [EncodedLabelledGraph(ids, graph, [0.0] * len(self.labels)) for ids, graph in zip(words, typed, strict=True)]
+
+    def lengths(self, encoded: EncodedLabelledGraph) -> tuple[int]:
+        return (places_of(encoded.words),)
+
+    @property
+    def longest(self) -> int:
+        limit: int = self.config.longest
+        return min(limit, self.body.max_length or limit)
+
+    def check_length(self, encoded: EncodedLabelledGraph, place: str) -> None:
+        check_words(encoded.words, self.body.max_length, place)
+
+    def collate(self, examples: Sequence[EncodedLabelledGraph]) -> LabelledGraphBatch:
+        words = self.reader.collate([example.words for example in examples])
+        targets = torch.tensor([example.target for example in examples], dtype=torch.float32)
+        return LabelledGraphBatch(words.inputs, words.mask, batch_graphs([example.graph for example in examples]), targets)
+
+    def judge_graphs(self, graphs: Sequence[Sentence]) -> list[JudgedInput]:
+        """What each graph is, in the order given."""
+        encoded = self.encode_graphs(graphs)
+        for graph, each in zip(graphs, encoded, strict=True):
+            self.check_length(each, graph.id)
+        order = sorted(range(len(graphs)), key=lambda row: len(graphs[row].words))
+        found: dict[int, Found] = {}
+        with evaluating([self]):
+            for start in range(0, len(order), BATCH):
+                rows = order[start : start + BATCH]
+                batch = to_device(self.collate([encoded[row] for row in rows]), self.output.weight.device)
+                found |= dict(zip(rows, self.predict(batch), strict=True))
+        return [self.told(graph.key, found[row]) for row, graph in enumerate(graphs)]
+
+    def told(self, given: str, found: Found) -> JudgedInput:
+        if "number" in found:
+            return JudgedInput(given, (), {}, found["number"])
+        pairs = sorted(zip(self.labels.names, found["probabilities"], strict=True), key=lambda pair: -pair[1])
+        return JudgedInput(given, tuple(found["labels"]), dict(pairs))
+
+    def described(self, example: LabelledGraph, prediction: Found) -> dict[str, Any]:
+        return {"source": example.graph.key, **self.answer.described(example, prediction)}
+
+    def without(self, capability: str) -> str | None:
+        """Why it cannot be asked for what models of texts offer."""
+        return "reads graphs, and no text by itself" if capability in ("reads", "vectors", "judges") else None
+
+    def programs(self) -> NoReturn:
+        raise UserError(
+            "a classifier of graphs reads them, and each has a shape of its own, which no program has; "
+            "judge graphs with `clew predict`, or `clew serve` the run"
+        )
+
+
+def train_graph_vocabularies(
+    train: TrainTokenizer, joint: bool, examples: Sequence[LabelledGraph], config: GraphClassificationConfig
+) -> dict[str, Any]:
+    """A tokenizer of what stands at nodes, the graphs' labels, and the types of edges."""
+    types = edge_types(example.graph.edges or () for example in examples)
+    tokenizer = train([one_word_each(example.graph.words) for example in examples], [])
+    return {"tokenizer": tokenizer, "labels": label_table_of(examples, config.labels), EDGE_TYPES: types}
+
+
+def build_graph_classifier(body: Any, vocabularies: dict[str, Any], config: GraphClassificationConfig) -> GraphClassifier:
+    return GraphClassifier(body, WordReader.of(body, vocabularies), vocabularies["labels"], vocabularies[EDGE_TYPES], config)
+
+
+class WholeGraphRow(Section):
+    text: str | list[str] = Field(description="what stands at the nodes of a graph, in a list or with spaces between")
+    edges: list[list[int | str]] = Field(
+        [], description='its edges: [[source, target, "type"], ...], nodes counted from 0', json_schema_extra={"column": False}
+    )
+
+    def graph(self, place: str) -> Sentence:
+        """As a task reads it; of edges that name no nodes it is refused."""
+        nodes = tuple(self.text.split() if isinstance(self.text, str) else self.text)
+        try:
+            return Sentence(nodes, id=place, edges=as_edges(self.edges, len(nodes)))
+        except Faulty as fault:
+            raise UserError(f"{place}: {fault}") from None
+
+    @classmethod
+    def of(cls, graph: Sentence) -> "WholeGraphRow":
+        return cls(text=list(graph.words), edges=[list(edge) for edge in graph.edges or ()])
+
+
+def judge_rows(
+    tasks: Sequence[GraphClassifier], rows: Sequence[WholeGraphRow], options: Options, numbers: Sequence[int]
+) -> list[JudgedInput]:
+    return tasks[0].judge_graphs([row.graph(f"graph {number}") for row, number in zip(rows, numbers, strict=True)])
+
+
+def rows_in(path: Path, data: Any, columns: Mapping[str, str]) -> Iterator[WholeGraphRow] | None:
+    """The graphs of JSON lines; their labels are not looked at."""
+    if columns:
+        return None
+    return (WholeGraphRow.of(example.graph) for example in labelled_graphs(path, data.label, Notes(), with_labels=False))
+
+
+GRAPH_CLASSIFICATION = TaskEntry(
+    config=GraphClassificationConfig,
+    build=build_graph_classifier,
+    vocabularies={"tokenizer": Tokenizer, "labels": Labels, EDGE_TYPES: Labels},
+    learning=Examples(LABELLED_GRAPHS, train_graph_vocabularies),
+    baselines=input_baselines,
+    uses={
+        "predict": Use(
+            about="tell what graphs are",
+            row=WholeGraphRow,
+            options=Options,
+            answer=judge_rows,
+            objects=judged_objects,
+            formats={"lines": LINES},
+            read_file=rows_in,
+            try_it=lambda example: (["--file", "graphs.jsonl"], None),
+        )
+    },
+    gives=("graph",),
+)
