@@ -5,6 +5,7 @@ import json
 from clew.core.errors import unknown
 from clew.sources.inputs import InputReader
 from clew.sources.picture_inputs import ConvolvedReader, PatchesReader, PixelsReader, RowsReader
+from clew.sources.region_inputs import RegionsReader
 from clew.sources.sounds import LogMelReader
 
 SOUNDS: dict[str, type[InputReader]] = {"log_mel": LogMelReader}
@@ -13,6 +14,7 @@ PICTURES: dict[str, type[InputReader]] = {
     "patches": PatchesReader,
     "pixels": PixelsReader,
     "rows": RowsReader,
+    "regions": RegionsReader,
 }
 
 

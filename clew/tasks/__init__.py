@@ -8,6 +8,7 @@ from clew.tasks.entry import TaskEntry
 from clew.tasks.language_model import LANGUAGE_MODEL
 from clew.tasks.masked_language_model import MASKED_LANGUAGE_MODEL
 from clew.tasks.node_labelling import NODE_LABELLING
+from clew.tasks.paragraphs import PARAGRAPHS
 from clew.tasks.parsing import PARSING
 from clew.tasks.picture_classification import PICTURE_CLASSIFICATION
 from clew.tasks.question_answering import QUESTION_ANSWERING
@@ -33,6 +34,7 @@ TASKS: dict[str, TaskEntry] = {
     "tree_classification": TREE_CLASSIFICATION,
     "transcription": TRANSCRIPTION,
     "captioning": CAPTIONING,
+    "paragraphs": PARAGRAPHS,
     "picture_classification": PICTURE_CLASSIFICATION,
     "node_labelling": NODE_LABELLING,
 }
