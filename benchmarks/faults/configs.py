@@ -19,11 +19,12 @@ from clew.core.config import build_part, options_of
 from clew.core.tree_nodes import head_nodes
 from clew.data.examples import Answer, Labelled, LabelledTree, Pair, Parsed, Question, Sentence
 from clew.data.kinds.captioned import CAPTIONED
+from clew.data.kinds.described import DESCRIBED
 from clew.data.kinds.labelled_pictures import LABELLED_PICTURES
 from clew.data.kinds.transcribed import TRANSCRIBED
 from clew.data.plans import TokenBatch
 from clew.data.trees import parse_tree
-from clew.laws.samples import captioned, labelled_pictures, transcribed
+from clew.laws.samples import captioned, described, labelled_pictures, transcribed
 from clew.layers.cells import CELLS
 from clew.layers.embeddings import Segmented
 from clew.layers.norms import NORMS
@@ -68,6 +69,7 @@ EXAMPLES = {
     "dependency graphs": [Sentence(("it", "ravels"), ("nsubj", "root"), (2, 0), ("nsubj", "root"), deps=(((2, "nsubj"),), ((0, "root"),)))],
     TRANSCRIBED.name: transcribed()[:2],
     CAPTIONED.name: captioned()[:2],
+    DESCRIBED.name: described()[:2],
     LABELLED_PICTURES.name: labelled_pictures()[:2],
     "labelled trees": [LabelledTree(("it", "ravels"), head_nodes([2, 0]), ("1", "2")), LabelledTree(("no",), head_nodes([0]), ("1",))],
 }

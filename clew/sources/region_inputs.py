@@ -1,4 +1,4 @@
-"""Regions of a picture as inputs of a run: what is inside given boxes, and where these are. Boxes come with a picture: nothing finds them."""
+"""Regions of a picture as inputs of a run: what is inside given boxes, and where these are. Boxes are given: nothing finds them here."""
 
 from dataclasses import dataclass
 from functools import cached_property

@@ -83,7 +83,7 @@ class EncodedParagraph(NamedTuple):
 
     input: Input
     sentences: list[list[int]]
-    phrases: list[list[int]] = []
+    phrases: Sequence[list[int]] = ()
 
 
 class ParagraphBatch(NamedTuple):

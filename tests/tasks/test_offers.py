@@ -91,6 +91,7 @@ OF_FILES = {
     "transcription": [],
     "captioning": ["reads", "predicts", "expects", "scores_tokens", "own_target", "steps", "explains", "aligns"],
     "picture_classification": ["reads", "judges", "explains"],
+    "paragraphs": [],
 }
 """Tasks that read files in the place of texts."""
 
