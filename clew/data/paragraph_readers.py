@@ -24,17 +24,19 @@ def read_described(
     boxes: Column | None = None,
     phrases: Column | None = None,
     pictures: FilePath | None = None,
+    with_sentences: bool = True,
     format: str | None = None,
     notes: Notes | None = None,
 ) -> Iterator[Described]:
     """JSON lines such as {"image": "a.png", "sentences": ["...", "..."], "boxes": [[left, top, right, bottom], ...], "phrases": ["..."]},
-    the last two where there are any. From Python: (path, sentences), with boxes and phrases behind them."""
+    the last two where there are any. From Python: (path, sentences), with boxes and phrases behind them. Without `with_sentences` (to
+    write them) there need be none."""
     notes = Notes() if notes is None else notes
     if not isinstance(data, (Path, str)):
         return built(listed_rows(data, Described, FORMS), lambda values, place: described(given(values), values, place), data, notes)
     path = as_path(data)
     folder = path.parent if pictures is None else check_folder(as_path(pictures))
-    wanted = {"image": image, "sentences": sentences, "boxes": boxes, "phrases": phrases}
+    wanted = {"image": image, **({"sentences": sentences} if with_sentences else {}), "boxes": boxes, "phrases": phrases}
     rows = table_rows(path, "pictures with paragraphs", wanted, format, None, notes, optional=("boxes", "phrases"))
 
     def make(values: Mapping[str, Any], place: str) -> Described:
@@ -57,7 +59,8 @@ def described(picture: Picture, values: Mapping[str, Any], place: str) -> Descri
     if phrases and (not isinstance(found, Regions) or len(phrases) != len(found.boxes)):
         count = len(found.boxes) if isinstance(found, Regions) else 0
         raise Faulty("phrases without boxes", f"there are {len(phrases)} phrases and {count} boxes; give a phrase for each box")
-    return Described(found, as_sentences(values["sentences"], "sentences"), phrases, place)
+    sentences = as_sentences(values["sentences"], "sentences") if "sentences" in values else ()
+    return Described(found, sentences, phrases, place)
 
 
 def with_boxes(picture: Picture, boxes: Any) -> Picture:

@@ -1,8 +1,9 @@
 """Paragraphs: several sentences on one picture, planned one by one (Krause et al. 2017). Any body that reads one sequence, over a picture's
 grid or over given boxes."""
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Annotated, Any, Literal, NamedTuple
 
 import torch
@@ -16,9 +17,10 @@ from clew.core.errors import UserError, unknown
 from clew.core.modes import evaluating
 from clew.core.types import Memory, State, Term
 from clew.data.examples import Described, Regions
-from clew.data.kinds.described import DESCRIBED
-from clew.data.paragraph_readers import with_boxes
+from clew.data.kinds.described import DESCRIBED, DescribedData
+from clew.data.paragraph_readers import read_described, with_boxes
 from clew.data.picture_files import as_picture
+from clew.data.pictures import find_picture
 from clew.data.plans import batches_by_length
 from clew.data.scene_texts import is_true, objects_mentioned
 from clew.data.scenes import Scene
@@ -400,12 +402,31 @@ def build_paragraph_writer(body: Any, vocabularies: dict[str, Any], config: Para
 
 class DescribedRow(Section):
     picture: str = Field(description="a picture file", json_schema_extra={"metavar": "FILE"})
-    boxes: list[list[int]] | None = Field(None, description="the boxes [left, top, right, bottom] in it, where the run reads regions")
-    phrases: list[str] | None = Field(None, description="a phrase for each box, where the run attends to them")
+    boxes: list[list[int]] | None = Field(
+        None, description="the boxes [left, top, right, bottom] in it, where the run reads regions", json_schema_extra={"column": False}
+    )
+    phrases: list[str] | None = Field(
+        None, description="a phrase for each box, where the run attends to them", json_schema_extra={"column": False}
+    )
 
 
 class ParagraphOptions(WritingOptions):
     """How the sentences of a paragraph are written."""
+
+
+def described_rows(path: Path, data: DescribedData, columns: Mapping[str, str]) -> Iterator[DescribedRow] | None:
+    """The lines of a file as training data have them, with or without sentences; None where it is no JSON lines."""
+    if path.suffix.lower() != ".jsonl":
+        return None
+    names: dict[str, Any] = {name: getattr(data, name) for name in ("image", "boxes", "phrases")}
+    found = read_described(path, **{**names, "image": columns.get("picture", data.image)}, with_sentences=False)
+    return (row_of(example) for example in found)
+
+
+def row_of(example: Described) -> DescribedRow:
+    picture = example.picture
+    boxes = [list(box) for box in picture.boxes] if isinstance(picture, Regions) else None
+    return DescribedRow(picture=example.key, boxes=boxes, phrases=list(example.phrases) or None)
 
 
 def paragraph_rows(
@@ -414,7 +435,7 @@ def paragraph_rows(
     examples = []
     for row, number in zip(rows, numbers, strict=True):
         try:
-            picture = with_boxes(as_picture(row.picture), row.boxes)
+            picture = with_boxes(find_picture(row.picture, Path()) or as_picture(row.picture), row.boxes)
         except Faulty as fault:
             raise UserError(f"picture {number}, {row.picture}: {fault}") from None
         examples.append(Described(picture, (), tuple(row.phrases or ()), row.picture))
@@ -443,6 +464,7 @@ DESCRIBE: Use[DescribedRow, WrittenParagraph] = Use(
     answer=paragraph_rows,
     objects=paragraph_objects,
     formats={"lines": as_lines},
+    read_file=described_rows,
     names_files=True,
     try_it=lambda example: (["picture.png"], None),
 )
