@@ -35,7 +35,7 @@ from clew.metrics.measures import Measured, in_words
 from clew.metrics.statistics import Statistics
 from clew.sources.inputs import Decoded, Input, InputReader
 from clew.sources.readers import PICTURES, AnyReader
-from clew.tasks.captioning import VALUES
+from clew.tasks.captioning import VALUES, Captioner
 from clew.tasks.entry import TaskEntry
 from clew.tasks.examples import Examples, ExampleTask, TrainTokenizer
 from clew.tasks.input_lengths import TakesPlaces
@@ -385,6 +385,14 @@ def paragraph_measures(
         {**paragraph_statistics(each.counts, each.others, is_true(text, scene)), **mine}
         for each, text, scene, mine in zip(mentions, texts, scenes, found, strict=True)
     ]
+
+
+def with_phrases(examples: Sequence[Described], captioner: Captioner, config: DecodingConfig = GREEDY) -> list[Described]:
+    """Examples whose phrases are what a captioner, which was trained on regions (`data.regions`), says of each of their boxes."""
+    crops = [example.picture.crops() if isinstance(example.picture, Regions) else [] for example in examples]
+    written = iter(captioner.write_for([crop for each in crops for crop in each], config))
+    found = [tuple(best[0].text if (best := next(written)) else "" for _ in each) for each in crops]
+    return [example._replace(phrases=phrases) for example, phrases in zip(examples, found, strict=True)]
 
 
 def train_paragraph_vocabularies(

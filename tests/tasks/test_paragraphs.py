@@ -19,9 +19,11 @@ from clew.laws.cases import Sizes
 from clew.laws.tasks import BATCH_LAWS, EXAMPLE_LAWS, build_tried, collated
 from clew.metrics.captioning import corpus_values
 from clew.recipes.running import run_recipe
-from clew.tasks.paragraphs import PARAGRAPHS, paragraph_measures
+from clew.tasks.captioning import CAPTIONING
+from clew.tasks.paragraphs import PARAGRAPHS, paragraph_measures, with_phrases
 from clew.tasks.writing import DecodingConfig
 from tests.references import paragraphs as references
+from tests.references.agreement import randomise
 
 SETTINGS = ["task.dim=32", "task.embedding_dim=16", "model.dim=32", "model.num_heads=2", "task.phrases=true", "device=cpu"]
 
@@ -102,6 +104,16 @@ def test_beams_are_written_alike_alone_and_beside_others():
         alone = [tried.task.write(collated(tried.task, [each]), config)[0] for each in tried.encoded]
     assert [sentences for sentences, _ in together] == [sentences for sentences, _ in alone]
     torch.testing.assert_close(torch.tensor([p for _, p in together]), torch.tensor([p for _, p in alone]))
+
+
+def test_a_captioner_of_regions_gives_every_box_its_own_phrase(examples):
+    captioner = randomise(build_tried(CAPTIONING, Sizes(2, 3, 2, 8)).task)  # so that pictures differ
+    config = DecodingConfig(method="greedy", max_new=5)
+    found = with_phrases(examples, captioner, config)
+    for example, told in zip(examples, found, strict=True):
+        alone = [captioner.write_for([crop], config)[0][0].text for crop in example.picture.crops()]
+        assert list(told.phrases) == alone and told._replace(phrases=example.phrases) == example
+    assert len({phrase for told in found for phrase in told.phrases}) > 1
 
 
 def test_measures_of_paragraphs_equal_loops_over_them():
