@@ -211,7 +211,7 @@ class ParagraphWriter(TakesPlaces, ExampleTask):
         return found
 
     def log_probs(self, hidden: Tensor) -> Tensor:
-        logits = self.output(hidden)
+        logits: Tensor = self.output(hidden)
         return logits.to(torch.promote_types(logits.dtype, torch.float32)).log_softmax(-1)
 
     def row_losses(self, batch: ParagraphBatch) -> list[list[float]]:
@@ -347,11 +347,10 @@ class ParagraphWriter(TakesPlaces, ExampleTask):
 
     def sentence_scores(self, examples: Sequence[Any], predictions: Sequence[str]) -> list[float]:
         """100 where everything is spoken of once, of scenes; else where a paragraph is its reference, word for word."""
-        told = zip(examples, self.statistics(examples, predictions), predictions, strict=True)
-        return [
-            100.0 * (each["all_once"]["share"][0] if "all_once" in each else float(text.split() == example.target.split()))  # type: ignore[index]
-            for example, each, text in told
-        ]
+        told = self.statistics(examples, predictions)
+        if told and "all_once" in told[0]:
+            return [corpus_values([each])["all_once"] for each in told]
+        return [100.0 * (text.split() == example.target.split()) for example, text in zip(examples, predictions, strict=True)]
 
     def described(self, example: Any, prediction: str) -> dict[str, str]:
         return {"source": example.key, "target": example.target, "prediction": prediction}
@@ -377,8 +376,9 @@ def paragraph_measures(
 ) -> list[Statistics]:
     """Of each text on a picture: what it shares with its reference, and where all pictures are scenes what it speaks of."""
     found = measure_captions(texts, [[reference] for reference in references], measures).statistics if measures else [{} for _ in texts]
-    scenes = [picture.picture if isinstance(picture, Regions) else picture for picture in pictures]
-    if not all(isinstance(scene, Scene) for scene in scenes):
+    inside = [picture.picture if isinstance(picture, Regions) else picture for picture in pictures]
+    scenes = [picture for picture in inside if isinstance(picture, Scene)]
+    if len(scenes) < len(pictures):
         return found
     mentions = [objects_mentioned(text, scene) for text, scene in zip(texts, scenes, strict=True)]
     return [
