@@ -20,13 +20,14 @@ from clew.core.tree_nodes import head_nodes
 from clew.data.examples import Answer, Labelled, LabelledTree, Pair, Parsed, Question, Sentence
 from clew.data.kinds.captioned import CAPTIONED
 from clew.data.kinds.labelled_graphs import LABELLED_GRAPHS
+from clew.data.kinds.described import DESCRIBED
 from clew.data.kinds.labelled_pictures import LABELLED_PICTURES
 from clew.data.kinds.labelled_pixels import LABELLED_PIXELS
 from clew.data.kinds.labelled_sounds import LABELLED_SOUNDS
 from clew.data.kinds.transcribed import TRANSCRIBED
 from clew.data.plans import TokenBatch
 from clew.data.trees import parse_tree
-from clew.laws.samples import captioned, labelled_graphs, labelled_pictures, labelled_pixels, labelled_sounds, transcribed
+from clew.laws.samples import captioned, described, labelled_graphs, labelled_pictures, labelled_pixels, labelled_sounds, transcribed
 from clew.layers.cells import CELLS
 from clew.layers.embeddings import Segmented
 from clew.layers.norms import NORMS
@@ -71,6 +72,7 @@ EXAMPLES = {
     "dependency graphs": [Sentence(("it", "ravels"), ("nsubj", "root"), (2, 0), ("nsubj", "root"), deps=(((2, "nsubj"),), ((0, "root"),)))],
     TRANSCRIBED.name: transcribed()[:2],
     CAPTIONED.name: captioned()[:2],
+    DESCRIBED.name: described()[:2],
     LABELLED_PICTURES.name: labelled_pictures()[:2],
     LABELLED_SOUNDS.name: labelled_sounds()[:2],
     LABELLED_GRAPHS.name: labelled_graphs()[:2],

@@ -240,6 +240,60 @@ class Captioned(NamedTuple):
         return self.captions[0]
 
 
+class Regions(NamedTuple):
+    """A picture with the boxes (left, top, right, bottom) of its things, in pixels without the last column and row. It is a `Picture`."""
+
+    picture: Picture
+    boxes: tuple[tuple[int, int, int, int], ...]
+
+    @property
+    def key(self) -> str:
+        return self.picture.key
+
+    def pixels(self, mode: Literal["rgb", "grey"] = "rgb") -> np.ndarray:
+        return self.picture.pixels(mode)
+
+    def crops(self) -> list["Crop"]:
+        return [Crop(self.picture, box) for box in self.boxes]
+
+
+class Crop(NamedTuple):
+    """The part of a picture inside a box. It is a `Picture`."""
+
+    picture: Picture
+    box: tuple[int, int, int, int]
+
+    @property
+    def key(self) -> str:
+        return f"{self.picture.key} {self.box}"
+
+    def pixels(self, mode: Literal["rgb", "grey"] = "rgb") -> np.ndarray:
+        left, top, right, bottom = self.box
+        return np.ascontiguousarray(self.picture.pixels(mode)[top:bottom, left:right])
+
+
+class Described(NamedTuple):
+    """A picture and the sentences of a paragraph on it; `phrases` are what a captioner of regions says of each box, where there are any."""
+
+    picture: Picture
+    sentences: tuple[str, ...]
+    phrases: tuple[str, ...] = ()
+    id: str = ""
+
+    @property
+    def key(self) -> str:
+        return self.picture.key
+
+    @property
+    def input(self) -> Picture:
+        return self.picture
+
+    @property
+    def target(self) -> str:
+        """The paragraph."""
+        return " ".join(self.sentences)
+
+
 class LabelledPicture(NamedTuple):
     """A picture with a label; with several, or none, where labels do not exclude each other."""
 

@@ -85,19 +85,31 @@ def captions(scene: Scene) -> list[Told]:
     return list(told.values())
 
 
-def paragraph(scene: Scene) -> Told:
+def paragraph(scene: Scene, order: Sequence[int] | None = None) -> Told:
     """Sentences that speak of every thing once, with all that can be said of it."""
+    sentences = paragraph_sentences(scene, order)
+    return Told(
+        " ".join(f"{sentence.text} ." for sentence in sentences), tuple(word for each in sentences for word in (*each.things, None))
+    )
+
+
+def paragraph_sentences(scene: Scene, order: Sequence[int] | None = None) -> list[Told]:
+    """The same one by one, in an order of things, or in one that is drawn."""
     draw = Draw(f"paragraph {scene.name or scene.key}")
-    left = draw.shuffled(range(len(scene.things)))
+    drawn = draw.shuffled(range(len(scene.things)))
+    left = drawn if order is None else list(reversed(order))
     sentences = []
     while left:
         if len(left) > 1 and draw.below(2) == 0:
             sentences.append(related(scene, left.pop(), left.pop(), True))
         else:
             sentences.append(alone(scene, left.pop(), True, placed=draw.below(2) == 0, there_is=True))
-    return Told(
-        " ".join(f"{sentence.text} ." for sentence in sentences), tuple(word for each in sentences for word in (*each.things, None))
-    )
+    return sentences
+
+
+def phrase_of(thing: Thing) -> str:
+    """What may be said of a thing without looking beyond its box."""
+    return f"a {thing.size} {thing.colour} {thing.shape}"
 
 
 def related(scene: Scene, first: int, second: int, full: bool) -> Told:

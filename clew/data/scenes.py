@@ -151,6 +151,11 @@ def scenes(count: int, seed: int, part: Part = "train", *, side: int = 64, fewes
     return [drawn_scene(f"{SCENES} {part} {seed} {number}", number, part, side, fewest, most) for number in range(1, count + 1)]
 
 
+def across(scene: Scene) -> list[int]:
+    """The numbers of its things from left to right."""
+    return sorted(range(len(scene.things)), key=lambda number: (scene.things[number].x, scene.things[number].y))
+
+
 def drawn_scene(name: str, number: int, part: Part, side: int, fewest: int, most: int) -> Scene:
     draw = Draw(name)
     is_novel = part != "train" and number % 2 == 0

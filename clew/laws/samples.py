@@ -9,6 +9,7 @@ from clew.core.trees import Tree
 from clew.data.examples import (
     Answer,
     Captioned,
+    Described,
     Labelled,
     LabelledGraph,
     LabelledPicture,
@@ -23,6 +24,7 @@ from clew.data.examples import (
 )
 from clew.data.kinds.captioned import CaptionedData, texts_of
 from clew.data.kinds.dependency_graphs import DependencyGraphsData
+from clew.data.kinds.described import DescribedData, described_scene
 from clew.data.kinds.documents import DocumentsData
 from clew.data.kinds.labelled import LabelledData
 from clew.data.kinds.labelled_graphs import LabelledGraphsData
@@ -115,6 +117,10 @@ def captioned() -> list[Captioned]:
     ]
 
 
+def described() -> list[Described]:
+    return [described_scene(scene, id=f"scene {number}") for number, scene in enumerate(scenes(6, 1, "train", side=32))]
+
+
 def labelled_pictures() -> list[LabelledPicture]:
     found = enumerate(scenes(6, 1, "train", side=32))
     return [LabelledPicture(scene, (str(number % 2),), f"scene {number}") for number, scene in found]
@@ -150,6 +156,7 @@ SAMPLES: dict[type[DataSection], Any] = {
     QuestionsData: questions(),
     TranscribedData: transcribed(),
     CaptionedData: captioned(),
+    DescribedData: described(),
     LabelledPicturesData: labelled_pictures(),
     LabelledSoundsData: labelled_sounds(),
     LabelledGraphsData: labelled_graphs(),

@@ -177,6 +177,12 @@ def mention_statistics(counts: Sequence[int], others: int = 0) -> Statistics:
     }
 
 
+def paragraph_statistics(counts: Sequence[int], others: int, is_true: bool) -> Statistics:
+    """Of one paragraph, besides: whether it speaks of every thing just once and of nothing else (`all_once`), and whether it is true."""
+    once = others == 0 and all(count == 1 for count in counts)
+    return {"all_once": share_of(float(once), 1), **mention_statistics(counts, others), "true": share_of(float(is_true), 1)}
+
+
 def grams_of(words: Words, order: int) -> list[tuple[str, ...]]:
     return [tuple(map(str, gram)) for gram in n_grams(words, order)]
 

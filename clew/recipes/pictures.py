@@ -132,3 +132,22 @@ SCENE_CELLS = labeller(
     3,
 )
 LABEL_CELLS = labeller("Every square of pictures of your own labelled, from a folder of label pictures.", {}, training(2000), 4)
+PARAGRAPHS = Recipe(
+    "A paragraph on drawn scenes, a sentence at a time, from the regions of their things.",
+    {
+        "data": {"corpus": "scenes", "size": 10000, "side": 48, "order": "across"},
+        "text": {"tokenizer": "word", "lowercase": True},
+        "model": {
+            "family": "bert",
+            "dim": 128,
+            "num_layers": 1,
+            "num_heads": 4,
+            "dropout": 0.0,
+            "attention_dropout": 0.0,
+            "num_segments": 0,
+        },
+        "task": {"name": "paragraphs", "input": {"name": "regions", "side": 12}, "best": "all_once"},
+        "training": training(2000, batch_size=64),
+        "decoding": {"method": "greedy", "max_new": 30},
+    },
+)

@@ -6,6 +6,7 @@ from clew.core.errors import unknown
 from clew.sources.inputs import InputReader
 from clew.sources.lines import ColumnsReader
 from clew.sources.picture_inputs import CellsReader, ConvolvedReader, PatchesReader, PixelsReader, RowsReader
+from clew.sources.region_inputs import RegionsReader
 from clew.sources.sounds import LogMelReader
 
 LINES: dict[str, type[InputReader]] = {"columns": ColumnsReader}
@@ -16,6 +17,7 @@ PICTURES: dict[str, type[InputReader]] = {
     "pixels": PixelsReader,
     "rows": RowsReader,
     "cells": CellsReader,
+    "regions": RegionsReader,
 }
 SPELLED: dict[str, type[InputReader]] = {**SOUNDS, **LINES}
 """Of inputs that say a text from their beginning to their end."""

@@ -11,6 +11,7 @@ from clew.tasks.language_model import LANGUAGE_MODEL
 from clew.tasks.listening import LISTENING
 from clew.tasks.masked_language_model import MASKED_LANGUAGE_MODEL
 from clew.tasks.node_labelling import NODE_LABELLING
+from clew.tasks.paragraphs import PARAGRAPHS
 from clew.tasks.parsing import PARSING
 from clew.tasks.picture_classification import PICTURE_CLASSIFICATION
 from clew.tasks.question_answering import QUESTION_ANSWERING
@@ -38,6 +39,7 @@ TASKS: dict[str, TaskEntry] = {
     "transcription": TRANSCRIPTION,
     "listening": LISTENING,
     "captioning": CAPTIONING,
+    "paragraphs": PARAGRAPHS,
     "picture_classification": PICTURE_CLASSIFICATION,
     "sound_classification": SOUND_CLASSIFICATION,
     "cell_labelling": CELL_LABELLING,

@@ -94,6 +94,7 @@ OF_FILES = {
     "picture_classification": ["reads", "judges", "explains"],
     "sound_classification": ["reads", "judges", "explains"],
     "cell_labelling": ["reads"],
+    "paragraphs": [],
 }
 """Tasks that read files in the place of texts."""
 

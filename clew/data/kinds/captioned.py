@@ -2,14 +2,14 @@
 
 from collections.abc import Iterable, Iterator
 from itertools import chain
-from typing import Any, Protocol
+from typing import Any, Literal, Protocol
 
 from pydantic import Field
 
 from clew.core.errors import UserError, unknown
 from clew.core.memory import check_fits
 from clew.data.corpora import CORPORA, read_corpus
-from clew.data.examples import Captioned
+from clew.data.examples import Captioned, Crop
 from clew.data.kinds.kind import Given, Kind, Parts, cut_files
 from clew.data.kinds.section import Column, TableData
 from clew.data.notes import Notes
@@ -17,8 +17,11 @@ from clew.data.picture_contents import Captions
 from clew.data.picture_files import picture_size
 from clew.data.picture_readers import read_captioned
 from clew.data.pictures import PictureRef, name_in_folder
-from clew.data.scene_texts import captions, paragraph
-from clew.data.scenes import MOST_THINGS, SCENES, Part, Scene, scenes
+from clew.data.scene_texts import captions, paragraph, phrase_of
+from clew.data.scenes import MOST_THINGS, SCENES, Part, Scene, across, scenes
+
+Order = Literal["drawn", "across"]
+"""Of what a paragraph speaks of."""
 
 
 class PicturesData(TableData):
@@ -52,6 +55,8 @@ class CaptionedData(PicturesData):
         None, description="a file of captions as Flickr8k has it, where data.train is a list of the photographs of a part"
     )
     paragraphs: bool = Field(False, description="drawn scenes: a paragraph on every thing in place of captions")
+    order: Order = Field("drawn", description="paragraphs of drawn scenes: in an order that is drawn, or from left to right")
+    regions: bool = Field(False, description="drawn scenes: every thing's box is a picture, with a phrase on it in place of captions")
 
 
 def captioned_of(data: CaptionedData, seed: int, notes: Notes) -> Parts:
@@ -78,15 +83,28 @@ def drawn(data: CaptionedData, seed: int) -> Parts:
     """Scenes of each part with what is said of them; valid and test have pairs of a colour and a shape that training has not."""
     return {
         part: [
-            Captioned(scene, texts_of(scene, data.paragraphs), f"{SCENES} {part} {number}")
+            example
             for number, scene in enumerate(scenes(count, seed, part, side=data.side, most=data.things), start=1)
+            for example in told_of(scene, data, f"{SCENES} {part} {number}")
         ]
         for part, count in sizes_of(data).items()
     }
 
 
-def texts_of(scene: Scene, paragraphs: bool) -> tuple[str, ...]:
-    return (paragraph(scene).text,) if paragraphs else tuple(told.text for told in captions(scene))
+def told_of(scene: Scene, data: CaptionedData, id: str) -> list[Captioned]:
+    if not data.regions:
+        return [Captioned(scene, texts_of(scene, data.paragraphs, data.order), id)]
+    boxes = scene.boxes()
+    return [
+        Captioned(Crop(scene, boxes[number]), (phrase_of(scene.things[number]),), f"{id}, thing {place}")
+        for place, number in enumerate(across(scene), start=1)
+    ]
+
+
+def texts_of(scene: Scene, paragraphs: bool, order: Order = "drawn") -> tuple[str, ...]:
+    if not paragraphs:
+        return tuple(told.text for told in captions(scene))
+    return (paragraph(scene, across(scene) if order == "across" else None).text,)
 
 
 def sizes_of(data: Drawn) -> dict[Part, int]:

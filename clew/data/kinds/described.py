@@ -1,0 +1,74 @@
+"""Pictures with paragraphs: files of one's own, and scenes that are drawn."""
+
+from collections.abc import Iterable, Iterator
+from itertools import chain
+from typing import Any
+
+from pydantic import Field
+
+from clew.core.errors import unknown
+from clew.data.examples import Described, Regions
+from clew.data.kinds.captioned import Order, PicturesData, path_of, sizes_of, split_key
+from clew.data.kinds.kind import Given, Kind, Parts, cut_files
+from clew.data.kinds.section import Column
+from clew.data.notes import Notes
+from clew.data.paragraph_readers import read_described
+from clew.data.scene_texts import paragraph_sentences, phrase_of
+from clew.data.scenes import SCENES, Scene, across, scenes
+
+
+class DescribedData(PicturesData):
+    """Where the pictures with paragraphs come from: scenes that are drawn, or files of one's own."""
+
+    sentences: Column | None = Field(None, description="paragraphs in JSON lines: the field of the list of sentences")
+    boxes: Column | None = Field(None, description="paragraphs in JSON lines: the field of the boxes [left, top, right, bottom]")
+    phrases: Column | None = Field(None, description="paragraphs in JSON lines: the field of a phrase for each box")
+    order: Order = Field("drawn", description="drawn scenes: sentences speak of things in an order that is drawn, or from left to right")
+
+
+def described_of(data: DescribedData, seed: int, notes: Notes) -> Parts:
+    data.check_given('data.train names your paragraphs, e.g. data.train=mine.jsonl with {"image": ..., "sentences": [...]} on a line')
+    if data.corpus is None:
+        return cut_files(lambda files: described_in(files, data, notes), data, seed, key=split_key)
+    if data.corpus != SCENES:
+        raise unknown("corpus of pictures with paragraphs", data.corpus, [SCENES])
+    return {
+        part: [
+            described_scene(scene, data.order, f"{SCENES} {part} {number}")
+            for number, scene in enumerate(scenes(count, seed, part, side=data.side, most=data.things), start=1)
+        ]
+        for part, count in sizes_of(data).items()
+    }
+
+
+def described_scene(scene: Scene, order: Order = "drawn", id: str = "") -> Described:
+    """A scene with its paragraph, and with the boxes and phrases of its things, from left to right."""
+    boxes, numbers = scene.boxes(), across(scene)
+    told = paragraph_sentences(scene, numbers if order == "across" else None)
+    return Described(
+        Regions(scene, tuple(boxes[number] for number in numbers)),
+        tuple(f"{sentence.text} ." for sentence in told),
+        tuple(phrase_of(scene.things[number]) for number in numbers),
+        id,
+    )
+
+
+def described_in(files: Given, data: DescribedData, notes: Notes) -> Iterator[Described]:
+    options: dict[str, Any] = {name: getattr(data, name) for name in ("image", "sentences", "boxes", "phrases", "pictures", "format")}
+    return chain.from_iterable(read_described(file, notes=notes, **options) for file in files)
+
+
+def described_rows(examples: Iterable[Any]) -> Iterator[dict[str, Any]]:
+    """(path, sentences), with boxes and phrases where there are any."""
+    for example in read_described(examples):
+        picture = example.picture
+        found: dict[str, Any] = {"image": path_of(picture.picture if isinstance(picture, Regions) else picture)}
+        found["sentences"] = list(example.sentences)
+        if isinstance(picture, Regions):
+            found["boxes"] = [list(box) for box in picture.boxes]
+        yield {**found, **({"phrases": list(example.phrases)} if example.phrases else {})}
+
+
+DESCRIBED = Kind(
+    name="pictures with paragraphs", section=DescribedData, read_parts=described_of, read_files=described_in, rows=described_rows
+)

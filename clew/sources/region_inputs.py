@@ -1,0 +1,67 @@
+"""Regions of a picture as inputs of a run: what is inside given boxes, and where these are. Boxes are given: nothing finds them here."""
+
+from dataclasses import dataclass
+from functools import cached_property
+from typing import Any, ClassVar
+
+import torch
+from torch import Tensor
+
+from clew.core.errors import UserError
+from clew.data.examples import Regions
+from clew.data.picture_files import read_picture
+from clew.data.resizing import resized
+from clew.data.scenes import Scene, across
+from clew.sources.inputs import Input, InputReader
+from clew.sources.vectors import Vectors
+
+
+@dataclass(frozen=True, kw_only=True)
+class RegionsReader(InputReader):
+    """Each box of a picture is a place, in the order given: its pixels resized to `side` x `side`, from -1 to 1, behind them its middle,
+    width and height as shares of the picture's, from -1 to 1 too. The boxes of a drawn scene are known, and go from left to right."""
+
+    name: ClassVar[str] = "regions"
+    unit: ClassVar[str] = "region"
+    side: int = 12
+    grey: bool = False
+
+    def __post_init__(self) -> None:
+        self.check_between(side=(1, 256))
+
+    @cached_property
+    def vectors(self) -> Vectors:
+        return Vectors(self.side * self.side * (1 if self.grey else 3) + 4)
+
+    def source(self) -> Vectors:
+        return self.vectors
+
+    def measured(self, given: Any) -> Input:
+        return Input(given, len(boxes_of(given)))
+
+    def read(self, given: Any) -> Tensor:
+        pixels = read_picture(given.picture if isinstance(given, Regions) else given, mode="grey" if self.grey else "rgb")
+        height, width = pixels.shape[:2]
+        rows = []
+        for left, top, right, bottom in boxes_of(given):
+            if right > width or bottom > height:
+                raise UserError(
+                    f"{given.key}: the box {[left, top, right, bottom]} leaves the picture, which is {width} pixels wide and "
+                    f"{height} high; give [left, top, right, bottom] inside of it"
+                )
+            inside = resized(pixels[top:bottom, left:right], self.side, self.side).flatten() / 127.5 - 1
+            place = [(left + right) / width, (top + bottom) / height, 2 * (right - left) / width, 2 * (bottom - top) / height]
+            rows.append(torch.cat([inside, torch.tensor(place) - 1]))
+        return torch.stack(rows)
+
+
+def boxes_of(given: Any) -> tuple[tuple[int, int, int, int], ...]:
+    if isinstance(given, Regions):
+        return given.boxes
+    if isinstance(given, Scene):
+        boxes = given.boxes()
+        return tuple(boxes[number] for number in across(given))
+    raise UserError(
+        f"{getattr(given, 'key', given)}: this model reads the regions of a picture, and no boxes are given with it; give them as "
+        '"boxes": [[left, top, right, bottom], ...] on a JSON line, or train with task.input=convolved'
+    )

@@ -1,0 +1,140 @@
+"""Paragraphs: a few scenes are learnt by heart and described again by the command; what is written alone is written beside others too."""
+
+import json
+from pathlib import Path
+
+import pytest
+import torch
+from PIL import Image
+
+import clew
+from clew.cli.main import main
+from clew.core.errors import UserError
+from clew.core.modes import evaluating
+from clew.data.examples import Described, Regions
+from clew.data.kinds.described import described_scene
+from clew.data.scene_texts import objects_mentioned
+from clew.data.scenes import scenes
+from clew.laws.cases import Sizes
+from clew.laws.tasks import BATCH_LAWS, EXAMPLE_LAWS, build_tried, collated
+from clew.metrics.captioning import corpus_values
+from clew.recipes.running import run_recipe
+from clew.tasks.captioning import CAPTIONING
+from clew.tasks.paragraphs import PARAGRAPHS, paragraph_measures, with_phrases
+from clew.tasks.writing import DecodingConfig
+from tests.references import paragraphs as references
+from tests.references.agreement import randomise
+
+SETTINGS = ["task.dim=32", "task.embedding_dim=16", "model.dim=32", "model.num_heads=2", "task.phrases=true", "device=cpu"]
+
+
+@pytest.fixture(scope="module")
+def examples() -> list[Described]:
+    return [described_scene(scene, "across") for scene in scenes(4, 3, "train", side=32, fewest=2, most=3)]
+
+
+@pytest.fixture(scope="module")
+def run(tmp_path_factory: pytest.TempPathFactory, examples: list[Described]) -> Path:
+    folder = tmp_path_factory.mktemp("paragraphs")
+    lines = []
+    for number, example in enumerate(examples):
+        assert isinstance(example.picture, Regions)
+        Image.fromarray(example.picture.pixels("rgb")).save(folder / f"{number}.png")
+        boxes = [list(box) for box in example.picture.boxes]
+        lines.append({"image": f"{number}.png", "sentences": example.sentences, "boxes": boxes, "phrases": example.phrases})
+    for name in ("train.jsonl", "valid.jsonl"):
+        (folder / name).write_text("\n".join(map(json.dumps, lines)) + "\n", encoding="utf-8")
+    data = ["data.corpus=null", f"data.train={folder}/train.jsonl", f"data.valid={folder}/valid.jsonl", "task.best=loss"]
+    steps = ["training.steps=120", "training.batch_size=4", "training.learning_rate=0.01", "training.evaluate_every=60"]
+    run_recipe("scenes-paragraphs", [*SETTINGS, *data, *steps], out=folder / "run")
+    asked = [{name: line[name] for name in ("image", "boxes", "phrases")} for line in lines]
+    (folder / "asked.jsonl").write_text("\n".join(map(json.dumps, asked)) + "\n", encoding="utf-8")
+    return folder
+
+
+def test_four_paragraphs_are_learnt_by_heart_and_written_by_the_command(run, examples, capsys):
+    assert main(["caption", str(run / "run"), "--file", str(run / "asked.jsonl"), "--json"]) == 0
+    told = [json.loads(line) for line in capsys.readouterr().out.splitlines()]
+    assert [each["sentences"] for each in told] == [list(example.sentences) for example in examples]
+    assert main(["caption", str(run / "run"), "--file", str(run / "asked.jsonl"), "--beams", "3"]) == 0
+    assert [line.split("\t")[1] for line in capsys.readouterr().out.splitlines()] == [example.target for example in examples]
+
+
+def test_a_paragraphs_probability_is_that_of_its_words_and_of_where_it_stops(run, examples):
+    task = clew.load(run / "run").task
+    with evaluating([task]):
+        for example, found in zip(examples, task.describe(examples), strict=True):
+            assert found.text == example.target
+            terms, _ = task(task.collate(task.encode([example])))
+            expected = -float(terms["loss"].sum + terms["stop"].sum)
+            assert found.log_prob == pytest.approx(expected, abs=1e-4)
+
+
+def test_a_picture_without_boxes_is_refused_where_regions_are_read(run, capsys):
+    assert main(["caption", str(run / "run"), str(run / "0.png")]) == 2
+    told = capsys.readouterr().err
+    assert "this model reads the regions of a picture, and no boxes are given with it; give them as" in told
+    task = clew.load(run / "run").task
+    picture = Regions(scenes(1, 1, "train", side=32)[0], ((0, 0, 40, 8),))
+    with pytest.raises(UserError, match=r"the box \[0, 0, 40, 8\] leaves the picture, which is 32 pixels wide and 32 high; give"):
+        task.describe([Described(picture, (), ("a thing",))])
+    with pytest.raises(
+        UserError, match="attends to a phrase for each region, and there are 0 phrases and 1 boxes, read by task.input=regions"
+    ):
+        task.describe([Described(picture, ())])
+
+
+def test_only_the_best_paragraph_is_written(run, capsys):
+    assert main(["caption", str(run / "run"), "--file", str(run / "asked.jsonl"), "--n-best", "2"]) == 2
+    assert "--n-best (2) must be 1: a paragraph is written sentence by sentence" in capsys.readouterr().err
+    with pytest.raises(UserError, match=r"coverage_penalty \(0.2\) must be 0: a sentence need not look at the whole picture"):
+        clew.load(run / "run").task.check_decoding(DecodingConfig(method="beam", coverage_penalty=0.2))
+
+
+@pytest.mark.parametrize("law", [*BATCH_LAWS, *EXAMPLE_LAWS])
+def test_the_laws_of_tasks_hold(law):
+    {**BATCH_LAWS, **EXAMPLE_LAWS}[law](lambda sizes: build_tried(PARAGRAPHS, sizes), Sizes(2, 3, 2, 4))
+
+
+def test_beams_are_written_alike_alone_and_beside_others():
+    tried = build_tried(PARAGRAPHS, Sizes(3, 3, 2, 4))
+    config = DecodingConfig(method="beam", beams=3, max_new=8)
+    with evaluating([tried.task]):
+        together = tried.task.write(tried.batch, config)
+        alone = [tried.task.write(collated(tried.task, [each]), config)[0] for each in tried.encoded]
+    assert [sentences for sentences, _ in together] == [sentences for sentences, _ in alone]
+    torch.testing.assert_close(torch.tensor([p for _, p in together]), torch.tensor([p for _, p in alone]))
+
+
+def test_a_captioner_of_regions_gives_every_box_its_own_phrase(examples):
+    captioner = randomise(build_tried(CAPTIONING, Sizes(2, 3, 2, 8)).task)  # so that pictures differ
+    config = DecodingConfig(method="greedy", max_new=5)
+    found = with_phrases(examples, captioner, config)
+    for example, told in zip(examples, found, strict=True):
+        alone = [captioner.write_for([crop], config)[0][0].text for crop in example.picture.crops()]
+        assert list(told.phrases) == alone and told._replace(phrases=example.phrases) == example
+    assert len({phrase for told in found for phrase in told.phrases}) > 1
+
+
+def test_measures_of_paragraphs_equal_loops_over_them():
+    truth = scenes(40, 5, "valid", side=32)
+    wanted = [described_scene(scene).target for scene in truth]
+    texts = [text if number % 3 else wanted[number - 1] + " " + text for number, text in enumerate(wanted)]
+    texts = [text.replace("small", "large") if number % 5 == 0 else text for number, text in enumerate(texts)]
+    found = corpus_values(paragraph_measures(truth, wanted, texts))
+    counts = [objects_mentioned(text, scene) for text, scene in zip(texts, truth, strict=True)]
+    once = [references.all_once(list(each.counts), each.others) for each in counts]
+    assert found["all_once"] == pytest.approx(100 * sum(once) / 40) and 0 < sum(once) < 40
+    assert found["coverage"] == pytest.approx(references.coverage([list(each.counts) for each in counts]))
+    words = [[text.replace(" .", "") for text in some] for some in (texts, wanted)]  # measures of captions see no punctuation
+    assert found["repeated_trigrams"] == pytest.approx(references.repeated_trigrams(words[0]))
+    assert found["bleu_4"] == pytest.approx(references.bleu_4(*words))
+
+
+def test_a_scenes_own_paragraph_speaks_of_everything_once_and_is_true():
+    truth = scenes(50, 2, "test", side=32)
+    for order in ("drawn", "across"):
+        texts = [described_scene(scene, order).target for scene in truth]
+        found = corpus_values(paragraph_measures(truth, texts, texts))
+        assert found["all_once"] == found["coverage"] == found["true"] == 100 and found["invented"] == 0
+    assert "all_once" not in paragraph_measures(["a.png"], ["a thing"], ["a thing"])[0]
