@@ -85,6 +85,17 @@ def captions(scene: Scene) -> list[Told]:
     return list(told.values())
 
 
+def fixed_caption(scene: Scene) -> Told:
+    """The sentence that what is shown decides alone: how the first thing stands to the second, by the order of their colours and then of
+    their shapes; or that the only one is there. It says everything of the things it speaks of."""
+    first, *others = sorted(range(len(scene.things)), key=lambda number: rank_of(scene.things[number]))
+    return related(scene, first, others[0], True) if others else alone(scene, first, True, placed=False, there_is=True)
+
+
+def rank_of(thing: Thing) -> tuple[int, int]:
+    return list(COLOURS).index(thing.colour), SHAPES.index(thing.shape)
+
+
 def paragraph(scene: Scene) -> Told:
     """Sentences that speak of every thing once, with all that can be said of it."""
     draw = Draw(f"paragraph {scene.name or scene.key}")

@@ -7,8 +7,10 @@ from typing import Any, ClassVar
 import torch
 from torch import Tensor
 
+from clew.core.errors import unknown
 from clew.data.picture_files import picture_size, read_picture
 from clew.data.pictures import PictureRef
+from clew.layers.patches import GRID_POSITIONS
 from clew.sources.inputs import Input, InputReader
 from clew.sources.pictures import Convolved, Patches, Pictures, Pixels, Rows
 
@@ -16,19 +18,28 @@ from clew.sources.pictures import Convolved, Patches, Pictures, Pixels, Rows
 @dataclass(frozen=True, kw_only=True)
 class PictureReader(InputReader):
     """A picture is resized to `side` x `side` pixels. In training it is shifted by up to `shift` of them, and with `flip` mirrored in every
-    second case."""
+    second case. `positions` says how rows and columns of places are told apart, one of GRID_POSITIONS."""
 
+    added: ClassVar[tuple[str, ...]] = ("positions",)
     side: int = 64
     grey: bool = False
     shift: int = 0
     flip: bool = False
+    positions: str = "sinusoidal"
 
     def __post_init__(self) -> None:
         self.check_between(side=(1, 2048), shift=(0, 2048))
+        if self.positions not in GRID_POSITIONS:
+            raise unknown("value for task.input.positions", self.positions, GRID_POSITIONS)
 
     @property
     def shared(self) -> dict[str, Any]:
-        return {"channels": 1 if self.grey else 3, "shift": self.shift, "flip": self.flip}
+        return {"channels": 1 if self.grey else 3, "shift": self.shift, "flip": self.flip, "places": self.places_part}
+
+    @property
+    def places_part(self) -> Any:
+        """Tables of rows and columns as large as the grid can be."""
+        return {"name": "learned", "max_height": self.side, "max_width": self.side} if self.positions == "learned" else self.positions
 
     @cached_property
     def pictures(self) -> Pictures:

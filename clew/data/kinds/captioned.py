@@ -2,7 +2,7 @@
 
 from collections.abc import Iterable, Iterator
 from itertools import chain
-from typing import Any
+from typing import Any, Literal
 
 from pydantic import Field
 
@@ -16,7 +16,7 @@ from clew.data.notes import Notes
 from clew.data.picture_contents import Captions
 from clew.data.picture_readers import read_captioned
 from clew.data.pictures import PictureRef, name_in_folder
-from clew.data.scene_texts import captions, paragraph
+from clew.data.scene_texts import captions, fixed_caption, paragraph
 from clew.data.scenes import MOST_THINGS, SCENES, Part, Scene, scenes
 
 
@@ -40,6 +40,9 @@ class CaptionedData(PicturesData):
         None, description="a file of captions as Flickr8k has it, where data.train is a list of the photographs of a part"
     )
     paragraphs: bool = Field(False, description="drawn scenes: a paragraph on every thing in place of captions")
+    forms: Literal["varied", "fixed"] = Field(
+        "varied", description="drawn scenes: up to five captions of several forms, or the one that what is shown decides"
+    )
 
 
 def captioned_of(data: CaptionedData, seed: int, notes: Notes) -> Parts:
@@ -59,17 +62,21 @@ def split_key(example: Any) -> str:
 
 def drawn(data: CaptionedData, seed: int) -> Parts:
     """Scenes of each part with what is said of them; valid and test have pairs of a colour and a shape that training has not."""
+    if data.paragraphs and data.forms == "fixed":
+        raise UserError("data.forms=fixed is one caption a scene, and data.paragraphs=true asks for paragraphs; leave one of them out")
     return {
         part: [
-            Captioned(scene, texts_of(scene, data.paragraphs), f"{SCENES} {part} {number}")
+            Captioned(scene, texts_of(scene, data), f"{SCENES} {part} {number}")
             for number, scene in enumerate(scenes(count, seed, part, side=data.side, most=data.things), start=1)
         ]
         for part, count in sizes_of(data).items()
     }
 
 
-def texts_of(scene: Scene, paragraphs: bool) -> tuple[str, ...]:
-    return (paragraph(scene).text,) if paragraphs else tuple(told.text for told in captions(scene))
+def texts_of(scene: Scene, data: CaptionedData) -> tuple[str, ...]:
+    if data.paragraphs:
+        return (paragraph(scene).text,)
+    return (fixed_caption(scene).text,) if data.forms == "fixed" else tuple(told.text for told in captions(scene))
 
 
 def sizes_of(data: PicturesData) -> dict[Part, int]:
