@@ -11,6 +11,7 @@ from clew.core.errors import unknown
 from clew.data.picture_files import picture_size, read_picture
 from clew.data.pictures import PictureRef
 from clew.layers.patches import GRID_POSITIONS
+from clew.layers.resnet import PICTURE_NORMS
 from clew.sources.inputs import Input, InputReader
 from clew.sources.pictures import Convolved, Patches, Pictures, Pixels, Rows
 
@@ -69,23 +70,27 @@ class PictureReader(InputReader):
 @dataclass(frozen=True, kw_only=True)
 class ConvolvedReader(PictureReader):
     """The grid of a small residual network, whose first stage has `first_dim` channels; every further one has twice
-    as many and halves both sides."""
+    as many and halves both sides. `norm` is over the whole picture, or of each place by itself."""
 
+    added: ClassVar[tuple[str, ...]] = ("positions", "norm")
     name: ClassVar[str] = "convolved"
     unit: ClassVar[str] = "place"
     stages: int = 3
     first_dim: int = 32
     blocks: int = 1
     stem_stride: int = 2
+    norm: str = "picture"
 
     def __post_init__(self) -> None:
         super().__post_init__()
         self.check_between(stages=(1, 8), first_dim=(8, 1024), blocks=(1, 50), stem_stride=(1, 64))
+        if self.norm not in PICTURE_NORMS:
+            raise unknown("value for task.input.norm", self.norm, PICTURE_NORMS)
 
     @cached_property
     def pictures(self) -> Convolved:
         widths = tuple(self.first_dim * 2**stage for stage in range(self.stages))
-        return Convolved(**self.shared, widths=widths, blocks=self.blocks, stem_stride=self.stem_stride)
+        return Convolved(**self.shared, widths=widths, blocks=self.blocks, stem_stride=self.stem_stride, norm=self.norm)
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -140,13 +140,15 @@ class Convolved(Pictures):
     blocks: int = 2
     stem_stride: int = 1
     groups: int = 8
+    norm: str = "picture"
 
     @property
     def width(self) -> int:
         return self.widths[-1]
 
     def reader(self) -> ResNet:
-        return ResNet(self.channels, widths=self.widths, blocks=self.blocks, stem_stride=self.stem_stride, groups=self.groups)
+        how: dict[str, Any] = {"blocks": self.blocks, "stem_stride": self.stem_stride, "groups": self.groups, "norm": self.norm}
+        return ResNet(self.channels, widths=self.widths, **how)
 
     @property
     def cell(self) -> tuple[int, int]:

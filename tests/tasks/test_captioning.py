@@ -9,6 +9,7 @@ from PIL import Image
 
 import clew
 from clew.cli.main import main
+from clew.core.errors import UserError
 from clew.data.examples import Captioned
 from clew.data.scene_texts import told_of
 from clew.data.scenes import scenes
@@ -91,3 +92,27 @@ def test_pictures_of_which_the_truth_is_not_known_are_not_pointed_at(run: Path) 
     task = clew.load(run / "run").task
     values = task.measure([Captioned(str(run / "0.png"), ("a dog",), "one")], ["a dog"]).values
     assert values["exact"] == 100 and not {"true", "exact_novel", "pointing"} & set(values)
+
+
+def test_where_each_word_looks_is_laid_over_the_picture(run: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    picture = str(run / "2.png")
+    assert main(["look", "caption", str(run / "run"), picture, "--json"]) == 0
+    facts = json.loads(capsys.readouterr().out)
+    assert facts["caption"] == CAPTIONS[2] and facts["words"][:-1] == CAPTIONS[2].split() and facts["grid"] == [4, 4]
+    aligned = clew.load(run / "run").task.aligns(Given(picture, target=CAPTIONS[2])).weights
+    torch.testing.assert_close(torch.tensor(facts["weights"]), aligned, atol=1e-5, rtol=0)
+    assert facts["looked_at"] == aligned.argmax(1).tolist()
+    for name in ("look.svg", "look.png"):
+        assert main(["look", "caption", str(run / "run"), picture, "--out", f"{tmp_path}/{name}"]) == 0
+    drawn = (tmp_path / "look.svg").read_text(encoding="utf-8")
+    assert drawn.count("<image") - drawn.count("<mask") == len(facts["words"]) + 1 and ">third</text>" in drawn
+    with Image.open(tmp_path / "look.png") as image:
+        assert image.size[0] > 500
+
+
+def test_the_caption_to_look_at_may_be_given(run: Path) -> None:
+    loaded = clew.load(run / "run")
+    view = clew.look(loaded, "caption", picture=str(run / "0.png"), target="a second thing")
+    assert view.facts["words"][:-1] == ["a", "second", "thing"]
+    with pytest.raises(UserError, match="there is no picture to caption; name a file: picture=FILE"):
+        clew.look(loaded, "caption")
