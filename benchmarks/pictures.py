@@ -46,6 +46,7 @@ from clew.drawing.views import (
     Network,
     Node,
     Note,
+    Overlays,
     Part,
     Points,
     Series,
@@ -98,6 +99,9 @@ def fixed_parts() -> dict[str, Part]:
         "text-joined": ColouredText(list("thread"), [0.5, -0.5, 1, -1, 0, 0.25], diverging=True, low=-1, high=1, joined=True),
         "table": Table(["name", "value", "share"], [["first", 12345, 0.5], ["second & third", None, 0.0001], ["<b>", -3, 1.0]], "Table"),
         "branches": Branches(nodes, "A search"),
+        "overlays": Overlays(
+            np.arange(8 * 8 * 3, dtype=np.uint8).reshape(8, 8, 3), WORDS[:2], [np.eye(2), waves[:2, :2] ** 2], (4, 4), "Looks"
+        ),
         "network": Network(boxes, [(0, 2, "0.5"), (1, 2, ""), (2, 3, "1")], "A graph"),
     }
 

@@ -19,8 +19,8 @@ from clew.core.config import build_part, options_of
 from clew.core.tree_nodes import head_nodes
 from clew.data.examples import Answer, Labelled, LabelledTree, Pair, Parsed, Question, Sentence
 from clew.data.kinds.captioned import CAPTIONED
-from clew.data.kinds.labelled_graphs import LABELLED_GRAPHS
 from clew.data.kinds.described import DESCRIBED
+from clew.data.kinds.labelled_graphs import LABELLED_GRAPHS
 from clew.data.kinds.labelled_pictures import LABELLED_PICTURES
 from clew.data.kinds.labelled_pixels import LABELLED_PIXELS
 from clew.data.kinds.labelled_sounds import LABELLED_SOUNDS

@@ -10,6 +10,7 @@ text, or with --out drawn: .html, .svg, .png, .pdf, or .json for all of its numb
   clew look next runs/shakespeare-gpt text='ROMEO:' top=5
   clew look attention runs/shakespeare-gpt --text 'To be, or not to be' layer=2 head=1 --out attention.html
   clew look surprisal runs/shakespeare-lstm runs/shakespeare-gpt --file poem.txt --json
+  clew look caption runs/scenes-captioner picture.png --out caption.svg
 
 Several runs are shown one after the other on one scale, or side by side by an instrument that compares them.
 """
@@ -43,10 +44,11 @@ def run(options: argparse.Namespace) -> int:
     check_order(options.instrument)
     find_instrument(options.instrument)
     folders, assignments = parted(options.words)
+    folders, pictures = named_pictures(options.instrument, folders)
     if not folders:
         return describe(options)
     check_out(options.out)
-    values = {**read_assignments(options.instrument, assignments)}
+    values = {**read_assignments(options.instrument, [*assignments, *(f"picture={name}" for name in pictures)])}
     if (text := given_text(options, "text" in values)) is not None:
         check_reads(options.instrument)
         values["text"] = text
@@ -89,6 +91,15 @@ def parted(words: list[str]) -> tuple[list[str], list[str]]:
     """Folders, and options; a folder whose name has an equals sign is one when it is there."""
     is_option = [not os.path.isdir(word) and word.partition("=")[0].isidentifier() and "=" in word for word in words]
     return tuple([word for word, option in zip(words, is_option, strict=True) if option is wanted] for wanted in (False, True))  # type: ignore[return-value]
+
+
+def named_pictures(name: str, words: list[str]) -> tuple[list[str], list[str]]:
+    """Folders, and for an instrument that looks at a picture the words that are none: picture files."""
+    from clew.instruments.looking import find_instrument
+
+    if "picture" not in find_instrument(name).options.model_fields:
+        return words, []
+    return [word for word in words if os.path.isdir(word)], [word for word in words if not os.path.isdir(word)]
 
 
 def given_text(options: argparse.Namespace, has_text: bool) -> str | None:

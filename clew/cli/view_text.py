@@ -7,7 +7,7 @@ from typing import Any
 from clew.cli.tables import text_table
 from clew.core.errors import counted, printable, shortened
 from clew.drawing.bars import bounds
-from clew.drawing.views import Bars, Branches, ColouredText, Grid, Heatmap, Lines, Network, Note, Points, Spelled, Table, View
+from clew.drawing.views import Bars, Branches, ColouredText, Grid, Heatmap, Lines, Network, Note, Overlays, Points, Spelled, Table, View
 
 MOST_ROWS, MOST_COLUMNS = 200, 14
 """What is printed of a table or a map at most."""
@@ -130,6 +130,10 @@ def network_lines(part: Network) -> list[str]:
     return [*found, *left_out(len(part.nodes), "node"), *edges, *left_out(len(part.edges), "edge")]
 
 
+def overlay_lines(part: Overlays) -> list[str]:
+    return [f"{counted(len(part.names), 'word')} over a picture; --out FILE.svg draws them"]
+
+
 def note_lines(part: Note) -> list[str]:
     return [printable(line) for line in part.text.split("\n")]
 
@@ -173,5 +177,6 @@ LINES: dict[type, Any] = {
     Points: point_lines,
     Branches: branch_lines,
     Network: network_lines,
+    Overlays: overlay_lines,
     Note: note_lines,
 }

@@ -85,6 +85,17 @@ def captions(scene: Scene) -> list[Told]:
     return list(told.values())
 
 
+def fixed_caption(scene: Scene) -> Told:
+    """The sentence that what is shown decides alone: how the first thing stands to the second, by the order of their colours and then of
+    their shapes; or that the only one is there. It says everything of the things it speaks of."""
+    first, *others = sorted(range(len(scene.things)), key=lambda number: rank_of(scene.things[number]))
+    return related(scene, first, others[0], True) if others else alone(scene, first, True, placed=False, there_is=True)
+
+
+def rank_of(thing: Thing) -> tuple[int, int]:
+    return list(COLOURS).index(thing.colour), SHAPES.index(thing.shape)
+
+
 def paragraph(scene: Scene, order: Sequence[int] | None = None) -> Told:
     """Sentences that speak of every thing once, with all that can be said of it."""
     sentences = paragraph_sentences(scene, order)
@@ -211,13 +222,29 @@ def noun_at(words: Sequence[str]) -> tuple[Noun | None, list[str]]:
 
 def nouns(text: str) -> Iterator[Noun]:
     """Every thing that a text speaks of, whatever its grammar: a shape, and the colour and size right before it in either order."""
-    words = re.findall(r"[a-z]+", text.lower())
+    return (noun for noun, _ in placed_nouns(re.findall(r"[a-z]+", text.lower())))
+
+
+def placed_nouns(words: Sequence[str]) -> Iterator[tuple[Noun, range]]:
+    """The same of words, and which of the words each is made of."""
     for place, word in enumerate(words):
         if word in SHAPES:
             before = words[max(0, place - 2) : place]
             near = before if before and before[-1] in {*COLOURS, *SIZES} else []
             colour, size = (next((each for each in near if each in names), None) for names in (COLOURS, SIZES))
-            yield Noun(word, colour, size)
+            yield Noun(word, colour, size), range(place - (colour is not None) - (size is not None), place + 1)
+
+
+def told_of(text: str, scene: Scene) -> Told:
+    """A text with the thing of the scene that each word describes. Words that fit no thing have the number behind the last; where several
+    fit, it is the first."""
+    words = text.lower().split()
+    things: list[int | None] = [None] * len(words)
+    for noun, places in placed_nouns(words):
+        fitting = [number for number, thing in enumerate(scene.things) if noun.fits(thing)]
+        for place in places:
+            things[place] = fitting[0] if fitting else len(scene.things)
+    return Told(text, tuple(things))
 
 
 def objects_mentioned(text: str, scene: Scene) -> Mentions:

@@ -20,7 +20,7 @@ from clew.drawing.kinds import KINDS
 from clew.drawing.letters import visible
 from clew.drawing.pages import DRAWN, title_of
 from clew.drawing.parts import Part
-from clew.drawing.shapes import Box, Dot, Label, Raster, Shape, Stroke
+from clew.drawing.shapes import Box, Dot, Label, Photo, Raster, Shape, Stroke
 
 INCH, POINT = 100, 0.72
 """Pixels of an inch, and points of a pixel."""
@@ -114,6 +114,8 @@ def draw_shapes(axis: Any, width: float, height: float, shapes: Sequence[Shape])
                 write(axis, shape.x, shape.y, shape.text, shape.kind, shape.turn)
             elif isinstance(shape, Raster):
                 draw_raster(axis, shape)
+            elif isinstance(shape, Photo):
+                draw_image(axis, shape, shape.levels)
             else:
                 axis.add_patch(patch_of(shape))
 
@@ -122,6 +124,10 @@ def draw_raster(axis: Any, shape: Raster) -> None:
     image = np.ones((*shape.levels.shape, 4))
     image[..., :3] = import_module("matplotlib.colors").to_rgb(LIGHT[KINDS[shape.kind].fill])
     image[..., 3] = shape.levels / 255 * (1 if shape.shown is None else shape.shown)
+    draw_image(axis, shape, image)
+
+
+def draw_image(axis: Any, shape: Raster | Photo, image: np.ndarray) -> None:
     place = (shape.x, shape.x + shape.width, shape.y + shape.height, shape.y)
     axis.imshow(image, extent=place, aspect="auto", interpolation="nearest" if shape.levels.size < 1e5 else "antialiased")
 

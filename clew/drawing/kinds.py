@@ -48,6 +48,7 @@ KINDS = {
     "cold": Look("cold"),
     "hit": Look("paper", opacity=0.0),
     "frame": Look(stroke="rule"),
+    "shade": Look("black"),
     "thumb": Look("paper", "rule", opacity=0.0),
     "number": Look("deep", size=10.5, anchor="middle"),
     "number-over": Look("over", size=10.5, anchor="middle"),

@@ -23,7 +23,8 @@ from clew.drawing.letters import markup, visible, wrapped
 from clew.drawing.lines import lines
 from clew.drawing.network import network
 from clew.drawing.note import note, note_html
-from clew.drawing.parts import Bars, Branches, ColouredText, Grid, Heatmap, Lines, Network, Note, Part, Points, Spelled, Table
+from clew.drawing.overlays import overlays
+from clew.drawing.parts import Bars, Branches, ColouredText, Grid, Heatmap, Lines, Network, Note, Overlays, Part, Points, Spelled, Table
 from clew.drawing.points import points
 from clew.drawing.shapes import Label, Picture, pixels
 from clew.drawing.spelled import spelled
@@ -160,5 +161,6 @@ DRAWN: dict[type, Drawn] = {
     Table: Drawn(table, table_html),
     Branches: Drawn(branches),
     Network: Drawn(network),
+    Overlays: Drawn(overlays),
     Note: Drawn(note, note_html),
 }

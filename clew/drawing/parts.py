@@ -182,10 +182,22 @@ class Network:
 
 
 @dataclass(frozen=True)
+class Overlays:
+    """Where each word looks in one picture (height, width, 3) of bytes: weights (rows, columns) by name, of a grid whose places are cells
+    of so many pixels down and across."""
+
+    pixels: np.ndarray
+    names: Sequence[str]
+    maps: Sequence[np.ndarray]
+    cell: tuple[int, int]
+    title: str = ""
+
+
+@dataclass(frozen=True)
 class Note:
     """A paragraph."""
 
     text: str
 
 
-Part = Heatmap | Spelled | Grid | Lines | Bars | Points | ColouredText | Table | Branches | Network | Note
+Part = Heatmap | Spelled | Grid | Lines | Bars | Points | ColouredText | Table | Branches | Network | Overlays | Note

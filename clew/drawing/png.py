@@ -1,4 +1,4 @@
-"""Greyscale and palette PNG files from arrays, with zlib alone (PNG specification, third edition, W3C)."""
+"""PNG files from arrays, with zlib alone (PNG specification, third edition, W3C)."""
 
 import struct
 import zlib
@@ -8,12 +8,15 @@ import numpy as np
 
 
 def png(levels: np.ndarray, shown: np.ndarray | None = None) -> bytes:
-    """An 8-bit picture of (rows, columns) levels; where `shown` is False, it is clear."""
-    rows, columns = levels.shape
-    grey = np.asarray(levels, dtype=np.uint8)
-    pixels = grey if shown is None else np.stack([grey, np.where(shown, 255, 0).astype(np.uint8)], axis=-1).reshape(rows, -1)
+    """An 8-bit picture of levels (rows, columns), grey, or (rows, columns, 3), coloured; where `shown` is False, it is clear."""
+    rows, columns = levels.shape[:2]
+    kind = (0 if levels.ndim == 2 else 2) + (0 if shown is None else 4)  # grey or coloured, and with a channel of what is shown
+    channels = np.asarray(levels, dtype=np.uint8).reshape(rows, columns, -1)
+    if shown is not None:
+        channels = np.concatenate([channels, np.where(shown, 255, 0).astype(np.uint8)[..., None]], axis=-1)
+    pixels = channels.reshape(rows, -1)
     lines = np.concatenate([np.zeros((rows, 1), np.uint8), pixels], axis=1)  # filter 0 before every line
-    header = struct.pack(">IIBBBBB", columns, rows, 8, 0 if shown is None else 4, 0, 0, 0)
+    header = struct.pack(">IIBBBBB", columns, rows, 8, kind, 0, 0, 0)
     return b"\x89PNG\r\n\x1a\n" + chunk(b"IHDR", header) + chunk(b"IDAT", zlib.compress(lines.tobytes(), 9)) + chunk(b"IEND", b"")
 
 

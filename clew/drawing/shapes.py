@@ -126,7 +126,23 @@ class Raster:
         )
 
 
-Shape = Box | Dot | Stroke | Label | Raster
+@dataclass(frozen=True)
+class Photo:
+    """A coloured picture (rows, columns, 3) of bytes, as it is in every theme."""
+
+    x: float
+    y: float
+    width: float
+    height: float
+    levels: np.ndarray
+
+    def svg(self, name: str) -> str:
+        area = f'x="{pixels(self.x)}" y="{pixels(self.y)}" width="{pixels(self.width)}" height="{pixels(self.height)}"'
+        content = b64encode(png(self.levels)).decode()
+        return f'<image {area} preserveAspectRatio="none" style="image-rendering:pixelated" href="data:image/png;base64,{content}"/>'
+
+
+Shape = Box | Dot | Stroke | Label | Raster | Photo
 
 
 @dataclass(frozen=True)

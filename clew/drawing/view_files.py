@@ -16,6 +16,7 @@ from clew.drawing.views import (
     Network,
     Node,
     Note,
+    Overlays,
     Part,
     Points,
     Series,
@@ -62,6 +63,14 @@ PARTS: dict[str, tuple[Callable[..., Part], dict[str, Callable[[Any], Any]]]] = 
     "table": (Table, {}),
     "branches": (Branches, {"nodes": lambda nodes: [Branch(**node) for node in nodes]}),
     "network": (Network, {"nodes": lambda nodes: [Node(**node) for node in nodes], "edges": lambda edges: [tuple(edge) for edge in edges]}),
+    "overlays": (
+        Overlays,
+        {
+            "pixels": lambda pixels: np.array(pixels, dtype=np.uint8),
+            "maps": lambda maps: [numbers(each) for each in maps],
+            "cell": tuple,
+        },
+    ),
     "note": (Note, {}),
 }
 """Each kind of part, and how those of its fields are read that JSON has in another form."""

@@ -3,6 +3,7 @@
 from clew.instruments.ablation import ABLATION
 from clew.instruments.attention import ATTENTION
 from clew.instruments.attributing import ATTRIBUTION
+from clew.instruments.captions import CAPTION
 from clew.instruments.cells import CELLS
 from clew.instruments.contextuality_views import CONTEXTUALITY, OCCURRENCES
 from clew.instruments.gates import GATES
@@ -38,6 +39,7 @@ INSTRUMENTS: dict[str, Instrument] = {
     "taps": TAPS,
     "attention": ATTENTION,
     "alignment": ALIGNMENT,
+    "caption": CAPTION,
     "prediction": PREDICTION,
     "ablation": ABLATION,
     "contextuality": CONTEXTUALITY,

@@ -112,8 +112,7 @@ def transcribed() -> list[Transcribed]:
 
 def captioned() -> list[Captioned]:
     return [
-        Captioned(scene, texts_of(scene, paragraphs=False), f"scene {number}")
-        for number, scene in enumerate(scenes(6, 1, "train", side=32))
+        Captioned(scene, texts_of(scene, CaptionedData()), f"scene {number}") for number, scene in enumerate(scenes(6, 1, "train", side=32))
     ]
 
 

@@ -7,7 +7,7 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
-from clew.core.errors import UserError
+from clew.core.errors import UserError, unknown
 
 
 def real_pixels(sizes: Tensor, height: int, width: int) -> Tensor:
@@ -46,6 +46,23 @@ class PictureNorm(nn.Module):
         return scaled * self.weight[:, None, None] + self.bias[:, None, None]
 
 
+class PlaceNorm(nn.Module):
+    """Layer normalisation of the channels of each pixel by itself (Ba et al. 2016; in convolutional networks Liu et al. 2022): y = g * (x -
+    mean) / sqrt(variance + eps) + b. Nothing of a picture reaches a place but what its convolutions see around it, so that where attention
+    looks says where something is."""
+
+    def __init__(self, channels: int, groups: int = 1, *, eps: float = 1e-5):
+        super().__init__()
+        self.eps = eps
+        self.weight = nn.Parameter(torch.ones(channels))
+        self.bias = nn.Parameter(torch.zeros(channels))
+
+    def forward(self, x: Tensor, real: Tensor | None = None) -> Tensor:
+        """x (batch, channels, height, width)."""
+        last = x.movedim(1, -1)
+        return nn.functional.layer_norm(last, last.shape[-1:], self.weight, self.bias, self.eps).movedim(-1, 1)
+
+
 def within(x: Tensor, real: Tensor | None) -> Tensor:
     """Zeros where there is padding, as a convolution has them beyond a picture's edge."""
     return x if real is None else torch.where(real, x, 0.0)
@@ -60,16 +77,17 @@ class BasicBlock(nn.Module):
     """y = relu(s(x) + N2(C2 relu(N1(C1 x)))): two convolutions of 3 x 3 around which x is handed on; C1 takes every `stride`-th pixel. s is
     the identity, or where size or width change a convolution of 1 x 1 and a norm (the paper's option B)."""
 
-    def __init__(self, input_channels: int, channels: int, *, stride: int = 1, groups: int = 8):
+    def __init__(self, input_channels: int, channels: int, *, stride: int = 1, groups: int = 8, norm: str = "picture"):
         super().__init__()
         self.stride = stride
+        kind = PICTURE_NORMS[norm]
         self.first = nn.Conv2d(input_channels, channels, 3, stride, padding=1, bias=False)
-        self.first_norm = PictureNorm(channels, groups)
+        self.first_norm = kind(channels, groups)
         self.second = nn.Conv2d(channels, channels, 3, padding=1, bias=False)
-        self.second_norm = PictureNorm(channels, groups)
+        self.second_norm = kind(channels, groups)
         changes = stride > 1 or input_channels != channels
         self.shortcut = nn.Conv2d(input_channels, channels, 1, stride, bias=False) if changes else None
-        self.shortcut_norm = PictureNorm(channels, groups) if changes else None
+        self.shortcut_norm = kind(channels, groups) if changes else None
 
     def forward(self, x: Tensor, real: Tensor | None = None) -> Tensor:
         """x is zero on padding; `real` is of what comes out."""
@@ -85,21 +103,32 @@ class ResNet(nn.Module):
     and width of the one before.
 
     `stem_stride` is the step of the first convolution: 1 for small pictures, as the paper has it for CIFAR-10; 2 for larger ones, in place
-    of its 7 x 7 and pooling for ImageNet. A vector of the grid stands for `cell` pixels.
+    of its 7 x 7 and pooling for ImageNet. `norm` is one of PICTURE_NORMS. A vector of the grid stands for `cell` pixels.
     """
 
-    def __init__(self, channels: int = 3, *, widths: Sequence[int] = (32, 64, 128), blocks: int = 2, stem_stride: int = 1, groups: int = 8):
+    def __init__(
+        self,
+        channels: int = 3,
+        *,
+        widths: Sequence[int] = (32, 64, 128),
+        blocks: int = 2,
+        stem_stride: int = 1,
+        groups: int = 8,
+        norm: str = "picture",
+    ):
         super().__init__()
+        if norm not in PICTURE_NORMS:
+            raise unknown("norm of a picture", norm, PICTURE_NORMS)
         if not widths or blocks < 1 or stem_stride < 1:
             raise UserError(f"widths ({list(widths)}), blocks ({blocks}) and stem_stride ({stem_stride}) must be at least 1")
         self.channels, self.width = channels, widths[-1]
         self.stem = nn.Conv2d(channels, widths[0], 3, stem_stride, padding=1, bias=False)
-        self.stem_norm = PictureNorm(widths[0], groups)
+        self.stem_norm = PICTURE_NORMS[norm](widths[0], groups)
         stages = []
         before = widths[0]
         for number, width in enumerate(widths):
             for block in range(blocks):
-                stages.append(BasicBlock(before, width, stride=2 if number and not block else 1, groups=groups))
+                stages.append(BasicBlock(before, width, stride=2 if number and not block else 1, groups=groups, norm=norm))
                 before = width
         self.blocks: Any = nn.ModuleList(stages)
         self.stem_stride = stem_stride
@@ -130,3 +159,6 @@ class ResNet(nn.Module):
 
 def real_in(x: Tensor, sizes: Tensor | None) -> Tensor | None:
     return None if sizes is None else real_pixels(sizes, *x.shape[2:])[:, None]
+
+
+PICTURE_NORMS: dict[str, type[PictureNorm] | type[PlaceNorm]] = {"picture": PictureNorm, "place": PlaceNorm}

@@ -2,9 +2,9 @@
 after it (Luong et al. 2015), soft or hard (Xu et al. 2015), their layers joined by residual connections or not (Wu et al. 2016), the
 encoder's a pyramid or not (Chan et al. 2016)."""
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable
 from functools import partial
-from typing import Annotated, Any, Literal
+from typing import Annotated, Any, Literal, NamedTuple
 
 import torch
 from pydantic import Field
@@ -12,20 +12,21 @@ from torch import nn
 
 from clew.core.config import ModelSection, Part, build_part, one_of
 from clew.core.errors import UserError
-from clew.core.state import leaves, map_tree
-from clew.core.types import Source, State, Tree
+from clew.core.types import Source, State
+from clew.layers.annotations import Annotations
 from clew.layers.attention import Attention
 from clew.layers.attentive import Attend, AttentiveCell, Drawing, FeedingCell, Looking
 from clew.layers.cells import CELLS, Cell, DroppedCell, StackedCell
 from clew.layers.feedforward import Readout
 from clew.layers.hard_attention import HardAttention, Reinforce
 from clew.layers.pyramid import Halved
-from clew.layers.recurrent import Backward, Bidirectional, Recurrent, RecurrentState
+from clew.layers.recurrent import Backward, Bidirectional, Recurrent
 from clew.layers.residual_cell import ResidualCell
 from clew.layers.scores import SCORES, Score
 from clew.layers.sequence import SequenceLayer, Stack
 from clew.layers.wiring import Beside, Plain, Residual
 from clew.models.body import MOST_LAYERS, Body, uniform_init_all, uniform_table
+from clew.models.bridges import Bridge, Copy, MeanBridge
 from clew.models.encoder_decoder import EncoderDecoder, embeddings
 
 
@@ -36,6 +37,9 @@ class Seq2SeqConfig(ModelSection):
     cell: Annotated[Part, one_of("cell", CELLS)] = "lstm"
     dim: int = Field(512, ge=1, description="width of each recurrence, and of what the output layer reads")
     num_layers: int = Field(1, ge=1, le=MOST_LAYERS, description="of the decoder, and of the encoder unless told")
+    encoder: Literal["recurrent", "bare"] = Field(
+        "recurrent", description="bare: the decoder looks at the vectors that were read themselves, and starts from their mean"
+    )
     encoder_layers: int | None = Field(None, ge=1, le=MOST_LAYERS)
     embedding_dim: int | None = Field(None, ge=1, description="width of the embeddings; dim where not given")
     shared_embeddings: bool = Field(False, description="one table for source and target; with task.tied for the output too")
@@ -71,62 +75,18 @@ class Seq2SeqConfig(ModelSection):
     init_scale: float | None = Field(None, gt=0, description="every parameter from U(-s, s); each part's own start where not given")
 
 
-class Bridge(nn.Module):
-    """Starts the decoder's layers from where the encoder's ended, its top from their top.
-
-        s = tanh(W [forward; backward] + b), for each part of a cell's state    (the form of Bahdanau et al. 2015)
-
-    They take the backward reader's state alone. `state` is one of the cell's, which tells how wide its parts are. `in_one` is for cells
-    stacked into one layer.
-    """
-
-    def __init__(self, state: State, *, readers: int, encoder_layers: int, decoder_layers: int, in_one: bool = False):
-        super().__init__()
-        self.in_one = in_one
-        self.sources = [max(0, layer + encoder_layers - decoder_layers) for layer in range(decoder_layers)]
-        widths = [leaf.shape[-1] for leaf in leaves(state)]
-        self.maps: Any = nn.ModuleList(nn.ModuleList(nn.Linear(readers * n, n) for n in widths) for _ in range(decoder_layers))
-
-    def forward(self, states: Sequence[State]) -> Tree:
-        finals = tuple(mapped(maps, reader_states(states[source])) for source, maps in zip(self.sources, self.maps, strict=True))
-        return (finals,) if self.in_one else finals
-
-
-def mapped(maps: Iterable[nn.Module], readers: Sequence[State]) -> State:
-    """A state of the readers' form, each part made of theirs."""
-    each = iter(maps)
-    return map_tree(lambda *parts: torch.tanh(next(each)(torch.cat(parts, -1))), *readers)
-
-
-class Copy(nn.Module):
-    """Starts every layer of a decoder where the encoder's layer beside it ended (Sutskever et al. 2014)."""
-
-    def __init__(self, *, in_one: bool = False):
-        super().__init__()
-        self.in_one = in_one
-
-    def forward(self, states: Sequence[State]) -> Tree:
-        finals = tuple(reader_states(state)[0] for state in states)
-        return (finals,) if self.in_one else finals
-
-
-def reader_states(state: State) -> list[State]:
-    """The cell states in which the one or two readers of an encoder layer ended."""
-    return [state.cell] if isinstance(state, RecurrentState) else [part.cell for part in state]
-
-
 def build_seq2seq(config: Seq2SeqConfig, target: Source, source: Source | None = None) -> EncoderDecoder:
     """`source` is what is written too, where not given."""
     check_choices(config)
     embedding_dim = config.embedding_dim or config.dim
     dropout: dict[str, Any] = {"dropout": config.dropout, "dropout_kind": config.dropout_kind}
     reads, writes = embeddings(target, source, embedding_dim, shared=config.shared_embeddings, **dropout)
-    encoder = Body(reads, Stack(encoder_layers(config, embedding_dim)))
+    encoder = Body(reads, Stack(ENCODERS[config.encoder].layers(config, embedding_dim)))
     layers = {"none": bottleneck_layers, "before": layers_looking_before, "after": layers_looking_after}[config.attention]
     decoder = Body(writes, Stack(layers(config, embedding_dim, encoder.dim)))
     weights = {"policy_weight": config.policy_weight, "entropy_weight": config.entropy_weight}
     reinforce = Reinforce(writes.vocabulary, **weights) if config.hard else None
-    body = EncoderDecoder(encoder, decoder, build_bridge(config), reinforce)
+    body = EncoderDecoder(encoder, decoder, build_bridge(config, embedding_dim), reinforce)
     for embedding in (reads, writes):
         uniform_table(embedding, 0.1)
     if config.init_scale is not None:
@@ -146,6 +106,8 @@ def check_choices(config: Seq2SeqConfig) -> None:
         )
     if config.join == "none" and config.attention != "after":
         raise UserError(f"model.join=none is for model.attention=after, not {config.attention}; model.readout=none is what before has")
+    if config.encoder == "bare":
+        check_bare(config)
     encoder_layers = config.encoder_layers or config.num_layers
     if config.pyramid > encoder_layers:
         raise UserError(f"model.pyramid ({config.pyramid}) is of the encoder's layers, and there are {encoder_layers}; lower it")
@@ -160,7 +122,16 @@ def check_choices(config: Seq2SeqConfig) -> None:
         )
 
 
-def encoder_layers(config: Seq2SeqConfig, dim: int) -> list[SequenceLayer]:
+def check_bare(config: Seq2SeqConfig) -> None:
+    if config.encoder_layers is not None:
+        raise UserError(f"model.encoder=bare has no layers, but model.encoder_layers is {config.encoder_layers}; leave it out")
+    if config.pyramid:
+        raise UserError(f"model.encoder=bare has no layers, but model.pyramid is {config.pyramid}; leave it out")
+    if config.bridge == "copy":
+        raise UserError("model.bridge=copy starts a decoder where a recurrent encoder ended, and model.encoder=bare is none; take dense")
+
+
+def recurrent_layers(config: Seq2SeqConfig, dim: int) -> list[SequenceLayer]:
     layers: list[SequenceLayer] = []
     count = config.encoder_layers or config.num_layers
     for number in range(count):
@@ -215,19 +186,28 @@ def layers_looking_after(config: Seq2SeqConfig, dim: int, memory_dim: int) -> li
     return [dropped(config, dim, looking_layer(config, cell))]
 
 
-def build_bridge(config: Seq2SeqConfig) -> nn.Module | None:
+def build_bridge(config: Seq2SeqConfig, read_dim: int) -> nn.Module | None:
+    """`read_dim` is the width of what the encoder reads."""
     in_one = config.attention == "after" and config.feeding
     if config.bridge == "zero":
         return None
     if config.bridge == "copy":
         return Copy(in_one=in_one)
-    return Bridge(
-        build_cell(config, 1).initial_state(1, like=torch.zeros(1)),
-        readers=2 if config.direction == "both" else 1,
-        encoder_layers=config.encoder_layers or config.num_layers,
-        decoder_layers=config.num_layers,
-        in_one=in_one,
-    )
+    state = build_cell(config, 1).initial_state(1, like=torch.zeros(1))
+    return ENCODERS[config.encoder].bridge(config, read_dim, state, in_one)
+
+
+def recurrent_bridge(config: Seq2SeqConfig, read_dim: int, state: State, in_one: bool) -> nn.Module:
+    layers = {"encoder_layers": config.encoder_layers or config.num_layers, "decoder_layers": config.num_layers}
+    return Bridge(state, readers=2 if config.direction == "both" else 1, in_one=in_one, **layers)
+
+
+def bare_layers(config: Seq2SeqConfig, dim: int) -> list[SequenceLayer]:
+    return [Annotations(dim)]
+
+
+def bare_bridge(config: Seq2SeqConfig, read_dim: int, state: State, in_one: bool) -> nn.Module:
+    return MeanBridge(state, read_dim, decoder_layers=config.num_layers, in_one=in_one)
 
 
 def build_cell(config: Seq2SeqConfig, input_dim: int) -> Cell:
@@ -261,3 +241,16 @@ def dropped(config: Seq2SeqConfig, dim: int, layer: SequenceLayer) -> SequenceLa
 def beside(config: Seq2SeqConfig, dim: int, layer: SequenceLayer, *, reads: int, keeps: int, residual: bool = False) -> SequenceLayer:
     around: dict[str, Any] = {"dropout": config.dropout, "dropout_kind": config.dropout_kind}
     return Beside(dim, layer, reads=reads, keeps=keeps, residual=residual, **around)
+
+
+class Encoder(NamedTuple):
+    """`layers(config, dim)` read vectors of width `dim`; `bridge(config, dim, state, in_one)` starts a decoder from where they ended."""
+
+    layers: Callable[[Seq2SeqConfig, int], list[SequenceLayer]]
+    bridge: Callable[[Seq2SeqConfig, int, State, bool], nn.Module]
+
+
+ENCODERS: dict[str, Encoder] = {
+    "recurrent": Encoder(recurrent_layers, recurrent_bridge),
+    "bare": Encoder(bare_layers, bare_bridge),
+}

@@ -8,7 +8,7 @@ import hashlib
 import json
 from collections import OrderedDict
 from collections.abc import Callable, Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, fields
 from functools import cached_property
 from typing import Any, ClassVar, NamedTuple, Self
 
@@ -45,6 +45,8 @@ class InputReader(Kept):
     """What stands at a place: a frame, a patch."""
     end: ClassVar[None] = None
     frame: ClassVar[None] = None
+    added: ClassVar[tuple[str, ...]] = ()
+    """Options that came later. One that holds its default is not kept, so that the hash of an earlier run's reader stays what it was."""
 
     def check_between(self, **limits: tuple[float, float]) -> None:
         """Refuses an option outside of its limits, so that none asks for more than a machine has."""
@@ -96,7 +98,9 @@ class InputReader(Kept):
         return hashlib.sha256(self.to_json().encode()).hexdigest()
 
     def to_json(self) -> str:
-        return json.dumps({"name": self.name, **asdict(self)}, indent=2) + "\n"
+        defaults = {field.name: field.default for field in fields(self)}
+        kept = {name: value for name, value in asdict(self).items() if name not in self.added or value != defaults[name]}
+        return json.dumps({"name": self.name, **kept}, indent=2) + "\n"
 
 
 class Decoded:

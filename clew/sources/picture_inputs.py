@@ -8,8 +8,11 @@ from typing import Any, ClassVar
 import torch
 from torch import Tensor
 
+from clew.core.errors import unknown
 from clew.data.picture_files import picture_size, read_picture
 from clew.data.pictures import PictureRef
+from clew.layers.patches import GRID_POSITIONS
+from clew.layers.resnet import PICTURE_NORMS
 from clew.sources.inputs import Input, InputReader
 from clew.sources.pictures import Convolved, Patches, Pictures, Pixels, Rows
 
@@ -17,19 +20,28 @@ from clew.sources.pictures import Convolved, Patches, Pictures, Pixels, Rows
 @dataclass(frozen=True, kw_only=True)
 class PictureReader(InputReader):
     """A picture is resized to `side` x `side` pixels. In training it is shifted by up to `shift` of them, and with `flip` mirrored in every
-    second case."""
+    second case. `positions` says how rows and columns of places are told apart, one of GRID_POSITIONS."""
 
+    added: ClassVar[tuple[str, ...]] = ("positions",)
     side: int = 64
     grey: bool = False
     shift: int = 0
     flip: bool = False
+    positions: str = "sinusoidal"
 
     def __post_init__(self) -> None:
         self.check_between(side=(1, 2048), shift=(0, 2048))
+        if self.positions not in GRID_POSITIONS:
+            raise unknown("value for task.input.positions", self.positions, GRID_POSITIONS)
 
     @property
     def shared(self) -> dict[str, Any]:
-        return {"channels": 1 if self.grey else 3, "shift": self.shift, "flip": self.flip}
+        return {"channels": 1 if self.grey else 3, "shift": self.shift, "flip": self.flip, "places": self.places_part}
+
+    @property
+    def places_part(self) -> Any:
+        """Tables of rows and columns as large as the grid can be."""
+        return {"name": "learned", "max_height": self.side, "max_width": self.side} if self.positions == "learned" else self.positions
 
     @cached_property
     def pictures(self) -> Pictures:
@@ -59,23 +71,27 @@ class PictureReader(InputReader):
 @dataclass(frozen=True, kw_only=True)
 class ConvolvedReader(PictureReader):
     """The grid of a small residual network, whose first stage has `first_dim` channels; every further one has twice
-    as many and halves both sides."""
+    as many and halves both sides. `norm` is over the whole picture, or of each place by itself."""
 
+    added: ClassVar[tuple[str, ...]] = ("positions", "norm")
     name: ClassVar[str] = "convolved"
     unit: ClassVar[str] = "place"
     stages: int = 3
     first_dim: int = 32
     blocks: int = 1
     stem_stride: int = 2
+    norm: str = "picture"
 
     def __post_init__(self) -> None:
         super().__post_init__()
         self.check_between(stages=(1, 8), first_dim=(8, 1024), blocks=(1, 50), stem_stride=(1, 64))
+        if self.norm not in PICTURE_NORMS:
+            raise unknown("value for task.input.norm", self.norm, PICTURE_NORMS)
 
     @cached_property
     def pictures(self) -> Convolved:
         widths = tuple(self.first_dim * 2**stage for stage in range(self.stages))
-        return Convolved(**self.shared, widths=widths, blocks=self.blocks, stem_stride=self.stem_stride)
+        return Convolved(**self.shared, widths=widths, blocks=self.blocks, stem_stride=self.stem_stride, norm=self.norm)
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -14,7 +14,7 @@ from clew.core.config import Part, build_part
 from clew.core.errors import UserError
 from clew.layers.patches import GRID_POSITIONS, GridPosition, PatchReader
 from clew.layers.pictures import PictureEmbedding, PictureInputs, grid_places
-from clew.layers.resnet import ResNet, strided
+from clew.layers.resnet import ResNet
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -41,9 +41,14 @@ class Pictures:
         """What makes of pictures grids of vectors."""
         raise NotImplementedError
 
+    @property
+    def cell(self) -> tuple[int, int]:
+        """How many pixels down and across a place of the grid stands for."""
+        raise NotImplementedError
+
     def grid_sizes(self, sizes: Tensor) -> Tensor:
         """Heights and widths (batch, 2) of the grids of pictures of these."""
-        raise NotImplementedError
+        return -(-sizes // torch.tensor(self.cell, device=sizes.device))
 
     def embedding(self, dim: int, *, word_dropout: float = 0.0, table: Any = None, **around: Any) -> PictureEmbedding:
         if word_dropout:
@@ -89,8 +94,9 @@ class Patches(Pictures):
     def reader(self) -> PatchReader:
         return PatchReader(self.size, self.size, self.channels)
 
-    def grid_sizes(self, sizes: Tensor) -> Tensor:
-        return self.reader().grid_sizes(sizes)
+    @property
+    def cell(self) -> tuple[int, int]:
+        return self.size, self.size
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -113,8 +119,9 @@ class Rows(Pictures):
     def reader(self) -> PatchReader:
         return PatchReader(1, self.columns, self.channels)
 
-    def grid_sizes(self, sizes: Tensor) -> Tensor:
-        return self.reader().grid_sizes(sizes)
+    @property
+    def cell(self) -> tuple[int, int]:
+        return 1, self.columns
 
     def check(self, number: int, example: Tensor) -> None:
         super().check(number, example)
@@ -133,16 +140,20 @@ class Convolved(Pictures):
     blocks: int = 2
     stem_stride: int = 1
     groups: int = 8
+    norm: str = "picture"
 
     @property
     def width(self) -> int:
         return self.widths[-1]
 
     def reader(self) -> ResNet:
-        return ResNet(self.channels, widths=self.widths, blocks=self.blocks, stem_stride=self.stem_stride, groups=self.groups)
+        how: dict[str, Any] = {"blocks": self.blocks, "stem_stride": self.stem_stride, "groups": self.groups, "norm": self.norm}
+        return ResNet(self.channels, widths=self.widths, **how)
 
-    def grid_sizes(self, sizes: Tensor) -> Tensor:
-        return strided(sizes, self.stem_stride * int(2 ** (len(self.widths) - 1)))
+    @property
+    def cell(self) -> tuple[int, int]:
+        step = self.stem_stride * int(2 ** (len(self.widths) - 1))
+        return step, step
 
 
 def moved(inputs: PictureInputs, shift: int, flip: bool) -> PictureInputs:

@@ -2,24 +2,35 @@
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
+from statistics import fmean
 from typing import Annotated, Any, Literal
 
+import numpy as np
 from pydantic import Field
+from torch import Tensor
 
+from clew.core.batches import to_device
 from clew.core.config import Part, Section, build_part, one_of
+from clew.core.modes import evaluating
 from clew.data.examples import Captioned
 from clew.data.kinds.captioned import CAPTIONED
 from clew.data.kinds.kind import Parts
 from clew.data.kinds.section import ExampleData
 from clew.data.notes import Notes
+from clew.data.plans import batches_by_length
+from clew.data.scene_texts import is_true, told_of
+from clew.data.scenes import Scene
 from clew.metrics.captioning import CAPTION_MEASURES, measure_captions
-from clew.metrics.measures import Measured
+from clew.metrics.measures import Measured, in_words
+from clew.metrics.pointing import Pointed, pointed, touched_cells
 from clew.metrics.statistics import Statistics
+from clew.sources.picture_inputs import PictureReader
 from clew.sources.readers import PICTURES, AnyReader
+from clew.tasks.alignment import Alignment, Tokens, attention_weights, tokens_of
 from clew.tasks.entry import TaskEntry
 from clew.tasks.examples import Examples, TrainTokenizer
-from clew.tasks.from_inputs import WritesFromInput
-from clew.tasks.sequence import SequenceConfig
+from clew.tasks.from_inputs import BATCH_PLACES, InputSides, WritesFromInput
+from clew.tasks.sequence import SequenceConfig, without
 from clew.tasks.use import Blocks, Objects, Use, WritingOptions
 from clew.text.tokenizer import Tokenizer
 
@@ -60,12 +71,49 @@ class Captioner(WritesFromInput):
     """P(caption | picture), trained on every caption of a picture, and held against all of them."""
 
     config: CaptioningConfig
+    reader: PictureReader
     text_name = "picture"
 
     def measure(self, examples: Sequence[Any], predictions: Sequence[str]) -> Measured:
         found = measure_captions(predictions, [example.captions for example in examples], self.config.measures).measured
-        exact = 100 * sum(self.sentence_scores(examples, predictions)) / (100 * len(examples))
-        return Measured({**found.values, "exact": exact}, f"{found.text}, exact {exact:.2f}")
+        more = {"exact": fmean(self.sentence_scores(examples, predictions)), **self.measure_scenes(examples, predictions)}
+        return Measured({**found.values, **more}, f"{found.text}, {in_words(more)}")
+
+    def measure_scenes(self, examples: Sequence[Any], predictions: Sequence[str]) -> dict[str, float]:
+        """Of drawn scenes, whose truth is known: the share of captions that are true, of those that are exact where the scene has a pair of
+        colour and shape that training has not, and of words whose attention looks at their thing. Empty of other pictures."""
+        scenes = [example.picture for example in examples]
+        if not scenes or not all(isinstance(scene, Scene) for scene in scenes):
+            return {}
+        values = {"true": 100 * fmean(is_true(text, scene) for text, scene in zip(predictions, scenes, strict=True))}
+        exact = zip(self.sentence_scores(examples, predictions), scenes, strict=True)
+        if novel := [score for score, scene in exact if scene.is_novel]:
+            values["exact_novel"] = fmean(novel)
+        if self.without("aligns") is None:
+            found = self.pointed(scenes, predictions)
+            values |= {"pointing": found.share} if found.words else {}
+        return values
+
+    def pointed(self, scenes: Sequence[Scene], texts: Sequence[str]) -> Pointed:
+        """How often attention looks most at the thing that a word of a text speaks of, while the text is written."""
+        ids = [without({self.end}, tokens) for tokens in self.target.encode_batch(list(texts))]
+        encoded = [InputSides(self.reader.measured(scene), tokens) for scene, tokens in zip(scenes, ids, strict=True)]
+        device, found = next(self.parameters()).device, []
+        with evaluating([self]):
+            for rows in batches_by_length(np.array([self.lengths(sides) for sides in encoded]), BATCH_PLACES // 8):
+                weights = attention_weights(self, to_device(self.collate([encoded[row] for row in rows]), device)).float().cpu()
+                found += [self.pointed_in(scenes[row], texts[row], ids[row], each) for row, each in zip(rows, weights, strict=True)]
+        return Pointed(sum(each.right for each in found), sum(each.words for each in found))
+
+    def pointed_in(self, scene: Scene, text: str, ids: list[int], weights: Tensor) -> Pointed:
+        """Of one text; `weights` (tokens, places)."""
+        tokens = tokens_of(self.target, text, ids)
+        places = Tokens([], [""] * weights.shape[1], list(range(weights.shape[1])))
+        by_word = Alignment(places, tokens, weights[: len(ids)]).by_word().numpy() if ids else np.zeros((0, weights.shape[1]))
+        told = told_of(" ".join(tokens.words), scene)
+        side, pictures = self.reader.side, self.reader.pictures
+        touched = touched_cells(scene.numbers(), len(scene.things), pictures.cell, (side, side))
+        return pointed(by_word, told.things, touched)
 
     def sentence_scores(self, examples: Sequence[Any], predictions: Sequence[str]) -> list[float]:
         """100 where a caption is one of the references, word for word."""

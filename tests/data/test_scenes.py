@@ -8,8 +8,9 @@ import numpy as np
 import pytest
 
 from clew.core.errors import UserError
+from clew.data.kinds.captioned import CAPTIONED, CaptionedData
 from clew.data.scene_drawing import INSIDE, coverage
-from clew.data.scene_texts import Mentions, captions, is_true, objects_mentioned, paragraph, place_of, relation_of
+from clew.data.scene_texts import Mentions, captions, fixed_caption, is_true, objects_mentioned, paragraph, place_of, relation_of, told_of
 from clew.data.scenes import COLOURS, HELD_OUT, SHAPES, Scene, Thing, scenes
 
 GREY = (128, 128, 128)
@@ -184,3 +185,27 @@ def test_what_cannot_be_drawn_is_refused() -> None:
         scenes(1, 1, fewest=2, most=9)
     with pytest.raises(UserError, match=r"a scene's side \(8\) is 32 pixels at least and 512 at most"):
         scenes(1, 1, side=8)
+
+
+def test_what_words_speak_of_is_found_again_in_the_text_alone() -> None:
+    for scene in scenes(40, 5, "valid"):
+        for told in (paragraph(scene), fixed_caption(scene), *captions(scene)):
+            assert told_of(told.text, scene) == told
+
+
+def test_a_fixed_caption_is_decided_by_what_is_shown_whatever_the_order_of_things() -> None:
+    assert fixed_caption(SCENE).text == "a large red circle is left of a small green circle"  # red comes first, then green
+    assert fixed_caption(SCENE._replace(things=SCENE.things[1:])).text == "a small green circle is above a small blue square"
+    assert fixed_caption(SCENE._replace(things=SCENE.things[:1])).text == "there is a large red circle"
+    same = (thing("cross", "red", "small", 10, 10), thing("circle", "red", "small", 50, 12))
+    assert fixed_caption(SCENE._replace(things=same)).text == "a small red circle is right of a small red cross"  # then by shape
+    for scene in scenes(40, 3, "test"):
+        turned = scene._replace(things=scene.things[::-1], name="another")
+        assert fixed_caption(scene).text == fixed_caption(turned).text and is_true(fixed_caption(scene).text, scene)
+
+
+def test_scenes_of_fixed_forms_have_one_caption_each() -> None:
+    parts = CAPTIONED.read(CaptionedData(corpus="scenes", size=20, forms="fixed"), 1)
+    assert all(example.captions == (fixed_caption(example.picture).text,) for part in parts.values() for example in part)
+    with pytest.raises(UserError, match="data.forms=fixed is one caption a scene, and data.paragraphs=true asks for paragraphs"):
+        CAPTIONED.read(CaptionedData(corpus="scenes", size=20, forms="fixed", paragraphs=True), 1)

@@ -35,9 +35,17 @@ def test_what_has_no_value_is_clear() -> None:
     assert colour == 4 and (pixels[..., 1] == np.where(shown, 255, 0)).all() and (pixels[..., 0] == 9).all()
 
 
+def test_three_levels_a_pixel_are_colours() -> None:
+    levels = np.arange(18, dtype=np.uint8).reshape(2, 3, 3) * 10
+    pixels, colour = decoded(png(levels))
+    assert colour == 2 and (pixels == levels).all()
+
+
 def test_another_reader_sees_the_same() -> None:
     image = pytest.importorskip("PIL.Image")
     from io import BytesIO
 
     levels = np.random.default_rng(0).integers(0, 256, (40, 70), dtype=np.uint8)
     assert (np.asarray(image.open(BytesIO(png(levels)))) == levels).all()
+    colours = np.random.default_rng(1).integers(0, 256, (4, 7, 3), dtype=np.uint8)
+    assert (np.asarray(image.open(BytesIO(png(colours)))) == colours).all()

@@ -13,6 +13,7 @@ from clew.drawing.parts import (
     Network,
     Node,
     Note,
+    Overlays,
     Part,
     Points,
     Series,
@@ -39,6 +40,7 @@ def every_part(text: str = "name") -> list[Part]:
         ColouredText(list(text) or ["a"], [0.5] * (len(text) or 1), joined=True),
         Table([text, "n"], [[text, 1], ["b", None]], text),
         Branches([Branch(None, text, 0, best=True), Branch(0, text, -1, best=True, note=text), Branch(0, text, -2, kept=False)], text),
+        Overlays(np.arange(108, dtype=np.uint8).reshape(6, 6, 3), [text, "b"], [np.eye(2), np.ones((2, 2))], (4, 4), text),
         Network([Node(text, [text], "input"), Node("f", (), "output")], [(0, 1, text)], text),
         Spelled(large, np.eye(2, 5), [text, " "], 1.5, "seconds", text, text),
     ]

@@ -31,6 +31,8 @@ WAYS: dict[str, dict[str, Any]] = {
     "luong-unfed": {**RECURRENT, "attention": "after", "score": "dot", "feeding": False, "num_layers": 2},
     "hard": {**RECURRENT, "hard": True, "cell": "gru"},
     "hard-after": {**RECURRENT, "attention": "after", "hard": True},
+    "bare": {**RECURRENT, "encoder": "bare"},
+    "bare-after": {**RECURRENT, "encoder": "bare", "attention": "after", "num_layers": 2},
     "transformer": {**ATTENTIVE},
     "transformer-relative": {**ATTENTIVE, "wiring": "pre_norm", "position": "relative", "score": "additive"},
     "lstm-under-attention": {**ATTENTIVE, "encoder_layers": ["lstm", "lstm"], "position": "learned", "decoder_layers": 1},

@@ -9,10 +9,13 @@ from PIL import Image
 
 import clew
 from clew.cli.main import main
+from clew.core.errors import UserError
 from clew.data.examples import Captioned
+from clew.data.scene_texts import told_of
 from clew.data.scenes import scenes
 from clew.recipes.running import run_recipe
 from clew.tasks.offers import Given, lacking
+from tests.references import pointing
 
 SETTINGS = ["model.dim=48", "model.embedding_dim=48", "task.input.side=32", "task.input.first_dim=8", "device=cpu"]
 
@@ -64,3 +67,52 @@ def test_a_caption_is_held_against_all_references(run: Path) -> None:
     example = Captioned(scene, ("a dog", "a cat"), "one")
     assert task.measure([example], ["a cat"]).values["exact"] == 100
     assert task.measure([example], ["a bird"]).values["exact"] == 0
+
+
+def test_pointing_is_that_of_a_loop_over_words_and_pixels(run: Path, tmp_path: Path) -> None:
+    task = clew.load(run / "run").task
+    drawn, texts = scenes(6, 5, "valid", side=32), []
+    right = words = 0
+    for number, scene in enumerate(drawn):
+        name = f"{tmp_path}/{number}.png"
+        Image.fromarray(scene.pixels("rgb")).save(name)
+        thing = scene.things[-1]
+        texts.append(f"here is a {thing.colour} {thing.shape}" if number % 2 else f"a {thing.shape} alone one purple cross")
+        weights = task.aligns(Given(name, target=texts[-1])).weights[:-1].numpy()
+        found = pointing.pointed(weights, told_of(texts[-1], scene).things, scene.numbers(), (8, 8), (32, 32))
+        right, words = right + found[0], words + found[1]
+    assert task.pointed(drawn, texts) == (right, words) and words > 0
+    examples = [Captioned(scene, (text,), str(number)) for number, (scene, text) in enumerate(zip(drawn, texts, strict=True))]
+    values = task.measure(examples, [*texts[:-1], "a cat"]).values
+    assert values["exact"] == pytest.approx(500 / 6) and values["exact_novel"] == pytest.approx(200 / 3)
+    assert values["true"] == 0 and 0 <= values["pointing"] <= 100
+
+
+def test_pictures_of_which_the_truth_is_not_known_are_not_pointed_at(run: Path) -> None:
+    task = clew.load(run / "run").task
+    values = task.measure([Captioned(str(run / "0.png"), ("a dog",), "one")], ["a dog"]).values
+    assert values["exact"] == 100 and not {"true", "exact_novel", "pointing"} & set(values)
+
+
+def test_where_each_word_looks_is_laid_over_the_picture(run: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    picture = str(run / "2.png")
+    assert main(["look", "caption", str(run / "run"), picture, "--json"]) == 0
+    facts = json.loads(capsys.readouterr().out)
+    assert facts["caption"] == CAPTIONS[2] and facts["words"][:-1] == CAPTIONS[2].split() and facts["grid"] == [4, 4]
+    aligned = clew.load(run / "run").task.aligns(Given(picture, target=CAPTIONS[2])).weights
+    torch.testing.assert_close(torch.tensor(facts["weights"]), aligned, atol=1e-5, rtol=0)
+    assert facts["looked_at"] == aligned.argmax(1).tolist()
+    for name in ("look.svg", "look.png"):
+        assert main(["look", "caption", str(run / "run"), picture, "--out", f"{tmp_path}/{name}"]) == 0
+    drawn = (tmp_path / "look.svg").read_text(encoding="utf-8")
+    assert drawn.count("<image") - drawn.count("<mask") == len(facts["words"]) + 1 and ">third</text>" in drawn
+    with Image.open(tmp_path / "look.png") as image:
+        assert image.size[0] > 500
+
+
+def test_the_caption_to_look_at_may_be_given(run: Path) -> None:
+    loaded = clew.load(run / "run")
+    view = clew.look(loaded, "caption", picture=str(run / "0.png"), target="a second thing")
+    assert view.facts["words"][:-1] == ["a", "second", "thing"]
+    with pytest.raises(UserError, match="there is no picture to caption; name a file: picture=FILE"):
+        clew.look(loaded, "caption")

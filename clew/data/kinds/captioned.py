@@ -17,7 +17,7 @@ from clew.data.picture_contents import Captions
 from clew.data.picture_files import picture_size
 from clew.data.picture_readers import read_captioned
 from clew.data.pictures import PictureRef, name_in_folder
-from clew.data.scene_texts import captions, paragraph, phrase_of
+from clew.data.scene_texts import captions, fixed_caption, paragraph, phrase_of
 from clew.data.scenes import MOST_THINGS, SCENES, Part, Scene, across, scenes
 
 Order = Literal["drawn", "across"]
@@ -57,6 +57,9 @@ class CaptionedData(PicturesData):
     paragraphs: bool = Field(False, description="drawn scenes: a paragraph on every thing in place of captions")
     order: Order = Field("drawn", description="paragraphs of drawn scenes: in an order that is drawn, or from left to right")
     regions: bool = Field(False, description="drawn scenes: every thing's box is a picture, with a phrase on it in place of captions")
+    forms: Literal["varied", "fixed"] = Field(
+        "varied", description="drawn scenes: up to five captions of several forms, or the one that what is shown decides"
+    )
 
 
 def captioned_of(data: CaptionedData, seed: int, notes: Notes) -> Parts:
@@ -81,6 +84,8 @@ def split_key(example: Any) -> str:
 
 def drawn(data: CaptionedData, seed: int) -> Parts:
     """Scenes of each part with what is said of them; valid and test have pairs of a colour and a shape that training has not."""
+    if data.paragraphs and data.forms == "fixed":
+        raise UserError("data.forms=fixed is one caption a scene, and data.paragraphs=true asks for paragraphs; leave one of them out")
     return {
         part: [
             example
@@ -93,7 +98,7 @@ def drawn(data: CaptionedData, seed: int) -> Parts:
 
 def told_of(scene: Scene, data: CaptionedData, id: str) -> list[Captioned]:
     if not data.regions:
-        return [Captioned(scene, texts_of(scene, data.paragraphs, data.order), id)]
+        return [Captioned(scene, texts_of(scene, data), id)]
     boxes = scene.boxes()
     return [
         Captioned(Crop(scene, boxes[number]), (phrase_of(scene.things[number]),), f"{id}, thing {place}")
@@ -101,10 +106,10 @@ def told_of(scene: Scene, data: CaptionedData, id: str) -> list[Captioned]:
     ]
 
 
-def texts_of(scene: Scene, paragraphs: bool, order: Order = "drawn") -> tuple[str, ...]:
-    if not paragraphs:
-        return tuple(told.text for told in captions(scene))
-    return (paragraph(scene, across(scene) if order == "across" else None).text,)
+def texts_of(scene: Scene, data: CaptionedData) -> tuple[str, ...]:
+    if data.paragraphs:
+        return (paragraph(scene, across(scene) if data.order == "across" else None).text,)
+    return (fixed_caption(scene).text,) if data.forms == "fixed" else tuple(told.text for told in captions(scene))
 
 
 def sizes_of(data: Drawn) -> dict[Part, int]:

@@ -1,0 +1,52 @@
+"""Annotation vectors: what a decoder looks at is what was read, with no layer between (Xu et al. 2015). Knows no decoder."""
+
+from typing import NamedTuple
+
+import torch
+from torch import Tensor
+
+from clew.core.masks import document_starts, has_documents, last_real, real_positions
+from clew.core.types import Memory, State
+from clew.layers.sequence import SequenceLayer
+
+
+class Summed(NamedTuple):
+    """The sum of what was read of the last document, and how many vectors that were."""
+
+    total: Tensor  # (batch, dim)
+    number: Tensor  # (batch, 1)
+    document: Tensor  # (batch,) the number of the document last read
+
+    @property
+    def mean(self) -> Tensor:
+        """Zeros where nothing was read."""
+        return self.total / self.number.clamp(min=1)
+
+
+class Annotations(SequenceLayer):
+    """Vectors as they are; the state has what their mean is made of, from which a decoder starts (Xu et al. 2015, section 3.1.2).
+
+    y_i = a_i,   mean = 1/L sum_i a_i
+    """
+
+    def __init__(self, dim: int):
+        super().__init__()
+        self.dim = dim
+
+    def initial_state(self, batch_size: int, memory: Memory | None = None, capacity: int | None = None, *, like: Tensor) -> State:
+        document = torch.zeros(batch_size, dtype=torch.long, device=like.device)
+        return Summed(like.new_zeros(batch_size, self.dim), like.new_zeros(batch_size, 1), document)
+
+    def forward(self, x: Tensor, mask: Tensor | None = None, state: State = None) -> tuple[Tensor, State]:
+        before = self.initial_state(x.shape[0], like=x) if state is None else state
+        total, number, document = before
+        counted = real_positions(mask)
+        if mask is not None and has_documents(mask):
+            begun = document_starts(mask, document).cumsum(1)  # a document's positions have one number, the last one's the highest
+            last = begun[:, -1:] if mask.shape[1] else begun
+            counted = (mask > 0) & (begun == last)
+            total, number = (torch.where(last > 0, 0.0, each) if mask.shape[1] else each for each in (total, number))
+            document = last_real(mask[..., None].long(), mask, document[:, None])[:, 0]
+        inside = x if counted is None else torch.where(counted[..., None], x, 0.0)
+        more = x.shape[1] if counted is None else counted.sum(1, keepdim=True)
+        return x, Summed(total + inside.sum(1), number + more, document)

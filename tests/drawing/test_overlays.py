@@ -1,0 +1,41 @@
+"""Attention over a picture: every word has the picture, dark where the word does not look."""
+
+import numpy as np
+
+from clew.drawing.overlays import DARKEST, darkness, over_pixels, overlays
+from clew.drawing.parts import Overlays
+from clew.drawing.shapes import Box, Label, Photo, Raster
+
+PIXELS = np.arange(5 * 6 * 3, dtype=np.uint8).reshape(5, 6, 3)
+
+
+def test_every_pixel_has_the_weight_of_its_cell_and_the_last_cells_may_reach_beyond_the_picture() -> None:
+    weights = np.array([[0.1, 0.2], [0.3, 0.4]])
+    found = over_pixels(weights, (3, 4), (5, 6))
+    for y in range(5):
+        for x in range(6):
+            assert found[y, x] == weights[y // 3, x // 4]
+
+
+def test_the_brightest_place_is_that_of_the_most_weight() -> None:
+    assert darkness(np.array([[0.5, 0.25], [0.0, 0.5]])).tolist() == [[0, round(DARKEST / 2)], [DARKEST, 0]]
+    assert (darkness(np.zeros((1, 2))) == DARKEST).all()
+
+
+def test_a_small_picture_for_each_word_stands_behind_the_plain_one() -> None:
+    maps = [np.array([[0.1, 0.7], [0.1, 0.1]]), np.array([[0.1, 0.1], [0.6, 0.2]])]
+    picture = overlays(Overlays(PIXELS, ["a", "<b>"], maps, (3, 4)))
+    photos, shades, names, marks = ([shape for shape in picture.shapes if isinstance(shape, kind)] for kind in (Photo, Raster, Label, Box))
+    assert len(photos) == 3 and len(shades) == 2 and all((photo.levels == PIXELS).all() for photo in photos)
+    assert [name.text for name in names] == ["a", "<b>"]
+    assert [mark.title for mark in marks] == ["the picture", "a: 70 % at row 1, column 2", "<b>: 60 % at row 2, column 1"]
+    for photo, shade in zip(photos[1:], shades, strict=True):
+        assert (photo.x, photo.y, photo.width, photo.height) == (shade.x, shade.y, shade.width, shade.height)
+    assert (shades[0].levels == darkness(over_pixels(maps[0], (3, 4), (5, 6)))).all()
+    assert "&lt;b&gt;" in picture.svg("p") and "<b>" not in picture.svg("p")
+
+
+def test_many_words_stand_in_rows() -> None:
+    picture = overlays(Overlays(PIXELS, [str(n) for n in range(9)], [np.ones((2, 2))] * 9, (3, 4)))
+    assert len({shape.y for shape in picture.shapes if isinstance(shape, Photo)}) == 2
+    assert all(shape.x + shape.width <= picture.width for shape in picture.shapes if isinstance(shape, Photo))

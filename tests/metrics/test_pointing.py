@@ -1,0 +1,46 @@
+"""Pointing against a loop over every pixel, and by hand."""
+
+import math
+
+import numpy as np
+import pytest
+
+from clew.data.scene_texts import told_of
+from clew.data.scenes import scenes
+from clew.metrics.pointing import Pointed, pointed, touched_cells
+from tests.references import pointing as reference
+
+
+@pytest.mark.parametrize(
+    ("cell", "size"), [((8, 8), (32, 32)), ((5, 7), (32, 32)), ((8, 8), (48, 48)), ((1, 24), (24, 24)), ((8, 8), (20, 44))]
+)
+def test_cells_and_words_are_those_of_a_loop_over_pixels(cell: tuple[int, int], size: tuple[int, int]) -> None:
+    rng = np.random.default_rng(0)
+    rows, columns = (-(-new // step) for new, step in zip(size, cell, strict=True))
+    for scene in scenes(3, seed=2, side=32):
+        numbers, count = scene.numbers(), len(scene.things)
+        found = touched_cells(numbers, count, cell, size)
+        for thing in range(count):
+            assert {(int(row), int(column)) for row, column in np.argwhere(found[thing])} == reference.touched(
+                numbers, thing + 1, cell, size
+            )
+        things = (None, *range(count), *range(count))
+        weights = rng.random((len(things), rows * columns))
+        weights[1 : count + 1] += found.reshape(count, -1)  # the first words of things look at them, the others anywhere
+        assert pointed(weights, things, found) == Pointed(*reference.pointed(weights, things, numbers, cell, size))
+
+
+def test_words_of_no_thing_do_not_count_and_those_of_a_thing_that_is_not_there_are_wrong() -> None:
+    touched = np.array([[[True, False], [False, False]]])
+    weights = np.array([[0.1, 0.9, 0.0, 0.0], [0.7, 0.1, 0.1, 0.1], [0.4, 0.6, 0.0, 0.0], [1.0, 0.0, 0.0, 0.0]])
+    assert pointed(weights, (None, 0, 0, 1), touched) == Pointed(1, 3)
+    assert Pointed(1, 4).share == 25.0 and math.isnan(Pointed(0, 0).share)
+
+
+def test_a_word_that_no_thing_of_the_scene_fits_speaks_of_one_that_is_not_there() -> None:
+    (scene,) = scenes(1, seed=1, most=1)
+    thing = scene.things[0]
+    told = told_of(f"there is a {thing.size} {thing.colour} {thing.shape} is above a nonsense", scene)
+    assert told.things == (None, None, None, 0, 0, 0, None, None, None, None)
+    other = next(shape for shape in ("circle", "square") if shape != thing.shape)
+    assert told_of(f"a {other} and a {thing.shape}", scene).things == (None, 1, None, None, 0)

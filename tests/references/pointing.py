@@ -1,0 +1,36 @@
+"""Pointing loop by loop: which cell each pixel lies in, by fractions of the picture's side."""
+
+import math
+from fractions import Fraction
+
+import numpy as np
+
+
+def touched(numbers: np.ndarray, thing: int, cell: tuple[int, int], size: tuple[int, int]) -> set[tuple[int, int]]:
+    """Rows and columns of the cells that hold the centre of a pixel of the thing (from 1), once the picture is resized to `size`."""
+    height, width = numbers.shape
+    found = set()
+    for y in range(height):
+        for x in range(width):
+            if numbers[y, x] == thing:
+                down, across = Fraction(2 * y + 1, 2 * height) * size[0], Fraction(2 * x + 1, 2 * width) * size[1]
+                found.add((math.floor(down / cell[0]), math.floor(across / cell[1])))
+    return found
+
+
+def pointed(
+    weights: np.ndarray, things: tuple[int | None, ...], numbers: np.ndarray, cell: tuple[int, int], size: tuple[int, int]
+) -> tuple[int, int]:
+    """How many words look most at their thing (from 0), and how many have one. The first of equal places is looked at."""
+    right = words = 0
+    columns = -(-size[1] // cell[1])
+    for row, thing in zip(weights, things, strict=False):
+        if thing is None:
+            continue
+        words += 1
+        best = 0
+        for place in range(1, len(row)):
+            if row[place] > row[best]:
+                best = place
+        right += (best // columns, best % columns) in touched(numbers, thing + 1, cell, size)
+    return right, words

@@ -1,0 +1,42 @@
+"""Readers of pictures: where places stand in their grid is an option, and readers of earlier runs are what they were."""
+
+import json
+
+import pytest
+import torch
+
+from clew.core.errors import UserError
+from clew.layers.patches import LearnedGrid, SinusoidalGrid
+from clew.sources.picture_inputs import ConvolvedReader, PatchesReader, PixelsReader
+from clew.sources.readers import AnyReader
+
+
+def test_rows_and_columns_may_be_learnt_for_as_many_as_a_picture_has_pixels() -> None:
+    embedding = PixelsReader(side=80, positions="learned").source().embedding(4)
+    assert isinstance(embedding.places, LearnedGrid) and embedding.places.rows.shape == (80, 4)
+    assert isinstance(PatchesReader().source().embedding(4).places, SinusoidalGrid)
+
+
+def test_learnt_rows_and_columns_are_added_to_what_is_read() -> None:
+    reader = PatchesReader(side=16, size=8, positions="learned")
+    embedding = reader.source().embedding(4).eval()
+    pictures, _ = reader.collated([torch.zeros(16, 16, 3, dtype=torch.uint8)])
+    found = embedding.read(pictures)[0]
+    p = embedding.places
+    for place, (row, column) in enumerate([(0, 0), (0, 1), (1, 0), (1, 1)]):
+        plain = embedding.map(torch.full((192,), -1.0))  # black is -1 once it is normalised
+        torch.testing.assert_close(found[place], plain + p.rows[row] + p.columns[column])
+
+
+def test_the_reader_of_an_earlier_run_keeps_its_hash() -> None:
+    kept = {"name": "convolved", "side": 48, "grey": False, "shift": 0, "flip": False}
+    kept |= {"stages": 3, "first_dim": 32, "blocks": 1, "stem_stride": 2}
+    text = json.dumps(kept, indent=2) + "\n"
+    assert AnyReader.from_json(text).to_json() == text
+    learned = ConvolvedReader(side=48, positions="learned")
+    assert AnyReader.from_json(learned.to_json()) == learned and learned.hash != ConvolvedReader(side=48).hash
+
+
+def test_positions_that_are_not_there_are_refused() -> None:
+    with pytest.raises(UserError, match=r"unknown value for task.input.positions 'learnt'; did you mean 'learned'\?"):
+        ConvolvedReader(positions="learnt")
