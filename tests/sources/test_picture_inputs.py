@@ -40,3 +40,5 @@ def test_the_reader_of_an_earlier_run_keeps_its_hash() -> None:
 def test_positions_that_are_not_there_are_refused() -> None:
     with pytest.raises(UserError, match=r"unknown value for task.input.positions 'learnt'; did you mean 'learned'\?"):
         ConvolvedReader(positions="learnt")
+    with pytest.raises(UserError, match=r"unknown value for task.input.norm 'batch'; known: picture, place"):
+        ConvolvedReader(norm="batch")
