@@ -39,8 +39,9 @@ SCENES = captioner(
     {"corpus": "scenes", "size": 20_000, "side": 48, "things": 2, "forms": "fixed", "valid_fraction": 0.02, "test_fraction": 0.02},
     training(4000, learning_rate=3e-3),
     side=48,
-    reader={"first_dim": 16, "positions": "learned"},
+    reader={"first_dim": 16, "positions": "learned", "gain": 6.0},
     encoder="bare",
+    readout="none",
 )
 COCO = captioner(
     "The same on 60 photographs of COCO, the embedded sample: too few to learn from.",
