@@ -22,7 +22,7 @@ from clew.data.examples import (
     Sentence,
     Transcribed,
 )
-from clew.data.kinds.captioned import CaptionedData, texts_of
+from clew.data.kinds.captioned import CaptionedData
 from clew.data.kinds.dependency_graphs import DependencyGraphsData
 from clew.data.kinds.described import DescribedData, described_scene
 from clew.data.kinds.documents import DocumentsData
@@ -40,6 +40,7 @@ from clew.data.kinds.text import TextData
 from clew.data.kinds.transcribed import TranscribedData
 from clew.data.kinds.trees import TreesData
 from clew.data.notes import Notes
+from clew.data.scene_texts import captions
 from clew.data.scenes import scenes
 from clew.data.sound_files import Sound
 from clew.data.text_files import TextString
@@ -112,7 +113,8 @@ def transcribed() -> list[Transcribed]:
 
 def captioned() -> list[Captioned]:
     return [
-        Captioned(scene, texts_of(scene, CaptionedData()), f"scene {number}") for number, scene in enumerate(scenes(6, 1, "train", side=32))
+        Captioned(scene, tuple(told.text for told in captions(scene)), f"scene {number}")
+        for number, scene in enumerate(scenes(6, 1, "train", side=32))
     ]
 
 

@@ -17,7 +17,9 @@ def training(steps: int, **changes: Any) -> dict[str, Any]:
     } | changes
 
 
-def captioner(about: str, data: dict[str, Any], training: dict[str, Any], *, side: int, **model: Any) -> Recipe:
+def captioner(
+    about: str, data: dict[str, Any], training: dict[str, Any], *, side: int, reader: dict[str, Any] | None = None, **model: Any
+) -> Recipe:
     """A residual network, whose grid an LSTM attends to while it writes (Xu et al. 2015)."""
     return Recipe(
         about,
@@ -25,7 +27,7 @@ def captioner(about: str, data: dict[str, Any], training: dict[str, Any], *, sid
             "data": data,
             "text": {"tokenizer": "word", "lowercase": True},
             "model": {"family": "seq2seq", "dim": 128, "embedding_dim": 128, "attention": "before", "readout": "tanh", **model},
-            "task": {"name": "captioning", "input": {"name": "convolved", "side": side}},
+            "task": {"name": "captioning", "input": {"name": "convolved", "side": side, **(reader or {})}},
             "training": training,
             "decoding": {"method": "greedy", "max_new": 40},
         },
@@ -34,9 +36,12 @@ def captioner(about: str, data: dict[str, Any], training: dict[str, Any], *, sid
 
 SCENES = captioner(
     "An LSTM that attends to the grid of a residual network and captions drawn scenes.",
-    {"corpus": "scenes", "size": 4000, "side": 48, "things": 2},
-    training(900),
+    {"corpus": "scenes", "size": 20_000, "side": 48, "things": 2, "forms": "fixed", "valid_fraction": 0.02, "test_fraction": 0.02},
+    training(4000, learning_rate=3e-3),
     side=48,
+    reader={"first_dim": 16, "positions": "learned", "gain": 6.0},
+    encoder="bare",
+    readout="none",
 )
 COCO = captioner(
     "The same on 60 photographs of COCO, the embedded sample: too few to learn from.",

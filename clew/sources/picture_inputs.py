@@ -20,23 +20,25 @@ from clew.sources.pictures import Convolved, Patches, Pictures, Pixels, Rows
 @dataclass(frozen=True, kw_only=True)
 class PictureReader(InputReader):
     """A picture is resized to `side` x `side` pixels. In training it is shifted by up to `shift` of them, and with `flip` mirrored in every
-    second case. `positions` says how rows and columns of places are told apart, one of GRID_POSITIONS."""
+    second case. `positions` says how rows and columns of places are told apart, one of GRID_POSITIONS;
+    `gain` is how many times as large as others the map from places to the body's width starts."""
 
-    added: ClassVar[tuple[str, ...]] = ("positions",)
+    added: ClassVar[tuple[str, ...]] = ("positions", "gain")
     side: int = 64
     grey: bool = False
     shift: int = 0
     flip: bool = False
     positions: str = "sinusoidal"
+    gain: float = 1.0
 
     def __post_init__(self) -> None:
-        self.check_between(side=(1, 2048), shift=(0, 2048))
+        self.check_between(side=(1, 2048), shift=(0, 2048), gain=(0.01, 100))
         if self.positions not in GRID_POSITIONS:
             raise unknown("value for task.input.positions", self.positions, GRID_POSITIONS)
 
     @property
     def shared(self) -> dict[str, Any]:
-        return {"channels": 1 if self.grey else 3, "shift": self.shift, "flip": self.flip, "places": self.places_part}
+        return {"channels": 1 if self.grey else 3, "shift": self.shift, "flip": self.flip, "places": self.places_part, "gain": self.gain}
 
     @property
     def places_part(self) -> Any:
@@ -73,7 +75,7 @@ class ConvolvedReader(PictureReader):
     """The grid of a small residual network, whose first stage has `first_dim` channels; every further one has twice
     as many and halves both sides. `norm` is over the whole picture, or of each place by itself."""
 
-    added: ClassVar[tuple[str, ...]] = ("positions", "norm")
+    added: ClassVar[tuple[str, ...]] = ("positions", "gain", "norm")
     name: ClassVar[str] = "convolved"
     unit: ClassVar[str] = "place"
     stages: int = 3

@@ -20,7 +20,8 @@ from clew.layers.resnet import ResNet
 @dataclass(frozen=True, kw_only=True)
 class Pictures:
     """What all sources of pictures share. Pixels are normalised as (x / 255 - mean) / std; `places` says where vectors stand in their grid,
-    one of GRID_POSITIONS.
+    one of GRID_POSITIONS. The map to a body's width starts `gain` times as large as
+    maps do: soft attention begins as a mean over all places, in which one thing among many is faint.
 
     In training a picture is shifted by up to `shift` pixels either way, its edge repeated where nothing is left (a random crop of a padded
     picture, as He et al. 2016 have it), and with `flip` mirrored in every second case.
@@ -30,6 +31,7 @@ class Pictures:
     mean: float | tuple[float, ...] = 0.5
     std: float | tuple[float, ...] = 0.5
     places: Part = "sinusoidal"
+    gain: float = 1.0
     shift: int = 0
     flip: bool = False
 
@@ -56,7 +58,10 @@ class Pictures:
         if table is not None:
             raise UserError("shared embeddings are a table of tokens, and pictures have none; set model.shared_embeddings=false")
         places: GridPosition = build_part("places", self.places, GRID_POSITIONS, dim)
-        return PictureEmbedding(self.reader(), dim, places=places, mean=self.mean, std=self.std, augment=self.augment, **around)
+        found = PictureEmbedding(self.reader(), dim, places=places, mean=self.mean, std=self.std, augment=self.augment, **around)
+        with torch.no_grad():
+            found.map.weight.mul_(self.gain)
+        return found
 
     def complete(self, embedding: PictureEmbedding) -> None:
         """It is whole from the start."""

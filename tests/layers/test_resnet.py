@@ -5,7 +5,7 @@ import pytest
 import torch
 
 from clew.core.errors import UserError
-from clew.layers.resnet import BasicBlock, PictureNorm, ResNet
+from clew.layers.resnet import BasicBlock, PictureNorm, PlaceNorm, ResNet
 from tests.references import pictures as references
 from tests.references.agreement import assert_agrees, randn, randomise
 
@@ -83,3 +83,36 @@ def test_impossible_widths_are_refused() -> None:
         BasicBlock(8, 12)
     with pytest.raises(UserError, match=r"widths \(\[\]\), blocks \(2\) and stem_stride \(1\) must be at least 1"):
         ResNet(3, widths=())
+
+
+def norm_places(p: dict, x: np.ndarray) -> np.ndarray:
+    """Every pixel's channels (batch, channels, height, width) by themselves."""
+    y = np.zeros_like(x)
+    for row in range(x.shape[0]):
+        for down in range(x.shape[2]):
+            for across in range(x.shape[3]):
+                channels = x[row, :, down, across]
+                mean = sum(channels) / len(channels)
+                variance = sum((channel - mean) ** 2 for channel in channels) / len(channels)
+                for number, channel in enumerate(channels):
+                    y[row, number, down, across] = p["weight"][number] * (channel - mean) / (variance + 1e-5) ** 0.5 + p["bias"][number]
+    return y
+
+
+def test_a_norm_of_places_is_that_of_each_pixels_channels() -> None:
+    norm = randomise(PlaceNorm(4))
+    assert_agrees(norm, norm, norm_places, randn(2, 4, 2, 3))
+
+
+def test_with_a_norm_of_places_nothing_far_away_reaches_a_place() -> None:
+    for kind, is_far in (("place", False), ("picture", True)):
+        network = randomise(ResNet(1, widths=(4, 4), blocks=1, stem_stride=2, groups=2, norm=kind)).eval()
+        picture, other = randn(1, 64, 64, 1), randn(1, 64, 64, 1, seed=1)
+        other[:, :40] = picture[:, :40]  # the last rows are others
+        with torch.no_grad():
+            assert bool((network(picture)[:, 0] != network(other)[:, 0]).any()) == is_far
+
+
+def test_a_norm_that_is_not_there_is_refused() -> None:
+    with pytest.raises(UserError, match="unknown norm of a picture 'places'; did you mean 'place'"):
+        ResNet(3, norm="places")

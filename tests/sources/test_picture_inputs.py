@@ -40,3 +40,16 @@ def test_the_reader_of_an_earlier_run_keeps_its_hash() -> None:
 def test_positions_that_are_not_there_are_refused() -> None:
     with pytest.raises(UserError, match=r"unknown value for task.input.positions 'learnt'; did you mean 'learned'\?"):
         ConvolvedReader(positions="learnt")
+    with pytest.raises(UserError, match=r"unknown value for task.input.norm 'batch'; known: picture, place"):
+        ConvolvedReader(norm="batch")
+
+
+def test_a_gain_makes_the_map_from_places_start_larger() -> None:
+    maps = []
+    for gain in (1.0, 6.0):
+        torch.manual_seed(0)
+        maps.append(PatchesReader(gain=gain).source().embedding(4).map)
+    torch.testing.assert_close(maps[1].weight, 6 * maps[0].weight)
+    torch.testing.assert_close(maps[1].bias, maps[0].bias)
+    with pytest.raises(UserError, match=r"task.input.gain \(0\) must be between 0.01 and 100"):
+        PatchesReader(gain=0.0)
