@@ -5,13 +5,13 @@ from typing import Any
 from clew.recipes.recipe import Recipe
 
 
-def transcriber(about: str, data: dict[str, Any], *, steps: int, model: dict[str, Any] | None = None, published: str = "") -> Recipe:
-    """A BiLSTM over log-mel frames, three to a place, trained by CTC on characters."""
+def transcriber(about: str, data: dict[str, Any], *, steps: int, tokenizer: str = "character", published: str = "") -> Recipe:
+    """A BiLSTM over log-mel frames, three to a place, trained by CTC; what lies 40 dB below the loudest is silence."""
     return Recipe(
         about,
         {
             "data": data,
-            "text": {"tokenizer": "character"},
+            "text": {"tokenizer": tokenizer},
             "model": {
                 "family": "recurrent",
                 "cell": "lstm",
@@ -19,11 +19,18 @@ def transcriber(about: str, data: dict[str, Any], *, steps: int, model: dict[str
                 "dim": 256,
                 "num_layers": 2,
                 "dropout": 0.2,
-                **(model or {}),
             },
             "task": {
                 "name": "transcription",
-                "input": {"name": "log_mel", "num_mels": 40, "stack": 3, "time_masks": 2, "longest_mask": 8, "frequency_masks": 1},
+                "input": {
+                    "name": "log_mel",
+                    "num_mels": 40,
+                    "stack": 3,
+                    "range_db": 40.0,
+                    "time_masks": 2,
+                    "longest_mask": 8,
+                    "frequency_masks": 1,
+                },
             },
             "training": {
                 "steps": steps,
@@ -43,11 +50,12 @@ DIGITS = transcriber(
     "A BiLSTM with CTC that writes down strings of spoken digits, on the embedded recordings.",
     {"corpus": "digits-sample", "strings": 2000, "longest": 5},
     steps=600,
+    tokenizer="word",
 )
 FSDD = transcriber(
     "The same on the Free Spoken Digit Dataset, cut by speaker.",
     {"corpus": "fsdd", "strings": 20000, "shortest": 3, "longest": 7},
     steps=3000,
-    model={"dim": 256},
+    tokenizer="word",
 )
 OWN = transcriber("Recordings of your own: a table with columns for the sound file and for what is said.", {}, steps=2000)

@@ -26,6 +26,7 @@ class LogMel:
     low: float = 20.0  # Hz
     high: float | None = None  # half the rate where not given
     dither: float = 0.0
+    range_db: float = 0.0  # below the loudest energy; the whole where it is 0
 
     def __post_init__(self) -> None:
         if self.rate < 1 or self.num_mels < 1:
@@ -79,6 +80,8 @@ class LogMel:
         window = torch.hann_window(self.window, dtype=samples.dtype, device=samples.device)
         spectrum = torch.stft(samples, self.fft_size, self.hop, self.window, window, center=False, return_complex=True)
         energies = mel_filters(self).to(samples) @ spectrum.abs().square()  # (num_mels, length)
+        if self.range_db:
+            energies = torch.maximum(energies, energies.max() * 10 ** (-self.range_db / 10))
         return energies.clamp(min=FLOOR).log().mT
 
 
@@ -92,19 +95,22 @@ def log_mel(
     low: float = 20.0,
     high: float | None = None,
     dither: float = 0.0,
+    range_db: float = 0.0,
 ) -> Tensor:
     """Log-mel frames (length, num_mels) of samples (length,) (Davis and Mermelstein 1980).
 
         X_t[k] = sum_n hann_n x[t hop + n] exp(-2 pi i k n / N)                             a frame every hop, of `window` samples
-        y_t[j] = log max(sum_k W[j, k] |X_t[k]|^2, 1e-7)
+        E_t[j] = sum_k W[j, k] |X_t[k]|^2
+        y_t[j] = log max(E_t[j], 1e-7, 10^(-range_db / 10) max E)                           without the last term where range_db is 0
         W[j, k] = max(0, min((mel(f_k) - m_{j-1}) / d, (m_{j+1} - mel(f_k)) / d)),          f_k = k rate / N
         m_j    = mel(low) + j d,   d = (mel(high) - mel(low)) / (num_mels + 1),   mel(f) = 2595 log10(1 + f / 700)
 
     The scale and its triangles, which are linear in mel and 1 at their top, are those of HTK (Young et al. 2006), not Slaney's. Before
-    anything N(0, dither^2) is added to the samples. A frame whose window would reach over the end is left out; a sound shorter than a
+    anything N(0, dither^2) is added to the samples. `range_db` takes away how quiet a room or a microphone is: what lies that far below the
+    loudest sound is silence. A frame whose window would reach over the end is left out; a sound shorter than a
     window is one frame, with silence behind it.
     """
-    return LogMel(rate, num_mels, window_ms, hop_ms, low, high, dither)(samples)
+    return LogMel(rate, num_mels, window_ms, hop_ms, low, high, dither, range_db)(samples)
 
 
 def mel(frequency: float) -> float:

@@ -21,8 +21,8 @@ from clew.sources.vocal_tract import VocalTract
 @dataclass(frozen=True, kw_only=True)
 class LogMelReader(InputReader):
     """A sound is resampled to `rate`, that of the first training sound where none is given, and cut into log-mel frames, of which `stack`
-    make one place. In training the bands are warped by up to `vocal_tract`, and SpecAugment takes `time_masks` stretches and
-    `frequency_masks` bands out."""
+    make one place. What lies `range_db` below the loudest energy is silence. In training the bands are warped by up to `vocal_tract`, and
+    SpecAugment takes `time_masks` stretches and `frequency_masks` bands out."""
 
     name: ClassVar[str] = "log_mel"
     unit: ClassVar[str] = "frame"
@@ -30,6 +30,7 @@ class LogMelReader(InputReader):
     num_mels: int = 40
     window_ms: float = 25.0
     hop_ms: float = 10.0
+    range_db: float = 0.0
     stack: int = 1
     deltas: int = 0
     normalisation: Literal["utterance", "none"] = "utterance"
@@ -42,7 +43,7 @@ class LogMelReader(InputReader):
     def __post_init__(self) -> None:
         self.check_between(rate=(0, 1_000_000), num_mels=(1, 1000), stack=(1, 100), deltas=(0, 4), time_masks=(0, 100))
         self.check_between(frequency_masks=(0, 100), longest_mask=(0, 100_000), widest_mask=(0, 1000), vocal_tract=(0, 0.9))
-        self.check_between(window_ms=(0.1, 10_000), hop_ms=(0.1, 10_000))
+        self.check_between(window_ms=(0.1, 10_000), hop_ms=(0.1, 10_000), range_db=(0, 200))
 
     def fitted(self, given: Any) -> Self:
         return self if self.rate else replace(self, rate=length_of(given).rate)
@@ -51,7 +52,7 @@ class LogMelReader(InputReader):
     def frames(self) -> Frames:
         masks = SpecAugment(self.time_masks, self.longest_mask, 0.5, self.frequency_masks, self.widest_mask)
         return Frames(
-            LogMel(self.rate, self.num_mels, self.window_ms, self.hop_ms),
+            LogMel(self.rate, self.num_mels, self.window_ms, self.hop_ms, range_db=self.range_db),
             self.normalisation,
             self.deltas,
             self.stack,

@@ -7,7 +7,9 @@ def mel(frequency: float) -> float:
     return 2595 * np.log10(1 + frequency / 700)
 
 
-def log_mel(samples: np.ndarray, rate: int, num_mels: int, window: int, hop: int, fft_size: int, low: float, high: float) -> np.ndarray:
+def log_mel(
+    samples: np.ndarray, rate: int, num_mels: int, window: int, hop: int, fft_size: int, low: float, high: float, range_db: float = 0
+) -> np.ndarray:
     """(frames, num_mels); `window` and `hop` are samples."""
     if len(samples) < window:
         samples = np.concatenate([samples, np.zeros(window - len(samples))])
@@ -28,8 +30,9 @@ def log_mel(samples: np.ndarray, rate: int, num_mels: int, window: int, hop: int
             for k in range(fft_size // 2 + 1):
                 place = mel(k * rate / fft_size)
                 energy += max(0.0, 1 - abs(place - middle) / distance) * power[k]
-            found[t, j] = np.log(max(energy, 1e-7))
-    return found
+            found[t, j] = energy
+    floor = found.max() / 10 ** (range_db / 10) if range_db else 0
+    return np.log(np.maximum(found, max(floor, 1e-7)))
 
 
 def deltas(frames: np.ndarray) -> np.ndarray:

@@ -43,9 +43,25 @@ def test_log_mel_is_its_definition(
                                found.float(), rtol=1e-3, atol=1e-3)  # fmt: skip
 
 
-def test_log_mel_has_a_gradient() -> None:
+@pytest.mark.parametrize("range_db", [0.0, 10.0])
+def test_log_mel_has_a_gradient(range_db: float) -> None:
     samples = randn(60).requires_grad_()
-    assert torch.autograd.gradcheck(lambda x: log_mel(x, 1000, num_mels=3, window_ms=16, hop_ms=12), samples)
+    assert torch.autograd.gradcheck(lambda x: log_mel(x, 1000, num_mels=3, window_ms=16, hop_ms=12, range_db=range_db), samples)
+
+
+def test_what_lies_below_the_range_is_silence() -> None:
+    samples = randn(200) * torch.linspace(0.001, 1, 200)
+    found = log_mel(samples, 1000, num_mels=4, range_db=20)
+    expected = reference.log_mel(samples.numpy(), 1000, 4, 25, 10, LogMel(1000, 4).fft_size, 20, 500, range_db=20)
+    np.testing.assert_allclose(found.numpy(), expected, rtol=1e-9, atol=1e-9)
+    assert (found == found.min()).sum() > 8
+    torch.testing.assert_close(found.min(), found.max() - 2 * np.log(10))
+
+
+def test_how_loud_a_sound_is_does_not_change_its_normalised_frames() -> None:
+    samples = torch.cat([torch.zeros(100), 0.01 * randn(300), torch.zeros(100)])
+    source = Frames(LogMel(1000, 4, range_db=40))
+    torch.testing.assert_close(source.read(30 * samples), source.read(samples))
 
 
 def test_a_tone_is_loudest_in_the_band_around_it_and_silence_is_the_floor() -> None:
