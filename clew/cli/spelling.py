@@ -10,10 +10,12 @@ OPTIONS = ("lm_weight", "lm_bonus", "lm_order")
 def add_language_model(parser: argparse.ArgumentParser) -> None:
     add = parser.add_argument
     add(
-        "--lm", metavar="TEXT|RUN", help="CTC: search with n-grams of a text file's letters, or with a run that is a language model of them"
+        "--lm",
+        metavar="TEXT|RUN",
+        help="CTC: search with n-grams of a text file, of the tokens that the run writes, or with a run that is a language model of letters",
     )
     add("--lm-weight", type=float, metavar="X", help="what log p of the language model counts beside log p of the sound (default: 0.5)")
-    add("--lm-bonus", type=float, metavar="X", help="what each letter adds to a text's score (default: 0)")
+    add("--lm-bonus", type=float, metavar="X", help="what each token adds to a text's score (default: 0)")
     add("--lm-order", type=int, metavar="N", help="of the n-grams that are counted in a text file (default: 5)")
 
 

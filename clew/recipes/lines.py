@@ -12,22 +12,22 @@ def reader_of_lines(about: str, data: dict[str, Any], *, steps: int) -> Recipe:
         {
             "data": data,
             "text": {"tokenizer": "character"},
-            "model": {"family": "recurrent", "cell": "lstm", "bidirectional": True, "dim": 128, "num_layers": 1, "dropout": 0.1},
+            "model": {"family": "recurrent", "cell": "lstm", "bidirectional": True, "dim": 96, "num_layers": 1},
             "task": {"name": "transcription", "input": {"name": "columns", "height": 32, "stack": 3}},
             "training": {
                 "steps": steps,
-                "batch_size": 32,
+                "batch_size": 8,
                 "learning_rate": 5e-3,
                 "optimiser": {"name": "adamw", "weight_decay": 0.01},
                 "schedule": {"name": "cosine", "warmup": 0.1, "floor": 0.02},
                 "evaluate_every": max(steps // 4, 1),
-                "log_every": 25,
+                "log_every": 50,
             },
         },
     )
 
 
 DRAWN = reader_of_lines(
-    "A BiLSTM with CTC that reads drawn lines of writing.", {"corpus": "lines", "strings": 2000, "longest": 2}, steps=400
+    "A BiLSTM with CTC that reads drawn lines of writing.", {"corpus": "lines", "strings": 1500, "longest": 2}, steps=1200
 )
-OWN = reader_of_lines("Lines of writing of your own: a table with columns for the picture and for its text.", {}, steps=2000)
+OWN = reader_of_lines("Lines of writing of your own: a table with columns for the picture and for its text.", {}, steps=3000)

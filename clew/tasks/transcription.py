@@ -221,8 +221,8 @@ it is one line of standard output; where there are several files, behind the fil
   clew transcribe runs/digits-speech three.wav --lm texts.txt --lm-weight 0.5
 
 --attention draws where in its sound each letter lies: what the decoder looked at while it wrote it, or of a run trained by
-CTC how probably each frame belongs to it. --lm searches with a language model, which is for CTC: of a text file n-grams of
-its letters are counted, and a run is to be a language model of letters.""",
+CTC how probably each frame belongs to it. --lm searches with a language model, which is for CTC: in a text file n-grams of
+the tokens are counted that the run writes, and a run is to be a language model of letters.""",
 )
 
 SPOKEN = {"input": AnyReader, "target": Tokenizer}
