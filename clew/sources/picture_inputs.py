@@ -7,8 +7,10 @@ from typing import Any, ClassVar
 import torch
 from torch import Tensor
 
+from clew.core.layouts import Layout
 from clew.data.picture_files import picture_size, read_picture
 from clew.data.pictures import PictureRef
+from clew.sources.canvases import Canvas, cells_of_grid
 from clew.sources.inputs import Input, InputReader
 from clew.sources.pictures import Convolved, Patches, Pictures, Pixels, Rows
 
@@ -53,6 +55,21 @@ class PictureReader(InputReader):
 
     def places(self, given: Any, length: int) -> list[str]:
         return [f"row {place // self.grid[1] + 1}, column {place % self.grid[1] + 1}" for place in range(length)]
+
+    def layout(self, given: Any, length: int) -> Layout:
+        return Layout(tuple(self.places(given, length)), self.unit, self.grid)
+
+    def canvas(self, given: Any) -> Canvas:
+        """The picture itself, in the size in which it is read."""
+        pixels = self.read(given)
+        return Canvas(
+            pixels.expand(-1, -1, 3).numpy(),
+            spread=lambda entries: entries.sum(-1),
+            cells=cells_of_grid(self.side, self.side, *self.grid),
+            grid=self.grid,
+            row_label="row",
+            column_label="column",
+        )
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -119,3 +136,6 @@ class RowsReader(PictureReader):
 
     def places(self, given: Any, length: int) -> list[str]:
         return [f"row {place + 1}" for place in range(length)]
+
+    def layout(self, given: Any, length: int) -> Layout:
+        return InputReader.layout(self, given, length)

@@ -25,6 +25,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple, Protocol
 
 from torch import Tensor, nn
 
+from clew.core.layouts import Layout
 from clew.core.modes import evaluating
 from clew.core.types import State
 from clew.decoding.stepper import Stepper
@@ -65,6 +66,18 @@ class Reading:
     begin: str = ""
     limit: int | None = None
     """How many positions the model can tell apart, where that is bounded."""
+    layout: Layout | None = None
+    """How the places lie, where what is read is no text."""
+
+    @property
+    def places(self) -> Layout:
+        """What stands at each place of what is read, and how places lie."""
+        return Layout(self.pieces) if self.layout is None else self.layout
+
+    @property
+    def written_places(self) -> Layout:
+        """Of what is written."""
+        return Layout(self.written)
 
     @property
     def module(self) -> nn.Module:

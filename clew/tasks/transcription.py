@@ -27,7 +27,10 @@ from clew.sources.inputs import Decoded, Input, InputReader
 from clew.sources.readers import SOUNDS, AnyReader
 from clew.tasks.entry import TaskEntry
 from clew.tasks.examples import Examples, ExampleTask, TrainTokenizer
-from clew.tasks.input_lengths import TakesPlaces
+from clew.tasks.explaining import Explained
+from clew.tasks.heard_scores import explain_heard
+from clew.tasks.input_reading import ReadsInput
+from clew.tasks.offers import Given
 from clew.tasks.use import Blocks, Objects, Options, Use
 from clew.text.tokenizer import Tokenizer
 
@@ -74,13 +77,14 @@ class Heard:
         return self.text
 
 
-class Transcriber(TakesPlaces, ExampleTask):
+class Transcriber(ReadsInput, ExampleTask):
     """p(text | x) = sum over paths that collapse to the text of prod_t softmax(W h_t + b)[path_t], h being the body's vectors.
 
     The blank is the symbol behind those of the tokenizer.
     """
 
     config: TranscriptionConfig
+    text_name = "sound"
 
     def __init__(self, body: Any, reader: InputReader, target: Tokenizer, config: TranscriptionConfig):
         super().__init__()
@@ -134,6 +138,9 @@ class Transcriber(TakesPlaces, ExampleTask):
             found.append(spoken)
         return found
 
+    def without_target(self, given: Any) -> Spoken:
+        return Spoken(self.reader.measured(given), [])
+
     def collate(self, examples: Sequence[Spoken]) -> SpokenBatch:
         inputs, mask = self.reader.collate([each.input for each in examples], self.decoded)
         targets, target_mask = padded([each.target for each in examples])
@@ -155,7 +162,7 @@ class Transcriber(TakesPlaces, ExampleTask):
     def transcribe(self, sounds: Sequence[Any], options: "TranscribeOptions") -> list[Heard]:
         """What is said in each sound, in the order given; one that is refused is named."""
         beams = options.beams or self.config.beams
-        encoded = [Spoken(self.reader.measured(sound), []) for sound in sounds]
+        encoded = [self.without_target(sound) for sound in sounds]
         for sound, spoken in zip(sounds, encoded, strict=True):
             self.check_length(spoken, str(sound))
         lengths = torch.tensor([spoken.input.length for spoken in encoded]).reshape(-1, 1).numpy()
@@ -192,6 +199,10 @@ class Transcriber(TakesPlaces, ExampleTask):
 
     def described(self, example: Transcribed, prediction: str) -> dict[str, str]:
         return {"source": str(example.id), "target": example.text, "prediction": prediction}
+
+    def explains(self, given: Given, of: str | None = None, place: int | None = None) -> Explained:
+        """log p of a text, or of one of its symbols, by the sound's bands and frames."""
+        return explain_heard(self, given, of, place)
 
 
 def train_spoken_vocabularies(
