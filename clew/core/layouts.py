@@ -2,6 +2,8 @@
 
 from typing import NamedTuple
 
+from clew.core.errors import plural
+
 
 class Layout(NamedTuple):
     """`names` are what a person calls the places, `unit` is what stands at one.
@@ -15,6 +17,11 @@ class Layout(NamedTuple):
     shape: tuple[int, int] | None = None
     axis: str = ""
     at: tuple[float, ...] = ()
+
+    @property
+    def units(self) -> str:
+        """What stands at several places."""
+        return plural(self.unit)
 
     @property
     def is_text(self) -> bool:

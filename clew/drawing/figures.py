@@ -20,7 +20,7 @@ from clew.drawing.kinds import KINDS
 from clew.drawing.letters import visible
 from clew.drawing.pages import DRAWN, title_of
 from clew.drawing.parts import Part
-from clew.drawing.shapes import Box, Dot, Label, Raster, Shape, Stroke
+from clew.drawing.shapes import Box, Dot, Label, Photograph, Raster, Shape, Stroke
 
 INCH, POINT = 100, 0.72
 """Pixels of an inch, and points of a pixel."""
@@ -114,6 +114,8 @@ def draw_shapes(axis: Any, width: float, height: float, shapes: Sequence[Shape])
                 write(axis, shape.x, shape.y, shape.text, shape.kind, shape.turn)
             elif isinstance(shape, Raster):
                 draw_raster(axis, shape)
+            elif isinstance(shape, Photograph):
+                draw_photograph(axis, shape)
             else:
                 axis.add_patch(patch_of(shape))
 
@@ -124,6 +126,12 @@ def draw_raster(axis: Any, shape: Raster) -> None:
     image[..., 3] = shape.levels / 255 * (1 if shape.shown is None else shape.shown)
     place = (shape.x, shape.x + shape.width, shape.y + shape.height, shape.y)
     axis.imshow(image, extent=place, aspect="auto", interpolation="nearest" if shape.levels.size < 1e5 else "antialiased")
+
+
+def draw_photograph(axis: Any, shape: Photograph) -> None:
+    place = (shape.x, shape.x + shape.width, shape.y + shape.height, shape.y)
+    look = {} if shape.pixels.ndim == 3 else {"cmap": "gray", "vmin": 0, "vmax": 255}
+    axis.imshow(shape.pixels, extent=place, aspect="auto", alpha=shape.opacity, interpolation="nearest", **look)
 
 
 def patch_of(shape: Any) -> Any:

@@ -1,5 +1,5 @@
-"""Attribution: how much each place of an input has to do with a score. Pure functions of a score f of vectors x (places, dim), or of numbers
-on a grid (height, width, channels).
+"""Attribution: how much each place of an input has to do with a score. Pure functions of a score f of vectors x (places, dim), or of
+numbers on a grid (height, width, channels).
 
     input x gradient       a_i = x_i . df/dx_i                                                      (Shrikumar et al. 2017)
     integrated gradients   a_i = (x_i - x'_i) . mean over k of df/dx_i (x' + (k - 1/2) / m (x - x'))  (Sundararajan et al. 2017)

@@ -32,10 +32,10 @@ class Canvas:
         return total.index_add(0, self.cells.to(entries.device).flatten(), entries.sum(-1).flatten())
 
 
-def cells_of_grid(height: int, width: int, rows: int, columns: int) -> Tensor:
-    """Which of rows x columns rectangles each pixel (height, width) is in, counted row by row."""
-    down, across = (torch.arange(side) * count // side for side, count in ((height, rows), (width, columns)))
-    return down[:, None] * columns + across[None, :]
+def cells_of_grid(height: int, width: int, cell: tuple[int, int]) -> Tensor:
+    """Which rectangle of the size `cell` each pixel (height, width) is in, counted row by row."""
+    down, across = torch.arange(height) // cell[0], torch.arange(width) // cell[1]
+    return down[:, None] * (int(across[-1]) + 1) + across[None, :]
 
 
 def as_levels(values: Tensor) -> np.ndarray:

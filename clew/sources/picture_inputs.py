@@ -45,6 +45,11 @@ class PictureReader(InputReader):
         rows, columns = self.pictures.grid_sizes(torch.tensor([[self.side, self.side]]))[0].tolist()
         return rows, columns
 
+    @property
+    def cell(self) -> tuple[int, int]:
+        """Height and width of what stands at a place, in pixels."""
+        return -(-self.side // self.grid[0]), -(-self.side // self.grid[1])
+
     def measured(self, given: Any) -> Input:
         if isinstance(given, (str, PictureRef)):
             picture_size(given)  # refuses what is no picture before training begins
@@ -65,10 +70,8 @@ class PictureReader(InputReader):
         return Canvas(
             pixels.expand(-1, -1, 3).numpy(),
             spread=lambda entries: entries.sum(-1),
-            cells=cells_of_grid(self.side, self.side, *self.grid),
+            cells=cells_of_grid(self.side, self.side, self.cell),
             grid=self.grid,
-            row_label="row",
-            column_label="column",
         )
 
 
@@ -88,6 +91,11 @@ class ConvolvedReader(PictureReader):
         super().__post_init__()
         self.check_between(stages=(1, 8), first_dim=(8, 1024), blocks=(1, 50), stem_stride=(1, 64))
 
+    @property
+    def cell(self) -> tuple[int, int]:
+        stride = self.stem_stride * int(2 ** (self.stages - 1))
+        return stride, stride
+
     @cached_property
     def pictures(self) -> Convolved:
         widths = tuple(self.first_dim * 2**stage for stage in range(self.stages))
@@ -105,6 +113,10 @@ class PatchesReader(PictureReader):
     def __post_init__(self) -> None:
         super().__post_init__()
         self.check_between(size=(1, self.side))
+
+    @property
+    def cell(self) -> tuple[int, int]:
+        return self.size, self.size
 
     @cached_property
     def pictures(self) -> Patches:

@@ -10,7 +10,7 @@ import torch
 from torch import Tensor
 
 from clew.core.batches import padded, to_device
-from clew.core.errors import UserError
+from clew.core.errors import UserError, plural
 from clew.core.layouts import Layout
 from clew.core.modes import evaluating
 from clew.data.plans import batches_by_length
@@ -50,7 +50,7 @@ class WritesFromInput(SequenceToSequence):
 
     def without(self, capability: str) -> str | None:
         if capability == "vectors":
-            return f"reads {self.reader.unit}s of an input, and has no vectors of a text"
+            return f"reads {plural(self.reader.unit)} of an input, and has no vectors of a text"
         return super().without(capability)
 
     def encode(self, examples: Sequence[Any]) -> list[InputSides]:  # type: ignore[override]

@@ -198,9 +198,7 @@ class ReadsAndWrites(ExampleTask):
         what = f"log p of {self.target.piece(token)!r} as token {place} of the target {' '.join(reading.written)!r}"
         return self.explained(given, reading, lambda rows: log_probs(rows)[:, token], own, what)
 
-    def explained(
-        self, given: Given, reading: Reading, score: Callable[[Any], Tensor], own: tuple[bool, ...], what: str
-    ) -> Explained:
+    def explained(self, given: Given, reading: Reading, score: Callable[[Any], Tensor], own: tuple[bool, ...], what: str) -> Explained:
         """A score of sources, by what the encoder's embedding hands on."""
         embedding = "body.encoder.embedding"
         return Explained(self, reading.batch.source, score, reading.tokens, own, what, self.source_tokenizer, embedding)
