@@ -41,6 +41,7 @@ class WritesFromInput(SequenceToSequence):
     """
 
     text_name = "input"
+    names_files = True
     languages: Any = ()
 
     def __init__(self, body: Any, reader: InputReader, target: Tokenizer, config: SequenceConfig):

@@ -24,6 +24,8 @@ class ReadsInput(TakesPlaces):
     body: Any
     reader: InputReader
     text_name = "input"
+    names_files = True
+    """What it is given as a text is the path of a file."""
 
     def without_target(self, given: Any) -> Any:
         """An example of an input of which nothing is known, as `collate` takes it."""

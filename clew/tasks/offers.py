@@ -39,7 +39,7 @@ if TYPE_CHECKING:
 
 
 class Given(NamedTuple):
-    """What a model is given: a text; the target and the language of one that writes; the other text of one that judges two together."""
+    """What a model is given: a text, or the path of a file where it reads files; the target and the language of one that writes; the other text of one that judges two together."""
 
     text: str
     target: str | None = None
@@ -347,6 +347,11 @@ def lacking(model: Any, name: str) -> str | None:
 def offered(model: Any) -> list[str]:
     """The names of all capabilities that a model has."""
     return [name for name in CAPABILITIES if lacking(model, name) is None]
+
+
+def reads_files(model: Any) -> bool:
+    """Whether what it is given as a text is the path of a file: a picture, a sound."""
+    return bool(getattr(model, "names_files", False))
 
 
 def languages_of(model: Any) -> list[str]:
