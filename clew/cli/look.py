@@ -26,9 +26,7 @@ from typing import Any
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     add = parser.add_argument
     add("instrument", metavar="NAME", nargs="?", help="an instrument's name; `clew look` alone lists them")
-    add(
-        "words", metavar="RUN | FILE | option=value", nargs="*", default=[], help="run directories, a --file, and options of the instrument"
-    )
+    add("words", metavar="RUN | FILE | option=value", nargs="*", default=[], help="run directories, a file, and options of the instrument")
     add("--text", metavar="TEXT", help="the text to read, as text=TEXT")
     add("--file", metavar="FILE", help="read the text of this file (- is standard input), or this picture or sound")
     add("--out", metavar="FILE", help="draw it here: .html, .svg, .png, .pdf, or .json")

@@ -58,7 +58,7 @@ def explain_heard(task: Any, given: Given, of: str | None, place: int | None) ->
 def check_spoken(task: Any, targets: Tensor, of: str | None, place: int | None, frames: int) -> None:
     count = targets.shape[1]
     if of is not None and (task.target.unknown in targets or not count):
-        raise UserError(f"of={of!r} is a text of symbols that the model can write; give one of these")
+        raise UserError(f"of={of!r} is no text of symbols that the model knows; give what may be said")
     if (needed := int(least_frames(targets))) > frames:
         raise UserError(f"of={of!r} needs at least {needed} frames, and the sound has {frames}; give a shorter text")
     if place is not None and place > count:

@@ -39,7 +39,8 @@ if TYPE_CHECKING:
 
 
 class Given(NamedTuple):
-    """What a model is given: a text, or the path of a file where it reads files; the target and the language of one that writes; the other text of one that judges two together."""
+    """What a model is given: a text, or the path of a file where it reads files; the target and the language of one that writes; the other
+    text of one that judges two together."""
 
     text: str
     target: str | None = None
