@@ -259,12 +259,8 @@ def test_there_are_frozen_runs_of_the_format_that_is_written() -> None:
     assert any(folder.parent.name == f"format-{FORMAT}" for folder in KEPT)
 
 
-UNSETTLED = {"transcription", "captioning", "picture_classification", "node_labelling"}
-"""Tasks whose config may still change; a run of each is frozen when it has settled."""
-
-
 def test_every_task_has_a_frozen_run() -> None:
     from clew.tasks import TASKS
 
     tasks = {json.loads((folder / "run" / "config.json").read_text(encoding="utf-8"))["task"]["name"] for folder in KEPT}
-    assert set(TASKS) - tasks == UNSETTLED
+    assert set(TASKS) == tasks

@@ -744,7 +744,7 @@ FROZEN: dict[str, Frozen] = {
         [
             "data.train=captioning/captions.jsonl",
             "data.valid=captioning/captions.jsonl",
-            "task.input={name: convolved, side: 16, first_dim: 8, stages: 2, shift: 1}",
+            "task.input={name: convolved, side: 16, first_dim: 8, stages: 1, stem_stride: 4}",
             "text.min_count=1",
             "model.dim=12",
             "model.embedding_dim=8",
