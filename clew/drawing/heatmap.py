@@ -98,8 +98,8 @@ def lay_out(part: Heatmap) -> Layout:
     above = max(leaning) + round(size * LEAN) if leaning else 14
     top = MARGIN + above + GAP + (20 if part.column_label else 0)
     reach = max((column * wide + each for (column, _), each in zip(over, leaning, strict=True)), default=0.0) - wide * (columns - 1)
-    beside = columns * wide + BESIDE if part.backdrop is not None and part.backdrop.ndim == 3 else 0.0
-    return Layout(row_names, column_names, left, top, wide, tall, MARGIN + max(reach, beside, 0.0), is_leaning, part.backdrop is not None)
+    picture = columns * wide + BESIDE if part.backdrop is not None and part.backdrop.ndim == 3 else 0.0
+    return Layout(row_names, column_names, left, top, wide, tall, MARGIN + max(reach, picture, 0.0), is_leaning, part.backdrop is not None)
 
 
 def heatmap(part: Heatmap) -> Picture:

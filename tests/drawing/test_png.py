@@ -35,6 +35,12 @@ def test_what_has_no_value_is_clear() -> None:
     assert colour == 4 and (pixels[..., 1] == np.where(shown, 255, 0)).all() and (pixels[..., 0] == 9).all()
 
 
+def test_colours_are_kept() -> None:
+    colours = np.arange(24, dtype=np.uint8).reshape(2, 4, 3) * 10
+    pixels, colour = decoded(png(colours))
+    assert colour == 2 and (pixels == colours).all()
+
+
 def test_another_reader_sees_the_same() -> None:
     image = pytest.importorskip("PIL.Image")
     from io import BytesIO

@@ -15,13 +15,16 @@ from clew.core.errors import UserError
 from clew.core.modes import evaluating
 from clew.data.scenes import scenes
 from clew.data.sound_files import Sound
+from clew.drawing.png import png
 from clew.drawing.views import Grid, Heatmap, Lines
 from clew.inspection.attribution import input_x_gradient, integrated_gradients, occlusion
 from clew.inspection.recording import record
 from clew.instruments.recurrent_layers import recurrent_layers
 from clew.layers.grid_lstm import GridLSTM
 from clew.models import MODELS
+from clew.recipes.running import run_recipe
 from clew.runs.loaded import Run
+from clew.serving.inspector import AskedLook, AskedStep, Inspector
 from clew.sources.picture_inputs import PatchesReader
 from clew.sources.sounds import LogMelReader
 from clew.tasks.explaining import Explained
@@ -139,6 +142,34 @@ def test_what_a_classifier_of_colours_looks_at_is_the_square(frozen: Callable[[s
         is_object = np.zeros((16, 16), dtype=bool)
         is_object[row : row + SQUARE, column + number % 3 : column + number % 3 + SQUARE] = True
         assert strength[is_object].mean() > 4 * strength[~is_object].mean(), (number, colour)
+
+
+@pytest.mark.slow
+def test_what_a_classifier_of_scenes_looks_at_is_the_object(tmp_path: Path) -> None:
+    """Of scenes that training has not seen, whose truth is known pixel by pixel."""
+    settings = ["data={corpus: scenes, size: 400, side: 32, about: colour}", "task.input={name: patches, side: 32, size: 4}"]
+    settings += ["model={family: bag, dim: 32}", "training.steps=300", "training.evaluate_every=150", "training.learning_rate=0.01"]
+    run_recipe("classify-pictures", [*settings, "training.batch_size=32", "device=cpu"], out=tmp_path / "run")
+    run = clew.load(tmp_path / "run", device="cpu")
+    shares = []
+    for number, scene in enumerate(scenes(20, 7, "train", side=32, most=1)):
+        file = tmp_path / f"{number}.png"
+        file.write_bytes(png(scene.pixels("rgb")))
+        strength = np.abs(clew.look(run, "attribution", text=str(file), of=scene.things[0].colour).facts["map"])
+        is_object = scene.numbers() > 0
+        shares.append(strength[is_object].mean() / strength[~is_object].mean())
+    assert np.median(shares) > 10 and min(shares) > 2, shares
+
+
+def test_a_page_reads_no_file_that_a_request_names(frozen: Callable[[str], Run]) -> None:
+    inspector = Inspector([frozen("captioning")])
+    (name,) = inspector.runs
+    refused = "captioning/run reads files, and a page reads none that it names; use `clew look attribution captioning/run FILE`"
+    with pytest.raises(UserError, match=refused):
+        inspector.look("attribution", AskedLook(runs=(name,), options={"text": "captioning/0.png"}))
+    with pytest.raises(UserError, match="a page reads none that it names"):
+        inspector.step(AskedStep(runs=(name,), text="captioning/0.png"))
+    assert inspector.look("curves", AskedLook(runs=(name,)))["title"] == "Learning curves"
 
 
 def test_an_attribution_over_a_picture_is_drawn_over_it(frozen: Callable[[str], Run], tmp_path: Path) -> None:
