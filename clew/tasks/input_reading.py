@@ -6,7 +6,6 @@ from torch import Tensor
 
 from clew.core.batches import to_device
 from clew.core.errors import UserError
-from clew.core.modes import evaluating
 from clew.core.types import State
 from clew.inspection.recording import intervene, record
 from clew.sources.inputs import InputReader
@@ -58,12 +57,12 @@ class ReadsInput(TakesPlaces):
         """What the embedding gives is read vector by vector: a picture's network sees all of it at once."""
         if not self.body.causal:
             return None
-        with evaluating([self]), record(self, self.entrance(reading)) as seen:
-            self.runs(reading)
+        with record(reading.module, self.entrance(reading)) as seen:
+            reading.hidden()
         x, blank = seen[self.entrance(reading)], self.body.embedding.blank(1, 1)
 
         def step(t: int, state: State) -> tuple[Tensor, State]:
-            with intervene(self, {self.entrance(reading): lambda _: x[:, t : t + 1]}):
+            with intervene(reading.module, {self.entrance(reading): lambda _: x[:, t : t + 1]}):
                 found: tuple[Tensor, State] = self.body(blank, None, state)
             return found
 
