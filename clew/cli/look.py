@@ -1,8 +1,9 @@
 """Look inside a run with an instrument: tokens, surprisal, attention, attribution, the beam's tree, ...
 
 Without a name the instruments are listed, with a run's folder alone those that fit it; with a name alone its options are
-described. Options are name=value; the text may be --text or the content of a --file. What is seen is printed as plain
-text, or with --out drawn: .html, .svg, .png, .pdf, or .json for all of its numbers.
+described. Options are name=value; the text may be --text or the content of a --file, which of a run that reads pictures or
+sounds is the picture or the sound itself. What is seen is printed as plain text, or with --out drawn: .html, .svg, .png,
+.pdf, or .json for all of its numbers.
 
   clew look
   clew look surprisal
@@ -11,6 +12,7 @@ text, or with --out drawn: .html, .svg, .png, .pdf, or .json for all of its numb
   clew look attention runs/shakespeare-gpt --text 'To be, or not to be' layer=2 head=1 --out attention.html
   clew look surprisal runs/shakespeare-lstm runs/shakespeare-gpt --file poem.txt --json
   clew look caption runs/scenes-captioner picture.png --out caption.svg
+  clew look attribution runs/scenes-captioner picture.png place=3 --out attribution.html
 
 Several runs are shown one after the other on one scale, or side by side by an instrument that compares them.
 """
@@ -25,9 +27,9 @@ from typing import Any
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     add = parser.add_argument
     add("instrument", metavar="NAME", nargs="?", help="an instrument's name; `clew look` alone lists them")
-    add("words", metavar="RUN | option=value", nargs="*", default=[], help="run directories, and options of the instrument")
+    add("words", metavar="RUN | FILE | option=value", nargs="*", default=[], help="run directories, a file, and options of the instrument")
     add("--text", metavar="TEXT", help="the text to read, as text=TEXT")
-    add("--file", metavar="FILE", help="read the text of this file (- is standard input)")
+    add("--file", metavar="FILE", help="read the text of this file (- is standard input), or this picture or sound")
     add("--out", metavar="FILE", help="draw it here: .html, .svg, .png, .pdf, or .json")
     add("--json", action="store_true", help="the numbers as one JSON object")
     add("--device", default="auto", choices=["auto", "cpu", "cuda", "mps"], help="where the models run")
@@ -43,18 +45,17 @@ def run(options: argparse.Namespace) -> int:
         return list_fitting(options)
     check_order(options.instrument)
     find_instrument(options.instrument)
-    folders, assignments = parted(options.words)
-    folders, pictures = named_pictures(options.instrument, folders)
+    folders, assignments = parted(with_file(options))
     if not folders:
         return describe(options)
     check_out(options.out)
-    values = {**read_assignments(options.instrument, [*assignments, *(f"picture={name}" for name in pictures)])}
-    if (text := given_text(options, "text" in values)) is not None:
-        check_reads(options.instrument)
-        values["text"] = text
+    values = {**read_assignments(options.instrument, assignments)}
+    check_texts(options, "text" in values)
     runs = [load(options, folder) for folder in folders]
     for one in runs:
         check_fits(one, options.instrument)
+    if (text := given_text(options, runs)) is not None:
+        values["text"] = text
     show(options, look(runs, options.instrument, values))
     return 0
 
@@ -93,23 +94,37 @@ def parted(words: list[str]) -> tuple[list[str], list[str]]:
     return tuple([word for word, option in zip(words, is_option, strict=True) if option is wanted] for wanted in (False, True))  # type: ignore[return-value]
 
 
-def named_pictures(name: str, words: list[str]) -> tuple[list[str], list[str]]:
-    """Folders, and for an instrument that looks at a picture the words that are none: picture files."""
-    from clew.instruments.looking import find_instrument
-
-    if "picture" not in find_instrument(name).options.model_fields:
-        return words, []
-    return [word for word in words if os.path.isdir(word)], [word for word in words if not os.path.isdir(word)]
-
-
-def given_text(options: argparse.Namespace, has_text: bool) -> str | None:
-    from clew.cli.lines import some_lines
+def with_file(options: argparse.Namespace) -> list[str]:
+    """The words but for a file among them, which is as good as --file."""
     from clew.core.errors import UserError
 
-    if (options.text is not None) + (options.file is not None) + has_text > 1:
+    files = [word for word in options.words if os.path.isfile(word)]
+    if len(files) > 1 or (files and options.file is not None):
+        raise UserError(
+            f"one file is looked at a time, and here are {', '.join([*files, *filter(None, [options.file])])}; give one of them"
+        )
+    if files:
+        options.file = files[0]
+    return [word for word in options.words if word not in files]
+
+
+def check_texts(options: argparse.Namespace, has_text: bool) -> None:
+    from clew.core.errors import UserError
+
+    given = (options.text is not None) + (options.file is not None)
+    if given + has_text > 1:
         raise UserError("text=, --text and --file exclude each other; give the text once")
-    if options.file is None:
-        return options.text
+    if given:
+        check_reads(options.instrument)
+
+
+def given_text(options: argparse.Namespace, runs: list[Any]) -> str | None:
+    """The text, or the path of a file where that is what the runs read."""
+    from clew.cli.lines import some_lines
+    from clew.tasks.offers import reads_files
+
+    if options.file is None or any(reads_files(run.task) for run in runs):
+        return options.text if options.file is None else options.file
     return "\n".join(line for lines in some_lines(options.file) for line in lines)
 
 

@@ -49,7 +49,11 @@ def shortened(text: str, most: int = 2 * LONGEST_NAME) -> str:
 
 def counted(count: int, noun: str) -> str:
     """`1 example`, `2,000 examples`."""
-    return f"{count:,} {noun}{'' if count == 1 else 's'}"
+    return f"{count:,} {noun if count == 1 else plural(noun)}"
+
+
+def plural(noun: str) -> str:
+    return f"{noun}es" if noun.endswith(("s", "x", "ch", "sh")) else f"{noun}s"
 
 
 def did_you_mean(name: Any, known: Iterable[str]) -> str:

@@ -6,7 +6,7 @@ sentence may begin with the word #).
 """
 
 import re
-from collections.abc import Collection, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import NamedTuple
 
@@ -79,9 +79,13 @@ def read_blocks(path: Path, notes: Notes) -> Iterator[Block]:
 
 
 def line_groups(path: Path) -> Iterator[list[tuple[int, str]]]:
-    """Lines that no empty line parts, each with its number."""
+    """Lines of a file that no empty line parts, each with its number."""
+    return grouped(read_lines(path))
+
+
+def grouped(lines: Iterable[str]) -> Iterator[list[tuple[int, str]]]:
     group: list[tuple[int, str]] = []
-    for number, line in enumerate(read_lines(path), start=1):
+    for number, line in enumerate(lines, start=1):
         if line.strip():
             group.append((number, line))
         elif group:

@@ -5,13 +5,13 @@ as `1.1`, which is not written at all.
 """
 
 import re
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from itertools import chain
 from pathlib import Path
 
 from clew.core.errors import UserError, unknown
 from clew.core.tree_nodes import head_nodes
-from clew.data.conll_files import Block, as_sentence, block_row, line_groups
+from clew.data.conll_files import Block, as_sentence, block_row, grouped, line_groups
 from clew.data.dependency_graphs import read_deps
 from clew.data.described import Columns, Row, Shown, Use, text_field
 from clew.data.examples import LabelledTree, Sentence
@@ -53,8 +53,12 @@ def read_conllu(
 
 
 def read_conllu_blocks(path: Path, notes: Notes) -> Iterator[Block]:
+    return conllu_blocks(line_groups(path), path, notes)
+
+
+def conllu_blocks(groups: Iterable[list[tuple[int, str]]], path: Path | str, notes: Notes) -> Iterator[Block]:
     """The sentences with a row a syntactic word; one whose words are not numbered 1, 2, 3, ... is a fault."""
-    for group in line_groups(path):
+    for group in groups:
         block = Block([], [], {})
         for number, line in group:
             if line.startswith("#"):
@@ -135,9 +139,23 @@ def dependency_trees(path: Path, label: Column | None, notes: Notes) -> Iterator
 def dependency_graphs(path: Path, label: str | None, notes: Notes) -> Iterator[Sentence]:
     """Sentences with heads and, where there are any, those of the enhanced graph; tags are the column `label`, or of `feats:Number` that
     feature, `_` for a word that has it not. Without a label, which is for sentences to tell something of, they may lack heads."""
-    place, feature = label_place(label)
     found = False
-    for block in read_conllu_blocks(path, notes):
+    for sentence in block_graphs(read_conllu_blocks(path, notes), path, label, notes):
+        found = True
+        yield sentence
+    check_found(found, path, False, notes)
+
+
+def written_graphs(text: str, place: str) -> list[Sentence]:
+    """The sentences of a text that is CoNLL-U; none where it is not."""
+    lines = text.splitlines()
+    notes = Notes()
+    return list(block_graphs(conllu_blocks(grouped(lines), place, notes), place, None, notes)) if is_conllu(lines) else []
+
+
+def block_graphs(blocks: Iterable[Block], path: Path | str, label: str | None, notes: Notes) -> Iterator[Sentence]:
+    place, feature = label_place(label)
+    for block in blocks:
         columns = {role: tuple(row[COLUMNS.index(name)] for row in block.rows) for role, name in GRAPH_COLUMNS.items()}
         if place is not None:
             columns["tags"] = tuple(feature_of(row[place], feature) for row in block.rows)
@@ -151,9 +169,7 @@ def dependency_graphs(path: Path, label: str | None, notes: Notes) -> Iterator[S
         if fault is not None:
             notes.fault("bad head", f"{path}:{block.lines[fault.word]}", fault.sentence)
             continue
-        found = True
         yield sentence._replace(deps=deps)
-    check_found(found, path, False, notes)
 
 
 def label_place(label: str | None) -> tuple[int | None, str | None]:

@@ -89,6 +89,8 @@ def bars_panel(part: Bars, place: Place) -> list[Shape]:
 
 
 def heatmap_panel(part: Heatmap, place: Place) -> list[Shape]:
+    if part.backdrop is not None:
+        return list(heatmap.heatmap(part).shapes)
     layout = heatmap.lay_out(part)
     values = np.atleast_2d(np.asarray(part.values, dtype=float))
     low, high = heatmap.limits(values, part.low, part.high, part.diverging)

@@ -5,6 +5,7 @@ from typing import NamedTuple
 
 import numpy as np
 
+from clew.drawing.backdrops import BESIDE, below, sizes_over
 from clew.drawing.colours import number_kind
 from clew.drawing.letters import shortened, text_width, visible
 from clew.drawing.parts import Heatmap
@@ -62,14 +63,16 @@ class Layout(NamedTuple):
     right: float
     is_leaning: bool
     """Whether the names of columns are."""
+    is_over: bool = False
+    """Whether it lies on a picture."""
 
     @property
     def is_raster(self) -> bool:
-        return max(len(self.rows), len(self.columns)) > FEW
+        return self.is_over or max(len(self.rows), len(self.columns)) > FEW
 
     @property
     def shown_rows(self) -> list[tuple[int, str]]:
-        return shown_names(self.rows, self.tall, ROW_ROOM)
+        return shown_names(self.rows, self.tall, ROW_ROOM) if not self.is_over or any(self.rows) else []
 
     @property
     def shown_columns(self) -> list[tuple[int, str]]:
@@ -79,7 +82,9 @@ class Layout(NamedTuple):
 def lay_out(part: Heatmap) -> Layout:
     rows, columns = np.atleast_2d(part.values).shape if np.size(part.values) else (0, 0)
     wide, tall = cell_size(columns), cell_size(rows)
-    if max(rows, columns) <= FEW:
+    if part.backdrop is not None:
+        wide, tall = sizes_over(part.backdrop, rows, columns)
+    elif max(rows, columns) <= FEW:
         wide = tall = min(wide, tall)
     row_names, column_names = (
         [shortened(visible(names[at]), LONGEST_NAME) if at < len(names) else "" for at in range(count)]
@@ -93,7 +98,8 @@ def lay_out(part: Heatmap) -> Layout:
     above = max(leaning) + round(size * LEAN) if leaning else 14
     top = MARGIN + above + GAP + (20 if part.column_label else 0)
     reach = max((column * wide + each for (column, _), each in zip(over, leaning, strict=True)), default=0.0) - wide * (columns - 1)
-    return Layout(row_names, column_names, left, top, wide, tall, MARGIN + max(reach, 0.0), is_leaning)
+    picture = columns * wide + BESIDE if part.backdrop is not None and part.backdrop.ndim == 3 else 0.0
+    return Layout(row_names, column_names, left, top, wide, tall, MARGIN + max(reach, picture, 0.0), is_leaning, part.backdrop is not None)
 
 
 def heatmap(part: Heatmap) -> Picture:
@@ -104,6 +110,7 @@ def heatmap(part: Heatmap) -> Picture:
     left, top, wide, tall = layout.left, layout.top, layout.wide, layout.tall
     width, height = len(layout.columns) * wide, len(layout.rows) * tall
     shapes = (rasters if layout.is_raster else cells)(part, values, strong, left, top, wide, tall) if width and height else []
+    shapes = [*below(part.backdrop, left, top, width, height), *shapes]
     shapes += frame(layout) + names(layout) + axis_names(part, left, top, width, height)
     shapes += key(left, top + height + 14, low, high, part.diverging, goes_on=goes_beyond(values, high), unit=part.unit)
     shapes += measured(part, left, top + height + 14)

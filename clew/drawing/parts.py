@@ -15,7 +15,10 @@ import numpy as np
 class Heatmap:
     """Values (rows, columns), dark where they are high; `diverging` has two colours around 0. From `low` to `high`, or from the least to
     the greatest. `label` says what is measured, in `unit`: shares whose unit is % are written in percent. NaN is no value, and says so.
-    `keyed` axes are lists of names, such as levels, which compared maps show alike; the others are places of a text."""
+    `keyed` axes are lists of names, such as levels, which compared maps show alike; the others are places of a text.
+
+    A map over a picture lies on it: `backdrop` is the picture, from 0 to 255, in colours (height, width, 3), or in grey (rows, columns) a
+    spectrogram, whose rows and columns are no lengths. It may be finer than the values are."""
 
     values: np.ndarray
     rows: Sequence[str]
@@ -29,6 +32,7 @@ class Heatmap:
     label: str = ""
     unit: str = ""
     keyed: Literal["", "rows", "both"] = ""
+    backdrop: np.ndarray | None = None
 
 
 @dataclass(frozen=True)

@@ -1,4 +1,5 @@
-"""Attribution: how much each place of an input has to do with a score. Pure functions of a score f of vectors x (places, dim).
+"""Attribution: how much each place of an input has to do with a score. Pure functions of a score f of vectors x (places, dim), or of
+numbers on a grid (height, width, channels).
 
     input x gradient       a_i = x_i . df/dx_i                                                      (Shrikumar et al. 2017)
     integrated gradients   a_i = (x_i - x'_i) . mean over k of df/dx_i (x' + (k - 1/2) / m (x - x'))  (Sundararajan et al. 2017)
@@ -22,11 +23,13 @@ ROWS = 16
 
 
 class Attribution(NamedTuple):
-    """What each place has to do with the score; f(x), f(x') where there is a baseline, and how far the sum is from their difference."""
+    """What each place has to do with the score; f(x), f(x') where there is a baseline, and how far the sum is from their difference.
+    `entries` has the shape of x: the share of each number, where a method tells it; a place has the sum over its own."""
 
-    values: Tensor  # (places,)
+    values: Tensor  # (places,), or (height, width)
     score: float
     baseline: float | None = None
+    entries: Tensor | None = None
 
     @property
     def gap(self) -> float | None:
@@ -36,28 +39,30 @@ class Attribution(NamedTuple):
 
 def input_x_gradient(score: Score, x: Tensor) -> Attribution:
     gradient, found = gradients(score, x[None])
-    return Attribution((x * gradient[0]).sum(-1), float(found[0]))
+    entries = x * gradient[0]
+    return Attribution(entries.sum(-1), float(found[0]), entries=entries)
 
 
 def integrated_gradients(score: Score, x: Tensor, baseline: Tensor, steps: int = 50) -> Attribution:
     total = torch.zeros_like(x)
     for start in range(0, steps, ROWS):
         along = (torch.arange(start, min(start + ROWS, steps), device=x.device, dtype=x.dtype) + 0.5) / steps
-        gradient, _ = gradients(score, baseline + along[:, None, None] * (x - baseline))
+        gradient, _ = gradients(score, baseline + along.reshape(-1, *[1] * x.dim()) * (x - baseline))
         total += gradient.sum(0)
     with torch.no_grad():
         ends = score(torch.stack([x, baseline]))
-    return Attribution(((x - baseline) * total / steps).sum(-1), float(ends[0]), float(ends[1]))
+    entries = (x - baseline) * total / steps
+    return Attribution(entries.sum(-1), float(ends[0]), float(ends[1]), entries)
 
 
 @torch.no_grad()
-def occlusion(score: Score, x: Tensor, baseline: Tensor) -> Attribution:
+def occlusion(score: Score, x: Tensor, baseline: Tensor, cells: Tensor | None = None) -> Attribution:
+    """Place by place (places,); or by `cells`, in the shape of x without its features, which number what is occluded together from 0."""
     whole, found = float(score(x[None])[0]), []
-    for start in range(0, len(x), ROWS):
-        places = torch.arange(start, min(start + ROWS, len(x)), device=x.device)
-        rows = x.repeat(len(places), 1, 1)
-        rows[torch.arange(len(places), device=x.device), places] = baseline[places]
-        found.append(whole - score(rows))
+    cells = torch.arange(len(x), device=x.device) if cells is None else cells.to(x.device)
+    for group in torch.arange(int(cells.max()) + 1, device=x.device).split(ROWS):
+        is_hidden = cells[None] == group.reshape(-1, *[1] * cells.dim())
+        found.append(whole - score(torch.where(is_hidden[..., None], baseline, x)))
     return Attribution(torch.cat(found), whole)
 
 

@@ -22,7 +22,7 @@ from clew.tasks.offers import Given
 class CaptionOptions(Section):
     """Which picture, and whose attention is taken."""
 
-    picture: str = Field("", description="a picture file")
+    text: str = Field("", description="a picture file")
     target: str | None = Field(None, description="the caption; what the model writes itself where not given")
     layer: int | None = Field(None, description="of the decoder's layers that look at the picture, from 1 or from -1; the last but one")
     off: HeadsOff = ()
@@ -31,14 +31,14 @@ class CaptionOptions(Section):
 def look_at_caption(subjects: Sequence[Subject], options: CaptionOptions) -> View:
     subject = subjects[0]
     reader: PictureReader = subject.offers.reader
-    if not options.picture:
-        raise UserError("there is no picture to caption; name a file: picture=FILE")
-    given = Given(options.picture, options.target)
+    if not options.text:
+        raise UserError("there is no picture to caption; name a file: text=FILE")
+    given = Given(options.text, options.target)
     text = options.target if options.target is not None else subject.offers.own_target(given, subject.decoding)
     found = subject.offers.aligns(given._replace(target=text), options.layer)
     weights = found.by_word().float().numpy()
     words = found.target.words
-    pixels = reader.read(options.picture).numpy()
+    pixels = reader.read(options.text).numpy()
     maps = [row.reshape(reader.grid) for row in weights]
     most = [int(row.argmax()) for row in weights]
     bits = (entropy(weights) / np.log(2)).tolist()
@@ -51,14 +51,14 @@ def look_at_caption(subjects: Sequence[Subject], options: CaptionOptions) -> Vie
         Table(("word", "row", "column", "weight (%)", "entropy (bits)"), rows, "Where each word looks most"),
     ]
     facts = {
-        "picture": options.picture,
+        "picture": options.text,
         "caption": text,
         "words": list(words),
         "grid": list(reader.grid),
         "weights": np.round(weights, 5).tolist(),
         "looked_at": most,
     }
-    return View("Caption", parts, f"{text!r} for {options.picture}: bright is where a word looks", facts)
+    return View("Caption", parts, f"{text!r} for {options.text}: bright is where a word looks", facts)
 
 
 def why_no_pictures(subject: Subject) -> str | None:

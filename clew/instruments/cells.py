@@ -2,15 +2,17 @@
 and token, and the text itself on the colour of one cell after another."""
 
 from collections.abc import Sequence
-from typing import Any, Literal
+from typing import Any, Literal, NamedTuple
 
 import torch
 from pydantic import Field
 from torch import Tensor
 
-from clew.drawing.views import ColouredText, Heatmap, Part, View
+from clew.core.layouts import Layout
+from clew.drawing.views import Grid, Heatmap, Part, View
 from clew.inspection.recording import record
 from clew.instruments.instrument import Choices, Instrument, TextOptions
+from clew.instruments.laid_out import over_places
 from clew.instruments.reading import read
 from clew.instruments.recurrent_layers import RecurrentLayer, check_units, find_layer, recurrent_layers, why_not_recurrent
 from clew.instruments.subject import Subject
@@ -18,6 +20,8 @@ from clew.tasks.offers import Reading
 
 MOST_SHOWN = 64
 """Cells in the map of all."""
+ABREAST = 4
+"""Small maps beside each other."""
 
 
 class CellOptions(TextOptions):
@@ -29,13 +33,20 @@ class CellOptions(TextOptions):
     of: Literal["cell", "hidden"] = Field("cell", description="cell: what the layer remembers (c); hidden: what it gives (h)")
 
 
-def layer_values(reading: Reading, layer: RecurrentLayer, of: str) -> Tensor:
-    """(places, units) of one layer while it reads, or writes; of memory cells tanh(c), so that all lie between -1 and 1."""
+class LayerValues(NamedTuple):
+    """(places, units) of one layer while it reads, or writes, and how its places lie."""
+
+    values: Tensor
+    layout: Layout
+
+
+def layer_values(reading: Reading, layer: RecurrentLayer, of: str) -> LayerValues:
+    """Of memory cells tanh(c), so that all lie between -1 and 1."""
     place = layer.place(of)
     with record(reading.module, place) as seen:
         reading.hidden()
-    values = seen[place][0].float().cpu()
-    return values.tanh() if place == layer.memory else values
+    values = layer.values(seen[place])
+    return LayerValues(values.tanh() if place == layer.memory else values, layer.layout(reading, seen[place]))
 
 
 def liveliest(values: Tensor, count: int) -> list[int]:
@@ -44,57 +55,44 @@ def liveliest(values: Tensor, count: int) -> list[int]:
     return [unit + 1 for unit in spread.argsort(descending=True, stable=True)[:count].tolist()]
 
 
-def tokens_read(reading: Reading, layer: RecurrentLayer) -> tuple[str, ...]:
-    """What stands at each place of what a layer reads; of a decoder, what it then writes."""
-    return reading.written if layer.writes else reading.pieces
-
-
-def coloured(
-    tokens: Sequence[str], values: Sequence[float], title: str, *, joined: bool, bound: float = 1.0, label: str = ""
-) -> ColouredText:
-    notes = [f"{value:+.3f}" for value in values]
-    return ColouredText(tokens, values, title, label, -bound, bound, diverging=True, joined=joined, notes=notes)
-
-
 def look_at_cells(subjects: Sequence[Subject], options: CellOptions) -> View:
     subject = subjects[0]
     layer = find_layer(subject.module, options.layer)
     reading = read(subject, options.text, options.target, into=options.into)
-    values = layer_values(reading, layer, options.of)
+    values, layout = layer_values(reading, layer, options.of)
     check_units(options.units, values.shape[1], layer.name)
     units = options.units or tuple(liveliest(values, options.count))
     shown = liveliest(values, MOST_SHOWN)
-    tokens, what = tokens_read(reading, layer), symbol(layer, options.of)
+    what = symbol(layer, options.of)
     joined = reading.is_by_character(written=layer.writes)
     bound = max(1.0, float(values.abs().max()) if values.numel() else 1.0)
-    parts: list[Part] = [
-        coloured(tokens, values[:, unit - 1].tolist(), f"Cell {unit}", joined=joined, bound=bound, label=what) for unit in units
-    ]
-    chosen = torch.tensor(shown) - 1
-    parts.append(
-        Heatmap(
-            values[:, chosen].T.numpy(),
-            [str(unit) for unit in shown],
-            tokens,
-            f"The {len(shown)} cells that change most, of {values.shape[1]}",
-            "cell",
-            "token",
-            -bound,
-            bound,
-            diverging=True,
-            label=what,
-            keyed="rows",
-        )
-    )
+    chosen_cells = {f"Cell {unit}": values[:, unit - 1].tolist() for unit in units}
+    parts: list[Part] = over_places(layout, chosen_cells, what, low=-bound, high=bound, title="Cells", diverging=True, joined=joined)
+    parts.append(liveliest_map(values, layout, shown, what, bound))
     about = f"{what} of layer {layer.name}, one of {', '.join(each.name for each in recurrent_layers(subject.module))}"
     facts: dict[str, Any] = {
         "layer": layer.name,
         "of": what,
-        "tokens": list(tokens),
+        "tokens": list(layout.names),
         "units": {str(unit): [round(value, 5) for value in values[:, unit - 1].tolist()] for unit in units},
         "liveliest": shown,
     }
     return View(f"Cells of layer {layer.name}", parts, about, facts)
+
+
+def liveliest_map(values: Tensor, layout: Layout, shown: Sequence[int], what: str, bound: float) -> Part:
+    """The cells that change most, a row each; of places in rows and columns a small map each."""
+    title = f"The {len(shown)} cells that change most, of {values.shape[1]}"
+    chosen = values[:, torch.tensor(shown) - 1].T.numpy()
+    if layout.shape is not None:
+        maps = [each.reshape(layout.shape) for each in chosen]
+        rows = [slice(start, start + ABREAST) for start in range(0, len(maps), ABREAST)]
+        names = [", ".join(map(str, shown[row])) for row in rows]
+        title = f"{title}: {what} from {-bound:.3g} to {bound:.3g}"
+        return Grid([maps[row] for row in rows], names, [""] * min(ABREAST, len(maps)), title, high=bound, low=-bound)
+    names = [str(unit) for unit in shown]
+    column = layout.axis or layout.unit
+    return Heatmap(chosen, names, layout.names, title, "cell", column, -bound, bound, diverging=True, label=what, keyed="rows")
 
 
 def symbol(layer: RecurrentLayer, of: str) -> str:

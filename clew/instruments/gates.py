@@ -11,15 +11,18 @@ whose mean over t is `kept`, against k. At its own mean rate a cell loses half o
 """
 
 import math
-from collections.abc import Sequence
-from typing import Any
+from collections.abc import Mapping, Sequence
+from typing import Any, NamedTuple
 
 import numpy as np
 from pydantic import Field
 
-from clew.drawing.views import Lines, Part, Points, Series, Table, View
+from clew.core.errors import counted
+from clew.core.layouts import Layout
+from clew.drawing.views import Grid, Lines, Part, Points, Series, Table, View
 from clew.inspection.recording import record
 from clew.instruments.instrument import Instrument, TextOptions
+from clew.instruments.laid_out import over_places
 from clew.instruments.reading import read
 from clew.instruments.recurrent_layers import recurrent_layers, why_not_recurrent
 from clew.instruments.subject import Subject
@@ -36,7 +39,7 @@ LONGEST = 5
 class GateOptions(TextOptions):
     """What is read, and how far back."""
 
-    steps: int = Field(100, ge=1, le=10_000, description="how far back to show what is kept, in tokens; the text's length at most")
+    steps: int = Field(100, ge=1, le=10_000, description="how far back to show what is kept, in places; the text's length at most")
 
 
 def saturation(gate: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
@@ -57,13 +60,46 @@ def kept(keeping: np.ndarray, steps: int) -> np.ndarray:
     return np.stack([np.exp(sums[k:] - sums[: len(sums) - k]).mean(0) for k in range(min(steps, len(logs)) + 1)])
 
 
-def gate_values(subject: Subject, options: TextOptions) -> dict[str, dict[str, np.ndarray]]:
-    """(places, units) of every gate, by layer and name."""
+class Gates(NamedTuple):
+    """(places, units) of every gate of a layer by its name, and how the layer's places lie."""
+
+    values: dict[str, np.ndarray]
+    layout: Layout
+
+
+def gate_values(subject: Subject, options: TextOptions) -> dict[str, Gates]:
+    """By layer."""
     reading = read(subject, options.text, options.target, into=options.into)
     layers = [layer for layer in recurrent_layers(subject.module) if layer.gates]
-    with record(subject.module, *(path for layer in layers for path in layer.gates.values())) as seen:
+    with record(subject.module, *(path for layer in layers for path in (layer.hidden, *layer.gates.values()))) as seen:
         reading.hidden()
-    return {layer.name: {gate: seen[path][0].float().cpu().numpy() for gate, path in layer.gates.items()} for layer in layers}
+    return {
+        layer.name: Gates(
+            {gate: layer.values(seen[path]).numpy() for gate, path in layer.gates.items()}, layer.layout(reading, seen[layer.hidden])
+        )
+        for layer in layers
+    }
+
+
+def openness(layers: Mapping[str, Gates]) -> list[Part]:
+    """How open gates are place by place, the mean over cells, where places are no text: a line each along time, small maps of pictures.
+    Forget gates of a graph's edges are at no place."""
+    placed = {
+        layer: {gate: each.mean(1) for gate, each in gates.values.items() if len(each) == len(gates.layout.names)}
+        for layer, gates in layers.items()
+    }
+    parts: list[Part] = []
+    for layer, gates in layers.items():
+        if gates.layout.axis:
+            title = f"How open the gates of layer {layer} are, mean over cells"
+            named = {gate: each.tolist() for gate, each in placed[layer].items()}
+            parts += over_places(gates.layout, named, "mean openness", low=0.0, high=1.0, title=title)
+    shaped = {layer: gates.layout.shape for layer, gates in layers.items() if gates.layout.shape is not None}
+    if shaped:
+        maps = [[each.reshape(shape) for each in placed[layer].values()] for layer, shape in shaped.items()]
+        names = max((list(placed[layer]) for layer in shaped), key=len)
+        parts.append(Grid(maps, [f"layer {layer}" for layer in shaped], names, "How open gates are, from 0 to 1", high=1.0))
+    return parts
 
 
 def look_at_gates(subjects: Sequence[Subject], options: GateOptions) -> View:
@@ -77,7 +113,7 @@ def look_at_gates(subjects: Sequence[Subject], options: GateOptions) -> View:
     facts: dict[str, dict[str, Any]] = {}
     for layer, gates in values.items():
         told: dict[str, Any] = {}
-        for gate, each in gates.items():
+        for gate, each in gates.values.items():
             closed, opened = saturation(each)
             rows.append((layer, gate, round(float(each.mean()), 3), share(closed.mean()), share(opened.mean())))
             spots, which = np.unique(np.stack([opened, closed], 1), axis=0, return_inverse=True)
@@ -92,6 +128,7 @@ def look_at_gates(subjects: Sequence[Subject], options: GateOptions) -> View:
             "How open the gates are",
             keys=2,
         ),
+        *openness(values),
     ]
     sides = f"share of the time above {OPEN}", f"share of the time below {CLOSED}"
     whole = (0.0, 1.0)
@@ -101,7 +138,7 @@ def look_at_gates(subjects: Sequence[Subject], options: GateOptions) -> View:
     ]
     memory, curves = [], []
     for layer, gate in keeping.items():
-        each = values[layer][gate]
+        each = values[layer].values[gate]
         lives, curve = half_lives(each), kept(each, options.steps).mean(1)
         best = np.argsort(-lives, kind="stable")[:LONGEST]
         low, middle, high = (told_steps(np.quantile(lives, part, method="nearest")) for part in (0.1, 0.5, 0.9))
@@ -114,8 +151,13 @@ def look_at_gates(subjects: Sequence[Subject], options: GateOptions) -> View:
         parts.append(Table(header, memory, "How long cells remember, in steps", keys=2))
         title = "What is kept of a cell's state after k steps, mean over cells"
         parts.append(Lines(curves, "k, steps", "product of gates", title, log_y=True))
-    places = len(next(iter(next(iter(values.values())).values())))
-    return View("Gates", parts, f"over {places} tokens; a gate is closed below {CLOSED} and open above {OPEN}", {"layers": facts})
+    layout = next(iter(values.values())).layout
+    return View(
+        "Gates",
+        parts,
+        f"over {counted(len(layout.names), layout.unit)}; a gate is closed below {CLOSED} and open above {OPEN}",
+        {"layers": facts},
+    )
 
 
 def named_cells(units: np.ndarray) -> str:

@@ -48,7 +48,7 @@ class GradientOptions(TextOptions):
     """How far back, from how many places, and what counts as gone."""
 
     text: str = Field("", description="what the model reads; of a language model its own validation text where not given")
-    steps: int = Field(50, ge=1, le=2000, description="how far back gradients are followed, in tokens; half of the text at most")
+    steps: int = Field(50, ge=1, le=2000, description="how far back gradients are followed, in places; half of the text at most")
     places: int = Field(10, ge=1, le=1000, description="places t whose gradients are averaged")
     threshold: float = Field(0.01, gt=0, lt=1, description="a gradient is gone where it is below this share of the one at k = 0")
     untrained: bool = Field(True, description="beside the same model as it was before training")
@@ -186,16 +186,17 @@ def look_at_gradients(subjects: Sequence[Subject], options: GradientOptions) -> 
     relative = {state: {name: curve / curve[0].clamp(min=1e-300) for name, curve in flow.curves.items()} for state, flow in flows.items()}
     lines = [drawn(name, curve, "" if state == now else state) for state, curves in relative.items() for name, curve in curves.items()]
     lines += [drawn(name, curve) for name, curve in gates.items()]
+    units = (reading.written_places if reading.writes else reading.places).units
     parts: list[Part] = [
         Lines(
             lines,
-            "k, tokens back",
+            f"k, {units} back",
             "relative to k = 0",
             f"|d {losses.name} / d ..| against k",
             log_y=True,
             thresholds=[(f"{options.threshold:g}", options.threshold)],
         ),
-        reach_table(flows, steps, options.threshold),
+        reach_table(flows, steps, options.threshold, units),
     ]
     parts += [Note(clip_sentence(state, flow, subject.clip_norm)) for state, flow in flows.items() if flow.norm is not None]
     by_source = {state: flow.by_source for state, flow in flows.items() if flow.by_source is not None}
@@ -219,8 +220,8 @@ def look_at_gradients(subjects: Sequence[Subject], options: GradientOptions) -> 
     }
     first = "the first " if len(text) < len(options.text) else ""
     about = (
-        f"The size of the gradient of {losses.name} by states and inputs k tokens before it, over {first}"
-        f"{losses.length} tokens. It reaches as far as it is at least {options.threshold:.0%} of what it is at k = 0. x is what is read"
+        f"The size of the gradient of {losses.name} by states and inputs k {units} before it, over {first}"
+        f"{losses.length} {units}. It reaches as far as it is at least {options.threshold:.0%} of what it is at k = 0. x is what is read"
         + (", h a layer's output and c its cell" if len(flows[now].curves) > 1 else "")
         + ("; gates: what the gates alone keep of a cell." if gates else ".")
         + (" The map has the gradient of each word written by each place of the source, whatever way leads there." if by_source else "")
@@ -259,7 +260,7 @@ def told(name: str) -> str:
     return name if name == "x" else f"layer {name}"
 
 
-def reach_table(flows: dict[str, Flow], steps: int, threshold: float) -> Table:
+def reach_table(flows: dict[str, Flow], steps: int, threshold: float, units: str) -> Table:
     rows = []
     for name in next(iter(flows.values())).curves:
         row: list[Any] = [told(name)]
@@ -270,7 +271,7 @@ def reach_table(flows: dict[str, Flow], steps: int, threshold: float) -> Table:
     header = ["gradient by"]
     for state in flows:
         header += [f"{state}: below {threshold:.2g} after", "most, relative to k = 0"]
-    return Table(header, rows, "How far back gradients reach, in tokens")
+    return Table(header, rows, f"How far back gradients reach, in {units}")
 
 
 GRADIENTS = Instrument(

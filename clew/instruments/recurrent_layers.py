@@ -1,25 +1,29 @@
 """The recurrences of a run: how each is called, where its taps are, and what it reads.
 
-A layer is called by its number from 1, with its half of a model that reads and writes before it and its direction behind it: `2`,
-`1.backward`, `encoder.1.forward`, `decoder.2`.
+A layer is called by its number from 1, with its half of a model that reads and writes before it and its direction behind it, or the corner
+of a grid from which it reads: `2`, `1.backward`, `encoder.1.forward`, `decoder.2`, `1.top_left`.
 """
 
 from collections.abc import Iterator
 from typing import Any, NamedTuple
 
-from torch import nn
+from torch import Tensor, nn
 
 from clew.core.errors import UserError, unknown
+from clew.core.layouts import Layout
 from clew.core.taps import Tap
 from clew.inspection.recording import plain_module
 from clew.instruments.subject import Subject
 from clew.layers.cells import Cell
+from clew.layers.graph_lstm import GraphLSTM
+from clew.layers.grids import CORNERS, GridCell
 from clew.layers.recurrent import Backward
 from clew.layers.tree_lstm import TreeLSTM
+from clew.tasks.offers import Reading
 
 KEEPING = ("forget", "update")
 """Gates by which a cell keeps what it had: c' = f * c + ..., h' = z * h + ..."""
-DIRECTIONS = {"forward_layer": "forward", "backward_layer": "backward"}
+DIRECTIONS = {"forward_layer": "forward", "backward_layer": "backward", **{corner: corner for corner in CORNERS}}
 
 
 class RecurrentLayer(NamedTuple):
@@ -40,12 +44,31 @@ class RecurrentLayer(NamedTuple):
 
     @property
     def keeping(self) -> str | None:
-        """The place of the gate that tells how much of its state a cell keeps, where there is one."""
-        return next((self.gates[name] for name in KEEPING if name in self.gates), None)
+        """The place of the gate that tells how much of its state a cell keeps from place to place, where there is one: nodes of a graph do
+        not follow one another."""
+        return next((self.gates[name] for name in KEEPING if name in self.gates), None) if isinstance(self.cell, Cell) else None
 
     def place(self, of: str) -> str:
         """Where its `cell` (c, or h where that is all) or its `hidden` state is seen."""
         return self.memory if of == "cell" and self.memory is not None else self.hidden
+
+    def values(self, seen: Tensor) -> Tensor:
+        """What a tap of it shows of one row, (places, units): of a grid row by row, of rounds over a graph the last."""
+        row = seen[0].float().cpu()
+        if isinstance(self.cell, GridCell):
+            return row.flatten(0, 1)
+        return row[-1] if isinstance(self.cell, GraphLSTM) and row.dim() == 3 else row
+
+    def layout(self, reading: Reading, seen: Tensor) -> Layout:
+        """How the places lie that it reads, or writes; layers of a grid may join places."""
+        read = reading.written_places if self.writes else reading.places
+        if isinstance(self.cell, GridCell) and read.shape != (shape := (seen.shape[1], seen.shape[2])):
+            names = tuple(f"row {row + 1}, column {column + 1}" for row in range(shape[0]) for column in range(shape[1]))
+            return Layout(names, "cell", shape)
+        return read
+
+
+RECURRENCES = (Cell, TreeLSTM, GraphLSTM, GridCell)
 
 
 def recurrent_layers(run: Any) -> list[RecurrentLayer]:
@@ -54,7 +77,7 @@ def recurrent_layers(run: Any) -> list[RecurrentLayer]:
     found = []
     for path, part in task.named_modules():
         parts = path.split(".")
-        if not isinstance(part, (Cell, TreeLSTM)) or "embedding" in parts:
+        if not isinstance(part, RECURRENCES) or "embedding" in parts:
             continue
         if any(isinstance(inner, Cell) for inner in part.modules() if inner is not part):
             continue  # a cell around cells: attention, a stack

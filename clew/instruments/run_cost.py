@@ -23,7 +23,7 @@ from clew.instruments.subject import Subject
 from clew.kernels import only_equations
 from clew.layers.attention import Attention, CrossAttention, SelfAttention
 from clew.layers.recurrent import Bidirectional, Recurrent
-from clew.layers.sequence import Stack
+from clew.layers.sequence import SequenceLayer, Stack
 
 
 class CostOptions(Section):
@@ -96,7 +96,7 @@ def inputs_at(module: nn.Module, length: int) -> dict[nn.Module, LayerInput]:
     found = {}
     device = body.embedding.like.device
     for half, part in halves_of(module):
-        memory = body.encode(tokens_for(body.encoder, length, device)) if half == "decoder" else None
+        memory = body.encode(inputs_for(body.encoder, length, device)) if half == "decoder" else None
         states = body.initial_state(1, memory).layers if memory is not None else None
         x = torch.randn(1, length, part.embedding.dim, generator=torch.Generator().manual_seed(length)).to(part.embedding.like)
         for number, layer in enumerate(layers_of(part)):
@@ -106,7 +106,10 @@ def inputs_at(module: nn.Module, length: int) -> dict[nn.Module, LayerInput]:
     return found
 
 
-def tokens_for(body: Any, length: int, device: torch.device) -> Tensor:
+def inputs_for(body: Any, length: int, device: torch.device) -> Any:
+    """Any tokens; where vectors are read, those that say nothing."""
+    if not body.vocabulary:
+        return body.embedding.blank(1, length)
     return torch.randint(body.vocabulary, (1, length), generator=torch.Generator().manual_seed(length)).to(device)
 
 
@@ -205,7 +208,9 @@ LONGEST = 8192
 
 
 def why_no_cost(subject: Subject) -> str | None:
-    known = all(hasattr(body, "embedding") and hasattr(body, "layers") for _, body in halves_of(subject.module))
+    known = all(
+        hasattr(body, "embedding") and isinstance(getattr(body, "layers", None), SequenceLayer) for _, body in halves_of(subject.module)
+    )
     return None if known else f"{subject.name} has no body of our layers, whose cost is known"
 
 

@@ -16,9 +16,9 @@ from clew.drawing.views import Bars, ColouredText, Note, Part, Table, View
 from clew.inspection.properties import PROPERTIES, is_code
 from clew.inspection.streaming import stream
 from clew.inspection.tracking import Tally, correlations, fit_cuts, fit_lines, judge_cuts, judge_lines, threshold_of
-from clew.instruments.cells import coloured
 from clew.instruments.corpus_text import has_corpus_text, own_text
 from clew.instruments.instrument import Instrument
+from clew.instruments.laid_out import coloured
 from clew.instruments.recurrent_layers import RecurrentLayer, recurrent_layers, why_not_recurrent
 from clew.instruments.subject import Looked, Subject, subject_of
 from clew.tasks.offers import Streamed
@@ -231,9 +231,8 @@ def coloured_best(module: nn.Module, text: Text, one: Best, options: TrackOption
     a, b = one.told
     if values.dtype == bool:
         beyond = b * (shown - a)
-        return coloured(
-            pieces, beyond.tolist(), title, joined=True, bound=spread_of(beyond), label="beyond its threshold, where it is said to hold"
-        )
+        bound, label = spread_of(beyond), "beyond its threshold, where it is said to hold"
+        return coloured(pieces, beyond.tolist(), title, joined=True, low=-bound, high=bound, label=label)
     said = a + b * shown
     low, high = (float(np.quantile(values, part)) for part in (0.02, 0.98))
     notes = [f"{value:.1f}, and it is {actual:.0f}" for value, actual in zip(said, values[start:stop], strict=True)]

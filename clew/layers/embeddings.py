@@ -10,6 +10,7 @@ from torch import Tensor, nn
 
 from clew.core.errors import UserError
 from clew.core.masks import Places
+from clew.core.taps import Tap
 from clew.layers.dropouts import DROPOUTS, drop_words
 from clew.layers.positions import Position
 
@@ -169,7 +170,8 @@ class TokenEmbedding(Embedding):
 
 
 class VectorEmbedding(Embedding):
-    """read(v)_i = W v_i + b, v (batch, length, width) being vectors already. In training `augment(v)` is read in their place."""
+    """read(v)_i = W v_i + b, v (batch, length, width) being vectors already. In training `augment(v)` is read in their place.
+    The tap `given` shows v."""
 
     vocabulary = 0
     tokens = None
@@ -183,6 +185,7 @@ class VectorEmbedding(Embedding):
         self.dim = dim
         self.map = nn.Linear(width, dim)
         self.augment = augment
+        self.given = Tap()
         self.surround(**around)
 
     def blank(self, batch: int, length: int) -> Tensor:
@@ -192,7 +195,7 @@ class VectorEmbedding(Embedding):
         vectors = tokens_of(inputs)
         if vectors.dim() != 3 or vectors.shape[-1] != self.width:
             raise UserError(f"this body reads vectors (batch, length, {self.width}), not a tensor of the shape {list(vectors.shape)}")
-        mapped: Tensor = self.map(self.augment(vectors) if self.training else vectors)
+        mapped: Tensor = self.map(self.given((self.augment(vectors) if self.training else vectors).to(self.like.dtype)))
         return mapped
 
 

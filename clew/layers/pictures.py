@@ -7,6 +7,7 @@ import torch
 from torch import Tensor, nn
 
 from clew.core.errors import UserError
+from clew.core.taps import Tap
 from clew.layers.embeddings import Embedding
 from clew.layers.patches import GridPosition
 from clew.layers.resnet import real_pixels
@@ -47,7 +48,8 @@ class PictureEmbedding(Embedding):
     """read(pictures)_i = W g[i] + b + p(row_i, column_i),   g = reader((pixels / 255 - mean) / std)
 
     The `reader` makes of pictures a grid of vectors: patches, or what a residual network gives. p is one of GRID_POSITIONS; what a family
-    puts around, its position encoding included, comes on top. In training `augment(pictures)` is read in their place.
+    puts around, its position encoding included, comes on top. In training `augment(pictures)` is read in their place. The tap
+    `given` shows the normalised pixels.
     """
 
     vocabulary = 0
@@ -78,6 +80,7 @@ class PictureEmbedding(Embedding):
                 raise UserError(f"{name} ({levels}) must be one number, or one for each of {reader.channels} channels; std is above 0")
             self.register_buffer(name, torch.tensor(levels, dtype=torch.float32), persistent=False)
         self.augment = augment
+        self.given = Tap()
         self.surround(**around)
 
     @property
@@ -105,7 +108,7 @@ class PictureEmbedding(Embedding):
                 f"this body reads pictures (batch, height, width, {self.reader.channels}) as its source's collate gives them; give it those"
             )
         pictures = self.augment(inputs) if self.training else inputs
-        grid = self.reader(self.normalized(pictures), unless_whole(pictures))  # (batch, height', width', width)
+        grid = self.reader(self.given(self.normalized(pictures)), unless_whole(pictures))  # (batch, height', width', width)
         rows, columns = pictures.tokens // grid.shape[2], pictures.tokens % grid.shape[2]
         index = pictures.tokens[..., None].expand(-1, -1, grid.shape[-1])
         x = self.map(grid.flatten(1, 2).gather(1, index))

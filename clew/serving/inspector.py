@@ -19,7 +19,7 @@ from clew.runs.asking import own_verb
 from clew.runs.loaded import Run
 from clew.runs.summary import summarise
 from clew.serving.answering import limit_encoding, named_apart
-from clew.serving.page_limits import LONGEST_QUICK, check_answer, check_length, check_memory, check_parts, check_texts
+from clew.serving.page_limits import LONGEST_QUICK, check_answer, check_files, check_length, check_memory, check_parts, check_texts
 from clew.tasks.offers import languages_of, offered
 
 QUICK_SECONDS, SLOW_SECONDS = 30.0, 900.0
@@ -136,6 +136,7 @@ class Inspector:
 
     def check(self, name: str, runs: Sequence[str], options: Mapping[str, Any]) -> None:
         check_texts(name, options)
+        check_files(name, self.chosen(runs), options)
         check_memory(name, self.chosen(runs), options)
 
     def look(self, name: str, asked: AskedLook) -> dict[str, Any]:
@@ -170,6 +171,7 @@ class Inspector:
     def step(self, asked: AskedStep) -> dict[str, Any]:
         check_length(asked.text, LONGEST_QUICK)
         (run,) = self.chosen(asked.runs[:1])
+        check_files("next", [run], {"text": asked.text})
         check_memory("next", [run], {"text": asked.text})
         found = next_step(run, asked.text, asked.chosen, into=asked.into, off=asked.off, top=asked.top, seed=asked.seed)
         drawn = None if found.drawn is None else found.drawn._asdict()

@@ -16,6 +16,7 @@ from clew.core.errors import UserError
 from clew.inspection.heads import attending_layers
 from clew.instruments.looking import find_instrument
 from clew.runs.loaded import Run
+from clew.tasks.offers import reads_files
 from clew.text.tokenizer import Tokenizer
 
 LONGEST_QUICK, LONGEST_SLOW = 20_000, 100_000
@@ -33,6 +34,13 @@ DRAWN = 25
 def check_texts(name: str, options: Any) -> None:
     """Refuses a text that is longer than the page reads."""
     check_length(options, LONGEST_QUICK if find_instrument(name).quick else LONGEST_SLOW)
+
+
+def check_files(name: str, runs: Sequence[Run], options: Mapping[str, Any]) -> None:
+    """Refuses a file that a request names: whoever asks must not choose what is read of this machine."""
+    for run in runs:
+        if options.get("text") and reads_files(run.task):
+            raise UserError(f"{run.folder} reads files, and a page reads none that it names; use `clew look {name} {run.folder} FILE`")
 
 
 def check_length(options: Any, longest: int) -> None:

@@ -15,7 +15,9 @@ from typing import Any, ClassVar, NamedTuple, Self
 from torch import Tensor
 
 from clew.core.errors import UserError
+from clew.core.layouts import Layout
 from clew.core.types import Source
+from clew.sources.canvases import Canvas
 from clew.text.kept import Kept
 
 
@@ -83,6 +85,14 @@ class InputReader(Kept):
         """An input as a person looks at it: its places from left to right over their features."""
         features = self.read(given)
         return Shown(features.mT.flip(0), float(len(features)), f"{self.unit}s", "")
+
+    def layout(self, given: Any, length: int) -> Layout:
+        """What a person calls each place, and how places lie."""
+        return Layout(tuple(self.places(given, length)), self.unit, axis=self.unit, at=tuple(range(1, length + 1)))
+
+    def canvas(self, given: Any) -> Canvas:
+        """What a map over this input is drawn on."""
+        raise NotImplementedError
 
     @property
     def vocabulary(self) -> int:

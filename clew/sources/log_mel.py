@@ -121,6 +121,12 @@ def frequency(mel: float) -> float:
     return 700 * (10 ** (mel / 2595) - 1)
 
 
+def centres(bands: LogMel) -> list[float]:
+    """Where each band has its top, in Hz."""
+    low, high = mel(bands.low), mel(bands.highest)
+    return [frequency(low + (high - low) * band / (bands.num_mels + 1)) for band in range(1, bands.num_mels + 1)]
+
+
 @lru_cache(maxsize=8)
 def mel_filters(bands: LogMel) -> Tensor:
     """W (num_mels, fft_size // 2 + 1), in float64."""

@@ -9,10 +9,12 @@ import torch
 from torch import Tensor
 
 from clew.core.errors import unknown
+from clew.core.layouts import Layout
 from clew.data.picture_files import picture_size, read_picture
 from clew.data.pictures import PictureRef
 from clew.layers.patches import GRID_POSITIONS
 from clew.layers.resnet import PICTURE_NORMS
+from clew.sources.canvases import Canvas, cells_of_grid
 from clew.sources.inputs import Input, InputReader
 from clew.sources.pictures import Convolved, Patches, Pictures, Pixels, Rows
 
@@ -58,6 +60,11 @@ class PictureReader(InputReader):
         rows, columns = self.pictures.grid_sizes(torch.tensor([[self.side, self.side]]))[0].tolist()
         return rows, columns
 
+    @property
+    def cell(self) -> tuple[int, int]:
+        """Height and width of what stands at a place, in pixels."""
+        return -(-self.side // self.grid[0]), -(-self.side // self.grid[1])
+
     def measured(self, given: Any) -> Input:
         if isinstance(given, (str, PictureRef)):
             picture_size(given)  # refuses what is no picture before training begins
@@ -68,6 +75,19 @@ class PictureReader(InputReader):
 
     def places(self, given: Any, length: int) -> list[str]:
         return [f"row {place // self.grid[1] + 1}, column {place % self.grid[1] + 1}" for place in range(length)]
+
+    def layout(self, given: Any, length: int) -> Layout:
+        return Layout(tuple(self.places(given, length)), self.unit, self.grid)
+
+    def canvas(self, given: Any) -> Canvas:
+        """The picture itself, in the size in which it is read."""
+        pixels = self.read(given)
+        return Canvas(
+            pixels.expand(-1, -1, 3).numpy(),
+            spread=lambda entries: entries.sum(-1),
+            cells=cells_of_grid(self.side, self.side, self.cell),
+            grid=self.grid,
+        )
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -90,6 +110,11 @@ class ConvolvedReader(PictureReader):
         if self.norm not in PICTURE_NORMS:
             raise unknown("value for task.input.norm", self.norm, PICTURE_NORMS)
 
+    @property
+    def cell(self) -> tuple[int, int]:
+        stride = self.stem_stride * int(2 ** (self.stages - 1))
+        return stride, stride
+
     @cached_property
     def pictures(self) -> Convolved:
         widths = tuple(self.first_dim * 2**stage for stage in range(self.stages))
@@ -107,6 +132,10 @@ class PatchesReader(PictureReader):
     def __post_init__(self) -> None:
         super().__post_init__()
         self.check_between(size=(1, self.side))
+
+    @property
+    def cell(self) -> tuple[int, int]:
+        return self.size, self.size
 
     @cached_property
     def pictures(self) -> Patches:
@@ -138,6 +167,9 @@ class RowsReader(PictureReader):
 
     def places(self, given: Any, length: int) -> list[str]:
         return [f"row {place + 1}" for place in range(length)]
+
+    def layout(self, given: Any, length: int) -> Layout:
+        return InputReader.layout(self, given, length)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -181,3 +213,6 @@ class CellsReader(InputReader):
     def places(self, given: Any, length: int) -> list[str]:
         columns = self.grid(given)[1]
         return [f"row {place // columns + 1}, column {place % columns + 1}" for place in range(length)]
+
+    def layout(self, given: Any, length: int) -> Layout:
+        return Layout(tuple(self.places(given, length)), self.unit, self.grid(given))

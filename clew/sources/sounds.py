@@ -6,14 +6,17 @@ from math import ceil
 from pathlib import Path
 from typing import Any, ClassVar, Literal, Self
 
+import torch
 from torch import Tensor
 
 from clew.core.errors import UserError
+from clew.core.layouts import Layout
 from clew.data.resampling import resample
 from clew.data.sound_files import Length, Sound, read_sound, sound_length
+from clew.sources.canvases import Canvas, as_levels
 from clew.sources.frames import Frames
 from clew.sources.inputs import Input, InputReader, Shown
-from clew.sources.log_mel import LogMel
+from clew.sources.log_mel import LogMel, centres
 from clew.sources.spec_augment import SpecAugment
 from clew.sources.vocal_tract import VocalTract
 
@@ -26,6 +29,7 @@ class LogMelReader(InputReader):
 
     name: ClassVar[str] = "log_mel"
     unit: ClassVar[str] = "frame"
+    added: ClassVar[tuple[str, ...]] = ("range_db",)
     rate: int = 0
     num_mels: int = 40
     window_ms: float = 25.0
@@ -88,8 +92,37 @@ class LogMelReader(InputReader):
         return self.frames.collate_read(examples)
 
     def places(self, given: Any, length: int) -> list[str]:
-        step = self.hop_ms * self.frames.step / 1000
-        return [f"{number * step:.2f} s" for number in range(length)]
+        return [f"{time:.2f} s" for time in self.times(length, self.frames.step)]
+
+    def times(self, count: int, step: int = 1) -> tuple[float, ...]:
+        """When frames begin, every `step` of them, in seconds."""
+        return tuple(round(number * step * self.hop_ms / 1000, 6) for number in range(count))
+
+    def layout(self, given: Any, length: int) -> Layout:
+        return Layout(tuple(self.places(given, length)), self.unit, axis="time (s)", at=self.times(length, self.frames.step))
+
+    def canvas(self, given: Any) -> Canvas:
+        """The log-mel spectrogram, as it is read: bands from the highest down, and frames."""
+        read = self.read(given)
+        num_frames = length_of(given)
+        features = self.frames.features
+        assert isinstance(features, LogMel)
+        count = features.num_frames(ceil(num_frames.frames * self.rate / num_frames.rate))
+
+        def by_band(entries: Tensor) -> Tensor:
+            """(frames, deltas, bands): what stands at each frame before any was stacked."""
+            return entries.reshape(-1, 1 + self.deltas, self.num_mels)[:count]
+
+        return Canvas(
+            as_levels(by_band(read)[:, 0].mT.flip(0)),
+            spread=lambda entries: by_band(entries).sum(1).mT.flip(0),
+            cells=torch.arange(len(read)),
+            grid=(1, len(read)),
+            rows=tuple(f"{centre:.0f} Hz" for centre in reversed(centres(features))),
+            columns=tuple(f"{time:.2f}" for time in self.times(count)),
+            row_label="mel band",
+            column_label="time (s)",
+        )
 
 
 def sound_of(given: Any) -> Sound:

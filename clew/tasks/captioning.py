@@ -121,7 +121,9 @@ class Captioner(WritesFromInput):
         return [100.0 * (text in self.measured(example.captions)) for example, text in pairs]
 
     def statistics(self, examples: Sequence[Any], predictions: Sequence[str]) -> list[Statistics]:
-        return measure_captions(predictions, [example.captions for example in examples], self.config.measures).statistics
+        found = measure_captions(predictions, [example.captions for example in examples], self.config.measures).statistics
+        exact = self.sentence_scores(examples, predictions)
+        return [{**each, "exact": {"share": [score / 100, 1]}} for each, score in zip(found, exact, strict=True)]
 
     def described(self, example: Any, prediction: str) -> dict[str, str]:
         return {"source": example.key, "target": example.target, "prediction": prediction}

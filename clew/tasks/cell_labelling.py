@@ -36,7 +36,8 @@ from clew.sources.readers import AnyReader
 from clew.tasks.captioning import PictureRow
 from clew.tasks.entry import TaskEntry
 from clew.tasks.examples import Examples, ExampleTask, TrainTokenizer
-from clew.tasks.labelled_inputs import BATCH_PLACES, ReadsInputs
+from clew.tasks.input_reading import ReadsInput
+from clew.tasks.labelled_inputs import BATCH_PLACES
 from clew.tasks.use import Answered, Objects, Options, Use, line_each
 from clew.text.labels import UNSEEN, Labels
 
@@ -90,7 +91,7 @@ class LabelledPicture:
         return "".join("\t".join(row) + "\n" for row in self.labels)
 
 
-class CellLabeller(ReadsInputs, ExampleTask):
+class CellLabeller(ReadsInput, ExampleTask):
     """logits = W dropout(h_cell) + b, each cell by itself."""
 
     reader: CellsReader
@@ -146,7 +147,8 @@ class CellLabeller(ReadsInputs, ExampleTask):
         golds = [np.maximum(self.gold(example), UNSEEN).tolist() for example in examples]
         return [LabelledCells(self.reader.measured(example.picture), gold) for example, gold in zip(examples, golds, strict=True)]
 
-    def unlabelled(self, read: Input) -> LabelledCells:
+    def without_target(self, given: Any) -> LabelledCells:
+        read = self.reader.measured(given)
         return LabelledCells(read, [UNSEEN] * read.length)
 
     def collate(self, examples: Sequence[LabelledCells]) -> CellBatch:
@@ -170,7 +172,7 @@ class CellLabeller(ReadsInputs, ExampleTask):
     @torch.no_grad()
     def label(self, pictures: Sequence[str]) -> list[LabelledPicture]:
         """The labels of pictures' cells; a picture that cannot be read is refused by name."""
-        encoded = [self.unlabelled(self.reader.measured(picture)) for picture in pictures]
+        encoded = [self.without_target(picture) for picture in pictures]
         for picture, each in zip(pictures, encoded, strict=True):
             self.check_length(each, str(picture))
         lengths = torch.tensor([each.input.length for each in encoded]).reshape(-1, 1).numpy()

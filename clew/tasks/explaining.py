@@ -13,9 +13,11 @@ from torch import Tensor, nn
 
 from clew.core.batches import map_batch
 from clew.core.errors import UserError, unknown
+from clew.core.layouts import Layout
 from clew.inspection.recording import intervene, record
 from clew.layers.context import Context
 from clew.layers.embeddings import Words, tokens_of
+from clew.sources.canvases import Canvas
 from clew.tasks.reading import no_text
 from clew.text.tokenizer import Tokenizer
 
@@ -39,9 +41,34 @@ class Explained:
     """Whether the score is the same question when a token is taken out."""
     unit: str = "nats"
     """The unit of the score: nats for a logit or a log-probability, empty for a number."""
+    layout: Layout | None = None
+    """How the places lie, where what is read is no text."""
+    canvas: Canvas | None = None
+    """What a map over the input is drawn on, where it is a picture or a sound. What is explained by are then the numbers that are read."""
+
+    @classmethod
+    def of_input(
+        cls,
+        module: nn.Module,
+        inputs: Any,
+        score: Callable[[Any], Tensor],
+        what: str,
+        layout: Layout,
+        canvas: Canvas,
+        given: str,
+        *,
+        unit: str = "nats",
+    ) -> "Explained":
+        """A score of a picture or a sound. `given` is the path of the tap that shows what the embedding is given."""
+        own = (True,) * len(layout.names)
+        return cls(module, inputs, score, layout.names, own, what, None, given, False, unit, layout, canvas)
+
+    @property
+    def places(self) -> Layout:
+        return Layout(self.tokens) if self.layout is None else self.layout
 
     def vectors(self, inputs: Any = None) -> Tensor:
-        """What the embedding hands on (places, dim)."""
+        """What the embedding hands on (places, dim); of an input the numbers that it is given, such as pixels (height, width, channels)."""
         given = self.inputs if inputs is None else inputs
         if self.embedding is None:
             found: Tensor = given[0].detach()
@@ -51,7 +78,7 @@ class Explained:
         return seen[self.embedding][0]
 
     def of_vectors(self, x: Tensor) -> Tensor:
-        """The score of vectors (rows, places, dim) in the place of the embedding's."""
+        """The score of vectors (rows, places, dim) in the place of the embedding's, or of an input's numbers."""
         if self.embedding is None:
             return self.score(x)
         with intervene(self.module, {self.embedding: lambda _: x}):
@@ -90,7 +117,8 @@ class Explained:
     def without_each(self) -> list[float]:
         """The score with each token of the text taken out; the score itself for what stands around it."""
         if not self.movable or isinstance(self.inputs, Words):
-            raise UserError("every word of this model's text has a place of its own, so that none can be taken out; take occlude=replace")
+            what = "word of this model's text" if self.canvas is None else f"{self.places.unit} of this model's input"
+            raise UserError(f"every {what} has a place of its own, so that none can be taken out; take occlude=replace")
         length = tokens_of(self.inputs).shape[1]
         with torch.no_grad():
             whole = float(self.score(self.inputs)[0])

@@ -3,18 +3,21 @@
 What differs from a translator is what is read: the encoder's source reads vectors of an input instead of tokens of a line.
 """
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Any, NamedTuple
 
 import torch
+from torch import Tensor
 
 from clew.core.batches import padded, to_device
-from clew.core.errors import UserError
+from clew.core.errors import UserError, plural
+from clew.core.layouts import Layout
 from clew.core.modes import evaluating
 from clew.data.plans import batches_by_length
 from clew.sources.inputs import Decoded, Input, InputReader
 from clew.tasks.alignment import Tokens, tokens_of, with_marks
-from clew.tasks.offers import Given
+from clew.tasks.explaining import Explained
+from clew.tasks.offers import Given, Reading
 from clew.tasks.sequence import SequenceBatch, SequenceConfig, SequenceToSequence, without
 from clew.tasks.writing import DecodingConfig
 from clew.text.tokenizer import Tokenizer
@@ -38,6 +41,7 @@ class WritesFromInput(SequenceToSequence):
     """
 
     text_name = "input"
+    names_files = True
     languages: Any = ()
 
     def __init__(self, body: Any, reader: InputReader, target: Tokenizer, config: SequenceConfig):
@@ -47,7 +51,7 @@ class WritesFromInput(SequenceToSequence):
 
     def without(self, capability: str) -> str | None:
         if capability == "vectors":
-            return f"reads {self.reader.unit}s of an input, and has no vectors of a text"
+            return f"reads {plural(self.reader.unit)} of an input, and has no vectors of a text"
         return super().without(capability)
 
     def encode(self, examples: Sequence[Any]) -> list[InputSides]:  # type: ignore[override]
@@ -102,6 +106,14 @@ class WritesFromInput(SequenceToSequence):
         names = self.reader.places(given.text, sides.source.length)
         target = tokens_of(self.target, given.target or "", sides.target)
         return Tokens(names, names, [*range(len(names))]), with_marks(target, [], [self.target.token(self.end)])
+
+    def source_layout(self, given: Given, sides: Any) -> Layout:
+        return self.reader.layout(given.text, sides.source.length)
+
+    def explained(self, given: Given, reading: Reading, score: Callable[[Any], Tensor], own: tuple[bool, ...], what: str) -> Explained:
+        """By the numbers that the encoder's embedding is given."""
+        canvas, tap = self.reader.canvas(given.text), "body.encoder.embedding.given"
+        return Explained.of_input(self, reading.batch.source, score, what, reading.places, canvas, tap)
 
     def source_ids(self, sides: Any) -> tuple[int, ...]:
         return ()

@@ -2,7 +2,7 @@
 
 from typing import Any
 
-from clew.core.errors import UserError
+from clew.core.errors import UserError, counted
 from clew.sources.inputs import InputReader
 
 
@@ -28,6 +28,6 @@ class TakesPlaces:
         limit = self.body.max_length
         if limit is not None and encoded.input.length > limit:
             raise UserError(
-                f"{place}: it takes {encoded.input.length} {self.reader.unit}s, but the model can tell apart {limit} positions; "
+                f"{place}: it takes {counted(encoded.input.length, self.reader.unit)}, but the model can tell apart {limit} positions; "
                 "give a smaller one, or train with a larger model.max_length or another model.position"
             )

@@ -10,16 +10,15 @@ from torch import Tensor
 from clew.baselines.beside import Baseline, Train
 from clew.baselines.label_baselines import frequent_baselines
 from clew.core.batches import to_device
-from clew.core.errors import UserError, named
+from clew.core.errors import named
 from clew.core.modes import evaluating
 from clew.data.plans import batches_by_length
 from clew.sources.inputs import Decoded, Input, InputReader
 from clew.tasks.answers import Found
 from clew.tasks.explaining import Explained, check_no_place, chosen_label
-from clew.tasks.input_lengths import TakesPlaces
-from clew.tasks.offers import Given, Judged, Levels, Reading
+from clew.tasks.input_reading import GIVEN, ReadsInput
+from clew.tasks.offers import Given, Judged
 from clew.tasks.pooled import PooledClassifier, PooledConfig
-from clew.tasks.reading import levels_of
 from clew.tasks.use import Answered, Objects, Options, line_each
 from clew.text.labels import Labels
 
@@ -52,45 +51,7 @@ class JudgedInput:
         return f"{self.number:g}" if self.number is not None else "|".join(self.labels)
 
 
-class ReadsInputs(TakesPlaces):
-    """What a task on files offers to those that look into it. A member says what an input without a label is to it."""
-
-    output: Any
-    text_name = "input"
-
-    def unlabelled(self, read: Input) -> Any:
-        """An encoded example of which nothing is known."""
-        raise NotImplementedError
-
-    def collate(self, examples: Sequence[Any]) -> Any:
-        raise NotImplementedError
-
-    def one_row(self, given: Given) -> tuple[Input, Any]:
-        if not given.text:
-            raise UserError(f"there is no {self.text_name} to read; name a file")
-        read = self.unlabelled(self.reader.measured(given.text))
-        self.check_length(read, given.text)
-        return read.input, to_device(self.collate([read]), self.output.weight.device)
-
-    def reads(self, given: Given, *, any_length: bool = False) -> Reading:
-        read, batch = self.one_row(given)
-        return Reading(self, given.text, tuple(self.reader.places(given.text, read.length)), (), batch, limit=self.body.max_length)
-
-    def runs(self, reading: Reading) -> Tensor:
-        found: Tensor = self.body(reading.batch.inputs, reading.batch.mask)[0]
-        return found
-
-    def levels(self, reading: Reading) -> list[Levels]:
-        return [levels_of(self.body, self.body.levels(reading.batch.inputs, reading.batch.mask), reading.pieces)]
-
-    def carries(self, reading: Reading) -> None:
-        return None
-
-    def entrance(self, reading: Reading) -> str:
-        return "body.embedding"
-
-
-class InputClassifier(ReadsInputs, PooledClassifier):
+class InputClassifier(ReadsInput, PooledClassifier):
     """logits = W g(.. g(pool(h_1 .. h_n))), h being the body's vectors of a picture's or a sound's places."""
 
     def __init__(self, body: Any, reader: InputReader, labels: Labels, config: PooledConfig):
@@ -110,12 +71,12 @@ class InputClassifier(ReadsInputs, PooledClassifier):
         inputs, mask = self.reader.collate([each.input for each in examples], self.decoded)
         return InputBatch(inputs, mask, torch.tensor([each.target for each in examples], dtype=torch.float32))
 
-    def unlabelled(self, read: Input) -> LabelledInput:
-        return LabelledInput(read, [0.0] * len(self.labels))
+    def without_target(self, given: Any) -> LabelledInput:
+        return LabelledInput(self.reader.measured(given), [0.0] * len(self.labels))
 
     def judge_inputs(self, inputs: Sequence[Any]) -> list[JudgedInput]:
         """What each input is, in the order given; one that cannot be read is refused by name."""
-        encoded = [self.unlabelled(self.reader.measured(given)) for given in inputs]
+        encoded = [self.without_target(given) for given in inputs]
         for given, each in zip(inputs, encoded, strict=True):
             self.check_length(each, str(given))
         lengths = torch.tensor([each.input.length for each in encoded]).reshape(-1, 1).numpy()
@@ -145,7 +106,7 @@ class InputClassifier(ReadsInputs, PooledClassifier):
         return Judged(found.labels, found.probabilities, found.number)
 
     def explains(self, given: Given, of: str | None = None, place: int | None = None) -> Explained:
-        """A class's logit by the input's places; the number itself where that is what is told."""
+        """A class's logit by the numbers that are read; the number itself where that is what is told."""
         check_no_place(place)
         read, batch = self.one_row(given)
 
@@ -155,10 +116,16 @@ class InputClassifier(ReadsInputs, PooledClassifier):
         label = chosen_label(self.labels.names, logits, batch.inputs, of)
         is_number = self.config.labels == "number"
         what = "the number" if is_number else f"the logit of {named(self.labels.names[label])}"
-        places = tuple(self.reader.places(given.text, read.length))
-        own = (True,) * read.length
-        unit = "" if is_number else "nats"
-        return Explained(self, batch.inputs, lambda inputs: logits(inputs)[:, label], places, own, what, None, unit=unit)
+        return Explained.of_input(
+            self,
+            batch.inputs,
+            lambda inputs: logits(inputs)[:, label],
+            what,
+            self.reader.layout(given.text, read.input.length),
+            self.reader.canvas(given.text),
+            GIVEN,
+            unit="" if is_number else "nats",
+        )
 
 
 def judged_objects(number: int, row: Any, answer: JudgedInput | None, options: Options) -> Objects:

@@ -15,7 +15,7 @@ from clew.baselines.tag_baselines import tag_baselines
 from clew.core.batches import to_device
 from clew.core.config import TaskSection
 from clew.core.errors import UserError, named
-from clew.core.graph_batches import GraphBatch, GraphInputs, batch_graphs, rows_to
+from clew.core.graph_batches import GraphBatch, batch_graphs, rows_to
 from clew.core.graphs import CYCLIC, Graph, node_levels
 from clew.core.modes import evaluating
 from clew.core.types import State, Term
@@ -36,6 +36,7 @@ from clew.sources.graph_nodes import EDGE_TYPES
 from clew.sources.words import EncodedWords, WordReader, check_words, one_word_each, places_of
 from clew.tasks.entry import TaskEntry
 from clew.tasks.examples import Examples, ExampleTask, TrainTokenizer
+from clew.tasks.node_reading import ReadsGraph
 from clew.tasks.tagging import TAG, SentenceRow, TaggedText, as_conll, tagged_objects
 from clew.tasks.use import Options, Use, Watch, line_each, tokens_read
 from clew.text.labels import UNSEEN, Labels
@@ -87,7 +88,7 @@ class NodeBatch(NamedTuple):
     fresh: bool = True
 
 
-class NodeLabeller(ExampleTask):
+class NodeLabeller(ReadsGraph, ExampleTask):
     """logits = W dropout(h_word) + b, each word by itself."""
 
     def __init__(self, body: Any, reader: WordReader, labels: Labels, types: Labels, config: NodeLabellingConfig | None = None):
@@ -117,8 +118,7 @@ class NodeLabeller(ExampleTask):
 
     def logits(self, batch: NodeBatch) -> Tensor:
         """A score for every label of every word (batch, words, labels)."""
-        given = (GraphInputs(batch.words, batch.mask, batch.graphs),) if self.reads_graphs else (batch.words, batch.mask)
-        found: Tensor = self.output(self.dropout(self.body(*given)[0]))
+        found: Tensor = self.output(self.dropout(self.body(*self.body_inputs(batch))[0]))
         return found
 
     def row_losses(self, batch: NodeBatch) -> list[list[float]]:
@@ -223,7 +223,7 @@ class NodeLabeller(ExampleTask):
 
     def without(self, capability: str) -> str | None:
         """Why it cannot be asked for what models of texts offer."""
-        return "reads words with their graph, and no text by itself" if capability in ("reads", "vectors", "judges") else None
+        return "reads words with their graph, and has no vectors of a text by itself" if capability == "vectors" else None
 
     def programs(self) -> NoReturn:
         raise UserError(

@@ -25,6 +25,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple, Protocol
 
 from torch import Tensor, nn
 
+from clew.core.layouts import Layout
 from clew.core.modes import evaluating
 from clew.core.types import State
 from clew.decoding.stepper import Stepper
@@ -38,7 +39,8 @@ if TYPE_CHECKING:
 
 
 class Given(NamedTuple):
-    """What a model is given: a text; the target and the language of one that writes; the other text of one that judges two together."""
+    """What a model is given: a text, or the path of a file where it reads files; the target and the language of one that writes; the other
+    text of one that judges two together."""
 
     text: str
     target: str | None = None
@@ -65,6 +67,18 @@ class Reading:
     begin: str = ""
     limit: int | None = None
     """How many positions the model can tell apart, where that is bounded."""
+    layout: Layout | None = None
+    """How the places lie, where what is read is no text."""
+
+    @property
+    def places(self) -> Layout:
+        """What stands at each place of what is read, and how places lie."""
+        return Layout(self.pieces) if self.layout is None else self.layout
+
+    @property
+    def written_places(self) -> Layout:
+        """Of what is written."""
+        return Layout(self.written)
 
     @property
     def module(self) -> nn.Module:
@@ -334,6 +348,11 @@ def lacking(model: Any, name: str) -> str | None:
 def offered(model: Any) -> list[str]:
     """The names of all capabilities that a model has."""
     return [name for name in CAPABILITIES if lacking(model, name) is None]
+
+
+def reads_files(model: Any) -> bool:
+    """Whether what it is given as a text is the path of a file: a picture, a sound."""
+    return bool(getattr(model, "names_files", False))
 
 
 def languages_of(model: Any) -> list[str]:

@@ -90,7 +90,8 @@ class PooledClassifier(Judging, ExampleTask):
         features = self.dropout(self.features(batch))
         for layer in self.hidden:
             features = self.dropout(torch.relu(layer(features)))
-        given: Tensor = self.output(features).float()
+        scores = self.output(features)
+        given: Tensor = scores.to(torch.promote_types(scores.dtype, torch.float32))
         return given
 
     @property

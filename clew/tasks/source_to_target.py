@@ -1,6 +1,7 @@
 """What may be asked of a task that reads a source and writes a target: how it reads a pair, what it predicts of the target, how it writes
 token by token and what it looks at. Any body that encodes."""
 
+from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
 import torch
@@ -8,6 +9,7 @@ from torch import Tensor
 
 from clew.core.batches import to_device
 from clew.core.errors import UserError
+from clew.core.layouts import Layout
 from clew.core.modes import evaluating
 from clew.data.examples import Pair
 from clew.layers.embeddings import tokens_of as tokens_in
@@ -99,6 +101,7 @@ class ReadsAndWrites(ExampleTask):
             target=self.target,
             begin=self.target.token(self.start),
             limit=self.body.max_length,
+            layout=self.source_layout(given, sides),
         )
 
     def runs(self, reading: Reading) -> Tensor:
@@ -195,7 +198,13 @@ class ReadsAndWrites(ExampleTask):
         before, after = (len(marks) for marks in self.around(given.into))
         own = tuple(before <= at < len(reading.tokens) - after for at in range(len(reading.tokens)))
         what = f"log p of {self.target.piece(token)!r} as token {place} of the target {' '.join(reading.written)!r}"
+        return self.explained(given, reading, lambda rows: log_probs(rows)[:, token], own, what)
+
+    def explained(self, given: Given, reading: Reading, score: Callable[[Any], Tensor], own: tuple[bool, ...], what: str) -> Explained:
+        """A score of sources, by what the encoder's embedding hands on."""
         embedding = "body.encoder.embedding"
-        return Explained(
-            self, batch.source, lambda rows: log_probs(rows)[:, token], reading.tokens, own, what, self.source_tokenizer, embedding
-        )
+        return Explained(self, reading.batch.source, score, reading.tokens, own, what, self.source_tokenizer, embedding)
+
+    def source_layout(self, given: Given, sides: "Sides") -> Layout | None:
+        """How the places of a source lie; None where it is a text."""
+        return None

@@ -22,7 +22,10 @@ from clew.sources.inputs import Decoded, Input, InputReader
 from clew.sources.readers import SPELLED, AnyReader
 from clew.tasks.entry import TaskEntry
 from clew.tasks.examples import Examples, ExampleTask, TrainTokenizer
-from clew.tasks.input_lengths import TakesPlaces
+from clew.tasks.explaining import Explained
+from clew.tasks.heard_scores import explain_heard
+from clew.tasks.input_reading import ReadsInput
+from clew.tasks.offers import Given
 from clew.tasks.spelling import Spelling
 from clew.tasks.transcripts import Heard, Looked, MeasuredTranscripts, SoundRow, as_lines, heard_objects
 from clew.tasks.use import Options, Use
@@ -61,13 +64,14 @@ class SpokenBatch(NamedTuple):
     fresh: bool = True
 
 
-class Transcriber(MeasuredTranscripts, TakesPlaces, ExampleTask):
+class Transcriber(MeasuredTranscripts, ReadsInput, ExampleTask):
     """p(text | x) = sum over paths that collapse to the text of prod_t softmax(W h_t + b)[path_t], h being the body's vectors.
 
     The blank is the symbol behind those of the tokenizer.
     """
 
     config: TranscriptionConfig
+    text_name = "sound"
 
     def __init__(self, body: Any, reader: InputReader, target: Tokenizer, config: TranscriptionConfig):
         super().__init__()
@@ -122,6 +126,9 @@ class Transcriber(MeasuredTranscripts, TakesPlaces, ExampleTask):
             found.append(spoken)
         return found
 
+    def without_target(self, given: Any) -> Spoken:
+        return Spoken(self.reader.measured(given), [])
+
     def collate(self, examples: Sequence[Spoken]) -> SpokenBatch:
         inputs, mask = self.reader.collate([each.input for each in examples], self.decoded)
         targets, target_mask = padded([each.target for each in examples])
@@ -149,7 +156,7 @@ class Transcriber(MeasuredTranscripts, TakesPlaces, ExampleTask):
 
     def transcribe(self, sounds: Sequence[Any], options: "TranscribeOptions") -> list[Heard]:
         """What is said in each sound, in the order given; one that is refused is named."""
-        encoded = [Spoken(self.reader.measured(sound), []) for sound in sounds]
+        encoded = [self.without_target(sound) for sound in sounds]
         for sound, spoken in zip(sounds, encoded, strict=True):
             self.check_length(spoken, str(sound))
         lengths = torch.tensor([spoken.input.length for spoken in encoded]).reshape(-1, 1).numpy()
@@ -176,6 +183,10 @@ class Transcriber(MeasuredTranscripts, TakesPlaces, ExampleTask):
         tokens = torch.tensor([transcript.tokens], dtype=torch.long, device=logits.device)
         weights = self.ctc.posteriors(logits, tokens, batch.mask)[0].cpu()
         return Looked(tuple(self.target.piece(token) for token in transcript.tokens), weights, self.reader.shown(sound))
+
+    def explains(self, given: Given, of: str | None = None, place: int | None = None) -> Explained:
+        """log p of a text, or of one of its symbols, by the sound's bands and frames."""
+        return explain_heard(self, given, of, place)
 
 
 def train_spoken_vocabularies(

@@ -35,10 +35,10 @@ def test_what_has_no_value_is_clear() -> None:
     assert colour == 4 and (pixels[..., 1] == np.where(shown, 255, 0)).all() and (pixels[..., 0] == 9).all()
 
 
-def test_three_levels_a_pixel_are_colours() -> None:
-    levels = np.arange(18, dtype=np.uint8).reshape(2, 3, 3) * 10
-    pixels, colour = decoded(png(levels))
-    assert colour == 2 and (pixels == levels).all()
+def test_colours_are_kept() -> None:
+    colours = np.arange(24, dtype=np.uint8).reshape(2, 4, 3) * 10
+    pixels, colour = decoded(png(colours))
+    assert colour == 2 and (pixels == colours).all()
 
 
 def test_another_reader_sees_the_same() -> None:

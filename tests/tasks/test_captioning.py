@@ -112,7 +112,7 @@ def test_where_each_word_looks_is_laid_over_the_picture(run: Path, tmp_path: Pat
 
 def test_the_caption_to_look_at_may_be_given(run: Path) -> None:
     loaded = clew.load(run / "run")
-    view = clew.look(loaded, "caption", picture=str(run / "0.png"), target="a second thing")
+    view = clew.look(loaded, "caption", text=str(run / "0.png"), target="a second thing")
     assert view.facts["words"][:-1] == ["a", "second", "thing"]
-    with pytest.raises(UserError, match="there is no picture to caption; name a file: picture=FILE"):
+    with pytest.raises(UserError, match="there is no picture to caption; name a file: text=FILE"):
         clew.look(loaded, "caption")

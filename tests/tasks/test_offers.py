@@ -32,6 +32,10 @@ from tests.tasks.test_node_labelling import EXAMPLES
 from tests.tasks.test_tree_classification import trees
 
 TEXT = "the walls were tall"
+HEADS = "\n".join(
+    f"{n}\t{word}\t_\t_\t_\t_\t{head}\t_\t_\t_" for n, (word, head) in enumerate(zip(TEXT.split(), (2, 4, 4, 0), strict=True), 1)
+)
+"""The same with a graph, as CoNLL-U."""
 GREEDY = DecodingConfig(method="greedy", max_new=6, stop=False)
 
 
@@ -84,11 +88,11 @@ OFFERS = {
     "question_answering": ["reads", "vectors"],
     "representation": ["reads", "vectors"],
     "tree_classification": ["judges"],
-    "node_labelling": [],
+    "node_labelling": ["reads", "judges", "explains"],
 }
 OFFERS |= dict.fromkeys(("sequence", "parsing"), OFFERS["translation"])
 OF_FILES = {
-    "transcription": [],
+    "transcription": ["reads", "explains"],
     "listening": ["reads", "predicts", "expects", "scores_tokens", "own_target", "steps", "explains", "aligns"],
     "captioning": ["reads", "predicts", "expects", "scores_tokens", "own_target", "steps", "explains", "aligns"],
     "picture_classification": ["reads", "judges", "explains"],
@@ -104,7 +108,11 @@ def those_with(capability: str) -> list[str]:
 
 
 def reading_of(name: str) -> Reading:
-    return built(name).reads(Given(TEXT))
+    return built(name).reads(Given(text_for(name)))
+
+
+def text_for(name: str) -> str:
+    return {"graph": HEADS, "tree": "(2 (2 A) (2 film))"}.get(name, TEXT)
 
 
 def test_every_task_is_tried_and_offers_what_it_is_said_to():
@@ -247,9 +255,10 @@ def test_a_streams_offsets_are_the_characters_of_its_tokens(name):
 @pytest.mark.parametrize("name", those_with("judges"))
 def test_labels_are_the_tasks_own_and_their_probabilities_add_up_to_one(name):
     task = built(name)
-    found = task.judges(Given("(2 (2 A) (2 film))" if name == "tree" else TEXT, second="a red fox" if name == "pairs" else None))
+    found = task.judges(Given(text_for(name), second="a red fox" if name == "pairs" else None))
     if found.words:
-        assert [word.word for word in found.words] == TEXT.split() and all(word.tag in task.tags.names for word in found.words)
+        names = (task.labels if name == "graph" else task.tags).names
+        assert [word.word for word in found.words] == TEXT.split() and all(word.tag in names for word in found.words)
         assert all(0 <= word.probability <= 1 for word in found.words)
     else:
         assert set(found.probabilities) == set(task.labels.names) and sum(found.probabilities.values()) == pytest.approx(1.0, abs=1e-5)
@@ -259,7 +268,7 @@ def test_labels_are_the_tasks_own_and_their_probabilities_add_up_to_one(name):
 @pytest.mark.parametrize("name", those_with("explains"))
 def test_an_explained_score_is_the_same_of_tokens_and_of_their_vectors(name):
     task = built(name)
-    given = Given("the [MASK] were tall" if name == "bert" else TEXT, second="a red fox" if name == "pairs" else None)
+    given = Given("the [MASK] were tall" if name == "bert" else text_for(name), second="a red fox" if name == "pairs" else None)
     with evaluating([task]):
         explained = task.explains(given)
         x = explained.vectors()

@@ -80,6 +80,9 @@ ATTRIBUTES: dict[str, tuple[str, ...]] = {
     "Filled": ("masks", "follows"),
     "Guess": ("token", "probability", "text"),
     "AnsweredQuestion": ("text", "probability", "no_answer", "n_best"),
+    "Heard": ("text", "log_prob"),
+    "Caption": ("text", "tokens", "log_prob", "score"),
+    "JudgedInput": ("labels", "probabilities", "number"),
     "AnswerSpan": ("text", "start", "stop", "probability"),
 }
 """What is recorded of each kind of answer, besides its `str()` where it has one of its own."""

@@ -92,7 +92,7 @@ def train_share(rank: int, processes: int, name: str, out: str, stop: bool) -> N
 def write_data(name: str) -> None:
     Path(name).mkdir(exist_ok=True)
     for file, content in FROZEN[name].files.items():
-        (Path(name) / file).write_text(content, encoding="utf-8")
+        (Path(name) / file).write_bytes(content if isinstance(content, bytes) else content.encode())
 
 
 def make(name: str) -> None:
@@ -182,7 +182,8 @@ def answers(frozen: Frozen, name: str) -> dict[str, Any]:
         (Path(name) / frozen.predict_file).write_text("".join(f"{line}\n" for line in frozen.predict), encoding="utf-8")
         into = ["--into", frozen.look["into"]] if "into" in frozen.look else []
         how = ["--method", "greedy", "--max-new", "10"] if "generate" in run.uses else []
-        record("predict", folder, f"{name}/{frozen.predict_file}", "--json", "--device", "cpu", *into, *how)
+        asked_in = [*(["--file"] if frozen.own_text else []), f"{name}/{frozen.predict_file}"]
+        record("predict", folder, *asked_in, "--json", "--device", "cpu", *into, *how)
     for files in [[], *SCORED.get(name, [])] if frozen.is_scored else []:
         record("evaluate", folder, *files, "--json", "--device", "cpu")
     (listed,) = command("runs", name, "--json", *code).objects
@@ -202,7 +203,7 @@ def looks(frozen: Frozen, run: Any, fitting: list[str]) -> list[dict[str, Any]]:
             continue
         fields = INSTRUMENTS[name].options.model_fields
         options = {key: value for key, value in frozen.look.items() if key in fields and not (key == "heads" and name == "attention")}
-        options |= LOOKS.get(name, {})
+        options |= {key: value for key, value in LOOKS.get(name, {}).items() if not (frozen.own_text and key == "text")}
         if name in ("contextuality", "occurrences", "cka") and not frozen.files:
             options |= {"corpus": "ewt-sample", "sentences": 40}
         try:

@@ -2,10 +2,12 @@
 that differs."""
 
 import json
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from itertools import product
 from typing import Any
 
+from tests.runs.frozen.inputs import SAID, caption_lines, dependencies, picture_labels, pictures, sounds
 from tests.runs.frozen.texts import (
     CELL,
     DIALOGUES,
@@ -49,7 +51,7 @@ class Frozen:
 
     recipe: str
     settings: list[str]
-    files: dict[str, str] = field(default_factory=dict)
+    files: Mapping[str, str | bytes] = field(default_factory=dict)
     asks: list[Ask] = field(default_factory=list)
     predict: list[str] | None = None
     """The lines of a file for `clew predict`."""
@@ -59,6 +61,8 @@ class Frozen:
     look: dict[str, Any] = field(default_factory=dict)
     """Options of the instruments that take them."""
     finished: bool = False
+    own_text: bool = False
+    """Whether it reads files, or texts of a form of their own: no instrument is given another text."""
     code: str | None = None
     """The name of a user's file."""
     made: str | None = None
@@ -72,6 +76,7 @@ GREEDY = {"method": "greedy", "max_new": 12}
 TEXT = "the thread was cut"
 FINE = ["training.batch_size=8", "training.learning_rate=0.01", "training.schedule.warmup=6"]
 WORD = ["text.tokenizer=word", "text.min_count=1", "text.size=null"]
+SMALL = ["training.batch_size=8", "training.learning_rate=0.02"]
 WRITES = ["decoding.max_new=10", "decoding.beams=3", "task.label_smoothing=0.1"]
 
 FROZEN: dict[str, Frozen] = {
@@ -713,6 +718,83 @@ FROZEN: dict[str, Frozen] = {
         [tagged_conllu(with_types=True).split("\n\n")[0], ""],
         "asked.conllu",
         look={"text": "the red door falls ?", "word": "the"},
+    ),
+    "transcription": Frozen(
+        "transcribe",
+        [
+            "data.train=transcription/sounds.csv",
+            "data.valid=transcription/sounds.csv",
+            "data.sound=file",
+            "data.text=said",
+            "task.input={name: log_mel, num_mels: 12, stack: 3, time_masks: 1, longest_mask: 2, frequency_masks: 1, widest_mask: 2}",
+            "model.dim=12",
+            "model.num_layers=1",
+            "model.dropout=0",
+            *SMALL,
+            *TRAINING,
+        ],
+        {"sounds.csv": "file,said\n" + "".join(f"{number}.wav,{text}\n" for number, text in enumerate(SAID)), **sounds()},
+        [("ask", ["transcribe", ["transcription/0.wav", "transcription/3.wav"]], {"beams": 4})],
+        ["transcription/1.wav", "transcription/5.wav"],
+        look={"text": "transcription/3.wav"},
+        own_text=True,
+    ),
+    "captioning": Frozen(
+        "caption",
+        [
+            "data.train=captioning/captions.jsonl",
+            "data.valid=captioning/captions.jsonl",
+            "task.input={name: convolved, side: 16, first_dim: 8, stages: 1, stem_stride: 4}",
+            "text.min_count=1",
+            "model.dim=12",
+            "model.embedding_dim=8",
+            "model.dropout=0",
+            "decoding.max_new=10",
+            *SMALL,
+            *TRAINING,
+        ],
+        {"captions.jsonl": caption_lines(), **pictures()},
+        [("ask", ["caption", ["captioning/0.png", "captioning/5.png"]], {"method": "beam", "beams": 3, "n_best": 2})],
+        ["captioning/1.png", "captioning/2.png"],
+        look={"text": "captioning/0.png"},
+        own_text=True,
+    ),
+    "picture_classification": Frozen(
+        "classify-pictures",
+        [
+            "data.train=picture_classification/labels.csv",
+            "data.valid=picture_classification/labels.csv",
+            "task.input={name: patches, side: 16, size: 4, flip: true}",
+            "model={family: recurrent, cell: lstm, dim: 12, bidirectional: true}",
+            *SMALL,
+            *TRAINING,
+        ],
+        {"labels.csv": picture_labels(), **pictures()},
+        [("ask", ["predict", ["picture_classification/0.png", "picture_classification/5.png"]], {})],
+        ["picture_classification/1.png", "picture_classification/2.png"],
+        look={"text": "picture_classification/0.png"},
+        own_text=True,
+    ),
+    "node_labelling": Frozen(
+        "label-nodes",
+        [
+            "data.train=node_labelling/sentences.conllu",
+            "data.label=deprel",
+            "data.valid_fraction=0.2",
+            "embedding.characters=null",
+            "text.min_count=1",
+            "model.dim=12",
+            "model.embedding_dim=8",
+            "model.dropout=0",
+            *SMALL,
+            *TRAINING,
+        ],
+        {"sentences.conllu": dependencies(30)},
+        [("ask", ["tag", [{"text": ["Ada", "sees", "the", "old", "door"], "heads": [2, 0, 5, 5, 2]}]], {})],
+        [dependencies(1)],
+        "asked.conllu",
+        look={"text": dependencies(1), "place": 3},
+        own_text=True,
     ),
 }
 LOOKS: dict[str, dict[str, Any]] = {

@@ -1,0 +1,51 @@
+"""Values of places, drawn as places lie: a text on its colours, lines along time, maps of rows and columns."""
+
+from collections.abc import Mapping, Sequence
+
+import numpy as np
+
+from clew.core.layouts import Layout
+from clew.drawing.views import ColouredText, Heatmap, Lines, Part, Series
+
+
+def over_places(
+    layout: Layout,
+    named: Mapping[str, Sequence[float]],
+    label: str,
+    *,
+    low: float,
+    high: float,
+    title: str = "",
+    diverging: bool = False,
+    joined: bool = False,
+) -> list[Part]:
+    """What is measured at each place, under a name each; `title` is what lines that stand together are called."""
+    if layout.axis:
+        series = [Series(name, list(layout.at), list(values)) for name, values in named.items()]
+        return [Lines(series, layout.axis, label, title, y_range=(low, high))]
+    if layout.shape is not None:
+        rows, columns = layout.row_names, layout.column_names
+        return [
+            Heatmap(np.reshape(values, layout.shape), rows, columns, name, "row", "column", low, high, diverging=diverging, label=label)
+            for name, values in named.items()
+        ]
+    return [
+        coloured(layout.names, values, name, low=low, high=high, label=label, diverging=diverging, joined=joined)
+        for name, values in named.items()
+    ]
+
+
+def coloured(
+    tokens: Sequence[str],
+    values: Sequence[float],
+    title: str,
+    *,
+    joined: bool,
+    low: float = -1.0,
+    high: float = 1.0,
+    label: str = "",
+    diverging: bool = True,
+) -> ColouredText:
+    """A text on the colours of its values, with what each is."""
+    notes = [f"{value:+.3f}" for value in values]
+    return ColouredText(tokens, values, title, label, low, high, diverging=diverging, joined=joined, notes=notes)

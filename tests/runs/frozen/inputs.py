@@ -1,0 +1,77 @@
+"""Sounds, pictures and graphs that the frozen runs learn: tones for letters, coloured squares, sentences with heads. All small."""
+
+import io
+import json
+import math
+import random
+import wave
+
+import numpy as np
+
+from clew.drawing.png import png
+
+RATE = 4000
+PITCHES = {"a": 300.0, "b": 700.0, "c": 1500.0}
+SAID = ("a", "ab", "ba", "cab", "bc", "abc", "cc", "bab")
+COLOURS = {"red": (214, 39, 40), "green": (44, 160, 44), "blue": (31, 90, 214)}
+CORNERS = {"above": (2, 5), "below": (9, 6)}
+SIDE, SQUARE = 16, 5
+
+
+def sounds() -> dict[str, bytes]:
+    """A twentieth of a second for each letter, and as much silence before it; 8 bits a sample."""
+    return {f"{number}.wav": spoken(text) for number, text in enumerate(SAID)}
+
+
+def spoken(text: str) -> bytes:
+    length = RATE // 20
+    samples: list[int] = []
+    for letter in text:
+        samples += [128] * length
+        samples += [128 + round(90 * math.sin(2 * math.pi * PITCHES[letter] * place / RATE)) for place in range(length)]
+    file = io.BytesIO()
+    with wave.open(file, "wb") as written:
+        written.setnchannels(1)
+        written.setsampwidth(1)
+        written.setframerate(RATE)
+        written.writeframes(bytes(samples))
+    return file.getvalue()
+
+
+def things() -> list[tuple[str, str]]:
+    """A colour and a place for each of twelve pictures."""
+    return [(colour, place) for _ in range(2) for place in CORNERS for colour in COLOURS]
+
+
+def pictures() -> dict[str, bytes]:
+    found = {}
+    for number, (colour, place) in enumerate(things()):
+        pixels = np.full((SIDE, SIDE, 3), 225 + number, dtype=np.uint8)
+        row, column = CORNERS[place]
+        pixels[row : row + SQUARE, column + number % 3 : column + number % 3 + SQUARE] = COLOURS[colour]
+        found[f"{number}.png"] = png(pixels)
+    return found
+
+
+def caption_lines() -> str:
+    lines = [{"image": f"{number}.png", "captions": [f"a {colour} square {place}"]} for number, (colour, place) in enumerate(things())]
+    return "".join(json.dumps(line) + "\n" for line in lines)
+
+
+def picture_labels() -> str:
+    return "image,label\n" + "".join(f"{number}.png,{colour}\n" for number, (colour, _) in enumerate(things()))
+
+
+def dependencies(count: int) -> str:
+    """CoNLL-U of sentences such as: Ada sees the old door."""
+    draw, blocks = random.Random(1), []
+    for _ in range(count):
+        first, verb, last = (
+            draw.choice(["Ada", "Bo", "Eva"]),
+            draw.choice(["sees", "opens", "likes"]),
+            draw.choice(["door", "maze", "lamp"]),
+        )
+        rows = [(first, 2, "nsubj"), (verb, 0, "root"), ("the", 5, "det"), ("old", 5, "amod"), (last, 2, "obj")]
+        rows = rows if draw.random() < 0.5 else [*rows[:2], ("the", 4, "det"), (last, 2, "obj")]
+        blocks.append("".join(f"{at}\t{word}\t_\t_\t_\t_\t{head}\t{name}\t_\t_\n" for at, (word, head, name) in enumerate(rows, start=1)))
+    return "\n".join(blocks)
