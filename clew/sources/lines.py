@@ -4,10 +4,12 @@ from dataclasses import dataclass
 from functools import cached_property
 from typing import Any, ClassVar
 
+import torch
 from torch import Tensor
 
 from clew.data.picture_files import picture_size, read_picture
 from clew.data.pictures import PictureRef
+from clew.sources.canvases import Canvas
 from clew.sources.frames import Frames
 from clew.sources.inputs import Input, InputReader, Shown
 
@@ -60,3 +62,14 @@ class ColumnsReader(InputReader):
         """The line itself."""
         ink = self.ink(given)
         return Shown(ink, float(ink.shape[1]), "pixels", "line")
+
+    def canvas(self, given: Any) -> Canvas:
+        """The line itself, in the size in which it is read."""
+        ink = self.ink(given)
+        places = self.frames.num_positions(ink.shape[1])
+        return Canvas(
+            ((1 - ink) * 255).round().to(torch.uint8)[..., None].expand(-1, -1, 3).numpy(),
+            spread=lambda entries: entries.reshape(-1, self.height)[: ink.shape[1]].mT,
+            cells=torch.arange(places),
+            grid=(1, places),
+        )
