@@ -12,7 +12,7 @@ def add_language_model(parser: argparse.ArgumentParser) -> None:
     add(
         "--lm",
         metavar="TEXT|RUN",
-        help="CTC: search with n-grams of a text file, of the tokens that the run writes, or with a run that is a language model of letters",
+        help="CTC: search with n-grams of a text file in the tokens that the run writes, or with a language model of letters",
     )
     add("--lm-weight", type=float, metavar="X", help="what log p of the language model counts beside log p of the sound (default: 0.5)")
     add("--lm-bonus", type=float, metavar="X", help="what each token adds to a text's score (default: 0)")
