@@ -2,7 +2,7 @@
 
 import numpy as np
 
-from clew.drawing.shapes import Photograph, Shape
+from clew.drawing.shapes import Photo, Shape
 
 PICTURE, BESIDE, FAINT = 320, 16, 0.45
 """Pixels of a picture's longer side below a map, those between it and the picture itself, and how strong it is there."""
@@ -23,6 +23,6 @@ def below(backdrop: np.ndarray | None, left: float, top: float, width: float, he
     if backdrop is None:
         return []
     if backdrop.ndim == 2:
-        return [Photograph(left, top, width, height, 255 - backdrop, FAINT)]
+        return [Photo(left, top, width, height, 255 - backdrop, FAINT)]
     grey = np.rint(backdrop @ np.array([0.299, 0.587, 0.114]))
-    return [Photograph(left, top, width, height, grey, FAINT), Photograph(left + width + BESIDE, top, width, height, backdrop)]
+    return [Photo(left, top, width, height, grey, FAINT), Photo(left + width + BESIDE, top, width, height, backdrop)]

@@ -20,7 +20,7 @@ from clew.drawing.kinds import KINDS
 from clew.drawing.letters import visible
 from clew.drawing.pages import DRAWN, title_of
 from clew.drawing.parts import Part
-from clew.drawing.shapes import Box, Dot, Label, Photograph, Raster, Shape, Stroke
+from clew.drawing.shapes import Box, Dot, Label, Photo, Raster, Shape, Stroke
 
 INCH, POINT = 100, 0.72
 """Pixels of an inch, and points of a pixel."""
@@ -114,8 +114,8 @@ def draw_shapes(axis: Any, width: float, height: float, shapes: Sequence[Shape])
                 write(axis, shape.x, shape.y, shape.text, shape.kind, shape.turn)
             elif isinstance(shape, Raster):
                 draw_raster(axis, shape)
-            elif isinstance(shape, Photograph):
-                draw_photograph(axis, shape)
+            elif isinstance(shape, Photo):
+                draw_photo(axis, shape)
             else:
                 axis.add_patch(patch_of(shape))
 
@@ -127,12 +127,12 @@ def draw_raster(axis: Any, shape: Raster) -> None:
     draw_image(axis, shape, image)
 
 
-def draw_photograph(axis: Any, shape: Photograph) -> None:
-    look = {} if shape.pixels.ndim == 3 else {"cmap": "gray", "vmin": 0, "vmax": 255}
-    draw_image(axis, shape, shape.pixels, alpha=shape.opacity, **look)
+def draw_photo(axis: Any, shape: Photo) -> None:
+    look = {} if shape.levels.ndim == 3 else {"cmap": "gray", "vmin": 0, "vmax": 255}
+    draw_image(axis, shape, shape.levels, alpha=shape.opacity, **look)
 
 
-def draw_image(axis: Any, shape: Raster | Photograph, image: np.ndarray, **look: Any) -> None:
+def draw_image(axis: Any, shape: Raster | Photo, image: np.ndarray, **look: Any) -> None:
     place = (shape.x, shape.x + shape.width, shape.y + shape.height, shape.y)
     smooth = image.shape[0] * image.shape[1] >= 1e5
     axis.imshow(image, extent=place, aspect="auto", interpolation="antialiased" if smooth else "nearest", **look)

@@ -4,7 +4,7 @@ import numpy as np
 
 from clew.drawing.letters import shortened, visible
 from clew.drawing.parts import Overlays
-from clew.drawing.shapes import Box, Label, Photograph, Picture, Raster, Shape
+from clew.drawing.shapes import Box, Label, Photo, Picture, Raster, Shape
 
 SIDE, GAP, MARGIN, BELOW = 112, 10, 4, 22
 MOST_IN_A_ROW = 7
@@ -33,7 +33,7 @@ def overlays(part: Overlays) -> Picture:
     for number, name in enumerate(["", *part.names]):
         x = MARGIN + number % MOST_IN_A_ROW * (SIDE + GAP) + (SIDE - wide) / 2
         y = MARGIN + number // MOST_IN_A_ROW * (tall + BELOW + GAP)
-        shapes.append(Photograph(x, y, wide, tall, pixels))
+        shapes.append(Photo(x, y, wide, tall, pixels))
         about = "the picture"
         if number:
             weights = np.asarray(part.maps[number - 1], dtype=float)

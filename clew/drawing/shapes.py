@@ -127,26 +127,26 @@ class Raster:
 
 
 @dataclass(frozen=True)
-class Photograph:
+class Photo:
     """A picture with colours of its own (rows, columns, 3), or in grey (rows, columns), from 0 to 255, as strong as `opacity` on paper."""
 
     x: float
     y: float
     width: float
     height: float
-    pixels: np.ndarray
+    levels: np.ndarray
     opacity: float = 1.0
 
     def svg(self, name: str) -> str:
         area = f'x="{pixels(self.x)}" y="{pixels(self.y)}" width="{pixels(self.width)}" height="{pixels(self.height)}"'
-        content = b64encode(png(self.pixels)).decode()
+        content = b64encode(png(self.levels)).decode()
         return (
             f'<image {area} opacity="{self.opacity:.3g}" preserveAspectRatio="none" style="image-rendering:pixelated" '
             f'href="data:image/png;base64,{content}"/>'
         )
 
 
-Shape = Box | Dot | Stroke | Label | Raster | Photograph
+Shape = Box | Dot | Stroke | Label | Raster | Photo
 
 
 @dataclass(frozen=True)

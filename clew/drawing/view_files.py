@@ -41,6 +41,11 @@ def numbers(values: Any) -> np.ndarray:
     return np.array(values, dtype=np.float64)  # null is nan
 
 
+def levels(values: Any) -> np.ndarray | None:
+    """A picture's bytes, where there is one."""
+    return None if values is None else np.array(values, dtype=np.uint8)
+
+
 def listed(values: Any) -> Any:
     """Numbers, or rows of them; null where there was none."""
     return (
@@ -53,7 +58,7 @@ def series_of(content: list[dict[str, Any]]) -> list[Series]:
 
 
 PARTS: dict[str, tuple[Callable[..., Part], dict[str, Callable[[Any], Any]]]] = {
-    "heatmap": (Heatmap, {"values": numbers}),
+    "heatmap": (Heatmap, {"values": numbers, "backdrop": levels}),
     "spelled": (Spelled, {"shown": numbers, "weights": numbers}),
     "grid": (Grid, {"maps": lambda maps: [[numbers(each) for each in row] for row in maps]}),
     "lines": (Lines, {"series": series_of, "thresholds": lambda pairs: [tuple(pair) for pair in pairs]}),

@@ -5,7 +5,7 @@ import pytest
 
 from clew.drawing.heatmap import FEW, NONE, heatmap, limits
 from clew.drawing.parts import Heatmap
-from clew.drawing.shapes import Box, Label, Photograph, Picture, Raster
+from clew.drawing.shapes import Box, Label, Photo, Picture, Raster
 
 
 def boxes(picture: Picture) -> list[Box]:
@@ -130,11 +130,11 @@ def test_a_scale_says_where_there_is_more_than_its_end() -> None:
 def test_a_map_over_a_picture_lies_on_it_and_the_picture_stands_beside_it() -> None:
     photograph = np.random.default_rng(0).integers(0, 256, (16, 32, 3), dtype=np.uint8)
     picture = heatmap(Heatmap(np.eye(4), (), (), backdrop=photograph))
-    below, beside = (shape for shape in picture.shapes if isinstance(shape, Photograph))
+    below, beside = (shape for shape in picture.shapes if isinstance(shape, Photo))
     (over,) = rasters(picture)
     assert (below.x, below.y, below.width, below.height) == (over.x, over.y, over.width, over.height)
     assert below.width == 2 * below.height and below.opacity < 1 and beside.opacity == 1
-    assert (beside.pixels == photograph).all() and beside.x > below.x + below.width
+    assert (beside.levels == photograph).all() and beside.x > below.x + below.width
     assert beside.x + beside.width <= picture.width
     assert picture.shapes.index(below) < picture.shapes.index(over)
 
@@ -142,6 +142,6 @@ def test_a_map_over_a_picture_lies_on_it_and_the_picture_stands_beside_it() -> N
 def test_a_spectrogram_below_a_map_is_dark_where_it_is_loud() -> None:
     loud = np.array([[0, 255, 0], [0, 0, 10]], dtype=np.uint8)
     picture = heatmap(Heatmap(np.zeros((2, 3)), ("high", "low"), ("0.00", "0.01", "0.02"), backdrop=loud))
-    (below,) = (shape for shape in picture.shapes if isinstance(shape, Photograph))
-    assert below.pixels.tolist() == [[255, 0, 255], [255, 255, 245]]
+    (below,) = (shape for shape in picture.shapes if isinstance(shape, Photo))
+    assert below.levels.tolist() == [[255, 0, 255], [255, 255, 245]]
     assert {"high", "low", "0.00"} <= set(texts(picture))

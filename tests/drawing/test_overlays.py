@@ -4,7 +4,7 @@ import numpy as np
 
 from clew.drawing.overlays import DARKEST, darkness, over_pixels, overlays
 from clew.drawing.parts import Overlays
-from clew.drawing.shapes import Box, Label, Photograph, Raster
+from clew.drawing.shapes import Box, Label, Photo, Raster
 
 PIXELS = np.arange(5 * 6 * 3, dtype=np.uint8).reshape(5, 6, 3)
 
@@ -25,9 +25,7 @@ def test_the_brightest_place_is_that_of_the_most_weight() -> None:
 def test_a_small_picture_for_each_word_stands_behind_the_plain_one() -> None:
     maps = [np.array([[0.1, 0.7], [0.1, 0.1]]), np.array([[0.1, 0.1], [0.6, 0.2]])]
     picture = overlays(Overlays(PIXELS, ["a", "<b>"], maps, (3, 4)))
-    photos, shades, names, marks = (
-        [shape for shape in picture.shapes if isinstance(shape, kind)] for kind in (Photograph, Raster, Label, Box)
-    )
+    photos, shades, names, marks = ([shape for shape in picture.shapes if isinstance(shape, kind)] for kind in (Photo, Raster, Label, Box))
     assert len(photos) == 3 and len(shades) == 2 and all((photo.levels == PIXELS).all() for photo in photos)
     assert [name.text for name in names] == ["a", "<b>"]
     assert [mark.title for mark in marks] == ["the picture", "a: 70 % at row 1, column 2", "<b>: 60 % at row 2, column 1"]
@@ -39,5 +37,5 @@ def test_a_small_picture_for_each_word_stands_behind_the_plain_one() -> None:
 
 def test_many_words_stand_in_rows() -> None:
     picture = overlays(Overlays(PIXELS, [str(n) for n in range(9)], [np.ones((2, 2))] * 9, (3, 4)))
-    assert len({shape.y for shape in picture.shapes if isinstance(shape, Photograph)}) == 2
-    assert all(shape.x + shape.width <= picture.width for shape in picture.shapes if isinstance(shape, Photograph))
+    assert len({shape.y for shape in picture.shapes if isinstance(shape, Photo)}) == 2
+    assert all(shape.x + shape.width <= picture.width for shape in picture.shapes if isinstance(shape, Photo))

@@ -25,3 +25,10 @@ def test_every_kind_of_part_can_be_read() -> None:
     read = {part["kind"] for part in json.loads(View("t", every_part()).json())["parts"]}
     assert read == kinds and len(kinds) == 11
     assert Series("a", [1], [2]).spread is None
+
+
+def test_a_picture_below_a_map_is_read_again() -> None:
+    for shape in ((4, 6, 3), (4, 6)):
+        picture = np.arange(np.prod(shape), dtype=np.uint8).reshape(shape)
+        view = View("Over", [Heatmap(np.eye(2), (), (), backdrop=picture)])
+        assert view_of(json.loads(view.json())).svg() == view.svg()
