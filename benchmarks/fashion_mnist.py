@@ -45,7 +45,14 @@ class Row:
         return cls(model, result.run.config.recipe, *accuracies, count, result.step, result.seconds)
 
     def __str__(self) -> str:
-        cells = [f"`{self.recipe}`", f"{self.test:.2f}", f"{self.valid:.2f}", f"{self.parameters:,}", f"{self.steps:,}", f"{self.seconds:.0f}"]
+        cells = [
+            f"`{self.recipe}`",
+            f"{self.test:.2f}",
+            f"{self.valid:.2f}",
+            f"{self.parameters:,}",
+            f"{self.steps:,}",
+            f"{self.seconds:.0f}",
+        ]
         return f"| {' | '.join([self.model, *cells])} |"
 
 

@@ -47,7 +47,9 @@ class Overlap:
         """A line a label."""
         head = f"{'label':20} {'IoU':>6} {'gold':>10} {'predicted':>10}"
         numbers = {label: (int(gold), int(told)) for label, gold, told in zip(self.labels, self.gold, self.predicted, strict=True)}
-        lines = [f"{label:20} {100 * value:6.2f} {numbers[label][0]:>10,} {numbers[label][1]:>10,}" for label, value in self.by_label.items()]
+        lines = [
+            f"{label:20} {100 * value:6.2f} {numbers[label][0]:>10,} {numbers[label][1]:>10,}" for label, value in self.by_label.items()
+        ]
         return "\n".join([head, *lines])
 
 

@@ -131,6 +131,4 @@ SCENE_CELLS = labeller(
     training(500, batch_size=16, learning_rate=4e-3),
     3,
 )
-LABEL_CELLS = labeller(
-    "Every square of pictures of your own labelled, from a folder of label pictures.", {}, training(2000), 4
-)
+LABEL_CELLS = labeller("Every square of pictures of your own labelled, from a folder of label pictures.", {}, training(2000), 4)

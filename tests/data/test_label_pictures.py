@@ -61,7 +61,10 @@ def test_a_cell_that_is_ignored_throughout_has_no_number():
     ("data", "sentence"),
     [
         (b"GIF89a", "a.png: a label picture is a PNG file, and this is none; save it as PNG"),
-        (saved(Image.new("RGB", (2, 2))), "one number a pixel, grey or of a palette, .* this one has colours of type 2 with 8 bits; save it"),
+        (
+            saved(Image.new("RGB", (2, 2))),
+            "one number a pixel, grey or of a palette, .* this one has colours of type 2 with 8 bits; save it",
+        ),
         (saved(Image.new("I;16", (2, 2))), "this one has colours of type 0 with 16 bits"),
         (saved(Image.new("L", (4, 4)))[:50], "a.png: a damaged PNG file: .*; give a whole one"),
     ],

@@ -92,8 +92,9 @@ OF_FILES = {
     "captioning": ["reads", "predicts", "expects", "scores_tokens", "own_target", "steps", "explains", "aligns"],
     "picture_classification": ["reads", "judges", "explains"],
     "cell_labelling": ["reads"],
+    "graph_classification": [],
 }
-"""Tasks that read files in the place of texts."""
+"""Tasks that read files, or graphs of any kind, in the place of texts."""
 
 
 def those_with(capability: str) -> list[str]:

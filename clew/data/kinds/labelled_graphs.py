@@ -42,6 +42,4 @@ def labelled_graphs_in(files: Given, data: LabelledGraphsData, notes: Notes) -> 
     return chain.from_iterable(labelled_graphs(Path(file).expanduser(), data.label, notes) for file in files)
 
 
-LABELLED_GRAPHS = Kind(
-    name="graphs with labels", section=LabelledGraphsData, read_parts=labelled_graphs_of, read_files=labelled_graphs_in
-)
+LABELLED_GRAPHS = Kind(name="graphs with labels", section=LabelledGraphsData, read_parts=labelled_graphs_of, read_files=labelled_graphs_in)

@@ -38,7 +38,9 @@ class LabelledPixelsData(ExampleData):
     ignored: int | None = Field(None, ge=0, le=255, description="the number of pixels without a label, such as 255")
     size: int = Field(10_000, ge=1, description="drawn scenes: how many")
     side: int = Field(64, ge=32, le=512, description="drawn scenes: the side of a picture, in pixels")
-    smallest: int | None = Field(None, ge=32, le=512, description="drawn scenes: sides are drawn from this to data.side; all data.side else")
+    smallest: int | None = Field(
+        None, ge=32, le=512, description="drawn scenes: sides are drawn from this to data.side; all data.side else"
+    )
     things: int = Field(MOST_THINGS, ge=1, le=MOST_THINGS, description="drawn scenes: how many things at most")
 
 
@@ -78,7 +80,10 @@ def labelled_pixels_in(files: Given, data: LabelledPixelsData, notes: Notes) -> 
 def of_folder(folder: Path, data: LabelledPixelsData, notes: Notes) -> Iterator[LabelledPixels]:
     """Every picture below a folder that has a label picture of its size; one without is a fault."""
     labels = folder.parent / LABELS if data.labels is None else Path(data.labels).expanduser()
-    for path, what in ((folder, "data.train, data.valid and data.test name folders of pictures"), (labels, "data.labels names their folder")):
+    for path, what in (
+        (folder, "data.train, data.valid and data.test name folders of pictures"),
+        (labels, "data.labels names their folder"),
+    ):
         if not path.is_dir():
             raise UserError(f"{path}: there is no such folder; {what}, with a label picture of the same name for each; {near(path)}")
     found = False
@@ -90,12 +95,9 @@ def of_folder(folder: Path, data: LabelledPixelsData, notes: Notes) -> Iterator[
             continue
         sizes = picture.size(), PictureRef(str(beside)).size()
         if sizes[0] != sizes[1]:
-            height, width, other_height, other_width = (side for size in sizes for side in size)
-            notes.fault(
-                "label picture of another size",
-                str(path),
-                f"it has {height} x {width} pixels, and its label picture {beside} has {other_height} x {other_width}; both must be one size",
-            )
+            own, other = (f"{height} x {width}" for height, width in sizes)
+            rule = f"it has {own} pixels, and its label picture {beside} has {other}; both must be one size"
+            notes.fault("label picture of another size", str(path), rule)
             continue
         found = True
         yield LabelledPixels(picture, pixels, tuple(data.names), data.ignored, str(path))
