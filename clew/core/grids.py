@@ -100,8 +100,8 @@ def sequence_mask(mask: Tensor | None) -> Tensor | None:
 
 
 def grids_of_places(x: Tensor, mask: Tensor | None, places: Tensor, height: int, width: int) -> tuple[Tensor, Tensor | None]:
-    """Sequences (batch, length, ...) as grids (batch, height, width, ...), each vector at its place, counted row by row, and zeros elsewhere;
-    and which cells are real, None where all are. It is `real_cells_first` the other way round."""
+    """Sequences (batch, length, ...) as grids (batch, height, width, ...), each vector at its place, counted row by row, and zeros
+    elsewhere; and which cells are real, None where all are. It is `real_cells_first` the other way round."""
     if mask is None and x.shape[1] == height * width:
         return x.unflatten(1, (height, width)), None
     outside = height * width  # one place more, for padding

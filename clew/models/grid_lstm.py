@@ -50,8 +50,9 @@ class GridBody(nn.Module):
     """hidden = layers(embedding(inputs)), each layer after the first above blocks of the one below, where there are any.
 
     `inputs` are grids of what the embedding takes: vectors (batch, height, width, features) or tokens (batch, height, width); the mask is
-    (batch, height, width). Pictures come as their source gives them, with the mask (batch, length) of their places. Out comes a sequence of cells (batch, positions, dim), each example's real ones first, row by row;
-    `hidden_mask` of what went in is its mask. It has no state: a grid is read as a whole.
+    (batch, height, width). Pictures come as their source gives them, with the mask (batch, length) of their places. Out comes a sequence
+    of cells (batch, positions, dim), each example's real ones first, row by row; `hidden_mask` of what went in is its mask. It has no
+    state: a grid is read as a whole.
     """
 
     causal = False

@@ -51,7 +51,7 @@ MOST_LABELS = 256
 
 
 class CellLabellingConfig(TaskSection):
-    """A label for each cell of a picture. A cell's label is that of most of its pixels, of two with as many the one with the lower number."""
+    """A label for each cell of a picture: that of most of its pixels, of two with as many the one with the lower number."""
 
     name: Literal["cell_labelling"] = "cell_labelling"
     input: Annotated[Part, one_of("reader of cells", CELLS)] = Field(

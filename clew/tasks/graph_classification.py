@@ -124,7 +124,7 @@ class GraphClassifier(PooledClassifier):
         pairs = sorted(zip(self.labels.names, found["probabilities"], strict=True), key=lambda pair: -pair[1])
         return JudgedInput(given, tuple(found["labels"]), dict(pairs))
 
-    def described(self, example: LabelledGraph, prediction: Found) -> dict[str, Any]:
+    def described(self, example: Any, prediction: Found) -> dict[str, Any]:
         return {"source": example.graph.key, **self.answer.described(example, prediction)}
 
     def without(self, capability: str) -> str | None:

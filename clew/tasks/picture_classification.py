@@ -1,5 +1,5 @@
-"""What a picture shows: a label, several, or a number. Any body that reads one sequence or a grid, over patches, pixels, rows or a network's
-grid."""
+"""What a picture shows: a label, several, or a number. Any body that reads one sequence or a grid, over patches, pixels, rows or the grid
+of a network."""
 
 from collections.abc import Sequence
 from typing import Annotated, Any, Literal

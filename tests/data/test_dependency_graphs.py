@@ -170,5 +170,5 @@ def test_data_without_dependencies_are_refused(tmp_path):
         ):
             DEPENDENCY_GRAPHS.read(DependencyGraphsData(corpus=corpus), seed=1)
     path = write(tmp_path / "a.csv", "text,label\na,b\n")
-    with pytest.raises(UserError, match="which holds no words with heads; if it is something else, say so with data.format: conllu"):
+    with pytest.raises(UserError, match="which holds no words with heads; if it is something else, say so with data.format: jsonl, conllu"):
         DEPENDENCY_GRAPHS.read(DependencyGraphsData(train=str(path)), seed=1)

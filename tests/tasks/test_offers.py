@@ -99,8 +99,9 @@ OF_FILES = {
     "sound_classification": ["reads", "judges", "explains"],
     "cell_labelling": ["reads"],
     "paragraphs": [],
+    "graph_classification": [],
 }
-"""Tasks that read files in the place of texts."""
+"""Tasks that read files, or graphs of any kind, in the place of texts."""
 
 
 def those_with(capability: str) -> list[str]:

@@ -1,4 +1,4 @@
-"""Graphs with a label for each node: sentences with their dependencies in CoNLL-U, corpora of it, graphs in JSON lines, and drawn scenes."""
+"""Graphs with a label for each node: sentences with their dependencies in CoNLL-U, corpora of it, JSON lines, and drawn scenes."""
 
 from collections.abc import Iterator
 from itertools import chain

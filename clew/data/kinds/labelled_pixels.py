@@ -95,12 +95,9 @@ def of_folder(folder: Path, data: LabelledPixelsData, notes: Notes) -> Iterator[
             continue
         sizes = picture.size(), PictureRef(str(beside)).size()
         if sizes[0] != sizes[1]:
-            height, width, other_height, other_width = (side for size in sizes for side in size)
-            notes.fault(
-                "label picture of another size",
-                str(path),
-                f"it has {height} x {width} pixels, and its label picture {beside} has {other_height} x {other_width}; both must be one size",
-            )
+            own, other = (f"{height} x {width}" for height, width in sizes)
+            rule = f"it has {own} pixels, and its label picture {beside} has {other}; both must be one size"
+            notes.fault("label picture of another size", str(path), rule)
             continue
         found = True
         yield LabelledPixels(picture, pixels, tuple(data.names), data.ignored, str(path))
