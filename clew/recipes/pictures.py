@@ -144,15 +144,15 @@ PARAGRAPHS = Recipe(
         "text": {"tokenizer": "word", "lowercase": True},
         "model": {
             "family": "bert",
-            "dim": 128,
+            "dim": 96,
             "num_layers": 1,
             "num_heads": 4,
             "dropout": 0.0,
             "attention_dropout": 0.0,
             "num_segments": 0,
         },
-        "task": {"name": "paragraphs", "input": {"name": "regions", "side": 12}, "best": "all_once"},
-        "training": training(2000, batch_size=64),
+        "task": {"name": "paragraphs", "input": {"name": "regions", "side": 12}, "dim": 96, "embedding_dim": 64, "best": "all_once"},
+        "training": training(2000, batch_tokens=1600),
         "decoding": {"method": "greedy", "max_new": 30},
     },
 )
