@@ -23,7 +23,7 @@ def test_what_was_no_number_is_none_again() -> None:
 def test_every_kind_of_part_can_be_read() -> None:
     kinds = {type(part).__name__.lower() for part in every_part()}
     read = {part["kind"] for part in json.loads(View("t", every_part()).json())["parts"]}
-    assert read == kinds and len(kinds) == 11
+    assert read == kinds and len(kinds) == 12
     assert Series("a", [1], [2]).spread is None
 
 

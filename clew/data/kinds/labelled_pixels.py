@@ -54,7 +54,7 @@ class SceneShapes(NamedTuple):
 
 
 def labelled_pixels_of(data: LabelledPixelsData, seed: int, notes: Notes) -> Parts:
-    data.check_given("data.train names a folder of pictures, e.g. data.train=pictures data.labels=labels, label pictures in the other")
+    data.check_given("data.train names your folder of pictures, e.g. data.train=pictures data.labels=labels, label pictures in the other")
     if data.corpus is None:
         return cut_files(lambda files: labelled_pixels_in(files, data, notes), data, seed, key=split_key)
     if data.corpus != SCENES:
