@@ -37,7 +37,7 @@ def captioner(
 SCENES = captioner(
     "An LSTM that attends to the grid of a residual network and captions drawn scenes.",
     {"corpus": "scenes", "size": 20_000, "side": 48, "things": 2, "forms": "fixed", "valid_fraction": 0.02, "test_fraction": 0.02},
-    training(4000, learning_rate=3e-3),
+    training(2400, learning_rate=3e-3),
     side=48,
     reader={"first_dim": 16, "positions": "learned", "gain": 6.0},
     encoder="bare",

@@ -89,7 +89,7 @@ class Captioner(WritesFromInput):
         exact = zip(self.sentence_scores(examples, predictions), scenes, strict=True)
         if novel := [score for score, scene in exact if scene.is_novel]:
             values["exact_novel"] = fmean(novel)
-        if self.without("aligns") is None:
+        if self.without("aligns") is None and isinstance(self.reader, PictureReader):
             found = self.pointed(scenes, predictions)
             values |= {"pointing": found.share} if found.words else {}
         return values

@@ -94,6 +94,13 @@ def test_pictures_of_which_the_truth_is_not_known_are_not_pointed_at(run: Path) 
     assert values["exact"] == 100 and not {"true", "exact_novel", "pointing"} & set(values)
 
 
+def test_a_flat_decoder_of_paragraphs_reads_regions(tmp_path: Path) -> None:
+    data = ["data.size=20", "data.side=32", "data.paragraphs=true", "data.order=across", "task.input={name: regions, side: 4}"]
+    small = ["model.dim=16", "training.steps=1", "training.schedule.warmup=0", "decoding.max_new=4", "device=cpu"]
+    values = run_recipe("scenes-captioner", [*data, *small], out=tmp_path / "run").valid.measures
+    assert "true" in values and "pointing" not in values  # regions are no grid
+
+
 def test_where_each_word_looks_is_laid_over_the_picture(run: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     picture = str(run / "2.png")
     assert main(["look", "caption", str(run / "run"), picture, "--json"]) == 0
