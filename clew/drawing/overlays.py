@@ -13,9 +13,12 @@ DARKEST = 205
 """Of 255: what lies where a word does not look is still to be seen."""
 
 
-def over_pixels(weights: np.ndarray, cell: tuple[int, int], size: tuple[int, int]) -> np.ndarray:
-    """Weights (rows, columns) of cells of so many pixels down and across, one for each pixel of a picture (height, width)."""
-    rows, columns = (np.arange(side) // step for side, step in zip(size, cell, strict=True))
+def over_pixels(weights: np.ndarray, cell: tuple[int, int], size: tuple[int, int], before: int = 0) -> np.ndarray:
+    """Weights (rows, columns) of cells of so many pixels down and across, one for each pixel of a picture (height, width). The first cell
+    would begin `before` pixels outside, and the last reaches to the end."""
+    rows, columns = (
+        np.minimum((np.arange(side) + before) // step, most - 1) for side, step, most in zip(size, cell, weights.shape, strict=True)
+    )
     return weights[rows[:, None], columns[None, :]]
 
 
@@ -37,7 +40,7 @@ def overlays(part: Overlays) -> Picture:
         about = "the picture"
         if number:
             weights = np.asarray(part.maps[number - 1], dtype=float)
-            shapes.append(Raster(x, y, wide, tall, darkness(over_pixels(weights, part.cell, (height, width))), "shade"))
+            shapes.append(Raster(x, y, wide, tall, darkness(over_pixels(weights, part.cell, (height, width), part.before)), "shade"))
             row, column = np.unravel_index(int(weights.argmax()), weights.shape)
             about = f"{visible(name)}: {100 * weights.max():.0f} % at row {row + 1}, column {column + 1}"
             shapes.append(Label(x + wide / 2, y + tall + 16, shortened(visible(name), LONGEST_NAME), "word-middle"))

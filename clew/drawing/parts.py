@@ -188,13 +188,14 @@ class Network:
 @dataclass(frozen=True)
 class Overlays:
     """Where each word looks in one picture (height, width, 3) of bytes: weights (rows, columns) by name, of a grid whose places are cells
-    of so many pixels down and across."""
+    of so many pixels down and across, the first of them beginning `before` pixels outside."""
 
     pixels: np.ndarray
     names: Sequence[str]
     maps: Sequence[np.ndarray]
     cell: tuple[int, int]
     title: str = ""
+    before: int = 0
 
 
 @dataclass(frozen=True)

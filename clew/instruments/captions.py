@@ -47,7 +47,7 @@ def look_at_caption(subjects: Sequence[Subject], options: CaptionOptions) -> Vie
         for word, place, row, spread in zip(words, most, weights, bits, strict=True)
     ]
     parts: list[Part] = [
-        Overlays(np.broadcast_to(pixels, (*pixels.shape[:2], 3)), words, maps, reader.pictures.cell),
+        Overlays(np.broadcast_to(pixels, (*pixels.shape[:2], 3)), words, maps, reader.pictures.cell, before=reader.pictures.before),
         Table(("word", "row", "column", "weight (%)", "entropy (bits)"), rows, "Where each word looks most"),
     ]
     facts = {

@@ -23,14 +23,17 @@ class Pointed(NamedTuple):
         return 100 * self.right / self.words if self.words else float("nan")
 
 
-def touched_cells(numbers: np.ndarray, count: int, cell: tuple[int, int], size: tuple[int, int]) -> np.ndarray:
+def touched_cells(numbers: np.ndarray, count: int, cell: tuple[int, int], size: tuple[int, int], before: int = 0) -> np.ndarray:
     """For each thing from 1 to `count`, which cells (count, rows, columns) it touches.
 
     `numbers` (height, width) has the number of the thing at each pixel, 0 where there is none. The grid lies on the picture as it is read:
-    resized to `size`, height and width, and cut into cells of so many pixels down and across.
+    resized to `size`, height and width, and cut into cells of so many pixels down and across, the first of which would begin `before`
+    pixels outside; the last reaches to the end.
     """
-    places = [(2 * np.arange(old) + 1) * new // (2 * old * step) for old, new, step in zip(numbers.shape, size, cell, strict=True)]
-    found = np.zeros((count, *(-(-new // step) for new, step in zip(size, cell, strict=True))), dtype=bool)
+    grid = [-(-new // step) for new, step in zip(size, cell, strict=True)]
+    pixels = [(2 * np.arange(old) + 1) * new // (2 * old) for old, new in zip(numbers.shape, size, strict=True)]
+    places = [np.minimum((at + before) // step, most - 1) for at, step, most in zip(pixels, cell, grid, strict=True)]
+    found = np.zeros((count, *grid), dtype=bool)
     down, across = np.nonzero(numbers)
     found[numbers[down, across].astype(int) - 1, places[0][down], places[1][across]] = True
     return found

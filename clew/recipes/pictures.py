@@ -39,7 +39,7 @@ SCENES = captioner(
     {"corpus": "scenes", "size": 20_000, "side": 48, "things": 2, "forms": "fixed", "valid_fraction": 0.02, "test_fraction": 0.02},
     training(2400, learning_rate=3e-3),
     side=48,
-    reader={"first_dim": 16, "positions": "learned", "gain": 6.0},
+    reader={"first_dim": 16, "positions": "learned", "gain": 6.0, "norm": "place"},
     encoder="bare",
     readout="none",
 )

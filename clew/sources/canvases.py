@@ -32,9 +32,12 @@ class Canvas:
         return total.index_add(0, self.cells.to(entries.device).flatten(), entries.sum(-1).flatten())
 
 
-def cells_of_grid(height: int, width: int, cell: tuple[int, int]) -> Tensor:
-    """Which rectangle of the size `cell` each pixel (height, width) is in, counted row by row."""
-    down, across = torch.arange(height) // cell[0], torch.arange(width) // cell[1]
+def cells_of_grid(height: int, width: int, cell: tuple[int, int], before: int = 0) -> Tensor:
+    """Which rectangle of the size `cell` each pixel (height, width) is in, counted row by row. The first would begin `before` pixels
+    outside, and the last reaches to the end."""
+    down, across = (
+        ((torch.arange(side) + before) // step).clamp(max=-(-side // step) - 1) for side, step in zip((height, width), cell, strict=True)
+    )
     return down[:, None] * (int(across[-1]) + 1) + across[None, :]
 
 

@@ -85,7 +85,7 @@ class PictureReader(InputReader):
         return Canvas(
             pixels.expand(-1, -1, 3).numpy(),
             spread=lambda entries: entries.sum(-1),
-            cells=cells_of_grid(self.side, self.side, self.cell),
+            cells=cells_of_grid(self.side, self.side, self.cell, self.pictures.before),
             grid=self.grid,
         )
 

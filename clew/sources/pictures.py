@@ -48,6 +48,11 @@ class Pictures:
         """How many pixels down and across a place of the grid stands for."""
         raise NotImplementedError
 
+    @property
+    def before(self) -> int:
+        """How many pixels of the first place would lie above and to the left of the picture."""
+        return 0
+
     def grid_sizes(self, sizes: Tensor) -> Tensor:
         """Heights and widths (batch, 2) of the grids of pictures of these."""
         return -(-sizes // torch.tensor(self.cell, device=sizes.device))
@@ -159,6 +164,11 @@ class Convolved(Pictures):
     def cell(self) -> tuple[int, int]:
         step = self.stem_stride * int(2 ** (len(self.widths) - 1))
         return step, step
+
+    @property
+    def before(self) -> int:
+        """A convolution with a stride of s and one pixel of padding looks at pixels around s i, not at those from s i on."""
+        return self.cell[0] // 2
 
 
 def moved(inputs: PictureInputs, shift: int, flip: bool) -> PictureInputs:

@@ -112,7 +112,7 @@ class Captioner(WritesFromInput):
         by_word = Alignment(places, tokens, weights[: len(ids)]).by_word().numpy() if ids else np.zeros((0, weights.shape[1]))
         told = told_of(" ".join(tokens.words), scene)
         side, pictures = self.reader.side, self.reader.pictures
-        touched = touched_cells(scene.numbers(), len(scene.things), pictures.cell, (side, side))
+        touched = touched_cells(scene.numbers(), len(scene.things), pictures.cell, (side, side), pictures.before)
         return pointed(by_word, told.things, touched)
 
     def sentence_scores(self, examples: Sequence[Any], predictions: Sequence[str]) -> list[float]:

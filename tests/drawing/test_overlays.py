@@ -15,6 +15,8 @@ def test_every_pixel_has_the_weight_of_its_cell_and_the_last_cells_may_reach_bey
     for y in range(5):
         for x in range(6):
             assert found[y, x] == weights[y // 3, x // 4]
+    around = over_pixels(weights, (3, 4), (5, 6), before=2)
+    assert around[:, 0].tolist() == [0.1, 0.3, 0.3, 0.3, 0.3] and around[0].tolist() == [0.1, 0.1, 0.2, 0.2, 0.2, 0.2]
 
 
 def test_the_brightest_place_is_that_of_the_most_weight() -> None:

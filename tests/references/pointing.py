@@ -6,20 +6,22 @@ from fractions import Fraction
 import numpy as np
 
 
-def touched(numbers: np.ndarray, thing: int, cell: tuple[int, int], size: tuple[int, int]) -> set[tuple[int, int]]:
-    """Rows and columns of the cells that hold the centre of a pixel of the thing (from 1), once the picture is resized to `size`."""
+def touched(numbers: np.ndarray, thing: int, cell: tuple[int, int], size: tuple[int, int], before: int = 0) -> set[tuple[int, int]]:
+    """Rows and columns of the cells that hold the centre of a pixel of the thing (from 1), once the picture is resized to `size`. Cells are
+    laid out from `before` pixels outside, and what lies behind the last one is in it."""
     height, width = numbers.shape
     found = set()
     for y in range(height):
         for x in range(width):
             if numbers[y, x] == thing:
                 down, across = Fraction(2 * y + 1, 2 * height) * size[0], Fraction(2 * x + 1, 2 * width) * size[1]
-                found.add((math.floor(down / cell[0]), math.floor(across / cell[1])))
+                row, column = math.floor((down + before) / cell[0]), math.floor((across + before) / cell[1])
+                found.add((min(row, math.ceil(size[0] / cell[0]) - 1), min(column, math.ceil(size[1] / cell[1]) - 1)))
     return found
 
 
 def pointed(
-    weights: np.ndarray, things: tuple[int | None, ...], numbers: np.ndarray, cell: tuple[int, int], size: tuple[int, int]
+    weights: np.ndarray, things: tuple[int | None, ...], numbers: np.ndarray, cell: tuple[int, int], size: tuple[int, int], before: int = 0
 ) -> tuple[int, int]:
     """How many words look most at their thing (from 0), and how many have one. The first of equal places is looked at."""
     right = words = 0
@@ -32,5 +34,5 @@ def pointed(
         for place in range(1, len(row)):
             if row[place] > row[best]:
                 best = place
-        right += (best // columns, best % columns) in touched(numbers, thing + 1, cell, size)
+        right += (best // columns, best % columns) in touched(numbers, thing + 1, cell, size, before)
     return right, words

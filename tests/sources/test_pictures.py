@@ -253,3 +253,16 @@ def test_what_pictures_have_not_is_refused() -> None:
         Patches(mean=(0.1, 0.2)).embedding(4)
     with pytest.raises(UserError, match="unknown places 'sinus'; did you mean 'sinusoidal'\\?"):
         Patches(places="sinus").embedding(4)
+
+
+@pytest.mark.parametrize(("stem_stride", "stages"), [(2, 2), (1, 3), (4, 1)])
+def test_a_place_of_a_residual_network_looks_at_the_pixels_around_its_middle(stem_stride: int, stages: int) -> None:
+    """Those that move its vector lie as far on one side of step * i as on the other, and `before` is half a step."""
+    source = Convolved(widths=(8, 16, 32)[:stages], blocks=1, stem_stride=stem_stride, norm="place")
+    step, network = source.cell[0], source.embedding(4).reader
+    pixels = torch.randn(1, 16 * step, 16 * step, 3, requires_grad=True)
+    network(pixels, None)[0, 7, 9].square().sum().backward()
+    assert pixels.grad is not None
+    rows, columns = (pixels.grad[0].abs().sum((2, axis)).nonzero().flatten() for axis in (1, 0))
+    assert (rows[0] + rows[-1]) / 2 == 7 * step and (columns[0] + columns[-1]) / 2 == 9 * step
+    assert source.before == step // 2

@@ -79,7 +79,7 @@ def test_pointing_is_that_of_a_loop_over_words_and_pixels(run: Path, tmp_path: P
         thing = scene.things[-1]
         texts.append(f"here is a {thing.colour} {thing.shape}" if number % 2 else f"a {thing.shape} alone one purple cross")
         weights = task.aligns(Given(name, target=texts[-1])).weights[:-1].numpy()
-        found = pointing.pointed(weights, told_of(texts[-1], scene).things, scene.numbers(), (8, 8), (32, 32))
+        found = pointing.pointed(weights, told_of(texts[-1], scene).things, scene.numbers(), (8, 8), (32, 32), before=4)
         right, words = right + found[0], words + found[1]
     assert task.pointed(drawn, texts) == (right, words) and words > 0
     examples = [Captioned(scene, (text,), str(number)) for number, (scene, text) in enumerate(zip(drawn, texts, strict=True))]
