@@ -3,18 +3,7 @@
 from typing import Any
 
 from clew.recipes.recipe import Recipe
-
-
-def training(steps: int) -> dict[str, Any]:
-    return {
-        "steps": steps,
-        "batch_size": 32,
-        "learning_rate": 3e-3,
-        "optimiser": {"name": "adamw", "weight_decay": 0.01},
-        "schedule": {"name": "cosine", "warmup": 0.1, "floor": 0.02},
-        "evaluate_every": max(steps // 6, 1),
-        "log_every": 25,
-    }
+from clew.recipes.speech import training
 
 
 def classifier(about: str, data: dict[str, Any], *, steps: int) -> Recipe:

@@ -5,6 +5,18 @@ from typing import Any
 from clew.recipes.recipe import Recipe
 
 
+def training(steps: int) -> dict[str, Any]:
+    return {
+        "steps": steps,
+        "batch_size": 32,
+        "learning_rate": 3e-3,
+        "optimiser": {"name": "adamw", "weight_decay": 0.01},
+        "schedule": {"name": "cosine", "warmup": 0.1, "floor": 0.02},
+        "evaluate_every": max(steps // 6, 1),
+        "log_every": 25,
+    }
+
+
 def transcriber(about: str, data: dict[str, Any], *, steps: int, tokenizer: str = "character", published: str = "") -> Recipe:
     """A BiLSTM over log-mel frames, three to a place, trained by CTC; what lies 40 dB below the loudest is silence."""
     return Recipe(
@@ -32,15 +44,7 @@ def transcriber(about: str, data: dict[str, Any], *, steps: int, tokenizer: str 
                     "frequency_masks": 1,
                 },
             },
-            "training": {
-                "steps": steps,
-                "batch_size": 32,
-                "learning_rate": 3e-3,
-                "optimiser": {"name": "adamw", "weight_decay": 0.01},
-                "schedule": {"name": "cosine", "warmup": 0.1, "floor": 0.02},
-                "evaluate_every": max(steps // 6, 1),
-                "log_every": 25,
-            },
+            "training": training(steps),
         },
         published=published,
     )

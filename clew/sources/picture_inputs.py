@@ -22,8 +22,8 @@ from clew.sources.pictures import Convolved, Patches, Pictures, Pixels, Rows
 @dataclass(frozen=True, kw_only=True)
 class PictureReader(InputReader):
     """A picture is resized to `side` x `side` pixels. In training it is shifted by up to `shift` of them, and with `flip` mirrored in every
-    second case. `positions` says how rows and columns of places are told apart, one of GRID_POSITIONS;
-    `gain` is how many times as large as others the map from places to the body's width starts."""
+    second case. `positions` is one of GRID_POSITIONS: how a place's row and column are encoded. The map from places to the body's width
+    starts `gain` times as large as usual."""
 
     added: ClassVar[tuple[str, ...]] = ("positions", "gain")
     side: int = 64

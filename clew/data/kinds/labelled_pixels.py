@@ -23,7 +23,7 @@ from clew.data.scenes import MOST_THINGS, SCENES, SHAPES, Draw, Part, Scene, dra
 GROUND = "ground"
 """What is no thing."""
 LABELS = "labels"
-"""The folder of label pictures beside that of pictures, unless told."""
+"""The name of the folder of label pictures, beside that of the pictures, where none is given."""
 
 
 class LabelledPixelsData(ExampleData):
