@@ -7,7 +7,7 @@ from collections.abc import Iterable, Sequence
 from difflib import get_close_matches
 from typing import Any
 
-LONGEST_NAME, LONGEST_VALUE, LONGEST_LIST = 60, 150, 280
+LONGEST_NAME, LONGEST_VALUE, LONGEST_LIST = 60, 150, 270
 BREAKS = re.compile(r"\s*[\n\r\v\f\x1c-\x1e\x85\u2028\u2029]\s*")
 
 

@@ -96,7 +96,7 @@ def test_a_mistaken_setting_is_one_sentence(assignment: str, sentence: str) -> N
     with pytest.raises(UserError) as error:
         config_of("text-lstm", [assignment])
     assert str(error.value).startswith(sentence)
-    assert str(error.value).isprintable() and len(str(error.value)) < 450
+    assert str(error.value).isprintable() and len(str(error.value)) < 400
 
 
 @pytest.mark.parametrize(
