@@ -99,7 +99,7 @@ class Frames:
 
     @property
     def num_features(self) -> int:
-        return self.features.num_mels if isinstance(self.features, LogMel) else self.features
+        return self.features.num_features if isinstance(self.features, LogMel) else self.features
 
     @property
     def step(self) -> int:

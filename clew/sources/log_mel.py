@@ -27,10 +27,13 @@ class LogMel:
     high: float | None = None  # half the rate where not given
     dither: float = 0.0
     range_db: float = 0.0  # below the loudest energy; the whole where it is 0
+    cepstra: int = 0  # the bands themselves where it is 0
 
     def __post_init__(self) -> None:
         if self.rate < 1 or self.num_mels < 1:
             raise UserError(f"rate ({self.rate}) and num_mels ({self.num_mels}) must be at least 1")
+        if not 0 <= self.cepstra <= self.num_mels:
+            raise UserError(f"cepstra ({self.cepstra}) are made of num_mels ({self.num_mels}) bands, and there are at most as many")
         if not 0 <= self.low < self.highest <= self.rate / 2:
             raise UserError(
                 f"bands go from low ({self.low:g} Hz) to high ({self.highest:g} Hz), which must be above it and at most half the rate "
@@ -47,6 +50,11 @@ class LogMel:
     @property
     def highest(self) -> float:
         return self.rate / 2 if self.high is None else self.high
+
+    @property
+    def num_features(self) -> int:
+        """Numbers of a frame: its cepstral coefficients, or its bands."""
+        return self.cepstra or self.num_mels
 
     @property
     def window(self) -> int:
@@ -69,7 +77,7 @@ class LogMel:
         return 1 + max(num_samples - self.window, 0) // self.hop
 
     def __call__(self, samples: Tensor) -> Tensor:
-        """Frames (length, num_mels) of samples (length,)."""
+        """Frames (length, num_features) of samples (length,)."""
         if samples.dim() != 1 or not len(samples) or not samples.is_floating_point():
             raise UserError(f"samples are floats (length,), not {samples.dtype} of the shape {list(samples.shape)}; give one channel")
         if self.dither:
@@ -82,7 +90,8 @@ class LogMel:
         energies = mel_filters(self).to(samples) @ spectrum.abs().square()  # (num_mels, length)
         if self.range_db:
             energies = torch.maximum(energies, energies.max() * 10 ** (-self.range_db / 10))
-        return energies.clamp(min=FLOOR).log().mT
+        bands: Tensor = energies.clamp(min=FLOOR).log().mT
+        return bands @ cosines(self.num_mels, self.cepstra).to(bands) if self.cepstra else bands
 
 
 def log_mel(
@@ -96,21 +105,25 @@ def log_mel(
     high: float | None = None,
     dither: float = 0.0,
     range_db: float = 0.0,
+    cepstra: int = 0,
 ) -> Tensor:
-    """Log-mel frames (length, num_mels) of samples (length,) (Davis and Mermelstein 1980).
+    """Log-mel frames (length, num_mels) of samples (length,), or their mel-frequency cepstral coefficients (length, cepstra) (Davis and
+    Mermelstein 1980).
 
         X_t[k] = sum_n hann_n x[t hop + n] exp(-2 pi i k n / N)                             a frame every hop, of `window` samples
         E_t[j] = sum_k W[j, k] |X_t[k]|^2
         y_t[j] = log max(E_t[j], 1e-7, 10^(-range_db / 10) max E)                           without the last term where range_db is 0
         W[j, k] = max(0, min((mel(f_k) - m_{j-1}) / d, (m_{j+1} - mel(f_k)) / d)),          f_k = k rate / N
         m_j    = mel(low) + j d,   d = (mel(high) - mel(low)) / (num_mels + 1),   mel(f) = 2595 log10(1 + f / 700)
+        c_t[i] = sqrt(2 / num_mels) sum_j y_t[j] cos(pi i (j - 1/2) / num_mels),   i < cepstra; c_t[0] is divided by sqrt(2)
 
     The scale and its triangles, which are linear in mel and 1 at their top, are those of HTK (Young et al. 2006), not Slaney's. Before
     anything N(0, dither^2) is added to the samples. `range_db` takes away how quiet a room or a microphone is: what lies that far below the
-    loudest sound is silence. A frame whose window would reach over the end is left out; a sound shorter than a
+    loudest sound is silence. The first few `cepstra` describe the envelope of a spectrum and leave out the harmonics of a voice's pitch. A
+    frame whose window would reach over the end is left out; a sound shorter than a
     window is one frame, with silence behind it.
     """
-    return LogMel(rate, num_mels, window_ms, hop_ms, low, high, dither, range_db)(samples)
+    return LogMel(rate, num_mels, window_ms, hop_ms, low, high, dither, range_db, cepstra)(samples)
 
 
 def mel(frequency: float) -> float:
@@ -136,3 +149,12 @@ def mel_filters(bands: LogMel) -> Tensor:
     rising = (mels - edges[:-2]) / (edges[1:-1] - edges[:-2])
     falling = (edges[2:] - mels) / (edges[2:] - edges[1:-1])
     return torch.minimum(rising, falling).clamp(min=0)
+
+
+@lru_cache(maxsize=8)
+def cosines(num_mels: int, cepstra: int) -> Tensor:
+    """The first columns (num_mels, cepstra) of the orthonormal discrete cosine transform, in float64."""
+    bands, numbers = torch.arange(num_mels, dtype=torch.float64)[:, None] + 0.5, torch.arange(cepstra, dtype=torch.float64)
+    found = (torch.pi * numbers * bands / num_mels).cos() * (2 / num_mels) ** 0.5
+    found[:, :1] /= 2**0.5
+    return found

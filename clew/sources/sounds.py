@@ -24,17 +24,19 @@ from clew.sources.vocal_tract import VocalTract
 @dataclass(frozen=True, kw_only=True)
 class LogMelReader(InputReader):
     """A sound is resampled to `rate`, that of the first training sound where none is given, and cut into log-mel frames, of which `stack`
-    make one place. What lies `range_db` below the loudest energy is silence. In training the bands are warped by up to `vocal_tract`, and
-    SpecAugment takes `time_masks` stretches and `frequency_masks` bands out."""
+    make one place. What lies `range_db` below the loudest energy is silence. With `cepstra` a frame is that many mel-frequency cepstral
+    coefficients of its bands. In training the bands are warped by up to `vocal_tract`, and SpecAugment takes `time_masks` stretches and
+    `frequency_masks` bands out."""
 
     name: ClassVar[str] = "log_mel"
     unit: ClassVar[str] = "frame"
-    added: ClassVar[tuple[str, ...]] = ("range_db",)
+    added: ClassVar[tuple[str, ...]] = ("range_db", "cepstra")
     rate: int = 0
     num_mels: int = 40
     window_ms: float = 25.0
     hop_ms: float = 10.0
     range_db: float = 0.0
+    cepstra: int = 0
     stack: int = 1
     deltas: int = 0
     normalisation: Literal["utterance", "none"] = "utterance"
@@ -47,7 +49,10 @@ class LogMelReader(InputReader):
     def __post_init__(self) -> None:
         self.check_between(rate=(0, 1_000_000), num_mels=(1, 1000), stack=(1, 100), deltas=(0, 4), time_masks=(0, 100))
         self.check_between(frequency_masks=(0, 100), longest_mask=(0, 100_000), widest_mask=(0, 1000), vocal_tract=(0, 0.9))
-        self.check_between(window_ms=(0.1, 10_000), hop_ms=(0.1, 10_000), range_db=(0, 200))
+        self.check_between(window_ms=(0.1, 10_000), hop_ms=(0.1, 10_000), range_db=(0, 200), cepstra=(0, self.num_mels))
+        if self.cepstra and (self.frequency_masks or self.vocal_tract):
+            option = "frequency_masks" if self.frequency_masks else "vocal_tract"
+            raise UserError(f"task.input.{option} changes bands, and with cepstra ({self.cepstra}) a frame has none; set it to 0")
 
     def fitted(self, given: Any) -> Self:
         return self if self.rate else replace(self, rate=length_of(given).rate)
@@ -56,7 +61,7 @@ class LogMelReader(InputReader):
     def frames(self) -> Frames:
         masks = SpecAugment(self.time_masks, self.longest_mask, 0.5, self.frequency_masks, self.widest_mask)
         return Frames(
-            LogMel(self.rate, self.num_mels, self.window_ms, self.hop_ms, range_db=self.range_db),
+            LogMel(self.rate, self.num_mels, self.window_ms, self.hop_ms, range_db=self.range_db, cepstra=self.cepstra),
             self.normalisation,
             self.deltas,
             self.stack,
@@ -85,7 +90,7 @@ class LogMelReader(InputReader):
         """The log-mel spectrogram, high bands at the top."""
         samples = self.samples(given)
         assert isinstance(self.frames.features, LogMel)
-        bands = self.frames.features(samples)
+        bands = replace(self.frames.features, cepstra=0)(samples)
         return Shown(bands.mT.flip(0), len(samples) / self.rate, "seconds", "log-mel")
 
     def collated(self, examples: Any) -> Any:
@@ -102,7 +107,7 @@ class LogMelReader(InputReader):
         return Layout(tuple(self.places(given, length)), self.unit, axis="time (s)", at=self.times(length, self.frames.step))
 
     def canvas(self, given: Any) -> Canvas:
-        """The log-mel spectrogram, as it is read: bands from the highest down, and frames."""
+        """The log-mel spectrogram, as it is read: bands, or cepstral coefficients, from the highest down, and frames."""
         read = self.read(given)
         num_frames = length_of(given)
         features = self.frames.features
@@ -111,18 +116,23 @@ class LogMelReader(InputReader):
 
         def by_band(entries: Tensor) -> Tensor:
             """(frames, deltas, bands): what stands at each frame before any was stacked."""
-            return entries.reshape(-1, 1 + self.deltas, self.num_mels)[:count]
+            return entries.reshape(-1, 1 + self.deltas, features.num_features)[:count]
 
         return Canvas(
             as_levels(by_band(read)[:, 0].mT.flip(0)),
             spread=lambda entries: by_band(entries).sum(1).mT.flip(0),
             cells=torch.arange(len(read)),
             grid=(1, len(read)),
-            rows=tuple(f"{centre:.0f} Hz" for centre in reversed(centres(features))),
+            rows=tuple(reversed(band_names(features))),
             columns=tuple(f"{time:.2f}" for time in self.times(count)),
-            row_label="mel band",
+            row_label="coefficient" if self.cepstra else "mel band",
             column_label="time (s)",
         )
+
+
+def band_names(features: LogMel) -> list[str]:
+    """What a person calls each number of a frame."""
+    return [f"c{number}" for number in range(features.cepstra)] if features.cepstra else [f"{hz:.0f} Hz" for hz in centres(features)]
 
 
 def sound_of(given: Any) -> Sound:
@@ -139,5 +149,8 @@ def length_of(given: Any) -> Length:
     """How long a sound is, by its header where it is a file."""
     if isinstance(given, (str, Path)):
         return sound_length(given)
+    if hasattr(given, "length"):
+        known: Length = given.length()
+        return known
     sound = sound_of(given)
     return Length(len(sound.samples), sound.rate)

@@ -35,6 +35,17 @@ def log_mel(
     return np.log(np.maximum(found, max(floor, 1e-7)))
 
 
+def cepstra(bands: np.ndarray, count: int) -> np.ndarray:
+    """The first coefficients of the orthonormal cosine transform of every row."""
+    length, num_mels = bands.shape
+    found = np.zeros((length, count))
+    for t in range(length):
+        for i in range(count):
+            total = sum(bands[t, j] * np.cos(np.pi * i * (j + 0.5) / num_mels) for j in range(num_mels))
+            found[t, i] = total * np.sqrt((1 if i == 0 else 2) / num_mels)
+    return found
+
+
 def deltas(frames: np.ndarray) -> np.ndarray:
     found = np.zeros_like(frames)
     last = len(frames) - 1

@@ -14,6 +14,7 @@ from clew.core.errors import UserError
 from clew.models import MODELS
 from clew.sources.frames import Framed, Frames, Normalisation, deltas, fit_normalisation, normalised, stacked
 from clew.sources.log_mel import LogMel, log_mel, mel_filters
+from clew.sources.sounds import LogMelReader
 from clew.sources.spec_augment import SpecAugment
 from tests.references import log_mel as reference
 from tests.references.agreement import randn
@@ -41,6 +42,25 @@ def test_log_mel_is_its_definition(
     assert len(found) == bands.num_frames(length)
     torch.testing.assert_close(log_mel(samples.float(), rate, num_mels=num_mels, window_ms=window_ms, hop_ms=hop_ms, low=low, high=high),
                                found.float(), rtol=1e-3, atol=1e-3)  # fmt: skip
+
+
+@pytest.mark.parametrize("count", [1, 3, 5])
+def test_cepstra_are_the_cosine_transform_of_the_bands(count: int) -> None:
+    samples = randn(66, seed=2)
+    bands = LogMel(1000, 5)
+    expected = reference.cepstra(reference.log_mel(samples.numpy(), 1000, 5, 25, 10, bands.fft_size, 20, 500), count)
+    np.testing.assert_allclose(log_mel(samples, 1000, num_mels=5, cepstra=count).numpy(), expected, rtol=1e-9, atol=1e-9)
+
+
+def test_there_are_at_most_as_many_cepstra_as_bands() -> None:
+    with pytest.raises(UserError, match=r"cepstra \(6\) are made of num_mels \(5\) bands"):
+        LogMel(1000, 5, cepstra=6)
+
+
+@pytest.mark.parametrize("option", ["frequency_masks", "vocal_tract"])
+def test_what_changes_bands_is_refused_where_there_are_none(option: str) -> None:
+    with pytest.raises(UserError, match=f"task.input.{option} changes bands, and with cepstra \\(4\\) a frame has none"):
+        LogMelReader(rate=1000, num_mels=5, cepstra=4, **{option: {"frequency_masks": 1, "vocal_tract": 0.1}[option]})
 
 
 @pytest.mark.parametrize("range_db", [0.0, 10.0])
