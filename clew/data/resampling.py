@@ -49,21 +49,27 @@ def resample(samples: Tensor, from_rate: int | Fraction, to_rate: int | Fraction
     rows = F.pad(samples.reshape(-1, 1, length), (reach - 1, reach + 1))  # (rows, 1, length)
     found = samples.new_empty(len(rows), count)
     taps = torch.arange(reach - 1, -reach - 1, -1, dtype=torch.float64, device=samples.device)
-    for phase in range(min(up, count)):
-        if phase % TOGETHER == 0:
-            rests = torch.arange(phase, min(phase + TOGETHER, up, count), device=samples.device) * down % up
-            filters = sinc_filter(taps + rests.double()[:, None] / up, low, zeros).to(samples.dtype)  # (phases, taps)
-        place, steps = phase * down // up, -(-(count - phase) // up)
-        needed = rows[..., place : place + (steps - 1) * down + len(taps)]
-        found[:, phase::up] = strided_sums(needed, filters[phase % TOGETHER], down, steps)
+    for first in range(0, min(up, count), TOGETHER):
+        phases = torch.arange(first, min(first + TOGETHER, up, count), device=samples.device)
+        filters = sinc_filter(taps + (phases * down % up).double()[:, None] / up, low, zeros).to(samples.dtype)  # (phases, taps)
+        places = phases * down // up  # where each phase's first window begins
+        begins, span = int(places[0]), int(places[-1] - places[0])
+        shifted = filters.new_zeros(len(phases), len(taps) + span)
+        shifted.scatter_(1, (places - begins)[:, None] + torch.arange(len(taps), device=samples.device), filters)
+        steps = -(-(count - first) // up)
+        needed = F.pad(rows[..., begins:], (0, span))[..., : (steps - 1) * down + len(taps) + span]
+        sums = strided_sums(needed, shifted, down, steps)  # (rows, steps, phases)
+        for number in range(len(phases)):
+            own = -(-(count - first - number) // up)
+            found[:, first + number :: up] = sums[:, :own, number]
     return found.reshape(*samples.shape[:-1], count)
 
 
 def strided_sums(rows: Tensor, weights: Tensor, stride: int, steps: int) -> Tensor:
-    """sum_j x_{stride r + j} w_j (rows, steps)."""
-    if len(rows) * steps * len(weights) <= FEW:
-        return rows[:, 0].unfold(1, len(weights), stride) @ weights
-    return F.conv1d(rows, weights[None, None], stride=stride)[:, 0]
+    """sum_j x_{stride r + j} w_pj (rows, steps, phases)."""
+    if len(rows) * steps * weights.shape[1] <= FEW:
+        return rows[:, 0].unfold(1, weights.shape[1], stride) @ weights.mT
+    return F.conv1d(rows, weights[:, None], stride=stride).mT
 
 
 def ratio(from_rate: int | Fraction, to_rate: int | Fraction) -> tuple[int, int]:

@@ -9,6 +9,9 @@ import random
 import re
 import tarfile
 from collections.abc import Iterator, Sequence
+from fractions import Fraction
+from functools import lru_cache
+from math import ceil
 from pathlib import Path
 from typing import NamedTuple
 
@@ -18,10 +21,13 @@ from clew.core.errors import UserError
 from clew.core.files import open_file
 from clew.data.lines import check_file
 from clew.data.notes import Notes
-from clew.data.sound_files import Sound, opened, read_stream
+from clew.data.resampling import resample
+from clew.data.sound_files import Length, Sound, opened, read_stream, stream_length
 
 WORDS = ("zero", "one", "two", "three", "four", "five", "six", "seven", "eight", "nine")
 NAME = re.compile(r"(\d)_([^_]+)_(\d+)\.wav")
+SPEED_STEPS = 20
+"""Speeds are multiples of 1/20: few different ratios of rates, which resampling is fast for."""
 
 
 class Recording(NamedTuple):
@@ -46,17 +52,26 @@ class Recording(NamedTuple):
     def id(self) -> str:
         return f"{self.archive}:{self.key}"
 
-    def sound(self) -> Sound:
+    def stored(self) -> io.BytesIO:
+        """The file as the archive has it."""
         with opened(self.archive) as file:
             file.seek(self.start)
-            return read_stream(io.BytesIO(file.read(self.size)), self.id)
+            return io.BytesIO(file.read(self.size))
+
+    def sound(self) -> Sound:
+        return read_stream(self.stored(), self.id)
+
+    def length(self) -> Length:
+        return recording_length(self)
 
 
 class DigitString(NamedTuple):
-    """Recordings of one speaker one after the other, with silence before, between and after them."""
+    """Recordings of one speaker one after the other, with silence before, between and after them. They are played `speed` times as fast as
+    they were spoken, which raises the pitch as much."""
 
     recordings: tuple[Recording, ...]
     silences: tuple[float, ...]  # seconds; one more than there are recordings
+    speed: Fraction = Fraction(1)
 
     @property
     def text(self) -> str:
@@ -72,16 +87,34 @@ class DigitString(NamedTuple):
 
     @property
     def id(self) -> str:
-        return f"{self.recordings[0].archive}:{self.key.replace(' ', '+')}"
+        faster = "" if self.speed == 1 else f" x {float(self.speed):g}"
+        return f"{self.recordings[0].archive}:{self.key.replace(' ', '+')}{faster}"
 
     def sound(self) -> Sound:
-        sounds = [recording.sound() for recording in self.recordings]
-        rates = sorted({sound.rate for sound in sounds})
+        rate = self.rate
+        spoken = [resample(recording.sound().samples, rate * self.speed, rate) for recording in self.recordings]
+        silences = [torch.zeros(round(seconds * rate)) for seconds in self.silences]
+        parts = [part for pair in zip(silences, spoken, strict=False) for part in pair]
+        return Sound(torch.cat([*parts, silences[-1]]), rate)
+
+    def length(self) -> Length:
+        """That of its sound, by the headers of its recordings."""
+        rate = self.rate
+        spoken = sum(ceil(recording.length().frames / self.speed) for recording in self.recordings)
+        return Length(spoken + sum(round(seconds * rate) for seconds in self.silences), rate)
+
+    @property
+    def rate(self) -> int:
+        """Samples a second, which all its recordings share."""
+        rates = sorted({recording.length().rate for recording in self.recordings})
         if len(rates) > 1:
             raise UserError(f"{self.id}: recordings of one string have one rate, and these have {rates}; resample them first")
-        silences = [torch.zeros(round(seconds * rates[0])) for seconds in self.silences]
-        parts = [part for pair in zip(silences, sounds, strict=False) for part in (pair[0], pair[1].samples)]
-        return Sound(torch.cat([*parts, silences[-1]]), rates[0])
+        return rates[0]
+
+
+@lru_cache(maxsize=2**16)
+def recording_length(recording: Recording) -> Length:
+    return stream_length(recording.stored(), recording.id)
 
 
 def read_recordings(path: Path, *, notes: Notes | None = None) -> Iterator[Recording]:
@@ -116,11 +149,20 @@ def read_recordings(path: Path, *, notes: Notes | None = None) -> Iterator[Recor
 
 
 def digit_strings(
-    recordings: Sequence[Recording], count: int, shortest: int, longest: int, seed: int, *, silence: tuple[float, float] = (0.05, 0.3)
+    recordings: Sequence[Recording],
+    count: int,
+    shortest: int,
+    longest: int,
+    seed: int,
+    *,
+    silence: tuple[float, float] = (0.05, 0.3),
+    speed: float = 0.0,
 ) -> list[DigitString]:
     """So many strings of `shortest` to `longest` digits, each of one speaker, the same for the same seed.
 
-    A speaker, each digit and each take of it are drawn with equal probabilities, and silences of seconds between the two of `silence`.
+    A speaker, each digit and each take of it are drawn with equal probabilities, and silences of seconds between the two of `silence`. Each
+    string is played at a speed between 1 - speed and 1 + speed (speed perturbation, Ko et al. 2015), which makes other speakers of those
+    that there are.
     """
     if not recordings:
         raise UserError("there are no recordings to make strings of; give at least one")
@@ -137,5 +179,7 @@ def digit_strings(
         of_speaker = takes[draw.choice(list(takes))]
         digits = draw.choices(list(of_speaker), k=draw.randint(shortest, longest))
         silences = tuple(draw.uniform(*silence) for _ in range(len(digits) + 1))
-        found.append(DigitString(tuple(draw.choice(of_speaker[digit]) for digit in digits), silences))
+        spoken = tuple(draw.choice(of_speaker[digit]) for digit in digits)
+        steps = draw.randint(-round(speed * SPEED_STEPS), round(speed * SPEED_STEPS)) if speed else 0
+        found.append(DigitString(spoken, silences, 1 + Fraction(steps, SPEED_STEPS)))
     return found

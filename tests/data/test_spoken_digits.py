@@ -3,6 +3,7 @@
 import io
 import tarfile
 from collections import Counter
+from fractions import Fraction
 from pathlib import Path
 
 import numpy as np
@@ -11,6 +12,7 @@ import torch
 
 from clew.core.errors import UserError
 from clew.data.corpora import read_corpus
+from clew.data.kinds.transcribed import TranscribedData, recordings_of
 from clew.data.notes import Notes
 from clew.data.spoken_digits import WORDS, DigitString, Recording, digit_strings, read_recordings
 from tests.data.riff import chunk, form, pcm, riff
@@ -76,6 +78,46 @@ def test_strings_are_takes_of_one_speaker_with_silences_between_and_the_seed_dec
         for part, silence in zip(parts, each.silences[1:], strict=True):
             expected += [part.numpy(), np.zeros(round(silence * 8000))]
         assert np.array_equal(sound.samples.numpy(), np.concatenate(expected)) and sound.rate == 8000
+
+
+def test_a_faster_string_is_shorter_and_higher(tmp_path: Path) -> None:
+    tone = [round(8000 * np.sin(2 * np.pi * 400 * n / 8000)) for n in range(4000)]
+    path = archive(tmp_path / "a.tar", {"1_anna_0.wav": riff(form(rate=8000), chunk(b"data", pcm(*tone)))})
+    string = DigitString(tuple(read_recordings(path)), (0.0, 0.0), Fraction(5, 4))
+    samples = string.sound().samples.numpy()
+    assert len(samples) == 3200 and abs(np.fft.rfft(samples)).argmax() == 400 * 1.25 * 3200 / 8000
+    assert string.id.endswith("1_anna_0 x 1.25")
+
+
+def test_strings_are_played_at_speeds_around_one(sample: dict[str, list[Recording]]) -> None:
+    strings = digit_strings(sample["train"], 200, 1, 3, seed=3, speed=0.1)
+    assert {each.speed for each in strings} == {1 + Fraction(steps, 20) for steps in (-2, -1, 0, 1, 2)}
+    assert {each.speed for each in digit_strings(sample["train"], 20, 1, 3, seed=3)} == {1}
+
+
+def test_the_length_of_a_string_is_known_without_its_sound(sample: dict[str, list[Recording]]) -> None:
+    for each in digit_strings(sample["train"], 30, 1, 3, seed=5, speed=0.2):
+        assert each.length() == (len(each.sound().samples), 8000)
+
+
+@pytest.mark.parametrize("unseen", [True, False])
+def test_speakers_of_the_parts_are_chosen_by_name(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, unseen: bool) -> None:
+    monkeypatch.setenv("CLEW_DATA", str(tmp_path))
+    (tmp_path / "speech").mkdir()
+    names = [f"{digit}_{speaker}_{take}.wav" for speaker in ("ann", "bob", "cyd", "dee", "eve") for digit in range(2) for take in range(10)]
+    archive(tmp_path / "speech" / "fsdd.tar", {name: spoken(1) for name in names})
+    for seed in (1, 2, 3):
+        data = TranscribedData(corpus="fsdd", unseen=unseen, valid_speaker="bob" if unseen else None, test_speaker="dee")
+        parts = recordings_of(data, seed, Notes())
+        assert {recording.speaker for recording in parts["test"]} == {"dee"}
+        heard = {"ann", "cyd", "eve"} if unseen else {"ann", "bob", "cyd", "eve"}
+        assert {recording.speaker for recording in parts["train"]} == heard
+        assert {recording.speaker for recording in parts["valid"]} == ({"bob"} if unseen else heard)
+        assert sum(map(len, parts.values())) == len(names) and len({each.key for part in parts.values() for each in part}) == len(names)
+    with pytest.raises(UserError, match="unknown speaker for data.test_speaker 'dea'; did you mean 'dee'"):
+        recordings_of(TranscribedData(corpus="fsdd", test_speaker="dea"), 1, Notes())
+    with pytest.raises(UserError, match="data.unseen=false validates on every speaker; give one of them"):
+        recordings_of(TranscribedData(corpus="fsdd", unseen=False, valid_speaker="bob"), 1, Notes())
 
 
 def test_a_corpus_without_parts_is_split_by_speaker(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -5,6 +5,7 @@ from typing import Any
 
 from pydantic import Field
 
+from clew.core.errors import UserError, unknown
 from clew.data.contents import Recordings
 from clew.data.corpora import read_corpus
 from clew.data.drawn_lines import LINES, drawn_lines
@@ -26,6 +27,8 @@ class SoundsData(TableData):
     unseen: bool = Field(
         True, description="recordings: validation is of a speaker whom training does not hear; false: of the first takes of each speaker"
     )
+    valid_speaker: str | None = Field(None, description="recordings: whom the validation part hears; drawn by the seed where not given")
+    test_speaker: str | None = Field(None, description="recordings: whom the test part alone hears; drawn by the seed where not given")
 
 
 class TranscribedData(SoundsData):
@@ -39,6 +42,9 @@ class TranscribedData(SoundsData):
     )
     shortest: int = Field(1, ge=1, description="recordings in a string, or words in a line, at least")
     longest: int = Field(5, ge=1, description="recordings in a string, or words in a line, at most")
+    speed: float = Field(
+        0.0, ge=0, le=0.5, description="training strings of recordings are played up to so much faster or slower (Ko et al. 2015: 0.1)"
+    )
 
 
 def check_input(example: Any) -> None:
@@ -50,7 +56,12 @@ def check_input(example: Any) -> None:
 def recordings_of(data: SoundsData, seed: int, notes: Notes) -> dict[str, Sequence[Any]]:
     """The recordings of a corpus by part, those of the test part by a speaker of its own."""
     assert data.corpus is not None
-    found = read_corpus(data.corpus, kind=Recordings.kind, seed=seed, notes=notes)
+    if data.valid_speaker is not None and not data.unseen:
+        raise UserError("data.valid_speaker is heard in validation alone, and data.unseen=false validates on every speaker; give one of them")
+    found: dict[str, Sequence[Any]] = read_corpus(data.corpus, kind=Recordings.kind, seed=seed, notes=notes)
+    for part, speaker in (("test", data.test_speaker), ("valid", data.valid_speaker)):
+        if speaker is not None:
+            found = with_speaker(found, part, speaker)
     if data.unseen:
         return found
     heard = [*found["train"], *found["valid"]]
@@ -61,6 +72,20 @@ def recordings_of(data: SoundsData, seed: int, notes: Notes) -> dict[str, Sequen
         "train": [recording for recording in heard if recording.take >= limit],
         "valid": [recording for recording in heard if recording.take < limit],
     }
+
+
+def with_speaker(parts: dict[str, Sequence[Any]], part: str, speaker: str) -> dict[str, Sequence[Any]]:
+    """The parts with a speaker's recordings in one of them; who was there changes places with that speaker."""
+    speakers = sorted({recording.speaker for some in parts.values() for recording in some})
+    if speaker not in speakers:
+        raise unknown(f"speaker for data.{part}_speaker", speaker, speakers)
+    before = {recording.speaker for recording in parts[part]}
+    found: dict[str, Sequence[Any]] = {}
+    for name, some in parts.items():
+        own = {recording.speaker for recording in some}
+        changed = {speaker} if name == part else (own - {speaker} | before if speaker in own else own)
+        found[name] = [recording for each in parts.values() for recording in each if recording.speaker in changed]
+    return found
 
 
 def transcribed_of(data: TranscribedData, seed: int, notes: Notes) -> Parts:
@@ -74,8 +99,10 @@ def transcribed_of(data: TranscribedData, seed: int, notes: Notes) -> Parts:
     for number, (part, recordings) in enumerate(found.items()):
         spoken = list(recordings)
         if data.strings is not None:
-            count = data.strings if part == "train" else max(data.strings // 10, 1)
-            spoken = digit_strings(spoken, count, data.shortest, data.longest, seed * 3 + number)
+            is_train = part == "train"
+            count = data.strings if is_train else max(data.strings // 10, 1)
+            speed = data.speed if is_train else 0.0
+            spoken = digit_strings(spoken, count, data.shortest, data.longest, seed * 3 + number, speed=speed)
         parts[part] = [Transcribed(each, each.text, id=each.id) for each in spoken]
     return parts
 
