@@ -131,6 +131,7 @@ def embeddings(
     shared: bool,
     position: Position | None = None,
     source_position: Position | None = None,
+    word_dropout: float = 0.0,
     **around: Any,
 ) -> tuple[Embedding, Embedding]:
     """The source's and the target's; with `shared` both read one table (Press and Wolf 2017), which the target's holds. What is read is
@@ -141,6 +142,6 @@ def embeddings(
             f"shared embeddings need one vocabulary, but the source has {source.width} tokens and the target {target.width}; "
             "train one tokenizer on both, or set model.shared_embeddings=false"
         )
-    writes = target.embedding(dim, position=position, **around)
+    writes = target.embedding(dim, position=position, word_dropout=word_dropout, **around)
     table = {"table": writes.tokens} if shared else {}
     return source.embedding(dim, position=source_position, **table, **around), writes

@@ -70,6 +70,7 @@ class Seq2SeqConfig(ModelSection):
         "maxout", description="attention before the cell: how state, context and word are joined"
     )
     residual: bool = Field(False, description="from the second layer on, what goes into a layer is added to what it gives, in both halves")
+    word_dropout: float = Field(0.0, ge=0, lt=1, description="whole words of the target's embedding table")
     dropout: float = Field(0.0, ge=0, lt=1, description="after the embeddings and after every layer")
     dropout_kind: Literal["plain", "locked"] = Field("plain", description="locked: one mask a sequence")
     init_scale: float | None = Field(None, gt=0, description="every parameter from U(-s, s); each part's own start where not given")
@@ -80,7 +81,7 @@ def build_seq2seq(config: Seq2SeqConfig, target: Source, source: Source | None =
     check_choices(config)
     embedding_dim = config.embedding_dim or config.dim
     dropout: dict[str, Any] = {"dropout": config.dropout, "dropout_kind": config.dropout_kind}
-    reads, writes = embeddings(target, source, embedding_dim, shared=config.shared_embeddings, **dropout)
+    reads, writes = embeddings(target, source, embedding_dim, shared=config.shared_embeddings, word_dropout=config.word_dropout, **dropout)
     encoder = Body(reads, Stack(ENCODERS[config.encoder].layers(config, embedding_dim)))
     layers = {"none": bottleneck_layers, "before": layers_looking_before, "after": layers_looking_after}[config.attention]
     decoder = Body(writes, Stack(layers(config, embedding_dim, encoder.dim)))
