@@ -155,6 +155,6 @@ def mel_filters(bands: LogMel) -> Tensor:
 def cosines(num_mels: int, cepstra: int) -> Tensor:
     """The first columns (num_mels, cepstra) of the orthonormal discrete cosine transform, in float64."""
     bands, numbers = torch.arange(num_mels, dtype=torch.float64)[:, None] + 0.5, torch.arange(cepstra, dtype=torch.float64)
-    found = (torch.pi * numbers * bands / num_mels).cos() * (2 / num_mels) ** 0.5
-    found[:, :1] /= 2**0.5
+    found = (torch.pi * numbers * bands / num_mels).cos() * math.sqrt(2 / num_mels)
+    found[:, :1] /= math.sqrt(2)
     return found

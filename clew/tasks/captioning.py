@@ -9,6 +9,8 @@ import numpy as np
 from pydantic import Field
 from torch import Tensor
 
+from clew.baselines.beside import Baseline, Train
+from clew.baselines.nearest_pictures import picture_baselines
 from clew.core.batches import to_device
 from clew.core.config import Part, Section, build_part, one_of
 from clew.core.modes import evaluating
@@ -162,6 +164,13 @@ def build_captioner(body: Any, vocabularies: dict[str, Any], config: CaptioningC
     return Captioner(body, vocabularies["source"], vocabularies["target"], config)
 
 
+def caption_baselines(train: Train, task: CaptioningConfig) -> Iterator[Baseline]:
+    def measure(examples: Sequence[Captioned], written: Sequence[str]) -> Measured:
+        return measure_captions(written, [example.captions for example in examples], task.measures).measured
+
+    return picture_baselines(train, measure)
+
+
 class PictureRow(Section):
     picture: str = Field(description="a picture file", json_schema_extra={"metavar": "FILE"})
 
@@ -216,6 +225,7 @@ CAPTIONING = TaskEntry(
     needs=Captioner.needs,
     vocabularies={"source": AnyReader, "target": Tokenizer},
     learning=CaptionExamples(CAPTIONED, train_caption_vocabularies),
+    baselines=caption_baselines,
     uses={"caption": CAPTION},
     pipeline="image-to-text",
 )

@@ -57,7 +57,7 @@ def recordings_of(data: SoundsData, seed: int, notes: Notes) -> dict[str, Sequen
     """The recordings of a corpus by part, those of the test part by a speaker of its own."""
     assert data.corpus is not None
     if data.valid_speaker is not None and not data.unseen:
-        raise UserError("data.valid_speaker is heard in validation alone, and data.unseen=false validates on every speaker; give one of them")
+        raise UserError("data.valid_speaker is for validation alone, and data.unseen=false validates on every speaker; give one of them")
     found: dict[str, Sequence[Any]] = read_corpus(data.corpus, kind=Recordings.kind, seed=seed, notes=notes)
     for part, speaker in (("test", data.test_speaker), ("valid", data.valid_speaker)):
         if speaker is not None:
