@@ -60,6 +60,7 @@ RECIPES: dict[str, Recipe] = {
     "sst-tree-lstm-binary": trees.SST_BINARY,
     "classify-trees": trees.OWN,
     "scenes-captioner": pictures.SCENES,
+    "scenes-captioner-full": pictures.SCENES_FULL,
     "scenes-paragraphs": pictures.PARAGRAPHS,
     "coco-captioner": pictures.COCO,
     "flickr8k-captioner": pictures.FLICKR,

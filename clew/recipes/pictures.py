@@ -34,14 +34,24 @@ def captioner(
     )
 
 
-SCENES = captioner(
+def scenes(about: str, training: dict[str, Any], *, size: int, first_dim: int) -> Recipe:
+    """Shapes of a few pixels are told apart by a network that reads every pixel (`stem_stride` 1)."""
+    data = {"corpus": "scenes", "size": size, "side": 48, "things": 2, "forms": "fixed", "valid_fraction": 0.02, "test_fraction": 0.02}
+    reader = {"first_dim": first_dim, "stem_stride": 1, "positions": "learned", "norm": "place"}
+    return captioner(about, data, training, side=48, reader=reader, encoder="bare", readout="none")
+
+
+SCENES = scenes(
     "An LSTM that attends to the grid of a residual network and captions drawn scenes.",
-    {"corpus": "scenes", "size": 20_000, "side": 48, "things": 2, "forms": "fixed", "valid_fraction": 0.02, "test_fraction": 0.02},
     training(2400, learning_rate=3e-3),
-    side=48,
-    reader={"first_dim": 16, "positions": "learned", "gain": 6.0, "norm": "place"},
-    encoder="bare",
-    readout="none",
+    size=20_000,
+    first_dim=16,
+)
+SCENES_FULL = scenes(
+    "The same with a wider network, for a GPU: 99 of 100 captions are exact.",
+    training(4000, batch_size=64, optimiser={"name": "adamw", "weight_decay": 0.3}),
+    size=60_000,
+    first_dim=32,
 )
 COCO = captioner(
     "The same on 60 photographs of COCO, the embedded sample: too few to learn from.",

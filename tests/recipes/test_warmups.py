@@ -50,6 +50,7 @@ LEDGER = {
     "sst-tree-lstm-binary": (3324, 0),
     "classify-trees": (600, 0),
     "scenes-captioner": (2400, 240),
+    "scenes-captioner-full": (4000, 400),
     "scenes-paragraphs": (2000, 200),
     "coco-captioner": (300, 30),
     "flickr8k-captioner": (6000, 600),
