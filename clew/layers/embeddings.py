@@ -171,19 +171,28 @@ class TokenEmbedding(Embedding):
 
 class VectorEmbedding(Embedding):
     """read(v)_i = W v_i + b, v (batch, length, width) being vectors already. In training `augment(v)` is read in their place.
-    The tap `given` shows v."""
+    The tap `given` shows v. A `reader(v, lengths)`, where there is one, stands before W; `lengths` are those that the inputs tell."""
 
     vocabulary = 0
     tokens = None
     parts = ()
 
-    def __init__(self, width: int, dim: int, *, augment: Callable[[Tensor], Tensor] = lambda vectors: vectors, **around: Any):
+    def __init__(
+        self,
+        width: int,
+        dim: int,
+        *,
+        augment: Callable[[Tensor], Tensor] = lambda vectors: vectors,
+        reader: Any = None,
+        **around: Any,
+    ):
         super().__init__()
         if width < 1:
             raise UserError(f"width ({width}) must be at least 1")
         self.width = width
         self.dim = dim
-        self.map = nn.Linear(width, dim)
+        self.reader = reader
+        self.map = nn.Linear(width if reader is None else reader.width, dim)
         self.augment = augment
         self.given = Tap()
         self.surround(**around)
@@ -195,7 +204,8 @@ class VectorEmbedding(Embedding):
         vectors = tokens_of(inputs)
         if vectors.dim() != 3 or vectors.shape[-1] != self.width:
             raise UserError(f"this body reads vectors (batch, length, {self.width}), not a tensor of the shape {list(vectors.shape)}")
-        mapped: Tensor = self.map(self.given((self.augment(vectors) if self.training else vectors).to(self.like.dtype)))
+        vectors = self.given((self.augment(vectors) if self.training else vectors).to(self.like.dtype))
+        mapped: Tensor = self.map(vectors if self.reader is None else self.reader(vectors, getattr(inputs, "lengths", None)))
         return mapped
 
 

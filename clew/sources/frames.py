@@ -9,7 +9,8 @@ import torch.nn.functional as F
 from torch import Tensor
 
 from clew.core.errors import UserError, unknown
-from clew.layers.embeddings import Segmented, VectorEmbedding, tokens_of
+from clew.layers.embeddings import VectorEmbedding, tokens_of
+from clew.layers.spectrograms import SpectrogramConvolution
 from clew.sources.log_mel import LogMel
 from clew.sources.spec_augment import SpecAugment
 from clew.sources.vectors import Vectors, refuse_table
@@ -78,7 +79,8 @@ class Frames:
 
     `features` is a `LogMel`, whose bands they are, or their number. They are normalised over each example (`utterance`), by a stored
     `Normalisation`, or not (`none`); get `deltas` times the change of what stands before; and `stack` of them make one position, every
-    `skip` of them, `stack` where not given. In training `vocal_tract` makes other speakers, and `augmentation` takes stretches out.
+    `skip` of them, `stack` where not given. With `convolve` two convolutions of so many channels read frames and bands before a body does.
+    In training `vocal_tract` makes other speakers, and `augmentation` takes stretches out.
     """
 
     features: LogMel | int
@@ -88,8 +90,11 @@ class Frames:
     skip: int | None = None
     augmentation: SpecAugment | None = None
     vocal_tract: VocalTract | None = None
+    convolve: int = 0
 
     def __post_init__(self) -> None:
+        if self.convolve and self.step != self.stack:
+            raise UserError(f"convolutions read every frame once, but stack ({self.stack}) is not skip ({self.step}); make them equal")
         if self.stack < 1 or self.step < 1 or self.deltas < 0:
             raise UserError(f"stack ({self.stack}) and skip ({self.step}) must be at least 1, and deltas ({self.deltas}) at least 0")
         if isinstance(self.normalisation, str) and self.normalisation not in ("utterance", "none"):
@@ -118,6 +123,11 @@ class Frames:
     def embedding(self, dim: int, *, word_dropout: float = 0.0, table: Any = None, **around: Any) -> "FrameEmbedding":
         refuse_table(word_dropout, table)
         return FrameEmbedding(self, dim, **around)
+
+    def convolution(self) -> SpectrogramConvolution | None:
+        """What reads frames and bands before the map, where there is something."""
+        options = {"stack": self.stack, "parts": 1 + self.deltas}
+        return SpectrogramConvolution(self.num_features, self.convolve, **options) if self.convolve else None
 
     def complete(self, embedding: VectorEmbedding) -> None:
         """A map is whole from the start."""
@@ -161,11 +171,12 @@ class Frames:
 
 
 class FrameEmbedding(VectorEmbedding):
-    """read(v)_i = W v_i + b of vectors or `Framed`. In training `source.augment(v)` is read in their place."""
+    """read(v)_i = W v_i + b of vectors or `Framed`, or of what the source's convolutions make of them. In training `source.augment(v)` is
+    read in their place."""
 
     def __init__(self, source: Frames, dim: int, **around: Any):
-        super().__init__(source.width, dim, **around)
+        super().__init__(source.width, dim, reader=source.convolution(), **around)
         self.source = source
 
-    def read(self, inputs: Tensor | Segmented | Framed) -> Tensor:
-        return super().read(tokens_of(self.source.augment(inputs) if self.training else inputs))
+    def read(self, inputs: Any) -> Tensor:
+        return super().read(self.source.augment(inputs) if self.training else inputs)

@@ -17,19 +17,21 @@ from clew.sources.inputs import Input, InputReader, Shown
 @dataclass(frozen=True, kw_only=True)
 class ColumnsReader(InputReader):
     """A picture of a line is resized to `height` pixels, its shape kept, and read column by column, `stack` of them to a place; dark is 1
-    and white is 0."""
+    and white is 0. With `convolve` two convolutions of so many channels read the pixels first."""
 
+    added: ClassVar[tuple[str, ...]] = ("convolve",)
     name: ClassVar[str] = "columns"
     unit: ClassVar[str] = "column"
     height: int = 32
     stack: int = 3
+    convolve: int = 0
 
     def __post_init__(self) -> None:
-        self.check_between(height=(8, 512), stack=(1, 100))
+        self.check_between(height=(8, 512), stack=(1, 100), convolve=(0, 1024))
 
     @cached_property
     def frames(self) -> Frames:
-        return Frames(self.height, "none", stack=self.stack)
+        return Frames(self.height, "none", stack=self.stack, convolve=self.convolve)
 
     def source(self) -> Frames:
         return self.frames

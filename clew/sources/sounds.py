@@ -25,12 +25,12 @@ from clew.sources.vocal_tract import VocalTract
 class LogMelReader(InputReader):
     """A sound is resampled to `rate`, that of the first training sound where none is given, and cut into log-mel frames, of which `stack`
     make one place. What lies `range_db` below the loudest energy is silence. With `cepstra` a frame is that many mel-frequency cepstral
-    coefficients of its bands. In training the bands are warped by up to `vocal_tract`, and SpecAugment takes `time_masks` stretches and
-    `frequency_masks` bands out."""
+    coefficients of its bands. With `convolve` two convolutions of so many channels read frames and bands first. In training the bands are
+    warped by up to `vocal_tract`, and SpecAugment takes `time_masks` stretches and `frequency_masks` bands out."""
 
     name: ClassVar[str] = "log_mel"
     unit: ClassVar[str] = "frame"
-    added: ClassVar[tuple[str, ...]] = ("range_db", "cepstra")
+    added: ClassVar[tuple[str, ...]] = ("range_db", "cepstra", "convolve")
     rate: int = 0
     num_mels: int = 40
     window_ms: float = 25.0
@@ -45,14 +45,16 @@ class LogMelReader(InputReader):
     frequency_masks: int = 0
     widest_mask: int = 8
     vocal_tract: float = 0.0
+    convolve: int = 0
 
     def __post_init__(self) -> None:
         self.check_between(rate=(0, 1_000_000), num_mels=(1, 1000), stack=(1, 100), deltas=(0, 4), time_masks=(0, 100))
         self.check_between(frequency_masks=(0, 100), longest_mask=(0, 100_000), widest_mask=(0, 1000), vocal_tract=(0, 0.9))
         self.check_between(window_ms=(0.1, 10_000), hop_ms=(0.1, 10_000), range_db=(0, 200), cepstra=(0, self.num_mels))
-        if self.cepstra and (self.frequency_masks or self.vocal_tract):
-            option = "frequency_masks" if self.frequency_masks else "vocal_tract"
-            raise UserError(f"task.input.{option} changes bands, and with cepstra ({self.cepstra}) a frame has none; set it to 0")
+        self.check_between(convolve=(0, 1024))
+        for option in ("frequency_masks", "vocal_tract", "convolve"):
+            if self.cepstra and getattr(self, option):
+                raise UserError(f"task.input.{option} is for bands, and with cepstra ({self.cepstra}) a frame has none; set it to 0")
 
     def fitted(self, given: Any) -> Self:
         return self if self.rate else replace(self, rate=length_of(given).rate)
@@ -67,6 +69,7 @@ class LogMelReader(InputReader):
             self.stack,
             augmentation=masks if self.time_masks or self.frequency_masks else None,
             vocal_tract=VocalTract(self.vocal_tract) if self.vocal_tract else None,
+            convolve=self.convolve,
         )
 
     def source(self) -> Frames:

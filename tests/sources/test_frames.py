@@ -57,10 +57,10 @@ def test_there_are_at_most_as_many_cepstra_as_bands() -> None:
         LogMel(1000, 5, cepstra=6)
 
 
-@pytest.mark.parametrize("option", ["frequency_masks", "vocal_tract"])
-def test_what_changes_bands_is_refused_where_there_are_none(option: str) -> None:
-    with pytest.raises(UserError, match=f"task.input.{option} changes bands, and with cepstra \\(4\\) a frame has none"):
-        LogMelReader(rate=1000, num_mels=5, cepstra=4, **{option: {"frequency_masks": 1, "vocal_tract": 0.1}[option]})
+@pytest.mark.parametrize("option", ["frequency_masks", "vocal_tract", "convolve"])
+def test_what_is_for_bands_is_refused_where_there_are_none(option: str) -> None:
+    with pytest.raises(UserError, match=f"task.input.{option} is for bands, and with cepstra \\(4\\) a frame has none"):
+        LogMelReader(rate=1000, num_mels=5, cepstra=4, **{option: {"frequency_masks": 1, "vocal_tract": 0.1, "convolve": 8}[option]})
 
 
 @pytest.mark.parametrize("range_db", [0.0, 10.0])
@@ -162,8 +162,9 @@ def body(source: Frames, family: str = "recurrent") -> Any:
     return MODELS[family].build(MODELS[family].config(**options), source)
 
 
-def test_a_body_reads_frames_and_padding_does_not_show() -> None:
-    source = Frames(LogMel(1000, 5), stack=2, augmentation=SpecAugment())
+@pytest.mark.parametrize("convolve", [0, 3])
+def test_a_body_reads_frames_and_padding_does_not_show(convolve: int) -> None:
+    source = Frames(LogMel(1000, 5), stack=2, augmentation=SpecAugment(), convolve=convolve)
     module = body(source).double().eval()
     sounds = [randn(length, seed=length) for length in (400, 130, 60)]
     inputs, mask = source.collate(sounds)
