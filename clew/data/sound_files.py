@@ -66,8 +66,14 @@ def read_sound(path: Path | str, start: int | None = None, stop: int | None = No
 
 def sound_length(path: Path | str) -> Length:
     """How many frames a file has, and how many a second, by its header; no sample is read."""
-    with opened(Path(path)) as file, closing(open_stream(file, str(path))) as stream:
-        check_length(stream, str(path))
+    with opened(Path(path)) as file:
+        return stream_length(file, str(path))
+
+
+def stream_length(file: BinaryIO, name: str) -> Length:
+    """As `sound_length`, of an open file that sentences call `name`."""
+    with closing(open_stream(file, name)) as stream:
+        check_length(stream, name)
         return Length(stream.frames, stream.rate)
 
 

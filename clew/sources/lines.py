@@ -8,7 +8,6 @@ import torch
 from torch import Tensor
 
 from clew.data.picture_files import picture_size, read_picture
-from clew.data.pictures import PictureRef
 from clew.sources.canvases import Canvas
 from clew.sources.frames import Frames
 from clew.sources.inputs import Input, InputReader, Shown
@@ -35,7 +34,7 @@ class ColumnsReader(InputReader):
         return self.frames
 
     def measured(self, given: Any) -> Input:
-        height, width = picture_size(given) if isinstance(given, (str, PictureRef)) else read_picture(given).shape[:2]
+        height, width = picture_size(given)
         return Input(given, self.frames.num_positions(self.scaled(height, width)))
 
     def scaled(self, height: int, width: int) -> int:

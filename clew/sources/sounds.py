@@ -11,6 +11,7 @@ from torch import Tensor
 
 from clew.core.errors import UserError
 from clew.core.layouts import Layout
+from clew.data.file_bytes import FileBytes
 from clew.data.resampling import resample
 from clew.data.sound_files import Length, Sound, read_sound, sound_length
 from clew.sources.canvases import Canvas, as_levels
@@ -126,7 +127,7 @@ class LogMelReader(InputReader):
 
 
 def sound_of(given: Any) -> Sound:
-    """The samples of a file by its path, of a recording, or those that are given."""
+    """The samples of a file by its path or its bytes, of a recording, or those that are given."""
     if isinstance(given, Sound):
         return given
     if isinstance(given, (str, Path)):
@@ -139,5 +140,7 @@ def length_of(given: Any) -> Length:
     """How long a sound is, by its header where it is a file."""
     if isinstance(given, (str, Path)):
         return sound_length(given)
+    if isinstance(given, FileBytes):
+        return given.length()
     sound = sound_of(given)
     return Length(len(sound.samples), sound.rate)

@@ -6,6 +6,13 @@ from clew.core.errors import UserError, counted
 from clew.sources.inputs import InputReader
 
 
+def places_read(task: Any, row: Any) -> int:
+    """Places that the file in a row's first field takes, by its header alone."""
+    given = next(value for _, value in row)
+    length: int = task.reader.measured(given).length
+    return length
+
+
 class TakesPlaces:
     """A task with a `reader`, whose encoded examples have an `input`."""
 

@@ -13,6 +13,7 @@ from clew.sources.readers import SPELLED, AnyReader
 from clew.tasks.entry import TaskEntry
 from clew.tasks.examples import Examples, TrainTokenizer
 from clew.tasks.from_inputs import WritesFromInput
+from clew.tasks.input_lengths import places_read
 from clew.tasks.offers import Given
 from clew.tasks.sequence import Measures, SequenceConfig
 from clew.tasks.transcripts import Heard, Looked, MeasuredTranscripts, SoundRow, as_lines, heard_objects
@@ -94,7 +95,7 @@ LISTENING = TaskEntry(
             answer=listen_rows,
             objects=heard_objects,
             formats={"lines": as_lines},
-            names_files=True,
+            places=places_read,
             try_it=lambda example: (["speech.wav"], None),
         )
     },

@@ -39,10 +39,10 @@ if TYPE_CHECKING:
 
 
 class Given(NamedTuple):
-    """What a model is given: a text, or the path of a file where it reads files; the target and the language of one that writes; the other
-    text of one that judges two together."""
+    """What a model is given: a text; where it reads files, the path or the bytes of one, or what its reader takes. The target and the
+    language of one that writes; the other text of one that judges two together."""
 
-    text: str
+    text: Any
     target: str | None = None
     into: str = ""
     second: str | None = None
@@ -351,7 +351,7 @@ def offered(model: Any) -> list[str]:
 
 
 def reads_files(model: Any) -> bool:
-    """Whether what it is given as a text is the path of a file: a picture, a sound."""
+    """Whether what it is given as a text is a file: a picture, a sound."""
     return bool(getattr(model, "names_files", False))
 
 

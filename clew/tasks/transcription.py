@@ -24,6 +24,7 @@ from clew.tasks.entry import TaskEntry
 from clew.tasks.examples import Examples, ExampleTask, TrainTokenizer
 from clew.tasks.explaining import Explained
 from clew.tasks.heard_scores import explain_heard
+from clew.tasks.input_lengths import places_read
 from clew.tasks.input_reading import ReadsInput
 from clew.tasks.offers import Given
 from clew.tasks.spelling import Spelling
@@ -219,7 +220,7 @@ TRANSCRIBE: Use[SoundRow, Heard] = Use(
     answer=transcribe_rows,
     objects=heard_objects,
     formats={"lines": as_lines},
-    names_files=True,
+    places=places_read,
     try_it=lambda example: (["speech.wav"], None),
     help="""Every FILE, or else every line of standard input or of --file, is the path of a sound file: WAV, and with
 `pip install 'clew[sound]'` FLAC, Ogg and MP3; or of a run that reads lines of writing, that of a picture. What is said in

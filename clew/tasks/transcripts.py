@@ -8,6 +8,7 @@ from pydantic import Field
 from torch import Tensor
 
 from clew.core.config import Section
+from clew.data.file_bytes import File
 from clew.metrics.bootstrap import Interval
 from clew.metrics.error_rates import character_errors, error_interval, word_errors
 from clew.metrics.measures import MEASURES, Measured
@@ -17,7 +18,7 @@ from clew.tasks.use import Blocks, Objects
 
 
 class SoundRow(Section):
-    sound: str = Field(description="a sound file, or a picture of a line of writing", json_schema_extra={"metavar": "FILE"})
+    sound: File = Field(description="a sound file, or a picture of a line of writing", json_schema_extra={"metavar": "FILE"})
 
 
 @dataclass(frozen=True)
