@@ -32,20 +32,23 @@ class FileBytes:
     def key(self) -> str:
         return self.name
 
+    def open(self) -> io.BytesIO:
+        return io.BytesIO(self.data)
+
     def pixels(self, mode: Mode = "rgb") -> np.ndarray:
         """The pixels (height, width, channels), as `decode_picture` gives them."""
         return decode_picture(self.data, self.name, mode)
 
     def size(self) -> Size:
         """A picture's height and width, from the header alone."""
-        return size_of(io.BytesIO(self.data), self.name)
+        return size_of(self.open(), self.name)
 
     def sound(self) -> Sound:
-        return read_stream(io.BytesIO(self.data), self.name)
+        return read_stream(self.open(), self.name)
 
     def length(self) -> Length:
         """How long a sound is, by its header."""
-        return stream_length(io.BytesIO(self.data), self.name)
+        return stream_length(self.open(), self.name)
 
     @classmethod
     def __get_pydantic_core_schema__(cls, source: Any, handler: GetCoreSchemaHandler) -> CoreSchema:

@@ -72,6 +72,5 @@ CAPTION = Instrument(
     look_at_caption,
     needs=("aligns",),
     fits=why_no_pictures,
-    quick=False,
     choices=layer_choices,
 )

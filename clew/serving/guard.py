@@ -191,6 +191,7 @@ def page_headers(hosts: Sequence[str]) -> dict[str, str]:
         "script-src": "'self'",
         "style-src": "'self' 'unsafe-inline'",
         "img-src": "'self' data:",
+        "media-src": "blob:",
         "connect-src": "'self'",
         "base-uri": "'none'",
         "form-action": "'none'",

@@ -10,13 +10,15 @@ from collections import OrderedDict
 from collections.abc import Callable, Sequence
 from dataclasses import asdict, dataclass, fields
 from functools import cached_property
-from typing import Any, ClassVar, NamedTuple, Self
+from typing import Any, ClassVar, Literal, NamedTuple, Self
 
 from torch import Tensor
 
 from clew.core.errors import UserError
 from clew.core.layouts import Layout
 from clew.core.types import Source
+from clew.data.file_bytes import FileBytes
+from clew.data.sample_files import sample_scenes
 from clew.sources.canvases import Canvas
 from clew.text.kept import Kept
 
@@ -45,6 +47,8 @@ class InputReader(Kept):
     name: ClassVar[str]
     unit: ClassVar[str]
     """What stands at a place: a frame, a patch."""
+    media: ClassVar[Literal["picture", "sound"]] = "picture"
+    """What the files are that it reads."""
     end: ClassVar[None] = None
     frame: ClassVar[None] = None
     added: ClassVar[tuple[str, ...]] = ()
@@ -76,6 +80,10 @@ class InputReader(Kept):
     def collated(self, examples: Sequence[Tensor]) -> tuple[Any, Tensor | None]:
         """Decoded inputs side by side, as the body reads them."""
         return self.source().collate(examples)
+
+    def samples(self) -> tuple[FileBytes, ...]:
+        """Files to begin with."""
+        return sample_scenes()
 
     def places(self, given: Any, length: int) -> list[str]:
         """What a person calls each place."""

@@ -7,7 +7,9 @@ from typing import Any, ClassVar
 import torch
 from torch import Tensor
 
+from clew.data.file_bytes import FileBytes
 from clew.data.picture_files import picture_size, read_picture
+from clew.data.sample_files import sample_lines
 from clew.sources.canvases import Canvas
 from clew.sources.frames import Frames
 from clew.sources.inputs import Input, InputReader, Shown
@@ -56,6 +58,9 @@ class ColumnsReader(InputReader):
 
     def places(self, given: Any, length: int) -> list[str]:
         return [f"column {number * self.stack + 1}" for number in range(length)]
+
+    def samples(self) -> tuple[FileBytes, ...]:
+        return sample_lines()
 
     def shown(self, given: Any) -> Shown:
         """The line itself."""

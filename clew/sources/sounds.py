@@ -13,6 +13,7 @@ from clew.core.errors import UserError
 from clew.core.layouts import Layout
 from clew.data.file_bytes import FileBytes
 from clew.data.resampling import resample
+from clew.data.sample_files import sample_digits
 from clew.data.sound_files import Length, Sound, read_sound, sound_length
 from clew.sources.canvases import Canvas, as_levels
 from clew.sources.frames import Frames
@@ -30,6 +31,7 @@ class LogMelReader(InputReader):
 
     name: ClassVar[str] = "log_mel"
     unit: ClassVar[str] = "frame"
+    media: ClassVar[Literal["picture", "sound"]] = "sound"
     added: ClassVar[tuple[str, ...]] = ("range_db",)
     rate: int = 0
     num_mels: int = 40
@@ -74,17 +76,20 @@ class LogMelReader(InputReader):
             raise UserError(f"{given}: the sound is empty; leave it out")
         return Input(given, self.frames.num_positions(ceil(frames * self.rate / rate)))
 
-    def samples(self, given: Any) -> Tensor:
-        """Those of a sound, at the reader's rate."""
+    def samples(self) -> tuple[FileBytes, ...]:
+        return sample_digits()
+
+    def heard(self, given: Any) -> Tensor:
+        """The samples of a sound, at the reader's rate."""
         sound = sound_of(given)
         return sound.samples if sound.rate == self.rate else resample(sound.samples, sound.rate, self.rate)
 
     def read(self, given: Any) -> Tensor:
-        return self.frames.read(self.samples(given))
+        return self.frames.read(self.heard(given))
 
     def shown(self, given: Any) -> Shown:
         """The log-mel spectrogram, high bands at the top."""
-        samples = self.samples(given)
+        samples = self.heard(given)
         assert isinstance(self.frames.features, LogMel)
         bands = self.frames.features(samples)
         return Shown(bands.mT.flip(0), len(samples) / self.rate, "seconds", "log-mel")

@@ -154,7 +154,7 @@ WRONG: list[tuple[dict[str, Any], str]] = [
 ]
 
 
-@pytest.mark.parametrize(("body", "why"), WRONG)
+@pytest.mark.parametrize(("body", "why"), WRONG, ids=range(len(WRONG)))
 def test_a_wrong_field_is_named(body: dict[str, Any], why: str, serve: Serve) -> None:
     found = ask(serve("captioning"), "/caption", body)
     assert found.status_code == 400 and why in found.json()["error"], found.text
