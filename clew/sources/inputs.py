@@ -30,15 +30,6 @@ class Input(NamedTuple):
     length: int
 
 
-class Shown(NamedTuple):
-    """An input as a person looks at it: a picture (rows, columns) that goes over `length` of a `unit`, under a name."""
-
-    values: Tensor
-    length: float
-    unit: str
-    name: str
-
-
 @dataclass(frozen=True)
 class InputReader(Kept):
     """How inputs become what a body reads. The fields of a member are its options, and what was measured on the training part."""
@@ -89,17 +80,12 @@ class InputReader(Kept):
         """What a person calls each place."""
         return [f"{self.unit} {number}" for number in range(1, length + 1)]
 
-    def shown(self, given: Any) -> Shown:
-        """An input as a person looks at it: its places from left to right over their features."""
-        features = self.read(given)
-        return Shown(features.mT.flip(0), float(len(features)), f"{self.unit}s", "")
-
     def layout(self, given: Any, length: int) -> Layout:
         """What a person calls each place, and how places lie."""
         return Layout(tuple(self.places(given, length)), self.unit, axis=self.unit, at=tuple(range(1, length + 1)))
 
     def canvas(self, given: Any) -> Canvas:
-        """What a map over this input is drawn on."""
+        """An input as a person looks at it, and what a map over it is drawn on."""
         raise NotImplementedError
 
     @property

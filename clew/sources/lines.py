@@ -12,7 +12,7 @@ from clew.data.picture_files import picture_size, read_picture
 from clew.data.sample_files import sample_lines
 from clew.sources.canvases import Canvas
 from clew.sources.frames import Frames
-from clew.sources.inputs import Input, InputReader, Shown
+from clew.sources.inputs import Input, InputReader
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -62,11 +62,6 @@ class ColumnsReader(InputReader):
     def samples(self) -> tuple[FileBytes, ...]:
         return sample_lines()
 
-    def shown(self, given: Any) -> Shown:
-        """The line itself."""
-        ink = self.ink(given)
-        return Shown(ink, float(ink.shape[1]), "pixels", "line")
-
     def canvas(self, given: Any) -> Canvas:
         """The line itself, in the size in which it is read."""
         ink = self.ink(given)
@@ -76,4 +71,7 @@ class ColumnsReader(InputReader):
             spread=lambda entries: entries.reshape(-1, self.height)[: ink.shape[1]].mT,
             cells=torch.arange(places),
             grid=(1, places),
+            length=float(ink.shape[1]),
+            unit="pixels",
+            name="line",
         )

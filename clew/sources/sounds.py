@@ -17,7 +17,7 @@ from clew.data.sample_files import sample_digits
 from clew.data.sound_files import Length, Sound, read_sound, sound_length
 from clew.sources.canvases import Canvas, as_levels
 from clew.sources.frames import Frames
-from clew.sources.inputs import Input, InputReader, Shown
+from clew.sources.inputs import Input, InputReader
 from clew.sources.log_mel import LogMel, centres
 from clew.sources.spec_augment import SpecAugment
 from clew.sources.vocal_tract import VocalTract
@@ -87,13 +87,6 @@ class LogMelReader(InputReader):
     def read(self, given: Any) -> Tensor:
         return self.frames.read(self.heard(given))
 
-    def shown(self, given: Any) -> Shown:
-        """The log-mel spectrogram, high bands at the top."""
-        samples = self.heard(given)
-        assert isinstance(self.frames.features, LogMel)
-        bands = self.frames.features(samples)
-        return Shown(bands.mT.flip(0), len(samples) / self.rate, "seconds", "log-mel")
-
     def collated(self, examples: Any) -> Any:
         return self.frames.collate_read(examples)
 
@@ -108,26 +101,28 @@ class LogMelReader(InputReader):
         return Layout(tuple(self.places(given, length)), self.unit, axis="time (s)", at=self.times(length, self.frames.step))
 
     def canvas(self, given: Any) -> Canvas:
-        """The log-mel spectrogram, as it is read: bands from the highest down, and frames."""
-        read = self.read(given)
-        num_frames = length_of(given)
-        features = self.frames.features
+        """The log-mel spectrogram: bands from the highest down, and frames."""
+        samples, features = self.heard(given), self.frames.features
         assert isinstance(features, LogMel)
-        count = features.num_frames(ceil(num_frames.frames * self.rate / num_frames.rate))
+        bands = features(samples)  # (frames, bands)
+        count, places = len(bands), self.frames.num_positions(len(samples))
 
         def by_band(entries: Tensor) -> Tensor:
             """(frames, deltas, bands): what stands at each frame before any was stacked."""
             return entries.reshape(-1, 1 + self.deltas, self.num_mels)[:count]
 
         return Canvas(
-            as_levels(by_band(read)[:, 0].mT.flip(0)),
+            as_levels(bands.mT.flip(0)),
             spread=lambda entries: by_band(entries).sum(1).mT.flip(0),
-            cells=torch.arange(len(read)),
-            grid=(1, len(read)),
+            cells=torch.arange(places),
+            grid=(1, places),
             rows=tuple(f"{centre:.0f} Hz" for centre in reversed(centres(features))),
             columns=tuple(f"{time:.2f}" for time in self.times(count)),
             row_label="mel band",
             column_label="time (s)",
+            length=len(samples) / self.rate,
+            unit="seconds",
+            name="log-mel",
         )
 
 

@@ -11,6 +11,7 @@ A capability is a method that a model has or has not. Whoever needs one asks `la
     streams        a text of any length, read token by token                   -> Streamed
     judges         the labels of a text, a number, or the tags of its words    -> Judged
     explains       one score as a function of what is read                     -> Explained
+    spells         what is said in a sound, and where each letter lies         -> Heard
     aligns         which token of the source each token written looks at       -> Alignment
     vectors        a vector for every word of a text by itself                 -> TextBody
     programs       what is written for another runtime (`tasks.programs`)      -> list[ReadingProgram | SteppingProgram]
@@ -35,6 +36,7 @@ if TYPE_CHECKING:
     from clew.sources.words import WordReader
     from clew.tasks.alignment import Alignment
     from clew.tasks.explaining import Explained
+    from clew.tasks.transcripts import Heard
     from clew.tasks.writing import DecodingConfig
 
 
@@ -311,6 +313,11 @@ class Aligns(Protocol):
         """The tokens that stand before and behind a source's own."""
 
 
+class Spells(Protocol):
+    def spells(self, given: Given, config: "DecodingConfig | None" = None) -> "Heard":
+        """What is said in a sound, or stands in a line of writing, and where in it each letter lies."""
+
+
 class HasVectors(Protocol):
     def vectors(self) -> TextBody:
         """What has a vector for each word of a text by itself."""
@@ -334,6 +341,7 @@ CAPABILITIES: dict[str, Capability] = {
     "judges": Capability(Judges, "gives no labels"),
     "explains": Capability(Explains, "gives no single score to explain"),
     "aligns": Capability(Aligns, "writes no target that could be aligned"),
+    "spells": Capability(Spells, "writes down neither sounds nor lines of writing"),
     "vectors": Capability(HasVectors, "has no vectors of the words of a text"),
 }
 

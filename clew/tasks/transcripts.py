@@ -13,7 +13,7 @@ from clew.metrics.bootstrap import Interval
 from clew.metrics.error_rates import character_errors, error_interval, word_errors
 from clew.metrics.measures import MEASURES, Measured
 from clew.metrics.statistics import Statistics
-from clew.sources.inputs import Shown
+from clew.sources.canvases import Canvas
 from clew.tasks.use import Blocks, Objects
 
 
@@ -27,11 +27,11 @@ class Looked:
 
     letters: tuple[str, ...]
     weights: Tensor
-    shown: Shown
+    canvas: Canvas
 
     def as_json(self) -> dict[str, Any]:
         weights = [[round(weight, 5) for weight in row] for row in self.weights.tolist()]
-        return {"letters": list(self.letters), "weights": weights, "length": self.shown.length, "unit": self.shown.unit}
+        return {"letters": list(self.letters), "weights": weights, "length": self.canvas.length, "unit": self.canvas.unit}
 
 
 @dataclass(frozen=True)

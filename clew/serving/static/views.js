@@ -8,7 +8,7 @@ const OWN = [
   { name: "run", label: "about the run", about: "what it is, how it was trained and how it scored", group: "run" },
 ];
 export const GROUPS = { run: "The run", text: "A text", long: "Longer looks", several: "Runs compared" };
-const GLANCE = ["prediction", "caption", "surprisal", "next", "alignment", "attention", "cells", "gates", "tokens"];
+const GLANCE = ["prediction", "caption", "transcript", "surprisal", "next", "alignment", "attention", "cells", "gates", "tokens"];
 const MOST_AT_A_GLANCE = 4;
 
 export class Views {
