@@ -26,11 +26,11 @@ class TranscriptOptions(Section):
 def look_at_transcript(subjects: Sequence[Subject], options: TranscriptOptions) -> View:
     subject = subjects[0]
     heard = subject.offers.spells(Given(options.text), subject.decoding)
-    looked, about = heard.attention, f"{heard.text!r} for {options.text}"
+    looked = heard.attention
     weights = looked.weights.float().numpy()
     facts = {"file": str(options.text), "text": heard.text, "log_prob": heard.log_prob, **looked.as_json()}
     if not looked.letters:
-        return View("Transcript", [Note("nothing was heard: no letter is likelier than none anywhere")], about, facts)
+        return View("Transcript", [Note("nothing was heard: no letter is likelier than none anywhere")], str(options.text), facts)
     canvas, places = looked.canvas, subject.offers.reader.places(options.text, weights.shape[1])
     most = weights.argmax(1)
     rows = [
@@ -41,7 +41,7 @@ def look_at_transcript(subjects: Sequence[Subject], options: TranscriptOptions) 
         Spelled(canvas.darkness.astype(np.float64), weights, looked.letters, canvas.length, canvas.unit, canvas.name),
         Table(("letter", "lies most at", "share (%)"), rows, "Where each letter lies"),
     ]
-    return View("Transcript", parts, f"{about}; log p {heard.log_prob:.2f} nats", facts)
+    return View("Transcript", parts, f"{heard.text!r} for {options.text}; log p {heard.log_prob:.2f} nats", facts)
 
 
 TRANSCRIPT = Instrument("what is said in a sound, and where each letter lies", TranscriptOptions, look_at_transcript, needs=("spells",))
