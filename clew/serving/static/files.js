@@ -62,7 +62,7 @@ export function fileField(run, id, changed) {
     take(event.dataTransfer.files[0]);
   });
   if (id) show(shown, id).catch((error) => refuse(error.message));
-  return element("div", { class: "text" }, element("label", { for: "text" }, run.text), drop);
+  return element("div", { class: "text" }, element("label", { for: "text" }, run.media), drop);
 }
 
 // A file that misses its field must not take the place of the page.
