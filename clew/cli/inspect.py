@@ -1,10 +1,12 @@
 """A page in your browser that looks inside runs: what they read and write, where they attend, what their cells keep.
 
-Type a text and see it as the model does; write with it step by step; switch heads off; put two runs side by side. The page
-is served to this machine alone, and its address is printed on standard error. Every view has a link that restores it.
+Type a text and see it as the model does, or drop a picture or a sound where the run reads those; write with it step by
+step; switch heads off; put two runs side by side. The page is served to this machine alone, and its address is printed on
+standard error. Every view has a link that restores it. Files stay in the memory of this command, and end with it.
 
   clew inspect runs/shakespeare-lstm
   clew inspect runs/shakespeare-lstm runs/shakespeare-gpt
+  clew inspect runs/scenes-captioner
   clew inspect runs/tatoeba-transformer --port 9000 --no-browser
   clew inspect runs/shakespeare-gpt --allow-host hub.example.org
 
@@ -56,7 +58,9 @@ def inspect(options: argparse.Namespace, socket: Any) -> int:
         log_to_standard_error()
     worker = Worker()
     port = socket.getsockname()[1]
-    guard = Guard(page_app(Inspector(runs), worker, debug=options.debug), hosts=options.allow_host, port=port)
+    inspector = Inspector(runs)
+    app = page_app(inspector, worker, debug=options.debug)
+    guard = Guard(app, hosts=options.allow_host, port=port, most_bytes=inspector.most_bytes)
     address = f"http://{HOST}:{port}/" + (f"?token={guard.token}" if guard.token else "")
 
     def ready() -> None:

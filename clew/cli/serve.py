@@ -1,7 +1,8 @@
 """Serve what a run does to programs: JSON in, JSON out, over HTTP.
 
-A route a verb: POST /generate, /translate, /parse, /tag, /classify, /fill or /answer, whichever the run does, and /embed. A
-request has one text or several, and the verb's options; the answer has the objects that the verb prints with --json.
+A route a verb: POST /generate, /translate, /parse, /tag, /classify, /fill, /answer, /caption or /transcribe, whichever the
+run does, and /embed. A request has one text or several, and the verb's options; the answer has the objects that the verb
+prints with --json. Of a run that reads pictures or sounds a request sends the bytes of files in base64, and no paths.
 
   clew serve runs/sentiment-lstm
   clew serve runs/shakespeare-gpt --port 9000 --batch 64 --wait 10
@@ -10,6 +11,7 @@ request has one text or several, and the verb's options; the answer has the obje
 
 The first is asked with
 curl -H 'Content-Type: application/json' -d '{"text": "A fine film."}' http://127.0.0.1:8765/classify
+and a captioner with {"picture": {"data": "BASE64", "name": "scene.png"}} at /caption.
 
 Of several runs each has routes of its own, /RUN/VERB. Requests that wait together and have equal options are answered by
 one call of the model. A text that is generated can be sent piece by piece ({"stream": true}). GET / lists the routes and
@@ -36,7 +38,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     add("--wait", type=float, default=5.0, metavar="MS", help="milliseconds that a request waits for others (default: 5)")
     add("--queue", type=int, default=64, metavar="N", help="requests that wait at most; more are told to come back (default: 64)")
     add("--timeout", type=float, default=60.0, metavar="S", help="seconds in which a request has its answer (default: 60)")
-    add("--longest", type=int, default=10_000, metavar="N", help="characters of a text at most (default: 10,000)")
+    add("--longest", type=int, default=10_000, metavar="N", help="characters of a text, or places of a file, at most (default: 10,000)")
     add("--no-training", action="store_true", help="do not read the training data for the values that /metrics sets beside the requests'")
     add("--device", default="auto", choices=["auto", "cpu", "cuda", "mps"], help="where the models run")
 
@@ -75,7 +77,14 @@ def run(options: argparse.Namespace) -> int:
         if not options.no_training:
             read_training(service)
         key = os.environ.get("CLEW_KEY") or (new_key() if is_open(options) else None)
-        guard = Guard(service.app(), hosts=options.allow_host, key=key, anywhere=is_open(options), refused=service.turned_away)
+        guard = Guard(
+            service.app(),
+            hosts=options.allow_host,
+            key=key,
+            anywhere=is_open(options),
+            most_bytes=service.most_bytes,
+            refused=service.turned_away,
+        )
         address = f"http://{f'[{options.host}]' if ':' in options.host else options.host}:{socket.getsockname()[1]}"
 
         def ready() -> None:

@@ -59,11 +59,9 @@ class Pictures:
         self.count += 1
         if self.count > MOST_PICTURES:
             return
-        looked, shown = heard.attention, heard.attention.shown
+        looked, canvas = heard.attention, heard.attention.canvas
         title = f"{heard.sound}: {heard.text}"
-        self.parts.append(
-            Spelled(shown.values.numpy(), looked.weights.numpy(), looked.letters, shown.length, shown.unit, shown.name, title)
-        )
+        self.parts.append(Spelled(canvas.darkness, looked.weights.numpy(), looked.letters, canvas.length, canvas.unit, canvas.name, title))
 
     def draw(self) -> None:
         from clew.drawing.views import View

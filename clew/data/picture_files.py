@@ -1,6 +1,7 @@
 """Pictures as tensors of bytes (height, width, channels): files, members of archives, drawn ones. Knows no format: see picture_decoding."""
 
 from pathlib import Path
+from typing import Protocol, runtime_checkable
 
 import torch
 from torch import Tensor
@@ -20,9 +21,21 @@ def read_picture(picture: Picture | Path | str, *, shape: tuple[int, int] | None
     return pixels if shape is None else resized(pixels, *shape)
 
 
-def picture_size(picture: PictureRef | Path | str) -> Size:
-    """A picture's height and width as `read_picture` gives it, from its header alone."""
-    return (PictureRef(str(picture)) if isinstance(picture, (Path, str)) else picture).size()
+@runtime_checkable
+class HasHeader(Picture, Protocol):
+    """A picture whose size is known before it is decoded: a file's."""
+
+    def size(self) -> Size: ...
+
+
+def has_header(picture: Picture | Path | str) -> bool:
+    return isinstance(as_picture(picture), HasHeader)
+
+
+def picture_size(picture: Picture | Path | str) -> Size:
+    """A picture's height and width as `read_picture` gives it: from its header alone, or of one that is drawn from its pixels."""
+    found = as_picture(picture)
+    return found.size() if isinstance(found, HasHeader) else Size(*found.pixels().shape[:2])
 
 
 def as_picture(picture: Picture | Path | str) -> Picture:

@@ -71,7 +71,7 @@ def sound_length(path: Path | str) -> Length:
 
 
 def stream_length(file: BinaryIO, name: str) -> Length:
-    """The same of an open file that sentences call `name`."""
+    """As `sound_length`, of an open file that sentences call `name`."""
     with closing(open_stream(file, name)) as stream:
         check_length(stream, name)
         return Length(stream.frames, stream.rate)

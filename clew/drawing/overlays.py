@@ -1,14 +1,19 @@
-"""A picture over and over, a small one for each word, bright where the word looks and dark elsewhere (as figures of Xu et al. 2015)."""
+"""A picture over and over, a small one for each word, bright where the word looks and dark elsewhere (as figures of Xu et al. 2015).
+
+On a page there is a large one besides, that the script walks through word by word; without the script it stays hidden.
+"""
 
 import numpy as np
 
-from clew.drawing.letters import shortened, visible
+from clew.drawing.letters import markup, shortened, visible
 from clew.drawing.parts import Overlays
-from clew.drawing.shapes import Box, Label, Photo, Picture, Raster, Shape
+from clew.drawing.shapes import Box, Label, Photo, Picture, Raster, Shape, pixels
 
 SIDE, GAP, MARGIN, BELOW = 112, 10, 4, 22
 MOST_IN_A_ROW = 7
 LONGEST_NAME = 14
+STAGE = 336
+"""Pixels of the large picture's longer side."""
 DARKEST = 205
 """Of 255: what lies where a word does not look is still to be seen."""
 
@@ -28,24 +33,64 @@ def darkness(weights: np.ndarray) -> np.ndarray:
     return np.rint(DARKEST * (1 - weights / most)) if most > 0 else np.full(weights.shape, float(DARKEST))
 
 
+def shade(part: Overlays, number: int) -> np.ndarray:
+    """How dark each pixel is for a word, by its number."""
+    weights = np.asarray(part.maps[number], dtype=float)
+    return darkness(over_pixels(weights, part.cell, np.shape(part.pixels)[:2], part.before))
+
+
+def told(part: Overlays, number: int) -> str:
+    """Where a word looks most."""
+    weights = np.asarray(part.maps[number], dtype=float)
+    row, column = np.unravel_index(int(weights.argmax()), weights.shape)
+    return f"{visible(part.names[number])}: {100 * weights.max():.0f} % at row {row + 1}, column {column + 1}"
+
+
 def overlays(part: Overlays) -> Picture:
-    pixels = np.asarray(part.pixels, dtype=np.uint8)
-    height, width = pixels.shape[:2]
+    photo = np.asarray(part.pixels, dtype=np.uint8)
+    height, width = photo.shape[:2]
     wide, tall = (SIDE * side / max(height, width, 1) for side in (width, height))
     shapes: list[Shape] = []
     for number, name in enumerate(["", *part.names]):
         x = MARGIN + number % MOST_IN_A_ROW * (SIDE + GAP) + (SIDE - wide) / 2
         y = MARGIN + number // MOST_IN_A_ROW * (tall + BELOW + GAP)
-        shapes.append(Photo(x, y, wide, tall, pixels))
-        about = "the picture"
+        shapes.append(Photo(x, y, wide, tall, photo))
         if number:
-            weights = np.asarray(part.maps[number - 1], dtype=float)
-            shapes.append(Raster(x, y, wide, tall, darkness(over_pixels(weights, part.cell, (height, width), part.before)), "shade"))
-            row, column = np.unravel_index(int(weights.argmax()), weights.shape)
-            about = f"{visible(name)}: {100 * weights.max():.0f} % at row {row + 1}, column {column + 1}"
+            shapes.append(Raster(x, y, wide, tall, shade(part, number - 1), "shade"))
             shapes.append(Label(x + wide / 2, y + tall + 16, shortened(visible(name), LONGEST_NAME), "word-middle"))
-        shapes.append(Box(x, y, wide, tall, "thumb", about))
+            shapes.append(Box(x, y, wide, tall, "thumb", told(part, number - 1), number=(number - 1, 0)))
+        else:
+            shapes.append(Box(x, y, wide, tall, "thumb", "the picture"))
     count = len(part.names) + 1
     across, down = min(count, MOST_IN_A_ROW), -(-count // MOST_IN_A_ROW)
     about = f"{part.title or 'attention over a picture'}: {len(part.names)} words"
     return Picture(2 * MARGIN + across * (SIDE + GAP) - GAP, MARGIN + down * (tall + BELOW + GAP), shapes, about)
+
+
+def overlays_html(part: Overlays, name: str) -> str:
+    """The small pictures, and before them the large one with its sentence and its slider."""
+    small = f'<div class="scroll">{overlays(part).svg(name)}</div>'
+    return (steps(part, f"{name}-step") if len(part.names) else "") + small
+
+
+def steps(part: Overlays, name: str) -> str:
+    """A layer for each word over one picture, of which the script shows one at a time."""
+    photo = np.asarray(part.pixels, dtype=np.uint8)
+    height, width = photo.shape[:2]
+    wide, tall = (STAGE * side / max(height, width, 1) for side in (width, height))
+    layers = [Raster(0, 0, wide, tall, shade(part, number), "shade").svg(f"{name}-{number}") for number in range(len(part.names))]
+    drawn = "".join(
+        f'<g class="layer" data-say="{markup(told(part, number))}"{"" if number == 0 else " hidden"}>{layer}</g>'
+        for number, layer in enumerate(layers)
+    )
+    size = f'width="{pixels(wide)}" height="{pixels(tall)}" viewBox="0 0 {pixels(wide)} {pixels(tall)}"'
+    below = Photo(0, 0, wide, tall, photo).svg(name)
+    stage = f'<svg class="stage" role="img" aria-label="the picture, bright where a word looks" {size}>{below}{drawn}</svg>'
+    words = " ".join(f'<button type="button">{markup(word)}</button>' for word in part.names)
+    slider = f'<input type="range" min="0" max="{len(part.names) - 1}" step="1" value="0" aria-label="word of the sentence"/>'
+    moves = ['<button type="button" data-by="-1" title="the word before (left)">\u2190</button>', slider]
+    moves += ['<button type="button" data-by="1" title="the next word (right)">\u2192</button>', "<output></output>"]
+    return (
+        '<div class="steps" hidden tabindex="0" role="group" aria-label="word by word; the arrow keys go from word to word">'
+        f'<p class="sentence">{words}</p>{stage}<div class="moves">{"".join(moves)}</div></div>'
+    )

@@ -23,7 +23,7 @@ from clew.drawing.letters import markup, visible, wrapped
 from clew.drawing.lines import lines
 from clew.drawing.network import network
 from clew.drawing.note import note, note_html
-from clew.drawing.overlays import overlays
+from clew.drawing.overlays import overlays, overlays_html
 from clew.drawing.parts import Bars, Branches, ColouredText, Grid, Heatmap, Lines, Network, Note, Overlays, Part, Points, Spelled, Table
 from clew.drawing.points import points
 from clew.drawing.shapes import Label, Picture, pixels
@@ -161,6 +161,6 @@ DRAWN: dict[type, Drawn] = {
     Table: Drawn(table, table_html),
     Branches: Drawn(branches),
     Network: Drawn(network),
-    Overlays: Drawn(overlays),
+    Overlays: Drawn(overlays, overlays_html),
     Note: Drawn(note, note_html),
 }

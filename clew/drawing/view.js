@@ -16,6 +16,7 @@ export function enliven(root) {
       else readLines(view, picture, readout);
     }
     readMarks(view);
+    for (const steps of view.querySelectorAll(".steps")) readSteps(view, steps);
   }
 }
 
@@ -131,6 +132,45 @@ function pick(mark) {
   if (!mark?.dataset.row) return;
   const detail = { row: Number(mark.dataset.row), column: Number(mark.dataset.column) };
   mark.dispatchEvent(new CustomEvent("pick", { bubbles: true, detail }));
+}
+
+// Steps: layers over one picture, a word each. The arrow keys walk, on the picture and wherever they mean nothing else.
+
+function readSteps(view, steps) {
+  const words = [...steps.querySelectorAll(".sentence button")], layers = [...steps.querySelectorAll(".layer")];
+  const slider = steps.querySelector("input"), output = steps.querySelector("output"), part = steps.closest(".part");
+  const small = [...part.querySelectorAll(".thumb[data-row]")];
+  let at = 0;
+  const show = (step, aloud) => {
+    at = Math.min(words.length - 1, Math.max(0, step));
+    layers.forEach((layer, number) => layer.toggleAttribute("hidden", number !== at));
+    words.forEach((word, number) => { word.ariaCurrent = number === at ? "step" : null; });
+    small.forEach((thumb) => thumb.classList.toggle("now", Number(thumb.dataset.row) === at));
+    slider.value = at;
+    slider.ariaValueText = words[at].textContent;
+    output.textContent = layers[at].dataset.say;
+    if (aloud) view.querySelector(".heard").textContent = output.textContent;
+  };
+  const key = (event) => {
+    if (event.defaultPrevented || event.ctrlKey || event.metaKey || event.altKey || event.target === slider) return;
+    const next = { ArrowLeft: at - 1, ArrowRight: at + 1, Home: 0, End: words.length - 1 }[event.key];
+    if (next === undefined) return;
+    event.preventDefault();
+    show(next, true);
+  };
+  const elsewhere = (event) => {
+    if (!steps.isConnected) return document.removeEventListener("keydown", elsewhere);
+    const taken = event.target.closest?.("input, textarea, select, dialog, [tabindex='0']") || document.querySelector("dialog[open]");
+    if (!taken && event.key.startsWith("Arrow")) key(event);
+  };
+  slider.addEventListener("input", () => show(Number(slider.value), true));
+  words.forEach((word, number) => word.addEventListener("click", () => show(number, true)));
+  for (const button of steps.querySelectorAll("[data-by]")) button.addEventListener("click", () => show(at + Number(button.dataset.by), true));
+  part.addEventListener("pick", (event) => show(event.detail.row, true));
+  steps.addEventListener("keydown", key);
+  document.addEventListener("keydown", elsewhere);
+  steps.hidden = false;
+  show(0);
 }
 
 const DIRECTIONS = { ArrowLeft: [-1, 0], ArrowRight: [1, 0], ArrowUp: [0, -1], ArrowDown: [0, 1] };

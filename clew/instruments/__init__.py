@@ -23,6 +23,7 @@ from clew.instruments.similarity_views import CKA, HEADS
 from clew.instruments.surprisal import SURPRISAL
 from clew.instruments.tokens import TOKENS
 from clew.instruments.tracked_cells import TRACK
+from clew.instruments.transcripts import TRANSCRIPT
 from clew.instruments.word_alignment import ALIGNMENT
 from clew.instruments.worst_errors import ERRORS
 
@@ -40,6 +41,7 @@ INSTRUMENTS: dict[str, Instrument] = {
     "attention": ATTENTION,
     "alignment": ALIGNMENT,
     "caption": CAPTION,
+    "transcript": TRANSCRIPT,
     "prediction": PREDICTION,
     "ablation": ABLATION,
     "contextuality": CONTEXTUALITY,

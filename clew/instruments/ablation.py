@@ -19,7 +19,7 @@ from clew.drawing.views import Bars, ColouredText, Part, Table, View
 from clew.inspection.attention_weights import shows_attention
 from clew.inspection.bits import divergence
 from clew.inspection.heads import head_names, heads_off, why_headless
-from clew.instruments.instrument import Choices, Instrument
+from clew.instruments.instrument import Choices, Instrument, Text
 from clew.instruments.reading import read
 from clew.instruments.subject import Subject
 from clew.tasks.offers import Given, Reading, TokenScores
@@ -30,7 +30,7 @@ MOST_ROWS = 15
 class AblationOptions(Section):
     """A text, and the heads that are switched off while it is read once more."""
 
-    text: str = Field("", description="what the model reads")
+    text: Text = Field("", description="what the model reads")
     heads: tuple[str, ...] = Field((), description="heads that are switched off, LAYER.HEAD from 1, such as 2.5; cross.2.5 of a decoder's")
     target: str | None = Field(None, description="what a translator writes; what it finds itself where not given")
     into: str = Field("", description="the language to write, where a translator writes several")

@@ -12,7 +12,7 @@ from clew.core.config import Section
 from clew.core.errors import UserError
 from clew.drawing.views import Overlays, Part, Table, View
 from clew.inspection.similarity import entropy
-from clew.instruments.instrument import HeadsOff, Instrument
+from clew.instruments.instrument import HeadsOff, Instrument, Text
 from clew.instruments.subject import Subject
 from clew.instruments.word_alignment import layer_choices
 from clew.sources.picture_inputs import PictureReader
@@ -22,7 +22,7 @@ from clew.tasks.offers import Given
 class CaptionOptions(Section):
     """Which picture, and whose attention is taken."""
 
-    text: str = Field("", description="a picture file")
+    text: Text = Field("", description="a picture file")
     target: str | None = Field(None, description="the caption; what the model writes itself where not given")
     layer: int | None = Field(None, description="of the decoder's layers that look at the picture, from 1 or from -1; the last but one")
     off: HeadsOff = ()
@@ -51,7 +51,7 @@ def look_at_caption(subjects: Sequence[Subject], options: CaptionOptions) -> Vie
         Table(("word", "row", "column", "weight (%)", "entropy (bits)"), rows, "Where each word looks most"),
     ]
     facts = {
-        "picture": options.text,
+        "picture": str(options.text),
         "caption": text,
         "words": list(words),
         "grid": list(reader.grid),
@@ -72,6 +72,5 @@ CAPTION = Instrument(
     look_at_caption,
     needs=("aligns",),
     fits=why_no_pictures,
-    quick=False,
     choices=layer_choices,
 )

@@ -28,7 +28,7 @@ from clew.inspection.layer_outputs import first_tensor
 from clew.inspection.recording import record
 from clew.instruments.corpus_text import has_corpus_text, own_text
 from clew.instruments.gates import kept
-from clew.instruments.instrument import Instrument, TextOptions
+from clew.instruments.instrument import Instrument, Text, TextOptions
 from clew.instruments.reading import read
 from clew.instruments.recurrent_layers import RecurrentLayer, recurrent_layers
 from clew.instruments.source_gradients import MOST_WRITTEN, source_parts, watched_source
@@ -47,7 +47,7 @@ FLOOR = 1e-12
 class GradientOptions(TextOptions):
     """How far back, from how many places, and what counts as gone."""
 
-    text: str = Field("", description="what the model reads; of a language model its own validation text where not given")
+    text: Text = Field("", description="what the model reads; of a language model its own validation text where not given")
     steps: int = Field(50, ge=1, le=2000, description="how far back gradients are followed, in places; half of the text at most")
     places: int = Field(10, ge=1, le=1000, description="places t whose gradients are averaged")
     threshold: float = Field(0.01, gt=0, lt=1, description="a gradient is gone where it is below this share of the one at k = 0")
@@ -154,14 +154,15 @@ def products_of_gates(reading: Reading, steps: int) -> dict[str, Tensor]:
     }
 
 
-def text_of(model: Looked, options: GradientOptions) -> str:
+def text_of(model: Looked, options: GradientOptions) -> Text:
     """What is given, or of a language model as much of its own validation text as is needed; it reads a token at a time, and so no more
     of a given one than takes seconds."""
     subject = subject_of(model)
     if not has_corpus_text(subject):
         return options.text
-    if options.text:
-        text, wanted = options.text, max(MOST_READ, 2 * options.steps + options.places + 1)
+    text: Any = options.text
+    if text:
+        wanted = max(MOST_READ, 2 * options.steps + options.places + 1)
     else:
         body: Any = subject.module.body
         wanted = min(2 * options.steps + options.places + 1, body.max_length or 2**62)
@@ -218,7 +219,7 @@ def look_at_gradients(subjects: Sequence[Subject], options: GradientOptions) -> 
         **({"source": {state: norms.tolist() for state, norms in by_source.items()}} if by_source else {}),
         "radius": {layer: {gate: found.radius for gate, found in gates_of.items()} for layer, gates_of in spectra.items()},
     }
-    first = "the first " if len(text) < len(options.text) else ""
+    first = "the first " if options.text and text != options.text else ""
     about = (
         f"The size of the gradient of {losses.name} by states and inputs k {units} before it, over {first}"
         f"{losses.length} {units}. It reaches as far as it is at least {options.threshold:.0%} of what it is at k = 0. x is what is read"

@@ -7,6 +7,7 @@ from typing import Annotated, Any, NamedTuple
 from pydantic import Field
 
 from clew.core.config import Section
+from clew.data.file_bytes import File
 from clew.drawing.views import View
 from clew.inspection.heads import head_names
 from clew.instruments.subject import Subject
@@ -17,10 +18,14 @@ HeadsOff = Annotated[
 """An option of what looks while a model reads: `looking.look` sees to it."""
 
 
+Text = File
+"""An option: what a model reads, a text or a file."""
+
+
 class TextOptions(Section):
     """What is asked of an instrument that reads a text. Others take a section of their own, with a description for every field."""
 
-    text: str = Field("", description="what the model reads")
+    text: Text = Field("", description="what the model reads")
     target: str | None = Field(None, description="what a translator writes; what it finds itself where not given")
     into: str = Field("", description="the language to write, where a translator writes several")
     off: HeadsOff = ()

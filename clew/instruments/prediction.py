@@ -7,8 +7,9 @@ from pydantic import Field
 from clew.core.config import Section
 from clew.core.errors import UserError
 from clew.drawing.views import Bars, ColouredText, Note, Part, Table, View, bar_names
-from clew.instruments.instrument import HeadsOff, Instrument
+from clew.instruments.instrument import HeadsOff, Instrument, Text
 from clew.instruments.subject import Subject
+from clew.runs.asking import says_nothing
 from clew.tasks.offers import Given, Judged
 from clew.tasks.reading import no_text
 
@@ -18,7 +19,7 @@ MOST_BARS = 30
 class PredictionOptions(Section):
     """A text, and the second one of a run that judges two together."""
 
-    text: str = Field("", description="what the model reads")
+    text: Text = Field("", description="what the model reads")
     second: str | None = Field(None, description="the other text, where two are judged together")
     off: HeadsOff = ()
     also: tuple[str, ...] = Field((), description="labels that are shown besides the likeliest, where there are many")
@@ -26,7 +27,7 @@ class PredictionOptions(Section):
 
 def look_at_prediction(subjects: Sequence[Subject], options: PredictionOptions) -> View:
     subject = subjects[0]
-    if not options.text.strip():
+    if says_nothing(options.text):
         raise no_text()
     if subject.pairs and options.second is None:
         raise UserError(f"{subject.name} judges two texts together; give the other one as second")

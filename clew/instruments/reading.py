@@ -8,11 +8,12 @@ A model that reads and writes (a translator, a parser) reads a text and writes a
 """
 
 from clew.core.errors import UserError
+from clew.instruments.instrument import Text
 from clew.instruments.subject import Looked, subject_of
 from clew.tasks.offers import Given, Reading
 
 
-def read(model: Looked, text: str, target: str | None = None, *, into: str = "", any_length: bool = False) -> Reading:
+def read(model: Looked, text: Text, target: str | None = None, *, into: str = "", any_length: bool = False) -> Reading:
     """A text, and for a model that writes its target, as one row of ids, of a subject, a run or a module. Refused where it is empty, or
     longer than what the model's positions can tell apart, unless the model is not to be run."""
     subject = subject_of(model)

@@ -13,11 +13,12 @@ from clew.inspection.heads import attending_layers
 from clew.inspection.recording import record
 from clew.inspection.similarity import cka_matrix, classical_scaling, head_divergences
 from clew.instruments.attention import LayerMaps, as_maps, foreign_maps
-from clew.instruments.instrument import Instrument
+from clew.instruments.instrument import Instrument, Text
 from clew.instruments.reading import read
 from clew.instruments.sentences import SentenceOptions, find_sentences, level_names, level_words
 from clew.instruments.subject import Subject, subject_names
 from clew.layers.heads import CROSS, DECODER, OWN
+from clew.runs.asking import says_nothing
 from clew.tasks.offers import Reading
 
 MOST_QUERIES = 64
@@ -28,7 +29,7 @@ KINDS = {OWN: "self-attention", DECODER: "the decoder's own", CROSS: "over the s
 class HeadsOptions(SentenceOptions):
     """What heads are compared on: a text, or sentences of a corpus."""
 
-    text: str = Field("", description="what the model reads; sentences of the corpus where not given")
+    text: Text = Field("", description="what the model reads; sentences of the corpus where not given")
     target: str | None = Field(None, description="what a translator writes; what it finds itself where not given")
     into: str = Field("", description="the language to write, where a translator writes several")
     sentences: int = Field(20, ge=1, le=1000, description="how many sentences are read where there is no text")
@@ -57,7 +58,7 @@ def look_at_heads(subjects: Sequence[Subject], options: HeadsOptions) -> View:
     """For every kind of attention with two heads or more, their divergences as a heatmap, and as a map on which like heads are near. Heads
     that are off look nowhere, and are left out."""
     subject = subjects[0]
-    is_given = bool(options.text.strip()) or subject.has_inputs
+    is_given = not says_nothing(options.text) or subject.has_inputs
     texts = [options.text] if is_given else [" ".join(words) for words in find_sentences(subject, options.corpus, options.sentences)]
     totals: dict[str, np.ndarray] = {}
     names_of: dict[str, dict[str, list[str]]] = {}
@@ -89,7 +90,7 @@ def look_at_heads(subjects: Sequence[Subject], options: HeadsOptions) -> View:
     return View("Attention heads compared", parts, f"the mean over the places of {about}", facts)
 
 
-def head_weights(subject: Subject, text: str, options: HeadsOptions) -> dict[str, tuple[dict[str, list[str]], np.ndarray]]:
+def head_weights(subject: Subject, text: Text, options: HeadsOptions) -> dict[str, tuple[dict[str, list[str]], np.ndarray]]:
     """By kind of attention, the names of all its heads that are on, layer by layer, and their weights (heads, queries, keys) while a text
     is read."""
     reading = read(subject, text, options.target, into=options.into)

@@ -12,6 +12,7 @@ from clew.core.errors import UserError
 from clew.core.modes import evaluating
 from clew.decoding.stepper import Stepper, prefill
 from clew.inspection.heads import heads_off
+from clew.instruments.instrument import Text
 from clew.instruments.next_tokens import Likeliest, likeliest
 from clew.instruments.subject import Looked, subject_of
 from clew.tasks.offers import Begun, Given
@@ -42,7 +43,7 @@ class Step(NamedTuple):
 
 
 def next_step(
-    model: Looked, text: str, chosen: Sequence[int], *, into: str = "", off: Sequence[str] = (), top: int = 12, seed: int | None = None
+    model: Looked, text: Text, chosen: Sequence[int], *, into: str = "", off: Sequence[str] = (), top: int = 12, seed: int | None = None
 ) -> Step:
     """The step after a prompt, or for a translator after a source, and the ids of the tokens that were chosen so far; of a subject, a run
     or a task. With a `seed` a token is drawn from the whole distribution, of which `top` are named."""

@@ -15,6 +15,7 @@ from clew.drawing.views import Heatmap, Part, Table, View
 from clew.inspection.heads import CROSS, attending_layers
 from clew.instruments.instrument import Choices, Instrument, TextOptions
 from clew.instruments.subject import Subject
+from clew.runs.asking import says_nothing
 from clew.tasks.alignment import Alignment
 from clew.tasks.offers import Given
 from clew.tasks.reading import no_text
@@ -35,7 +36,7 @@ def crossing(places: Sequence[int]) -> float:
 
 def look_at_alignment(subjects: Sequence[Subject], options: AlignmentOptions) -> View:
     subject = subjects[0]
-    if not options.text.strip():
+    if says_nothing(options.text):
         raise no_text()
     given = Given(options.text, options.target, options.into)
     target = options.target if options.target is not None else subject.offers.own_target(given, subject.decoding)
@@ -61,7 +62,7 @@ def look_at_alignment(subjects: Sequence[Subject], options: AlignmentOptions) ->
         Heatmap(weights, found.target.words, found.source.words, "", "written", "read", 0.0, 1.0, label="weight", unit="%"),
         Table(("written", "looked at most", "weight (%)"), rows),
     ]
-    return View("Alignment", parts, f"{target!r} for {options.text!r}: {kind}", facts)
+    return View("Alignment", parts, f"{target!r} for {str(options.text)!r}: {kind}", facts)
 
 
 def layer_choices(subject: Subject) -> Choices:

@@ -3,7 +3,7 @@
 from pydantic import Field
 
 from clew.core.config import Section
-from clew.instruments.instrument import HeadsOff
+from clew.instruments.instrument import HeadsOff, Text
 from clew.instruments.subject import Subject
 from clew.tasks.offers import Begun, Given
 from clew.tasks.writing import DecodingConfig
@@ -12,7 +12,7 @@ from clew.tasks.writing import DecodingConfig
 class WritingOptions(Section):
     """What is written, and how much of it."""
 
-    text: str = Field("", description="what a language model goes on from, or a translator translates")
+    text: Text = Field("", description="what a language model goes on from, or a translator translates")
     into: str = Field("", description="the language to write, where a translator writes several")
     off: HeadsOff = ()
     max_new: int = Field(24, ge=1, le=500, description="tokens written at most")

@@ -7,7 +7,8 @@ So a request is answered only where
     its Host is a name of this machine or one that was allowed,
     its Origin, where it has one, is that host, or one that was allowed; and no other site's page sent it (Sec-Fetch-Site),
     it brings the cookie that the token of the printed address was exchanged for, or a program's key, where hosts were allowed,
-    its method is GET, HEAD or POST, what it posts is JSON of at most 1 MB, and it comes within seconds.
+    its method is GET, HEAD or POST, what it posts is JSON of at most 1 MB, or as many bytes as a server of files takes, and it comes
+    within seconds.
 
 Every answer says that nothing but this server's own scripts may run on a page, and who may frame it.
 """
@@ -24,10 +25,12 @@ from urllib.parse import parse_qs, urlsplit
 from clew.core.errors import UserError, shown
 
 MOST_BYTES = 1_000_000
-MOST_DRAINED = 8 * MOST_BYTES
-"""A body that is too long is read so far, and dropped, so that whoever sends it gets to read the answer."""
+MOST_DRAINED = 7 * MOST_BYTES
+"""A body that is too long is read so much further, and dropped, so that whoever sends it gets to read the answer."""
 PATIENCE = 10.0
-"""Seconds in which a body has to be there."""
+"""Seconds in which a body has to be there, and one more for each further megabyte that it may have."""
+MOST_LARGE = 8
+"""Bodies above MOST_BYTES that are held at once, each as large as it may be."""
 METHODS = ("GET", "HEAD", "POST")
 LOOPBACK = ("127.0.0.1", "::1", "::ffff:127.0.0.1")
 NAMES = ("127.0.0.1", "localhost", "::1")
@@ -36,7 +39,7 @@ NAMES = ("127.0.0.1", "localhost", "::1")
 class Guard:
     """`app` behind the rules above. `hosts` are further names that may stand in Host and Origin; with them `token` is what the first visit
     has to bring. For programs `key` takes the token's place: each request has it in its header (Authorization: Bearer KEY). `anywhere`
-    lets other machines in. `refused` is told the status of every request that is turned away."""
+    lets other machines in. A body has at most `most_bytes`. `refused` is told the status of every request that is turned away."""
 
     def __init__(
         self,
@@ -46,12 +49,15 @@ class Guard:
         port: int = 0,
         key: str | None = None,
         anywhere: bool = False,
+        most_bytes: int = MOST_BYTES,
         refused: Callable[[int], None] = lambda status: None,
     ):
         self.app = app
         self.hosts = tuple(host.lower() for host in hosts)
         self.key = key
         self.anywhere = anywhere
+        self.most_bytes = most_bytes
+        self.held = 0
         self.refused = refused
         self.token = secrets.token_urlsafe(24) if hosts and key is None else None
         self.cookie = f"clew-{port}"
@@ -73,11 +79,27 @@ class Guard:
                     "open the address that `clew` printed; it is good for one browser, and once: start again for another",
                 )
             answer.cookie = self.new_cookie()
-        body = await read_body(receive, fields)
-        if isinstance(body, HTTPStatus):
-            self.refused(int(body))
-            return await answer.say(body, SENTENCES[body])
-        await self.app(scope, replay(body, receive), answer)
+        size = self.room_for(fields)
+        if self.held + size > MOST_LARGE * self.most_bytes:
+            return await self.turn_away(answer, HTTPStatus.SERVICE_UNAVAILABLE)
+        self.held += size
+        try:
+            body = await read_body(receive, fields, self.most_bytes)
+            if isinstance(body, HTTPStatus):
+                return await self.turn_away(answer, body)
+            await self.app(scope, replay(body, receive), answer)
+        finally:
+            self.held -= size
+
+    async def turn_away(self, answer: "Answer", status: HTTPStatus) -> None:
+        self.refused(int(status))
+        await answer.say(status, SENTENCES[status].format(self.most_bytes, patience(self.most_bytes)))
+
+    def room_for(self, fields: dict[str, list[str]]) -> int:
+        """Bytes that are set aside for a body: of a large one what it says, or as many as it may have; small ones are not counted."""
+        size = said_size(fields)
+        large = self.most_bytes if "transfer-encoding" in fields or size > self.most_bytes else size
+        return large if large > MOST_BYTES else 0
 
     async def other(self, scope: Any, receive: Any, send: Any) -> None:
         """Web sockets are not spoken here."""
@@ -169,6 +191,7 @@ def page_headers(hosts: Sequence[str]) -> dict[str, str]:
         "script-src": "'self'",
         "style-src": "'self' 'unsafe-inline'",
         "img-src": "'self' data:",
+        "media-src": "blob:",
         "connect-src": "'self'",
         "base-uri": "'none'",
         "form-action": "'none'",
@@ -205,28 +228,36 @@ def same(brought: str, secret: str) -> bool:
     return hmac.compare_digest(brought.encode("utf-8", "replace"), secret.encode())
 
 
-async def read_body(receive: Any, fields: dict[str, list[str]]) -> bytes | HTTPStatus:
-    """All of a body, however it is sent, or why it is refused."""
+def said_size(fields: dict[str, list[str]]) -> int:
+    """Bytes that a body is said to have."""
     said = fields.get("content-length", ["0"])[0]
-    size = int(said) if said.isascii() and said.isdecimal() and len(said) < 16 else MOST_DRAINED + 1
-    if size > MOST_DRAINED:
+    return int(said) if said.isascii() and said.isdecimal() and len(said) < 16 else 2**62
+
+
+def patience(most_bytes: int) -> float:
+    return PATIENCE + (most_bytes - MOST_BYTES) / 1e6
+
+
+async def read_body(receive: Any, fields: dict[str, list[str]], most_bytes: int) -> bytes | HTTPStatus:
+    """All of a body, however it is sent, or why it is refused."""
+    if said_size(fields) > most_bytes + MOST_DRAINED:
         return HTTPStatus.REQUEST_ENTITY_TOO_LARGE
     parts, count = [], 0
     try:
-        async with asyncio.timeout(PATIENCE):
+        async with asyncio.timeout(patience(most_bytes)):
             while True:
                 message = await receive()
                 if message["type"] == "http.disconnect":
                     return HTTPStatus.REQUEST_TIMEOUT
                 part = message.get("body", b"")
                 count += len(part)
-                if count <= MOST_BYTES:
+                if count <= most_bytes:
                     parts.append(part)
-                if count > MOST_DRAINED or not message.get("more_body"):
+                if count > most_bytes + MOST_DRAINED or not message.get("more_body"):
                     break
     except TimeoutError:
         return HTTPStatus.REQUEST_TIMEOUT
-    return HTTPStatus.REQUEST_ENTITY_TOO_LARGE if count > MOST_BYTES else b"".join(parts)
+    return HTTPStatus.REQUEST_ENTITY_TOO_LARGE if count > most_bytes else b"".join(parts)
 
 
 def replay(body: bytes, receive: Any) -> Any:
@@ -240,6 +271,7 @@ def replay(body: bytes, receive: Any) -> Any:
 
 
 SENTENCES = {
-    HTTPStatus.REQUEST_ENTITY_TOO_LARGE: f"a request has at most {MOST_BYTES:,} bytes; shorten the text",
-    HTTPStatus.REQUEST_TIMEOUT: f"the request was not there within {PATIENCE:g} seconds",
+    HTTPStatus.REQUEST_ENTITY_TOO_LARGE: "a request has at most {0:,} bytes; send less, or in parts",
+    HTTPStatus.REQUEST_TIMEOUT: "the request was not there within {1:g} seconds",
+    HTTPStatus.SERVICE_UNAVAILABLE: "too many files are being sent at once; ask again in a second",
 }

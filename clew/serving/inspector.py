@@ -8,6 +8,7 @@ from pydantic import Field
 
 from clew.core.config import Section
 from clew.core.errors import UserError, unknown
+from clew.data.file_bytes import FileBytes
 from clew.drawing.views import WRITERS, View, plain
 from clew.inspection.heads import attending_layers, head_names
 from clew.instruments import INSTRUMENTS
@@ -19,8 +20,20 @@ from clew.runs.asking import own_verb
 from clew.runs.loaded import Run
 from clew.runs.summary import summarise
 from clew.serving.answering import limit_encoding, named_apart
-from clew.serving.page_limits import LONGEST_QUICK, check_answer, check_files, check_length, check_memory, check_parts, check_texts
-from clew.tasks.offers import languages_of, offered
+from clew.serving.guard import MOST_BYTES
+from clew.serving.held_files import HeldFiles
+from clew.serving.page_limits import (
+    LONGEST_QUICK,
+    LONGEST_SLOW,
+    check_answer,
+    check_length,
+    check_memory,
+    check_parts,
+    check_places,
+    check_texts,
+)
+from clew.serving.sent_files import MOST_BODY, file_of
+from clew.tasks.offers import languages_of, offered, reads_files
 
 QUICK_SECONDS, SLOW_SECONDS = 30.0, 900.0
 MOST_FACTS = 2000
@@ -47,12 +60,17 @@ class AskedLook(Asked):
     beside: tuple[Column, ...] = Field((), max_length=8, description="what stands beside it, drawn on one scale with it")
 
 
+class AskedUpload(Asked):
+    data: str = Field(description="the bytes of a file, in base64")
+    name: str | None = Field(None, description="what the page calls it")
+
+
 class AskedFile(AskedLook):
     format: str = Field("html", description="the file's ending")
 
 
 class AskedStep(Asked):
-    text: str = Field("", description="what a language model goes on from, or a translator reads")
+    text: str = Field("", description="what a language model goes on from, or a translator reads; a file that was sent")
     chosen: tuple[int, ...] = Field((), max_length=2000, description="the tokens that were chosen so far, by their ids")
     into: str = ""
     off: tuple[str, ...] = ()
@@ -66,15 +84,50 @@ class Inspector:
     def __init__(self, runs: Sequence[Run]):
         self.runs = named_apart(runs)
         limit_encoding(self.runs.values())
+        self.files = HeldFiles((file, media) for run in self.runs.values() if (media := media_of(run)) for file in samples_of(run))
         self.described: dict[str, Any] | None = None
         self.numbers = count(1)
 
     def describe(self) -> dict[str, Any]:
         """What there is to look at; a run does not change, so that this is found out once."""
         if self.described is None:
-            runs = [described_run(name, run) for name, run in self.runs.items()]
+            runs = [{**described_run(name, run), **self.described_files(run)} for name, run in self.runs.items()]
             self.described = plain({"runs": runs, "instruments": [self.described_instrument(name) for name in INSTRUMENTS]})
         return self.described
+
+    def described_files(self, run: Run) -> dict[str, Any]:
+        """What files a run reads, and those to begin with; `sample` is then one of these, in the place of a text."""
+        if not (media := media_of(run)):
+            return {"media": "", "samples": []}
+        samples = [self.files.put(file, media) for file in samples_of(run)]
+        return {"media": media, "samples": samples, "sample": samples[0]["file"]}
+
+    @property
+    def most_bytes(self) -> int:
+        """Of a request: more where files are sent."""
+        return MOST_BODY if any(map(media_of, self.runs.values())) else MOST_BYTES
+
+    def upload(self, asked: AskedUpload) -> dict[str, Any]:
+        """A file to look at, which is held in memory and called by what is told of it."""
+        (run,) = self.chosen(asked.runs[:1])
+        if not (media := media_of(run)):
+            raise UserError(f"{run.folder} reads texts and no files; type one")
+        file = file_of({"data": asked.data, "name": asked.name}, media)
+        check_places(run, file, LONGEST_SLOW)
+        return dict(self.files.put(file, media))
+
+    def with_file(self, name: str, runs: Sequence[Run], options: Mapping[str, Any]) -> dict[str, Any]:
+        """Options whose text is the file that it stands for, where the runs read files. A page names only files that were sent to it:
+        whoever asks must not choose what is read of this machine."""
+        reading = [run for run in runs if reads_files(run.task)]
+        if not options.get("text") or not reading:
+            return dict(options)
+        if other := [run for run in runs if run not in reading]:
+            raise UserError(f"{reading[0].folder} reads files and {other[0].folder} texts; look at each by itself")
+        if (found := self.files.get(options["text"])) is None:
+            look = f"use `clew look {name} {reading[0].folder} FILE`"
+            raise UserError(f"{reading[0].folder} reads files, and a page only those that are sent to it; choose one there, or {look}")
+        return {**options, "text": found[0]}
 
     def described_instrument(self, name: str) -> dict[str, Any]:
         instrument = INSTRUMENTS[name]
@@ -106,8 +159,8 @@ class Inspector:
     def view(self, name: str, asked: AskedLook) -> View:
         """What the instrument sees, found only where it is not too much to find and to draw."""
         if not asked.beside:
-            self.check(name, asked.runs, asked.options)
-            view = look(self.chosen(asked.runs), name, asked.options)
+            options = self.checked(name, asked.runs, asked.options)
+            view = look(self.chosen(asked.runs), name, options)
             check_parts(view.parts)
             return view
         first = self.views(name, asked)[0]
@@ -119,13 +172,14 @@ class Inspector:
         """The view of each column, or the sentence that refuses it: what is too much of one keeps no other from being shown."""
         columns = [(asked.runs, asked.options), *((column.runs, column.options) for column in asked.beside)]
         found: dict[int, View | UserError] = {}
+        checked: dict[int, dict[str, Any]] = {}
         for number, (runs, options) in enumerate(columns):
             try:
-                self.check(name, runs, options)
+                checked[number] = self.checked(name, runs, options)
             except UserError as error:
                 found[number] = error
-        fitting = [number for number in range(len(columns)) if number not in found]
-        seen = look_beside([(self.chosen(columns[number][0]), columns[number][1]) for number in fitting], name)
+        fitting = list(checked)
+        seen = look_beside([(self.chosen(columns[number][0]), options) for number, options in checked.items()], name)
         for number, view in zip(fitting, seen, strict=True):
             try:
                 check_parts(view.parts if isinstance(view, View) else [])
@@ -134,10 +188,12 @@ class Inspector:
                 found[number] = error
         return [found[number] for number in range(len(columns))]
 
-    def check(self, name: str, runs: Sequence[str], options: Mapping[str, Any]) -> None:
+    def checked(self, name: str, runs: Sequence[str], options: Mapping[str, Any]) -> dict[str, Any]:
+        """Options as an instrument takes them; what is too much for a page is refused."""
         check_texts(name, options)
-        check_files(name, self.chosen(runs), options)
+        options = self.with_file(name, self.chosen(runs), options)
         check_memory(name, self.chosen(runs), options)
+        return options
 
     def look(self, name: str, asked: AskedLook) -> dict[str, Any]:
         """What is seen; where something stands beside it, `views` of all, each of which may be the sentence that refuses it."""
@@ -171,11 +227,21 @@ class Inspector:
     def step(self, asked: AskedStep) -> dict[str, Any]:
         check_length(asked.text, LONGEST_QUICK)
         (run,) = self.chosen(asked.runs[:1])
-        check_files("next", [run], {"text": asked.text})
-        check_memory("next", [run], {"text": asked.text})
-        found = next_step(run, asked.text, asked.chosen, into=asked.into, off=asked.off, top=asked.top, seed=asked.seed)
+        text = self.with_file("next", [run], {"text": asked.text})["text"]
+        check_memory("next", [run], {"text": text})
+        found = next_step(run, text, asked.chosen, into=asked.into, off=asked.off, top=asked.top, seed=asked.seed)
         drawn = None if found.drawn is None else found.drawn._asdict()
         return plain({**found._asdict(), "next": found.next._asdict(), "drawn": drawn})
+
+
+def media_of(run: Run) -> str:
+    """What the files are that a run reads: pictures, sounds; nothing where it reads texts."""
+    return run.task.reader.media if reads_files(run.task) else ""
+
+
+def samples_of(run: Run) -> Sequence[FileBytes]:
+    found: Sequence[FileBytes] = run.task.reader.samples()
+    return found
 
 
 def small(facts: dict[str, Any]) -> dict[str, Any]:

@@ -6,6 +6,8 @@ GET  /api/runs            what there is to look at
 POST /api/look/NAME       what an instrument sees: title, about, html, facts; of several columns beside each other, `views`
 POST /api/save/NAME       the same as a file
 POST /api/step            the next token's distribution, after those chosen so far
+POST /api/files           a picture or a sound to look at, in base64; it is held in memory, and other requests call it by its name there
+GET  /api/files/ID        what there is to show of it; /api/files/ID/content its bytes
 """
 
 import logging
@@ -24,7 +26,7 @@ from clew.core.errors import UserError, unknown
 from clew.drawing.pages import script, stylesheet
 from clew.runs.explaining import read_section
 from clew.serving.answering import JSON, Gone, body_of, missing, said, while_connected, wrong_method
-from clew.serving.inspector import QUICK_SECONDS, Asked, AskedFile, AskedLook, AskedStep, Inspector
+from clew.serving.inspector import QUICK_SECONDS, Asked, AskedFile, AskedLook, AskedStep, AskedUpload, Inspector
 from clew.serving.worker import Busy, Ended, Failed, Superseded, Worker
 
 log = logging.getLogger(__name__)
@@ -44,6 +46,9 @@ def page_app(inspector: Inspector, worker: Worker, *, debug: bool = False) -> St
         Route("/api/look/{name}", answers.look, methods=["POST"]),
         Route("/api/save/{name}", answers.save, methods=["POST"]),
         Route("/api/step", answers.step, methods=["POST"]),
+        Route("/api/files", answers.upload, methods=["POST"]),
+        Route("/api/files/{id}", answers.held),
+        Route("/api/files/{id}/content", answers.content),
     ]
     return Starlette(routes=routes, exception_handlers={404: missing, 405: wrong_method})
 
@@ -92,6 +97,28 @@ class Answers:
         async def ask() -> Response:
             asked = read_section(AskedStep, await body_of(request))
             return await self.answered(request, asked, lambda: self.inspector.step(asked), QUICK_SECONDS)
+
+        return await self.told(ask)
+
+    async def upload(self, request: Request) -> Response:
+        async def ask() -> Response:
+            asked = read_section(AskedUpload, await body_of(request))
+            return await self.answered(request, asked, lambda: self.inspector.upload(asked), QUICK_SECONDS)
+
+        return await self.told(ask)
+
+    async def held(self, request: Request) -> Response:
+        async def ask() -> Response:
+            return JSON(self.inspector.files.find(request.path_params["id"])[1])
+
+        return await self.told(ask)
+
+    async def content(self, request: Request) -> Response:
+        """Never as anything that a browser would show by itself."""
+
+        async def ask() -> Response:
+            file, _ = self.inspector.files.find(request.path_params["id"])
+            return Response(file.data, media_type="application/octet-stream", headers={"content-disposition": "attachment"})
 
         return await self.told(ask)
 

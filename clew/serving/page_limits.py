@@ -12,15 +12,15 @@ from typing import Any
 
 import numpy as np
 
-from clew.core.errors import UserError
+from clew.core.errors import UserError, counted
+from clew.data.file_bytes import FileBytes
 from clew.inspection.heads import attending_layers
 from clew.instruments.looking import find_instrument
 from clew.runs.loaded import Run
-from clew.tasks.offers import reads_files
 from clew.text.tokenizer import Tokenizer
 
 LONGEST_QUICK, LONGEST_SLOW = 20_000, 100_000
-"""Characters of a text, for instruments that look while a text is typed, and for those that fit something on one."""
+"""Characters of a text, or places of a file, for instruments that look while a text is typed, and for those that fit something on one."""
 MOST_MEMORY = 4 * 10**9
 MOST_ANSWER = 32_000_000
 """Bytes of a picture; one that is larger stops a browser."""
@@ -33,14 +33,20 @@ DRAWN = 25
 
 def check_texts(name: str, options: Any) -> None:
     """Refuses a text that is longer than the page reads."""
-    check_length(options, LONGEST_QUICK if find_instrument(name).quick else LONGEST_SLOW)
+    check_length(options, longest_of(name))
 
 
-def check_files(name: str, runs: Sequence[Run], options: Mapping[str, Any]) -> None:
-    """Refuses a file that a request names: whoever asks must not choose what is read of this machine."""
-    for run in runs:
-        if options.get("text") and reads_files(run.task):
-            raise UserError(f"{run.folder} reads files, and a page reads none that it names; use `clew look {name} {run.folder} FILE`")
+def longest_of(name: str) -> int:
+    return LONGEST_QUICK if find_instrument(name).quick else LONGEST_SLOW
+
+
+def check_places(run: Run, file: FileBytes, longest: int) -> int:
+    """How many places a file takes, by its header; one that takes more than a text may have characters is refused."""
+    reader = run.task.reader
+    count: int = reader.measured(file).length
+    if count > longest:
+        raise UserError(f"{file}: it takes {counted(count, reader.unit)}, and the page reads at most {longest:,}; scale it down, or cut it")
+    return count
 
 
 def check_length(options: Any, longest: int) -> None:
@@ -54,20 +60,22 @@ def check_length(options: Any, longest: int) -> None:
 
 def check_memory(name: str, runs: Sequence[Run], options: Mapping[str, Any]) -> None:
     """Refuses what would take more memory than a page is worth; runs that are shown together are read one after the other."""
-    texts = [options[field] for field in ("text", "target", "second") if isinstance(options.get(field), str)]
+    given, texts = options.get("text"), [options[field] for field in ("text", "target", "second") if isinstance(options.get(field), str)]
     for run in runs:
-        need = memory(name, run, texts)
+        places = check_places(run, given, longest_of(name)) if isinstance(given, FileBytes) else 0
+        need = memory(name, run, texts, places)
         if need > MOST_MEMORY:
             raise UserError(
-                f"{name} of {run.folder.name} takes about {need / 1e9:,.1f} GB for this text, and a view of the page at most "
-                f"{MOST_MEMORY / 1e9:g} GB; shorten the text"
+                f"{name} of {run.folder.name} takes about {need / 1e9:,.1f} GB for this {'file' if places else 'text'}, and a view of "
+                f"the page at most {MOST_MEMORY / 1e9:g} GB; {'cut it' if places else 'shorten the text'}"
             )
 
 
-def memory(name: str, run: Run, texts: Sequence[str]) -> float:
-    """Bytes that a view of texts takes, roughly."""
+def memory(name: str, run: Run, texts: Sequence[str], places: int = 0) -> float:
+    """Bytes that a view of texts takes, roughly, and of a file of so many places."""
     tokenizers = [each for each in run.vocabularies.values() if isinstance(each, Tokenizer)]
     lengths = [max((len(each.encode(text)) for each in tokenizers), default=len(text)) for text in texts if is_text(text)]
+    lengths = [places, *lengths] if places else lengths
     read, longest = (lengths[0], max(lengths)) if lengths else (0, 0)
     heads = [layer.num_heads for layer in attending_layers(run.task)]
     num_heads = sum(heads) if name in SHOWING_HEADS else max(heads, default=0)

@@ -5,19 +5,20 @@ from typing import Any
 
 from clew.runs.asking import find_use, own_values
 from clew.runs.loaded import Run
-from clew.serving.calls import LIMITS, MOST_TEXTS
+from clew.serving.calls import LIMITS, MOST_FILES, MOST_TEXTS
+from clew.serving.sent_files import SentFile
 
 ERRORS = {
     "400": "what was asked is not understood; the sentence says what is wrong",
-    "413": "more than 1,000,000 bytes",
+    "413": "more than {:,} bytes",
     "503": "too many wait; ask again after Retry-After seconds",
     "504": "no answer in time",
 }
 
 
-def described(routes: Mapping[str, tuple[Run, str]], version: str) -> dict[str, Any]:
+def described(routes: Mapping[str, tuple[Run, str]], version: str, most_bytes: int) -> dict[str, Any]:
     paths: dict[str, Any] = {
-        path: {"post": {**told(verb, f"{run.uses[verb].about}: {run.folder.name}"), "requestBody": body_of(run, verb)}}
+        path: {"post": {**told(verb, f"{run.uses[verb].about}: {run.folder.name}", most_bytes), "requestBody": body_of(run, verb)}}
         for path, (run, verb) in routes.items()
     }
     for path, about in OTHERS.items():
@@ -25,11 +26,12 @@ def described(routes: Mapping[str, tuple[Run, str]], version: str) -> dict[str, 
     return {"openapi": "3.1.0", "info": {"title": "clew serve", "version": version}, "paths": paths}
 
 
-def told(verb: str, about: str) -> dict[str, Any]:
+def told(verb: str, about: str, most_bytes: int) -> dict[str, Any]:
     answers = {"type": "object", "properties": {"answers": {"type": "array", "items": {"type": "object"}}}, "required": ["answers"]}
     said = {"type": "object", "properties": {"error": {"type": "string"}}, "required": ["error"]}
     found = {"200": {"description": f"the objects of `clew {verb} --json`", "content": {"application/json": {"schema": answers}}}}
-    found |= {status: {"description": why, "content": {"application/json": {"schema": said}}} for status, why in ERRORS.items()}
+    for status, why in ERRORS.items():
+        found[status] = {"description": why.format(most_bytes), "content": {"application/json": {"schema": said}}}
     return {"summary": about, "responses": found}
 
 
@@ -38,10 +40,12 @@ def body_of(run: Run, verb: str) -> dict[str, Any]:
     use = find_use(run, verb)
     rows, options = use.row.model_json_schema(), use.options.model_json_schema()
     first, *others = rows["properties"]
-    several = f"or several, at most {MOST_TEXTS}: texts, lists of fields, or objects"
+    most = MOST_FILES if use.names_files else MOST_TEXTS
+    kinds = "files, or objects" if use.names_files else "texts, lists of fields, or objects"
+    name, one = (first, file_schema(rows["properties"][first])) if use.names_files else ("text", rows["properties"][first])
     fields: dict[str, Any] = {
-        "text": rows["properties"][first],
-        "texts": {"title": "Texts", "type": "array", "maxItems": MOST_TEXTS, "items": {}, "description": several},
+        name: one,
+        "texts": {"title": "Texts", "type": "array", "maxItems": most, "items": {}, "description": f"or several, at most {most}: {kinds}"},
     }
     fields |= {name: rows["properties"][name] for name in others}
     fields |= {name: field for name, field in options.get("properties", {}).items() if name not in use.local}
@@ -56,6 +60,12 @@ def body_of(run: Run, verb: str) -> dict[str, Any]:
     if defs := definitions(rows, options):
         schema["$defs"] = defs
     return {"required": True, "content": {"application/json": {"schema": schema}}}
+
+
+def file_schema(field: Mapping[str, Any]) -> dict[str, Any]:
+    """Of a field that is a file: the file itself, where the command line has its path."""
+    named = {name: field[name] for name in ("title", "description") if name in field}
+    return {**SentFile.model_json_schema(), **named}
 
 
 def definitions(*schemas: Mapping[str, Any]) -> dict[str, Any]:

@@ -5,6 +5,8 @@ GET  /health     whether it answers, of which runs, and by which version
 GET  /metrics    counts, for Prometheus
 POST /VERB       what the run's task does: {"text": ...} or {"texts": [...]}, and options -> {"answers": [...]}
 POST /RUN/VERB   the same, where there are several runs
+
+Where the run reads pictures or sounds, what is asked about is a file, sent as {"data": BASE64, "name": NAME}.
 """
 
 import asyncio
@@ -22,14 +24,15 @@ from starlette.responses import Response
 from starlette.routing import Route
 
 from clew.core.errors import UserError, few_of
-from clew.runs.asking import own_verb
 from clew.runs.loaded import Run
 from clew.serving.answering import JSON, Gone, body_of, limit_encoding, named_apart, said, while_connected, wrong_method
 from clew.serving.batching import Batcher
 from clew.serving.calls import LONGEST_TEXT, Call, call_of
+from clew.serving.guard import MOST_BYTES
 from clew.serving.metrics import FAMILIES, Metrics
 from clew.serving.profiles import Profile
 from clew.serving.routes import described
+from clew.serving.sent_files import MOST_BODY
 from clew.serving.worker import Busy, Ended, Failed, Late, Worker, as_exception
 from clew.text.patterns import TokenizerFault
 
@@ -70,11 +73,13 @@ class Service:
         self.routes: dict[str, tuple[Run, str]] = {}
         for name, run in self.runs.items():
             run.task.eval()  # for good: batches take turns, and none may leave this mode while another needs it
-            verbs = [verb for verb, use in run.uses.items() if not use.names_files]
-            if not verbs:
-                raise UserError(f"{run.folder} reads files, and a server answers texts alone; use `clew {own_verb(run.config)}`")
-            for verb in verbs:
+            for verb in run.uses:
                 self.routes[f"/{verb}" if len(self.runs) == 1 else f"/{name.strip('/')}/{verb}"] = (run, verb)
+
+    @property
+    def most_bytes(self) -> int:
+        """Of a request: more where files are sent."""
+        return MOST_BODY if any(run.uses[verb].names_files for run, verb in self.routes.values()) else MOST_BYTES
 
     def app(self) -> Starlette:
         routes = [
@@ -86,7 +91,7 @@ class Service:
         return Starlette(routes=routes, exception_handlers={404: self.missing, 405: wrong_method})
 
     async def index(self, request: Request) -> Response:
-        return JSON(described(self.routes, self.version))
+        return JSON(described(self.routes, self.version, self.most_bytes))
 
     def turned_away(self, status: int) -> None:
         """What the guard around this says of those whom it does not let in."""

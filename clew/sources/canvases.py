@@ -14,7 +14,7 @@ class Canvas:
 
     `spread` makes of what is said of each number that the model reads, in the shape in which it reads them, a map over the canvas (rows,
     columns). `cells` has the shape of what is read without its features, and says which place each belongs to; `grid` is how many rows
-    and columns of places there are.
+    and columns of places there are. Where places follow one another, the canvas goes over `length` of a `unit`, under a `name`.
     """
 
     backdrop: np.ndarray
@@ -25,6 +25,17 @@ class Canvas:
     columns: tuple[str, ...] = ()
     row_label: str = ""
     column_label: str = ""
+    length: float = 0.0
+    unit: str = ""
+    name: str = ""
+
+    @property
+    def darkness(self) -> np.ndarray:
+        """How dark it is drawn on paper (rows, columns), from 0 to 255: where a sound is loud, and where a picture is black."""
+        if self.backdrop.ndim == 2:
+            return self.backdrop
+        found: np.ndarray = 255 - self.backdrop.mean(-1)
+        return found
 
     def by_place(self, entries: Tensor) -> Tensor:
         """The sum over what belongs to each place (places,), of entries in the shape of what is read."""

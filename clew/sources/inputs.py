@@ -10,13 +10,15 @@ from collections import OrderedDict
 from collections.abc import Callable, Sequence
 from dataclasses import asdict, dataclass, fields
 from functools import cached_property
-from typing import Any, ClassVar, NamedTuple, Self
+from typing import Any, ClassVar, Literal, NamedTuple, Self
 
 from torch import Tensor
 
 from clew.core.errors import UserError
 from clew.core.layouts import Layout
 from clew.core.types import Source
+from clew.data.file_bytes import FileBytes
+from clew.data.sample_files import sample_scenes
 from clew.sources.canvases import Canvas
 from clew.text.kept import Kept
 
@@ -28,15 +30,6 @@ class Input(NamedTuple):
     length: int
 
 
-class Shown(NamedTuple):
-    """An input as a person looks at it: a picture (rows, columns) that goes over `length` of a `unit`, under a name."""
-
-    values: Tensor
-    length: float
-    unit: str
-    name: str
-
-
 @dataclass(frozen=True)
 class InputReader(Kept):
     """How inputs become what a body reads. The fields of a member are its options, and what was measured on the training part."""
@@ -45,6 +38,8 @@ class InputReader(Kept):
     name: ClassVar[str]
     unit: ClassVar[str]
     """What stands at a place: a frame, a patch."""
+    media: ClassVar[Literal["picture", "sound"]] = "picture"
+    """What the files are that it reads."""
     end: ClassVar[None] = None
     frame: ClassVar[None] = None
     added: ClassVar[tuple[str, ...]] = ()
@@ -77,21 +72,20 @@ class InputReader(Kept):
         """Decoded inputs side by side, as the body reads them."""
         return self.source().collate(examples)
 
+    def samples(self) -> tuple[FileBytes, ...]:
+        """Files to begin with."""
+        return sample_scenes()
+
     def places(self, given: Any, length: int) -> list[str]:
         """What a person calls each place."""
         return [f"{self.unit} {number}" for number in range(1, length + 1)]
-
-    def shown(self, given: Any) -> Shown:
-        """An input as a person looks at it: its places from left to right over their features."""
-        features = self.read(given)
-        return Shown(features.mT.flip(0), float(len(features)), f"{self.unit}s", "")
 
     def layout(self, given: Any, length: int) -> Layout:
         """What a person calls each place, and how places lie."""
         return Layout(tuple(self.places(given, length)), self.unit, axis=self.unit, at=tuple(range(1, length + 1)))
 
     def canvas(self, given: Any) -> Canvas:
-        """What a map over this input is drawn on."""
+        """An input as a person looks at it, and what a map over it is drawn on."""
         raise NotImplementedError
 
     @property

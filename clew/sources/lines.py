@@ -7,11 +7,12 @@ from typing import Any, ClassVar
 import torch
 from torch import Tensor
 
+from clew.data.file_bytes import FileBytes
 from clew.data.picture_files import picture_size, read_picture
-from clew.data.pictures import PictureRef
+from clew.data.sample_files import sample_lines
 from clew.sources.canvases import Canvas
 from clew.sources.frames import Frames
-from clew.sources.inputs import Input, InputReader, Shown
+from clew.sources.inputs import Input, InputReader
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -37,7 +38,7 @@ class ColumnsReader(InputReader):
         return self.frames
 
     def measured(self, given: Any) -> Input:
-        height, width = picture_size(given) if isinstance(given, (str, PictureRef)) else read_picture(given).shape[:2]
+        height, width = picture_size(given)
         return Input(given, self.frames.num_positions(self.scaled(height, width)))
 
     def scaled(self, height: int, width: int) -> int:
@@ -60,10 +61,8 @@ class ColumnsReader(InputReader):
     def places(self, given: Any, length: int) -> list[str]:
         return [f"column {number * self.stack + 1}" for number in range(length)]
 
-    def shown(self, given: Any) -> Shown:
-        """The line itself."""
-        ink = self.ink(given)
-        return Shown(ink, float(ink.shape[1]), "pixels", "line")
+    def samples(self) -> tuple[FileBytes, ...]:
+        return sample_lines()
 
     def canvas(self, given: Any) -> Canvas:
         """The line itself, in the size in which it is read."""
@@ -74,4 +73,7 @@ class ColumnsReader(InputReader):
             spread=lambda entries: entries.reshape(-1, self.height)[: ink.shape[1]].mT,
             cells=torch.arange(places),
             grid=(1, places),
+            length=float(ink.shape[1]),
+            unit="pixels",
+            name="line",
         )

@@ -10,8 +10,7 @@ from torch import Tensor
 
 from clew.core.errors import unknown
 from clew.core.layouts import Layout
-from clew.data.picture_files import picture_size, read_picture
-from clew.data.pictures import PictureRef
+from clew.data.picture_files import has_header, picture_size, read_picture
 from clew.layers.patches import GRID_POSITIONS
 from clew.layers.resnet import PICTURE_NORMS
 from clew.sources.canvases import Canvas, cells_of_grid
@@ -66,7 +65,7 @@ class PictureReader(InputReader):
         return -(-self.side // self.grid[0]), -(-self.side // self.grid[1])
 
     def measured(self, given: Any) -> Input:
-        if isinstance(given, (str, PictureRef)):
+        if has_header(given):
             picture_size(given)  # refuses what is no picture before training begins
         return Input(given, self.grid[0] * self.grid[1])
 
@@ -193,10 +192,7 @@ class CellsReader(InputReader):
 
     def pixel_size(self, given: Any) -> tuple[int, int]:
         """A picture's height and width."""
-        if isinstance(given, str):
-            return picture_size(given)
-        height, width = given.size() if hasattr(given, "size") else given.pixels().shape[:2]
-        return height, width
+        return picture_size(given)
 
     def grid(self, given: Any) -> tuple[int, int]:
         """Rows and columns of cells."""

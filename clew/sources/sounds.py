@@ -11,11 +11,13 @@ from torch import Tensor
 
 from clew.core.errors import UserError
 from clew.core.layouts import Layout
+from clew.data.file_bytes import FileBytes
 from clew.data.resampling import resample
+from clew.data.sample_files import sample_digits
 from clew.data.sound_files import Length, Sound, read_sound, sound_length
 from clew.sources.canvases import Canvas, as_levels
 from clew.sources.frames import Frames
-from clew.sources.inputs import Input, InputReader, Shown
+from clew.sources.inputs import Input, InputReader
 from clew.sources.log_mel import LogMel, centres
 from clew.sources.spec_augment import SpecAugment
 from clew.sources.vocal_tract import VocalTract
@@ -30,6 +32,7 @@ class LogMelReader(InputReader):
 
     name: ClassVar[str] = "log_mel"
     unit: ClassVar[str] = "frame"
+    media: ClassVar[Literal["picture", "sound"]] = "sound"
     added: ClassVar[tuple[str, ...]] = ("range_db", "cepstra", "convolve")
     rate: int = 0
     num_mels: int = 40
@@ -81,20 +84,16 @@ class LogMelReader(InputReader):
             raise UserError(f"{given}: the sound is empty; leave it out")
         return Input(given, self.frames.num_positions(ceil(frames * self.rate / rate)))
 
-    def samples(self, given: Any) -> Tensor:
-        """Those of a sound, at the reader's rate."""
+    def samples(self) -> tuple[FileBytes, ...]:
+        return sample_digits()
+
+    def heard(self, given: Any) -> Tensor:
+        """The samples of a sound, at the reader's rate."""
         sound = sound_of(given)
         return sound.samples if sound.rate == self.rate else resample(sound.samples, sound.rate, self.rate)
 
     def read(self, given: Any) -> Tensor:
-        return self.frames.read(self.samples(given))
-
-    def shown(self, given: Any) -> Shown:
-        """The log-mel spectrogram, high bands at the top."""
-        samples = self.samples(given)
-        assert isinstance(self.frames.features, LogMel)
-        bands = replace(self.frames.features, cepstra=0)(samples)
-        return Shown(bands.mT.flip(0), len(samples) / self.rate, "seconds", "log-mel")
+        return self.frames.read(self.heard(given))
 
     def collated(self, examples: Any) -> Any:
         return self.frames.collate_read(examples)
@@ -110,26 +109,28 @@ class LogMelReader(InputReader):
         return Layout(tuple(self.places(given, length)), self.unit, axis="time (s)", at=self.times(length, self.frames.step))
 
     def canvas(self, given: Any) -> Canvas:
-        """The log-mel spectrogram, as it is read: bands, or cepstral coefficients, from the highest down, and frames."""
-        read = self.read(given)
-        num_frames = length_of(given)
-        features = self.frames.features
+        """The log-mel spectrogram: bands, or cepstral coefficients, from the highest down, and frames."""
+        samples, features = self.heard(given), self.frames.features
         assert isinstance(features, LogMel)
-        count = features.num_frames(ceil(num_frames.frames * self.rate / num_frames.rate))
+        bands = features(samples)  # (frames, bands)
+        count, places = len(bands), self.frames.num_positions(len(samples))
 
         def by_band(entries: Tensor) -> Tensor:
             """(frames, deltas, bands): what stands at each frame before any was stacked."""
             return entries.reshape(-1, 1 + self.deltas, features.num_features)[:count]
 
         return Canvas(
-            as_levels(by_band(read)[:, 0].mT.flip(0)),
+            as_levels(bands.mT.flip(0)),
             spread=lambda entries: by_band(entries).sum(1).mT.flip(0),
-            cells=torch.arange(len(read)),
-            grid=(1, len(read)),
+            cells=torch.arange(places),
+            grid=(1, places),
             rows=tuple(reversed(band_names(features))),
             columns=tuple(f"{time:.2f}" for time in self.times(count)),
             row_label="coefficient" if self.cepstra else "mel band",
             column_label="time (s)",
+            length=len(samples) / self.rate,
+            unit="seconds",
+            name="log-mel",
         )
 
 
@@ -139,7 +140,7 @@ def band_names(features: LogMel) -> list[str]:
 
 
 def sound_of(given: Any) -> Sound:
-    """The samples of a file by its path, of a recording, or those that are given."""
+    """The samples of a file by its path or its bytes, of a recording, or those that are given."""
     if isinstance(given, Sound):
         return given
     if isinstance(given, (str, Path)):

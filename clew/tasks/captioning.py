@@ -15,6 +15,7 @@ from clew.core.batches import to_device
 from clew.core.config import Part, Section, build_part, one_of
 from clew.core.modes import evaluating
 from clew.data.examples import Captioned
+from clew.data.file_bytes import File
 from clew.data.kinds.captioned import CAPTIONED
 from clew.data.kinds.kind import Parts
 from clew.data.kinds.section import ExampleData
@@ -32,6 +33,7 @@ from clew.tasks.alignment import Alignment, Tokens, attention_weights, tokens_of
 from clew.tasks.entry import TaskEntry
 from clew.tasks.examples import Examples, TrainTokenizer
 from clew.tasks.from_inputs import BATCH_PLACES, InputSides, WritesFromInput
+from clew.tasks.input_lengths import places_read
 from clew.tasks.sequence import SequenceConfig, without
 from clew.tasks.use import Blocks, Objects, Use, WritingOptions
 from clew.text.tokenizer import Tokenizer
@@ -172,7 +174,7 @@ def caption_baselines(train: Train, task: CaptioningConfig) -> Iterator[Baseline
 
 
 class PictureRow(Section):
-    picture: str = Field(description="a picture file", json_schema_extra={"metavar": "FILE"})
+    picture: File = Field(description="a picture file", json_schema_extra={"metavar": "FILE"})
 
 
 class CaptionOptions(WritingOptions):
@@ -208,7 +210,7 @@ CAPTION: Use[PictureRow, list[Caption]] = Use(
     answer=caption_rows,
     objects=caption_objects,
     formats={"lines": as_lines},
-    names_files=True,
+    places=places_read,
     try_it=lambda example: (["picture.png"], None),
     help="""Every FILE, or else every line of standard input or of --file, is the path of a picture: PNG, and with
 `pip install 'clew[pictures]'` JPEG and others. Its caption is one line of standard output; where there are several files,

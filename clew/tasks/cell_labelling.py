@@ -36,6 +36,7 @@ from clew.sources.readers import AnyReader
 from clew.tasks.captioning import PictureRow
 from clew.tasks.entry import TaskEntry
 from clew.tasks.examples import Examples, ExampleTask, TrainTokenizer
+from clew.tasks.input_lengths import places_read
 from clew.tasks.input_reading import ReadsInput
 from clew.tasks.labelled_inputs import BATCH_PLACES
 from clew.tasks.use import Answered, Objects, Options, Use, line_each
@@ -170,7 +171,7 @@ class CellLabeller(ReadsInput, ExampleTask):
         return [row[:size] for row, size in zip(self.logits(batch).argmax(-1).tolist(), sizes, strict=True)]
 
     @torch.no_grad()
-    def label(self, pictures: Sequence[str]) -> list[LabelledPicture]:
+    def label(self, pictures: Sequence[Any]) -> list[LabelledPicture]:
         """The labels of pictures' cells; a picture that cannot be read is refused by name."""
         encoded = [self.without_target(picture) for picture in pictures]
         for picture, each in zip(pictures, encoded, strict=True):
@@ -185,11 +186,13 @@ class CellLabeller(ReadsInput, ExampleTask):
                     found[row] = self.told(pictures[row], shares, labels)
         return [found[row] for row in range(len(pictures))]
 
-    def told(self, picture: str, probabilities: np.ndarray, ids: np.ndarray) -> LabelledPicture:
+    def told(self, picture: Any, probabilities: np.ndarray, ids: np.ndarray) -> LabelledPicture:
         (rows, columns), (height, width), size = self.reader.grid(picture), self.reader.pixel_size(picture), self.reader.size
         grid, shares = (each[: rows * columns].reshape(rows, columns) for each in (ids, probabilities))
         pixels = np.repeat(np.repeat(grid, size, 0), size, 1)[:height, :width]
-        return LabelledPicture(picture, size, [[self.labels.names[id] for id in row] for row in grid.tolist()], shares.tolist(), pixels)
+        return LabelledPicture(
+            str(picture), size, [[self.labels.names[id] for id in row] for row in grid.tolist()], shares.tolist(), pixels
+        )
 
     @property
     def best(self) -> str:
@@ -354,7 +357,7 @@ CELL_LABELLING = TaskEntry(
             answer=label_rows,
             objects=cell_objects,
             formats={"rows": line_each(as_rows)},
-            names_files=True,
+            places=places_read,
             local=("label_pictures",),
             try_it=lambda example: (["picture.png", "--label-pictures", "labels"], None),
         )

@@ -10,13 +10,14 @@ import torch
 from torch import Tensor
 
 from clew.core.batches import padded, to_device
-from clew.core.errors import UserError, plural
+from clew.core.errors import plural
 from clew.core.layouts import Layout
 from clew.core.modes import evaluating
 from clew.data.plans import batches_by_length
 from clew.sources.inputs import Decoded, Input, InputReader
 from clew.tasks.alignment import Tokens, tokens_of, with_marks
 from clew.tasks.explaining import Explained
+from clew.tasks.input_lengths import file_in
 from clew.tasks.offers import Given, Reading
 from clew.tasks.sequence import SequenceBatch, SequenceConfig, SequenceToSequence, without
 from clew.tasks.writing import DecodingConfig
@@ -95,10 +96,8 @@ class WritesFromInput(SequenceToSequence):
         return {"source": str(example.input), "target": example.target, "prediction": prediction}
 
     def one_row(self, given: Given) -> tuple[Any, SequenceBatch]:
-        if not given.text:
-            raise UserError(f"there is no {self.text_name} to read; name a file")
         target = without({self.end}, self.target.encode(given.target or ""))
-        sides: Any = InputSides(self.reader.measured(given.text), target)
+        sides: Any = InputSides(self.reader.measured(file_in(given, self.text_name)), target)
         self.check_length(sides, given.text)
         return sides, to_device(self.collate([sides]), self.body.embedding.like.device)
 

@@ -4,6 +4,21 @@ from typing import Any
 
 from clew.core.errors import UserError, counted
 from clew.sources.inputs import InputReader
+from clew.tasks.offers import Given
+
+
+def places_read(task: Any, row: Any) -> int:
+    """Places that the file in a row's first field takes, by its header alone."""
+    given = next(value for _, value in row)
+    length: int = task.reader.measured(given).length
+    return length
+
+
+def file_in(given: Given, what: str) -> Any:
+    """What is read; refused where there is nothing, such as no `sound`."""
+    if not given.text:
+        raise UserError(f"there is no {what} to read; name a file")
+    return given.text
 
 
 class TakesPlaces:

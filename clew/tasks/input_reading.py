@@ -5,11 +5,10 @@ from typing import Any
 from torch import Tensor
 
 from clew.core.batches import to_device
-from clew.core.errors import UserError
 from clew.core.types import State
 from clew.inspection.recording import intervene, record
 from clew.sources.inputs import InputReader
-from clew.tasks.input_lengths import TakesPlaces
+from clew.tasks.input_lengths import TakesPlaces, file_in
 from clew.tasks.offers import Carried, Given, Levels, Reading
 from clew.tasks.reading import levels_of
 
@@ -35,9 +34,7 @@ class ReadsInput(TakesPlaces):
 
     def one_row(self, given: Given) -> tuple[Any, Any]:
         """An input, encoded and as a batch of one row."""
-        if not given.text:
-            raise UserError(f"there is no {self.text_name} to read; name a file")
-        encoded = self.without_target(given.text)
+        encoded = self.without_target(file_in(given, self.text_name))
         self.check_length(encoded, given.text)
         return encoded, to_device(self.collate([encoded]), self.body.embedding.like.device)
 

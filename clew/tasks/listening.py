@@ -13,10 +13,13 @@ from clew.sources.readers import SPELLED, AnyReader
 from clew.tasks.entry import TaskEntry
 from clew.tasks.examples import Examples, TrainTokenizer
 from clew.tasks.from_inputs import WritesFromInput
+from clew.tasks.input_lengths import file_in, places_read
 from clew.tasks.offers import Given
 from clew.tasks.sequence import Measures, SequenceConfig
+from clew.tasks.source_to_target import GREEDY
 from clew.tasks.transcripts import Heard, Looked, MeasuredTranscripts, SoundRow, as_lines, heard_objects
 from clew.tasks.use import Use, WritingOptions
+from clew.tasks.writing import DecodingConfig
 from clew.text.tokenizer import Tokenizer
 
 
@@ -57,7 +60,17 @@ class Listener(MeasuredTranscripts, WritesFromInput):
     def looked(self, sound: Any, text: str) -> Looked:
         """The attention of each letter, and of the end."""
         alignment = self.aligns(Given(sound, target=text))
-        return Looked(tuple(alignment.target.texts), alignment.weights, self.reader.shown(sound))
+        return Looked(tuple(alignment.target.texts), alignment.weights, self.reader.canvas(sound))
+
+    def without(self, capability: str) -> str | None:
+        """Letters lie where they look, so that a decoder without attention says nothing of it."""
+        return super().without("aligns" if capability == "spells" else capability)
+
+    def spells(self, given: Given, config: DecodingConfig | None = None) -> Heard:
+        sound = file_in(given, self.text_name)
+        (written,) = self.write_for([sound], config or GREEDY)
+        text, log_prob = (written[0].text, written[0].log_prob) if written else ("", 0.0)
+        return Heard(str(sound), text, log_prob, self.looked(sound, text))
 
 
 def train_vocabularies(train: TrainTokenizer, joint: bool, examples: Sequence[Transcribed], config: ListeningConfig) -> dict[str, Any]:
@@ -94,7 +107,7 @@ LISTENING = TaskEntry(
             answer=listen_rows,
             objects=heard_objects,
             formats={"lines": as_lines},
-            names_files=True,
+            places=places_read,
             try_it=lambda example: (["speech.wav"], None),
         )
     },

@@ -11,6 +11,7 @@ A capability is a method that a model has or has not. Whoever needs one asks `la
     streams        a text of any length, read token by token                   -> Streamed
     judges         the labels of a text, a number, or the tags of its words    -> Judged
     explains       one score as a function of what is read                     -> Explained
+    spells         what is said in a sound, and where each letter lies         -> Heard
     aligns         which token of the source each token written looks at       -> Alignment
     vectors        a vector for every word of a text by itself                 -> TextBody
     programs       what is written for another runtime (`tasks.programs`)      -> list[ReadingProgram | SteppingProgram]
@@ -35,14 +36,15 @@ if TYPE_CHECKING:
     from clew.sources.words import WordReader
     from clew.tasks.alignment import Alignment
     from clew.tasks.explaining import Explained
+    from clew.tasks.transcripts import Heard
     from clew.tasks.writing import DecodingConfig
 
 
 class Given(NamedTuple):
-    """What a model is given: a text, or the path of a file where it reads files; the target and the language of one that writes; the other
-    text of one that judges two together."""
+    """What a model is given: a text; where it reads files, the path or the bytes of one, or what its reader takes. The target and the
+    language of one that writes; the other text of one that judges two together."""
 
-    text: str
+    text: Any
     target: str | None = None
     into: str = ""
     second: str | None = None
@@ -311,6 +313,11 @@ class Aligns(Protocol):
         """The tokens that stand before and behind a source's own."""
 
 
+class Spells(Protocol):
+    def spells(self, given: Given, config: "DecodingConfig | None" = None) -> "Heard":
+        """What is said in a sound, or stands in a line of writing, and where in it each letter lies."""
+
+
 class HasVectors(Protocol):
     def vectors(self) -> TextBody:
         """What has a vector for each word of a text by itself."""
@@ -334,6 +341,7 @@ CAPABILITIES: dict[str, Capability] = {
     "judges": Capability(Judges, "gives no labels"),
     "explains": Capability(Explains, "gives no single score to explain"),
     "aligns": Capability(Aligns, "writes no target that could be aligned"),
+    "spells": Capability(Spells, "writes down neither sounds nor lines of writing"),
     "vectors": Capability(HasVectors, "has no vectors of the words of a text"),
 }
 
@@ -351,7 +359,7 @@ def offered(model: Any) -> list[str]:
 
 
 def reads_files(model: Any) -> bool:
-    """Whether what it is given as a text is the path of a file: a picture, a sound."""
+    """Whether what it is given as a text is a file: a picture, a sound."""
     return bool(getattr(model, "names_files", False))
 
 

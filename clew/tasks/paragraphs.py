@@ -16,7 +16,8 @@ from clew.core.config import Part, Section, TaskSection, build_part, one_of
 from clew.core.errors import UserError, unknown
 from clew.core.modes import evaluating
 from clew.core.types import Memory, State, Term
-from clew.data.examples import Described, Regions
+from clew.data.examples import Described, Picture, Regions
+from clew.data.file_bytes import File, FileBytes
 from clew.data.kinds.described import DESCRIBED, DescribedData
 from clew.data.paragraph_readers import read_described, with_boxes
 from clew.data.picture_files import as_picture
@@ -38,7 +39,7 @@ from clew.sources.readers import PICTURES, AnyReader
 from clew.tasks.captioning import VALUES, Captioner
 from clew.tasks.entry import TaskEntry
 from clew.tasks.examples import Examples, ExampleTask, TrainTokenizer
-from clew.tasks.input_lengths import TakesPlaces
+from clew.tasks.input_lengths import TakesPlaces, places_read
 from clew.tasks.sequence import end_of, without
 from clew.tasks.use import Blocks, Objects, Use, WritingOptions
 from clew.tasks.writing import DecodingConfig, Hypothesis, filtered_as, write
@@ -409,7 +410,7 @@ def build_paragraph_writer(body: Any, vocabularies: dict[str, Any], config: Para
 
 
 class DescribedRow(Section):
-    picture: str = Field(description="a picture file", json_schema_extra={"metavar": "FILE"})
+    picture: File = Field(description="a picture file", json_schema_extra={"metavar": "FILE"})
     boxes: list[list[int]] | None = Field(
         None, description="the boxes [left, top, right, bottom] in it, where the run reads regions", json_schema_extra={"column": False}
     )
@@ -443,17 +444,22 @@ def paragraph_rows(
     examples = []
     for row, number in zip(rows, numbers, strict=True):
         try:
-            picture = with_boxes(find_picture(row.picture, Path()) or as_picture(row.picture), row.boxes)
+            picture = with_boxes(picture_of(row.picture), row.boxes)
         except Faulty as fault:
             raise UserError(f"picture {number}, {row.picture}: {fault}") from None
-        examples.append(Described(picture, (), tuple(row.phrases or ()), row.picture))
+        examples.append(Described(picture, (), tuple(row.phrases or ()), str(row.picture)))
     return tasks[0].describe(examples, options.decoding, options.seed, numbers)
+
+
+def picture_of(given: str | FileBytes) -> Picture:
+    """A file, or a member of an archive."""
+    return given if isinstance(given, FileBytes) else find_picture(given, Path()) or as_picture(given)
 
 
 def paragraph_objects(number: int, row: DescribedRow, answer: WrittenParagraph | None, options: ParagraphOptions) -> Objects:
     if answer is None:
         return []
-    return [{"line": number, "picture": row.picture, "text": answer.text, "sentences": answer.sentences, "log_prob": answer.log_prob}]
+    return [{"line": number, "picture": str(row.picture), "text": answer.text, "sentences": answer.sentences, "log_prob": answer.log_prob}]
 
 
 def as_lines(blocks: Blocks, options: ParagraphOptions, alone: bool) -> Iterator[str]:
@@ -473,7 +479,7 @@ DESCRIBE: Use[DescribedRow, WrittenParagraph] = Use(
     objects=paragraph_objects,
     formats={"lines": as_lines},
     read_file=described_rows,
-    names_files=True,
+    places=lambda task, row: len(row.boxes) if row.boxes else places_read(task, row),
     try_it=lambda example: (["picture.png"], None),
 )
 

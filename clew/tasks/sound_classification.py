@@ -12,6 +12,7 @@ from clew.sources.readers import SOUNDS, AnyReader
 from clew.tasks.answers import Found
 from clew.tasks.entry import TaskEntry
 from clew.tasks.examples import Examples, TrainTokenizer
+from clew.tasks.input_lengths import places_read
 from clew.tasks.labelled_inputs import LINES, InputClassifier, JudgedInput, input_baselines, judged_objects
 from clew.tasks.pooled import PooledConfig, label_table_of
 from clew.tasks.transcripts import SoundRow
@@ -63,7 +64,7 @@ SOUND_CLASSIFICATION = TaskEntry(
             answer=judge_rows,
             objects=judged_objects,
             formats={"lines": LINES},
-            names_files=True,
+            places=places_read,
             try_it=lambda example: (["sound.wav"], None),
         )
     },

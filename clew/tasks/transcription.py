@@ -24,6 +24,7 @@ from clew.tasks.entry import TaskEntry
 from clew.tasks.examples import Examples, ExampleTask, TrainTokenizer
 from clew.tasks.explaining import Explained
 from clew.tasks.heard_scores import explain_heard
+from clew.tasks.input_lengths import file_in, places_read
 from clew.tasks.input_reading import ReadsInput
 from clew.tasks.offers import Given
 from clew.tasks.spelling import Spelling
@@ -182,7 +183,10 @@ class Transcriber(MeasuredTranscripts, ReadsInput, ExampleTask):
             logits = self.logits(batch).float()
         tokens = torch.tensor([transcript.tokens], dtype=torch.long, device=logits.device)
         weights = self.ctc.posteriors(logits, tokens, batch.mask)[0].cpu()
-        return Looked(tuple(self.target.piece(token) for token in transcript.tokens), weights, self.reader.shown(sound))
+        return Looked(tuple(self.target.piece(token) for token in transcript.tokens), weights, self.reader.canvas(sound))
+
+    def spells(self, given: Given, config: Any = None) -> Heard:
+        return self.transcribe([file_in(given, self.text_name)], TranscribeOptions(with_attention=True))[0]
 
     def explains(self, given: Given, of: str | None = None, place: int | None = None) -> Explained:
         """log p of a text, or of one of its symbols, by the sound's bands and frames."""
@@ -219,7 +223,7 @@ TRANSCRIBE: Use[SoundRow, Heard] = Use(
     answer=transcribe_rows,
     objects=heard_objects,
     formats={"lines": as_lines},
-    names_files=True,
+    places=places_read,
     try_it=lambda example: (["speech.wav"], None),
     help="""Every FILE, or else every line of standard input or of --file, is the path of a sound file: WAV, and with
 `pip install 'clew[sound]'` FLAC, Ogg and MP3; or of a run that reads lines of writing, that of a picture. What is said in

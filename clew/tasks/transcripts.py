@@ -8,16 +8,17 @@ from pydantic import Field
 from torch import Tensor
 
 from clew.core.config import Section
+from clew.data.file_bytes import File
 from clew.metrics.bootstrap import Interval
 from clew.metrics.error_rates import character_errors, error_interval, word_errors
 from clew.metrics.measures import MEASURES, Measured
 from clew.metrics.statistics import Statistics
-from clew.sources.inputs import Shown
+from clew.sources.canvases import Canvas
 from clew.tasks.use import Blocks, Objects
 
 
 class SoundRow(Section):
-    sound: str = Field(description="a sound file, or a picture of a line of writing", json_schema_extra={"metavar": "FILE"})
+    sound: File = Field(description="a sound file, or a picture of a line of writing", json_schema_extra={"metavar": "FILE"})
 
 
 @dataclass(frozen=True)
@@ -26,11 +27,11 @@ class Looked:
 
     letters: tuple[str, ...]
     weights: Tensor
-    shown: Shown
+    canvas: Canvas
 
     def as_json(self) -> dict[str, Any]:
         weights = [[round(weight, 5) for weight in row] for row in self.weights.tolist()]
-        return {"letters": list(self.letters), "weights": weights, "length": self.shown.length, "unit": self.shown.unit}
+        return {"letters": list(self.letters), "weights": weights, "length": self.canvas.length, "unit": self.canvas.unit}
 
 
 @dataclass(frozen=True)

@@ -149,8 +149,9 @@ class Use(Generic[R, A]):
     """Whether a file that is a table by its name is read by its columns; else as lines, unless a column is named."""
     begins: bool = False
     """Whether it may be asked about nothing: without TEXT and file it begins a text, and reads no standard input."""
-    names_files: bool = False
-    """Whether the first field of a row names a file. A server does not offer such a use: a client must not choose which files it reads."""
+    places: Callable[[Any, R], int] | None = None
+    """`places(task, row)`, where the first field of a row is a file, a path or its bytes: how many places it takes, by its header alone. A
+    server bounds its work by it, and takes the bytes of files and no paths: a client must not choose which files it reads."""
     local: tuple[str, ...] = ()
     """Options of the command line alone."""
     remarks: Callable[[Sequence[Any], Sequence[Answered[R, A]], Any], Iterator[str]] | None = None
@@ -160,6 +161,11 @@ class Use(Generic[R, A]):
     try_it: Callable[[Mapping[str, Any]], tuple[list[str], str | None]] | None = None
     """From an example as an evaluation describes it to the words of a command that asks about it, and what it reads on standard input."""
     watch: Watch[R, A] | None = None
+
+    @property
+    def names_files(self) -> bool:
+        """Whether the first field of a row is a file."""
+        return self.places is not None
 
     def row_type(self, data: Any, options: Any) -> type[R]:
         return self.row if self.row_for is None else self.row_for(data, options)

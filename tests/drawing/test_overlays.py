@@ -1,8 +1,10 @@
 """Attention over a picture: every word has the picture, dark where the word does not look."""
 
+import re
+
 import numpy as np
 
-from clew.drawing.overlays import DARKEST, darkness, over_pixels, overlays
+from clew.drawing.overlays import DARKEST, darkness, over_pixels, overlays, overlays_html
 from clew.drawing.parts import Overlays
 from clew.drawing.shapes import Box, Label, Photo, Raster
 
@@ -41,3 +43,23 @@ def test_many_words_stand_in_rows() -> None:
     picture = overlays(Overlays(PIXELS, [str(n) for n in range(9)], [np.ones((2, 2))] * 9, (3, 4)))
     assert len({shape.y for shape in picture.shapes if isinstance(shape, Photo)}) == 2
     assert all(shape.x + shape.width <= picture.width for shape in picture.shapes if isinstance(shape, Photo))
+
+
+def test_a_page_has_one_large_picture_with_a_layer_for_each_word_hidden_until_a_script_shows_it() -> None:
+    maps = [np.array([[0.1, 0.7], [0.1, 0.1]]), np.array([[0.1, 0.1], [0.6, 0.2]])]
+    part = Overlays(PIXELS, ["a", "<b onclick=x>"], maps, (3, 4))
+    page = overlays_html(part, "p")
+    steps = page[: page.index('<div class="scroll">')]
+    assert page[len(steps) :] == f'<div class="scroll">{overlays(part).svg("p")}</div>'  # as without a script
+    assert steps.startswith('<div class="steps" hidden')
+    assert steps.count('class="layer"') == 2 and steps.count("<mask") == 2 and 'max="1"' in steps
+    assert 'data-say="a: 70 % at row 1, column 2"' in steps
+    assert "<b " not in page and '<button type="button">&lt;b onclick=x&gt;</button>' in steps
+    names = re.findall(r'id="([^"]+)"', page)
+    assert len(names) == len(set(names)) == 4
+    assert 'class="steps"' not in overlays_html(Overlays(PIXELS, [], [], (3, 4)), "p")
+
+
+def test_words_of_small_pictures_are_picked_by_their_number() -> None:
+    picture = overlays(Overlays(PIXELS, ["a", "b"], [np.ones((2, 2))] * 2, (3, 4)))
+    assert [shape.number for shape in picture.shapes if isinstance(shape, Box)] == [None, (0, 0), (1, 0)]

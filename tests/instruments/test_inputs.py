@@ -164,10 +164,10 @@ def test_what_a_classifier_of_scenes_looks_at_is_the_object(tmp_path: Path) -> N
 def test_a_page_reads_no_file_that_a_request_names(frozen: Callable[[str], Run]) -> None:
     inspector = Inspector([frozen("captioning")])
     (name,) = inspector.runs
-    refused = "captioning/run reads files, and a page reads none that it names; use `clew look attribution captioning/run FILE`"
+    refused = "captioning/run reads files, and a page only those that are sent to it; choose one there, or use `clew look attribution cap"
     with pytest.raises(UserError, match=refused):
         inspector.look("attribution", AskedLook(runs=(name,), options={"text": "captioning/0.png"}))
-    with pytest.raises(UserError, match="a page reads none that it names"):
+    with pytest.raises(UserError, match="a page only those that are sent to it"):
         inspector.step(AskedStep(runs=(name,), text="captioning/0.png"))
     assert inspector.look("curves", AskedLook(runs=(name,)))["title"] == "Learning curves"
 

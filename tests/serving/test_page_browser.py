@@ -6,7 +6,7 @@ import shutil
 import signal
 import subprocess
 import sys
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from pathlib import Path
 from typing import Any
 from urllib.parse import quote
@@ -56,9 +56,12 @@ EXPECTED = "status of 422"
 
 @pytest.fixture(scope="module")
 def server(folders: dict[str, Path], odd_folders: dict[str, Path]) -> Iterator[str]:
+    yield from served([*folders.values(), *odd_folders.values()])
+
+
+def served(runs: Iterable[Path]) -> Iterator[str]:
     """The command itself, in a process of its own; it ends when it is interrupted, without a word but one."""
-    runs = map(str, (*folders.values(), *odd_folders.values()))
-    command = [sys.executable, "-m", "clew.cli.main", "inspect", *runs, "--no-browser", "--device", "cpu"]
+    command = [sys.executable, "-m", "clew.cli.main", "inspect", *map(str, runs), "--no-browser", "--device", "cpu"]
     process = subprocess.Popen(command, stderr=subprocess.PIPE, text=True)
     assert process.stderr is not None
     try:

@@ -71,6 +71,14 @@ def test_the_attention_is_drawn_over_the_spectrogram(run: Path, capsys: pytest.C
     assert "--attention (looked.gif) must end in .png, .svg, .pdf, .html or .json" in capsys.readouterr().err
 
 
+def test_the_instrument_shows_the_letters_where_they_were_looked_at(run: Path) -> None:
+    loaded = clew.load(run / "run", device="cpu")
+    sound = str(next(run.glob("*.wav")))
+    view = clew.look(loaded, "transcript", text=sound)
+    (heard,) = loaded.ask("transcribe", [sound], with_attention=True, method="greedy")[0]
+    assert view.facts["text"] == heard.text and view.facts["weights"] == heard.attention.as_json()["weights"]
+
+
 def test_a_language_model_is_for_ctc(run: Path, capsys: pytest.CaptureFixture[str]) -> None:
     assert main(["transcribe", str(run / "run"), str(run / "3.wav"), "--lm", "texts.txt"]) == 2
     assert "--lm is for transcription by CTC, and " in capsys.readouterr().err

@@ -92,8 +92,8 @@ OFFERS = {
 }
 OFFERS |= dict.fromkeys(("sequence", "parsing"), OFFERS["translation"])
 OF_FILES = {
-    "transcription": ["reads", "explains"],
-    "listening": ["reads", "predicts", "expects", "scores_tokens", "own_target", "steps", "explains", "aligns"],
+    "transcription": ["reads", "explains", "spells"],
+    "listening": ["reads", "predicts", "expects", "scores_tokens", "own_target", "steps", "explains", "aligns", "spells"],
     "captioning": ["reads", "predicts", "expects", "scores_tokens", "own_target", "steps", "explains", "aligns"],
     "picture_classification": ["reads", "judges", "explains"],
     "sound_classification": ["reads", "judges", "explains"],

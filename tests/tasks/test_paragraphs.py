@@ -1,6 +1,7 @@
 """Paragraphs: a few scenes are learnt by heart and described again by the command; what is written alone is written beside others too."""
 
 import json
+from base64 import b64encode
 from pathlib import Path
 
 import pytest
@@ -19,11 +20,14 @@ from clew.laws.cases import Sizes
 from clew.laws.tasks import BATCH_LAWS, EXAMPLE_LAWS, build_tried, collated
 from clew.metrics.captioning import corpus_values
 from clew.recipes.running import run_recipe
+from clew.serving.service import Service
+from clew.serving.worker import Worker
 from clew.tasks.captioning import CAPTIONING
 from clew.tasks.paragraphs import PARAGRAPHS, paragraph_measures, with_phrases
 from clew.tasks.writing import DecodingConfig
 from tests.references import paragraphs as references
 from tests.references.agreement import randomise
+from tests.serving.test_service import ask
 
 SETTINGS = ["task.dim=32", "task.embedding_dim=16", "model.dim=32", "model.num_heads=2", "task.phrases=true", "device=cpu"]
 
@@ -58,6 +62,20 @@ def test_four_paragraphs_are_learnt_by_heart_and_written_by_the_command(run, exa
     assert [each["sentences"] for each in told] == [list(example.sentences) for example in examples]
     assert main(["caption", str(run / "run"), "--file", str(run / "asked.jsonl"), "--beams", "3"]) == 0
     assert [line.split("\t")[1] for line in capsys.readouterr().out.splitlines()] == [example.target for example in examples]
+
+
+def test_a_server_is_sent_pictures_with_their_boxes(run, examples):
+    worker = Worker()
+    service = Service([clew.load(run / "run", device="cpu")], worker, wait=0.0)
+    asked = [json.loads(line) for line in (run / "asked.jsonl").read_text(encoding="utf-8").splitlines()]
+    rows = [{"picture": {"data": b64encode((run / each["image"]).read_bytes()).decode(), "name": each["image"]}, **each} for each in asked]
+    rows = [{name: value for name, value in row.items() if name != "image"} for row in rows]
+    found = ask(service, "/caption", {"texts": rows})
+    assert [each["sentences"] for each in found.json()["answers"]] == [list(example.sentences) for example in examples]
+    assert [each["picture"] for each in found.json()["answers"]] == [each["image"] for each in asked]
+    outside = ask(service, "/caption", {**rows[0], "boxes": [[0, 0, 99, 9]], "phrases": ["a"]})
+    assert outside.status_code == 400 and "the box [0, 0, 99, 9] leaves the picture" in outside.json()["error"]
+    assert worker.close(10.0)
 
 
 def test_a_paragraphs_probability_is_that_of_its_words_and_of_where_it_stops(run, examples):

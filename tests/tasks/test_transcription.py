@@ -17,8 +17,6 @@ from clew.data.sound_files import Sound
 from clew.recipes.running import config_of, run_recipe
 from clew.runs.build import build_task
 from clew.runs.tokenizers import RunTokenizers
-from clew.serving.service import Service
-from clew.serving.worker import Worker
 from clew.sources.sounds import LogMelReader
 from clew.tasks import TASKS
 
@@ -122,12 +120,6 @@ def test_strings_of_digits_share_no_speaker_with_the_test_part() -> None:
     speakers = {part: {example.input.speaker for example in examples} for part, examples in parts.items()}
     assert len(parts["train"]) == 50 and not speakers["train"] & speakers["test"]
     assert all(example.text == example.input.text and 1 <= len(example.text.split()) <= 5 for example in parts["train"])
-
-
-def test_a_server_does_not_read_files_that_a_client_names(run: Path) -> None:
-    worker = Worker()
-    with pytest.raises(UserError, match="run reads files, and a server answers texts alone; use `clew transcribe`"):
-        Service([clew.load(run / "run")], worker)
 
 
 def test_an_option_that_no_machine_could_follow_is_refused() -> None:

@@ -76,6 +76,7 @@ function change(fields) {
   const other = fields.view !== undefined && fields.view !== state.view;
   const reads = (name) => views.runs.get(name).sample;
   const sampled = state.options.text === reads(state.run);
+  const media = views.runs.get(state.run).media;
   state = { ...state, ...fields };
   if (state.beside === state.run) state.beside = "";
   if (other) state.options = Object.fromEntries(Object.entries(state.options).filter(([name]) => address.SHARED.includes(name)));
@@ -83,7 +84,7 @@ function change(fields) {
   if (fields.run !== undefined) {
     delete state.options.chosen;
     delete state.options.at;
-    if (sampled) state.options.text = reads(state.run);
+    if (sampled || views.runs.get(state.run).media !== media) state.options.text = reads(state.run);
     state.options.off = (state.options.off || []).filter((name) => views.runs.get(state.run).heads.includes(name));
     state.options = possible(views.fieldsOf(state.view, state.run), state.options);
   }
@@ -131,7 +132,7 @@ function render() {
   page.views.replaceChildren(...menu(views, state, (name) => change({ view: name })));
   page.views.querySelector("[aria-current]")?.scrollIntoView({ block: "nearest", inline: "center" });
   const focused = document.activeElement?.id;
-  page.ask.replaceChildren(element("p", { class: "about" }, view.about), ...question(views, state, set, ask));
+  page.ask.replaceChildren(element("p", { class: "about" }, (views.runs.get(state.run).media && view.files) || view.about), ...question(views, state, set, ask));
   if (focused && page.ask.querySelector(`#${CSS.escape(focused)}`)) document.getElementById(focused).focus();
   layOut();
   fill();
@@ -216,7 +217,8 @@ function writings() {
 function fill() {
   for (const [number, writing] of (shown.writings || []).entries()) {
     const own = number ? {} : { written: state.options.chosen, at: state.options.at };
-    writing.show({ ...state.options, ...own, into: languageOf(writing.run, state.options.into) });
+    const text = writing.run.media === views.runs.get(state.run).media ? state.options.text : writing.run.sample;
+    writing.show({ ...state.options, ...own, text, into: languageOf(writing.run, state.options.into) });
   }
   const waits = !views.isQuick(state.view) && !state.options.look;
   const rows = new Map(); // panels of one instrument stand beside each other
@@ -236,6 +238,7 @@ function optionsFor(name, column) {
   const fits = (option) => known.includes(option) && (name === state.view || address.SHARED.includes(option)); // others are another view's own
   const options = Object.fromEntries(Object.entries(state.options).filter(([option, value]) => fits(option) && value !== undefined));
   if (views.hasText(name, run.name) && options.text === views.runs.get(state.run).sample) delete options.text; // nobody gave it
+  if ("text" in options && run.media !== views.runs.get(state.run).media) options.text = run.sample; // a file is no text
   if (name === "ablation") options.heads = state.options.off || [];
   if (options.off) options.off = column.off ? options.off.filter((head) => column.runs.every((each) => views.runs.get(each).heads.includes(head))) : [];
   if (known.includes("into")) options.into = languageOf(run, options.into);
@@ -249,7 +252,7 @@ function drawn(panel, found) {
   const has = (option) => asks(name, option);
   const moved = () => address.write(state, { push: false });
   const made = walker(panel, found, { panel, state: () => state, has, set, moved, open: (options) => openView(name, options) });
-  errors.link(panel, found, openView);
+  if (!views.runs.get(state.run).media) errors.link(panel, found, openView); // a page has no files of an evaluation
   if (made && [undefined, null, panel].includes(shown.walker?.panel)) shown.walker = { panel, ...made };
 }
 

@@ -21,9 +21,10 @@ export function menu(views, state, go) {
         },
       }, view.label));
     });
+  const { media } = views.runs.get(state.run);
   return Object.entries(GROUPS).flatMap(([group, title]) => {
     const found = entries(group);
-    return found.length ? [element("h2", {}, title), element("ul", {}, ...found)] : [];
+    return found.length ? [element("h2", {}, group === "text" && media ? `A ${media}` : title), element("ul", {}, ...found)] : [];
   });
 }
 

@@ -2,6 +2,7 @@
 
 import { SHARED } from "./address.js";
 import { element } from "./elements.js";
+import { fileField } from "./files.js";
 import { control } from "./form.js";
 
 // `changed(name, value, { push })` is called with every change, `ask()` where the reader wants the answer now.
@@ -10,7 +11,8 @@ export function question(views, state, changed, ask) {
   const fields = views.fieldsOf(state.view, state.run);
   const has = (name) => fields.find((field) => field.name === name);
   const parts = [];
-  if (has("text")) parts.push(textField(has("text"), views.hasText(state.view, state.run), state, run, changed, ask));
+  if (has("text") && run.media) parts.push(fileField(run, state.options.text, (file) => changed("text", file, { push: true })));
+  else if (has("text")) parts.push(textField(has("text"), views.hasText(state.view, state.run), state, run, changed, ask));
   const side = [];
   if (has("target") && run.targets && state.view !== "write") {
     side.push(lineField("target", "target", "its own best", state, changed));

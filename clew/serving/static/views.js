@@ -3,12 +3,12 @@
 import { fields } from "./form.js";
 
 const OWN = [
-  { name: "glance", label: "at a glance", about: "several instruments on one text, as you type", group: "run", text: true },
+  { name: "glance", label: "at a glance", about: "several instruments on one text, as you type", files: "several instruments on one file", group: "run", text: true },
   { name: "write", label: "step by step", about: "write token by token, and see what else was likely", group: "run", text: true },
   { name: "run", label: "about the run", about: "what it is, how it was trained and how it scored", group: "run" },
 ];
 export const GROUPS = { run: "The run", text: "A text", long: "Longer looks", several: "Runs compared" };
-const GLANCE = ["prediction", "surprisal", "next", "alignment", "attention", "cells", "gates", "tokens"];
+const GLANCE = ["prediction", "caption", "transcript", "surprisal", "next", "alignment", "attention", "cells", "gates", "tokens"];
 const MOST_AT_A_GLANCE = 4;
 
 export class Views {

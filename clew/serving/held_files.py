@@ -1,0 +1,82 @@
+"""Files that a page sent, in memory, each by a name that its content gives. Knows no server."""
+
+import hashlib
+from base64 import b64encode
+from collections import OrderedDict
+from collections.abc import Iterable
+from threading import Lock
+from typing import Any
+
+from clew.core.errors import UserError
+from clew.data.file_bytes import FileBytes
+from clew.data.picture_files import read_picture
+from clew.data.resizing import resized
+from clew.data.sound_files import detect_format
+from clew.drawing.png import png
+
+MOST_HELD = 64_000_000
+"""Bytes that are held together; the file that was asked for longest ago goes first."""
+THUMB = 160
+"""Pixels of a small picture's longer side."""
+PLAYED = {"WAV": "audio/wav", "FLAC": "audio/flac", "Ogg": "audio/ogg", "MP3": "audio/mpeg"}
+"""Formats of sounds that browsers play."""
+
+
+class HeldFiles:
+    """`samples` stay; what is sent stays as long as there is room."""
+
+    def __init__(self, samples: Iterable[tuple[FileBytes, str]] = ()):
+        self.lock = Lock()
+        self.held: OrderedDict[str, tuple[FileBytes, dict[str, Any]]] = OrderedDict()
+        self.size = 0
+        self.samples = {id: found for file, media in samples for id, found in [self.entry(file, media)]}
+
+    def put(self, file: FileBytes, media: str) -> dict[str, Any]:
+        """What a page is told of a file that it sent, its name among it; one that cannot be read is refused."""
+        id, entry = self.entry(file, media)
+        with self.lock:
+            if id not in self.samples and id not in self.held:
+                self.held[id] = entry
+                self.size += len(file.data)
+            while self.size > MOST_HELD and len(self.held) > 1:
+                self.size -= len(self.held.popitem(last=False)[1][0].data)
+        return entry[1]
+
+    def entry(self, file: FileBytes, media: str) -> tuple[str, tuple[FileBytes, dict[str, Any]]]:
+        id = f"file-{hashlib.sha256(file.name.encode('utf-8', 'replace') + bytes(1) + file.data).hexdigest()[:24]}"
+        return id, (file, {"file": id, "name": file.name, "media": media, **DESCRIBED[media](file)})
+
+    def get(self, id: Any) -> tuple[FileBytes, dict[str, Any]] | None:
+        if not isinstance(id, str):
+            return None
+        with self.lock:
+            if id in self.held:
+                self.held.move_to_end(id)
+            return self.samples.get(id) or self.held.get(id)
+
+    def find(self, id: str) -> tuple[FileBytes, dict[str, Any]]:
+        if (found := self.get(id)) is None:
+            raise UserError("this file is no longer here; choose it once more")
+        return found
+
+
+def described_picture(file: FileBytes) -> dict[str, Any]:
+    """How large it is, and a small one of it to show."""
+    pixels = read_picture(file)
+    height, width = pixels.shape[:2]
+    scale = min(1.0, THUMB / max(height, width))
+    small = resized(pixels, max(1, round(height * scale)), max(1, round(width * scale)))
+    data = b64encode(png(small.numpy())).decode()
+    return {"about": f"{width:,} x {height:,} pixels", "picture": f"data:image/png;base64,{data}"}
+
+
+def described_sound(file: FileBytes) -> dict[str, Any]:
+    """How long it is, and as what a browser plays it."""
+    sound = file.sound()
+    return {
+        "about": f"{sound.seconds:.2f} seconds, {sound.rate:,} samples a second",
+        "plays": PLAYED.get(detect_format(file.open(), file.name)),
+    }
+
+
+DESCRIBED = {"picture": described_picture, "sound": described_sound}

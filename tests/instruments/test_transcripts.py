@@ -1,0 +1,56 @@
+"""What is said in a sound, and where: against the posteriors that the task itself gives."""
+
+from pathlib import Path
+
+import numpy as np
+import pytest
+import torch
+
+import clew
+from clew.core.errors import UserError
+from clew.data.file_bytes import FileBytes
+from clew.drawing.views import Note, Spelled, Table
+from clew.tasks.offers import Given
+from tests.instruments.small_runs import small_run
+from tests.runs.frozen.inputs import SAID, spoken
+
+FROZEN = Path(__file__).parents[1] / "runs" / "frozen" / "format-3"
+
+
+@pytest.mark.parametrize("said", [text for text in SAID if len(set(text)) == len(text)])
+def test_letters_lie_where_their_tones_do(said: str) -> None:
+    """Each letter sounds for a twentieth of a second, behind as much silence."""
+    run = clew.load(FROZEN / "transcription" / "run", device="cpu")
+    view = clew.look(run, "transcript", text=FileBytes(f"{said}.wav", spoken(said)))
+    drawn, table = view.parts
+    assert isinstance(drawn, Spelled) and isinstance(table, Table)
+    assert view.facts["text"] == said and "".join(drawn.letters) == said and f"{said}.wav" in view.about
+    assert drawn.length == pytest.approx(0.1 * len(said)) and drawn.unit == "seconds"
+    seconds = np.linspace(0, drawn.length, drawn.weights.shape[1] + 1)
+    for number, row in enumerate(drawn.weights):
+        assert 0.1 * number - 0.06 <= seconds[int(row.argmax())] <= 0.1 * (number + 1)
+    assert [row[0] for row in table.rows] == list(said)
+
+
+def test_weights_are_the_posteriors_of_the_task() -> None:
+    run = clew.load(FROZEN / "transcription" / "run", device="cpu")
+    file = str(FROZEN / "transcription" / "3.wav")
+    view = clew.look(run, "transcript", text=file)
+    looked = run.task.spells(Given(file)).attention
+    assert looked is not None and np.allclose(view.parts[0].weights, looked.weights.numpy())
+    assert view.facts["letters"] == list(looked.letters)
+
+
+def test_a_sound_in_which_nothing_is_heard_says_so() -> None:
+    run = clew.load(FROZEN / "transcription" / "run", device="cpu")
+    with torch.no_grad():
+        run.task.output.bias[run.task.blank] += 100
+    view = clew.look(run, "transcript", text=str(FROZEN / "transcription" / "3.wav"))
+    assert [type(part) for part in view.parts] == [Note] and view.facts["letters"] == []
+
+
+def test_what_is_missing_is_said() -> None:
+    with pytest.raises(UserError, match="there is no sound to read; name a file"):
+        clew.look(clew.load(FROZEN / "transcription" / "run", device="cpu"), "transcript")
+    with pytest.raises(UserError, match="writes down neither sounds nor lines of writing"):
+        clew.look(small_run("gpt"), "transcript", text="the")
