@@ -1,4 +1,4 @@
-"""How well captions agree with references, as the COCO evaluation computes it (Chen et al. 2015): BLEU, ROUGE-L and CIDEr-D; and what can
+"""How well captions agree with references, as the COCO evaluation computes it (Chen et al. 2015): BLEU, ROUGE-L and CIDEr-D; chrF; and what can
 be told of a paragraph: what it says again, and which of the things in a picture it speaks of.
 
     BLEU-n   = 100 * brevity penalty * (p1 .. pn)^(1/n)             over the corpus, without smoothing
@@ -25,7 +25,7 @@ from clew.metrics.diversity import n_grams
 from clew.metrics.measures import Measured, in_words
 from clew.metrics.rouge import common_places
 from clew.metrics.statistics import Statistics, score, share_of
-from clew.metrics.translation import Bleu
+from clew.metrics.translation import Bleu, Chrf
 
 Words = Sequence[str]
 Weights = dict[tuple[str, ...], float]
@@ -105,6 +105,12 @@ def bleu_statistics(written: Sequence[Words], references: Sequence[Sequence[Word
     texts = [" ".join(words) for words in written]
     counts = Bleu(tokenizer="none").of_sentences(texts, [[" ".join(words) for words in several] for several in references])
     return [{f"bleu_{order}": {f"bleu_{order}": row} for order in ORDERS} for row in counts]
+
+
+def chrf_statistics(written: Sequence[Words], references: Sequence[Sequence[Words]]) -> list[Statistics]:
+    """chrF (Popovic 2015) of the words with spaces between; of several references the one it is highest for."""
+    counts = Chrf().of_sentences([" ".join(words) for words in written], [[" ".join(words) for words in several] for several in references])
+    return [{"chrf": {"chrf": row}} for row in counts]
 
 
 def rouge_statistics(written: Sequence[Words], references: Sequence[Sequence[Words]]) -> list[Statistics]:
@@ -189,6 +195,7 @@ def grams_of(words: Words, order: int) -> list[tuple[str, ...]]:
 
 CAPTION_MEASURES: dict[str, Callable[[Sequence[Words], Sequence[Sequence[Words]]], list[Statistics]]] = {
     "bleu": bleu_statistics,
+    "chrf": chrf_statistics,
     "rouge_l": rouge_statistics,
     "cider": cider_statistics,
     "repeated_trigrams": repetition_statistics,

@@ -47,7 +47,7 @@ class CaptioningConfig(SequenceConfig):
     name: Literal["captioning"] = "captioning"  # type: ignore[assignment]
     input: Annotated[Part, one_of("reader of pictures", PICTURES)] = Field("convolved", description="how a picture is read")
     measures: list[str] = Field(
-        ["bleu", "rouge_l", "cider"], description=f"captions are held against all references by {', '.join(CAPTION_MEASURES)}"
+        ["bleu", "chrf", "rouge_l", "cider"], description=f"captions are held against all references by {', '.join(CAPTION_MEASURES)}"
     )
     max_ratio: float | None = Field(None, gt=0, description="a caption has at most so many tokens for each place of its picture")
     best: str = Field("cider", description="the best evaluation is that of the lowest loss, or of the highest value of this measure")

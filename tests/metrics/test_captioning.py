@@ -3,6 +3,7 @@ which are in words already; the words of the last table by the Penn Treebank's t
 
 import numpy as np
 import pytest
+from sacrebleu.metrics.chrf import CHRF
 
 from clew.core.errors import UserError
 from clew.metrics.bootstrap import paired_score_bootstrap
@@ -170,3 +171,9 @@ def test_what_cannot_be_scored_is_refused() -> None:
     with pytest.raises(UserError, match="unknown measure of captions 'cidr'; did you mean 'cider'\\? known: bleu, cider, re"):
         measure_captions(["a"], [["a"]], ["cidr"])
     assert set(CAPTION_MEASURES) == {"bleu", "rouge_l", "cider", "repeated_trigrams"}
+
+
+def test_chrf_is_that_of_sacrebleu_over_the_words() -> None:
+    streams = [[references[number] if number < len(references) else None for references in REFERENCES] for number in range(5)]
+    expected = CHRF().corpus_score(WRITTEN, streams).score
+    assert measure_captions(WRITTEN, REFERENCES, ["chrf"], tokenized=True).measured.values == {"chrf": pytest.approx(expected)}
