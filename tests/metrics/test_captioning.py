@@ -168,9 +168,9 @@ def test_what_cannot_be_scored_is_refused() -> None:
         measure_captions(["a"], ["a"])
     with pytest.raises(UserError, match="no caption was written, so there is no score; give at least one and its references"):
         measure_captions([], [])
-    with pytest.raises(UserError, match="unknown measure of captions 'cidr'; did you mean 'cider'\\? known: bleu, cider, re"):
+    with pytest.raises(UserError, match="unknown measure of captions 'cidr'; did you mean 'cider'\\? known: bleu, chrf, cider"):
         measure_captions(["a"], [["a"]], ["cidr"])
-    assert set(CAPTION_MEASURES) == {"bleu", "rouge_l", "cider", "repeated_trigrams"}
+    assert set(CAPTION_MEASURES) == {"bleu", "chrf", "rouge_l", "cider", "repeated_trigrams"}
 
 
 def test_chrf_is_that_of_sacrebleu_over_the_words() -> None:
