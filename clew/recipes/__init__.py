@@ -64,6 +64,7 @@ RECIPES: dict[str, Recipe] = {
     "scenes-paragraphs": pictures.PARAGRAPHS,
     "coco-captioner": pictures.COCO,
     "flickr8k-captioner": pictures.FLICKR,
+    "flickr8k-transformer": pictures.FLICKR_TRANSFORMER,
     "caption": pictures.OWN,
     "fashion-mnist": pictures.FASHION,
     "fashion-mnist-grid": pictures.FASHION_GRID,

@@ -18,7 +18,14 @@ def training(steps: int, **changes: Any) -> dict[str, Any]:
 
 
 def captioner(
-    about: str, data: dict[str, Any], training: dict[str, Any], *, side: int, reader: dict[str, Any] | None = None, **model: Any
+    about: str,
+    data: dict[str, Any],
+    training: dict[str, Any],
+    *,
+    side: int,
+    reader: dict[str, Any] | None = None,
+    published: str = "",
+    **model: Any,
 ) -> Recipe:
     """A residual network, whose grid an LSTM attends to while it writes (Xu et al. 2015)."""
     return Recipe(
@@ -31,6 +38,7 @@ def captioner(
             "training": training,
             "decoding": {"method": "greedy", "max_new": 40},
         },
+        published=published,
     )
 
 
@@ -59,8 +67,26 @@ COCO = captioner(
     training(300),
     side=64,
 )
+PHOTOGRAPHS = {"first_dim": 48, "blocks": 2, "shift": 8, "flip": True, "positions": "learned"}
 FLICKR = captioner(
-    "The same on the part of Flickr8k at hand, for a GPU.", {"corpus": "flickr8k"}, training(6000, batch_size=64), side=128, dropout=0.3
+    "An LSTM that attends to the grid of a residual network, on the part of Flickr8k at hand, for a GPU.",
+    {"corpus": "flickr8k"},
+    training(6000, batch_size=64, learning_rate=1e-3, optimiser={"name": "adamw", "weight_decay": 0.1}),
+    side=128,
+    reader=PHOTOGRAPHS,
+    encoder="bare",
+    dim=256,
+    embedding_dim=256,
+    dropout=0.5,
+    published="BLEU-4 19.5 (soft) and 21.3 (hard) on all of Flickr8k with features of VGG (Xu et al. 2015)",
+)
+FLICKR_TRANSFORMER = Recipe(
+    "A Transformer in its place, on the same photographs.",
+    {
+        **FLICKR.settings,
+        "model": {"family": "transformer", "dim": 256, "num_layers": 3, "num_heads": 8, "wiring": "pre_norm", "dropout": 0.3},
+    },
+    published=FLICKR.published,
 )
 OWN = captioner("Pictures of your own with captions: JSON lines, CSV, COCO's or Flickr8k's.", {}, training(3000), side=96, dropout=0.2)
 

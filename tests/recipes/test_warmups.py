@@ -54,6 +54,7 @@ LEDGER = {
     "scenes-paragraphs": (2000, 200),
     "coco-captioner": (300, 30),
     "flickr8k-captioner": (6000, 600),
+    "flickr8k-transformer": (6000, 600),
     "caption": (3000, 300),
     "fashion-mnist": (4000, 400),
     "fashion-mnist-grid": (8000, 800),
