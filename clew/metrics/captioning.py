@@ -1,5 +1,5 @@
-"""How well captions agree with references, as the COCO evaluation computes it (Chen et al. 2015): BLEU, ROUGE-L and CIDEr-D; chrF; and what can
-be told of a paragraph: what it says again, and which of the things in a picture it speaks of.
+"""How well captions agree with references, as the COCO evaluation computes it (Chen et al. 2015): BLEU, ROUGE-L and CIDEr-D; by chrF; and
+what can be told of a paragraph: what it says again, and which of the things in a picture it speaks of.
 
     BLEU-n   = 100 * brevity penalty * (p1 .. pn)^(1/n)             over the corpus, without smoothing
     ROUGE-L  = 100 * 2.44 P R / (R + 1.44 P)                        P, R: of the longest common subsequence, the highest of all references
