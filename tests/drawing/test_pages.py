@@ -203,6 +203,7 @@ def test_in_a_notebook_a_frame_has_its_height_and_its_theme(pages: Any) -> None:
     assert inner.evaluate("getComputedStyle(document.querySelector('.clew-view')).backgroundColor") == "rgb(20, 23, 28)"
 
 
+@pytest.mark.slow
 def test_in_a_browser_a_heatmap_has_the_colours_of_its_theme(pages: Any) -> None:
     """One pixel in the middle of a full cell, on light and on dark paper, drawn as a rectangle and as an image."""
 
