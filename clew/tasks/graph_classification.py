@@ -26,7 +26,7 @@ from clew.sources.words import EncodedWords, WordReader, check_words, one_word_e
 from clew.tasks.answers import Found
 from clew.tasks.entry import TaskEntry
 from clew.tasks.examples import Examples, TrainTokenizer
-from clew.tasks.labelled_inputs import LINES, JudgedInput, input_baselines, judged_objects
+from clew.tasks.labelled_inputs import LINES, JudgedInput, input_baselines, judged, judged_objects
 from clew.tasks.node_labelling import check_orders
 from clew.tasks.pooled import PooledClassifier, PooledConfig, label_table_of
 from clew.tasks.use import Options, Use
@@ -116,13 +116,7 @@ class GraphClassifier(PooledClassifier):
                 rows = order[start : start + BATCH]
                 batch = to_device(self.collate([encoded[row] for row in rows]), self.output.weight.device)
                 found |= dict(zip(rows, self.predict(batch), strict=True))
-        return [self.told(graph.key, found[row]) for row, graph in enumerate(graphs)]
-
-    def told(self, given: str, found: Found) -> JudgedInput:
-        if "number" in found:
-            return JudgedInput(given, (), {}, found["number"])
-        pairs = sorted(zip(self.labels.names, found["probabilities"], strict=True), key=lambda pair: -pair[1])
-        return JudgedInput(given, tuple(found["labels"]), dict(pairs))
+        return [judged(graph.key, found[row], self.labels) for row, graph in enumerate(graphs)]
 
     def described(self, example: Any, prediction: Found) -> dict[str, Any]:
         return {"source": example.graph.key, **self.answer.described(example, prediction)}
