@@ -20,7 +20,8 @@ from clew.laws.tasks import BATCH_LAWS, EXAMPLE_LAWS, build_tried, collated
 from clew.metrics.captioning import corpus_values
 from clew.recipes.running import run_recipe
 from clew.tasks.captioning import CAPTIONING
-from clew.tasks.paragraphs import PARAGRAPHS, paragraph_measures, with_phrases
+from clew.tasks.paragraph_measures import paragraph_measures
+from clew.tasks.paragraphs import PARAGRAPHS, with_phrases
 from clew.tasks.writing import DecodingConfig
 from tests.references import paragraphs as references
 from tests.references.agreement import randomise
