@@ -9,17 +9,16 @@ import torch
 from pydantic import Field
 from torch import Tensor
 
-from clew.core.batches import to_device
 from clew.core.config import Section
 from clew.core.errors import UserError
 from clew.core.graph_batches import GraphBatch, GraphInputs, batch_graphs
 from clew.core.graphs import Graph
-from clew.core.modes import evaluating
 from clew.data.dependency_graphs import edge_types, typed_graph
 from clew.data.examples import LabelledGraph, Sentence
 from clew.data.graph_files import as_edges, labelled_graphs
 from clew.data.kinds.labelled_graphs import LABELLED_GRAPHS
 from clew.data.notes import Notes
+from clew.data.plans import shortest_first
 from clew.data.values import Faulty
 from clew.sources.graph_nodes import EDGE_TYPES
 from clew.sources.words import EncodedWords, WordReader, check_words, one_word_each, places_of
@@ -109,14 +108,8 @@ class GraphClassifier(PooledClassifier):
         encoded = self.encode_graphs(graphs)
         for graph, each in zip(graphs, encoded, strict=True):
             self.check_length(each, graph.id)
-        order = sorted(range(len(graphs)), key=lambda row: len(graphs[row].words))
-        found: dict[int, Found] = {}
-        with evaluating([self]):
-            for start in range(0, len(order), BATCH):
-                rows = order[start : start + BATCH]
-                batch = to_device(self.collate([encoded[row] for row in rows]), self.output.weight.device)
-                found |= dict(zip(rows, self.predict(batch), strict=True))
-        return [judged(graph.key, found[row], self.labels) for row, graph in enumerate(graphs)]
+        found = self.predict_each(encoded, shortest_first([len(graph.words) for graph in graphs], BATCH))
+        return [judged(graph.key, each, self.labels) for graph, each in zip(graphs, found, strict=True)]
 
     def described(self, example: Any, prediction: Found) -> dict[str, Any]:
         return {"source": example.graph.key, **self.answer.described(example, prediction)}

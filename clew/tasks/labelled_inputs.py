@@ -9,10 +9,8 @@ from torch import Tensor
 
 from clew.baselines.beside import Baseline, Train
 from clew.baselines.label_baselines import frequent_baselines
-from clew.core.batches import to_device
 from clew.core.config import Section, build_part
 from clew.core.errors import named
-from clew.core.modes import evaluating
 from clew.data.examples import LabelledInput
 from clew.data.kinds.kind import Kind
 from clew.data.plans import batches_by_length
@@ -93,12 +91,8 @@ class InputClassifier(ReadsInput, PooledClassifier):
         for given, each in zip(inputs, encoded, strict=True):
             self.check_length(each, str(given))
         lengths = torch.tensor([each.input.length for each in encoded]).reshape(-1, 1).numpy()
-        found: dict[int, Found] = {}
-        with evaluating([self]):
-            for rows in batches_by_length(lengths, BATCH_PLACES):
-                batch = to_device(self.collate([encoded[row] for row in rows]), self.output.weight.device)
-                found |= dict(zip(rows, self.predict(batch), strict=True))
-        return [judged(str(given), found[row], self.labels) for row, given in enumerate(inputs)]
+        found = self.predict_each(encoded, batches_by_length(lengths, BATCH_PLACES))
+        return [judged(str(given), each, self.labels) for given, each in zip(inputs, found, strict=True)]
 
     def described(self, example: Any, prediction: Found) -> dict[str, Any]:
         return {"source": example.key, **self.answer.described(example, prediction)}
