@@ -6,6 +6,7 @@ Each is read, or refused in one sentence with its name. A command answers the go
 import io
 import math
 import struct
+import time
 import zlib
 from collections.abc import Callable, Iterator
 from functools import cache
@@ -36,13 +37,14 @@ class Case(NamedTuple):
 
 def run(count: int, seed: int, with_commands: bool = True) -> Result:
     """So many files through the readers, and all of them together through `clew caption` and `clew transcribe`."""
-    cases = made(count, seed)
+    cases, began = made(count, seed), time.perf_counter()
     with own_folder("inputs") as folder:
         numbers = iter(range(count))
         fault = Fault("broken pictures and sounds", lambda _: cases[next(numbers)], lambda case: attempt(case, folder), describe, smaller)
         result = put_through(fault, count, seed, in_this_process)
         for verb, asked in COMMANDS.items() if with_commands else ():
             result.outcomes[f"passed over by clew {verb}"] = through_command(verb, asked, cases, folder)
+    result.seconds = time.perf_counter() - began
     return result
 
 
