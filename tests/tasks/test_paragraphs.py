@@ -46,7 +46,7 @@ def run(tmp_path_factory: pytest.TempPathFactory, examples: list[Described]) -> 
     for name in ("train.jsonl", "valid.jsonl"):
         (folder / name).write_text("\n".join(map(json.dumps, lines)) + "\n", encoding="utf-8")
     data = ["data.corpus=null", f"data.train={folder}/train.jsonl", f"data.valid={folder}/valid.jsonl", "task.best=loss"]
-    steps = ["training.steps=120", "training.batch_size=4", "training.learning_rate=0.01", "training.evaluate_every=60"]
+    steps = ["training.steps=80", "training.batch_size=4", "training.learning_rate=0.015", "training.evaluate_every=80"]
     run_recipe("scenes-paragraphs", [*SETTINGS, *data, *steps], out=folder / "run")
     asked = [{name: line[name] for name in ("image", "boxes", "phrases")} for line in lines]
     (folder / "asked.jsonl").write_text("\n".join(map(json.dumps, asked)) + "\n", encoding="utf-8")

@@ -15,7 +15,7 @@ from clew.text.train import train_bpe, train_character, train_word
 from clew.training.loop import Standing, train
 from clew.training.optimisers import adamw
 from clew.training.schedules import Constant
-from tests.crossing import crossed
+from tests.crossing import crossed, quickly
 from tests.models.translators import WAYS
 from tests.tasks.sequences import EVERY, PAIRS, batch_of, one_by_one, sequence_task, sharp, targets_of
 from tests.thread.models import batches_of
@@ -122,7 +122,7 @@ def test_beam_search_over_many_sentences_is_that_over_each(way: str, dtype: torc
     assert len({tuple(row[0].tokens) for row in together}) > 1, "what is written must depend on the source for this to test anything"
 
 
-@pytest.mark.parametrize("way", WAYS)
+@pytest.mark.parametrize("way", quickly(WAYS, "bahdanau-deep", "luong", "hard-after", "transformer-relative", "convolutional"))
 @torch.no_grad()
 def test_greedy_with_a_cache_is_greedy_that_reads_everything_again(way: str) -> None:
     task = sharp(sequence_task(way, config=SequenceConfig(tied=False)))
