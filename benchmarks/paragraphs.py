@@ -16,7 +16,7 @@ from clew.metrics.captioning import corpus_values
 from clew.metrics.measures import in_words
 from clew.metrics.statistics import Statistics
 from clew.tasks.captioning import Captioner
-from clew.tasks.paragraphs import paragraph_measures
+from clew.tasks.paragraph_measures import paragraph_measures
 from clew.tasks.writing import DecodingConfig
 
 SEED = 999

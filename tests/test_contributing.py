@@ -114,6 +114,7 @@ def test_a_file_of_a_task_is_about_fifty_lines() -> None:
     assert len(WALKS["A task"].files["acceptability.py"].splitlines()) <= 52
 
 
+@pytest.mark.slow
 def test_a_source_is_trained_and_its_padding_does_not_show(capsys: pytest.CaptureFixture[str]) -> None:
     follow("A source")
     right = re.search(r"(\d+)% of unseen sequences are right", capsys.readouterr().out)

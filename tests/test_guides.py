@@ -111,6 +111,7 @@ def test_the_code_on_fine_tuning_runs(tmp_path: Path, monkeypatch: pytest.Monkey
     assert sizes[0] < sizes[1]
 
 
+@pytest.mark.slow
 def test_the_code_on_word_vectors_runs(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
     monkeypatch.chdir(tmp_path)
     names: dict = {}
@@ -119,6 +120,7 @@ def test_the_code_on_word_vectors_runs(tmp_path: Path, monkeypatch: pytest.Monke
     assert "('his'" in capsys.readouterr().out  # he - she + her
 
 
+@pytest.mark.slow
 def test_the_code_on_baselines_runs(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
     monkeypatch.chdir(tmp_path)
     names: dict = {}

@@ -4,6 +4,7 @@ import ast
 import inspect
 import re
 from collections.abc import Iterator
+from functools import cache
 from pathlib import Path
 
 import pytest
@@ -93,6 +94,7 @@ def decisions_of_script(source: str, names: set[str]) -> Iterator[int]:
         yield source.count("\n", 0, match.start()) + 1
 
 
+@cache
 def found() -> dict[str, list[int]]:
     """Every file that decides by name, and where."""
     lines: dict[str, list[int]] = {}

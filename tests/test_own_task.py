@@ -146,6 +146,7 @@ def test_it_predicts_a_text_a_file_a_table_and_standard_input_alike(trained: Tra
     assert objects[0]["score"] == pytest.approx(good, rel=1e-4) and objects[1]["score"] is None
 
 
+@pytest.mark.slow
 def test_the_commands_that_training_proposes_work(trained: Trained) -> None:
     said = trained.said.err
     commands = [line.strip() for line in said[said.index("next:") :].removeprefix("next:").splitlines() if line.strip()]

@@ -52,6 +52,7 @@ def test_a_command_of_the_readme_parses(call: list[str]) -> None:
             config_of(combination.recipe, combination.assignments)
 
 
+@pytest.mark.slow
 def test_the_python_of_the_readme_runs(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """The blocks one after another, as a reader would type them; one that begins with `# name.py` is a file as well."""
     monkeypatch.chdir(tmp_path)

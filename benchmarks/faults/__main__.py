@@ -11,6 +11,7 @@ from importlib import import_module
 KINDS = {
     "configs": 10_000,
     "texts": 10_000,
+    "inputs": 1_000,
     "strangers": 5_000,
     "commands": 100,
     "kills": 300,

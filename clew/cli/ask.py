@@ -6,7 +6,7 @@ import re
 import sys
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import nullcontext
-from itertools import islice
+from itertools import chain, islice
 from pathlib import Path
 from typing import Any
 
@@ -47,31 +47,31 @@ def ask(options: argparse.Namespace, runs: Sequence[Any], seen: Callable[[Any], 
     place, rows = given_rows(options, use, kind, runs[0])
     alone = len(options.texts) == 1
     kept: list[Any] = []
+    refused: list[str] = []
 
     def answered() -> Iterator[list[Any]]:
-        for some in answer_blocks(use, tasks, rows, asked):
+        for some in answer_blocks(use, tasks, rows, asked, refused):
             for each in some:
                 seen(each)
             kept.extend(some if use.remarks is not None else ())
             yield some
 
-    with (
-        Path(options.out).open("w", encoding="utf-8", newline="\n") if options.out else nullcontext(sys.stdout) as file,
-        placed(place),
-        as_flags(use.options.model_fields),
-    ):
+    with placed(place), as_flags(use.options.model_fields):
         pieces = None
         if use.stream is not None and format in use.formats and (alone or (use.begins and not options.texts and options.file is None)):
             rows = iter(blocks := list(rows))
             [[(number, row)]] = blocks
             pieces = use.stream(tasks[0], row, asked, number)
             text = next(value for _, value in row)
-        for written in use_format(use, format)(answered(), asked, alone) if pieces is None else streamed(text, pieces):
-            file.write(written)
-            file.flush()
+        answers = iter(use_format(use, format)(answered(), asked, alone) if pieces is None else streamed(text, pieces))
+        first = next(answers, "")  # what is refused leaves the file that --out names as it was
+        with Path(options.out).open("w", encoding="utf-8", newline="\n") if options.out else nullcontext(sys.stdout) as file:
+            for written in chain([first], answers):
+                file.write(written)
+                file.flush()
     for line in use.remarks(tasks, kept, asked) if use.remarks is not None else ():
         say(line)
-    return 0
+    return 2 if refused else 0
 
 
 def streamed(text: str, pieces: Iterator[str]) -> Iterator[str]:
@@ -100,16 +100,49 @@ def use_format(use: Any, name: str) -> Any:
     return as_json
 
 
-def answer_blocks(use: Any, tasks: Sequence[Any], rows: Iterator[list[tuple[int, Any]]], options: Any) -> Iterator[list[Any]]:
-    """Answers to rows, some at a time; each row as often as samples of it are asked for, and numbered on."""
+def answer_blocks(
+    use: Any, tasks: Sequence[Any], rows: Iterator[list[tuple[int, Any]]], options: Any, refused: list[str]
+) -> Iterator[list[Any]]:
+    """Answers to rows, some at a time; each row as often as samples of it are asked for, and numbered on.
+
+    Of several rows that name files, one whose file cannot be read is passed over with its sentence, which `refused` is given.
+    """
+    from clew.core.errors import UserError
     from clew.runs.asking import answer_rows
     from clew.tasks.use import Answered
 
+    def answer(copies: list[tuple[int, Any]]) -> list[Any]:
+        numbers, given = [number for number, _ in copies], [row for _, row in copies]
+        return list(map(Answered, numbers, given, answer_rows(use, tasks, given, options, numbers)))
+
+    def answer_readable(rows: list[list[tuple[int, Any]]]) -> Iterator[Any]:
+        for copies in rows:
+            try:
+                yield from answer(copies)
+            except UserError as error:
+                if not is_of(error, copies[0][1]):
+                    raise
+                refused.append(str(error))
+                say(f"clew: {error}")
+
     samples = getattr(options, "samples", 1)
     for some in rows:
-        copies = [(samples * (number - 1) + copy, row) for number, row in some for copy in range(1, samples + 1)]
-        numbers, given = [number for number, _ in copies], [row for _, row in copies]
-        yield list(map(Answered, numbers, given, answer_rows(use, tasks, given, options, numbers)))
+        copies = [[(samples * (number - 1) + copy, row) for copy in range(1, samples + 1)] for number, row in some]
+        try:
+            found = answer([each for row in copies for each in row])
+        except UserError as error:
+            if len(some) == 1 or not use.names_files or not any(is_of(error, row) for _, row in some):
+                raise
+            found = list(answer_readable(copies))
+        yield found
+
+
+def is_of(error: Exception, row: Any) -> bool:
+    """Whether a sentence names the file of a row."""
+    from clew.core.errors import UserError
+
+    file = next(value for _, value in row)
+    return bool(file) and str(UserError(str(file))) in str(error)
 
 
 def options_given(options: argparse.Namespace, use: Any, run: Any) -> dict[str, Any]:

@@ -8,13 +8,9 @@ from clew.data.lines import near
 from clew.data.notes import Notes
 
 
-def files_by_class(
-    folder: Path, what: str, endings: Sequence[str], notes: Notes, *, with_labels: bool = True
-) -> Iterator[tuple[Path, tuple[str, ...]]]:
-    """class/file, or deeper below the class, in the order of names, each with its label. What has another ending is passed over.
-
-    Without `with_labels` the folder may hold the files themselves. `what` is a file's name in sentences: picture, sound.
-    """
+def files_by_class(folder: Path, what: str, endings: Sequence[str], notes: Notes) -> Iterator[tuple[Path, str]]:
+    """class/file, or deeper below the class, in the order of names, each with its label. What has another ending is passed over. `what` is
+    a file's name in sentences: picture, sound."""
     found = False
     for path in sorted(folder.rglob("*")):
         inside = path.relative_to(folder)
@@ -22,12 +18,11 @@ def files_by_class(
             continue
         if path.suffix.lower() not in endings or not path.is_file():
             notes.skip(f"file that is no {what} by its ending", str(path))
-        elif with_labels and len(inside.parts) == 1:
+        elif len(inside.parts) == 1:
             notes.skip(f"{what} outside of the folders of classes", str(path))
         else:
             found = True
-            yield path, (inside.parts[0],) if with_labels else ()
+            yield path, inside.parts[0]
     if not found:
-        first, second = endings[:2]
-        wanted = f"class/{what}{first}, a folder for each class" if with_labels else f"files that end in {first}, {second} or the like"
+        wanted = f"class/{what}{endings[0]}, a folder for each class"
         raise UserError(f"{folder}: no {what} in this folder; expected {wanted}; {near(folder / '*')}")

@@ -4,7 +4,6 @@
 [{"image": "9.jpg", "captions": ["A cat .", "A red cat ."]}]
 """
 
-import json
 import re
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
@@ -14,8 +13,7 @@ from clew.core.errors import UserError, shown
 from clew.data.caption_files import CaptionRow
 from clew.data.described import Row, text_field
 from clew.data.format import Format
-from clew.data.json_files import KINDS, why
-from clew.data.lines import ended_lines
+from clew.data.json_files import KINDS, read_json_file
 from clew.data.notes import Notes
 from clew.data.records import check_found
 from clew.data.values import Faulty, as_captions, as_text
@@ -32,12 +30,7 @@ NAMES = ("image", "file", "file_name", "filename", "picture")
 def read_coco(path: Path, notes: Notes | None = None) -> Iterator[CaptionRow]:
     """Every picture with all of its captions; one without any is passed over, and counted."""
     notes = Notes() if notes is None else notes
-    try:
-        whole = json.loads("".join(ended_lines(path)))
-    except (ValueError, RecursionError) as error:
-        if isinstance(error, UserError):
-            raise
-        raise UserError(f"{path}: this is not JSON: {why(error)}") from None
+    whole = read_json_file(path)
     found = False
     for row in listed_captions(whole, path, notes) if isinstance(whole, list) else annotated(whole, path, notes):
         found = True

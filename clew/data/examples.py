@@ -294,20 +294,16 @@ class Described(NamedTuple):
         return " ".join(self.sentences)
 
 
-class LabelledPicture(NamedTuple):
-    """A picture with a label; with several, or none, where labels do not exclude each other."""
+class LabelledInput(NamedTuple):
+    """A picture or a sound with a label; with several, or none, where labels do not exclude each other. A sound is as in `Transcribed`."""
 
-    picture: Picture
+    input: Any
     labels: tuple[str, ...] = ()
     id: str = ""
 
     @property
     def key(self) -> str:
-        return self.picture.key
-
-    @property
-    def input(self) -> Picture:
-        return self.picture
+        return str(getattr(self.input, "key", self.input))
 
     @property
     def label(self) -> str:
@@ -356,24 +352,3 @@ class Transcribed(NamedTuple):
     @property
     def target(self) -> str:
         return self.text
-
-
-class LabelledSound(NamedTuple):
-    """A sound with a label; with several, or none, where labels do not exclude each other. The sound is as in `Transcribed`."""
-
-    sound: Any
-    labels: tuple[str, ...] = ()
-    id: str = ""
-
-    @property
-    def key(self) -> str:
-        return str(getattr(self.sound, "key", self.sound))
-
-    @property
-    def input(self) -> Any:
-        return self.sound
-
-    @property
-    def label(self) -> str:
-        """All labels in one string."""
-        return "|".join(self.labels)

@@ -8,7 +8,7 @@ from typing import Any
 from clew.core.errors import UserError
 from clew.data.described import Field, Row, text_field
 from clew.data.format import Format, Reader
-from clew.data.lines import read_lines
+from clew.data.lines import ended_lines, read_lines
 from clew.data.notes import Notes
 from clew.data.records import Column, Record, check_found
 
@@ -71,6 +71,16 @@ def is_list_of_numbers(value: Any) -> bool:
 
 def one_a_line(path: Path) -> str:
     return f"JSON lines have an object a line, and this is one value over many; write a record a line, e.g. jq -c '.[]' {path.name}"
+
+
+def read_json_file(path: Path) -> Any:
+    """The value of a file that is one JSON value."""
+    try:
+        return json.loads("".join(ended_lines(path)))
+    except (ValueError, RecursionError) as error:
+        if isinstance(error, UserError):
+            raise
+        raise UserError(f"{path}: this is not JSON: {why(error)}") from None
 
 
 def why(error: Exception) -> str:

@@ -120,7 +120,7 @@ def class_folder(folder: Path) -> tuple[What, Counter[str], NamedFiles] | None:
         except UserError:
             continue
         files = measure_files(what, (str(path.relative_to(folder)) for path, _ in found), folder)
-        return what, Counter(labels[0] for _, labels in found), files
+        return what, Counter(label for _, label in found), files
     return None
 
 

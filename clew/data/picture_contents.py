@@ -7,7 +7,7 @@ from typing import ClassVar
 
 from clew.core.errors import UserError
 from clew.data.contents import Choices
-from clew.data.examples import Captioned, LabelledPicture
+from clew.data.examples import Captioned, LabelledInput
 from clew.data.idx_files import idx_pictures, kept
 from clew.data.notes import Notes
 from clew.data.picture_readers import read_captioned
@@ -48,7 +48,7 @@ class IdxPictures:
     def files(self, path: str, choices: Choices) -> tuple[str, ...]:
         return tuple(path.format(which) for which in ("images-idx3", "labels-idx1"))
 
-    def read(self, paths: tuple[Path, ...], choices: Choices, notes: Notes) -> Iterator[LabelledPicture]:
+    def read(self, paths: tuple[Path, ...], choices: Choices, notes: Notes) -> Iterator[LabelledInput]:
         images, labels = paths
         pictures, numbers = idx_pictures(images), kept(str(labels))
         if numbers.ndim != 1 or len(numbers) != len(pictures):
@@ -58,7 +58,7 @@ class IdxPictures:
             if number >= len(self.labels):
                 notes.fault("unknown class", place, f"its class has the number {number}, and there are {len(self.labels)}, counted from 0")
                 continue
-            yield LabelledPicture(picture, (self.labels[number],), place)
+            yield LabelledInput(picture, (self.labels[number],), place)
 
-    def key(self, choices: Choices) -> Callable[[LabelledPicture], str]:
+    def key(self, choices: Choices) -> Callable[[LabelledInput], str]:
         return lambda example: example.key

@@ -1,4 +1,4 @@
-"""Examples with pictures from files of every format, or from Python: captioned ones, and labelled ones.
+"""Pictures with captions from files of every format, or from Python; and how the files of labelled pictures are found.
 
 A data file names pictures by paths from its own folder, or from `pictures`, a folder or a tar archive. No picture is opened here; one
 that is not there is a fault at its line.
@@ -10,16 +10,17 @@ from typing import Any
 
 from clew.core.errors import UserError
 from clew.data.caption_files import CaptionRow, read_listed
-from clew.data.class_folders import files_by_class
-from clew.data.examples import Captioned, LabelledPicture, Picture
+from clew.data.examples import Captioned, Picture
 from clew.data.format import Format
 from clew.data.formats import FORMATS, find_format
+from clew.data.labelled_inputs import InputFiles
 from clew.data.notes import Notes
 from clew.data.picture_decoding import ENDINGS
-from clew.data.pictures import PictureRef, check_folder, find_picture
+from clew.data.picture_files import picture_size
+from clew.data.pictures import PictureRef, check_folder, find_picture, path_of
 from clew.data.readers import FilePath, as_path, built, holds_no, listed_rows, table_rows
 from clew.data.records import Column, check_found
-from clew.data.values import Faulty, as_captions, as_labels, as_text
+from clew.data.values import Faulty, as_captions, as_text
 
 CAPTION_FILES = tuple(f"{name}{ending}" for name in ("captions", "metadata") for ending in (".jsonl", ".json", ".csv", ".tsv", ".txt"))
 """What a folder of pictures calls the file of their captions."""
@@ -98,66 +99,8 @@ def caption_file(path: Path) -> Path:
     return found
 
 
-def read_labelled_pictures(
-    data: FilePath | Iterable[Any],
-    *,
-    image: Column | None = None,
-    label: Column | None = None,
-    label_separator: str | None = None,
-    pictures: FilePath | None = None,
-    with_labels: bool = True,
-    format: str | None = None,
-    header: bool | None = None,
-    notes: Notes | None = None,
-) -> Iterator[LabelledPicture]:
-    """Pictures with labels: a folder with one for each class, or a table with columns `image` and `label`. From Python: (path, label).
-
-    Without `with_labels` (to predict them) a folder may hold the pictures themselves, and the label column need not be there.
-    """
-    notes = Notes() if notes is None else notes
-    if isinstance(data, (Path, str)) and as_path(data).is_dir():
-        return of_folder(as_path(data), with_labels, notes)
-    if not isinstance(data, (Path, str)):
-        rows = listed_rows(data, LabelledPicture, [("picture", "label")] if with_labels else [("picture",)])
-        return built(rows, lambda values, place: made_labelled(values, place, label_separator, with_labels), data, notes)
-    path = as_path(data)
-    folder = path.parent if pictures is None else check_folder(as_path(pictures))
-    wanted = {"image": image, **({"label": label} if with_labels else {})}
-    rows = table_rows(path, "labelled pictures", wanted, format, header, notes)
-
-    def make(values: Mapping[str, Any], place: str) -> LabelledPicture:
-        labels = as_labels(values["label"], label_separator) if with_labels else ()
-        name = as_text(values, "image").strip()
-        picture = find_picture(name, folder)
-        if picture is None:
-            raise Faulty("missing picture", missing(name, folder))
-        return LabelledPicture(picture, labels, place)
-
-    return without_repeats(built(rows, make, data, notes), notes)
-
-
-def of_folder(folder: Path, with_labels: bool, notes: Notes) -> Iterator[LabelledPicture]:
-    """class/picture.jpg, or deeper below the class, in the order of names. What is no picture by its ending is passed over."""
-    for path, labels in files_by_class(folder, "picture", ENDINGS, notes, with_labels=with_labels):
-        yield LabelledPicture(PictureRef(str(path)), labels, str(path))
-
-
-def without_repeats(examples: Iterable[LabelledPicture], notes: Notes) -> Iterator[LabelledPicture]:
-    seen = set()
-    for example in examples:
-        if (example.picture, example.labels) in seen:
-            notes.skip("picture that is there twice with the same label", example.id)
-            continue
-        seen.add((example.picture, example.labels))
-        yield example
-
-
 def made_captioned(values: Mapping[str, Any], place: str) -> Captioned:
     return Captioned(given_picture(values["picture"]), as_captions(values["captions"]), place)
-
-
-def made_labelled(values: Mapping[str, Any], place: str, separator: str | None, with_labels: bool) -> LabelledPicture:
-    return LabelledPicture(given_picture(values["picture"]), as_labels(values["label"], separator) if with_labels else (), place)
 
 
 def given_picture(given: Any) -> Picture:
@@ -165,8 +108,7 @@ def given_picture(given: Any) -> Picture:
     if not isinstance(given, (Path, str)):
         picture: Picture = given
         return picture
-    found = find_picture(str(given), Path())
-    if found is None:
+    if (found := find_picture(str(given), Path())) is None:
         raise Faulty("missing picture", missing(str(given), Path.cwd()))
     return found
 
@@ -178,5 +120,25 @@ def miss_picture(name: str, folder: Path, place: str, notes: Notes, may_lack: bo
         notes.fault("missing picture", place, missing(name, folder))
 
 
+def found_picture(name: str, folder: Path) -> PictureRef:
+    """The picture that a data file names."""
+    found = find_picture(name, folder)
+    if found is None:
+        raise Faulty("missing picture", missing(name, folder))
+    return found
+
+
 def missing(name: str, folder: Path) -> str:
     return f"there is no picture '{name}' in {folder}; data.pictures names the folder or .tar archive, where it is another"
+
+
+PICTURE_FILES = InputFiles(
+    name="picture",
+    column="image",
+    endings=ENDINGS,
+    at=lambda path: PictureRef(str(path)),
+    find=found_picture,
+    given=given_picture,
+    path=path_of,
+    check=picture_size,
+)

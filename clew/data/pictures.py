@@ -2,7 +2,7 @@
 
 import io
 from pathlib import Path
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 
@@ -78,3 +78,10 @@ def check_folder(folder: Path) -> Path:
     if not folder.is_dir() and not is_tar(folder):
         raise UserError(f"data.pictures={folder}: there is no such folder, nor an archive that ends in .tar; name where the pictures are")
     return folder
+
+
+def path_of(picture: Any) -> str:
+    """A picture as a data file names it."""
+    if not isinstance(picture, PictureRef):
+        raise UserError(f"examples are written to a file, which names pictures by their paths, and a {type(picture).__name__} has none")
+    return picture.key

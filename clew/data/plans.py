@@ -6,8 +6,9 @@ of uneven streams a row may have none. With documents `apart`, `mask` has the nu
 than the token before it counts where it is that document's end, which opens the next; where documents have no such token, it does not.
 """
 
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
-from typing import NamedTuple, Protocol
+from typing import Any, NamedTuple, Protocol
 
 import numpy as np
 import torch
@@ -280,3 +281,9 @@ def stream_remedy(num_tokens: int, length: int) -> str:
 def power_below(number: float) -> int:
     """The largest power of two that is not above, and at least 1."""
     return 1 << max(int(number).bit_length() - 1, 0)
+
+
+def shortest_first(lengths: Sequence[Any], size: int) -> Iterator[list[int]]:
+    """Rows in the order of their lengths, so many at a time."""
+    order = sorted(range(len(lengths)), key=lambda row: lengths[row])
+    return (order[start : start + size] for start in range(0, len(order), size))

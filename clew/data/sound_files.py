@@ -5,9 +5,10 @@ Samples are float32, integers from -1 to below 1, and mono: the mean of the chan
 
 import os
 from collections.abc import Iterator
-from contextlib import closing, contextmanager
+from contextlib import closing, contextmanager, nullcontext
 from importlib import import_module
 from pathlib import Path
+from threading import Lock
 from typing import Any, BinaryIO, NamedTuple, Protocol
 
 import numpy as np
@@ -195,10 +196,33 @@ class OtherStream:
     @contextmanager
     def told(self) -> Iterator[None]:
         try:
-            yield
+            with muted() if self.format == "MP3" else nullcontext():
+                yield
         except (self.soundfile.LibsndfileError, RuntimeError, ValueError, OSError) as error:
             reason = str(getattr(error, "error_string", error)).rstrip(".")
             raise UserError(f"{self.name}: cannot be read as {self.format}: {reason}; copy it again, or convert it to WAV") from None
+
+
+MUTING = Lock()
+
+
+@contextmanager
+def muted() -> Iterator[None]:
+    """With nothing on standard error from libmpg123, which tells there of every damage that it passes over."""
+    with MUTING:
+        try:
+            kept = os.dup(2)
+        except OSError:  # there is no standard error
+            yield
+            return
+        nowhere = os.open(os.devnull, os.O_WRONLY)
+        os.dup2(nowhere, 2)
+        os.close(nowhere)
+        try:
+            yield
+        finally:
+            os.dup2(kept, 2)
+            os.close(kept)
 
 
 def load_soundfile(name: str, format: str) -> Any:

@@ -1,18 +1,18 @@
-"""Sounds with what is said in them, or with labels: tables, whose paths are relative to the table, and folders a class. No sound is opened
-here; one that is not there is a fault at its line."""
+"""Sounds with what is said in them: tables, whose paths are relative to the table; and how the files of labelled sounds are found. No sound
+is opened here; one that is not there is a fault at its line."""
 
 from collections.abc import Iterable, Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
 from clew.core.errors import UserError
-from clew.data.class_folders import files_by_class
-from clew.data.examples import LabelledSound, Transcribed
+from clew.data.examples import Transcribed
+from clew.data.labelled_inputs import InputFiles
 from clew.data.notes import Notes
 from clew.data.readers import FilePath, as_path, built, listed_rows, table_rows
 from clew.data.records import Column
-from clew.data.sound_files import ENDINGS
-from clew.data.values import Faulty, as_labels, as_text
+from clew.data.sound_files import ENDINGS, sound_length
+from clew.data.values import Faulty, as_text
 
 
 def read_transcribed(
@@ -31,36 +31,11 @@ def read_transcribed(
         return built(rows, lambda values, place: Transcribed(values["sound"], as_text(values, "text"), place), data, notes)
     path = as_path(data)
     rows = table_rows(path, "transcribed sounds", {"sound": sound, "text": text}, format, header, notes)
-    return built(rows, lambda values, place: Transcribed(found_sound(values, path), as_text(values, "text"), place), data, notes)
 
+    def make(values: Mapping[str, Any], place: str) -> Transcribed:
+        return Transcribed(found_sound(as_text(values, "sound").strip(), path.parent), as_text(values, "text"), place)
 
-def read_labelled_sounds(
-    data: FilePath | Iterable[Any],
-    *,
-    sound: Column | None = None,
-    label: Column | None = None,
-    label_separator: str | None = None,
-    format: str | None = None,
-    header: bool | None = None,
-    notes: Notes | None = None,
-) -> Iterator[LabelledSound]:
-    """Sounds with labels: a folder with one for each class, or a table with columns `sound` and `label`. From Python: (path, label)."""
-    notes = Notes() if notes is None else notes
-    if not isinstance(data, (Path, str)):
-        rows = listed_rows(data, LabelledSound, [("sound", "label")])
-        return built(
-            rows, lambda values, place: LabelledSound(values["sound"], as_labels(values["label"], label_separator), place), data, notes
-        )
-    path = as_path(data)
-    if path.is_dir():
-        return (LabelledSound(str(file), labels, str(file)) for file, labels in files_by_class(path, "sound", ENDINGS, notes))
-    rows = table_rows(path, "labelled sounds", {"sound": sound, "label": label}, format, header, notes)
-    return built(
-        rows,
-        lambda values, place: LabelledSound(found_sound(values, path), as_labels(values["label"], label_separator), place),
-        data,
-        notes,
-    )
+    return built(rows, make, data, notes)
 
 
 def given_path(sound: Any) -> str:
@@ -70,10 +45,21 @@ def given_path(sound: Any) -> str:
     return str(Path(sound).expanduser().absolute())
 
 
-def found_sound(values: Mapping[str, Any], table: Path) -> str:
-    """The path of a row's sound file."""
-    name = as_text(values, "sound").strip()
-    path = table.parent / Path(name).expanduser()
+def found_sound(name: str, folder: Path) -> str:
+    """The path of the sound file that a table names."""
+    path = folder / Path(name).expanduser()
     if not path.is_file():
-        raise Faulty("no such sound", f"there is no file {path}; paths are relative to {table.parent}")
+        raise Faulty("no such sound", f"there is no file {path}; paths are relative to {folder}")
     return str(path)
+
+
+SOUND_FILES = InputFiles(
+    name="sound",
+    column="sound",
+    endings=ENDINGS,
+    at=str,
+    find=found_sound,
+    given=lambda sound: sound,
+    path=given_path,
+    check=sound_length,
+)

@@ -8,7 +8,6 @@ says is a faulty record. A table has columns `question`, `passage` or `context`,
 in `answers.text` and `answers.answer_start`. Where no column says where an answer begins, it is where the passage has it first.
 """
 
-import json
 import re
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
@@ -18,8 +17,7 @@ from clew.core.errors import UserError, shown
 from clew.data.described import Row, Use, text_field
 from clew.data.examples import Answer, Question
 from clew.data.format import Format
-from clew.data.json_files import KINDS, why
-from clew.data.lines import ended_lines
+from clew.data.json_files import KINDS, read_json_file
 from clew.data.notes import Notes
 from clew.data.records import check_found
 from clew.data.values import Faulty, as_text, check_unicode, kind_of
@@ -50,12 +48,7 @@ def read_squad(path: Path, notes: Notes | None = None, *, with_answers: bool = T
 
 def squad_records(path: Path) -> Iterator[tuple[Any, Mapping[str, Any]]]:
     """Every question with its passage; a file of another shape is refused."""
-    try:
-        whole = json.loads("".join(ended_lines(path)))
-    except (ValueError, RecursionError) as error:
-        if isinstance(error, UserError):
-            raise
-        raise UserError(f"{path}: this is not JSON: {why(error)}") from None
+    whole = read_json_file(path)
     for article in listed(whole, "data", path, "the whole file"):
         for paragraph in listed(article, "paragraphs", path, "an article"):
             for values in listed(paragraph, "qas", path, "a paragraph"):

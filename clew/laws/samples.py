@@ -12,9 +12,8 @@ from clew.data.examples import (
     Described,
     Labelled,
     LabelledGraph,
-    LabelledPicture,
+    LabelledInput,
     LabelledPixels,
-    LabelledSound,
     LabelledTree,
     Pair,
     Parsed,
@@ -122,13 +121,13 @@ def described() -> list[Described]:
     return [described_scene(scene, id=f"scene {number}") for number, scene in enumerate(scenes(6, 1, "train", side=32))]
 
 
-def labelled_pictures() -> list[LabelledPicture]:
+def labelled_pictures() -> list[LabelledInput]:
     found = enumerate(scenes(6, 1, "train", side=32))
-    return [LabelledPicture(scene, (str(number % 2),), f"scene {number}") for number, scene in found]
+    return [LabelledInput(scene, (str(number % 2),), f"scene {number}") for number, scene in found]
 
 
-def labelled_sounds() -> list[LabelledSound]:
-    return [LabelledSound(Tone(text), (str(number % 2),), f"sound {number}") for number, text in enumerate(TEXTS)]
+def labelled_sounds() -> list[LabelledInput]:
+    return [LabelledInput(Tone(text), (str(number % 2),), f"sound {number}") for number, text in enumerate(TEXTS)]
 
 
 def labelled_graphs() -> list[LabelledGraph]:

@@ -40,8 +40,12 @@ class Overlap:
 
     @property
     def mean(self) -> float:
-        values = self.by_label
-        return sum(values.values()) / len(values) if values else 0.0
+        return float(mean_ious(self.gold[None], self.predicted[None], self.matched[None])[0])
+
+    def counts(self) -> dict[str, list[float]]:
+        """Gold, predicted and matched of each label that is somewhere."""
+        rows = np.stack([self.gold, self.predicted, self.matched], 1).tolist()
+        return {label: row for label, row, there in zip(self.labels, rows, self.union > 0, strict=True) if there}
 
     def describe(self) -> str:
         """A line a label."""
@@ -57,3 +61,9 @@ def count_overlap(gold: np.ndarray, predicted: np.ndarray, labels: Sequence[str]
     """From numbers of labels, of as many cells each; a gold number below 0 is a label that is none of these."""
     counts = [np.bincount(each, minlength=len(labels)) for each in (gold[gold >= 0], predicted, gold[gold == predicted])]
     return Overlap(tuple(labels), *counts)
+
+
+def mean_ious(gold: np.ndarray, predicted: np.ndarray, matched: np.ndarray) -> np.ndarray:
+    """The mean over labels that are somewhere, from counts (samples, labels); 0 where none is."""
+    union = gold + predicted - matched
+    return shares(shares(matched, union).sum(1), (union > 0).sum(1))

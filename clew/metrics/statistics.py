@@ -17,6 +17,7 @@ from clew.metrics.agreement import f1s, shares
 from clew.metrics.bootstrap import SAMPLES, Interval, statistic_interval
 from clew.metrics.classification import matthews_of_counts, mean_f1
 from clew.metrics.correlation import pearsons, spearmans
+from clew.metrics.overlap import mean_ious
 
 Row = Sequence[float] | Mapping[str, Sequence[float]]
 """The numbers of one example; or such by label."""
@@ -105,11 +106,12 @@ FORMULAS: dict[str, Formula] = {
     "error_rate": of_sums(error_rates),
     "macro_f1": of_sums(by_label(mean_f1)),
     "matthews": of_sums(by_label(matthews_of_counts)),
+    "iou": of_sums(by_label(mean_ious)),
     "calibration": of_sums(calibration_errors),
     "pearson": lambda values, times: 100 * pearsons(values[:, 0], values[:, 1], times),
     "spearman": lambda values, times: 100 * spearmans(values[:, 0], values[:, 1], times),
 }
-"""share, mean, root and perplexity are of a sum and what it is divided by; f1, macro_f1 and matthews of gold, predicted and matched;
+"""share, mean, root and perplexity are of a sum and what it is divided by; f1, macro_f1, matthews and iou of gold, predicted and matched;
 pearson and spearman of a gold and a predicted number."""
 
 

@@ -232,13 +232,15 @@ class CellLabeller(ReadsInput, ExampleTask):
         return [100 * right / max(total, 1) for right, total in self.right_cells(examples, predictions)]
 
     def statistics(self, examples: Sequence[LabelledPixels], predictions: Sequence[Sequence[int]]) -> list[Statistics]:
-        return [{"accuracy": share_of(*counts)} for counts in self.right_cells(examples, predictions)]
+        right = self.right_cells(examples, predictions)
+        overlaps = [self.overlap([example], [told]) for example, told in zip(examples, predictions, strict=True)]
+        return [{"accuracy": share_of(*counts), "iou": {"iou": overlap.counts()}} for counts, overlap in zip(right, overlaps, strict=True)]
 
     def described(self, example: LabelledPixels, prediction: Sequence[int]) -> dict[str, Any]:
         """How many cells have each label, and how many are wrong."""
         gold = self.gold(example)
         wrong = int(((gold != np.asarray(prediction)) & (gold != IGNORED)).sum())
-        return {"source": example.key, "target": self.summary(gold), "prediction": self.summary(prediction), "wrong": wrong}
+        return {"source": example.key, "target": self.summary(gold), "prediction": self.summary(prediction), "wrong_cells": wrong}
 
     def summary(self, ids: Sequence[int] | np.ndarray) -> str:
         numbers, counts = np.unique(np.asarray(ids), return_counts=True)

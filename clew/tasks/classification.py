@@ -14,11 +14,11 @@ from clew.baselines.label_baselines import label_baselines, number_baselines, se
 from clew.core.batches import to_device
 from clew.core.config import Section
 from clew.core.errors import UserError, named
-from clew.core.modes import evaluating
 from clew.data.contents import LabelTable
 from clew.data.corpora import CORPORA
 from clew.data.examples import Labelled
 from clew.data.kinds.labelled import LABELLED
+from clew.data.plans import shortest_first
 from clew.layers.context import Pieces
 from clew.sources.words import EncodedWords, WordReader, check_words, one_word_each, places_of
 from clew.tasks.answers import Found, Number
@@ -178,14 +178,8 @@ class Classifier(ReadsText, PooledClassifier):
         encoded = [LabelledWords(sides, nothing) for sides in self.encode_texts(examples)] if examples else []
         for example, each in zip(examples, encoded, strict=True):
             self.check_length(each, example.id)
-        order = sorted(range(len(encoded)), key=lambda row: self.lengths(encoded[row]))
-        found: dict[int, Found] = {}
-        with evaluating([self]):
-            for start in range(0, len(order), BATCH):
-                rows = order[start : start + BATCH]
-                batch = to_device(self.collate([encoded[row] for row in rows]), self.output.weight.device)
-                found |= dict(zip(rows, self.predict(batch), strict=True))
-        return [self.told(example, found[row]) for row, example in enumerate(examples)]
+        found = self.predict_each(encoded, shortest_first([self.lengths(each) for each in encoded], BATCH))
+        return [self.told(*each) for each in zip(examples, found, strict=True)]
 
     def told(self, example: Labelled, found: Found) -> Classified:
         if "number" in found:

@@ -9,24 +9,23 @@ import torch
 from pydantic import Field
 from torch import Tensor
 
-from clew.core.batches import to_device
 from clew.core.config import Section
 from clew.core.errors import UserError
 from clew.core.graph_batches import GraphBatch, GraphInputs, batch_graphs
 from clew.core.graphs import Graph
-from clew.core.modes import evaluating
 from clew.data.dependency_graphs import edge_types, typed_graph
 from clew.data.examples import LabelledGraph, Sentence
 from clew.data.graph_files import as_edges, labelled_graphs
 from clew.data.kinds.labelled_graphs import LABELLED_GRAPHS
 from clew.data.notes import Notes
+from clew.data.plans import shortest_first
 from clew.data.values import Faulty
 from clew.sources.graph_nodes import EDGE_TYPES
 from clew.sources.words import EncodedWords, WordReader, check_words, one_word_each, places_of
 from clew.tasks.answers import Found
 from clew.tasks.entry import TaskEntry
 from clew.tasks.examples import Examples, TrainTokenizer
-from clew.tasks.labelled_inputs import LINES, JudgedInput, input_baselines, judged_objects
+from clew.tasks.labelled_inputs import LINES, JudgedInput, input_baselines, judged, judged_objects
 from clew.tasks.node_labelling import check_orders
 from clew.tasks.pooled import PooledClassifier, PooledConfig, label_table_of
 from clew.tasks.use import Options, Use
@@ -109,20 +108,8 @@ class GraphClassifier(PooledClassifier):
         encoded = self.encode_graphs(graphs)
         for graph, each in zip(graphs, encoded, strict=True):
             self.check_length(each, graph.id)
-        order = sorted(range(len(graphs)), key=lambda row: len(graphs[row].words))
-        found: dict[int, Found] = {}
-        with evaluating([self]):
-            for start in range(0, len(order), BATCH):
-                rows = order[start : start + BATCH]
-                batch = to_device(self.collate([encoded[row] for row in rows]), self.output.weight.device)
-                found |= dict(zip(rows, self.predict(batch), strict=True))
-        return [self.told(graph.key, found[row]) for row, graph in enumerate(graphs)]
-
-    def told(self, given: str, found: Found) -> JudgedInput:
-        if "number" in found:
-            return JudgedInput(given, (), {}, found["number"])
-        pairs = sorted(zip(self.labels.names, found["probabilities"], strict=True), key=lambda pair: -pair[1])
-        return JudgedInput(given, tuple(found["labels"]), dict(pairs))
+        found = self.predict_each(encoded, shortest_first([len(graph.words) for graph in graphs], BATCH))
+        return [judged(graph.key, each, self.labels) for graph, each in zip(graphs, found, strict=True)]
 
     def described(self, example: Any, prediction: Found) -> dict[str, Any]:
         return {"source": example.graph.key, **self.answer.described(example, prediction)}

@@ -9,14 +9,14 @@ from clew.core.types import State
 from clew.inspection.recording import intervene, record
 from clew.sources.inputs import InputReader
 from clew.tasks.input_lengths import TakesPlaces, file_in
-from clew.tasks.offers import Carried, Given, Levels, Reading
-from clew.tasks.reading import levels_of
+from clew.tasks.offers import Carried, Given, Reading
+from clew.tasks.reading import RunsBody
 
 GIVEN = "body.embedding.given"
 """The tap that shows an input as its embedding is given it."""
 
 
-class ReadsInput(TakesPlaces):
+class ReadsInput(RunsBody, TakesPlaces):
     """A task with a `body`, and a `reader` of inputs. Its batches have `inputs` and a `mask`; `without_target` encodes an input alone."""
 
     body: Any
@@ -42,13 +42,6 @@ class ReadsInput(TakesPlaces):
         encoded, batch = self.one_row(given)
         layout = self.reader.layout(given.text, encoded.input.length)
         return Reading(self, given.text, layout.names, (), batch, limit=self.body.max_length, layout=layout)
-
-    def runs(self, reading: Reading) -> Tensor:
-        found: Tensor = self.body(reading.batch.inputs, reading.batch.mask)[0]
-        return found
-
-    def levels(self, reading: Reading) -> list[Levels]:
-        return [levels_of(self.body, self.body.levels(reading.batch.inputs, reading.batch.mask), reading.pieces)]
 
     def carries(self, reading: Reading) -> Carried | None:
         """What the embedding gives is read vector by vector: a picture's network sees all of it at once."""

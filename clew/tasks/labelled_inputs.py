@@ -9,24 +9,29 @@ from torch import Tensor
 
 from clew.baselines.beside import Baseline, Train
 from clew.baselines.label_baselines import frequent_baselines
-from clew.core.batches import to_device
+from clew.core.config import Section, build_part
 from clew.core.errors import named
-from clew.core.modes import evaluating
+from clew.data.examples import LabelledInput
+from clew.data.kinds.kind import Kind
 from clew.data.plans import batches_by_length
 from clew.sources.inputs import Decoded, Input, InputReader
+from clew.sources.readers import AnyReader
 from clew.tasks.answers import Found
+from clew.tasks.entry import TaskEntry
+from clew.tasks.examples import Examples, TrainTokenizer
 from clew.tasks.explaining import Explained, check_no_place, chosen_label
+from clew.tasks.input_lengths import places_read
 from clew.tasks.input_reading import GIVEN, ReadsInput
 from clew.tasks.offers import Given, Judged
-from clew.tasks.pooled import PooledClassifier, PooledConfig
-from clew.tasks.use import Answered, Objects, Options, line_each
+from clew.tasks.pooled import PooledClassifier, PooledConfig, label_table_of
+from clew.tasks.use import Answered, Objects, Options, Use, line_each
 from clew.text.labels import Labels
 
 BATCH_PLACES = 65_536
 """Places of inputs that are judged at a time, padding counted."""
 
 
-class LabelledInput(NamedTuple):
+class EncodedInput(NamedTuple):
     input: Input
     target: list[float]
 
@@ -51,6 +56,13 @@ class JudgedInput:
         return f"{self.number:g}" if self.number is not None else "|".join(self.labels)
 
 
+def judged(given: str, found: Found, labels: Labels) -> JudgedInput:
+    if "number" in found:
+        return JudgedInput(given, (), {}, found["number"])
+    pairs = sorted(zip(labels.names, found["probabilities"], strict=True), key=lambda pair: -pair[1])
+    return JudgedInput(given, tuple(found["labels"]), dict(pairs))
+
+
 class InputClassifier(ReadsInput, PooledClassifier):
     """logits = W g(.. g(pool(h_1 .. h_n))), h being the body's vectors of a picture's or a sound's places."""
 
@@ -64,15 +76,15 @@ class InputClassifier(ReadsInput, PooledClassifier):
         found: Tensor = self.pooling(self.body(batch.inputs, batch.mask)[0], hidden_mask(batch.mask, batch.inputs))
         return found
 
-    def encode(self, examples: Sequence[Any]) -> list[LabelledInput]:
-        return [LabelledInput(self.reader.measured(example.input), self.answer.target(example)) for example in examples]
+    def encode(self, examples: Sequence[Any]) -> list[EncodedInput]:
+        return [EncodedInput(self.reader.measured(example.input), self.answer.target(example)) for example in examples]
 
-    def collate(self, examples: Sequence[LabelledInput]) -> InputBatch:
+    def collate(self, examples: Sequence[EncodedInput]) -> InputBatch:
         inputs, mask = self.reader.collate([each.input for each in examples], self.decoded)
         return InputBatch(inputs, mask, torch.tensor([each.target for each in examples], dtype=torch.float32))
 
-    def without_target(self, given: Any) -> LabelledInput:
-        return LabelledInput(self.reader.measured(given), [0.0] * len(self.labels))
+    def without_target(self, given: Any) -> EncodedInput:
+        return EncodedInput(self.reader.measured(given), [0.0] * len(self.labels))
 
     def judge_inputs(self, inputs: Sequence[Any]) -> list[JudgedInput]:
         """What each input is, in the order given; one that cannot be read is refused by name."""
@@ -80,21 +92,11 @@ class InputClassifier(ReadsInput, PooledClassifier):
         for given, each in zip(inputs, encoded, strict=True):
             self.check_length(each, str(given))
         lengths = torch.tensor([each.input.length for each in encoded]).reshape(-1, 1).numpy()
-        found: dict[int, Found] = {}
-        with evaluating([self]):
-            for rows in batches_by_length(lengths, BATCH_PLACES):
-                batch = to_device(self.collate([encoded[row] for row in rows]), self.output.weight.device)
-                found |= dict(zip(rows, self.predict(batch), strict=True))
-        return [self.told(str(given), found[row]) for row, given in enumerate(inputs)]
-
-    def told(self, given: str, found: Found) -> JudgedInput:
-        if "number" in found:
-            return JudgedInput(given, (), {}, found["number"])
-        pairs = sorted(zip(self.labels.names, found["probabilities"], strict=True), key=lambda pair: -pair[1])
-        return JudgedInput(given, tuple(found["labels"]), dict(pairs))
+        found = self.predict_each(encoded, batches_by_length(lengths, BATCH_PLACES))
+        return [judged(str(given), each, self.labels) for given, each in zip(inputs, found, strict=True)]
 
     def described(self, example: Any, prediction: Found) -> dict[str, Any]:
-        return {"source": str(example.input), **self.answer.described(example, prediction)}
+        return {"source": example.key, **self.answer.described(example, prediction)}
 
     def without(self, capability: str) -> str | None:
         """Why it cannot be asked for the vectors of places."""
@@ -152,3 +154,52 @@ LINES = line_each(as_line)
 def input_baselines(train: Train, config: PooledConfig) -> Iterator[Baseline]:
     """The most frequent label, where labels are what is told."""
     return iter(()) if config.labels == "number" else frequent_baselines(train, exclusive=config.labels == "one")
+
+
+def input_classification(
+    config: type[PooledConfig],
+    classifier: type[InputClassifier],
+    kind: Kind,
+    row: type[Section],
+    readers: Mapping[str, type[InputReader]],
+    *,
+    file: str,
+    about: str,
+    pipeline: str,
+    gives: tuple[str, ...] = (),
+) -> TaskEntry:
+    """The entry of a task that labels one kind of input. `row` has a path, such as `file`; `readers` are those of the config."""
+    noun = f"reader of {classifier.text_name}s"
+
+    def train_vocabularies(train: TrainTokenizer, joint: bool, examples: Sequence[LabelledInput], config: Any) -> dict[str, Any]:
+        reader = build_part(noun, config.input, readers).fitted(examples[0].input)
+        return {"input": reader, "labels": label_table_of(examples, config.labels)}
+
+    def build(body: Any, vocabularies: dict[str, Any], config: Any) -> InputClassifier:
+        return classifier(body, vocabularies["input"], vocabularies["labels"], config)
+
+    def judge_rows(
+        tasks: Sequence[InputClassifier], rows: Sequence[Section], options: Options, numbers: Sequence[int]
+    ) -> list[JudgedInput]:
+        return tasks[0].judge_inputs([next(value for _, value in row) for row in rows])
+
+    use: Use[Any, JudgedInput] = Use(
+        about=about,
+        row=row,
+        options=Options,
+        answer=judge_rows,
+        objects=judged_objects,
+        formats={"lines": LINES},
+        places=places_read,
+        try_it=lambda example: ([file], None),
+    )
+    return TaskEntry(
+        config=config,
+        build=build,
+        vocabularies={"input": AnyReader, "labels": Labels},
+        learning=Examples(kind, train_vocabularies),
+        baselines=input_baselines,
+        uses={"predict": use},
+        pipeline=pipeline,
+        gives=gives,
+    )

@@ -10,12 +10,13 @@ import torch
 from pydantic import BeforeValidator, Field
 from torch import Tensor, nn
 
+from clew.core.batches import to_device
 from clew.core.config import Part, TaskSection, build_part, one_of, part_name
 from clew.core.errors import UserError
 from clew.core.modes import evaluating
 from clew.core.types import State, Term
 from clew.layers.pooling import POOLINGS
-from clew.tasks.answers import ANSWERS, ClassWeights
+from clew.tasks.answers import ANSWERS, ClassWeights, Found
 from clew.tasks.examples import ExampleTask
 from clew.tasks.judging import Judging
 from clew.text.labels import Labels
@@ -73,6 +74,19 @@ class PooledClassifier(Judging, ExampleTask):
         self.hidden: Any = nn.ModuleList(nn.Linear(a, b) for a, b in pairwise(widths))
         self.dropout = nn.Dropout(config.dropout)
         self.output = nn.Linear(widths[-1], len(labels))
+
+    def predict_each(self, encoded: Sequence[Any], batches: Iterable[Sequence[int]]) -> list[Found]:
+        """What is told of each, in the order given; `batches` are rows that are read together."""
+        found: dict[int, Found] = {}
+        with evaluating([self]):
+            for rows in batches:
+                batch = to_device(self.collate([encoded[row] for row in rows]), self.output.weight.device)
+                found |= dict(zip(rows, self.predict(batch), strict=True))
+        return [found[row] for row in range(len(encoded))]
+
+    def collate(self, examples: Sequence[Any]) -> Any:
+        """The member's: examples as a batch."""
+        raise NotImplementedError
 
     def features(self, batch: Any) -> Tensor:
         """What a row's vectors become (batch, pooled dim)."""

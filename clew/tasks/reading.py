@@ -13,10 +13,22 @@ from clew.tasks.offers import Carried, Given, Levels, Reading, TextBody
 from clew.text.tokenizer import check_is_text
 
 
-class ReadsText:
-    """A task with a `body` and a `reader`, or one that says in `vectors` what reads for its body."""
+class RunsBody:
+    """A task whose readings are what its body reads: inputs and a mask."""
 
     body: Any
+
+    def runs(self, reading: Reading) -> Tensor:
+        found: Tensor = self.body(reading.batch.inputs, reading.batch.mask)[0]
+        return found
+
+    def levels(self, reading: Reading) -> list[Levels]:
+        return [levels_of(self.body, self.body.levels(reading.batch.inputs, reading.batch.mask), reading.pieces)]
+
+
+class ReadsText(RunsBody):
+    """A task with a `body` and a `reader`, or one that says in `vectors` what reads for its body."""
+
     reader: WordReader
     text_name = "text"
     """What a text is called that is given to it."""
@@ -35,13 +47,6 @@ class ReadsText:
         batch = to_device(reader.collate([encoded]), self.body.embedding.like.device)
         names = tuple(map(reader.tokenizer.token, encoded.tokens))
         return Reading(self, given.text, names, tuple(encoded.tokens), batch, spans=spans, tokenizer=reader.tokenizer, limit=limit)
-
-    def runs(self, reading: Reading) -> Tensor:
-        found: Tensor = self.body(reading.batch.inputs, reading.batch.mask)[0]
-        return found
-
-    def levels(self, reading: Reading) -> list[Levels]:
-        return [levels_of(self.body, self.body.levels(reading.batch.inputs, reading.batch.mask), reading.pieces)]
 
     def carries(self, reading: Reading) -> Carried | None:
         tokens = reading.batch.inputs

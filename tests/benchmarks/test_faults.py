@@ -11,7 +11,7 @@ import pytest
 
 pytest.importorskip("resource", reason="the harness needs a system with limits and signals")
 
-from benchmarks.faults import commands, configs, strangers, texts
+from benchmarks.faults import commands, configs, inputs, strangers, texts
 from benchmarks.faults.__main__ import KINDS
 from benchmarks.faults.trials import Fault, in_this_process, put_through, watched
 from clew.core.errors import UserError
@@ -38,6 +38,17 @@ def test_thirty_fuzzed_commands_end_with_a_step_or_a_sentence() -> None:
     result = commands.run(30, seed=11, call=commands.by_call)
     assert not result.failures, str(result)
     assert len(result.outcomes) == 2
+
+
+@pytest.mark.parametrize("with_commands", [False, pytest.param(True, marks=pytest.mark.slow)], ids=["readers", "commands"])
+def test_two_hundred_broken_pictures_and_sounds_are_read_or_refused_with_a_sentence(
+    with_commands: bool, capfd: pytest.CaptureFixture[str]
+) -> None:
+    """No library says more beside it."""
+    result = inputs.run(200, seed=11, with_commands=with_commands)
+    assert not result.failures, str(result)
+    assert result.outcomes["refused with a sentence"] > 100 and min(result.outcomes.values()) > 20
+    assert capfd.readouterr().err == ""
 
 
 @pytest.mark.slow

@@ -47,6 +47,7 @@ def test_two_processes_train_as_one_and_die_without_a_hang() -> None:
     assert_none_failed(ranks.run(3, seed=1))
 
 
+@pytest.mark.slow
 def test_memory_stays_level() -> None:
     assert_none_failed(memory.run(300, seed=1))
 

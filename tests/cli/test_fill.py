@@ -111,6 +111,7 @@ def test_a_run_is_scored_as_it_was_and_on_a_file(clew: Clew, bert: Path, tmp_pat
     assert "--streams is for a language model's own text" in clew("evaluate", bert, "--streams", "2").err
 
 
+@pytest.mark.slow
 def test_the_other_verbs_take_such_a_run(clew: Clew, bert: Path, tmp_path: Path) -> None:
     described = clew("describe", "text-bert", *bert_settings(tmp_path)).out
     assert "MaskedLanguageModel" in described and described == clew("describe", bert).out

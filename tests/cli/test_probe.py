@@ -39,6 +39,7 @@ def test_what_cannot_be_probed_is_one_sentence(clew: Clew, lstm: Path, tmp_path:
         assert found.status == 2 and found.out == "" and sentence in found.err.splitlines()[-1]
 
 
+@pytest.mark.slow
 def test_the_code_of_the_guide_runs(lstm: Path, capsys: pytest.CaptureFixture[str]) -> None:
     guide = (Path(__file__).parents[2] / "docs" / "guides" / "probing.md").read_text(encoding="utf-8")
     block = re.search(r"```python\n(.*?)```", guide, re.DOTALL)

@@ -84,7 +84,7 @@ COMMANDS: dict[str, list[list[str]]] = {
         [TEXT, f"story{EVIL}.txt"],
         [TEXT, f"story{EVIL}.txt", "--json"],
     ],
-    "probe": [["runs/tag", f"data.train={EVIL}"], [TEXT]],
+    "probe": [["runs/tag", f"data.train={EVIL}"], [TEXT, "--limit", "20"]],
     "look": [[TEXT], ["runs/tag"], ["surprisal", TEXT, f"text=the {EVIL}ball"], ["errors", "runs/classify"], [f"none{EVIL}", TEXT]],
     "inspect": [[f"none{EVIL}"]],
     "serve": [[f"none{EVIL}"]],

@@ -49,6 +49,7 @@ def test_what_is_sampled_for_an_evaluation_is_what_is_sampled_for_its_lines(clew
     assert len(set(found)) > 1
 
 
+@pytest.mark.slow
 def test_a_pipe_is_answered_line_by_line(translator: Path) -> None:
     command = [sys.executable, "-m", "clew", "translate", str(translator), "--device", "cpu"]
     environment = {**os.environ, "PYTHONPATH": str(Path(__file__).parents[2]), "OMP_NUM_THREADS": "1"}

@@ -61,8 +61,8 @@ def test_fashion_mnist_is_found_below_the_data_folder_and_where_debian_puts_it(
     parts = read_corpus("fashion-mnist")
     assert {part: len(examples) for part, examples in parts.items()} == {"train": 22, "valid": 2, "test": 10}
     first = parts["test"][9]
-    assert first.labels == ("ankle boot",) and np.array_equal(first.picture.pixels("grey")[..., 0], PICTURES[9])
-    assert first.picture.pixels().shape == (3, 4, 3) and first.id == f"{folder / 't10k-images-idx3-ubyte.gz'}: picture 10"
+    assert first.labels == ("ankle boot",) and np.array_equal(first.input.pixels("grey")[..., 0], PICTURES[9])
+    assert first.input.pixels().shape == (3, 4, 3) and first.id == f"{folder / 't10k-images-idx3-ubyte.gz'}: picture 10"
 
 
 def test_labels_that_do_not_fit_are_refused(tmp_path: Path) -> None:

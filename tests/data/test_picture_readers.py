@@ -7,12 +7,13 @@ from typing import Any
 import pytest
 
 from clew.core.errors import UserError
-from clew.data.examples import Captioned, LabelledPicture
+from clew.data.examples import Captioned, LabelledInput
 from clew.data.kinds.captioned import CAPTIONED, CaptionedData
 from clew.data.kinds.labelled_pictures import LABELLED_PICTURES, LabelledPicturesData
+from clew.data.labelled_inputs import read_labelled_inputs
 from clew.data.notes import Notes
 from clew.data.picture_files import read_picture
-from clew.data.picture_readers import read_captioned, read_labelled_pictures
+from clew.data.picture_readers import PICTURE_FILES, read_captioned
 from clew.data.pictures import PictureRef
 from clew.data.scenes import Scene, scenes
 from tests.data.pictures import pixels, write_picture
@@ -138,7 +139,7 @@ def test_examples_from_python_come_back_from_their_file(folder: Path) -> None:
     labelled = [(ref(folder, "a").path, "dog"), (ref(folder, "b").path, ["cat", "red"])]
     rows = list(LABELLED_PICTURES.rows(labelled) if LABELLED_PICTURES.rows else ())
     path = write(folder / "labels.jsonl", "".join(f"{json.dumps(row)}\n" for row in rows))
-    assert [one.labels for one in read_labelled_pictures(path)] == [("dog",), ("cat", "red")]
+    assert [one.labels for one in read_labelled_inputs(path, PICTURE_FILES)] == [("dog",), ("cat", "red")]
     assert refusal(lambda: read_captioned([("z.png", "A dog.")])).startswith("example 1: there is no picture 'z.png' in ")
     assert refusal(lambda: read_captioned([("z.png",)])).startswith("example 1: expected (picture, captions), found ('z.png',)")
     with pytest.raises(UserError, match="which names pictures by their paths, and a Scene has none"):
@@ -150,18 +151,17 @@ def test_a_folder_for_each_class_labels_its_pictures(folder: Path) -> None:
     for name in ("cat/a.png", "cat/deep/b.JPG", "dog/c.jpeg", "cat/.hidden.png", "outside.png", "dog/readme.txt", ".git/x.png"):
         write_picture(root / name, pixels(2, 2))
     notes = Notes()
-    found = list(read_labelled_pictures(root, notes=notes))
+    found = list(read_labelled_inputs(root, PICTURE_FILES, notes=notes))
     assert found == [
-        LabelledPicture(PictureRef(str(root / name)), (label,), str(root / name))
+        LabelledInput(PictureRef(str(root / name)), (label,), str(root / name))
         for name, label in (("cat/a.png", "cat"), ("cat/deep/b.JPG", "cat"), ("dog/c.jpeg", "dog"))
     ]
     assert sorted(notes.report()) == [
         f"skipped 1 x file that is no picture by its ending (first: {root / 'dog/readme.txt'})",
         f"skipped 1 x picture outside of the folders of classes (first: {root / 'outside.png'})",
     ]
-    assert len(list(read_labelled_pictures(root, with_labels=False))) == 4
     (folder / "empty").mkdir()
-    assert refusal(lambda: read_labelled_pictures(folder / "empty")) == (
+    assert refusal(lambda: read_labelled_inputs(folder / "empty", PICTURE_FILES)) == (
         f"{folder / 'empty'}: no picture in this folder; expected class/picture.png, a folder for each class; "
         f"the folder {folder / 'empty'} is empty"
     )
@@ -170,8 +170,8 @@ def test_a_folder_for_each_class_labels_its_pictures(folder: Path) -> None:
 def test_a_table_labels_its_pictures(folder: Path) -> None:
     path = write(folder / "labels.csv", "picture,kind\nimages/a.png,dog\nimages/b.png,cat;red\nimages/a.png,dog\nimages/a.png,cat\n")
     notes = Notes()
-    found = list(read_labelled_pictures(path, label="kind", label_separator=";", notes=notes))
-    assert [(one.picture, one.labels) for one in found] == [
+    found = list(read_labelled_inputs(path, PICTURE_FILES, label="kind", label_separator=";", notes=notes))
+    assert [(one.input, one.labels) for one in found] == [
         (ref(folder, "a"), ("dog",)),
         (ref(folder, "b"), ("cat", "red")),
         (ref(folder, "a"), ("cat",)),
@@ -179,8 +179,9 @@ def test_a_table_labels_its_pictures(folder: Path) -> None:
     assert found[1].label == "cat|red" and found[1].id == f"{path}:3"
     assert notes.report() == [f"skipped 1 x picture that is there twice with the same label (first: {path}:4)"]
     missing = write(folder / "missing.csv", "image,label\nimages/a.png,dog\n../z.png,dog\n")
-    assert refusal(lambda: read_labelled_pictures(missing)).startswith(f"{missing}:3: there is no picture '../z.png' in {folder}; ")
-    assert len(list(read_labelled_pictures(write(folder / "only.csv", "image\nimages/a.png\n"), with_labels=False))) == 1
+    assert refusal(lambda: read_labelled_inputs(missing, PICTURE_FILES)).startswith(
+        f"{missing}:3: there is no picture '../z.png' in {folder}; "
+    )
 
 
 def read(**data: Any) -> dict[str, Any]:
@@ -220,8 +221,8 @@ def test_scenes_are_a_corpus_of_both_kinds() -> None:
     told = CAPTIONED.read(CaptionedData(corpus="scenes", size=10, paragraphs=True), 3)["train"][0]
     assert len(told.captions) == 1 and told.captions[0].endswith(" .")
     shapes, counts = read(corpus="scenes", size=60)["train"], read(corpus="scenes", size=60, about="count", things=3)["train"]
-    assert all(isinstance(one.picture, Scene) and one.label == one.picture.things[0].shape for one in shapes)
-    assert {one.label for one in counts} == {"1", "2", "3"} and all(one.label == str(len(one.picture.things)) for one in counts)
+    assert all(isinstance(one.input, Scene) and one.label == one.input.things[0].shape for one in shapes)
+    assert {one.label for one in counts} == {"1", "2", "3"} and all(one.label == str(len(one.input.things)) for one in counts)
 
 
 def test_data_of_another_kind_are_refused(folder: Path) -> None:

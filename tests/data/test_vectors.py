@@ -129,6 +129,7 @@ def test_whatever_a_file_holds_there_are_vectors_or_a_sentence_with_its_name(con
             assert not found.values[~found.found].any()
 
 
+@pytest.mark.slow
 def test_a_line_that_would_fill_the_memory_is_refused(tmp_path):
     """389 kB that were a line of 200 million numbers."""
     with gzip.GzipFile(tmp_path / "bomb.txt.gz", "wb", mtime=0) as file:
@@ -138,6 +139,7 @@ def test_a_line_that_would_fill_the_memory_is_refused(tmp_path):
         read_vectors(tmp_path / "bomb.txt.gz", ["a"])
 
 
+@pytest.mark.slow
 def test_a_width_that_no_memory_holds_is_refused_before_it_is_made(tmp_path):
     (tmp_path / "wide.txt").write_text("1 2000000\nword" + " 0" * 2_000_000 + "\n", encoding="utf-8")
     with pytest.raises(UserError, match=r"10,000,000 vectors of 2,000,000 numbers, as .*wide.txt has them would need 80,000.0 GB"):

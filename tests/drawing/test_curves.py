@@ -86,6 +86,7 @@ def test_a_figure_draws_every_run_and_every_mean(tmp_path: Path) -> None:
     assert (tmp_path / "curves.png").read_bytes().startswith(b"\x89PNG")
 
 
+@pytest.mark.slow
 def test_nothing_overlaps_with_twelve_groups_of_long_names() -> None:
     pytest.importorskip("matplotlib")
     from matplotlib.backends.backend_agg import FigureCanvasAgg

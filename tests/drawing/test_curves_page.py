@@ -95,6 +95,7 @@ def test_groups_without_a_point_do_no_harm() -> None:
     read(page([Panel("t", "u", (Curves("a", ()),))], "t"))
 
 
+@pytest.mark.slow
 def test_in_a_browser_values_are_read_and_groups_hidden_by_pointer_and_keys(browser: Any, tmp_path: Path) -> None:
     file = tmp_path / "curves.html"
     file.write_text(page(panels([NASTY, *(f"group {i} {'with a long name ' * 8}" for i in range(11))]), "title"), encoding="utf-8")

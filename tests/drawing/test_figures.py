@@ -34,6 +34,7 @@ def test_a_figure_has_the_data_on_axes_of_its_own() -> None:
     assert points.collections[0].get_offsets().tolist() == [[1, 3], [2, 4]]
 
 
+@pytest.mark.slow
 def test_every_part_is_drawn_and_no_text_is_a_formula(tmp_path: Path) -> None:
     view = View("costs $5 and $x", [part for part in every_part("$\\frac$ 猫") if not isinstance(part, Heatmap) or len(part.rows) < 9])
     figure = view.figure()

@@ -153,6 +153,7 @@ def pages(browser: Any, tmp_path: Path) -> Iterator[Any]:
         assert complaints == []
 
 
+@pytest.mark.slow
 def test_in_a_browser_values_are_read_by_pointer_and_keys(pages: Any) -> None:
     page, _ = pages(document("title", "about", every_part()))
     said, heard, pictures = page.locator(".say"), page.locator(".heard"), page.locator(".picture")
@@ -184,6 +185,7 @@ def test_in_a_browser_values_are_read_by_pointer_and_keys(pages: Any) -> None:
     assert heard.text_content() == "name: 0, best path"
 
 
+@pytest.mark.slow
 def test_in_a_browser_nothing_that_a_text_holds_is_run(pages: Any) -> None:
     page, _ = pages(document(HOSTILE[0], HOSTILE[1], [part for text in HOSTILE[:6] for part in every_part(text)]))
     for mark in page.locator(".mark").all()[::40]:
@@ -191,6 +193,7 @@ def test_in_a_browser_nothing_that_a_text_holds_is_run(pages: Any) -> None:
     assert page.locator("img, iframe, .say script").count() == 0 and page.locator("h1").inner_text() == HOSTILE[0]
 
 
+@pytest.mark.slow
 def test_in_a_notebook_a_frame_has_its_height_and_its_theme(pages: Any) -> None:
     parts = [Bars(["a"] * 60, [1.0] * 60, "x"), Note("end")]
     page, _ = pages(
@@ -203,6 +206,7 @@ def test_in_a_notebook_a_frame_has_its_height_and_its_theme(pages: Any) -> None:
     assert inner.evaluate("getComputedStyle(document.querySelector('.clew-view')).backgroundColor") == "rgb(20, 23, 28)"
 
 
+@pytest.mark.slow
 def test_in_a_browser_a_heatmap_has_the_colours_of_its_theme(pages: Any) -> None:
     """One pixel in the middle of a full cell, on light and on dark paper, drawn as a rectangle and as an image."""
 

@@ -52,6 +52,7 @@ def test_costs_that_round_to_the_same_number_do_not_end_a_fit() -> None:
     assert max(slopes) < 2e-5  # where the cost ends in its seventh digit, slopes are as large as 2e-4
 
 
+@pytest.mark.slow
 def test_a_learned_mix_looks_at_the_level_that_knows() -> None:
     features, labels = drawn()
     other, _ = drawn(seed=2)

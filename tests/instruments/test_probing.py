@@ -57,6 +57,7 @@ def test_a_level_that_knows_nothing_tells_the_most_frequent_tag() -> None:
     assert corpus.best != 1 and corpus.counts == {part: len(labels) for part, labels in read_probe_corpus("ewt-sample", 40).labels.items()}
 
 
+@pytest.mark.slow
 def test_the_untrained_model_of_an_untrained_run_tells_the_same() -> None:
     found = probe_run(words_lstm("model.num_layers=1"), ["sentiment-sample"], limit=30, control=True)
     assert found.corpora[0].untrained == found.corpora[0].probes

@@ -14,6 +14,7 @@ from clew.core.errors import UserError
 from clew.interop.checkpoints import import_checkpoint
 from clew.interop.huggingface.writing import write_huggingface
 from clew.runs.loaded import Run, load_run
+from tests.crossing import quickly
 from tests.interop.checkpoints import TEXTS, make, transformers
 
 CASES: dict[str, tuple[str, dict[str, Any]]] = {
@@ -92,7 +93,11 @@ def theirs_of(model: Any, rows: list[list[int]]) -> list[Tensor]:
     return found
 
 
-@pytest.mark.parametrize("case", CASES)
+ONE_OF_EACH = ("bert for pre-training", "bert that answers", "roberta that regresses", "xlm-r that tags", "camembert", "distilbert")
+ONE_OF_EACH += ("gpt-2", "gpt-2 that classifies", "llama tied and scaled", "mistral")
+
+
+@pytest.mark.parametrize("case", quickly(CASES, *ONE_OF_EACH))
 def test_a_checkpoint_says_the_same_here_and_goes_back_unchanged(case: str, tmp_path: Path) -> None:
     name, more = CASES[case]
     model = make(name, tmp_path / "theirs", **more)

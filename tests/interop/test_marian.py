@@ -22,6 +22,7 @@ from clew.runs.config import resolve
 from clew.runs.loaded import Run, load_run
 from clew.text.tokenizer import Tokenizer
 from clew.text.train import train_bpe, train_unigram
+from tests.crossing import quickly
 from tests.interop.checkpoints import TEXTS, randomised, transformers
 from tests.interop.test_tokenizer_files import GERMAN, learn
 from tests.runs.pretrained import TINY
@@ -181,7 +182,7 @@ def test_ids_of_pieces_that_only_the_source_has_are_text_too(tmp_path: Path) -> 
     assert again.decode(list(range(3, 40))) == target.decode(list(range(3, 40)))
 
 
-@pytest.mark.parametrize("shared", [True, False])
+@pytest.mark.parametrize("shared", quickly([True, False], False))
 def test_a_marian_that_ties_nothing_has_three_tables(shared: bool, tmp_path: Path) -> None:
     model = make_marian(tmp_path / "theirs", tie_word_embeddings=False, share_encoder_decoder_embeddings=shared)
     import_checkpoint(tmp_path / "theirs", tmp_path / "run")

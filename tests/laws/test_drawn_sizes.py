@@ -27,6 +27,7 @@ from clew.layers.scores import SCORES
 from clew.layers.sequence import Stack
 from clew.layers.tree_lstm import TREE_LAYERS
 from clew.layers.wiring import WIRINGS, PreNorm
+from tests.crossing import quickly
 
 IN_LAYERS = ["none", "rotary", "alibi", "relative"]
 
@@ -53,6 +54,7 @@ def test_every_cell_obeys_every_law(name, at):
     obeys(SEQUENCE_LAWS, lambda s: Recurrent(CELLS[name](s.input_dim, s.dim)), at)
 
 
+@pytest.mark.slow
 @given(at=sizes)
 @drawn(4)
 def test_a_gru_that_resets_before_the_product_obeys_every_law(at):
@@ -135,7 +137,7 @@ def test_every_feed_forward_network_obeys_every_law(activation, at):
     obeys(SEQUENCE_LAWS, lambda s: FeedForward(s.input_dim, activation=activation), at)
 
 
-@pytest.mark.parametrize("name", WIRINGS)
+@pytest.mark.parametrize("name", quickly(WIRINGS, "pre_norm"))
 @given(at=sizes, norm=st.sampled_from(sorted(NORMS)), inner=st.sampled_from(["gru", "attention", "convolution", "both ways"]))
 @drawn(5)
 def test_every_connection_around_every_layer_obeys_every_law(name, at, norm, inner):
@@ -159,6 +161,7 @@ class FirstMap(Convolution):
         super().__init__(input_dim, dim, width=1)
 
 
+@pytest.mark.slow
 @given(at=sizes)
 @drawn(6)
 def test_a_stack_of_unlike_layers_obeys_every_law(at):

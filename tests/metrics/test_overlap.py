@@ -2,6 +2,7 @@ import numpy as np
 import pytest
 
 from clew.metrics.overlap import count_overlap
+from clew.metrics.statistics import score
 from tests.references.overlap import iou
 
 LABELS = ("ground", "road", "tree", "never")
@@ -28,3 +29,11 @@ def test_counts_of_two_parts_add_to_those_of_both():
     gold, predicted = draw.integers(0, 4, 60), draw.integers(0, 4, 60)
     halves = count_overlap(gold[:20], predicted[:20], LABELS) + count_overlap(gold[20:], predicted[20:], LABELS)
     assert halves.by_label == count_overlap(gold, predicted, LABELS).by_label
+
+
+def test_the_mean_is_computed_from_the_counts_of_each_picture():
+    draw = np.random.default_rng(2)
+    pictures = [(draw.integers(-1, 3, 30), draw.integers(0, 3, 30)) for _ in range(5)]
+    whole = count_overlap(*(np.concatenate(side) for side in zip(*pictures, strict=True)), LABELS)
+    rows = [count_overlap(gold, predicted, LABELS).counts() for gold, predicted in pictures]
+    assert score("iou", rows) == pytest.approx(100 * whole.mean)

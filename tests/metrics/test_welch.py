@@ -53,6 +53,7 @@ def test_equal_spreads_and_sizes_are_students_test() -> None:
     )
 
 
+@pytest.mark.slow
 def test_p_is_right_as_often_as_it_says() -> None:
     """Of 4,000 pairs of samples from one distribution, five in a hundred have p below 0.05."""
     generator = np.random.default_rng(2)

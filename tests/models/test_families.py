@@ -18,6 +18,7 @@ from clew.models.mixed import MixedConfig, build_mixed
 from clew.models.recurrent import RecurrentConfig, build_recurrent
 from clew.models.window import WindowConfig, build_window
 from clew.sources.tokens import Tokens
+from tests.crossing import crossed
 
 VOCABULARY = 7
 SMALL = {
@@ -45,8 +46,7 @@ def obeys_every_law(family, sizes=RAGGED, **options):
         law(lambda _: build(family, **options), sizes)
 
 
-@pytest.mark.parametrize("family", BODIES)
-@pytest.mark.parametrize("sizes", [RAGGED, SMALLEST], ids=["ragged", "smallest"])
+@pytest.mark.parametrize(("sizes", "family"), crossed([RAGGED, SMALLEST], BODIES))
 def test_every_family_obeys_the_laws_of_bodies(family, sizes):
     obeys_every_law(family, sizes)
 

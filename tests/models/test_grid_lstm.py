@@ -109,6 +109,7 @@ def accuracy(directions):
     return float(((logits(inputs, mask) > 0) == targets).float().mean()), float(targets.float().mean())
 
 
+@pytest.mark.slow
 def test_four_corners_tell_whether_a_cells_row_and_column_have_a_mark_and_one_corner_cannot():
     right, share = accuracy(directions=4)
     half_right, _ = accuracy(directions=1)

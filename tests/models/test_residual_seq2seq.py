@@ -7,6 +7,7 @@ import torch
 from clew.core.errors import UserError
 from clew.models.seq2seq import Seq2SeqConfig, build_seq2seq
 from clew.sources.tokens import Tokens
+from tests.crossing import quickly
 from tests.models.test_seq2seq import LENGTHS, MASK, SOURCE, TOKENS, of
 from tests.models.translators import build, obeys_every_law
 from tests.references import attention, cells, parts
@@ -106,7 +107,7 @@ def test_residual_stacks_obey_the_laws(looks):
     obeys_every_law(way="luong", num_layers=2, residual=True, cell="lstm" if looks == "before" else "gru", dropout=0.3, **LOOKING[looks])
 
 
-@pytest.mark.parametrize("feeding", [True, False])
+@pytest.mark.parametrize("feeding", quickly([True, False], True))
 def test_attention_with_no_layer_behind_it_obeys_the_laws(feeding):
     obeys_every_law(way="luong", num_layers=2, join="none", feeding=feeding)
 

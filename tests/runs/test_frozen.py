@@ -259,12 +259,6 @@ def test_there_are_frozen_runs_of_the_format_that_is_written() -> None:
     assert any(folder.parent.name == f"format-{FORMAT}" for folder in KEPT)
 
 
-UNSETTLED = {"listening", "sound_classification", "paragraphs", "cell_labelling", "graph_classification"}
-"""Tasks whose config may still change; a run of each is frozen when it has settled."""
-
-
 def test_every_task_has_a_frozen_run() -> None:
-    from clew.tasks import TASKS
-
     tasks = {json.loads((folder / "run" / "config.json").read_text(encoding="utf-8"))["task"]["name"] for folder in KEPT}
-    assert set(TASKS) - UNSETTLED == tasks - UNSETTLED
+    assert tasks == set(TASKS)

@@ -85,6 +85,7 @@ def test_every_measure_is_resampled_by_its_own_statistics(measure: str) -> None:
     assert verdict.p is not None and verdict.p < 0.01
 
 
+@pytest.mark.slow
 def test_predictions_without_statistics_are_scored_again() -> None:
     wanted, systems = made_up(80)
     written = systems["even 24"], systems["short 24"]

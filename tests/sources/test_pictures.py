@@ -105,10 +105,10 @@ def test_an_encoder_reads_pictures_and_a_decoder_writes_tokens(family: str, sour
 @pytest.mark.parametrize(
     ("family", "source"),
     [
-        *(("recurrent", "rows"), ("bert", "patches"), ("mixed", "convolved")),
+        *(("recurrent", "rows"), ("bert", "patches")),
         *(
             pytest.param(*pair, marks=pytest.mark.slow)
-            for pair in (("recurrent", "patches"), ("mixed", "patches"), ("bert", "learnt places"))
+            for pair in (("mixed", "convolved"), ("recurrent", "patches"), ("mixed", "patches"), ("bert", "learnt places"))
         ),
     ],
 )

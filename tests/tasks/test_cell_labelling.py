@@ -130,3 +130,15 @@ def test_a_picture_is_not_overwritten_by_its_labels(run: Path, capsys: pytest.Ca
     file = str(run / "pictures" / "0.png")
     assert main(["predict", str(run / "run"), file, "--label-pictures", str(run / "pictures")]) == 2
     assert "which would be overwritten; name another" in capsys.readouterr().err
+
+
+def test_an_evaluation_lists_the_worst_pictures_by_their_share_of_right_cells(run: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """The labels of this part are those of the other side."""
+    (run / "other").mkdir(exist_ok=True)
+    for path in (run / "labels").glob("*.png"):
+        Image.fromarray(1 - np.asarray(Image.open(path))).save(run / "other" / path.name)
+    assert main(["evaluate", str(run / "run"), str(run / "pictures"), f"data.labels={run / 'other'}", "--errors", "3", "--json"]) == 0
+    scored = json.loads(capsys.readouterr().out)
+    errors = scored["errors"]
+    assert scored["iou"] < 5 and len(errors) == 3
+    assert [each["score"] for each in errors] == sorted(each["score"] for each in errors) and errors[0]["wrong_cells"] > 0

@@ -23,7 +23,8 @@ from clew.recipes.running import run_recipe
 from clew.serving.service import Service
 from clew.serving.worker import Worker
 from clew.tasks.captioning import CAPTIONING
-from clew.tasks.paragraphs import PARAGRAPHS, paragraph_measures, with_phrases
+from clew.tasks.paragraph_measures import paragraph_measures
+from clew.tasks.paragraphs import PARAGRAPHS, with_phrases
 from clew.tasks.writing import DecodingConfig
 from tests.references import paragraphs as references
 from tests.references.agreement import randomise
@@ -49,7 +50,7 @@ def run(tmp_path_factory: pytest.TempPathFactory, examples: list[Described]) -> 
     for name in ("train.jsonl", "valid.jsonl"):
         (folder / name).write_text("\n".join(map(json.dumps, lines)) + "\n", encoding="utf-8")
     data = ["data.corpus=null", f"data.train={folder}/train.jsonl", f"data.valid={folder}/valid.jsonl", "task.best=loss"]
-    steps = ["training.steps=120", "training.batch_size=4", "training.learning_rate=0.01", "training.evaluate_every=60"]
+    steps = ["training.steps=80", "training.batch_size=4", "training.learning_rate=0.015", "training.evaluate_every=80"]
     run_recipe("scenes-paragraphs", [*SETTINGS, *data, *steps], out=folder / "run")
     asked = [{name: line[name] for name in ("image", "boxes", "phrases")} for line in lines]
     (folder / "asked.jsonl").write_text("\n".join(map(json.dumps, asked)) + "\n", encoding="utf-8")

@@ -17,6 +17,7 @@ from clew.sources.tokens import Tokens
 from clew.tasks.parsing import ConstituencyParser, ParsingConfig, train_parsing_vocabularies
 from clew.tasks.writing import DecodingConfig
 from clew.text.train import train_bpe, train_character, train_word
+from tests.crossing import crossed
 
 TREES = [
     "(S (NP (DT the) (NN dog)) (VP (VBZ barks)) (. .))",
@@ -112,8 +113,7 @@ def test_every_output_of_an_untrained_parser_is_a_tree_over_the_words(body: str,
         assert len({each.tree for each in found}) == len(found)
 
 
-@pytest.mark.parametrize("method", ["greedy", "beam"])
-@pytest.mark.parametrize("body", BODIES)
+@pytest.mark.parametrize(("method", "body"), crossed(["greedy", "beam"], BODIES))
 def test_sentences_together_are_parsed_as_each_alone(body: str, method: str) -> None:
     task = parser(body)
     together = task.parse(SENTENCES, METHODS[method])
@@ -150,6 +150,7 @@ def test_sampling_is_repeated_by_its_seed() -> None:
     assert first == again != other
 
 
+@pytest.mark.slow
 def test_a_sentence_of_300_words_and_one_of_one_are_parsed_together() -> None:
     task = parser()
     words = ["dog", "it", "barks"] * 100

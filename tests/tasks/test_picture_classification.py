@@ -28,8 +28,8 @@ def folder(tmp_path: Path) -> Path:
 @pytest.mark.parametrize(
     ("reader", "model"),
     [
-        ("convolved", "bag"),
         ("patches", "grid_lstm"),
+        pytest.param("convolved", "bag", marks=pytest.mark.slow),
         pytest.param("patches", "bert", marks=pytest.mark.slow),
         pytest.param("rows", "recurrent", marks=pytest.mark.slow),
     ],

@@ -15,6 +15,7 @@ from clew.text.train import train_bpe, train_character, train_word
 from clew.training.loop import Standing, train
 from clew.training.optimisers import adamw
 from clew.training.schedules import Constant
+from tests.crossing import crossed, quickly
 from tests.models.translators import WAYS
 from tests.tasks.sequences import EVERY, PAIRS, batch_of, one_by_one, sequence_task, sharp, targets_of
 from tests.thread.models import batches_of
@@ -107,8 +108,7 @@ def test_what_stands_on_padding_changes_nothing() -> None:
     torch.testing.assert_close(task(other)[0]["loss"].sum, task(batch)[0]["loss"].sum, rtol=1e-12, atol=0)
 
 
-@pytest.mark.parametrize("dtype", [torch.float64, torch.float32])
-@pytest.mark.parametrize("way", WAYS)
+@pytest.mark.parametrize(("dtype", "way"), crossed([torch.float64, torch.float32], WAYS))
 def test_beam_search_over_many_sentences_is_that_over_each(way: str, dtype: torch.dtype) -> None:
     task = sharp(sequence_task(way, config=SequenceConfig(tied=False))).to(dtype)
     config = DecodingConfig(method="beam", beams=3, n_best=2, max_new=9)
@@ -122,7 +122,7 @@ def test_beam_search_over_many_sentences_is_that_over_each(way: str, dtype: torc
     assert len({tuple(row[0].tokens) for row in together}) > 1, "what is written must depend on the source for this to test anything"
 
 
-@pytest.mark.parametrize("way", WAYS)
+@pytest.mark.parametrize("way", quickly(WAYS, "bahdanau-deep", "luong", "hard-after", "transformer-relative", "convolutional"))
 @torch.no_grad()
 def test_greedy_with_a_cache_is_greedy_that_reads_everything_again(way: str) -> None:
     task = sharp(sequence_task(way, config=SequenceConfig(tied=False)))
@@ -165,6 +165,7 @@ def test_a_model_with_positions_writes_no_further_than_it_can_tell_them_apart() 
         assert {len(row[0].tokens) for row in rows} == {8}
 
 
+@pytest.mark.slow
 def test_a_source_of_ten_thousand_words_is_written_from() -> None:
     for way in ("luong", "bottleneck"):
         task = sharp(sequence_task(way, config=SequenceConfig(tied=False)))

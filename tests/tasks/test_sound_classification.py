@@ -9,8 +9,9 @@ import torch
 from clew.cli.main import main
 from clew.core.errors import UserError
 from clew.data.kinds.labelled_sounds import LABELLED_SOUNDS, LabelledSoundsData
+from clew.data.labelled_inputs import read_labelled_inputs
 from clew.data.notes import Notes
-from clew.data.sound_readers import read_labelled_sounds
+from clew.data.sound_readers import SOUND_FILES
 from clew.recipes.running import run_recipe
 from tests.tasks.test_transcription import tones, write_wav
 
@@ -46,27 +47,27 @@ def test_tones_of_a_folder_a_class_are_told_apart(folder: Path, capsys: pytest.C
 
 def test_a_table_and_a_list_label_sounds_as_a_folder_does(folder: Path) -> None:
     notes = Notes()
-    found = list(read_labelled_sounds(folder / "tones", notes=notes))
+    found = list(read_labelled_inputs(folder / "tones", SOUND_FILES, notes=notes))
     assert len(found) == 16 and notes.report() == [
         f"skipped 1 x file that is no sound by its ending (first: {folder / 'tones/low/about.txt'})"
     ]
-    rows = [(str(Path(each.sound).relative_to(folder)), each.label) for each in found]
+    rows = [(str(Path(each.input).relative_to(folder)), each.label) for each in found]
     table = folder / "table.csv"
     table.write_text("file,label\n" + "".join(f"{path},{label}\n" for path, label in rows), encoding="utf-8")
-    assert [(each.sound, each.labels) for each in read_labelled_sounds(table)] == [(each.sound, each.labels) for each in found]
+    assert [(each.input, each.labels) for each in read_labelled_inputs(table, SOUND_FILES)] == [(each.input, each.labels) for each in found]
     lines = folder / "lines.jsonl"
-    written = list(LABELLED_SOUNDS.rows([(each.sound, each.label) for each in found]) if LABELLED_SOUNDS.rows else ())
+    written = list(LABELLED_SOUNDS.rows([(each.input, each.label) for each in found]) if LABELLED_SOUNDS.rows else ())
     lines.write_text("".join(json.dumps(row) + "\n" for row in written), encoding="utf-8")
-    assert [(each.sound, each.labels) for each in read_labelled_sounds(lines)] == [(each.sound, each.labels) for each in found]
+    assert [(each.input, each.labels) for each in read_labelled_inputs(lines, SOUND_FILES)] == [(each.input, each.labels) for each in found]
 
 
 def test_what_is_missing_is_named(folder: Path) -> None:
     (folder / "none.csv").write_text("sound,label\nnone.wav,low\n", encoding="utf-8")
     with pytest.raises(UserError, match=f"none.csv:2: there is no file {folder}/none.wav; paths are relative to {folder}"):
-        list(read_labelled_sounds(folder / "none.csv"))
+        list(read_labelled_inputs(folder / "none.csv", SOUND_FILES))
     (folder / "empty").mkdir()
     with pytest.raises(UserError, match=f"{folder}/empty: no sound in this folder; expected class/sound.wav, a folder for each class; "):
-        list(read_labelled_sounds(folder / "empty"))
+        list(read_labelled_inputs(folder / "empty", SOUND_FILES))
     with pytest.raises(UserError, match="names sounds by their paths, and a Tensor has none"):
         list(LABELLED_SOUNDS.rows([(torch.zeros(3), "low")]) if LABELLED_SOUNDS.rows else ())
     with pytest.raises(UserError, match="data.train names your sounds, e.g. data.train=recordings, a folder with one for each class in it"):
@@ -75,6 +76,6 @@ def test_what_is_missing_is_named(folder: Path) -> None:
 
 def test_the_test_speaker_of_the_embedded_digits_is_in_no_other_part() -> None:
     parts = LABELLED_SOUNDS.read(LabelledSoundsData(corpus="digits-sample"), seed=1)
-    speakers = {part: {example.sound.speaker for example in examples} for part, examples in parts.items()}
+    speakers = {part: {example.input.speaker for example in examples} for part, examples in parts.items()}
     assert not speakers["test"] & (speakers["train"] | speakers["valid"])
-    assert all(example.label == example.sound.text for examples in parts.values() for example in examples)
+    assert all(example.label == example.input.text for examples in parts.values() for example in examples)

@@ -11,6 +11,7 @@ from clew.tasks.sequence import SequenceConfig, SequenceToSequence, train_sequen
 from clew.tasks.translation import align, score_pairs, translate, translate_through
 from clew.tasks.writing import DecodingConfig
 from clew.text.train import train_bpe, train_word
+from tests.crossing import crossed
 from tests.models.translators import WAYS
 from tests.tasks.sequences import PAIRS, sequence_task, sharp
 
@@ -31,8 +32,7 @@ def log_probs(found: list) -> torch.Tensor:
     return torch.tensor([one.log_prob for translations in found for one in translations])
 
 
-@pytest.mark.parametrize("way", TWO)
-@pytest.mark.parametrize("budget", [1, 30, 4096])
+@pytest.mark.parametrize(("way", "budget"), crossed(TWO, [1, 30, 4096]))
 def test_results_come_in_the_order_given_whatever_the_batches(way: str, budget: int) -> None:
     task = writer(way)
     found = translate([task], SOURCES, BEAM, batch_tokens=budget)

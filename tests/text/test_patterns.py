@@ -98,6 +98,7 @@ def test_a_model_that_tries_long_words_at_every_place_is_ended_in_time(make: Any
     tokenizer.apart.close()
 
 
+@pytest.mark.slow
 def test_a_text_that_is_replaced_by_ever_longer_ones_takes_no_memory_here() -> None:
     inner = Inner(models.WordLevel({"[UNK]": 0}, unk_token="[UNK]"))
     inner.normalizer = normalizers.Sequence([normalizers.Replace("a", "a" * 10_000)] * 3)

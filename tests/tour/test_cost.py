@@ -11,6 +11,7 @@ def test_two_costs_cross_where_their_ratio_is_one() -> None:
     assert crossing([10, 20], [1, 2], [10, 10]) is None
 
 
+@pytest.mark.slow
 def test_attention_overtakes_an_lstm_where_the_formulas_say() -> None:
     """8 n d^2 + 4 n^2 d = 16 n d^2 at n = 2 d."""
     finding = run("quick", 0, lambda line: None)

@@ -21,6 +21,7 @@ from clew.training.checkpoints import checkpoint_folders
 from clew.training.fitting import batches_of, fit
 from clew.training.report import Silence
 from clew.training.signals import Interrupted
+from tests.crossing import crossed
 from tests.training.group import fit_together
 
 TRUTH = torch.tensor([[1.0], [-2.0], [3.0]])
@@ -84,8 +85,7 @@ def assert_same(first: Path, second: Path) -> None:
         assert all(torch.equal(value, here[name]) for name, value in there.items()), path
 
 
-@pytest.mark.parametrize("workers", [0, 2])
-@pytest.mark.parametrize("step", [3, 4, 7])
+@pytest.mark.parametrize(("workers", "step"), crossed([0, 2], [3, 4, 7]))
 def test_a_stopped_fit_goes_on_to_the_bit(tmp_path: Path, step: int, workers: int) -> None:
     """22 examples in batches of 8: the last batch of an epoch has 6, and step 7 is in the third epoch."""
     options: dict[str, Any] = {

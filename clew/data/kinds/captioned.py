@@ -6,7 +6,7 @@ from typing import Any, Literal, Protocol
 
 from pydantic import Field
 
-from clew.core.errors import UserError, unknown
+from clew.core.errors import unknown
 from clew.core.memory import check_fits
 from clew.data.corpora import CORPORA, read_corpus
 from clew.data.examples import Captioned, Crop
@@ -16,7 +16,7 @@ from clew.data.notes import Notes
 from clew.data.picture_contents import Captions
 from clew.data.picture_files import picture_size
 from clew.data.picture_readers import read_captioned
-from clew.data.pictures import PictureRef, name_in_folder
+from clew.data.pictures import name_in_folder, path_of
 from clew.data.scene_texts import captions, fixed_caption, paragraph, phrase_of
 from clew.data.scenes import MOST_THINGS, SCENES, Part, Scene, across, scenes
 
@@ -127,13 +127,6 @@ def captioned_rows(examples: Iterable[Any]) -> Iterator[dict[str, Any]]:
     """(path, caption), or (path, captions)."""
     for example in read_captioned(examples):
         yield {"image": path_of(example.picture), "captions": list(example.captions)}
-
-
-def path_of(picture: Any) -> str:
-    """A picture as a data file names it."""
-    if not isinstance(picture, PictureRef):
-        raise UserError(f"examples are written to a file, which names pictures by their paths, and a {type(picture).__name__} has none")
-    return picture.key
 
 
 CAPTIONED = Kind(

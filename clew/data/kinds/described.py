@@ -8,11 +8,12 @@ from pydantic import Field
 
 from clew.core.errors import unknown
 from clew.data.examples import Described, Regions
-from clew.data.kinds.captioned import Order, PicturesData, path_of, sizes_of, split_key
+from clew.data.kinds.captioned import Order, PicturesData, sizes_of, split_key
 from clew.data.kinds.kind import Given, Kind, Parts, cut_files
 from clew.data.kinds.section import Column
 from clew.data.notes import Notes
 from clew.data.paragraph_readers import read_described
+from clew.data.pictures import path_of
 from clew.data.scene_texts import paragraph_sentences, phrase_of
 from clew.data.scenes import SCENES, Scene, across, scenes
 

@@ -59,7 +59,7 @@ def cut_files(
     *,
     by_label: bool = False,
     key: Callable[[Any], str] | None = None,
-    check: Callable[[Any], None] | None = None,
+    check: Callable[[Any], object] | None = None,
 ) -> Parts:
     """The parts that files are named for; those that are not are cut off the training part, by the examples' own keys unless told, in
     equal shares of each label. Where that cannot be done, `check` first refuses an example that could not be read anyway."""

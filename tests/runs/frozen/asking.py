@@ -82,7 +82,9 @@ ATTRIBUTES: dict[str, tuple[str, ...]] = {
     "AnsweredQuestion": ("text", "probability", "no_answer", "n_best"),
     "Heard": ("text", "log_prob"),
     "Caption": ("text", "tokens", "log_prob", "score"),
+    "WrittenParagraph": ("sentences", "log_prob"),
     "JudgedInput": ("labels", "probabilities", "number"),
+    "LabelledPicture": ("size", "labels", "probabilities"),
     "AnswerSpan": ("text", "start", "stop", "probability"),
 }
 """What is recorded of each kind of answer, besides its `str()` where it has one of its own."""

@@ -5,10 +5,11 @@ import json
 import math
 import random
 import wave
+from typing import Any
 
 import numpy as np
 
-from clew.drawing.png import png
+from clew.drawing.png import palette_png, png
 
 RATE = 4000
 PITCHES = {"a": 300.0, "b": 700.0, "c": 1500.0}
@@ -51,6 +52,58 @@ def pictures() -> dict[str, bytes]:
         pixels[row : row + SQUARE, column + number % 3 : column + number % 3 + SQUARE] = COLOURS[colour]
         found[f"{number}.png"] = png(pixels)
     return found
+
+
+def paired() -> list[tuple[str, str]]:
+    """The colours above and below in each of nine pictures."""
+    return [(above, below) for above in COLOURS for below in COLOURS]
+
+
+def boxes_of(number: int) -> list[list[int]]:
+    """Of the squares above and below."""
+    places = [(row, column + number % 3) for row, column in CORNERS.values()]
+    return [[left, top, left + SQUARE, top + SQUARE] for top, left in places]
+
+
+def paired_pictures() -> dict[str, bytes]:
+    found = {}
+    for number, colours in enumerate(paired()):
+        pixels = np.full((SIDE, SIDE, 3), 240, dtype=np.uint8)
+        for colour, (left, top, right, bottom) in zip(colours, boxes_of(number), strict=True):
+            pixels[top:bottom, left:right] = COLOURS[colour]
+        found[f"{number}.png"] = png(pixels)
+    return found
+
+
+def described(number: int) -> dict[str, Any]:
+    """A picture with its boxes, and a phrase for each."""
+    return {"image": f"{number}.png", "boxes": boxes_of(number), "phrases": [f"a {colour} square" for colour in paired()[number]]}
+
+
+def paragraph_lines() -> str:
+    told = [[f"a {above} square is above .", f"below it is a {below} one ."] for above, below in paired()]
+    return "".join(json.dumps({**described(number), "sentences": each}) + "\n" for number, each in enumerate(told))
+
+
+def label_pictures() -> dict[str, bytes]:
+    """The number of each pixel's colour, 0 being the ground."""
+    found = {}
+    for number, colours in enumerate(paired()):
+        levels = np.zeros((SIDE, SIDE), dtype=np.uint8)
+        for colour, (left, top, right, bottom) in zip(colours, boxes_of(number), strict=True):
+            levels[top:bottom, left:right] = 1 + list(COLOURS).index(colour)
+        found[f"{number}.png"] = palette_png(levels, ["#ffffff", "#ff0000", "#00ff00", "#0000ff"])
+    return found
+
+
+def shaped_graphs(count: int) -> str:
+    """JSON lines of rings and chains of three to six nodes, which begin at any of them."""
+    draw, lines = random.Random(1), []
+    for number in range(count):
+        size, label = draw.randint(3, 6), ("ring", "chain")[number % 2]
+        edges = [[node, (node + 1) % size, "next"] for node in range(size if label == "ring" else size - 1)]
+        lines.append({"nodes": [draw.choice(["C", "O"]) for _ in range(size)], "edges": edges, "label": label})
+    return "".join(json.dumps(line) + "\n" for line in lines)
 
 
 def caption_lines() -> str:

@@ -92,6 +92,7 @@ def train_share(rank: int, processes: int, name: str, out: str, stop: bool) -> N
 def write_data(name: str) -> None:
     Path(name).mkdir(exist_ok=True)
     for file, content in FROZEN[name].files.items():
+        (Path(name) / file).parent.mkdir(parents=True, exist_ok=True)
         (Path(name) / file).write_bytes(content if isinstance(content, bytes) else content.encode())
 
 

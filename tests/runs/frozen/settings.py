@@ -7,7 +7,19 @@ from dataclasses import dataclass, field
 from itertools import product
 from typing import Any
 
-from tests.runs.frozen.inputs import SAID, caption_lines, dependencies, picture_labels, pictures, sounds
+from tests.runs.frozen.inputs import (
+    SAID,
+    caption_lines,
+    dependencies,
+    described,
+    label_pictures,
+    paired_pictures,
+    paragraph_lines,
+    picture_labels,
+    pictures,
+    shaped_graphs,
+    sounds,
+)
 from tests.runs.frozen.texts import (
     CELL,
     DIALOGUES,
@@ -78,6 +90,13 @@ FINE = ["training.batch_size=8", "training.learning_rate=0.01", "training.schedu
 WORD = ["text.tokenizer=word", "text.min_count=1", "text.size=null"]
 SMALL = ["training.batch_size=8", "training.learning_rate=0.02"]
 WRITES = ["decoding.max_new=10", "decoding.beams=3", "task.label_smoothing=0.1"]
+
+
+def written_on(number: int) -> dict[str, Any]:
+    """A row for the paragraphs' run."""
+    row = described(number)
+    return {"picture": f"paragraphs/{row.pop('image')}", **row}
+
 
 FROZEN: dict[str, Frozen] = {
     "language_model_alibi": Frozen(
@@ -794,6 +813,115 @@ FROZEN: dict[str, Frozen] = {
         [dependencies(1)],
         "asked.conllu",
         look={"text": dependencies(1), "place": 3},
+        own_text=True,
+    ),
+    "listening": Frozen(
+        "listen",
+        [
+            "data.train=listening/sounds.csv",
+            "data.valid=listening/sounds.csv",
+            "data.sound=file",
+            "data.text=said",
+            "task.input={name: log_mel, num_mels: 8, stack: 3, time_masks: 1, longest_mask: 2, frequency_masks: 1, widest_mask: 2}",
+            "model.dim=6",
+            "model.embedding_dim=6",
+            "model.dropout=0",
+            "decoding.max_new=6",
+            *SMALL,
+            *TRAINING,
+        ],
+        {"sounds.csv": "file,said\n" + "".join(f"{number}.wav,{text}\n" for number, text in enumerate(SAID)), **sounds()},
+        [("ask", ["transcribe", ["listening/0.wav", "listening/3.wav"]], {"method": "beam", "beams": 3, "n_best": 2})],
+        ["listening/1.wav", "listening/5.wav"],
+        look={"text": "listening/3.wav"},
+        own_text=True,
+    ),
+    "sound_classification": Frozen(
+        "classify-sounds",
+        [
+            "data.train=sound_classification/sounds.csv",
+            "data.valid=sound_classification/sounds.csv",
+            "data.sound=file",
+            "data.label=first",
+            "task.input={name: log_mel, num_mels: 12, stack: 3, time_masks: 1, longest_mask: 2, frequency_masks: 1, widest_mask: 2}",
+            "task.dropout=0",
+            "model.dim=12",
+            "model.dropout=0",
+            *SMALL,
+            *TRAINING,
+        ],
+        {"sounds.csv": "file,first\n" + "".join(f"{number}.wav,{text[0]}\n" for number, text in enumerate(SAID)), **sounds()},
+        [("ask", ["predict", ["sound_classification/0.wav", "sound_classification/3.wav"]], {})],
+        ["sound_classification/1.wav", "sound_classification/5.wav"],
+        look={"text": "sound_classification/3.wav"},
+        own_text=True,
+    ),
+    "paragraphs": Frozen(
+        "scenes-paragraphs",
+        [
+            "data.corpus=null",
+            "data.train=paragraphs/paragraphs.jsonl",
+            "data.valid=paragraphs/paragraphs.jsonl",
+            "task.input={name: regions, side: 4}",
+            "task.phrases=true",
+            "task.best=loss",
+            "task.dim=8",
+            "task.embedding_dim=6",
+            "text.min_count=1",
+            "model.dim=8",
+            "model.num_heads=2",
+            "model.hidden_dim=12",
+            "model.max_length=24",
+            "decoding.max_new=10",
+            *SMALL,
+            "training.batch_tokens=null",
+            *TRAINING,
+        ],
+        {"paragraphs.jsonl": paragraph_lines(), **paired_pictures()},
+        [("ask", ["caption", [written_on(0), written_on(5)]], {"method": "beam", "beams": 3})],
+        [json.dumps(described(1)), json.dumps(described(6))],
+        "asked.jsonl",
+        own_text=True,
+    ),
+    "cell_labelling": Frozen(
+        "label-cells",
+        [
+            "data.train=cell_labelling/pictures",
+            "data.valid=cell_labelling/pictures",
+            "data.names=[ground, red, green, blue]",
+            "task.input={name: cells, size: 4}",
+            "model.dim=8",
+            "model.embedding_dim=8",
+            "model.num_layers=1",
+            "training.batch_size=8",
+            "training.learning_rate=0.05",
+            *TRAINING,
+        ],
+        {
+            **{f"pictures/{name}": content for name, content in paired_pictures().items()},
+            **{f"labels/{name}": content for name, content in label_pictures().items()},
+        },
+        [("ask", ["predict", ["cell_labelling/pictures/0.png", "cell_labelling/pictures/5.png"]], {})],
+        ["cell_labelling/pictures/1.png", "cell_labelling/pictures/2.png"],
+        look={"text": "cell_labelling/pictures/0.png"},
+        own_text=True,
+    ),
+    "graph_classification": Frozen(
+        "classify-graphs",
+        [
+            "data.train=graph_classification/graphs.jsonl",
+            "data.valid_fraction=0.25",
+            "text.min_count=1",
+            "model.dim=12",
+            "model.embedding_dim=8",
+            "model.dropout=0",
+            *SMALL,
+            *TRAINING,
+        ],
+        {"graphs.jsonl": shaped_graphs(24)},
+        [("ask", ["predict", [{"text": ["C", "O", "C"], "edges": [[0, 1, "next"], [1, 2, "next"], [2, 0, "next"]]}]], {})],
+        shaped_graphs(2).splitlines(),
+        "asked.jsonl",
         own_text=True,
     ),
 }

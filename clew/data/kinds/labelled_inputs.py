@@ -1,0 +1,72 @@
+"""Inputs that are no text, with a label or several: what the kinds of labelled pictures and of labelled sounds share."""
+
+from collections.abc import Callable, Iterable, Iterator
+from pathlib import Path
+from typing import Any
+
+from pydantic import Field
+
+from clew.data.examples import LabelledInput
+from clew.data.kinds.kind import Given, Kind, Parts, cut_files
+from clew.data.kinds.section import Column, TableData
+from clew.data.labelled_inputs import InputFiles, read_labelled_inputs
+from clew.data.notes import Notes
+
+
+class LabelledData(TableData):
+    """Where the labels of inputs stand."""
+
+    label: Column | None = Field(None, description="in a table: the column of the label")
+    label_separator: str | None = Field(None, min_length=1, description="what parts several labels in a field")
+
+
+def labelled_inputs(
+    section: type[LabelledData],
+    files: InputFiles,
+    corpus: Callable[[Any, int, Notes], Parts],
+    example: str,
+    folder: Callable[[Any], Path | None] = lambda data: None,
+) -> Kind:
+    """The kind of one sort of files. `corpus` reads what `data.corpus` names; `example` is a folder as a sentence names one; `folder` is
+    where the paths of a table begin, where that is not beside it."""
+
+    def read_files(given: Given, data: Any, notes: Notes) -> Iterator[LabelledInput]:
+        around = folder(data)
+        for file in given:
+            yield from read_labelled_inputs(
+                file,
+                files,
+                column=getattr(data, files.column),
+                label=data.label,
+                label_separator=data.label_separator,
+                folder=around,
+                format=data.format,
+                header=data.header,
+                notes=notes,
+            )
+
+    def read_parts(data: Any, seed: int, notes: Notes) -> Parts:
+        """An unsplit set is split so that every label has its share on both sides."""
+        data.check_given(f"data.train names your {files.name}s, e.g. data.train={example}, a folder with one for each class in it")
+        if data.corpus is not None:
+            return corpus(data, seed, notes)
+        return cut_files(
+            lambda given: read_files(given, data, notes),
+            data,
+            seed,
+            by_label=True,
+            key=split_key,
+            check=lambda each: files.check(each.input),
+        )
+
+    def rows(examples: Iterable[Any]) -> Iterator[dict[str, Any]]:
+        """(path, label); several labels are a list."""
+        for each in read_labelled_inputs(examples, files):
+            yield {files.column: files.path(each.input), "label": each.labels[0] if len(each.labels) == 1 else list(each.labels)}
+
+    return Kind(name=f"labelled {files.name}s", section=section, read_parts=read_parts, read_files=read_files, rows=rows)
+
+
+def split_key(example: LabelledInput) -> str:
+    """What decides in which part an input comes to stand: its name with the folder around it, wherever that is."""
+    return "/".join(Path(example.key).parts[-2:])
