@@ -51,7 +51,7 @@ def scenes(about: str, training: dict[str, Any], *, size: int, first_dim: int) -
 
 SCENES = scenes(
     "An LSTM that attends to the grid of a residual network and captions drawn scenes.",
-    training(2400, learning_rate=3e-3),
+    training(1200, learning_rate=3e-3, evaluate_every=400),
     size=20_000,
     first_dim=16,
 )

@@ -49,7 +49,7 @@ LEDGER = {
     "sst-tree-lstm": (4104, 0),
     "sst-tree-lstm-binary": (3324, 0),
     "classify-trees": (600, 0),
-    "scenes-captioner": (2400, 240),
+    "scenes-captioner": (1200, 120),
     "scenes-captioner-full": (4000, 400),
     "scenes-paragraphs": (2000, 200),
     "coco-captioner": (300, 30),
