@@ -6,6 +6,7 @@ from typing import Protocol, runtime_checkable
 import torch
 from torch import Tensor
 
+from clew.core.errors import UserError
 from clew.data.examples import Picture
 from clew.data.picture_decoding import Mode, Size
 from clew.data.pictures import PictureRef
@@ -39,4 +40,9 @@ def picture_size(picture: Picture | Path | str) -> Size:
 
 
 def as_picture(picture: Picture | Path | str) -> Picture:
-    return PictureRef(str(picture)) if isinstance(picture, (Path, str)) else picture
+    if isinstance(picture, (Path, str)):
+        return PictureRef(str(picture))
+    if not hasattr(picture, "pixels"):
+        name = getattr(picture, "id", type(picture).__name__)
+        raise UserError(f"{name}: this is no picture; choose data of pictures, or another reader (task.input)")
+    return picture

@@ -145,6 +145,9 @@ def sound_of(given: Any) -> Sound:
         return given
     if isinstance(given, (str, Path)):
         return read_sound(given)
+    if not hasattr(given, "sound"):
+        name = getattr(given, "id", type(given).__name__)
+        raise UserError(f"{name}: this is no sound; choose data of sounds, or another reader (task.input)")
     found: Sound = given.sound()
     return found
 

@@ -8,11 +8,13 @@ from PIL import Image
 
 from clew.cli.main import main
 from clew.core.errors import UserError
-from clew.data.drawn_lines import drawn_lines
+from clew.data.drawn_lines import DrawnLine, drawn_lines
 from clew.data.kinds.transcribed import TRANSCRIBED, TranscribedData
+from clew.data.spoken_digits import Recording
 from clew.recipes.running import run_recipe
 from clew.sources.lines import ColumnsReader
 from clew.sources.readers import AnyReader
+from clew.sources.sounds import LogMelReader
 
 
 def test_a_file_of_a_line_is_read_as_the_line_itself(tmp_path: Path) -> None:
@@ -56,3 +58,11 @@ def test_four_lines_are_learnt_by_heart_and_read_again(tmp_path: Path, capsys: p
     files = [str(tmp_path / f"{number}.png") for number in range(4)]
     assert main(["transcribe", str(tmp_path / "run"), *files]) == 0
     assert capsys.readouterr().out == "".join(f"{file}\t{line.text}\n" for file, line in zip(files, lines, strict=True))
+
+
+def test_data_of_another_kind_is_refused_by_name() -> None:
+    recording = Recording(7, "anna", 1, Path("speech.tar"), 0, 10)
+    with pytest.raises(UserError, match=r"speech.tar:7_anna_1: this is no picture; choose data of pictures, or another reader"):
+        ColumnsReader().measured(recording)
+    with pytest.raises(UserError, match=r"lines so\+3: this is no sound; choose data of sounds, or another reader"):
+        LogMelReader(rate=8000).measured(DrawnLine("so", 3))
