@@ -26,6 +26,7 @@ from clew.core.errors import named as named_label
 from clew.core.identity import Known
 from clew.core.processes import from_all, rank, sum_over_processes, world_size
 from clew.data.example_splits import find_overlaps
+from clew.data.examples import LabelledInput
 from clew.data.kinds.kind import Kind, Parts
 from clew.data.kinds.section import ExampleData
 from clew.data.notes import Notes
@@ -353,8 +354,15 @@ def told(example: Any) -> tuple[Any, ...]:
     added = [name for name in example._fields if name not in first]
     return (
         *(getattr(example, name) for name in first),
-        *((name, value) for name in added if (value := getattr(example, name)) != defaults.get(name, MISSING)),
+        *((former_name(example, name), value) for name in added if (value := getattr(example, name)) != defaults.get(name, MISSING)),
     )
+
+
+def former_name(example: Any, name: str) -> str:
+    """What a field was called in the examples that checkpoints have hashes of: pictures and sounds once had their own."""
+    if name == "input" and isinstance(example, LabelledInput):
+        return "picture" if hasattr(example.input, "pixels") else "sound"
+    return name
 
 
 MISSING = object()
