@@ -20,6 +20,7 @@ SMALLEST = 1e-5
 """Added to a standard deviation, since what never changes has none."""
 REACH = 2
 """Frames on either side that a delta is taken over."""
+NORMALISATIONS = ("utterance", "mean", "none")
 
 
 class Framed(NamedTuple):
@@ -77,14 +78,14 @@ def stacked(frames: Tensor, stack: int, skip: int) -> Tensor:
 class Frames:
     """Frames, mapped to the body's width. An example is a tensor of frames (length, features), or of a sound's samples (length,).
 
-    `features` is a `LogMel`, whose bands they are, or their number. They are normalised over each example (`utterance`), by a stored
-    `Normalisation`, or not (`none`); get `deltas` times the change of what stands before; and `stack` of them make one position, every
+    `features` is a `LogMel`, whose bands they are, or their number. They are normalised over each example, mean and variance (`utterance`) or
+    the mean alone (`mean`), by a stored `Normalisation`, or not (`none`); get `deltas` times the change of what stands before; and `stack` of them make one position, every
     `skip` of them, `stack` where not given. With `convolve` two convolutions of so many channels read frames and bands before a body does.
     In training `vocal_tract` makes other speakers, and `augmentation` takes stretches out.
     """
 
     features: LogMel | int
-    normalisation: Normalisation | Literal["utterance", "none"] = "utterance"
+    normalisation: Normalisation | Literal["utterance", "mean", "none"] = "utterance"
     deltas: int = 0
     stack: int = 1
     skip: int | None = None
@@ -97,8 +98,8 @@ class Frames:
             raise UserError(f"convolutions read every frame once, but stack ({self.stack}) is not skip ({self.step}); make them equal")
         if self.stack < 1 or self.step < 1 or self.deltas < 0:
             raise UserError(f"stack ({self.stack}) and skip ({self.step}) must be at least 1, and deltas ({self.deltas}) at least 0")
-        if isinstance(self.normalisation, str) and self.normalisation not in ("utterance", "none"):
-            raise unknown("normalisation", self.normalisation, ("utterance", "none"))
+        if isinstance(self.normalisation, str) and self.normalisation not in NORMALISATIONS:
+            raise unknown("normalisation", self.normalisation, NORMALISATIONS)
         if isinstance(self.normalisation, Normalisation) and len(self.normalisation.mean) != self.num_features:
             raise UserError(f"the normalisation is of {len(self.normalisation.mean)} features, and frames have {self.num_features}")
 
@@ -142,6 +143,8 @@ class Frames:
             frames = self.normalisation(frames)
         elif self.normalisation == "utterance":
             frames = normalised(frames)
+        elif self.normalisation == "mean":
+            frames = frames - frames.mean(0)
         parts = [frames]
         for _ in range(self.deltas):
             parts.append(deltas(parts[-1]))

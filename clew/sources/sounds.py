@@ -42,7 +42,7 @@ class LogMelReader(InputReader):
     cepstra: int = 0
     stack: int = 1
     deltas: int = 0
-    normalisation: Literal["utterance", "none"] = "utterance"
+    normalisation: Literal["utterance", "mean", "none"] = "utterance"
     time_masks: int = 0
     longest_mask: int = 20
     frequency_masks: int = 0

@@ -109,6 +109,13 @@ def test_dither_comes_from_torchs_generator_and_keeps_silence_off_the_floor() ->
     assert (first > np.log(1e-7) + 1).all()
 
 
+def test_frames_less_their_mean_keep_their_differences() -> None:
+    frames = torch.randn(9, 3, dtype=torch.float64) * 4 + 7
+    found = Frames(3, "mean").read(frames)
+    torch.testing.assert_close(found.mean(0), torch.zeros(3, dtype=torch.float64), atol=1e-12, rtol=0)
+    torch.testing.assert_close(found[1:] - found[:-1], frames[1:] - frames[:-1])
+
+
 def test_normalised_frames_have_mean_0_and_variance_1_alone_or_over_all() -> None:
     frames = 3 * randn(50, 4) + torch.arange(4)
     found = normalised(frames)
