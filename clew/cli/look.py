@@ -12,6 +12,7 @@ sounds is the picture or the sound itself. What is seen is printed as plain text
   clew look attention runs/shakespeare-gpt --text 'To be, or not to be' layer=2 head=1 --out attention.html
   clew look surprisal runs/shakespeare-lstm runs/shakespeare-gpt --file poem.txt --json
   clew look caption runs/scenes-captioner picture.png --out caption.svg
+  clew look caption runs/scenes-paragraphs picture.png 'boxes=[[4,2,20,18],[24,8,44,28]]' --out paragraph.html
   clew look attribution runs/scenes-captioner picture.png place=3 --out attribution.html
 
 Several runs are shown one after the other on one scale, or side by side by an instrument that compares them.
@@ -209,6 +210,8 @@ def takes(schema: dict[str, Any]) -> str:
     for kind in schema.get("anyOf", [schema]):
         if "enum" in kind:
             kinds.append("|".join(map(str, kind["enum"])))
+        elif kind.get("type") == "array" == kind.get("items", {}).get("type"):
+            kinds.append("[[a,b,...],...]")
         elif kind.get("type") != "null":
             kinds.append(KINDS.get(kind.get("type"), "value"))
     return " or ".join(kinds)
