@@ -52,7 +52,10 @@ def run(options: argparse.Namespace) -> int:
     check_out(options.out)
     values = {**read_assignments(options.instrument, assignments)}
     check_texts(options, "text" in values)
-    runs = [load(options, folder) for folder in folders]
+    runs: list[Any] = []
+    for folder in folders:
+        check_meant(folder, runs)
+        runs.append(load(options, folder))
     for one in runs:
         check_fits(one, options.instrument)
     if (text := given_text(options, runs)) is not None:
@@ -79,6 +82,16 @@ def load(options: argparse.Namespace, folder: str) -> Any:
     from clew.runs.loaded import load_run
 
     return load_run(folder, device=options.device, code=None if options.code is None else Path(options.code))
+
+
+def check_meant(word: str, runs: list[Any]) -> None:
+    """Behind a run that reads files, what is no run was meant as a file, and is refused as one."""
+    from clew.data.lines import check_file
+    from clew.runs.directory import is_run
+    from clew.tasks.offers import reads_files
+
+    if not is_run(Path(word)) and any(reads_files(run.task) for run in runs):
+        check_file(Path(word))
 
 
 def check_reads(name: str) -> None:

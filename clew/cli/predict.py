@@ -2,7 +2,7 @@
 translator translates it, a parser gives its tree, a tagger the tags of its words, a classifier its label, and so on for every
 task, one of yours too. Texts may be given in the place of FILE, a single one where it is no name, as one with a space in it.
 FILE may also be a table, or another file that the task reads: of a run that answers questions it has the questions with their
-passages.
+passages. Of a run that reads pictures or sounds every FILE is one of them.
 
 For example:
 
@@ -14,6 +14,8 @@ For example:
   clew predict runs/sentiment-lstm reviews.csv --json
   clew predict runs/shakespeare-bert 'To be or not to [MASK]'
   clew predict runs/answer dev-v1.1.json --json
+  clew predict runs/fashion-mnist picture.png
+  clew predict runs/digits-sounds *.wav
 
 Which options there are depends on the task. `clew describe RUN` names it, and the help of its named form, such as
 `clew tag --help`, lists them; of a task of yours they are the fields of its options.

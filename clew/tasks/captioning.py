@@ -230,9 +230,16 @@ CAPTION: Use[PictureRow, list[Caption]] = Use(
 `pip install 'clew[pictures]'` JPEG and others. Its caption is one line of standard output; where there are several files,
 behind the file's name and a tab.
 
+A run of the task `paragraphs` writes several sentences. Where it reads regions, --file is JSON lines with the boxes of every
+picture, [left, top, right, bottom] in pixels: {"image": "scene.png", "boxes": [[4, 2, 20, 18], [24, 8, 44, 28]]}; and with
+task.phrases=true "phrases": ["...", "..."], one for each box.
+
   clew caption runs/scenes-captioner scene.png
   clew caption runs/scenes-captioner *.png --beams 5
-  clew caption runs/scenes-captioner scene.png --n-best 3 --json""",
+  clew caption runs/scenes-captioner scene.png --n-best 3 --json
+  clew caption runs/scenes-paragraphs --file pictures.jsonl
+
+`clew look caption` draws where in the picture each word looks.""",
 )
 
 CAPTIONING = TaskEntry(
