@@ -16,6 +16,7 @@ from clew.data.examples import Described, Regions
 from clew.data.kinds.described import described_scene
 from clew.data.scene_texts import objects_mentioned
 from clew.data.scenes import scenes
+from clew.drawing.views import Overlays
 from clew.laws.cases import Sizes
 from clew.laws.tasks import BATCH_LAWS, EXAMPLE_LAWS, build_tried, collated
 from clew.metrics.captioning import corpus_values
@@ -181,6 +182,26 @@ def test_a_sample_of_the_page_has_its_boxes(run):
     assert sorted(file.boxes) == sorted(scene.boxes()) and [box[0] for box in file.boxes] == sorted(box[0] for box in file.boxes)
     options = {"text": sample, "phrases": ["a thing"] * len(file.boxes)}
     assert 'class="region mark"' in inspector.look("caption", AskedLook(runs=("run",), options=options))["html"]
+
+
+def test_sentences_over_a_grid_look_at_its_rows_and_columns(run, tmp_path):
+    data = ["data.corpus=null", f"data.train={run}/train.jsonl", f"data.valid={run}/valid.jsonl", "task.best=loss", "task.phrases=false"]
+    steps = ["training.steps=2", "training.batch_size=4", "training.evaluate_every=2", "task.input=patches", "task.input.side=32"]
+    run_recipe("scenes-paragraphs", [*SETTINGS, *data, *steps], out=tmp_path / "run")
+    loaded = clew.load(tmp_path / "run")
+    view = clew.look(loaded, "caption", text=str(run / "0.png"), target="a circle . a cross .")
+    assert view.facts["grid"] == [4, 4] and [each["text"] for each in view.facts["sentences"]] == ["a circle .", "a cross ."]
+    overlay, table = view.parts[2:]
+    assert isinstance(overlay, Overlays) and overlay.names == ["(topic)", "a", "cross", ".", "<eos>"] and overlay.title == "a cross ."
+    for name, weights, row in zip(overlay.names, overlay.maps, table.rows, strict=True):
+        assert (name, weights[row[1] - 1, row[2] - 1]) == (row[0], weights.max())
+    with pytest.raises(UserError, match=r"boxes are for models that read regions, and this one reads whole pictures \(patches\)"):
+        clew.look(loaded, "caption", text=str(run / "0.png"), boxes=[[0, 0, 8, 8]])
+
+
+def test_predict_takes_the_table_that_caption_takes(run, examples, capsys):
+    assert main(["predict", str(run / "run"), str(run / "asked.jsonl")]) == 0
+    assert [line.split("\t")[1] for line in capsys.readouterr().out.splitlines()] == [example.target for example in examples]
 
 
 def test_a_given_paragraph_is_cut_into_its_sentences():
