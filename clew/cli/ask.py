@@ -32,11 +32,14 @@ def load_runs(options: argparse.Namespace, folders: Sequence[str]) -> list[Any]:
 def ask(options: argparse.Namespace, runs: Sequence[Any], seen: Callable[[Any], None] = lambda answered: None, **more: Any) -> int:
     """Answers by one run, or by several together. `seen` is shown every answer; `more` are options besides those of the command."""
     from clew.cli.texts import check_texts, placed
+    from clew.core.errors import UserError
     from clew.runs.asking import check_together, find_use, read_options
 
     check_together(runs, options.verb)
     use, config = find_use(runs[0], options.verb), runs[0].config
     check_texts(options, columns_given(options), names_files=use.names_files)
+    if options.out and not Path(options.out).parent.is_dir():
+        raise UserError(f"no such folder: {Path(options.out).parent}, where --out is to write; make it first")
     tasks = [one.task for one in runs]
     with as_flags(use.options.model_fields):
         asked = read_options(use, config, {**options_given(options, use, runs[0]), **more})

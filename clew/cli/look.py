@@ -12,6 +12,7 @@ sounds is the picture or the sound itself. What is seen is printed as plain text
   clew look attention runs/shakespeare-gpt --text 'To be, or not to be' layer=2 head=1 --out attention.html
   clew look surprisal runs/shakespeare-lstm runs/shakespeare-gpt --file poem.txt --json
   clew look caption runs/scenes-captioner picture.png --out caption.svg
+  clew look caption runs/scenes-paragraphs picture.png 'boxes=[[4,2,20,18],[24,8,44,28]]' --out paragraph.html
   clew look attribution runs/scenes-captioner picture.png place=3 --out attribution.html
 
 Several runs are shown one after the other on one scale, or side by side by an instrument that compares them.
@@ -51,7 +52,10 @@ def run(options: argparse.Namespace) -> int:
     check_out(options.out)
     values = {**read_assignments(options.instrument, assignments)}
     check_texts(options, "text" in values)
-    runs = [load(options, folder) for folder in folders]
+    runs: list[Any] = []
+    for folder in folders:
+        check_meant(folder, runs)
+        runs.append(load(options, folder))
     for one in runs:
         check_fits(one, options.instrument)
     if (text := given_text(options, runs)) is not None:
@@ -78,6 +82,16 @@ def load(options: argparse.Namespace, folder: str) -> Any:
     from clew.runs.loaded import load_run
 
     return load_run(folder, device=options.device, code=None if options.code is None else Path(options.code))
+
+
+def check_meant(word: str, runs: list[Any]) -> None:
+    """Behind a run that reads files, what is no run was meant as a file, and is refused as one."""
+    from clew.data.lines import check_file
+    from clew.runs.directory import is_run
+    from clew.tasks.offers import reads_files
+
+    if not is_run(Path(word)) and any(reads_files(run.task) for run in runs):
+        check_file(Path(word))
 
 
 def check_reads(name: str) -> None:
@@ -209,6 +223,8 @@ def takes(schema: dict[str, Any]) -> str:
     for kind in schema.get("anyOf", [schema]):
         if "enum" in kind:
             kinds.append("|".join(map(str, kind["enum"])))
+        elif kind.get("type") == "array" == kind.get("items", {}).get("type"):
+            kinds.append("[[a,b,...],...]")
         elif kind.get("type") != "null":
             kinds.append(KINDS.get(kind.get("type"), "value"))
     return " or ".join(kinds)

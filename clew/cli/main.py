@@ -91,8 +91,8 @@ def verb_parser(verb: str) -> Parser:
     """What comes after a verb; its options may stand anywhere among settings and prompts."""
     module = module_of(verb)
     about = (module.__doc__ if module is not None else None) or ""
-    if verb in FORMS:
-        about = f"{FORMS[verb]['about'][0].upper()}{FORMS[verb]['about'][1:]}.\n\n{FORMS[verb]['help'] or about}"
+    if verb in FORMS and (FORMS[verb]["help"] or not about):
+        about = f"{FORMS[verb]['about'][0].upper()}{FORMS[verb]['about'][1:]}.\n\n{FORMS[verb]['help']}"
     parser = Parser(prog=f"clew {verb}", description=about, formatter_class=Help)
     if module is not None:
         module.add_arguments(parser)

@@ -2,7 +2,7 @@
 translator translates it, a parser gives its tree, a tagger the tags of its words, a classifier its label, and so on for every
 task, one of yours too. Texts may be given in the place of FILE, a single one where it is no name, as one with a space in it.
 FILE may also be a table, or another file that the task reads: of a run that answers questions it has the questions with their
-passages.
+passages. Of a run that reads pictures or sounds every FILE is one of them, or a table of them.
 
 For example:
 
@@ -14,6 +14,8 @@ For example:
   clew predict runs/sentiment-lstm reviews.csv --json
   clew predict runs/shakespeare-bert 'To be or not to [MASK]'
   clew predict runs/answer dev-v1.1.json --json
+  clew predict runs/fashion-mnist picture.png
+  clew predict runs/digits-sounds *.wav
 
 Which options there are depends on the task. `clew describe RUN` names it, and the help of its named form, such as
 `clew tag --help`, lists them; of a task of yours they are the fields of its options.
@@ -26,6 +28,7 @@ from typing import Any
 
 NAME = re.compile(r"[\w./~+:@%=,\\-]+")
 """What may be the name of a file; anything else in its place is a text."""
+TABLES = (".csv", ".tsv", ".jsonl")
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -52,7 +55,7 @@ def run(options: argparse.Namespace) -> int:
         )
     asked = use_parser(verb, form_of([loaded.uses[verb]])).parse_intermixed_args(options.command_line)
     asked.texts = asked.source
-    if loaded.uses[verb].names_files and asked.source:
+    if loaded.uses[verb].names_files and asked.source and not is_table(asked.source):
         return ask(asked, [loaded])
     if len(asked.source) == 1 and (source := asked.source[0]) and asked.file is None and (os.path.exists(source) or NAME.fullmatch(source)):
         if source != "-" and not os.path.exists(source):
@@ -62,6 +65,11 @@ def run(options: argparse.Namespace) -> int:
     elif not asked.source:
         asked.file = asked.file or "-"
     return ask(asked, [loaded])
+
+
+def is_table(sources: list[str]) -> bool:
+    """Whether it is one table, which names pictures or sounds and is none itself."""
+    return len(sources) == 1 and os.path.splitext(sources[0])[1].lower() in TABLES
 
 
 def use_parser(verb: str, form: dict[str, Any]) -> Any:

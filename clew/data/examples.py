@@ -246,6 +246,9 @@ class Regions(NamedTuple):
     picture: Picture
     boxes: tuple[tuple[int, int, int, int], ...]
 
+    def __str__(self) -> str:
+        return self.key
+
     @property
     def key(self) -> str:
         return self.picture.key

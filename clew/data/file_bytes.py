@@ -14,12 +14,14 @@ from clew.data.sound_files import Length, Sound, read_stream, stream_length
 
 @dataclass(frozen=True)
 class FileBytes:
-    """A picture or a sound by its content, a format being detected from its first bytes. `name` is what sentences and answers call it.
+    """A picture or a sound by its content, a format being detected from its first bytes. `name` is what sentences and answers call it;
+    `boxes` are those of a picture's things, where they are known.
 
     It is a `Picture`, and a sound. It has no hash, so that no cache keeps what someone sent."""
 
     name: str
     data: bytes
+    boxes: tuple[tuple[int, int, int, int], ...] = ()
     __hash__ = None  # type: ignore[assignment]
 
     def __str__(self) -> str:

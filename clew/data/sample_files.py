@@ -2,6 +2,7 @@
 
 import io
 import wave
+from dataclasses import replace
 from functools import lru_cache
 
 import numpy as np
@@ -10,7 +11,7 @@ from clew.data.drawn_lines import drawn_lines
 from clew.data.examples import Picture
 from clew.data.file_bytes import FileBytes
 from clew.data.samples import sample_path
-from clew.data.scenes import scenes
+from clew.data.scenes import boxes_across, scenes
 from clew.data.sound_files import Sound
 from clew.data.spoken_digits import digit_strings, read_recordings
 from clew.drawing.png import png
@@ -20,7 +21,9 @@ SEED = 3
 
 @lru_cache(maxsize=1)
 def sample_scenes() -> tuple[FileBytes, ...]:
-    return tuple(as_png(scene, f"scene {number}") for number, scene in enumerate(scenes(3, SEED, "valid", fewest=2), start=1))
+    """With the boxes of their things, from left to right."""
+    drawn = enumerate(scenes(3, SEED, "valid", fewest=2), start=1)
+    return tuple(replace(as_png(scene, f"scene {number}"), boxes=boxes_across(scene)) for number, scene in drawn)
 
 
 @lru_cache(maxsize=1)

@@ -156,6 +156,12 @@ def across(scene: Scene) -> list[int]:
     return sorted(range(len(scene.things)), key=lambda number: (scene.things[number].x, scene.things[number].y))
 
 
+def boxes_across(scene: Scene) -> tuple[Box, ...]:
+    """The boxes of its things from left to right."""
+    boxes = scene.boxes()
+    return tuple(boxes[number] for number in across(scene))
+
+
 def drawn_scene(name: str, number: int, part: Part, side: int, fewest: int, most: int) -> Scene:
     draw = Draw(name)
     is_novel = part != "train" and number % 2 == 0

@@ -49,6 +49,8 @@ KINDS = {
     "hit": Look("paper", opacity=0.0),
     "frame": Look(stroke="rule"),
     "shade": Look("black"),
+    "region": Look(stroke="c6", width=1.4),
+    "region-name": Look("ink", size=10.5, weight=600, halo=True),
     "thumb": Look("paper", "rule", opacity=0.0),
     "number": Look("deep", size=10.5, anchor="middle"),
     "number-over": Look("over", size=10.5, anchor="middle"),

@@ -3,6 +3,9 @@
 On a page there is a large one besides, that the script walks through word by word; without the script it stays hidden.
 """
 
+from collections.abc import Sequence
+from math import ceil
+
 import numpy as np
 
 from clew.drawing.letters import markup, shortened, visible
@@ -27,6 +30,16 @@ def over_pixels(weights: np.ndarray, cell: tuple[int, int], size: tuple[int, int
     return weights[rows[:, None], columns[None, :]]
 
 
+def over_boxes(weights: np.ndarray, boxes: Sequence[tuple[float, float, float, float]], size: tuple[int, int]) -> np.ndarray:
+    """Weights of boxes (left, top, right, bottom), one for each pixel of a picture (height, width): that of the heaviest box around it,
+    and 0 outside of all."""
+    found = np.zeros(size)
+    for weight, (left, top, right, bottom) in zip(weights, boxes, strict=True):
+        inside = slice(int(top), ceil(bottom)), slice(int(left), ceil(right))
+        found[inside] = np.maximum(found[inside], weight)
+    return found
+
+
 def darkness(weights: np.ndarray) -> np.ndarray:
     """Levels from 0, where the most weight is, to the darkest, where there is none."""
     most = float(weights.max(initial=0.0))
@@ -35,15 +48,25 @@ def darkness(weights: np.ndarray) -> np.ndarray:
 
 def shade(part: Overlays, number: int) -> np.ndarray:
     """How dark each pixel is for a word, by its number."""
-    weights = np.asarray(part.maps[number], dtype=float)
-    return darkness(over_pixels(weights, part.cell, np.shape(part.pixels)[:2], part.before))
+    weights, size = np.asarray(part.maps[number], dtype=float), np.shape(part.pixels)[:2]
+    return darkness(over_boxes(weights, part.boxes, size) if part.boxes else over_pixels(weights, part.cell, size, part.before))
 
 
 def told(part: Overlays, number: int) -> str:
     """Where a word looks most."""
     weights = np.asarray(part.maps[number], dtype=float)
-    row, column = np.unravel_index(int(weights.argmax()), weights.shape)
-    return f"{visible(part.names[number])}: {100 * weights.max():.0f} % at row {row + 1}, column {column + 1}"
+    row, column = np.unravel_index(int(weights.argmax()), np.atleast_2d(weights).shape)
+    place = f"region {column + 1}" if part.boxes else f"row {row + 1}, column {column + 1}"
+    return f"{visible(part.names[number])}: {100 * weights.max():.0f} % at {place}"
+
+
+def outlines(part: Overlays, x: float, y: float, scale: float) -> list[Shape]:
+    """The boxes with their numbers, in a picture that is drawn so many times as large."""
+    shapes: list[Shape] = []
+    for number, (left, top, right, bottom) in enumerate(part.boxes, start=1):
+        shapes.append(Box(x + left * scale, y + top * scale, (right - left) * scale, (bottom - top) * scale, "region", f"region {number}"))
+        shapes.append(Label(x + left * scale + 3, y + top * scale + 11, str(number), "region-name"))
+    return shapes
 
 
 def overlays(part: Overlays) -> Picture:
@@ -61,6 +84,7 @@ def overlays(part: Overlays) -> Picture:
             shapes.append(Box(x, y, wide, tall, "thumb", told(part, number - 1), number=(number - 1, 0)))
         else:
             shapes.append(Box(x, y, wide, tall, "thumb", "the picture"))
+            shapes += outlines(part, x, y, wide / max(width, 1))
     count = len(part.names) + 1
     across, down = min(count, MOST_IN_A_ROW), -(-count // MOST_IN_A_ROW)
     about = f"{part.title or 'attention over a picture'}: {len(part.names)} words"
@@ -85,7 +109,8 @@ def steps(part: Overlays, name: str) -> str:
     )
     size = f'width="{pixels(wide)}" height="{pixels(tall)}" viewBox="0 0 {pixels(wide)} {pixels(tall)}"'
     below = Photo(0, 0, wide, tall, photo).svg(name)
-    stage = f'<svg class="stage" role="img" aria-label="the picture, bright where a word looks" {size}>{below}{drawn}</svg>'
+    over = "".join(shape.svg(name) for shape in outlines(part, 0, 0, wide / max(width, 1)))
+    stage = f'<svg class="stage" role="img" aria-label="the picture, bright where a word looks" {size}>{below}{drawn}{over}</svg>'
     words = " ".join(f'<button type="button">{markup(word)}</button>' for word in part.names)
     slider = f'<input type="range" min="0" max="{len(part.names) - 1}" step="1" value="0" aria-label="word of the sentence"/>'
     moves = ['<button type="button" data-by="-1" title="the word before (left)">\u2190</button>', slider]

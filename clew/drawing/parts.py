@@ -188,14 +188,16 @@ class Network:
 @dataclass(frozen=True)
 class Overlays:
     """Where each word looks in one picture (height, width, 3) of bytes: weights (rows, columns) by name, of a grid whose places are cells
-    of so many pixels down and across, the first of them beginning `before` pixels outside."""
+    of so many pixels down and across, the first of them beginning `before` pixels outside. Where `boxes` (left, top, right, bottom) are
+    given, in pixels of the picture, weights (boxes,) are of these instead."""
 
     pixels: np.ndarray
     names: Sequence[str]
     maps: Sequence[np.ndarray]
-    cell: tuple[int, int]
+    cell: tuple[int, int] = (1, 1)
     title: str = ""
     before: int = 0
+    boxes: Sequence[tuple[float, float, float, float]] = ()
 
 
 @dataclass(frozen=True)

@@ -1,9 +1,10 @@
-"""Where a captioner looks in a picture while it writes each word (Xu et al. 2015).
+"""Where a model looks in a picture while it writes each word of a caption (Xu et al. 2015), or of the sentences of a paragraph.
 
-weights_ti = softmax_i(score(s_t, a_i))      word t looks at place i of the picture's grid; hard attention looks at one
+weights_ti = softmax_i(score(s_t, a_i))      word t looks at place i: of the picture's grid, or of its regions; hard attention looks at one
 """
 
 from collections.abc import Sequence
+from typing import Any
 
 import numpy as np
 from pydantic import Field
@@ -15,62 +16,104 @@ from clew.inspection.similarity import entropy
 from clew.instruments.instrument import HeadsOff, Instrument, Text
 from clew.instruments.subject import Subject
 from clew.instruments.word_alignment import layer_choices
+from clew.sources.inputs import InputReader
 from clew.sources.picture_inputs import PictureReader
+from clew.sources.region_inputs import small_picture
 from clew.tasks.offers import Given
+from clew.tasks.picture_looks import SentenceLooks, picture_in
+
+LONGEST = 336
+"""Pixels of a picture's longer side, where regions are drawn over it."""
+TOPIC = "(topic)"
+"""What the map of a sentence's plan is called."""
 
 
 class CaptionOptions(Section):
     """Which picture, and whose attention is taken."""
 
     text: Text = Field("", description="a picture file")
-    target: str | None = Field(None, description="the caption; what the model writes itself where not given")
+    target: str | None = Field(None, description="the caption or the paragraph; what the model writes itself where not given")
+    boxes: tuple[list[int], ...] = Field(
+        (), description="of a model that reads regions: their boxes in pixels, [[left,top,right,bottom],...]"
+    )
+    phrases: tuple[str, ...] = Field((), description="of a model that reads phrases too: one for each box, with commas between them")
     layer: int | None = Field(None, description="of the decoder's layers that look at the picture, from 1 or from -1; the last but one")
     off: HeadsOff = ()
 
 
 def look_at_caption(subjects: Sequence[Subject], options: CaptionOptions) -> View:
     subject = subjects[0]
-    reader: PictureReader = subject.offers.reader
+    reader: InputReader = subject.offers.reader
     if not options.text:
         raise UserError("there is no picture to caption; name a file: text=FILE")
-    given = Given(options.text, options.target)
-    text = options.target if options.target is not None else subject.offers.own_target(given, subject.decoding)
-    found = subject.offers.aligns(given._replace(target=text), options.layer)
-    weights = found.by_word().float().numpy()
-    words = found.target.words
-    pixels = reader.read(options.text).numpy()
-    maps = [row.reshape(reader.grid) for row in weights]
-    most = [int(row.argmax()) for row in weights]
-    bits = (entropy(weights) / np.log(2)).tolist()
-    rows = [
-        (word, place // reader.grid[1] + 1, place % reader.grid[1] + 1, round(100 * float(row[place]), 1), round(spread, 2))
-        for word, place, row, spread in zip(words, most, weights, bits, strict=True)
-    ]
-    parts: list[Part] = [
-        Overlays(np.broadcast_to(pixels, (*pixels.shape[:2], 3)), words, maps, reader.pictures.cell, before=reader.pictures.before),
-        Table(("word", "row", "column", "weight (%)", "entropy (bits)"), rows, "Where each word looks most"),
-    ]
-    facts = {
-        "picture": str(options.text),
-        "caption": text,
-        "words": list(words),
-        "grid": list(reader.grid),
-        "weights": np.round(weights, 5).tolist(),
-        "looked_at": most,
-    }
+    given = Given(options.text, options.target, boxes=options.boxes, phrases=options.phrases)
+    sentences: list[SentenceLooks] = subject.offers.looks(given, options.layer, subject.decoding)
+    text = " ".join(sentence.text for sentence in sentences)
+    drawn = drawn_over(reader, picture_in(given, reader))
+    single = len(sentences) == 1 and sentences[0].topic is None
+    parts: list[Part] = []
+    for sentence in sentences:
+        names, weights = named_weights(sentence)
+        title = "" if single else sentence.text
+        parts.append(Overlays(names=names, maps=[reader_map(reader, row) for row in weights], title=title, **drawn))
+        parts.append(table(reader, names, weights))
+    facts: dict[str, Any] = {"picture": str(options.text), "caption": text, **places_facts(reader, drawn)}
+    if single:
+        facts |= sentence_facts(sentences[0])
+    else:
+        facts["sentences"] = [{"text": sentence.text, **sentence_facts(sentence)} for sentence in sentences]
     return View("Caption", parts, f"{text!r} for {options.text}: bright is where a word looks", facts)
 
 
-def why_no_pictures(subject: Subject) -> str | None:
-    reads = isinstance(getattr(subject.offers, "reader", None), PictureReader)
-    return None if reads else f"{subject.name} writes no captions of pictures"
+def drawn_over(reader: InputReader, picture: Any) -> dict[str, Any]:
+    """The picture and its places, as `Overlays` takes them."""
+    if isinstance(reader, PictureReader):
+        pixels = reader.read(picture).numpy()
+        whole = np.broadcast_to(pixels, (*pixels.shape[:2], 3))
+        return {"pixels": whole, "cell": reader.pictures.cell, "before": reader.pictures.before}
+    small, boxes = small_picture(picture, LONGEST)
+    return {"pixels": small.numpy(), "boxes": boxes}
+
+
+def named_weights(sentence: SentenceLooks) -> tuple[list[str], np.ndarray]:
+    """The names of a sentence's maps, and their weights (maps, places): of its plan, where it has one, and of each word."""
+    words, weights = list(sentence.words), sentence.weights.float().numpy()
+    if sentence.topic is None:
+        return words, weights
+    return [TOPIC, *words], np.concatenate([sentence.topic.float().numpy()[None], weights])
+
+
+def reader_map(reader: InputReader, weights: np.ndarray) -> np.ndarray:
+    return weights.reshape(reader.grid) if isinstance(reader, PictureReader) else weights
+
+
+def table(reader: InputReader, names: Sequence[str], weights: np.ndarray) -> Table:
+    """Where each word looks most, and how far its look is spread."""
+    bits = (entropy(weights) / np.log(2)).tolist()
+    rows = [
+        (name, *place_of(reader, int(row.argmax())), round(100 * float(row.max()), 1), round(abs(spread), 2))
+        for name, row, spread in zip(names, weights, bits, strict=True)
+    ]
+    place = ("row", "column") if isinstance(reader, PictureReader) else (reader.unit,)
+    return Table(("word", *place, "weight (%)", "entropy (bits)"), rows, "Where each word looks most")
+
+
+def place_of(reader: InputReader, place: int) -> tuple[int, ...]:
+    """Counted from 1."""
+    return (place // reader.grid[1] + 1, place % reader.grid[1] + 1) if isinstance(reader, PictureReader) else (place + 1,)
+
+
+def places_facts(reader: InputReader, drawn: dict[str, Any]) -> dict[str, Any]:
+    return {"grid": list(reader.grid)} if isinstance(reader, PictureReader) else {"regions": len(drawn["boxes"])}
+
+
+def sentence_facts(sentence: SentenceLooks) -> dict[str, Any]:
+    weights = sentence.weights.float().numpy()
+    topic = {} if sentence.topic is None else {"topic": np.round(sentence.topic.float().numpy(), 5).tolist()}
+    looked_at = [int(row.argmax()) for row in weights]
+    return {"words": list(sentence.words), "weights": np.round(weights, 5).tolist(), "looked_at": looked_at, **topic}
 
 
 CAPTION = Instrument(
-    "where a captioner looks in a picture for each word",
-    CaptionOptions,
-    look_at_caption,
-    needs=("aligns",),
-    fits=why_no_pictures,
-    choices=layer_choices,
+    "where a model looks in a picture for each word it writes", CaptionOptions, look_at_caption, needs=("looks",), choices=layer_choices
 )

@@ -1,8 +1,9 @@
 """Asking an instrument by its name: its options read and checked, its view of a run or of several. What the command line, Python and the
 page share."""
 
+import json
 from collections.abc import Mapping, Sequence
-from contextlib import ExitStack
+from contextlib import ExitStack, suppress
 from dataclasses import replace
 from typing import Any
 
@@ -137,10 +138,22 @@ def read_assignments(name: str, assignments: Sequence[str]) -> dict[str, Any]:
 
 def written_value(schema: Mapping[str, Any], text: str) -> Any:
     if (array := array_in(schema)) is not None:
+        if array_in(array.get("items", {})) is not None:
+            return written_lists(text)
         items = [item.strip() for item in text.strip().removeprefix("[").removesuffix("]").split(",") if item.strip()]
         return [written_value(array.get("items", {}), each) for each in items]
     kinds = {kind.get("type") for kind in schema.get("anyOf", [schema])}
     return text if "string" in kinds and not kinds & {"integer", "number", "boolean"} else parse_value(text)
+
+
+def written_lists(text: str) -> Any:
+    """Lists of a list, as JSON has them; the outer brackets may be left out."""
+    for written in (text, f"[{text}]"):
+        with suppress(ValueError, RecursionError):
+            found = json.loads(written)
+            if isinstance(found, list) and all(isinstance(each, list) for each in found):
+                return found
+    raise UserError(f"expected lists in brackets, such as [[0,0,24,24],[8,24,40,48]], found {shown(text)}")
 
 
 def array_in(schema: Mapping[str, Any]) -> Mapping[str, Any] | None:

@@ -41,8 +41,11 @@ def longest_of(name: str) -> int:
 
 
 def check_places(run: Run, file: FileBytes, longest: int) -> int:
-    """How many places a file takes, by its header; one that takes more than a text may have characters is refused."""
+    """How many places a file takes, by its header; one that takes more than a text may have characters is refused. Boxes are options, and
+    their text is bounded as texts are."""
     reader = run.task.reader
+    if reader.reads_boxes:
+        return 0
     count: int = reader.measured(file).length
     if count > longest:
         raise UserError(f"{file}: it takes {counted(count, reader.unit)}, and the page reads at most {longest:,}; scale it down, or cut it")

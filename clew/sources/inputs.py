@@ -40,6 +40,8 @@ class InputReader(Kept):
     """What stands at a place: a frame, a patch."""
     media: ClassVar[Literal["picture", "sound"]] = "picture"
     """What the files are that it reads."""
+    reads_boxes: ClassVar[bool] = False
+    """Whether a picture has to come with the boxes of its regions."""
     end: ClassVar[None] = None
     frame: ClassVar[None] = None
     added: ClassVar[tuple[str, ...]] = ()

@@ -10,8 +10,8 @@ from torch import Tensor
 from clew.core.errors import UserError
 from clew.data.examples import Regions
 from clew.data.picture_files import read_picture
-from clew.data.resizing import resized
-from clew.data.scenes import Scene, across
+from clew.data.resizing import bounded, resized
+from clew.data.scenes import Scene, boxes_across
 from clew.sources.inputs import Input, InputReader
 from clew.sources.vectors import Vectors
 
@@ -23,6 +23,7 @@ class RegionsReader(InputReader):
 
     name: ClassVar[str] = "regions"
     unit: ClassVar[str] = "region"
+    reads_boxes: ClassVar[bool] = True
     side: int = 12
     grey: bool = False
 
@@ -55,12 +56,19 @@ class RegionsReader(InputReader):
         return torch.stack(rows)
 
 
+def small_picture(given: Any, longest: int) -> tuple[Tensor, list[tuple[float, float, float, float]]]:
+    """The pixels (height, width, 3) of a picture whose sides are `longest` at most, and its boxes in these pixels."""
+    pixels = read_picture(given.picture if isinstance(given, Regions) else given)
+    found = bounded(pixels, longest)
+    down, across = (small / side for small, side in zip(found.shape[:2], pixels.shape[:2], strict=True))
+    return found, [(left * across, top * down, right * across, bottom * down) for left, top, right, bottom in boxes_of(given)]
+
+
 def boxes_of(given: Any) -> tuple[tuple[int, int, int, int], ...]:
     if isinstance(given, Regions):
         return given.boxes
     if isinstance(given, Scene):
-        boxes = given.boxes()
-        return tuple(boxes[number] for number in across(given))
+        return boxes_across(given)
     raise UserError(
         f"{getattr(given, 'key', given)}: this model reads the regions of a picture, and no boxes are given with it; give them as "
         '"boxes": [[left, top, right, bottom], ...] on a JSON line, or train with task.input=convolved'

@@ -34,8 +34,11 @@ from clew.tasks.entry import TaskEntry
 from clew.tasks.examples import Examples, TrainTokenizer
 from clew.tasks.from_inputs import BATCH_PLACES, InputSides, WritesFromInput
 from clew.tasks.input_lengths import places_read
+from clew.tasks.offers import Given
+from clew.tasks.picture_looks import SentenceLooks, picture_in, why_not_drawn
 from clew.tasks.sequence import SequenceConfig, without
 from clew.tasks.use import Blocks, Objects, Use, WritingOptions
+from clew.tasks.writing import DecodingConfig
 from clew.text.tokenizer import Tokenizer
 
 VALUES = {"bleu": [f"bleu_{order}" for order in (1, 2, 3, 4)]}
@@ -77,6 +80,17 @@ class Captioner(WritesFromInput):
     config: CaptioningConfig
     reader: PictureReader
     text_name = "picture"
+
+    def without(self, capability: str) -> str | None:
+        if capability == "looks":
+            return super().without("aligns") or why_not_drawn(self.reader)
+        return super().without(capability)
+
+    def looks(self, given: Given, layer: int | None = None, config: DecodingConfig | None = None) -> list[SentenceLooks]:
+        given = given._replace(text=picture_in(given, self.reader))
+        text = given.target if given.target is not None else self.own_target(given, config)
+        found = self.aligns(given._replace(target=text), layer)
+        return [SentenceLooks(text, found.target.words, found.by_word())]
 
     def measure(self, examples: Sequence[Any], predictions: Sequence[str]) -> Measured:
         found = measure_captions(predictions, [example.captions for example in examples], self.config.measures).measured
@@ -216,9 +230,16 @@ CAPTION: Use[PictureRow, list[Caption]] = Use(
 `pip install 'clew[pictures]'` JPEG and others. Its caption is one line of standard output; where there are several files,
 behind the file's name and a tab.
 
+A run of the task `paragraphs` writes several sentences. Where it reads regions, --file is JSON lines with the boxes of every
+picture, [left, top, right, bottom] in pixels: {"image": "scene.png", "boxes": [[4, 2, 20, 18], [24, 8, 44, 28]]}; and with
+task.phrases=true "phrases": ["...", "..."], one for each box.
+
   clew caption runs/scenes-captioner scene.png
   clew caption runs/scenes-captioner *.png --beams 5
-  clew caption runs/scenes-captioner scene.png --n-best 3 --json""",
+  clew caption runs/scenes-captioner scene.png --n-best 3 --json
+  clew caption runs/scenes-paragraphs --file pictures.jsonl
+
+`clew look caption` draws where in the picture each word looks.""",
 )
 
 CAPTIONING = TaskEntry(

@@ -13,6 +13,7 @@ A capability is a method that a model has or has not. Whoever needs one asks `la
     explains       one score as a function of what is read                     -> Explained
     spells         what is said in a sound, and where each letter lies         -> Heard
     aligns         which token of the source each token written looks at       -> Alignment
+    looks          where in a picture each word written looks                  -> list[SentenceLooks]
     vectors        a vector for every word of a text by itself                 -> TextBody
     programs       what is written for another runtime (`tasks.programs`)      -> list[ReadingProgram | SteppingProgram]
 
@@ -36,18 +37,22 @@ if TYPE_CHECKING:
     from clew.sources.words import WordReader
     from clew.tasks.alignment import Alignment
     from clew.tasks.explaining import Explained
+    from clew.tasks.picture_looks import SentenceLooks
     from clew.tasks.transcripts import Heard
     from clew.tasks.writing import DecodingConfig
 
 
 class Given(NamedTuple):
     """What a model is given: a text; where it reads files, the path or the bytes of one, or what its reader takes. The target and the
-    language of one that writes; the other text of one that judges two together."""
+    language of one that writes; the other text of one that judges two together. The boxes [left, top, right, bottom] of a picture, in
+    pixels, and a phrase for each, of one that reads them."""
 
     text: Any
     target: str | None = None
     into: str = ""
     second: str | None = None
+    boxes: Sequence[Sequence[int]] = ()
+    phrases: Sequence[str] = ()
 
 
 @dataclass(frozen=True)
@@ -313,6 +318,11 @@ class Aligns(Protocol):
         """The tokens that stand before and behind a source's own."""
 
 
+class LooksAtPictures(Protocol):
+    def looks(self, given: Given, layer: int | None = None, config: "DecodingConfig | None" = None) -> "list[SentenceLooks]":
+        """Where in a picture each word of its target looks, sentence by sentence; of the best target where none is given."""
+
+
 class Spells(Protocol):
     def spells(self, given: Given, config: "DecodingConfig | None" = None) -> "Heard":
         """What is said in a sound, or stands in a line of writing, and where in it each letter lies."""
@@ -341,6 +351,7 @@ CAPABILITIES: dict[str, Capability] = {
     "judges": Capability(Judges, "gives no labels"),
     "explains": Capability(Explains, "gives no single score to explain"),
     "aligns": Capability(Aligns, "writes no target that could be aligned"),
+    "looks": Capability(LooksAtPictures, "writes no text on pictures"),
     "spells": Capability(Spells, "writes down neither sounds nor lines of writing"),
     "vectors": Capability(HasVectors, "has no vectors of the words of a text"),
 }

@@ -1,32 +1,38 @@
 """Paragraphs: several sentences on one picture, planned one by one (Krause et al. 2017). Any body that reads one sequence, over a picture's
 grid or over given boxes."""
 
+import re
 from collections.abc import Sequence
 from typing import Any, NamedTuple
 
 import torch
-from torch import Tensor
+from torch import Tensor, nn
 
 from clew.core.batches import padded, to_device
 from clew.core.config import build_part
 from clew.core.errors import UserError, unknown
 from clew.core.modes import evaluating
+from clew.core.taps import watching
 from clew.core.types import State, Term
 from clew.data.examples import Described, Regions
 from clew.data.kinds.described import DESCRIBED
 from clew.data.plans import batches_by_length
+from clew.layers.attentive import AttentiveCell
 from clew.metrics.captioning import corpus_values
 from clew.metrics.measures import Measured, in_words
 from clew.metrics.statistics import Statistics
 from clew.sources.inputs import Decoded, Input, InputReader
 from clew.sources.readers import PICTURES, AnyReader
+from clew.tasks.alignment import Alignment, Tokens, by_row, layer_number, tokens_of, with_marks
 from clew.tasks.captioning import Captioner
 from clew.tasks.entry import TaskEntry
 from clew.tasks.examples import Examples, ExampleTask, TrainTokenizer
 from clew.tasks.input_lengths import TakesPlaces
+from clew.tasks.offers import Given
 from clew.tasks.paragraph_decoder import GREEDY, ParagraphBatch, ParagraphDecoder, ParagraphsConfig
 from clew.tasks.paragraph_measures import paragraph_measures
 from clew.tasks.paragraph_rows import DESCRIBE, WrittenParagraph
+from clew.tasks.picture_looks import SentenceLooks, picture_in
 from clew.tasks.sequence import without
 from clew.tasks.writing import DecodingConfig
 from clew.text.tokenizer import Tokenizer
@@ -49,6 +55,8 @@ class ParagraphWriter(TakesPlaces, ParagraphDecoder, ExampleTask):
     config: ParagraphsConfig
 
     writes = True
+    text_name = "picture"
+    names_files = True
 
     def __init__(self, body: Any, reader: InputReader, target: Tokenizer, config: ParagraphsConfig):
         if config.best not in ("loss", *config.values):
@@ -149,6 +157,35 @@ class ParagraphWriter(TakesPlaces, ParagraphDecoder, ExampleTask):
                     found[row] = WrittenParagraph(examples[row].key, self.texts(sentences), log_prob)
         return [found[row] for row in range(len(encoded))]
 
+    def looks(self, given: Given, layer: int | None = None, config: DecodingConfig | None = None) -> list[SentenceLooks]:
+        layer_number(layer, 1)
+        picture = picture_in(given, self.reader)
+        example = Described(picture, (), tuple(given.phrases), str(given.text))
+        (found,) = self.describe([example], config or GREEDY) if given.target is None else [None]
+        sentences = found.sentences if found is not None else sentences_of(given.target or "") or [""]
+        (encoded,) = self.encode([example._replace(sentences=tuple(sentences))])
+        self.check_length(encoded, str(given.text))
+        words, topics = self.weights_over_places(to_device(self.collate([encoded]), self.output.weight.device))
+        looked = []
+        for number, (text, ids) in enumerate(zip(sentences, encoded.sentences, strict=True)):
+            tokens = with_marks(tokens_of(self.target, text, ids), [], [self.target.token(self.end)])
+            places = Tokens([], [""] * words.shape[-1], [*range(words.shape[-1])])
+            by_word = Alignment(places, tokens, words[number, : len(tokens.texts)]).by_word()
+            looked.append(SentenceLooks(text, tokens.words, by_word, topics[number]))
+        return looked
+
+    def weights_over_places(self, batch: ParagraphBatch) -> tuple[Tensor, Tensor]:
+        """Attention over the places of one picture: of each word (sentences, words, places), and of what plans each sentence (sentences,
+        places)."""
+        words: list[Tensor] = []
+        topics: list[Tensor] = []
+        cell = self.writer.words.cell
+        assert isinstance(cell, AttentiveCell)
+        taps: dict[nn.Module, Any] = {cell.attention.weights: words.append, self.planner.looking.attention.weights: topics.append}
+        with evaluating([self]), watching(taps):
+            self.decode(batch)
+        return by_row(words[0], batch.tokens.shape[1]).cpu(), by_row(topics[0], 1)[0].cpu()
+
     def measure(self, examples: Sequence[Any], predictions: Sequence[str]) -> Measured:
         values = corpus_values(self.statistics(examples, predictions))
         return Measured(values, in_words(values))
@@ -167,6 +204,11 @@ class ParagraphWriter(TakesPlaces, ParagraphDecoder, ExampleTask):
 
     def described(self, example: Any, prediction: str) -> dict[str, str]:
         return {"source": example.key, "target": example.target, "prediction": prediction}
+
+
+def sentences_of(text: str) -> list[str]:
+    """The sentences of a paragraph: each ends in a full stop, or a mark in its place, before white space."""
+    return [sentence for sentence in re.split(r"(?<=[.!?])\s+", text.strip()) if sentence]
 
 
 def with_phrases(examples: Sequence[Described], captioner: Captioner, config: DecodingConfig = GREEDY) -> list[Described]:

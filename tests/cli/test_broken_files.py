@@ -53,3 +53,35 @@ def test_a_refusal_of_what_is_asked_is_said_once(tmp_path: Path, capsys: pytest.
     first, _, second = good_and_broken("caption", tmp_path)
     assert main([*asked("caption", first, second), "--beams", "0"]) == 2
     assert capsys.readouterr().err.count("clew: ") == 1
+
+
+LOOKED = [
+    ("caption", "captioning"),
+    ("attribution", "captioning"),
+    ("transcript", "transcription"),
+    ("attribution", "sound_classification"),
+]
+
+
+@pytest.mark.parametrize(("instrument", "run"), LOOKED)
+@pytest.mark.parametrize(
+    ("name", "told"),
+    [
+        ("missing.png", "no such file: {}; the folder"),
+        ("folder", "{}: this is a folder; name a file in it: the folder"),
+        ("empty", "{}: the file is empty"),
+    ],
+)
+def test_an_instrument_refuses_what_is_no_file_of_its_kind(
+    instrument: str, run: str, name: str, told: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    (tmp_path / "folder").mkdir()
+    (tmp_path / "empty").touch()
+    assert main(["look", instrument, str(FROZEN / run / "run"), str(tmp_path / name), "--device", "cpu"]) == 2
+    found = capsys.readouterr()
+    assert found.out == "" and found.err.startswith(f"clew: {told.format(tmp_path / name)}") and found.err.count("\n") == 1
+
+
+def test_a_misspelt_run_beside_one_that_reads_texts_is_still_told_so(lstm: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["look", "tokens", str(lstm), "runs/typo", "--text", "a"]) == 2
+    assert "clew: runs/typo is not a run directory" in capsys.readouterr().err

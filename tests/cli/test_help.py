@@ -84,3 +84,9 @@ def test_the_named_forms_are_those_of_the_tasks() -> None:
     from clew.cli.forms import all_forms, read_forms
 
     assert read_forms() == all_forms()
+
+
+def test_the_help_of_predict_speaks_of_every_task_and_not_of_the_first_that_has_no_verb_of_its_own() -> None:
+    about = verb_parser("predict").description or ""
+    assert about.startswith("Do what a run's task does")
+    assert "Of a run that reads pictures or sounds every FILE is one of them, or a table of them." in about

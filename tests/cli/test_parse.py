@@ -129,7 +129,7 @@ def test_a_parser_does_nothing_but_parse(clew: Clew, run: Path, lstm: Path) -> N
         (["--beams", "0"], "--beams must be at least 1, not 0"),
         (["--file", "none.txt"], "no such file: none.txt; "),
         (["--format", "png"], "argument --format: invalid choice: 'png' (choose from "),
-        (["--out", "nowhere/trees.mrg"], "nowhere/trees.mrg: No such file or directory"),
+        (["--out", "nowhere/trees.mrg"], "no such folder: nowhere, where --out is to write; make it first"),
     ],
 )
 def test_a_mistake_in_an_option_is_one_line(clew: Clew, run: Path, options: list[str], sentence: str) -> None:

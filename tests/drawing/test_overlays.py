@@ -4,7 +4,7 @@ import re
 
 import numpy as np
 
-from clew.drawing.overlays import DARKEST, darkness, over_pixels, overlays, overlays_html
+from clew.drawing.overlays import DARKEST, darkness, over_boxes, over_pixels, overlays, overlays_html
 from clew.drawing.parts import Overlays
 from clew.drawing.shapes import Box, Label, Photo, Raster
 
@@ -63,3 +63,29 @@ def test_a_page_has_one_large_picture_with_a_layer_for_each_word_hidden_until_a_
 def test_words_of_small_pictures_are_picked_by_their_number() -> None:
     picture = overlays(Overlays(PIXELS, ["a", "b"], [np.ones((2, 2))] * 2, (3, 4)))
     assert [shape.number for shape in picture.shapes if isinstance(shape, Box)] == [None, (0, 0), (1, 0)]
+
+
+def test_boxes_are_as_bright_as_their_weights_and_what_lies_outside_of_all_is_dark() -> None:
+    boxes = [(0, 0, 2, 3), (1, 1, 4.4, 3)]
+    found = over_boxes(np.array([0.3, 0.7]), boxes, (5, 6))
+    for y in range(5):
+        for x in range(6):
+            around = [
+                weight
+                for weight, (left, top, right, bottom) in zip((0.3, 0.7), boxes, strict=True)
+                if left <= x < right and top <= y < bottom
+            ]
+            assert found[y, x] == max(around, default=0)
+    part = Overlays(PIXELS, ["a"], [np.array([0.3, 0.7])], boxes=boxes)
+    picture = overlays(part)
+    assert [shape.title for shape in picture.shapes if isinstance(shape, Box)] == [
+        "the picture",
+        "region 1",
+        "region 2",
+        "a: 70 % at region 2",
+    ]
+    assert [shape.text for shape in picture.shapes if isinstance(shape, Label)] == ["1", "2", "a"]
+    (shade,) = (shape for shape in picture.shapes if isinstance(shape, Raster))
+    assert (shade.levels == darkness(found)).all()
+    steps = overlays_html(part, "p").partition('<div class="scroll">')[0]
+    assert steps.count('class="region mark"') == 2 and 'data-say="a: 70 % at region 2"' in steps

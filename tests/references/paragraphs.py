@@ -72,6 +72,28 @@ def written(p: dict, words: np.ndarray, topics: np.ndarray, regions: list[np.nda
     return np.array(rows)
 
 
+def word_weights(p: dict, words: np.ndarray, topic: np.ndarray, regions: np.ndarray) -> np.ndarray:
+    """Where each word of one sentence looks (words, regions)."""
+    h, c = np.split(np.tanh(affine(p["start.weight"], topic) + p["start.bias"]), 2)
+    found = []
+    for word in words:
+        weights = softmax([additive(below(p, "words.cell.attention.score."), h, place, 0) for place in regions])
+        context = sum(weight * place for weight, place in zip(weights, regions, strict=True))
+        h, c = lstm_step(below(p, "words.cell.cell."), np.concatenate([word, context]), h, c)
+        found.append(weights)
+    return np.array(found)
+
+
+def topic_weights(p: dict, read: np.ndarray, regions: np.ndarray) -> np.ndarray:
+    """Where the plan of each sentence looks (sentences, regions)."""
+    dim = p["topic.weight"].shape[0]
+    h, c, found = np.zeros(dim), np.zeros(dim), []
+    for before in read:
+        h, c = lstm_step(below(p, "recurrent.cell."), np.concatenate([before, pooled(p, regions)]), h, c)
+        found.append(softmax([additive(below(p, "looking.attention.score."), h, place, 0) for place in regions]))
+    return np.array(found)
+
+
 def all_once(counts: list[int], others: int) -> bool:
     """Every thing is spoken of once, and nothing else."""
     for count in counts:

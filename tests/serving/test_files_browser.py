@@ -16,13 +16,15 @@ __all__ = ["browser", "page"]
 pytestmark = [pytest.mark.slow, pytest.mark.skipif(CHROMIUM is None, reason="there is no Chromium")]
 
 FROZEN = Path(__file__).parents[1] / "runs" / "frozen" / "format-3"
-CAPTIONER, CLASSIFIER, TRANSCRIBER = (FROZEN / name / "run" for name in ("captioning", "picture_classification", "transcription"))
+CAPTIONER, CLASSIFIER, TRANSCRIBER, WRITER = (
+    FROZEN / name / "run" for name in ("captioning", "picture_classification", "transcription", "paragraphs")
+)
 PICTURE, SOUND = FROZEN / "captioning" / "0.png", FROZEN / "transcription" / "3.wav"
 
 
 @pytest.fixture(scope="module")
 def server(folders: dict[str, Path]) -> Iterator[str]:
-    yield from served([CAPTIONER, CLASSIFIER, TRANSCRIBER, folders["bytes"]])
+    yield from served([CAPTIONER, CLASSIFIER, TRANSCRIBER, WRITER, folders["bytes"]])
 
 
 def open_run(page: Any, server: str, view: str, task: str) -> None:
@@ -66,6 +68,20 @@ def test_a_visitor_sees_a_sample_at_once_and_another_by_a_click(page: Any, serve
     page.wait_for_selector(".panel .about:has-text('scene 2.png')")
     page.go_back()
     page.wait_for_selector(".named strong:text-is('scene 1.png')")
+
+
+def test_boxes_and_phrases_are_typed_and_stay_where_the_view_is_opened_again(page: Any, server: str) -> None:
+    open_run(page, server, "caption", "paragraphs")
+    page.set_input_files("#text", WRITER.parent / "1.png")
+    page.wait_for_selector("text=give their boxes")
+    page.fill("#option-boxes", "[[6, 2, 11, 7], [7, 9, 12, 14]]")
+    page.wait_for_selector("text=attends to a phrase for each region")
+    page.fill("#option-phrases", "a red square, a green square")
+    page.wait_for_selector(".panel .about:has-text('a red square is above')")
+    assert page.locator(".steps >> nth=0 >> .region").count() == 2
+    page.reload()
+    page.wait_for_selector(".panel .about:has-text('a red square is above')")
+    assert page.input_value("#option-boxes") == "[[6, 2, 11, 7], [7, 9, 12, 14]]"
 
 
 def test_a_picture_is_chosen_and_its_caption_walked_through_word_by_word(page: Any, server: str) -> None:

@@ -13,6 +13,7 @@ from clew.core.errors import UserError
 from clew.data.examples import Captioned
 from clew.data.scene_texts import told_of
 from clew.data.scenes import scenes
+from clew.drawing.views import Overlays
 from clew.recipes.running import run_recipe
 from clew.tasks.offers import Given, lacking
 from tests.references import pointing
@@ -99,6 +100,14 @@ def test_a_flat_decoder_of_paragraphs_reads_regions(tmp_path: Path) -> None:
     small = ["model.dim=16", "training.steps=1", "training.schedule.warmup=0", "decoding.max_new=4", "device=cpu"]
     values = run_recipe("scenes-captioner", [*data, *small], out=tmp_path / "run").valid.measures
     assert "true" in values and "pointing" not in values  # regions are no grid
+    picture = next(iter(scenes(1, 3, "train", side=32, fewest=2)))
+    Image.fromarray(picture.pixels("rgb")).save(tmp_path / "scene.png")
+    boxes = [list(box) for box in picture.boxes()]
+    view = clew.look(clew.load(tmp_path / "run"), "caption", text=str(tmp_path / "scene.png"), target="a circle", boxes=boxes)
+    assert view.facts["regions"] == len(boxes) and view.facts["words"] == ["a", "circle", "<eos>"]
+    overlay = view.parts[0]
+    assert isinstance(overlay, Overlays) and overlay.boxes == [tuple(box) for box in boxes]
+    torch.testing.assert_close(torch.tensor(view.facts["weights"]).sum(1), torch.ones(3), atol=1e-4, rtol=0)
 
 
 def test_where_each_word_looks_is_laid_over_the_picture(run: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
@@ -123,3 +132,5 @@ def test_the_caption_to_look_at_may_be_given(run: Path) -> None:
     assert view.facts["words"][:-1] == ["a", "second", "thing"]
     with pytest.raises(UserError, match="there is no picture to caption; name a file: text=FILE"):
         clew.look(loaded, "caption")
+    with pytest.raises(UserError, match="boxes are for models that read regions, and this one reads whole pictures"):
+        clew.look(loaded, "caption", text=str(run / "0.png"), boxes=[[0, 0, 8, 8]])

@@ -94,11 +94,11 @@ OFFERS |= dict.fromkeys(("sequence", "parsing"), OFFERS["translation"])
 OF_FILES = {
     "transcription": ["reads", "explains", "spells"],
     "listening": ["reads", "predicts", "expects", "scores_tokens", "own_target", "steps", "explains", "aligns", "spells"],
-    "captioning": ["reads", "predicts", "expects", "scores_tokens", "own_target", "steps", "explains", "aligns"],
+    "captioning": ["reads", "predicts", "expects", "scores_tokens", "own_target", "steps", "explains", "aligns", "looks"],
     "picture_classification": ["reads", "judges", "explains"],
     "sound_classification": ["reads", "judges", "explains"],
     "cell_labelling": ["reads"],
-    "paragraphs": [],
+    "paragraphs": ["looks"],
     "graph_classification": [],
 }
 """Tasks that read files, or graphs of any kind, in the place of texts."""

@@ -16,15 +16,18 @@ from clew.data.examples import Described, Regions
 from clew.data.kinds.described import described_scene
 from clew.data.scene_texts import objects_mentioned
 from clew.data.scenes import scenes
+from clew.drawing.views import Overlays
 from clew.laws.cases import Sizes
 from clew.laws.tasks import BATCH_LAWS, EXAMPLE_LAWS, build_tried, collated
 from clew.metrics.captioning import corpus_values
 from clew.recipes.running import run_recipe
+from clew.serving.inspector import AskedLook, AskedUpload, Inspector
 from clew.serving.service import Service
 from clew.serving.worker import Worker
 from clew.tasks.captioning import CAPTIONING
+from clew.tasks.offers import Given
 from clew.tasks.paragraph_measures import paragraph_measures
-from clew.tasks.paragraphs import PARAGRAPHS, with_phrases
+from clew.tasks.paragraphs import PARAGRAPHS, sentences_of, with_phrases
 from clew.tasks.writing import DecodingConfig
 from tests.references import paragraphs as references
 from tests.references.agreement import randomise
@@ -101,6 +104,109 @@ def test_a_picture_without_boxes_is_refused_where_regions_are_read(run, capsys):
         UserError, match="attends to a phrase for each region, and there are 0 phrases and 1 boxes, read by task.input=regions"
     ):
         task.describe([Described(picture, ())])
+
+
+def boxes_and_phrases(example: Described) -> list[str]:
+    return [f"boxes={json.dumps([list(box) for box in example.picture.boxes])}", f"phrases={','.join(example.phrases)}"]
+
+
+def test_words_and_plans_look_where_the_equations_say(run, examples):
+    task = randomise(clew.load(run / "run", device="cpu").task)
+    example = examples[1]
+    given = Given(str(run / "1.png"), example.target, boxes=example.picture.boxes, phrases=example.phrases)
+    found = task.looks(given)
+    assert [each.text for each in found] == list(example.sentences)
+    batch = task.collate(task.encode([example]))
+    with evaluating([task]):
+        regions = task.body(batch.inputs, batch.mask)[0][0].numpy()
+        read = torch.cat([torch.zeros(1, task.config.dim), task.read_sentences(batch.targets[0], batch.real[0])[:-1]]).numpy()
+    planner, writer = ({name: value.detach().numpy() for name, value in part.named_parameters()} for part in (task.planner, task.writer))
+    topics = references.planned(planner, read[None], [regions])[0, :, :-1]
+    for number, each in enumerate(found):
+        assert each.words == [*example.sentences[number].split(), "<eos>"]
+        words = task.embedding(batch.tokens[0, number, : len(each.words)]).detach().numpy()
+        expected = references.word_weights(writer, words, topics[number], regions)
+        torch.testing.assert_close(each.weights, torch.tensor(expected))
+        topic = references.topic_weights(planner, read, regions)[number]
+        torch.testing.assert_close(each.topic, torch.tensor(topic))
+
+
+def test_where_each_word_of_each_sentence_looks_is_laid_over_the_regions(run, examples, tmp_path, capsys):
+    asked = ["look", "caption", str(run / "run"), str(run / "2.png"), *boxes_and_phrases(examples[2])]
+    assert main([*asked, "--json"]) == 0
+    facts = json.loads(capsys.readouterr().out)
+    assert facts["caption"] == examples[2].target and facts["regions"] == len(examples[2].phrases)
+    assert [each["words"][:-1] for each in facts["sentences"]] == [sentence.split() for sentence in examples[2].sentences]
+    for sentence in facts["sentences"]:
+        assert [sum(row) for row in [*sentence["weights"], sentence["topic"]]] == pytest.approx(
+            [1.0] * (len(sentence["words"]) + 1), abs=1e-4
+        )
+    assert main([*asked, "--out", f"{tmp_path}/look.svg"]) == 0
+    drawn = (tmp_path / "look.svg").read_text(encoding="utf-8")
+    assert drawn.count('class="region mark"') == len(facts["sentences"]) * facts["regions"]
+    assert drawn.count("<mask") == sum(len(each["words"]) + 1 for each in facts["sentences"])
+
+
+@pytest.mark.parametrize(
+    ("boxes", "told"),
+    [
+        ([], "this model reads the regions of a picture; give their boxes, such as boxes=[[0,0,24,24],[8,24,40,48]]"),
+        (["boxes=[[0,0"], "expected lists in brackets, such as [[0,0,24,24],[8,24,40,48]], found '[[0,0'"),
+        (["boxes=[[4,0,2,8]]"], "a box has left < right and top < bottom, none below 0, and this one is [4, 0, 2, 8]"),
+        (["boxes=[[0,0,99,8]]", "phrases=a"], "the box [0, 0, 99, 8] leaves the picture, which is 32 pixels wide and 32 high"),
+        (["boxes=[[0,0,9,8]]"], "attends to a phrase for each region, and there are 0 phrases and 1 boxes"),
+        (["boxes=[[0,0,9,8]]", "phrases=a", "layer=2"], "there is no layer 2"),
+    ],
+)
+def test_boxes_that_cannot_be_looked_at_are_refused(boxes, told, run, capsys):
+    assert main(["look", "caption", str(run / "run"), str(run / "0.png"), *boxes]) == 2
+    assert told in capsys.readouterr().err
+
+
+def test_a_page_looks_at_a_picture_with_its_boxes(run, examples):
+    inspector = Inspector([clew.load(run / "run", device="cpu")])
+    data = b64encode((run / "3.png").read_bytes()).decode()
+    file = inspector.upload(AskedUpload(runs=("run",), data=data, name="mine.png"))["file"]
+    boxes, phrases = (each.partition("=")[2] for each in boxes_and_phrases(examples[3]))
+    found = inspector.look("caption", AskedLook(runs=("run",), options={"text": file, "boxes": boxes, "phrases": phrases.split(",")}))
+    assert found["about"].startswith(f"{examples[3].target!r} for mine.png")
+    with pytest.raises(UserError, match="mine.png: this model reads the regions of a picture; give their boxes"):
+        inspector.look("caption", AskedLook(runs=("run",), options={"text": file}))
+
+
+def test_a_sample_of_the_page_has_its_boxes(run):
+    inspector = Inspector([clew.load(run / "run", device="cpu")])
+    sample = inspector.describe()["runs"][0]["sample"]
+    file = inspector.files.find(sample)[0]
+    scene = next(iter(scenes(1, 3, "valid", fewest=2)))
+    assert sorted(file.boxes) == sorted(scene.boxes()) and [box[0] for box in file.boxes] == sorted(box[0] for box in file.boxes)
+    options = {"text": sample, "phrases": ["a thing"] * len(file.boxes)}
+    assert 'class="region mark"' in inspector.look("caption", AskedLook(runs=("run",), options=options))["html"]
+
+
+def test_sentences_over_a_grid_look_at_its_rows_and_columns(run, tmp_path):
+    data = ["data.corpus=null", f"data.train={run}/train.jsonl", f"data.valid={run}/valid.jsonl", "task.best=loss", "task.phrases=false"]
+    steps = ["training.steps=2", "training.batch_size=4", "training.evaluate_every=2", "task.input=patches", "task.input.side=32"]
+    run_recipe("scenes-paragraphs", [*SETTINGS, *data, *steps], out=tmp_path / "run")
+    loaded = clew.load(tmp_path / "run")
+    view = clew.look(loaded, "caption", text=str(run / "0.png"), target="a circle . a cross .")
+    assert view.facts["grid"] == [4, 4] and [each["text"] for each in view.facts["sentences"]] == ["a circle .", "a cross ."]
+    overlay, table = view.parts[2:]
+    assert isinstance(overlay, Overlays) and overlay.names == ["(topic)", "a", "cross", ".", "<eos>"] and overlay.title == "a cross ."
+    for name, weights, row in zip(overlay.names, overlay.maps, table.rows, strict=True):
+        assert (name, weights[row[1] - 1, row[2] - 1]) == (row[0], weights.max())
+    with pytest.raises(UserError, match=r"boxes are for models that read regions, and this one reads whole pictures \(patches\)"):
+        clew.look(loaded, "caption", text=str(run / "0.png"), boxes=[[0, 0, 8, 8]])
+
+
+def test_predict_takes_the_table_that_caption_takes(run, examples, capsys):
+    assert main(["predict", str(run / "run"), str(run / "asked.jsonl")]) == 0
+    assert [line.split("\t")[1] for line in capsys.readouterr().out.splitlines()] == [example.target for example in examples]
+
+
+def test_a_given_paragraph_is_cut_into_its_sentences():
+    assert sentences_of(" A dog runs. Is it 3.5 m long?  Yes ! ") == ["A dog runs.", "Is it 3.5 m long?", "Yes !"]
+    assert sentences_of(" ") == []
 
 
 def test_only_the_best_paragraph_is_written(run, capsys):

@@ -15,7 +15,7 @@ from clew.data.notes import Notes
 from clew.data.paragraph_readers import read_described
 from clew.data.pictures import path_of
 from clew.data.scene_texts import paragraph_sentences, phrase_of
-from clew.data.scenes import SCENES, Scene, across, scenes
+from clew.data.scenes import SCENES, Scene, across, boxes_across, scenes
 
 
 class DescribedData(PicturesData):
@@ -44,10 +44,10 @@ def described_of(data: DescribedData, seed: int, notes: Notes) -> Parts:
 
 def described_scene(scene: Scene, order: Order = "drawn", id: str = "") -> Described:
     """A scene with its paragraph, and with the boxes and phrases of its things, from left to right."""
-    boxes, numbers = scene.boxes(), across(scene)
+    numbers = across(scene)
     told = paragraph_sentences(scene, numbers if order == "across" else None)
     return Described(
-        Regions(scene, tuple(boxes[number] for number in numbers)),
+        Regions(scene, boxes_across(scene)),
         tuple(f"{sentence.text} ." for sentence in told),
         tuple(phrase_of(scene.things[number]) for number in numbers),
         id,

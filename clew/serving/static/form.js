@@ -71,7 +71,7 @@ export function control(field, value, changed, all = [], options = {}) {
   } else if (field.kind === "boolean") {
     input = element("input", { ...common, type: "checkbox", checked: Boolean(shown) });
   } else if (field.kind === "array") {
-    input = element("input", { ...common, type: "text", value: (shown || []).join(", "), placeholder: "a, b, ...", spellcheck: "false" });
+    input = element("input", { ...common, type: "text", value: Array.isArray(shown) ? shown.join(", ") : shown ?? "", placeholder: field.items === "array" ? "[[a, b], ...]" : "a, b, ...", spellcheck: "false" });
   } else {
     const number = (field.kind === "integer" || field.kind === "number") && !field.words;
     const step = field.kind === "integer" ? 1 : "any";
@@ -88,6 +88,7 @@ function taken(field, input) {
   if (field.kind === "boolean") return input.checked;
   const text = input.value.trim();
   if (text === "") return field.kind === "string" && !field.empty ? "" : undefined;
+  if (field.kind === "array" && field.items === "array") return text; // the server reads lists of lists as they are written
   if (field.kind === "array") return text.split(",").map((part) => part.trim()).filter(Boolean).map((part) => (field.items === "string" ? part : scalar(part)));
   if (field.kind === "choice") return field.choices.find((choice) => String(choice) === text);
   if (field.kind === "integer" || field.kind === "number") return scalar(text);
