@@ -168,3 +168,8 @@ def is_watched(module: nn.Module) -> bool:
         return False
     watches = _watches.get()
     return watches is not None and any(inner in watches for inner in module.modules())
+
+
+def is_watching() -> bool:
+    """Whether anything is watched here, in any module."""
+    return _watches.get() is not None

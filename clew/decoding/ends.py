@@ -1,6 +1,7 @@
 """Where a sequence ends: at an end token, or after `max_new` of them."""
 
 from collections.abc import Sequence
+from functools import lru_cache
 
 import torch
 from torch import Tensor
@@ -23,3 +24,10 @@ def end_tokens(end: End, vocabulary: int, device: torch.device) -> Tensor:
 def check_max_new(max_new: int) -> None:
     if max_new < 1:
         raise UserError(f"max_new ({max_new}) must be at least 1")
+
+
+@lru_cache(maxsize=256)
+def constant(tokens: tuple[int, ...], device: torch.device) -> Tensor:
+    """Some tokens (tokens,) on a device, made once: a step that is captured as a graph cannot fetch them from the host."""
+    with torch.inference_mode(False):
+        return torch.tensor(tokens, dtype=torch.long, device=device)

@@ -1,13 +1,13 @@
 """Several models that write one text together: a stepper of steppers."""
 
-from collections.abc import Sequence
+from collections.abc import Hashable, Sequence
 
 import torch
 from torch import Tensor
 
 from clew.core.errors import UserError
 from clew.core.types import State
-from clew.decoding.stepper import Stepper
+from clew.decoding.stepper import Stepper, signature_of
 
 
 class Ensemble:
@@ -22,6 +22,10 @@ class Ensemble:
     @property
     def vocabulary(self) -> int:
         return self.steppers[0].vocabulary
+
+    @property
+    def signature(self) -> Hashable:
+        return signature_of(*self.steppers)
 
     def initial_state(self, rows: int, capacity: int | None = None) -> State:
         return tuple(stepper.initial_state(rows, capacity) for stepper in self.steppers)

@@ -7,16 +7,24 @@ the same as its tokens one by one.
 """
 
 import math
-from collections.abc import Callable, Sequence
-from typing import NamedTuple
+from collections.abc import Callable, Hashable, Sequence
+from typing import Any, NamedTuple
 
 import torch
 from torch import Tensor
 
 from clew.core.errors import UserError
 from clew.core.types import State
+from clew.decoding.ends import constant
 from clew.decoding.history import History, empty_history
-from clew.decoding.stepper import Stepper
+from clew.decoding.stepper import Stepper, signature_of
+
+
+def signature_with(around: Any, stepper: Stepper) -> Hashable:
+    """What a filter depends on: its numbers, and what the stepper inside it depends on."""
+    inner = signature_of(stepper)
+    numbers = tuple(sorted((name, value) for name, value in vars(around).items() if name != "stepper"))
+    return None if inner is None else (type(around), numbers, inner)
 
 
 class Filter:
@@ -28,6 +36,10 @@ class Filter:
     @property
     def vocabulary(self) -> int:
         return self.stepper.vocabulary
+
+    @property
+    def signature(self) -> Hashable:
+        return signature_with(self, self.stepper)
 
     def initial_state(self, rows: int, capacity: int | None = None) -> State:
         return self.stepper.initial_state(rows, capacity)
@@ -55,8 +67,12 @@ class HistoryFilter:
     def vocabulary(self) -> int:
         return self.stepper.vocabulary
 
+    @property
+    def signature(self) -> Hashable:
+        return signature_with(self, self.stepper)
+
     def initial_state(self, rows: int, capacity: int | None = None) -> FilterState:
-        return FilterState(self.stepper.initial_state(rows, capacity), empty_history(rows))
+        return FilterState(self.stepper.initial_state(rows, capacity), empty_history(rows, capacity))
 
     def __call__(self, tokens: Tensor, mask: Tensor | None, state: FilterState) -> tuple[Tensor, FilterState]:
         log_probs, inner = self.stepper(tokens, mask, state.inner)
@@ -123,7 +139,7 @@ class Banned(Filter):
 
     def __init__(self, stepper: Stepper, *, tokens: Sequence[int]):
         super().__init__(stepper)
-        self.tokens = sorted(set(tokens))
+        self.tokens = tuple(sorted(set(tokens)))
         for token in self.tokens:
             if not 0 <= token < stepper.vocabulary:
                 raise UserError(f"banned token ({token}) must be at least 0 and below vocabulary ({stepper.vocabulary})")
@@ -131,7 +147,7 @@ class Banned(Filter):
             raise UserError(f"all {stepper.vocabulary} tokens of the vocabulary are banned; leave at least one")
 
     def filtered(self, log_probs: Tensor) -> Tensor:
-        return log_probs.index_fill(-1, torch.tensor(self.tokens, dtype=torch.long, device=log_probs.device), -math.inf)
+        return log_probs.index_fill(-1, constant(self.tokens, log_probs.device), -math.inf)
 
 
 class RepetitionPenalty(HistoryFilter):

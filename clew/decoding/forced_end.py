@@ -1,6 +1,7 @@
 """A stepper whose last token is the end."""
 
 import math
+from collections.abc import Hashable
 from typing import NamedTuple
 
 import torch
@@ -8,8 +9,8 @@ from torch import Tensor
 
 from clew.core.errors import UserError
 from clew.core.types import State
-from clew.decoding.ends import End, end_tokens
-from clew.decoding.stepper import Stepper
+from clew.decoding.ends import End, constant, end_tokens
+from clew.decoding.stepper import Stepper, signature_of
 
 
 class ForcedState(NamedTuple):
@@ -25,7 +26,7 @@ class ForcedEnd:
     """
 
     def __init__(self, stepper: Stepper, *, end: End, max_new: int | Tensor, prompt: int | Tensor):
-        ends = end_tokens(end, stepper.vocabulary, torch.device("cpu")).tolist()
+        ends = tuple(end_tokens(end, stepper.vocabulary, torch.device("cpu")).tolist())
         if not ends:
             raise UserError("forced_end needs an end token, and there is none here; set decoding.stop, or decoding.forced_end=false")
         self.stepper = stepper
@@ -36,6 +37,11 @@ class ForcedEnd:
     def vocabulary(self) -> int:
         return self.stepper.vocabulary
 
+    @property
+    def signature(self) -> Hashable:
+        inner = signature_of(self.stepper)  # how many tokens are left is in the state
+        return None if inner is None else (type(self), self.ends, inner)
+
     def initial_state(self, rows: int, capacity: int | None = None) -> ForcedState:
         return ForcedState(self.stepper.initial_state(rows, capacity), self.most.expand(rows).clone())
 
@@ -44,6 +50,6 @@ class ForcedEnd:
         left = state.left.to(tokens.device)
         read = torch.arange(1, tokens.shape[1] + 1, device=tokens.device)
         is_due = left[:, None] <= read  # (rows, length)
-        only_end = torch.full_like(log_probs[0, 0], -math.inf).index_fill(0, torch.tensor(self.ends, device=tokens.device), 0.0)
+        only_end = torch.full_like(log_probs[0, 0], -math.inf).index_fill(0, constant(self.ends, tokens.device), 0.0)
         after = left - (tokens.shape[1] if mask is None else mask.sum(1))
         return torch.where(is_due[..., None], only_end, log_probs), ForcedState(inner, after)

@@ -21,16 +21,29 @@ class History(NamedTuple):
         before = self.lengths.to(tokens.device)
         slots = before[:, None] + torch.arange(length, device=tokens.device)
         read = tokens if mask is None else tokens.masked_fill(~mask, ABSENT)
-        room = functional.pad(self.tokens.to(tokens.device), (0, length), value=ABSENT)
         after = before + (length if mask is None else mask.sum(1))
-        return History(room.scatter(1, slots, read), after), slots
+        return type(self)(self.room_for(length).to(tokens.device).scatter(1, slots, read), after), slots
+
+    def room_for(self, length: int) -> Tensor:
+        """The slots, and as many more as a chunk may need."""
+        return functional.pad(self.tokens, (0, length), value=ABSENT)
 
     def rewind(self, lengths: Tensor) -> "History":
         lengths = torch.minimum(self.lengths, lengths)
         slots = torch.arange(self.tokens.shape[1], device=self.tokens.device)
-        return History(self.tokens.masked_fill(slots >= lengths[:, None], ABSENT), lengths)
+        return type(self)(self.tokens.masked_fill(slots >= lengths[:, None], ABSENT), lengths)
 
 
-def empty_history(rows: int) -> History:
-    """Nothing read yet. It moves to the device of the first tokens it is given."""
-    return History(torch.zeros(rows, 0, dtype=torch.long), torch.zeros(rows, dtype=torch.long))
+class RoomyHistory(History):
+    """A history whose slots are all there from the start, so that no step changes its shape."""
+
+    def room_for(self, length: int) -> Tensor:
+        return self.tokens
+
+
+def empty_history(rows: int, capacity: int | None = None) -> History:
+    """Nothing read yet, with room for `capacity` tokens (None: it grows). It moves to the device of the first tokens it is given."""
+    lengths = torch.zeros(rows, dtype=torch.long)
+    if capacity is None:
+        return History(torch.zeros(rows, 0, dtype=torch.long), lengths)
+    return RoomyHistory(torch.full((rows, capacity), ABSENT), lengths)

@@ -1,23 +1,26 @@
 """One sequence a row, token by token: the most probable token, or a random one. Both are iterators, so text can be shown as it comes.
 
-Each step yields the tokens (rows,) of all rows. A row that has ended repeats its own end token until the last row has ended too.
+Each step yields the tokens (rows,) of all rows. A row that has ended repeats its own end token until the last row has ended too. Where half
+of the rows have ended, the others go on without them.
 """
 
 import hashlib
 import math
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Hashable, Iterator, Sequence
 from typing import NamedTuple
 
 import torch
 from torch import Tensor
 
 from clew.core.errors import UserError
+from clew.core.state import leaves, map_tree, select_rows
 from clew.core.types import State
-from clew.decoding.ends import End, check_max_new, end_tokens
-from clew.decoding.stepper import Stepper, prefill
+from clew.decoding.ends import End, check_max_new, constant, end_tokens
+from clew.decoding.engine import looks_every, repeating
+from clew.decoding.stepper import Stepper, prefill, signature_of
 
-Choice = Callable[[Tensor], Tensor]
-"""From log_probs (rows, vocabulary) to tokens (rows,)."""
+Draw = Callable[[int], Tensor]
+"""From a count to uniform numbers (count, rows), one a step and row."""
 
 
 class Sequences(NamedTuple):
@@ -37,18 +40,26 @@ class Step(NamedTuple):
     is_new: Tensor  # (rows,) False where the row had ended before
 
 
+class Frame(NamedTuple):
+    """Between two steps: the tokens that the stepper reads next, and the rows that have not ended with theirs."""
+
+    tokens: Tensor  # (rows,)
+    running: Tensor  # (rows,)
+    state: State
+
+
 def greedy(
     stepper: Stepper, prompt: Tensor, mask: Tensor | None = None, state: State = None, *, max_new: int, end: End = None
 ) -> Iterator[Tensor]:
     """y_t = argmax_w p(w | prompt, y_1 .. y_{t-1}), one tensor (rows,) a step."""
-    return (step.tokens.clone() for step in _steps(stepper, prompt, mask, state, most_probable, max_new, end))
+    return (step.tokens.clone() for step in _steps(stepper, prompt, mask, state, None, max_new, end))
 
 
 def greedy_sequences(
     stepper: Stepper, prompt: Tensor, mask: Tensor | None = None, state: State = None, *, max_new: int, end: End = None
 ) -> Sequences:
     """All that `greedy` yields."""
-    return _collected(_steps(stepper, prompt, mask, state, most_probable, max_new, end))
+    return _collected(_steps(stepper, prompt, mask, state, None, max_new, end))
 
 
 def sample(
@@ -66,8 +77,8 @@ def sample(
 
     A row's randomness comes from (seed, its number) alone: 0, 1, 2, ... or what `row_numbers` says. So a row is sampled alike in any batch.
     """
-    choice = random_choice(seed, _numbers(prompt, row_numbers))
-    return (step.tokens.clone() for step in _steps(stepper, prompt, mask, state, choice, max_new, end))
+    draw = uniform_numbers(seed, _numbers(prompt, row_numbers))
+    return (step.tokens.clone() for step in _steps(stepper, prompt, mask, state, draw, max_new, end))
 
 
 def sample_sequences(
@@ -82,8 +93,8 @@ def sample_sequences(
     row_numbers: Sequence[int] | None = None,
 ) -> Sequences:
     """All that `sample` yields."""
-    choice = random_choice(seed, _numbers(prompt, row_numbers))
-    return _collected(_steps(stepper, prompt, mask, state, choice, max_new, end))
+    draw = uniform_numbers(seed, _numbers(prompt, row_numbers))
+    return _collected(_steps(stepper, prompt, mask, state, draw, max_new, end))
 
 
 def most_probable(log_probs: Tensor) -> Tensor:
@@ -91,15 +102,10 @@ def most_probable(log_probs: Tensor) -> Tensor:
     return log_probs.argmax(-1)
 
 
-def random_choice(seed: int, row_numbers: Sequence[int]) -> Choice:
-    """A choice that draws one uniform number a row at each call and inverts the cumulative distribution with it."""
+def uniform_numbers(seed: int, row_numbers: Sequence[int]) -> Draw:
+    """What each row's own generator draws, in float64: the same numbers however many are asked for at a time."""
     generators = [_generator(seed, number) for number in row_numbers]
-
-    def choose(log_probs: Tensor) -> Tensor:
-        uniform = torch.stack([torch.rand((), generator=generator, dtype=torch.float64) for generator in generators])
-        return invert_cumulative(log_probs, uniform.to(log_probs.device, _precise(log_probs.device)))
-
-    return choose
+    return lambda count: torch.stack([torch.rand(count, generator=generator, dtype=torch.float64) for generator in generators], 1)
 
 
 def invert_cumulative(log_probs: Tensor, uniform: Tensor) -> Tensor:
@@ -132,39 +138,112 @@ def _precise(device: torch.device) -> torch.dtype:
     return torch.float32 if device.type == "mps" else torch.float64
 
 
-def _steps(stepper: Stepper, prompt: Tensor, mask: Tensor | None, state: State, choose: Choice, max_new: int, end: End) -> Iterator[Step]:
+def _steps(
+    stepper: Stepper, prompt: Tensor, mask: Tensor | None, state: State, draw: Draw | None, max_new: int, end: End
+) -> Iterator[Step]:
     # Not a generator itself, so that a mistake is reported where the call is, not at the first token.
     check_max_new(max_new)
     ends = end_tokens(end, stepper.vocabulary, prompt.device)
     if state is None:
         state = stepper.initial_state(len(prompt), prompt.shape[1] + max_new)
-    return _walk(stepper, prompt, mask, state, choose, max_new, ends)
+    return _walk(Walk(stepper, tuple(ends.tolist())), prompt, mask, state, draw, max_new)
+
+
+class Walk:
+    """One step of a row: the token before is read, and the next one chosen by `uniform` (rows,), or as the most probable one."""
+
+    def __init__(self, stepper: Stepper, ends: tuple[int, ...]):
+        self.stepper = stepper
+        self.ends = ends
+        inner = signature_of(stepper)
+        self.signature: Hashable = None if inner is None else ("walk", inner, ends)
+
+    def choose(self, log_probs: Tensor, frame: Frame, uniform: Tensor | None) -> tuple[Frame, Step]:
+        tokens = most_probable(log_probs) if uniform is None else invert_cumulative(log_probs, uniform.to(_precise(log_probs.device)))
+        if not self.ends:
+            return frame._replace(tokens=tokens), Step(tokens, log_probs.gather(1, tokens[:, None])[:, 0], frame.running)
+        tokens = torch.where(frame.running, tokens, frame.tokens)
+        chosen = log_probs.gather(1, tokens[:, None])[:, 0].masked_fill(~frame.running, 0.0)
+        goes_on = frame.running & (tokens[:, None] != constant(self.ends, tokens.device)).all(1)
+        return Frame(tokens, goes_on, frame.state), Step(tokens, chosen, frame.running)
+
+    def __call__(self, frame: Frame, uniform: Tensor | None) -> tuple[Frame, Step]:
+        # Rows that have ended read on: no row depends on another, and a step without a mask is the fastest there is.
+        log_probs, state = self.stepper(frame.tokens[:, None], None, frame.state)
+        return self.choose(log_probs[:, -1], frame._replace(state=state), uniform)
 
 
 @torch.inference_mode()  # cheaper than no_grad by a quarter of the overhead of a step; what leaves this module is copied out of it
-def _walk(
-    stepper: Stepper, prompt: Tensor, mask: Tensor | None, state: State, choose: Choice, max_new: int, ends: Tensor
-) -> Iterator[Step]:
-    log_probs, state = prefill(stepper, prompt, mask, state)
-    tokens, running = prompt[:, 0], torch.ones_like(prompt[:, 0], dtype=torch.bool)
-    can_end = len(ends) > 0
-    for step in range(1, max_new + 1):
-        tokens = torch.where(running, choose(log_probs), tokens) if can_end else choose(log_probs)
-        chosen = log_probs.gather(1, tokens[:, None])[:, 0]
-        _check_possible(chosen, running)
-        yield Step(tokens, chosen.masked_fill(~running, 0.0) if can_end else chosen, running)
-        if can_end:
-            running = running & ~torch.isin(tokens, ends)
-        if step == max_new or (can_end and not running.any()):
+def _walk(walk: Walk, prompt: Tensor, mask: Tensor | None, state: State, draw: Draw | None, max_new: int) -> Iterator[Step]:
+    log_probs, state = prefill(walk.stepper, prompt, mask, state)
+    begun = Frame(prompt[:, 0], torch.ones_like(prompt[:, 0], dtype=torch.bool), state)
+    frame, last = walk.choose(log_probs, begun, None if draw is None else draw(1)[0].to(prompt.device))
+    _check_possible(last.log_probs, last.is_new)
+    yield last
+    left, places = max_new - 1, torch.arange(len(prompt), device=prompt.device)  # `places` are the rows of the prompt that go on
+    while left:
+        if walk.ends and (rows := _remaining(frame)) is not None:
+            frame, places = _selected(frame, rows), places[rows]
+        if not len(places):
             return
-        log_probs, state = stepper(tokens[:, None], None if not can_end or running.all() else running[:, None], state)
-        log_probs = log_probs[:, -1]
+        with repeating(walk, frame, steps=left, fed=draw is not None, signature=walk.signature) as repeated:
+            while left:
+                count = min(looks_every(prompt.device), left)
+                numbers = None if draw is None else draw(count).to(prompt.device)[:, places]
+                found = Step(*repeated.run(count, numbers))
+                left -= count
+                for step in _until_ended(found) if walk.ends else _columns(found):
+                    last = step if len(places) == len(prompt) else _within(last, places, step)
+                    yield last
+                if walk.ends and _remaining(repeated.frame) is not None:
+                    break
+            frame = map_tree(torch.clone, repeated.frame) if left else frame
+
+
+def _columns(steps: Step) -> Iterator[Step]:
+    """The steps of a block one by one."""
+    _check_possible(steps.log_probs, steps.is_new)
+    return (Step(*columns) for columns in zip(*(part.unbind(1) for part in steps), strict=True))
+
+
+def _until_ended(steps: Step) -> Iterator[Step]:
+    """Those that a row was running in; the host learns here which these are."""
+    count = int(steps.is_new.any(0).sum())
+    return _columns(Step(*(part[:, :count] for part in steps)))
+
+
+def _remaining(frame: Frame) -> Tensor | None:
+    """The rows to go on with where that is worth a change of shape: none is left, or at most half. On a GPU their number is a power of two,
+    filled up with rows that have ended, so that shapes repeat."""
+    rows, running = len(frame.tokens), int(frame.running.sum())
+    if 2 * running > rows or any(len(leaf) != rows for leaf in leaves(frame)):
+        return None if running else frame.running.nonzero()[:, 0]
+    count = 2 ** (running - 1).bit_length() if running and frame.tokens.device.type == "cuda" else running
+    return frame.running.int().argsort(descending=True, stable=True)[:count]
+
+
+def _selected(frame: Frame, rows: Tensor) -> Frame:
+    return Frame(frame.tokens[rows], frame.running[rows], select_rows(frame.state, rows, rows))
+
+
+def _within(last: Step, places: Tensor, step: Step) -> Step:
+    """A step of some rows as one of all: the others have ended and repeat their end."""
+    return Step(
+        last.tokens.index_copy(0, places, step.tokens),
+        torch.zeros_like(last.log_probs).index_copy(0, places, step.log_probs),
+        torch.zeros_like(last.is_new).index_copy(0, places, step.is_new),
+    )
 
 
 def _check_possible(chosen: Tensor, running: Tensor) -> None:
-    if not chosen.min().item() > -math.inf and (impossible := (running & ~(chosen > -math.inf)).nonzero().flatten().tolist()):
+    """(rows,) or (rows, steps) log-probabilities of what was chosen."""
+    if not chosen.numel() or chosen.min().item() > -math.inf:
+        return
+    impossible = (running & ~(chosen > -math.inf)).flatten(1 if chosen.dim() > 1 else 0)
+    rows = (impossible.any(1) if chosen.dim() > 1 else impossible).nonzero().flatten().tolist()
+    if rows:
         raise UserError(
-            f"row {impossible[0]} has no next token of probability above 0: all its log-probabilities are -inf, or one is NaN; "
+            f"row {rows[0]} has no next token of probability above 0: all its log-probabilities are -inf, or one is NaN; "
             "loosen the filters, or look for what diverged in the model"
         )
 

@@ -1,7 +1,7 @@
 """What decoding knows of a model: a function from tokens and a state to log-probabilities and a state."""
 
-from collections.abc import Iterator
-from typing import Protocol
+from collections.abc import Hashable, Iterator
+from typing import Any, Protocol
 
 import torch
 from torch import Tensor
@@ -20,6 +20,8 @@ class Stepper(Protocol):
     `tokens` is (rows, length), `log_probs` (rows, length, vocabulary), `mask` (rows, length) with True where real, or None where all are.
     In every chunk a row's real positions come first; after the last of them `log_probs` is unspecified and the row's state is frozen.
     The state given to a call is consumed by it: `copy_state` to branch.
+    One that has a `signature` says with it all that a call depends on besides its arguments, a model as a weak reference: steppers with
+    equal signatures may share a captured step (see `engine`). One without it, or with None, runs eagerly.
     No log-probability is above 0, but they need not add up to one: what a constraint refuses is lost (see `filters`).
     """
 
@@ -31,6 +33,12 @@ class Stepper(Protocol):
         ...
 
     def __call__(self, tokens: Tensor, mask: Tensor | None, state: State) -> tuple[Tensor, State]: ...
+
+
+def signature_of(*steppers: Any) -> Hashable:
+    """What the steppers say that they depend on; None where one does not say."""
+    found = tuple(getattr(stepper, "signature", None) for stepper in steppers)
+    return None if None in found else found
 
 
 def prefill(stepper: Stepper, tokens: Tensor, mask: Tensor | None, state: State, chunk: int = 256) -> tuple[Tensor, State]:

@@ -14,9 +14,11 @@ from torch import nn
 from clew.core.taps import is_watched
 from clew.kernels.cross_entropy import cross_entropy
 from clew.kernels.ctc import ctc
+from clew.kernels.decode_attention import decode_attention
 from clew.kernels.dot_attention import dot_attention
 from clew.kernels.grid_lstm import grid_lstm
 from clew.kernels.recurrent import elman_relu, elman_tanh, gru, lstm
+from clew.kernels.rotary import rotary
 
 KERNELS: dict[str, Callable[..., Any]] = {
     "elman_tanh": elman_tanh,
@@ -26,10 +28,12 @@ KERNELS: dict[str, Callable[..., Any]] = {
     "gru": gru,
     "grid_lstm": grid_lstm,
     "dot_attention": dot_attention,
+    "decode_attention": decode_attention,
+    "rotary": rotary,
     "cross_entropy": cross_entropy,
     "ctc": ctc,
 }
-EAGER_ONLY = {"cross_entropy", "grid_lstm"}
+EAGER_ONLY = {"cross_entropy", "grid_lstm", "decode_attention", "rotary"}
 """Kernels that compiled code does without: a walk over chunks or diagonals would break its graph, and what it makes of the equation is
 fast, though of the cross-entropy it holds all logits."""
 UNROLLED = {"elman_tanh", "elman_relu", "lstm", "projected_lstm", "gru"}
@@ -59,3 +63,8 @@ def only_equations() -> Iterator[None]:
         yield
     finally:
         _only_equations.reset(token)
+
+
+def runs_equations() -> bool:
+    """Whether this is inside `only_equations`."""
+    return _only_equations.get()

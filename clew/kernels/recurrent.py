@@ -10,6 +10,7 @@ from collections.abc import Callable
 from typing import Any
 
 import torch
+import torch.nn.functional as F
 from torch import Tensor
 
 from clew.core.masks import last_real, real_positions
@@ -64,9 +65,30 @@ def elman_relu(x: Tensor, mask: Tensor | None, state: Tensor, *weights: Tensor) 
 
 def _run(function: Callable[..., Any], x: Tensor, initial: Any, weights: tuple[Tensor, ...]) -> Any:
     """One layer, batch first, no dropout."""
+    if x.is_cuda and x.shape[1] == 1 and len(weights) == 4 and not torch.is_grad_enabled():
+        return _one_step(function, x, initial, weights)
     has_biases, num_layers, dropout, bidirectional, batch_first = True, 1, 0.0, False, True
     training = torch.is_grad_enabled()
     return function(x, initial, weights, has_biases, num_layers, dropout, training, bidirectional, batch_first)
+
+
+CELLS: dict[Callable[..., Any], Callable[..., Any]] = {
+    torch.gru: torch.gru_cell,
+    torch.rnn_tanh: torch.rnn_tanh_cell,
+    torch.rnn_relu: torch.rnn_relu_cell,
+}
+
+
+def _one_step(function: Callable[..., Any], x: Tensor, initial: Any, weights: tuple[Tensor, ...]) -> Any:
+    """A step of decoding: two products and one kernel, where cuDNN would first gather all weights into a block of its own."""
+    if function is torch.lstm:
+        input_weight, hidden_weight, *biases = weights
+        (hidden,), (cell,) = initial
+        gates = F.linear(x[:, 0], input_weight), F.linear(hidden, hidden_weight)
+        hidden, cell, _ = torch.ops.aten._thnn_fused_lstm_cell(*gates, cell, *biases)
+        return hidden[:, None], hidden[None], cell[None]
+    hidden = CELLS[function](x[:, 0], initial[0], *weights)
+    return hidden[:, None], hidden[None]
 
 
 def _with_padding_column(x: Tensor, mask: Tensor, weight: Tensor, gates: Tensor) -> tuple[Tensor, Tensor]:

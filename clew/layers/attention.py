@@ -12,6 +12,7 @@ from clew.core.masks import Places, advance, has_documents, new_clock, real_posi
 from clew.core.taps import Tap
 from clew.core.types import Memory, State
 from clew.kernels import choose
+from clew.kernels.decode_attention import is_supported
 from clew.kernels.projections import Together
 from clew.layers.caches import (
     RING_CHUNK,
@@ -26,7 +27,7 @@ from clew.layers.caches import (
     write,
     write_together,
 )
-from clew.layers.positions import Position
+from clew.layers.positions import ALiBi, Position
 from clew.layers.scores import ScaledDot, Score
 from clew.layers.sequence import SequenceLayer
 
@@ -188,6 +189,8 @@ class SelfAttention(SequenceLayer):
             return self.over_all(x, mask), None
         if isinstance(state, Ring) and x.shape[1] > RING_CHUNK:
             return self.in_pieces(x, mask, state)
+        if isinstance(state, Buffer) and x.shape[1] == 1 and mask is None and (kernel := self.step_kernel(x)) is not None:
+            return self.step(kernel, x, state), state
         places, clock = advance(None if state is None else state.clock, mask, x)
         query, key, value = self.project(x, places)
         causal = mask is None and state is None and self.window is None
@@ -208,6 +211,25 @@ class SelfAttention(SequenceLayer):
             if not causal and (self.window is not None or not is_step_over_all(cache, x)):
                 visible = self.visible(places, key_index, mask)
         return self.join(self.attention(query, *self.shared(key, value), places, key_index, visible, causal)), cache
+
+    def step_kernel(self, x: Tensor) -> Any:
+        """The kernel for one position over a buffer, where there is one: for a scaled dot product, with no bias but ALiBi's."""
+        position = self.attention.position
+        is_plain = position is None or not position.biases or isinstance(position, ALiBi)
+        if not is_plain or self.groups is not None or not self.num_heads or type(self.attention.score) is not ScaledDot:
+            return None
+        return choose("decode_attention", self.attention) if is_supported(x, self.head_dim) else None
+
+    def step(self, kernel: Any, x: Tensor, state: Buffer) -> Tensor:
+        """One new position of every row; its key and value are written into the buffer, and its clock goes on, in place."""
+        clock, position = state.clock, self.attention.position
+        query, key, value = self.project(x, Places(clock.count[:, None], clock.start[:, None]))
+        first = clock.start if self.window is None else torch.maximum(clock.start, clock.count - self.window)
+        query, key, scale = self.attention.score.as_dot(query, key)
+        slopes = position.slopes if isinstance(position, ALiBi) else None
+        context = kernel(query, key, value, state.keys, state.values, clock.count, first, scale=scale, slopes=slopes)
+        clock.count.add_(1)
+        return self.join(context)
 
     def over_all(self, x: Tensor, mask: Tensor | None) -> Tensor:
         """Every position sees every real one of its document, within the window."""

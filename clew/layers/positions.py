@@ -11,12 +11,15 @@ state; two positions are compared only inside one document. Members of POSITIONS
 
 import math
 from collections.abc import Callable
+from functools import lru_cache
 
 import torch
 from torch import Tensor, nn
 
 from clew.core.config import Part, build_part
 from clew.core.errors import UserError, unknown
+from clew.kernels import choose
+from clew.kernels.rotary import is_supported
 from clew.layers.rotary_scaling import SCALINGS, Scaling
 
 
@@ -108,6 +111,9 @@ class Rotary(Position):
         self.scaling: Scaling = build_part("rotary scaling", scaling, SCALINGS, head_dim, base)
 
     def rotate(self, x: Tensor, positions: Tensor) -> Tensor:
+        if is_supported(x) and self.scaling.is_plain and (kernel := choose("rotary", self)) is not None:
+            turned: Tensor = kernel(x, positions, kept_frequencies(self.head_dim, self.base, self.scaling, x.device))
+            return turned
         turning = frequencies(self.head_dim, self.base, x.device)
         angles = self.scaling.angles(positions[:, None, :, None], turning)  # (batch, 1, length, head_dim / 2)
         cos, sin = angles.cos().to(x.dtype), angles.sin().to(x.dtype)
@@ -198,6 +204,13 @@ SLOPES: dict[str, Callable[[int], Tensor]] = {"published": published_slopes, "ge
 def frequencies(dim: int, base: float, device: torch.device) -> Tensor:
     """base^(-2k / dim) for k below dim / 2, rounded up."""
     return base ** (-torch.arange(0, dim, 2, device=device, dtype=torch.float32) / dim)
+
+
+@lru_cache(maxsize=64)
+def kept_frequencies(dim: int, base: float, scaling: Scaling, device: torch.device) -> Tensor:
+    """What `scaling` makes of the frequencies, once for all layers and steps."""
+    with torch.inference_mode(False):
+        return scaling.scaled(frequencies(dim, base, device)).float().contiguous()
 
 
 def sinusoids(positions: Tensor, dim: int, base: float = 10000.0) -> Tensor:

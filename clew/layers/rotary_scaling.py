@@ -22,6 +22,11 @@ class Scaling:
         self.head_dim = head_dim
         self.base = base
 
+    @property
+    def is_plain(self) -> bool:
+        """Whether angles are positions times frequencies, and nothing else."""
+        return self.factor == 1.0 and type(self).angles is Scaling.angles
+
     def angles(self, positions: Tensor, frequencies: Tensor) -> Tensor:
         """positions (..., 1) times frequencies (pairs,)."""
         return positions * self.scaled(frequencies)

@@ -1,6 +1,7 @@
 """Language modelling: the next token from those before it. Any causal body."""
 
-from collections.abc import Sequence
+import weakref
+from collections.abc import Hashable, Sequence
 from typing import Any, Literal
 
 import torch
@@ -118,7 +119,7 @@ class LanguageModel(ReadsText, nn.Module):
         return F.linear(hidden, self.weight, self.output_bias)
 
     def log_probs(self, hidden: Tensor) -> Tensor:
-        return self.logits(hidden).float().log_softmax(-1)
+        return self.logits(hidden).log_softmax(-1, dtype=torch.float32)
 
     def encode(self, text: str) -> list[int]:
         return self.tokenizer.encode(text)
@@ -207,6 +208,10 @@ class LanguageStepper:
     def __init__(self, task: LanguageModel):
         self.task = task
         self.vocabulary = task.body.vocabulary
+
+    @property
+    def signature(self) -> Hashable:
+        return type(self), weakref.ref(self.task)
 
     def initial_state(self, rows: int, capacity: int | None = None) -> State:
         return self.task.initial_state(rows, capacity)

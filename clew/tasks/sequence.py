@@ -1,6 +1,7 @@
 """Sequence to sequence: a source line in, a target line out. Any body that encodes; translation and parsing are this with other data."""
 
-from collections.abc import Collection, Sequence
+import weakref
+from collections.abc import Collection, Hashable, Sequence
 from dataclasses import replace
 from functools import cached_property
 from typing import Annotated, Any, Literal, NamedTuple
@@ -431,6 +432,10 @@ class SequenceStepper:
         self.task = task
         self.memory = memory
         self.vocabulary = task.body.vocabulary
+
+    @property
+    def signature(self) -> Hashable:
+        return type(self), weakref.ref(self.task)
 
     def initial_state(self, rows: int, capacity: int | None = None) -> State:
         return self.task.body.initial_state(rows, self.memory, capacity)

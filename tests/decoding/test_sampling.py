@@ -7,7 +7,7 @@ from hypothesis import strategies as st
 
 from clew.core.errors import UserError
 from clew.decoding.filters import Banned, with_filters
-from clew.decoding.sampling import greedy, greedy_sequences, invert_cumulative, sample, sample_sequences
+from clew.decoding.sampling import greedy, greedy_sequences, invert_cumulative, sample, sample_sequences, uniform_numbers
 from tests.decoding.steppers import Attending, Recurrent, Transition, padded, probs_after
 
 COUNTING = Transition([[0, 1, 0, 0], [0, 0, 1, 0], [0, 0, 0, 1], [1, 0, 0, 0]])  # after w comes w + 1
@@ -74,16 +74,28 @@ def test_a_token_is_yielded_before_the_next_step_is_computed():
     assert stepper.calls == 3
 
 
-def test_a_row_that_has_ended_reads_no_more():
-    masks = []
+def test_rows_that_have_ended_leave_when_they_are_half_of_them():
+    rows = []
 
     class Watched(Transition):
         def __call__(self, tokens, mask, state):
-            masks.append(None if mask is None else mask[:, 0].tolist())
+            rows.append(len(tokens))
             return super().__call__(tokens, mask, state)
 
-    list(greedy(Watched(COUNTING.log_probs[0].exp().tolist()), torch.tensor([[0], [1]]), max_new=9, end=3))
-    assert masks == [None, None, [True, False]]
+    prompt = torch.tensor([[0], [1], [2]])
+    found = greedy_sequences(Watched(COUNTING.log_probs[0].exp().tolist()), prompt, max_new=9, end=3)
+    alone = [greedy_sequences(COUNTING, row[None], max_new=9, end=3) for row in prompt]
+    assert rows == [3, 3, 1], "two of three have ended after two tokens"
+    assert found.lengths.tolist() == [int(one.lengths) for one in alone] == [3, 2, 1]
+    for row, one in enumerate(alone):
+        assert found.tokens[row, : one.tokens.shape[1]].tolist() == one.tokens[0].tolist()
+        assert found.log_probs[row].sum().item() == pytest.approx(one.log_probs.sum().item())
+
+
+@given(st.integers(1, 9), st.integers(0, 99))
+def test_numbers_drawn_together_are_those_drawn_one_by_one(count, seed):
+    together, single = (uniform_numbers(seed, [0, 3]) for _ in range(2))
+    assert torch.equal(together(count), torch.cat([single(1) for _ in range(count)]))
 
 
 def test_generation_goes_on_from_a_state_that_was_given():

@@ -1,0 +1,256 @@
+"""Runs one decoding step again and again: eagerly, or captured as a CUDA graph where its shapes are fixed. Knows no model and no algorithm.
+
+A step is a function from a frame, a tree of tensors, to the next frame and what is to be kept of the step. Greedy decoding, sampling and
+beam search are such functions, so that the choice of a token, ends and scores stay on the device and the host looks every few steps.
+
+A graph replays the same kernels on the same addresses. It is kept, and taken again by a later call whose step has the same `signature` and
+whose frame has the same shapes; the new frame is copied into its place. What cannot be captured runs eagerly, and `--debug` says why.
+"""
+
+import logging
+import weakref
+from collections import OrderedDict
+from collections.abc import Callable, Hashable, Iterator
+from contextlib import contextmanager, nullcontext
+from typing import Any, Protocol
+
+import torch
+from torch import Tensor, nn
+
+from clew.core.state import leaves, map_tree
+from clew.core.taps import is_watching
+from clew.core.types import Tree
+from clew.kernels import runs_equations
+from clew.kernels.few_rows import few_rows
+
+Outputs = tuple[Tensor, ...]
+Advance = Callable[[Tree, Tensor | None], tuple[Tree, Outputs]]
+"""(frame, what is fed to this step (rows,) or None) -> (frame, outputs (rows, ...) of this step)."""
+
+LOOK = 16
+"""Steps between two looks of the host at a GPU."""
+BLOCK = 4
+"""Steps that one graph holds besides the graph of one: between two graphs a GPU waits longer than between two kernels of one."""
+LEAST_STEPS = 24
+"""A capture costs about as much as so many eager steps."""
+MOST_GRAPHS = 8
+"""Graphs that are kept; each holds a frame, and with it an attention cache."""
+
+log = logging.getLogger("clew.decoding")
+
+
+def looks_every(device: torch.device) -> int:
+    """How many steps are run before the host looks at what they gave: one where looking costs nothing."""
+    return LOOK if device.type == "cuda" else 1
+
+
+class Repeated(Protocol):
+    """A step that can be run any number of times; `frame` is where it stands, and is overwritten by the next `run`."""
+
+    frame: Tree
+
+    def run(self, count: int, fed: Tensor | None = None) -> Outputs:
+        """The outputs of the next `count` steps, stacked on axis 1; `fed` (count, rows) has what each step is fed."""
+        ...
+
+
+class Eager:
+    def __init__(self, advance: Advance, frame: Tree):
+        self.advance = advance
+        self.frame = frame
+        self.mode = few_rows(leaves(frame)[0].device) or nullcontext()
+
+    def run(self, count: int, fed: Tensor | None = None) -> Outputs:
+        found = []
+        with self.mode:
+            for step in range(count):
+                self.frame, outputs = self.advance(self.frame, None if fed is None else fed[step])
+                found.append(outputs)
+        if count == 1:
+            return tuple(output[:, None] for output in found[0])
+        return tuple(torch.stack(column, 1) for column in zip(*found, strict=True))
+
+
+class Captured:
+    """A step as a CUDA graph. `frame` is what every replay reads and writes; `column` says which of the LOOK columns of `outputs` the next
+    step writes."""
+
+    def __init__(self, advance: Advance, frame: Tree, fed: bool):
+        first = leaves(frame)[0]
+        self.frame = map_tree(torch.clone, frame)
+        self.column = torch.zeros(1, dtype=torch.long, device=first.device)
+        self.mode = few_rows(first.device)
+        self.fed = torch.zeros(LOOK, len(first), dtype=torch.float64, device=first.device) if fed else None
+        self.outputs: Outputs | None = None
+        self.is_taken = False
+        self.addresses: list[int] = []
+        self.one, self.block = self.capture(advance)
+
+    def capture(self, advance: Advance) -> tuple[torch.cuda.CUDAGraph, torch.cuda.CUDAGraph]:
+        """Graphs of one step and of BLOCK steps."""
+        side = torch.cuda.Stream()
+        side.wait_stream(torch.cuda.current_stream())
+        with torch.cuda.stream(side):
+            for _ in range(2):  # kernels are compiled, and constants made, before the capture
+                self.step(advance)
+        torch.cuda.current_stream().wait_stream(side)
+        graphs = torch.cuda.CUDAGraph(), torch.cuda.CUDAGraph()
+        for graph, steps in zip(graphs, (1, BLOCK), strict=True):
+            with torch.cuda.graph(graph, pool=graphs[0].pool() if steps > 1 else None, capture_error_mode="thread_local"):
+                for _ in range(steps):
+                    self.step(advance)
+        return graphs
+
+    def step(self, advance: Advance) -> None:
+        fed = None if self.fed is None else self.fed.index_select(0, self.column)[0]
+        with self.mode or nullcontext():
+            new, outputs = advance(self.frame, fed)
+        if self.outputs is None:
+            self.outputs = tuple(output.new_zeros(len(output), LOOK, *output.shape[1:]) for output in outputs)
+            self.column.zero_()
+        for kept, output in zip(self.outputs, outputs, strict=True):
+            kept.index_copy_(1, self.column, output[:, None])  # before the frame, of which an output may be a part, is overwritten
+        overwrite(self.frame, new)
+        self.column.add_(1)
+
+    def restart(self, frame: Tree) -> None:
+        """Goes on from another frame of the same shapes, with the weights as they are now."""
+        if self.mode is not None:
+            self.mode.refresh()
+        for kept, leaf in zip(leaves(self.frame), leaves(frame), strict=True):
+            kept.copy_(leaf)
+
+    def run(self, count: int, fed: Tensor | None = None) -> Outputs:
+        assert self.outputs is not None and count <= LOOK
+        self.column.zero_()
+        if self.fed is not None:
+            assert fed is not None
+            self.fed[:count].copy_(fed, non_blocking=True)
+        for graph, times in ((self.block, count // BLOCK), (self.one, count % BLOCK)):
+            for _ in range(times):
+                graph.replay()
+        return tuple(kept[:, :count].clone() for kept in self.outputs)
+
+
+def overwrite(frame: Tree, new: Tree) -> None:
+    """Writes a new frame over the one that it was made from. A leaf that is another leaf of the old frame is copied before it is lost."""
+    pairs = [(kept, leaf) for kept, leaf in zip(leaves(frame), leaves(new), strict=True) if kept.data_ptr() != leaf.data_ptr()]
+    places = {kept.data_ptr() for kept, _ in pairs}
+    for kept, leaf in [(kept, leaf.clone() if leaf.data_ptr() in places else leaf) for kept, leaf in pairs]:
+        kept.copy_(leaf)
+
+
+@contextmanager
+def repeating(advance: Advance, frame: Tree, *, steps: int, fed: bool = False, signature: Hashable = None) -> Iterator[Repeated]:
+    """The step in the fastest form that it has here, from a frame on, for about `steps` steps; `fed` says that every step is fed numbers.
+
+    `signature` says all that a step depends on besides its frame (see `Stepper`): what has an equal one may share a graph. What has none
+    runs eagerly.
+    """
+    captured = None if reason_against(frame, signature) else taken(advance, frame, steps, fed, signature)
+    if captured is None:
+        yield Eager(advance, frame)
+        return
+    captured.is_taken = True
+    try:
+        yield captured
+    finally:
+        captured.is_taken = False
+
+
+def reason_against(frame: Tree, signature: Hashable) -> str | None:
+    """Why a step is not captured here, whatever it does."""
+    if leaves(frame)[0].device.type != "cuda":
+        return "there are no graphs to capture on this device"
+    if signature is None:
+        reason = "a part of the step does not say what it depends on"
+    elif is_watching() or any(has_hooks(model) for model in models_of(signature)):
+        reason = "the model is watched"
+    elif torch.cuda.is_current_stream_capturing():
+        reason = "the stream is being captured already"
+    else:
+        return None
+    log.debug("decoding runs eagerly: %s", reason)
+    return reason
+
+
+def has_hooks(model: nn.Module) -> bool:
+    """Whether something looks on as modules are called, which a graph does not do."""
+    return any(module._forward_hooks or module._forward_pre_hooks for module in model.modules())
+
+
+_graphs: OrderedDict[Hashable, list[Captured]] = OrderedDict()
+
+
+def taken(advance: Advance, frame: Tree, steps: int, fed: bool, signature: Hashable) -> Captured | None:
+    """A graph of the step that nobody else runs, standing at the frame; None where the step cannot be captured, or is not worth it."""
+    key = (signature, fed, shapes_of(frame), modes())
+    addresses = addresses_of(signature)
+    for captured in _graphs.get(key, ()):
+        if not captured.is_taken and captured.addresses == addresses:
+            _graphs.move_to_end(key)
+            captured.restart(frame)
+            return captured
+    if steps < LEAST_STEPS:
+        return None
+    try:
+        captured = Captured(advance, frame, fed)
+    except (RuntimeError, ValueError) as error:
+        # Shapes that change, or a step that asks the host: what it was says which.
+        log.debug("decoding runs eagerly: %s", str(error).split("\n")[0])
+        torch.cuda.synchronize()
+        return None
+    captured.addresses = addresses
+    captured.restart(frame)
+    keep(key, captured)
+    return captured
+
+
+def keep(key: Hashable, captured: Captured) -> None:
+    """Keeps a graph for later calls; the oldest go, and those of models that are gone or whose weights lie elsewhere now."""
+    for old in [old for old in _graphs if any(place() is None for place in references(old))]:
+        del _graphs[old]
+    same = _graphs.setdefault(key, [])
+    same[:] = [other for other in same if other.addresses == captured.addresses]
+    same.append(captured)
+    _graphs.move_to_end(key)
+    while sum(map(len, _graphs.values())) > MOST_GRAPHS:
+        _graphs.popitem(last=False)
+
+
+def forget_graphs() -> None:
+    """Frees every graph that is kept, and the memory of its frame."""
+    _graphs.clear()
+
+
+def shapes_of(frame: Tree) -> tuple[Hashable, ...]:
+    return tuple((tuple(leaf.shape), leaf.dtype, leaf.device) for leaf in leaves(frame))
+
+
+def modes() -> tuple[Hashable, ...]:
+    """What changes the kernels that the same code runs."""
+    return (
+        torch.is_autocast_enabled("cuda"),
+        torch.get_autocast_dtype("cuda"),
+        torch.get_float32_matmul_precision(),
+        torch.is_inference_mode_enabled(),
+        runs_equations(),
+    )
+
+
+def references(signature: Any) -> Iterator["weakref.ref[Any]"]:
+    """The models that a signature names."""
+    if isinstance(signature, weakref.ref):
+        yield signature
+    elif isinstance(signature, tuple):
+        for part in signature:
+            yield from references(part)
+
+
+def models_of(signature: Hashable) -> list[nn.Module]:
+    return [model for place in references(signature) if isinstance(model := place(), nn.Module)]
+
+
+def addresses_of(signature: Hashable) -> list[int]:
+    """Where the weights lie that a graph reads."""
+    return [tensor.data_ptr() for model in models_of(signature) for tensor in (*model.parameters(), *model.buffers())]

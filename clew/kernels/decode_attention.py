@@ -1,0 +1,140 @@
+"""One new position of causal self-attention over a buffer of keys and values, on a GPU: the new key and value are written, and only the
+slots that a row has filled are read.
+
+    K[n + 1], V[n + 1] = k, v                                     n positions were read before, slot 0 being padding's
+    context = sum_{first <= j <= n} softmax_j(scale q . K[j + 1] - slope (n - j)) V[j + 1]
+
+scaled_dot_product_attention would read the whole buffer under a mask, and the write would be a kernel of its own. A long buffer is read in
+`splits` parts side by side, each with a maximum and a sum of its own, which a second kernel joins.
+"""
+
+# mypy: disable-error-code="no-untyped-def, untyped-decorator"
+
+import torch
+from torch import Tensor
+
+try:
+    import triton
+    import triton.language as tl
+except ImportError:  # a build of torch for the CPU comes without it
+    triton = None
+
+BLOCK = 64
+"""Slots that a program looks at together."""
+MANY_BLOCK, MANY_WARPS = 32, 2
+"""The same, and warps of a program, where there are enough programs to hide each other's waiting."""
+PROGRAMS = 264
+"""As many as fill a large GPU twice; with fewer rows and heads a buffer is cut into parts."""
+LEAST_SPLIT = 256
+"""Slots that a part has at least."""
+
+
+def is_supported(x: Tensor, head_dim: int) -> bool:
+    """Whether the kernel runs on the device of x, for heads of this width, where no gradient is asked for."""
+    return x.is_cuda and triton is not None and not torch.is_grad_enabled() and head_dim in (16, 32, 64, 128, 256)
+
+
+def decode_attention(
+    query: Tensor,
+    key: Tensor,
+    value: Tensor,
+    keys: Tensor,
+    values: Tensor,
+    count: Tensor,
+    first: Tensor,
+    *,
+    scale: float,
+    slopes: Tensor | None = None,
+) -> Tensor:
+    """query (batch, heads, 1, dim), key and value (batch, key heads, 1, dim), keys and values (batch, slots, key heads, dim), `count` and
+    `first` (batch,): how many positions were read before, and the first that may be seen. Gives (batch, heads, 1, dim).
+
+    A row whose buffer is full gets NaN, which no decoding lets pass: asking the host at every step would cost more than the step.
+    """
+    batch, heads, _, dim = query.shape
+    slots, key_heads = keys.shape[1], keys.shape[2]
+    splits = max(1, min(-(-slots // LEAST_SPLIT), -(-PROGRAMS // (batch * heads))))
+    block, warps = (BLOCK, 4) if batch * heads < PROGRAMS else (MANY_BLOCK, MANY_WARPS)
+    out = torch.empty(batch, heads, 1, dim, dtype=query.dtype, device=query.device)
+    parts = torch.empty(batch, heads, splits, dim + 2, dtype=torch.float32, device=query.device) if splits > 1 else out
+    _attend[(batch * heads, splits)](
+        query, key, value, keys, values, count, first, slopes if slopes is not None else query, out, parts,
+        *query.stride()[:2], *key.stride()[:2], *value.stride()[:2], *keys.stride()[:3], *values.stride()[:3],
+        heads, slots, scale,
+        GROUP=heads // key_heads, DIM=dim, BLOCK=block, SPLITS=splits, HAS_SLOPES=slopes is not None, num_warps=warps,
+    )  # fmt: skip
+    if splits > 1:
+        _join[(batch * heads,)](parts, out, DIM=dim, SPLITS=splits, WIDTH=triton.next_power_of_2(splits), num_warps=1)
+    return out
+
+
+if triton is not None:
+
+    @triton.jit
+    def _attend(
+        query, key, value, keys, values, count, first, slopes, out, parts,
+        q_batch, q_head, k_batch, k_head, v_batch, v_head, keys_batch, keys_slot, keys_head, values_batch, values_slot, values_head,
+        heads, slots, scale,
+        GROUP: tl.constexpr, DIM: tl.constexpr, BLOCK: tl.constexpr, SPLITS: tl.constexpr, HAS_SLOPES: tl.constexpr,
+    ):  # fmt: skip
+        row = tl.program_id(0) // heads
+        head = tl.program_id(0) % heads
+        split = tl.program_id(1)
+        group = head // GROUP
+        d = tl.arange(0, DIM)
+        n = tl.load(count + row)
+        begin = tl.load(first + row)
+        q = tl.load(query + row * q_batch + head * q_head + d).to(tl.float32) * scale
+        k = tl.load(key + row * k_batch + group * k_head + d)
+        v = tl.load(value + row * v_batch + group * v_head + d)
+        keys += row.to(tl.int64) * keys_batch + group * keys_head
+        values += row.to(tl.int64) * values_batch + group * values_head
+        if (split == 0) & (head % GROUP == 0) & (n + 1 < slots):
+            tl.store(keys + (n + 1) * keys_slot + d, k.to(keys.dtype.element_ty))
+            tl.store(values + (n + 1) * values_slot + d, v.to(values.dtype.element_ty))
+        slope = 0.0
+        if HAS_SLOPES:
+            slope = tl.load(slopes + head).to(tl.float32)
+        # The new position is seen by the first part, from what was given: its slot may not be written yet.
+        most = tl.where(split == 0, tl.sum(q * k.to(keys.dtype.element_ty).to(tl.float32), 0), float("-inf"))
+        total = tl.where(split == 0, 1.0, 0.0)
+        context = tl.where(split == 0, v.to(values.dtype.element_ty).to(tl.float32), 0.0)
+        span = tl.cdiv(tl.cdiv(n - begin, SPLITS), BLOCK) * BLOCK
+        start = begin + split * span
+        stop = tl.minimum(start + span, n)
+        for block in range(start, stop, BLOCK):
+            j = block + tl.arange(0, BLOCK)
+            seen = j < stop
+            at = (j + 1)[:, None]
+            some = tl.load(keys + at * keys_slot + d[None, :], mask=seen[:, None], other=0.0).to(tl.float32)
+            scores = tl.sum(some * q[None, :], 1) - slope * (n - j).to(tl.float32)
+            scores = tl.where(seen, scores, float("-inf"))
+            higher = tl.maximum(most, tl.max(scores, 0))
+            weights = tl.exp(scores - higher)
+            kept = tl.exp(most - higher)
+            some = tl.load(values + at * values_slot + d[None, :], mask=seen[:, None], other=0.0).to(tl.float32)
+            context = context * kept + tl.sum(weights[:, None] * some, 0)
+            total = total * kept + tl.sum(weights, 0)
+            most = higher
+        if SPLITS == 1:
+            context = tl.where(n + 1 < slots, context / total, float("nan"))
+            tl.store(out + tl.program_id(0) * DIM + d, context.to(out.dtype.element_ty))
+        else:
+            context = tl.where(n + 1 < slots, context, float("nan"))
+            place = parts + (tl.program_id(0) * SPLITS + split) * (DIM + 2)
+            tl.store(place + d, context)
+            tl.store(place + DIM, most)
+            tl.store(place + DIM + 1, total)
+
+    @triton.jit
+    def _join(parts, out, DIM: tl.constexpr, SPLITS: tl.constexpr, WIDTH: tl.constexpr):
+        d = tl.arange(0, DIM)
+        split = tl.arange(0, WIDTH)
+        is_part = split < SPLITS
+        place = parts + (tl.program_id(0) * SPLITS + split) * (DIM + 2)
+        most = tl.load(place + DIM, mask=is_part, other=float("-inf"))
+        total = tl.load(place + DIM + 1, mask=is_part, other=0.0)
+        contexts = tl.load(place[:, None] + d[None, :], mask=is_part[:, None], other=0.0)
+        weights = tl.exp(most - tl.max(most, 0))
+        context = tl.sum(weights[:, None] * contexts, 0) / tl.sum(weights * total, 0)
+        tl.store(out + tl.program_id(0) * DIM + d, context.to(out.dtype.element_ty))

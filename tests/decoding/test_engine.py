@@ -1,0 +1,214 @@
+"""Steps that are run again and again: what leaves the host, what may share a graph, and on a GPU that captured is eager to the token."""
+
+import gc
+import weakref
+from typing import Any
+
+import pytest
+import torch
+
+from clew.core.state import leaves, map_tree
+from clew.core.taps import watching
+from clew.decoding import engine
+from clew.decoding.beam import beam_search
+from clew.decoding.engine import Eager, addresses_of, forget_graphs, has_hooks, models_of, overwrite, reason_against, repeating
+from clew.decoding.ensemble import Ensemble
+from clew.decoding.filters import Banned, NoRepeatNgram, RepetitionPenalty, Temperature, TopK, with_filters
+from clew.decoding.forced_end import ForcedEnd
+from clew.decoding.sampling import greedy, greedy_sequences, sample_sequences
+from clew.decoding.stepper import Stepper, signature_of
+from clew.layers.attention import Attention
+from clew.models import MODELS
+from clew.sources.tokens import Tokens
+from clew.tasks.language_model import LanguageModel, LanguageModelConfig
+
+VOCABULARY = 90
+FAMILIES: dict[str, dict[str, Any]] = {
+    "gpt": {"dim": 64, "num_layers": 2, "num_heads": 4, "max_length": 200},
+    "llama": {"dim": 64, "num_layers": 2, "num_heads": 4, "num_kv_heads": 2},
+    "recurrent": {"dim": 64, "num_layers": 2},
+    "mixed": {"dim": 64, "layers": ["gru", {"name": "attention", "window": 16}, "lstm"]},
+}
+on_gpu = pytest.mark.skipif(not torch.cuda.is_available(), reason="graphs are captured on a GPU")
+
+
+def model(family: str, device: str = "cpu", **settings: Any) -> LanguageModel:
+    torch.manual_seed(3)
+    member = MODELS[family]
+    body = member.build(member.config(**{**FAMILIES[family], **settings}), Tokens(VOCABULARY))
+    return LanguageModel(body, None, LanguageModelConfig(tied=False)).to(device).eval()  # type: ignore[arg-type]
+
+
+def counting(frame: Any, fed: Any) -> Any:
+    new = (frame[0] + 1, frame[1] + (0 if fed is None else fed))
+    return new, (frame[0], new[1])
+
+
+def test_outputs_of_several_steps_stand_side_by_side():
+    repeated = Eager(counting, (torch.tensor([0, 10]), torch.zeros(2)))
+    before, sums = repeated.run(3, torch.tensor([[1.0, 2.0], [3.0, 4.0], [5.0, 6.0]]))
+    assert before.tolist() == [[0, 1, 2], [10, 11, 12]]
+    assert sums.tolist() == [[1, 4, 9], [2, 6, 12]]
+    assert repeated.frame[0].tolist() == [3, 13]
+
+
+def test_a_leaf_that_takes_another_s_place_is_not_lost():
+    first, second = torch.tensor([1.0]), torch.tensor([2.0])
+    overwrite((first, second), (second, first))
+    assert (first.item(), second.item()) == (2.0, 1.0)
+
+
+def test_steps_run_eagerly_where_nothing_can_be_captured():
+    frame = (torch.zeros(2), torch.zeros(2))
+    assert reason_against(frame, ("a", "signature")) == "there are no graphs to capture on this device"
+    with repeating(counting, frame, steps=1000, signature=("a",)) as repeated:
+        assert isinstance(repeated, Eager)
+
+
+def filtered(task: LanguageModel, **changes: Any) -> Stepper:
+    settings = {"temperature": 0.7, "top_k": 5, "top_p": 0.9, "repetition_penalty": 1.2, "no_repeat_ngram": 3, "banned": [1, 4]}
+    return with_filters(task.stepper(), **{**settings, **changes})
+
+
+def test_equal_steppers_have_equal_signatures_and_others_have_not():
+    task, other = model("gpt"), model("gpt")
+    assert signature_of(filtered(task)) == signature_of(filtered(task)) != signature_of(filtered(other))
+    for change in (
+        {"temperature": 0.8},
+        {"top_k": 6},
+        {"top_p": 0.8},
+        {"repetition_penalty": 1.3},
+        {"no_repeat_ngram": 2},
+        {"banned": [1]},
+    ):
+        assert signature_of(filtered(task)) != signature_of(filtered(task, **change)), change
+    ended = [ForcedEnd(task.stepper(), end=end, max_new=8, prompt=1) for end in (3, 3, 4)]
+    assert signature_of(ended[0]) == signature_of(ended[1]) != signature_of(ended[2])
+    assert signature_of(Ensemble([task.stepper(), other.stepper()])) != signature_of(Ensemble([task.stepper(), task.stepper()]))
+
+
+def test_a_stepper_around_one_without_a_signature_has_none():
+    class Silent:
+        vocabulary = 5
+
+    for around in (
+        Temperature(Silent(), temperature=2.0),
+        RepetitionPenalty(Silent(), penalty=2.0),
+        ForcedEnd(Silent(), end=1, max_new=3, prompt=1),
+        Ensemble([Silent()]),
+    ):
+        assert signature_of(around) is None, type(around)
+
+
+def test_a_signature_does_not_keep_its_model_alive():
+    task = model("recurrent")
+    signature, gone = signature_of(Banned(task.stepper(), tokens=[0])), weakref.ref(task)
+    assert models_of(signature) == [task]
+    del task
+    gc.collect()
+    assert gone() is None
+    assert models_of(signature) == []
+
+
+def test_weights_that_were_moved_are_noticed():
+    task = model("gpt")
+    signature = signature_of(task.stepper())
+    before = addresses_of(signature)
+    assert addresses_of(signature) == before
+    task.double()
+    assert addresses_of(signature) != before
+
+
+def test_hooks_are_noticed():
+    task = model("gpt")
+    assert not has_hooks(task)
+    hook = next(iter(task.modules())).register_forward_hook(lambda *_: None)
+    assert has_hooks(task)
+    hook.remove()
+    assert not has_hooks(task)
+
+
+@pytest.mark.parametrize("around", [lambda s: s, lambda s: TopK(NoRepeatNgram(RepetitionPenalty(s, penalty=1.5), n=2), k=9)])
+@pytest.mark.parametrize("family", FAMILIES)
+def test_no_step_changes_a_shape_where_the_capacity_is_known(family, around):
+    stepper = around(model(family).stepper())
+    with torch.inference_mode():
+        state = stepper.initial_state(3, 30)
+        _, state = stepper(torch.randint(VOCABULARY, (3, 9)), torch.arange(9) < torch.tensor([[9], [4], [7]]), state)
+        shapes = map_tree(lambda leaf: torch.tensor(leaf.shape), state)
+        for _ in range(3):
+            _, state = stepper(torch.randint(VOCABULARY, (3, 1)), None, state)
+            assert all(tuple(shape) == leaf.shape for shape, leaf in zip(leaves(shapes), leaves(state), strict=True))
+
+
+def written(task: LanguageModel, device: str) -> list[torch.Tensor]:
+    torch.manual_seed(5)
+    prompt = torch.randint(VOCABULARY, (5, 9)).to(device)
+    mask = (torch.arange(9) < torch.tensor([[9], [4], [7], [1], [9]])).to(device)
+    ends = [3, 7, 11, 50]
+    return [
+        greedy_sequences(task.stepper(), prompt, mask, max_new=70).tokens,
+        greedy_sequences(task.stepper(), prompt, mask, max_new=70, end=ends).lengths,
+        greedy_sequences(filtered(task, temperature=1.0), prompt, mask, max_new=40, end=ends).tokens,
+        sample_sequences(filtered(task), prompt, mask, max_new=40, end=ends, seed=2).tokens,
+        beam_search(task.stepper(), prompt, mask, beams=4, max_new=40, end=ends, n_best=2).tokens,
+    ]
+
+
+@on_gpu
+@pytest.mark.parametrize("family", FAMILIES)
+def test_a_captured_step_writes_what_an_eager_one_writes(family, monkeypatch):
+    task = model(family, "cuda")
+    monkeypatch.setattr(engine, "LEAST_STEPS", 1)
+    forget_graphs()
+    first = written(task, "cuda")
+    assert engine._graphs, "nothing was captured"
+    again = written(task, "cuda")
+    forget_graphs()
+    monkeypatch.setattr(engine, "LEAST_STEPS", 10**9)
+    eager = written(task, "cuda")
+    assert not engine._graphs
+    for captured, repeated, plain in zip(first, again, eager, strict=True):
+        assert torch.equal(captured, plain)
+        assert torch.equal(repeated, plain)
+
+
+@on_gpu
+def test_a_graph_reads_weights_as_they_are_now(monkeypatch):
+    task = model("gpt", "cuda")
+    monkeypatch.setattr(engine, "LEAST_STEPS", 1)
+    forget_graphs()
+    prompt = torch.zeros(1, 1, dtype=torch.long, device="cuda")
+    before = greedy_sequences(task.stepper(), prompt, max_new=30).tokens
+    with torch.no_grad():
+        for parameter in task.parameters():
+            parameter.add_(torch.randn_like(parameter) * 0.3)
+    after = greedy_sequences(task.stepper(), prompt, max_new=30).tokens
+    forget_graphs()
+    assert not torch.equal(before, after)
+    assert torch.equal(after, greedy_sequences(task.stepper(), prompt, max_new=30).tokens)
+
+
+@on_gpu
+def test_two_texts_that_are_written_in_turns_do_not_disturb_each_other(monkeypatch):
+    task = model("llama", "cuda")
+    monkeypatch.setattr(engine, "LEAST_STEPS", 1)
+    forget_graphs()
+    prompts = [torch.tensor([[number]], device="cuda") for number in (2, 5)]
+    alone = [[int(token) for token in greedy(task.stepper(), prompt, max_new=50)] for prompt in prompts]
+    iterators = [greedy(task.stepper(), prompt, max_new=50) for prompt in prompts]
+    together = [[int(next(each)) for each in iterators] for _ in range(50)]
+    assert [list(column) for column in zip(*together, strict=True)] == alone
+
+
+@on_gpu
+def test_a_model_that_is_watched_runs_eagerly(monkeypatch):
+    task = model("gpt", "cuda")
+    monkeypatch.setattr(engine, "LEAST_STEPS", 1)
+    forget_graphs()
+    seen: list[Any] = []
+    tap = next(module for module in task.modules() if isinstance(module, Attention)).weights
+    with watching({tap: seen.append}):
+        greedy_sequences(task.stepper(), torch.zeros(1, 1, dtype=torch.long, device="cuda"), max_new=30)
+    assert len(seen) == 30
+    assert not engine._graphs
