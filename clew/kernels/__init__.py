@@ -17,6 +17,7 @@ from clew.kernels.ctc import ctc
 from clew.kernels.dot_attention import dot_attention
 from clew.kernels.grid_lstm import grid_lstm
 from clew.kernels.recurrent import elman_relu, elman_tanh, gru, lstm
+from clew.kernels.window_blocks import window_blocks
 
 KERNELS: dict[str, Callable[..., Any]] = {
     "elman_tanh": elman_tanh,
@@ -26,14 +27,15 @@ KERNELS: dict[str, Callable[..., Any]] = {
     "gru": gru,
     "grid_lstm": grid_lstm,
     "dot_attention": dot_attention,
+    "window_blocks": window_blocks,
     "cross_entropy": cross_entropy,
     "ctc": ctc,
 }
 EAGER_ONLY = {"cross_entropy", "grid_lstm"}
 """Kernels that compiled code does without: a walk over chunks or diagonals would break its graph, and what it makes of the equation is
 fast, though of the cross-entropy it holds all logits."""
-UNROLLED = {"elman_tanh", "elman_relu", "lstm", "projected_lstm", "gru"}
-"""Kernels that an exported program would have written out to the length it was made with; it takes the equation, step by step."""
+UNROLLED = {"elman_tanh", "elman_relu", "lstm", "projected_lstm", "gru", "window_blocks"}
+"""Kernels that an exported program would have written out to the length it was made with; it takes the equation."""
 
 _only_equations: ContextVar[bool] = ContextVar("only_equations", default=False)
 
