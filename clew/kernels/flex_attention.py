@@ -17,8 +17,8 @@ from clew.core.sight import Sight
 LONG = 256
 """Shorter sequences take a mask: it is small, and nothing is compiled for them."""
 BLOCK = 128
-SHAPES = 8
-"""torch.compile makes code for each shape, up to this many. Further shapes take a mask."""
+SHAPES = 6
+"""torch.compile makes code for each shape, up to this many, below the number at which it would give up. Further shapes take a mask."""
 
 _compiled: dict[str, Callable[..., Any]] = {}
 _shapes: set[tuple[object, ...]] = set()
@@ -34,13 +34,13 @@ def takes_flex(query: Tensor, key: Tensor, value: Tensor, seen: Sight, slopes: T
         return False
     if not seen.documents and seen.window is None and (seen.causal or slopes is None):
         return False  # plain attention, or linear biases that are columns
-    shape = signature(query, key, seen, slopes)
+    shape = signature(query, key, slopes)
     return shape not in _refused and (shape in _shapes or len(_shapes) < SHAPES)
 
 
 def flex_attention(query: Tensor, key: Tensor, value: Tensor, seen: Sight, slopes: Tensor | None, scale: float) -> Tensor | None:
-    """softmax(scale * Q K^T - slope * |i - j|) V over what is seen; None where the compiler does not take it, now and for this shape later."""
-    shape = signature(query, key, seen, slopes)
+    """softmax(scale * Q K^T - slope * |i - j|) V over what is seen; None where the compiler refuses the shape, which is not tried again."""
+    shape = signature(query, key, slopes)
     _shapes.add(shape)
     if "flex" not in _compiled:
         _compiled["flex"] = torch.compile(flex.flex_attention, dynamic=False)
@@ -48,9 +48,14 @@ def flex_attention(query: Tensor, key: Tensor, value: Tensor, seen: Sight, slope
         return run_flex(_compiled["flex"], query, key, value, seen, slopes, scale)
     except torch.OutOfMemoryError:
         raise
-    except RuntimeError:  # whatever the compiler and its back ends raise
+    except (RuntimeError, ValueError):  # whatever the compiler and its back ends raise
         _refused.add(shape)
         return None
+
+
+def describe_shapes() -> str:
+    """How much was compiled in this process."""
+    return f"{len(_shapes - _refused)} shapes compiled, {len(_refused)} refused"
 
 
 def run_flex(
@@ -58,15 +63,15 @@ def run_flex(
 ) -> Tensor:
     length, missing = query.shape[2], -query.shape[2] % BLOCK
     query, key, value = (F.pad(part, (0, 0, 0, missing)) for part in (query, key, value))
-    first, last = seen_slots(seen, missing)
+    # Laid out alike whether rows share their places or not: another layout would be compiled anew.
+    first, last = (slots.expand(query.shape[0], -1).contiguous() for slots in seen_slots(seen, missing))
     bias = None if slopes is None else linear_bias(slopes.float())
-    mask = block_mask(first.expand(query.shape[0], -1), last.expand(query.shape[0], -1))
     grouped = query.shape[1] != key.shape[1]
-    context: Tensor = attend(query, key, value, score_mod=bias, block_mask=mask, scale=scale, enable_gqa=grouped)
+    context: Tensor = attend(query, key, value, score_mod=bias, block_mask=block_mask(first, last), scale=scale, enable_gqa=grouped)
     return context[:, :, :length]
 
 
-def signature(query: Tensor, key: Tensor, seen: Sight, slopes: Tensor | None) -> tuple[object, ...]:
+def signature(query: Tensor, key: Tensor, slopes: Tensor | None) -> tuple[object, ...]:
     """All that the compiled code depends on."""
     batch, heads, length, dim = query.shape
     blocks = -(-length // BLOCK)
