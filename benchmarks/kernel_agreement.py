@@ -1,8 +1,8 @@
 """`python -m benchmarks.kernel_agreement`: every kernel of clew.kernels against its equation, on the device that is there.
 
 Values and gradients of layers. The reference is the equation in float64. A kernel may differ from it by a few times what the equation
-itself differs in the same precision: float32, and bfloat16 under autocast. A relative error is |found - expected| / |expected| of all outputs, or
-of all gradients. Exit status 1 where one is larger, or where a kernel has no case.
+itself differs in the same precision: float32, and bfloat16 under autocast. A relative error is |found - expected| / |expected| of all
+outputs, or of all gradients. Exit status 1 where one is larger, or where a kernel has no case.
 """
 
 import copy
@@ -18,6 +18,7 @@ from benchmarks.side_by_side import device
 from clew.core.types import Memory
 from clew.kernels import KERNELS, only_equations
 from clew.kernels.flex_attention import describe_shapes
+from clew.kernels.query_blocks import LONG
 from clew.layers.attention import CrossAttention, SelfAttention
 from clew.layers.cells import CELLS
 from clew.layers.ctc import CTC
@@ -66,9 +67,17 @@ def sequence(name: str, kernel: str, layer: nn.Module, length: int, mask: Tensor
 
 
 def attention(
-    name: str, length: int, mask: Tensor | None = None, *, kernel: str = "dot_attention", position: str = "none", **options: Any
+    name: str,
+    length: int,
+    mask: Tensor | None = None,
+    *,
+    kernel: str = "dot_attention",
+    position: str = "none",
+    heads: int = 4,
+    **options: Any,
 ) -> Case:
-    layer = SelfAttention(DIM, 4, position=POSITIONS[position](DIM, 4, DIM // 4), **options)
+    encoding = POSITIONS[position](DIM, heads, DIM // 4)
+    layer = SelfAttention(DIM, heads, position=encoding, **{"head_dim": DIM // 4, **options})
     return sequence(f"attention, {name}", kernel, layer, length, mask)
 
 
@@ -112,6 +121,7 @@ def cases() -> Iterator[Case]:
     yield attention("a window", 400, ragged(400), kernel="window_blocks", window=50, num_kv_heads=2)
     yield attention("a window, both sides", 500, kernel="window_blocks", window=50, causal=False)
     yield attention("ALiBi, a window", 400, documents(400, 90), kernel="window_blocks", window=50, position="alibi")
+    yield attention("relative, long", LONG, kernel="query_blocks", position="relative", heads=1)
     yield attention("relative, a window", 400, ragged(400), kernel="window_blocks", window=20, position="relative")
 
 

@@ -16,6 +16,7 @@ from clew.kernels.cross_entropy import cross_entropy
 from clew.kernels.ctc import ctc
 from clew.kernels.dot_attention import dot_attention
 from clew.kernels.grid_lstm import grid_lstm
+from clew.kernels.query_blocks import query_blocks
 from clew.kernels.recurrent import elman_relu, elman_tanh, gru, lstm
 from clew.kernels.window_blocks import window_blocks
 
@@ -28,12 +29,13 @@ KERNELS: dict[str, Callable[..., Any]] = {
     "grid_lstm": grid_lstm,
     "dot_attention": dot_attention,
     "window_blocks": window_blocks,
+    "query_blocks": query_blocks,
     "cross_entropy": cross_entropy,
     "ctc": ctc,
 }
-EAGER_ONLY = {"cross_entropy", "grid_lstm"}
+EAGER_ONLY = {"cross_entropy", "grid_lstm", "query_blocks"}
 """Kernels that compiled code does without: a walk over chunks or diagonals would break its graph, and what it makes of the equation is
-fast, though of the cross-entropy it holds all logits."""
+fast, though it holds all logits of a cross-entropy and all scores of attention."""
 UNROLLED = {"elman_tanh", "elman_relu", "lstm", "projected_lstm", "gru", "window_blocks"}
 """Kernels that an exported program would have written out to the length it was made with; it takes the equation."""
 

@@ -57,6 +57,11 @@ def dot_attention(
     return context[..., :width] if columns else context
 
 
+def needs_bias(query: Tensor, key: Tensor, value: Tensor, seen: Sight, slopes: Tensor | None, dropout: float) -> bool:
+    """Whether `dot_attention` with a bias would have to hold it."""
+    return slopes is None or not (takes_columns(query, value, seen) or takes_flex(query, key, value, seen, slopes, dropout))
+
+
 def attend(
     query: Tensor, key: Tensor, value: Tensor, *, scale: float, visible: Tensor | None, causal: bool, dropout: float, plans: bool
 ) -> Tensor:

@@ -14,7 +14,9 @@ from clew.core.sight import Sight
 from clew.core.taps import Tap
 from clew.core.types import Memory, State
 from clew.kernels import choose
+from clew.kernels.dot_attention import needs_bias
 from clew.kernels.projections import Together
+from clew.kernels.query_blocks import LONG
 from clew.layers.caches import (
     RING_CHUNK,
     Buffer,
@@ -63,12 +65,9 @@ class Attention(nn.Module):
         """query (batch, heads, query, width) at `places`; key and value at `key_index` (batch, key) may have fewer heads, each shared by a
         group. `seen` is a Sight, or True where a query may look, broadcast to (batch, heads, query, key). Indices count from the row's
         start: encodings look at their differences, inside one document."""
-        position = self.position
-        in_blocks = choose("window_blocks", self) if isinstance(seen, Sight) else None
-        if in_blocks is not None and (blocks := in_blocks(query, key, value, seen)) is not None:
-            context: Tensor = blocks.join(self.forward(*blocks.arguments()))
-            return context
-        bias = None
+        if isinstance(seen, Sight) and (in_blocks := self.in_blocks(query, key, value, seen)) is not None:
+            return in_blocks
+        position, bias = self.position, None
         if position is not None and position.biases:
             bias = partial(position.scores, query, places.index, key_index)
         kernel = choose(self.kernel, self) if query.shape[1] else None  # no kernel runs without a head
@@ -76,7 +75,7 @@ class Attention(nn.Module):
             left, right, scale = self.score.as_dot(query, key)
             dropout = self.dropout if self.training else 0.0
             slopes = None if position is None else position.linear_slopes
-            context = kernel(left, right, value, scale=scale, seen=seen, dropout=dropout, bias=bias, slopes=slopes)
+            context: Tensor = kernel(left, right, value, scale=scale, seen=seen, dropout=dropout, bias=bias, slopes=slopes)
             return context
         if key.shape[1] != query.shape[1]:
             repeats = query.shape[1] // key.shape[1]
@@ -96,6 +95,22 @@ class Attention(nn.Module):
         if position is not None and position.adds_values:
             context = context + position.values(weights, places.index, key_index)
         return context
+
+    def in_blocks(self, query: Tensor, key: Tensor, value: Tensor, seen: Sight) -> Tensor | None:
+        """The context by blocks of queries where that saves memory and no score is watched."""
+        in_windows, position = choose("window_blocks", self), self.position
+        if in_windows is not None and (blocks := in_windows(query, key, value, seen)) is not None:
+            context: Tensor = blocks.join(self.forward(*blocks.arguments()))
+            return context
+        by_queries = choose("query_blocks", self)
+        if by_queries is None or query.shape[2] < LONG:
+            return None
+        dropout = self.dropout if self.training else 0.0
+        biased = position is not None and position.biases and needs_bias(query, key, value, seen, position.linear_slopes, dropout)
+        if self.kernel is None or biased:
+            context = by_queries(self.forward, query, key, value, seen)
+            return context
+        return None
 
     def weigh(self, scores: Tensor) -> Tensor:
         weights = self.weights(torch.softmax(self.scores(scores), -1))

@@ -106,6 +106,7 @@ def largest_tensor(layer, length, mask=None):
         ("relative", 20, False),
         ("alibi", None, True),
         ("none", None, True),
+        ("relative", None, False),
     ],
 )
 def test_memory_grows_with_the_length_and_not_with_its_square(position, window, documents):
