@@ -67,10 +67,16 @@ def attend(
 ) -> Tensor:
     """scaled_dot_product_attention where its fast implementations take what it is given; `plans` leaves cuDNN among them."""
     on_gpu = query.device.type == "cuda"
-    half = query.dtype in (torch.float16, torch.bfloat16)
-    if key.shape[1] != query.shape[1] and not (on_gpu and half and visible is None):
+    half = query.dtype in (torch.float16, torch.bfloat16) or torch.is_autocast_enabled(query.device.type)
+    batch, heads, length, _ = query.shape
+    if key.shape[1] != heads and length == 1 and (visible is None or visible.shape[1] == 1):
+        query = query.reshape(
+            batch, key.shape[1], -1, query.shape[-1]
+        )  # one step: the queries of a group see the same, as one head's would
+        causal = False
+    elif key.shape[1] != heads and not (on_gpu and half and visible is None):
         # Of the implementations without query x key only flash attention reads grouped heads, in half precision and without a mask.
-        repeats = query.shape[1] // key.shape[1]
+        repeats = heads // key.shape[1]
         key, value = key.repeat_interleave(repeats, 1), value.repeat_interleave(repeats, 1)
     width = value.shape[-1]
     if on_gpu and visible is not None and (query.shape[-1] % 8 or width % 8):  # memory-efficient attention reads vectors of 8
@@ -95,7 +101,8 @@ def attend(
             context = call()
     else:
         context = without_cudnn(call)
-    return context[..., :width] if value.shape[-1] != width else context
+    context = context[..., :width] if value.shape[-1] != width else context
+    return context if context.shape[1] == heads else context.reshape(batch, heads, length, width)
 
 
 def without_cudnn(call: Callable[[], Tensor]) -> Tensor:

@@ -20,8 +20,14 @@ STRIDE = 128
 
 
 def takes_columns(query: Tensor, value: Tensor, seen: Sight) -> bool:
-    exact = query.device.type == "cuda" or query.dtype in (torch.float32, torch.float64)
-    return exact and seen.causal and query.shape[2] >= LONG and query.shape[-1] == value.shape[-1] and not torch.compiler.is_exporting()
+    whole = query.dtype in (torch.float32, torch.float64) and not torch.is_autocast_enabled(query.device.type)
+    return (
+        (whole or query.is_cuda)
+        and seen.causal
+        and query.shape[2] >= LONG
+        and query.shape[-1] == value.shape[-1]
+        and not torch.compiler.is_exporting()
+    )
 
 
 def with_columns(

@@ -15,6 +15,8 @@ from clew.core.sight import Sight
 
 SMALLEST, LARGEST = 128, 512
 """Queries of a block: as many as the window is wide, between these."""
+ALIGNED = 8
+"""Keys before a block are a multiple of this, so that rows of a mask are aligned as GPUs read them."""
 
 
 class Blocks(NamedTuple):
@@ -43,8 +45,9 @@ def window_blocks(query: Tensor, key: Tensor, value: Tensor, seen: Sight) -> Blo
     if reach is None or not seen.aligned:
         return None
     batch, length = query.shape[0], query.shape[2]
-    size = max(SMALLEST, min(LARGEST, reach))
-    before, after = reach, 0 if seen.causal else reach
+    before = -(-reach // ALIGNED) * ALIGNED
+    after = 0 if seen.causal else before
+    size = max(SMALLEST, min(LARGEST, before))
     if length < 2 * (before + size + after):
         return None
     count = -(-length // size)

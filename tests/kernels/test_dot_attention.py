@@ -118,3 +118,23 @@ def test_padding_of_a_sequence_that_sees_all_is_one_row_of_the_mask():
     index = torch.tensor([[0, 1, -1], [-1, -1, -1]])
     seen = Sight(Places(index, torch.zeros_like(index)), index, False, padded=True, aligned=True)
     assert seen.visible().tolist() == [[[[True, True, False]]], [[[True, True, True]]]]
+
+
+@pytest.mark.parametrize("masked", [True, False])
+def test_one_query_of_each_head_of_a_group_reads_the_groups_keys_in_values_and_gradients(masked):
+    query, key, value = (randn(2, heads, length, 8, seed=heads).requires_grad_() for heads, length in ((4, 1), (2, 9), (2, 9)))
+    visible = torch.arange(9) < torch.tensor([9, 5])[:, None, None, None]
+    expected = written_out(query, key, value, 0.4, visible if masked else torch.ones_like(visible))
+    assert_same(
+        expected, dot_attention(query, key, value, scale=0.4, seen=visible if masked else None), (query, key, value), None, near=1e-9
+    )
+
+
+def test_linear_biases_are_exact_under_autocast_too():
+    query, key, value, seen = drawn(LONG, None, True, torch.float32)
+    slopes, slot = ALiBi(8, 4, 8).slopes, torch.arange(LONG)
+    bias = -slopes[:, None, None] * (slot[:, None] - slot)
+    with torch.no_grad(), torch.autocast("cpu", torch.bfloat16):
+        actual = dot_attention(query, key, value, scale=0.4, seen=seen, bias=lambda: bias, slopes=slopes)
+    expected = written_out(query, key, value, 0.4, seen.visible(), bias)
+    torch.testing.assert_close(actual.float(), expected.detach(), atol=0.05, rtol=0.05)

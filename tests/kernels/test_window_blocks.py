@@ -10,7 +10,7 @@ from torch.utils._pytree import tree_leaves
 from clew.core.masks import Places
 from clew.core.sight import Sight
 from clew.kernels import only_equations
-from clew.kernels.window_blocks import SMALLEST, window_blocks
+from clew.kernels.window_blocks import ALIGNED, SMALLEST, window_blocks
 from clew.layers.attention import SelfAttention
 from clew.layers.positions import POSITIONS
 from clew.layers.scores import SCORES
@@ -71,7 +71,7 @@ def test_blocks_are_made_only_where_they_save_half():
     places = SLOT[None], torch.zeros_like(SLOT)[None]
     near = Sight(places=Places(*places), key_index=SLOT[None], causal=True, window=3, aligned=True)
     blocks = window_blocks(x, x, x, near)
-    assert blocks is not None and blocks.query.shape == (4, 1, SMALLEST, 2) and blocks.key.shape == (4, 1, SMALLEST + 3, 2)
+    assert blocks is not None and blocks.query.shape == (4, 1, SMALLEST, 2) and blocks.key.shape == (4, 1, SMALLEST + ALIGNED, 2)
     assert window_blocks(x, x, x, near._replace(window=200)) is None
     assert window_blocks(x, x, x, near._replace(window=None)) is None
     assert window_blocks(x, x, x, near._replace(aligned=False)) is None
