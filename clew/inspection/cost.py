@@ -8,8 +8,8 @@
 
 The table of the paper leaves out the n d^2 of attention's projections; here they are counted. FLOPs, memory and chains of products are
 counted as in `metering`, where the layers run as they are written; times are of the layers as they run, and another day's differ. Windowed
-attention is read through its ring, as it is when text is written: over a whole text at once it masks n^2 scores and saves nothing. The ring
-holds a chunk besides the window, so that more keys are read than the r + 1 of the formula, as many at every length.
+attention is read through its ring, as it is when text is written: over a whole text at once the equation masks n^2 scores and saves
+nothing. The ring holds a chunk besides the window, so that more keys are read than the r + 1 of the formula, as many at every length.
 """
 
 import math

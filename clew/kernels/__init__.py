@@ -17,8 +17,10 @@ from clew.kernels.ctc import ctc
 from clew.kernels.decode_attention import decode_attention
 from clew.kernels.dot_attention import dot_attention
 from clew.kernels.grid_lstm import grid_lstm
+from clew.kernels.query_blocks import query_blocks
 from clew.kernels.recurrent import elman_relu, elman_tanh, gru, lstm
 from clew.kernels.rotary import rotary
+from clew.kernels.window_blocks import window_blocks
 
 KERNELS: dict[str, Callable[..., Any]] = {
     "elman_tanh": elman_tanh,
@@ -29,15 +31,17 @@ KERNELS: dict[str, Callable[..., Any]] = {
     "grid_lstm": grid_lstm,
     "dot_attention": dot_attention,
     "decode_attention": decode_attention,
+    "window_blocks": window_blocks,
+    "query_blocks": query_blocks,
     "rotary": rotary,
     "cross_entropy": cross_entropy,
     "ctc": ctc,
 }
-EAGER_ONLY = {"cross_entropy", "grid_lstm", "decode_attention", "rotary"}
+EAGER_ONLY = {"cross_entropy", "grid_lstm", "query_blocks", "decode_attention", "rotary"}
 """Kernels that compiled code does without: a walk over chunks or diagonals would break its graph, and what it makes of the equation is
-fast, though of the cross-entropy it holds all logits."""
-UNROLLED = {"elman_tanh", "elman_relu", "lstm", "projected_lstm", "gru"}
-"""Kernels that an exported program would have written out to the length it was made with; it takes the equation, step by step."""
+fast, though it holds all logits of a cross-entropy and all scores of attention."""
+UNROLLED = {"elman_tanh", "elman_relu", "lstm", "projected_lstm", "gru", "window_blocks"}
+"""Kernels that an exported program would have written out to the length it was made with; it takes the equation."""
 
 _only_equations: ContextVar[bool] = ContextVar("only_equations", default=False)
 

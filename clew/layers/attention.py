@@ -1,6 +1,7 @@
 """Attention: softmax(score(query, key)) value, over a sequence's own past or a memory. Scores and positions are parts that are
 passed in."""
 
+from functools import partial
 from typing import Any, NamedTuple
 
 import torch
@@ -9,11 +10,14 @@ from torch import Tensor, nn
 
 from clew.core.errors import UserError
 from clew.core.masks import Places, advance, has_documents, new_clock, real_positions
+from clew.core.sight import Sight
 from clew.core.taps import Tap
 from clew.core.types import Memory, State
 from clew.kernels import choose
 from clew.kernels.decode_attention import is_supported
+from clew.kernels.dot_attention import needs_bias
 from clew.kernels.projections import Together
+from clew.kernels.query_blocks import LONG
 from clew.layers.caches import (
     RING_CHUNK,
     Buffer,
@@ -57,38 +61,34 @@ class Attention(nn.Module):
         self.kernel = "dot_attention" if fusable else None
 
     def forward(
-        self,
-        query: Tensor,
-        key: Tensor,
-        value: Tensor,
-        places: Places,
-        key_index: Tensor,
-        visible: Tensor | None = None,
-        causal: bool = False,
+        self, query: Tensor, key: Tensor, value: Tensor, places: Places, key_index: Tensor, seen: Sight | Tensor | None = None
     ) -> Tensor:
         """query (batch, heads, query, width) at `places`; key and value at `key_index` (batch, key) may have fewer heads, each shared by a
-        group. `visible` is True where a query may look, broadcast to (batch, heads, query, key); `causal` alone is the plain triangle of a
-        sequence read from its start. Indices count from the row's start: encodings look at their differences, inside one document."""
-        position = self.position
-        bias = position.scores(query, places.index, key_index) if position is not None and position.biases else None
+        group. `seen` is a Sight, or True where a query may look, broadcast to (batch, heads, query, key). Indices count from the row's
+        start: encodings look at their differences, inside one document."""
+        if isinstance(seen, Sight) and (in_blocks := self.in_blocks(query, key, value, seen)) is not None:
+            return in_blocks
+        position, bias = self.position, None
+        if position is not None and position.biases:
+            bias = partial(position.scores, query, places.index, key_index)
         kernel = choose(self.kernel, self) if query.shape[1] else None  # no kernel runs without a head
         if kernel is not None:
-            query, key, scale = self.score.as_dot(query, key)
+            left, right, scale = self.score.as_dot(query, key)
             dropout = self.dropout if self.training else 0.0
-            found: Tensor = kernel(query, key, value, scale=scale, visible=visible, causal=causal, bias=bias, dropout=dropout)
-            return found
+            slopes = None if position is None else position.linear_slopes
+            context: Tensor = kernel(left, right, value, scale=scale, seen=seen, dropout=dropout, bias=bias, slopes=slopes)
+            return context
         if key.shape[1] != query.shape[1]:
             repeats = query.shape[1] // key.shape[1]
             key, value = key.repeat_interleave(repeats, 1), value.repeat_interleave(repeats, 1)
-        if causal:
-            visible = places.index[:, None, :, None] >= key_index[:, None, None, :]
+        visible = seen.visible() if isinstance(seen, Sight) else seen
         in_document = key_index[:, None, :]
         if self.score.uses_positions:
             in_document = in_document - places.start[:, :, None]
             in_document = in_document if visible is None else torch.where(visible[:, 0], in_document, -1)
         scores = self.score(query, key, in_document)
         if bias is not None:
-            scores = scores + bias
+            scores = scores + bias()
         if visible is not None:
             scores = scores.masked_fill(~visible, float("-inf"))
         weights = self.weigh(scores)
@@ -96,6 +96,22 @@ class Attention(nn.Module):
         if position is not None and position.adds_values:
             context = context + position.values(weights, places.index, key_index)
         return context
+
+    def in_blocks(self, query: Tensor, key: Tensor, value: Tensor, seen: Sight) -> Tensor | None:
+        """The context by blocks of queries where that saves memory and no score is watched."""
+        in_windows, position = choose("window_blocks", self), self.position
+        if in_windows is not None and (blocks := in_windows(query, key, value, seen)) is not None:
+            context: Tensor = blocks.join(self.forward(*blocks.arguments()))
+            return context
+        by_queries = choose("query_blocks", self)
+        if by_queries is None or query.shape[2] < LONG:
+            return None
+        dropout = self.dropout if self.training else 0.0
+        biased = position is not None and position.biases and needs_bias(query, key, value, seen, position.linear_slopes, dropout)
+        if self.kernel is None or biased:
+            context = by_queries(self.forward, query, key, value, seen)
+            return context
+        return None
 
     def weigh(self, scores: Tensor) -> Tensor:
         weights = self.weights(torch.softmax(self.scores(scores), -1))
@@ -193,24 +209,26 @@ class SelfAttention(SequenceLayer):
             return self.step(kernel, x, state), state
         places, clock = advance(None if state is None else state.clock, mask, x)
         query, key, value = self.project(x, places)
-        causal = mask is None and state is None and self.window is None
-        visible: Tensor | None = None
+        seen: Sight | None = None
         if isinstance(state, Buffer) and self.window is None and (first := common_place(state.clock, mask, x)) is not None:
             cache: Any = write_together(state, key, value, first, clock)
             key_index = cache.index.narrow(1, 1, first + x.shape[1])
             if first:
                 key, value = (part.narrow(1, 1, first + 1).transpose(1, 2) for part in (cache.keys, cache.values))
-            causal = first == 0
+            else:
+                seen = Sight(places, key_index, causal=True, aligned=True)
         elif isinstance(state, (Buffer, Ring)):
             cache = write(state, key, value, places, clock)
             key, value, key_index = cache.keys.transpose(1, 2), cache.values.transpose(1, 2), cache.index
-            visible = self.visible(places, key_index, mask)
+            seen = Sight(places, key_index, causal=True, window=self.window, documents=True, padded=mask is not None)
         else:
-            cache = grow(state, key, value, places, clock, ragged=mask is not None)
+            nothing_read = state is None or state.keys.shape[2] == 0
+            cache = grow(None if nothing_read else state, key, value, places, clock, ragged=mask is not None)
             key, value, key_index = cache.keys, cache.values, cache.key_index
-            if not causal and (self.window is not None or not is_step_over_all(cache, x)):
-                visible = self.visible(places, key_index, mask)
-        return self.join(self.attention(query, *self.shared(key, value), places, key_index, visible, causal)), cache
+            if nothing_read or self.window is not None or not is_step_over_all(cache, x):
+                documents = not nothing_read or has_documents(mask)
+                seen = Sight(places, key_index, True, self.window, documents, padded=mask is not None, aligned=nothing_read)
+        return self.join(self.attention(query, *self.shared(key, value), places, key_index, seen)), cache
 
     def step_kernel(self, x: Tensor) -> Any:
         """The kernel for one position over a buffer, where there is one: for a scaled dot product, with no bias but ALiBi's."""
@@ -235,16 +253,10 @@ class SelfAttention(SequenceLayer):
         """Every position sees every real one of its document, within the window."""
         places, _ = advance(None, mask, x)
         query, key, value = self.project(x, places)
-        visible = None
-        if mask is not None or self.window is not None:
-            query_index, key_index = places.index[:, :, None], places.index[:, None, :]
-            visible = key_index >= 0
-            if has_documents(mask):
-                visible = visible & (places.start[:, :, None] == places.start[:, None, :])
-            if self.window is not None:
-                visible = visible & ((query_index - key_index).abs() <= self.window)
-            visible = (visible | (query_index < 0))[:, None]  # padding sees all, or its softmax is NaN
-        return self.join(self.attention(query, *self.shared(key, value), places, places.index, visible))
+        documents = has_documents(mask)
+        key_start = places.start if documents else None
+        seen = Sight(places, places.index, False, self.window, documents, padded=mask is not None, aligned=True, key_start=key_start)
+        return self.join(self.attention(query, *self.shared(key, value), places, places.index, seen))
 
     def project(self, x: Tensor, places: Places) -> tuple[Tensor, Tensor, Tensor]:
         together = self.together(x, self.query, self.key, self.value)
@@ -271,17 +283,6 @@ class SelfAttention(SequenceLayer):
     def join(self, context: Tensor) -> Tensor:
         joined: Tensor = self.output(context.transpose(1, 2).flatten(2))
         return joined
-
-    def visible(self, places: Places, key_index: Tensor, mask: Tensor | None) -> Tensor:
-        """Which keys each position may see: its own document's, up to itself, within the window. Padding sees all, or its softmax is
-        NaN."""
-        query, start, key = places.index[:, :, None], places.start[:, :, None], key_index[:, None, :]
-        visible = (key >= start) & (key <= query)
-        if self.window is not None:
-            visible &= key >= query - self.window
-        if mask is not None:
-            visible |= query < 0
-        return visible[:, None]
 
     def in_pieces(self, x: Tensor, mask: Tensor | None, state: State) -> tuple[Tensor, State]:
         outputs = []

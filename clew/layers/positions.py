@@ -28,6 +28,7 @@ class Position(nn.Module):
 
     `in_layers` says that the encoding acts inside every attention layer, each with an instance of its own, rather than once on the input;
     `biases` that it adds to the scores; `content_free` that what it adds ignores the query; `adds_values` that it adds to the context.
+    `linear_slopes` c (heads,) say that it adds -c |i - j| and nothing else, which kernels do without a tensor of query x key.
     """
 
     in_layers = False
@@ -38,6 +39,10 @@ class Position(nn.Module):
 
     def __init__(self, dim: int, num_heads: int, head_dim: int):
         super().__init__()
+
+    @property
+    def linear_slopes(self) -> Tensor | None:
+        return None
 
     def embed(self, x: Tensor, positions: Tensor) -> Tensor:
         return x
@@ -143,6 +148,10 @@ class ALiBi(Position):
     def scores(self, query: Tensor, query_positions: Tensor, key_positions: Tensor) -> Tensor:
         distance = (query_positions[:, :, None] - key_positions[:, None, :]).abs()  # (batch, query, key)
         return -self.slopes.to(query.dtype)[:, None, None] * distance[:, None]  # (batch, heads, query, key)
+
+    @property
+    def linear_slopes(self) -> Tensor:
+        return self.slopes
 
     def keep_heads(self, heads: list[int]) -> None:
         self.slopes = self.slopes[heads]

@@ -1,0 +1,73 @@
+"""Attention with linear biases, windows and documents at length 4096, forward and backward, beside scaled_dot_product_attention.
+
+Peers are plain causal attention, which does less, and the same attention by a bias or a mask of query x key, which is made before the clock
+starts. On a GPU 4 x 16 heads of 64 in bfloat16, on a CPU 1 x 4 in float32.
+"""
+
+from collections.abc import Callable
+from functools import partial
+
+import torch
+import torch.nn.functional as F
+from torch import Tensor
+
+from benchmarks.side_by_side import Comparison, compare, device
+from clew.core.masks import advance
+from clew.core.sight import Sight
+from clew.layers.attention import Attention
+from clew.layers.positions import ALiBi
+from clew.layers.scores import ScaledDot
+
+LENGTH, DIM, WINDOW, DOCUMENT = 4096, 64, 256, 512
+
+
+def run() -> list[Comparison]:
+    place = device()
+    batch, heads, dtype = (4, 16, torch.bfloat16) if place.type == "cuda" else (1, 4, torch.float32)
+    inputs = [torch.randn(batch, heads, LENGTH, DIM, device=place, dtype=dtype, requires_grad=True) for _ in range(3)]
+    gradient = torch.randn_like(inputs[0])
+    nothing = torch.zeros(batch, LENGTH, 1, device=place)
+    numbers = (1 + torch.arange(LENGTH, device=place) // DOCUMENT).expand(batch, -1)
+    places, (apart, _) = advance(None, None, nothing)[0], advance(None, numbers, nothing)
+    linear = ALiBi(heads * DIM, heads, DIM).to(place)
+    whole = Sight(places, places.index, causal=True, aligned=True)
+    in_documents = Sight(apart, apart.index, causal=True, documents=True, padded=True, aligned=True)
+    plain, biased = (Attention(ScaledDot(DIM, DIM), position).to(place) for position in (None, linear))
+
+    def step(attend: Callable[..., Tensor]) -> Callable[[], None]:
+        def call() -> None:
+            attend(*inputs).backward(gradient)
+
+        return call
+
+    def ours(attention: Attention, seen: Sight) -> Callable[[], None]:
+        return step(lambda query, key, value: attention(query, key, value, seen.places, seen.key_index, seen))
+
+    def masked(seen: Sight, bias: Tensor | None = None) -> Callable[[], None]:
+        mask = seen.visible()
+        if bias is not None:
+            mask = bias.to(dtype).masked_fill(~mask, float("-inf"))
+        return step(partial(F.scaled_dot_product_attention, attn_mask=mask))
+
+    bias = linear.scores(inputs[0].detach(), places.index, places.index)
+    window = whole._replace(window=WINDOW)
+    causal = step(partial(F.scaled_dot_product_attention, is_causal=True))
+    pairs: list[tuple[str, str, Callable[[], None], Callable[[], None]]] = [
+        ("ALiBi at 4096", "plain causal", ours(biased, whole), causal),
+        ("ALiBi at 4096", "with a bias tensor", ours(biased, whole), masked(whole, bias)),
+        (f"a window of {WINDOW} at 4096", "plain causal", ours(plain, window), causal),
+        (f"a window of {WINDOW} at 4096", "with a mask", ours(plain, window), masked(window)),
+        (f"ALiBi, a window of {WINDOW}", "with a bias tensor", ours(biased, window), masked(window, bias)),
+        (f"documents of {DOCUMENT} at 4096", "with a mask", ours(plain, in_documents), masked(in_documents)),
+        ("ALiBi in documents", "with a bias tensor", ours(biased, in_documents), masked(in_documents, bias)),
+    ]
+    rounds = 15 if place.type == "cuda" else 5
+    return [
+        compare(workload, peer, one, other, tokens=batch * LENGTH, rounds=rounds, warmup=3 if place.type == "cuda" else 1)
+        for workload, peer, one, other in pairs
+    ]
+
+
+if __name__ == "__main__":
+    for comparison in run():
+        print(comparison, flush=True)

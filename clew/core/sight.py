@@ -1,0 +1,53 @@
+"""Which keys each query may see, told by where both stand rather than by a tensor of query x key."""
+
+from typing import NamedTuple
+
+from torch import Tensor
+
+from clew.core.masks import Places
+
+
+class Sight(NamedTuple):
+    """A query sees the real keys of its own document, within `window` positions, and none after itself where `causal`.
+
+    Indices count from the row's start and are -1 on padding, as in `Places`; all are (batch, length), or (1, length) where every row is the
+    same. Padded queries see something, whatever it is, or their softmax is NaN.
+    """
+
+    places: Places
+    key_index: Tensor
+    causal: bool
+    window: int | None = None
+    documents: bool = False  # whether a row may hold several documents
+    padded: bool = False  # whether there may be padding
+    aligned: bool = False  # whether key j stands where query j does, in slot j: nothing was read before
+    key_start: Tensor | None = None  # where the keys' documents began; read only where not causal
+
+    @property
+    def is_triangle(self) -> bool:
+        """Whether slot i sees just the slots up to i: real positions come first in a row, so padding needs no mask of its own."""
+        return self.causal and self.aligned and self.window is None and not self.documents
+
+    @property
+    def is_whole(self) -> bool:
+        """Whether every query sees every key."""
+        return not (self.causal or self.documents or self.padded) and self.window is None
+
+    def visible(self) -> Tensor:
+        """True where a query may look: broadcasts to (batch, heads, query, key)."""
+        query, key = self.places.index[:, :, None], self.key_index[:, None, :]
+        if not self.causal and not self.documents and self.window is None:
+            real = self.key_index >= 0
+            return (real | ~real.any(1, keepdim=True))[:, None, None]
+        if self.causal:
+            visible = (key >= self.places.start[:, :, None]) & (key <= query)
+        else:
+            visible = key >= 0
+            if self.documents:
+                assert self.key_start is not None
+                visible = visible & (self.places.start[:, :, None] == self.key_start[:, None, :])
+        if self.window is not None:
+            visible = visible & ((query - key).abs() <= self.window)
+        if self.padded:
+            visible = visible | (query < 0)
+        return visible[:, None]
