@@ -52,8 +52,9 @@ def test_a_form_that_is_not_recorded_is_told(tmp_path: Path) -> None:
         read_recorded(path, "cuda")
 
 
-def test_every_workload_of_a_cpu_is_recorded_with_all_its_peers() -> None:
-    recorded = read_recorded(RECORDED, "cpu-quick")
+@pytest.mark.parametrize("form", ["cpu", "cpu-quick"])
+def test_every_workload_of_a_cpu_is_recorded_with_all_its_peers(form: str) -> None:
+    recorded = read_recorded(RECORDED, form)
     assert {name: set(peers) for name, peers in recorded.ratios.items()} == {
         name: set(workload.peers) for name, workload in WORKLOADS.items() if "cpu" in workload.devices
     }
