@@ -48,6 +48,8 @@ def run(options: argparse.Namespace) -> int:
     from clew.bench.picture import view_of
     from clew.bench.recorded import RECORDED, better, losses, read_recorded, write_recorded
 
+    if options.check and is_workload(options.check) and not Path(options.check).exists():
+        options.names, options.check = [*options.names, options.check], ""  # `--check NAME`: FILE was left out
     names = chosen(options.names)
     if options.list:
         return list_workloads(names, options.json)
@@ -79,13 +81,19 @@ def run(options: argparse.Namespace) -> int:
     return 1 if lost else 0
 
 
+def is_workload(name: str) -> bool:
+    from clew.bench.workloads import WORKLOADS
+
+    return any(fnmatchcase(known, name) for known in WORKLOADS)
+
+
 def chosen(names: list[str]) -> list[str]:
     """The workloads that names and patterns ask for, in the order of the table."""
     from clew.bench.workloads import WORKLOADS
     from clew.core.errors import unknown
 
     for name in names:
-        if not any(fnmatchcase(known, name) for known in WORKLOADS):
+        if not is_workload(name):
             raise unknown("workload", name, WORKLOADS)
     return [known for known in WORKLOADS if not names or any(fnmatchcase(known, name) for name in names)]
 

@@ -83,6 +83,13 @@ def test_a_check_fails_with_a_sentence_after_a_second_try(clew: Clew, fakes: Clo
     assert clew("bench", "fake-b", "--check", "ratios.json", "--device", "cpu").status == 0
 
 
+def test_a_workload_behind_check_is_no_file(clew: Clew, fakes: Clock, monkeypatch: pytest.MonkeyPatch) -> None:
+    Path("ratios.json").write_text(json.dumps({"cpu": {"ratios": {"fake-a": {"plain": 1.0}}}}))
+    monkeypatch.setattr("clew.bench.recorded.RECORDED", Path("ratios.json"))
+    found = clew("bench", "--device", "cpu", "--check", "fake-a")
+    assert found.status == 1 and "fake-a takes 2.00 times as long as plain" in found.err and "fake-b" not in found.out
+
+
 def test_what_is_recorded_passes_its_own_check(clew: Clew, fakes: Clock) -> None:
     assert clew("bench", "fake-a", "--record", "ratios.json", "--device", "cpu").status == 0
     assert clew("bench", "fake-a", "--check", "ratios.json", "--device", "cpu").status == 0
