@@ -1,1 +1,1 @@
-"""Speed side by side with peers: one command runs both sides, interleaved, and prints the ratio of medians."""
+"""What is measured and is no workload of `clew bench`: quality, faults, pictures, serving, parts side by side."""

@@ -1,22 +1,21 @@
-"""`python -m benchmarks [NAME ...]` runs the workloads and prints the table."""
+"""`python -m benchmarks [NAME ...] [OPTION ...]`: `clew bench`, or a file of this folder that has a `run()` of comparisons."""
 
 import sys
 from importlib import import_module
+from importlib.util import find_spec
 
-import torch
+from clew.cli.main import main
 
-from benchmarks.side_by_side import device
 
-WORKLOADS = ("lstm_train", "gpt_train", "seq2seq_train", "decode")
+def own(name: str) -> bool:
+    """Whether a file of this folder can be run so."""
+    return name.isidentifier() and find_spec(f"benchmarks.{name}") is not None and hasattr(import_module(f"benchmarks.{name}"), "run")
+
 
 if __name__ == "__main__":
-    names = sys.argv[1:] or WORKLOADS
-    unknown = [name for name in names if name not in WORKLOADS]
-    if unknown:
-        sys.exit(f"unknown workload {unknown[0]!r}; known: {', '.join(WORKLOADS)}")
-    torch.manual_seed(0)
-    where = torch.cuda.get_device_name() if device().type == "cuda" else f"CPU, {torch.get_num_threads()} threads"
-    print(f"{where}, torch {torch.__version__}", flush=True)
-    for name in names:
+    files = [word for word in sys.argv[1:] if own(word)]
+    for name in files:
         for comparison in import_module(f"benchmarks.{name}").run():
             print(comparison, flush=True)
+    rest = [word for word in sys.argv[1:] if word not in files]
+    sys.exit(0 if files and not rest else main(["bench", *rest]))

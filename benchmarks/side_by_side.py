@@ -1,11 +1,11 @@
-"""Two ways of doing the same work, timed in turns in one process, so that a noisy machine is noisy to both."""
+"""Two ways of doing the same work, timed in turns: the timing of `clew.bench`, for benchmarks that are no workloads of it."""
 
-import statistics
-import time
-from collections.abc import Callable
 from dataclasses import dataclass
 
 import torch
+
+from clew.bench import timing
+from clew.bench.timing import Call, interleave, waiting
 
 
 @dataclass(frozen=True)
@@ -29,31 +29,16 @@ class Comparison:
         )
 
 
-def compare(
-    workload: str, peer: str, ours: Callable[[], object], theirs: Callable[[], object], *, tokens: int, rounds: int = 15, warmup: int = 3
-) -> Comparison:
+def compare(workload: str, peer: str, ours: Call, theirs: Call, *, tokens: int, rounds: int = 15, warmup: int = 3) -> Comparison:
     """Calls the two in turns, the first of each round changing, after some rounds that are not counted."""
-    times: dict[str, list[float]] = {"ours": [], "theirs": []}
-    for number in range(warmup + rounds):
-        pair = [("ours", ours), ("theirs", theirs)]
-        for name, call in pair if number % 2 else reversed(pair):
-            seconds = timed(call)
-            if number >= warmup:
-                times[name].append(seconds)
-    return Comparison(workload, peer, statistics.median(times["ours"]), statistics.median(times["theirs"]), tokens)
+    calls, wait = {"ours": ours, "theirs": theirs}, waiting(device())
+    interleave(calls, rounds=warmup, wait=wait)
+    times = interleave(calls, rounds=rounds, wait=wait)
+    return Comparison(workload, peer, times["ours"].median, times["theirs"].median, tokens)
 
 
-def timed(call: Callable[[], object]) -> float:
-    wait()
-    began = time.perf_counter()
-    call()
-    wait()
-    return time.perf_counter() - began
-
-
-def wait() -> None:
-    if torch.cuda.is_available():
-        torch.cuda.synchronize()
+def timed(call: Call) -> float:
+    return timing.timed(call, waiting(device()))
 
 
 def device() -> torch.device:

@@ -40,6 +40,7 @@ VERBS = {
     "recipes": "list the recipes, or print one as YAML",
     "describe": "a run's or a recipe's layers, shapes and parameters",
     "check": "run the laws on cells, scores, ... in a file of yours",
+    "bench": "time clew beside its peers on this machine",
 }
 ANSWERS = {*FORMS, "predict", "neighbours", "lexicon", "recipes"}
 """Verbs whose output is data for another program: into a pipe it goes exactly; every other verb reports to a person."""

@@ -1,4 +1,7 @@
-"""The peers: the shortest honest torch code for the same model, as a person would write it for that model alone."""
+"""The peers: the shortest honest torch code for the same model, as a person would write it for that model alone.
+
+Imports nothing of clew.
+"""
 
 import math
 
@@ -20,6 +23,15 @@ class PlainLSTM(nn.Module):
         hidden, state = self.lstm(self.embedding(tokens), state)
         return self.output(hidden), state
 
+    @torch.no_grad()
+    def greedy(self, tokens: Tensor, max_new: int) -> Tensor:
+        logits, state = self(tokens)
+        found = [logits[:, -1].argmax(-1)]
+        for _ in range(max_new - 1):
+            logits, state = self(found[-1][:, None], state)
+            found.append(logits[:, -1].argmax(-1))
+        return torch.stack(found, 1)
+
 
 class Block(nn.Module):
     def __init__(self, dim: int, num_heads: int):
@@ -30,17 +42,22 @@ class Block(nn.Module):
         self.inner, self.outer = nn.Linear(dim, 4 * dim), nn.Linear(4 * dim, dim)
 
     def forward(self, x: Tensor, past: tuple[Tensor, Tensor] | None) -> tuple[Tensor, tuple[Tensor, Tensor]]:
-        batch, length, dim = x.shape
-        q, k, v = self.qkv(self.norm1(x)).view(batch, length, 3, self.num_heads, dim // self.num_heads).permute(2, 0, 3, 1, 4)
+        q, k, v = self.heads(x)
         if past is not None:
             k, v = torch.cat([past[0], k], 2), torch.cat([past[1], v], 2)
-        y = F.scaled_dot_product_attention(q, k, v, is_causal=past is None)
-        x = x + self.out(y.transpose(1, 2).reshape(batch, length, dim))
-        return x + self.outer(F.gelu(self.inner(self.norm2(x)), approximate="tanh")), (k, v)
+        return self.add(x, F.scaled_dot_product_attention(q, k, v, is_causal=past is None)), (k, v)
+
+    def heads(self, x: Tensor) -> Tensor:
+        batch, length, dim = x.shape
+        return self.qkv(self.norm1(x)).view(batch, length, 3, self.num_heads, dim // self.num_heads).permute(2, 0, 3, 1, 4)
+
+    def add(self, x: Tensor, attended: Tensor) -> Tensor:
+        x = x + self.out(attended.transpose(1, 2).reshape(x.shape))
+        return x + self.outer(F.gelu(self.inner(self.norm2(x)), approximate="tanh"))
 
 
 class MinimalGPT(nn.Module):
-    """A GPT in forty lines on scaled_dot_product_attention, with one fused projection and a cache that grows by concatenation."""
+    """A GPT in fifty lines on scaled_dot_product_attention, with one fused projection and a cache that grows by concatenation."""
 
     def __init__(self, vocabulary: int, dim: int, num_layers: int, num_heads: int, max_length: int):
         super().__init__()
@@ -52,13 +69,20 @@ class MinimalGPT(nn.Module):
                 nn.init.normal_(parameter, std=0.02 / math.sqrt(2))
 
     def forward(self, tokens: Tensor, past: list[tuple[Tensor, Tensor]] | None = None) -> tuple[Tensor, list[tuple[Tensor, Tensor]]]:
+        hidden, cache = self.hidden(tokens, past)
+        return self.logits(hidden), cache
+
+    def logits(self, hidden: Tensor) -> Tensor:
+        return hidden @ self.tokens.weight.T
+
+    def hidden(self, tokens: Tensor, past: list[tuple[Tensor, Tensor]] | None = None) -> tuple[Tensor, list[tuple[Tensor, Tensor]]]:
         start = 0 if past is None else past[0][0].shape[2]
         x = self.tokens(tokens) + self.positions(torch.arange(start, start + tokens.shape[1], device=tokens.device))
         cache = []
         for number, block in enumerate(self.blocks):
             x, kept = block(x, None if past is None else past[number])
             cache.append(kept)
-        return self.norm(x) @ self.tokens.weight.T, cache
+        return self.norm(x), cache
 
     @torch.no_grad()
     def greedy(self, tokens: Tensor, max_new: int) -> Tensor:

@@ -1,0 +1,1 @@
+"""Speed and memory beside peers: workloads, how they are timed, and what was recorded of them."""

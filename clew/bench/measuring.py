@@ -1,0 +1,106 @@
+"""One workload from its value to its result: sides built and warmed up one by one, then timed in turns."""
+
+import gc
+import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from functools import cache
+from importlib.util import find_spec
+
+import torch
+
+from clew.bench.results import Measured, Result
+from clew.bench.roofline import Roofline, measure_roofline
+from clew.bench.timing import Call, interleave, waiting
+from clew.bench.workload import OURS, Setting, Side, Workload
+from clew.core.errors import shortened
+
+QUICK_ROUNDS, QUICK_WARMUP, QUICK_SECONDS = 5, 1, 1.5
+Roofs = Callable[[torch.device, torch.dtype, Callable[[], float]], Roofline]
+rooflines = cache(measure_roofline)
+"""Measured once a run for each device and kind of number."""
+
+
+def measure(
+    workload: Workload,
+    setting: Setting,
+    *,
+    roofline: Roofs = rooflines,
+    clock: Callable[[], float] | None = None,
+) -> Result:
+    with own_threads(setting):
+        return measured(workload, setting, roofline, clock or clock_of(setting))
+
+
+def measured(workload: Workload, setting: Setting, roofline: Roofs, clock: Callable[[], float]) -> Result:
+    torch.manual_seed(0)
+    work = workload.build(setting)
+    warmup = QUICK_WARMUP if setting.quick else workload.warmup
+    calls, memory, notes = dict[str, Call](), dict[str, int | None](), list[str]()
+    for side in work.sides:
+        try:
+            calls[side.name], memory[side.name] = warmed(side, setting.device, warmup)
+        except Unavailable as why:
+            notes.append(f"{side.name} is left out: {why}")
+    rounds, seconds = (QUICK_ROUNDS, QUICK_SECONDS) if setting.quick else (workload.rounds, 0.0)
+    times = interleave(calls, rounds=rounds, seconds=seconds, wait=waiting(setting.device), clock=clock)
+    calls.clear()
+    release(setting.device)
+    roof = None if work.cost is None else roofline(setting.device, work.dtype, clock)
+    sides = {name: Measured(timing, memory[name]) for name, timing in times.items()}
+    return Result(workload.name, work.sizes, setting.form, work.tokens, sides, work.cost, roof, notes)
+
+
+def clock_of(setting: Setting) -> Callable[[], float]:
+    """Seconds that pass; in the quick form on a CPU those that its one thread was given, so that other processes do not show."""
+    exact = time.get_clock_info("process_time").resolution < 1e-5
+    return time.process_time if exact and setting.quick and setting.device.type == "cpu" else time.perf_counter
+
+
+def threads(setting: Setting) -> int:
+    """One in the quick form: on a busy machine several wait for each other, and that is all that would be measured."""
+    return 1 if setting.quick else torch.get_num_threads()
+
+
+@contextmanager
+def own_threads(setting: Setting) -> Iterator[None]:
+    before = torch.get_num_threads()
+    torch.set_num_threads(threads(setting))
+    try:
+        yield
+    finally:
+        torch.set_num_threads(before)
+
+
+class Unavailable(Exception):
+    """A peer of another package cannot run here, and why."""
+
+
+def warmed(side: Side, device: torch.device, warmup: int) -> tuple[Call, int | None]:
+    """A side ready to be timed, and on CUDA the most bytes it held, its weights included, while it ran alone."""
+    if side.needs and find_spec(side.needs) is None:
+        raise Unavailable(f"{side.needs} is not installed")
+    release(device)
+    before = torch.cuda.memory_allocated(device) if device.type == "cuda" else 0
+    try:
+        call = side.make()
+        for _ in range(warmup):
+            call()
+    except Exception as error:
+        if not side.needs or side.name == OURS:
+            raise
+        raise Unavailable(f"{side.needs} says {type(error).__name__}: {shortened(' '.join(str(error).split()))}") from error
+    if device.type != "cuda":
+        return call, None
+    torch.cuda.synchronize(device)
+    torch.cuda.reset_peak_memory_stats(device)
+    call()
+    torch.cuda.synchronize(device)
+    return call, torch.cuda.max_memory_allocated(device) - before
+
+
+def release(device: torch.device) -> None:
+    """Frees what no side holds any more, so that it is not counted as another's."""
+    gc.collect()
+    if device.type == "cuda":
+        torch.cuda.empty_cache()

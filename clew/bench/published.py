@@ -1,0 +1,60 @@
+"""Peers of the transformers library, with random weights of the same sizes. Neither ends before it has written all that is asked for."""
+
+from importlib import import_module
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from clew.bench.timing import Call
+
+
+def gpt2_generate(sizes: dict[str, int], prompt: Tensor, max_new: int, dtype: torch.dtype) -> Call:
+    """Greedy decoding over a static cache, which transformers compiles on CUDA."""
+    transformers = import_module("transformers")
+    config = transformers.GPT2Config(
+        vocab_size=sizes["vocabulary"],
+        n_positions=sizes["max_length"],
+        n_embd=sizes["dim"],
+        n_layer=sizes["num_layers"],
+        n_head=sizes["num_heads"],
+        bos_token_id=0,
+        eos_token_id=None,
+        pad_token_id=0,
+    )
+    model = transformers.GPT2LMHeadModel(config).to(prompt.device, dtype).eval()
+    return generation(model, prompt, max_new_tokens=max_new, cache_implementation="static")
+
+
+def marian_generate(sizes: dict[str, int], source: Tensor, mask: Tensor, max_new: int, beams: int, dtype: torch.dtype) -> Call:
+    transformers = import_module("transformers")
+    half = {"layers": sizes["num_layers"], "ffn_dim": 4 * sizes["dim"], "attention_heads": sizes["num_heads"]}
+    config = transformers.MarianConfig(
+        vocab_size=sizes["vocabulary"],
+        decoder_vocab_size=sizes["vocabulary"],
+        d_model=sizes["dim"],
+        max_position_embeddings=512,
+        activation_function="relu",
+        scale_embedding=True,
+        decoder_start_token_id=0,
+        pad_token_id=0,
+        eos_token_id=None,
+        forced_eos_token_id=None,
+        **{f"{name}_{key}": value for name in ("encoder", "decoder") for key, value in half.items()},
+    )
+    model = transformers.MarianMTModel(config).to(source.device, dtype).eval()
+    return generation(model, source, mask, max_new_tokens=max_new, num_beams=beams, decoder_start_token_id=0)
+
+
+def generation(model: Any, tokens: Tensor, mask: Tensor | None = None, **settings: Any) -> Call:
+    # What the settings leave out is taken from the model's own, which have ends.
+    model.generation_config.eos_token_id = model.generation_config.forced_eos_token_id = None
+    options = import_module("transformers").GenerationConfig(do_sample=False, pad_token_id=0, eos_token_id=None, **settings)
+    mask = torch.ones_like(tokens) if mask is None else mask.long()
+
+    @torch.no_grad()
+    def call() -> Tensor:
+        found: Tensor = model.generate(tokens, attention_mask=mask, generation_config=options)
+        return found
+
+    return call

@@ -1,0 +1,97 @@
+"""Ratios that were recorded, by form and workload, and whether what is measured now is a loss against them.
+
+    {"cpu-quick": {"factor": 1.5, "ratios": {"lstm-train": {"nn.LSTM": 1.02}}}}
+
+A ratio is a loss where it is more than `factor` times the recorded one. Times are never compared: machines differ in them.
+"""
+
+import json
+from collections.abc import Iterable, Mapping
+from pathlib import Path
+from typing import Any, NamedTuple
+
+from clew.bench.results import Result
+from clew.core.errors import UserError, shown
+from clew.core.files import write_text
+
+RECORDED = Path(__file__).parent / "recorded.json"
+FACTOR = 1.5
+
+
+class Recorded(NamedTuple):
+    """What is known of one form."""
+
+    factor: float
+    ratios: Mapping[str, Mapping[str, float]]
+
+
+class Comparison(NamedTuple):
+    """A ratio beside the one that was recorded."""
+
+    workload: str
+    peer: str
+    ratio: float
+    recorded: float
+    factor: float
+
+    @property
+    def excess(self) -> float:
+        """Above 1 where the limit is passed."""
+        return self.ratio / (self.recorded * self.factor)
+
+    def __str__(self) -> str:
+        return (
+            f"{self.workload} takes {self.ratio:.2f} times as long as {self.peer}, and {self.recorded:.2f} is recorded; "
+            f"more than {self.factor:g} times that ({self.recorded * self.factor:.2f}) is a loss"
+        )
+
+
+def read_recorded(path: Path, form: str) -> Recorded:
+    """What a file has of a form."""
+    found = read_file(path)
+    if form not in found:
+        known = ", ".join(sorted(found)) or "nothing"
+        raise UserError(f"{path.name} has no ratios for {form}, only for {known}; `clew bench --record FILE` measures and writes them")
+    return found[form]
+
+
+def read_file(path: Path) -> dict[str, Recorded]:
+    try:
+        content = json.loads(path.read_text(encoding="utf-8"))
+        return {form: recorded_of(each) for form, each in content.items()}
+    except (ValueError, TypeError, AttributeError, KeyError):
+        raise UserError(f"{path} is no file of recorded ratios; `clew bench --record FILE` writes one") from None
+
+
+def recorded_of(content: Any) -> Recorded:
+    ratios = {name: {peer: float(value) for peer, value in peers.items()} for name, peers in content["ratios"].items()}
+    factor = float(content.get("factor", FACTOR))
+    if factor <= 0 or any(value <= 0 for peers in ratios.values() for value in peers.values()):
+        raise ValueError(f"ratios and factors are above 0, not {shown(content)}")
+    return Recorded(factor, ratios)
+
+
+def compared(result: Result, recorded: Recorded) -> list[Comparison]:
+    """Every ratio that was recorded; those with an `excess` above 1 are losses."""
+    known = recorded.ratios.get(result.workload, {})
+    ratios = {peer: each.value for peer, each in result.ratios.items() if peer in known}
+    return [Comparison(result.workload, peer, value, known[peer], recorded.factor) for peer, value in ratios.items()]
+
+
+def losses(result: Result, recorded: Recorded) -> list[Comparison]:
+    return [each for each in compared(result, recorded) if each.excess > 1]
+
+
+def better(first: Result, second: Result, recorded: Recorded) -> Result:
+    """Of two measurements of a workload the one whose worst ratio is the lower: a machine that was busy once is no loss."""
+    return min(first, second, key=lambda result: max((each.excess for each in compared(result, recorded)), default=0.0))
+
+
+def write_recorded(path: Path, results: Iterable[Result]) -> None:
+    """Puts ratios into a file, beside what it has of other forms and workloads."""
+    found = read_file(path) if path.exists() else {}
+    for result in results:
+        before = found.get(result.form, Recorded(FACTOR, {}))
+        ratios = {**before.ratios, result.workload: {peer: round(each.value, 3) for peer, each in result.ratios.items()}}
+        found[result.form] = Recorded(before.factor, ratios)
+    write_text(path, json.dumps({form: each._asdict() for form, each in sorted(found.items())}, indent=1) + "\n")

@@ -1,0 +1,63 @@
+"""What was measured of a workload, and the JSON form of it."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from clew.bench.roofline import Roofline
+from clew.bench.timing import Ratio, Timing, ratio
+from clew.bench.workload import OURS, Cost
+
+
+@dataclass(frozen=True)
+class Measured:
+    """A side: its times, and on CUDA the most bytes that it held at a time."""
+
+    timing: Timing
+    memory: int | None = None
+
+
+@dataclass(frozen=True)
+class Result:
+    workload: str
+    sizes: str
+    form: str
+    tokens: int
+    sides: dict[str, Measured]
+    """Ours first."""
+    cost: Cost | None = None
+    roofline: Roofline | None = None
+    notes: Sequence[str] = ()
+
+    @property
+    def ratios(self) -> dict[str, Ratio]:
+        """By peer."""
+        ours = self.sides[OURS].timing
+        return {name: ratio(ours, side.timing) for name, side in self.sides.items() if name != OURS}
+
+    @property
+    def floor(self) -> float | None:
+        """Seconds that no program can be below on this machine."""
+        return None if self.cost is None or self.roofline is None else self.roofline.floor(self.cost)
+
+    def share(self, side: str) -> float | None:
+        """How much of what the machine can do a side reaches: the floor over its time."""
+        return None if self.floor is None else self.floor / self.sides[side].timing.median
+
+    def record(self) -> dict[str, Any]:
+        """As JSON has it."""
+        sides = [self.side_record(name) for name in self.sides]
+        peers = [{"peer": name, "ratio": each.value, "low": each.low, "high": each.high} for name, each in self.ratios.items()]
+        found: dict[str, Any] = {"workload": self.workload, "sizes": self.sizes, "form": self.form, "tokens": self.tokens}
+        found |= {"sides": sides, "ratios": peers}
+        if self.cost is not None and self.roofline is not None:
+            rates = {"flops_per_second": self.roofline.flops, "bytes_per_second": self.roofline.bandwidth}
+            found["roofline"] = {**self.cost._asdict(), **rates, "floor": self.floor}
+        return {**found, "notes": list(self.notes)}
+
+    def side_record(self, name: str) -> dict[str, Any]:
+        side = self.sides[name]
+        low, high = side.timing.quartiles
+        times = {"median": side.timing.median, "low": low, "high": high, "rounds": len(side.timing.seconds)}
+        more = {"tokens_per_second": self.tokens / side.timing.median, "memory": side.memory, "share_of_floor": self.share(name)}
+        return {"side": name, **times, **more}

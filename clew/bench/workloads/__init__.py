@@ -1,0 +1,27 @@
+"""The workloads, a file each, or a file for those that differ in sizes alone."""
+
+from clew.bench.workload import Workload
+from clew.bench.workloads.gpt2_decode import GPT2_DECODE
+from clew.bench.workloads.gpt2_train import GPT2_TRAIN
+from clew.bench.workloads.gpt_decode import GPT_DECODE
+from clew.bench.workloads.gpt_train import GPT_TRAIN
+from clew.bench.workloads.lstm_decode import LSTM_DECODE
+from clew.bench.workloads.lstm_train import LSTM_TRAIN
+from clew.bench.workloads.peephole import PEEPHOLE
+from clew.bench.workloads.seq2seq_train import SEQ2SEQ_TRAIN
+from clew.bench.workloads.transformer_beam import TRANSFORMER_BEAM
+
+WORKLOADS: dict[str, Workload] = {
+    workload.name: workload
+    for workload in [
+        LSTM_TRAIN,
+        PEEPHOLE,
+        GPT_TRAIN,
+        GPT2_TRAIN,
+        *SEQ2SEQ_TRAIN,
+        *LSTM_DECODE,
+        *GPT_DECODE,
+        *GPT2_DECODE,
+        TRANSFORMER_BEAM,
+    ]
+}

@@ -1,0 +1,51 @@
+"""A compiled training step of a model of GPT-2's sizes (124M) under bfloat16 autocast, beside a minimal GPT. CUDA alone."""
+
+import torch
+import torch.nn.functional as F
+from torch import Tensor, nn
+
+from clew.bench.peers import MinimalGPT
+from clew.bench.timing import Call
+from clew.bench.workload import OURS, Setting, Side, Work, Workload
+from clew.bench.workloads.gpt_sizes import GPT2, SMALL
+from clew.bench.workloads.steps import mean_loss, train_step
+from clew.data.plans import TokenBatch
+
+PEER, DTYPE = "minimal GPT", torch.bfloat16
+
+
+class WithLoss(nn.Module):
+    def __init__(self, model: MinimalGPT):
+        super().__init__()
+        self.model = model
+
+    def forward(self, tokens: Tensor, targets: Tensor) -> Tensor:
+        return F.cross_entropy(self.model(tokens)[0].flatten(0, 1), targets.flatten())
+
+
+def build(setting: Setting) -> Work:
+    sizes, batch, length = setting.sizes((GPT2, 32, 1024), quick=(SMALL, 8, 64))
+    tokens, targets = torch.randint(sizes.vocabulary, (2, batch, length), device=setting.device)
+
+    def step(model: nn.Module, *inputs: object) -> Call:
+        optimiser = torch.optim.AdamW(model.parameters(), lr=1e-4, fused=True)
+        compiled = torch.compile(model)
+
+        def loss() -> Tensor:
+            with torch.autocast(setting.device.type, DTYPE):
+                found = compiled(*inputs)
+            return found if isinstance(found, Tensor) else mean_loss(found[0])
+
+        return train_step(optimiser, loss)
+
+    def ours() -> Call:
+        return step(sizes.ours(setting.device), TokenBatch(tokens, targets))
+
+    def theirs() -> Call:
+        return step(WithLoss(sizes.minimal(setting.device)), tokens, targets)
+
+    sides = [Side(OURS, ours), Side(PEER, theirs)]
+    return Work(sides, f"{sizes}, {batch} x {length} tokens", batch * length, sizes.training_cost(batch, length), DTYPE)
+
+
+GPT2_TRAIN = Workload("gpt2-train", "a compiled training step of GPT-2 124M, bfloat16", build, (PEER,), devices=("cuda",), rounds=7)

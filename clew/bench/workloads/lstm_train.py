@@ -1,0 +1,55 @@
+"""A training step of a word LSTM language model beside torch.nn.LSTM, the state carried from step to step (Zaremba's medium model)."""
+
+import torch
+import torch.nn.functional as F
+from torch import Tensor
+
+from clew.bench.peers import PlainLSTM
+from clew.bench.timing import Call
+from clew.bench.workload import OURS, Setting, Side, Work, Workload, trained
+from clew.bench.workloads.steps import mean_loss, train_step
+from clew.core.state import detach_state
+from clew.core.types import State
+from clew.data.plans import TokenBatch
+from clew.models.recurrent import RecurrentConfig, build_recurrent
+from clew.sources.tokens import Tokens
+from clew.tasks.language_model import LanguageModel
+
+PEER = "nn.LSTM"
+
+
+def build(setting: Setting) -> Work:
+    vocabulary, dim, layers, batch, length = setting.sizes((10_000, 650, 2, 20, 35), quick=(2_000, 200, 2, 20, 20))
+    tokens, targets = torch.randint(vocabulary, (2, batch, length), device=setting.device)
+
+    def ours() -> Call:
+        body = build_recurrent(RecurrentConfig(dim=dim, num_layers=layers), Tokens(vocabulary))
+        task = LanguageModel(body, None).to(setting.device)  # type: ignore[arg-type]
+        carried: State = None
+
+        def loss() -> Tensor:
+            nonlocal carried
+            terms, state = task(TokenBatch(tokens, targets, None, False), carried)
+            carried = detach_state(state)
+            return mean_loss(terms)
+
+        return train_step(torch.optim.SGD(task.parameters(), lr=0.1), loss, clip=0.25)
+
+    def theirs() -> Call:
+        peer = PlainLSTM(vocabulary, dim, layers).to(setting.device)
+        carried: tuple[Tensor, Tensor] | None = None
+
+        def loss() -> Tensor:
+            nonlocal carried
+            logits, (hidden, cell) = peer(tokens, carried)
+            carried = hidden.detach(), cell.detach()
+            return F.cross_entropy(logits.flatten(0, 1), targets.flatten())
+
+        return train_step(torch.optim.SGD(peer.parameters(), lr=0.1), loss, clip=0.25)
+
+    sizes = f"{layers} x {dim}, {batch} x {length} tokens, vocabulary {vocabulary:,}"
+    cost = trained(8 * layers * dim**2 + vocabulary * dim, batch * length)
+    return Work([Side(OURS, ours), Side(PEER, theirs)], sizes, batch * length, cost)
+
+
+LSTM_TRAIN = Workload("lstm-train", "a training step of an LSTM language model", build, (PEER,))

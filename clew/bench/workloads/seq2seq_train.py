@@ -1,0 +1,97 @@
+"""A training step of encoder-decoders beside plain torch: three with attention over a bidirectional LSTM, and the Transformer."""
+
+from collections.abc import Callable
+from typing import Any
+
+import torch
+import torch.nn.functional as F
+from torch import Tensor, nn
+
+from clew.bench.peers import PlainAttentive, PlainTransformer
+from clew.bench.timing import Call
+from clew.bench.workload import OURS, Setting, Side, Work, Workload, trained
+from clew.bench.workloads.steps import train_step
+from clew.models import MODELS
+from clew.sources.tokens import Tokens
+
+HEADS, LAYERS = 4, 3
+LUONG = {"family": "seq2seq", "attention": "after", "score": "general"}
+
+
+class Ours(nn.Module):
+    def __init__(self, vocabulary: int, settings: dict[str, Any]):
+        super().__init__()
+        family = MODELS[settings["family"]]
+        self.body = family.build(family.config(**settings), Tokens(vocabulary), Tokens(vocabulary))
+        self.output = nn.Linear(self.body.dim, vocabulary)
+
+    def forward(self, source: Tensor, mask: Tensor, tokens: Tensor) -> Tensor:
+        memory = self.body.encode(source, mask)
+        hidden, _ = self.body(tokens, None, self.body.initial_state(len(tokens), memory))
+        logits: Tensor = self.output(hidden)
+        return logits
+
+
+def seq2seq_train(
+    name: str, about: str, settings: dict[str, Any], peer: str, plain: Callable[[int, int], nn.Module], weights: Callable[[int, int], float]
+) -> Workload:
+    """`plain` builds the peer for a vocabulary and a width; `weights` are those that a pair of a source's and a target's token is
+    multiplied with."""
+
+    def build(setting: Setting) -> Work:
+        vocabulary, dim, batch, length = setting.sizes((8_000, 256, 32, 25), quick=(1_000, 128, 16, 15))
+        source, tokens, targets = torch.randint(vocabulary, (3, batch, length), device=setting.device)
+        mask = torch.arange(length, device=setting.device) < torch.randint(length // 2, length + 1, (batch, 1), device=setting.device)
+
+        def step(model: nn.Module) -> Call:
+            model.to(setting.device)
+
+            def loss() -> Tensor:
+                return F.cross_entropy(model(source, mask, tokens).flatten(0, 1), targets.flatten())
+
+            return train_step(torch.optim.SGD(model.parameters(), lr=0.1), loss)
+
+        sides = [
+            Side(OURS, lambda: step(Ours(vocabulary, {**settings, "dim": dim}))),
+            Side(peer, lambda: step(plain(vocabulary, dim))),
+        ]
+        sizes = f"width {dim}, {batch} x {length} tokens, vocabulary {vocabulary:,}"
+        return Work(sides, sizes, batch * length, trained(weights(vocabulary, dim), batch * length))
+
+    return Workload(name, about, build, (peer,))
+
+
+SEQ2SEQ_TRAIN = [
+    seq2seq_train(
+        "bahdanau-train",
+        "a training step of an LSTM with additive attention before its cell",
+        {"family": "seq2seq", "readout": "none"},
+        "nn.LSTMCell",
+        lambda vocabulary, dim: PlainAttentive(vocabulary, dim, "before"),
+        lambda vocabulary, dim: (16 + 4 + 16 + 2) * dim**2 + 3 * dim * vocabulary,
+    ),
+    seq2seq_train(
+        "luong-fed-train",
+        "a training step of an LSTM with general attention after its cell, fed back",
+        LUONG,
+        "nn.LSTMCell",
+        lambda vocabulary, dim: PlainAttentive(vocabulary, dim, "fed"),
+        lambda vocabulary, dim: (16 + 2 + 12 + 3) * dim**2 + dim * vocabulary,
+    ),
+    seq2seq_train(
+        "luong-train",
+        "a training step of an LSTM with general attention after its cell, nothing fed back",
+        {**LUONG, "feeding": False},
+        "nn.LSTM",
+        lambda vocabulary, dim: PlainAttentive(vocabulary, dim, "after"),
+        lambda vocabulary, dim: (16 + 2 + 8 + 3) * dim**2 + dim * vocabulary,
+    ),
+    seq2seq_train(
+        "transformer-train",
+        "a training step of the Transformer",
+        {"family": "transformer", "num_heads": HEADS, "num_layers": LAYERS, "dropout": 0.0},
+        "nn.Transformer",
+        lambda vocabulary, dim: PlainTransformer(vocabulary, dim, HEADS, LAYERS),
+        lambda vocabulary, dim: LAYERS * (12 + 16) * dim**2 + dim * vocabulary,
+    ),
+]

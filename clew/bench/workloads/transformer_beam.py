@@ -1,0 +1,57 @@
+"""Beam search with the base Transformer beside transformers' Marian of the same sizes: width 5, as many tokens for every sentence."""
+
+import tokenizers
+import torch
+
+from clew.bench.published import marian_generate
+from clew.bench.timing import Call
+from clew.bench.workload import OURS, Setting, Side, Work, Workload, decoded
+from clew.decoding.beam import beam_search
+from clew.models.transformer import TransformerConfig, build_transformer
+from clew.sources.tokens import Tokens
+from clew.tasks.sequence import SequenceBatch, SequenceToSequence
+from clew.text.tokenizer import Tokenizer
+
+PEER, BEAMS = "transformers", 5
+FULL = {"vocabulary": 32_000, "dim": 512, "num_layers": 6, "num_heads": 8}
+QUICK = {"vocabulary": 1_000, "dim": 128, "num_layers": 2, "num_heads": 4}
+
+
+def numbered_words(vocabulary: int) -> Tokenizer:
+    words = ["<unk>", "<eos>", *map(str, range(vocabulary - 2))]
+    model = tokenizers.models.WordLevel({word: id for id, word in enumerate(words)}, unk_token="<unk>")
+    return Tokenizer(tokenizers.Tokenizer(model))
+
+
+def build(setting: Setting) -> Work:
+    sizes, batch, length, new = setting.sizes((FULL, 64, 32, 32), cpu=(FULL, 4, 16, 16), quick=(QUICK, 4, 10, 10))
+    dtype = torch.bfloat16 if setting.device.type == "cuda" else torch.float32
+    vocabulary, dim, layers, heads = sizes.values()
+    source = torch.randint(2, vocabulary, (batch, length), device=setting.device)
+    mask = torch.arange(length, device=setting.device) < torch.randint(length // 2, length + 1, (batch, 1), device=setting.device)
+
+    def ours() -> Call:
+        config = TransformerConfig(dim=dim, num_layers=layers, num_heads=heads, dropout=0.0, shared_embeddings=True)
+        words = numbered_words(vocabulary)
+        body = build_transformer(config, Tokens(vocabulary), Tokens(vocabulary))
+        task = SequenceToSequence(body, words, words).to(setting.device, dtype).eval()
+        start = torch.full((batch, 1), task.start, device=setting.device)
+        read = SequenceBatch(source, mask, start, start, None, torch.zeros(batch, dtype=torch.long, device=setting.device))
+
+        @torch.no_grad()
+        def call() -> object:
+            return beam_search(task.stepper(read), start, beams=BEAMS, max_new=new, end=None)
+
+        return call
+
+    sides = [
+        Side(OURS, ours),
+        Side(PEER, lambda: marian_generate(sizes, source, mask, new, BEAMS, dtype), needs="transformers"),
+    ]
+    rows, weights = batch * BEAMS, layers * 14 * dim**2 + vocabulary * dim
+    cost = decoded(weights, rows, new, dtype, cached=2 * layers * dim * new / 2)
+    shape = f"{layers} + {layers} layers of {dim}"
+    return Work(sides, f"{shape}, beam {BEAMS}, batch {batch}, {new} tokens after {length}", batch * new, cost, dtype)
+
+
+TRANSFORMER_BEAM = Workload("transformer-beam", "beam search with the base Transformer", build, (PEER,), rounds=7)

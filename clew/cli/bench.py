@@ -1,0 +1,197 @@
+"""Time clew beside its peers on this machine: speed, memory, ratios.
+
+Every workload runs clew and its peers in turns in one process: the shortest
+honest torch code for the same model, or another library where it is installed.
+Shown are medians over rounds, the spread between quartiles, on CUDA the most
+memory that each side held, and our time over the peer's: below 1 is faster.
+The floor is what products of matrices and reading of memory take at least, at
+the rates that this machine was measured at.
+
+  clew bench
+  clew bench --list
+  clew bench lstm-train 'gpt-decode-*' --plot ratios.svg
+  clew bench --quick --check
+  clew bench --quick lstm-decode-1 --json
+  clew bench --record ratios.json
+
+--quick takes small sizes and one thread, a minute in all. --check compares the
+ratios with those that ship with clew, or with FILE's, and exits 1 where one is
+more than 1.5 times as high; what is above is measured a second time before.
+Times are never compared.
+"""
+
+import argparse
+import json
+import sys
+from collections.abc import Iterator
+from fnmatch import fnmatchcase
+from pathlib import Path
+from typing import Any
+
+from clew.cli.progress import say
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    add = parser.add_argument
+    add("names", metavar="NAME", nargs="*", help="workloads, or patterns in quotes; without one all that this device can run")
+    add("--list", action="store_true", help="name the workloads, their devices and peers")
+    add("--quick", action="store_true", help="small sizes and few rounds")
+    add("--check", metavar="FILE", nargs="?", const="", help="exit 1 where a ratio is far above the recorded one")
+    add("--record", metavar="FILE", help="write the ratios into FILE, for --check FILE")
+    add("--plot", metavar="FILE", help="draw the ratios: .svg, .html, .png, .pdf")
+    add("--json", action="store_true", help="one JSON object a workload")
+    add("--device", default="auto", choices=["auto", "cpu", "cuda"], help="where to run (default: a GPU where there is one)")
+
+
+def run(options: argparse.Namespace) -> int:
+    from clew.bench.measuring import measure
+    from clew.bench.picture import view_of
+    from clew.bench.recorded import RECORDED, better, losses, read_recorded, write_recorded
+
+    if options.check and is_workload(options.check) and not Path(options.check).exists():
+        options.names, options.check = [*options.names, options.check], ""  # `--check NAME`: FILE was left out
+    names = chosen(options.names)
+    if options.list:
+        return list_workloads(names, options.json)
+    check_files(options)
+    setting = setting_of(options)
+    recorded = None if options.check is None else read_recorded(Path(options.check) if options.check else RECORDED, setting.form)
+    machine = machine_of(setting)
+    say(machine)
+    results, lost = [], []
+    for workload in fitting(names, bool(options.names), setting.device.type):
+        say(f"{workload.name}: {workload.about}")
+        result = measure(workload, setting)
+        if recorded is not None and losses(result, recorded):
+            say(f"{workload.name} is above what is recorded; it is measured again")
+            result = better(result, measure(workload, setting), recorded)
+        results.append(result)
+        show(result, machine, options.json)
+        if recorded is not None:
+            lost += losses(result, recorded)
+            if workload.name not in recorded.ratios:
+                say(f"{workload.name}: no ratio is recorded for {setting.form}")
+    if options.record is not None:
+        write_recorded(Path(options.record), results)
+        say(f"the ratios are in {options.record}")
+    if options.plot is not None:
+        say(f"the ratios are drawn in {view_of(results, machine).save(options.plot)}")
+    for loss in lost:
+        print(f"clew: {loss}", file=sys.stderr)
+    return 1 if lost else 0
+
+
+def is_workload(name: str) -> bool:
+    from clew.bench.workloads import WORKLOADS
+
+    return any(fnmatchcase(known, name) for known in WORKLOADS)
+
+
+def chosen(names: list[str]) -> list[str]:
+    """The workloads that names and patterns ask for, in the order of the table."""
+    from clew.bench.workloads import WORKLOADS
+    from clew.core.errors import unknown
+
+    for name in names:
+        if not is_workload(name):
+            raise unknown("workload", name, WORKLOADS)
+    return [known for known in WORKLOADS if not names or any(fnmatchcase(known, name) for name in names)]
+
+
+def fitting(names: list[str], by_name: bool, device: str) -> Iterator[Any]:
+    """Those of the workloads that run on a device; who asks for another by name is told."""
+    from clew.bench.workloads import WORKLOADS
+    from clew.core.errors import UserError
+
+    workloads = [WORKLOADS[name] for name in names]
+    fits = [workload for workload in workloads if device in workload.devices]
+    if not fits:
+        raise UserError(
+            f"{names[0]} runs on {' and '.join(workloads[0].devices)} alone, not on {device}; `clew bench --list` names the others"
+        )
+    for workload in workloads:
+        if device in workload.devices:
+            yield workload
+        elif by_name:
+            say(f"{workload.name} is left out: it runs on {' and '.join(workload.devices)} alone")
+
+
+def setting_of(options: argparse.Namespace) -> Any:
+    import torch
+
+    from clew.bench.workload import Setting
+    from clew.runs.build import choose_device
+
+    wanted = options.device
+    if wanted == "auto":
+        wanted = "cuda" if torch.cuda.is_available() else "cpu"
+    return Setting(choose_device(wanted)[0], options.quick)
+
+
+def check_files(options: argparse.Namespace) -> None:
+    """Before anything is timed."""
+    from clew.core.errors import UserError
+    from clew.drawing.figures import load_matplotlib
+    from clew.drawing.views import FIGURES, WRITERS
+
+    for option in ("plot", "record"):
+        path = getattr(options, option)
+        if path is not None and not Path(path).parent.is_dir():
+            raise UserError(f"no such folder: {Path(path).parent}, where --{option} is to write; make it first")
+    if options.plot is not None:
+        ending = Path(options.plot).suffix.lower()
+        if ending not in (*WRITERS, *FIGURES):
+            raise UserError(f"--plot ({options.plot}) must end in {', '.join([*WRITERS, *FIGURES])}")
+        if ending in FIGURES:
+            load_matplotlib("take .svg, which needs nothing")
+
+
+def machine_of(setting: Any) -> str:
+    import torch
+
+    from clew.bench.measuring import threads
+    from clew.core.errors import counted
+
+    name = torch.cuda.get_device_name() if setting.device.type == "cuda" else f"CPU, {counted(threads(setting), 'thread')}"
+    return f"{name}, torch {torch.__version__}{', quick' if setting.quick else ''}"
+
+
+def list_workloads(names: list[str], as_json: bool) -> int:
+    from clew.bench.workloads import WORKLOADS
+    from clew.cli.tables import show_table
+
+    workloads = [WORKLOADS[name] for name in names]
+    if as_json:
+        for each in workloads:
+            print(json.dumps({"workload": each.name, "about": each.about, "devices": each.devices, "peers": each.peers}))
+    else:
+        rows = [[each.name, each.about, ", ".join(each.devices), ", ".join(each.peers)] for each in workloads]
+        show_table(("workload", "what it is", "devices", "peers"), rows)
+    return 0
+
+
+def show(result: Any, machine: str, as_json: bool) -> None:
+    from clew.cli.tables import show_table, size
+
+    if as_json:
+        print(json.dumps({**result.record(), "machine": machine}), flush=True)
+        return
+    rows = []
+    for name, side in result.sides.items():
+        share, beside = result.share(name), result.ratios.get(name)
+        rows.append(
+            [
+                name,
+                f"{result.tokens / side.timing.median:,.0f}",
+                f"{1000 * side.timing.median:,.1f}",
+                f"{side.timing.spread:.0%}",
+                "" if side.memory is None else size(side.memory),
+                "" if share is None else f"{share:.0%}",
+                "" if beside is None else f"{beside.value:.2f} ({beside.low:.2f} to {beside.high:.2f})",
+            ]
+        )
+    print(f"{result.workload}: {result.sizes}")
+    show_table(("side", "tokens/s", "ms", "spread", "memory", "of floor", "clew / it"), rows, right=range(1, 6))
+    for note in result.notes:
+        print(note)
+    print(flush=True)

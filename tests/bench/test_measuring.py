@@ -1,0 +1,87 @@
+from dataclasses import replace
+
+import pytest
+import torch
+
+from clew.bench.measuring import clock_of, measure, threads
+from clew.bench.roofline import Roofline, measure_roofline
+from clew.bench.timing import Call, Timing
+from clew.bench.workload import Cost, Setting, Side, Work, decoded, trained
+from tests.bench.fakes import Clock, fake_roofline, fake_workload
+
+CPU = Setting(torch.device("cpu"))
+
+
+def test_a_workload_is_warmed_up_and_measured() -> None:
+    clock = Clock()
+    workload = fake_workload(clock, clew=[99.0, 2.0, 4.0, 3.0], peer=[99.0, 1.0, 2.0, 8.0])
+    result = measure(workload, CPU, roofline=fake_roofline, clock=clock)
+    assert {name: side.timing for name, side in result.sides.items()} == {"clew": Timing((2.0, 4.0, 3.0)), "peer": Timing((1.0, 2.0, 8.0))}
+    assert result.ratios["peer"].value == 1.5
+    assert result.floor is None and result.share("clew") is None and result.notes == []
+
+
+def test_the_floor_is_the_longer_of_products_and_memory() -> None:
+    clock = Clock()
+    for cost, floor in ((Cost(flops=2000.0, bytes=5.0), 2.0), (Cost(flops=1000.0, bytes=40.0), 4.0)):
+        result = measure(fake_workload(clock, cost=cost, clew=[8.0]), CPU, roofline=fake_roofline, clock=clock)
+        assert result.floor == floor and result.share("clew") == floor / 8.0
+        assert result.ratios == {}
+
+
+def test_costs_are_counted_by_hand() -> None:
+    assert trained(weights=10, tokens=3) == Cost(2 * 3 * 10 * 3)  # multiply and add, forwards and twice backwards
+    assert decoded(weights=10, rows=2, steps=3, dtype=torch.bfloat16) == Cost(2 * 10 * 2 * 3, 10 * 3 * 2)  # weights are read once a step
+    assert decoded(weights=0, rows=2, steps=3, dtype=torch.float32, cached=5) == Cost(2 * 5 * 2 * 3, 5 * 2 * 3 * 4)  # caches once a row
+
+
+def test_a_peer_whose_package_is_missing_or_fails_is_left_out_with_a_note() -> None:
+    clock = Clock()
+
+    def broken() -> Call:
+        raise AttributeError("no\nsuch thing")
+
+    def build(setting: Setting) -> Work:
+        return Work(
+            [Side("clew", lambda: clock.side("clew", [1.0])), Side("a", broken, "no_such_package"), Side("b", broken, "torch")], "", 1
+        )
+
+    result = measure(replace(fake_workload(clock), build=build), CPU, clock=clock)
+    assert list(result.sides) == ["clew"]
+    assert result.notes == ["a is left out: no_such_package is not installed", "b is left out: torch says AttributeError: no such thing"]
+
+
+def test_a_side_of_ours_that_fails_is_no_note() -> None:
+    def build(setting: Setting) -> Work:
+        return Work([Side("clew", lambda: pytest.fail("built"))], "", 1)
+
+    with pytest.raises(pytest.fail.Exception):
+        measure(replace(fake_workload(Clock()), build=build), CPU)
+
+
+def test_the_quick_form_has_one_thread_and_gives_the_others_back() -> None:
+    before, seen = torch.get_num_threads(), []
+    clock = Clock()
+
+    def build(setting: Setting) -> Work:
+        seen.append(torch.get_num_threads())
+        return Work([Side("clew", lambda: clock.side("clew", [1.0]))], "", 1)
+
+    quick = replace(CPU, quick=True)
+    measure(replace(fake_workload(clock), build=build), quick, clock=clock)
+    assert seen == [1] == [threads(quick)] and torch.get_num_threads() == before == threads(CPU)
+    assert clock_of(CPU) is not clock_of(quick)
+
+
+def test_sizes_are_those_of_the_setting() -> None:
+    gpu = Setting(torch.device("cuda"))
+    assert [each.sizes(1, cpu=2, quick=3) for each in (gpu, CPU, replace(CPU, quick=True))] == [1, 2, 3]
+    assert CPU.sizes(1, quick=3) == 1
+    assert [gpu.form, CPU.form, replace(gpu, quick=True).form] == ["cuda", "cpu", "cuda-quick"]
+
+
+def test_this_machine_has_a_roofline(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("clew.bench.roofline.PRODUCT", {"cpu": 64})
+    monkeypatch.setattr("clew.bench.roofline.COPIED", {"cpu": 4096})
+    found = measure_roofline(torch.device("cpu"), torch.float32)
+    assert isinstance(found, Roofline) and found.floor(Cost(found.flops, 2 * found.bandwidth)) == 2.0

@@ -1,0 +1,54 @@
+"""Peers do the work that they are timed for."""
+
+import copy
+
+import pytest
+import torch
+
+from clew.bench.captured_gpt import CapturedGPT
+from clew.bench.published import gpt2_generate, marian_generate
+from clew.bench.workload import Setting
+from clew.bench.workloads import WORKLOADS
+from clew.bench.workloads.gpt_sizes import SMALL
+
+QUICK = Setting(torch.device("cpu"), quick=True)
+SIZES = {"vocabulary": 30, "dim": 16, "num_layers": 2, "num_heads": 2, "max_length": 32}
+
+
+def test_the_fixed_cache_writes_what_the_growing_one_writes() -> None:
+    torch.manual_seed(1)
+    model = SMALL.minimal(torch.device("cpu")).eval()
+    captured = CapturedGPT(copy.deepcopy(model), batch=3, capacity=24)
+    for length in (16, 5):  # what a call before left in the cache does not show
+        prompt = torch.randint(SMALL.vocabulary, (3, length))
+        assert captured.greedy(prompt, 8).tolist() == model.greedy(prompt, 8).tolist()
+
+
+def test_the_minimal_gpt_has_the_weights_that_ours_has() -> None:
+    device = torch.device("cpu")
+    matrices = [sum(p.numel() for p in model.parameters() if p.dim() == 2) for model in (SMALL.ours(device), SMALL.minimal(device))]
+    assert matrices[0] == matrices[1] == SMALL.weights + SMALL.max_length * SMALL.dim
+
+
+@pytest.mark.slow
+def test_transformers_write_as_much_as_is_asked_for() -> None:
+    pytest.importorskip("transformers")
+    prompt = torch.randint(1, 30, (2, 7))
+    assert gpt2_generate(SIZES, prompt, 9, torch.float32)().shape == (2, 7 + 9)
+    assert marian_generate(SIZES, prompt, torch.ones(2, 7, dtype=torch.bool), 9, 5, torch.float32)().shape == (2, 1 + 9)
+
+
+@pytest.mark.slow
+@pytest.mark.filterwarnings("ignore:`torch.jit.script:DeprecationWarning")
+@pytest.mark.parametrize("name", [name for name in WORKLOADS if not name.endswith("-256")])  # that is batch 32 with more rows
+def test_every_side_of_every_workload_runs_in_its_quick_form(name: str) -> None:
+    """Those of CUDA too, uncompiled and without a graph."""
+    if "transformers" in WORKLOADS[name].peers:
+        pytest.importorskip("transformers")
+    with torch.compiler.set_stance("force_eager"):
+        work = WORKLOADS[name].build(QUICK)
+        assert [side.name for side in work.sides] == ["clew", *WORKLOADS[name].peers]
+        assert work.tokens > 0 and work.cost is not None and work.cost.flops > 0
+        for side in work.sides:
+            call = side.make()
+            call(), call()

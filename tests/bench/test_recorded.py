@@ -1,0 +1,60 @@
+import json
+from pathlib import Path
+
+import pytest
+
+from clew.bench.recorded import FACTOR, RECORDED, Recorded, better, losses, read_file, read_recorded, write_recorded
+from clew.bench.results import Measured, Result
+from clew.bench.timing import Timing
+from clew.bench.workloads import WORKLOADS
+from clew.core.errors import UserError
+
+
+def result(ratio: float, workload: str = "fake", form: str = "cpu-quick") -> Result:
+    return Result(workload, "", form, 1, {"clew": Measured(Timing((ratio,))), "peer": Measured(Timing((1.0,)))})
+
+
+def test_a_ratio_far_above_the_recorded_one_is_a_loss_that_says_so() -> None:
+    recorded = Recorded(1.5, {"fake": {"peer": 1.2}})
+    (loss,) = losses(result(2.0), recorded)
+    assert str(loss) == "fake takes 2.00 times as long as peer, and 1.20 is recorded; more than 1.5 times that (1.80) is a loss"
+    assert losses(result(1.75), recorded) == []
+    assert losses(result(9.0, "another"), recorded) == []  # nothing is recorded of it
+    assert losses(result(9.0), Recorded(1.5, {"fake": {"another peer": 1.0}})) == []
+
+
+def test_the_better_of_two_measurements_counts() -> None:
+    recorded = Recorded(1.5, {"fake": {"peer": 1.0}})
+    assert better(result(3.0), result(1.1), recorded) == result(1.1)
+    assert better(result(1.4), result(3.0), recorded) == result(1.4)
+
+
+def test_what_is_recorded_is_read_again_beside_what_was_there(tmp_path: Path) -> None:
+    path = tmp_path / "ratios.json"
+    write_recorded(path, [result(1.25), result(2.0, form="cuda")])
+    write_recorded(path, [result(0.5, "another")])
+    assert read_recorded(path, "cpu-quick") == Recorded(FACTOR, {"fake": {"peer": 1.25}, "another": {"peer": 0.5}})
+    assert read_recorded(path, "cuda").ratios == {"fake": {"peer": 2.0}}
+
+
+@pytest.mark.parametrize("text", ["", "[]", '{"cpu": 3}', '{"cpu": {"ratios": {"a": {"b": "c"}}}}', '{"cpu": {"ratios": {"a": {"b": 0}}}}'])
+def test_a_file_that_has_no_ratios_is_refused(tmp_path: Path, text: str) -> None:
+    (path := tmp_path / "ratios.json").write_text(text)
+    with pytest.raises(UserError, match="is no file of recorded ratios; `clew bench --record FILE` writes one"):
+        read_file(path)
+
+
+def test_a_form_that_is_not_recorded_is_told(tmp_path: Path) -> None:
+    (path := tmp_path / "ratios.json").write_text(json.dumps({"cpu": {"ratios": {}}}))
+    with pytest.raises(
+        UserError, match="ratios.json has no ratios for cuda, only for cpu; `clew bench --record FILE` measures and writes them"
+    ):
+        read_recorded(path, "cuda")
+
+
+@pytest.mark.parametrize("form", ["cpu", "cpu-quick"])
+def test_every_workload_of_a_cpu_is_recorded_with_all_its_peers(form: str) -> None:
+    recorded = read_recorded(RECORDED, form)
+    assert {name: set(peers) for name, peers in recorded.ratios.items()} == {
+        name: set(workload.peers) for name, workload in WORKLOADS.items() if "cpu" in workload.devices
+    }

@@ -1,0 +1,112 @@
+import json
+from pathlib import Path
+from xml.etree import ElementTree
+
+import pytest
+
+from clew.bench.workloads import WORKLOADS
+from tests.bench.fakes import Clock, fake_workload
+from tests.cli.conftest import Clew
+
+
+@pytest.fixture
+def fakes(monkeypatch: pytest.MonkeyPatch) -> Clock:
+    """Two workloads of nothing, timed by a clock of their own: 2 and 3 seconds beside peers of 1 and 4."""
+    clock = Clock()
+    monkeypatch.setattr("clew.bench.measuring.clock_of", lambda setting: clock)
+    monkeypatch.setitem(WORKLOADS, "fake-a", fake_workload(clock, "fake-a", clew=[2.0], plain=[1.0]))
+    monkeypatch.setitem(WORKLOADS, "fake-b", fake_workload(clock, "fake-b", clew=[3.0], plain=[4.0], another=[6.0]))
+    return clock
+
+
+def test_workloads_are_listed(clew: Clew) -> None:
+    found = clew("bench", "--list")
+    assert found.status == 0 and all(name in found.out for name in WORKLOADS)
+    (line,) = clew("bench", "--list", "lstm-train", "--json").out.splitlines()
+    assert json.loads(line)["peers"] == ["nn.LSTM"]
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        (["lstm-trian"], "unknown workload 'lstm-trian'; did you mean 'lstm-train'?"),
+        (["nothing-*"], "unknown workload 'nothing-*'"),
+        (["gpt2-train", "--device", "cpu"], "gpt2-train runs on cuda alone, not on cpu; `clew bench --list` names the others"),
+        (["--plot", "ratios.txt"], "--plot (ratios.txt) must end in .html, .svg, .json, .png, .pdf"),
+        (["--plot", "nowhere/ratios.svg"], "no such folder: nowhere, where --plot is to write; make it first"),
+        (["--record", "nowhere/ratios.json"], "no such folder: nowhere, where --record is to write; make it first"),
+        (["--check", "no.json"], "no.json: No such file or directory"),
+    ],
+)
+def test_mistakes_are_one_line(clew: Clew, arguments: list[str], message: str) -> None:
+    found = clew("bench", *arguments)
+    assert found.status == 2 and message in found.err.splitlines()[-1] and found.out == ""
+
+
+def test_medians_and_ratios_are_shown(clew: Clew, fakes: Clock) -> None:
+    found = clew("bench", "fake-*", "--device", "cpu")
+    assert found.status == 0
+    ours, plain, another = (line.split() for line in found.out.split("fake-b")[1].splitlines()[2:5])
+    assert ours[:3] == ["clew", "33", "3,000.0"]
+    assert plain[:3] == ["plain", "25", "4,000.0"] and " ".join(plain[4:]) == "0.75 (0.75 to 0.75)"
+    assert " ".join(another[4:]) == "0.50 (0.50 to 0.50)"
+
+
+def test_json_has_a_line_a_workload_with_sides_and_ratios(clew: Clew, fakes: Clock) -> None:
+    lines = [json.loads(line) for line in clew("bench", "fake-*", "--json", "--device", "cpu").out.splitlines()]
+    assert [line["workload"] for line in lines] == ["fake-a", "fake-b"]
+    first = lines[0]
+    assert first["form"] == "cpu" and first["tokens"] == 100 and first["notes"] == [] and first["machine"].startswith("CPU")
+    assert first["sides"][0] == {
+        "side": "clew",
+        "median": 2.0,
+        "low": 2.0,
+        "high": 2.0,
+        "rounds": 3,
+        "tokens_per_second": 50.0,
+        "memory": None,
+        "share_of_floor": None,
+    }
+    assert first["ratios"] == [{"peer": "plain", "ratio": 2.0, "low": 2.0, "high": 2.0}]
+
+
+def test_a_check_fails_with_a_sentence_after_a_second_try(clew: Clew, fakes: Clock) -> None:
+    content = {"cpu": {"factor": 1.5, "ratios": {"fake-a": {"plain": 1.2}, "fake-b": {"plain": 0.7}}}}
+    Path("ratios.json").write_text(json.dumps(content))
+    found = clew("bench", "fake-*", "--check", "ratios.json", "--device", "cpu")
+    assert found.status == 1
+    assert "fake-a is above what is recorded; it is measured again" in found.err
+    assert found.err.splitlines()[-1] == (
+        "clew: fake-a takes 2.00 times as long as plain, and 1.20 is recorded; more than 1.5 times that (1.80) is a loss"
+    )
+    assert "fake-b takes" not in found.err
+    assert clew("bench", "fake-b", "--check", "ratios.json", "--device", "cpu").status == 0
+
+
+def test_a_workload_behind_check_is_no_file(clew: Clew, fakes: Clock, monkeypatch: pytest.MonkeyPatch) -> None:
+    Path("ratios.json").write_text(json.dumps({"cpu": {"ratios": {"fake-a": {"plain": 1.0}}}}))
+    monkeypatch.setattr("clew.bench.recorded.RECORDED", Path("ratios.json"))
+    found = clew("bench", "--device", "cpu", "--check", "fake-a")
+    assert found.status == 1 and "fake-a takes 2.00 times as long as plain" in found.err and "fake-b" not in found.out
+
+
+def test_what_is_recorded_passes_its_own_check(clew: Clew, fakes: Clock) -> None:
+    assert clew("bench", "fake-a", "--record", "ratios.json", "--device", "cpu").status == 0
+    assert clew("bench", "fake-a", "--check", "ratios.json", "--device", "cpu").status == 0
+    found = clew("bench", "fake-b", "--check", "ratios.json", "--device", "cpu")
+    assert found.status == 0 and "fake-b: no ratio is recorded for cpu" in found.err
+
+
+def test_the_plot_is_a_picture_with_every_name_in_it(clew: Clew, fakes: Clock) -> None:
+    assert clew("bench", "fake-*", "--plot", "ratios.svg", "--device", "cpu").status == 0
+    words = {text.strip() for text in ElementTree.parse("ratios.svg").getroot().itertext()}
+    assert {"fake-a, plain", "fake-b, plain", "fake-b, another", "0.75", "Time beside peers"} <= words
+
+
+def test_a_quick_workload_really_runs(clew: Clew) -> None:
+    found = clew("bench", "--quick", "lstm-decode-1", "--json", "--device", "cpu")
+    assert found.status == 0
+    record = json.loads(found.out)
+    assert record["form"] == "cpu-quick" and [side["side"] for side in record["sides"]] == ["clew", "nn.LSTM loop"]
+    assert all(side["median"] > 0 and side["rounds"] >= 5 and side["share_of_floor"] > 0 for side in record["sides"])
+    assert record["roofline"]["flops_per_second"] > 0 and record["ratios"][0]["ratio"] > 0
