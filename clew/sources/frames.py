@@ -78,9 +78,10 @@ def stacked(frames: Tensor, stack: int, skip: int) -> Tensor:
 class Frames:
     """Frames, mapped to the body's width. An example is a tensor of frames (length, features), or of a sound's samples (length,).
 
-    `features` is a `LogMel`, whose bands they are, or their number. They are normalised over each example, mean and variance (`utterance`) or
-    the mean alone (`mean`), by a stored `Normalisation`, or not (`none`); get `deltas` times the change of what stands before; and `stack` of them make one position, every
-    `skip` of them, `stack` where not given. With `convolve` two convolutions of so many channels read frames and bands before a body does.
+    `features` is a `LogMel`, whose bands they are, or their number. They are normalised over each example, mean and variance (`utterance`)
+    or the mean alone (`mean`), by a stored `Normalisation`, or not (`none`); get `deltas` times the change of what stands before; and
+    `stack` of them make one position, every `skip` of them, `stack` where not given. With `convolve` two convolutions of so many channels
+    read frames and bands before a body does.
     In training `vocal_tract` makes other speakers, and `augmentation` takes stretches out.
     """
 
