@@ -122,7 +122,7 @@ def add_code(parser: argparse.ArgumentParser) -> None:
     parser.set_defaults(more_code=())
     about_trust = "read the files that a run's config names, wherever they are, though it was not trained here; remembered"
     parser.add_argument("--trust", action="store_true", help=about_trust)
-    parser.add_argument("--debug", action="store_true", help="show the traceback of an error")
+    parser.add_argument("--debug", action="store_true", help="show the traceback of an error, and why decoding is not captured")
 
 
 def module_of(verb: str) -> ModuleType | None:
@@ -177,6 +177,8 @@ def run(arguments: list[str]) -> int:
     if more and not getattr(options, "open", False):
         parser.error(f"unrecognized arguments: {' '.join(more)}")
     options.command_line = rest
+    if options.debug:
+        show_notes()
     try:
         if options.code is not None:
             from pathlib import Path
@@ -200,6 +202,16 @@ def run(arguments: list[str]) -> int:
         if int(os.environ.get("WORLD_SIZE", 1)) > 1:
             leave(status)
         return status
+
+
+def show_notes() -> None:
+    """What clew's own loggers say of what they do goes to standard error."""
+    import logging
+
+    logger = logging.getLogger("clew")
+    if not logger.handlers:
+        logger.addHandler(logging.StreamHandler())
+    logger.setLevel(logging.DEBUG)
 
 
 def trusting(accepted: bool) -> AbstractContextManager[None]:

@@ -161,8 +161,8 @@ def repeating(advance: Advance, frame: Tree, *, steps: int, fed: bool = False, s
 def reason_against(frame: Tree, signature: Hashable) -> str | None:
     """Why a step is not captured here, whatever it does."""
     if leaves(frame)[0].device.type != "cuda":
-        return "there are no graphs to capture on this device"
-    if signature is None:
+        reason = "there are no graphs to capture on this device"
+    elif signature is None:
         reason = "a part of the step does not say what it depends on"
     elif is_watching() or any(has_hooks(model) for model in models_of(signature)):
         reason = "the model is watched"

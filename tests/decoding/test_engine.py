@@ -212,3 +212,9 @@ def test_a_model_that_is_watched_runs_eagerly(monkeypatch):
         greedy_sequences(task.stepper(), torch.zeros(1, 1, dtype=torch.long, device="cuda"), max_new=30)
     assert len(seen) == 30
     assert not engine._graphs
+
+
+def test_what_runs_eagerly_says_why(caplog):
+    caplog.set_level("DEBUG", logger="clew")
+    greedy_sequences(model("recurrent").stepper(), torch.zeros(1, 1, dtype=torch.long), max_new=2)
+    assert caplog.messages == ["decoding runs eagerly: there are no graphs to capture on this device"]
