@@ -41,9 +41,15 @@ def cut_rows(batch: B, parts: int) -> list[B]:
     """A batch in so many parts, as equal as can be, the larger first; some are empty where there are fewer rows than parts."""
     if parts == 1:
         return [batch]
-    size, larger = divmod(num_rows(batch), parts)
-    ends = [size * number + min(number, larger) for number in range(parts + 1)]
-    return [rows_of(batch, slice(start, end)) for start, end in zip(ends, ends[1:], strict=False)]
+    total = num_rows(batch)
+    return [rows_of(batch, part_of(total, part, parts)) for part in range(parts)]
+
+
+def part_of(total: int, part: int, parts: int) -> slice:
+    """Which of so many rows a part has."""
+    size, larger = divmod(total, parts)
+    start = size * part + min(part, larger)
+    return slice(start, start + size + (part < larger))
 
 
 def to_device(batch: B, device: torch.device) -> B:
@@ -73,11 +79,22 @@ class Batches:
 
     `get(epoch, batch)` may be called for any position; `ahead(epoch, batch)` gives the batches from a position on, and may make them
     before they are asked for. A batch's `fresh` says that its streams start there, its `rate` multiplies the learning rate, and its
-    `num_tokens` is how many it reads, where fewer are predicted. Its `step` (rows,), where it has one, is filled in by the training loop.
+    `num_tokens` is how many its rows read, where fewer are predicted. Its `step` (rows,), where it has one, is filled in by the training
+    loop.
+
+    `own(epoch, batch, part, parts)` makes the rows of a part alone, with the contents that `cut_rows(get(epoch, batch), parts)[part]` has,
+    so that no process makes the rows of another. Without it the whole batch is made and cut.
     """
 
     per_epoch: Callable[[int], int]
     get: Callable[[int, int], Any]
+    own: Callable[[int, int, int, int], Any] | None = None
+
+    def share(self, epoch: int, batch: int, part: int, parts: int) -> Any:
+        """A part of a batch's rows, none where the batch has fewer rows than parts."""
+        if self.own is None or parts == 1:
+            return cut_rows(self.get(epoch, batch), parts)[part]
+        return self.own(epoch, batch, part, parts)
 
     def positions(self, epoch: int, batch: int) -> Iterator[tuple[int, int]]:
         """Every position from one on, without end."""
@@ -87,6 +104,6 @@ class Batches:
             yield epoch, batch
             batch += 1
 
-    def ahead(self, epoch: int, batch: int) -> Iterator[tuple[int, int, Any]]:
+    def ahead(self, epoch: int, batch: int, part: int = 0, parts: int = 1) -> Iterator[tuple[int, int, Any]]:
         for position in self.positions(epoch, batch):
-            yield *position, self.get(*position)
+            yield *position, self.share(*position, part, parts)

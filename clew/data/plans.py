@@ -14,6 +14,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
+from clew.core.batches import part_of
 from clew.core.errors import UserError
 from clew.core.masks import real_positions
 from clew.data.shards import Shards
@@ -44,7 +45,7 @@ class Plan(Protocol):
     @property
     def num_targets(self) -> int: ...
 
-    def batch(self, tokens: Tokens, number: int, *, apart: bool = False) -> TokenBatch: ...
+    def batch(self, tokens: Tokens, number: int, *, apart: bool = False, part: int = 0, parts: int = 1) -> TokenBatch: ...
 
 
 @dataclass(frozen=True, eq=False)
@@ -63,11 +64,11 @@ class StreamPlan:
     def num_targets(self) -> int:
         return int(self.sizes.sum())
 
-    def batch(self, tokens: Tokens, number: int, *, apart: bool = False) -> TokenBatch:
+    def batch(self, tokens: Tokens, number: int, *, apart: bool = False, part: int = 0, parts: int = 1) -> TokenBatch:
         check_number(number, self.num_batches)
         done = number * self.length
         sizes = np.clip(self.sizes - done, 0, self.length)
-        return gather(tokens, self.starts + done, sizes, fresh=number == 0, apart=apart)
+        return gather(tokens, self.starts + done, sizes, fresh=number == 0, apart=apart, rows=part_of(len(sizes), part, parts))
 
 
 @dataclass(frozen=True, eq=False)
@@ -86,10 +87,11 @@ class VariedStreamPlan:
     def num_targets(self) -> int:
         return len(self.starts) * int(self.edges[-1])
 
-    def batch(self, tokens: Tokens, number: int, *, apart: bool = False) -> TokenBatch:
+    def batch(self, tokens: Tokens, number: int, *, apart: bool = False, part: int = 0, parts: int = 1) -> TokenBatch:
         check_number(number, self.num_batches)
         first, last = self.edges[number], self.edges[number + 1]
-        made = gather(tokens, self.starts + first, np.full(len(self.starts), last - first), fresh=number == 0, apart=apart)
+        rows = part_of(len(self.starts), part, parts)
+        made = gather(tokens, self.starts + first, np.full(len(self.starts), last - first), fresh=number == 0, apart=apart, rows=rows)
         return made._replace(rate=int(last - first) / self.length)
 
 
@@ -109,10 +111,11 @@ class WindowPlan:
     def num_targets(self) -> int:
         return int(self.sizes.sum())
 
-    def batch(self, tokens: Tokens, number: int, *, apart: bool = False) -> TokenBatch:
+    def batch(self, tokens: Tokens, number: int, *, apart: bool = False, part: int = 0, parts: int = 1) -> TokenBatch:
         check_number(number, self.num_batches)
-        rows = slice(number * self.batch_size, (number + 1) * self.batch_size)
-        return gather(tokens, self.starts[rows], self.sizes[rows], fresh=True, apart=apart)
+        windows = slice(number * self.batch_size, (number + 1) * self.batch_size)
+        starts, sizes = self.starts[windows], self.sizes[windows]
+        return gather(tokens, starts, sizes, fresh=True, apart=apart, rows=part_of(len(sizes), part, parts))
 
 
 @dataclass(frozen=True, eq=False)
@@ -128,6 +131,14 @@ class ExamplePlan:
     def rows(self, number: int) -> np.ndarray:
         check_number(number, self.num_batches)
         return self.batches[number]
+
+    def own_rows(self, number: int, part: int, parts: int, lengths: np.ndarray) -> tuple[np.ndarray, int]:
+        """The examples of a part, and how many they are; behind them those by which the whole batch is padded, to be made with them and cut
+        off: on every side the longest, and the shortest, without which no mask might be needed. `lengths` is (example, side)."""
+        rows = self.rows(number)
+        own, sides = rows[part_of(len(rows), part, parts)], lengths[rows].reshape(len(rows), -1)
+        deciding = np.setdiff1d(rows[np.concatenate([sides.argmax(0), sides.argmin(0)])], own)
+        return np.concatenate([own, deciding]), len(own)
 
 
 def bucket_plan(lengths: np.ndarray, batch_tokens: int, seed: int, epoch: int) -> ExamplePlan:
@@ -238,14 +249,19 @@ USUAL, SPREAD, SHORTEST, LONGER = 0.95, 5.0, 5, 20
 """How chunk lengths vary: how often their mean is the usual one, their deviation, the least, and how far above its mean the most is."""
 
 
-def gather(tokens: Tokens, starts: np.ndarray, sizes: np.ndarray, fresh: bool, apart: bool = False) -> TokenBatch:
-    """Rows of `sizes` tokens from `starts` on, and the tokens one later; what is not real is 0."""
+def gather(
+    tokens: Tokens, starts: np.ndarray, sizes: np.ndarray, fresh: bool, apart: bool = False, rows: slice = slice(None)
+) -> TokenBatch:
+    """Rows of `sizes` tokens from `starts` on, and the tokens one later; what is not real is 0. Of all `rows` alone are read, padded as all
+    of them are."""
     columns = np.arange(sizes.max() + 1)
+    is_full = bool((sizes == sizes.max()).all())
+    starts, sizes = starts[rows], sizes[rows]
     places = np.where(columns <= sizes[:, None], starts[:, None] + columns, 0)
     real = columns[:-1] < sizes[:, None]  # (batch, length)
     ids = tokens[places]
     made = TokenBatch(as_ids(ids[:, :-1]), as_ids(ids[:, 1:]), None, fresh)
-    if not real.all():
+    if not is_full:
         made = TokenBatch(as_ids(ids[:, :-1] * real), as_ids(ids[:, 1:] * real), torch.from_numpy(real), fresh)
     if not apart:
         return made

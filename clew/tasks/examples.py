@@ -19,7 +19,7 @@ import numpy as np
 import torch
 from torch import Tensor, nn
 
-from clew.core.batches import Batches, to_device
+from clew.core.batches import Batches, num_rows, rows_of, to_device
 from clew.core.config import TaskSection
 from clew.core.errors import UserError, counted, few_of
 from clew.core.errors import named as named_label
@@ -55,6 +55,8 @@ class ExampleTask(nn.Module):
     needs: tuple[str, ...] = ()
     settled = ""
     """What a person should know of what was settled, in a sentence."""
+    one_row_each = True
+    """Whether a batch has one row for each example, so that a process can make those of its own alone."""
     writes = False
     """Whether what it predicts is tokens, so that its loss is of each of them."""
 
@@ -182,7 +184,13 @@ class Examples(Learning[Sequence[Any], Sequence[Any]]):
         def get(epoch: int, number: int) -> Any:
             return task.collate([encoded[row] for row in fitting[plan(epoch).rows(number)]])
 
-        return Batches(lambda epoch: plan(epoch).num_batches, get)
+        def own(epoch: int, number: int, part: int, parts: int) -> Any:
+            rows, size = plan(epoch).own_rows(number, part, parts, lengths[fitting])
+            made = task.collate([encoded[row] for row in fitting[rows]])
+            assert num_rows(made) == len(rows), "a task whose examples have several rows says so by one_row_each = False"
+            return rows_of(made, slice(0, size))
+
+        return Batches(lambda epoch: plan(epoch).num_batches, get, own if getattr(task, "one_row_each", False) else None)
 
     def judge(self, task: Any, forward: Any, part: Sequence[Any], encoded: Sequence[Any], evaluation: Evaluation) -> Score | None:
         return judge_examples(task, forward, part, encoded, evaluation)

@@ -11,13 +11,14 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
-from clew.core.batches import Batches, at_step, cut_rows, num_rows, to_device
+from clew.core.batches import Batches, at_step, cut_rows, num_rows, rows_of, to_device
 from clew.core.errors import UserError
-from clew.core.processes import rank, seed_everything, share_of, sum_over_processes, world_size
+from clew.core.processes import rank, seed_everything, sum_over_processes, world_size
 from clew.core.state import detach_state, map_tree
 from clew.core.types import State, Term
 from clew.layers.norm_penalty import Steps, penalty_of_rows, seeing_steps
 from clew.training.averaging import Average
+from clew.training.feeding import Fed, Feed, is_out_of_memory
 from clew.training.parallel import gradients_together, total_norm
 from clew.training.records import MOST_SKIPPED, Record, Sent, Standing
 from clew.training.schedules import Constant
@@ -73,10 +74,10 @@ def train(
     device = next(task.parameters()).device
     look = device.type != "cuda" if look is None else look
     task.train()
-    source = batches.ahead(standing.epoch, standing.batch)
+    feed = Feed(batches, standing.epoch, standing.batch, device)
     while standing.step < steps:
-        standing.epoch, standing.batch, batch = next(source)
-        batch = at_step(batch, standing.step)
+        fed = feed.take()
+        standing.epoch, standing.batch, batch = fed.epoch, fed.number, fed.batch
         factor = schedule.factor(standing.step, standing.epoch) * getattr(batch, "rate", 1.0)
         for group, rate in zip(optimiser.param_groups, rates, strict=True):
             group["lr"] = rate * factor
@@ -85,8 +86,8 @@ def train(
             optimiser.zero_grad(set_to_none=True)
             parts = accumulate * 2**standing.halvings
             try:
-                sums, whole, state, stop = _backward(
-                    task, batch, parts, standing, seed, carry, autocast, count_of, asked_to_stop(), norm_penalty
+                sums, whole, num_tokens, state, stop = _backward(
+                    task, fed, parts, standing, seed, carry, autocast, count_of, asked_to_stop(), norm_penalty
                 )
                 break
             except RuntimeError as error:
@@ -96,15 +97,18 @@ def train(
         for parameter in left:
             parameter.grad = None
         norm = _clip(parameters, clip_norm, clip_value)
-        count = getattr(batch, "num_tokens", 0) or int(next(iter(whole.values())))
+        count = num_tokens or int(next(iter(whole.values())))
         rate = optimiser.defaults["lr"] * factor
         values = torch.cat([sums, norm.to(sums)[None]])
         record = Record(standing.step + 1, standing.epoch, rate, count, whole, Sent(values), parts, stop)
         standing.unseen.append(record)
+        is_last = standing.step + 1 == steps
         # Streams start with a state that is None, which no tensor can stand for; averages are kept by the host.
         averages = average is not None and average.active
         carries = carry and (batch.fresh or not have_same_shapes(state, standing.state))
         if look or averages or carries or not can_skip_on_device(optimiser):
+            if not is_last:
+                feed.prepare()
             standing.look()
             if not record.skipped:
                 optimiser.step()
@@ -117,6 +121,8 @@ def train(
             finite = values.isfinite().all()
             step_where(optimiser, finite)
             standing.state = state_where(finite, state, standing.state)
+            if not is_last:
+                feed.prepare()
             standing.look(leave=MOST_SKIPPED)
         for group, rate in zip(optimiser.param_groups, rates, strict=True):
             group["lr"] = rate
@@ -127,7 +133,7 @@ def train(
 
 def _backward(
     task: nn.Module,
-    batch: Any,
+    fed: Fed,
     parts: int,
     standing: Standing,
     seed: int,
@@ -136,16 +142,19 @@ def _backward(
     counts: Callable[[Any], dict[str, Tensor]],
     asked: bool,
     penalty: float,
-) -> tuple[Tensor, dict[str, float], State, bool]:
-    """Gradients of the sum over terms of weight * sum / count; each term's weight * sum (terms,) and count over everything, the state to
-    carry, and whether any process was asked to stop."""
+) -> tuple[Tensor, dict[str, float], int, State, bool]:
+    """Gradients of the sum over terms of weight * sum / count; each term's weight * sum (terms,) and count over everything, the tokens that
+    batches say they read, the state to carry, and whether any process was asked to stop."""
     device = next(task.parameters()).device
-    micro_batches = [share_of(batch, parts, part) for part in range(parts)]
-    whole, stop = _total_counts([counts(micro) for micro, is_real in micro_batches if is_real], counts, micro_batches[0][0], asked)
+    batch = at_step(fed.batch, standing.step)
+    on_host = _micro_batches(batch, parts)
+    micro_batches = on_host if fed.copy is None else _micro_batches(at_step(fed.copy, standing.step), parts)
+    whole, num_tokens, stop = _total_counts(fed, on_host, counts, asked)
     before = _carried(standing.state, parts) if carry and not batch.fresh else [None] * parts
     sums: dict[str, Tensor] = {}
     states: list[State] = []
-    for number, (micro, is_real) in enumerate(micro_batches):
+    for number, (micro, has_rows) in enumerate(micro_batches):
+        is_real = has_rows and fed.is_real
         seed_everything(seed, standing.step, rank(), number)
         micro = to_device(micro, device)
         with autocast(), gradients_together(task, last=number == parts - 1):
@@ -164,7 +173,12 @@ def _backward(
             sums[name] = sums.get(name, torch.zeros((), device=device)) + term.weight * term.sum.detach() * is_real
     added = sum_over_processes(torch.stack([total.double() if device.type != "mps" else total for total in sums.values()]))
     carried = map_tree(lambda *leaves: torch.cat(leaves), *states) if carry else None
-    return added, {name: whole[name] for name in sums}, carried, stop
+    return added, {name: whole[name] for name in sums}, num_tokens, carried, stop
+
+
+def _micro_batches(batch: Any, parts: int) -> list[tuple[Any, bool]]:
+    """A batch in parts, and whether each has rows; one that has none gets the batch's first."""
+    return [(micro, True) if num_rows(micro) else (rows_of(batch, slice(0, 1)), False) for micro in cut_rows(batch, parts)]
 
 
 def _carried(state: State, parts: int) -> list[State]:
@@ -173,25 +187,22 @@ def _carried(state: State, parts: int) -> list[State]:
 
 
 def _total_counts(
-    found: list[dict[str, Tensor]], counts: Callable[[Any], dict[str, Tensor]], any_batch: Any, asked: bool
-) -> tuple[dict[str, float], bool]:
-    """Every term's count over micro-batches and processes, 1 where there is none, and whether any process was asked to stop, in one
-    exchange between hosts, which no device waits for. Counts are whole numbers but where examples have weights."""
-    names = list(counts(any_batch))
-    sums = [sum(float(part[name]) for part in found) for name in names]
-    values = sum_over_processes(torch.tensor([*sums, float(asked)], dtype=torch.float64)).tolist()
-    whole = [int(value) if value.is_integer() else value for value in values]
-    return {name: value or 1 for name, value in zip(names, whole, strict=False)}, values[-1] > 0
-
-
-def is_out_of_memory(error: RuntimeError) -> bool:
-    """Whether torch could not get the memory it asked for, on any device."""
-    return isinstance(error, torch.OutOfMemoryError) or "can't allocate memory" in str(error) or "out of memory" in str(error)
+    fed: Fed, micro_batches: list[tuple[Any, bool]], counts: Callable[[Any], dict[str, Tensor]], asked: bool
+) -> tuple[dict[str, float], int, bool]:
+    """Every term's count over micro-batches and processes, 1 where there is none, the tokens that batches say they read, and whether any
+    process was asked to stop, in one exchange between hosts, which no device waits for. Counts are whole numbers but where examples have
+    weights."""
+    found = [counts(micro) for micro, has_rows in micro_batches if has_rows]
+    sums = {name: sum(float(part[name]) for part in found) * fed.is_real for name in found[0]}
+    num_tokens = getattr(fed.batch, "num_tokens", 0) * fed.is_real
+    *values, tokens, stop = sum_over_processes(torch.tensor([*sums.values(), num_tokens, asked], dtype=torch.float64)).tolist()
+    whole = {name: (int(value) if value.is_integer() else value) or 1 for name, value in zip(sums, values, strict=True)}
+    return whole, int(tokens), stop > 0
 
 
 def _halve(standing: Standing, batch: Any, parts: int) -> None:
     """Twice as many micro-batches from here on, the batch staying what it is; or the end, where that cannot help."""
-    rows = -(-num_rows(batch) // world_size())
+    rows = num_rows(batch)
     if world_size() > 1:
         raise UserError(
             f"process {rank()} ran out of memory at step {standing.step + 1}, with micro-batches of {-(-rows // parts)} rows; "
