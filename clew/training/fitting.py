@@ -118,7 +118,7 @@ class AsTask(nn.Module):
             raise UserError("the module has a method counts, which is for terms; give Term(sum, count), or leave counts out")
         rows = num_rows(batch)
         loss = loss.float() if loss.dtype in (torch.bfloat16, torch.float16) else loss
-        return Term(loss.reshape(()) * rows, torch.tensor(rows, device=loss.device))
+        return Term(loss.reshape(()) * rows, torch.full((), rows, device=loss.device))
 
     def counts(self, batch: Given) -> dict[str, Tensor]:
         if not hasattr(self.module, "counts"):
