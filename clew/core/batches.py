@@ -2,6 +2,8 @@
 And an endless order of them, by position."""
 
 from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from contextvars import ContextVar
 from dataclasses import dataclass
 from itertools import chain
 from typing import Any, TypeVar
@@ -57,13 +59,39 @@ def to_device(batch: B, device: torch.device) -> B:
     return found
 
 
-def padded(rows: Sequence[Sequence[int]]) -> tuple[Tensor, Tensor | None]:
-    """Rows of ids side by side, 0 after each row's end, and which are real; None where all are."""
+def padded(rows: Sequence[Sequence[int]], *, shifted: bool = False) -> tuple[Tensor, Tensor | None]:
+    """Rows of ids side by side, 0 after each row's end, and which are real; None where all are, but within `few_lengths`. `shifted` says
+    that the columns before the last and those after the first are used, so that it is these that have one of few lengths."""
     lengths = np.array([len(row) for row in rows], dtype=np.int64)
-    mask = np.arange(lengths.max(initial=0)) < lengths[:, None]
+    longest, most = lengths.max(initial=0), _most.get()
+    if most is not None:
+        longest = rounded_up(longest - shifted, most) + shifted
+    mask = np.arange(longest) < lengths[:, None]
     ids = np.zeros(mask.shape, dtype=np.int64)
     ids[mask] = np.fromiter(chain.from_iterable(rows), np.int64, lengths.sum())
-    return torch.from_numpy(ids), None if mask.all() else torch.from_numpy(mask)
+    return torch.from_numpy(ids), None if mask.all() and most is None else torch.from_numpy(mask)
+
+
+_most: ContextVar[int | None] = ContextVar("most", default=None)
+
+
+@contextmanager
+def few_lengths(most: int) -> Iterator[None]:
+    """Within this context rows are `padded` to one of few lengths, `most` being the longest that a model can read, and always have a mask:
+    a compiler then meets few shapes."""
+    token = _most.set(most)
+    try:
+        yield
+    finally:
+        _most.reset(token)
+
+
+def rounded_up(lengths: np.ndarray, most: int) -> np.ndarray:
+    """Multiples of 8 up to 128, and above it eight lengths from each power of two to the next; none above `most` that was not before."""
+    powers = 2 ** np.floor(np.log2(np.maximum(lengths - 1, 1))).astype(np.int64)  # the largest below each length
+    steps = np.maximum(powers // 8, 8)
+    found: np.ndarray = np.maximum(lengths, np.minimum(-(-lengths // steps) * steps, most))
+    return found
 
 
 def at_step(batch: B, step: int) -> B:

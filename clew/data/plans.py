@@ -141,12 +141,12 @@ class ExamplePlan:
         return np.concatenate([own, deciding]), len(own)
 
 
-def bucket_plan(lengths: np.ndarray, batch_tokens: int, seed: int, epoch: int) -> ExamplePlan:
+def bucket_plan(lengths: np.ndarray, batch_tokens: int, seed: int, epoch: int, multiple: int = 1) -> ExamplePlan:
     """Every example once, those of like length together, as many a batch as fit into `batch_tokens` with their padding; the batches in
     random order, and cut anew each epoch.
 
     `lengths` is (example,), or (example, side) where an example has several sequences, such as a sentence and its translation. An
-    example longer than the budget is a batch of its own.
+    example longer than the budget is a batch of its own. Batches have a multiple of `multiple` rows, where so many fit.
     """
     if batch_tokens < 1:
         raise UserError(f"training.batch_tokens ({batch_tokens}) must be at least 1")
@@ -154,7 +154,7 @@ def bucket_plan(lengths: np.ndarray, batch_tokens: int, seed: int, epoch: int) -
     random = np.random.default_rng([seed, epoch])
     order = random.permutation(len(sides))
     order = order[np.argsort(sides[order].sum(1), kind="stable")]
-    batches = cut_by_budget(sides[order], batch_tokens)
+    batches = cut_by_budget(sides[order], batch_tokens, multiple)
     return ExamplePlan([order[batches[number]] for number in random.permutation(len(batches))])
 
 
@@ -164,14 +164,16 @@ def shuffled_plan(num_examples: int, batch_size: int, seed: int, epoch: int) -> 
     return ExamplePlan([order[start : start + batch_size] for start in range(0, num_examples, batch_size)])
 
 
-def cut_by_budget(sides: np.ndarray, batch_tokens: int) -> list[slice]:
-    """Neighbours (example, side) in batches: as many as keep rows * sum over sides of the longest within the budget, and at least one."""
+def cut_by_budget(sides: np.ndarray, batch_tokens: int, multiple: int = 1) -> list[slice]:
+    """Neighbours (example, side) in batches: as many as keep rows * sum over sides of the longest within the budget, and at least one; a
+    multiple of `multiple` where so many fit."""
     batches, start = [], 0
     while start < len(sides):
         shortest = max(1, int(sides[start].sum()))
         ahead = sides[start : start + max(1, batch_tokens // shortest)]
         padded = np.maximum.accumulate(ahead).sum(1) * np.arange(1, len(ahead) + 1)
         fitting = max(1, int(np.searchsorted(padded, batch_tokens, side="right")))
+        fitting = fitting // multiple * multiple or fitting
         batches.append(slice(start, start + fitting))
         start += fitting
     return batches

@@ -180,6 +180,8 @@ def score_of(likelihood: Likelihood, unit: str) -> Score:
 def check_reach(task: Any, training: Batching) -> None:
     """What training asks of the body's positions and state, before a folder is made."""
     limit = task.body.max_length
+    if training.bucket:
+        raise UserError("training.bucket is for examples, and rows of running text have one length as they are; leave it out")
     if training.documents == "apart" and not task.body.causal:
         raise UserError(
             "training.documents=apart is for models that read from left to right alone, and this one reads backwards too; "
