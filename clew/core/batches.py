@@ -2,6 +2,8 @@
 And an endless order of them, by position."""
 
 from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from contextvars import ContextVar
 from dataclasses import dataclass
 from itertools import chain
 from typing import Any, TypeVar
@@ -41,9 +43,15 @@ def cut_rows(batch: B, parts: int) -> list[B]:
     """A batch in so many parts, as equal as can be, the larger first; some are empty where there are fewer rows than parts."""
     if parts == 1:
         return [batch]
-    size, larger = divmod(num_rows(batch), parts)
-    ends = [size * number + min(number, larger) for number in range(parts + 1)]
-    return [rows_of(batch, slice(start, end)) for start, end in zip(ends, ends[1:], strict=False)]
+    total = num_rows(batch)
+    return [rows_of(batch, part_of(total, part, parts)) for part in range(parts)]
+
+
+def part_of(total: int, part: int, parts: int) -> slice:
+    """Which of so many rows a part has."""
+    size, larger = divmod(total, parts)
+    start = size * part + min(part, larger)
+    return slice(start, start + size + (part < larger))
 
 
 def to_device(batch: B, device: torch.device) -> B:
@@ -51,13 +59,39 @@ def to_device(batch: B, device: torch.device) -> B:
     return found
 
 
-def padded(rows: Sequence[Sequence[int]]) -> tuple[Tensor, Tensor | None]:
-    """Rows of ids side by side, 0 after each row's end, and which are real; None where all are."""
+def padded(rows: Sequence[Sequence[int]], *, shifted: bool = False) -> tuple[Tensor, Tensor | None]:
+    """Rows of ids side by side, 0 after each row's end, and which are real; None where all are, but within `few_lengths`. `shifted` says
+    that the columns before the last and those after the first are used, so that it is these that have one of few lengths."""
     lengths = np.array([len(row) for row in rows], dtype=np.int64)
-    mask = np.arange(lengths.max(initial=0)) < lengths[:, None]
+    longest, most = lengths.max(initial=0), _most.get()
+    if most is not None:
+        longest = rounded_up(longest - shifted, most) + shifted
+    mask = np.arange(longest) < lengths[:, None]
     ids = np.zeros(mask.shape, dtype=np.int64)
     ids[mask] = np.fromiter(chain.from_iterable(rows), np.int64, lengths.sum())
-    return torch.from_numpy(ids), None if mask.all() else torch.from_numpy(mask)
+    return torch.from_numpy(ids), None if mask.all() and most is None else torch.from_numpy(mask)
+
+
+_most: ContextVar[int | None] = ContextVar("most", default=None)
+
+
+@contextmanager
+def few_lengths(most: int) -> Iterator[None]:
+    """Within this context rows are `padded` to one of few lengths, `most` being the longest that a model can read, and always have a mask:
+    a compiler then meets few shapes."""
+    token = _most.set(most)
+    try:
+        yield
+    finally:
+        _most.reset(token)
+
+
+def rounded_up(lengths: np.ndarray, most: int) -> np.ndarray:
+    """Multiples of 8 up to 128, and above it eight lengths from each power of two to the next; none above `most` that was not before."""
+    powers = 2 ** np.floor(np.log2(np.maximum(lengths - 1, 1))).astype(np.int64)  # the largest below each length
+    steps = np.maximum(powers // 8, 8)
+    found: np.ndarray = np.maximum(lengths, np.minimum(-(-lengths // steps) * steps, most))
+    return found
 
 
 def at_step(batch: B, step: int) -> B:
@@ -73,11 +107,22 @@ class Batches:
 
     `get(epoch, batch)` may be called for any position; `ahead(epoch, batch)` gives the batches from a position on, and may make them
     before they are asked for. A batch's `fresh` says that its streams start there, its `rate` multiplies the learning rate, and its
-    `num_tokens` is how many it reads, where fewer are predicted. Its `step` (rows,), where it has one, is filled in by the training loop.
+    `num_tokens` is how many its rows read, where fewer are predicted. Its `step` (rows,), where it has one, is filled in by the training
+    loop.
+
+    `own(epoch, batch, part, parts)` makes the rows of a part alone, with the contents that `cut_rows(get(epoch, batch), parts)[part]` has,
+    so that no process makes the rows of another. Without it the whole batch is made and cut.
     """
 
     per_epoch: Callable[[int], int]
     get: Callable[[int, int], Any]
+    own: Callable[[int, int, int, int], Any] | None = None
+
+    def share(self, epoch: int, batch: int, part: int, parts: int) -> Any:
+        """A part of a batch's rows, none where the batch has fewer rows than parts."""
+        if self.own is None or parts == 1:
+            return cut_rows(self.get(epoch, batch), parts)[part]
+        return self.own(epoch, batch, part, parts)
 
     def positions(self, epoch: int, batch: int) -> Iterator[tuple[int, int]]:
         """Every position from one on, without end."""
@@ -87,6 +132,6 @@ class Batches:
             yield epoch, batch
             batch += 1
 
-    def ahead(self, epoch: int, batch: int) -> Iterator[tuple[int, int, Any]]:
+    def ahead(self, epoch: int, batch: int, part: int = 0, parts: int = 1) -> Iterator[tuple[int, int, Any]]:
         for position in self.positions(epoch, batch):
-            yield *position, self.get(*position)
+            yield *position, self.share(*position, part, parts)

@@ -14,6 +14,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
+from clew.core.batches import part_of
 from clew.core.errors import UserError
 from clew.core.masks import real_positions
 from clew.data.shards import Shards
@@ -44,7 +45,7 @@ class Plan(Protocol):
     @property
     def num_targets(self) -> int: ...
 
-    def batch(self, tokens: Tokens, number: int, *, apart: bool = False) -> TokenBatch: ...
+    def batch(self, tokens: Tokens, number: int, *, apart: bool = False, part: int = 0, parts: int = 1) -> TokenBatch: ...
 
 
 @dataclass(frozen=True, eq=False)
@@ -63,11 +64,11 @@ class StreamPlan:
     def num_targets(self) -> int:
         return int(self.sizes.sum())
 
-    def batch(self, tokens: Tokens, number: int, *, apart: bool = False) -> TokenBatch:
+    def batch(self, tokens: Tokens, number: int, *, apart: bool = False, part: int = 0, parts: int = 1) -> TokenBatch:
         check_number(number, self.num_batches)
         done = number * self.length
         sizes = np.clip(self.sizes - done, 0, self.length)
-        return gather(tokens, self.starts + done, sizes, fresh=number == 0, apart=apart)
+        return gather(tokens, self.starts + done, sizes, fresh=number == 0, apart=apart, rows=part_of(len(sizes), part, parts))
 
 
 @dataclass(frozen=True, eq=False)
@@ -86,10 +87,11 @@ class VariedStreamPlan:
     def num_targets(self) -> int:
         return len(self.starts) * int(self.edges[-1])
 
-    def batch(self, tokens: Tokens, number: int, *, apart: bool = False) -> TokenBatch:
+    def batch(self, tokens: Tokens, number: int, *, apart: bool = False, part: int = 0, parts: int = 1) -> TokenBatch:
         check_number(number, self.num_batches)
         first, last = self.edges[number], self.edges[number + 1]
-        made = gather(tokens, self.starts + first, np.full(len(self.starts), last - first), fresh=number == 0, apart=apart)
+        rows = part_of(len(self.starts), part, parts)
+        made = gather(tokens, self.starts + first, np.full(len(self.starts), last - first), fresh=number == 0, apart=apart, rows=rows)
         return made._replace(rate=int(last - first) / self.length)
 
 
@@ -109,10 +111,11 @@ class WindowPlan:
     def num_targets(self) -> int:
         return int(self.sizes.sum())
 
-    def batch(self, tokens: Tokens, number: int, *, apart: bool = False) -> TokenBatch:
+    def batch(self, tokens: Tokens, number: int, *, apart: bool = False, part: int = 0, parts: int = 1) -> TokenBatch:
         check_number(number, self.num_batches)
-        rows = slice(number * self.batch_size, (number + 1) * self.batch_size)
-        return gather(tokens, self.starts[rows], self.sizes[rows], fresh=True, apart=apart)
+        windows = slice(number * self.batch_size, (number + 1) * self.batch_size)
+        starts, sizes = self.starts[windows], self.sizes[windows]
+        return gather(tokens, starts, sizes, fresh=True, apart=apart, rows=part_of(len(sizes), part, parts))
 
 
 @dataclass(frozen=True, eq=False)
@@ -129,13 +132,21 @@ class ExamplePlan:
         check_number(number, self.num_batches)
         return self.batches[number]
 
+    def own_rows(self, number: int, part: int, parts: int, lengths: np.ndarray) -> tuple[np.ndarray, int]:
+        """The examples of a part, and how many they are; behind them those by which the whole batch is padded, to be made with them and cut
+        off: on every side the longest, and the shortest, without which no mask might be needed. `lengths` is (example, side)."""
+        rows = self.rows(number)
+        own, sides = rows[part_of(len(rows), part, parts)], lengths[rows].reshape(len(rows), -1)
+        deciding = np.setdiff1d(rows[np.concatenate([sides.argmax(0), sides.argmin(0)])], own)
+        return np.concatenate([own, deciding]), len(own)
 
-def bucket_plan(lengths: np.ndarray, batch_tokens: int, seed: int, epoch: int) -> ExamplePlan:
+
+def bucket_plan(lengths: np.ndarray, batch_tokens: int, seed: int, epoch: int, multiple: int = 1) -> ExamplePlan:
     """Every example once, those of like length together, as many a batch as fit into `batch_tokens` with their padding; the batches in
     random order, and cut anew each epoch.
 
     `lengths` is (example,), or (example, side) where an example has several sequences, such as a sentence and its translation. An
-    example longer than the budget is a batch of its own.
+    example longer than the budget is a batch of its own. Batches have a multiple of `multiple` rows, where so many fit.
     """
     if batch_tokens < 1:
         raise UserError(f"training.batch_tokens ({batch_tokens}) must be at least 1")
@@ -143,7 +154,7 @@ def bucket_plan(lengths: np.ndarray, batch_tokens: int, seed: int, epoch: int) -
     random = np.random.default_rng([seed, epoch])
     order = random.permutation(len(sides))
     order = order[np.argsort(sides[order].sum(1), kind="stable")]
-    batches = cut_by_budget(sides[order], batch_tokens)
+    batches = cut_by_budget(sides[order], batch_tokens, multiple)
     return ExamplePlan([order[batches[number]] for number in random.permutation(len(batches))])
 
 
@@ -153,14 +164,16 @@ def shuffled_plan(num_examples: int, batch_size: int, seed: int, epoch: int) -> 
     return ExamplePlan([order[start : start + batch_size] for start in range(0, num_examples, batch_size)])
 
 
-def cut_by_budget(sides: np.ndarray, batch_tokens: int) -> list[slice]:
-    """Neighbours (example, side) in batches: as many as keep rows * sum over sides of the longest within the budget, and at least one."""
+def cut_by_budget(sides: np.ndarray, batch_tokens: int, multiple: int = 1) -> list[slice]:
+    """Neighbours (example, side) in batches: as many as keep rows * sum over sides of the longest within the budget, and at least one; a
+    multiple of `multiple` where so many fit."""
     batches, start = [], 0
     while start < len(sides):
         shortest = max(1, int(sides[start].sum()))
         ahead = sides[start : start + max(1, batch_tokens // shortest)]
         padded = np.maximum.accumulate(ahead).sum(1) * np.arange(1, len(ahead) + 1)
         fitting = max(1, int(np.searchsorted(padded, batch_tokens, side="right")))
+        fitting = fitting // multiple * multiple or fitting
         batches.append(slice(start, start + fitting))
         start += fitting
     return batches
@@ -238,14 +251,19 @@ USUAL, SPREAD, SHORTEST, LONGER = 0.95, 5.0, 5, 20
 """How chunk lengths vary: how often their mean is the usual one, their deviation, the least, and how far above its mean the most is."""
 
 
-def gather(tokens: Tokens, starts: np.ndarray, sizes: np.ndarray, fresh: bool, apart: bool = False) -> TokenBatch:
-    """Rows of `sizes` tokens from `starts` on, and the tokens one later; what is not real is 0."""
+def gather(
+    tokens: Tokens, starts: np.ndarray, sizes: np.ndarray, fresh: bool, apart: bool = False, rows: slice = slice(None)
+) -> TokenBatch:
+    """Rows of `sizes` tokens from `starts` on, and the tokens one later; what is not real is 0. Of all `rows` alone are read, padded as all
+    of them are."""
     columns = np.arange(sizes.max() + 1)
+    is_full = bool((sizes == sizes.max()).all())
+    starts, sizes = starts[rows], sizes[rows]
     places = np.where(columns <= sizes[:, None], starts[:, None] + columns, 0)
     real = columns[:-1] < sizes[:, None]  # (batch, length)
     ids = tokens[places]
     made = TokenBatch(as_ids(ids[:, :-1]), as_ids(ids[:, 1:]), None, fresh)
-    if not real.all():
+    if not is_full:
         made = TokenBatch(as_ids(ids[:, :-1] * real), as_ids(ids[:, 1:] * real), torch.from_numpy(real), fresh)
     if not apart:
         return made

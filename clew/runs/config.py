@@ -115,6 +115,10 @@ class TrainingConfig(Section):
     batch_tokens: int | None = Field(
         None, ge=1, description="of examples: tokens of a step, both sides and padding counted, instead of a number of rows"
     )
+    bucket: bool = Field(
+        False,
+        description="of texts as examples: pad batches to few lengths and rows, so that a compiled model meets few shapes",
+    )
     length: int = Field(64, ge=1, description="tokens of each row in a step")
     batching: Literal["streams", "windows"] = Field(
         "windows", description="streams: rows go on where the step before ended, the state carried; windows: pieces in random order"

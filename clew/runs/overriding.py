@@ -12,7 +12,7 @@ from clew.tasks import TASKS
 
 KEPT = ("corpus", "train", "valid", "test", "valid_fraction", "test_fraction")
 """What any section `data` takes, of a file as of an assignment."""
-DRAWN = ("batching", "vary_length", "documents")
+DRAWN = ("batching", "vary_length", "documents", "bucket")
 """What the section `training` says of how one task's examples are drawn."""
 
 

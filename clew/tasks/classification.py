@@ -106,6 +106,7 @@ class Classifier(ReadsText, PooledClassifier):
     """logits = W g(.. g(pool(h_1 .. h_n))), h being the body's vectors, g hidden layers; what they say is the `answer`'s."""
 
     config: ClassificationConfig
+    can_bucket = True
 
     def __init__(self, body: Any, reader: WordReader, labels: Labels, config: ClassificationConfig | None = None):
         config = config or ClassificationConfig()

@@ -9,7 +9,7 @@ import numpy as np
 import torch
 
 from clew.baselines.guess_baselines import KnownDocuments
-from clew.core.batches import Batches, to_device
+from clew.core.batches import Batches, rows_of, to_device
 from clew.core.config import TaskSection
 from clew.core.errors import UserError, counted
 from clew.core.identity import Known
@@ -68,7 +68,12 @@ class MaskedDocuments(Learning[Documents, MaskedExamples]):
             spans, order = plan(epoch)
             return encoded.batch(spans, order.rows(number), seed, epoch)
 
-        return Batches(lambda epoch: plan(epoch)[1].num_batches, get)
+        def own(epoch: int, number: int, part: int, parts: int) -> Any:
+            spans, order = plan(epoch)
+            rows, size = order.own_rows(number, part, parts, spans.lengths)
+            return rows_of(encoded.batch(spans, rows, seed, epoch), slice(0, size))
+
+        return Batches(lambda epoch: plan(epoch)[1].num_batches, get, own)
 
     def judge(self, task: Any, forward: Any, part: Documents, encoded: MaskedExamples, evaluation: Evaluation) -> Score | None:
         guessed = guess_all(task, encoded, evaluation)

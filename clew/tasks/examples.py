@@ -10,6 +10,7 @@ import hashlib
 import json
 import math
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from contextlib import nullcontext
 from dataclasses import dataclass
 from functools import lru_cache
 from pathlib import Path
@@ -19,7 +20,7 @@ import numpy as np
 import torch
 from torch import Tensor, nn
 
-from clew.core.batches import Batches, to_device
+from clew.core.batches import Batches, few_lengths, num_rows, rounded_up, rows_of, to_device
 from clew.core.config import TaskSection
 from clew.core.errors import UserError, counted, few_of
 from clew.core.errors import named as named_label
@@ -44,6 +45,8 @@ TrainTokenizer = Callable[[Sequence[str], Sequence[str]], Tokenizer]
 """Trains a tokenizer on texts, with tokens of its own for some special ones."""
 Vocabularies = Callable[[TrainTokenizer, bool, Any, Any], dict[str, Any]]
 """`vocabularies(train, joint, examples, task)`: every tokenizer and label table by role; `joint` says that both sides share one."""
+ROWS = 8
+"""Of how many rows batches of few shapes have a multiple."""
 TIE = 1e-7
 """What the loss counts beside the measure that the best evaluation is told by: it decides between equals alone."""
 GREEDY = {"method": "greedy", "temperature": 1.0, "top_k": None, "top_p": None}
@@ -55,6 +58,10 @@ class ExampleTask(nn.Module):
     needs: tuple[str, ...] = ()
     settled = ""
     """What a person should know of what was settled, in a sentence."""
+    one_row_each = True
+    """Whether a batch has one row for each example, so that a process can make those of its own alone."""
+    can_bucket = False
+    """Whether all that is ragged in a batch is padded by `core.batches.padded`, so that it can be padded to few lengths."""
     writes = False
     """Whether what it predicts is tokens, so that its loss is of each of them."""
 
@@ -142,6 +149,8 @@ class Examples(Learning[Sequence[Any], Sequence[Any]]):
             raise UserError(
                 "training.batching=streams carries a state through one text; a task that learns from examples has none, leave it out"
             )
+        if training.bucket and not getattr(task, "can_bucket", False):
+            raise UserError("training.bucket pads texts to few lengths, and this task's examples are more than texts; leave it out")
         task.check_training(training)
 
     def vocabularies(self, train: Sequence[Any], tokenizers: Tokenizers, task: TaskSection) -> dict[str, Any]:
@@ -166,6 +175,7 @@ class Examples(Learning[Sequence[Any], Sequence[Any]]):
         """Examples of like length together where `batch_tokens` says how much a batch may hold, else so many in random order."""
         lengths = lengths_of(task, encoded)
         fitting = np.flatnonzero(lengths.max(1) <= task.longest)
+        places = (rounded_up(lengths, task.longest) if training.bucket else lengths)[fitting]  # what an example takes in a batch
         if not len(fitting):
             is_asked = task.longest == getattr(task.config, "longest", None)
             remedy = "raise task.longest" if is_asked else "raise model.max_length, or take another model.position"
@@ -176,13 +186,23 @@ class Examples(Learning[Sequence[Any], Sequence[Any]]):
         @lru_cache(maxsize=2)
         def plan(epoch: int) -> ExamplePlan:
             if training.batch_tokens is not None:
-                return bucket_plan(lengths[fitting], training.batch_tokens, seed, epoch)
+                return bucket_plan(places, training.batch_tokens, seed, epoch, ROWS if training.bucket else 1)
             return shuffled_plan(len(fitting), training.batch_size, seed, epoch)
 
-        def get(epoch: int, number: int) -> Any:
-            return task.collate([encoded[row] for row in fitting[plan(epoch).rows(number)]])
+        def collated(rows: np.ndarray) -> Any:
+            with few_lengths(task.longest) if training.bucket else nullcontext():
+                return task.collate([encoded[row] for row in fitting[rows]])
 
-        return Batches(lambda epoch: plan(epoch).num_batches, get)
+        def get(epoch: int, number: int) -> Any:
+            return collated(plan(epoch).rows(number))
+
+        def own(epoch: int, number: int, part: int, parts: int) -> Any:
+            rows, size = plan(epoch).own_rows(number, part, parts, lengths[fitting])
+            made = collated(rows)
+            assert num_rows(made) == len(rows), "a task whose examples have several rows says so by one_row_each = False"
+            return rows_of(made, slice(0, size))
+
+        return Batches(lambda epoch: plan(epoch).num_batches, get, own if getattr(task, "one_row_each", False) else None)
 
     def judge(self, task: Any, forward: Any, part: Sequence[Any], encoded: Sequence[Any], evaluation: Evaluation) -> Score | None:
         return judge_examples(task, forward, part, encoded, evaluation)
@@ -202,6 +222,7 @@ class Examples(Learning[Sequence[Any], Sequence[Any]]):
         digest = examples_digest(part)
         size = f"{training.batch_tokens:,} tokens" if training.batch_tokens is not None else f"{training.batch_size} examples"
         order = {"batch_tokens": training.batch_tokens} if training.batch_tokens is not None else {"batch_size": training.batch_size}
+        order |= {"bucket": True} if training.bucket else {}
         return {
             "training examples": Known({"examples": len(part), "digest": digest}, f"{len(part):,}, {digest[:8]}"),
             "order of batches": Known({**order, "seed": seed}, f"batches of {size}, seed {seed}"),

@@ -42,6 +42,7 @@ class WritesFromInput(SequenceToSequence):
     """
 
     text_name = "input"
+    can_bucket = False
     names_files = True
     languages: Any = ()
 

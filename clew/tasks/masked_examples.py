@@ -28,7 +28,12 @@ class MaskedBatch(NamedTuple):
     targets: Tensor  # (batch, chosen), IGNORED there
     follows: Tensor | None = None  # (batch,) 0 where the second text follows the first, 1 where it is a random one
     fresh: bool = True
-    num_tokens: int = 0  # read in all rows
+
+    @property
+    def num_tokens(self) -> int:
+        """How many are read, padding left out."""
+        tokens = self.inputs if isinstance(self.inputs, Tensor) else self.inputs.tokens
+        return tokens.numel() if self.mask is None else int(self.mask.sum())
 
 
 class Masking(Protocol):
@@ -105,7 +110,7 @@ class MaskedExamples:
             inputs = Segmented(inputs, as_ids(segments))
         follows = None if spans.random is None else as_ids(spans.random[rows])
         mask = None if real.all() else torch.from_numpy(real)
-        return MaskedBatch(inputs, mask, as_ids(places), as_ids(targets), follows, num_tokens=int(lengths.sum()))
+        return MaskedBatch(inputs, mask, as_ids(places), as_ids(targets), follows)
 
     def framed(self, spans: Spans, row: int) -> tuple[list[int], list[int]]:
         """An example's tokens within their frame, and their segments."""

@@ -163,6 +163,7 @@ class QuestionAnswering(ReadsText, ExampleTask):
     """
 
     threshold: Tensor
+    one_row_each = False  # a passage is read in windows, a row each
 
     def __init__(self, body: Any, reader: WordReader, config: QuestionAnsweringConfig | None = None):
         super().__init__()

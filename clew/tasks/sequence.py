@@ -136,6 +136,7 @@ class SequenceToSequence(ReadsAndWrites):
     """
 
     needs = ("encodes",)
+    can_bucket = True
     writes = True
 
     def __init__(self, body: Any, source: Tokenizer, target: Tokenizer, config: SequenceConfig | None = None):
@@ -318,7 +319,7 @@ class SequenceToSequence(ReadsAndWrites):
 
     def collate(self, examples: Sequence[Sides]) -> SequenceBatch:
         source, source_mask = padded([sides.source for sides in examples])
-        whole, mask = padded([[self.start, *sides.target, self.end] for sides in examples])
+        whole, mask = padded([[self.start, *sides.target, self.end] for sides in examples], shifted=True)
         words = torch.tensor([sides.words for sides in examples])
         step = None if self.decay is None else torch.zeros(len(examples), dtype=torch.long)
         return SequenceBatch(source, source_mask, whole[:, :-1], whole[:, 1:], None if mask is None else mask[:, 1:], words, step=step)

@@ -19,7 +19,7 @@ from clew.core.processes import first_alone, share_of, sum_over_processes, world
 from clew.data.encoded import TokenFile, encode_corpus
 from clew.data.kinds.text import TextData, find_texts, text_of
 from clew.data.notes import Notes
-from clew.data.plans import Plan, stream_evaluation_plan, stream_plan, varied_stream_plan, window_evaluation_plan, window_plan
+from clew.data.plans import Plan, TokenBatch, stream_evaluation_plan, stream_plan, varied_stream_plan, window_evaluation_plan, window_plan
 from clew.data.text_files import TextSource, text_lines
 from clew.layers.attention import SelfAttention
 from clew.metrics.perplexity import Likelihood
@@ -106,7 +106,10 @@ def text_batches(text: TokenFile, training: Batching, seed: int) -> Batches:
             return stream_plan(len(text), training.batch_size, training.length)
         return window_plan(len(text), training.length, training.batch_size, seed, epoch)
 
-    return Batches(lambda epoch: plan(epoch).num_batches, lambda epoch, number: plan(epoch).batch(text.tokens, number, apart=text.apart))
+    def own(epoch: int, number: int, part: int, parts: int) -> TokenBatch:
+        return plan(epoch).batch(text.tokens, number, apart=text.apart, part=part, parts=parts)
+
+    return Batches(lambda epoch: plan(epoch).num_batches, lambda epoch, number: own(epoch, number, 0, 1), own)
 
 
 def in_order(training: Batching, seed: int) -> str:
@@ -177,6 +180,8 @@ def score_of(likelihood: Likelihood, unit: str) -> Score:
 def check_reach(task: Any, training: Batching) -> None:
     """What training asks of the body's positions and state, before a folder is made."""
     limit = task.body.max_length
+    if training.bucket:
+        raise UserError("training.bucket is for examples, and rows of running text have one length as they are; leave it out")
     if training.documents == "apart" and not task.body.causal:
         raise UserError(
             "training.documents=apart is for models that read from left to right alone, and this one reads backwards too; "

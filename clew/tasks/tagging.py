@@ -137,6 +137,8 @@ class TaggedText:
 class Tagger(ReadsText, ExampleTask):
     """emission_t = W dropout(h_t) + b, h_t being the body's vector of word t;  p(tags) = CRF(emissions), or the product of softmaxes."""
 
+    can_bucket = True
+
     def __init__(self, body: Any, reader: WordReader, tags: Labels, config: TaggingConfig | None = None):
         super().__init__()
         self.config = config = config or TaggingConfig()

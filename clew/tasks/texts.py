@@ -59,6 +59,7 @@ class TextTask(ReadsText, ExampleTask):
     """A task over texts, each example with a `text`; any body that reads one sequence."""
 
     reader: WordReader
+    can_bucket = True
     best = "loss"
     """What the best evaluation is told by: loss, or the name of something that `measure` gives, highest being best."""
 

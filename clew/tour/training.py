@@ -22,8 +22,9 @@ from clew.runs.summary import summarise
 from clew.runs.vocabularies import TOKENIZER
 from clew.text.train import TOKENIZERS
 from clew.tour.experiment import Report
-from clew.training.loop import Record, Standing, train
+from clew.training.loop import train
 from clew.training.optimisers import OPTIMISERS
+from clew.training.records import Record, Standing
 from clew.training.schedules import Cosine
 
 PATIENCE = 8.0

@@ -35,9 +35,9 @@ from clew.runs.directory import check_format, read_weights, write_weights
 from clew.runs.upgrading import FORMAT, upgraded
 from clew.training.averaging import Average
 from clew.training.format_1 import agrees_with_words
-from clew.training.loop import Standing
 from clew.training.observers import Best
 from clew.training.parallel import load_whole, local, shard_of
+from clew.training.records import Standing
 from clew.training.schedules import Constant
 
 MANIFEST, TRAINING = "manifest.json", "training.json"
@@ -63,6 +63,7 @@ def save_checkpoint(folder: Path, training: Training, keep: int = 2) -> Path:
     name = f"step-{training.standing.step:08d}"
     aside, final = folder / "checkpoints" / f".{name}{PARTIAL}", folder / "checkpoints" / name
     standing, average = training.standing, training.average
+    standing.look()
     tensors, numbers = split_optimiser(training.optimiser.state_dict())
     carried = gather_rows(standing.state)
     groups = {

@@ -118,7 +118,7 @@ class AsTask(nn.Module):
             raise UserError("the module has a method counts, which is for terms; give Term(sum, count), or leave counts out")
         rows = num_rows(batch)
         loss = loss.float() if loss.dtype in (torch.bfloat16, torch.float16) else loss
-        return Term(loss.reshape(()) * rows, torch.tensor(rows, device=loss.device))
+        return Term(loss.reshape(()) * rows, torch.full((), rows, device=loss.device))
 
     def counts(self, batch: Given) -> dict[str, Tensor]:
         if not hasattr(self.module, "counts"):
@@ -261,8 +261,9 @@ def identity(module: nn.Module, settings: TrainingConfig, optimiser: Part | torc
 def batches_of(loader: DataLoader[Any] | Batches, seed: int) -> tuple[Batches, str, dict[str, Known]]:
     """The loader's batches by position, what they are in words, and what a resumed fit must find again."""
     if isinstance(loader, Batches):
-        given = loader
-        return Batches(given.per_epoch, lambda epoch, batch: checked(given.get(epoch, batch))), "batches by position", {}
+        given, own = loader, loader.own
+        own_rows = None if own is None else lambda *share: checked(own(*share))
+        return Batches(given.per_epoch, lambda epoch, batch: checked(given.get(epoch, batch)), own_rows), "batches by position", {}
     if not isinstance(loader, DataLoader):
         raise UserError(f"fit takes a torch.utils.data.DataLoader, not {shown(loader)}")
     dataset, collate, rows = loader.dataset, loader.collate_fn, loader.batch_size

@@ -24,24 +24,24 @@ class Loader(Batches):
     """
 
     def __init__(self, batches: Batches, workers: int, pin: bool):
-        super().__init__(batches.per_epoch, batches.get)
+        super().__init__(batches.per_epoch, batches.get, batches.own)
         self.workers = workers if sys.platform == "linux" else 0
         self.pin = pin
 
-    def ahead(self, epoch: int, batch: int) -> Iterator[tuple[int, int, Any]]:
-        return self._made_elsewhere(epoch, batch) if self.workers else self._made_here(epoch, batch)
+    def ahead(self, epoch: int, batch: int, part: int = 0, parts: int = 1) -> Iterator[tuple[int, int, Any]]:
+        return self._made_elsewhere(epoch, batch, part, parts) if self.workers else self._made_here(epoch, batch, part, parts)
 
-    def _made_here(self, epoch: int, batch: int) -> Iterator[tuple[int, int, Any]]:
-        for e, b, made in super().ahead(epoch, batch):
+    def _made_here(self, epoch: int, batch: int, part: int, parts: int) -> Iterator[tuple[int, int, Any]]:
+        for e, b, made in super().ahead(epoch, batch, part, parts):
             yield e, b, map_batch(torch.Tensor.pin_memory, made) if self.pin else made
 
-    def _made_elsewhere(self, epoch: int, batch: int) -> Iterator[tuple[int, int, Any]]:
+    def _made_elsewhere(self, epoch: int, batch: int, part: int, parts: int) -> Iterator[tuple[int, int, Any]]:
         made: Any = None
         try:
             with warnings.catch_warnings():
                 warnings.simplefilter("ignore")  # of more workers than cores, and of forking beside threads: these only read arrays
                 loader = DataLoader(
-                    _ByPosition(self),
+                    _ByPosition(self, part, parts),
                     batch_size=None,
                     sampler=self.positions(epoch, batch),
                     collate_fn=lambda made: made,
@@ -66,11 +66,12 @@ class Loader(Batches):
 
 
 class _ByPosition(Dataset[Any]):
-    def __init__(self, batches: Batches):
+    def __init__(self, batches: Batches, part: int, parts: int):
         self.batches = batches
+        self.part, self.parts = part, parts
 
     def __getitem__(self, position: tuple[int, int]) -> tuple[int, int, Any]:
-        return *position, self.batches.get(*position)
+        return *position, self.batches.share(*position, self.part, self.parts)
 
 
 def _leave_signals_to_the_first(worker: int) -> None:

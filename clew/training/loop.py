@@ -4,75 +4,31 @@ It knows no config, no files and no particular task. What is random in step s is
 counts are summed over micro-batches and processes before backward, so that every term's mean is exact however a batch is cut.
 """
 
-import math
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import AbstractContextManager, nullcontext
-from dataclasses import dataclass, field
 from typing import Any
 
 import torch
 from torch import Tensor, nn
 
-from clew.core.batches import Batches, at_step, cut_rows, num_rows, to_device
+from clew.core.batches import Batches, at_step, cut_rows, num_rows, rows_of, to_device
 from clew.core.errors import UserError
-from clew.core.processes import rank, seed_everything, share_of, sum_over_processes, world_size
+from clew.core.processes import rank, seed_everything, sum_over_processes, world_size
 from clew.core.state import detach_state, map_tree
 from clew.core.types import State, Term
 from clew.layers.norm_penalty import Steps, penalty_of_rows, seeing_steps
 from clew.training.averaging import Average
+from clew.training.feeding import Fed, Feed, is_out_of_memory
 from clew.training.parallel import gradients_together, total_norm
+from clew.training.records import MOST_SKIPPED, Record, Sent, Standing
 from clew.training.schedules import Constant
-
-MOST_SKIPPED = 10
-"""Steps in a row without a finite gradient after which a run is given up."""
+from clew.training.skipping import can_skip_on_device, have_same_shapes, state_where, step_where
 
 NORM = "norm"
 """The name of the norm-preserving penalty's term."""
 
 MOST_HALVINGS = 6
 """How often a micro-batch that does not fit into memory is halved before a run is given up."""
-
-
-@dataclass(frozen=True)
-class Record:
-    """What one step did. `losses` are means over the term's own count; a skipped step left the weights as they were.
-
-    `counts` has those counts; `count` is how many tokens the step learnt from: those that the batch says it reads, else the first term's
-    count. `parts` is into how many micro-batches each process cut its share; `stop` says that some process has been asked to stop.
-    """
-
-    step: int
-    epoch: int
-    losses: dict[str, float]
-    gradient_norm: float
-    learning_rate: float
-    count: int
-    skipped: bool = False
-    parts: int = 1
-    stop: bool = False
-    counts: dict[str, float] = field(default_factory=dict)
-
-    @property
-    def loss(self) -> float:
-        return sum(self.losses.values())
-
-
-@dataclass
-class Standing:
-    """Where training stands: all that is needed to go on, besides weights, optimiser, schedule and averages.
-
-    `state` is what is carried for this process's rows; `halvings` how often micro-batches had to be halved to fit into memory;
-    `seconds` and `tokens` are how long training has taken and how much it has read, which the caller keeps.
-    """
-
-    step: int = 0
-    epoch: int = 0
-    batch: int = 0
-    state: State = None
-    skipped: int = 0
-    halvings: int = 0
-    seconds: float = 0.0
-    tokens: int = 0
 
 
 def train(
@@ -94,6 +50,7 @@ def train(
     average: Average | None = None,
     asked_to_stop: Callable[[], bool] = lambda: False,
     waiting: Callable[[int], Sequence[nn.Parameter]] = lambda step: (),
+    look: bool | None = None,
 ) -> Iterator[Record]:
     """Trains until `steps`, one record a step; `standing` is kept up to date before each record is given.
 
@@ -101,6 +58,10 @@ def train(
     row's state, detached, to the next step: truncated back-propagation through time. Each process cuts its rows of a batch into
     `accumulate` micro-batches, and into twice as many where one does not fit into memory. `norm_penalty` times the mean over rows of the
     penalty in `layers.norm_penalty` is a term of its own. `waiting(step)` are the parameters that a step leaves as they are.
+
+    A step whose losses or gradient are not finite is skipped: it leaves everything as it was. With `look` the host looks at every step
+    and decides; without, the device decides where it can, and the host runs up to `MOST_SKIPPED` steps ahead. By default the host looks
+    where that is free: not on CUDA.
     """
     plain_counts: Any = counts or task.counts
 
@@ -110,11 +71,13 @@ def train(
 
     rates = [group["lr"] for group in optimiser.param_groups]
     parameters = [p for group in optimiser.param_groups for p in group["params"]]
+    device = next(task.parameters()).device
+    look = device.type != "cuda" if look is None else look
     task.train()
-    source = batches.ahead(standing.epoch, standing.batch)
+    feed = Feed(batches, standing.epoch, standing.batch, device)
     while standing.step < steps:
-        standing.epoch, standing.batch, batch = next(source)
-        batch = at_step(batch, standing.step)
+        fed = feed.take()
+        standing.epoch, standing.batch, batch = fed.epoch, fed.number, fed.batch
         factor = schedule.factor(standing.step, standing.epoch) * getattr(batch, "rate", 1.0)
         for group, rate in zip(optimiser.param_groups, rates, strict=True):
             group["lr"] = rate * factor
@@ -123,8 +86,8 @@ def train(
             optimiser.zero_grad(set_to_none=True)
             parts = accumulate * 2**standing.halvings
             try:
-                totals, state, stop = _backward(
-                    task, batch, parts, standing, seed, carry, autocast, count_of, asked_to_stop(), norm_penalty
+                sums, whole, num_tokens, state, stop = _backward(
+                    task, fed, parts, standing, seed, carry, autocast, count_of, asked_to_stop(), norm_penalty
                 )
                 break
             except RuntimeError as error:
@@ -134,37 +97,43 @@ def train(
         for parameter in left:
             parameter.grad = None
         norm = _clip(parameters, clip_norm, clip_value)
-        losses = {name: float(mean) for name, (mean, _) in totals.items()}
-        skipped = not math.isfinite(norm) or not all(math.isfinite(loss) for loss in losses.values())
-        if skipped:
-            standing.skipped += 1
-            if carry and batch.fresh:  # what stands there is another stream's
+        count = num_tokens or int(next(iter(whole.values())))
+        rate = optimiser.defaults["lr"] * factor
+        values = torch.cat([sums, norm.to(sums)[None]])
+        record = Record(standing.step + 1, standing.epoch, rate, count, whole, Sent(values), parts, stop)
+        standing.unseen.append(record)
+        is_last = standing.step + 1 == steps
+        # Streams start with a state that is None, which no tensor can stand for; averages are kept by the host.
+        averages = average is not None and average.active
+        carries = carry and (batch.fresh or not have_same_shapes(state, standing.state))
+        if look or averages or carries or not can_skip_on_device(optimiser):
+            if not is_last:
+                feed.prepare()
+            standing.look()
+            if not record.skipped:
+                optimiser.step()
+                standing.state = state
+                if average is not None:
+                    average.update()
+            elif carry and batch.fresh:  # what stands there is another stream's
                 standing.state = None
-            if standing.skipped >= MOST_SKIPPED:
-                raise UserError(
-                    f"{MOST_SKIPPED} steps in a row had no finite gradient (step {standing.step + 1}: loss {sum(losses.values())}, "
-                    f"gradient norm {norm}); lower training.learning_rate or set training.clip_norm"
-                )
         else:
-            optimiser.step()
-            standing.skipped = 0
-            standing.state = state
-            if average is not None:
-                average.update()
-        counts_of = {name: count.item() for name, (_, count) in totals.items()}
-        count = getattr(batch, "num_tokens", 0) or int(next(iter(counts_of.values())))
-        record = Record(
-            standing.step + 1, standing.epoch, losses, norm, optimiser.defaults["lr"] * factor, count, skipped, parts, stop, counts_of
-        )
+            finite = values.isfinite().all()
+            step_where(optimiser, finite)
+            standing.state = state_where(finite, state, standing.state)
+            if not is_last:
+                feed.prepare()
+            standing.look(leave=MOST_SKIPPED)
         for group, rate in zip(optimiser.param_groups, rates, strict=True):
             group["lr"] = rate
         standing.step, standing.batch = standing.step + 1, standing.batch + 1
         yield record
+    standing.look()
 
 
 def _backward(
     task: nn.Module,
-    batch: Any,
+    fed: Fed,
     parts: int,
     standing: Standing,
     seed: int,
@@ -173,16 +142,19 @@ def _backward(
     counts: Callable[[Any], dict[str, Tensor]],
     asked: bool,
     penalty: float,
-) -> tuple[dict[str, tuple[Tensor, Tensor]], State, bool]:
-    """Gradients of the sum over terms of weight * sum / count; each term's mean and count over everything, the state to carry, and whether
-    any process was asked to stop."""
+) -> tuple[Tensor, dict[str, float], int, State, bool]:
+    """Gradients of the sum over terms of weight * sum / count; each term's weight * sum (terms,) and count over everything, the tokens that
+    batches say they read, the state to carry, and whether any process was asked to stop."""
     device = next(task.parameters()).device
-    micro_batches = [share_of(batch, parts, part) for part in range(parts)]
-    whole, stop = _total_counts([counts(micro) for micro, is_real in micro_batches if is_real], counts, micro_batches[0][0], asked, device)
+    batch = at_step(fed.batch, standing.step)
+    on_host = _micro_batches(batch, parts)
+    micro_batches = on_host if fed.copy is None else _micro_batches(at_step(fed.copy, standing.step), parts)
+    whole, num_tokens, stop = _total_counts(fed, on_host, counts, asked)
     before = _carried(standing.state, parts) if carry and not batch.fresh else [None] * parts
     sums: dict[str, Tensor] = {}
     states: list[State] = []
-    for number, (micro, is_real) in enumerate(micro_batches):
+    for number, (micro, has_rows) in enumerate(micro_batches):
+        is_real = has_rows and fed.is_real
         seed_everything(seed, standing.step, rank(), number)
         micro = to_device(micro, device)
         with autocast(), gradients_together(task, last=number == parts - 1):
@@ -194,15 +166,19 @@ def _backward(
             # Gradients are averaged over processes; the counts are sums over them already.
             loss = sum(term.weight * term.sum / whole[name] for name, term in terms.items())
             if penalty:
-                terms = {**terms, NORM: Term(penalty_of_rows(loss, seen).sum(), whole[NORM], penalty)}
+                terms = {**terms, NORM: Term(penalty_of_rows(loss, seen).sum(), torch.tensor(whole[NORM]), penalty)}
                 loss = loss + terms[NORM].weight * terms[NORM].sum / whole[NORM]
             (loss * (world_size() if is_real else 0)).backward()
         for name, term in terms.items():
             sums[name] = sums.get(name, torch.zeros((), device=device)) + term.weight * term.sum.detach() * is_real
-    names = list(sums)
-    added = sum_over_processes(torch.stack([sums[name].double() if device.type != "mps" else sums[name] for name in names]))
-    means = {name: (total / whole[name], whole[name]) for name, total in zip(names, added, strict=True)}
-    return means, map_tree(lambda *leaves: torch.cat(leaves), *states) if carry else None, stop
+    added = sum_over_processes(torch.stack([total.double() if device.type != "mps" else total for total in sums.values()]))
+    carried = map_tree(lambda *leaves: torch.cat(leaves), *states) if carry else None
+    return added, {name: whole[name] for name in sums}, num_tokens, carried, stop
+
+
+def _micro_batches(batch: Any, parts: int) -> list[tuple[Any, bool]]:
+    """A batch in parts, and whether each has rows; one that has none gets the batch's first."""
+    return [(micro, True) if num_rows(micro) else (rows_of(batch, slice(0, 1)), False) for micro in cut_rows(batch, parts)]
 
 
 def _carried(state: State, parts: int) -> list[State]:
@@ -211,25 +187,22 @@ def _carried(state: State, parts: int) -> list[State]:
 
 
 def _total_counts(
-    found: list[dict[str, Tensor]], counts: Callable[[Any], dict[str, Tensor]], any_batch: Any, asked: bool, device: torch.device
-) -> tuple[dict[str, Tensor], bool]:
-    """Every term's count over micro-batches and processes, 1 where there is none, and whether any process was asked to stop, in one
-    exchange. Counts are whole numbers but where examples have weights."""
-    names = list(counts(any_batch))
-    sums = [sum(float(part[name]) for part in found) for name in names]
-    values = sum_over_processes(torch.tensor([*sums, float(asked)], dtype=torch.float64)).tolist()
-    whole = [int(value) if value.is_integer() else value for value in values]
-    return {name: torch.tensor(value or 1, device=device) for name, value in zip(names, whole, strict=False)}, values[-1] > 0
-
-
-def is_out_of_memory(error: RuntimeError) -> bool:
-    """Whether torch could not get the memory it asked for, on any device."""
-    return isinstance(error, torch.OutOfMemoryError) or "can't allocate memory" in str(error) or "out of memory" in str(error)
+    fed: Fed, micro_batches: list[tuple[Any, bool]], counts: Callable[[Any], dict[str, Tensor]], asked: bool
+) -> tuple[dict[str, float], int, bool]:
+    """Every term's count over micro-batches and processes, 1 where there is none, the tokens that batches say they read, and whether any
+    process was asked to stop, in one exchange between hosts, which no device waits for. Counts are whole numbers but where examples have
+    weights."""
+    found = [counts(micro) for micro, has_rows in micro_batches if has_rows]
+    sums = {name: sum(float(part[name]) for part in found) * fed.is_real for name in found[0]}
+    num_tokens = getattr(fed.batch, "num_tokens", 0) * fed.is_real
+    *values, tokens, stop = sum_over_processes(torch.tensor([*sums.values(), num_tokens, asked], dtype=torch.float64)).tolist()
+    whole = {name: (int(value) if value.is_integer() else value) or 1 for name, value in zip(sums, values, strict=True)}
+    return whole, int(tokens), stop > 0
 
 
 def _halve(standing: Standing, batch: Any, parts: int) -> None:
     """Twice as many micro-batches from here on, the batch staying what it is; or the end, where that cannot help."""
-    rows = -(-num_rows(batch) // world_size())
+    rows = num_rows(batch)
     if world_size() > 1:
         raise UserError(
             f"process {rank()} ran out of memory at step {standing.step + 1}, with micro-batches of {-(-rows // parts)} rows; "
@@ -245,11 +218,11 @@ def _halve(standing: Standing, batch: Any, parts: int) -> None:
         torch.cuda.empty_cache()
 
 
-def _clip(parameters: list[nn.Parameter], clip_norm: float | None, clip_value: float | None) -> float:
+def _clip(parameters: list[nn.Parameter], clip_norm: float | None, clip_value: float | None) -> Tensor:
     """The gradient's norm before clipping."""
     norm = total_norm(parameters)
     if clip_value is not None:
         nn.utils.clip_grad_value_(parameters, clip_value)
     if clip_norm is not None:
         nn.utils.clip_grads_with_norm_(parameters, clip_norm, norm if clip_value is None else total_norm(parameters))
-    return float(norm)
+    return norm

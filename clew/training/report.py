@@ -3,7 +3,7 @@
 from typing import Protocol
 
 from clew.metrics.score import Score
-from clew.training.loop import Record
+from clew.training.records import Record
 
 
 class Report(Protocol):

@@ -33,9 +33,10 @@ from clew.training.precision import precision
 from clew.training.problems import prepare_problem
 from clew.training.report import Report, Silence
 from clew.training.run_folder import alone, make_folder, prepare_folder, writing
-from clew.training.running import Running, evaluate_now, go_back, is_unevaluated, log_step, start
+from clew.training.running import Running, evaluate_now, go_back, is_unevaluated, start
 from clew.training.schedules import SCHEDULES
 from clew.training.signals import Interrupted, Request, stop_requests
+from clew.training.step_log import StepLog
 
 EVENTS = "events"
 """The folder of a run's TensorBoard files."""
@@ -171,40 +172,43 @@ def run_loop(running: Running) -> None:
         asked_to_stop=lambda: bool(running.request),
         waiting=running.waiting,
     )
-    clock, counted = time.perf_counter(), 0
-    began = clock - training.standing.seconds
+    log = StepLog(running)
+    began = log.clock - training.standing.seconds
     if is_unevaluated(running):
         evaluate_now(running)
     if training.best.is_exhausted:
         report.say(f"no better evaluation in {settings.patience}; stopped at step {training.standing.step}")
         return
-    halvings = training.standing.halvings
-    for record in steps:
-        counted += record.count
-        now = time.perf_counter()
-        training.standing.seconds = now - began
-        training.standing.tokens += record.count
-        if training.standing.halvings != halvings:
-            halvings = training.standing.halvings
-            report.say(f"out of memory at step {record.step}: the same batch is cut into {record.parts} micro-batches from here on")
-        is_last = record.step == settings.steps
-        if record.step % settings.log_every == 0 or is_last or record.skipped:
-            speed = counted / max(now - clock, 1e-9)
-            report.step(record, settings.steps, speed)
-            log_step(running, record, speed)
-            clock, counted = now, 0
-        if record.step % settings.evaluate_every == 0 or is_last:
-            evaluate_now(running)
-        stop = record.stop or (bool(running.request) and world_size() == 1)
-        saves = settings.save_every or settings.evaluate_every
-        if record.step % saves == 0 or is_last or stop or training.best.is_exhausted:
-            save_checkpoint(folder, training, settings.keep)
-        clock += time.perf_counter() - now  # speed is that of training alone
-        if stop:
-            raise Interrupted(running.request.number or 2, f"stopped at step {record.step} of {settings.steps}; saved in {folder}", folder)
-        if training.best.is_exhausted:
-            report.say(f"no better evaluation in {settings.patience}; stopped at step {record.step}")
-            return
+    standing, saves = training.standing, settings.save_every or settings.evaluate_every
+    halvings = standing.halvings
+    with log.given_up():
+        for record in steps:
+            log.add(record)
+            is_last = record.step == settings.steps
+            is_due = is_last or any(record.step % every == 0 for every in (settings.log_every, settings.evaluate_every, saves))
+            if is_due or record.stop or running.request:
+                standing.look()
+            now = time.perf_counter()
+            standing.seconds = now - began
+            standing.tokens += record.count
+            if standing.halvings != halvings:
+                halvings = standing.halvings
+                report.say(f"out of memory at step {record.step}: the same batch is cut into {record.parts} micro-batches from here on")
+            if record.is_read:
+                log.write(now)
+            if record.step % settings.evaluate_every == 0 or is_last:
+                evaluate_now(running)
+            stop = record.stop or (bool(running.request) and world_size() == 1)
+            if record.step % saves == 0 or is_last or stop or training.best.is_exhausted:
+                save_checkpoint(folder, training, settings.keep)
+            log.leave_out(time.perf_counter() - now)
+            if stop:
+                raise Interrupted(
+                    running.request.number or 2, f"stopped at step {record.step} of {settings.steps}; saved in {folder}", folder
+                )
+            if training.best.is_exhausted:
+                report.say(f"no better evaluation in {settings.patience}; stopped at step {record.step}")
+                return
 
 
 def finish(running: Running, config: Config) -> Result:

@@ -27,11 +27,11 @@ from clew.training.events import Events
 from clew.training.freezing import scale_rates, unfreezing
 from clew.training.hardware import peak_flops, peak_memory
 from clew.training.loader import Loader
-from clew.training.loop import Record, Standing
 from clew.training.observers import Best
 from clew.training.optimisers import OPTIMISERS
 from clew.training.parallel import replicate, shard, whole_weights
 from clew.training.problem import Problem
+from clew.training.records import Record, Standing
 from clew.training.report import Report
 from clew.training.run_folder import writing
 from clew.training.schedules import SCHEDULES

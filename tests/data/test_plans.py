@@ -7,8 +7,10 @@ import torch
 from hypothesis import given
 from hypothesis import strategies as st
 
+from clew.core.batches import cut_rows, part_of
 from clew.core.errors import UserError
 from clew.data.plans import (
+    ExamplePlan,
     bucket_plan,
     cut_by_budget,
     stream_evaluation_plan,
@@ -265,3 +267,27 @@ def test_bucketing_leaves_little_padding() -> None:
 def test_a_budget_of_nothing_is_refused() -> None:
     with pytest.raises(UserError, match=r"training.batch_tokens \(0\) must be at least 1"):
         bucket_plan(np.array([3]), 0, 1, 0)
+
+
+@given(part=st.integers(0, 4), parts=st.integers(1, 5), seed=st.integers(0, 3), **sizes)
+def test_a_part_of_a_batch_made_alone_is_that_part_of_the_whole(part, parts, seed, num_tokens, batch_size, length):
+    tokens = np.arange(num_tokens, dtype=np.uint16)
+    plans = [stream_evaluation_plan(num_tokens, batch_size, length), window_evaluation_plan(num_tokens, length, batch_size)]
+    if num_tokens > batch_size * length:
+        plans += [stream_plan(num_tokens, batch_size, length), varied_stream_plan(num_tokens, batch_size, length, seed, 0)]
+        plans += [window_plan(num_tokens, length, batch_size, seed, 0)]
+    for plan in plans:
+        number = seed % plan.num_batches
+        made, taken = plan.batch(tokens, number, part=part % parts, parts=parts), cut_rows(plan.batch(tokens, number), parts)[part % parts]
+        assert (made.fresh, made.rate, made.mask is None) == (taken.fresh, taken.rate, taken.mask is None)
+        for here, there in zip(made, taken, strict=True):
+            assert not isinstance(there, torch.Tensor) or torch.equal(here, there)
+
+
+@given(st.lists(st.tuples(st.integers(1, 9), st.integers(1, 9)), min_size=1, max_size=12), st.integers(1, 5), st.data())
+def test_the_examples_of_a_part_come_with_those_that_decide_the_padding(lengths, parts, data):
+    sides, part = np.array(lengths), data.draw(st.integers(0, parts - 1))
+    plan = ExamplePlan([np.arange(len(sides))[::-1]])
+    rows, size = plan.own_rows(0, part, parts, sides)
+    assert rows[:size].tolist() == plan.rows(0)[part_of(len(sides), part, parts)].tolist() and len(set(rows.tolist())) == len(rows)
+    assert (sides[rows].max(0) == sides.max(0)).all() and (sides[rows].min(0) == sides.min(0)).all()

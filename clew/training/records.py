@@ -1,0 +1,109 @@
+"""What a training step did, and where training stands. Values of a step stay on the device until somebody looks at them."""
+
+import math
+from dataclasses import dataclass, field
+from functools import cached_property
+
+import torch
+from torch import Tensor
+
+from clew.core.errors import UserError
+from clew.core.types import State
+
+MOST_SKIPPED = 10
+"""Steps in a row without a finite gradient after which a run is given up; and how far the host runs ahead of a GPU at most."""
+
+
+class Sent:
+    """Numbers on their way to the host. On CUDA the copy is asynchronous, and reading them does not wait for later steps."""
+
+    def __init__(self, values: Tensor):
+        self.values = values.to("cpu", non_blocking=True) if values.is_cuda else values
+        self.arrival = torch.cuda.current_stream(values.device).record_event() if values.is_cuda else None
+
+    def read(self) -> list[float]:
+        if self.arrival is not None:
+            self.arrival.synchronize()
+        numbers: list[float] = self.values.tolist()
+        return numbers
+
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, Sent) and self.read() == other.read()
+
+    __hash__ = None  # type: ignore[assignment]
+
+
+@dataclass(frozen=True)
+class Record:
+    """What one step did. `losses` are means over the term's own count; a skipped step left the weights as they were.
+
+    `counts` has those counts; `count` is how many tokens the step learnt from: those that the batch says it reads, else the first term's
+    count. `parts` is into how many micro-batches each process cut its share; `stop` says that some process has been asked to stop.
+    Reading `losses`, `gradient_norm` or `skipped` waits for the step's end; nothing else does.
+    """
+
+    step: int
+    epoch: int
+    learning_rate: float
+    count: int
+    counts: dict[str, float]
+    sent: Sent
+    """The sum of every term, in the order of `counts`, and the gradient's norm."""
+    parts: int = 1
+    stop: bool = False
+
+    @cached_property
+    def numbers(self) -> list[float]:
+        return self.sent.read()
+
+    @property
+    def is_read(self) -> bool:
+        """Whether the step's numbers are here already, so that asking for them is free."""
+        return "numbers" in self.__dict__
+
+    @property
+    def losses(self) -> dict[str, float]:
+        return {name: total / count for (name, count), total in zip(self.counts.items(), self.numbers, strict=False)}
+
+    @property
+    def loss(self) -> float:
+        return sum(self.losses.values())
+
+    @property
+    def gradient_norm(self) -> float:
+        return self.numbers[-1]
+
+    @property
+    def skipped(self) -> bool:
+        return not all(map(math.isfinite, self.numbers))
+
+
+@dataclass
+class Standing:
+    """Where training stands: all that is needed to go on, besides weights, optimiser, schedule and averages.
+
+    `state` is what is carried for this process's rows; `skipped` counts the steps skipped in a row up to the last one that was looked at,
+    and `unseen` are those after it; `halvings` is how often micro-batches had to be halved to fit into memory; `seconds` and `tokens` are
+    how long training has taken and how much it has read, which the caller keeps.
+    """
+
+    step: int = 0
+    epoch: int = 0
+    batch: int = 0
+    state: State = None
+    skipped: int = 0
+    halvings: int = 0
+    seconds: float = 0.0
+    tokens: int = 0
+    unseen: list[Record] = field(default_factory=list)
+
+    def look(self, leave: int = 0) -> None:
+        """Looks at all unseen steps but the newest `leave`. Raises where `MOST_SKIPPED` in a row were skipped."""
+        while len(self.unseen) > leave:
+            record = self.unseen.pop(0)
+            self.skipped = self.skipped + 1 if record.skipped else 0
+            if self.skipped >= MOST_SKIPPED:
+                raise UserError(
+                    f"{MOST_SKIPPED} steps in a row had no finite gradient (step {record.step}: loss {record.loss}, "
+                    f"gradient norm {record.gradient_norm}); lower training.learning_rate or set training.clip_norm"
+                )

@@ -1,0 +1,87 @@
+"""What only a GPU shows: no training step waits for the device, and what it decides is what the host would have."""
+
+import math
+from typing import Any
+
+import pytest
+import torch
+
+from clew.core.batches import Batches, map_batch, num_rows
+from clew.training.feeding import Feed
+from clew.training.loader import Loader
+from clew.training.loop import train
+from clew.training.optimisers import adamw
+from clew.training.records import Standing
+from clew.training.schedules import Constant
+from tests.thread.models import MODELS, batches_of, chunks_of, whole_batch
+from tests.training.tasks import Rows
+
+pytestmark = pytest.mark.skipif(not torch.cuda.is_available(), reason="there is no GPU")
+
+
+def steps_of(name: str, task: Any, steps: int, length: int, **options: Any) -> Any:
+    whole = whole_batch(name, task)
+    batches = batches_of(chunks_of(whole, length))
+    loader = Loader(batches, 0, pin=True)
+    carry = name == "lstm"
+    return train(task, loader, adamw(task.parameters(), 0.01), Constant(steps), steps=steps, seed=1, carry=carry, clip_norm=0.5, **options)
+
+
+@pytest.mark.parametrize("name", ["lstm", "gpt"])
+def test_no_step_waits_for_the_device(name: str) -> None:
+    task = MODELS[name](dim=32).cuda()
+    standing = Standing()
+    steps = steps_of(name, task, 9, 2, standing=standing)
+    records = [next(steps) for _ in range(4)]
+    torch.cuda.synchronize()
+    torch.cuda.set_sync_debug_mode("error")
+    try:
+        records += [next(steps) for _ in range(4)]
+    finally:
+        torch.cuda.set_sync_debug_mode("default")
+    assert not any(record.is_read for record in records[4:]) and len(standing.unseen) >= 4
+    assert all(math.isfinite(record.loss) for record in records) and not any(record.skipped for record in records)
+
+
+@pytest.mark.parametrize("name", ["lstm", "gpt"])
+def test_training_comes_to_the_same_whether_the_host_looks_or_not(name: str) -> None:
+    tasks = [MODELS[name]().cuda() for _ in range(2)]
+    losses = [
+        [record.loss for record in list(steps_of(name, task, 12, 5, look=look, standing=Standing()))]
+        for task, look in zip(tasks, (True, False), strict=True)
+    ]
+    assert losses[1] == pytest.approx(losses[0], rel=1e-4)
+    for (key, there), here in zip(tasks[0].state_dict().items(), tasks[1].state_dict().values(), strict=True):
+        torch.testing.assert_close(here, there, rtol=1e-3, atol=1e-4, msg=key)
+
+
+def test_a_step_that_is_not_finite_leaves_everything_as_it_was() -> None:
+    task = MODELS["gpt"]().cuda()
+    weight = task.body.embedding.tokens.weight
+    optimiser = adamw(task.parameters(), 0.01)
+    batches = Loader(batches_of([whole_batch("gpt", task)]), 0, pin=True)
+    steps = train(task, batches, optimiser, Constant(9), steps=9, standing=Standing(), seed=1, clip_norm=1.0)
+    next(steps), next(steps)
+    kept = weight.detach().clone()
+    with torch.no_grad():
+        weight[0, 0] = math.nan
+    before = [value.clone() for state in optimiser.state.values() for value in state.values()]
+    assert next(steps).skipped
+    assert all(map(torch.equal, before, (value for state in optimiser.state.values() for value in state.values())))
+    with torch.no_grad():
+        weight[0, 0] = kept[0, 0]
+    assert torch.equal(weight, kept) and not next(steps).skipped
+
+
+def test_batches_that_are_copied_ahead_arrive_whole_and_in_order() -> None:
+    batches = Batches(lambda epoch: 5, lambda epoch, number: Rows(torch.full((64, 1000), 10.0 * epoch + number), number == 0))
+    feed = Feed(Loader(batches, 0, pin=True), 0, 3, torch.device("cuda"))
+    for position in ((0, 3), (0, 4), (1, 0), (1, 1)):
+        fed = feed.take()
+        assert (fed.epoch, fed.number, fed.is_real, num_rows(fed.batch)) == (*position, True, 64)
+        if fed.copy is not None:
+            map_batch(lambda tensor: tensor.mul_(1.0), fed.copy)
+            assert torch.equal(fed.copy.x.cpu(), fed.batch.x) and fed.copy.fresh == fed.batch.fresh
+        feed.prepare()
+        torch.cuda._sleep(10**7)  # a step under way
+    assert fed.copy is not None and fed.copy.x.is_cuda

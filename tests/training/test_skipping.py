@@ -1,0 +1,174 @@
+"""Steps that are decided on the device and looked at later do what steps do that the host looks at. torch's fused optimisers read the same
+flag on the CPU, so that this runs anywhere."""
+
+import math
+from collections.abc import Callable, Iterator
+from functools import partial
+from typing import Any
+
+import pytest
+import torch
+from torch import Tensor, nn
+
+from clew.core.batches import Batches
+from clew.core.errors import UserError
+from clew.core.state import leaves
+from clew.core.types import State, Term
+from clew.training.averaging import Exponential
+from clew.training.loop import train
+from clew.training.optimisers import adagrad, adam, adamw, sgd
+from clew.training.records import MOST_SKIPPED, Record, Standing
+from clew.training.schedules import Constant
+from clew.training.skipping import can_skip_on_device
+from tests.thread.models import MODELS, batches_of, chunks_of, whole_batch
+from tests.training.tasks import Adder, Rows, each
+
+POISONED = {0: "loss", 3: "gradient", 4: "loss", 9: "loss", 10: "gradient"}
+OPTIMISERS: dict[str, Callable[..., torch.optim.Optimizer]] = {
+    "sgd": sgd,
+    "momentum": lambda parameters, rate: sgd(parameters, rate, momentum=0.9, weight_decay=0.01),
+    "adam": adam,
+    "adamw": adamw,
+}
+
+
+class Poisoned(nn.Module):
+    """A language model with NaN in the loss of some steps, or infinity in their gradient alone."""
+
+    def __init__(self, poisons: dict[int, str]):
+        super().__init__()
+        self.task = MODELS["lstm"]()
+        self.poisons = poisons
+        self.step = -1
+        self.counts = self.task.counts
+
+    def forward(self, batch: Any, state: State = None) -> tuple[dict[str, Term], State]:
+        self.step += 1
+        terms, state = self.task(batch, state)
+        loss: Tensor = terms["loss"].sum
+        match self.poisons.get(self.step):
+            case "loss":
+                return {"loss": terms["loss"]._replace(sum=loss * math.nan)}, state
+            case "gradient":
+                loss.register_hook(lambda gradient: gradient * math.inf)
+        return terms, state
+
+
+def steps_of(
+    name: str, look: bool, standing: Standing, poisons: dict[int, str] = POISONED
+) -> tuple[Poisoned, torch.optim.Optimizer, Iterator[Record]]:
+    torch.manual_seed(3)
+    task = Poisoned(poisons)
+    optimiser = OPTIMISERS[name](task.parameters(), 0.05)
+    batches = batches_of(chunks_of(whole_batch("lstm", task.task), 5))
+    return (
+        task,
+        optimiser,
+        train(task, batches, optimiser, Constant(14), steps=14, standing=standing, seed=1, carry=True, clip_norm=0.5, look=look),
+    )
+
+
+def everything(task: nn.Module, optimiser: torch.optim.Optimizer, standing: Standing) -> list[Tensor]:
+    moments = [value for entries in optimiser.state.values() for value in entries.values() if isinstance(value, Tensor)]
+    return [tensor.detach().clone() for tensor in (*task.state_dict().values(), *moments, *leaves(standing.state))]
+
+
+@pytest.mark.parametrize("name", OPTIMISERS)
+def test_the_device_decides_as_the_host_does_to_the_bit(name: str) -> None:
+    looked, unlooked = Standing(), Standing()
+    task, optimiser, steps = steps_of(name, True, looked)
+    expected = list(steps)
+    other, other_optimiser, steps = steps_of(name, False, unlooked)
+    found = list(steps)
+    assert [record.skipped for record in found] == [record.skipped for record in expected] == [step in POISONED for step in range(14)]
+    for there, here in zip(expected, found, strict=True):
+        assert math.isnan(there.loss) if math.isnan(here.loss) else there.loss == here.loss
+        assert math.isnan(there.gradient_norm) if math.isnan(here.gradient_norm) else there.gradient_norm == here.gradient_norm
+    for there, here in zip(everything(task, optimiser, looked), everything(other, other_optimiser, unlooked), strict=True):
+        assert torch.equal(there, here)
+    assert unlooked.skipped == looked.skipped == 0
+
+
+@pytest.mark.parametrize("name", OPTIMISERS)
+def test_a_step_that_the_device_skips_leaves_weights_moments_and_carried_state_alone(name: str) -> None:
+    standing = Standing()
+    task, optimiser, steps = steps_of(name, False, standing)
+    before: list[Tensor] = []
+    for record in steps:
+        after = everything(task, optimiser, standing)
+        if record.step - 1 in (4, 10):  # after other steps of the same streams, so that all there is to keep is there
+            assert all(map(torch.equal, before, after))
+        before = after
+
+
+def test_no_step_is_read_before_somebody_looks() -> None:
+    standing = Standing()
+    _, _, steps = steps_of("adamw", False, standing, {})
+    records = [next(steps) for _ in range(5)]
+    is_fresh = [True, False, False, False, False]  # streams start with no state at all, which the host decides on
+    assert [record.is_read for record in records] == is_fresh
+    assert standing.unseen == records[1:] and standing.skipped == 0
+    standing.look()
+    assert all(record.is_read for record in records) and not standing.unseen
+
+
+def test_ten_in_a_row_end_the_run_although_later_steps_are_finite() -> None:
+    nan, one = (Rows(torch.tensor([[value]], dtype=torch.float64)) for value in (math.nan, 1.0))
+    batches = Batches(lambda epoch: 100, lambda epoch, number: nan if 4 <= number < 4 + MOST_SKIPPED else one)
+    task, standing, seen = Adder(), Standing(), 0
+    message = rf"10 steps in a row had no finite gradient \(step {4 + MOST_SKIPPED}: loss nan, gradient norm nan\); lower"
+    with pytest.raises(UserError, match=message):
+        for record in train(task, batches, sgd(task.parameters(), 0.1), Constant(100), steps=100, standing=standing, seed=0, look=False):
+            seen = record.step
+    assert seen < 4 + 2 * MOST_SKIPPED
+    assert math.isfinite(task.weight.item())
+
+
+def test_ten_in_a_row_at_the_end_of_training_end_it_with_the_same_sentence() -> None:
+    nan = Rows(torch.tensor([[math.nan]], dtype=torch.float64))
+    task = Adder()
+    with pytest.raises(UserError, match="10 steps in a row had no finite gradient"):
+        list(train(task, each(nan), sgd(task.parameters(), 0.1), Constant(10), steps=10, standing=Standing(), seed=0, look=False))
+    assert task.weight.item() == 1.0
+
+
+def test_averages_take_no_part_in_skipped_steps() -> None:
+    values = [1.0, math.nan, 2.0, math.nan]
+    found = []
+    for look in (True, False):
+        task = Adder()
+        average = Exponential(task, decay=0.5)
+        batches = each(*(Rows(torch.tensor([[value]], dtype=torch.float64)) for value in values))
+        list(
+            train(
+                task,
+                batches,
+                sgd(task.parameters(), 0.1),
+                Constant(4),
+                steps=4,
+                standing=Standing(),
+                seed=0,
+                average=average,
+                look=look,
+            )
+        )
+        found.append((average.updates, average.means["weight"].item()))
+    assert found[0] == found[1] and found[0][0] == 2
+
+
+def test_only_optimisers_that_read_the_flag_are_left_to_the_device() -> None:
+    def stepped(make: Callable[..., torch.optim.Optimizer], steps: int = 0) -> torch.optim.Optimizer:
+        weight = nn.Parameter(torch.ones(3))
+        optimiser = make([weight])
+        weight.grad = torch.ones(3)
+        for _ in range(steps):
+            optimiser.step()
+        return optimiser
+
+    assert can_skip_on_device(stepped(lambda p: adamw(p, 0.1)))
+    assert can_skip_on_device(stepped(lambda p: sgd(p, 0.1)))
+    assert not can_skip_on_device(stepped(lambda p: adagrad(p, 0.1)))
+    assert not can_skip_on_device(stepped(lambda p: torch.optim.AdamW(p, fused=False)))
+    momentum = partial(sgd, learning_rate=0.1, momentum=0.9)
+    assert not can_skip_on_device(stepped(momentum)), "its buffers would be left uninitialised"
+    assert can_skip_on_device(stepped(momentum, steps=1))
