@@ -19,7 +19,7 @@ PEER = "nn.LSTM"
 
 
 def build(setting: Setting) -> Work:
-    vocabulary, dim, layers, batch, length = setting.sizes((10_000, 650, 2, 20, 35), quick=(2_000, 200, 2, 20, 20))
+    vocabulary, dim, layers, batch, length = setting.sizes((10_000, 650, 2, 20, 35), quick=(500, 64, 2, 8, 35))
     tokens, targets = torch.randint(vocabulary, (2, batch, length), device=setting.device)
 
     def ours() -> Call:

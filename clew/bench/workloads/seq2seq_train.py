@@ -39,7 +39,7 @@ def seq2seq_train(
     multiplied with."""
 
     def build(setting: Setting) -> Work:
-        vocabulary, dim, batch, length = setting.sizes((8_000, 256, 32, 25), quick=(1_000, 128, 16, 15))
+        vocabulary, dim, batch, length = setting.sizes((8_000, 256, 32, 25), quick=(300, 64, 8, 20))
         source, tokens, targets = torch.randint(vocabulary, (3, batch, length), device=setting.device)
         mask = torch.arange(length, device=setting.device) < torch.randint(length // 2, length + 1, (batch, 1), device=setting.device)
 
