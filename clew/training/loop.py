@@ -22,7 +22,7 @@ from clew.training.feeding import Fed, Feed, is_out_of_memory
 from clew.training.parallel import gradients_together, total_norm
 from clew.training.records import MOST_SKIPPED, Record, Sent, Standing
 from clew.training.schedules import Constant
-from clew.training.skipping import can_skip_on_device, have_same_shapes, state_where, step_where
+from clew.training.skipping import have_same_shapes, lacks_momentum, reads_flag, state_where, step_where
 
 NORM = "norm"
 """The name of the norm-preserving penalty's term."""
@@ -73,6 +73,7 @@ def train(
     parameters = [p for group in optimiser.param_groups for p in group["params"]]
     device = next(task.parameters()).device
     look = device.type != "cuda" if look is None else look
+    look = look or not reads_flag(optimiser)
     task.train()
     feed = Feed(batches, standing.epoch, standing.batch, device)
     while standing.step < steps:
@@ -106,7 +107,7 @@ def train(
         # Streams start with a state that is None, which no tensor can stand for; averages are kept by the host.
         averages = average is not None and average.active
         carries = carry and (batch.fresh or not have_same_shapes(state, standing.state))
-        if look or averages or carries or not can_skip_on_device(optimiser):
+        if look or averages or carries or lacks_momentum(optimiser):
             if not is_last:
                 feed.prepare()
             standing.look()

@@ -14,20 +14,22 @@ from clew.core.types import State
 from clew.training.optimisers import is_sharded
 
 
-def can_skip_on_device(optimiser: torch.optim.Optimizer) -> bool:
-    """Whether `step_where` can be used for the gradients that are there."""
-    reads_flag = getattr(optimiser, "_step_supports_amp_scaling", False) and all(group.get("fused") for group in optimiser.param_groups)
-    return reads_flag and not any(
-        is_sharded(parameter) or lacks_momentum(optimiser, group, parameter)
+def reads_flag(optimiser: torch.optim.Optimizer) -> bool:
+    """Whether an optimiser is one that `step_where` can be used with."""
+    groups = optimiser.param_groups
+    supports = bool(getattr(optimiser, "_step_supports_amp_scaling", False)) and all(group.get("fused") for group in groups)
+    return supports and not any(is_sharded(parameter) for group in groups for parameter in group["params"])
+
+
+def lacks_momentum(optimiser: torch.optim.Optimizer) -> bool:
+    """Whether some momentum is still to be made: torch's fused SGD does so in the first step, and leaves it uninitialised where that is
+    skipped."""
+    return any(
+        parameter.grad is not None and optimiser.state.get(parameter, {}).get("momentum_buffer") is None
         for group in optimiser.param_groups
+        if group.get("momentum")
         for parameter in group["params"]
-        if parameter.grad is not None
     )
-
-
-def lacks_momentum(optimiser: torch.optim.Optimizer, group: dict[str, Any], parameter: Tensor) -> bool:
-    """torch's fused SGD makes its buffers in the first step, and leaves them uninitialised where that is skipped."""
-    return bool(group.get("momentum")) and optimiser.state.get(parameter, {}).get("momentum_buffer") is None
 
 
 def step_where(optimiser: Any, finite: Tensor) -> None:

@@ -19,7 +19,7 @@ from clew.training.loop import train
 from clew.training.optimisers import adagrad, adam, adamw, sgd
 from clew.training.records import MOST_SKIPPED, Record, Standing
 from clew.training.schedules import Constant
-from clew.training.skipping import can_skip_on_device
+from clew.training.skipping import lacks_momentum, reads_flag
 from tests.thread.models import MODELS, batches_of, chunks_of, whole_batch
 from tests.training.tasks import Adder, Rows, each
 
@@ -165,10 +165,10 @@ def test_only_optimisers_that_read_the_flag_are_left_to_the_device() -> None:
             optimiser.step()
         return optimiser
 
-    assert can_skip_on_device(stepped(lambda p: adamw(p, 0.1)))
-    assert can_skip_on_device(stepped(lambda p: sgd(p, 0.1)))
-    assert not can_skip_on_device(stepped(lambda p: adagrad(p, 0.1)))
-    assert not can_skip_on_device(stepped(lambda p: torch.optim.AdamW(p, fused=False)))
+    assert reads_flag(stepped(lambda p: adamw(p, 0.1))) and not lacks_momentum(stepped(lambda p: adamw(p, 0.1)))
+    assert reads_flag(stepped(lambda p: sgd(p, 0.1))) and not lacks_momentum(stepped(lambda p: sgd(p, 0.1)))
+    assert not reads_flag(stepped(lambda p: adagrad(p, 0.1)))
+    assert not reads_flag(stepped(lambda p: torch.optim.AdamW(p, fused=False)))
     momentum = partial(sgd, learning_rate=0.1, momentum=0.9)
-    assert not can_skip_on_device(stepped(momentum)), "its buffers would be left uninitialised"
-    assert can_skip_on_device(stepped(momentum, steps=1))
+    assert lacks_momentum(stepped(momentum)), "its buffers would be left uninitialised"
+    assert not lacks_momentum(stepped(momentum, steps=1))
