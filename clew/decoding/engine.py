@@ -29,8 +29,6 @@ Advance = Callable[[Tree, Tensor | None], tuple[Tree, Outputs]]
 
 LOOK = 16
 """Steps between two looks of the host at a GPU."""
-BLOCK = 4
-"""Steps that one graph holds besides the graph of one: between two graphs a GPU waits longer than between two kernels of one."""
 LEAST_STEPS = 24
 """A capture costs about as much as so many eager steps."""
 MOST_GRAPHS = 8
@@ -84,22 +82,19 @@ class Captured:
         self.outputs: Outputs | None = None
         self.is_taken = False
         self.addresses: list[int] = []
-        self.one, self.block = self.capture(advance)
+        self.graph = self.capture(advance)
 
-    def capture(self, advance: Advance) -> tuple[torch.cuda.CUDAGraph, torch.cuda.CUDAGraph]:
-        """Graphs of one step and of BLOCK steps."""
+    def capture(self, advance: Advance) -> torch.cuda.CUDAGraph:
         side = torch.cuda.Stream()
         side.wait_stream(torch.cuda.current_stream())
         with torch.cuda.stream(side):
             for _ in range(2):  # kernels are compiled, and constants made, before the capture
                 self.step(advance)
         torch.cuda.current_stream().wait_stream(side)
-        graphs = torch.cuda.CUDAGraph(), torch.cuda.CUDAGraph()
-        for graph, steps in zip(graphs, (1, BLOCK), strict=True):
-            with torch.cuda.graph(graph, pool=graphs[0].pool() if steps > 1 else None, capture_error_mode="thread_local"):
-                for _ in range(steps):
-                    self.step(advance)
-        return graphs
+        graph = torch.cuda.CUDAGraph()
+        with torch.cuda.graph(graph, capture_error_mode="thread_local"):
+            self.step(advance)
+        return graph
 
     def step(self, advance: Advance) -> None:
         fed = None if self.fed is None else self.fed.index_select(0, self.column)[0]
@@ -126,9 +121,8 @@ class Captured:
         if self.fed is not None:
             assert fed is not None
             self.fed[:count].copy_(fed, non_blocking=True)
-        for graph, times in ((self.block, count // BLOCK), (self.one, count % BLOCK)):
-            for _ in range(times):
-                graph.replay()
+        for _ in range(count):
+            self.graph.replay()
         return tuple(kept[:, :count].clone() for kept in self.outputs)
 
 

@@ -13,6 +13,7 @@ import torch.nn.functional as F
 from torch import Tensor
 
 from clew.core.sight import Sight
+from clew.kernels.on_trial import are_asked_for
 
 LONG = 256
 """Shorter sequences take a mask: it is small, and nothing is compiled for them."""
@@ -26,7 +27,14 @@ _refused: set[tuple[object, ...]] = set()
 
 
 def takes_flex(query: Tensor, key: Tensor, value: Tensor, seen: Sight, slopes: Tensor | None, dropout: float) -> bool:
-    if query.device.type != "cuda" or dropout or torch.compiler.is_compiling() or not seen.aligned or query.shape[2] < LONG:
+    if (
+        not are_asked_for()
+        or query.device.type != "cuda"
+        or dropout
+        or torch.compiler.is_compiling()
+        or not seen.aligned
+        or query.shape[2] < LONG
+    ):
         return False
     if query.dtype not in (torch.float16, torch.bfloat16, torch.float32) or not 16 <= query.shape[-1] <= 256:
         return False

@@ -12,6 +12,7 @@ import torch.nn.functional as F
 from torch import Tensor
 
 from clew.core.sight import Sight
+from clew.kernels.on_trial import are_asked_for
 
 LONG = 128
 """From this many queries on. A bias for fewer is small, and the columns would cost as much."""
@@ -22,7 +23,7 @@ STRIDE = 128
 def takes_columns(query: Tensor, value: Tensor, seen: Sight) -> bool:
     whole = query.dtype in (torch.float32, torch.float64) and not torch.is_autocast_enabled(query.device.type)
     return (
-        (whole or query.is_cuda)
+        (are_asked_for() if query.is_cuda else whole)
         and seen.causal
         and query.shape[2] >= LONG
         and query.shape[-1] == value.shape[-1]

@@ -1,0 +1,8 @@
+"""Forms for a GPU that agree with their equations on the CPU and have not been run on a GPU yet. CLEW_TRIAL_KERNELS=1 asks for them;
+without it a GPU takes a mask or a bias of query x key."""
+
+import os
+
+
+def are_asked_for() -> bool:
+    return os.environ.get("CLEW_TRIAL_KERNELS") == "1"
