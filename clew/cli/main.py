@@ -6,7 +6,8 @@ import os
 import signal
 import sys
 import threading
-from contextlib import AbstractContextManager, nullcontext
+from collections.abc import Iterator
+from contextlib import AbstractContextManager, contextmanager, nullcontext
 from importlib import import_module
 from importlib.util import find_spec
 from types import FrameType, ModuleType
@@ -177,8 +178,6 @@ def run(arguments: list[str]) -> int:
     if more and not getattr(options, "open", False):
         parser.error(f"unrecognized arguments: {' '.join(more)}")
     options.command_line = rest
-    if options.debug:
-        show_notes()
     try:
         if options.code is not None:
             from pathlib import Path
@@ -187,7 +186,7 @@ def run(arguments: list[str]) -> int:
 
             for file in (options.code, *options.more_code):
                 load_code(Path(file))
-        with trusting(options.trust):
+        with trusting(options.trust), telling(options.debug):
             status = options.run(options)
         sys.stdout.flush()
         return status
@@ -204,14 +203,23 @@ def run(arguments: list[str]) -> int:
         return status
 
 
-def show_notes() -> None:
-    """What clew's own loggers say of what they do goes to standard error."""
+@contextmanager
+def telling(asked: bool) -> Iterator[None]:
+    """Within this context what clew's own loggers say goes to standard error, where that is asked for."""
+    if not asked:
+        yield
+        return
     import logging
 
-    logger = logging.getLogger("clew")
-    if not logger.handlers:
-        logger.addHandler(logging.StreamHandler())
+    logger, handler = logging.getLogger("clew"), logging.StreamHandler()
+    before = logger.level
+    logger.addHandler(handler)
     logger.setLevel(logging.DEBUG)
+    try:
+        yield
+    finally:
+        logger.removeHandler(handler)
+        logger.setLevel(before)
 
 
 def trusting(accepted: bool) -> AbstractContextManager[None]:

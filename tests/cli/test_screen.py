@@ -90,6 +90,7 @@ COMMANDS: dict[str, list[list[str]]] = {
     "serve": [[f"none{EVIL}"]],
     "tour": [[f"none{EVIL}"]],
     "runs": [["runs"], ["runs", "--json"], [f"none{EVIL}"]],
+    "bench": [[f"none{EVIL}"], ["--quick", "--check", f"none{EVIL}.json", "lstm-train"]],
     "compare": [["runs/classify", "runs/tag"], [TEXT, TEXT], [f"none{EVIL}"]],
     "vectors": [[f"story{EVIL}.txt", "--method", "pmi", "--dim", "2", "--min-count", "1", "--out", f"v{EVIL}.txt"]],
     "neighbours": [["vectors.txt", f"a{EVIL}"], ["vectors.txt", f"none{EVIL}"]],

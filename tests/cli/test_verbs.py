@@ -61,6 +61,13 @@ def test_greedy_text_is_the_librarys(clew: Clew, trained: dict[str, Path], name:
     assert found == (0, f"{library.load(trained[name], device='cpu').generate('the thread', method='greedy', max_new=40)}\n", "")
 
 
+def test_debug_says_how_decoding_runs_and_nothing_is_said_after_it(clew: Clew, lstm: Path) -> None:
+    asked = ("generate", lstm, "the", "--method", "greedy", "--max-new", 3)
+    found, plain = clew(*asked, "--debug"), clew(*asked)
+    assert found == (0, plain.out, "decoding runs eagerly: there are no graphs to capture on this device\n")
+    assert plain.err == ""
+
+
 def test_a_seed_decides_a_sample(clew: Clew, lstm: Path) -> None:
     texts = [clew("generate", lstm, "the", "--seed", seed, "--max-new", 30).out for seed in (1, 1, 2, -1)]
     assert texts[0] == texts[1] and len(set(texts)) == 3
