@@ -222,7 +222,8 @@ class SelfAttention(SequenceLayer):
             key, value, key_index = cache.keys.transpose(1, 2), cache.values.transpose(1, 2), cache.index
             seen = Sight(places, key_index, causal=True, window=self.window, documents=True, padded=mask is not None)
         else:
-            nothing_read = state is None or state.keys.shape[2] == 0
+            # An exported program is for a past of any length, of which none is a case that it must not be made for.
+            nothing_read = state is None or (not torch.compiler.is_exporting() and bool(state.keys.shape[2] == 0))
             cache = grow(None if nothing_read else state, key, value, places, clock, ragged=mask is not None)
             key, value, key_index = cache.keys, cache.values, cache.key_index
             if nothing_read or self.window is not None or not is_step_over_all(cache, x):

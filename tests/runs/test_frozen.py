@@ -120,8 +120,15 @@ def test_statistics_of_examples_give_every_measure_of_an_evaluation(kept: Kept) 
 def test_instruments_see_what_they_saw(kept: Kept) -> None:
     for each in kept.recorded["looks"]:
         options = {name: tuple(value) if isinstance(value, list) else value for name, value in each["options"].items()}
-        found = clew.look(kept.run, each["instrument"], **options).facts
-        assert_agree({each["instrument"]: each["facts"]}, {each["instrument"]: plain(found)})
+        found = plain(clew.look(kept.run, each["instrument"], **options).facts)
+        assert_agree({each["instrument"]: without_memory(each["facts"])}, {each["instrument"]: without_memory(found)})
+
+
+def without_memory(facts: Any) -> Any:
+    """What an instrument tells of a run: how many bytes its layers hold is told of the code that runs them, which may come to need less."""
+    if isinstance(facts, dict):
+        return {name: without_memory(value) for name, value in facts.items() if name not in ("memory", "power_of_memory")}
+    return [without_memory(value) for value in facts] if isinstance(facts, list) else facts
 
 
 @pytest.mark.slow
