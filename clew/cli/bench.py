@@ -99,7 +99,7 @@ def chosen(names: list[str]) -> list[str]:
 
 
 def fitting(names: list[str], by_name: bool, device: str) -> Iterator[Any]:
-    """Those of the workloads that run on a device; who asks for another by name is told."""
+    """The workloads that run on this device. One that was asked for by name and does not run here is noted on standard error."""
     from clew.bench.workloads import WORKLOADS
     from clew.core.errors import UserError
 

@@ -1,4 +1,4 @@
-"""Which keys each query may see, told by where both stand rather than by a tensor of query x key."""
+"""Which keys each query may see, computed from positions instead of stored as a tensor of query x key."""
 
 from typing import NamedTuple
 

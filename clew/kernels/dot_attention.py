@@ -1,7 +1,8 @@
 """torch's scaled dot-product attention: softmax(scale * Q K^T + bias) V without holding the weights where the device has such a kernel.
 
 Which form is taken follows from what each query may see (`Sight`): a plain triangle needs no mask even where rows are padded, and linear
-biases under a causal mask are columns of query and key (`linear_biases`). Only what is left takes a mask or a bias of query x key.
+biases under a causal mask are extra columns of query and key (`linear_biases`; on a GPU only on trial, see `on_trial`). Everything else
+takes a mask or a bias of query x key.
 """
 
 from collections.abc import Callable
@@ -70,9 +71,8 @@ def attend(
     half = query.dtype in (torch.float16, torch.bfloat16) or torch.is_autocast_enabled(query.device.type)
     batch, heads, length, _ = query.shape
     if key.shape[1] != heads and length == 1 and (visible is None or visible.shape[1] == 1):
-        query = query.reshape(
-            batch, key.shape[1], -1, query.shape[-1]
-        )  # one step: the queries of a group see the same, as one head's would
+        # One position: the queries of a group see the same keys, so that they can be the queries of one head.
+        query = query.reshape(batch, key.shape[1], -1, query.shape[-1])
         causal = False
     elif key.shape[1] != heads and not (on_gpu and half and visible is None):
         # Of the implementations without query x key only flash attention reads grouped heads, in half precision and without a mask.

@@ -25,7 +25,7 @@ class SentenceLooks(NamedTuple):
 
 
 def why_not_drawn(reader: InputReader) -> str | None:
-    """Why weights over what a reader reads cannot be laid over a picture; None where they can."""
+    """The reason why attention weights cannot be drawn over a picture that `reader` reads, or None where they can."""
     can = isinstance(reader, PictureReader) or reader.reads_boxes
     return None if can else f"reads each {reader.unit} of a picture of any size, over which nothing is drawn"
 

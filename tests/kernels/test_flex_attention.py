@@ -1,4 +1,4 @@
-"""What FlexAttention is told of blocks and ranges, against the mask of single positions. Without a GPU torch runs it uncompiled."""
+"""The block masks and ranges given to FlexAttention, compared with the mask of single positions. Without a GPU it runs uncompiled."""
 
 import itertools
 

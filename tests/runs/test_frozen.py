@@ -125,7 +125,7 @@ def test_instruments_see_what_they_saw(kept: Kept) -> None:
 
 
 def without_memory(facts: Any) -> Any:
-    """What an instrument tells of a run: how many bytes its layers hold is told of the code that runs them, which may come to need less."""
+    """Facts without bytes of memory: these depend on the code of this version, not on the frozen run."""
     if isinstance(facts, dict):
         return {name: without_memory(value) for name, value in facts.items() if name not in ("memory", "power_of_memory")}
     return [without_memory(value) for value in facts] if isinstance(facts, list) else facts
