@@ -16,6 +16,7 @@ from clew.core.errors import UserError
 from clew.core.processes import rank, seed_everything, sum_over_processes, world_size
 from clew.core.state import detach_state, map_tree
 from clew.core.types import State, Term
+from clew.decoding.engine import forget_graphs
 from clew.layers.norm_penalty import Steps, penalty_of_rows, seeing_steps
 from clew.training.averaging import Average
 from clew.training.feeding import Fed, Feed, is_out_of_memory
@@ -215,6 +216,7 @@ def _halve(standing: Standing, batch: Any, parts: int) -> None:
             "lower training.length or the model's size, or set training.recompute=true"
         )
     standing.halvings += 1
+    forget_graphs()  # those of an evaluation that decoded hold attention caches
     if torch.cuda.is_initialized():
         torch.cuda.empty_cache()
 
