@@ -21,6 +21,7 @@ from clew.core.state import leaves, map_tree
 from clew.core.taps import is_watching
 from clew.core.types import Tree
 from clew.kernels import runs_equations
+from clew.kernels.capture import capture
 from clew.kernels.few_rows import few_rows
 
 Outputs = tuple[Tensor, ...]
@@ -91,10 +92,7 @@ class Captured:
             for _ in range(2):  # kernels are compiled, and constants made, before the capture
                 self.step(advance)
         torch.cuda.current_stream().wait_stream(side)
-        graph = torch.cuda.CUDAGraph()
-        with torch.cuda.graph(graph, capture_error_mode="thread_local"):
-            self.step(advance)
-        return graph
+        return capture(lambda: self.step(advance))
 
     def step(self, advance: Advance) -> None:
         fed = None if self.fed is None else self.fed.index_select(0, self.column)[0]
@@ -130,8 +128,13 @@ def overwrite(frame: Tree, new: Tree) -> None:
     """Writes a new frame over the one that it was made from. A leaf that is another leaf of the old frame is copied before it is lost."""
     pairs = [(kept, leaf) for kept, leaf in zip(leaves(frame), leaves(new), strict=True) if kept.data_ptr() != leaf.data_ptr()]
     places = {kept.data_ptr() for kept, _ in pairs}
-    for kept, leaf in [(kept, leaf.clone() if leaf.data_ptr() in places else leaf) for kept, leaf in pairs]:
-        kept.copy_(leaf)
+    by_type: dict[torch.dtype, tuple[list[Tensor], list[Tensor]]] = {}
+    for kept, leaf in pairs:
+        olds, news = by_type.setdefault(kept.dtype, ([], []))
+        olds.append(kept)
+        news.append(leaf.clone() if leaf.data_ptr() in places else leaf)
+    for olds, news in by_type.values():
+        torch._foreach_copy_(olds, news)  # one kernel for all
 
 
 @contextmanager
@@ -170,7 +173,15 @@ def reason_against(frame: Tree, signature: Hashable) -> str | None:
 
 def has_hooks(model: nn.Module) -> bool:
     """Whether something looks on as modules are called, which a graph does not do."""
-    return any(module._forward_hooks or module._forward_pre_hooks for module in model.modules())
+    return any(module._forward_hooks or module._forward_pre_hooks for module in parts_of(model))
+
+
+def parts_of(model: nn.Module) -> list[nn.Module]:
+    """The modules of a model, those that it has twice named twice. `modules()` takes milliseconds, which every call would pay."""
+    found = [model]
+    for module in found:
+        found += [part for part in module._modules.values() if part is not None]
+    return found
 
 
 _graphs: OrderedDict[Hashable, list[Captured]] = OrderedDict()
@@ -247,4 +258,10 @@ def models_of(signature: Hashable) -> list[nn.Module]:
 
 def addresses_of(signature: Hashable) -> list[int]:
     """Where the weights lie that a graph reads."""
-    return [tensor.data_ptr() for model in models_of(signature) for tensor in (*model.parameters(), *model.buffers())]
+    return [
+        tensor.data_ptr()
+        for model in models_of(signature)
+        for module in parts_of(model)
+        for tensor in (*module._parameters.values(), *module._buffers.values())
+        if tensor is not None
+    ]

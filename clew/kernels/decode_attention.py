@@ -19,14 +19,12 @@ try:
 except ImportError:  # a build of torch for the CPU comes without it
     triton = None
 
-BLOCK = 64
-"""Slots that a program looks at together."""
-MANY_BLOCK, MANY_WARPS = 32, 2
-"""The same, and warps of a program, where there are enough programs to hide each other's waiting."""
+FEW, MANY = (128, 8), (32, 2)
+"""Slots that a program looks at together, and its warps: where few programs run each has to keep many reads under way."""
 PROGRAMS = 264
 """As many as fill a large GPU twice; with fewer rows and heads a buffer is cut into parts."""
-LEAST_SPLIT = 256
-"""Slots that a part has at least."""
+LEAST_SPLIT = 128
+"""Slots that a part has at least: joining parts takes a kernel more."""
 
 
 def is_supported(x: Tensor, head_dim: int) -> bool:
@@ -53,8 +51,8 @@ def decode_attention(
     """
     batch, heads, _, dim = query.shape
     slots, key_heads = keys.shape[1], keys.shape[2]
-    splits = max(1, min(-(-slots // LEAST_SPLIT), -(-PROGRAMS // (batch * heads))))
-    block, warps = (BLOCK, 4) if batch * heads < PROGRAMS else (MANY_BLOCK, MANY_WARPS)
+    splits = max(1, min(slots // LEAST_SPLIT, -(-PROGRAMS // (batch * heads))))
+    block, warps = FEW if batch * heads < 4 * PROGRAMS else MANY
     out = torch.empty(batch, heads, 1, dim, dtype=query.dtype, device=query.device)
     parts = torch.empty(batch, heads, splits, dim + 2, dtype=torch.float32, device=query.device) if splits > 1 else out
     _attend[(batch * heads, splits)](
@@ -106,14 +104,14 @@ if triton is not None:
             j = block + tl.arange(0, BLOCK)
             seen = j < stop
             at = (j + 1)[:, None]
-            some = tl.load(keys + at * keys_slot + d[None, :], mask=seen[:, None], other=0.0).to(tl.float32)
-            scores = tl.sum(some * q[None, :], 1) - slope * (n - j).to(tl.float32)
+            some = tl.load(keys + at * keys_slot + d[None, :], mask=seen[:, None], other=0.0)
+            read = tl.load(values + at * values_slot + d[None, :], mask=seen[:, None], other=0.0)  # under way while scores are summed
+            scores = tl.sum(some.to(tl.float32) * q[None, :], 1) - slope * (n - j).to(tl.float32)
             scores = tl.where(seen, scores, float("-inf"))
             higher = tl.maximum(most, tl.max(scores, 0))
             weights = tl.exp(scores - higher)
             kept = tl.exp(most - higher)
-            some = tl.load(values + at * values_slot + d[None, :], mask=seen[:, None], other=0.0).to(tl.float32)
-            context = context * kept + tl.sum(weights[:, None] * some, 0)
+            context = context * kept + tl.sum(weights[:, None] * read.to(tl.float32), 0)
             total = total * kept + tl.sum(weights, 0)
             most = higher
         if SPLITS == 1:

@@ -90,6 +90,9 @@ class Gated(Cell):
         self.hidden_weight = nn.Parameter(torch.empty(num_gates * gate_dim, dim))
         self.bias = nn.Parameter(torch.empty(num_gates * gate_dim))
         uniform_init(gate_dim**-0.5, self.input_weight, self.hidden_weight, self.bias)
+        # Kernels take a second bias; made anew in each step of decoding it would cost as much as a product does there.
+        self.register_buffer("no_bias", torch.zeros(num_gates * gate_dim), persistent=False)
+        self.no_bias: Tensor
 
     def inputs(self, x: Tensor) -> Tree:
         return F.linear(x, self.input_weight, self.bias), Fixed(self.dropped_hidden_weight())
@@ -107,7 +110,7 @@ class Gated(Cell):
         return drop_weight(self.hidden_weight, self.weight_drop, self.training)
 
     def kernel_weights(self) -> tuple[Tensor, ...]:
-        return self.input_weight, self.dropped_hidden_weight(), self.bias, torch.zeros_like(self.bias)
+        return self.input_weight, self.dropped_hidden_weight(), self.bias, self.no_bias
 
 
 class Elman(Gated):

@@ -1,0 +1,34 @@
+"""CUDA graphs: the kernels of a function, noted once and launched together again and again. Knows neither steps nor models."""
+
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from typing import Any
+
+import torch
+
+
+def capture(function: Callable[[], object], pool: Any = None) -> torch.cuda.CUDAGraph:
+    """A graph of what `function` launches. Nothing runs: whatever compiles or allocates for good has to have run once before.
+
+    Graphs that are never replayed at the same time may share a `pool` of memory (`torch.cuda.graph_pool_handle`); what one of them leaves
+    there is lost when another is replayed, unless a tensor still refers to it.
+    """
+    graph = torch.cuda.CUDAGraph()
+    # thread_local: another thread may pin memory meanwhile.
+    with own_workspaces(), torch.cuda.graph(graph, pool=pool, capture_error_mode="thread_local"):
+        function()
+    return graph
+
+
+@contextmanager
+def own_workspaces() -> Iterator[None]:
+    """Within this context cuBLAS allocates its workspaces anew, so that a graph finds its own in its own pool.
+
+    torch keeps one for each stream, and all captures share a stream: a graph would write into the pool of the first one, which is freed
+    with that, or when `torch.compile` clears workspaces for graphs of its own.
+    """
+    torch._C._cuda_clearCublasWorkspaces()  # type: ignore[attr-defined, unused-ignore]
+    try:
+        yield
+    finally:
+        torch._C._cuda_clearCublasWorkspaces()  # type: ignore[attr-defined, unused-ignore]
