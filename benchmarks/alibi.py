@@ -1,11 +1,13 @@
 """Attention with linear biases, windows and documents at length 4096, forward and backward, beside scaled_dot_product_attention.
 
 Peers are plain causal attention, which does less, and the same attention by a bias or a mask of query x key, which is made before the clock
-starts. On a GPU 4 x 16 heads of 64 in bfloat16, on a CPU 1 x 4 in float32.
+starts. On a GPU 4 x 16 heads of 64 in bfloat16, on a CPU 1 x 4 in float32. Run as a program on a GPU it also prints the memory that each
+takes at 4096 and at 8192: twice as much where memory grows with the length, four times where it grows with its square.
 """
 
 from collections.abc import Callable
 from functools import partial
+from typing import NamedTuple
 
 import torch
 import torch.nn.functional as F
@@ -21,18 +23,34 @@ from clew.layers.scores import ScaledDot
 LENGTH, DIM, WINDOW, DOCUMENT = 4096, 64, 256, 512
 
 
-def run() -> list[Comparison]:
-    place = device()
+class Setting(NamedTuple):
+    """Attention of one length: inputs, a gradient of its output, and what each query sees."""
+
+    inputs: list[Tensor]
+    gradient: Tensor
+    whole: Sight
+    window: Sight
+    in_documents: Sight
+    plain: Attention
+    biased: Attention
+
+
+def setting(place: torch.device, length: int) -> Setting:
     batch, heads, dtype = (4, 16, torch.bfloat16) if place.type == "cuda" else (1, 4, torch.float32)
-    inputs = [torch.randn(batch, heads, LENGTH, DIM, device=place, dtype=dtype, requires_grad=True) for _ in range(3)]
-    gradient = torch.randn_like(inputs[0])
-    nothing = torch.zeros(batch, LENGTH, 1, device=place)
-    numbers = (1 + torch.arange(LENGTH, device=place) // DOCUMENT).expand(batch, -1)
+    inputs = [torch.randn(batch, heads, length, DIM, device=place, dtype=dtype, requires_grad=True) for _ in range(3)]
+    nothing = torch.zeros(batch, length, 1, device=place)
+    numbers = (1 + torch.arange(length, device=place) // DOCUMENT).expand(batch, -1)
     places, (apart, _) = advance(None, None, nothing)[0], advance(None, numbers, nothing)
-    linear = ALiBi(heads * DIM, heads, DIM).to(place)
     whole = Sight(places, places.index, causal=True, aligned=True)
     in_documents = Sight(apart, apart.index, causal=True, documents=True, padded=True, aligned=True)
-    plain, biased = (Attention(ScaledDot(DIM, DIM), position).to(place) for position in (None, linear))
+    plain, biased = (Attention(ScaledDot(DIM, DIM), position).to(place) for position in (None, ALiBi(heads * DIM, heads, DIM)))
+    return Setting(inputs, torch.randn_like(inputs[0]), whole, whole._replace(window=WINDOW), in_documents, plain, biased)
+
+
+def run() -> list[Comparison]:
+    place = device()
+    inputs, gradient, whole, window, in_documents, plain, biased = setting(place, LENGTH)
+    dtype, batch = inputs[0].dtype, len(inputs[0])
 
     def step(attend: Callable[..., Tensor]) -> Callable[[], None]:
         def call() -> None:
@@ -49,8 +67,8 @@ def run() -> list[Comparison]:
             mask = bias.to(dtype).masked_fill(~mask, float("-inf"))
         return step(partial(F.scaled_dot_product_attention, attn_mask=mask))
 
-    bias = linear.scores(inputs[0].detach(), places.index, places.index)
-    window = whole._replace(window=WINDOW)
+    assert biased.position is not None
+    bias = biased.position.scores(inputs[0].detach(), whole.key_index, whole.key_index)
     causal = step(partial(F.scaled_dot_product_attention, is_causal=True))
     pairs: list[tuple[str, str, Callable[[], None], Callable[[], None]]] = [
         ("ALiBi at 4096", "plain causal", ours(biased, whole), causal),
@@ -68,6 +86,32 @@ def run() -> list[Comparison]:
     ]
 
 
+def memory(length: int) -> dict[str, float]:
+    """MiB that a forward and a backward pass on a GPU take at their peak, beside inputs and their gradients."""
+    inputs, gradient, whole, window, in_documents, plain, biased = setting(torch.device("cuda"), length)
+    found = {}
+    for name, attention, seen in (
+        ("plain causal", plain, whole),
+        ("ALiBi", biased, whole),
+        (f"a window of {WINDOW}", plain, window),
+        (f"documents of {DOCUMENT}", plain, in_documents),
+        ("ALiBi in documents", biased, in_documents),
+    ):
+        for _ in range(2):  # the first call compiles, and makes the gradients
+            torch.cuda.synchronize()
+            before = torch.cuda.memory_allocated()
+            torch.cuda.reset_peak_memory_stats()
+            attention(*inputs, seen.places, seen.key_index, seen).backward(gradient)
+            torch.cuda.synchronize()
+            found[name] = (torch.cuda.max_memory_allocated() - before) / 2**20
+    return found
+
+
 if __name__ == "__main__":
     for comparison in run():
         print(comparison, flush=True)
+    if device().type == "cuda":
+        shorter, longer = memory(LENGTH), memory(2 * LENGTH)
+        for workload, size in shorter.items():
+            times = longer[workload] / size
+            print(f"{workload:42} {size:,.0f} MiB at {LENGTH}, {longer[workload]:,.0f} MiB at {2 * LENGTH}: {times:.2f}x", flush=True)

@@ -1,24 +1,36 @@
 """torch's scaled dot-product attention: softmax(scale * Q K^T + bias) V without holding the weights where the device has such a kernel.
 
-Which form is taken follows from what each query may see (`Sight`): a plain triangle needs no mask even where rows are padded, and linear
-biases under a causal mask are extra columns of query and key (`linear_biases`; on a GPU only on trial, see `on_trial`). Everything else
-takes a mask or a bias of query x key.
+Which form is taken follows from what each query may see (`Sight`) and where (`attention_form`):
+
+    plain      no mask: all is seen, or a triangle, even where rows are padded
+    flex       FlexAttention on a GPU: documents, windows and linear biases
+    columns    linear biases under a causal mask as extra columns of query and key
+    tensor     a mask or a bias of query x key
+    blocks     the same for a block of queries at a time, where it is too large to be held
 """
 
 from collections.abc import Callable
+from functools import partial
+from typing import Literal
 
 import torch
 import torch.nn.functional as F
 from torch import Tensor
 from torch.nn.attention import SDPBackend, sdpa_kernel
 
+from clew.core.masks import Places
 from clew.core.sight import Sight
-from clew.kernels.flex_attention import flex_attention, takes_flex
-from clew.kernels.linear_biases import takes_columns, with_columns
+from clew.kernels.attention_facts import Facts, Kind, facts_of
+from clew.kernels.flex_attention import flex_attention, has_room, takes_flex
+from clew.kernels.linear_biases import BY_CUDNN, LONG, linear_bias, takes_columns, with_columns
+from clew.kernels.query_blocks import block_size, query_blocks, takes_blocks
+from clew.kernels.window_blocks import window_blocks
+
+Form = Literal["plain", "flex", "columns", "tensor", "blocks"]
 
 PLANNED = 512
 """On a GPU cuDNN plans anew for each shape, some 30 ms of the CPU's time a call. It is left the shapes that recur and gain by it: whole
-sequences of this length or more, without padding."""
+sequences of this length or more, without padding, and documents packed into rows of such a length."""
 WITHOUT_CUDNN = [SDPBackend.FLASH_ATTENTION, SDPBackend.EFFICIENT_ATTENTION, SDPBackend.MATH]
 
 
@@ -35,32 +47,96 @@ def dot_attention(
 ) -> Tensor:
     """(batch, heads, query, dim); keys and values may have fewer heads. `seen` is a tensor that is True where a query may look, a Sight, or
     None where all see all. `bias` gives (batch, heads, query, key); where `slopes` c (heads,) are given it is -c |i - j|."""
-    if isinstance(seen, Sight) and (bias is None or slopes is not None) and takes_flex(query, key, value, seen, slopes, dropout):
-        context = flex_attention(query, key, value, seen, slopes, scale)
-        if context is not None:
-            return context
+    if not isinstance(seen, Sight):
+        plans = seen is None and bias is None and may_plan(query, key)
+        return with_tensor(query, key, value, scale=scale, visible=seen, dropout=dropout, bias=bias, plans=plans)
     width, columns = value.shape[-1], False
-    if slopes is not None and isinstance(seen, Sight) and takes_columns(query, value, seen):
-        query, key, value = with_columns(query, key, value, slopes, scale, seen.key_index, in_bits=query.is_cuda)
-        bias, columns = None, True
-    causal, padded, visible = False, False, None
-    if isinstance(seen, Sight):
-        padded = seen.padded
-        causal = seen.is_triangle and bias is None and not (padded and torch.compiler.is_exporting())
-        visible = None if causal or seen.is_whole else seen.visible()
-    else:
-        visible = seen
-    if bias is not None:
-        added = bias().to(query.dtype)
-        visible = added if visible is None else added.masked_fill(~visible, float("-inf"))
-    plans = visible is None and not padded and query.shape[2] == key.shape[2] >= PLANNED and not columns
-    context = attend(query, key, value, scale=scale, visible=visible, causal=causal, dropout=dropout, plans=plans)
+    if has_choice(query, slopes):
+        facts = facts_of(query, key, value, seen, kind_of(bias, slopes), dropout)
+        form, attend_alike = attention_form(facts), partial(attend_part, scale=scale, dropout=dropout, slopes=slopes)
+        if form == "flex":
+            context = flex_attention(query, key, value, seen, slopes, scale) if has_room(query, key, value, slopes, scale) else None
+            if context is not None:
+                return context
+            if (blocks := window_blocks(query, key, value, seen)) is not None:
+                return blocks.join(attend_alike(*blocks.arguments()))
+            form = attention_form(facts._replace(flex=False))
+        if form == "blocks":
+            return query_blocks(attend_alike, query, key, value, seen, block_size(facts, bias=holds_bias(facts)))
+        if form == "columns":
+            assert slopes is not None
+            query, key, value = with_columns(query, key, value, slopes, scale, seen.key_index, in_bits=query.is_cuda)
+            bias, columns = None, True
+    causal = seen.is_triangle and bias is None and not (seen.padded and torch.compiler.is_exporting())
+    visible = None if causal or seen.is_whole else seen.visible()
+    recurs = not seen.padded if visible is None else seen.documents and seen.aligned
+    plans = recurs and (BY_CUDNN or not columns) and may_plan(query, key)
+    context = with_tensor(query, key, value, scale=scale, visible=visible, dropout=dropout, bias=bias, causal=causal, plans=plans)
     return context[..., :width] if columns else context
 
 
-def needs_bias(query: Tensor, key: Tensor, value: Tensor, seen: Sight, slopes: Tensor | None, dropout: float) -> bool:
-    """Whether `dot_attention` with a bias would have to hold it."""
-    return slopes is None or not (takes_columns(query, value, seen) or takes_flex(query, key, value, seen, slopes, dropout))
+def has_choice(query: Tensor, slopes: Tensor | None) -> bool:
+    """Whether there is a form to choose but `plain` and `tensor`: not for few queries, as in a step, nor in a program for any length."""
+    if torch.compiler.is_exporting() or (torch.compiler.is_compiling() and slopes is None):
+        return False
+    return bool(query.shape[2] >= LONG)
+
+
+def attention_form(facts: Facts) -> Form:
+    """The form that serves these facts best."""
+    if takes_flex(facts):
+        return "flex"
+    columns = takes_columns(facts)
+    if (facts.is_triangle or facts.is_whole) and (columns or facts.bias == "none"):
+        return "columns" if columns else "plain"
+    if facts.bias != "any" and takes_blocks(facts, bias=holds_bias(facts)):  # a bias of any other form is the layer's to cut
+        return "blocks"
+    return "columns" if columns else "tensor"
+
+
+def holds_bias(facts: Facts) -> bool:
+    """Whether a bias of every head has to be held, and not a mask alone."""
+    return facts.bias != "none" and not takes_columns(facts)
+
+
+def kind_of(bias: object, slopes: Tensor | None) -> Kind:
+    return "linear" if slopes is not None else "none" if bias is None else "any"
+
+
+def attend_part(
+    query: Tensor,
+    key: Tensor,
+    value: Tensor,
+    places: Places,
+    key_index: Tensor,
+    seen: Sight,
+    *,
+    scale: float,
+    dropout: float,
+    slopes: Tensor | None,
+) -> Tensor:
+    """One block of queries, with a mask and a linear bias of its own."""
+    bias = None if slopes is None else partial(linear_bias, slopes.to(query.dtype), places.index, key_index)
+    return dot_attention(query, key, value, scale=scale, seen=seen, dropout=dropout, bias=bias, slopes=slopes)
+
+
+def with_tensor(
+    query: Tensor,
+    key: Tensor,
+    value: Tensor,
+    *,
+    scale: float,
+    visible: Tensor | None,
+    dropout: float,
+    bias: Callable[[], Tensor] | None,
+    causal: bool = False,
+    plans: bool = False,
+) -> Tensor:
+    """Attention with a mask, or with a bias that is -inf where nothing may be seen."""
+    if bias is not None:
+        added = bias().to(query.dtype)
+        visible = added if visible is None else added.masked_fill(~visible, float("-inf"))
+    return attend(query, key, value, scale=scale, visible=visible, causal=causal, dropout=dropout, plans=plans)
 
 
 def attend(
@@ -103,6 +179,11 @@ def attend(
         context = without_cudnn(call)
     context = context[..., :width] if value.shape[-1] != width else context
     return context if context.shape[1] == heads else context.reshape(batch, heads, length, width)
+
+
+def may_plan(query: Tensor, key: Tensor) -> bool:
+    # An exported program is for any length and is not asked for one.
+    return query.is_cuda and not torch.compiler.is_exporting() and bool(query.shape[2] == key.shape[2] >= PLANNED)
 
 
 def without_cudnn(call: Callable[[], Tensor]) -> Tensor:

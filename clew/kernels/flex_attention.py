@@ -4,7 +4,10 @@ Where queries stand beside their keys, each sees one range of slots, first to la
 in one piece. Which blocks of keys a block of queries needs follows from the ranges, so that no mask of single positions is ever made.
 """
 
+import types
 from collections.abc import Callable
+from contextlib import nullcontext
+from functools import lru_cache
 from typing import Any
 
 import torch
@@ -12,86 +15,152 @@ import torch.nn.attention.flex_attention as flex
 import torch.nn.functional as F
 from torch import Tensor
 
+from clew.core.masks import Places
 from clew.core.sight import Sight
-from clew.kernels.on_trial import are_asked_for
+from clew.kernels.attention_facts import Facts, product_type
 
 LONG = 256
 """Shorter sequences take a mask: it is small, and nothing is compiled for them."""
+CAUSAL_BIASES: int | None = 1024
+"""Causal linear biases of this many queries and more are trained here; shorter ones, and all that is only read, take columns, for which
+nothing is compiled. None leaves all of them to columns."""
+WINDOWS = True
+"""Whether windows are computed here rather than as blocks of queries (`window_blocks`)."""
 BLOCK = 128
-SHAPES = 6
-"""torch.compile makes code for each shape, up to this many, below the number at which it would give up. Further shapes take a mask."""
+SHAPES = 16
+"""How many signatures are compiled in a process, each for some seconds. Further ones take columns, a mask or blocks of queries."""
 
-_compiled: dict[str, Callable[..., Any]] = {}
-_shapes: set[tuple[object, ...]] = set()
+_compiled: dict[tuple[object, ...], Callable[..., Any]] = {}
 _refused: set[tuple[object, ...]] = set()
 
 
-def takes_flex(query: Tensor, key: Tensor, value: Tensor, seen: Sight, slopes: Tensor | None, dropout: float) -> bool:
-    if (
-        not are_asked_for()
-        or query.device.type != "cuda"
-        or dropout
-        or torch.compiler.is_compiling()
-        or not seen.aligned
-        or query.shape[2] < LONG
-    ):
+def takes_flex(facts: Facts) -> bool:
+    if not facts.flex or facts.device != "cuda" or facts.tracing != "no" or facts.dropout:
         return False
-    if query.dtype not in (torch.float16, torch.bfloat16, torch.float32) or not 16 <= query.shape[-1] <= 256:
+    if not facts.aligned or facts.queries < LONG or facts.bias == "any":
         return False
-    if query.shape[-1] != value.shape[-1] or not (query.dtype == key.dtype == value.dtype):
+    if facts.dtype not in (torch.float16, torch.bfloat16, torch.float32) or not 16 <= facts.dim <= 256 or facts.dim != facts.value_dim:
         return False
-    if not seen.documents and seen.window is None and (seen.causal or slopes is None):
-        return False  # plain attention, or linear biases that are columns
-    shape = signature(query, key, slopes)
-    return shape not in _refused and (shape in _shapes or len(_shapes) < SHAPES)
+    if facts.window is not None:
+        return WINDOWS
+    if facts.documents:
+        return True
+    if facts.bias == "none":
+        return False
+    return not facts.causal or (facts.gradient and CAUSAL_BIASES is not None and facts.queries >= CAUSAL_BIASES)
+
+
+def has_room(query: Tensor, key: Tensor, value: Tensor, slopes: Tensor | None, scale: float) -> bool:
+    """Whether there is compiled code for this case, or may be: not while a CUDA graph is captured, and not past SHAPES."""
+    shape = signature(query, key, value, slopes, scale)
+    if shape in _compiled:
+        return True
+    return shape not in _refused and len(_compiled) < SHAPES and not is_capturing(query.device)
 
 
 def flex_attention(query: Tensor, key: Tensor, value: Tensor, seen: Sight, slopes: Tensor | None, scale: float) -> Tensor | None:
-    """softmax(scale * Q K^T - slope * |i - j|) V over what is seen; None where the compiler refuses the shape, which is not tried again."""
-    shape = signature(query, key, slopes)
-    _shapes.add(shape)
-    if "flex" not in _compiled:
-        _compiled["flex"] = torch.compile(flex.flex_attention, dynamic=False)
+    """softmax(scale * Q K^T - slope * |i - j|) V over what is seen; None where the compiler refuses the case, which is not tried again."""
+    shape = signature(query, key, value, slopes, scale)
+    if shape not in _compiled:
+        _compiled[shape] = compile_anew(len(_compiled) + len(_refused))
+    dtype, device = product_type(query), query.device.type
+    query, key, value = query.to(dtype), key.to(dtype), value.to(dtype)
+    # Compiled code is for one state of autocast, so that it is called in one.
+    autocast = torch.is_autocast_enabled(device)
     try:
-        return run_flex(_compiled["flex"], query, key, value, seen, slopes, scale)
+        with torch.autocast(device, dtype=torch.bfloat16, enabled=False) if autocast else nullcontext():
+            return run_flex(_compiled[shape], query, key, value, seen, slopes, scale)
     except torch.OutOfMemoryError:
         raise
     except (RuntimeError, ValueError):  # whatever the compiler and its back ends raise
+        del _compiled[shape]
         _refused.add(shape)
         return None
 
 
 def describe_shapes() -> str:
     """How much was compiled in this process."""
-    return f"{len(_shapes - _refused)} shapes compiled, {len(_refused)} refused"
+    return f"{len(_compiled)} shapes compiled, {len(_refused)} refused"
+
+
+def attend(
+    query: Tensor,
+    key: Tensor,
+    value: Tensor,
+    score_mod: Callable[..., Tensor] | None,
+    block_mask: flex.BlockMask,
+    scale: float,
+    enable_gqa: bool,
+) -> Any:
+    return flex.flex_attention(query, key, value, score_mod=score_mod, block_mask=block_mask, scale=scale, enable_gqa=enable_gqa)
+
+
+def compile_anew(number: int) -> Callable[..., Any]:
+    """`attend`, to be compiled for one signature. torch.compile counts what it compiles for a code object and gives up after a few, so each
+    signature has a code object of its own."""
+    name = f"attend_{number}"
+    own = types.FunctionType(attend.__code__.replace(co_name=name), attend.__globals__, name)
+    compiled: Callable[..., Any] = torch.compile(own, dynamic=False, fullgraph=True)
+    return compiled
 
 
 def run_flex(
     attend: Callable[..., Any], query: Tensor, key: Tensor, value: Tensor, seen: Sight, slopes: Tensor | None, scale: float
 ) -> Tensor:
-    length, missing = query.shape[2], -query.shape[2] % BLOCK
-    query, key, value = (F.pad(part, (0, 0, 0, missing)) for part in (query, key, value))
-    # Laid out alike whether rows share their places or not: another layout would be compiled anew.
-    first, last = (slots.expand(query.shape[0], -1).contiguous() for slots in seen_slots(seen, missing))
+    batch, length, missing = query.shape[0], query.shape[2], -query.shape[2] % BLOCK
+    if missing:  # padding by nothing would copy
+        query, key, value = (F.pad(part, (0, 0, 0, missing)) for part in (query, key, value))
+    if seen.places.index.shape[0] == 1 and not seen.padded and not seen.documents:
+        build = shared_mask.__wrapped__ if is_capturing(query.device) else shared_mask
+        mask = build(batch, length, missing, seen.causal, seen.window, query.device)
+    else:
+        mask = mask_of(batch, seen, missing)
     bias = None if slopes is None else linear_bias(slopes.float())
-    grouped = query.shape[1] != key.shape[1]
-    context: Tensor = attend(query, key, value, score_mod=bias, block_mask=block_mask(first, last), scale=scale, enable_gqa=grouped)
-    return context[:, :, :length]
+    context: Tensor = attend(query, key, value, bias, mask, scale, query.shape[1] != key.shape[1])
+    return context[:, :, :length] if missing else context
 
 
-def signature(query: Tensor, key: Tensor, slopes: Tensor | None) -> tuple[object, ...]:
+def signature(query: Tensor, key: Tensor, value: Tensor, slopes: Tensor | None, scale: float) -> tuple[object, ...]:
     """All that the compiled code depends on."""
     batch, heads, length, dim = query.shape
-    blocks = -(-length // BLOCK)
-    gradient = torch.is_grad_enabled() and query.requires_grad
-    return (batch, heads, key.shape[1], blocks, dim, query.dtype, slopes is None, gradient, query.device)
+    parts, cuda = (query, key, value), torch.backends.cuda.matmul
+    # Tensors that are padded or cast here lie as they come from that.
+    as_given = not length % BLOCK and query.dtype == product_type(query)
+    return (
+        *(batch, heads, key.shape[1], -(-length // BLOCK), dim, scale, product_type(query), query.device, slopes is None),
+        *(part.stride() if as_given else None for part in parts),
+        *(part.requires_grad for part in parts),
+        *(torch.is_grad_enabled(), torch.is_inference_mode_enabled(), any(part.is_inference() for part in parts)),
+        *(torch.are_deterministic_algorithms_enabled(), torch.is_deterministic_algorithms_warn_only_enabled()),
+        *(cuda.allow_tf32, cuda.allow_fp16_reduced_precision_reduction, cuda.allow_bf16_reduced_precision_reduction),
+        *(torch.get_default_dtype(), torch.get_num_threads()),
+    )
+
+
+def is_capturing(device: torch.device) -> bool:
+    return device.type == "cuda" and torch.cuda.is_current_stream_capturing()
 
 
 def linear_bias(slopes: Tensor) -> Callable[..., Tensor]:
     def add(score: Tensor, row: Tensor, head: Tensor, query: Tensor, key: Tensor) -> Tensor:
-        return score - slopes[head] * (query - key).abs()
+        # Numbers of queries and keys are vectors; converted before they meet, they cost next to nothing.
+        return score - slopes[head] * (query.to(torch.float32) - key.to(torch.float32)).abs()
 
     return add
+
+
+def mask_of(batch: int, seen: Sight, missing: int) -> flex.BlockMask:
+    # Laid out alike whether rows share their places or not: another layout would be compiled anew.
+    first, last = (slots.int().expand(batch, -1).contiguous() for slots in seen_slots(seen, missing))
+    return block_mask(first, last)
+
+
+@lru_cache(maxsize=32)
+def shared_mask(batch: int, length: int, missing: int, causal: bool, window: int | None, device: torch.device) -> flex.BlockMask:
+    """The mask where all rows are full and hold one document each, once for all layers and steps."""
+    with torch.inference_mode(False):
+        index = torch.arange(length, device=device)[None]
+        return mask_of(batch, Sight(Places(index, torch.zeros_like(index)), index, causal, window, aligned=True), missing)
 
 
 def seen_slots(seen: Sight, missing: int = 0) -> tuple[Tensor, Tensor]:

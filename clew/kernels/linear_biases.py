@@ -11,8 +11,7 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor
 
-from clew.core.sight import Sight
-from clew.kernels.on_trial import are_asked_for
+from clew.kernels.attention_facts import Facts
 
 LONG = 128
 """From this many queries on. A bias for fewer is small, and the columns would cost as much."""
@@ -20,14 +19,20 @@ STRIDE = 128
 """A position is a multiple of this and a rest, both of at most 8 bits up to 2^15 positions from the middle."""
 
 
-def takes_columns(query: Tensor, value: Tensor, seen: Sight) -> bool:
-    whole = query.dtype in (torch.float32, torch.float64) and not torch.is_autocast_enabled(query.device.type)
+BY_CUDNN = False
+"""Whether a GPU leaves the columns to cuDNN. If not, flash attention has them, which computes heads of 64 and 8 columns as heads of 96."""
+
+
+def takes_columns(facts: Facts) -> bool:
+    # A CPU would round the columns to half precision whole, a GPU is given them in parts that survive it.
+    exact = facts.device == "cuda" or facts.dtype in (torch.float32, torch.float64)
     return (
-        (are_asked_for() if query.is_cuda else whole)
-        and seen.causal
-        and query.shape[2] >= LONG
-        and query.shape[-1] == value.shape[-1]
-        and not torch.compiler.is_exporting()
+        facts.bias == "linear"
+        and exact
+        and facts.causal
+        and facts.tracing != "exporting"
+        and facts.queries >= LONG
+        and facts.dim == facts.value_dim
     )
 
 
@@ -50,6 +55,12 @@ def with_columns(
     query = torch.cat([query, of_query[None, :, None].expand(*query.shape[:3], -1)], -1)
     key = torch.cat([key, of_key[:, None].expand(*key.shape[:3], -1)], -1)
     return query, key, F.pad(value, (0, of_query.shape[-1]))
+
+
+def linear_bias(slopes: Tensor, query_index: Tensor, key_index: Tensor) -> Tensor:
+    """-c |i - j|, (rows, heads, query, key): the bias itself, for what takes no columns."""
+    distance = (query_index[:, :, None] - key_index[:, None, :]).abs()
+    return -slopes[:, None, None] * distance[:, None]
 
 
 def in_parts(factor: Tensor) -> list[Tensor]:

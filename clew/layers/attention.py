@@ -14,10 +14,12 @@ from clew.core.sight import Sight
 from clew.core.taps import Tap
 from clew.core.types import Memory, State
 from clew.kernels import choose
+from clew.kernels.attention_facts import facts_of
 from clew.kernels.decode_attention import is_supported
-from clew.kernels.dot_attention import needs_bias
+from clew.kernels.dot_attention import kind_of
+from clew.kernels.flex_attention import takes_flex
 from clew.kernels.projections import Together
-from clew.kernels.query_blocks import LONG
+from clew.kernels.query_blocks import holds_too_much
 from clew.layers.caches import (
     RING_CHUNK,
     Buffer,
@@ -99,19 +101,27 @@ class Attention(nn.Module):
 
     def in_blocks(self, query: Tensor, key: Tensor, value: Tensor, seen: Sight) -> Tensor | None:
         """The context by blocks of queries where that saves memory and no score is watched."""
-        in_windows, position = choose("window_blocks", self), self.position
+        in_windows = None if self.leaves_window(query, key, value, seen) else choose("window_blocks", self)
         if in_windows is not None and (blocks := in_windows(query, key, value, seen)) is not None:
             context: Tensor = blocks.join(self.forward(*blocks.arguments()))
             return context
-        by_queries = choose("query_blocks", self)
-        if by_queries is None or query.shape[2] < LONG:
+        by_queries, position = choose("query_blocks", self), self.position
+        batch, heads, queries, _ = query.shape
+        if by_queries is None or not holds_too_much(query.device.type, batch, heads, queries, key.shape[2]):
             return None
-        dropout = self.dropout if self.training else 0.0
-        biased = position is not None and position.biases and needs_bias(query, key, value, seen, position.linear_slopes, dropout)
-        if self.kernel is None or biased:
+        # What the kernel can make itself, a mask or a linear bias, it cuts into blocks itself.
+        if self.kernel is None or (position is not None and position.biases and position.linear_slopes is None):
             context = by_queries(self.forward, query, key, value, seen)
             return context
         return None
+
+    def leaves_window(self, query: Tensor, key: Tensor, value: Tensor, seen: Sight) -> bool:
+        """Whether a window is left to the kernel: on a GPU it has a form for one that is faster than blocks."""
+        if seen.window is None or self.kernel is None or not query.is_cuda:
+            return False
+        slopes = None if self.position is None else self.position.linear_slopes
+        biased = self.position if self.position is not None and self.position.biases else None
+        return takes_flex(facts_of(query, key, value, seen, kind_of(biased, slopes), self.dropout if self.training else 0.0))
 
     def weigh(self, scores: Tensor) -> Tensor:
         weights = self.weights(torch.softmax(self.scores(scores), -1))

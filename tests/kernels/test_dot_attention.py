@@ -1,4 +1,5 @@
 import itertools
+import sys
 
 import pytest
 import torch
@@ -138,3 +139,24 @@ def test_linear_biases_are_exact_under_autocast_too():
         actual = dot_attention(query, key, value, scale=0.4, seen=seen, bias=lambda: bias, slopes=slopes)
     expected = written_out(query, key, value, 0.4, seen.visible(), bias)
     torch.testing.assert_close(actual.float(), expected.detach(), atol=0.05, rtol=0.05)
+
+
+@pytest.mark.parametrize(
+    ("mask", "causal", "window", "biased"), list(itertools.product([None, DOCUMENTS], [True, False], [None, 5], [True, False]))
+)
+def test_what_flex_attention_refuses_runs_in_blocks_that_are_equal_in_values_and_gradients(monkeypatch, mask, causal, window, biased):
+    """As on a GPU that has no room for another signature, where a mask is too large."""
+    chooser = sys.modules[dot_attention.__module__]
+    monkeypatch.setattr(chooser, "takes_flex", lambda facts: facts.flex and facts.aligned)
+    monkeypatch.setattr(chooser, "flex_attention", lambda *arguments: None)
+    monkeypatch.setattr(chooser, "takes_blocks", lambda facts, bias: facts.queries > 48)
+    monkeypatch.setattr(chooser, "block_size", lambda facts, bias: 48)
+    query, key, value, seen = drawn(LONG, mask, causal, kv_heads=2)
+    seen = seen._replace(window=window)
+    slopes, slot = ALiBi(8, 4, 8).slopes.double(), torch.arange(LONG)
+    bias = -slopes[:, None, None] * (slot[:, None] - slot).abs() if biased else None
+    expected = written_out(query, key, value, 0.4, seen.visible(), 0.0 if bias is None else bias)
+    actual = dot_attention(
+        query, key, value, scale=0.4, seen=seen, bias=(lambda: bias) if biased else None, slopes=slopes if biased else None
+    )
+    assert_same(expected, actual, (query, key, value), None if mask is None else mask > 0, near=1e-9)

@@ -1,14 +1,17 @@
-"""The block masks and ranges given to FlexAttention, compared with the mask of single positions. Without a GPU it runs uncompiled."""
+"""The block masks and ranges given to FlexAttention, compared with the mask of single positions. Without a GPU it runs uncompiled; the
+signatures that it is compiled for are counted with a back end that compiles nothing."""
 
 import itertools
 
 import pytest
 import torch
 import torch.nn.attention.flex_attention as flex
+from torch._dynamo.utils import counters
 
 from clew.core.masks import advance
 from clew.core.sight import Sight
-from clew.kernels.flex_attention import BLOCK, LONG, block_mask, run_flex, seen_slots, takes_flex
+from clew.kernels import flex_attention as forms
+from clew.kernels.flex_attention import BLOCK, block_mask, run_flex, seen_slots
 from clew.layers.positions import ALiBi
 from tests.references.agreement import randn
 
@@ -71,8 +74,81 @@ def test_flex_attention_equals_attention_with_a_mask_and_a_bias(mask, causal, wi
     torch.testing.assert_close(actual.transpose(1, 2)[real], expected.transpose(1, 2)[real], atol=1e-5, rtol=1e-5)
 
 
-def test_flex_attention_is_left_to_a_gpu():
-    seen = sight(DOCUMENTS, True, None)
-    x = randn(2, 4, LENGTH, 16).float()
-    assert LENGTH >= LONG
-    assert not takes_flex(x, x, x, seen, None, 0.0)
+@pytest.fixture
+def uncompiled(monkeypatch):
+    """FlexAttention as torch.compile traces it, and no further; gives the number of graphs that were traced."""
+    compiled = torch.compile
+    monkeypatch.setattr(torch, "compile", lambda function, **options: compiled(function, backend="eager", **options))
+    monkeypatch.setattr(forms, "_compiled", {})
+    monkeypatch.setattr(forms, "_refused", set())
+    torch._dynamo.reset()
+    counters.clear()
+    yield lambda: counters["stats"]["unique_graphs"]
+    torch._dynamo.reset()
+
+
+def attend(batch, length=BLOCK, dtype=torch.float32):
+    x = randn(batch, 2, length, 16).to(dtype)
+    places, _ = advance(None, None, torch.zeros(batch, length, 1))
+    seen = Sight(places, places.index, causal=True, aligned=True)
+    slopes = ALiBi(32, 2, 16).slopes
+    with torch.no_grad():
+        assert forms.has_room(x, x, x, slopes, 0.3)
+        context = forms.flex_attention(x, x, x, seen, slopes, 0.3)
+    assert context is not None
+    return context
+
+
+def test_each_signature_is_compiled_once_past_the_limit_of_one_function(uncompiled):
+    batches = range(1, torch._dynamo.config.recompile_limit + 4)
+    assert len(batches) <= forms.SHAPES
+    for _ in range(2):
+        for batch in batches:
+            attend(batch)
+    assert uncompiled() == len(forms._compiled) == len(batches)
+
+
+def test_autocast_and_layouts_are_no_reason_to_compile_again_for_a_signature(uncompiled):
+    expected = attend(2, dtype=torch.bfloat16)
+    for kind in (torch.bfloat16, torch.float16):
+        with torch.autocast("cpu", kind, enabled=kind == torch.bfloat16):
+            torch.testing.assert_close(attend(2, dtype=torch.bfloat16), expected)
+    assert uncompiled() == 1
+    with torch.autocast("cpu", torch.bfloat16):
+        assert attend(2).dtype == torch.bfloat16
+    assert uncompiled() == len(forms._compiled) == 2, "float32 that autocast rounds is another signature"
+    attend(2, length=BLOCK - 3)
+    attend(2, length=BLOCK - 5)
+    assert uncompiled() == len(forms._compiled) == 3, "lengths of as many blocks share one"
+
+
+def test_what_the_compiler_refuses_is_not_tried_again(uncompiled, monkeypatch):
+    def refuse(*args, **options):
+        raise RuntimeError("no such kernel")
+
+    monkeypatch.setattr(forms, "compile_anew", lambda number: refuse)
+    x = randn(1, 2, BLOCK, 16).float()
+    places, _ = advance(None, None, torch.zeros(1, BLOCK, 1))
+    seen = Sight(places, places.index, causal=True, aligned=True)
+    assert forms.has_room(x, x, x, None, 0.3)
+    assert forms.flex_attention(x, x, x, seen, None, 0.3) is None
+    assert not forms.has_room(x, x, x, None, 0.3)
+    assert forms.describe_shapes() == "0 shapes compiled, 1 refused"
+
+
+def test_no_more_than_so_many_signatures_are_compiled(uncompiled, monkeypatch):
+    monkeypatch.setattr(forms, "SHAPES", 1)
+    attend(1)
+    x = randn(2, 2, BLOCK, 16).float()
+    assert not forms.has_room(x, x, x, None, 0.3)
+    attend(1)  # what was compiled stays
+
+
+def test_the_mask_of_full_rows_is_made_once():
+    forms.shared_mask.cache_clear()
+    x = randn(2, 2, LENGTH, 16).float()
+    for _ in range(2):
+        run_flex(lambda query, *rest: query, x, x, x, sight(None, True, 60), None, 0.3)
+    assert forms.shared_mask.cache_info()[:2] == (1, 1)
+    run_flex(lambda query, *rest: query, x, x, x, sight(RAGGED, True, 60), None, 0.3)
+    assert forms.shared_mask.cache_info()[:2] == (1, 1), "rows that are padded have a mask of their own"

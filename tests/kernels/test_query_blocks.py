@@ -14,15 +14,15 @@ from clew.layers.positions import POSITIONS
 from clew.layers.scores import SCORES
 from tests.references.agreement import randn, randomise
 
-LENGTH = 70
+LENGTH = 140
 RAGGED = torch.arange(LENGTH)[None] < torch.tensor([[LENGTH], [45]])
 DOCUMENTS = RAGGED * (1 + torch.arange(LENGTH) // 33)
 
 
 @pytest.fixture(autouse=True)
 def small_blocks(monkeypatch):
-    monkeypatch.setattr("clew.layers.attention.LONG", 64)
-    monkeypatch.setattr(sys.modules[query_blocks.__module__], "SIZE", 16)
+    for name, value in {"LONG": 64, "SIZE": 16}.items():
+        monkeypatch.setattr(sys.modules[query_blocks.__module__], name, value)
 
 
 def outputs_and_gradients(layer, x, mask):
