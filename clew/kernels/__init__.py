@@ -17,6 +17,7 @@ from clew.kernels.ctc import ctc
 from clew.kernels.decode_attention import decode_attention
 from clew.kernels.dot_attention import dot_attention
 from clew.kernels.grid_lstm import grid_lstm
+from clew.kernels.on_trial import are_asked_for
 from clew.kernels.query_blocks import query_blocks
 from clew.kernels.recurrent import elman_relu, elman_tanh, gru, lstm
 from clew.kernels.rotary import rotary
@@ -37,9 +38,11 @@ KERNELS: dict[str, Callable[..., Any]] = {
     "cross_entropy": cross_entropy,
     "ctc": ctc,
 }
-EAGER_ONLY = {"cross_entropy", "grid_lstm", "query_blocks", "decode_attention", "rotary"}
-"""Kernels that compiled code does without: a walk over chunks or diagonals would break its graph, and what it makes of the equation is
-fast, though it holds all logits of a cross-entropy and all scores of attention."""
+EAGER_ONLY = {"grid_lstm", "query_blocks", "decode_attention", "rotary"}
+"""Kernels that compiled code does without: a walk over blocks or diagonals would break its graph, and what it makes of the equation is
+fast, though it holds all scores of attention."""
+OPAQUE = {"cross_entropy"}
+"""Kernels that are one operator of clew's own in compiled code. An exported program, which others run, takes the equation."""
 UNROLLED = {"elman_tanh", "elman_relu", "lstm", "projected_lstm", "gru", "window_blocks"}
 """Kernels that an exported program would have written out to the length it was made with; it takes the equation."""
 
@@ -51,9 +54,11 @@ def choose(name: str | None, module: nn.Module) -> Callable[..., Any] | None:
     if name is None:
         return None
     if torch.compiler.is_exporting():
-        return None if name in EAGER_ONLY | UNROLLED else KERNELS[name]
+        return None if name in EAGER_ONLY | OPAQUE | UNROLLED else KERNELS[name]
     if torch.compiler.is_compiling():
-        return None if name in EAGER_ONLY else KERNELS[name]
+        # What the compiler makes of the equation is fast on a GPU; the operator's own kernels there are on trial.
+        equation = EAGER_ONLY | OPAQUE if torch.cuda.is_available() and not are_asked_for() else EAGER_ONLY
+        return None if name in equation else KERNELS[name]
     if _only_equations.get() or is_watched(module):
         return None
     return KERNELS[name]

@@ -8,22 +8,46 @@ Rows are walked over in chunks. Where gradients are wanted they are taken at onc
 
 so that the backward pass only scales them, and needs neither logits nor weights. Under autocast products are in its dtype; the
 softmax, the loss and the sums over chunks are in float32.
+
+On a GPU, on trial (`on_trial`), dz takes the place of z (`softmax_errors`), and the vocabulary is filled up to a multiple of `ALIGNED`
+with words that have no share in the softmax: products whose widths are not aligned take slow kernels. Compiled code has the walk as one
+operator; on a GPU, until that has run there, it has the equation.
 """
 
+from collections.abc import Sequence
 from contextlib import nullcontext
-from typing import Any
+from functools import lru_cache
+from typing import Any, NamedTuple
 
 import torch
 import torch.nn.functional as F
 from torch import Tensor
 from torch.autograd.function import once_differentiable
 
+from clew.kernels import softmax_errors
+from clew.kernels.on_trial import are_asked_for
+
 LOGITS = {"cpu": 2**22}
 OTHER_LOGITS = 2**26
 LEAST_ROWS = 128
 """How many logits a chunk holds, by device, and of how many rows at least: below that, reading W costs more than the products."""
-FEW = 16
-"""A problem of less than this part of a chunk is not worth walking over."""
+SHARE = 128
+"""A large GPU has larger chunks: their logits take this part of its memory. Fewer chunks mean that dW is read and written less often."""
+SMALL = {"cpu": 2**18}
+OTHER_SMALL = 2**22
+"""A problem of fewer logits is not worth walking over."""
+ALIGNED = 64
+"""On a GPU the columns of logits are a multiple of this."""
+
+
+class Walked(NamedTuple):
+    """The loss, what it is without smoothing, and the gradients of the loss, empty where not wanted."""
+
+    loss: Tensor
+    plain: Tensor
+    hidden: Tensor
+    weight: Tensor
+    bias: Tensor
 
 
 def cross_entropy(
@@ -38,72 +62,115 @@ def cross_entropy(
 ) -> tuple[Tensor, Tensor]:
     """The loss, and what it is without smoothing and without a gradient, both summed over the targets that are not `ignore_index`."""
     hidden, targets = hidden.flatten(0, -2), targets.flatten()
-    share = LOGITS.get(hidden.device.type, OTHER_LOGITS)
-    if rows is None and not label_smoothing and len(hidden) * len(weight) < share // FEW:
+    device = hidden.device.type
+    if rows is None and not label_smoothing and len(hidden) * len(weight) < SMALL.get(device, OTHER_SMALL):
         nothing = -100 if ignore_index is None else ignore_index
         loss = F.cross_entropy(F.linear(hidden, weight, bias), targets, ignore_index=nothing, reduction="sum")
         return loss, loss.detach()
-    rows = rows or chunk_rows(len(hidden), len(weight), share)
-    wants_gradients = torch.is_grad_enabled()  # which a Function's forward cannot see
-    given = (hidden, weight, bias, targets, label_smoothing, ignore_index, rows, wants_gradients)
+    if is_autocast(device) and hidden.dtype != torch.float64:
+        hidden = hidden.to(torch.get_autocast_dtype(device))
+    # Neither a Function's forward nor an operator can see whether gradients are enabled.
+    wanted = [torch.is_grad_enabled() and part is not None and part.requires_grad for part in (hidden, weight, bias)]
+    given = (hidden, weight, bias, targets, label_smoothing, ignore_index, rows, *wanted)
+    if torch.compiler.is_compiling():
+        loss, plain, *_ = operator(*given)
+        return loss, plain
+    # An operator would hide its products from those who count them.
     found: tuple[Tensor, Tensor] = ChunkedCrossEntropy.apply(*given)  # type: ignore[no-untyped-call]
     return found
 
 
-def chunk_rows(num_rows: int, vocabulary: int, share: int) -> int:
-    """How many rows a chunk has: chunks are as equal as can be, and hold at most `share` logits unless that would be too few rows."""
-    most = max(LEAST_ROWS, share // vocabulary)
+def is_autocast(device: str) -> bool:
+    return torch.amp.is_autocast_available(device) and torch.is_autocast_enabled(device)
+
+
+def chunk_rows(num_rows: int, vocabulary: int, share: int, multiple: int = 1) -> int:
+    """How many rows a chunk has: chunks are as equal as can be in a `multiple` of rows, and hold at most `share` logits unless that would
+    be too few rows."""
+    most = max(LEAST_ROWS, share // vocabulary) // multiple * multiple
     num_chunks = max(1, -(-num_rows // most))
-    return max(1, -(-num_rows // num_chunks))
+    return max(1, -(-num_rows // (num_chunks * multiple)) * multiple)
 
 
 class ChunkedCrossEntropy(torch.autograd.Function):
     @staticmethod
-    def forward(
-        ctx: Any,
-        hidden: Tensor,
-        weight: Tensor,
-        bias: Tensor | None,
-        targets: Tensor,
-        label_smoothing: float,
-        ignore_index: int | None,
-        rows: int,
-        wants_gradients: bool,
-    ) -> tuple[Tensor, Tensor]:
-        gradients = Gradients(*(wants_gradients and needed for needed in ctx.needs_input_grad[:3]))
-        device = hidden.device.type
-        autocast = torch.amp.is_autocast_available(device) and torch.is_autocast_enabled(device)
-        dtype = torch.get_autocast_dtype(device) if autocast and hidden.dtype != torch.float64 else hidden.dtype
-        precise = torch.promote_types(dtype, torch.float32)
-        inputs, matrix, offset = hidden.to(dtype), weight.to(dtype), None if bias is None else bias.to(dtype)
-        ignored = None if ignore_index is None else targets == ignore_index
-        if ignored is not None:
-            # Zeros have finite logits and add nothing to dW, whatever stands on padding.
-            inputs, targets = inputs.masked_fill(ignored[:, None], 0.0), targets.masked_fill(ignored, 0)
-        plain, uniform = hidden.new_zeros(2, dtype=precise).unbind(0)
-        with torch.autocast(device, enabled=False) if autocast else nullcontext():
-            for start in range(0, len(inputs), rows):
-                part = slice(start, start + rows)
-                x, target, skipped = inputs[part], targets[part, None], None if ignored is None else ignored[part]
-                log_probs = F.linear(x, matrix, offset).log_softmax(-1, dtype=precise)  # (rows, vocabulary)
-                plain = plain - sum_over(log_probs.gather(1, target)[:, 0], skipped)
-                if label_smoothing:
-                    uniform = uniform - sum_over(log_probs.mean(1), skipped)
-                if gradients.wanted:
-                    error = log_probs.exp_()
-                    if label_smoothing:
-                        error -= label_smoothing / len(weight)
-                    error.scatter_add_(1, target, error.new_full((len(x), 1), label_smoothing - 1))
-                    gradients.add(error, x, matrix, skipped)
-        ctx.save_for_backward(*gradients.total(hidden, weight, bias, ignored))
+    def forward(ctx: Any, *given: Any) -> tuple[Tensor, Tensor]:
+        loss, plain, *gradients = walk(*given)
+        keep_gradients(ctx, given, gradients)
         ctx.mark_non_differentiable(plain)
-        return (1 - label_smoothing) * plain + label_smoothing * uniform, plain
+        return loss, plain
 
     @staticmethod
     @once_differentiable
-    def backward(ctx: Any, scale: Tensor, _: Tensor) -> Any:
-        gradients = (None if gradient is None else gradient * scale for gradient in ctx.saved_tensors)
-        return *gradients, None, None, None, None, None
+    def backward(ctx: Any, scale: Tensor | None, _: Tensor | None) -> Any:
+        return scaled_gradients(ctx, scale)
+
+
+def keep_gradients(ctx: Any, given: Sequence[Any], gradients: Sequence[Tensor]) -> None:
+    ctx.num_given, ctx.wanted = len(given), given[-3:]
+    ctx.save_for_backward(*gradients)
+    ctx.set_materialize_grads(False)  # zeros of the size of W would be made for outputs without a gradient
+
+
+def scaled_gradients(ctx: Any, scale: Tensor | None) -> tuple[Tensor | None, ...]:
+    """For everything that was given: hidden, weight and bias come first."""
+    wanted = [part and scale is not None for part in ctx.wanted]
+    gradients = [gradient * scale if part else None for gradient, part in zip(ctx.saved_tensors, wanted, strict=True)]
+    return *gradients, *[None] * (ctx.num_given - len(gradients))
+
+
+def walk(
+    hidden: Tensor,
+    weight: Tensor,
+    bias: Tensor | None,
+    targets: Tensor,
+    label_smoothing: float,
+    ignore_index: int | None,
+    rows: int | None,
+    for_hidden: bool,
+    for_weight: bool,
+    for_bias: bool,
+) -> Walked:
+    """hidden (rows, dim) is in the dtype of the products; gradients are in the dtypes of what they are gradients of."""
+    device = hidden.device.type
+    walk_over = walk_on_gpu if softmax_errors.is_supported(hidden) and are_asked_for() else walk_anywhere
+    with torch.autocast(device, enabled=False) if is_autocast(device) else nullcontext():
+        return walk_over(hidden, weight, bias, targets, label_smoothing, ignore_index, rows, (for_hidden, for_weight, for_bias))
+
+
+def walk_anywhere(
+    inputs: Tensor,
+    weight: Tensor,
+    bias: Tensor | None,
+    targets: Tensor,
+    label_smoothing: float,
+    ignore_index: int | None,
+    rows: int | None,
+    wanted: tuple[bool, bool, bool],
+) -> Walked:
+    gradients = Gradients(*wanted)
+    dtype, precise = inputs.dtype, torch.promote_types(inputs.dtype, torch.float32)
+    rows = rows or chunk_rows(len(inputs), len(weight), LOGITS.get(inputs.device.type, OTHER_LOGITS))
+    matrix, offset = weight.to(dtype), None if bias is None else bias.to(dtype)
+    ignored = None if ignore_index is None else targets == ignore_index
+    if ignored is not None:
+        # Zeros have finite logits and add nothing to dW, whatever stands on padding.
+        inputs, targets = inputs.masked_fill(ignored[:, None], 0.0), targets.masked_fill(ignored, 0)
+    plain, uniform = inputs.new_zeros((), dtype=precise), inputs.new_zeros((), dtype=precise)
+    for start in range(0, len(inputs), rows):
+        part = slice(start, start + rows)
+        x, target, skipped = inputs[part], targets[part, None], None if ignored is None else ignored[part]
+        log_probs = F.linear(x, matrix, offset).log_softmax(-1, dtype=precise)  # (rows, vocabulary)
+        plain = plain - sum_over(log_probs.gather(1, target)[:, 0], skipped)
+        if label_smoothing:
+            uniform = uniform - sum_over(log_probs.mean(1), skipped)
+        if gradients.wanted:
+            error = log_probs.exp_()
+            if label_smoothing:
+                error -= label_smoothing / len(weight)
+            error.scatter_add_(1, target, error.new_full((len(x), 1), label_smoothing - 1))
+            gradients.add(error, x, matrix, skipped)
+    return Walked((1 - label_smoothing) * plain + label_smoothing * uniform, plain, *gradients.total(inputs, weight, bias, ignored))
 
 
 class Gradients:
@@ -130,18 +197,157 @@ class Gradients:
             else:
                 self.weight = self.weight.addmm_(error.mT, x) if precise == x.dtype else self.weight.add_(error.mT @ x)
 
-    def total(self, hidden: Tensor, weight: Tensor, bias: Tensor | None, ignored: Tensor | None) -> tuple[Tensor | None, ...]:
-        """In the dtypes of what they are gradients of; zeros where there were no rows, None where not wanted."""
-        found: list[Tensor | None] = [None, None, None]
+    def total(self, hidden: Tensor, weight: Tensor, bias: Tensor | None, ignored: Tensor | None) -> tuple[Tensor, Tensor, Tensor]:
+        """In the dtypes of what they are gradients of; zeros where there were no rows, empty where not wanted."""
+        d_hidden, d_weight, d_bias = nothing(hidden), nothing(weight), nothing(weight if bias is None else bias)
         if self.for_hidden:
-            whole = self.hidden[0] if len(self.hidden) == 1 else torch.cat([hidden[:0], *(part.to(hidden.dtype) for part in self.hidden)])
-            found[0] = (whole if ignored is None else whole.masked_fill(ignored[:, None], 0.0)).to(hidden.dtype)
+            d_hidden = self.hidden[0] if len(self.hidden) == 1 else torch.cat([hidden[:0], *self.hidden])
+            d_hidden = d_hidden if ignored is None else d_hidden.masked_fill(ignored[:, None], 0.0)
         if self.for_weight:
-            found[1] = torch.zeros_like(weight) if self.weight is None else self.weight.to(weight.dtype)
+            d_weight = torch.zeros_like(weight) if self.weight is None else self.weight.to(weight.dtype)
         if self.for_bias and bias is not None:
-            found[2] = torch.zeros_like(bias) if self.bias is None else self.bias.to(bias.dtype)
-        return tuple(found)
+            d_bias = torch.zeros_like(bias) if self.bias is None else self.bias.to(bias.dtype)
+        return d_hidden, d_weight, d_bias
 
 
 def sum_over(values: Tensor, skipped: Tensor | None) -> Tensor:
     return values.sum() if skipped is None else values.masked_fill(skipped, 0.0).sum()
+
+
+def nothing(like: Tensor) -> Tensor:
+    return like.new_empty(0)
+
+
+def walk_on_gpu(
+    inputs: Tensor,
+    weight: Tensor,
+    bias: Tensor | None,
+    targets: Tensor,
+    label_smoothing: float,
+    ignore_index: int | None,
+    rows: int | None,
+    wanted: tuple[bool, bool, bool],
+) -> Walked:
+    """The same in buffers that are written over from chunk to chunk. The host never waits for the GPU."""
+    for_hidden, for_weight, for_bias = wanted
+    num_rows, vocabulary = len(inputs), len(weight)
+    rows = rows or chunk_rows(num_rows, vocabulary, share_of(inputs), LEAST_ROWS)
+    matrix, offset = aligned(weight, inputs.dtype), None if bias is None else aligned(bias, inputs.dtype)
+    if ignore_index is not None:
+        inputs = inputs.masked_fill((targets == ignore_index)[:, None], 0.0)  # 0 times what is not finite would not be 0 in dW
+    inputs, targets = inputs.contiguous(), targets.contiguous()
+    logits = inputs.new_empty(min(rows, num_rows), len(matrix))
+    costs = inputs.new_zeros(2, num_rows, dtype=torch.float32)  # plain and uniform, row by row
+    d_hidden = torch.empty_like(inputs) if for_hidden else nothing(inputs)
+    d_weight = inputs.new_zeros(matrix.shape, dtype=torch.float32) if for_weight else nothing(weight)
+    d_bias = inputs.new_zeros(len(matrix), dtype=torch.float32) if for_bias else nothing(weight if bias is None else bias)
+    with torch.cuda.device(inputs.device) if inputs.is_cuda else nullcontext():
+        for start in range(0, num_rows, rows):
+            part = slice(start, start + rows)
+            x = inputs[part]
+            z = logits[: len(x)]
+            torch.mm(x, matrix.mT, out=z) if offset is None else torch.addmm(offset, x, matrix.mT, out=z)
+            softmax_errors.softmax_errors_(
+                z,
+                vocabulary,
+                targets[part],
+                costs[0, part],
+                costs[1, part],
+                label_smoothing=label_smoothing,
+                ignore_index=ignore_index,
+                errors=any(wanted),
+            )
+            if for_hidden:
+                torch.mm(z, matrix, out=d_hidden[part])
+            if for_weight:
+                add_product_(d_weight, z.mT, x)
+            if for_bias:
+                d_bias += z.sum(0, dtype=torch.float32)
+    plain, uniform = costs.sum(1).unbind(0)
+    loss = (1 - label_smoothing) * plain + label_smoothing * uniform
+    if for_weight:
+        d_weight = d_weight[:vocabulary].to(weight.dtype)
+    if for_bias and bias is not None:
+        d_bias = d_bias[:vocabulary].to(bias.dtype)
+    return Walked(loss, plain.clone(), d_hidden, d_weight, d_bias)
+
+
+def share_of(x: Tensor) -> int:
+    """How many logits a chunk may hold on the GPU of x."""
+    if not x.is_cuda:
+        return OTHER_LOGITS
+    return max(OTHER_LOGITS, torch.cuda.get_device_properties(x.device).total_memory // (SHARE * x.element_size()))
+
+
+def aligned(weight: Tensor, dtype: torch.dtype) -> Tensor:
+    """The weight or bias in this dtype, with zeros behind it that make its length a multiple of `ALIGNED`."""
+    length = len(weight)
+    if length % ALIGNED == 0:
+        return weight.to(dtype).contiguous()
+    whole = weight.new_empty(length + -length % ALIGNED, *weight.shape[1:], dtype=dtype)
+    whole[:length] = weight
+    whole[length:] = 0.0
+    return whole
+
+
+def add_product_(total: Tensor, left: Tensor, right: Tensor) -> None:
+    """total += left right, total being in float32."""
+    if left.dtype == torch.float32:
+        total.addmm_(left, right)
+    elif adds_in_float32(left.device, left.dtype):
+        torch.addmm(total, left, right, out_dtype=torch.float32, out=total)  # type: ignore[call-overload, unused-ignore]
+    else:
+        total += left @ right
+
+
+@lru_cache(maxsize=16)
+def adds_in_float32(device: torch.device, dtype: torch.dtype) -> bool:
+    """Whether products of this dtype can be added to a sum in float32 without being rounded before: torch 2.8 began to, on CUDA."""
+    part = torch.zeros(16, 16, dtype=dtype, device=device)
+    try:
+        torch.addmm(part.float(), part, part, out_dtype=torch.float32)  # type: ignore[call-overload, unused-ignore]
+    except (RuntimeError, TypeError):
+        return False
+    return True
+
+
+@torch.library.custom_op(
+    "clew::cross_entropy",
+    mutates_args=(),
+    schema="(Tensor hidden, Tensor weight, Tensor? bias, Tensor targets, float label_smoothing, int? ignore_index, int? rows, "
+    "bool for_hidden, bool for_weight, bool for_bias) -> (Tensor, Tensor, Tensor, Tensor, Tensor)",
+)
+def operator(*given: Any) -> tuple[Tensor, Tensor, Tensor, Tensor, Tensor]:
+    """`walk`, as compiled code calls it."""
+    return tuple(walk(*given))  # type: ignore[return-value]
+
+
+@operator.register_fake
+def _(
+    hidden: Tensor,
+    weight: Tensor,
+    bias: Tensor | None,
+    targets: Tensor,
+    label_smoothing: float,
+    ignore_index: int | None,
+    rows: int | None,
+    *wanted: bool,
+) -> tuple[Tensor, ...]:
+    plain = hidden.new_empty((), dtype=torch.promote_types(hidden.dtype, torch.float32))
+    parts = (hidden, weight, weight if bias is None else bias)
+    gradients = [part.new_empty(part.shape) if is_wanted else nothing(part) for part, is_wanted in zip(parts, wanted, strict=True)]
+    return plain, torch.empty_like(plain), *gradients
+
+
+def _keep(ctx: Any, inputs: Sequence[Any], output: Sequence[Tensor]) -> None:
+    _, plain, *gradients = output
+    keep_gradients(ctx, inputs, gradients)
+    ctx.mark_non_differentiable(plain, *gradients)
+
+
+@once_differentiable
+def _backward(ctx: Any, scale: Tensor | None, *_: Tensor | None) -> Any:
+    return scaled_gradients(ctx, scale)
+
+
+operator.register_autograd(_backward, setup_context=_keep)

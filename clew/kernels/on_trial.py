@@ -1,5 +1,4 @@
-"""Forms for a GPU that agree with their equations on the CPU and have not been run on a GPU yet. CLEW_TRIAL_KERNELS=1 asks for them;
-without it a GPU takes a mask or a bias of query x key."""
+"""Kernels for a GPU that agree with their equations on the CPU and have not run on a GPU yet. CLEW_TRIAL_KERNELS=1 asks for them."""
 
 import os
 

@@ -1,16 +1,21 @@
 import math
+from contextlib import nullcontext
 
 import pytest
 import torch
 import torch.nn.functional as F
+from functorch.compile import make_boxed_func
 from hypothesis import given
 from hypothesis import strategies as st
+from torch import nn
+from torch._dynamo.backends.common import aot_autograd
 from torch.utils._python_dispatch import TorchDispatchMode
 from torch.utils._pytree import tree_leaves
 
 from clew.kernels import choose, only_equations
 from clew.kernels.cross_entropy import LEAST_ROWS, LOGITS, chunk_rows, cross_entropy
 from clew.layers.losses import CrossEntropy
+from tests.crossing import quickly
 from tests.references.agreement import randn
 
 
@@ -217,9 +222,116 @@ def test_chunks_are_equal_and_hold_their_share_of_logits(rows, vocabulary):
     assert num_chunks * chunk - rows < num_chunks, "the last chunk is not much shorter than the others"
 
 
-def test_compiled_code_and_equations_do_without_it():
+def test_compiled_code_takes_it_and_equations_and_exported_programs_do_not():
     loss = CrossEntropy()
     assert choose("cross_entropy", loss) is cross_entropy
     with only_equations():
         assert choose("cross_entropy", loss) is None
-    assert torch.compile(lambda: choose("cross_entropy", loss) is None, backend="eager", fullgraph=True)()
+    assert torch.compile(lambda: choose("cross_entropy", loss) is cross_entropy, backend="eager", fullgraph=True)()
+    hidden, weight, bias, targets = problem(600, 2, 500, dtype=torch.float32)
+    program = torch.export.export(Costing(weight, bias), (hidden.detach(), targets))
+    assert not any("clew" in str(node.target) for node in program.graph.nodes)
+
+
+class Costing(nn.Module):
+    """A loss with weights that are used twice: what is read is multiplied with them too."""
+
+    def __init__(self, weight, bias=None, smoothing=0.0):
+        super().__init__()
+        self.weight, self.bias = nn.Parameter(weight.detach()), None if bias is None else nn.Parameter(bias.detach())
+        self.loss = CrossEntropy(smoothing)
+
+    def forward(self, hidden, targets, real=None):
+        costs = self.loss(torch.tanh(hidden) + self.weight[targets.clamp(min=0)], self.weight, self.bias, targets, real)
+        return costs.loss / 3, costs.plain
+
+
+@pytest.mark.filterwarnings("default")  # inductor's own imports warn
+@pytest.mark.parametrize("backend", quickly(["aot_eager", "eager", "inductor"], "aot_eager"))
+@pytest.mark.parametrize(
+    "smoothing, bias, padded, dtype",
+    [(0.0, False, False, None), (0.1, True, True, None), (0.0, True, True, torch.bfloat16), (0.2, False, True, torch.bfloat16)],
+)
+def test_compiled_it_is_one_operator_with_the_values_and_gradients_of_the_equation(backend, smoothing, bias, padded, dtype):
+    torch._dynamo.reset()
+    hidden, weight, offset, targets = problem(600, 8, 501, bias, dtype=torch.float32)
+    real = torch.arange(600) < 450 if padded else None
+    model = Costing(weight, offset, smoothing)
+    compiled = torch.compile(model, backend=backend, fullgraph=True)
+
+    def run(called, autocast=None):
+        with nullcontext() if autocast is None else torch.autocast("cpu", autocast):
+            loss, plain = called(hidden, targets, real)
+        assert loss.dtype == plain.dtype == torch.float32 and not plain.requires_grad
+        return [loss.detach(), plain, *gradients(loss, hidden, *model.parameters())]
+
+    with only_equations():
+        exact = run(model)
+    found = run(compiled, dtype)
+    for ours, theirs in zip(found, exact, strict=True):
+        assert ours.dtype == theirs.dtype
+        assert (ours - theirs).norm() <= (1e-5 if dtype is None else 0.02) * theirs.norm()
+    for ours, theirs in zip(found, run(model, dtype), strict=True):
+        assert (ours - theirs).norm() <= (1e-5 if dtype is None else 5e-3) * theirs.norm()
+
+
+def test_no_tensor_of_a_compiled_graph_holds_all_logits():
+    torch._dynamo.reset()
+    hidden, weight, bias, targets = problem(600, 8, 500, dtype=torch.float32)
+    shapes = []
+
+    def seeing(graph, _):
+        for node in graph.graph.nodes:
+            shapes.extend(leaf.numel() for leaf in tree_leaves(node.meta.get("val")) if isinstance(leaf, torch.Tensor))
+        return make_boxed_func(graph.forward)
+
+    compiled = torch.compile(Costing(weight, bias, 0.1), backend=aot_autograd(fw_compiler=seeing, bw_compiler=seeing), fullgraph=True)
+    compiled(hidden, targets)[0].backward()
+    assert max(shapes) < 600 * 500
+
+
+def test_compiled_in_an_autocast_region_of_its_own_products_are_short():
+    torch._dynamo.reset()
+    hidden, weight, bias, targets = problem(600, 8, 500, dtype=torch.float32)
+
+    def within(hidden):
+        with torch.autocast("cpu", torch.bfloat16):
+            return cross_entropy(hidden, weight, bias, targets)[0]
+
+    ours, theirs = torch.compile(within, backend="aot_eager", fullgraph=True)(hidden), within(hidden)
+    torch.testing.assert_close(ours, theirs)
+    torch.testing.assert_close(gradients(ours, hidden), gradients(theirs, hidden))
+
+
+@pytest.mark.parametrize("backend", [None, "eager", "aot_eager"])
+def test_gradients_of_gradients_are_refused(backend):
+    torch._dynamo.reset()
+    hidden, weight, bias, targets = problem(5, 3, 4)
+
+    def cost(hidden):
+        return cross_entropy(hidden, weight, bias, targets, rows=2)[0].square()
+
+    loss = (cost if backend is None else torch.compile(cost, backend=backend, fullgraph=True))(hidden)
+    with pytest.raises(RuntimeError, match="once_differentiable|does not currently support double backward"):
+        torch.autograd.grad(loss, hidden, create_graph=True)[0].sum().backward()
+
+
+def test_compiled_what_is_frozen_gets_no_gradient():
+    torch._dynamo.reset()
+    hidden, weight, bias, targets = problem(7, 3, 4)
+    compiled = torch.compile(lambda *inputs: cross_entropy(*inputs, targets, rows=3)[0], backend="aot_eager", fullgraph=True)
+    expected = gradients(cross_entropy(hidden, weight, bias, targets, rows=3)[0], hidden, bias)
+    weight.requires_grad_(False)
+    torch.testing.assert_close(gradients(compiled(hidden, weight, bias), hidden, bias), expected)
+    with torch.no_grad():
+        assert not compiled(hidden, weight, bias).requires_grad
+
+
+def test_compiled_batches_of_other_sizes_are_no_trouble():
+    torch._dynamo.reset()
+    compiled = torch.compile(lambda *inputs: cross_entropy(*inputs, rows=3)[0], backend="aot_eager", fullgraph=True, dynamic=True)
+    for rows in (7, 12, 5):
+        hidden, weight, bias, targets = problem(rows, 3, 4)
+        ours, theirs = compiled(hidden, weight, bias, targets), cross_entropy(hidden, weight, bias, targets, rows=3)[0]
+        torch.testing.assert_close(ours, theirs)
+        torch.testing.assert_close(gradients(ours, hidden, weight), gradients(theirs, hidden, weight))
