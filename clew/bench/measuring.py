@@ -82,6 +82,8 @@ def warmed(side: Side, device: torch.device, warmup: int) -> tuple[Call, int | N
         raise Unavailable(f"{side.needs} is not installed")
     release(device)
     before = torch.cuda.memory_allocated(device) if device.type == "cuda" else 0
+    if device.type == "cuda":  # before it is built: what a CUDA graph holds is allocated once, when it is captured
+        torch.cuda.reset_peak_memory_stats(device)
     try:
         call = side.make()
         for _ in range(warmup):
@@ -92,9 +94,6 @@ def warmed(side: Side, device: torch.device, warmup: int) -> tuple[Call, int | N
         raise Unavailable(f"{side.needs} says {type(error).__name__}: {shortened(' '.join(str(error).split()))}") from error
     if device.type != "cuda":
         return call, None
-    torch.cuda.synchronize(device)
-    torch.cuda.reset_peak_memory_stats(device)
-    call()
     torch.cuda.synchronize(device)
     return call, torch.cuda.max_memory_allocated(device) - before
 

@@ -44,6 +44,7 @@ CHANGEABLE = (
     "training.parallel",
     "training.recompute",
     "training.compile",
+    "training.capture",
     "device",
     "decoding.",
 )

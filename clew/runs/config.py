@@ -149,8 +149,11 @@ class TrainingConfig(Section):
     parallel: Literal["ddp", "fsdp"] = Field("ddp", description="over several processes: every one has the whole model, or a shard of it")
     recompute: bool = Field(False, description="layers are run again in the backward pass instead of being remembered")
     workers: int = Field(0, ge=0, le=64, description="processes that make batches ahead of time")
-    precision: Literal["float32", "tf32", "bfloat16"] = Field("float32", description="bfloat16: autocast, on a GPU")
+    precision: Literal["auto", "float32", "tf32", "bfloat16"] = Field(
+        "float32", description="bfloat16: autocast, on a GPU; auto: that on a GPU which has it, else float32"
+    )
     compile: bool = Field(False, description="torch.compile the model")
+    capture: bool = Field(True, description="on a GPU: launch the passes of batches whose shapes recur as CUDA graphs")
     evaluate_every: int = Field(250, ge=1)
     evaluate_batch: int | None = Field(None, ge=1, description="rows at evaluation; the training batch's where not given")
     save_every: int | None = Field(None, ge=1, description="steps between checkpoints; at every evaluation where not given")

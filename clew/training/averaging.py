@@ -19,7 +19,9 @@ class Average:
     def __init__(self, task: nn.Module):
         self.parameters = {name: p for name, p in task.named_parameters() if p.requires_grad}
         self.means: dict[str, Tensor] = {}
-        self.updates = 0
+        # Counted on a GPU: the host does not know yet which steps were skipped.
+        on_gpu = any(p.is_cuda for p in self.parameters.values())
+        self.updates = torch.zeros((), dtype=torch.float64, device="cuda" if on_gpu else "cpu")
 
     @property
     def active(self) -> bool:
@@ -28,21 +30,27 @@ class Average:
     def start(self) -> None:
         self.means = {name: p.detach().clone() for name, p in self.parameters.items()}
 
-    def rate(self) -> float:
+    def rate(self) -> Tensor:
         raise NotImplementedError
 
     def observe(self, value: float) -> None:
         """An evaluation's loss."""
 
     @torch.no_grad()
-    def update(self) -> None:
-        """After a step of the optimiser."""
+    def update(self, finite: Tensor | None = None) -> None:
+        """After a step of the optimiser; nothing changes where the tensor `finite` () is False."""
         if not self.active:
             return
-        self.updates += 1
-        rate = self.rate()
-        for name, parameter in self.parameters.items():
-            local(self.means[name]).lerp_(local(parameter), rate)
+        self.updates += 1 if finite is None else finite
+        rate = self.rate() if finite is None else self.rate() * finite
+        means, weights = [local(mean) for mean in self.means.values()], [local(self.parameters[name]) for name in self.means]
+        if rate.is_cuda:
+            changes = torch._foreach_sub(weights, means)
+            torch._foreach_mul_(changes, rate.to(changes[0].dtype))
+            torch._foreach_add_(means, changes)
+        else:
+            for mean, weight in zip(means, weights, strict=True):
+                mean.lerp_(weight, rate.item())
 
     @contextmanager
     def in_place(self) -> Iterator[None]:
@@ -65,10 +73,10 @@ class Average:
             mean.copy_(kept)
 
     def state_dict(self) -> dict[str, Any]:
-        return {"updates": self.updates}
+        return {"updates": int(self.updates)}
 
     def load_state_dict(self, state: dict[str, Any]) -> None:
-        self.updates = state["updates"]
+        self.updates.fill_(state["updates"])
 
 
 class Exponential(Average):
@@ -82,8 +90,8 @@ class Exponential(Average):
         self.decay = decay
         self.start()
 
-    def rate(self) -> float:
-        return 1 - min(self.decay, self.updates / (9 + self.updates))
+    def rate(self) -> Tensor:
+        return 1 - (self.updates / (9 + self.updates)).clamp(max=self.decay)
 
 
 class Triggered(Average):
@@ -97,8 +105,8 @@ class Triggered(Average):
         self.patience = patience
         self.values: list[float] = []
 
-    def rate(self) -> float:
-        return 1 / self.updates
+    def rate(self) -> Tensor:
+        return 1 / self.updates.clamp(min=1)
 
     def observe(self, value: float) -> None:
         earlier = self.values[: -self.patience]

@@ -211,7 +211,9 @@ def settings_of(
     rows = (loader.batch_size if isinstance(loader, DataLoader) else None) or settings.get("accumulate", 1) * world_size()
     part = "adamw" if isinstance(optimiser, torch.optim.Optimizer) else optimiser
     workers = loader.num_workers if isinstance(loader, DataLoader) else 0
-    training = read_section(TrainingConfig, {"steps": steps, "batch_size": rows, "workers": workers, "optimiser": part, **settings})
+    # Another's module may keep what it likes on itself, which a CUDA graph would not see.
+    fixed = {"steps": steps, "batch_size": rows, "workers": workers, "optimiser": part, "capture": False}
+    training = read_section(TrainingConfig, {**fixed, **settings})
     check_part("optimiser", training.optimiser, OPTIMISERS)
     check_part("schedule", training.schedule, SCHEDULES)
     check_training(training)

@@ -6,6 +6,7 @@ counts are summed over micro-batches and processes before backward, so that ever
 
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import AbstractContextManager, nullcontext
+from functools import partial
 from typing import Any
 
 import torch
@@ -19,6 +20,7 @@ from clew.core.types import State, Term
 from clew.decoding.engine import forget_graphs
 from clew.layers.norm_penalty import Steps, penalty_of_rows, seeing_steps
 from clew.training.averaging import Average
+from clew.training.captured import CapturedPasses, Pass
 from clew.training.feeding import Fed, Feed, is_out_of_memory
 from clew.training.parallel import gradients_together, total_norm
 from clew.training.records import MOST_SKIPPED, Record, Sent, Standing
@@ -52,6 +54,7 @@ def train(
     asked_to_stop: Callable[[], bool] = lambda: False,
     waiting: Callable[[int], Sequence[nn.Parameter]] = lambda step: (),
     look: bool | None = None,
+    capture: bool = False,
 ) -> Iterator[Record]:
     """Trains until `steps`, one record a step; `standing` is kept up to date before each record is given.
 
@@ -62,7 +65,7 @@ def train(
 
     A step whose losses or gradient are not finite is skipped: it leaves everything as it was. With `look` the host looks at every step
     and decides; without, the device decides where it can, and the host runs up to `MOST_SKIPPED` steps ahead. By default the host looks
-    where that is free: not on CUDA.
+    where that is free: not on CUDA. `capture` runs passes of shapes that recur as CUDA graphs: see `CapturedPasses`.
     """
     plain_counts: Any = counts or task.counts
 
@@ -76,6 +79,7 @@ def train(
     look = device.type != "cuda" if look is None else look
     look = look or not reads_flag(optimiser)
     task.train()
+    passes = CapturedPasses(_one_pass(task, carry, autocast), task) if capture and can_capture(device, accumulate, norm_penalty) else None
     feed = Feed(batches, standing.epoch, standing.batch, device)
     while standing.step < steps:
         fed = feed.take()
@@ -89,13 +93,16 @@ def train(
             parts = accumulate * 2**standing.halvings
             try:
                 sums, whole, num_tokens, state, stop = _backward(
-                    task, fed, parts, standing, seed, carry, autocast, count_of, asked_to_stop(), norm_penalty
+                    task, fed, parts, standing, seed, carry, autocast, count_of, asked_to_stop(), norm_penalty, passes
                 )
                 break
             except RuntimeError as error:
                 if not is_out_of_memory(error):
                     raise
-            _halve(standing, batch, parts)  # outside the handler, whose traceback would hold on to the memory
+            # Outside the handler, whose traceback would hold on to the memory.
+            if passes is not None:
+                passes.forget()
+            _halve(standing, batch, parts)
         for parameter in left:
             parameter.grad = None
         norm = _clip(parameters, clip_norm, clip_value)
@@ -105,10 +112,8 @@ def train(
         record = Record(standing.step + 1, standing.epoch, rate, count, whole, Sent(values), parts, stop)
         standing.unseen.append(record)
         is_last = standing.step + 1 == steps
-        # Streams start with a state that is None, which no tensor can stand for; averages are kept by the host.
-        averages = average is not None and average.active
-        carries = carry and (batch.fresh or not have_same_shapes(state, standing.state))
-        if look or averages or carries or lacks_momentum(optimiser):
+        # Streams start with a state that is None, which no tensor can stand for.
+        if look or (carry and (batch.fresh or not have_same_shapes(state, standing.state))) or lacks_momentum(optimiser):
             if not is_last:
                 feed.prepare()
             standing.look()
@@ -122,6 +127,8 @@ def train(
         else:
             finite = values.isfinite().all()
             step_where(optimiser, finite)
+            if average is not None:
+                average.update(finite)
             standing.state = state_where(finite, state, standing.state)
             if not is_last:
                 feed.prepare()
@@ -144,6 +151,7 @@ def _backward(
     counts: Callable[[Any], dict[str, Tensor]],
     asked: bool,
     penalty: float,
+    passes: CapturedPasses | None,
 ) -> tuple[Tensor, dict[str, float], int, State, bool]:
     """Gradients of the sum over terms of weight * sum / count; each term's weight * sum (terms,) and count over everything, the tokens that
     batches say they read, the state to carry, and whether any process was asked to stop."""
@@ -153,29 +161,60 @@ def _backward(
     micro_batches = on_host if fed.copy is None else _micro_batches(at_step(fed.copy, standing.step), parts)
     whole, num_tokens, stop = _total_counts(fed, on_host, counts, asked)
     before = _carried(standing.state, parts) if carry and not batch.fresh else [None] * parts
+    divisors = _on_device(whole, device)
     sums: dict[str, Tensor] = {}
     states: list[State] = []
     for number, (micro, has_rows) in enumerate(micro_batches):
         is_real = has_rows and fed.is_real
-        seed_everything(seed, standing.step, rank(), number)
+        seed_step = partial(seed_everything, seed, standing.step, rank(), number)
         micro = to_device(micro, device)
-        with autocast(), gradients_together(task, last=number == parts - 1):
+        if passes is not None and parts == 1:
+            added, state = passes(seed_step, micro, before[number], divisors)
+        else:
+            seed_step()
+            with gradients_together(task, last=number == parts - 1):
+                one_pass = _one_pass(task, carry, autocast, penalty, world_size() if is_real else 0)
+                added, state = one_pass(micro, before[number], divisors)
+        states.append(state)
+        for name, value in added.items():
+            sums[name] = sums.get(name, 0.0) + value * is_real
+    total = sum_over_processes(torch.stack(list(sums.values())))
+    carried = states[0] if parts == 1 else map_tree(lambda *leaves: torch.cat(leaves), *states)
+    return total, {name: whole[name] for name in sums}, num_tokens, carried, stop
+
+
+def can_capture(device: torch.device, accumulate: int, norm_penalty: float) -> bool:
+    """Whether passes can be CUDA graphs: where one process trains whole batches."""
+    return device.type == "cuda" and world_size() == 1 and accumulate == 1 and not norm_penalty
+
+
+def _one_pass(
+    task: nn.Module, carry: bool, autocast: Callable[[], AbstractContextManager[Any]], penalty: float = 0.0, scale: int = 1
+) -> Pass:
+    """Forward and backward of a micro-batch: the gradient of scale * sum over terms of weight * sum / count is added to the parameters'."""
+
+    def run(micro: Any, before: State, counts: dict[str, Tensor]) -> tuple[dict[str, Tensor], State]:
+        with autocast():
             seen: list[Steps] = []
             with seeing_steps(seen) if penalty else nullcontext():
-                terms, state = task(micro, before[number])
-            states.append(detach_state(state) if carry else None)
-            del state  # the keys and values of every layer would otherwise be held through the backward pass
+                terms, state = task(micro, before)
+            state = detach_state(state) if carry else None  # the keys and values of every layer are not held through the backward pass
             # Gradients are averaged over processes; the counts are sums over them already.
-            loss = sum(term.weight * term.sum / whole[name] for name, term in terms.items())
+            loss = sum(term.weight * term.sum / counts[name].to(term.sum.dtype) for name, term in terms.items())
             if penalty:
-                terms = {**terms, NORM: Term(penalty_of_rows(loss, seen).sum(), torch.tensor(whole[NORM]), penalty)}
-                loss = loss + terms[NORM].weight * terms[NORM].sum / whole[NORM]
-            (loss * (world_size() if is_real else 0)).backward()
-        for name, term in terms.items():
-            sums[name] = sums.get(name, torch.zeros((), device=device)) + term.weight * term.sum.detach() * is_real
-    added = sum_over_processes(torch.stack([total.double() if device.type != "mps" else total for total in sums.values()]))
-    carried = map_tree(lambda *leaves: torch.cat(leaves), *states) if carry else None
-    return added, {name: whole[name] for name in sums}, num_tokens, carried, stop
+                terms = {**terms, NORM: Term(penalty_of_rows(loss, seen).sum(), counts[NORM], penalty)}
+                loss = loss + terms[NORM].weight * terms[NORM].sum / counts[NORM].to(loss.dtype)
+            (loss * scale).backward()
+        return {name: (term.weight * term.sum.detach()).to(counts[name].dtype) for name, term in terms.items()}, state
+
+    return run
+
+
+def _on_device(whole: dict[str, float], device: torch.device) -> dict[str, Tensor]:
+    """The counts of the terms, in double precision where the device has it, copied without waiting."""
+    counts = torch.tensor(list(whole.values()), dtype=torch.float32 if device.type == "mps" else torch.float64)
+    counts = counts.pin_memory().to(device, non_blocking=True) if device.type == "cuda" else counts.to(device)
+    return dict(zip(whole, counts.unbind(), strict=True))
 
 
 def _micro_batches(batch: Any, parts: int) -> list[tuple[Any, bool]]:

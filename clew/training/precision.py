@@ -1,4 +1,4 @@
-"""The arithmetic of a run: float32, TF32 matrix products, or bfloat16 autocast."""
+"""The arithmetic of a run: float32, TF32 matrix products, or bfloat16 autocast; `auto` is bfloat16 on a GPU that has it, else float32."""
 
 from collections.abc import Iterator
 from contextlib import AbstractContextManager, contextmanager, nullcontext
@@ -9,16 +9,24 @@ import torch
 from clew.runs.config import TrainingConfig
 
 
+def resolved(precision: str, device: torch.device) -> str:
+    """The arithmetic that a setting means on a device."""
+    if precision != "auto":
+        return precision
+    return "bfloat16" if device.type == "cuda" and torch.cuda.is_bf16_supported(including_emulation=False) else "float32"
+
+
 @contextmanager
 def precision(training: TrainingConfig, device: torch.device) -> Iterator[Any]:
     """The arithmetic asked for, put back afterwards; gives the function that makes an autocast context."""
     matmul, cudnn = torch.get_float32_matmul_precision(), torch.backends.cudnn.allow_tf32
-    fast = training.precision != "float32"
+    chosen = resolved(training.precision, device)
+    fast = chosen != "float32"
     torch.set_float32_matmul_precision("high" if fast else "highest")
     torch.backends.cudnn.allow_tf32 = fast
 
     def autocast() -> AbstractContextManager[Any]:
-        return torch.autocast(device.type, torch.bfloat16) if training.precision == "bfloat16" else nullcontext()
+        return torch.autocast(device.type, torch.bfloat16) if chosen == "bfloat16" else nullcontext()
 
     try:
         yield autocast

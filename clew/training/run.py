@@ -29,7 +29,7 @@ from clew.training.events import Events
 from clew.training.freezing import check_unfreezing, freeze
 from clew.training.loop import train
 from clew.training.optimisers import OPTIMISERS
-from clew.training.precision import precision
+from clew.training.precision import precision, resolved
 from clew.training.problems import prepare_problem
 from clew.training.report import Report, Silence
 from clew.training.run_folder import alone, make_folder, prepare_folder, writing
@@ -117,7 +117,9 @@ def run_through(config: Config, folder: Path, resume: bool, code: Path | None, r
         check_unfreezing(problem.task, config)
     count = sum(p.numel() for p in problem.task.parameters())
     trained = sum(p.numel() for p in problem.task.parameters() if p.requires_grad)
-    report.say(f"device {reason}")
+    report.say(
+        f"device {reason}; {resolved(config.training.precision, device)} arithmetic{', compiled' if config.training.compile else ''}"
+    )
     for note in problem.notes:
         report.say(note)
     of_these = f", of which {trained:,} are trained" if trained < count else ""
@@ -171,6 +173,7 @@ def run_loop(running: Running) -> None:
         average=training.average,
         asked_to_stop=lambda: bool(running.request),
         waiting=running.waiting,
+        capture=settings.capture,
     )
     log = StepLog(running)
     began = log.clock - training.standing.seconds

@@ -3,6 +3,7 @@
 import hashlib
 import json
 import math
+import os
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import nullcontext
 from dataclasses import dataclass
@@ -15,6 +16,7 @@ from torch import Tensor, nn
 from clew.core.batches import Batches
 from clew.core.config import build_part
 from clew.core.errors import UserError
+from clew.core.files import cache_folder
 from clew.core.identity import Known
 from clew.core.processes import first_alone, is_distributed, rank, world_size
 from clew.layers.sequence import Stack
@@ -30,6 +32,7 @@ from clew.training.loader import Loader
 from clew.training.observers import Best
 from clew.training.optimisers import OPTIMISERS
 from clew.training.parallel import replicate, shard, whole_weights
+from clew.training.precision import resolved
 from clew.training.problem import Problem
 from clew.training.records import Record, Standing
 from clew.training.report import Report
@@ -129,11 +132,20 @@ def begin(
         known,
         build_part("average", settings.average, AVERAGES, task) if settings.average is not None else None,
     )
-    model: Any = torch.compile(task) if settings.compile else task
+    model: Any = compiled(task, settings) if settings.compile else task
     forward = as_task(model) if is_sharded else replicate(as_task(model))
     loader = Loader(problem.batches, settings.workers, pin=device.type == "cuda")
-    peak, counts = peak_flops(device, settings.precision), as_task(task).counts
+    peak, counts = peak_flops(device, resolved(settings.precision, device)), as_task(task).counts
     return Running(settings, seed, folder, problem, training, loader, model, forward, counts, autocast, request, report, flops, peak)
+
+
+def compiled(task: nn.Module, settings: TrainingConfig) -> Any:
+    """The task compiled by `torch.compile`, whose code is kept in clew's cache and found there by a later run.
+
+    Examples come in many lengths: their code is made for all at once, since a graph for each would take minutes.
+    """
+    os.environ.setdefault("TORCHINDUCTOR_CACHE_DIR", str(cache_folder() / "compiled"))
+    return torch.compile(task, dynamic=True if settings.batch_tokens is not None else None)
 
 
 def is_unevaluated(running: Running) -> bool:

@@ -84,7 +84,7 @@ CELL_NAMES, FAMILY_NAMES = ", ".join(sorted(CELLS)), ", ".join(sorted(MODELS))
         ("mod\x1b[31mel.dim=5", "unknown field 'mod\\x1b[31mel'; did you mean 'model'?"),
         (
             "training.precision=" + "x" * 9999,
-            "training.precision must be one of 'float32', 'tf32' or 'bfloat16', not 'xxxxxxxxxxxxxxxxxxxxx",
+            "training.precision must be one of 'auto', 'float32', 'tf32' or 'bfloat16', not 'xxxxxxxxxxxxxxxxxxxxx",
         ),
         ("training.steps", "a setting is section.field=value, such as training.steps=500, not 'training.steps'"),
         ("=5", "a setting is section.field=value, such as training.steps=500, not '=5'"),

@@ -1,12 +1,16 @@
 """What only a GPU shows: no training step waits for the device, and what it decides is what the host would have."""
 
 import math
+import warnings
 from typing import Any
 
 import pytest
 import torch
+from torch import Tensor, nn
 
-from clew.core.batches import Batches, map_batch, num_rows
+from clew.core.batches import Batches, map_batch, num_rows, to_device
+from clew.core.types import Term
+from clew.training.averaging import Exponential
 from clew.training.feeding import Feed
 from clew.training.loader import Loader
 from clew.training.loop import train
@@ -20,7 +24,7 @@ pytestmark = pytest.mark.skipif(not torch.cuda.is_available(), reason="there is 
 
 
 def steps_of(name: str, task: Any, steps: int, length: int, **options: Any) -> Any:
-    whole = whole_batch(name, task)
+    whole = to_device(whole_batch(name, task), torch.device("cpu"))
     batches = batches_of(chunks_of(whole, length))
     loader = Loader(batches, 0, pin=True)
     carry = name == "lstm"
@@ -34,8 +38,10 @@ def test_no_step_waits_for_the_device(name: str) -> None:
     steps = steps_of(name, task, 9, 2, standing=standing)
     records = [next(steps) for _ in range(4)]
     torch.cuda.synchronize()
-    torch.cuda.set_sync_debug_mode("error")
     try:
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")  # that the mode does not see everything
+            torch.cuda.set_sync_debug_mode("error")
         records += [next(steps) for _ in range(4)]
     finally:
         torch.cuda.set_sync_debug_mode("default")
@@ -59,7 +65,7 @@ def test_a_step_that_is_not_finite_leaves_everything_as_it_was() -> None:
     task = MODELS["gpt"]().cuda()
     weight = task.body.embedding.tokens.weight
     optimiser = adamw(task.parameters(), 0.01)
-    batches = Loader(batches_of([whole_batch("gpt", task)]), 0, pin=True)
+    batches = Loader(batches_of([to_device(whole_batch("gpt", task), torch.device("cpu"))]), 0, pin=True)
     steps = train(task, batches, optimiser, Constant(9), steps=9, standing=Standing(), seed=1, clip_norm=1.0)
     next(steps), next(steps)
     kept = weight.detach().clone()
@@ -85,3 +91,62 @@ def test_batches_that_are_copied_ahead_arrive_whole_and_in_order() -> None:
         feed.prepare()
         torch.cuda._sleep(10**7)  # a step under way
     assert fed.copy is not None and fed.copy.x.is_cuda
+
+
+@pytest.mark.parametrize("name", ["lstm", "gpt", "decoder"])
+def test_captured_passes_are_eager_passes(name: str) -> None:
+    """With dropout, an average, and rows of two lengths in turns."""
+    tasks = [MODELS[name](dropout=0.3, dim=32).cuda() for _ in range(2)]
+    means, losses = [], []
+    for task, capture in zip(tasks, (False, True), strict=True):
+        average = Exponential(task, decay=0.9)
+        standing = Standing()
+        steps = steps_of(name, task, 24, 5, standing=standing, capture=capture, average=average)
+        losses.append([record.loss for record in list(steps)])
+        means.append(average.means)
+        assert average.state_dict() == {"updates": 24}
+    assert losses[1] == pytest.approx(losses[0], rel=1e-4)
+    for key, there in means[0].items():
+        torch.testing.assert_close(means[1][key], there, rtol=1e-3, atol=1e-4, msg=key)
+
+
+def test_a_captured_step_that_is_not_finite_leaves_everything_as_it_was() -> None:
+    task = MODELS["gpt"]().cuda()
+    weight, average = task.body.embedding.tokens.weight, Exponential(task, decay=0.9)
+    steps = steps_of("gpt", task, 9, 100, standing=Standing(), capture=True, average=average)
+    for _ in range(3):
+        next(steps)
+    kept = weight.detach().clone()
+    with torch.no_grad():
+        weight[0, 0] = math.nan
+    means = {name: mean.clone() for name, mean in average.means.items()}
+    assert next(steps).skipped and average.state_dict() == {"updates": 3}
+    assert all(torch.equal(means[name], mean) for name, mean in average.means.items() if not mean.isnan().any())
+    with torch.no_grad():
+        weight[0, 0] = kept[0, 0]
+    assert torch.equal(weight, kept) and not next(steps).skipped
+
+
+class AsksTheHost(nn.Module):
+    """A task whose loss depends on a value that the host reads."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.linear = nn.Linear(10, 1)
+
+    def forward(self, batch: Rows, state: None = None) -> tuple[dict[str, Term], None]:
+        y = self.linear(batch.x)
+        return {"loss": Term((y if y.sum().item() > 0 else 2 * y).square().sum(), torch.tensor(len(y)))}, None
+
+    def counts(self, batch: Rows) -> dict[str, Tensor]:
+        return {"loss": torch.tensor(len(batch.x))}
+
+
+def test_a_pass_that_asks_the_host_runs_eagerly(caplog: pytest.LogCaptureFixture) -> None:
+    caplog.set_level("DEBUG", "clew.training")
+    torch.manual_seed(1)
+    task = AsksTheHost().cuda()
+    batches = Loader(Batches(lambda epoch: 5, lambda epoch, number: Rows(torch.randn(8, 10), True)), 0, pin=True)
+    steps = train(task, batches, adamw(task.parameters(), 0.01), Constant(9), steps=9, standing=Standing(), seed=1, capture=True)
+    assert not any(record.skipped for record in list(steps))
+    assert "a training step runs eagerly" in caplog.text

@@ -8,7 +8,7 @@ from clew.bench.peers import MinimalGPT
 from clew.bench.timing import Call
 from clew.bench.workload import OURS, Setting, Side, Work, Workload
 from clew.bench.workloads.gpt_sizes import GPT2, SMALL
-from clew.bench.workloads.steps import mean_loss, train_step
+from clew.bench.workloads.steps import loop_step, train_step
 from clew.data.plans import TokenBatch
 
 PEER, DTYPE = "minimal GPT", torch.bfloat16
@@ -27,22 +27,27 @@ def build(setting: Setting) -> Work:
     sizes, batch, length = setting.sizes((GPT2, 32, 1024), quick=(SMALL, 8, 64))
     tokens, targets = torch.randint(sizes.vocabulary, (2, batch, length), device=setting.device)
 
-    def step(model: nn.Module, *inputs: object) -> Call:
-        optimiser = torch.optim.AdamW(model.parameters(), lr=1e-4, fused=True)
-        compiled = torch.compile(model)
+    def autocast() -> torch.autocast:
+        return torch.autocast(setting.device.type, DTYPE)
 
-        def loss() -> Tensor:
-            with torch.autocast(setting.device.type, DTYPE):
-                found = compiled(*inputs)
-            return found if isinstance(found, Tensor) else mean_loss(found[0])
-
-        return train_step(optimiser, loss)
+    def optimiser_of(model: nn.Module) -> torch.optim.Optimizer:
+        return torch.optim.AdamW(model.parameters(), lr=1e-4, fused=True)
 
     def ours() -> Call:
-        return step(sizes.ours(setting.device), TokenBatch(tokens, targets))
+        task = sizes.ours(setting.device)
+        batch = TokenBatch(tokens.cpu(), targets.cpu())
+        return loop_step(torch.compile(task), batch, optimiser_of(task), autocast=autocast, counts=task.counts)  # type: ignore[arg-type]
 
     def theirs() -> Call:
-        return step(WithLoss(sizes.minimal(setting.device)), tokens, targets)
+        peer = WithLoss(sizes.minimal(setting.device))
+        compiled = torch.compile(peer)
+
+        def loss() -> Tensor:
+            with autocast():
+                found: Tensor = compiled(tokens, targets)
+            return found
+
+        return train_step(optimiser_of(peer), loss)
 
     sides = [Side(OURS, ours), Side(PEER, theirs)]
     return Work(sides, f"{sizes}, {batch} x {length} tokens", batch * length, sizes.training_cost(batch, length), DTYPE)

@@ -1,4 +1,4 @@
-"""A training step of a character GPT beside a minimal GPT, both eager."""
+"""A training step of a character GPT in clew's loop beside a minimal GPT, eager."""
 
 import torch
 import torch.nn.functional as F
@@ -6,7 +6,7 @@ import torch.nn.functional as F
 from clew.bench.timing import Call
 from clew.bench.workload import OURS, Setting, Side, Work, Workload
 from clew.bench.workloads.gpt_sizes import CHARACTERS, SMALL
-from clew.bench.workloads.steps import mean_loss, train_step
+from clew.bench.workloads.steps import loop_step, train_step
 from clew.data.plans import TokenBatch
 
 PEER = "minimal GPT"
@@ -19,7 +19,7 @@ def build(setting: Setting) -> Work:
     def ours() -> Call:
         task = sizes.ours(setting.device)
         optimiser = torch.optim.AdamW(task.parameters(), lr=1e-3, fused=True)
-        return train_step(optimiser, lambda: mean_loss(task(TokenBatch(tokens, targets))[0]))
+        return loop_step(task, TokenBatch(tokens.cpu(), targets.cpu()), optimiser)
 
     def theirs() -> Call:
         peer = sizes.minimal(setting.device)

@@ -7,13 +7,12 @@ from torch import Tensor
 from clew.bench.peers import PlainLSTM
 from clew.bench.timing import Call
 from clew.bench.workload import OURS, Setting, Side, Work, Workload, trained
-from clew.bench.workloads.steps import mean_loss, train_step
-from clew.core.state import detach_state
-from clew.core.types import State
+from clew.bench.workloads.steps import loop_step, train_step
 from clew.data.plans import TokenBatch
 from clew.models.recurrent import RecurrentConfig, build_recurrent
 from clew.sources.tokens import Tokens
 from clew.tasks.language_model import LanguageModel
+from clew.training.optimisers import sgd
 
 PEER = "nn.LSTM"
 
@@ -25,15 +24,8 @@ def build(setting: Setting) -> Work:
     def ours() -> Call:
         body = build_recurrent(RecurrentConfig(dim=dim, num_layers=layers), Tokens(vocabulary))
         task = LanguageModel(body, None).to(setting.device)  # type: ignore[arg-type]
-        carried: State = None
-
-        def loss() -> Tensor:
-            nonlocal carried
-            terms, state = task(TokenBatch(tokens, targets, None, False), carried)
-            carried = detach_state(state)
-            return mean_loss(terms)
-
-        return train_step(torch.optim.SGD(task.parameters(), lr=0.1), loss, clip=0.25)
+        batch = TokenBatch(tokens.cpu(), targets.cpu(), None, False)
+        return loop_step(task, batch, sgd(task.parameters(), 0.1), clip=0.25, carry=True)
 
     def theirs() -> Call:
         peer = PlainLSTM(vocabulary, dim, layers).to(setting.device)

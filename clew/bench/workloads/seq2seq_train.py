@@ -1,7 +1,7 @@
 """A training step of encoder-decoders beside plain torch: three with attention over a bidirectional LSTM, and the Transformer."""
 
 from collections.abc import Callable
-from typing import Any
+from typing import Any, NamedTuple
 
 import torch
 import torch.nn.functional as F
@@ -10,26 +10,40 @@ from torch import Tensor, nn
 from clew.bench.peers import PlainAttentive, PlainTransformer
 from clew.bench.timing import Call
 from clew.bench.workload import OURS, Setting, Side, Work, Workload, trained
-from clew.bench.workloads.steps import train_step
+from clew.bench.workloads.steps import loop_step, train_step
+from clew.core.types import Term
 from clew.models import MODELS
 from clew.sources.tokens import Tokens
+from clew.training.optimisers import sgd
 
 HEADS, LAYERS = 4, 3
 LUONG = {"family": "seq2seq", "attention": "after", "score": "general"}
 
 
+class Pairs(NamedTuple):
+    source: Tensor  # (batch, length)
+    mask: Tensor
+    tokens: Tensor
+    targets: Tensor
+
+
 class Ours(nn.Module):
+    """An encoder-decoder under an output layer, as a task."""
+
     def __init__(self, vocabulary: int, settings: dict[str, Any]):
         super().__init__()
         family = MODELS[settings["family"]]
         self.body = family.build(family.config(**settings), Tokens(vocabulary), Tokens(vocabulary))
         self.output = nn.Linear(self.body.dim, vocabulary)
 
-    def forward(self, source: Tensor, mask: Tensor, tokens: Tensor) -> Tensor:
-        memory = self.body.encode(source, mask)
-        hidden, _ = self.body(tokens, None, self.body.initial_state(len(tokens), memory))
-        logits: Tensor = self.output(hidden)
-        return logits
+    def forward(self, batch: Pairs, state: None = None) -> tuple[dict[str, Term], None]:
+        memory = self.body.encode(batch.source, batch.mask)
+        hidden, _ = self.body(batch.tokens, None, self.body.initial_state(len(batch.tokens), memory))
+        loss = F.cross_entropy(self.output(hidden).flatten(0, 1), batch.targets.flatten(), reduction="sum")
+        return {"loss": Term(loss, torch.tensor(batch.targets.numel()))}, None
+
+    def counts(self, batch: Pairs) -> dict[str, Tensor]:
+        return {"loss": torch.tensor(batch.targets.numel())}
 
 
 def seq2seq_train(
@@ -43,18 +57,19 @@ def seq2seq_train(
         source, tokens, targets = torch.randint(vocabulary, (3, batch, length), device=setting.device)
         mask = torch.arange(length, device=setting.device) < torch.randint(length // 2, length + 1, (batch, 1), device=setting.device)
 
-        def step(model: nn.Module) -> Call:
-            model.to(setting.device)
+        def ours() -> Call:
+            model = Ours(vocabulary, {**settings, "dim": dim}).to(setting.device)
+            return loop_step(model, Pairs(source.cpu(), mask.cpu(), tokens.cpu(), targets.cpu()), sgd(model.parameters(), 0.1))
+
+        def theirs() -> Call:
+            model = plain(vocabulary, dim).to(setting.device)
 
             def loss() -> Tensor:
                 return F.cross_entropy(model(source, mask, tokens).flatten(0, 1), targets.flatten())
 
             return train_step(torch.optim.SGD(model.parameters(), lr=0.1), loss)
 
-        sides = [
-            Side(OURS, lambda: step(Ours(vocabulary, {**settings, "dim": dim}))),
-            Side(peer, lambda: step(plain(vocabulary, dim))),
-        ]
+        sides = [Side(OURS, ours), Side(peer, theirs)]
         sizes = f"width {dim}, {batch} x {length} tokens, vocabulary {vocabulary:,}"
         return Work(sides, sizes, batch * length, trained(weights(vocabulary, dim), batch * length))
 

@@ -1,14 +1,22 @@
-"""What several workloads call: a training step, the loss of a task, greedy decoding."""
+"""What several workloads call: a training step as a person writes it, a step of clew's own loop, greedy decoding."""
 
 from collections.abc import Callable
+from contextlib import AbstractContextManager, nullcontext
+from typing import Any
 
 import torch
-from torch import Tensor
+from torch import Tensor, nn
 
 from clew.bench.timing import Call
-from clew.core.types import Term
+from clew.core.batches import Batches
 from clew.decoding.sampling import greedy_sequences
 from clew.tasks.language_model import LanguageModel
+from clew.training.loader import Loader
+from clew.training.loop import train
+from clew.training.records import Standing
+from clew.training.schedules import Constant
+
+MANY = 10**9
 
 
 def train_step(optimiser: torch.optim.Optimizer, loss: Callable[[], Tensor], clip: float | None = None) -> Call:
@@ -25,8 +33,34 @@ def train_step(optimiser: torch.optim.Optimizer, loss: Callable[[], Tensor], cli
     return call
 
 
-def mean_loss(terms: dict[str, Term]) -> Tensor:
-    return terms["loss"].sum / terms["loss"].count
+def loop_step(
+    task: nn.Module,
+    batch: Any,
+    optimiser: torch.optim.Optimizer,
+    *,
+    clip: float | None = None,
+    carry: bool = False,
+    autocast: Callable[[], AbstractContextManager[Any]] = nullcontext,
+    counts: Callable[[Any], dict[str, Tensor]] | None = None,
+) -> Call:
+    """A step of clew's training loop on a batch in the host's memory; its copy and the gradient's norm are part of it."""
+    device = next(task.parameters()).device
+    batches = Loader(Batches(lambda epoch: MANY, lambda epoch, number: batch), 0, pin=device.type == "cuda")
+    steps = train(
+        task,
+        batches,
+        optimiser,
+        Constant(MANY),
+        steps=MANY,
+        standing=Standing(),
+        seed=1,
+        clip_norm=clip,
+        carry=carry,
+        autocast=autocast,
+        counts=counts,
+        capture=True,
+    )
+    return lambda: next(steps)
 
 
 def decode_greedily(task: LanguageModel, prompt: Tensor, max_new: int) -> Call:

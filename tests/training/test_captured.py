@@ -1,0 +1,108 @@
+"""What a captured pass depends on, and when passes are captured; that captured passes equal eager ones is tested on a GPU (test_on_gpu)."""
+
+from typing import Any
+
+import pytest
+import torch
+from torch import Tensor, nn
+
+from clew.core.types import State
+from clew.data.plans import TokenBatch
+from clew.training import captured
+from clew.training.captured import CapturedPasses, described, tensors_of
+
+
+def batch(rows: int = 2, **changes: Any) -> TokenBatch:
+    return TokenBatch(torch.zeros(rows, 3, dtype=torch.long), torch.ones(rows, 3, dtype=torch.long))._replace(**changes)
+
+
+@pytest.mark.parametrize(
+    "change",
+    [{"rows": 3}, {"mask": torch.ones(2, 3)}, {"mask": torch.ones(2, 3, dtype=torch.bool)}, {"within": torch.ones(2, 3)}],
+    ids=["rows", "a mask", "its type", "another field"],
+)
+def test_batches_of_other_shapes_have_other_descriptions(change: dict[str, Any]) -> None:
+    assert described(batch(**change)) != described(batch()) == described(batch())
+
+
+def test_fields_that_only_the_loop_reads_do_not_matter() -> None:
+    assert described(batch(fresh=False, rate=0.5)) == described(batch())
+
+
+def test_values_that_are_no_tensors_matter() -> None:
+    assert described({"a": 1, "b": [torch.zeros(2), None]}) == described({"a": 1, "b": [torch.ones(2), None]})
+    assert described({"a": 1}) != described({"a": 2})
+    assert described([torch.zeros(2)]) != described((torch.zeros(2),))
+
+
+class Tape:
+    """Stands for a CUDA graph: runs the function again."""
+
+    def __init__(self, function: Any) -> None:
+        self.replay = function
+
+
+class Linear(nn.Linear):
+    runs = 0
+
+    def loss(self, batch: Any, state: State, counts: dict[str, Tensor]) -> tuple[dict[str, Tensor], State]:
+        self.runs += 1
+        loss = self(batch).square().sum() / counts["loss"]
+        loss.backward()
+        return {"loss": loss.detach()}, None
+
+
+def passes_of(monkeypatch: pytest.MonkeyPatch, fails: bool = False) -> tuple[Linear, CapturedPasses]:
+    def capture(function: Any, pool: Any) -> Tape:
+        if fails:
+            raise RuntimeError("operation not permitted when stream is capturing")
+        function()
+        return Tape(lambda: None)
+
+    monkeypatch.setattr(captured, "capture", capture)
+    monkeypatch.setattr(torch.cuda, "graph_pool_handle", lambda: (0, 1))
+    monkeypatch.setattr(torch.cuda, "synchronize", lambda: None)
+    torch.manual_seed(1)
+    task = Linear(3, 2)
+    return task, CapturedPasses(task.loss, task)
+
+
+def one(passes: CapturedPasses, x: Tensor) -> float:
+    for parameter in passes.parameters:
+        parameter.grad = None
+    return float(passes(lambda: None, x, None, {"loss": torch.tensor(2.0)})[0]["loss"])
+
+
+def test_the_second_batch_of_a_shape_is_captured_and_later_ones_are_replayed(monkeypatch: pytest.MonkeyPatch) -> None:
+    task, passes = passes_of(monkeypatch)
+    x = torch.randn(4, 3)
+    expected = one(passes, x)
+    gradient = task.weight.grad
+    assert task.runs == 1 and not passes.captured
+    assert one(passes, x) == pytest.approx(expected) and task.runs == 2 and len(passes.captured) == 1
+    torch.testing.assert_close(task.weight.grad, gradient)
+    one(passes, x)
+    assert task.runs == 2, "a replay runs no Python"
+    one(passes, torch.randn(5, 3))
+    assert task.runs == 3, "another shape runs eagerly first"
+    passes.forget()
+    one(passes, x)
+    assert task.runs == 4 and not passes.captured
+
+
+def test_a_pass_that_cannot_be_captured_runs_eagerly_and_is_not_tried_for_ever(
+    monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    caplog.set_level("DEBUG", "clew.training")
+    task, passes = passes_of(monkeypatch, fails=True)
+    x = torch.randn(4, 3)
+    losses = [one(passes, x) for _ in range(8)]
+    assert losses == [losses[0]] * 8 and task.weight.grad is not None
+    assert caplog.text.count("a training step runs eagerly: operation not permitted when stream is capturing") == captured.MOST_FAILURES
+
+
+def test_inputs_are_met_in_the_order_in_which_they_are_copied() -> None:
+    first, second, count = torch.zeros(1), torch.ones(2), torch.tensor(3.0)
+    found = tensors_of(batch(), (first, {"a": second}), {"loss": count})
+    assert [tensor.shape for tensor in found[:2]] == [(2, 3), (2, 3)]
+    assert found[2] is first and found[3] is second and found[4] is count
