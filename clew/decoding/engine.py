@@ -1,4 +1,4 @@
-"""Runs one decoding step again and again: eagerly, or captured as a CUDA graph where its shapes are fixed. Knows no model and no algorithm.
+"""Runs one decoding step again and again: eagerly, from a tape on a CPU, or captured as a CUDA graph. Knows no model and no algorithm.
 
 A step is a function from a frame, a tree of tensors, to the next frame and what is to be kept of the step. Greedy decoding, sampling and
 beam search are such functions, so that the choice of a token, ends and scores stay on the device and the host looks every few steps.
@@ -10,16 +10,17 @@ whose frame has the same shapes; the new frame is copied into its place. What ca
 import logging
 import weakref
 from collections import OrderedDict
-from collections.abc import Callable, Hashable, Iterator
+from collections.abc import Callable, Hashable, Iterator, Sequence
 from contextlib import contextmanager, nullcontext
 from typing import Any, Protocol
 
 import torch
 from torch import Tensor, nn
 
-from clew.core.state import leaves, map_tree
+from clew.core.state import leaves, map_tree, with_leaves
 from clew.core.taps import is_watching
 from clew.core.types import Tree
+from clew.decoding.tape import Recording, Tape
 from clew.kernels import runs_equations
 from clew.kernels.capture import capture
 from clew.kernels.few_rows import few_rows
@@ -32,6 +33,8 @@ LOOK = 16
 """Steps between two looks of the host at a GPU."""
 LEAST_STEPS = 24
 """A capture costs about as much as so many eager steps."""
+TRIES, LEAST_TAPED = 4, 32
+"""Steps that are noted in the hope of a tape, and how many a tape has to have run for another to be tried when it is left."""
 MOST_GRAPHS = 8
 """Graphs that are kept; each holds a frame, and with it an attention cache."""
 
@@ -44,9 +47,12 @@ def looks_every(device: torch.device) -> int:
 
 
 class Repeated(Protocol):
-    """A step that can be run any number of times; `frame` is where it stands, and is overwritten by the next `run`."""
+    """A step that can be run any number of times."""
 
-    frame: Tree
+    @property
+    def frame(self) -> Tree:
+        """Where it stands; overwritten by the next `run`."""
+        ...
 
     def run(self, count: int, fed: Tensor | None = None) -> Outputs:
         """The outputs of the next `count` steps, stacked on axis 1; `fed` (count, rows) has what each step is fed."""
@@ -56,7 +62,7 @@ class Repeated(Protocol):
 class Eager:
     def __init__(self, advance: Advance, frame: Tree):
         self.advance = advance
-        self.frame = frame
+        self.frame: Tree = frame
         self.mode = few_rows(leaves(frame)[0].device) or nullcontext()
 
     def run(self, count: int, fed: Tensor | None = None) -> Outputs:
@@ -65,9 +71,77 @@ class Eager:
             for step in range(count):
                 self.frame, outputs = self.advance(self.frame, None if fed is None else fed[step])
                 found.append(outputs)
-        if count == 1:
-            return tuple(output[:, None] for output in found[0])
-        return tuple(torch.stack(column, 1) for column in zip(*found, strict=True))
+        return stacked(found)
+
+
+def stacked(outputs: Sequence[Outputs]) -> Outputs:
+    """The outputs of several steps, on axis 1."""
+    if len(outputs) == 1:
+        return tuple(output[:, None] for output in outputs[0])
+    return tuple(torch.stack(column, 1) for column in zip(*outputs, strict=True))
+
+
+class Taped:
+    """A step that is run as it was written until two in a row make the same calls, and then from a tape of these."""
+
+    def __init__(self, advance: Advance, frame: Tree):
+        self.advance = advance
+        self.form, self.leaves = frame, leaves(frame)
+        self.tape: Tape | None = None
+        self.before: Recording | None = None
+        self.tries = TRIES
+
+    @property
+    def frame(self) -> Tree:
+        return with_leaves(self.form, self.leaves)
+
+    def run(self, count: int, fed: Tensor | None = None) -> Outputs:
+        return stacked([self.step(None if fed is None else fed[step]) for step in range(count)])
+
+    def step(self, fed: Tensor | None) -> Outputs:
+        if is_watching():
+            return self.run_written(fed)
+        if self.tape is None:
+            return self.note(fed) if self.tries else self.run_written(fed)
+        try:
+            results = self.tape.run(self.leaves if fed is None else [*self.leaves, fed])
+        except Exception as error:
+            # Whatever it was, the step as it was written says it better, or goes another way.
+            log.debug("a recorded step is left: %s", error)
+            self.tries = TRIES if self.tape.step > LEAST_TAPED else 0
+            self.tape = None
+            return self.run_written(fed)
+        self.leaves = list(results[: len(self.leaves)])
+        return results[len(self.leaves) :]
+
+    def run_written(self, fed: Tensor | None) -> Outputs:
+        self.form, outputs = self.advance(self.frame, fed)
+        self.leaves, self.before = leaves(self.form), None
+        return outputs
+
+    def note(self, fed: Tensor | None) -> Outputs:
+        """Runs the step as it was written, and notes its calls."""
+        before, inputs = self.before, distinct(self.leaves if fed is None else [*self.leaves, fed])
+        self.leaves = inputs[: len(self.leaves)]
+        recording = Recording(inputs, before)
+        with recording:
+            outputs = self.run_written(None if fed is None else inputs[-1])
+        recording.end([*self.leaves, *outputs])
+        self.tries -= 1
+        if recording.reason is not None:
+            log.debug("a step is not recorded: %s", recording.reason)
+            self.tries = 0 if before is None else self.tries
+        elif before is None:
+            self.before = recording
+        else:
+            self.tape = Tape(recording)
+        return outputs
+
+
+def distinct(tensors: Sequence[Tensor]) -> list[Tensor]:
+    """The tensors, each as an object of its own, though two may be the same memory."""
+    ids = [id(tensor) for tensor in tensors]
+    return [tensor.view_as(tensor) if id(tensor) in ids[:place] else tensor for place, tensor in enumerate(tensors)]
 
 
 class Captured:
@@ -144,9 +218,14 @@ def repeating(advance: Advance, frame: Tree, *, steps: int, fed: bool = False, s
     `signature` says all that a step depends on besides its frame (see `Stepper`): what has an equal one may share a graph. What has none
     runs eagerly.
     """
-    captured = None if reason_against(frame, signature) else taken(advance, frame, steps, fed, signature)
-    if captured is None:
+    if (reason := reason_against(signature)) is not None:
+        log.debug("decoding runs eagerly: %s", reason)
         yield Eager(advance, frame)
+        return
+    device = leaves(frame)[0].device.type
+    captured = taken(advance, frame, steps, fed, signature) if device == "cuda" else None
+    if captured is None:
+        yield Taped(advance, frame) if device == "cpu" and steps > TRIES else Eager(advance, frame)
         return
     captured.is_taken = True
     try:
@@ -155,20 +234,15 @@ def repeating(advance: Advance, frame: Tree, *, steps: int, fed: bool = False, s
         captured.is_taken = False
 
 
-def reason_against(frame: Tree, signature: Hashable) -> str | None:
-    """Why a step is not captured here, whatever it does."""
-    if leaves(frame)[0].device.type != "cuda":
-        reason = "there are no graphs to capture on this device"
-    elif signature is None:
-        reason = "a part of the step does not say what it depends on"
-    elif is_watching() or any(has_hooks(model) for model in models_of(signature)):
-        reason = "the model is watched"
-    elif torch.cuda.is_current_stream_capturing():
-        reason = "the stream is being captured already"
-    else:
-        return None
-    log.debug("decoding runs eagerly: %s", reason)
-    return reason
+def reason_against(signature: Hashable) -> str | None:
+    """Why a step runs eagerly, whatever it does and wherever it runs."""
+    if signature is None:
+        return "a part of the step does not say what it depends on"
+    if is_watching() or any(has_hooks(model) for model in models_of(signature)):
+        return "the model is watched"
+    if torch.cuda.is_available() and torch.cuda.is_current_stream_capturing():
+        return "the stream is being captured already"
+    return None
 
 
 def has_hooks(model: nn.Module) -> bool:

@@ -193,7 +193,7 @@ class NoRepeatNgram(HistoryFilter):
         ends = read.gather(1, suffixes.clamp(min=0).flatten(1)).view_as(suffixes)
         same = torch.ones(*slots.shape, grams.shape[1], dtype=torch.bool, device=slots.device)  # (rows, length, grams)
         for i in range(self.n - 1):
-            same &= contexts[:, None, :, i] == ends[:, :, None, i]
+            same = same & (contexts[:, None, :, i] == ends[:, :, None, i])
         # A gram counts once its last token is read. That also leaves out rows with fewer than n tokens, where `suffixes` was clamped.
         complete = torch.arange(self.n - 1, read.shape[1], device=slots.device) <= slots[..., None]
         repeats = same & complete & (followers >= 0)[:, None]

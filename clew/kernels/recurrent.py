@@ -65,7 +65,7 @@ def elman_relu(x: Tensor, mask: Tensor | None, state: Tensor, *weights: Tensor) 
 
 def _run(function: Callable[..., Any], x: Tensor, initial: Any, weights: tuple[Tensor, ...]) -> Any:
     """One layer, batch first, no dropout."""
-    if x.is_cuda and x.shape[1] == 1 and len(weights) == 4 and not torch.is_grad_enabled():
+    if x.shape[1] == 1 and len(weights) == 4 and not torch.is_grad_enabled() and (x.is_cuda or not torch.is_autocast_enabled("cpu")):
         return _one_step(function, x, initial, weights)
     has_biases, num_layers, dropout, bidirectional, batch_first = True, 1, 0.0, False, True
     training = torch.is_grad_enabled()
@@ -80,7 +80,10 @@ CELLS: dict[Callable[..., Any], Callable[..., Any]] = {
 
 
 def _one_step(function: Callable[..., Any], x: Tensor, initial: Any, weights: tuple[Tensor, ...]) -> Any:
-    """A step of decoding: two products and one kernel, where cuDNN would first gather all weights into a block of its own."""
+    """A step of decoding: two products and one kernel, where cuDNN and oneDNN would first copy all weights into a form of their own."""
+    if function is torch.lstm and not x.is_cuda:
+        hidden, cell = torch.lstm_cell(x[:, 0], (initial[0][0], initial[1][0]), *weights)
+        return hidden[:, None], hidden[None], cell[None]
     if function is torch.lstm:
         input_weight, hidden_weight, *biases = weights
         (hidden,), (cell,) = initial

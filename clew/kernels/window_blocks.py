@@ -41,8 +41,8 @@ class Blocks(NamedTuple):
 
 def window_blocks(query: Tensor, key: Tensor, value: Tensor, seen: Sight) -> Blocks | None:
     """None where the queries do not stand beside their keys, or where blocks would save less than half."""
-    reach = furthest(seen)
-    if reach is None or not seen.aligned:
+    reach = furthest(seen) if seen.aligned else None
+    if reach is None:
         return None
     batch, length = query.shape[0], query.shape[2]
     before = -(-reach // ALIGNED) * ALIGNED

@@ -149,5 +149,5 @@ def check_capacity(clock: Clock, capacity: int) -> None:
         return
     if clock.count.device.type == "cuda":
         torch._assert_async(clock.count.max() <= capacity, "an attention cache is full")
-    elif len(clock.count) and (needed := int(clock.count.max())) > capacity:
+    elif len(clock.count) and (needed := clock.count.max().item()) > capacity:
         raise UserError(f"the cache was made for {capacity} positions, but the sequence has {needed}; give initial_state a larger capacity")

@@ -234,7 +234,7 @@ def check_positions(positions: Tensor, max_length: int) -> None:
         return
     if positions.device.type == "cuda":
         torch._assert_async(positions.max() < max_length, "a position is past the model's last")
-    elif (last := int(positions.max())) >= max_length:
+    elif (last := positions.max().item()) >= max_length:
         raise UserError(
             f"the sequence reaches position {last + 1}, but the model has learnt {max_length} positions; "
             "shorten it, or train with a larger model.max_length or an encoding without a last position (rotary, alibi, sinusoidal)"

@@ -151,7 +151,7 @@ class Location(Score):
             return
         if key_positions.device.type == "cuda":
             torch._assert_async(key_positions.max() < self.max_length, "a key stands past the last place of a location score")
-        elif (last := int(key_positions.max())) >= self.max_length:
+        elif (last := key_positions.max().item()) >= self.max_length:
             raise UserError(
                 f"location scores know {self.max_length} places, but there are {last + 1}; raise the option max_length of the score"
             )

@@ -11,12 +11,13 @@ from clew.core.state import leaves, map_tree
 from clew.core.taps import watching
 from clew.decoding import engine
 from clew.decoding.beam import beam_search
-from clew.decoding.engine import Eager, addresses_of, forget_graphs, has_hooks, models_of, overwrite, reason_against, repeating
+from clew.decoding.engine import Eager, Taped, addresses_of, forget_graphs, has_hooks, models_of, overwrite, reason_against, repeating
 from clew.decoding.ensemble import Ensemble
 from clew.decoding.filters import Banned, NoRepeatNgram, RepetitionPenalty, Temperature, TopK, with_filters
 from clew.decoding.forced_end import ForcedEnd
 from clew.decoding.sampling import greedy, greedy_sequences, sample_sequences
 from clew.decoding.stepper import Stepper, signature_of
+from clew.decoding.tape import Tape
 from clew.layers.attention import Attention
 from clew.models import MODELS
 from clew.sources.tokens import Tokens
@@ -58,11 +59,13 @@ def test_a_leaf_that_takes_another_s_place_is_not_lost():
     assert (first.item(), second.item()) == (2.0, 1.0)
 
 
-def test_steps_run_eagerly_where_nothing_can_be_captured():
+def test_a_step_that_does_not_say_what_it_depends_on_runs_eagerly():
     frame = (torch.zeros(2), torch.zeros(2))
-    assert reason_against(frame, ("a", "signature")) == "there are no graphs to capture on this device"
-    with repeating(counting, frame, steps=1000, signature=("a",)) as repeated:
+    assert reason_against(None) == "a part of the step does not say what it depends on"
+    with repeating(counting, frame, steps=1000) as repeated:
         assert isinstance(repeated, Eager)
+    with repeating(counting, frame, steps=1000, signature=("a",)) as repeated:
+        assert isinstance(repeated, Taped)
 
 
 def filtered(task: LanguageModel, **changes: Any) -> Stepper:
@@ -155,6 +158,21 @@ def written(task: LanguageModel, device: str) -> list[torch.Tensor]:
     ]
 
 
+@pytest.mark.parametrize("family", FAMILIES)
+def test_a_taped_step_writes_what_an_eager_one_writes(family, monkeypatch):
+    task, taped = model(family), []
+    run = Tape.run
+    monkeypatch.setattr(Tape, "run", lambda tape, inputs: taped.append(tape) or run(tape, inputs))
+    first = written(task, "cpu")
+    assert len(taped) > 150, "nearly all steps are run from a tape"
+    hook = task.register_forward_hook(lambda *_: None)
+    number = len(taped)
+    eager = written(task, "cpu")
+    hook.remove()
+    assert len(taped) == number
+    assert all(map(torch.equal, first, eager))
+
+
 @on_gpu
 @pytest.mark.parametrize("family", FAMILIES)
 def test_a_captured_step_writes_what_an_eager_one_writes(family, monkeypatch):
@@ -216,5 +234,7 @@ def test_a_model_that_is_watched_runs_eagerly(monkeypatch):
 
 def test_what_runs_eagerly_says_why(caplog):
     caplog.set_level("DEBUG", logger="clew")
-    greedy_sequences(model("recurrent").stepper(), torch.zeros(1, 1, dtype=torch.long), max_new=2)
-    assert caplog.messages == ["decoding runs eagerly: there are no graphs to capture on this device"]
+    task = model("recurrent")
+    task.register_forward_hook(lambda *_: None)
+    greedy_sequences(task.stepper(), torch.zeros(1, 1, dtype=torch.long), max_new=2)
+    assert caplog.messages == ["decoding runs eagerly: the model is watched"]

@@ -1,0 +1,416 @@
+"""The torch calls of a step, noted once and run again without the layers around them. Knows no model and no algorithm.
+
+A step of a small model on a CPU spends a fifth of its time in Python: modules that call modules, states that are taken apart and put
+together. Two steps are watched in a row. Where the second makes the same calls as the first, they become one flat function:
+
+    a number v that the host read (`item`, `tolist`), larger by s than before, is taken for v + s k in the k-th step from there
+    every other number, and every tensor that no call has made, has to be the same in both
+
+Numbers that grow are `Counted`: they remember s through sums and differences. What they are compared with says how long the calls stay the
+same, and each number that the host reads is read again and compared with v + s k. So a tape never runs where the step would have made other
+calls; where it would, `Diverged` is raised, and the step has to be run as it was written.
+"""
+
+import operator
+from collections.abc import Callable, Iterator, Sequence
+from itertools import count
+from typing import Any, NamedTuple
+
+import torch
+from torch import Tensor
+from torch.overrides import TorchFunctionMode
+
+READS = {"item", "tolist", "__bool__", "__int__", "__float__", "__index__", "__contains__", "equal", "is_nonzero", "allclose"}
+"""Calls that tell the host what a tensor holds."""
+SIZED_BY_DATA = {"nonzero", "masked_select", "argwhere", "unique", "unique_consecutive", "bincount", "repeat_interleave"}
+"""Calls whose shapes depend on what a tensor holds."""
+WRITES = {"copy_", "index_copy_", "scatter_", "fill_", "zero_", "masked_fill_", "__setitem__"}
+"""Calls that write into a tensor what does not depend on what it held: a step may be broken off after them and run again."""
+PLAIN = (bool, int, float, complex, str, type(None), type(Ellipsis), torch.dtype, torch.device, torch.layout, torch.memory_format)
+FOREVER = 2**62
+
+
+class Diverged(Exception):
+    """The step would make other calls now."""
+
+
+class Counted(int):
+    """A number that is `slope` larger in every step. Arithmetic other than sums spoils a tape, which would take the result for a constant."""
+
+    slope: int
+    recording: "Recording"
+
+    @classmethod
+    def of(cls, value: int, slope: int, recording: "Recording") -> int:
+        if slope == 0:
+            return value
+        counted = cls(value)
+        counted.slope, counted.recording = slope, recording
+        return counted
+
+    def sum_with(self, other: Any, sign: int, own: int = 1) -> Any:
+        if isinstance(other, float):
+            self.recording.spoil("a number that grows from step to step goes into a sum with a fraction")
+            return own * float(int.__pos__(self)) + sign * other
+        if not isinstance(other, int):
+            return NotImplemented
+        value = own * int.__pos__(self) + sign * int.__pos__(other)
+        return Counted.of(value, own * self.slope + sign * slope_of(other), self.recording)
+
+    def __add__(self, other: Any) -> Any:
+        return self.sum_with(other, 1)
+
+    __radd__ = __add__
+
+    def __sub__(self, other: Any) -> Any:
+        return self.sum_with(other, -1)
+
+    def __rsub__(self, other: Any) -> Any:
+        return self.sum_with(other, 1, own=-1)
+
+    def __neg__(self) -> int:
+        return Counted.of(-int.__pos__(self), -self.slope, self.recording)
+
+    def __bool__(self) -> bool:
+        return bool(self.compare(operator.ne, 0))
+
+    def compare(self, holds: Callable[[Any, Any], bool], other: Any) -> Any:
+        if not isinstance(other, (int, float)):
+            return NotImplemented
+        ours, theirs = int.__pos__(self), other if isinstance(other, float) else int.__pos__(other)
+        self.recording.stays(ours - theirs, self.slope - slope_of(other))
+        return holds(ours, theirs)
+
+    def __eq__(self, other: object) -> Any:
+        return self.compare(operator.eq, other)
+
+    def __ne__(self, other: object) -> Any:
+        return self.compare(operator.ne, other)
+
+    def __lt__(self, other: Any) -> Any:
+        return self.compare(operator.lt, other)
+
+    def __le__(self, other: Any) -> Any:
+        return self.compare(operator.le, other)
+
+    def __gt__(self, other: Any) -> Any:
+        return self.compare(operator.gt, other)
+
+    def __ge__(self, other: Any) -> Any:
+        return self.compare(operator.ge, other)
+
+
+def spoils(name: str) -> Callable[..., Any]:
+    method = getattr(int, name)
+
+    def compute(self: Counted, *others: Any) -> Any:
+        self.recording.spoil(f"a number that grows from step to step goes into {name}")
+        return method(int.__pos__(self), *others)
+
+    return compute
+
+
+for _name in (
+    *("mul", "rmul", "floordiv", "rfloordiv", "mod", "rmod", "truediv", "rtruediv", "divmod", "rdivmod", "pow", "rpow"),
+    *("lshift", "rlshift", "rshift", "rrshift", "and", "rand", "or", "ror", "xor", "rxor", "invert", "abs"),
+    *("int", "float", "round", "trunc", "floor", "ceil", "hash"),
+):
+    setattr(Counted, f"__{_name}__", spoils(f"__{_name}__"))
+
+
+def slope_of(number: Any) -> int:
+    return number.slope if isinstance(number, Counted) else 0
+
+
+class Ref(NamedTuple):
+    """The tensor that a call made, or that came in, under this number."""
+
+    number: int
+
+
+class Entry(NamedTuple):
+    """A call: what it was called with, tensors being Refs, and the Refs of what it made, or what it told the host."""
+
+    function: Any
+    arguments: Any
+    made: Any
+    told: Any
+
+
+class Recording(TorchFunctionMode):
+    """Within this context torch's calls are noted, and compared with those of the step `before`, if there is one.
+
+    `reason` says why there will be no tape; the step goes on all the same.
+    """
+
+    def __init__(self, inputs: Sequence[Tensor], before: "Recording | None" = None):
+        super().__init__()
+        self.before = before
+        self.entries: list[Entry] = []
+        self.reason: str | None = None
+        self.limit = FOREVER
+        """Steps for which every comparison of a counted number comes out as it did."""
+        self.refs: dict[int, Ref] = {}
+        self.kept: list[Tensor] = []  # or another tensor might get the same id
+        self.constants: list[Ref] = []
+        self.inputs = [self.refer(tensor) for tensor in inputs]
+        self.outputs: list[Ref] = []
+
+    def spoil(self, reason: str) -> None:
+        self.reason = self.reason or reason
+
+    def stays(self, difference: float, slope: float) -> None:
+        """A comparison depends on the sign of a difference, which is `slope` larger in every step."""
+        if slope:
+            crosses = difference * slope <= 0
+            self.limit = min(self.limit, -int(abs(difference) // -abs(slope)) if crosses else FOREVER)
+
+    def refer(self, tensor: Tensor) -> Ref:
+        if (ref := self.refs.get(id(tensor))) is None:
+            ref = self.refs[id(tensor)] = Ref(len(self.kept))
+            self.kept.append(tensor)
+        return ref
+
+    def end(self, outputs: Sequence[Tensor]) -> None:
+        """Says what the step gave, after all of its calls."""
+        if any(id(tensor) not in self.refs for tensor in outputs):
+            self.spoil("a step gives a tensor that no call has made")
+            return
+        self.outputs = [self.refs[id(tensor)] for tensor in outputs]
+        if self.before is not None and (self.outputs != self.before.outputs or len(self.entries) != len(self.before.entries)):
+            self.spoil("a step makes fewer calls than the one before")
+
+    def holds(self, tensor: Tensor, ref: Ref) -> bool:
+        return ref.number < len(self.kept) and self.kept[ref.number] is tensor
+
+    def __torch_function__(self, func: Any, types: Any, args: Sequence[Any] = (), kwargs: Any = None) -> Any:
+        result = func(*args, **(kwargs or {}))
+        if self.reason is not None:
+            return result
+        if is_about_shape(func, result):
+            return self.counted_shape(func, args, result)
+        return self.note(func, args, kwargs or {}, result)
+
+    def counted_shape(self, func: Any, args: Sequence[Any], result: Any) -> Any:
+        """What a tensor's shape is asked for; sizes that have grown since the step before are counted."""
+        ref = self.refs.get(id(args[0])) if args else None
+        if self.before is None or ref is None or ref.number >= len(self.before.kept):
+            return result
+        earlier = self.before.kept[ref.number]
+        if earlier.shape == args[0].shape or (then := func(earlier, *args[1:])) == result:
+            return result
+        if isinstance(result, torch.Size) and len(then) == len(result):
+            return tuple(Counted.of(size, size - before, self) for size, before in zip(result, then, strict=True))
+        if name_of(func) == "size":  # len(x) cannot give a counted number
+            return Counted.of(result, result - then, self)
+        self.spoil(f"{func} tells of a tensor that grows from step to step")
+        return result
+
+    def note(self, func: Any, args: Any, kwargs: Any, result: Any) -> Any:
+        name = name_of(func)
+        arguments = self.described((list(args), dict(kwargs)))
+        if name in SIZED_BY_DATA or (name == "__getitem__" and any(t.dtype == torch.bool for t in tensors_in(args[1:]))):
+            self.spoil(f"the shape of what {name} gives depends on numbers in a tensor")
+        if "out" in kwargs or (changes_in_place(name) and name not in WRITES):
+            self.spoil(f"{name} changes a tensor in place, so that a step could not be run again")
+        made: Any = None
+        if isinstance(result, Tensor):
+            made = self.refer(result)
+        elif isinstance(result, (tuple, list)) and result and all(isinstance(part, Tensor) for part in result):
+            made = [self.refer(part) for part in result]
+        elif result is not None and name not in READS:
+            self.spoil(f"{name} gives what is no tensor")
+        told = result if made is None else None
+        entry = Entry(func, arguments, made, told)
+        if self.before is not None:
+            told, entry = self.compared(entry)
+        self.entries.append(entry)
+        return result if made is not None else told
+
+    def described(self, tree: Any) -> Any:
+        """Arguments, with Refs in the place of tensors."""
+        if isinstance(tree, Tensor):
+            if id(tree) not in self.refs:
+                self.constants.append(self.refer(tree))
+                if self.before is not None and not self.before.holds(tree, self.constants[-1]):
+                    self.spoil("a step reads a tensor that no call has made, and that is not the one of the step before")
+            return self.refs[id(tree)]
+        if isinstance(tree, (tuple, list)):
+            parts = [self.described(part) for part in tree]
+            return parts if isinstance(tree, list) else tuple(parts)
+        if isinstance(tree, dict):
+            return {name: self.described(part) for name, part in tree.items()}
+        if isinstance(tree, slice):
+            return Slice(*(self.described(part) for part in (tree.start, tree.stop, tree.step)))
+        return tree
+
+    def compared(self, entry: Entry) -> tuple[Any, Entry]:
+        """What the host is told, its numbers that have grown being counted, and the entry with that."""
+        assert self.before is not None
+        number = len(self.entries)
+        if number >= len(self.before.entries):
+            self.spoil("a step makes more calls than the one before")
+            return entry.told, entry
+        earlier = self.before.entries[number]
+        if not (is_same_function(entry.function, earlier.function) and entry.made == earlier.made):
+            self.spoil(f"{earlier.function} is followed by other calls than in the step before")
+        elif not self.are_alike(entry.arguments, earlier.arguments):
+            self.spoil(f"{entry.function} is called with another number or tensor than in the step before")
+        if name_of(entry.function) in ("item", "tolist"):
+            told = self.counted(entry.told, earlier.told)
+            return told, entry._replace(told=told)
+        if entry.told != earlier.told:  # int(x) cannot give a counted number
+            self.spoil(f"the host reads {earlier.told!r} in a step and {entry.told!r} in the next")
+        return entry.told, entry
+
+    def are_alike(self, now: Any, then: Any) -> bool:
+        if isinstance(now, Counted):
+            return type(then) in (int, Counted) and int.__pos__(now) - now.slope == int.__pos__(then)
+        if isinstance(now, dict) and isinstance(then, dict):
+            return now.keys() == then.keys() and all(self.are_alike(now[name], then[name]) for name in now)
+        if isinstance(now, (Ref, *PLAIN)):
+            return type(now) is type(then) and now == then
+        if isinstance(now, (list, tuple)) and type(now) is type(then):
+            return len(now) == len(then) and all(map(self.are_alike, now, then))
+        return now is then
+
+    def counted(self, now: Any, then: Any) -> Any:
+        if isinstance(now, list) and isinstance(then, list) and len(now) == len(then):
+            return [self.counted(*pair) for pair in zip(now, then, strict=True)]
+        if type(now) is int and type(then) in (int, Counted):
+            return Counted.of(now, now - int.__pos__(then), self)
+        if now != then:
+            self.spoil(f"the host reads {then!r} in a step and {now!r} in the next")
+        return now
+
+
+class Slice(NamedTuple):
+    start: Any
+    stop: Any
+    step: Any
+
+
+def name_of(function: Any) -> str:
+    return getattr(function, "__name__", "")
+
+
+def is_about_shape(func: Any, result: Any) -> bool:
+    """Whether a call tells of a tensor what does not depend on the numbers in it."""
+    name = name_of(func)
+    return name not in READS and isinstance(result, (bool, int, str, torch.Size, torch.dtype, torch.device, torch.layout))
+
+
+def is_same_function(a: Any, b: Any) -> bool:
+    return a is b or (a == b and name_of(a) == "__get__")
+
+
+def changes_in_place(name: str) -> bool:
+    if name.startswith("__"):
+        return name == "__setitem__" or (name.startswith("__i") and name not in ("__invert__", "__iter__", "__index__", "__int__"))
+    return name.endswith("_")
+
+
+def tensors_in(tree: Any) -> Iterator[Tensor]:
+    if isinstance(tree, Tensor):
+        yield tree
+    elif isinstance(tree, (tuple, list)):
+        for part in tree:
+            yield from tensors_in(part)
+
+
+class Tape:
+    """The calls of a recording that equalled the one before it, as a function of the tensors that come in.
+
+    The k-th call of `run` is the k-th step after the recording; it raises Diverged, or whatever a call raises, where the step has to be run
+    as it was written.
+    """
+
+    def __init__(self, recording: Recording):
+        self.limit, self.step = recording.limit, 0
+        self.constants = [recording.kept[ref.number] for ref in recording.constants]
+        names, source = recording.inputs + recording.constants, Source()
+        lines = source.lines(recording.entries, recording.outputs)
+        self.text = "\n    ".join([f"def step(k, {', '.join(f't{ref.number}' for ref in names)}):", *lines])
+        # Names t0, t1, ..., n0, n1, ... and numbers: nothing in the text comes from a file or a person.
+        exec(compile(self.text, "<tape>", "exec"), source.names)
+        self.function: Callable[..., tuple[Tensor, ...]] = source.names["step"]
+
+    def run(self, inputs: Sequence[Tensor]) -> tuple[Tensor, ...]:
+        self.step += 1
+        if self.step >= self.limit:
+            raise Diverged("a number that grows from step to step has come to what it is compared with")
+        return self.function(self.step, *inputs, *self.constants)
+
+
+class Source:
+    """Calls as lines of Python, and what their names stand for."""
+
+    def __init__(self) -> None:
+        self.names: dict[str, Any] = {"Diverged": Diverged}
+        self.numbers = count()
+
+    def lines(self, entries: Sequence[Entry], outputs: Sequence[Ref]) -> list[str]:
+        entries = needed_entries(entries, outputs)
+        named = [set(refs_in([entry.arguments, entry.made])) for entry in entries]
+        last = {ref: place for place, refs in enumerate(named) for ref in refs}
+        lines = []
+        for place, (entry, refs) in enumerate(zip(entries, named, strict=True)):
+            lines.append(self.line(entry))
+            if dead := sorted(ref.number for ref in refs - set(outputs) if last[ref] == place):
+                lines.append(f"del {', '.join(f't{number}' for number in dead)}")
+        return [*lines, f"return ({''.join(f't{ref.number}, ' for ref in outputs)})"]
+
+    def line(self, entry: Entry) -> str:
+        args, kwargs = entry.arguments
+        if name_of(entry.function) == "__get__":  # a property, such as mT
+            call = f"t{args[0].number}.{entry.function.__self__.__name__}"
+        else:
+            parts = [self.text(part) for part in args] + [f"{name}={self.text(part)}" for name, part in kwargs.items()]
+            call = f"{self.named(entry.function)}({', '.join(parts)})"
+        if entry.made is None:
+            return call if entry.told is None else f"if {call} != {self.text(entry.told)}: raise Diverged('the host reads another number')"
+        if isinstance(entry.made, list):
+            return f"{''.join(f't{ref.number}, ' for ref in entry.made)}= {call}"
+        return f"t{entry.made.number} = {call}"
+
+    def text(self, part: Any) -> str:
+        if isinstance(part, Ref):
+            return f"t{part.number}"
+        if isinstance(part, Counted):
+            return f"{int.__pos__(part)} + {part.slope} * k"
+        if isinstance(part, Slice):
+            return f"slice({', '.join(map(self.text, part))})"
+        if isinstance(part, tuple):
+            return f"({''.join(f'{self.text(each)}, ' for each in part)})"
+        if isinstance(part, list):
+            return f"[{', '.join(map(self.text, part))}]"
+        if isinstance(part, dict):
+            return f"{{{', '.join(f'{name!r}: {self.text(value)}' for name, value in part.items())}}}"
+        if part is None or type(part) in (bool, int):
+            return repr(part)
+        return self.named(part)
+
+    def named(self, thing: Any) -> str:
+        name = f"n{next(self.numbers)}"
+        self.names[name] = thing
+        return name
+
+
+def needed_entries(entries: Sequence[Entry], outputs: Sequence[Ref]) -> list[Entry]:
+    """Those that an output depends on, that write, and that ask for a number."""
+    needed, kept = set(outputs), []
+    for entry in reversed(entries):
+        if entry.made is None or changes_in_place(name_of(entry.function)) or needed & set(refs_in(entry.made)):
+            needed |= set(refs_in(entry.arguments))
+            kept.append(entry)
+    return kept[::-1]
+
+
+def refs_in(tree: Any) -> Iterator[Ref]:
+    if isinstance(tree, Ref):
+        yield tree
+    elif isinstance(tree, dict):
+        yield from refs_in(list(tree.values()))
+    elif isinstance(tree, (list, tuple)):
+        for part in tree:
+            yield from refs_in(part)

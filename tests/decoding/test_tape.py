@@ -1,0 +1,192 @@
+"""A tape gives what the step gives, whatever the step does, and is left where the step would make other calls."""
+
+from collections.abc import Callable
+from functools import lru_cache
+from typing import Any
+
+import pytest
+import torch
+from torch import Tensor
+
+from clew.core.errors import UserError
+from clew.core.taps import watching
+from clew.decoding.engine import Eager, Taped
+from clew.decoding.sampling import greedy_sequences
+from clew.decoding.tape import FOREVER, Counted, Recording, Tape
+from clew.layers.attention import Attention
+from tests.decoding.test_engine import model
+
+STEPS = 40
+Frame = tuple[Tensor, Tensor]
+"""A count (1,) and some numbers (1, 100)."""
+
+
+def counting(change: Callable[[Any, Tensor], Tensor], read: Callable[[Tensor], Any] = lambda count: count.item()) -> Any:
+    """A step that changes its numbers by what it has counted to."""
+
+    def advance(frame: Frame, fed: Tensor | None) -> tuple[Frame, tuple[Tensor]]:
+        count, numbers = frame
+        new = change(read(count), numbers if fed is None else numbers + fed[:, None])
+        return (count + 1, new), (new.sum(1),)
+
+    return advance
+
+
+TABLE = [torch.full((1, 100), float(number)) for number in range(100)]
+SAME = torch.ones(1, 100)
+
+
+@lru_cache
+def remembered(number: int) -> Tensor:
+    return torch.full((1, 100), float(number))
+
+
+def loop(number: int, numbers: Tensor) -> Tensor:
+    for _ in range(number):
+        numbers = numbers + 1
+    return numbers
+
+
+def written(numbers: Tensor, start: int, length: int, value: float) -> Tensor:
+    numbers = numbers.clone()
+    numbers.narrow(1, start, length).copy_(torch.full((1, length), value))
+    return numbers
+
+
+TAPED = {
+    "a constant": lambda n, x: x * 0.5 + SAME,
+    "a slice that grows": lambda n, x: x + x[:, : n + 1].sum(),
+    "a slice that moves": lambda n, x: torch.cat([x[:, n + 1 : n + 3], x], 1)[:, :100],
+    "a slice from the end": lambda n, x: x + x.narrow(1, 60 - n, n + 2).sum(),
+    "sizes of what grows": lambda n, x: x + torch.ones(x[:, :n].shape[1], 1).sum() + torch.ones(x[:, : n + 3].size(1)).sum(),
+    "a property": lambda n, x: x + (x.mT @ x).mean(),
+    "several results": lambda n, x: torch.cat(x.split_with_sizes([n, 100 - n], 1)[::-1], 1),
+    "a write": lambda n, x: written(x, n, 2, 3.0),
+    "a number in words": lambda n, x: x + torch.add(x, 1, alpha=n),
+    "an iterator": lambda n, x: x + sum(part.sum() for part in iter(x)),
+    "a comparison": lambda n, x: x + 1 if n < 200 else x,
+}
+LEFT = {
+    "a branch": lambda n, x: x + 1 if n < 25 else x * 2,
+    "a branch at one number": lambda n, x: x * 2 if n == 20 else x + 1,
+    "a maximum": lambda n, x: x[:, : max(n, 23)].sum() + x,
+    "a loss of truth": lambda n, x: x + 1 if n - 30 else x * 2,
+}
+NEVER = {
+    "a quotient": lambda n, x: x + x[:, : n // 4 + 1].sum(),
+    "a rest": lambda n, x: x.roll(n % 8, 1),
+    "a product": lambda n, x: x + x[:, : n * n % 90 + 1].sum(),
+    "a fraction": lambda n, x: x + int(n / 8),
+    "a fraction added": lambda n, x: x + int(0.1 * 5 + n),
+    "a number that was cast": lambda n, x: x + x[:, : int(n)].sum(),
+    "a list": lambda n, x: x + TABLE[n],
+    "what is remembered": lambda n, x: x + remembered(n),
+    "a loop": loop,
+    "a shape of data": lambda n, x: x + len((x > x.mean()).nonzero()),
+    "a mask": lambda n, x: x + x[x > x.mean()].sum(),
+    "a change in place": lambda n, x: x.add_(1),
+    "a fresh tensor": lambda n, x: x + torch.from_numpy(SAME.numpy().copy()),
+    "elements": lambda n, x: x + sum(x.numel() for x in (x[:, :n], x)),
+    "a length": lambda n, x: x + torch.ones(len(x[0, :n])).sum(),
+}
+
+
+def outcome(repeated: Any, steps: int = STEPS, fed: Tensor | None = None) -> list[Tensor]:
+    outputs = [repeated.run(1, None if fed is None else fed[step : step + 1])[0] for step in range(steps)]
+    return [torch.cat(outputs, 1), *repeated.frame]
+
+
+def start() -> Frame:
+    return torch.tensor([2]), torch.linspace(0.0, 1.0, 100)[None].clone()
+
+
+def is_equal(a: list[Tensor], b: list[Tensor]) -> bool:
+    return all(torch.equal(*pair) for pair in zip(a, b, strict=True))
+
+
+@pytest.mark.parametrize("name", TAPED | LEFT | NEVER)
+def test_a_tape_gives_what_the_step_gives(name, monkeypatch):
+    change, taped, run = (TAPED | LEFT | NEVER)[name], [], Tape.run
+    monkeypatch.setattr(Tape, "run", lambda tape, inputs: taped.append(tape) or run(tape, inputs))
+    step = counting(change)
+    assert is_equal(outcome(Taped(step, start())), outcome(Eager(step, start())))
+    least, most = {**dict.fromkeys(TAPED, (38, 38)), **dict.fromkeys(LEFT, (10, 37))}.get(name, (0, 0))
+    assert least <= len(taped) <= most
+
+
+def test_a_number_that_stops_growing_is_noticed():
+    step = counting(lambda n, x: x + x[:, : n + 1].sum(), read=lambda count: count.clamp(max=20).item())
+    assert is_equal(outcome(Taped(step, start())), outcome(Eager(step, start())))
+
+
+def test_an_answer_that_changes_is_noticed():
+    step = counting(lambda late, x: x * 2 if late else x + 1, read=lambda count: bool((count > 20).any()))
+    assert is_equal(outcome(Taped(step, start())), outcome(Eager(step, start())))
+
+
+def test_what_is_fed_is_read_anew():
+    step, fed = counting(lambda n, x: x + x[:, :n].sum() * 1e-3), torch.rand(STEPS, 1)
+    assert is_equal(outcome(Taped(step, start()), fed=fed), outcome(Eager(step, start()), fed=fed))
+
+
+def test_leaves_that_are_one_tensor_may_part():
+    def advance(frame: Frame, fed: Tensor | None) -> Any:
+        a, b = frame
+        return (a + 1, b + a), (b,)
+
+    same = torch.ones(1, 3)
+    assert is_equal(outcome(Taped(advance, (same, same))), outcome(Eager(advance, (same, same))))
+
+
+def test_a_state_that_grows_is_taped():
+    def advance(frame: tuple[Tensor], fed: Tensor | None) -> Any:
+        grown = torch.cat([frame[0], frame[0][:, -1:] * 0.5 + frame[0].shape[1]], 1)
+        return (grown,), (grown.mean(1),)
+
+    repeated = Taped(advance, (torch.ones(1, 2),))
+    assert is_equal(outcome(repeated), outcome(Eager(advance, (torch.ones(1, 2),))))
+    assert repeated.tape is not None
+
+
+def test_a_sum_of_counted_numbers_is_counted_and_a_comparison_says_how_long_it_holds():
+    recording = Recording([])
+    n = Counted.of(10, 2, recording)
+    assert (n + 3).slope == (3 + n).slope == (n - 3).slope == 2 and (3 - n).slope == -2 and (n + n).slope == 4
+    assert type(n - n) is int and (-n).slope == -2
+    assert n < 100 and recording.limit == 45  # 10, 12, ..., 98
+    assert not n > 15 and recording.limit == 3  # 10, 12, 14
+    assert n > 1 and recording.limit == 3
+    assert recording.reason is None
+    assert n // 3 == 3 and recording.reason is not None
+
+
+def test_a_comparison_that_never_changes_sets_no_limit():
+    recording = Recording([])
+    n = Counted.of(10, 1, recording)
+    assert n >= 10 - 1 and n != 3 and n < n + 1
+    assert recording.limit == FOREVER
+
+
+def test_a_mistake_is_told_by_the_step_itself():
+    prompt = torch.zeros(1, 190, dtype=torch.long)
+    with pytest.raises(UserError, match="the sequence reaches position 201, but the model has learnt 200 positions"):
+        greedy_sequences(model("gpt").stepper(), prompt, max_new=30)
+
+
+def test_whoever_begins_to_watch_sees_the_steps_from_there_on():
+    task, seen = model("gpt"), []
+    stepper = task.stepper()
+    tap = next(module for module in task.modules() if isinstance(module, Attention)).weights
+    with torch.inference_mode():
+        state = stepper.initial_state(1, 60)
+
+        def advance(frame: Any, fed: Any) -> Any:
+            log_probs, new = stepper(frame[0], None, frame[1])
+            return (log_probs[:, -1:].argmax(-1), new), (log_probs[:, -1].amax(-1),)
+
+        repeated = Taped(advance, (torch.zeros(1, 1, dtype=torch.long), state))
+        repeated.run(20)
+        assert repeated.tape is not None
+        with watching({tap: seen.append}):
+            repeated.run(5)
+    assert len(seen) == 5
