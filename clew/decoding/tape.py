@@ -11,7 +11,6 @@ same, and each number that the host reads is read again and compared with v + s 
 calls; where it would, `Diverged` is raised, and the step has to be run as it was written.
 """
 
-import operator
 from collections.abc import Callable, Iterator, Sequence
 from itertools import count
 from typing import Any, NamedTuple
@@ -20,6 +19,8 @@ import torch
 from torch import Tensor
 from torch.overrides import TorchFunctionMode
 
+from clew.decoding.counted import Counted, Horizon
+
 READS = {"item", "tolist", "__bool__", "__int__", "__float__", "__index__", "__contains__", "equal", "is_nonzero", "allclose"}
 """Calls that tell the host what a tensor holds."""
 SIZED_BY_DATA = {"nonzero", "masked_select", "argwhere", "unique", "unique_consecutive", "bincount", "repeat_interleave"}
@@ -27,99 +28,10 @@ SIZED_BY_DATA = {"nonzero", "masked_select", "argwhere", "unique", "unique_conse
 WRITES = {"copy_", "index_copy_", "scatter_", "fill_", "zero_", "masked_fill_", "__setitem__"}
 """Calls that write into a tensor what does not depend on what it held: a step may be broken off after them and run again."""
 PLAIN = (bool, int, float, complex, str, type(None), type(Ellipsis), torch.dtype, torch.device, torch.layout, torch.memory_format)
-FOREVER = 2**62
 
 
 class Diverged(Exception):
     """The step would make other calls now."""
-
-
-class Counted(int):
-    """A number that is `slope` larger in every step. Arithmetic other than sums spoils a tape, which would take the result for a constant."""
-
-    slope: int
-    recording: "Recording"
-
-    @classmethod
-    def of(cls, value: int, slope: int, recording: "Recording") -> int:
-        if slope == 0:
-            return value
-        counted = cls(value)
-        counted.slope, counted.recording = slope, recording
-        return counted
-
-    def sum_with(self, other: Any, sign: int, own: int = 1) -> Any:
-        if isinstance(other, float):
-            self.recording.spoil("a number that grows from step to step goes into a sum with a fraction")
-            return own * float(int.__pos__(self)) + sign * other
-        if not isinstance(other, int):
-            return NotImplemented
-        value = own * int.__pos__(self) + sign * int.__pos__(other)
-        return Counted.of(value, own * self.slope + sign * slope_of(other), self.recording)
-
-    def __add__(self, other: Any) -> Any:
-        return self.sum_with(other, 1)
-
-    __radd__ = __add__
-
-    def __sub__(self, other: Any) -> Any:
-        return self.sum_with(other, -1)
-
-    def __rsub__(self, other: Any) -> Any:
-        return self.sum_with(other, 1, own=-1)
-
-    def __neg__(self) -> int:
-        return Counted.of(-int.__pos__(self), -self.slope, self.recording)
-
-    def __bool__(self) -> bool:
-        return bool(self.compare(operator.ne, 0))
-
-    def compare(self, holds: Callable[[Any, Any], bool], other: Any) -> Any:
-        if not isinstance(other, (int, float)):
-            return NotImplemented
-        ours, theirs = int.__pos__(self), other if isinstance(other, float) else int.__pos__(other)
-        self.recording.stays(ours - theirs, self.slope - slope_of(other))
-        return holds(ours, theirs)
-
-    def __eq__(self, other: object) -> Any:
-        return self.compare(operator.eq, other)
-
-    def __ne__(self, other: object) -> Any:
-        return self.compare(operator.ne, other)
-
-    def __lt__(self, other: Any) -> Any:
-        return self.compare(operator.lt, other)
-
-    def __le__(self, other: Any) -> Any:
-        return self.compare(operator.le, other)
-
-    def __gt__(self, other: Any) -> Any:
-        return self.compare(operator.gt, other)
-
-    def __ge__(self, other: Any) -> Any:
-        return self.compare(operator.ge, other)
-
-
-def spoils(name: str) -> Callable[..., Any]:
-    method = getattr(int, name)
-
-    def compute(self: Counted, *others: Any) -> Any:
-        self.recording.spoil(f"a number that grows from step to step goes into {name}")
-        return method(int.__pos__(self), *others)
-
-    return compute
-
-
-for _name in (
-    *("mul", "rmul", "floordiv", "rfloordiv", "mod", "rmod", "truediv", "rtruediv", "divmod", "rdivmod", "pow", "rpow"),
-    *("lshift", "rlshift", "rshift", "rrshift", "and", "rand", "or", "ror", "xor", "rxor", "invert", "abs"),
-    *("int", "float", "round", "trunc", "floor", "ceil", "hash"),
-):
-    setattr(Counted, f"__{_name}__", spoils(f"__{_name}__"))
-
-
-def slope_of(number: Any) -> int:
-    return number.slope if isinstance(number, Counted) else 0
 
 
 class Ref(NamedTuple):
@@ -138,32 +50,26 @@ class Entry(NamedTuple):
 
 
 class Recording(TorchFunctionMode):
-    """Within this context torch's calls are noted, and compared with those of the step `before`, if there is one.
-
-    `reason` says why there will be no tape; the step goes on all the same.
-    """
+    """Within this context torch's calls are noted, and compared with those of the step `before`, if there is one."""
 
     def __init__(self, inputs: Sequence[Tensor], before: "Recording | None" = None):
         super().__init__()
         self.before = before
         self.entries: list[Entry] = []
-        self.reason: str | None = None
-        self.limit = FOREVER
-        """Steps for which every comparison of a counted number comes out as it did."""
+        self.horizon = Horizon()
         self.refs: dict[int, Ref] = {}
         self.kept: list[Tensor] = []  # or another tensor might get the same id
         self.constants: list[Ref] = []
         self.inputs = [self.refer(tensor) for tensor in inputs]
         self.outputs: list[Ref] = []
 
-    def spoil(self, reason: str) -> None:
-        self.reason = self.reason or reason
+    @property
+    def reason(self) -> str | None:
+        """Why there will be no tape; the step goes on all the same."""
+        return self.horizon.reason
 
-    def stays(self, difference: float, slope: float) -> None:
-        """A comparison depends on the sign of a difference, which is `slope` larger in every step."""
-        if slope:
-            crosses = difference * slope <= 0
-            self.limit = min(self.limit, -int(abs(difference) // -abs(slope)) if crosses else FOREVER)
+    def spoil(self, reason: str) -> None:
+        self.horizon.spoil(reason)
 
     def refer(self, tensor: Tensor) -> Ref:
         if (ref := self.refs.get(id(tensor))) is None:
@@ -200,9 +106,9 @@ class Recording(TorchFunctionMode):
         if earlier.shape == args[0].shape or (then := func(earlier, *args[1:])) == result:
             return result
         if isinstance(result, torch.Size) and len(then) == len(result):
-            return tuple(Counted.of(size, size - before, self) for size, before in zip(result, then, strict=True))
+            return tuple(Counted.of(size, size - before, self.horizon) for size, before in zip(result, then, strict=True))
         if name_of(func) == "size":  # len(x) cannot give a counted number
-            return Counted.of(result, result - then, self)
+            return Counted.of(result, result - then, self.horizon)
         self.spoil(f"{func} tells of a tensor that grows from step to step")
         return result
 
@@ -278,7 +184,7 @@ class Recording(TorchFunctionMode):
         if isinstance(now, list) and isinstance(then, list) and len(now) == len(then):
             return [self.counted(*pair) for pair in zip(now, then, strict=True)]
         if type(now) is int and type(then) in (int, Counted):
-            return Counted.of(now, now - int.__pos__(then), self)
+            return Counted.of(now, now - int.__pos__(then), self.horizon)
         if now != then:
             self.spoil(f"the host reads {then!r} in a step and {now!r} in the next")
         return now
@@ -326,7 +232,7 @@ class Tape:
     """
 
     def __init__(self, recording: Recording):
-        self.limit, self.step = recording.limit, 0
+        self.limit, self.step = recording.horizon.limit, 0
         self.constants = [recording.kept[ref.number] for ref in recording.constants]
         names, source = recording.inputs + recording.constants, Source()
         lines = source.lines(recording.entries, recording.outputs)

@@ -10,9 +10,10 @@ from torch import Tensor
 
 from clew.core.errors import UserError
 from clew.core.taps import watching
+from clew.decoding.counted import FOREVER, Counted, Horizon
 from clew.decoding.engine import Eager, Taped
 from clew.decoding.sampling import greedy_sequences
-from clew.decoding.tape import FOREVER, Counted, Recording, Tape
+from clew.decoding.tape import Tape
 from clew.layers.attention import Attention
 from tests.decoding.test_engine import model
 
@@ -149,22 +150,22 @@ def test_a_state_that_grows_is_taped():
 
 
 def test_a_sum_of_counted_numbers_is_counted_and_a_comparison_says_how_long_it_holds():
-    recording = Recording([])
-    n = Counted.of(10, 2, recording)
+    horizon = Horizon()
+    n = Counted.of(10, 2, horizon)
     assert (n + 3).slope == (3 + n).slope == (n - 3).slope == 2 and (3 - n).slope == -2 and (n + n).slope == 4
     assert type(n - n) is int and (-n).slope == -2
-    assert n < 100 and recording.limit == 45  # 10, 12, ..., 98
-    assert not n > 15 and recording.limit == 3  # 10, 12, 14
-    assert n > 1 and recording.limit == 3
-    assert recording.reason is None
-    assert n // 3 == 3 and recording.reason is not None
+    assert n < 100 and horizon.limit == 45  # 10, 12, ..., 98
+    assert not n > 15 and horizon.limit == 3  # 10, 12, 14
+    assert n > 1 and horizon.limit == 3
+    assert horizon.reason is None
+    assert n // 3 == 3 and horizon.reason is not None
 
 
 def test_a_comparison_that_never_changes_sets_no_limit():
-    recording = Recording([])
-    n = Counted.of(10, 1, recording)
+    horizon = Horizon()
+    n = Counted.of(10, 1, horizon)
     assert n >= 10 - 1 and n != 3 and n < n + 1
-    assert recording.limit == FOREVER
+    assert horizon.limit == FOREVER
 
 
 def test_a_mistake_is_told_by_the_step_itself():
