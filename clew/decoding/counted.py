@@ -8,19 +8,27 @@ FOREVER = 2**62
 
 
 class Horizon:
-    """How far what was seen of a step holds for later ones: for fewer than `limit` steps, or not at all where there is a `reason`."""
+    """The steps for which what was seen of one holds: from `first` to `last`, counted from that one; none where there is a `reason`."""
 
     def __init__(self) -> None:
-        self.limit = FOREVER
+        self.first, self.last = -FOREVER, FOREVER
         self.reason: str | None = None
+
+    def holds(self, step: int) -> bool:
+        return self.first <= step <= self.last
 
     def spoil(self, reason: str) -> None:
         self.reason = self.reason or reason
 
     def stays(self, difference: float, slope: float) -> None:
         """A comparison depends on the sign of a difference, which is `slope` larger in every step."""
-        if slope and difference * slope <= 0:
-            self.limit = min(self.limit, -int(abs(difference) // -abs(slope)))
+        if not slope:
+            return
+        steps = -int(abs(difference) // -abs(slope)) - 1  # so many steps towards 0 are short of it
+        if difference * slope <= 0:
+            self.last = min(self.last, max(steps, 0))
+        if difference * slope >= 0:
+            self.first = max(self.first, -max(steps, 0))
 
 
 class Counted(int):

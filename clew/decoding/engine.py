@@ -33,10 +33,11 @@ LOOK = 16
 """Steps between two looks of the host at a GPU."""
 LEAST_STEPS = 24
 """A capture costs about as much as so many eager steps."""
-TRIES, LEAST_TAPED = 4, 32
-"""Steps that are noted in the hope of a tape, and how many a tape has to have run for another to be tried when it is left."""
-MOST_GRAPHS = 8
-"""Graphs that are kept; each holds a frame, and with it an attention cache."""
+WAITS, TRIES, LEAST_TAPED = 8, 4, 32
+"""Steps that are run before one is noted, where a step of such shapes is met for the first time: noting two and making a tape of them costs
+about as much. Steps that are noted in the hope of a tape. Steps that a tape has to have run for another to be tried when it is left."""
+MOST_GRAPHS, MOST_TAPES = 8, 64
+"""Graphs that are kept, of which each holds a frame and with it an attention cache, and tapes, which hold neither."""
 
 log = logging.getLogger("clew.decoding")
 
@@ -82,14 +83,29 @@ def stacked(outputs: Sequence[Outputs]) -> Outputs:
 
 
 class Taped:
-    """A step that is run as it was written until two in a row make the same calls, and then from a tape of these."""
+    """A step that is run as it was written until two in a row make the same calls, and then from a tape of these.
 
-    def __init__(self, advance: Advance, frame: Tree):
-        self.advance = advance
-        self.form, self.leaves = frame, leaves(frame)
+    `waits` are steps that are run before the first is noted: one that is run only a few times is not worth a tape. Once released, it keeps
+    neither a model nor a frame alive.
+    """
+
+    def __init__(self, advance: Advance, frame: Tree, waits: int = 0):
         self.tape: Tape | None = None
+        self.waits, self.tries = waits, TRIES
+        self.is_taken = False
+        self.addresses: list[int] = []
+        self.restart(advance, frame)
+
+    def restart(self, advance: Advance, frame: Tree) -> None:
+        """Goes on from another frame of the same shapes."""
+        self.advance: Advance | None = advance
+        self.form, self.leaves = frame, leaves(frame)
         self.before: Recording | None = None
-        self.tries = TRIES
+        self.replay: Callable[[Sequence[Tensor]], tuple[Tensor, ...]] | None = None
+
+    def release(self) -> None:
+        self.advance = self.before = self.replay = self.form = None
+        self.leaves, self.waits = [], 0
 
     @property
     def frame(self) -> Tree:
@@ -99,22 +115,25 @@ class Taped:
         return stacked([self.step(None if fed is None else fed[step]) for step in range(count)])
 
     def step(self, fed: Tensor | None) -> Outputs:
-        if is_watching():
+        if self.tape is not None and not is_watching():
+            try:
+                self.replay = self.replay or self.tape.begin()
+                results = self.replay(self.leaves if fed is None else [*self.leaves, fed])
+            except Exception as error:
+                # Whatever it was, the step as it was written says it better, or goes another way.
+                log.debug("a recorded step is left: %s", error)
+                self.tries = TRIES if self.tape.step > LEAST_TAPED else self.tries
+                self.tape = self.replay = None
+            else:
+                self.leaves = list(results[: len(self.leaves)])
+                return results[len(self.leaves) :]
+        if self.waits or not self.tries or is_watching():
+            self.waits = max(self.waits - 1, 0)
             return self.run_written(fed)
-        if self.tape is None:
-            return self.note(fed) if self.tries else self.run_written(fed)
-        try:
-            results = self.tape.run(self.leaves if fed is None else [*self.leaves, fed])
-        except Exception as error:
-            # Whatever it was, the step as it was written says it better, or goes another way.
-            log.debug("a recorded step is left: %s", error)
-            self.tries = TRIES if self.tape.step > LEAST_TAPED else 0
-            self.tape = None
-            return self.run_written(fed)
-        self.leaves = list(results[: len(self.leaves)])
-        return results[len(self.leaves) :]
+        return self.note(fed)
 
     def run_written(self, fed: Tensor | None) -> Outputs:
+        assert self.advance is not None
         self.form, outputs = self.advance(self.frame, fed)
         self.leaves, self.before = leaves(self.form), None
         return outputs
@@ -180,8 +199,8 @@ class Captured:
         overwrite(self.frame, new)
         self.column.add_(1)
 
-    def restart(self, frame: Tree) -> None:
-        """Goes on from another frame of the same shapes, with the weights as they are now."""
+    def restart(self, advance: Advance, frame: Tree) -> None:
+        """Goes on from another frame of the same shapes, with the weights as they are now; the graph's step equals `advance`."""
         if self.mode is not None:
             self.mode.refresh()
         for kept, leaf in zip(leaves(self.frame), leaves(frame), strict=True):
@@ -196,6 +215,9 @@ class Captured:
         for _ in range(count):
             self.graph.replay()
         return tuple(kept[:, :count].clone() for kept in self.outputs)
+
+    def release(self) -> None:
+        """Nothing but the graph's own frame is held."""
 
 
 def overwrite(frame: Tree, new: Tree) -> None:
@@ -222,16 +244,16 @@ def repeating(advance: Advance, frame: Tree, *, steps: int, fed: bool = False, s
         log.debug("decoding runs eagerly: %s", reason)
         yield Eager(advance, frame)
         return
-    device = leaves(frame)[0].device.type
-    captured = taken(advance, frame, steps, fed, signature) if device == "cuda" else None
-    if captured is None:
-        yield Taped(advance, frame) if device == "cpu" and steps > TRIES else Eager(advance, frame)
+    repeated = taken(advance, frame, steps, fed, signature)
+    if repeated is None:
+        yield Eager(advance, frame)
         return
-    captured.is_taken = True
+    repeated.is_taken = True
     try:
-        yield captured
+        yield repeated
     finally:
-        captured.is_taken = False
+        repeated.is_taken = False
+        repeated.release()
 
 
 def reason_against(signature: Hashable) -> str | None:
@@ -258,19 +280,30 @@ def parts_of(model: nn.Module) -> list[nn.Module]:
     return found
 
 
-_graphs: OrderedDict[Hashable, list[Captured]] = OrderedDict()
+_graphs: OrderedDict[Hashable, list[Captured | Taped]] = OrderedDict()
 
 
-def taken(advance: Advance, frame: Tree, steps: int, fed: bool, signature: Hashable) -> Captured | None:
-    """A graph of the step that nobody else runs, standing at the frame; None where the step cannot be captured, or is not worth it."""
+def taken(advance: Advance, frame: Tree, steps: int, fed: bool, signature: Hashable) -> Captured | Taped | None:
+    """A graph or a tape of the step that nobody else runs, standing at the frame; None where there is none, or it is not worth it."""
     key = (signature, fed, shapes_of(frame), modes())
     addresses = addresses_of(signature)
-    for captured in _graphs.get(key, ()):
-        if not captured.is_taken and captured.addresses == addresses:
+    for kept in _graphs.get(key, ()):
+        if not kept.is_taken and kept.addresses == addresses:
             _graphs.move_to_end(key)
-            captured.restart(frame)
-            return captured
-    if steps < LEAST_STEPS:
+            kept.restart(advance, frame)
+            return kept
+    made = made_for(advance, frame, steps, fed)
+    if made is not None:
+        made.addresses = addresses
+        keep(key, made)
+    return made
+
+
+def made_for(advance: Advance, frame: Tree, steps: int, fed: bool) -> Captured | Taped | None:
+    device = leaves(frame)[0].device.type
+    if device == "cpu":
+        return Taped(advance, frame, waits=WAITS)
+    if device != "cuda" or steps < LEAST_STEPS:
         return None
     try:
         captured = Captured(advance, frame, fed)
@@ -279,21 +312,19 @@ def taken(advance: Advance, frame: Tree, steps: int, fed: bool, signature: Hasha
         log.debug("decoding runs eagerly: %s", str(error).split("\n")[0])
         torch.cuda.synchronize()
         return None
-    captured.addresses = addresses
-    captured.restart(frame)
-    keep(key, captured)
+    captured.restart(advance, frame)
     return captured
 
 
-def keep(key: Hashable, captured: Captured) -> None:
-    """Keeps a graph for later calls; the oldest go, and those of models that are gone or whose weights lie elsewhere now."""
+def keep(key: Hashable, made: Captured | Taped) -> None:
+    """Keeps a graph or a tape for later calls; the oldest go, and those of models that are gone or whose weights lie elsewhere now."""
     for old in [old for old in _graphs if any(place() is None for place in references(old))]:
         del _graphs[old]
     same = _graphs.setdefault(key, [])
-    same[:] = [other for other in same if other.addresses == captured.addresses]
-    same.append(captured)
+    same[:] = [other for other in same if other.addresses == made.addresses]
+    same.append(made)
     _graphs.move_to_end(key)
-    while sum(map(len, _graphs.values())) > MOST_GRAPHS:
+    while sum(map(len, _graphs.values())) > (MOST_TAPES if isinstance(made, Taped) else MOST_GRAPHS):
         _graphs.popitem(last=False)
 
 

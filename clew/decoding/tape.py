@@ -11,6 +11,7 @@ same, and each number that the host reads is read again and compared with v + s 
 calls; where it would, `Diverged` is raised, and the step has to be run as it was written.
 """
 
+import weakref
 from collections.abc import Callable, Iterator, Sequence
 from itertools import count
 from typing import Any, NamedTuple
@@ -19,7 +20,7 @@ import torch
 from torch import Tensor
 from torch.overrides import TorchFunctionMode
 
-from clew.decoding.counted import Counted, Horizon
+from clew.decoding.counted import Counted, Horizon, slope_of
 
 READS = {"item", "tolist", "__bool__", "__int__", "__float__", "__index__", "__contains__", "equal", "is_nonzero", "allclose"}
 """Calls that tell the host what a tensor holds."""
@@ -31,7 +32,11 @@ PLAIN = (bool, int, float, complex, str, type(None), type(Ellipsis), torch.dtype
 
 
 class Diverged(Exception):
-    """The step would make other calls now."""
+    """The step would make other calls now; or those of a step that is `ahead` of this one, if that is a number."""
+
+    def __init__(self, message: str, ahead: int | None = None):
+        super().__init__(message)
+        self.ahead = ahead
 
 
 class Ref(NamedTuple):
@@ -135,6 +140,8 @@ class Recording(TorchFunctionMode):
 
     def described(self, tree: Any) -> Any:
         """Arguments, with Refs in the place of tensors."""
+        if type(tree) in PLAIN:
+            return tree
         if isinstance(tree, Tensor):
             if id(tree) not in self.refs:
                 self.constants.append(self.refer(tree))
@@ -227,13 +234,13 @@ def tensors_in(tree: Any) -> Iterator[Tensor]:
 class Tape:
     """The calls of a recording that equalled the one before it, as a function of the tensors that come in.
 
-    The k-th call of `run` is the k-th step after the recording; it raises Diverged, or whatever a call raises, where the step has to be run
-    as it was written.
+    `step` is the number of the last step that was run, counted from the recording. A tape does not keep the weights alive that it reads:
+    they have to be held by others while it runs.
     """
 
     def __init__(self, recording: Recording):
-        self.limit, self.step = recording.horizon.limit, 0
-        self.constants = [recording.kept[ref.number] for ref in recording.constants]
+        self.horizon, self.step = recording.horizon, 0
+        self.constants = [weakref.ref(recording.kept[ref.number]) for ref in recording.constants]
         names, source = recording.inputs + recording.constants, Source()
         lines = source.lines(recording.entries, recording.outputs)
         self.text = "\n    ".join([f"def step(k, {', '.join(f't{ref.number}' for ref in names)}):", *lines])
@@ -241,18 +248,46 @@ class Tape:
         exec(compile(self.text, "<tape>", "exec"), source.names)
         self.function: Callable[..., tuple[Tensor, ...]] = source.names["step"]
 
-    def run(self, inputs: Sequence[Tensor]) -> tuple[Tensor, ...]:
-        self.step += 1
-        if self.step >= self.limit:
+    def begin(self) -> Callable[[Sequence[Tensor]], tuple[Tensor, ...]]:
+        """The function from the tensors that come in to those that go out, which may start at any step. It raises Diverged, or whatever a
+        call raises, where the step has to be run as it was written."""
+        constants = [place() for place in self.constants]
+        if any(tensor is None for tensor in constants):
+            raise Diverged("a weight is gone")
+        is_first = True
+
+        def run(inputs: Sequence[Tensor]) -> tuple[Tensor, ...]:
+            nonlocal is_first
+            try:
+                results = self.function(self.next_step(1), *inputs, *constants)
+            except Diverged as error:
+                if not is_first or error.ahead is None:
+                    raise
+                results = self.function(self.next_step(error.ahead), *inputs, *constants)
+            is_first = False
+            return results
+
+        return run
+
+    def next_step(self, ahead: int) -> int:
+        self.step += ahead
+        if not self.horizon.holds(self.step):
             raise Diverged("a number that grows from step to step has come to what it is compared with")
-        return self.function(self.step, *inputs, *self.constants)
+        return self.step
+
+
+def different(now: Any, expected: Any, slopes: Any) -> Diverged:
+    """What is raised where the host reads another number than a tape says."""
+    first = (now, expected, slopes) if not isinstance(now, list) else next(zip(now, expected, slopes, strict=False), (0, 0, 0))
+    ahead = (first[0] - first[1]) // first[2] if first[2] else None
+    return Diverged(f"the host reads {now!r} and not {expected!r}", ahead)
 
 
 class Source:
     """Calls as lines of Python, and what their names stand for."""
 
     def __init__(self) -> None:
-        self.names: dict[str, Any] = {"Diverged": Diverged}
+        self.names: dict[str, Any] = {"different": different}
         self.numbers = count()
 
     def lines(self, entries: Sequence[Entry], outputs: Sequence[Ref]) -> list[str]:
@@ -274,7 +309,10 @@ class Source:
             parts = [self.text(part) for part in args] + [f"{name}={self.text(part)}" for name, part in kwargs.items()]
             call = f"{self.named(entry.function)}({', '.join(parts)})"
         if entry.made is None:
-            return call if entry.told is None else f"if {call} != {self.text(entry.told)}: raise Diverged('the host reads another number')"
+            if entry.told is None:
+                return call
+            expected, slopes = self.text(entry.told), [*map(slope_of, entry.told)] if isinstance(entry.told, list) else slope_of(entry.told)
+            return f"if (now := {call}) != {expected}: raise different(now, {expected}, {slopes})"
         if isinstance(entry.made, list):
             return f"{''.join(f't{ref.number}, ' for ref in entry.made)}= {call}"
         return f"t{entry.made.number} = {call}"

@@ -127,10 +127,11 @@ def common_place(clock: Clock, mask: Tensor | None, x: Tensor) -> int | None:
     """
     if mask is not None or x.device.type != "cpu" or torch.compiler.is_compiling():
         return None
-    counts = clock.count.tolist()
-    if not counts or counts.count(counts[0]) != len(counts) or any(clock.start.tolist()):
+    count = clock.count
+    if not len(count) or bool(clock.start.any()) or (len(count) > 1 and not torch.equal(count, count[:1].expand_as(count))):
         return None
-    return counts[0] if x.shape[1] == 1 or counts[0] == 0 else None
+    position: int = count[0].item()  # type: ignore[assignment]
+    return position if x.shape[1] == 1 or position == 0 else None
 
 
 def write_together(cache: Buffer, keys: Tensor, values: Tensor, position: int, clock: Clock) -> Buffer:

@@ -161,16 +161,17 @@ def written(task: LanguageModel, device: str) -> list[torch.Tensor]:
 @pytest.mark.parametrize("family", FAMILIES)
 def test_a_taped_step_writes_what_an_eager_one_writes(family, monkeypatch):
     task, taped = model(family), []
-    run = Tape.run
-    monkeypatch.setattr(Tape, "run", lambda tape, inputs: taped.append(tape) or run(tape, inputs))
+    following = Tape.next_step
+    monkeypatch.setattr(Tape, "next_step", lambda tape, ahead: taped.append(tape) or following(tape, ahead))
     first = written(task, "cpu")
-    assert len(taped) > 150, "nearly all steps are run from a tape"
+    assert len(taped) > 100, "most steps are run from a tape"
+    again = written(task, "cpu")
     hook = task.register_forward_hook(lambda *_: None)
     number = len(taped)
     eager = written(task, "cpu")
     hook.remove()
     assert len(taped) == number
-    assert all(map(torch.equal, first, eager))
+    assert all(map(torch.equal, first, eager)) and all(map(torch.equal, again, eager))
 
 
 @on_gpu

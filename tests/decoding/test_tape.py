@@ -1,5 +1,7 @@
 """A tape gives what the step gives, whatever the step does, and is left where the step would make other calls."""
 
+import gc
+import weakref
 from collections.abc import Callable
 from functools import lru_cache
 from typing import Any
@@ -11,7 +13,7 @@ from torch import Tensor
 from clew.core.errors import UserError
 from clew.core.taps import watching
 from clew.decoding.counted import FOREVER, Counted, Horizon
-from clew.decoding.engine import Eager, Taped
+from clew.decoding.engine import Eager, Taped, forget_graphs
 from clew.decoding.sampling import greedy_sequences
 from clew.decoding.tape import Tape
 from clew.layers.attention import Attention
@@ -107,8 +109,8 @@ def is_equal(a: list[Tensor], b: list[Tensor]) -> bool:
 
 @pytest.mark.parametrize("name", TAPED | LEFT | NEVER)
 def test_a_tape_gives_what_the_step_gives(name, monkeypatch):
-    change, taped, run = (TAPED | LEFT | NEVER)[name], [], Tape.run
-    monkeypatch.setattr(Tape, "run", lambda tape, inputs: taped.append(tape) or run(tape, inputs))
+    change, taped, following = (TAPED | LEFT | NEVER)[name], [], Tape.next_step
+    monkeypatch.setattr(Tape, "next_step", lambda tape, ahead: taped.append(tape) or following(tape, ahead))
     step = counting(change)
     assert is_equal(outcome(Taped(step, start())), outcome(Eager(step, start())))
     least, most = {**dict.fromkeys(TAPED, (38, 38)), **dict.fromkeys(LEFT, (10, 37))}.get(name, (0, 0))
@@ -154,9 +156,9 @@ def test_a_sum_of_counted_numbers_is_counted_and_a_comparison_says_how_long_it_h
     n = Counted.of(10, 2, horizon)
     assert (n + 3).slope == (3 + n).slope == (n - 3).slope == 2 and (3 - n).slope == -2 and (n + n).slope == 4
     assert type(n - n) is int and (-n).slope == -2
-    assert n < 100 and horizon.limit == 45  # 10, 12, ..., 98
-    assert not n > 15 and horizon.limit == 3  # 10, 12, 14
-    assert n > 1 and horizon.limit == 3
+    assert n < 100 and horizon.last == 44  # 10, 12, ..., 98
+    assert not n > 15 and horizon.last == 2  # 10, 12, 14
+    assert n > 1 and (horizon.first, horizon.last) == (-4, 2)  # 2, 4, ..., 14
     assert horizon.reason is None
     assert n // 3 == 3 and horizon.reason is not None
 
@@ -165,7 +167,51 @@ def test_a_comparison_that_never_changes_sets_no_limit():
     horizon = Horizon()
     n = Counted.of(10, 1, horizon)
     assert n >= 10 - 1 and n != 3 and n < n + 1
-    assert horizon.limit == FOREVER
+    assert horizon.last == FOREVER
+    assert horizon.first == 0  # at 9 the first comparison, with 9, would come out otherwise
+
+
+@pytest.mark.parametrize("lengths", [(9, 9, 9), (3, 3, 3), (12, 12, 12), (9, 4, 7), (2, 1, 3)])
+@pytest.mark.parametrize("family", ["gpt", "llama", "recurrent", "mixed"])
+def test_a_tape_is_taken_again_from_any_position(family, lengths, monkeypatch):
+    task, made, make = model(family), [], Tape.__init__
+    monkeypatch.setattr(Tape, "__init__", lambda tape, recording: made.append(tape) or make(tape, recording))
+
+    def write(lengths: Any) -> Any:
+        longest = max(lengths)
+        prompt, mask = torch.arange(3 * longest).view(3, -1) % 90, torch.arange(longest) < torch.tensor(lengths)[:, None]
+        # One capacity for all, and with it one shape of the frame.
+        state = task.stepper().initial_state(3, 60)
+        return greedy_sequences(task.stepper(), prompt, mask if len(set(lengths)) > 1 else None, state, max_new=40).tokens
+
+    first = (9, 9, 9) if len(set(lengths)) == 1 else (5, 9, 7)
+    write(first)
+    assert len(made) == 1
+    again = write(lengths)
+    assert len(made) == 1
+    with watching({next(module for module in task.modules()): lambda _: None}):
+        assert torch.equal(write(lengths), again)
+
+
+def test_a_tape_reads_weights_as_they_are_now():
+    task, prompt = model("gpt"), torch.zeros(1, 1, dtype=torch.long)
+    before = greedy_sequences(task.stepper(), prompt, max_new=30).tokens
+    with torch.no_grad():
+        for parameter in task.parameters():
+            parameter.add_(torch.randn_like(parameter) * 0.3)
+    after = greedy_sequences(task.stepper(), prompt, max_new=30).tokens
+    forget_graphs()
+    assert not torch.equal(before, after)
+    assert torch.equal(after, greedy_sequences(task.stepper(), prompt, max_new=30).tokens)
+
+
+def test_a_tape_that_is_kept_keeps_no_model_alive():
+    task = model("gpt")
+    weight = weakref.ref(next(task.parameters()))
+    greedy_sequences(task.stepper(), torch.zeros(1, 1, dtype=torch.long), max_new=30)
+    del task
+    gc.collect()
+    assert weight() is None
 
 
 def test_a_mistake_is_told_by_the_step_itself():
