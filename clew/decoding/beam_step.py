@@ -7,7 +7,7 @@ from typing import Literal, NamedTuple
 import torch
 from torch import Tensor
 
-from clew.core.state import map_tree, select_rows
+from clew.core.state import map_tree, reorder, select_rows
 from clew.core.types import State
 from clew.decoding.back_pointers import Ended, best_of
 from clew.decoding.ends import constant
@@ -99,7 +99,7 @@ class Search:
         may_win = self.may_win(running, running_scores, ended.scores, divisors)
         running = running.masked_fill(~(may_run & may_win), -math.inf)
         goes_on = running[:, 0] > -math.inf
-        new = Frame(tokens, running, ended, frame.trail, frame.divisors, frame.limits, step, select_rows(frame.state, rows))
+        new = Frame(tokens, running, ended, frame.trail, frame.divisors, frame.limits, step, reorder(frame.state, rows))
         if not self.is_watched:
             return new, (goes_on,)
         return new, (goes_on, choices // vocabulary % self.beams, choices % vocabulary, best, scores, kept)
