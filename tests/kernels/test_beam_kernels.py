@@ -8,7 +8,9 @@ import torch
 
 from clew.core.masks import Clock
 from clew.decoding.beam import Hypotheses, beam_search
+from clew.kernels import few_rows
 from clew.kernels.decode_attention import decode_attention
+from clew.kernels.top_k import topk
 from clew.layers import attention, caches
 from clew.layers.caches import Buffer, own_places
 from clew.models import MODELS
@@ -76,3 +78,39 @@ def test_a_search_through_the_table_finds_what_a_search_with_copies_finds(device
     found = search()
     assert torch.equal(found.tokens, wanted.tokens)
     torch.testing.assert_close(found.log_probs, wanted.log_probs)
+
+
+@pytest.mark.parametrize("shape, k", [((1, 1), 1), ((4, 50), 10), ((2, 3, 7), 7), ((3, 1025), 10), ((2, 9001), 33), ((40, 5000), 2)])
+def test_the_largest_entries_are_those_of_a_stable_sort(device, shape, k):
+    x = torch.randn(*shape, device=device)
+    x = torch.where(torch.rand_like(x) < 0.5, (4 * x).round() / 4, x)  # some are equal
+    x = torch.where(torch.rand_like(x) < 0.2, -torch.inf, x)
+    values, indices = topk(x, k)
+    wanted = x.sort(dim=-1, descending=True, stable=True)
+    assert torch.equal(values, wanted.values[..., :k])
+    assert torch.equal(indices, wanted.indices[..., :k])
+
+
+def test_zeros_of_both_signs_are_equal_and_nan_is_the_largest(device):
+    x = torch.tensor([[1.0, -0.0, 0.0, -1.0], [0.0, float("nan"), float("inf"), -float("nan")], [-float("inf")] * 4], device=device)
+    assert topk(x, 4).indices.tolist() == [[0, 1, 2, 3], [1, 3, 2, 0], [0, 1, 2, 3]]
+
+
+def test_rows_that_lie_apart_are_read_where_they_lie(device):
+    x = torch.randn(3, 5, 30, device=device)
+    for part in (x[:, -1], x[:, :, 3:9], x.transpose(1, 2)):
+        assert torch.equal(topk(part, 3).values, part.topk(3).values)
+
+
+@pytest.mark.skipif(IS_INTERPRETED, reason="the mode takes tensors on a GPU")
+@pytest.mark.parametrize("trial, calls", [("0", 0), ("1", 1)])
+def test_a_step_takes_the_largest_by_the_kernel_while_it_is_on_trial(monkeypatch, trial, calls):
+    monkeypatch.setenv("CLEW_TRIAL_KERNELS", trial)
+    seen: list[int] = []
+    form = few_rows.FORMS[torch.Tensor.topk]
+    monkeypatch.setitem(few_rows.FORMS, torch.Tensor.topk, form._replace(run=lambda x, k: seen.append(k) or form.run(x, k)))
+    x = torch.randn(4, 3, 3000, device="cuda")
+    with torch.inference_mode(), few_rows.FewRows():
+        values = x.topk(5).values
+    assert len(seen) == calls
+    assert torch.equal(values, x.topk(5).values)
