@@ -32,14 +32,19 @@ def histories(trail: Tensor, lengths: Tensor, choices: Tensor, vocabulary: int) 
         choice_{t - 1} = trail[t - 1, beam of choice_t]
         token_t        = token of choice_t
 
-    `trail` (sentences, steps, beams) has the choices of every step; what stands past a length is of no hypothesis.
+    `trail` (sentences, steps, beams) has the choices of every step; what stands past a length is of no hypothesis. Jumps back over one step
+    are put together to jumps over 2, 4, 8, ..., so that a search of many steps is read in few operations.
     """
     steps, beams = trail.shape[1:]
-    parents, last_parents = trail // vocabulary % beams, choices // vocabulary % beams
+    # Behind the beams each hypothesis has a lane of its own, in which it stays until it goes back to the beam that it continued.
+    lanes = torch.arange(beams, beams + lengths.shape[1], device=trail.device)[:, None]
     is_last = torch.arange(1, 1 + steps, device=trail.device) == lengths[..., None]  # (sentences, hypotheses, steps)
-    beam, path = last_parents, torch.empty_like(is_last, dtype=torch.long)
-    for step in reversed(range(steps)):
-        path[..., step] = beam
-        beam = torch.where(is_last[..., step], last_parents, parents[:, step].gather(1, beam))
-    along = trail.transpose(1, 2).gather(1, path)
-    return torch.where(is_last, choices[..., None], along) % vocabulary
+    by_lane = torch.cat([trail.transpose(1, 2), choices[..., None].expand(-1, -1, steps)], 1)  # (sentences, lanes, steps)
+    back = by_lane // vocabulary % beams
+    back[:, beams:] = torch.where(is_last, back[:, beams:], lanes)
+    stay = torch.arange(back.shape[1], device=trail.device)[:, None].expand(len(trail), -1, 1)
+    jumps, over = torch.cat([back[..., 1:], stay], 2), 1  # from step t + over, or the last one, to step t
+    while over < steps:
+        jumps = torch.cat([jumps[..., :-over].gather(1, jumps[..., over:]), jumps[..., -over:]], 2)
+        over *= 2
+    return by_lane.gather(1, jumps[:, beams:, :steps]) % vocabulary

@@ -1,4 +1,6 @@
 import torch
+from hypothesis import given, settings
+from hypothesis import strategies as st
 
 from clew.decoding.back_pointers import Ended, best_of, histories
 
@@ -33,3 +35,20 @@ def test_the_best_of_several_groups_come_with_all_that_is_known_of_them():
     second = Ended(torch.tensor([[-3.0, -0.5]]), torch.tensor([[-9.0, -1.5]]), torch.tensor([[3, 3]]), torch.tensor([[21, 22]]))
     found = best_of([first, second], 3)
     assert [part.tolist() for part in found] == [[[-0.5, -1.0, -3.0]], [[-1.5, -2.0, -9.0]], [[3, 2, 3]], [[22, 11, 21]]]
+
+
+@settings(deadline=None, max_examples=30)
+@given(seed=st.integers(0, 9999), steps=st.integers(1, 40), hypotheses=st.integers(1, 4))
+def test_long_histories_are_those_that_are_walked_step_by_step(seed, steps, hypotheses):
+    generator = torch.Generator().manual_seed(seed)
+    trail = torch.randint(0, 3 * BEAMS * VOCABULARY, (3, steps, BEAMS), generator=generator)
+    lengths = torch.randint(0, steps + 1, (3, hypotheses), generator=generator)
+    choices = torch.randint(0, 3 * BEAMS * VOCABULARY, (3, hypotheses), generator=generator)
+    tokens = histories(trail, lengths, choices, VOCABULARY)
+    for sentence in range(3):
+        for place, length in enumerate(lengths[sentence].tolist()):
+            last, walked = int(choices[sentence, place]), []
+            for step in reversed(range(length)):
+                walked.insert(0, last % VOCABULARY)
+                last = int(trail[sentence, step - 1, last // VOCABULARY % BEAMS])
+            assert tokens[sentence, place, :length].tolist() == walked
