@@ -65,7 +65,8 @@ def reorder(state: State, rows: Tensor) -> State:
 
     It reads on as `select_rows(state, rows)` does, where every row takes the place of one that has read as many positions: the beams of a
     sentence. Only what differs between such rows is moved: a recurrent state, a growing cache, a ring; not clocks, and of a buffer of keys
-    and values only the table that says where they lie. Memory keeps its rows.
+    and values only the table that says where they lie. Memory keeps its rows. Rows that share keys and values cannot be merged with others
+    (`where_rows`, `write_rows`) before `select_rows` has given each its own.
     """
     moving: list[Tensor] = []
     _map_parts("reordered", moving.append, state, moving.append)
@@ -131,18 +132,22 @@ def _map_parts(method: str, function: Callable[[Tensor], Any], state: State, *ar
         return getattr(state, method)(*arguments)
     if isinstance(state, Tensor):
         return function(state)
-    if isinstance(state, dict):
-        return {name: _map_parts(method, function, part, *arguments) for name, part in state.items()}
-    parts = [_map_parts(method, function, part, *arguments) for part in state]
-    return type(state)(*parts) if hasattr(state, "_fields") else type(state)(parts)
+    return _with_children(lambda part: _map_parts(method, function, part, *arguments), state)
 
 
 def _map_memory(function: Callable[[Tensor], Tensor], state: State) -> State:
     if isinstance(state, Memory):
         return map_tree(function, state)
-    if isinstance(state, (tuple, list)):
-        parts = [_map_memory(function, part) for part in state]
-        return type(state)(*parts) if hasattr(state, "_fields") else type(state)(parts)
-    if isinstance(state, dict):
-        return {name: _map_memory(function, part) for name, part in state.items()}
-    return state
+    if state is None or isinstance(state, Tensor):
+        return state
+    return _with_children(lambda part: _map_memory(function, part), state)
+
+
+def _with_children(function: Callable[[Tree], Tree], node: Tree) -> Tree:
+    """The node with `function` of each of its children."""
+    if isinstance(node, dict):
+        return {name: function(child) for name, child in node.items()}
+    if isinstance(node, (tuple, list)):
+        children = [function(child) for child in node]
+        return type(node)(*children) if hasattr(node, "_fields") else type(node)(children)
+    raise TypeError(f"a state holds tensors in tuples, lists and dicts, not {type(node).__name__}")

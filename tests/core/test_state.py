@@ -112,6 +112,8 @@ def test_kept_nodes_come_from_the_first_tree():
 def test_what_is_no_tensor_cannot_be_in_a_state():
     with pytest.raises(TypeError, match="a state holds tensors in tuples, lists and dicts, not int"):
         leaves((torch.ones(1), 3))
+    with pytest.raises(TypeError, match="a state holds tensors in tuples, lists and dicts, not int"):
+        reorder((torch.ones(1), 3), torch.tensor([0]))
 
 
 def test_trees_of_different_forms_are_not_mixed():
