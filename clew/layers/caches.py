@@ -69,7 +69,7 @@ class Buffer(NamedTuple):
         return keys.transpose(1, 2), values.transpose(1, 2)
 
     def reordered(self, move: Callable[[Tensor], Tensor]) -> "Buffer":
-        if is_moved(self.keys):
+        if self.places is None and is_moved(self.keys):
             return self._replace(keys=move(self.keys), values=move(self.values))
         return self._replace(places=move(own_places(self.keys) if self.places is None else self.places))
 
