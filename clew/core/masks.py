@@ -4,6 +4,7 @@ A mask is None (all real), boolean (batch, length), or integer document numbers 
 positions come first. A `Clock` carries a row's count from chunk to chunk, so positions never come from `arange` alone.
 """
 
+from collections.abc import Callable
 from typing import NamedTuple
 
 import torch
@@ -18,6 +19,10 @@ class Clock(NamedTuple):
     count: Tensor  # type: ignore[assignment]  # (batch,)
     start: Tensor  # (batch,)
     document: Tensor  # (batch,)
+
+    def reordered(self, move: Callable[[Tensor], Tensor]) -> "Clock":
+        """Rows that take each other's place stand at the same one."""
+        return self
 
     def rewind(self, lengths: Tensor) -> "Clock":
         """Back to `lengths` positions read, inside the document that each row stands in: where the one before began is not kept."""

@@ -2,6 +2,9 @@
 
 `Memory` is read, never written, and has one row a sentence: every operation here hands it on untouched, except `map_state` with
 `memory=True` and `select_rows` with `memory_rows`.
+
+A part of a state, a NamedTuple, may say by a method of its own what an operation does to it: `selected(rows)`, `rewind(lengths)`, and
+`reordered(move)`, with `move` of each tensor that follows its rows.
 """
 
 from collections.abc import Callable, Iterable
@@ -11,6 +14,9 @@ import torch
 from torch import Tensor
 
 from clew.core.types import Memory, State, Tree
+
+MOST_STACKED = 2**18
+"""Entries of a tensor that is still small: see `reorder`."""
 
 
 def map_tree(function: Callable[..., Any], first: Tree, *others: Tree, keep: tuple[type, ...] = ()) -> Tree:
@@ -48,10 +54,24 @@ def map_state(function: Callable[..., Tensor], *states: State, memory: bool = Fa
 
 def select_rows(state: State, rows: Tensor, memory_rows: Tensor | None = None) -> State:
     """The state of `rows`, in that order, repeats allowed; memory keeps its rows unless `memory_rows` says which of them stay."""
-    chosen = map_state(lambda leaf: leaf.index_select(0, rows), state)
+    chosen = _map_parts("selected", lambda leaf: leaf.index_select(0, rows), state, rows)
     if memory_rows is None:
         return chosen
     return _map_memory(lambda leaf: leaf.index_select(0, memory_rows), chosen)
+
+
+def reorder(state: State, rows: Tensor) -> State:
+    """The state in which row i goes on from where row `rows[i]` stood, repeats allowed; the state given is used up.
+
+    It reads on as `select_rows(state, rows)` does, where every row takes the place of one that has read as many positions: the beams of a
+    sentence. Only what differs between such rows is moved: a recurrent state, a growing cache, a ring; not clocks, and of a buffer of keys
+    and values only the table that says where they lie. Memory keeps its rows. Rows that share keys and values cannot be merged with others
+    (`where_rows`, `write_rows`) before `select_rows` has given each its own.
+    """
+    moving: list[Tensor] = []
+    _map_parts("reordered", moving.append, state, moving.append)
+    moved = iter(_rows_of_each(moving, rows))
+    return _map_parts("reordered", lambda leaf: next(moved), state, lambda leaf: next(moved))
 
 
 def where_rows(condition: Tensor, new: State, old: State) -> State:
@@ -80,22 +100,54 @@ def rewind(state: State, lengths: Tensor) -> State:
     Only for states that can go back: those whose parts have a `rewind` of their own (attention caches, clocks) and nothing that a
     step overwrites. A recurrent state has to be kept by who wants to return to it.
     """
+
+    def refuse(leaf: Tensor) -> Tensor:
+        raise TypeError("this state is overwritten by every step and cannot be rewound; keep a copy_state of it instead")
+
+    return _map_parts("rewind", refuse, state, lengths)
+
+
+def _rows_of_each(tensors: list[Tensor], rows: Tensor) -> list[Tensor]:
+    """`rows` of every tensor. Small ones of the same shape are stacked and moved as one: a kernel's launch costs more than its work."""
+    alike: dict[Any, list[int]] = {}
+    for place, tensor in enumerate(tensors):
+        key = (tensor.shape, tensor.dtype, tensor.device) if tensor.numel() <= MOST_STACKED else place
+        alike.setdefault(key, []).append(place)
+    chosen = list(tensors)
+    for places in alike.values():
+        if len(places) == 1:
+            chosen[places[0]] = tensors[places[0]].index_select(0, rows)
+            continue
+        together = torch.stack([tensors[place] for place in places]).index_select(1, rows)
+        for place, tensor in zip(places, together.unbind(0), strict=True):
+            chosen[place] = tensor
+    return chosen
+
+
+def _map_parts(method: str, function: Callable[[Tensor], Any], state: State, *arguments: Any) -> State:
+    """What each part that has the method gives, and `function` of every leaf outside such parts; memory stays."""
     if state is None or isinstance(state, Memory):
         return state
-    if hasattr(state, "rewind"):
-        return state.rewind(lengths)
-    if isinstance(state, (tuple, list)):
-        parts = [rewind(part, lengths) for part in state]
-        return type(state)(*parts) if hasattr(state, "_fields") else type(state)(parts)
-    raise TypeError("this state is overwritten by every step and cannot be rewound; keep a copy_state of it instead")
+    if hasattr(state, method):
+        return getattr(state, method)(*arguments)
+    if isinstance(state, Tensor):
+        return function(state)
+    return _with_children(lambda part: _map_parts(method, function, part, *arguments), state)
 
 
 def _map_memory(function: Callable[[Tensor], Tensor], state: State) -> State:
     if isinstance(state, Memory):
         return map_tree(function, state)
-    if isinstance(state, (tuple, list)):
-        parts = [_map_memory(function, part) for part in state]
-        return type(state)(*parts) if hasattr(state, "_fields") else type(state)(parts)
-    if isinstance(state, dict):
-        return {name: _map_memory(function, part) for name, part in state.items()}
-    return state
+    if state is None or isinstance(state, Tensor):
+        return state
+    return _with_children(lambda part: _map_memory(function, part), state)
+
+
+def _with_children(function: Callable[[Tree], Tree], node: Tree) -> Tree:
+    """The node with `function` of each of its children."""
+    if isinstance(node, dict):
+        return {name: function(child) for name, child in node.items()}
+    if isinstance(node, (tuple, list)):
+        children = [function(child) for child in node]
+        return type(node)(*children) if hasattr(node, "_fields") else type(node)(children)
+    raise TypeError(f"a state holds tensors in tuples, lists and dicts, not {type(node).__name__}")

@@ -33,9 +33,9 @@ LOOK = 16
 """Steps between two looks of the host at a GPU."""
 LEAST_STEPS = 24
 """A capture costs about as much as so many eager steps."""
-WAITS, TRIES, LEAST_TAPED = 8, 4, 32
-"""Steps that are run before one is noted, where a step of such shapes is met for the first time: noting two and making a tape of them costs
-about as much. Steps that are noted in the hope of a tape. Steps that a tape has to have run for another to be tried when it is left."""
+WAITS, TRIES = 8, 4
+"""Steps that are run before one is noted, where a step of such shapes is met for the first time or a tape was left: noting two and making a
+tape of them costs about as much. Steps of a call that are noted in the hope of a tape."""
 MOST_GRAPHS, MOST_TAPES = 8, 64
 """Graphs that are kept, of which each holds a frame and with it an attention cache, and tapes, which hold neither."""
 
@@ -85,13 +85,14 @@ def stacked(outputs: Sequence[Outputs]) -> Outputs:
 class Taped:
     """A step that is run as it was written until two in a row make the same calls, and then from a tape of these.
 
-    `waits` are steps that are run before the first is noted: one that is run only a few times is not worth a tape. Once released, it keeps
+    `waits` are steps that are run before one is noted: a step that is run only a few times is not worth a tape. Once released, it keeps
     neither a model nor a frame alive.
     """
 
     def __init__(self, advance: Advance, frame: Tree, waits: int = 0):
         self.tape: Tape | None = None
-        self.waits, self.tries = waits, TRIES
+        self.waits = waits
+        self.can_be_taped = True
         self.is_taken = False
         self.addresses: list[int] = []
         self.restart(advance, frame)
@@ -102,6 +103,7 @@ class Taped:
         self.form, self.leaves = frame, leaves(frame)
         self.before: Recording | None = None
         self.replay: Callable[[Sequence[Tensor]], tuple[Tensor, ...]] | None = None
+        self.is_left, self.tries = False, TRIES
 
     def release(self) -> None:
         self.advance = self.before = self.replay = self.form = None
@@ -115,19 +117,20 @@ class Taped:
         return stacked([self.step(None if fed is None else fed[step]) for step in range(count)])
 
     def step(self, fed: Tensor | None) -> Outputs:
-        if self.tape is not None and not is_watching():
+        if is_watching():
+            return self.run_written(fed)
+        if self.tape is not None and not self.is_left:
             try:
                 self.replay = self.replay or self.tape.begin()
                 results = self.replay(self.leaves if fed is None else [*self.leaves, fed])
             except Exception as error:
                 # Whatever it was, the step as it was written says it better, or goes another way.
                 log.debug("a recorded step is left: %s", error)
-                self.tries = TRIES if self.tape.step > LEAST_TAPED else self.tries
-                self.tape = self.replay = None
+                self.is_left, self.waits = True, WAITS
             else:
                 self.leaves = list(results[: len(self.leaves)])
                 return results[len(self.leaves) :]
-        if self.waits or not self.tries or is_watching():
+        if self.waits or not self.can_be_taped or not self.tries:
             self.waits = max(self.waits - 1, 0)
             return self.run_written(fed)
         return self.note(fed)
@@ -149,11 +152,11 @@ class Taped:
         self.tries -= 1
         if recording.reason is not None:
             log.debug("a step is not recorded: %s", recording.reason)
-            self.tries = 0 if before is None else self.tries
+            self.can_be_taped = before is not None
         elif before is None:
             self.before = recording
         else:
-            self.tape = Tape(recording)
+            self.tape, self.replay, self.is_left = Tape(recording), None, False
         return outputs
 
 

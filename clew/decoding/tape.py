@@ -254,7 +254,7 @@ class Tape:
         constants = [place() for place in self.constants]
         if any(tensor is None for tensor in constants):
             raise Diverged("a weight is gone")
-        is_first = True
+        self.step, is_first = min(0, self.horizon.last - 1), True
 
         def run(inputs: Sequence[Tensor]) -> tuple[Tensor, ...]:
             nonlocal is_first

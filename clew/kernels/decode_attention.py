@@ -6,6 +6,9 @@ slots that a row has filled are read.
 
 scaled_dot_product_attention would read the whole buffer under a mask, and the write would be a kernel of its own. A long buffer is read in
 `splits` parts side by side, each with a maximum and a sum of its own, which a second kernel joins.
+
+Beams share what they have in common: with a table `places`, slot s of a row is read from slot `places[row, s]` of all rows' slots counted
+through, which may be another row's; the new key and value are written into the row's own slot, and the table says so.
 """
 
 # mypy: disable-error-code="no-untyped-def, untyped-decorator"
@@ -43,9 +46,11 @@ def decode_attention(
     *,
     scale: float,
     slopes: Tensor | None = None,
+    places: Tensor | None = None,
 ) -> Tensor:
     """query (batch, heads, 1, dim), key and value (batch, key heads, 1, dim), keys and values (batch, slots, key heads, dim), `count` and
-    `first` (batch,): how many positions were read before, and the first that may be seen. Gives (batch, heads, 1, dim).
+    `first` (batch,): how many positions were read before, and the first that may be seen. `places` is (batch, slots). Gives
+    (batch, heads, 1, dim).
 
     A row whose buffer is full gets NaN, which no decoding lets pass: asking the host at every step would cost more than the step.
     """
@@ -55,11 +60,14 @@ def decode_attention(
     block, warps = FEW if batch * heads < 4 * PROGRAMS else MANY
     out = torch.empty(batch, heads, 1, dim, dtype=query.dtype, device=query.device)
     parts = torch.empty(batch, heads, splits, dim + 2, dtype=torch.float32, device=query.device) if splits > 1 else out
+    assert places is None or (keys.is_contiguous() and values.is_contiguous() and places.is_contiguous())
     _attend[(batch * heads, splits)](
-        query, key, value, keys, values, count, first, slopes if slopes is not None else query, out, parts,
+        query, key, value, keys, values, count, first, slopes if slopes is not None else query, places if places is not None else count,
+        out, parts,
         *query.stride()[:2], *key.stride()[:2], *value.stride()[:2], *keys.stride()[:3], *values.stride()[:3],
         heads, slots, scale,
-        GROUP=heads // key_heads, DIM=dim, BLOCK=block, SPLITS=splits, HAS_SLOPES=slopes is not None, num_warps=warps,
+        GROUP=heads // key_heads, DIM=dim, BLOCK=block, SPLITS=splits, HAS_SLOPES=slopes is not None,
+        HAS_PLACES=places is not None, num_warps=warps,
     )  # fmt: skip
     if splits > 1:
         _join[(batch * heads,)](parts, out, DIM=dim, SPLITS=splits, WIDTH=triton.next_power_of_2(splits), num_warps=1)
@@ -70,10 +78,11 @@ if triton is not None:
 
     @triton.jit
     def _attend(
-        query, key, value, keys, values, count, first, slopes, out, parts,
+        query, key, value, keys, values, count, first, slopes, places, out, parts,
         q_batch, q_head, k_batch, k_head, v_batch, v_head, keys_batch, keys_slot, keys_head, values_batch, values_slot, values_head,
         heads, slots, scale,
         GROUP: tl.constexpr, DIM: tl.constexpr, BLOCK: tl.constexpr, SPLITS: tl.constexpr, HAS_SLOPES: tl.constexpr,
+        HAS_PLACES: tl.constexpr,
     ):  # fmt: skip
         row = tl.program_id(0) // heads
         head = tl.program_id(0) % heads
@@ -85,11 +94,18 @@ if triton is not None:
         q = tl.load(query + row * q_batch + head * q_head + d).to(tl.float32) * scale
         k = tl.load(key + row * k_batch + group * k_head + d)
         v = tl.load(value + row * v_batch + group * v_head + d)
-        keys += row.to(tl.int64) * keys_batch + group * keys_head
-        values += row.to(tl.int64) * values_batch + group * values_head
+        keys += group * keys_head
+        values += group * values_head
+        own_keys = keys + row.to(tl.int64) * keys_batch
+        own_values = values + row.to(tl.int64) * values_batch
         if (split == 0) & (head % GROUP == 0) & (n + 1 < slots):
-            tl.store(keys + (n + 1) * keys_slot + d, k.to(keys.dtype.element_ty))
-            tl.store(values + (n + 1) * values_slot + d, v.to(values.dtype.element_ty))
+            tl.store(own_keys + (n + 1) * keys_slot + d, k.to(keys.dtype.element_ty))
+            tl.store(own_values + (n + 1) * values_slot + d, v.to(values.dtype.element_ty))
+            if HAS_PLACES:
+                own = row.to(tl.int64) * slots + n + 1
+                tl.store(places + own, own)
+        if not HAS_PLACES:
+            keys, values = own_keys, own_values
         slope = 0.0
         if HAS_SLOPES:
             slope = tl.load(slopes + head).to(tl.float32)
@@ -104,6 +120,8 @@ if triton is not None:
             j = block + tl.arange(0, BLOCK)
             seen = j < stop
             at = (j + 1)[:, None]
+            if HAS_PLACES:
+                at = tl.load(places + row.to(tl.int64) * slots + at, mask=seen[:, None], other=0)
             some = tl.load(keys + at * keys_slot + d[None, :], mask=seen[:, None], other=0.0)
             read = tl.load(values + at * values_slot + d[None, :], mask=seen[:, None], other=0.0)  # under way while scores are summed
             scores = tl.sum(some.to(tl.float32) * q[None, :], 1) - slope * (n - j).to(tl.float32)

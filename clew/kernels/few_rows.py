@@ -1,5 +1,5 @@
 """What a decoding step does with few rows, on a GPU: products that read each weight once at full speed, norms, and softmax and maximum over
-a vocabulary, each one kernel.
+a vocabulary, each one kernel; the k largest are in `top_k`.
 
     linear(x, W, b) = x W^T + b            1 to 8 rows: a program a few rows of W, no tensor cores, sums in float32
     log_softmax(z)  = z - log sum exp z    in float32, whatever the rows' stride
@@ -19,6 +19,8 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor
 from torch.overrides import TorchFunctionMode
+
+from clew.kernels.top_k import takes_topk, topk
 
 try:
     import triton
@@ -171,12 +173,13 @@ class Form(NamedTuple):
     """Another way to run one of torch's functions: whether it takes these arguments, and what it gives."""
 
     takes: Callable[..., bool]
-    run: Callable[..., Tensor]
+    run: Callable[..., Any]
 
 
 FORMS: dict[Callable[..., Any], Form] = {
     torch.Tensor.log_softmax: Form(takes_softmax, log_softmax),
     torch.Tensor.argmax: Form(takes_argmax, argmax),
+    torch.Tensor.topk: Form(takes_topk, topk),
     torch.layer_norm: Form(takes_layer_norm, layer_norm),
     F.rms_norm: Form(takes_rms_norm, rms_norm),
 }

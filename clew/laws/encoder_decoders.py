@@ -4,7 +4,7 @@ import torch
 from torch import Tensor, nn
 
 from clew.core.errors import UserError
-from clew.core.state import copy_state, leaves, select_rows
+from clew.core.state import copy_state, leaves, reorder, select_rows
 from clew.core.types import Memory, State
 from clew.laws.cases import Build, Case, Chunk, Law, Sizes
 from clew.laws.sequences import BODY_LAWS
@@ -86,7 +86,7 @@ def sharing(build: Build, sizes: Sizes) -> None:
             states = [case.module.initial_state(rows, memory, capacity) for memory in (shared, each)]
             first, second = (case.read(Chunk(tokens), state=state) for state in states)
             case.same_rows("y of beams that share a row of memory", second.rows, first.rows)
-            reordered = select_rows(copy_state(first.state), order)
+            reordered = reorder(copy_state(first.state), order)
             apart = select_rows(copy_state(second.state), order, memory_rows=order)
             case.same_rows(
                 f"y of beams {order.tolist()}", case.read(Chunk(more), state=apart).rows, case.read(Chunk(more), state=reordered).rows

@@ -10,7 +10,7 @@ from safetensors.torch import load, save
 from torch import Tensor, nn
 
 from clew.core.errors import UserError
-from clew.core.state import copy_state, leaves, map_state, rewind, select_rows
+from clew.core.state import copy_state, leaves, map_state, reorder, rewind, select_rows
 from clew.core.taps import Tap, watching
 from clew.core.types import State
 from clew.kernels import only_equations
@@ -179,6 +179,25 @@ def rows(build: Build, sizes: Sizes) -> None:
             case.same_rows(f"y of rows {chosen.tolist()} chosen from the state", [after[row] for row in chosen.tolist()], before)
 
 
+def reordering(build: Build, sizes: Sizes) -> None:
+    """Rows that take each other's place between two steps, as beams do, read on as copies of those rows do."""
+    case = Case("reordering", build, sizes).settle()
+    if not case.causal:
+        return
+    x, more = case.draw(), case.draw(length=MORE)
+    with torch.no_grad():
+        for capacity in (None, sizes.length + MORE, ROOM):
+            reordered = case.read(Chunk(x), state=case.start(sizes.batch, capacity)).state
+            copied = copy_state(reordered)
+            for t in range(MORE):
+                order = torch.tensor([case.randint(0, sizes.batch - 1) for _ in range(sizes.batch)])
+                step = Chunk(more[:, t : t + 1])
+                found = case.read(step, state=reorder(reordered, order))
+                wanted = case.read(step, state=select_rows(copied, order))
+                case.same_rows(f"y of rows {order.tolist()} in the places of the others", wanted.rows, found.rows)
+                reordered, copied = found.state, wanted.state
+
+
 def documents(build: Build, sizes: Sizes) -> None:
     """Documents packed into a row are read as each is alone, however the row is cut, and what follows goes on with the last."""
     case = Case("documents", build, sizes).settle()
@@ -338,6 +357,7 @@ SEQUENCE_LAWS: dict[str, Law] = {
     "no length": no_length,
     "beginning": beginning,
     "rows": rows,
+    "reordering": reordering,
     "documents": documents,
     "caching": caching,
     "rewinding": rewinding,

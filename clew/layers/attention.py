@@ -224,12 +224,12 @@ class SelfAttention(SequenceLayer):
             cache: Any = write_together(state, key, value, first, clock)
             key_index = cache.index.narrow(1, 1, first + x.shape[1])
             if first:
-                key, value = (part.narrow(1, 1, first + 1).transpose(1, 2) for part in (cache.keys, cache.values))
+                key, value = cache.read(slice(1, first + 2))
             else:
                 seen = Sight(places, key_index, causal=True, aligned=True)
         elif isinstance(state, (Buffer, Ring)):
             cache = write(state, key, value, places, clock)
-            key, value, key_index = cache.keys.transpose(1, 2), cache.values.transpose(1, 2), cache.index
+            (key, value), key_index = cache.read(), cache.index
             seen = Sight(places, key_index, causal=True, window=self.window, documents=True, padded=mask is not None)
         else:
             # An exported program is for a past of any length, of which none is a case that it must not be made for.
@@ -256,7 +256,8 @@ class SelfAttention(SequenceLayer):
         first = clock.start if self.window is None else torch.maximum(clock.start, clock.count - self.window)
         query, key, scale = self.attention.score.as_dot(query, key)
         slopes = position.slopes if isinstance(position, ALiBi) else None
-        context = kernel(query, key, value, state.keys, state.values, clock.count, first, scale=scale, slopes=slopes)
+        options = {"scale": scale, "slopes": slopes, "places": state.places}
+        context = kernel(query, key, value, state.keys, state.values, clock.count, first, **options)
         clock.count.add_(1)
         return self.join(context)
 

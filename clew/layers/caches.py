@@ -3,8 +3,13 @@
 `Grown` is a longer tensor after each chunk: gradients flow and nothing is ever full. `Buffer` is allocated once and written in
 place: shapes and addresses are fixed, so that a step can be compiled or captured; the state given to a call is used up by it.
 `Ring` is a buffer for attention with a window, which writes over what no position will see again.
+
+Beams that take each other's place (`core.state.reorder`) take the keys and values of a `Grown` or a `Ring` with them. Those of a `Buffer`
+stay where they were written, and a table says where. A row that has read n positions writes the next one into its own storage, which nobody
+reads there yet; the positions before it are never written again, so that any number of rows may share them.
 """
 
+from collections.abc import Callable
 from typing import NamedTuple
 
 import torch
@@ -12,6 +17,8 @@ from torch import Tensor
 
 from clew.core.errors import UserError
 from clew.core.masks import Clock, Places
+from clew.core.state import map_tree
+from clew.kernels.on_trial import are_asked_for
 
 RING_CHUNK = 64
 """A windowed layer reads longer chunks in pieces of this many positions, so that its ring needs window + RING_CHUNK slots."""
@@ -29,6 +36,9 @@ class Grown(NamedTuple):
         index = self.key_index
         return self._replace(index=torch.where(index < lengths[:, None], index, -1), clock=self.clock.rewind(lengths))
 
+    def reordered(self, move: Callable[[Tensor], Tensor]) -> "Grown":
+        return self._replace(keys=move(self.keys), values=move(self.values))
+
     @property
     def key_index(self) -> Tensor:
         if self.index is not None:
@@ -37,15 +47,49 @@ class Grown(NamedTuple):
 
 
 class Buffer(NamedTuple):
-    """Key of position p in slot p + 1; slot 0 takes the writes of padding. What stands past a row's count is not looked at."""
+    """Key of position p in slot p + 1; slot 0 takes the writes of padding. What stands past a row's count is not looked at.
+
+    `places` says which key each slot of a row has, the slots of all rows counted through: row * (1 + capacity) + slot. None means that
+    every row has its own. A row writes into its own storage, and says so in `places`.
+    """
 
     keys: Tensor  # (batch, 1 + capacity, heads, head_dim)
     values: Tensor
     index: Tensor  # type: ignore[assignment]  # (batch, 1 + capacity), -1 for slot 0 and then 0, 1, 2, ...
     clock: Clock
+    places: Tensor | None = None  # (batch, 1 + capacity)
+
+    def read(self, slots: slice = slice(None)) -> tuple[Tensor, Tensor]:
+        """The keys and values (batch, heads, slots, head_dim) of each row."""
+        if self.places is None:
+            return self.keys[:, slots].transpose(1, 2), self.values[:, slots].transpose(1, 2)
+        places = self.places[:, slots]
+        flat = places.flatten()
+        keys, values = (part.flatten(0, 1).index_select(0, flat).unflatten(0, places.shape) for part in (self.keys, self.values))
+        return keys.transpose(1, 2), values.transpose(1, 2)
+
+    def reordered(self, move: Callable[[Tensor], Tensor]) -> "Buffer":
+        if self.places is None and is_moved(self.keys):
+            return self._replace(keys=move(self.keys), values=move(self.values))
+        return self._replace(places=move(own_places(self.keys) if self.places is None else self.places))
+
+    def selected(self, rows: Tensor) -> "Buffer":
+        keys, values, *others = self
+        index, clock, places = map_tree(lambda leaf: leaf.index_select(0, rows), others)
+        if places is None:
+            return Buffer(keys.index_select(0, rows), values.index_select(0, rows), index, clock)
+        return Buffer(keys, values, index, clock, places).gathered()
+
+    def gathered(self) -> "Buffer":
+        """The same with each row's keys and values in its own storage."""
+        if self.places is None:
+            return self
+        keys, values = (part.transpose(1, 2).contiguous() for part in self.read())
+        return self._replace(keys=keys, values=values, places=own_places(keys))
 
     def rewind(self, lengths: Tensor) -> "Buffer":
-        return self._replace(clock=self.clock.rewind(lengths))
+        # Where rows go back to different lengths, one would write what another still reads.
+        return self.gathered()._replace(clock=self.clock.rewind(lengths))
 
 
 class Ring(NamedTuple):
@@ -61,6 +105,13 @@ class Ring(NamedTuple):
         index = torch.where(self.index < lengths[:, None], self.index, -1)
         return self._replace(index=index, clock=self.clock.rewind(lengths))
 
+    def read(self) -> tuple[Tensor, Tensor]:
+        """The keys and values (batch, heads, slots, head_dim) of each row."""
+        return self.keys.transpose(1, 2), self.values.transpose(1, 2)
+
+    def reordered(self, move: Callable[[Tensor], Tensor]) -> "Ring":
+        return self._replace(keys=move(self.keys), values=move(self.values))
+
     def check_rewind(self, lengths: Tensor) -> None:
         """Refuses to go back to where the ring has written over the window that was seen from there."""
         oldest = self.index.masked_fill(self.index < 0, torch.iinfo(torch.long).max).amin(1)
@@ -73,6 +124,17 @@ class Ring(NamedTuple):
                 f"a windowed cache can be rewound by {RING_CHUNK} positions, but row {int(lost.int().argmax())} would go back further; "
                 "keep a copy_state of the state instead"
             )
+
+
+def is_moved(keys: Tensor) -> bool:
+    """Whether a buffer's keys and values are moved when rows are reordered: on a GPU, where the kernel that reads a table is on trial."""
+    return keys.is_cuda and not are_asked_for()
+
+
+def own_places(keys: Tensor) -> Tensor:
+    """The table (batch, slots) of a buffer whose rows read their own storage."""
+    rows, slots = keys.shape[:2]
+    return torch.arange(rows * slots, device=keys.device).view(rows, slots)
 
 
 def is_step_over_all(cache: Grown, x: Tensor) -> bool:
@@ -110,11 +172,14 @@ def write(cache: Buffer | Ring, keys: Tensor, values: Tensor, places: Places, cl
     else:
         slot = torch.where(places.index < 0, -1, places.index % (slots - 1))
     first = torch.arange(1, 1 + rows * slots, slots, device=keys.device)  # where position 0 of each row stands, the rows laid end to end
-    flat = (first[:, None] + slot).flatten()
+    own = first[:, None] + slot
+    flat = own.flatten()
     for buffer, new in ((cache.keys, keys), (cache.values, values)):
         buffer.flatten(0, 1).index_copy_(0, flat, new.transpose(1, 2).flatten(0, 1).to(buffer.dtype))
     if isinstance(cache, Buffer):
-        return Buffer(cache.keys, cache.values, cache.index, clock)
+        if cache.places is not None:
+            cache.places.scatter_(1, (slot + 1).expand_as(own), own)
+        return cache._replace(clock=clock)
     cache.index.flatten().index_copy_(0, flat, places.index.expand(rows, -1).flatten())
     return Ring(cache.keys, cache.values, cache.index, clock)
 
@@ -141,7 +206,10 @@ def write_together(cache: Buffer, keys: Tensor, values: Tensor, position: int, c
         check_capacity(clock, cache.keys.shape[1] - 1)
     cache.keys.narrow(1, position + 1, length).copy_(keys.transpose(1, 2))
     cache.values.narrow(1, position + 1, length).copy_(values.transpose(1, 2))
-    return Buffer(cache.keys, cache.values, cache.index, clock)
+    if cache.places is not None:
+        slots = slice(position + 1, position + 1 + length)
+        cache.places[:, slots] = own_places(cache.keys)[:, slots]
+    return cache._replace(clock=clock)
 
 
 def check_capacity(clock: Clock, capacity: int) -> None:

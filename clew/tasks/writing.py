@@ -9,7 +9,8 @@ from torch import Tensor
 
 from clew.core.config import Section
 from clew.core.masks import row_lengths
-from clew.decoding.beam import EarlyStop, beam_search
+from clew.decoding.beam import beam_search
+from clew.decoding.beam_step import EarlyStop
 from clew.decoding.ends import End
 from clew.decoding.filters import with_filters
 from clew.decoding.forced_end import ForcedEnd

@@ -5,7 +5,19 @@ import torch
 from torch import Tensor
 
 from clew.core.masks import Clock
-from clew.core.state import copy_state, detach_state, leaves, map_state, map_tree, rewind, select_rows, where_rows, write_rows
+from clew.core.state import (
+    MOST_STACKED,
+    copy_state,
+    detach_state,
+    leaves,
+    map_state,
+    map_tree,
+    reorder,
+    rewind,
+    select_rows,
+    where_rows,
+    write_rows,
+)
 from clew.core.types import Fixed, Memory
 
 
@@ -34,6 +46,25 @@ def test_memory_rows_are_selected_only_where_asked_for():
     assert chosen["b"][1][0].values.tolist() == [[2.0, 3.0]]
     assert chosen["b"][1][0].mask.tolist() == [[True, False]]
     assert chosen["a"].left.tolist() == [[0.0]]
+
+
+def test_reordered_rows_take_all_with_them_but_their_clock_and_memory():
+    clock = Clock(torch.tensor([5, 5, 5]), torch.tensor([0, 0, 0]), torch.tensor([0, 0, 0]))
+    more = torch.tensor([[5.0], [6.0], [7.0]])
+    moved = reorder({**state(), "c": (clock, more)}, torch.tensor([2, 0, 2]))
+    assert moved["a"].left.tolist() == [[2.0], [0.0], [2.0]]
+    assert moved["a"].right is None
+    assert moved["b"][0].tolist() == [12, 10, 12]
+    assert moved["b"][1][0] is MEMORY
+    assert moved["c"][0] is clock
+    assert moved["c"][1].tolist() == [[7.0], [5.0], [7.0]]
+
+
+def test_large_tensors_of_one_shape_are_reordered_too():
+    large = torch.arange(3.0)[:, None].expand(3, MOST_STACKED).contiguous()
+    first, second = reorder((large, -large), torch.tensor([1, 1, 0]))
+    assert first[:, 0].tolist() == [1.0, 1.0, 0.0]
+    assert second[:, -1].tolist() == [-1.0, -1.0, 0.0]
 
 
 def test_where_takes_each_row_from_the_new_or_the_old_state_and_memory_from_the_new():
@@ -81,6 +112,8 @@ def test_kept_nodes_come_from_the_first_tree():
 def test_what_is_no_tensor_cannot_be_in_a_state():
     with pytest.raises(TypeError, match="a state holds tensors in tuples, lists and dicts, not int"):
         leaves((torch.ones(1), 3))
+    with pytest.raises(TypeError, match="a state holds tensors in tuples, lists and dicts, not int"):
+        reorder((torch.ones(1), 3), torch.tensor([0]))
 
 
 def test_trees_of_different_forms_are_not_mixed():

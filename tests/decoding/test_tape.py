@@ -174,21 +174,24 @@ def test_a_comparison_that_never_changes_sets_no_limit():
 @pytest.mark.parametrize("lengths", [(9, 9, 9), (3, 3, 3), (12, 12, 12), (9, 4, 7), (2, 1, 3)])
 @pytest.mark.parametrize("family", ["gpt", "llama", "recurrent", "mixed"])
 def test_a_tape_is_taken_again_from_any_position(family, lengths, monkeypatch):
-    task, made, make = model(family), [], Tape.__init__
+    task, made, make, steps, following = model(family), [], Tape.__init__, [], Tape.next_step
     monkeypatch.setattr(Tape, "__init__", lambda tape, recording: made.append(tape) or make(tape, recording))
+    monkeypatch.setattr(Tape, "next_step", lambda tape, ahead: steps.append(ahead) or following(tape, ahead))
 
     def write(lengths: Any) -> Any:
         longest = max(lengths)
         prompt, mask = torch.arange(3 * longest).view(3, -1) % 90, torch.arange(longest) < torch.tensor(lengths)[:, None]
-        # One capacity for all, and with it one shape of the frame.
-        state = task.stepper().initial_state(3, 60)
+        # One capacity for all, and with it one shape of the frame; the longest fill it.
+        state = task.stepper().initial_state(3, 12 + 40)
         return greedy_sequences(task.stepper(), prompt, mask if len(set(lengths)) > 1 else None, state, max_new=40).tokens
 
     first = (9, 9, 9) if len(set(lengths)) == 1 else (5, 9, 7)
     write(first)
     assert len(made) == 1
     again = write(lengths)
-    assert len(made) == 1
+    number = len(steps)
+    assert torch.equal(write(lengths), again)
+    assert len(made) == 1 and len(steps) - number >= 38, "only the last step may be left"
     with watching({next(module for module in task.modules()): lambda _: None}):
         assert torch.equal(write(lengths), again)
 

@@ -374,6 +374,20 @@ class RewindsNothing(Average):
         return y, WrongRewind(after)
 
 
+class WrongReorder(tuple):
+    def reordered(self, move):
+        return self
+
+
+class ReordersNothing(Average):
+    def initial_state(self, batch_size, memory=None, capacity=None, *, like):
+        return WrongReorder(super().initial_state(batch_size, like=like))
+
+    def forward(self, x, mask=None, state=None):
+        y, after = super().forward(x, mask, state)
+        return y, WrongReorder(after)
+
+
 MIXERS = {
     "padding": [ForgetsTheMask, MeanOfAll],
     "causality": [MeanOfAll],
@@ -384,6 +398,7 @@ MIXERS = {
     "refusal": [BackwardsQuietly],
     "no length": [CannotReadNothing],
     "rows": [StateAcrossRows],
+    "reordering": [ReordersNothing],
     "batch": [StateAcrossRows],
     "caching": [BufferTooShort],
     "rewinding": [RewindsNothing],

@@ -1,0 +1,147 @@
+"""One step of beam search: a function from a frame of tensors to the next, as `engine` repeats it."""
+
+import math
+from collections.abc import Hashable
+from typing import Literal, NamedTuple
+
+import torch
+from torch import Tensor
+
+from clew.core.state import map_tree, reorder, select_rows
+from clew.core.types import State
+from clew.decoding.back_pointers import Ended, best_of
+from clew.decoding.ends import constant
+from clew.decoding.ranking import Ranking
+from clew.decoding.stepper import Stepper, signature_of
+
+EarlyStop = Literal["never", "likely", "full"]
+"""When a search ends that lets only the `beams` most probable candidates of a step end, as that of `transformers` does: when no running
+hypothesis can win, when none would win at its present length, or when `beams` have ended."""
+
+
+class Frame(NamedTuple):
+    """Between two steps: the beams of every sentence and their state, the best that have ended, and how many tokens there are.
+
+    Every leaf has a row a sentence or a beam. `trail` is written in place.
+    """
+
+    tokens: Tensor  # (rows,) the last token of each beam, which is read next
+    log_probs: Tensor  # (sentences, beams) of the running hypotheses, best first; -inf where there is none
+    ended: Ended  # (sentences, beams)
+    trail: Tensor  # (sentences, longest, beams) the choices of every step: see `back_pointers`
+    divisors: Tensor  # (sentences, longest, 3): see `_divisors`
+    limits: Tensor  # (sentences,)
+    step: Tensor  # (sentences,) all alike
+    state: State
+
+
+class Search:
+    """One step of all beams: their last tokens are read, and the most probable continuations kept.
+
+    `__call__` gives, with the next frame, which sentences go on (sentences,), and where the search is watched the fields of an Expansion.
+    """
+
+    def __init__(
+        self,
+        stepper: Stepper,
+        beams: int,
+        n_best: int,
+        ends: tuple[int, ...],
+        ranking: Ranking,
+        early_stop: EarlyStop | None,
+        is_watched: bool,
+    ):
+        self.stepper, self.beams, self.n_best, self.ends, self.ranking = stepper, beams, n_best, ends, ranking
+        self.early_stop, self.is_watched = early_stop, is_watched
+        looked = max(len(ends), 1) if is_watched else len(ends)  # who watches sees what is dropped, too
+        self.width = min((1 + looked) * beams, beams * stepper.vocabulary)
+        inner = signature_of(stepper)
+        self.signature: Hashable = None
+        if inner is not None and not is_watched:
+            self.signature = ("beam", inner, beams, n_best, ends, ranking, early_stop)
+
+    def begin(self, log_probs: Tensor, state: State, limits: Tensor, longest: int) -> Frame:
+        """One running hypothesis a sentence, of no tokens and log-probability 0, and none that has ended."""
+        trail = limits.new_zeros(len(limits), longest, self.beams)
+        nothing, zeros = log_probs.new_full((len(limits), self.beams), -math.inf), torch.zeros_like(trail[:, 0])
+        running = nothing.clone()
+        running[:, 0] = 0.0
+        ended, divisors = Ended(nothing, nothing, zeros, zeros), _divisors(self.ranking, limits, longest, log_probs.dtype)
+        return Frame(zeros.flatten(), running, ended, trail, divisors, limits.clone(), torch.zeros_like(limits), state)
+
+    def __call__(self, frame: Frame, fed: Tensor | None) -> tuple[Frame, tuple[Tensor, ...]]:
+        log_probs, state = self.stepper(frame.tokens[:, None], None, frame.state)
+        return self.expand(log_probs[:, -1].view(*frame.log_probs.shape, -1), frame._replace(state=state))
+
+    def expand(self, log_probs: Tensor, frame: Frame) -> tuple[Frame, tuple[Tensor, ...]]:
+        """`log_probs` (sentences, beams, vocabulary) are those of the next token."""
+        vocabulary, step = self.stepper.vocabulary, frame.step + 1
+        best, choices = self.candidates(log_probs, frame.log_probs)
+        has_ended = ((choices % vocabulary)[..., None] == constant(self.ends, choices.device)).any(-1)
+        running, kept = best.masked_fill(has_ended, -math.inf).topk(self.beams)
+        chosen = choices.gather(1, kept)
+        rows, tokens = (chosen // vocabulary).flatten(), (chosen % vocabulary).flatten()
+        frame.trail.index_copy_(1, frame.step[:1], chosen[:, None])
+
+        divisors = frame.divisors.index_select(1, frame.step[:1])[:, 0]  # (sentences, 3)
+        scores, running_scores = best / divisors[:, :1], running / divisors[:, :1]
+        if isinstance(penalties := self.ranking.penalties(frame.state), Tensor):
+            penalties = penalties.to(best.dtype)
+            scores, running_scores = scores + penalties[choices // vocabulary], running_scores + penalties[rows].view_as(running)
+        may_run, may_end = (step < frame.limits)[:, None], has_ended
+        if self.early_stop is not None:
+            may_end = (has_ended | ~may_run) & (torch.arange(self.width, device=step.device) < self.beams)
+        length = step[:, None]
+        groups = [frame.ended, Ended(scores.masked_fill(~may_end, -math.inf), best, length.expand_as(choices), choices)]
+        if self.early_stop is None:
+            groups.append(Ended(running_scores.masked_fill(may_run, -math.inf), running, length.expand_as(chosen), chosen))
+        ended = best_of(groups, self.beams)
+        may_win = self.may_win(running, running_scores, ended.scores, divisors)
+        running = running.masked_fill(~(may_run & may_win), -math.inf)
+        goes_on = running[:, 0] > -math.inf
+        new = Frame(tokens, running, ended, frame.trail, frame.divisors, frame.limits, step, reorder(frame.state, rows))
+        if not self.is_watched:
+            return new, (goes_on,)
+        return new, (goes_on, choices // vocabulary % self.beams, choices % vocabulary, best, scores, kept)
+
+    def candidates(self, log_probs: Tensor, running: Tensor) -> tuple[Tensor, Tensor]:
+        """The `width` most probable continuations of a sentence's beams by one token, best first, and their choices."""
+        vocabulary = self.stepper.vocabulary
+        # First each beam's own: a maximum over a sentence's beams times the vocabulary would be by far the slowest part of a step on a GPU.
+        own, tokens = log_probs.topk(min(self.width, vocabulary))  # (sentences, beams, width)
+        choices = tokens + torch.arange(0, running.numel() * vocabulary, vocabulary, device=tokens.device).view(*running.shape, 1)
+        best, place = (running[..., None] + own).flatten(1).topk(self.width)  # (sentences, width)
+        return best, choices.flatten(1).gather(1, place)
+
+    def may_win(self, running: Tensor, scores: Tensor, to_beat: Tensor, divisors: Tensor) -> Tensor:
+        """Whether a search goes on (sentences, 1), whose running hypotheses have these log-probabilities and scores."""
+        if self.early_stop == "full":
+            return to_beat[:, -1:] == -math.inf
+        if self.early_stop == "likely":
+            return scores.amax(1, keepdim=True) > to_beat[:, -1:]
+        return _bound(running, divisors) > to_beat[:, self.n_best - 1 : self.n_best]
+
+    def selected(self, frame: Frame, sentences: Tensor) -> Frame:
+        """The frame of some sentences. A sentence that is done may stand in it to fill it up."""
+        rows = (sentences[:, None] * self.beams + torch.arange(self.beams, device=sentences.device)).flatten()
+        log_probs, ended, trail, divisors, limits, step = map_tree(lambda leaf: leaf[sentences], frame[1:-1])
+        state = select_rows(frame.state, rows, sentences)
+        return Frame(frame.tokens[rows], log_probs, ended, trail, divisors, limits, step, state)
+
+
+def _divisors(ranking: Ranking, limits: Tensor, longest: int, dtype: torch.dtype) -> Tensor:
+    """By what log-probabilities are divided after each step (sentences, longest, 3): at its length, and at the two ends of the lengths that
+    can still come, the next one and the limit."""
+    length = torch.arange(1, 1 + longest, device=limits.device).expand(len(limits), -1)
+    limit = limits[:, None].expand_as(length)
+    divisors: Tensor = ranking.divisor(torch.stack([length, torch.minimum(length + 1, limit), limit], -1).to(dtype))
+    return divisors
+
+
+def _bound(running: Tensor, divisors: Tensor) -> Tensor:
+    """The highest score (sentences, 1) that a running hypothesis can come to, `divisors` (sentences, 3) being those of this step.
+
+    Its log-probability can only fall. For a fixed log-probability the score is monotone in the length, rising or falling by the signs of
+    both, so one of the two ends bounds it. Coverage adds at most 0.
+    """
+    return (running[:, :1] / divisors[:, 1:]).amax(1, keepdim=True)

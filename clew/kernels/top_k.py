@@ -1,0 +1,111 @@
+"""The k largest entries of each row, on a GPU: of a vocabulary's log-probabilities, and of the few candidates of a sentence.
+
+    values, indices = sort(x, descending, stable)[:k]
+
+A wide row is read in blocks side by side, each of which gives its k best, and a second kernel takes the k best of those. What is compared
+is one integer an entry, x in its upper half and the index in its lower: no two are equal, and of equal entries the first is the larger.
+torch.topk selects digit by digit, reading the row several times, and sorts in a kernel of its own.
+"""
+
+# mypy: disable-error-code="no-untyped-def, untyped-decorator"
+
+import torch
+from torch import Tensor
+
+from clew.kernels.on_trial import are_asked_for
+
+try:
+    import triton
+    import triton.language as tl
+except ImportError:  # a build of torch for the CPU comes without it
+    triton = None
+
+MOST = 64
+"""The largest k: a block gives its best one by one."""
+WIDE, NARROW = 4096, 1024
+"""Entries of a block, with many programs and with few."""
+PROGRAMS = 264
+"""As many as fill a large GPU twice."""
+
+
+def takes_topk(x: Tensor, k: int, dim: int = -1, largest: bool = True, sorted: bool = True) -> bool:
+    """Whether the kernel stands for torch's function with these arguments."""
+    is_plain = x.is_cuda and x.dtype == torch.float32 and x.numel() > 0 and x.shape[-1] < 2**31
+    return are_asked_for() and is_plain and dim in (-1, x.dim() - 1) and largest and 1 <= k <= min(MOST, x.shape[-1])
+
+
+def topk(x: Tensor, k: int, dim: int = -1, largest: bool = True, sorted: bool = True) -> torch.return_types.topk:
+    """Over the last axis of x in float32, best first, of equal entries the first; NaN is larger than all."""
+    flat = x.reshape(-1, x.shape[-1])
+    flat = flat if flat.stride(1) == 1 else flat.contiguous()
+    rows, width = flat.shape
+    values = torch.empty(*x.shape[:-1], k, dtype=x.dtype, device=x.device)
+    indices = torch.empty(values.shape, dtype=torch.long, device=x.device)
+    block = WIDE if rows * triton.cdiv(width, WIDE) >= PROGRAMS else NARROW
+    splits, kept = triton.cdiv(width, block), triton.next_power_of_2(k)
+    parts = torch.empty(rows, splits, k, dtype=torch.long, device=x.device) if splits > 1 else indices
+    sizes = {"K": k, "KEPT": kept}
+    _best_of_block[(rows, splits)](
+        flat, parts, values, indices, flat.stride(0), width,
+        BLOCK=min(block, triton.next_power_of_2(width)), SPLITS=splits, num_warps=8 if block == WIDE else 4, **sizes,
+    )  # fmt: skip
+    if splits > 1:
+        count = triton.next_power_of_2(splits * k)
+        _best_of_parts[(rows,)](flat, parts, values, indices, flat.stride(0), splits * k, COUNT=count, num_warps=4, **sizes)
+    return torch.return_types.topk((values, indices))
+
+
+if triton is not None:
+    LEAST = tl.constexpr(-(2**63))
+
+    @triton.jit
+    def _numbers(z, index):
+        """Integers in the order of the entries."""
+        bits = tl.where(z == 0.0, 0.0, z).to(tl.int32, bitcast=True)  # -0.0 equals 0.0
+        ordered = tl.where(bits < 0, bits ^ 0x7FFFFFFF, bits)
+        ordered = tl.where(z != z, 0x7FFFFFFF, ordered)
+        return (ordered.to(tl.int64) << 32) | (0x7FFFFFFF - index).to(tl.int64)
+
+    @triton.jit
+    def _largest(numbers, K: tl.constexpr, KEPT: tl.constexpr):
+        """The K largest, in order."""
+        place = tl.arange(0, KEPT)
+        largest = tl.full([KEPT], LEAST, dtype=tl.int64)
+        for i in range(K):
+            top = tl.max(numbers, 0)
+            largest = tl.where(place == i, top, largest)
+            numbers = tl.where(numbers == top, LEAST, numbers)
+        return largest
+
+    @triton.jit
+    def _write(x_row, numbers, values, indices, K: tl.constexpr, KEPT: tl.constexpr):
+        place = tl.arange(0, KEPT)
+        index = 0x7FFFFFFF - (numbers & 0x7FFFFFFF)
+        tl.store(values + place, tl.load(x_row + index, mask=place < K, other=0.0), mask=place < K)
+        tl.store(indices + place, index, mask=place < K)
+
+    @triton.jit
+    def _best_of_block(
+        x, parts, values, indices, x_stride, width,
+        BLOCK: tl.constexpr, SPLITS: tl.constexpr, K: tl.constexpr, KEPT: tl.constexpr,
+    ):  # fmt: skip
+        row = tl.program_id(0).to(tl.int64)
+        split = tl.program_id(1)
+        index = split * BLOCK + tl.arange(0, BLOCK)
+        z = tl.load(x + row * x_stride + index, mask=index < width, other=0.0)
+        numbers = _largest(tl.where(index < width, _numbers(z, index), LEAST), K, KEPT)
+        if SPLITS == 1:
+            _write(x + row * x_stride, numbers, values + row * K, indices + row * K, K, KEPT)
+        else:
+            place = tl.arange(0, KEPT)
+            tl.store(parts + (row * SPLITS + split) * K + place, numbers, mask=place < K)
+
+    @triton.jit
+    def _best_of_parts(
+        x, parts, values, indices, x_stride, count,
+        COUNT: tl.constexpr, K: tl.constexpr, KEPT: tl.constexpr,
+    ):  # fmt: skip
+        row = tl.program_id(0).to(tl.int64)
+        at = tl.arange(0, COUNT)
+        numbers = tl.load(parts + row * count + at, mask=at < count, other=LEAST)
+        _write(x + row * x_stride, _largest(numbers, K, KEPT), values + row * K, indices + row * K, K, KEPT)
