@@ -1,14 +1,15 @@
 """x W^T + b with W in 8 or 4 bits. `product` alone decides how:
 
     anywhere            x (s Q)^T + b, W being made float for the call
-    x86 CPUs            r s (round(x / r) Q^T) + b,  r_i = max_k |x_ik| / 127: x is rounded to 8 bits too, each row by itself
+    x86 with VNNI       r s (round(x / r) Q^T) + b,  r_i = max_k |x_ik| / 127: x is rounded to 8 bits too, each row by itself
     a GPU, few rows     one kernel that reads Q and scales its sums (`few_rows_quantised`, on trial)
 
-On x86 a product of integers is what makes 8 bits fast: with AVX-512 it takes a half to a fifth of the time of float32, where making W float
-first takes three times as long. On other CPUs torch's product of integers may be a plain loop.
+A product of integers is what makes 8 bits fast: with AVX-512 it takes a half to a fifth of the time of float32, where making W float first
+takes three times as long. Without VNNI oneDNN adds pairs in 16 bits, which overflow; on other CPUs torch's product may be a plain loop.
 """
 
 import platform
+from functools import cache
 from typing import Any
 
 import torch
@@ -23,8 +24,18 @@ LEAST_SCALE = 1e-30
 
 
 def multiplies_integers(device: torch.device) -> bool:
-    """Whether products of int8 are fast here: oneDNN has them for every x86 CPU."""
-    return device.type == "cpu" and platform.machine().lower() in ("x86_64", "amd64") and torch.backends.mkldnn.is_available()
+    """Whether products of int8 are fast here, and right."""
+    return device.type == "cpu" and has_integer_products()
+
+
+@cache
+def has_integer_products() -> bool:
+    """Whether oneDNN's product of int8 has the right sums where they are largest: no list of CPUs says so."""
+    if platform.machine().lower() not in ("x86_64", "amd64") or not torch.backends.mkldnn.is_available():
+        return False
+    x = torch.full((2, 64), 127, dtype=torch.int8)
+    weight = torch.cat([x, -x])
+    return torch.equal(torch._int_mm(x, weight.mT).double(), x.double() @ weight.double().mT)
 
 
 def product(x: Tensor, weight: Integers, bias: Tensor | None = None) -> Tensor:

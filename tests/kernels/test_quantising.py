@@ -1,4 +1,7 @@
 import copy
+import os
+import subprocess
+import sys
 
 import numpy as np
 import pytest
@@ -10,12 +13,13 @@ from clew.core.errors import UserError
 from clew.kernels import few_rows_quantised, quantised_products
 from clew.kernels.few_rows_quantised import few_rows_product
 from clew.kernels.projections import Together
-from clew.kernels.quantised_products import integer_product, product
+from clew.kernels.quantised_products import has_integer_products, integer_product, product
 from clew.kernels.quantised_weight import QuantisedWeight
 from clew.kernels.quantising import Integers, integers_of, packed, unpacked
 from tests.references.quantising import int4_groups, int8_rows, rounded_rows
 
 BITS = pytest.mark.parametrize("bits", [8, 4])
+INTEGERS = pytest.mark.skipif(not has_integer_products(), reason="this CPU has no exact product of int8")
 
 
 def matrix(rows: int = 24, columns: int = 64, seed: int = 1) -> Tensor:
@@ -83,6 +87,7 @@ def test_a_weight_takes_the_bytes_that_its_bits_say(bits):
     assert size == 64 * 256 * bits // 8 + scales + multipliers
 
 
+@INTEGERS
 @BITS
 @pytest.mark.parametrize("shape", [(1, 64), (5, 64), (2, 3, 64), (64,)])
 def test_a_product_of_integers_is_that_of_x_rounded_row_by_row(bits, shape):
@@ -95,6 +100,7 @@ def test_a_product_of_integers_is_that_of_x_rounded_row_by_row(bits, shape):
     np.testing.assert_allclose(integer_product(x, weight, None).reshape(-1, 24).numpy(), expected - bias.double().numpy(), atol=1e-5)
 
 
+@INTEGERS
 @BITS
 def test_rounding_x_costs_no_more_than_half_a_step_of_each_entry(bits):
     x, weight = torch.randn(6, 64), integers_of(matrix().float(), bits)
@@ -104,12 +110,26 @@ def test_rounding_x_costs_no_more_than_half_a_step_of_each_entry(bits):
     assert ((integer_product(x, weight, None) - x.double() @ whole.T).abs() <= bound + 1e-5).all()
 
 
+@INTEGERS
 def test_rows_of_zeros_and_of_no_number_stay_what_they_are():
     x, weight = torch.zeros(3, 64), integers_of(matrix().float(), 8)
     x[1, 5], x[2, 5] = float("nan"), float("inf")
     found = integer_product(x, weight, torch.ones(24))
     assert (found[0] == 1).all()
     assert not found[1, [0, 1]].isfinite().any() and not found[2, [0, 1]].isfinite().any()
+
+
+@pytest.mark.parametrize("isa", ["SSE41", "AVX2", "AVX512_CORE", "ALL"])
+def test_products_of_integers_are_taken_only_where_their_sums_are_right(isa):
+    """oneDNN is told what the CPU has before it is loaded, so that each is a process of its own."""
+    code = """
+import torch
+from clew.kernels.quantised_products import product
+from clew.kernels.quantising import integers_of
+x, weight = torch.ones(3, 256), integers_of(torch.ones(40, 256), 8)
+torch.testing.assert_close(product(x, weight), torch.full((3, 40), 256.0))
+"""
+    subprocess.run([sys.executable, "-c", code], env={**os.environ, "ONEDNN_MAX_CPU_ISA": isa}, check=True)
 
 
 @BITS
