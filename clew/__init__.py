@@ -119,8 +119,9 @@ def in_python(advice: str) -> str:
     return advice.replace("--resume", "resume=True").replace("--out DIR", "out=DIR").replace("--out", "out=DIR")
 
 
-def load(folder: "Path | str", *, device: str = "auto", code: "Path | str | None" = None) -> "Run":
-    """A trained run; `code` is the user's file that it was trained with, where it was."""
+def load(folder: "Path | str", *, device: str = "auto", code: "Path | str | None" = None, precision: str = "float32") -> "Run":
+    """A trained run; `code` is the user's file that it was trained with, where it was. Its weights are kept in float32, bfloat16, int8 or
+    int4, whatever the folder has; in int8 and int4 a run can be used and looked at, and not trained, exported or written."""
     from pathlib import Path
 
     from clew.cli.code import load_code
@@ -129,7 +130,7 @@ def load(folder: "Path | str", *, device: str = "auto", code: "Path | str | None
     path = None if code is None else Path(code)
     if path is not None:
         load_code(path)
-    return load_run(folder, device=device, code=path)
+    return load_run(folder, device=device, code=path, precision=precision)
 
 
 @overload

@@ -12,7 +12,7 @@ from typing import Any
 
 from clew.cli.progress import say
 
-LOCAL = {"folder", "texts", "file", "format", "out", "device", "code", "debug", "run", "verb", "columns"}
+LOCAL = {"folder", "texts", "file", "format", "out", "device", "precision", "code", "debug", "run", "verb", "columns"}
 """Arguments that are no options of a use."""
 
 
@@ -26,7 +26,7 @@ def load_runs(options: argparse.Namespace, folders: Sequence[str]) -> list[Any]:
     from clew.runs.loaded import load_run
 
     code = None if options.code is None else Path(options.code)
-    return [load_run(folder, device=options.device, code=code) for folder in folders]
+    return [load_run(folder, device=options.device, code=code, precision=options.precision) for folder in folders]
 
 
 def ask(options: argparse.Namespace, runs: Sequence[Any], seen: Callable[[Any], None] = lambda answered: None, **more: Any) -> int:

@@ -25,6 +25,8 @@ from contextlib import ExitStack
 from pathlib import Path
 from typing import Any
 
+from clew.cli.precision import add_precision
+
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.set_defaults(columns=["text"], shared=[])
@@ -49,13 +51,16 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     add("--out", metavar="FILE", help="write vectors here: FILE.npy, or FILE.jsonl")
     add("--json", action="store_true", help="JSON lines of what --search finds; vectors on standard output are in any case")
     add("--device", default="auto", choices=["auto", "cpu", "cuda", "mps"], help="where the model runs")
+    add_precision(parser)
 
 
 def run(options: argparse.Namespace) -> int:
     from clew.runs.loaded import load_run
 
     check_options(options)
-    run = load_run(options.folder, device=options.device, code=None if options.code is None else Path(options.code))
+    run = load_run(
+        options.folder, device=options.device, code=None if options.code is None else Path(options.code), precision=options.precision
+    )
     vectors = run.text_vectors(layer=options.layer, pooling=options.pooling, normalise=options.normalise, carry=options.carry)
     if options.search:
         search(vectors, options)

@@ -1,8 +1,10 @@
 """What `clew evaluate` does for a language model that chooses its answers: texts with labels, none of them trained on."""
 
 import argparse
+from functools import partial
 from typing import Any
 
+from clew.cli.precision import beside_whole
 from clew.cli.progress import say
 
 
@@ -38,8 +40,6 @@ def evaluate_choices(run: Any, files: list[str], settings: list[str], choices: A
     from clew.data.kinds.labelled import LABELLED
     from clew.data.notes import Notes
     from clew.tasks import TASKS
-    from clew.tasks.choices import Chooser
-    from clew.tasks.examples import score_of
 
     if not (TASKS[run.config.task.name].is_running and callable(getattr(run.task, "stepper", None))):
         raise UserError(f"{run.folder} is a run of the task {run.config.task.name}, which does not take --choices, a language model does")
@@ -50,19 +50,27 @@ def evaluate_choices(run: Any, files: list[str], settings: list[str], choices: A
     if choices.reads_pairs and data.second is None:
         data = data.model_copy(update={"second": "second"})
     notes = Notes(faults=data.faults)
-    chooser = Chooser(run.task, choices)
     found = []
     for file in files:
         examples = list(LABELLED.read_files([file], data, notes))
         if not examples:
             raise UserError(f"{file}: there is no text with a label in it")
-        score = score_of(chooser, examples, *chooser.predict(examples), is_final=True)
+        score_by = partial(chosen_score, examples=examples, choices=choices)
+        score = score_by(run)
         found.append((file, score))
-        show(file, examples, score, options)
+        show(file, examples, score, options, beside_whole(options, score, score_by))
     for note in notes.report():
         say(note)
     write_asked(found, options.out)
     return 0
+
+
+def chosen_score(run: Any, examples: Any, choices: Any) -> Any:
+    from clew.tasks.choices import Chooser
+    from clew.tasks.examples import score_of
+
+    chooser = Chooser(run.task, choices)
+    return score_of(chooser, examples, *chooser.predict(examples), is_final=True)
 
 
 def labelled_data(data: Any, settings: list[str]) -> Any:

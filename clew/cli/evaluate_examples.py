@@ -2,9 +2,11 @@
 
 import argparse
 import json
+from functools import partial
 from pathlib import Path
 from typing import Any
 
+from clew.cli.precision import beside_whole, show_beside
 from clew.cli.progress import say
 
 OWN = ("data.valid=", "data.test=")
@@ -26,10 +28,14 @@ def evaluate_examples(run: Any, files: list[str], settings: list[str], changed: 
     for part, examples in examples_of(run.folder, config, settings, files).items():
         if options.into is not None:
             examples = [example._replace(into=options.into) for example in examples]
-        through = options.pivot is not None
-        score = scored_through(run, config, examples, options.pivot) if through else scored(run, config, part, examples, baselines)
+        if options.pivot is not None:
+            score_by: Any = partial(scored_through, config=config, examples=examples, pivot=options.pivot)
+            score = score_by(run)
+        else:
+            score_by = partial(scored, config=config, name=part, part=examples)
+            score = score_by(run, baselines=baselines)
         found.append((part, score))
-        show(part, examples, score, options)
+        show(part, examples, score, options, beside_whole(options, score, score_by))
     write_asked(found, options.out)
     return 0
 
@@ -48,16 +54,17 @@ def check_out(options: argparse.Namespace) -> None:
         raise UserError(f"--errors ({options.errors}) must be at least 1")
 
 
-def show(part: str, examples: Any, score: Any, options: argparse.Namespace) -> None:
-    """A part's score, its report, and its worst predictions where they are asked for."""
+def show(part: str, examples: Any, score: Any, options: argparse.Namespace, beside: dict[str, Any]) -> None:
+    """A part's score, beside that in float32 where there is one, its report, and its worst predictions where they are asked for."""
     from clew.core.errors import counted
 
     errors = worst(examples, score, options.errors)
     if options.json:
         fields = {"part": part, "examples": len(examples), **score.measures, "intervals": score.intervals, "text": score.text}
-        print(json.dumps({**fields, **({"errors": errors} if options.errors else {})}, ensure_ascii=False), flush=True)
+        print(json.dumps({**fields, **beside, **({"errors": errors} if options.errors else {})}, ensure_ascii=False), flush=True)
     else:
         print(f"{part}: {score.text} ({counted(len(examples), 'example')})", flush=True)
+        show_beside(score, beside)
         show_report(score.report, options.confusion)
         show_errors(errors, options.errors)
 

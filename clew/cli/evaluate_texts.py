@@ -2,7 +2,10 @@
 
 import argparse
 import json
+from functools import partial
 from typing import Any
+
+from clew.cli.precision import beside_whole, show_beside
 
 
 def evaluate_texts(run: Any, files: list[str], options: argparse.Namespace) -> int:
@@ -25,7 +28,7 @@ def evaluate_texts(run: Any, files: list[str], options: argparse.Namespace) -> i
     if files:
         part = learning.read_files([TextString(read_stdin()) if file == "-" else file for file in files], config.data, notes)
         if learning.is_running and tells_tokens(run):
-            score_tokens(run, files[0], "".join(part), options.json)
+            score_tokens(run, files[0], "".join(part), options)
             return 0
         parts = {" ".join(files): part}
     else:
@@ -33,7 +36,9 @@ def evaluate_texts(run: Any, files: list[str], options: argparse.Namespace) -> i
         parts, baselines = learning.read(config.data, config.seed, notes), own_baselines(run)
         del parts["train"]
     for name, part in parts.items():
-        show(name, scored(run, config, name, part, baselines), options.json)
+        score = scored(run, config, name, part, baselines)
+        beside = beside_whole(options, score, partial(scored, config=config, name=name, part=part))
+        show(name, score, beside, options.json)
     for note in notes.report():
         say(note)
     return 0
@@ -44,14 +49,14 @@ def tells_tokens(run: Any) -> bool:
     return callable(getattr(run.task, "stepper", None)) and run.config.training.documents == "joined"
 
 
-def score_tokens(run: Any, file: str, text: str, as_json: bool) -> None:
+def score_tokens(run: Any, file: str, text: str, options: argparse.Namespace) -> None:
     """A text in one stream, token by token."""
     import sys
 
     from clew.tasks.streams import score_of
 
     scored = run.score(text)
-    if as_json:
+    if options.json:
         rows = zip(scored.tokens[1:], scored.offsets[1:], scored.log_probs, strict=True)
         for token, (start, stop), log_prob in rows:
             fields = {"token": scored.text[start:stop], "id": token, "start": start, "stop": stop, "log_prob": log_prob}
@@ -60,14 +65,17 @@ def score_tokens(run: Any, file: str, text: str, as_json: bool) -> None:
     count = sum(token == unknown for token in scored.tokens) if unknown is not None else 0
     if count:
         print(f"{count} of {len(scored.tokens)} tokens are unknown to the model", file=sys.stderr)
-    show(file, score_of(scored.likelihood, run.tokenizer.unit), as_json)
+    score = score_of(scored.likelihood, run.tokenizer.unit)
+    beside = beside_whole(options, score, lambda whole: score_of(whole.score(text).likelihood, run.tokenizer.unit))
+    show(file, score, beside, options.json)
 
 
-def show(name: str, score: Any, as_json: bool) -> None:
+def show(name: str, score: Any, beside: dict[str, Any], as_json: bool) -> None:
     from clew.core.errors import counted
 
     if as_json:
-        print(json.dumps({"text": name, **score.size, **score.measures}))
+        print(json.dumps({"text": name, **score.size, **score.measures, **beside}))
     else:
         tokens = f" ({counted(score.size['tokens'], 'token')})" if "tokens" in score.size else ""
         print(f"{name}: {score.text}{tokens}")
+        show_beside(score, beside)

@@ -9,6 +9,8 @@ import os
 from collections.abc import Iterable, Mapping
 from typing import Any
 
+from clew.cli.precision import add_precision
+
 FORMS = os.path.join(os.path.dirname(__file__), "forms.json")
 DEVICES = ["auto", "cpu", "cuda", "mps"]
 TYPES: dict[str, Any] = {"int": int, "float": float}
@@ -56,6 +58,7 @@ def add_options(parser: argparse.ArgumentParser, verb: str, form: Mapping[str, A
             shown.add_argument(f"--{name}", action="store_const", dest="format", const=name, help=help)
     add("--out", metavar="FILE", help="write here instead of to standard output")
     add("--device", default="auto", choices=DEVICES, help="where the model runs")
+    add_precision(parser)
 
 
 def add_option(parser: argparse.ArgumentParser, option: Mapping[str, Any]) -> None:

@@ -26,6 +26,8 @@ import os
 import re
 from typing import Any
 
+from clew.cli.precision import add_precision
+
 NAME = re.compile(r"[\w./~+:@%=,\\-]+")
 """What may be the name of a file; anything else in its place is a text."""
 TABLES = (".csv", ".tsv", ".jsonl")
@@ -35,6 +37,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("folder", metavar="RUN", help="a run directory")
     parser.add_argument("source", metavar="FILE|TEXT", nargs="*", help="a file, or texts (default: standard input)")
     parser.add_argument("--device", default="auto", choices=["auto", "cpu", "cuda", "mps"], help="where the model runs")
+    add_precision(parser)
     parser.set_defaults(open=True)
 
 

@@ -27,6 +27,8 @@ import os
 from pathlib import Path
 from typing import Any
 
+from clew.cli.precision import add_precision
+
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("runs", metavar="RUN", nargs="+", help="run directories")
@@ -41,6 +43,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     add("--longest", type=int, default=10_000, metavar="N", help="characters of a text, or places of a file, at most (default: 10,000)")
     add("--no-training", action="store_true", help="do not read the training data for the values that /metrics sets beside the requests'")
     add("--device", default="auto", choices=["auto", "cpu", "cuda", "mps"], help="where the models run")
+    add_precision(parser)
 
 
 GRACE = 3.0
@@ -68,7 +71,7 @@ def run(options: argparse.Namespace) -> int:
         check_host(name)
     with listen(options.port, options.host) as socket:
         code = None if options.code is None else Path(options.code)
-        runs = [load_run(folder, device=options.device, code=code) for folder in named_runs(options.runs)]
+        runs = [load_run(folder, device=options.device, code=code, precision=options.precision) for folder in named_runs(options.runs)]
         if options.debug:
             log_to_standard_error()
         worker = Worker(longest_queue=2 * options.queue + 1)

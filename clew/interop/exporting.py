@@ -9,6 +9,7 @@ from clew.core.files import PARTIAL, flush
 from clew.interop import EXPORTS
 from clew.interop.options import ExportOptions
 from clew.layers.adapters import is_adapted, merge
+from clew.layers.precision import check_whole
 from clew.runs.directory import is_run
 from clew.runs.loaded import Run
 
@@ -21,6 +22,7 @@ def export_run(run: Run, to: str, folder: Path, options: ExportOptions | None = 
     if to not in EXPORTS:
         raise unknown("format", to, EXPORTS)
     check_folder(folder, force)
+    check_whole(run.task, "exported")
     if is_adapted(run.task):
         task = deepcopy(run.task)
         merge(task)

@@ -17,7 +17,7 @@ from typing import Any, NamedTuple
 
 import torch
 import torch.nn.functional as F
-from torch import Tensor
+from torch import Tensor, nn
 from torch.overrides import TorchFunctionMode
 
 from clew.kernels.top_k import takes_topk, topk
@@ -35,6 +35,8 @@ WIDE = 4096
 """Outputs from which on a product that is not aligned is worth a second copy of its weights."""
 WIDEST_NORM = 8192
 FLOATS = (torch.bfloat16, torch.float16, torch.float32)
+PLAIN = (Tensor, nn.Parameter)
+"""Weights that lie in memory as they are; one in integers has a product of its own."""
 
 
 class FewRows(TorchFunctionMode):
@@ -64,7 +66,7 @@ class FewRows(TorchFunctionMode):
     def linear(self, x: Tensor, weight: Tensor, bias: Tensor | None = None) -> Tensor:
         rows = x.numel() // max(x.shape[-1], 1)
         is_plain = x.is_cuda and x.dtype == weight.dtype and x.dtype in FLOATS and weight.dim() == 2 and weight.stride(1) == 1
-        if not is_plain or not rows or torch.is_grad_enabled() or torch.is_autocast_enabled("cuda"):
+        if type(weight) not in PLAIN or not is_plain or not rows or torch.is_grad_enabled() or torch.is_autocast_enabled("cuda"):
             return F.linear(x, weight, bias)
         if rows <= MOST_ROWS:
             return few_rows_linear(x, weight, bias)

@@ -11,6 +11,7 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 
 from clew.core.taps import is_watched
+from clew.kernels.quantised_weight import QuantisedWeight, join_rows, stored
 
 
 class Together:
@@ -37,8 +38,10 @@ class Together:
         return F.linear(x, self.weight, self.bias)
 
 
-def _lay_together(parameters: list[Tensor]) -> Tensor:
-    """Moves parameters into one block; they stay the parameters they were."""
+def _lay_together(parameters: list[Tensor]) -> Tensor | None:
+    """Moves parameters into one block; they stay the parameters they were. None where some are in other numbers than the rest."""
+    if any(isinstance(parameter, QuantisedWeight) for parameter in parameters):
+        return join_rows(parameters)
     block = torch.cat([parameter.detach() for parameter in parameters])
     for parameter, part in zip(parameters, block.split([len(parameter) for parameter in parameters]), strict=True):
         parameter.data = part
@@ -46,8 +49,8 @@ def _lay_together(parameters: list[Tensor]) -> Tensor:
 
 
 def _is_made_of(block: Tensor, parts: list[Tensor]) -> bool:
-    place = block.data_ptr()
-    for part in parts:
+    place = stored(block).data_ptr()
+    for part in map(stored, parts):
         if part.data_ptr() != place:
             return False
         place += part.nbytes

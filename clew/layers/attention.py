@@ -193,7 +193,7 @@ class SelfAttention(SequenceLayer):
         self.key = nn.Linear(dim, num_kv_heads * self.head_dim, bias=bias)
         self.value = nn.Linear(dim, num_kv_heads * self.head_dim, bias=bias)
         self.output = nn.Linear(num_heads * self.head_dim, dim, bias=bias)
-        self.together = Together((self.query, self.key, self.value))
+        self.lay_together()
         self.register_buffer("groups", None, persistent=False)
         score = score or ScaledDot(self.head_dim, self.head_dim)
         self.attention = Attention(score, position, dropout)
@@ -285,8 +285,11 @@ class SelfAttention(SequenceLayer):
     def _apply(self, fn: Any, recurse: bool = True) -> "SelfAttention":
         """Where `to`, `double` and the like move the weights apart, they are laid together again."""
         super()._apply(fn, recurse)  # type: ignore[no-untyped-call]
-        self.together = Together((self.query, self.key, self.value))
+        self.lay_together()
         return self
+
+    def lay_together(self) -> None:
+        self.together = Together((self.query, self.key, self.value))
 
     def shared(self, key: Tensor, value: Tensor) -> tuple[Tensor, Tensor]:
         """Keys and values as the query heads read them, where groups are of unequal size."""

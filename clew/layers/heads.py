@@ -12,7 +12,6 @@ from pydantic import Field
 from torch import Tensor, nn
 
 from clew.core.errors import UserError, few_of, shown, unknown
-from clew.kernels.projections import Together
 from clew.layers.attention import Attention, CrossAttention, SelfAttention
 from clew.layers.hard_attention import HardAttention
 
@@ -127,7 +126,7 @@ def cut_to(layer: nn.Module, heads: list[int]) -> None:
         size = len(reads) // max(len(offered), 1)
         is_even = places == [place for place in range(len(offered)) for _ in range(size)]
         layer.groups = None if is_even else torch.tensor(places, device=layer.key.weight.device)
-        layer.together = Together((layer.query, layer.key, layer.value))
+        layer.lay_together()
 
 
 def cut_rows(linear: nn.Linear, heads: list[int], width: int) -> None:

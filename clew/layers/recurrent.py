@@ -12,6 +12,7 @@ from clew.core.state import map_tree, where_rows
 from clew.core.taps import reordered, steps_of_a_loop
 from clew.core.types import Fixed, Memory, State, Tree
 from clew.kernels import choose
+from clew.kernels.quantised_weight import QuantisedWeight
 from clew.layers.cells import Cell, with_fixed
 from clew.layers.norm_penalty import begin_steps, is_seen
 from clew.layers.scanning import scan_cell
@@ -37,7 +38,8 @@ class Recurrent(SequenceLayer):
 
     def forward(self, x: Tensor, mask: Tensor | None = None, state: State = None) -> tuple[Tensor, State]:
         state = self.initial_state(x.shape[0], like=x) if state is None else state
-        kernel = choose(self.cell.kernel, self.cell) if x.shape[1] and not has_documents(mask) and not is_seen() else None
+        in_steps = not x.shape[1] or has_documents(mask) or is_seen() or (x.shape[1] == 1 and is_in_integers(self.cell))
+        kernel = None if in_steps else choose(self.cell.kernel, self.cell)
         if kernel is not None:
             y, cell_state = kernel(x, mask, state.cell, *self.cell.kernel_weights())
             return y, RecurrentState(self.cell.kernel_state(cell_state), state.document)
@@ -67,6 +69,11 @@ class Recurrent(SequenceLayer):
                 outputs.append(y)
         y = map_tree(lambda *steps: torch.stack(steps, 1), *outputs) if outputs else x.new_zeros(x.shape[0], 0, self.dim)
         return y, RecurrentState(carried, document)
+
+
+def is_in_integers(cell: Cell) -> bool:
+    """Whether a fused kernel would have to make float weights of a cell's, which takes longer than a step."""
+    return any(isinstance(weight, QuantisedWeight) for weight in cell._parameters.values())
 
 
 def goes_on(real: Tensor | None, starts: Tensor | None, t: int) -> Tensor | None:

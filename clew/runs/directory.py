@@ -42,6 +42,7 @@ from clew.core.files import (
     write_text,
     written_aside,
 )
+from clew.kernels.quantised_weight import QuantisedWeight
 from clew.runs.config import Config, resolve
 from clew.runs.fields import differences
 from clew.runs.lock import LOCK
@@ -261,6 +262,8 @@ def truncate_metrics(folder: Path, step: int, evaluated: int | None = None) -> N
 
 def write_weights(path: Path, tensors: Mapping[str, Tensor]) -> None:
     """Tensors as safetensors with a digest of their content, written aside and renamed."""
+    if any(isinstance(tensor, QuantisedWeight) for tensor in tensors.values()):
+        raise UserError(f"{path}: weights in int8 or int4 are not written; load the run without a precision")
     contiguous = {name: tensor.detach().to("cpu").contiguous().clone() for name, tensor in tensors.items()}
     with written_aside(path) as aside:
         try:

@@ -10,6 +10,7 @@ from clew.core.errors import UserError, shown
 from clew.core.trees import Tree
 from clew.data.examples import Pair, Sentence
 from clew.data.trees import format_tree
+from clew.layers.precision import check_precision, quantise
 from clew.runs.asking import ask, find_use, read_options, read_rows, uses_of
 from clew.runs.build import build_task, choose_device
 from clew.runs.config import Config
@@ -296,8 +297,9 @@ def translate_together(runs: Sequence[Run], texts: str | Sequence[str], **option
     return found
 
 
-def load_run(folder: Path | str, *, device: str = "auto", code: Path | None = None) -> Run:
-    """The run in a folder, with the weights of its best evaluation."""
+def load_run(folder: Path | str, *, device: str = "auto", code: Path | None = None, precision: str = "float32") -> Run:
+    """The run in a folder, with the weights of its best evaluation, kept in a precision (`clew.layers.precision`)."""
+    check_precision(precision)
     folder = Path(folder)
     check_run(folder)
     check_files(folder)
@@ -307,4 +309,5 @@ def load_run(folder: Path | str, *, device: str = "auto", code: Path | None = No
     task = build_task(config, vocabularies, to_train=False, stored=None if config.transfer.adapter else num_values(folder / WEIGHTS))
     load_weights(task, folder, config)
     task.to(choose_device(device)[0]).eval()
+    quantise(task, precision)
     return Run(folder, config, vocabularies, task)

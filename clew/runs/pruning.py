@@ -11,6 +11,7 @@ from torch import nn
 from clew.core.errors import UserError, command
 from clew.layers.attention import CrossAttention, SelfAttention
 from clew.layers.heads import AttendingLayer, attending_layers, cut_to, grouped
+from clew.layers.precision import check_whole
 from clew.runs.directory import CODE, ENVIRONMENT, WEIGHTS, append_metrics, check_empty, write_config, write_weights
 from clew.runs.embedding import check_merged
 from clew.runs.loaded import Run
@@ -46,6 +47,7 @@ def prune_run(run: Run, off: Iterable[str], out: Path, facts: Mapping[str, Any] 
     """Writes a run without the heads of these names. `facts` become its one record of metrics, beside the step of the run it was."""
     off = list(off)
     check_empty(out)
+    check_whole(run.task, "pruned")
     prunable_layers(run)
     if not off:
         raise UserError("there is no head to prune; name some, or keep a smaller share")

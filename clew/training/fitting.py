@@ -24,6 +24,7 @@ from clew.core.errors import UserError, counted, shown
 from clew.core.identity import Known
 from clew.core.processes import derived, first_alone, from_first, is_first, process_group, rank, share_of, sum_over_processes, world_size
 from clew.core.types import State, Term
+from clew.layers.precision import is_quantised
 from clew.metrics.score import Score
 from clew.runs.config import TrainingConfig
 from clew.runs.directory import ENVIRONMENT, METRICS, WEIGHTS, is_abandoned, read_weights, write_environment
@@ -223,6 +224,8 @@ def settings_of(
 def check_module(module: Any, optimiser: Part | torch.optim.Optimizer) -> None:
     if not isinstance(module, nn.Module):
         raise UserError(f"fit trains a torch.nn.Module whose forward(batch) gives a loss, not {shown(module)}")
+    if is_quantised(module):
+        raise UserError("a module whose weights are in int8 or int4 cannot be trained; load the run without a precision")
     own = {id(p) for p in module.parameters()}
     if not own:
         raise UserError(f"the module ({type(module).__name__}) has no parameters to train")

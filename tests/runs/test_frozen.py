@@ -16,6 +16,7 @@ from safetensors.torch import load_file
 import clew
 from clew.cli.evaluate import scored
 from clew.cli.evaluate_examples import examples_of
+from clew.layers import precision as layers_precision
 from clew.metrics.statistics import score
 from clew.runs.upgrading import FORMAT
 from clew.tasks import TASKS
@@ -92,6 +93,15 @@ def test_it_answers_as_the_version_that_made_it_did(kept: Kept) -> None:
     assert kept.run.folder == kept.folder
     for each in kept.recorded["python"]:
         assert_agree(each["answer"], ask(kept.run, each["method"], each["arguments"], each["options"]))
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("precision", ["bfloat16", "int8", "int4"])
+def test_it_answers_in_every_precision(kept: Kept, precision: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(layers_precision, "LEAST_SIDE", 1)  # or most matrices of these small runs would stay float
+    run = clew.load(kept.folder, device="cpu", code=kept.code, precision=precision)
+    for each in kept.recorded["python"]:
+        assert type(ask(run, each["method"], each["arguments"], each["options"])) is type(each["answer"])
 
 
 @pytest.mark.slow
