@@ -10,6 +10,7 @@ from clew.bench.workload import OURS, Setting, Side, Work, Workload
 from clew.bench.workloads.gpt_sizes import GPT2, SMALL
 from clew.bench.workloads.steps import loop_step, train_step
 from clew.data.plans import TokenBatch
+from clew.training.compiled import Carrying
 
 PEER, DTYPE = "minimal GPT", torch.bfloat16
 
@@ -36,7 +37,7 @@ def build(setting: Setting) -> Work:
     def ours() -> Call:
         task = sizes.ours(setting.device)
         batch = TokenBatch(tokens.cpu(), targets.cpu())
-        return loop_step(torch.compile(task), batch, optimiser_of(task), autocast=autocast, counts=task.counts)  # type: ignore[arg-type]
+        return loop_step(torch.compile(Carrying(task, False)), batch, optimiser_of(task), autocast=autocast, counts=task.counts)  # type: ignore[arg-type]
 
     def theirs() -> Call:
         peer = WithLoss(sizes.minimal(setting.device))
