@@ -5,7 +5,8 @@ and leave them there. Where they have been moved apart (an adapter, a shard) or 
 
 In training the block carries no gradient. Compiled code joins the weights in each step: under autocast the copy is that of the cast, which
 has to be made anyway, and its gradient is a split. For T positions of width d that saves reading x twice and adding three gradients of it,
-4 T d numbers; joining 3 d^2 weights costs less by far where T is in the thousands.
+4 T d numbers; joining 3 d^2 weights costs less by far where T is in the thousands. Eager code takes three products: on a CPU a joined one
+takes 0.96 to 1.06 of their time, forwards and backwards.
 """
 
 from collections.abc import Sequence
