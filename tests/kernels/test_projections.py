@@ -6,6 +6,7 @@ from functorch.compile import make_boxed_func
 from torch import nn
 from torch._dynamo.backends.common import aot_autograd
 
+from clew.kernels import only_equations
 from clew.kernels.projections import Together
 from clew.layers.attention import SelfAttention
 
@@ -37,9 +38,32 @@ def test_weights_that_were_moved_apart_run_alone():
         assert together(torch.randn(1, 1, 4, dtype=torch.double), *linears) is None
 
 
-def test_gradients_reach_each_weight_since_training_does_not_take_the_block():
+@pytest.mark.parametrize("bias", [False, True])
+def test_gradients_reach_each_weight(bias):
+    linears, x = three(bias), torch.randn(2, 3, 4, dtype=torch.double, requires_grad=True)
+    together = Together(linears)
+    inputs = [x, *(parameter for linear in linears for parameter in linear.parameters())]
+
+    def gradients(y):
+        return torch.autograd.grad(y.pow(3).sum(), inputs)
+
+    torch.testing.assert_close(gradients(together(x, *linears)), gradients(torch.cat([linear(x) for linear in linears], -1)))
+
+
+def test_the_equation_has_three_products():
     linears = three()
-    assert Together(linears)(torch.randn(1, 1, 4, dtype=torch.double), *linears) is None
+    together = Together(linears)
+    with only_equations():
+        assert together(torch.randn(1, 1, 4, dtype=torch.double), *linears) is None
+
+
+def test_a_projection_with_a_hook_runs_alone():
+    layer, seen = SelfAttention(8, 2), []
+    layer.key.register_forward_hook(lambda module, inputs, output: seen.append(output.shape))
+    layer(torch.randn(1, 3, 8))
+    with torch.no_grad():
+        layer(torch.randn(1, 3, 8))
+    assert seen == [(1, 3, 8)] * 2
 
 
 def test_loading_training_and_moving_keep_weights_together():
