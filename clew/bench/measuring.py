@@ -9,6 +9,7 @@ from importlib.util import find_spec
 
 import torch
 
+from clew.bench.profiling import profiled
 from clew.bench.results import Measured, Result
 from clew.bench.roofline import Roofline, measure_roofline
 from clew.bench.timing import Call, interleave, waiting
@@ -27,12 +28,14 @@ def measure(
     *,
     roofline: Roofs = rooflines,
     clock: Callable[[], float] | None = None,
+    profile: bool = False,
 ) -> Result:
+    """With `profile`, what each side spends its time on is looked at after it was timed."""
     with own_threads(setting):
-        return measured(workload, setting, roofline, clock or clock_of(setting))
+        return measured(workload, setting, roofline, clock or clock_of(setting), profile)
 
 
-def measured(workload: Workload, setting: Setting, roofline: Roofs, clock: Callable[[], float]) -> Result:
+def measured(workload: Workload, setting: Setting, roofline: Roofs, clock: Callable[[], float], profile: bool) -> Result:
     torch.manual_seed(0)
     work = workload.build(setting)
     warmup = QUICK_WARMUP if setting.quick else workload.warmup
@@ -43,12 +46,14 @@ def measured(workload: Workload, setting: Setting, roofline: Roofs, clock: Calla
         except Unavailable as why:
             notes.append(f"{side.name} is left out: {why}")
     rounds, seconds = (QUICK_ROUNDS, QUICK_SECONDS) if setting.quick else (workload.rounds, 0.0)
-    times = interleave(calls, rounds=rounds, seconds=seconds, wait=waiting(setting.device), clock=clock)
+    wait = waiting(setting.device)
+    times = interleave(calls, rounds=rounds, seconds=seconds, wait=wait, clock=clock)
+    profiles = {name: profiled(call, setting.device, wait) for name, call in calls.items()} if profile else {}
     calls.clear()
     release(setting.device)
     roof = None if work.cost is None else roofline(setting.device, work.dtype, clock)
     sides = {name: Measured(timing, memory[name]) for name, timing in times.items()}
-    return Result(workload.name, work.sizes, setting.form, work.tokens, sides, work.cost, roof, notes)
+    return Result(workload.name, work.sizes, setting.form, work.tokens, sides, work.cost, roof, notes, profiles)
 
 
 def clock_of(setting: Setting) -> Callable[[], float]:

@@ -1,9 +1,10 @@
 """What was measured of a workload, and the JSON form of it."""
 
-from collections.abc import Sequence
-from dataclasses import dataclass
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
 from typing import Any
 
+from clew.bench.profiling import Spent
 from clew.bench.roofline import Roofline
 from clew.bench.timing import Ratio, Timing, ratio
 from clew.bench.workload import OURS, Cost
@@ -28,6 +29,8 @@ class Result:
     cost: Cost | None = None
     roofline: Roofline | None = None
     notes: Sequence[str] = ()
+    profiles: Mapping[str, Sequence[Spent]] = field(default_factory=dict)
+    """By side, where they were asked for."""
 
     @property
     def ratios(self) -> dict[str, Ratio]:
@@ -53,6 +56,8 @@ class Result:
         if self.cost is not None and self.roofline is not None:
             rates = {"flops_per_second": self.roofline.flops, "bytes_per_second": self.roofline.bandwidth}
             found["roofline"] = {**self.cost._asdict(), **rates, "floor": self.floor}
+        if self.profiles:
+            found["profiles"] = {name: [each._asdict() for each in spent] for name, spent in self.profiles.items()}
         return {**found, "notes": list(self.notes)}
 
     def side_record(self, name: str) -> dict[str, Any]:

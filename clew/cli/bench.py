@@ -13,6 +13,7 @@ the rates that this machine was measured at.
   clew bench --quick --check
   clew bench --quick lstm-decode-1 --json
   clew bench --record ratios.json
+  clew bench gpt2-train --profile
 
 --quick takes small sizes and one thread, a minute in all. --check compares the
 ratios with those that ship with clew, or with FILE's, and exits 1 where one is
@@ -39,6 +40,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     add("--check", metavar="FILE", nargs="?", const="", help="exit 1 where a ratio is far above the recorded one")
     add("--record", metavar="FILE", help="write the ratios into FILE, for --check FILE")
     add("--plot", metavar="FILE", help="draw the ratios: .svg, .html, .png, .pdf")
+    add("--profile", action="store_true", help="list what each side spends its time on: kernels of a GPU, operators of a CPU")
     add("--json", action="store_true", help="one JSON object a workload")
     add("--device", default="auto", choices=["auto", "cpu", "cuda"], help="where to run (default: a GPU where there is one)")
 
@@ -61,10 +63,10 @@ def run(options: argparse.Namespace) -> int:
     results, lost = [], []
     for workload in fitting(names, bool(options.names), setting.device.type):
         say(f"{workload.name}: {workload.about}")
-        result = measure(workload, setting)
+        result = measure(workload, setting, profile=options.profile)
         if recorded is not None and losses(result, recorded):
             say(f"{workload.name} is above what is recorded; it is measured again")
-            result = better(result, measure(workload, setting), recorded)
+            result = better(result, measure(workload, setting, profile=options.profile), recorded)
         results.append(result)
         show(result, machine, options.json)
         if recorded is not None:
@@ -172,6 +174,7 @@ def list_workloads(names: list[str], as_json: bool) -> int:
 
 def show(result: Any, machine: str, as_json: bool) -> None:
     from clew.cli.tables import show_table, size
+    from clew.core.errors import shortened
 
     if as_json:
         print(json.dumps({**result.record(), "machine": machine}), flush=True)
@@ -194,4 +197,8 @@ def show(result: Any, machine: str, as_json: bool) -> None:
     show_table(("side", "tokens/s", "ms", "spread", "memory", "of floor", "clew / it"), rows, right=range(1, 6))
     for note in result.notes:
         print(note)
+    for name, spent in result.profiles.items():
+        print(f"\n{name} spends its time on")
+        rows = [[shortened(each.kernel, 100), f"{each.runs:,.0f}", f"{1000 * each.seconds:,.2f}"] for each in spent]
+        show_table(("kernel", "runs", "ms"), rows, right=range(1, 3))
     print(flush=True)

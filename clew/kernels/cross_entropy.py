@@ -11,7 +11,8 @@ softmax, the loss and the sums over chunks are in float32.
 
 On a GPU, on trial (`on_trial`), dz takes the place of z (`softmax_errors`), and the vocabulary is filled up to a multiple of `ALIGNED`
 with words that have no share in the softmax: products whose widths are not aligned take slow kernels. Compiled code has the walk as one
-operator; on a GPU, until that has run there, it has the equation.
+operator; on a GPU, until that has run there, it has the equation. GPT-2 at 32 x 1024 in bfloat16: three products of 2.5 TFLOP, 9.6 ms at
+790 TFLOP/s; one read and one write of 3.3 GB of logits besides, 1.1 GB at a time, 1.6 ms at 4.1 TB/s; dW in float32, 0.08 ms a chunk.
 """
 
 from collections.abc import Sequence
@@ -32,7 +33,8 @@ OTHER_LOGITS = 2**26
 LEAST_ROWS = 128
 """How many logits a chunk holds, by device, and of how many rows at least: below that, reading W costs more than the products."""
 SHARE = 128
-"""A large GPU has larger chunks: their logits take this part of its memory. Fewer chunks mean that dW is read and written less often."""
+"""A large GPU has larger chunks: their logits take this part of its memory. Fewer chunks mean that dW is read and written less often, and
+that dh has tiles enough for all processors."""
 SMALL = {"cpu": 2**18}
 OTHER_SMALL = 2**22
 """A problem of fewer logits is not worth walking over."""
@@ -302,7 +304,8 @@ def add_product_(total: Tensor, left: Tensor, right: Tensor) -> None:
 
 @lru_cache(maxsize=16)
 def adds_in_float32(device: torch.device, dtype: torch.dtype) -> bool:
-    """Whether products of this dtype can be added to a sum in float32 without being rounded before: torch 2.8 began to, on CUDA."""
+    """Whether products of this dtype can be added to a sum in float32 without being rounded before: torch 2.10 began to, on CUDA.
+    It is tried once; nothing of that waits for the GPU, so that it may be tried while a graph is captured."""
     part = torch.zeros(16, 16, dtype=dtype, device=device)
     try:
         torch.addmm(part.float(), part, part, out_dtype=torch.float32)  # type: ignore[call-overload, unused-ignore]

@@ -42,7 +42,8 @@ class Captured(NamedTuple):
 
 
 class CapturedPasses:
-    """A pass that is captured for the shapes that recur. All graphs write into the same gradients, and share their memory."""
+    """A pass that is captured for the shapes that recur. All graphs share their memory, and leave the gradients in the same tensors: those
+    that the first one made, into which the others copy theirs."""
 
     def __init__(self, run: Pass, task: nn.Module):
         self.run, self.task = run, task
@@ -52,7 +53,7 @@ class CapturedPasses:
 
     def forget(self) -> None:
         """Frees all graphs, and their memory."""
-        self.met: dict[Hashable, list[nn.Parameter]] = {}
+        self.met: set[Hashable] = set()
         self.captured: dict[Hashable, Captured] = {}
         self.failures = 0
         self.gradients.clear()
@@ -68,7 +69,7 @@ class CapturedPasses:
             seed()
             found = self.run(batch, state, counts)
             if key is not None:
-                self.met[key] = [p for p in self.parameters if p.grad is not None]
+                self.met.add(key)
             return found
         seed()
         torch._foreach_copy_(captured.inputs, tensors_of(batch, state, counts), non_blocking=True)
@@ -87,10 +88,6 @@ class CapturedPasses:
         return key
 
     def capture(self, key: Hashable, seed: Callable[[], None], batch: Any, state: State, counts: dict[str, Tensor]) -> Captured | None:
-        trained = self.met[key]
-        for parameter in trained:
-            self.gradients.setdefault(parameter, torch.zeros_like(parameter, memory_format=torch.preserve_format))
-        places = [self.gradients[parameter] for parameter in trained]
         inputs: list[Tensor] = []
 
         def kept(tensor: Tensor) -> Tensor:
@@ -98,13 +95,15 @@ class CapturedPasses:
             return inputs[-1]
 
         batch, state, counts = map_batch(kept, batch), map_tree(kept, state), map_batch(kept, counts)
-        found: list[tuple[dict[str, Tensor], State]] = []
+        passed: list[tuple[dict[str, Tensor], State]] = []
+        gradients: dict[nn.Parameter, Tensor] = {}
 
         def run() -> None:
-            torch._foreach_zero_(places)
-            for parameter, place in zip(trained, places, strict=True):
-                parameter.grad = place
-            found.append(self.run(batch, state, counts))
+            passed.append(self.run(batch, state, counts))
+            gradients.update((p, p.grad) for p in self.parameters if p.grad is not None)
+            again = [parameter for parameter in gradients if parameter in self.gradients]
+            if again:
+                torch._foreach_copy_([self.gradients[parameter] for parameter in again], [gradients[parameter] for parameter in again])
 
         self.pool = self.pool or torch.cuda.graph_pool_handle()
         seed()
@@ -120,8 +119,9 @@ class CapturedPasses:
         finally:
             for parameter in self.parameters:
                 parameter.grad = None
-        ((sums, carried),) = found
-        self.captured[key] = Captured(graph, inputs, sums, carried, trained)
+        ((sums, carried),) = passed
+        self.gradients = {**gradients, **self.gradients}
+        self.captured[key] = Captured(graph, inputs, sums, carried, list(gradients))
         return self.captured[key]
 
 

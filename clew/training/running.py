@@ -3,7 +3,6 @@
 import hashlib
 import json
 import math
-import os
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import nullcontext
 from dataclasses import dataclass
@@ -16,7 +15,6 @@ from torch import Tensor, nn
 from clew.core.batches import Batches
 from clew.core.config import build_part
 from clew.core.errors import UserError
-from clew.core.files import cache_folder
 from clew.core.identity import Known
 from clew.core.processes import first_alone, is_distributed, rank, world_size
 from clew.layers.sequence import Stack
@@ -25,6 +23,7 @@ from clew.runs.directory import WEIGHTS, append_metrics, read_weights, truncate_
 from clew.tasks.learning import Autocast
 from clew.training.averaging import AVERAGES
 from clew.training.checkpoints import Training, find_checkpoint, load_checkpoint
+from clew.training.compiled import Carrying, compiled
 from clew.training.events import Events
 from clew.training.freezing import scale_rates, unfreezing
 from clew.training.hardware import peak_flops, peak_memory
@@ -108,7 +107,7 @@ def begin(
     report: Report,
     *,
     optimiser: torch.optim.Optimizer | None = None,
-    as_task: Callable[[Any], Any] = lambda model: model,
+    as_task: Callable[[Any], Any] | None = None,
 ) -> Running:
     """Everything that takes part in a problem's training, at step 0. `known` is what a resumed run must share with this one; `as_task` puts
     around the model what makes it a task, where it is none."""
@@ -132,20 +131,19 @@ def begin(
         known,
         build_part("average", settings.average, AVERAGES, task) if settings.average is not None else None,
     )
-    model: Any = compiled(task, settings) if settings.compile else task
-    forward = as_task(model) if is_sharded else replicate(as_task(model))
+    many_shapes = settings.batch_tokens is not None
+    model: Any = compiled(task, many_shapes=many_shapes) if settings.compile else task
+    if as_task is not None:
+        forward = as_task(model)
+    elif settings.compile and not is_sharded:
+        forward = compiled(Carrying(task, settings.batching == "streams"), many_shapes=many_shapes)
+    else:
+        forward = model
+    forward = forward if is_sharded else replicate(forward)
     loader = Loader(problem.batches, settings.workers, pin=device.type == "cuda")
-    peak, counts = peak_flops(device, resolved(settings.precision, device)), as_task(task).counts
+    peak = peak_flops(device, resolved(settings.precision, device))
+    counts = (task if as_task is None else as_task(task)).counts
     return Running(settings, seed, folder, problem, training, loader, model, forward, counts, autocast, request, report, flops, peak)
-
-
-def compiled(task: nn.Module, settings: TrainingConfig) -> Any:
-    """The task compiled by `torch.compile`, whose code is kept in clew's cache and found there by a later run.
-
-    Examples come in many lengths: their code is made for all at once, since a graph for each would take minutes.
-    """
-    os.environ.setdefault("TORCHINDUCTOR_CACHE_DIR", str(cache_folder() / "compiled"))
-    return torch.compile(task, dynamic=True if settings.batch_tokens is not None else None)
 
 
 def is_unevaluated(running: Running) -> bool:

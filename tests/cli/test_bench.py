@@ -4,6 +4,7 @@ from xml.etree import ElementTree
 
 import pytest
 
+from clew.bench.profiling import Spent
 from clew.bench.workloads import WORKLOADS
 from tests.bench.fakes import Clock, fake_workload
 from tests.cli.conftest import Clew
@@ -50,6 +51,18 @@ def test_medians_and_ratios_are_shown(clew: Clew, fakes: Clock) -> None:
     assert ours[:3] == ["clew", "33", "3,000.0"]
     assert plain[:3] == ["plain", "25", "4,000.0"] and " ".join(plain[4:]) == "0.75 (0.75 to 0.75)"
     assert " ".join(another[4:]) == "0.50 (0.50 to 0.50)"
+
+
+def test_a_profile_names_what_each_side_spends_its_time_on(clew: Clew, fakes: Clock, monkeypatch: pytest.MonkeyPatch) -> None:
+    spent = [Spent("a kernel" + "s" * 200, 2.0, 0.0015), Spent("others", 1.0, 0.0)]
+    monkeypatch.setattr("clew.bench.measuring.profiled", lambda call, device, wait: spent)
+    shown = clew("bench", "fake-a", "--device", "cpu", "--profile").out
+    assert "clew spends its time on" in shown and "plain spends its time on" in shown
+    line = next(line for line in shown.splitlines() if line.startswith("a kernel"))
+    assert line.endswith("2  1.50") and "..." in line and len(line) < 130
+    (record,) = (json.loads(line) for line in clew("bench", "fake-a", "--device", "cpu", "--profile", "--json").out.splitlines())
+    assert record["profiles"]["plain"][1] == {"kernel": "others", "runs": 1.0, "seconds": 0.0}
+    assert "profiles" not in json.loads(clew("bench", "fake-a", "--device", "cpu", "--json").out)
 
 
 def test_json_has_a_line_a_workload_with_sides_and_ratios(clew: Clew, fakes: Clock) -> None:

@@ -1,8 +1,12 @@
 import copy
 
+import pytest
 import torch
+from functorch.compile import make_boxed_func
 from torch import nn
+from torch._dynamo.backends.common import aot_autograd
 
+from clew.kernels import only_equations
 from clew.kernels.projections import Together
 from clew.layers.attention import SelfAttention
 
@@ -34,9 +38,32 @@ def test_weights_that_were_moved_apart_run_alone():
         assert together(torch.randn(1, 1, 4, dtype=torch.double), *linears) is None
 
 
-def test_gradients_reach_each_weight_since_training_does_not_take_the_block():
+@pytest.mark.parametrize("bias", [False, True])
+def test_gradients_reach_each_weight(bias):
+    linears, x = three(bias), torch.randn(2, 3, 4, dtype=torch.double, requires_grad=True)
+    together = Together(linears)
+    inputs = [x, *(parameter for linear in linears for parameter in linear.parameters())]
+
+    def gradients(y):
+        return torch.autograd.grad(y.pow(3).sum(), inputs)
+
+    torch.testing.assert_close(gradients(together(x, *linears)), gradients(torch.cat([linear(x) for linear in linears], -1)))
+
+
+def test_the_equation_has_three_products():
     linears = three()
-    assert Together(linears)(torch.randn(1, 1, 4, dtype=torch.double), *linears) is None
+    together = Together(linears)
+    with only_equations():
+        assert together(torch.randn(1, 1, 4, dtype=torch.double), *linears) is None
+
+
+def test_a_projection_with_a_hook_runs_alone():
+    layer, seen = SelfAttention(8, 2), []
+    layer.key.register_forward_hook(lambda module, inputs, output: seen.append(output.shape))
+    layer(torch.randn(1, 3, 8))
+    with torch.no_grad():
+        layer(torch.randn(1, 3, 8))
+    assert seen == [(1, 3, 8)] * 2
 
 
 def test_loading_training_and_moving_keep_weights_together():
@@ -59,3 +86,55 @@ def test_a_copy_runs_alone():
     assert side_by_side(layer, torch.randn(1, 1, 8)) is None
     layer.double()
     assert side_by_side(layer, torch.randn(1, 1, 8, dtype=torch.double)) is not None
+
+
+def compiled(layer: SelfAttention, products: list[str]) -> nn.Module:
+    """The layer compiled; `products` gets the names of those that its forward graph takes."""
+    torch._dynamo.reset()
+
+    def seeing(graph, _):
+        names = [str(node.target) for node in graph.graph.nodes if node.op == "call_function"]
+        products.extend(name for name in names if name.startswith(("aten.mm", "aten.addmm")))
+        return make_boxed_func(graph.forward)
+
+    backend = aot_autograd(fw_compiler=seeing, bw_compiler=lambda graph, _: make_boxed_func(graph.forward))
+    return torch.compile(layer, backend=backend, fullgraph=True)
+
+
+@pytest.mark.parametrize("bias", [False, True])
+@pytest.mark.parametrize("dtype", [None, torch.bfloat16])
+def test_compiled_training_has_one_product_with_the_gradients_of_three(bias, dtype):
+    layer, products = SelfAttention(16, 4, num_kv_heads=2, bias=bias), []
+    x = torch.randn(2, 5, 16, requires_grad=True)
+
+    def run(called):
+        with torch.autocast("cpu", dtype or torch.bfloat16, enabled=dtype is not None):
+            y = called(x)[0]
+        return [y.detach(), *torch.autograd.grad(y.float().square().sum(), [x, *layer.parameters()])]
+
+    torch.testing.assert_close(
+        run(compiled(layer, products)), run(layer), rtol=1e-5 if dtype is None else 2e-2, atol=1e-2 if dtype else 1e-5
+    )
+    assert len(products) == 2, "one for queries, keys and values, and one for the output"
+
+
+def test_compiled_inference_reads_every_weight_where_it_lies():
+    layer, products = SelfAttention(16, 4), []
+    with torch.no_grad():
+        compiled(layer, products)(torch.randn(2, 5, 16))
+    assert len(products) == 4
+
+
+def test_compiled_an_adapter_runs_alone():
+    layer, products = SelfAttention(16, 4), []
+
+    class Adapted(nn.Linear):
+        def forward(self, x):
+            return 2 * super().forward(x)
+
+    adapted = Adapted(16, 16)
+    adapted.load_state_dict(layer.key.state_dict())
+    layer.key = adapted
+    x = torch.randn(2, 5, 16)
+    torch.testing.assert_close(compiled(layer, products)(x)[0], layer(x)[0])
+    assert len(products) == 4

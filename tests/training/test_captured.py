@@ -90,6 +90,18 @@ def test_the_second_batch_of_a_shape_is_captured_and_later_ones_are_replayed(mon
     assert task.runs == 4 and not passes.captured
 
 
+def test_graphs_of_all_shapes_leave_their_gradients_in_the_same_tensors(monkeypatch: pytest.MonkeyPatch) -> None:
+    task, passes = passes_of(monkeypatch)
+    places = set()
+    for x in (torch.randn(4, 3), torch.randn(5, 3)):
+        one(passes, x)
+        expected = [parameter.grad for parameter in task.parameters()]
+        one(passes, x)
+        torch.testing.assert_close([parameter.grad for parameter in task.parameters()], expected)
+        places.add(tuple(parameter.grad.data_ptr() for parameter in task.parameters()))
+    assert len(places) == 1 and len(passes.captured) == 2
+
+
 def test_a_pass_that_cannot_be_captured_runs_eagerly_and_is_not_tried_for_ever(
     monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:

@@ -11,6 +11,7 @@ from torch import Tensor, nn
 from clew.core.batches import Batches, map_batch, num_rows, to_device
 from clew.core.types import Term
 from clew.training.averaging import Exponential
+from clew.training.compiled import Carrying
 from clew.training.feeding import Feed
 from clew.training.loader import Loader
 from clew.training.loop import train
@@ -108,6 +109,17 @@ def test_captured_passes_are_eager_passes(name: str) -> None:
     assert losses[1] == pytest.approx(losses[0], rel=1e-4)
     for key, there in means[0].items():
         torch.testing.assert_close(means[1][key], there, rtol=1e-3, atol=1e-4, msg=key)
+
+
+def test_compiled_and_captured_training_is_plain_training() -> None:
+    tasks = [MODELS["gpt"](dim=32).cuda() for _ in range(2)]
+    plain = [record.loss for record in list(steps_of("gpt", tasks[0], 8, 100, standing=Standing()))]
+    compiled = torch.compile(Carrying(tasks[1], carry=False))
+    batches = Loader(batches_of([to_device(whole_batch("gpt", tasks[1]), torch.device("cpu"))]), 0, pin=True)
+    options: dict[str, Any] = {"clip_norm": 0.5, "counts": tasks[1].counts, "capture": True}
+    optimiser = adamw(tasks[1].parameters(), 0.01)
+    steps = train(compiled, batches, optimiser, Constant(8), steps=8, seed=1, standing=Standing(), **options)  # type: ignore[arg-type]
+    assert [record.loss for record in list(steps)] == pytest.approx(plain, rel=1e-3)
 
 
 def test_a_captured_step_that_is_not_finite_leaves_everything_as_it_was() -> None:

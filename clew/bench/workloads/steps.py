@@ -42,6 +42,7 @@ def loop_step(
     carry: bool = False,
     autocast: Callable[[], AbstractContextManager[Any]] = nullcontext,
     counts: Callable[[Any], dict[str, Tensor]] | None = None,
+    capture: bool = True,
 ) -> Call:
     """A step of clew's training loop on a batch in the host's memory; its copy and the gradient's norm are part of it."""
     device = next(task.parameters()).device
@@ -58,7 +59,7 @@ def loop_step(
         carry=carry,
         autocast=autocast,
         counts=counts,
-        capture=True,
+        capture=capture,
     )
     return lambda: next(steps)
 

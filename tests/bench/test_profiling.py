@@ -1,0 +1,25 @@
+import torch
+
+from clew.bench.profiling import profiled
+
+CPU = torch.device("cpu")
+
+
+def test_the_longest_operator_is_first_and_runs_are_those_of_one_call():
+    x, small = torch.randn(300, 300), torch.randn(2)
+
+    def call():
+        x @ x
+        for _ in range(4):
+            small.exp()
+
+    first, *rest = profiled(call, CPU, lambda: None)
+    runs = {each.kernel: each.runs for each in [first, *rest]}
+    assert first.kernel == "aten::mm" and runs["aten::mm"] == 1 and runs["aten::exp"] == 4
+    assert [each.seconds for each in [first, *rest]] == sorted((each.seconds for each in [first, *rest]), reverse=True)
+
+
+def test_what_is_left_out_is_added_up():
+    x = torch.randn(300, 300)
+    spent = profiled(lambda: (x @ x).exp().sum(), CPU, lambda: None, most=1)
+    assert [each.kernel for each in spent] == ["aten::mm", "others"] and spent[1].runs >= 2 and spent[1].seconds > 0
