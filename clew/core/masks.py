@@ -19,6 +19,10 @@ class Clock(NamedTuple):
     start: Tensor  # (batch,)
     document: Tensor  # (batch,)
 
+    @property
+    def lengths(self) -> Tensor:
+        return self.count
+
     def rewind(self, lengths: Tensor) -> "Clock":
         """Back to `lengths` positions read, inside the document that each row stands in: where the one before began is not kept."""
         if lengths.device.type == "cpu" and bool((lengths < self.start).any()):

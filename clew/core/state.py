@@ -74,22 +74,6 @@ def detach_state(state: State) -> State:
     return map_state(Tensor.detach, state, memory=True)
 
 
-def rewind(state: State, lengths: Tensor) -> State:
-    """The state as it was when each row had read `lengths` (batch,) positions.
-
-    Only for states that can go back: those whose parts have a `rewind` of their own (attention caches, clocks) and nothing that a
-    step overwrites. A recurrent state has to be kept by who wants to return to it.
-    """
-    if state is None or isinstance(state, Memory):
-        return state
-    if hasattr(state, "rewind"):
-        return state.rewind(lengths)
-    if isinstance(state, (tuple, list)):
-        parts = [rewind(part, lengths) for part in state]
-        return type(state)(*parts) if hasattr(state, "_fields") else type(state)(parts)
-    raise TypeError("this state is overwritten by every step and cannot be rewound; keep a copy_state of it instead")
-
-
 def _map_memory(function: Callable[[Tensor], Tensor], state: State) -> State:
     if isinstance(state, Memory):
         return map_tree(function, state)

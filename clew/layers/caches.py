@@ -25,9 +25,17 @@ class Grown(NamedTuple):
     index: Tensor | None  # type: ignore[assignment]  # (batch, slots)
     clock: Clock
 
+    @property
+    def lengths(self) -> Tensor:
+        return self.clock.count
+
     def rewind(self, lengths: Tensor) -> "Grown":
+        clock = self.clock.rewind(lengths)
+        if self.index is None and len(kept := set(clock.count.tolist())) == 1:
+            [length] = kept
+            return Grown(self.keys[:, :, :length], self.values[:, :, :length], None, clock)
         index = self.key_index
-        return self._replace(index=torch.where(index < lengths[:, None], index, -1), clock=self.clock.rewind(lengths))
+        return self._replace(index=torch.where(index < lengths[:, None], index, -1), clock=clock)
 
     @property
     def key_index(self) -> Tensor:
@@ -44,6 +52,10 @@ class Buffer(NamedTuple):
     index: Tensor  # type: ignore[assignment]  # (batch, 1 + capacity), -1 for slot 0 and then 0, 1, 2, ...
     clock: Clock
 
+    @property
+    def lengths(self) -> Tensor:
+        return self.clock.count
+
     def rewind(self, lengths: Tensor) -> "Buffer":
         return self._replace(clock=self.clock.rewind(lengths))
 
@@ -55,6 +67,10 @@ class Ring(NamedTuple):
     values: Tensor
     index: Tensor  # type: ignore[assignment]  # (batch, 1 + size), -1 where nothing is
     clock: Clock
+
+    @property
+    def lengths(self) -> Tensor:
+        return self.clock.count
 
     def rewind(self, lengths: Tensor) -> "Ring":
         self.check_rewind(lengths)
@@ -71,7 +87,7 @@ class Ring(NamedTuple):
         elif bool(lost.any()):
             raise UserError(
                 f"a windowed cache can be rewound by {RING_CHUNK} positions, but row {int(lost.int().argmax())} would go back further; "
-                "keep a copy_state of the state instead"
+                "read shorter chunks, or keep a copy_state of the state"
             )
 
 
