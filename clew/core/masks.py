@@ -102,6 +102,16 @@ def row_lengths(mask: Tensor) -> Tensor:
     return (mask > 0).sum(1) if has_documents(mask) else mask.sum(1)
 
 
+def chunk_lengths(x: Tensor, mask: Tensor | None) -> Tensor:
+    """How many real positions each row of a chunk `x` (batch, length, ...) has (batch,)."""
+    return torch.full((x.shape[0],), x.shape[1], device=x.device) if mask is None else row_lengths(mask)
+
+
+def mask_unless_full(mask: Tensor) -> Tensor | None:
+    """The mask, or None where every position is real, which keeps the fastest path."""
+    return None if bool(mask.all()) else mask
+
+
 def last_real(x: Tensor, mask: Tensor | None, otherwise: Tensor) -> Tensor:
     """Each row's value (batch, dim) at its last real position of `x` (batch, length, dim); `otherwise` where it has none."""
     if x.shape[1] == 0:

@@ -11,7 +11,7 @@ from typing import Any, NamedTuple
 import torch
 from torch import Tensor
 
-from clew.core.masks import has_documents, row_lengths
+from clew.core.masks import chunk_lengths, has_documents, mask_unless_full
 from clew.core.types import Memory, State
 
 Reader = Callable[[Tensor, Tensor | None, State], tuple[Any, State]]
@@ -66,7 +66,7 @@ def rewind(reader: Reader, place: Mark, state: State, inputs: Tensor, mask: Tens
 
     `state` is what reading the chunk gave; neither it nor the mark can be used any more.
     """
-    read = torch.full_like(counts, inputs.shape[1]) if mask is None else row_lengths(mask)
+    read = chunk_lengths(inputs, mask)
     if torch.equal(read, counts):
         return state
     if not has_documents(mask) and (forgetful := forget(place, state, read, counts)) is not None:
@@ -74,12 +74,10 @@ def rewind(reader: Reader, place: Mark, state: State, inputs: Tensor, mask: Tens
     longest = int(counts.max())
     if not longest:
         return restore(place)
-    real: Tensor | None = torch.arange(longest, device=counts.device) < counts[:, None]
+    kept = torch.arange(longest, device=counts.device) < counts[:, None]
     if mask is not None and has_documents(mask):
-        real = torch.where(real, mask[:, :longest], 0)
-    elif bool(real.all()):
-        real = None
-    return reader(inputs[:, :longest], real, restore(place))[1]
+        return reader(inputs[:, :longest], torch.where(kept, mask[:, :longest], 0), restore(place))[1]
+    return reader(inputs[:, :longest], mask_unless_full(kept), restore(place))[1]
 
 
 def _map_parts(function: Callable[[Any], Any], state: State) -> State:
