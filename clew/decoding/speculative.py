@@ -116,8 +116,8 @@ def speculative_sequences(
 def judge(log_probs: Tensor, proposal: Proposal, uniform: Tensor | None) -> Verdict:
     """Which guesses are accepted, and what follows them.
 
-    `log_probs` (rows, 1 + width, vocabulary) are the stepper's. `uniform` (rows, 1 + width, 3) are each place's numbers; without them a guess
-    is accepted where it is the most probable token.
+    `log_probs` (rows, 1 + width, vocabulary) are the stepper's. `uniform` (rows, 1 + width, 3) are each place's numbers; without them a
+    guess is accepted where it is the most probable token.
     """
     tokens, counts, width = proposal.tokens, proposal.counts, proposal.tokens.shape[1]
     is_guess = torch.arange(width, device=tokens.device) < counts[:, None]
@@ -254,7 +254,8 @@ class Rounds:
 
 
 class Page:
-    """What the rows of a prompt have written. They write different numbers of tokens in a round; a step is shown when all have written it."""
+    """What the rows of a prompt have written. They write different numbers of tokens in a round; a step is shown when all have written
+    it."""
 
     def __init__(self, rows: int, max_new: int, like: Tensor):
         self.tokens = torch.zeros(rows, max_new, dtype=torch.long, device=like.device)

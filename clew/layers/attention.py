@@ -222,11 +222,12 @@ class SelfAttention(SequenceLayer):
         seen: Sight | None = None
         if isinstance(state, Buffer) and self.window is None and (first := common_place(state.clock, mask, x)) is not None:
             cache: Any = write_together(state, key, value, first, clock)
-            key_index = cache.index.narrow(1, 1, first + x.shape[1])
+            length = first + x.shape[1]
+            key_index = cache.index.narrow(1, 1, length)
             if first:
-                key, value = (part.narrow(1, 1, first + 1).transpose(1, 2) for part in (cache.keys, cache.values))
-            else:
-                seen = Sight(places, key_index, causal=True, aligned=True)
+                key, value = (part.narrow(1, 1, length).transpose(1, 2) for part in (cache.keys, cache.values))
+            if not first or x.shape[1] > 1:
+                seen = Sight(places, key_index, causal=True, aligned=not first)
         elif isinstance(state, (Buffer, Ring)):
             cache = write(state, key, value, places, clock)
             key, value, key_index = cache.keys.transpose(1, 2), cache.values.transpose(1, 2), cache.index

@@ -136,17 +136,16 @@ def write(cache: Buffer | Ring, keys: Tensor, values: Tensor, places: Places, cl
 
 
 def common_place(clock: Clock, mask: Tensor | None, x: Tensor) -> int | None:
-    """The position of a chunk's first `x` where every row stands at the same one, in its first document; else None. Asked for one step, or
-    for the first chunk, which need no mask of their own once that is known.
+    """The position of a chunk's first `x` where every row stands at the same one, in its first document; else None.
 
-    Asked on the CPU alone, where looking costs nothing: the keys up to there lie side by side.
+    Asked on the CPU alone, where looking costs nothing: the keys up to there lie side by side, and no others have to be read.
     """
     if mask is not None or x.device.type != "cpu" or torch.compiler.is_compiling():
         return None
     counts = clock.count.tolist()
     if not counts or counts.count(counts[0]) != len(counts) or any(clock.start.tolist()):
         return None
-    return counts[0] if x.shape[1] == 1 or counts[0] == 0 else None
+    return int(counts[0])
 
 
 def write_together(cache: Buffer, keys: Tensor, values: Tensor, position: int, clock: Clock) -> Buffer:
