@@ -8,17 +8,20 @@ from typing import TYPE_CHECKING, Any
 
 import torch
 from pydantic import Field
-from torch import Tensor
+from torch import Tensor, nn
 
 from clew.core.errors import UserError
 from clew.core.modes import evaluating
+from clew.decoding.drafts import Draft, DraftStepper, PromptLookup
 from clew.decoding.sampling import greedy, sample
 from clew.decoding.sliding import Sliding
+from clew.decoding.speculative import speculative
 from clew.decoding.stepper import Stepper
 from clew.metrics.diversity import distinct, repetition
+from clew.tasks.drafting import PROMPT, check_draft
 from clew.tasks.translation import confidence_of
 from clew.tasks.use import Answered, Blocks, Objects, TextRow, Use, Watch, WritingOptions, tokens_read
-from clew.tasks.writing import DecodingConfig, ending_as, filtered_as, write
+from clew.tasks.writing import DecodingConfig, Guessed, ending_as, filtered_as, write
 from clew.text.tokenizer import Tokenizer
 from clew.text.train import END
 
@@ -31,13 +34,14 @@ EXPECTED = 0.02
 
 @dataclass(frozen=True)
 class Generated:
-    """One continuation. `str()` is the prompt and the continuation."""
+    """One continuation. `str()` is the prompt and the continuation; `guessed` says how well a draft guessed it."""
 
     prompt: str
     text: str
     tokens: list[int]
     log_prob: float
     score: float | None = None
+    guessed: Guessed | None = None
 
     def __str__(self) -> str:
         return self.prompt + self.text
@@ -51,25 +55,39 @@ class RefusedPrompt(UserError):
         self.row = row
 
 
-def generate(task: "LanguageModel", prompts: Sequence[str], config: DecodingConfig, seed: int = 0) -> list[Generated]:
+def generate(
+    task: "LanguageModel", prompts: Sequence[str], config: DecodingConfig, seed: int = 0, *, draft: "LanguageModel | str | None" = None
+) -> list[Generated]:
     """A continuation of every prompt (beam search: `n_best` of each), the prompts read together whatever their lengths."""
-    return [sample for row in generate_rows(task, prompts, config, seed) for sample in row]
+    return [sample for row in generate_rows(task, prompts, config, seed, draft=draft) for sample in row]
 
 
 def generate_rows(
-    task: "LanguageModel", prompts: Sequence[str], config: DecodingConfig, seed: int = 0, row_numbers: Sequence[int] | None = None
+    task: "LanguageModel",
+    prompts: Sequence[str],
+    config: DecodingConfig,
+    seed: int = 0,
+    row_numbers: Sequence[int] | None = None,
+    *,
+    draft: "LanguageModel | str | None" = None,
 ) -> list[list[Generated]]:
     """The continuations of every prompt by themselves. Sampling draws a row by its number: 0, 1, 2, ... or what `row_numbers` says, so
-    that a prompt is continued alike whichever others it is read with."""
+    that a prompt is continued alike whichever others it is read with. `draft` is a model that guesses, or `prompt`."""
     tokens, mask = prompt_batch(task, prompts)
     stepper = stepper_of(task, config, tokens)
     ends = ends_of(task.tokenizer, config)
-    was_training = task.training
-    task.eval()
-    try:
-        found = write(stepper, tokens, config, mask=mask, end=ends, max_new=config.max_new, seed=seed, row_numbers=row_numbers)
-    finally:
-        task.train(was_training)
+    with evaluating([part for part in (task, draft) if isinstance(part, nn.Module)]):
+        found = write(
+            stepper,
+            tokens,
+            config,
+            mask=mask,
+            end=ends,
+            max_new=config.max_new,
+            seed=seed,
+            row_numbers=row_numbers,
+            draft=draft_of(task, draft, config, tokens),
+        )
     return [
         [
             Generated(
@@ -78,6 +96,7 @@ def generate_rows(
                 hypothesis.tokens,
                 hypothesis.log_prob,
                 hypothesis.score if config.method == "beam" else None,
+                hypothesis.guessed,
             )
             for hypothesis in row
         ]
@@ -85,7 +104,9 @@ def generate_rows(
     ]
 
 
-def stream(task: "LanguageModel", prompt: str, config: DecodingConfig, seed: int = 0) -> Iterator[str]:
+def stream(
+    task: "LanguageModel", prompt: str, config: DecodingConfig, seed: int = 0, *, draft: "LanguageModel | str | None" = None
+) -> Iterator[str]:
     """One continuation, piece by piece as it is generated; greedy or sampled."""
     if config.method == "beam":
         raise UserError("beam search chooses only at the end, so it cannot be streamed; use decoding.method=sample or greedy")
@@ -93,21 +114,37 @@ def stream(task: "LanguageModel", prompt: str, config: DecodingConfig, seed: int
     stepper = stepper_of(task, config, tokens)
     ends = ends_of(task.tokenizer, config)
     stepper = ending_as(config, stepper, tokens, mask, end=ends, max_new=config.max_new)
-    if config.method == "greedy":
+    guesses = draft_of(task, draft, config, tokens)
+    if guesses is not None:
+        drawn_by = None if config.method == "greedy" else seed
+        steps = speculative(stepper, guesses, tokens, mask, max_new=config.max_new, end=ends, seed=drawn_by)
+    elif config.method == "greedy":
         steps = greedy(stepper, tokens, mask, max_new=config.max_new, end=ends)
     else:
         steps = sample(stepper, tokens, mask, max_new=config.max_new, end=ends, seed=seed)
-    return in_evaluation(task, pieces(task.tokenizer, prompt, (int(step[0]) for step in steps), ends))
+    models = [part for part in (task, draft) if isinstance(part, nn.Module)]
+    return in_evaluation(models, pieces(task.tokenizer, prompt, (int(step[0]) for step in steps), ends))
 
 
-def in_evaluation(task: "LanguageModel", parts: Iterator[str]) -> Iterator[str]:
-    """The parts, the task in evaluation mode from the first to the last of them."""
-    was_training = task.training
-    task.eval()
+def in_evaluation(models: Sequence[nn.Module], parts: Iterator[str]) -> Iterator[str]:
+    """The parts, the models in evaluation mode from the first to the last of them."""
+    were = [model.training for model in models]
+    for model in models:
+        model.eval()
     try:
         yield from parts
     finally:
-        task.train(was_training)
+        for model, was in zip(models, were, strict=True):
+            model.train(was)
+
+
+def draft_of(task: "LanguageModel", draft: "LanguageModel | str | None", config: DecodingConfig, prompt: Tensor) -> Draft | None:
+    """What guesses for a task: n-grams of the text, or a model with the same tokens, under the same filters so that it guesses what these
+    leave."""
+    if draft is None or isinstance(draft, str):
+        return None if draft is None else PromptLookup()
+    check_draft(task.tokenizer, draft.tokenizer)
+    return DraftStepper(stepper_of(draft, config, prompt))
 
 
 def pieces(tokenizer: Tokenizer, prompt: str, tokens: Iterator[int], ends: Sequence[int]) -> Iterator[str]:
@@ -206,7 +243,13 @@ def continuation(tokenizer: Tokenizer, prompt: str, ids: Sequence[int]) -> str:
 
 class GenerateOptions(WritingOptions):
     samples: int = Field(1, ge=1, description="continuations of every text")
-    measure: bool = Field(False, description="distinct-n and repetition of the samples, on standard error")
+    measure: bool = Field(False, description="distinct-n and repetition of the samples, and how well a draft guessed, on standard error")
+    draft: str | None = Field(
+        None,
+        description="a smaller run with the same vocabulary, or `prompt` for n-grams of the text, guesses tokens that the run then reads "
+        "several at a time: faster, and nothing else changes",
+        json_schema_extra={"metavar": "RUN|prompt"},
+    )
 
     @classmethod
     def over(cls, own: Mapping[str, Any], given: Mapping[str, Any]) -> dict[str, Any]:
@@ -214,6 +257,8 @@ class GenerateOptions(WritingOptions):
         if given.get("samples", 1) != 1 and (method := found.get("method", "sample")) != "sample":
             remedy = "; n_best has several of beam search" if method == "beam" else ""
             raise UserError(f"samples is for sampling, and method is {method}, which writes the same text each time{remedy}")
+        if found.get("draft") is not None and found.get("method") == "beam":
+            raise UserError("draft is for sampling and greedy decoding, and method is beam; leave one of them out")
         return found
 
 
@@ -222,7 +267,16 @@ def generate_answers(
 ) -> list[list[Generated]]:
     prompts, row_numbers = [row.text for row in rows], [number - 1 for number in numbers]
     with named_rows(row_numbers, options.samples):
-        return generate_rows(tasks[0], prompts, options.decoding, options.seed, row_numbers)
+        return generate_rows(tasks[0], prompts, options.decoding, options.seed, row_numbers, draft=drafting(tasks, options))
+
+
+def drafting(tasks: Sequence["LanguageModel"], options: GenerateOptions) -> "LanguageModel | str | None":
+    """The model of another run that guesses, which comes behind the one that is asked."""
+    return tasks[1] if len(tasks) > 1 else options.draft
+
+
+def draft_run(options: GenerateOptions) -> str | None:
+    return None if options.draft == PROMPT else options.draft
 
 
 @contextmanager
@@ -236,10 +290,10 @@ def named_rows(row_numbers: Sequence[int], samples: int) -> Iterator[None]:
         raise UserError(f"text {row_numbers[error.row] // samples + 1}: {error}") from None
 
 
-def stream_row(task: "LanguageModel", row: TextRow, options: GenerateOptions, number: int) -> Iterator[str] | None:
+def stream_row(tasks: Sequence["LanguageModel"], row: TextRow, options: GenerateOptions, number: int) -> Iterator[str] | None:
     if options.method == "beam" or options.samples > 1 or options.measure:
         return None
-    return stream(task, row.text, options.decoding, options.seed)
+    return stream(tasks[0], row.text, options.decoding, options.seed, draft=drafting(tasks, options))
 
 
 def generated_objects(number: int, row: TextRow, samples: list[Generated] | None, options: GenerateOptions) -> Objects:
@@ -247,7 +301,8 @@ def generated_objects(number: int, row: TextRow, samples: list[Generated] | None
     found = []
     for one in samples or ():
         fields = {"prompt": one.prompt, "text": one.text, "tokens": one.tokens, "log_prob": one.log_prob}
-        found.append({**fields, **({"score": one.score} if one.score is not None else {})})
+        guessed = {} if one.guessed is None else one.guessed._asdict()
+        found.append({**fields, **({"score": one.score} if one.score is not None else {}), **guessed})
     return found
 
 
@@ -268,6 +323,10 @@ def diversity(
         for n in range(1, min(4, max(map(len, samples), default=0)) + 1):
             found = f"distinct {distinct(samples, n):.3f}, repeated {repetition(samples, n):.3f}"
             yield f"{tasks[0].tokenizer.unit} {n}-grams: {found}"
+        guessed = [one.guessed for each in answered for one in each.answer or () if one.guessed is not None]
+        if rounds := sum(each.rounds for each in guessed):
+            proposed, accepted = sum(each.proposed for each in guessed), sum(each.accepted for each in guessed)
+            yield f"draft: {accepted / rounds:.2f} of {proposed / rounds:.2f} guesses a call were accepted, in {rounds} calls of the model"
 
 
 GENERATE: Use[TextRow, list[Generated]] = Use(
@@ -282,7 +341,8 @@ GENERATE: Use[TextRow, list[Generated]] = Use(
     skips_blank=True,
     tables=False,
     begins=True,
-    local=("measure",),
+    local=("measure", "draft"),
+    beside=draft_run,
     remarks=diversity,
     watch=Watch(tokens=lambda task, row: tokens_read(task.tokenizer, [row.text]), confidence=confidence_of),
     help="""Every TEXT is continued. Without one a text is begun: after the end of another, where the model has learnt from documents
@@ -291,5 +351,9 @@ end of a line. A single sample is shown as it is written.
 
   clew generate runs/shakespeare-lstm 'ROMEO:' --temperature 0.7
   clew generate runs/shakespeare-lstm 'ROMEO:' 'JULIET:' --method beam --beams 8 --n-best 3 --max-new 80
-  clew generate runs/shakespeare-lstm --samples 20 --measure --json""",
+  clew generate runs/shakespeare-lstm --samples 20 --measure --json
+  clew generate runs/shakespeare-llama 'ROMEO:' --draft runs/shakespeare-gru --max-new 400
+
+A draft changes how long a text takes and not which texts are written: greedy decoding writes the same one, and sampling draws
+from the same distribution, though not the same text for the same seed.""",
 )

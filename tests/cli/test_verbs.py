@@ -99,6 +99,26 @@ def test_a_sample_is_its_tokens_and_they_have_a_probability(clew: Clew, gpt: Pat
     assert row["log_prob"] < 0
 
 
+def test_a_draft_writes_the_same_text_and_is_told_of(clew: Clew, lstm: Path, gpt: Path) -> None:
+    asked = ("generate", gpt, "the", "--method", "greedy", "--max-new", 40)
+    plain = clew(*asked)
+    for draft in (lstm, gpt, "prompt"):
+        assert clew(*asked, "--draft", draft) == plain
+        found = clew(*asked, "--draft", draft, "--json", "--measure")
+        (row,) = lines(found.out)
+        assert row["rounds"] + row["accepted"] == 39
+        assert found.err.splitlines()[-1].startswith("draft: ")
+    (row,) = lines(clew("generate", gpt, "the", "--draft", gpt, "--json", "--max-new", 20).out)
+    assert row["accepted"] == row["proposed"]
+
+
+def test_a_draft_that_does_not_fit_is_refused(clew: Clew, gpt: Path, translators: dict[str, Path]) -> None:
+    found = clew("generate", gpt, "the", "--draft", "prompt", "--beams", 3)
+    assert found == (2, "", "clew: --draft is for sampling and greedy decoding, and --method is beam; leave one of them out\n")
+    found = clew("generate", gpt, "the", "--draft", translators["lstm"])
+    assert found.status == 2 and "is a run of the task translation, which does not generate" in found.err
+
+
 def test_sampling_options_reach_the_sampler(clew: Clew, lstm: Path) -> None:
     greedy = clew("generate", lstm, "the", "--method", "greedy", "--max-new", 20).out
     assert clew("generate", lstm, "the", "--top-k", 1, "--max-new", 20).out == greedy

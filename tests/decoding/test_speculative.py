@@ -13,43 +13,13 @@ from clew.decoding.forced_end import ForcedEnd
 from clew.decoding.sampling import greedy_sequences, sample_sequences
 from clew.decoding.sliding import Sliding
 from clew.decoding.speculative import LONGEST, judge, speculative, speculative_sequences
+from tests.decoding.drafts import AGREEMENT, Scripted
 from tests.decoding.steppers import Attending, Recurrent, Transition, Translator, padded
 
 ROWS = st.lists(st.lists(st.integers(0, 4), min_size=1, max_size=6), min_size=1, max_size=4)
 TABLE = [[0.1, 0.2, 0.3, 0.4], [0.4, 0.1, 0.4, 0.1], [0.0, 0.5, 0.2, 0.3], [0.25, 0.25, 0.5, 0.0]]
 OTHER = [[0.4, 0.3, 0.2, 0.1], [0.1, 0.1, 0.1, 0.7], [0.3, 0.1, 0.3, 0.3], [0.2, 0.2, 0.2, 0.4]]
 
-
-class Scripted:
-    """Guesses that agree with a text as `right` says, place by place; a wrong one is the token after the right one."""
-
-    def __init__(self, text, vocabulary, right):
-        self.text, self.vocabulary, self.right = text, vocabulary, right
-
-    def check(self, stepper): ...
-
-    def initial_state(self, rows, capacity):
-        return torch.arange(rows), torch.zeros(rows, dtype=torch.long)
-
-    def propose(self, tokens, mask, most, uniform, state):
-        rows, written = state
-        count = torch.full_like(most, tokens.shape[1]) if mask is None else mask.sum(1)
-        written = torch.where(written == 0, 1, written + count)  # at first one token behind the prompt
-        slots = (written[:, None] + torch.arange(int(most.max()))).clamp(max=self.text.shape[1] - 1)
-        right = self.text[rows[:, None], slots]
-        is_right = torch.tensor([[self.right(int(slot)) for slot in row] for row in slots])
-        return Proposal(torch.where(is_right, right, (right + 1) % self.vocabulary), most, None), (rows, written)
-
-    def settle(self, accepted, state):
-        return state
-
-
-AGREEMENT = {
-    "always": lambda slot: True,
-    "never": lambda slot: False,
-    "half": lambda slot: slot % 2 == 0,
-    "some": lambda slot: slot % 5 != 0,
-}
 
 STEPPERS = {
     "recurrent": lambda seed: Recurrent(5, seed),
