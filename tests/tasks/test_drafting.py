@@ -10,7 +10,8 @@ from clew.decoding.speculative import speculative_sequences
 from clew.models import MODELS
 from clew.sources.tokens import Tokens
 from clew.tasks.drafting import check_draft
-from clew.tasks.generation import GENERATE, GenerateOptions, generate, stream
+from clew.tasks.generate import GENERATE, GenerateOptions
+from clew.tasks.generation import generate, stream
 from clew.tasks.language_model import LanguageModel, LanguageModelConfig
 from clew.tasks.use import Answered, TextRow
 from clew.tasks.writing import DecodingConfig
