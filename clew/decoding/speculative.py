@@ -92,7 +92,7 @@ def speculative(
     `chunk` is how many guesses the first round has. A state that is given has room for the prompt, `max_new` and LONGEST tokens.
     """
     steps, _ = _begun(stepper, draft, prompt, mask, state, max_new, end, seed, row_numbers, chunk)
-    return (step.tokens for step in steps)
+    return (step.tokens.clone() for step in steps)
 
 
 def speculative_sequences(
@@ -201,47 +201,50 @@ class Rounds:
             yield from page.ready(places, frame.running)
 
     def round(self, frame: Frame, places: Tensor, page: "Page") -> Frame:
-        running, device = frame.running, places.device
         # A row writes one token more than it accepts, so that no guess can pass max_new.
-        most = torch.minimum(frame.sizes, self.max_new - 1 - frame.lengths).clamp(min=0) * running
-        width, uniform = int(most.max()), None
-        if self.numbers is not None:
-            ahead = (frame.lengths[:, None] + torch.arange(width + 1, device=device)).clamp(max=self.max_new - 1)
-            uniform = self.numbers[places[:, None], ahead]  # (rows, 1 + width, 3)
-        proposal, draft = Proposal(most.new_zeros(len(most), 0), most, None), None
-        if width:
-            proposal, draft = self.proposed(frame, most, None if uniform is None else uniform[:, :-1, GUESS])
-        tokens = torch.cat([frame.last[:, None], proposal.tokens], 1)
-        columns = torch.arange(width + 1, device=device)
-        real = mask_unless_full(columns < ((proposal.counts + 1) * running)[:, None])
+        most = torch.minimum(frame.sizes, self.max_new - 1 - frame.lengths).clamp(min=0) * frame.running
+        uniform = self.numbers_for(frame, places, int(most.max()))
+        proposal, draft = self.proposed(frame, most, uniform)
+        width = proposal.tokens.shape[1]
+        tokens, columns = torch.cat([frame.last[:, None], proposal.tokens], 1), torch.arange(width + 1, device=places.device)
+        real = mask_unless_full(columns < ((proposal.counts + 1) * frame.running)[:, None])
         place = mark(frame.state)
         log_probs, state = self.stepper(tokens, real, frame.state)
-        accepted, following = judge(log_probs, proposal, uniform)
+        accepted, following = judge(log_probs, proposal, None if uniform is None else uniform[:, : width + 1])
         written = torch.where(columns < accepted[:, None], functional.pad(proposal.tokens, (0, 1)), following[:, None])
-        counts = (accepted + 1) * running
-        if self.ends:
-            is_end = self.has_ended(written) & (columns < counts[:, None])
-            counts = torch.where(is_end.any(1), is_end.int().argmax(1) + 1, counts)
-            running = running & ~is_end.any(1)
-        lengths = frame.lengths + counts
-        running = running & (lengths < self.max_new)
-        chosen = log_probs.gather(2, written[..., None])[..., 0]
+        is_end = self.has_ended(written) & (columns <= accepted[:, None])
+        ends = is_end.any(1)
+        counts = torch.where(ends, is_end.int().argmax(1) + 1, accepted + 1) * frame.running
+        chosen, lengths = log_probs.gather(2, written[..., None])[..., 0], frame.lengths + counts
         check_possible(chosen, columns < counts[:, None])
         page.write(places, written, chosen, counts)
         self.count(places, proposal.counts, torch.minimum(accepted, counts), frame.running)
+        running = frame.running & ~ends & (lengths < self.max_new)
         if not bool(running.any()):
             return frame._replace(running=running)
         state = rewind(self.stepper, place, state, tokens, real, (accepted + 1) * frame.running)
-        draft = frame.draft if draft is None else self.draft.settle(accepted * frame.running, draft)
-        sizes = torch.where(accepted == proposal.counts, frame.sizes + 1, torch.where(accepted == 0, frame.sizes - 1, frame.sizes))
-        sizes = torch.where(proposal.counts > 0, sizes.clamp(1, LONGEST), frame.sizes)
-        return Frame(following, written, columns < (counts * running)[:, None], lengths, sizes, running, state, draft)
+        draft = self.draft.settle(accepted * frame.running, draft)
+        is_fresh = columns < (counts * running)[:, None]
+        return Frame(following, written, is_fresh, lengths, _next_sizes(frame.sizes, proposal.counts, accepted), running, state, draft)
 
     def proposed(self, frame: Frame, most: Tensor, uniform: Tensor | None) -> tuple[Proposal, State]:
+        """The draft's guesses, no wider than the most that a row has."""
+        if not bool(most.any()):  # every row is to write its last token
+            return Proposal(most.new_zeros(len(most), 0), most, None), frame.draft
         draft = frame.draft
         if draft is None:
             draft = self.draft.initial_state(len(frame.last), frame.fresh.shape[1] + self.max_new + LONGEST)
-        return self.draft.propose(frame.fresh, mask_unless_full(frame.is_fresh), most, uniform, draft)
+        drawn_by = None if uniform is None else uniform[:, :-1, GUESS]
+        (tokens, counts, log_probs), draft = self.draft.propose(frame.fresh, mask_unless_full(frame.is_fresh), most, drawn_by, draft)
+        width = int(counts.max())
+        return Proposal(tokens[:, :width], counts, None if log_probs is None else log_probs[:, :width]), draft
+
+    def numbers_for(self, frame: Frame, places: Tensor, width: int) -> Tensor | None:
+        """Those (rows, 1 + width, 3) of the next places of each row."""
+        if self.numbers is None:
+            return None
+        ahead = frame.lengths[:, None] + torch.arange(width + 1, device=places.device)
+        return self.numbers[places[:, None], ahead.clamp(max=self.max_new - 1)]
 
     def has_ended(self, tokens: Tensor) -> Tensor:
         if not self.ends:
@@ -251,6 +254,12 @@ class Rounds:
     def count(self, places: Tensor, proposed: Tensor, accepted: Tensor, running: Tensor) -> None:
         for total, more in zip(self.acceptance, (torch.ones_like(proposed), proposed, accepted), strict=True):
             total.index_add_(0, places, more * running)
+
+
+def _next_sizes(sizes: Tensor, proposed: Tensor, accepted: Tensor) -> Tensor:
+    """One guess more after a round that accepted all of them, one fewer after one that accepted none."""
+    change = (accepted == proposed).long() - (accepted == 0).long()
+    return torch.where(proposed > 0, sizes + change, sizes).clamp(1, LONGEST)
 
 
 class Page:
