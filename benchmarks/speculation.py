@@ -2,10 +2,13 @@
 
     python -m benchmarks.speculation equality [--prompts 10000] [--rows 50]
     python -m benchmarks.speculation speed RUN DRAFT ... [--max-new 300] [--rounds 3] [--prompt TEXT ...]
+    python -m benchmarks.speculation sizes [--layers 8] [--dim 384] [--agree 0.7 ...] [--max-new 200] [--rounds 3]
 
 `equality` writes continuations of random prompts with small models of random weights, plainly and with drafts, and counts the texts that
 differ. Chunks and steps round differently, so that in float32 a text may part from the other where the two most probable tokens are all
-but equal; the largest such gap is shown, and in float64 there is none. `speed` times one text at a time, plain and drafted in turn.
+but equal; the largest such gap is shown, and in float64 there is none. `speed` times one text at a time, plain and drafted in turn. `sizes`
+does so for a Llama of random weights whose draft, a GRU, is right as often as it is told to be: what a trained pair of these sizes would
+gain.
 """
 
 import argparse
@@ -18,7 +21,8 @@ from typing import Any, NamedTuple
 import torch
 from torch import Tensor
 
-from clew.decoding.drafts import Draft, DraftStepper, PromptLookup
+from clew.core.types import State
+from clew.decoding.drafts import Draft, DraftStepper, Guessing, PromptLookup, Proposal, Settled
 from clew.decoding.sampling import Sequences, greedy_sequences
 from clew.decoding.speculative import speculative_sequences
 from clew.decoding.stepper import Stepper
@@ -110,8 +114,61 @@ def equality(options: argparse.Namespace) -> None:
         )
 
 
+class Agreeing(DraftStepper):
+    """A draft that costs what its stepper does, and whose guesses at one text are right with a probability that is given."""
+
+    def __init__(self, stepper: Stepper, text: Tensor, rate: float):
+        super().__init__(stepper)
+        self.text, self.rate, self.place = text, rate, 0
+        self.generator = torch.Generator().manual_seed(1)
+
+    def initial_state(self, rows: int, capacity: int) -> Settled:
+        self.place = 1  # the first token is written without a guess
+        return super().initial_state(rows, capacity)
+
+    def propose(
+        self, tokens: Tensor, mask: Tensor | None, most: Tensor, uniform: Tensor | None, state: Settled
+    ) -> tuple[Proposal, Guessing]:
+        proposal, after = super().propose(tokens, mask, most, uniform, state)
+        right = self.text[:, self.place : self.place + proposal.tokens.shape[1]]
+        is_right = torch.rand(right.shape, generator=self.generator) < self.rate
+        return proposal._replace(tokens=torch.where(is_right, right, (right + 1) % self.stepper.vocabulary)), after
+
+    def settle(self, accepted: Tensor, state: State) -> Settled:
+        self.place += int(accepted) + 1
+        return super().settle(accepted, state)
+
+
+def sizes(options: argparse.Namespace) -> None:
+    torch.manual_seed(1)
+    tokenizer = train_character([LETTERS])
+    shapes: dict[str, dict[str, Any]] = {
+        "llama": {"dim": options.dim, "num_layers": options.layers, "num_heads": 4},
+        "recurrent": {"cell": "gru", "dim": 192, "embedding_dim": 64},
+    }
+    bodies = [MODELS[family].build(MODELS[family].config(**shape), Tokens(tokenizer.vocabulary)) for family, shape in shapes.items()]
+    stepper, draft = (LanguageModel(body, tokenizer).eval().stepper() for body in bodies)
+    prompt = torch.randint(tokenizer.vocabulary, (1, 16))
+    text = greedy_sequences(stepper, prompt, max_new=options.max_new).tokens
+    for rate in options.agree or (0.6, 0.7, 0.8, 0.9):
+        best = [float("inf"), float("inf")]
+        for _ in range(options.rounds):
+            start = time.process_time()
+            greedy_sequences(stepper, prompt, max_new=options.max_new)
+            middle = time.process_time()
+            found, acceptance = speculative_sequences(stepper, Agreeing(draft, text, rate), prompt, max_new=options.max_new)
+            best = [min(best[0], middle - start), min(best[1], time.process_time() - middle)]
+            assert torch.equal(found.tokens, text)
+        calls = 1 + float(acceptance.accepted / acceptance.rounds)
+        step = f"{1000 * best[0] / options.max_new:.1f} ms a plain step"
+        print(
+            f"{rate:.0%} of guesses right: {best[0] / best[1]:.2f} times as fast by CPU time, {calls:.2f} tokens a call; {step}", flush=True
+        )
+
+
 class Timed(NamedTuple):
     seconds: float
+    cpu: float  # seconds of CPU time, which other processes change less
     text: str
     calls: int
     proposed: int
@@ -119,24 +176,27 @@ class Timed(NamedTuple):
 
 
 def timed(run: Run, prompt: str, draft: "Run | str | None", options: dict[str, Any]) -> Timed:
-    start = time.perf_counter()
+    start, begun = time.perf_counter(), time.process_time()
     found = run.generate(prompt, **options, **({} if draft is None else {"draft": draft}))
-    seconds = time.perf_counter() - start
-    return Timed(seconds, found.text, *(found.guessed or (len(found.tokens) - 1, 0, 0)))
+    return Timed(time.perf_counter() - start, time.process_time() - begun, found.text, *(found.guessed or (len(found.tokens) - 1, 0, 0)))
 
 
 def compare(run: Run, draft: "Run | str", prompts: Sequence[str], rounds: int, options: dict[str, Any]) -> str:
     """Time over time, each the least of several rounds a prompt, plain and drafted in turn."""
-    plain, drafted, calls, accepted, proposed, same = 0.0, 0.0, 0, 0, 0, 0
+    seconds, cpu = [0.0, 0.0], [0.0, 0.0]
+    calls, accepted, proposed, same = 0, 0, 0, 0
     for prompt in prompts:
         both = [(timed(run, prompt, None, options), timed(run, prompt, draft, options)) for _ in range(rounds)]
-        plain, drafted = plain + min(one.seconds for one, _ in both), drafted + min(other.seconds for _, other in both)
+        for side in (0, 1):
+            seconds[side] += min(pair[side].seconds for pair in both)
+            cpu[side] += min(pair[side].cpu for pair in both)
         one, other = both[0]
         calls, accepted, proposed = calls + other.calls, accepted + other.accepted, proposed + other.proposed
         same += one.text == other.text
     texts = f", {same} of {len(prompts)} texts are the same" if options["method"] == "greedy" else ""
     guesses = f"{accepted / max(proposed, 1):.0%} of guesses accepted, {1 + accepted / max(calls, 1):.2f} tokens a call"
-    return f"{plain / drafted:.2f} times as fast ({plain:.2f} s, {drafted:.2f} s); {guesses}{texts}"
+    times = f"{seconds[0] / seconds[1]:.2f} times as fast ({seconds[0]:.2f} s, {seconds[1]:.2f} s), by CPU time {cpu[0] / cpu[1]:.2f}"
+    return f"{times}; {guesses}{texts}"
 
 
 def speed(options: argparse.Namespace) -> None:
@@ -169,6 +229,12 @@ def main(arguments: Sequence[str] | None = None) -> None:
     fast.add_argument("--max-new", type=int, default=300, metavar="N")
     fast.add_argument("--rounds", type=int, default=3, metavar="N")
     fast.add_argument("--prompt", action="append", metavar="TEXT")
+    alike = add("sizes", sizes)
+    alike.add_argument("--layers", type=int, default=8, metavar="N")
+    alike.add_argument("--dim", type=int, default=384, metavar="N")
+    alike.add_argument("--agree", type=float, action="append", metavar="P", help="how often a guess is right (default: 0.6 to 0.9)")
+    alike.add_argument("--max-new", type=int, default=200, metavar="N")
+    alike.add_argument("--rounds", type=int, default=3, metavar="N")
     options = parser.parse_args(arguments)
     options.do(options)
 
