@@ -29,6 +29,17 @@ def load_runs(options: argparse.Namespace, folders: Sequence[str]) -> list[Any]:
     return [load_run(folder, device=options.device, code=code, precision=options.precision) for folder in folders]
 
 
+def load_beside(options: argparse.Namespace, use: Any, asked: Any) -> list[Any]:
+    """The run that helps with the answer, where one is named."""
+    from clew.runs.asking import find_use
+
+    folder = use.beside(asked)
+    found = [] if folder is None else load_runs(options, [folder])
+    for run in found:
+        find_use(run, options.verb)
+    return found
+
+
 def ask(options: argparse.Namespace, runs: Sequence[Any], seen: Callable[[Any], None] = lambda answered: None, **more: Any) -> int:
     """Answers by one run, or by several together. `seen` is shown every answer; `more` are options besides those of the command."""
     from clew.cli.texts import check_texts, placed
@@ -40,10 +51,10 @@ def ask(options: argparse.Namespace, runs: Sequence[Any], seen: Callable[[Any], 
     check_texts(options, columns_given(options), names_files=use.names_files)
     if options.out and not Path(options.out).parent.is_dir():
         raise UserError(f"no such folder: {Path(options.out).parent}, where --out is to write; make it first")
-    tasks = [one.task for one in runs]
     with as_flags(use.options.model_fields):
         asked = read_options(use, config, {**options_given(options, use, runs[0]), **more})
         kind = use.row_type(config.data, asked)
+    tasks = [one.task for one in (*runs, *load_beside(options, use, asked))]
     format = options.format or next(iter(use.formats), "json")
     if use.check is not None:
         use.check(tasks[0], format, asked)
@@ -64,7 +75,7 @@ def ask(options: argparse.Namespace, runs: Sequence[Any], seen: Callable[[Any], 
         if use.stream is not None and format in use.formats and (alone or (use.begins and not options.texts and options.file is None)):
             rows = iter(blocks := list(rows))
             [[(number, row)]] = blocks
-            pieces = use.stream(tasks[0], row, asked, number)
+            pieces = use.stream(tasks, row, asked, number)
             text = next(value for _, value in row)
         answers = iter(use_format(use, format)(answered(), asked, alone) if pieces is None else streamed(text, pieces))
         first = next(answers, "")  # what is refused leaves the file that --out names as it was

@@ -123,7 +123,7 @@ def add_code(parser: argparse.ArgumentParser) -> None:
     parser.set_defaults(more_code=())
     about_trust = "read the files that a run's config names, wherever they are, though it was not trained here; remembered"
     parser.add_argument("--trust", action="store_true", help=about_trust)
-    parser.add_argument("--debug", action="store_true", help="show the traceback of an error, and why decoding is not captured")
+    parser.add_argument("--debug", action="store_true", help="show the traceback of an error, and how decoding runs")
 
 
 def module_of(verb: str) -> ModuleType | None:

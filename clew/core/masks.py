@@ -24,6 +24,10 @@ class Clock(NamedTuple):
         """Rows that take each other's place stand at the same one."""
         return self
 
+    @property
+    def lengths(self) -> Tensor:
+        return self.count
+
     def rewind(self, lengths: Tensor) -> "Clock":
         """Back to `lengths` positions read, inside the document that each row stands in: where the one before began is not kept."""
         if lengths.device.type == "cpu" and bool((lengths < self.start).any()):
@@ -101,6 +105,16 @@ def document_starts(mask: Tensor, previous: Tensor) -> Tensor:
 def row_lengths(mask: Tensor) -> Tensor:
     """How many real positions each row has (batch,)."""
     return (mask > 0).sum(1) if has_documents(mask) else mask.sum(1)
+
+
+def chunk_lengths(x: Tensor, mask: Tensor | None) -> Tensor:
+    """How many real positions each row of a chunk `x` (batch, length, ...) has (batch,)."""
+    return torch.full((x.shape[0],), x.shape[1], device=x.device) if mask is None else row_lengths(mask)
+
+
+def mask_unless_full(mask: Tensor) -> Tensor | None:
+    """The mask, or None where every position is real, which keeps the fastest path."""
+    return None if bool(mask.all()) else mask
 
 
 def last_real(x: Tensor, mask: Tensor | None, otherwise: Tensor) -> Tensor:

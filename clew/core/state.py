@@ -54,7 +54,7 @@ def map_state(function: Callable[..., Tensor], *states: State, memory: bool = Fa
 
 def select_rows(state: State, rows: Tensor, memory_rows: Tensor | None = None) -> State:
     """The state of `rows`, in that order, repeats allowed; memory keeps its rows unless `memory_rows` says which of them stay."""
-    chosen = _map_parts("selected", lambda leaf: leaf.index_select(0, rows), state, rows)
+    chosen = map_parts("selected", lambda part: part.selected(rows), lambda leaf: leaf.index_select(0, rows), state)
     if memory_rows is None:
         return chosen
     return _map_memory(lambda leaf: leaf.index_select(0, memory_rows), chosen)
@@ -69,9 +69,9 @@ def reorder(state: State, rows: Tensor) -> State:
     (`where_rows`, `write_rows`) before `select_rows` has given each its own.
     """
     moving: list[Tensor] = []
-    _map_parts("reordered", moving.append, state, moving.append)
+    map_parts("reordered", lambda part: part.reordered(moving.append), moving.append, state)
     moved = iter(_rows_of_each(moving, rows))
-    return _map_parts("reordered", lambda leaf: next(moved), state, lambda leaf: next(moved))
+    return map_parts("reordered", lambda part: part.reordered(lambda _: next(moved)), lambda _: next(moved), state)
 
 
 def where_rows(condition: Tensor, new: State, old: State) -> State:
@@ -94,19 +94,6 @@ def detach_state(state: State) -> State:
     return map_state(Tensor.detach, state, memory=True)
 
 
-def rewind(state: State, lengths: Tensor) -> State:
-    """The state as it was when each row had read `lengths` (batch,) positions.
-
-    Only for states that can go back: those whose parts have a `rewind` of their own (attention caches, clocks) and nothing that a
-    step overwrites. A recurrent state has to be kept by who wants to return to it.
-    """
-
-    def refuse(leaf: Tensor) -> Tensor:
-        raise TypeError("this state is overwritten by every step and cannot be rewound; keep a copy_state of it instead")
-
-    return _map_parts("rewind", refuse, state, lengths)
-
-
 def _rows_of_each(tensors: list[Tensor], rows: Tensor) -> list[Tensor]:
     """`rows` of every tensor. Small ones of the same shape are stacked and moved as one: a kernel's launch costs more than its work."""
     alike: dict[Any, list[int]] = {}
@@ -124,15 +111,15 @@ def _rows_of_each(tensors: list[Tensor], rows: Tensor) -> list[Tensor]:
     return chosen
 
 
-def _map_parts(method: str, function: Callable[[Tensor], Any], state: State, *arguments: Any) -> State:
-    """What each part that has the method gives, and `function` of every leaf outside such parts; memory stays."""
+def map_parts(method: str, of_part: Callable[[Any], Any], of_leaf: Callable[[Tensor], Any], state: State) -> State:
+    """`of_part` of each part that has the method, and `of_leaf` of every leaf outside such parts; memory stays."""
     if state is None or isinstance(state, Memory):
         return state
     if hasattr(state, method):
-        return getattr(state, method)(*arguments)
+        return of_part(state)
     if isinstance(state, Tensor):
-        return function(state)
-    return _with_children(lambda part: _map_parts(method, function, part, *arguments), state)
+        return of_leaf(state)
+    return _with_children(lambda part: map_parts(method, of_part, of_leaf, part), state)
 
 
 def _map_memory(function: Callable[[Tensor], Tensor], state: State) -> State:

@@ -157,6 +157,7 @@ class Taped:
             self.before = recording
         else:
             self.tape, self.replay, self.is_left = Tape(recording), None, False
+            log.debug("decoding runs from a tape of %d calls", len(recording.entries))
         return outputs
 
 

@@ -14,7 +14,7 @@ from torch import Tensor
 
 from clew.core.errors import UserError
 from clew.core.state import leaves, map_tree, select_rows
-from clew.core.types import State
+from clew.core.types import State, Tree
 from clew.decoding.ends import End, check_max_new, constant, end_tokens
 from clew.decoding.engine import looks_every, repeating
 from clew.decoding.stepper import Stepper, prefill, signature_of
@@ -59,7 +59,7 @@ def greedy_sequences(
     stepper: Stepper, prompt: Tensor, mask: Tensor | None = None, state: State = None, *, max_new: int, end: End = None
 ) -> Sequences:
     """All that `greedy` yields."""
-    return _collected(_steps(stepper, prompt, mask, state, None, max_new, end))
+    return collected(_steps(stepper, prompt, mask, state, None, max_new, end))
 
 
 def sample(
@@ -77,7 +77,7 @@ def sample(
 
     A row's randomness comes from (seed, its number) alone: 0, 1, 2, ... or what `row_numbers` says. So a row is sampled alike in any batch.
     """
-    draw = uniform_numbers(seed, _numbers(prompt, row_numbers))
+    draw = uniform_numbers(seed, numbers_of(prompt, row_numbers))
     return (step.tokens.clone() for step in _steps(stepper, prompt, mask, state, draw, max_new, end))
 
 
@@ -93,13 +93,18 @@ def sample_sequences(
     row_numbers: Sequence[int] | None = None,
 ) -> Sequences:
     """All that `sample` yields."""
-    draw = uniform_numbers(seed, _numbers(prompt, row_numbers))
-    return _collected(_steps(stepper, prompt, mask, state, draw, max_new, end))
+    draw = uniform_numbers(seed, numbers_of(prompt, row_numbers))
+    return collected(_steps(stepper, prompt, mask, state, draw, max_new, end))
 
 
 def most_probable(log_probs: Tensor) -> Tensor:
     """argmax_w log p(w); the lowest token among equals."""
     return log_probs.argmax(-1)
+
+
+def choose(log_probs: Tensor, uniform: Tensor | None) -> Tensor:
+    """The most probable token of each row (rows, vocabulary), or the one that a uniform number (rows,) draws."""
+    return most_probable(log_probs) if uniform is None else invert_cumulative(log_probs, uniform.to(precise(log_probs.device)))
 
 
 def uniform_numbers(seed: int, row_numbers: Sequence[int]) -> Draw:
@@ -120,7 +125,7 @@ def invert_cumulative(log_probs: Tensor, uniform: Tensor) -> Tensor:
     return (cumulative > threshold[:, None]).int().argmax(-1)
 
 
-def _numbers(prompt: Tensor, row_numbers: Sequence[int] | None) -> Sequence[int]:
+def numbers_of(prompt: Tensor, row_numbers: Sequence[int] | None) -> Sequence[int]:
     if row_numbers is None:
         return range(len(prompt))
     if len(row_numbers) != len(prompt):
@@ -134,7 +139,7 @@ def _generator(seed: int, row_number: int) -> torch.Generator:
     return torch.Generator().manual_seed(int.from_bytes(digest, "big") >> 1)
 
 
-def _precise(device: torch.device) -> torch.dtype:
+def precise(device: torch.device) -> torch.dtype:
     return torch.float32 if device.type == "mps" else torch.float64
 
 
@@ -159,7 +164,7 @@ class Walk:
         self.signature: Hashable = None if inner is None else ("walk", inner, ends)
 
     def choose(self, log_probs: Tensor, frame: Frame, uniform: Tensor | None) -> tuple[Frame, Step]:
-        tokens = most_probable(log_probs) if uniform is None else invert_cumulative(log_probs, uniform.to(_precise(log_probs.device)))
+        tokens = choose(log_probs, uniform)
         if not self.ends:
             return frame._replace(tokens=tokens), Step(tokens, log_probs.gather(1, tokens[:, None])[:, 0], frame.running)
         tokens = torch.where(frame.running, tokens, frame.tokens)
@@ -178,11 +183,11 @@ def _walk(walk: Walk, prompt: Tensor, mask: Tensor | None, state: State, draw: D
     log_probs, state = prefill(walk.stepper, prompt, mask, state)
     begun = Frame(prompt[:, 0], torch.ones_like(prompt[:, 0], dtype=torch.bool), state)
     frame, last = walk.choose(log_probs, begun, None if draw is None else draw(1)[0].to(prompt.device))
-    _check_possible(last.log_probs, last.is_new)
+    check_possible(last.log_probs, last.is_new)
     yield last
     left, places = max_new - 1, torch.arange(len(prompt), device=prompt.device)  # `places` are the rows of the prompt that go on
     while left:
-        if walk.ends and (rows := _remaining(frame)) is not None:
+        if walk.ends and (rows := remaining(frame.running, frame)) is not None:
             frame, places = _selected(frame, rows), places[rows]
         if not len(places):
             return
@@ -195,14 +200,14 @@ def _walk(walk: Walk, prompt: Tensor, mask: Tensor | None, state: State, draw: D
                 for step in _until_ended(found) if walk.ends else _columns(found):
                     last = step if len(places) == len(prompt) else _within(last, places, step)
                     yield last
-                if walk.ends and _remaining(repeated.frame) is not None:
+                if walk.ends and remaining(repeated.frame.running, repeated.frame) is not None:
                     break
             frame = map_tree(torch.clone, repeated.frame) if left else frame
 
 
 def _columns(steps: Step) -> Iterator[Step]:
     """The steps of a block one by one."""
-    _check_possible(steps.log_probs, steps.is_new)
+    check_possible(steps.log_probs, steps.is_new)
     return (Step(*columns) for columns in zip(*(part.unbind(1) for part in steps), strict=True))
 
 
@@ -212,14 +217,14 @@ def _until_ended(steps: Step) -> Iterator[Step]:
     return _columns(Step(*(part[:, :count] for part in steps)))
 
 
-def _remaining(frame: Frame) -> Tensor | None:
+def remaining(running: Tensor, tree: Tree) -> Tensor | None:
     """The rows to go on with where that is worth a change of shape: none is left, or at most half. On a GPU their number is a power of two,
-    filled up with rows that have ended, so that shapes repeat."""
-    rows, running = len(frame.tokens), int(frame.running.sum())
-    if 2 * running > rows or any(len(leaf) != rows for leaf in leaves(frame)):
-        return None if running else frame.running.nonzero()[:, 0]
-    count = 2 ** (running - 1).bit_length() if running and frame.tokens.device.type == "cuda" else running
-    return frame.running.int().argsort(descending=True, stable=True)[:count]
+    filled up with rows that have ended, so that shapes repeat. All rows go on where a leaf of the tree is not theirs row by row."""
+    rows, count = len(running), int(running.sum())
+    if 2 * count > rows or any(len(leaf) != rows for leaf in leaves(tree)):
+        return None if count else running.nonzero()[:, 0]
+    kept = 2 ** (count - 1).bit_length() if count and running.device.type == "cuda" else count
+    return running.int().argsort(descending=True, stable=True)[:kept]
 
 
 def _selected(frame: Frame, rows: Tensor) -> Frame:
@@ -235,7 +240,7 @@ def _within(last: Step, places: Tensor, step: Step) -> Step:
     )
 
 
-def _check_possible(chosen: Tensor, running: Tensor) -> None:
+def check_possible(chosen: Tensor, running: Tensor) -> None:
     """(rows,) or (rows, steps) log-probabilities of what was chosen."""
     if not chosen.numel() or chosen.min().item() > -math.inf:
         return
@@ -248,6 +253,6 @@ def _check_possible(chosen: Tensor, running: Tensor) -> None:
         )
 
 
-def _collected(steps: Iterator[Step]) -> Sequences:
+def collected(steps: Iterator[Step]) -> Sequences:
     tokens, log_probs, is_new = (torch.stack(column, 1) for column in zip(*steps, strict=True))  # (rows, steps)
     return Sequences(tokens, is_new.sum(1), log_probs)

@@ -15,10 +15,6 @@ class SlidingState(NamedTuple):
     inner: State
     history: History
 
-    def rewind(self, lengths: Tensor) -> "SlidingState":
-        # The inner state counts from its own window, which may have restarted since.
-        raise TypeError("a sliding state cannot be rewound; keep a copy_state of it instead")
-
 
 class Sliding:
     """A stepper that forgets: the inner one never sees more than `limit` positions of a row.

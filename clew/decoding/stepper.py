@@ -7,7 +7,7 @@ import torch
 from torch import Tensor
 
 from clew.core.errors import UserError
-from clew.core.masks import row_lengths
+from clew.core.masks import chunk_lengths, row_lengths
 from clew.core.types import State
 
 
@@ -42,13 +42,17 @@ def signature_of(*steppers: Any) -> Hashable:
 
 
 def prefill(stepper: Stepper, tokens: Tensor, mask: Tensor | None, state: State, chunk: int = 256) -> tuple[Tensor, State]:
-    """Reads a prompt; each row's log_probs (rows, vocabulary) at its last real position, and the state after it.
-
-    Only `chunk` positions of log-probabilities exist at a time, however long the prompt is.
-    """
+    """Reads a prompt, which has no empty row: `read_to_end`."""
     _check_prompt(tokens, mask)
-    rows, length = tokens.shape
-    lengths = torch.full((rows,), length, device=tokens.device) if mask is None else row_lengths(mask)
+    return read_to_end(stepper, tokens, mask, state, chunk)
+
+
+def read_to_end(stepper: Stepper, tokens: Tensor, mask: Tensor | None, state: State, chunk: int = 256) -> tuple[Tensor, State]:
+    """Each row's log_probs (rows, vocabulary) at its last real position, unspecified where it has none, and the state after it.
+
+    Only `chunk` positions of log-probabilities exist at a time, however many there are.
+    """
+    rows, lengths = len(tokens), chunk_lengths(tokens, mask)
     last: Tensor | None = None
     for start, log_probs, new_state in read_chunks(stepper, tokens, mask, state, chunk):
         state = new_state

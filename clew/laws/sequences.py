@@ -10,7 +10,8 @@ from safetensors.torch import load, save
 from torch import Tensor, nn
 
 from clew.core.errors import UserError
-from clew.core.state import copy_state, leaves, map_state, reorder, rewind, select_rows
+from clew.core.rewinding import mark, rewind
+from clew.core.state import copy_state, leaves, map_state, reorder, select_rows
 from clew.core.taps import Tap, watching
 from clew.core.types import State
 from clew.kernels import only_equations
@@ -248,22 +249,26 @@ def caching(build: Build, sizes: Sizes) -> None:
 
 
 def rewinding(build: Build, sizes: Sizes) -> None:
-    """A state that can be rewound is then as if what was taken back had never been read; others say that they cannot be."""
+    """A chunk that is taken back in part leaves the state as if the rest of it had never been read."""
     case = Case("rewinding", build, sizes).settle()
     if not case.causal:
         return
-    x, more = case.draw(), Chunk(case.draw(length=MORE))
-    kept = [case.randint(0, sizes.length) for _ in range(sizes.batch)]
+    first, chunk, more = case.draw(length=MORE), case.draw(), Chunk(case.draw(length=MORE))
+    begun = [case.randint(0, MORE) for _ in range(sizes.batch)]
+    ragged = [case.randint(0, sizes.length) for _ in range(sizes.batch)]
     with torch.no_grad():
-        expected = case.read(*case.cut(x, [kept]), more).rows
-        for capacity in (None, sizes.length + MORE, ROOM):
-            state = case.read(Chunk(x), state=case.start(sizes.batch, capacity)).state
-            try:
-                state = rewind(state, torch.tensor(kept))
-            except TypeError:
-                return
-            follows = case.read(more, state=state).rows
-            case.same_rows(f"y after {sizes.length} positions were rewound to {kept}", [row[-MORE:] for row in expected], follows)
+        for read in ([sizes.length] * sizes.batch, ragged):
+            kept = [case.randint(0, n) for n in read]
+            expected = case.read(*case.cut(first, [begun]), *case.cut(chunk, [kept]), more).rows
+            [tried] = case.cut(chunk, [read])
+            for capacity in (None, sizes.length + 2 * MORE, ROOM):
+                state = case.read(*case.cut(first, [begun]), state=case.start(sizes.batch, capacity)).state
+                place = mark(state)
+                _, state = case.module(tried.inputs, tried.mask, state)
+                state = rewind(case.module, place, state, tried.inputs, tried.mask, torch.tensor(kept))
+                follows = case.read(more, state=state).rows
+                what = f"y after {kept} of {read} positions were kept, with capacity {capacity}"
+                case.same_rows(what, [row[-MORE:] for row in expected], follows)
 
 
 def watching_changes_nothing(build: Build, sizes: Sizes) -> None:

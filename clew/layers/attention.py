@@ -222,11 +222,12 @@ class SelfAttention(SequenceLayer):
         seen: Sight | None = None
         if isinstance(state, Buffer) and self.window is None and (first := common_place(state.clock, mask, x)) is not None:
             cache: Any = write_together(state, key, value, first, clock)
-            key_index = cache.index.narrow(1, 1, first + x.shape[1])
+            length = first + x.shape[1]
+            key_index = cache.index.narrow(1, 1, length)
             if first:
-                key, value = cache.read(slice(1, first + 2))
-            else:
-                seen = Sight(places, key_index, causal=True, aligned=True)
+                key, value = cache.read(slice(1, 1 + length))
+            if not first or x.shape[1] > 1:
+                seen = Sight(places, key_index, causal=True, aligned=not first)
         elif isinstance(state, (Buffer, Ring)):
             cache = write(state, key, value, places, clock)
             (key, value), key_index = cache.read(), cache.index

@@ -32,9 +32,17 @@ class Grown(NamedTuple):
     index: Tensor | None  # type: ignore[assignment]  # (batch, slots)
     clock: Clock
 
+    @property
+    def lengths(self) -> Tensor:
+        return self.clock.count
+
     def rewind(self, lengths: Tensor) -> "Grown":
+        clock = self.clock.rewind(lengths)
+        if self.index is None and len(kept := set(clock.count.tolist())) == 1:
+            [length] = kept
+            return Grown(self.keys[:, :, :length], self.values[:, :, :length], None, clock)
         index = self.key_index
-        return self._replace(index=torch.where(index < lengths[:, None], index, -1), clock=self.clock.rewind(lengths))
+        return self._replace(index=torch.where(index < lengths[:, None], index, -1), clock=clock)
 
     def reordered(self, move: Callable[[Tensor], Tensor]) -> "Grown":
         return self._replace(keys=move(self.keys), values=move(self.values))
@@ -87,6 +95,10 @@ class Buffer(NamedTuple):
         keys, values = (part.transpose(1, 2).contiguous() for part in self.read())
         return self._replace(keys=keys, values=values, places=own_places(keys))
 
+    @property
+    def lengths(self) -> Tensor:
+        return self.clock.count
+
     def rewind(self, lengths: Tensor) -> "Buffer":
         # Where rows go back to different lengths, one would write what another still reads.
         return self.gathered()._replace(clock=self.clock.rewind(lengths))
@@ -99,6 +111,10 @@ class Ring(NamedTuple):
     values: Tensor
     index: Tensor  # type: ignore[assignment]  # (batch, 1 + size), -1 where nothing is
     clock: Clock
+
+    @property
+    def lengths(self) -> Tensor:
+        return self.clock.count
 
     def rewind(self, lengths: Tensor) -> "Ring":
         self.check_rewind(lengths)
@@ -122,7 +138,7 @@ class Ring(NamedTuple):
         elif bool(lost.any()):
             raise UserError(
                 f"a windowed cache can be rewound by {RING_CHUNK} positions, but row {int(lost.int().argmax())} would go back further; "
-                "keep a copy_state of the state instead"
+                "read shorter chunks, or keep a copy_state of the state"
             )
 
 
@@ -185,10 +201,9 @@ def write(cache: Buffer | Ring, keys: Tensor, values: Tensor, places: Places, cl
 
 
 def common_place(clock: Clock, mask: Tensor | None, x: Tensor) -> int | None:
-    """The position of a chunk's first `x` where every row stands at the same one, in its first document; else None. Asked for one step, or
-    for the first chunk, which need no mask of their own once that is known.
+    """The position of a chunk's first `x` where every row stands at the same one, in its first document; else None.
 
-    Asked on the CPU alone, where looking costs nothing: the keys up to there lie side by side.
+    Asked on the CPU alone, where looking costs nothing: the keys up to there lie side by side, and no others have to be read.
     """
     if mask is not None or x.device.type != "cpu" or torch.compiler.is_compiling():
         return None
@@ -196,7 +211,7 @@ def common_place(clock: Clock, mask: Tensor | None, x: Tensor) -> int | None:
     if not len(count) or bool(clock.start.any()) or (len(count) > 1 and not torch.equal(count, count[:1].expand_as(count))):
         return None
     position: int = count[0].item()  # type: ignore[assignment]
-    return position if x.shape[1] == 1 or position == 0 else None
+    return position
 
 
 def write_together(cache: Buffer, keys: Tensor, values: Tensor, position: int, clock: Clock) -> Buffer:

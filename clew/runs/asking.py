@@ -141,11 +141,13 @@ def check_together(runs: Sequence["Run"], verb: str) -> None:
                 )
 
 
-def ask(runs: Sequence["Run"], verb: str, rows: Any, given: Mapping[str, Any], *, first: int = 1) -> list[Any]:
-    """What a run answers to rows of plain values, or several runs together: an answer each, None to what is blank."""
+def ask(
+    runs: Sequence["Run"], verb: str, rows: Any, given: Mapping[str, Any], *, first: int = 1, beside: Sequence["Run"] = ()
+) -> list[Any]:
+    """What a run answers to rows of plain values, or several runs together: an answer each, None to what is blank. Runs `beside` help."""
     check_together(runs, verb)
     use = find_use(runs[0], verb)
     options = read_options(use, runs[0].config, given)
     rows = read_rows(use.row_type(runs[0].config.data, options), rows, str(runs[0].folder), first)
     read = [row for row in rows for _ in range(getattr(options, "samples", 1))]
-    return answer_rows(use, [run.task for run in runs], read, options, range(first, first + len(read)))
+    return answer_rows(use, [run.task for run in (*runs, *beside)], read, options, range(first, first + len(read)))

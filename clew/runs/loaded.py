@@ -64,14 +64,28 @@ class Run:
     def ask(self, verb: str, rows: Sequence[Any], *, first: int = 1, **options: Any) -> list[Any]:
         """The answer to each row, None to a blank one. A row is a text, several fields in a tuple, or a dict with its fields; a row that is
         refused is named by its number, that of the first being `first`. `uses` has the types of rows, options and answers."""
-        return ask([self], verb, rows, options, first=first)
+        given, beside = self._beside(verb, options)
+        return ask([self], verb, rows, given, first=first, beside=beside)
+
+    def _beside(self, verb: str, options: Mapping[str, Any]) -> tuple[dict[str, Any], "list[Run]"]:
+        """The options with folders in the place of runs and paths, and the runs that help with the answer."""
+        loaded = [value for value in options.values() if isinstance(value, Run)]
+        given = {name: str(getattr(value, "folder", value)) if isinstance(value, (Run, Path)) else value for name, value in options.items()}
+        use = find_use(self, verb)
+        folder = use.beside(read_options(use, self.config, given))
+        if folder is None:
+            return given, []
+        helper = loaded[0] if loaded else load_run(folder, device=next(self.task.parameters()).device.type)
+        find_use(helper, verb)
+        return given, [helper]
 
     @overload
     def generate(self, prompts: str = "", **options: Any) -> Generated: ...
     @overload
     def generate(self, prompts: Sequence[str], **options: Any) -> list[Generated]: ...
     def generate(self, prompts: str | Sequence[str] = "", **options: Any) -> Generated | list[Generated]:
-        """Continuations of one prompt or of several; options are the fields of the config's `decoding` section, and `seed`.
+        """Continuations of one prompt or of several; options are the fields of the config's `decoding` section, `seed` and `draft`: a
+        smaller `Run` with the same vocabulary, or its folder, or "prompt", which makes it faster.
 
         One prompt gives one `Generated` (a list where beam search is asked for more), several give a list.
         """
@@ -85,9 +99,10 @@ class Run:
     def stream(self, prompt: str = "", **options: Any) -> Iterator[str]:
         """One continuation, piece by piece."""
         use = find_use(self, "generate")
-        asked = read_options(use, self.config, options)
+        given, beside = self._beside("generate", options)
+        asked = read_options(use, self.config, given)
         [row] = read_rows(use.row, [prompt], str(self.folder))
-        pieces = None if use.stream is None else use.stream(self.task, row, asked, 1)
+        pieces = None if use.stream is None else use.stream([run.task for run in (self, *beside)], row, asked, 1)
         if pieces is None:
             raise UserError("beam search chooses only at the end, so it cannot be streamed; use method=sample or greedy, and one sample")
         return pieces

@@ -62,7 +62,7 @@ class Call:
 
     def pieces(self) -> Iterator[str]:
         assert self.use.stream is not None
-        pieces = self.use.stream(self.run.task, self.rows[0], self.options, 1)
+        pieces = self.use.stream([self.run.task], self.rows[0], self.options, 1)
         if pieces is None:
             raise UserError("stream is for one text, one sample, and method sample or greedy; beam search chooses only at the end")
         return pieces

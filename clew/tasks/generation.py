@@ -1,24 +1,21 @@
 """Text from a language model: prompts in, continuations out, by any decoding algorithm over the task's Stepper."""
 
-from collections.abc import Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
-from itertools import chain, islice
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import torch
-from pydantic import Field
-from torch import Tensor
+from torch import Tensor, nn
 
 from clew.core.errors import UserError
 from clew.core.modes import evaluating
+from clew.decoding.drafts import Draft, DraftStepper, PromptLookup
 from clew.decoding.sampling import greedy, sample
 from clew.decoding.sliding import Sliding
+from clew.decoding.speculative import speculative
 from clew.decoding.stepper import Stepper
-from clew.metrics.diversity import distinct, repetition
-from clew.tasks.translation import confidence_of
-from clew.tasks.use import Answered, Blocks, Objects, TextRow, Use, Watch, WritingOptions, tokens_read
-from clew.tasks.writing import DecodingConfig, ending_as, filtered_as, write
+from clew.tasks.drafting import check_draft
+from clew.tasks.writing import DecodingConfig, Guessed, ending_as, filtered_as, write
 from clew.text.tokenizer import Tokenizer
 from clew.text.train import END
 
@@ -31,13 +28,14 @@ EXPECTED = 0.02
 
 @dataclass(frozen=True)
 class Generated:
-    """One continuation. `str()` is the prompt and the continuation."""
+    """One continuation. `str()` is the prompt and the continuation; `guessed` says how well a draft guessed it."""
 
     prompt: str
     text: str
     tokens: list[int]
     log_prob: float
     score: float | None = None
+    guessed: Guessed | None = None
 
     def __str__(self) -> str:
         return self.prompt + self.text
@@ -51,25 +49,39 @@ class RefusedPrompt(UserError):
         self.row = row
 
 
-def generate(task: "LanguageModel", prompts: Sequence[str], config: DecodingConfig, seed: int = 0) -> list[Generated]:
+def generate(
+    task: "LanguageModel", prompts: Sequence[str], config: DecodingConfig, seed: int = 0, *, draft: "LanguageModel | str | None" = None
+) -> list[Generated]:
     """A continuation of every prompt (beam search: `n_best` of each), the prompts read together whatever their lengths."""
-    return [sample for row in generate_rows(task, prompts, config, seed) for sample in row]
+    return [sample for row in generate_rows(task, prompts, config, seed, draft=draft) for sample in row]
 
 
 def generate_rows(
-    task: "LanguageModel", prompts: Sequence[str], config: DecodingConfig, seed: int = 0, row_numbers: Sequence[int] | None = None
+    task: "LanguageModel",
+    prompts: Sequence[str],
+    config: DecodingConfig,
+    seed: int = 0,
+    row_numbers: Sequence[int] | None = None,
+    *,
+    draft: "LanguageModel | str | None" = None,
 ) -> list[list[Generated]]:
     """The continuations of every prompt by themselves. Sampling draws a row by its number: 0, 1, 2, ... or what `row_numbers` says, so
-    that a prompt is continued alike whichever others it is read with."""
+    that a prompt is continued alike whichever others it is read with. `draft` is a model that guesses, or `prompt`."""
     tokens, mask = prompt_batch(task, prompts)
     stepper = stepper_of(task, config, tokens)
     ends = ends_of(task.tokenizer, config)
-    was_training = task.training
-    task.eval()
-    try:
-        found = write(stepper, tokens, config, mask=mask, end=ends, max_new=config.max_new, seed=seed, row_numbers=row_numbers)
-    finally:
-        task.train(was_training)
+    with evaluating(models_of(task, draft)):
+        found = write(
+            stepper,
+            tokens,
+            config,
+            mask=mask,
+            end=ends,
+            max_new=config.max_new,
+            seed=seed,
+            row_numbers=row_numbers,
+            draft=draft_of(task, draft, config, tokens),
+        )
     return [
         [
             Generated(
@@ -78,6 +90,7 @@ def generate_rows(
                 hypothesis.tokens,
                 hypothesis.log_prob,
                 hypothesis.score if config.method == "beam" else None,
+                hypothesis.guessed,
             )
             for hypothesis in row
         ]
@@ -85,7 +98,9 @@ def generate_rows(
     ]
 
 
-def stream(task: "LanguageModel", prompt: str, config: DecodingConfig, seed: int = 0) -> Iterator[str]:
+def stream(
+    task: "LanguageModel", prompt: str, config: DecodingConfig, seed: int = 0, *, draft: "LanguageModel | str | None" = None
+) -> Iterator[str]:
     """One continuation, piece by piece as it is generated; greedy or sampled."""
     if config.method == "beam":
         raise UserError("beam search chooses only at the end, so it cannot be streamed; use decoding.method=sample or greedy")
@@ -93,21 +108,41 @@ def stream(task: "LanguageModel", prompt: str, config: DecodingConfig, seed: int
     stepper = stepper_of(task, config, tokens)
     ends = ends_of(task.tokenizer, config)
     stepper = ending_as(config, stepper, tokens, mask, end=ends, max_new=config.max_new)
-    if config.method == "greedy":
+    guesses = draft_of(task, draft, config, tokens)
+    if guesses is not None:
+        drawn_by = None if config.method == "greedy" else seed
+        steps = speculative(stepper, guesses, tokens, mask, max_new=config.max_new, end=ends, seed=drawn_by)
+    elif config.method == "greedy":
         steps = greedy(stepper, tokens, mask, max_new=config.max_new, end=ends)
     else:
         steps = sample(stepper, tokens, mask, max_new=config.max_new, end=ends, seed=seed)
-    return in_evaluation(task, pieces(task.tokenizer, prompt, (int(step[0]) for step in steps), ends))
+    return in_evaluation(models_of(task, draft), pieces(task.tokenizer, prompt, (int(step[0]) for step in steps), ends))
 
 
-def in_evaluation(task: "LanguageModel", parts: Iterator[str]) -> Iterator[str]:
-    """The parts, the task in evaluation mode from the first to the last of them."""
-    was_training = task.training
-    task.eval()
+def in_evaluation(models: Sequence[nn.Module], parts: Iterator[str]) -> Iterator[str]:
+    """The parts, the models in evaluation mode from the first to the last of them."""
+    were = [model.training for model in models]
+    for model in models:
+        model.eval()
     try:
         yield from parts
     finally:
-        task.train(was_training)
+        for model, was in zip(models, were, strict=True):
+            model.train(was)
+
+
+def models_of(task: "LanguageModel", draft: "LanguageModel | str | None") -> list[nn.Module]:
+    """Those that write a text together."""
+    return [task] if draft is None or isinstance(draft, str) else [task, draft]
+
+
+def draft_of(task: "LanguageModel", draft: "LanguageModel | str | None", config: DecodingConfig, prompt: Tensor) -> Draft | None:
+    """What guesses for a task: n-grams of the text, or a model with the same tokens, under the same filters so that it guesses what these
+    leave."""
+    if draft is None or isinstance(draft, str):
+        return None if draft is None else PromptLookup()
+    check_draft(task.tokenizer, draft.tokenizer)
+    return DraftStepper(stepper_of(draft, config, prompt))
 
 
 def pieces(tokenizer: Tokenizer, prompt: str, tokens: Iterator[int], ends: Sequence[int]) -> Iterator[str]:
@@ -202,94 +237,3 @@ def continuation(tokenizer: Tokenizer, prompt: str, ids: Sequence[int]) -> str:
     read = tokenizer.encode(prompt)
     text = tokenizer.decode([*read, *ids])[len(tokenizer.decode(read)) :]
     return text.removeprefix(" ") if tokenizer.kind in ("word", "wordpiece") and prompt[-1:].isspace() else text
-
-
-class GenerateOptions(WritingOptions):
-    samples: int = Field(1, ge=1, description="continuations of every text")
-    measure: bool = Field(False, description="distinct-n and repetition of the samples, on standard error")
-
-    @classmethod
-    def over(cls, own: Mapping[str, Any], given: Mapping[str, Any]) -> dict[str, Any]:
-        found = super().over(own, given)
-        if given.get("samples", 1) != 1 and (method := found.get("method", "sample")) != "sample":
-            remedy = "; n_best has several of beam search" if method == "beam" else ""
-            raise UserError(f"samples is for sampling, and method is {method}, which writes the same text each time{remedy}")
-        return found
-
-
-def generate_answers(
-    tasks: Sequence["LanguageModel"], rows: Sequence[TextRow], options: GenerateOptions, numbers: Sequence[int]
-) -> list[list[Generated]]:
-    prompts, row_numbers = [row.text for row in rows], [number - 1 for number in numbers]
-    with named_rows(row_numbers, options.samples):
-        return generate_rows(tasks[0], prompts, options.decoding, options.seed, row_numbers)
-
-
-@contextmanager
-def named_rows(row_numbers: Sequence[int], samples: int) -> Iterator[None]:
-    """Within this context what is said of one prompt among several names it by its number."""
-    try:
-        yield
-    except RefusedPrompt as error:
-        if len(row_numbers) == 1 and row_numbers[0] == 0:
-            raise
-        raise UserError(f"text {row_numbers[error.row] // samples + 1}: {error}") from None
-
-
-def stream_row(task: "LanguageModel", row: TextRow, options: GenerateOptions, number: int) -> Iterator[str] | None:
-    if options.method == "beam" or options.samples > 1 or options.measure:
-        return None
-    return stream(task, row.text, options.decoding, options.seed)
-
-
-def generated_objects(number: int, row: TextRow, samples: list[Generated] | None, options: GenerateOptions) -> Objects:
-    """An object a continuation; these are not numbered, but have their prompt."""
-    found = []
-    for one in samples or ():
-        fields = {"prompt": one.prompt, "text": one.text, "tokens": one.tokens, "log_prob": one.log_prob}
-        found.append({**fields, **({"score": one.score} if one.score is not None else {})})
-    return found
-
-
-def as_texts(blocks: Blocks, options: GenerateOptions, alone: bool) -> Iterator[str]:
-    """One text as it is; several each below its number."""
-    samples = (one for some in blocks for each in some for one in each.answer)
-    first = list(islice(samples, 2))
-    for number, one in enumerate(chain(first, samples), start=1):
-        score = f" (score {one.score:.3f})" if one.score is not None else ""
-        yield f"--- {number}{score}\n{one}\n" if len(first) > 1 else f"{one}\n"
-
-
-def diversity(
-    tasks: Sequence["LanguageModel"], answered: Sequence[Answered[TextRow, list[Generated]]], options: GenerateOptions
-) -> Iterator[str]:
-    if options.measure:
-        samples = [one.tokens for each in answered for one in each.answer or ()]
-        for n in range(1, min(4, max(map(len, samples), default=0)) + 1):
-            found = f"distinct {distinct(samples, n):.3f}, repeated {repetition(samples, n):.3f}"
-            yield f"{tasks[0].tokenizer.unit} {n}-grams: {found}"
-
-
-GENERATE: Use[TextRow, list[Generated]] = Use(
-    about="write text with a trained run",
-    row=TextRow,
-    options=GenerateOptions,
-    answer=generate_answers,
-    objects=generated_objects,
-    formats={"text": as_texts},
-    stream=stream_row,
-    answers_blank=True,
-    skips_blank=True,
-    tables=False,
-    begins=True,
-    local=("measure",),
-    remarks=diversity,
-    watch=Watch(tokens=lambda task, row: tokens_read(task.tokenizer, [row.text]), confidence=confidence_of),
-    help="""Every TEXT is continued. Without one a text is begun: after the end of another, where the model has learnt from documents
-apart or knows such a token; else after an empty line, where it has learnt that paragraphs are parted by these; else after the
-end of a line. A single sample is shown as it is written.
-
-  clew generate runs/shakespeare-lstm 'ROMEO:' --temperature 0.7
-  clew generate runs/shakespeare-lstm 'ROMEO:' 'JULIET:' --method beam --beams 8 --n-best 3 --max-new 80
-  clew generate runs/shakespeare-lstm --samples 20 --measure --json""",
-)

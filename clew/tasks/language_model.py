@@ -21,7 +21,8 @@ from clew.layers.losses import CrossEntropy, num_changes, squared_activations, s
 from clew.sources.words import WordReader
 from clew.tasks.entry import TaskEntry
 from clew.tasks.explaining import Explained, check_no_place, chosen_token
-from clew.tasks.generation import GENERATE, continuation, ends_of, prompt_batch, stepper_of
+from clew.tasks.generate import GENERATE
+from clew.tasks.generation import continuation, ends_of, prompt_batch, stepper_of
 from clew.tasks.offers import Begun, Expected, Given, Predicted, Reading, Streamed, TextBody, TokenScores
 from clew.tasks.programs import SteppingProgram
 from clew.tasks.reading import ReadsText

@@ -376,7 +376,8 @@ class SequenceToSequence(ReadsAndWrites):
 
     def written(self, hypothesis: Hypothesis) -> Written:
         text = self.target.decode(hypothesis.tokens)
-        return Written(text if self.config.exact_space else text.strip(), *hypothesis)
+        tokens, log_prob, score, _ = hypothesis
+        return Written(text if self.config.exact_space else text.strip(), tokens, log_prob, score)
 
     def predict(
         self, batch: SequenceBatch, config: DecodingConfig = GREEDY, seed: int = 0, row_numbers: Sequence[int] | None = None

@@ -123,8 +123,9 @@ class Use(Generic[R, A]):
     """What is asked about: fields of JSON, columns of a table."""
     options: type[Options]
     answer: Callable[[Sequence[Any], Sequence[R], Any, Sequence[int]], Sequence[A | None]]
-    """`answer(tasks, rows, options, numbers)`: of one task, or of several where they may answer `together`. A row that is refused is named
-    by its number, and sampling draws by it, so that an answer is the same whichever other rows it is found with."""
+    """`answer(tasks, rows, options, numbers)`: of one task, with one behind it that helps (`beside`), or of several where they may answer
+    `together`. A row that is refused is named by its number, and sampling draws by it, so that an answer is the same whichever other rows
+    it is found with."""
     objects: Callable[[int, R, A | None, Any], Objects]
     """`objects(number, row, answer, options)`: an answer as JSON."""
     formats: Mapping[str, Format]
@@ -135,8 +136,10 @@ class Use(Generic[R, A]):
     """`row_for(data, options)`: the row that a run with this data section takes, where it depends on that."""
     read_file: Callable[[Path, Any, Mapping[str, str]], Iterator[R] | None] | None = None
     """`read_file(path, data, columns)`: the rows of a file that is neither lines nor a table (CoNLL, SQuAD); None where it is no such."""
-    stream: Callable[[Any, R, Any, int], Iterator[str] | None] | None = None
-    """`stream(task, row, options, number)`: one answer piece by piece; None where the options do not allow it."""
+    stream: Callable[[Sequence[Any], R, Any, int], Iterator[str] | None] | None = None
+    """`stream(tasks, row, options, number)`: one answer piece by piece; None where the options do not allow it."""
+    beside: Callable[[Any], str | None] = lambda options: None
+    """`beside(options)`: the folder of another run that the answer takes help from; its task comes behind the one that is asked."""
     writes: Callable[[R, Any], int] = lambda row, options: getattr(options, "max_new", 0)
     """`writes(row, options)`: how many tokens the answer to a row may take, 0 where none are written; what a server bounds its work by."""
     together: bool = False

@@ -11,11 +11,13 @@ from clew.core.config import Section
 from clew.core.masks import row_lengths
 from clew.decoding.beam import beam_search
 from clew.decoding.beam_step import EarlyStop
+from clew.decoding.drafts import Draft
 from clew.decoding.ends import End
 from clew.decoding.filters import with_filters
 from clew.decoding.forced_end import ForcedEnd
 from clew.decoding.ranking import LengthForm, Ranking
 from clew.decoding.sampling import greedy_sequences, sample_sequences
+from clew.decoding.speculative import speculative_sequences
 from clew.decoding.stepper import Stepper
 
 
@@ -58,12 +60,21 @@ class DecodingConfig(Section):
         return self.method == "beam" and self.coverage_penalty > 0
 
 
+class Guessed(NamedTuple):
+    """How well a draft guessed a continuation: calls of the model after the prompt, guesses, and those of them that were accepted."""
+
+    rounds: int
+    proposed: int
+    accepted: int
+
+
 class Hypothesis(NamedTuple):
     """One continuation: its ids without the end, log p of them and the end, and the score by which beam search chooses."""
 
     tokens: list[int]
     log_prob: float
     score: float
+    guessed: Guessed | None = None
 
 
 def write(
@@ -76,10 +87,12 @@ def write(
     max_new: int | Tensor,
     seed: int = 0,
     row_numbers: Sequence[int] | None = None,
+    draft: Draft | None = None,
 ) -> list[list[Hypothesis]]:
     """Continuations of each row of a prompt (rows, length), best first: `n_best` of beam search, else one.
 
-    `max_new` may be each row's own (rows,). `row_numbers` are what sampling draws a row by, whatever batch it is in.
+    `max_new` may be each row's own (rows,). `row_numbers` are what sampling draws a row by, whatever batch it is in. A `draft` guesses
+    tokens, for all methods but beam search.
     """
     stepper = ending_as(config, stepper, prompt, mask, end=end, max_new=max_new)
     if config.method == "beam":
@@ -105,16 +118,23 @@ def write(
             for row in zip(best.tokens.tolist(), best.lengths.tolist(), best.log_probs.tolist(), best.scores.tolist(), strict=True)
         ]
     limits = torch.as_tensor(max_new, device=prompt.device).expand(len(prompt))
-    if config.method == "greedy":
-        found = greedy_sequences(stepper, prompt, mask, max_new=int(limits.max()), end=end)
+    longest, guessed = int(limits.max()), list[Guessed | None]([None] * len(prompt))
+    if draft is not None:
+        drawn_by = None if config.method == "greedy" else seed
+        found, acceptance = speculative_sequences(
+            stepper, draft, prompt, mask, max_new=longest, end=end, seed=drawn_by, row_numbers=row_numbers
+        )
+        guessed = [Guessed(*row) for row in torch.stack(acceptance, 1).tolist()]
+    elif config.method == "greedy":
+        found = greedy_sequences(stepper, prompt, mask, max_new=longest, end=end)
     else:
-        found = sample_sequences(stepper, prompt, mask, max_new=int(limits.max()), end=end, seed=seed, row_numbers=row_numbers)
+        found = sample_sequences(stepper, prompt, mask, max_new=longest, end=end, seed=seed, row_numbers=row_numbers)
     is_within = torch.arange(found.tokens.shape[1], device=prompt.device) < limits[:, None]
     lengths, log_probs = torch.minimum(found.lengths, limits), torch.where(is_within, found.log_probs, 0.0).sum(1)
-    rows = zip(found.tokens.tolist(), lengths.tolist(), log_probs.tolist(), strict=True)
+    rows = zip(found.tokens.tolist(), lengths.tolist(), log_probs.tolist(), guessed, strict=True)
     return [
-        [Hypothesis(without_end(tokens[:length], end), log_prob, log_prob / config.ranking.divisor(max(length, 1)))]
-        for tokens, length, log_prob in rows
+        [Hypothesis(without_end(tokens[:length], end), log_prob, log_prob / config.ranking.divisor(max(length, 1)), how)]
+        for tokens, length, log_prob, how in rows
     ]
 
 

@@ -62,9 +62,10 @@ def test_greedy_text_is_the_librarys(clew: Clew, trained: dict[str, Path], name:
 
 
 def test_debug_says_how_decoding_runs_and_nothing_is_said_after_it(clew: Clew, lstm: Path) -> None:
-    asked = ("generate", lstm, "the", "--method", "greedy", "--max-new", 3)
+    asked = ("generate", lstm, "the", "--method", "greedy", "--max-new", 30)
     found, plain = clew(*asked, "--debug"), clew(*asked)
-    assert found == (0, plain.out, "decoding runs eagerly: there are no graphs to capture on this device\n")
+    assert found[:2] == (0, plain.out)
+    assert re.fullmatch(r"decoding runs from a tape of \d+ calls\n", found.err)
     assert plain.err == ""
 
 
@@ -97,6 +98,26 @@ def test_a_sample_is_its_tokens_and_they_have_a_probability(clew: Clew, gpt: Pat
     tokenizer = library.load(gpt, device="cpu").tokenizer
     assert tokenizer.decode(row["tokens"]) == row["text"] and len(row["tokens"]) == 9
     assert row["log_prob"] < 0
+
+
+def test_a_draft_writes_the_same_text_and_is_told_of(clew: Clew, lstm: Path, gpt: Path) -> None:
+    asked = ("generate", gpt, "the", "--method", "greedy", "--max-new", 40)
+    plain = clew(*asked)
+    for draft in (lstm, gpt, "prompt"):
+        assert clew(*asked, "--draft", draft) == plain
+        found = clew(*asked, "--draft", draft, "--json", "--measure")
+        (row,) = lines(found.out)
+        assert row["rounds"] + row["accepted"] == 39
+        assert found.err.splitlines()[-1].startswith("draft: ")
+    (row,) = lines(clew("generate", gpt, "the", "--draft", gpt, "--json", "--max-new", 20).out)
+    assert row["accepted"] == row["proposed"]
+
+
+def test_a_draft_that_does_not_fit_is_refused(clew: Clew, gpt: Path, translators: dict[str, Path]) -> None:
+    found = clew("generate", gpt, "the", "--draft", "prompt", "--beams", 3)
+    assert found == (2, "", "clew: --draft is for sampling and greedy decoding, and --method is beam; leave one of them out\n")
+    found = clew("generate", gpt, "the", "--draft", translators["lstm"])
+    assert found.status == 2 and "is a run of the task translation, which does not generate" in found.err
 
 
 def test_sampling_options_reach_the_sampler(clew: Clew, lstm: Path) -> None:

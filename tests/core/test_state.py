@@ -13,7 +13,6 @@ from clew.core.state import (
     map_state,
     map_tree,
     reorder,
-    rewind,
     select_rows,
     where_rows,
     write_rows,
@@ -119,15 +118,3 @@ def test_what_is_no_tensor_cannot_be_in_a_state():
 def test_trees_of_different_forms_are_not_mixed():
     with pytest.raises(ValueError, match="zip"):
         map_tree(lambda a, b: a, (torch.ones(1), torch.ones(1)), (torch.ones(1),))
-
-
-def test_rewinding_reaches_every_part_that_can_go_back():
-    clock = Clock(torch.tensor([5, 3]), torch.tensor([0, 0]), torch.tensor([0, 0]))
-    back = rewind((clock, [None, MEMORY]), torch.tensor([2, 9]))
-    assert back[0].count.tolist() == [2, 3]
-    assert back[1][1] is MEMORY
-
-
-def test_a_state_that_every_step_overwrites_cannot_be_rewound():
-    with pytest.raises(TypeError, match="this state is overwritten by every step and cannot be rewound; keep a copy_state of it instead"):
-        rewind((torch.zeros(2, 3),), torch.tensor([0, 0]))

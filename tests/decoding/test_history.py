@@ -2,7 +2,7 @@ import torch
 from hypothesis import given
 from hypothesis import strategies as st
 
-from clew.core.state import rewind, select_rows
+from clew.core.state import select_rows
 from clew.decoding.history import ABSENT, empty_history
 from tests.decoding.steppers import padded
 
@@ -36,7 +36,7 @@ def test_a_history_is_the_concatenation_of_what_each_row_read(chunks):
 @given(CHUNKS, st.integers(0, 5))
 def test_rewinding_forgets_all_but_the_first_tokens(chunks, length):
     history, _ = read(chunks)
-    assert real(rewind(history, torch.full_like(history.lengths, length))) == [row[:length] for row in real(history)]
+    assert real(history.rewind(torch.full_like(history.lengths, length))) == [row[:length] for row in real(history)]
 
 
 def test_rows_of_a_history_can_be_selected():

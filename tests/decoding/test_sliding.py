@@ -4,7 +4,6 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from clew.core.errors import UserError
-from clew.core.state import rewind
 from clew.decoding.beam import beam_search
 from clew.decoding.sampling import greedy_sequences
 from clew.decoding.sliding import Sliding
@@ -86,11 +85,6 @@ def test_beams_reorder_the_tokens_that_a_restart_reads():
         for t in range(length):
             probability *= probs_after(inner, window([0, 1, *tokens[:t]], 3, 2))[tokens[t]]
         assert total == pytest.approx(probability)
-
-
-def test_a_sliding_state_refuses_to_be_rewound():
-    with pytest.raises(TypeError, match="^a sliding state cannot be rewound; keep a copy_state of it instead$"):
-        rewind(Sliding(Recurrent(3, 0), limit=8, keep=4).initial_state(1), torch.tensor([0]))
 
 
 @pytest.mark.parametrize("keep", [0, 8])

@@ -7,7 +7,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from clew.core.errors import UserError
-from clew.core.state import rewind, select_rows
+from clew.core.state import select_rows
 from clew.core.trees import Tree, fold
 from clew.data.linearisation import delinearise, linearise, tree_tokens
 from clew.decoding.beam import beam_search
@@ -246,12 +246,6 @@ def test_a_model_that_knows_the_tree_writes_it():
     stepper = constrained(Transition((table / table.sum(-1, keepdim=True)).tolist()), [3], 20)
     found = greedy_sequences(stepper, torch.tensor([[START]]), max_new=20, end=END)
     assert found.tokens.tolist() == [order[1:]]
-
-
-def test_a_state_that_every_step_overwrites_is_not_rewound():
-    stepper = constrained(UNIFORM, [2], 9)
-    with pytest.raises(TypeError, match="cannot be rewound; keep a copy_state of it instead"):
-        rewind(stepper.initial_state(1), torch.tensor([0]))
 
 
 @pytest.mark.parametrize(

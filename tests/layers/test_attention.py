@@ -6,7 +6,7 @@ from torch import nn
 
 from clew.core.errors import UserError
 from clew.core.masks import Places
-from clew.core.state import copy_state, rewind, select_rows
+from clew.core.state import copy_state, select_rows
 from clew.core.taps import watching
 from clew.core.types import Memory
 from clew.layers.attention import Attention, CrossAttention, SelfAttention
@@ -140,10 +140,10 @@ def test_a_ring_can_be_rewound_as_far_as_it_still_holds_the_window():
     with torch.no_grad():
         whole, state = layer(x, None, layer.initial_state(2, capacity=300, like=x))
         back = torch.tensor([150 - RING_CHUNK, 140])
-        again, _ = layer(torch.stack([x[0, 86:88], x[1, 140:142]]), None, rewind(copy_state(state), back))
+        again, _ = layer(torch.stack([x[0, 86:88], x[1, 140:142]]), None, copy_state(state).rewind(back))
         torch.testing.assert_close(again, torch.stack([whole[0, 86:88], whole[1, 140:142]]))
         with pytest.raises(UserError, match="a windowed cache can be rewound by 64 positions, but row 1 would go back further"):
-            rewind(state, torch.tensor([150, 50]))
+            state.rewind(torch.tensor([150, 50]))
 
 
 @pytest.mark.parametrize(("window", "pieces"), [(None, [11]), (None, [6, 5]), (3, [11]), (3, [2] * 6)])

@@ -1,7 +1,6 @@
 import torch
 
 from clew.core.masks import advance, new_clock
-from clew.core.state import rewind
 from clew.layers.caches import grow, new_buffer, write
 from tests.references.agreement import randn
 
@@ -33,8 +32,8 @@ def test_a_grown_cache_remembers_where_each_key_stands():
     for keys, places, clock in chunks(None):
         cache = grow(cache, keys, keys, places, clock, ragged=True)
     assert cache.key_index.tolist() == [[0, 1, 2, -1], [0, -1, 1, 2]]
-    assert rewind(cache, torch.tensor([1, 2])).key_index.tolist() == [[0, -1, -1, -1], [0, -1, 1, -1]]
-    assert rewind(cache, torch.tensor([1, 2])).clock.count.tolist() == [1, 2]
+    assert cache.rewind(torch.tensor([1, 2])).key_index.tolist() == [[0, -1, -1, -1], [0, -1, 1, -1]]
+    assert cache.rewind(torch.tensor([1, 2])).clock.count.tolist() == [1, 2]
 
 
 def test_a_cache_of_unpadded_chunks_needs_no_index():

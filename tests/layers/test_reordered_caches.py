@@ -3,7 +3,7 @@
 import pytest
 import torch
 
-from clew.core.state import copy_state, leaves, reorder, rewind, select_rows
+from clew.core.state import copy_state, leaves, reorder, select_rows
 from clew.layers.attention import SelfAttention
 from clew.layers.caches import Buffer
 from clew.layers.positions import POSITIONS
@@ -90,7 +90,7 @@ def test_reordered_beams_can_be_rewound_to_lengths_of_their_own(position, length
     layer, reordered, copied = both(position, lengths)
     x = randn(4, 3, 8, seed=2)
     back = torch.tensor([4, 6, 2, 4])
-    torch.testing.assert_close(layer(x, None, rewind(reordered, back))[0], layer(x, None, rewind(copied, back))[0])
+    torch.testing.assert_close(layer(x, None, reordered.rewind(back))[0], layer(x, None, copied.rewind(back))[0])
 
 
 @torch.no_grad()

@@ -51,6 +51,29 @@ def test_what_is_streamed_is_what_is_generated(run: Run, method: str) -> None:
     assert "".join(pieces) == run.generate("Who", method=method, max_new=30, seed=4).text
 
 
+@pytest.mark.parametrize("draft", ["prompt", FROZEN, str(FROZEN), None])
+def test_a_draft_makes_the_same_text(run: Run, draft) -> None:
+    draft = run if draft is None else draft
+    plain = run.generate("Who", method="greedy", max_new=30)
+    found = run.generate("Who", method="greedy", max_new=30, draft=draft)
+    assert found.text == plain.text
+    assert found.guessed.accepted + found.guessed.rounds == 29
+    assert draft == "prompt" or found.guessed.accepted == found.guessed.proposed
+    assert "".join(run.stream("Who", method="greedy", max_new=30, draft=draft)) == plain.text
+    assert run.ask("generate", ["Who"], method="greedy", max_new=30, draft=draft)[0][0].text == plain.text
+
+
+def test_a_draft_is_not_for_beam_search(run: Run) -> None:
+    with pytest.raises(UserError) as error:
+        run.generate("Who", method="beam", draft="prompt")
+    assert str(error.value) == "draft is for sampling and greedy decoding, and method is beam; leave one of them out"
+
+
+def test_a_draft_that_is_no_run_is_refused(run: Run, tmp_path: Path) -> None:
+    with pytest.raises(UserError, match="nowhere"):
+        run.generate("Who", draft=tmp_path / "nowhere")
+
+
 def test_a_beam_cannot_be_streamed(run: Run) -> None:
     message = "beam search chooses only at the end, so it cannot be streamed; use method=sample or greedy"
     with pytest.raises(UserError, match=message):

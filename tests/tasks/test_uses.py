@@ -4,7 +4,8 @@ import numpy as np
 
 from clew.tasks.classification import CLASSIFY, Classified
 from clew.tasks.filling import FILL
-from clew.tasks.generation import GENERATE, Generated
+from clew.tasks.generate import GENERATE
+from clew.tasks.generation import Generated
 from clew.tasks.parsing import PARSE, WordsRow
 from clew.tasks.question_answering import ANSWER, AnsweredQuestion, AnswerOptions, AnswerSpan, QuestionRow
 from clew.tasks.text_vectors import EMBED, EmbedOptions, TokenVectors
