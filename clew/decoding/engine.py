@@ -17,6 +17,7 @@ from typing import Any, Protocol
 import torch
 from torch import Tensor, nn
 
+from clew.core.pauses import pause
 from clew.core.state import leaves, map_tree, with_leaves
 from clew.core.taps import is_watching
 from clew.core.types import Tree
@@ -117,6 +118,7 @@ class Taped:
         return stacked([self.step(None if fed is None else fed[step]) for step in range(count)])
 
     def step(self, fed: Tensor | None) -> Outputs:
+        pause()
         if is_watching():
             return self.run_written(fed)
         if self.tape is not None and not self.is_left:
@@ -212,6 +214,7 @@ class Captured:
 
     def run(self, count: int, fed: Tensor | None = None) -> Outputs:
         assert self.outputs is not None and count <= LOOK
+        pause()
         self.column.zero_()
         if self.fed is not None:
             assert fed is not None

@@ -1,8 +1,9 @@
 """A worker that runs models for a server, one job at a time. Knows no model and no request.
 
 A job may have a key: who asked, and for what. A newer job of the same key takes an older one's place: one that waits is dropped, one
-that runs is ended at the next module that it calls, by a hook of torch's, since no thread can be stopped from outside. So is one that
-takes longer than it may, or whose asker has gone. Every job runs in a context of its own, so that what one watches no other sees.
+that runs is ended at the next module that it calls, by a hook of torch's, or at its next pause (`core.pauses`), since no thread can be
+stopped from outside. So is one that takes longer than it may, or whose asker has gone. Every job runs in a context of its own, so that what
+one watches no other sees.
 
 A job says how large it is. Jobs of one size are done in the order in which they came. A smaller one overtakes: the same hook holds the
 larger job between two modules, hands its turn on, and goes on when the smaller job is done. Each job that has begun therefore has a thread
@@ -27,6 +28,7 @@ from typing import Any
 from torch.nn.modules.module import register_module_forward_pre_hook
 
 from clew.core.errors import UserError
+from clew.core.pauses import on_pause
 
 log = logging.getLogger(__name__)
 
@@ -119,7 +121,8 @@ class Worker:
         self.closed = False
         self.turns = 0
         self.lanes: list[threading.Thread] = []
-        self.hook = register_module_forward_pre_hook(self._between)
+        self.hook = register_module_forward_pre_hook(lambda module, inputs: self._between())
+        self.stop_listening = on_pause(self._between)
         self._open_lane()
 
     @property
@@ -171,6 +174,7 @@ class Worker:
         is_done = not any(lane.is_alive() for lane in self.lanes)
         if is_done:
             self.hook.remove()
+            self.stop_listening()
         return is_done
 
     def _begun(self) -> list[Job]:
@@ -266,8 +270,8 @@ class Worker:
                 self._forget(job)
                 self.changed.notify_all()
 
-    def _between(self, module: Any, inputs: Any) -> None:
-        """The hook is every thread's; only the job's own is ended, or held."""
+    def _between(self) -> None:
+        """Modules are called, and steps pause, in every thread; only the job's own is ended, or held."""
         job = self.running
         if job is None or job.lane is not threading.current_thread():
             return
