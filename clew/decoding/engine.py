@@ -21,6 +21,7 @@ from clew.core.pauses import pause
 from clew.core.state import leaves, map_tree, with_leaves
 from clew.core.taps import is_watching
 from clew.core.types import Tree
+from clew.decoding.stepper import ASKS_THE_HOST
 from clew.decoding.tape import Recording, Tape
 from clew.kernels import runs_equations
 from clew.kernels.capture import capture
@@ -34,9 +35,9 @@ LOOK = 16
 """Steps between two looks of the host at a GPU."""
 LEAST_STEPS = 24
 """A capture costs about as much as so many eager steps."""
-WAITS, TRIES = 8, 4
-"""Steps that are run before one is noted, where a step of such shapes is met for the first time or a tape was left: noting two and making a
-tape of them costs about as much. Steps of a call that are noted in the hope of a tape."""
+WAITS, TRIES, MISSES = 8, 4, 3
+"""Steps that are run before one is noted, where a step of such shapes is met for the first time or a tape no longer fits: noting two and
+making a tape of them costs about as much. Steps of a call that are noted in the hope of a tape. Steps in a row that a tape may not fit."""
 MOST_GRAPHS, MOST_TAPES = 8, 64
 """Graphs that are kept, of which each holds a frame and with it an attention cache, and tapes, which hold neither."""
 
@@ -104,7 +105,7 @@ class Taped:
         self.form, self.leaves = frame, leaves(frame)
         self.before: Recording | None = None
         self.replay: Callable[[Sequence[Tensor]], tuple[Tensor, ...]] | None = None
-        self.is_left, self.tries = False, TRIES
+        self.misses, self.tries = 0, TRIES
 
     def release(self) -> None:
         self.advance = self.before = self.replay = self.form = None
@@ -121,17 +122,18 @@ class Taped:
         pause()
         if is_watching():
             return self.run_written(fed)
-        if self.tape is not None and not self.is_left:
+        if self.tape is not None and self.misses < MISSES:
             try:
                 self.replay = self.replay or self.tape.begin()
                 results = self.replay(self.leaves if fed is None else [*self.leaves, fed])
             except Exception as error:
-                # Whatever it was, the step as it was written says it better, or goes another way.
+                # Whatever it was, the step as it was written says it better, or goes another way; the next one may be as before.
                 log.debug("a recorded step is left: %s", error)
-                self.is_left, self.waits = True, WAITS
-            else:
-                self.leaves = list(results[: len(self.leaves)])
-                return results[len(self.leaves) :]
+                self.replay, self.misses, self.waits = None, self.misses + 1, WAITS
+                return self.run_written(fed)
+            self.leaves = list(results[: len(self.leaves)])
+            self.misses = 0
+            return results[len(self.leaves) :]
         if self.waits or not self.can_be_taped or not self.tries:
             self.waits = max(self.waits - 1, 0)
             return self.run_written(fed)
@@ -158,7 +160,7 @@ class Taped:
         elif before is None:
             self.before = recording
         else:
-            self.tape, self.replay, self.is_left = Tape(recording), None, False
+            self.tape, self.replay, self.misses = Tape(recording), None, 0
             log.debug("decoding runs from a tape of %d calls", len(recording.entries))
         return outputs
 
@@ -299,18 +301,21 @@ def taken(advance: Advance, frame: Tree, steps: int, fed: bool, signature: Hasha
             _graphs.move_to_end(key)
             kept.restart(advance, frame)
             return kept
-    made = made_for(advance, frame, steps, fed)
+    made = made_for(advance, frame, steps, fed, signature)
     if made is not None:
         made.addresses = addresses
         keep(key, made)
     return made
 
 
-def made_for(advance: Advance, frame: Tree, steps: int, fed: bool) -> Captured | Taped | None:
+def made_for(advance: Advance, frame: Tree, steps: int, fed: bool, signature: Hashable) -> Captured | Taped | None:
     device = leaves(frame)[0].device.type
     if device == "cpu":
         return Taped(advance, frame, waits=WAITS)
     if device != "cuda" or steps < LEAST_STEPS:
+        return None
+    if names(signature, ASKS_THE_HOST):
+        log.debug("decoding runs eagerly: a part of the step asks the host")
         return None
     try:
         captured = Captured(advance, frame, fed)
@@ -353,6 +358,11 @@ def modes() -> tuple[Hashable, ...]:
         torch.is_inference_mode_enabled(),
         runs_equations(),
     )
+
+
+def names(signature: Any, part: str) -> bool:
+    """Whether a signature has a part at any depth."""
+    return signature == part if not isinstance(signature, tuple) else any(names(each, part) for each in signature)
 
 
 def references(signature: Any) -> Iterator["weakref.ref[Any]"]:

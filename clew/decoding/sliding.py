@@ -1,5 +1,6 @@
 """Going on for ever with a model that knows only so many positions."""
 
+from collections.abc import Hashable
 from typing import NamedTuple
 
 import torch
@@ -8,7 +9,7 @@ from torch import Tensor
 from clew.core.errors import UserError
 from clew.core.types import State
 from clew.decoding.history import History, empty_history
-from clew.decoding.stepper import Stepper, read_chunks
+from clew.decoding.stepper import ASKS_THE_HOST, Stepper, read_chunks, signature_of
 
 
 class SlidingState(NamedTuple):
@@ -37,14 +38,20 @@ class Sliding:
     def vocabulary(self) -> int:
         return self.stepper.vocabulary
 
+    @property
+    def signature(self) -> Hashable:
+        inner = signature_of(self.stepper)
+        return None if inner is None else (type(self), ASKS_THE_HOST, inner, self.limit, self.keep)
+
     def initial_state(self, rows: int, capacity: int | None = None) -> SlidingState:
-        return SlidingState(self.stepper.initial_state(rows, self.limit), empty_history(rows))
+        return SlidingState(self.stepper.initial_state(rows, self.limit), empty_history(rows, capacity))
 
     def __call__(self, tokens: Tensor, mask: Tensor | None, state: SlidingState) -> tuple[Tensor, SlidingState]:
         inner = state.inner
         history, slots = state.history.extend(tokens, mask)
         full = (slots > 0) & (self._start(slots) > self._start(slots - 1))
-        restarts = (full if mask is None else full & mask).any(0).nonzero().flatten().tolist()
+        begins = (full if mask is None else full & mask).any(0)  # (length,)
+        restarts = begins.nonzero().flatten().tolist() if bool(begins.any()) else []
         log_probs = []
         for begin, stop in _pieces(restarts, tokens.shape[1]):
             if begin in restarts:

@@ -10,6 +10,9 @@ from clew.core.errors import UserError
 from clew.core.masks import chunk_lengths, row_lengths
 from clew.core.types import State
 
+ASKS_THE_HOST = "asks the host"
+"""Stands in the signature of a stepper whose calls depend on numbers that it reads from tensors: no graph can be captured of it."""
+
 
 class Stepper(Protocol):
     """log p(next token | all tokens read so far), for every position of a chunk.

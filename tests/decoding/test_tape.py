@@ -15,6 +15,7 @@ from clew.core.taps import watching
 from clew.decoding.counted import FOREVER, Counted, Horizon
 from clew.decoding.engine import Eager, Taped, forget_graphs
 from clew.decoding.sampling import greedy_sequences
+from clew.decoding.sliding import Sliding
 from clew.decoding.tape import Tape
 from clew.layers.attention import Attention
 from tests.decoding.test_engine import model
@@ -194,6 +195,21 @@ def test_a_tape_is_taken_again_from_any_position(family, lengths, monkeypatch):
     assert len(made) == 1 and len(steps) - number >= 38, "only the last step may be left"
     with watching({next(module for module in task.modules()): lambda _: None}):
         assert torch.equal(write(lengths), again)
+
+
+def test_a_context_that_slides_is_taped_between_its_restarts(monkeypatch):
+    task, steps, following = model("gpt", max_length=24), [], Tape.next_step
+    monkeypatch.setattr(Tape, "next_step", lambda tape, ahead: steps.append(ahead) or following(tape, ahead))
+    prompt, mask = torch.arange(14).view(2, 7), torch.arange(7) < torch.tensor([[7], [3]])
+
+    def write() -> Tensor:
+        return greedy_sequences(Sliding(task.stepper(), limit=24, keep=12), prompt, mask, max_new=120).tokens
+
+    taped = write()
+    assert len(steps) > 70
+    hook = task.register_forward_hook(lambda *_: None)
+    assert torch.equal(write(), taped)
+    hook.remove()
 
 
 def test_a_tape_reads_weights_as_they_are_now():
