@@ -12,6 +12,7 @@ from clew.core.types import State
 from clew.decoding.history import History, empty_history
 from clew.decoding.sampling import choose
 from clew.decoding.stepper import Stepper, read_to_end
+from clew.decoding.taped_calls import TapedCalls
 
 
 class Proposal(NamedTuple):
@@ -62,7 +63,7 @@ class DraftStepper:
     """A smaller model's guesses: d_i ~ q(w | text, d_1 .. d_{i-1}), one step each. The last guess is not read."""
 
     def __init__(self, stepper: Stepper):
-        self.stepper = stepper
+        self.stepper = TapedCalls(stepper)
 
     def check(self, stepper: Stepper) -> None:
         if self.stepper.vocabulary != stepper.vocabulary:

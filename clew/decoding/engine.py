@@ -87,13 +87,15 @@ def stacked(outputs: Sequence[Outputs]) -> Outputs:
 class Taped:
     """A step that is run as it was written until two in a row make the same calls, and then from a tape of these.
 
-    `waits` are steps that are run before one is noted: a step that is run only a few times is not worth a tape. Once released, it keeps
-    neither a model nor a frame alive.
+    `waits` are steps that are run before one is noted: a step that is run only a few times is not worth a tape. Where `apart`, every step
+    goes on from a frame of its own, from which any number of others may part it. Once released, it keeps no frame alive, and no model
+    where steps are not apart.
     """
 
-    def __init__(self, advance: Advance, frame: Tree, waits: int = 0):
+    def __init__(self, advance: Advance, frame: Tree, waits: int = 0, apart: bool = False):
         self.tape: Tape | None = None
-        self.waits = waits
+        self.before: Recording | None = None
+        self.waits, self.apart = waits, apart
         self.can_be_taped = True
         self.is_taken = False
         self.addresses: list[int] = []
@@ -103,13 +105,14 @@ class Taped:
         """Goes on from another frame of the same shapes."""
         self.advance: Advance | None = advance
         self.form, self.leaves = frame, leaves(frame)
-        self.before: Recording | None = None
         self.replay: Callable[[Sequence[Tensor]], tuple[Tensor, ...]] | None = None
         self.misses, self.tries = 0, TRIES
 
     def release(self) -> None:
-        self.advance = self.before = self.replay = self.form = None
-        self.leaves, self.waits = [], 0
+        self.advance = self.replay = self.form = None
+        self.leaves = []
+        if not self.apart:
+            self.before, self.waits = None, 0
 
     @property
     def frame(self) -> Tree:
@@ -149,7 +152,7 @@ class Taped:
         """Runs the step as it was written, and notes its calls."""
         before, inputs = self.before, distinct(self.leaves if fed is None else [*self.leaves, fed])
         self.leaves = inputs[: len(self.leaves)]
-        recording = Recording(inputs, before)
+        recording = Recording(inputs, before, unit=None if self.apart else 1)
         with recording:
             outputs = self.run_written(None if fed is None else inputs[-1])
         recording.end([*self.leaves, *outputs])
@@ -243,8 +246,11 @@ def overwrite(frame: Tree, new: Tree) -> None:
 
 
 @contextmanager
-def repeating(advance: Advance, frame: Tree, *, steps: int, fed: bool = False, signature: Hashable = None) -> Iterator[Repeated]:
-    """The step in the fastest form that it has here, from a frame on, for about `steps` steps; `fed` says that every step is fed numbers.
+def repeating(
+    advance: Advance, frame: Tree, *, steps: int, fed: bool = False, apart: bool = False, signature: Hashable = None
+) -> Iterator[Repeated]:
+    """The step in the fastest form that it has here, from a frame on, for about `steps` steps; `fed` says that every step is fed numbers,
+    `apart` that this is one step of many that do not simply follow each other.
 
     `signature` says all that a step depends on besides its frame (see `Stepper`): what has an equal one may share a graph. What has none
     runs eagerly.
@@ -253,7 +259,7 @@ def repeating(advance: Advance, frame: Tree, *, steps: int, fed: bool = False, s
         log.debug("decoding runs eagerly: %s", reason)
         yield Eager(advance, frame)
         return
-    repeated = taken(advance, frame, steps, fed, signature)
+    repeated = taken(advance, frame, steps, fed, apart, signature)
     if repeated is None:
         yield Eager(advance, frame)
         return
@@ -292,7 +298,7 @@ def parts_of(model: nn.Module) -> list[nn.Module]:
 _graphs: OrderedDict[Hashable, list[Captured | Taped]] = OrderedDict()
 
 
-def taken(advance: Advance, frame: Tree, steps: int, fed: bool, signature: Hashable) -> Captured | Taped | None:
+def taken(advance: Advance, frame: Tree, steps: int, fed: bool, apart: bool, signature: Hashable) -> Captured | Taped | None:
     """A graph or a tape of the step that nobody else runs, standing at the frame; None where there is none, or it is not worth it."""
     key = (signature, fed, shapes_of(frame), modes())
     addresses = addresses_of(signature)
@@ -301,17 +307,17 @@ def taken(advance: Advance, frame: Tree, steps: int, fed: bool, signature: Hasha
             _graphs.move_to_end(key)
             kept.restart(advance, frame)
             return kept
-    made = made_for(advance, frame, steps, fed, signature)
+    made = made_for(advance, frame, steps, fed, apart, signature)
     if made is not None:
         made.addresses = addresses
         keep(key, made)
     return made
 
 
-def made_for(advance: Advance, frame: Tree, steps: int, fed: bool, signature: Hashable) -> Captured | Taped | None:
+def made_for(advance: Advance, frame: Tree, steps: int, fed: bool, apart: bool, signature: Hashable) -> Captured | Taped | None:
     device = leaves(frame)[0].device.type
     if device == "cpu":
-        return Taped(advance, frame, waits=WAITS)
+        return Taped(advance, frame, WAITS, apart)
     if device != "cuda" or steps < LEAST_STEPS:
         return None
     if names(signature, ASKS_THE_HOST):

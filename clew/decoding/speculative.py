@@ -40,6 +40,7 @@ from clew.decoding.sampling import (
     uniform_numbers,
 )
 from clew.decoding.stepper import Stepper, prefill
+from clew.decoding.taped_calls import TapedCalls
 
 LONGEST = 16
 """Guesses in a round at most. A window's ring can take back four times as many."""
@@ -170,7 +171,7 @@ def _begun(
         numbers = drawn.T.reshape(len(prompt), max_new, 3).to(prompt.device)
     state = stepper.initial_state(len(prompt), prompt.shape[1] + max_new + LONGEST) if state is None else state
     acceptance = Acceptance(*torch.zeros(3, len(prompt), dtype=torch.long, device=prompt.device).unbind(0))
-    rounds = Rounds(stepper, draft, ends, max_new, numbers, acceptance)
+    rounds = Rounds(TapedCalls(stepper), draft, ends, max_new, numbers, acceptance)
     return rounds.steps(prompt, mask, state, chunk), acceptance
 
 

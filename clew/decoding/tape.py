@@ -24,7 +24,7 @@ from clew.decoding.counted import Counted, Horizon, slope_of
 
 READS = {"item", "tolist", "__bool__", "__int__", "__float__", "__index__", "__contains__", "equal", "is_nonzero", "allclose"}
 """Calls that tell the host what a tensor holds."""
-SIZED_BY_DATA = {"nonzero", "masked_select", "argwhere", "unique", "unique_consecutive", "bincount", "repeat_interleave"}
+SIZED_BY_DATA = {"nonzero", "masked_select", "argwhere", "unique", "unique_consecutive", "bincount"}
 """Calls whose shapes depend on what a tensor holds."""
 WRITES = {"copy_", "index_copy_", "scatter_", "fill_", "zero_", "masked_fill_", "__setitem__"}
 """Calls that write into a tensor what does not depend on what it held: a step may be broken off after them and run again."""
@@ -55,11 +55,14 @@ class Entry(NamedTuple):
 
 
 class Recording(TorchFunctionMode):
-    """Within this context torch's calls are noted, and compared with those of the step `before`, if there is one."""
+    """Within this context torch's calls are noted, and compared with those of the step `before`, if there is one.
 
-    def __init__(self, inputs: Sequence[Tensor], before: "Recording | None" = None):
+    That one is `unit` steps back; None means that nobody knows, and that the first number that has grown says so.
+    """
+
+    def __init__(self, inputs: Sequence[Tensor], before: "Recording | None" = None, unit: int | None = 1):
         super().__init__()
-        self.before = before
+        self.before, self.unit = before, unit
         self.entries: list[Entry] = []
         self.horizon = Horizon()
         self.refs: dict[int, Ref] = {}
@@ -111,16 +114,16 @@ class Recording(TorchFunctionMode):
         if earlier.shape == args[0].shape or (then := func(earlier, *args[1:])) == result:
             return result
         if isinstance(result, torch.Size) and len(then) == len(result):
-            return tuple(Counted.of(size, size - before, self.horizon) for size, before in zip(result, then, strict=True))
+            return tuple(self.grown(size, before) for size, before in zip(result, then, strict=True))
         if name_of(func) == "size":  # len(x) cannot give a counted number
-            return Counted.of(result, result - then, self.horizon)
+            return self.grown(result, then)
         self.spoil(f"{func} tells of a tensor that grows from step to step")
         return result
 
     def note(self, func: Any, args: Any, kwargs: Any, result: Any) -> Any:
         name = name_of(func)
         arguments = self.described((list(args), dict(kwargs)))
-        if name in SIZED_BY_DATA or (name == "__getitem__" and any(t.dtype == torch.bool for t in tensors_in(args[1:]))):
+        if is_sized_by_data(name, args):
             self.spoil(f"the shape of what {name} gives depends on numbers in a tensor")
         if "out" in kwargs or (changes_in_place(name) and name not in WRITES):
             self.spoil(f"{name} changes a tensor in place, so that a step could not be run again")
@@ -178,7 +181,7 @@ class Recording(TorchFunctionMode):
 
     def are_alike(self, now: Any, then: Any) -> bool:
         if isinstance(now, Counted):
-            return type(then) in (int, Counted) and int.__pos__(now) - now.slope == int.__pos__(then)
+            return type(then) in (int, Counted) and self.unit is not None and int.__pos__(now) - now.slope * self.unit == int.__pos__(then)
         if isinstance(now, dict) and isinstance(then, dict):
             return now.keys() == then.keys() and all(self.are_alike(now[name], then[name]) for name in now)
         if isinstance(now, (Ref, *PLAIN)):
@@ -187,11 +190,20 @@ class Recording(TorchFunctionMode):
             return len(now) == len(then) and all(map(self.are_alike, now, then))
         return now is then
 
+    def grown(self, now: int, then: int) -> int:
+        """A number that was `then` in the step before."""
+        if now == then:
+            return now
+        self.unit = self.unit or now - then
+        if (now - then) % self.unit:
+            self.spoil(f"a number grows by {now - then} where another grows by {self.unit}")
+        return Counted.of(now, (now - then) // self.unit, self.horizon)
+
     def counted(self, now: Any, then: Any) -> Any:
         if isinstance(now, list) and isinstance(then, list) and len(now) == len(then):
             return [self.counted(*pair) for pair in zip(now, then, strict=True)]
         if type(now) is int and type(then) in (int, Counted):
-            return Counted.of(now, now - int.__pos__(then), self.horizon)
+            return self.grown(now, int.__pos__(then))
         if now != then:
             self.spoil(f"the host reads {then!r} in a step and {now!r} in the next")
         return now
@@ -211,6 +223,12 @@ def is_about_shape(func: Any, result: Any) -> bool:
     """Whether a call tells of a tensor what does not depend on the numbers in it."""
     name = name_of(func)
     return name not in READS and isinstance(result, (bool, int, str, torch.Size, torch.dtype, torch.device, torch.layout))
+
+
+def is_sized_by_data(name: str, args: Sequence[Any]) -> bool:
+    if name == "__getitem__":
+        return any(index.dtype == torch.bool for index in tensors_in(args[1:]))
+    return name in SIZED_BY_DATA or (name == "repeat_interleave" and any(True for _ in tensors_in(args[1:])))
 
 
 def is_same_function(a: Any, b: Any) -> bool:

@@ -68,6 +68,7 @@ TAPED = {
     "a write": lambda n, x: written(x, n, 2, 3.0),
     "a number in words": lambda n, x: x + torch.add(x, 1, alpha=n),
     "an iterator": lambda n, x: x + sum(part.sum() for part in iter(x)),
+    "repeats by a number": lambda n, x: x + x.repeat_interleave(3, 1).sum(),
     "a comparison": lambda n, x: x + 1 if n < 200 else x,
 }
 LEFT = {
@@ -87,6 +88,7 @@ NEVER = {
     "what is remembered": lambda n, x: x + remembered(n),
     "a loop": loop,
     "a shape of data": lambda n, x: x + len((x > x.mean()).nonzero()),
+    "repeats by data": lambda n, x: x + x[0].repeat_interleave((x[0] > x.mean()).long()).sum(),
     "a mask": lambda n, x: x + x[x > x.mean()].sum(),
     "a change in place": lambda n, x: x.add_(1),
     "a fresh tensor": lambda n, x: x + torch.from_numpy(SAME.numpy().copy()),

@@ -1,0 +1,35 @@
+"""Chunks that are read from tapes, wherever they stand."""
+
+import pytest
+import torch
+
+from clew.core.state import copy_state
+from clew.decoding.tape import Tape
+from clew.decoding.taped_calls import TapedCalls
+from tests.decoding.test_engine import FAMILIES, VOCABULARY, model
+
+
+@pytest.mark.parametrize("family", FAMILIES)
+@torch.inference_mode()
+def test_a_chunk_from_a_tape_is_read_as_the_stepper_reads_it(family, monkeypatch):
+    task, steps, following = model(family), [], Tape.next_step
+    monkeypatch.setattr(Tape, "next_step", lambda tape, ahead: steps.append(ahead) or following(tape, ahead))
+    plain, taped = task.stepper(), TapedCalls(task.stepper())
+    state = plain.initial_state(2, 180)
+    generator = torch.Generator().manual_seed(1)
+    for number in range(40):
+        length = (3, 1, 5)[number % 3]  # so that chunks of one length follow each other at many distances
+        tokens = torch.randint(VOCABULARY, (2, length), generator=generator)
+        expected, after = plain(tokens, None, copy_state(state))
+        log_probs, _ = taped(tokens, None, copy_state(state))
+        torch.testing.assert_close(log_probs, expected)
+        state = after
+    assert len(steps) >= 9, "chunks of every length come to a tape"
+
+
+@torch.inference_mode()
+def test_a_chunk_with_a_mask_is_read_as_it_was_written():
+    task = model("gpt")
+    tokens, mask = torch.randint(VOCABULARY, (2, 4)), torch.tensor([[True, True, True, True], [True, True, False, False]])
+    taped, plain = (stepper(tokens, mask, stepper.initial_state(2, 9))[0] for stepper in (TapedCalls(task.stepper()), task.stepper()))
+    assert torch.equal(taped, plain)
