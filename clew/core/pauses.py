@@ -1,9 +1,11 @@
 """Pauses of long work, in which whoever waits may have a turn, or end it. Knows neither the work nor who waits.
 
-A server's worker listens to the calls of modules. Steps that are replayed, from a CUDA graph or a tape, call none, and pause instead.
+Whoever listens may have every module pause before it is called (`pause_before`, a hook of torch's). Steps that are replayed, from a CUDA
+graph or a tape, call none, and pause themselves.
 """
 
 from collections.abc import Callable
+from typing import Any
 
 _listeners: list[Callable[[], None]] = []
 
@@ -12,6 +14,10 @@ def pause() -> None:
     """Calls every listener, in the thread of the work; what one raises ends the work."""
     for listener in list(_listeners):
         listener()
+
+
+def pause_before(module: Any, inputs: Any) -> None:
+    pause()
 
 
 def on_pause(listener: Callable[[], None]) -> Callable[[], None]:

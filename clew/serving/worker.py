@@ -28,7 +28,7 @@ from typing import Any
 from torch.nn.modules.module import register_module_forward_pre_hook
 
 from clew.core.errors import UserError
-from clew.core.pauses import on_pause
+from clew.core.pauses import on_pause, pause_before
 
 log = logging.getLogger(__name__)
 
@@ -121,7 +121,7 @@ class Worker:
         self.closed = False
         self.turns = 0
         self.lanes: list[threading.Thread] = []
-        self.hook = register_module_forward_pre_hook(lambda module, inputs: self._between())
+        self.hook = register_module_forward_pre_hook(pause_before)
         self.stop_listening = on_pause(self._between)
         self._open_lane()
 
