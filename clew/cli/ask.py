@@ -54,7 +54,7 @@ def ask(options: argparse.Namespace, runs: Sequence[Any], seen: Callable[[Any], 
     with as_flags(use.options.model_fields):
         asked = read_options(use, config, {**options_given(options, use, runs[0]), **more})
         kind = use.row_type(config.data, asked)
-    tasks = [one.task for one in (*runs, *load_beside(options, use, asked))]
+        tasks = [one.task for one in (*runs, *load_beside(options, use, asked))]
     format = options.format or next(iter(use.formats), "json")
     if use.check is not None:
         use.check(tasks[0], format, asked)

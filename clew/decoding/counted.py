@@ -34,7 +34,8 @@ class Horizon:
 class Counted(int):
     """A number that is `slope` larger in every step, and so are its sums and differences.
 
-    Of any other arithmetic the result would be taken for a constant, so that the horizon is spoilt.
+    Of any other arithmetic the result would be taken for a constant, so that the horizon is spoilt. Python reads the number past all
+    methods in `range(n)`, in the index of a list and in `math`: a step must not choose by these what no call is told.
     """
 
     slope: int
@@ -113,9 +114,11 @@ def spoils(name: str) -> Callable[..., Any]:
 for _name in (
     *("mul", "rmul", "floordiv", "rfloordiv", "mod", "rmod", "truediv", "rtruediv", "divmod", "rdivmod", "pow", "rpow"),
     *("lshift", "rlshift", "rshift", "rrshift", "and", "rand", "or", "ror", "xor", "rxor", "invert", "abs"),
-    *("int", "float", "round", "trunc", "floor", "ceil", "hash"),
+    *("pos", "int", "float", "round", "trunc", "floor", "ceil", "hash", "repr", "str", "format"),
 ):
     setattr(Counted, f"__{_name}__", spoils(f"__{_name}__"))
+for _name in ("bit_length", "bit_count", "to_bytes", "as_integer_ratio", "conjugate"):
+    setattr(Counted, _name, spoils(_name))
 
 
 def slope_of(number: Any) -> int:

@@ -12,12 +12,15 @@ import weakref
 from collections import OrderedDict
 from collections.abc import Callable, Hashable, Iterator, Sequence
 from contextlib import contextmanager, nullcontext
+from itertools import islice
+from threading import RLock
 from typing import Any, Protocol
 
 import torch
 from torch import Tensor, nn
+from torch.nn.modules.module import _global_forward_hooks, _global_forward_pre_hooks
 
-from clew.core.pauses import pause
+from clew.core.pauses import pause, pause_before
 from clew.core.state import leaves, map_tree, with_leaves
 from clew.core.taps import is_watching
 from clew.core.types import Tree
@@ -40,6 +43,10 @@ WAITS, TRIES, MISSES = 8, 4, 3
 making a tape of them costs about as much. Steps of a call that are noted in the hope of a tape. Steps in a row that a tape may not fit."""
 MOST_GRAPHS, MOST_TAPES = 8, 64
 """Graphs that are kept, of which each holds a frame and with it an attention cache, and tapes, which hold neither."""
+
+NUM_INHERITED = len(nn.Module().__dict__)
+"""Attributes that every module has, which come first."""
+PLAIN = {bool, int, float, str}
 
 log = logging.getLogger("clew.decoding")
 
@@ -98,7 +105,7 @@ class Taped:
         self.waits, self.apart = waits, apart
         self.can_be_taped = True
         self.is_taken = False
-        self.addresses: list[int] = []
+        self.facts: list[Hashable] = []
         self.restart(advance, frame)
 
     def restart(self, advance: Advance, frame: Tree) -> None:
@@ -186,7 +193,7 @@ class Captured:
         self.fed = torch.zeros(LOOK, len(first), dtype=torch.float64, device=first.device) if fed else None
         self.outputs: Outputs | None = None
         self.is_taken = False
-        self.addresses: list[int] = []
+        self.facts: list[Hashable] = []
         self.graph = self.capture(advance)
 
     def capture(self, advance: Advance) -> torch.cuda.CUDAGraph:
@@ -263,12 +270,11 @@ def repeating(
     if repeated is None:
         yield Eager(advance, frame)
         return
-    repeated.is_taken = True
     try:
         yield repeated
     finally:
-        repeated.is_taken = False
         repeated.release()
+        repeated.is_taken = False  # last: from here on it is another's
 
 
 def reason_against(signature: Hashable) -> str | None:
@@ -284,6 +290,8 @@ def reason_against(signature: Hashable) -> str | None:
 
 def has_hooks(model: nn.Module) -> bool:
     """Whether something looks on as modules are called, which a graph does not do."""
+    if any(hook is not pause_before for hook in (*_global_forward_hooks.values(), *_global_forward_pre_hooks.values())):
+        return True
     return any(module._forward_hooks or module._forward_pre_hooks for module in parts_of(model))
 
 
@@ -296,21 +304,28 @@ def parts_of(model: nn.Module) -> list[nn.Module]:
 
 
 _graphs: OrderedDict[Hashable, list[Captured | Taped]] = OrderedDict()
+_lock = RLock()
+"""Held while a graph is looked for or kept: threads may decode with one model."""
 
 
 def taken(advance: Advance, frame: Tree, steps: int, fed: bool, apart: bool, signature: Hashable) -> Captured | Taped | None:
-    """A graph or a tape of the step that nobody else runs, standing at the frame; None where there is none, or it is not worth it."""
+    """A graph or a tape of the step, standing at the frame, that nobody else takes until it is released; None where there is none, or it is
+    not worth it."""
     key = (signature, fed, shapes_of(frame), modes())
-    addresses = addresses_of(signature)
-    for kept in _graphs.get(key, ()):
-        if not kept.is_taken and kept.addresses == addresses:
+    facts = facts_of(signature)
+    with _lock:
+        free = next((kept for kept in _graphs.get(key, ()) if not kept.is_taken and kept.facts == facts), None)
+        if free is not None:
+            free.is_taken = True
             _graphs.move_to_end(key)
-            kept.restart(advance, frame)
-            return kept
+    if free is not None:
+        free.restart(advance, frame)
+        return free
     made = made_for(advance, frame, steps, fed, apart, signature)
     if made is not None:
-        made.addresses = addresses
-        keep(key, made)
+        made.facts, made.is_taken = facts, True
+        with _lock:
+            keep(key, made)
     return made
 
 
@@ -335,11 +350,11 @@ def made_for(advance: Advance, frame: Tree, steps: int, fed: bool, apart: bool, 
 
 
 def keep(key: Hashable, made: Captured | Taped) -> None:
-    """Keeps a graph or a tape for later calls; the oldest go, and those of models that are gone or whose weights lie elsewhere now."""
+    """Keeps a graph or a tape for later calls; the oldest go, and those of models that are gone or have changed."""
     for old in [old for old in _graphs if any(place() is None for place in references(old))]:
         del _graphs[old]
     same = _graphs.setdefault(key, [])
-    same[:] = [other for other in same if other.addresses == made.addresses]
+    same[:] = [other for other in same if other.facts == made.facts]
     same.append(made)
     _graphs.move_to_end(key)
     while sum(map(len, _graphs.values())) > (MOST_TAPES if isinstance(made, Taped) else MOST_GRAPHS):
@@ -348,7 +363,8 @@ def keep(key: Hashable, made: Captured | Taped) -> None:
 
 def forget_graphs() -> None:
     """Frees every graph that is kept, and the memory of its frame."""
-    _graphs.clear()
+    with _lock:
+        _graphs.clear()
 
 
 def shapes_of(frame: Tree) -> tuple[Hashable, ...]:
@@ -358,8 +374,7 @@ def shapes_of(frame: Tree) -> tuple[Hashable, ...]:
 def modes() -> tuple[Hashable, ...]:
     """What changes the kernels that the same code runs."""
     return (
-        torch.is_autocast_enabled("cuda"),
-        torch.get_autocast_dtype("cuda"),
+        *(mode(device) for device in ("cpu", "cuda") for mode in (torch.is_autocast_enabled, torch.get_autocast_dtype)),
         torch.get_float32_matmul_precision(),
         torch.is_inference_mode_enabled(),
         runs_equations(),
@@ -384,12 +399,14 @@ def models_of(signature: Hashable) -> list[nn.Module]:
     return [model for place in references(signature) if isinstance(model := place(), nn.Module)]
 
 
-def addresses_of(signature: Hashable) -> list[int]:
-    """Where the weights lie that a graph reads."""
-    return [
-        tensor.data_ptr()
-        for model in models_of(signature)
-        for module in parts_of(model)
-        for tensor in (*module._parameters.values(), *module._buffers.values())
-        if tensor is not None
-    ]
+def facts_of(signature: Hashable) -> list[Hashable]:
+    """What a graph takes for granted of its models: where the weights lie, whether a module trains, and each attribute that a user may set:
+    a number or a word as it is, any other object by its identity."""
+    facts: list[Hashable] = []
+    for model in models_of(signature):
+        for module in parts_of(model):
+            own = islice(module.__dict__.values(), NUM_INHERITED, None)
+            facts += [id(module), module.training, *(value if type(value) in PLAIN else id(value) for value in own)]
+            weights = (*module._parameters.values(), *module._buffers.values())
+            facts += [tensor.data_ptr() for tensor in weights if tensor is not None]
+    return facts

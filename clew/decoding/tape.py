@@ -26,6 +26,10 @@ READS = {"item", "tolist", "__bool__", "__int__", "__float__", "__index__", "__c
 """Calls that tell the host what a tensor holds."""
 SIZED_BY_DATA = {"nonzero", "masked_select", "argwhere", "unique", "unique_consecutive", "bincount"}
 """Calls whose shapes depend on what a tensor holds."""
+CREATES = {"arange", "linspace", "zeros", "ones", "full", "empty", "eye", "rand", "randn", "randint", "randperm"}
+RESHAPES = {"new_zeros", "new_ones", "new_full", "new_empty", "expand", "broadcast_to", "repeat", "tile", "view", "reshape", "unflatten"}
+CUTS = {"repeat_interleave", "narrow", "split", "split_with_sizes", "tensor_split", "chunk", "unfold", "topk", "pad"}
+"""Calls that take numbers for sizes, which torch reads unseen where they are tensors. What `RESHAPES` and `CUTS` work on comes first."""
 WRITES = {"copy_", "index_copy_", "scatter_", "fill_", "zero_", "masked_fill_", "__setitem__"}
 """Calls that write into a tensor what does not depend on what it held: a step may be broken off after them and run again."""
 PLAIN = (bool, int, float, complex, str, type(None), type(Ellipsis), torch.dtype, torch.device, torch.layout, torch.memory_format)
@@ -64,6 +68,7 @@ class Recording(TorchFunctionMode):
         super().__init__()
         self.before, self.unit = before, unit
         self.entries: list[Entry] = []
+        self.num_looks = 0  # entries that the step before does not have
         self.horizon = Horizon()
         self.refs: dict[int, Ref] = {}
         self.kept: list[Tensor] = []  # or another tensor might get the same id
@@ -91,7 +96,9 @@ class Recording(TorchFunctionMode):
             self.spoil("a step gives a tensor that no call has made")
             return
         self.outputs = [self.refs[id(tensor)] for tensor in outputs]
-        if self.before is not None and (self.outputs != self.before.outputs or len(self.entries) != len(self.before.entries)):
+        if self.before is not None and (
+            self.outputs != self.before.outputs or len(self.entries) - self.num_looks != len(self.before.entries)
+        ):
             self.spoil("a step makes fewer calls than the one before")
 
     def holds(self, tensor: Tensor, ref: Ref) -> bool:
@@ -113,17 +120,23 @@ class Recording(TorchFunctionMode):
         earlier = self.before.kept[ref.number]
         if earlier.shape == args[0].shape or (then := func(earlier, *args[1:])) == result:
             return result
+        sizes: Any = None  # len(x) cannot give a counted number
         if isinstance(result, torch.Size) and len(then) == len(result):
-            return tuple(self.grown(size, before) for size, before in zip(result, then, strict=True))
-        if name_of(func) == "size":  # len(x) cannot give a counted number
-            return self.grown(result, then)
-        self.spoil(f"{func} tells of a tensor that grows from step to step")
-        return result
+            sizes = tuple(self.grown(size, before) for size, before in zip(result, then, strict=True))
+        elif name_of(func) == "size":
+            sizes = self.grown(result, then)
+        if sizes is None:
+            self.spoil(f"{func} tells of a tensor that grows from step to step")
+            return result
+        # A tape may be begun at another size than the one that was seen, so that it has to look.
+        self.entries.append(Entry(func, self.described((list(args), {})), None, sizes))
+        self.num_looks += 1
+        return sizes
 
     def note(self, func: Any, args: Any, kwargs: Any, result: Any) -> Any:
         name = name_of(func)
         arguments = self.described((list(args), dict(kwargs)))
-        if is_sized_by_data(name, args):
+        if is_sized_by_data(name, args, kwargs):
             self.spoil(f"the shape of what {name} gives depends on numbers in a tensor")
         if "out" in kwargs or (changes_in_place(name) and name not in WRITES):
             self.spoil(f"{name} changes a tensor in place, so that a step could not be run again")
@@ -163,7 +176,7 @@ class Recording(TorchFunctionMode):
     def compared(self, entry: Entry) -> tuple[Any, Entry]:
         """What the host is told, its numbers that have grown being counted, and the entry with that."""
         assert self.before is not None
-        number = len(self.entries)
+        number = len(self.entries) - self.num_looks
         if number >= len(self.before.entries):
             self.spoil("a step makes more calls than the one before")
             return entry.told, entry
@@ -216,7 +229,8 @@ class Slice(NamedTuple):
 
 
 def name_of(function: Any) -> str:
-    return getattr(function, "__name__", "")
+    """Of `torch.ops.aten.add_.Tensor` it is add_."""
+    return str(getattr(function, "__name__", "")).split(".")[0]
 
 
 def is_about_shape(func: Any, result: Any) -> bool:
@@ -225,10 +239,16 @@ def is_about_shape(func: Any, result: Any) -> bool:
     return name not in READS and isinstance(result, (bool, int, str, torch.Size, torch.dtype, torch.device, torch.layout))
 
 
-def is_sized_by_data(name: str, args: Sequence[Any]) -> bool:
-    if name == "__getitem__":
-        return any(index.dtype == torch.bool for index in tensors_in(args[1:]))
-    return name in SIZED_BY_DATA or (name == "repeat_interleave" and any(True for _ in tensors_in(args[1:])))
+def is_sized_by_data(name: str, args: Any, kwargs: Any) -> bool:
+    """Whether the shape of what a call gives depends on numbers in a tensor."""
+    if name in CREATES or name in RESHAPES or name in CUTS:
+        return any(True for _ in tensors_in([args if name in CREATES else args[1:], kwargs]))
+    if name in ("__getitem__", "__setitem__"):
+        index = args[1] if isinstance(args[1], tuple) else (args[1],)
+        return any(tensor.dtype == torch.bool for tensor in tensors_in(index)) or any(
+            isinstance(bound, Tensor) for part in index if isinstance(part, slice) for bound in (part.start, part.stop, part.step)
+        )
+    return name in SIZED_BY_DATA or (name == "where" and len(args) + len(kwargs) == 1)
 
 
 def is_same_function(a: Any, b: Any) -> bool:
@@ -244,8 +264,8 @@ def changes_in_place(name: str) -> bool:
 def tensors_in(tree: Any) -> Iterator[Tensor]:
     if isinstance(tree, Tensor):
         yield tree
-    elif isinstance(tree, (tuple, list)):
-        for part in tree:
+    elif isinstance(tree, (tuple, list, dict)):
+        for part in tree.values() if isinstance(tree, dict) else tree:
             yield from tensors_in(part)
 
 
@@ -296,8 +316,8 @@ class Tape:
 
 def different(now: Any, expected: Any, slopes: Any) -> Diverged:
     """What is raised where the host reads another number than a tape says."""
-    first = (now, expected, slopes) if not isinstance(now, list) else next(zip(now, expected, slopes, strict=False), (0, 0, 0))
-    ahead = (first[0] - first[1]) // first[2] if first[2] else None
+    numbers = zip(now, expected, slopes, strict=False) if isinstance(slopes, list) else [(now, expected, slopes)]
+    ahead = next(((is_now - was_expected) // slope for is_now, was_expected, slope in numbers if slope), None)
     return Diverged(f"the host reads {now!r} and not {expected!r}", ahead)
 
 
@@ -329,7 +349,8 @@ class Source:
         if entry.made is None:
             if entry.told is None:
                 return call
-            expected, slopes = self.text(entry.told), [*map(slope_of, entry.told)] if isinstance(entry.told, list) else slope_of(entry.told)
+            expected = self.text(entry.told)
+            slopes = [*map(slope_of, entry.told)] if isinstance(entry.told, (list, tuple)) else slope_of(entry.told)
             return f"if (now := {call}) != {expected}: raise different(now, {expected}, {slopes})"
         if isinstance(entry.made, list):
             return f"{''.join(f't{ref.number}, ' for ref in entry.made)}= {call}"
@@ -359,11 +380,13 @@ class Source:
 
 
 def needed_entries(entries: Sequence[Entry], outputs: Sequence[Ref]) -> list[Entry]:
-    """Those that an output depends on, that write, and that ask for a number."""
+    """Those that an output depends on, that write, and that ask for a number. A call that gives back its argument may have written there:
+    relu(x, inplace=True), x being a part of another tensor."""
     needed, kept = set(outputs), []
     for entry in reversed(entries):
-        if entry.made is None or changes_in_place(name_of(entry.function)) or needed & set(refs_in(entry.made)):
-            needed |= set(refs_in(entry.arguments))
+        arguments, made = set(refs_in(entry.arguments)), set(refs_in(entry.made))
+        if entry.made is None or changes_in_place(name_of(entry.function)) or made & (needed | arguments):
+            needed |= arguments
             kept.append(entry)
     return kept[::-1]
 

@@ -3,11 +3,12 @@
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from itertools import chain, islice
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from pydantic import Field
 
-from clew.core.errors import UserError
+from clew.core.errors import UserError, shown
 from clew.metrics.diversity import distinct, repetition
 from clew.tasks.drafting import PROMPT
 from clew.tasks.generation import Generated, RefusedPrompt, generate_rows, stream
@@ -53,7 +54,13 @@ def drafting(tasks: Sequence["LanguageModel"], options: GenerateOptions) -> "Lan
 
 
 def draft_run(options: GenerateOptions) -> str | None:
-    return None if options.draft == PROMPT else options.draft
+    if options.draft is None or options.draft == PROMPT:
+        return None
+    if not Path(options.draft).is_dir():
+        raise UserError(
+            f"draft is {shown(options.draft)}, which is not the folder of a run; name one, or say {PROMPT} for n-grams of the text"
+        )
+    return options.draft
 
 
 @contextmanager

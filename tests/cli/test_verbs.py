@@ -116,6 +116,8 @@ def test_a_draft_writes_the_same_text_and_is_told_of(clew: Clew, lstm: Path, gpt
 def test_a_draft_that_does_not_fit_is_refused(clew: Clew, gpt: Path, translators: dict[str, Path]) -> None:
     found = clew("generate", gpt, "the", "--draft", "prompt", "--beams", 3)
     assert found == (2, "", "clew: --draft is for sampling and greedy decoding, and --method is beam; leave one of them out\n")
+    remedy = "which is not the folder of a run; name one, or say prompt for n-grams of the text"
+    assert clew("generate", gpt, "the", "--draft", "nowhere") == (2, "", f"clew: --draft is 'nowhere', {remedy}\n")
     found = clew("generate", gpt, "the", "--draft", translators["lstm"])
     assert found.status == 2 and "is a run of the task translation, which does not generate" in found.err
 

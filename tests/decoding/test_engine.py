@@ -2,16 +2,18 @@
 
 import gc
 import weakref
+from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 
 import pytest
 import torch
+from torch.nn.modules.module import register_module_forward_hook
 
 from clew.core.state import leaves, map_tree
 from clew.core.taps import watching
 from clew.decoding import engine
 from clew.decoding.beam import beam_search
-from clew.decoding.engine import Eager, Taped, addresses_of, forget_graphs, has_hooks, models_of, overwrite, reason_against, repeating
+from clew.decoding.engine import Eager, Taped, facts_of, forget_graphs, has_hooks, models_of, overwrite, reason_against, repeating
 from clew.decoding.ensemble import Ensemble
 from clew.decoding.filters import Banned, NoRepeatNgram, RepetitionPenalty, Temperature, TopK, with_filters
 from clew.decoding.forced_end import ForcedEnd
@@ -116,19 +118,81 @@ def test_a_signature_does_not_keep_its_model_alive():
 def test_weights_that_were_moved_are_noticed():
     task = model("gpt")
     signature = signature_of(task.stepper())
-    before = addresses_of(signature)
-    assert addresses_of(signature) == before
+    before = facts_of(signature)
+    assert facts_of(signature) == before
     task.double()
-    assert addresses_of(signature) != before
+    assert facts_of(signature) != before
 
 
-def test_hooks_are_noticed():
+@pytest.mark.parametrize("register", [lambda task: task.body.register_forward_hook, lambda task: register_module_forward_hook])
+def test_hooks_are_noticed(register):
     task = model("gpt")
     assert not has_hooks(task)
-    hook = next(iter(task.modules())).register_forward_hook(lambda *_: None)
+    hook = register(task)(lambda *_: None)
     assert has_hooks(task)
     hook.remove()
     assert not has_hooks(task)
+
+
+def set_training(task: LanguageModel) -> None:
+    task.train()
+
+
+def set_epsilon(task: LanguageModel) -> None:
+    for module in task.modules():
+        if hasattr(module, "eps"):
+            module.eps = 3.0
+
+
+def replace_module(task: LanguageModel) -> None:
+    task.body.norm = torch.nn.Identity()
+
+
+@pytest.mark.parametrize("change", [set_training, set_epsilon, replace_module])
+def test_a_model_that_was_changed_decodes_as_it_is_now(change):
+    task, prompt = model("gpt", dropout=0.5), torch.zeros(2, 3, dtype=torch.long)
+
+    def write() -> torch.Tensor:
+        torch.manual_seed(1)
+        return greedy_sequences(task.stepper(), prompt, max_new=30).log_probs
+
+    before = write()
+    change(task)
+    after = write()
+    with watching({task.body: lambda _: None}):
+        eager = write()
+    assert not torch.equal(before, after)
+    assert torch.equal(after, eager)
+
+
+def test_dropout_ends_with_training():
+    task, prompt = model("gpt", dropout=0.5).train(), torch.zeros(2, 3, dtype=torch.long)
+    for _ in range(2):
+        greedy_sequences(task.stepper(), prompt, max_new=30)
+    task.eval()
+    first, again = (greedy_sequences(task.stepper(), prompt, max_new=30).log_probs for _ in range(2))
+    assert torch.equal(first, again)
+
+
+def test_no_two_threads_run_the_same_tape(monkeypatch):
+    """The first thread is held where it has looked for a tape and not yet begun it."""
+    frame, restart, other = (torch.zeros(2), torch.zeros(2)), Taped.restart, []
+
+    def take() -> Any:
+        with repeating(counting, frame, steps=1000, signature=("threads",)) as repeated:
+            return repeated
+
+    kept = take()
+
+    def held(taped: Taped, *arguments: Any) -> None:
+        monkeypatch.setattr(Taped, "restart", restart)
+        with ThreadPoolExecutor(1) as threads:
+            other.append(threads.submit(take).result())
+        restart(taped, *arguments)
+
+    monkeypatch.setattr(Taped, "restart", held)
+    assert take() is kept
+    assert other[0] is not kept
 
 
 @pytest.mark.parametrize("around", [lambda s: s, lambda s: TopK(NoRepeatNgram(RepetitionPenalty(s, penalty=1.5), n=2), k=9)])

@@ -97,6 +97,41 @@ NEVER = {
 }
 
 
+def above(limit: float, numbers: Tensor) -> Tensor:
+    """3, or 4 once the numbers are above a limit: what is the same in two steps may be another in a third."""
+    return (numbers[0, 0] > limit).long() + 3
+
+
+def cut_in_place(number: int, numbers: Tensor) -> Tensor:
+    numbers = numbers.clone()
+    torch.nn.functional.relu(numbers[:, :50], inplace=True)
+    return numbers - 0.01
+
+
+SIZED = {
+    "where": lambda size, x: torch.where(x[0, :8] > 22)[0],
+    "an operator": lambda size, x: torch.ops.aten.nonzero.default(x[0, :8] > 22),
+    "a slice": lambda size, x: x[0, :size],
+    "a range": lambda size, x: torch.arange(size),
+    "a size": lambda size, x: torch.zeros(size, 2),
+    "a size in a list": lambda size, x: torch.ones([size, 2]),
+    "like another": lambda size, x: x.new_zeros(size),
+    "repeats": lambda size, x: x[0, :1].repeat(size),
+    "a part": lambda size, x: x[0].narrow(0, 0, size),
+    "parts": lambda size, x: x[0].split([size, 100 - size])[0],
+    "the largest": lambda size, x: x[0].topk(size)[0],
+    "padding": lambda size, x: torch.nn.functional.pad(x[0], (0, size)),
+}
+NEVER |= {
+    "bits": lambda n, x: x + n.bit_length(),
+    "a sign": lambda n, x: x + (1 if +n < 25 else 2),
+    "digits": lambda n, x: x + len(str(n)),
+    "digits in a text": lambda n, x: x + len(f"{n:d}"),
+    **{name: lambda n, x, sized=sized: x + len(sized(above(22, x), x)) for name, sized in SIZED.items()},
+}
+TAPED |= {"a part changed in place": cut_in_place}
+
+
 def outcome(repeated: Any, steps: int = STEPS, fed: Tensor | None = None) -> list[Tensor]:
     outputs = [repeated.run(1, None if fed is None else fed[step : step + 1])[0] for step in range(steps)]
     return [torch.cat(outputs, 1), *repeated.frame]
@@ -152,6 +187,11 @@ def test_a_state_that_grows_is_taped():
     repeated = Taped(advance, (torch.ones(1, 2),))
     assert is_equal(outcome(repeated), outcome(Eager(advance, (torch.ones(1, 2),))))
     assert repeated.tape is not None
+    repeated.release()
+    for size in (2, 60, 1):  # smaller and larger than what was seen
+        repeated.restart(advance, (torch.ones(1, size),))
+        assert is_equal(outcome(repeated), outcome(Eager(advance, (torch.ones(1, size),))))
+        assert not repeated.misses
 
 
 def test_a_sum_of_counted_numbers_is_counted_and_a_comparison_says_how_long_it_holds():
