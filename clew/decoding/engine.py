@@ -1,46 +1,35 @@
 """Runs one decoding step again and again: eagerly, from a tape on a CPU, or captured as a CUDA graph. Knows no model and no algorithm.
 
-A step is a function from a frame, a tree of tensors, to the next frame and what is to be kept of the step. Greedy decoding, sampling and
-beam search are such functions, so that the choice of a token, ends and scores stay on the device and the host looks every few steps.
-
-A graph replays the same kernels on the same addresses. It is kept, and taken again by a later call whose step has the same `signature` and
-whose frame has the same shapes; the new frame is copied into its place. What cannot be captured runs eagerly, and `--debug` says why.
+Greedy decoding, sampling and beam search are such steps (`repeated`), so that the choice of a token, ends and scores stay on the device and
+the host looks every few steps. A graph or a tape is kept, and taken again by a later call whose step has the same `signature` and whose
+frame has the same shapes. What has neither runs eagerly, and `--debug` says why.
 """
 
 import logging
 import weakref
 from collections import OrderedDict
-from collections.abc import Callable, Hashable, Iterator, Sequence
-from contextlib import contextmanager, nullcontext
+from collections.abc import Hashable, Iterator
+from contextlib import contextmanager
 from itertools import islice
 from threading import RLock
-from typing import Any, Protocol
+from typing import Any
 
 import torch
-from torch import Tensor, nn
+from torch import nn
 from torch.nn.modules.module import _global_forward_hooks, _global_forward_pre_hooks
 
-from clew.core.pauses import pause, pause_before
-from clew.core.state import leaves, map_tree, with_leaves
+from clew.core.pauses import pause_before
+from clew.core.state import leaves
 from clew.core.taps import is_watching
 from clew.core.types import Tree
+from clew.decoding.graphs import LOOK, Captured
+from clew.decoding.repeated import Advance, Eager, Repeated
 from clew.decoding.stepper import ASKS_THE_HOST
-from clew.decoding.tape import Recording, Tape
+from clew.decoding.taped import WAITS, Taped
 from clew.kernels import runs_equations
-from clew.kernels.capture import capture
-from clew.kernels.few_rows import few_rows
 
-Outputs = tuple[Tensor, ...]
-Advance = Callable[[Tree, Tensor | None], tuple[Tree, Outputs]]
-"""(frame, what is fed to this step (rows,) or None) -> (frame, outputs (rows, ...) of this step)."""
-
-LOOK = 16
-"""Steps between two looks of the host at a GPU."""
 LEAST_STEPS = 24
 """A capture costs about as much as so many eager steps."""
-WAITS, TRIES, MISSES = 8, 4, 3
-"""Steps that are run before one is noted, where a step of such shapes is met for the first time or a tape no longer fits: noting two and
-making a tape of them costs about as much. Steps of a call that are noted in the hope of a tape. Steps in a row that a tape may not fit."""
 MOST_GRAPHS, MOST_TAPES = 8, 64
 """Graphs that are kept, of which each holds a frame and with it an attention cache, and tapes, which hold neither."""
 
@@ -54,202 +43,6 @@ log = logging.getLogger("clew.decoding")
 def looks_every(device: torch.device) -> int:
     """How many steps are run before the host looks at what they gave: one where looking costs nothing."""
     return LOOK if device.type == "cuda" else 1
-
-
-class Repeated(Protocol):
-    """A step that can be run any number of times."""
-
-    @property
-    def frame(self) -> Tree:
-        """Where it stands; overwritten by the next `run`."""
-        ...
-
-    def run(self, count: int, fed: Tensor | None = None) -> Outputs:
-        """The outputs of the next `count` steps, stacked on axis 1; `fed` (count, rows) has what each step is fed."""
-        ...
-
-
-class Eager:
-    def __init__(self, advance: Advance, frame: Tree):
-        self.advance = advance
-        self.frame: Tree = frame
-        self.mode = few_rows(leaves(frame)[0].device) or nullcontext()
-
-    def run(self, count: int, fed: Tensor | None = None) -> Outputs:
-        found = []
-        with self.mode:
-            for step in range(count):
-                self.frame, outputs = self.advance(self.frame, None if fed is None else fed[step])
-                found.append(outputs)
-        return stacked(found)
-
-
-def stacked(outputs: Sequence[Outputs]) -> Outputs:
-    """The outputs of several steps, on axis 1."""
-    if len(outputs) == 1:
-        return tuple(output[:, None] for output in outputs[0])
-    return tuple(torch.stack(column, 1) for column in zip(*outputs, strict=True))
-
-
-class Taped:
-    """A step that is run as it was written until two in a row make the same calls, and then from a tape of these.
-
-    `waits` are steps that are run before one is noted: a step that is run only a few times is not worth a tape. Where `apart`, every step
-    goes on from a frame of its own, from which any number of others may part it. Once released, it keeps no frame alive, and no model
-    where steps are not apart.
-    """
-
-    def __init__(self, advance: Advance, frame: Tree, waits: int = 0, apart: bool = False):
-        self.tape: Tape | None = None
-        self.before: Recording | None = None
-        self.waits, self.apart = waits, apart
-        self.can_be_taped = True
-        self.is_taken = False
-        self.facts: list[Hashable] = []
-        self.restart(advance, frame)
-
-    def restart(self, advance: Advance, frame: Tree) -> None:
-        """Goes on from another frame of the same shapes."""
-        self.advance: Advance | None = advance
-        self.form, self.leaves = frame, leaves(frame)
-        self.replay: Callable[[Sequence[Tensor]], tuple[Tensor, ...]] | None = None
-        self.misses, self.tries = 0, TRIES
-
-    def release(self) -> None:
-        self.advance = self.replay = self.form = None
-        self.leaves = []
-        if not self.apart:
-            self.before, self.waits = None, 0
-
-    @property
-    def frame(self) -> Tree:
-        return with_leaves(self.form, self.leaves)
-
-    def run(self, count: int, fed: Tensor | None = None) -> Outputs:
-        return stacked([self.step(None if fed is None else fed[step]) for step in range(count)])
-
-    def step(self, fed: Tensor | None) -> Outputs:
-        pause()
-        if is_watching():
-            return self.run_written(fed)
-        if self.tape is not None and self.misses < MISSES:
-            try:
-                self.replay = self.replay or self.tape.begin()
-                results = self.replay(self.leaves if fed is None else [*self.leaves, fed])
-            except Exception as error:
-                # Whatever it was, the step as it was written says it better, or goes another way; the next one may be as before.
-                log.debug("a recorded step is left: %s", error)
-                self.replay, self.misses, self.waits = None, self.misses + 1, WAITS
-                return self.run_written(fed)
-            self.leaves = list(results[: len(self.leaves)])
-            self.misses = 0
-            return results[len(self.leaves) :]
-        if self.waits or not self.can_be_taped or not self.tries:
-            self.waits = max(self.waits - 1, 0)
-            return self.run_written(fed)
-        return self.note(fed)
-
-    def run_written(self, fed: Tensor | None) -> Outputs:
-        assert self.advance is not None
-        self.form, outputs = self.advance(self.frame, fed)
-        self.leaves, self.before = leaves(self.form), None
-        return outputs
-
-    def note(self, fed: Tensor | None) -> Outputs:
-        """Runs the step as it was written, and notes its calls."""
-        before, inputs = self.before, distinct(self.leaves if fed is None else [*self.leaves, fed])
-        self.leaves = inputs[: len(self.leaves)]
-        recording = Recording(inputs, before, unit=None if self.apart else 1)
-        with recording:
-            outputs = self.run_written(None if fed is None else inputs[-1])
-        recording.end([*self.leaves, *outputs])
-        self.tries -= 1
-        if recording.reason is not None:
-            log.debug("a step is not recorded: %s", recording.reason)
-            self.can_be_taped = before is not None
-        elif before is None:
-            self.before = recording
-        else:
-            self.tape, self.replay, self.misses = Tape(recording), None, 0
-            log.debug("decoding runs from a tape of %d calls", len(recording.entries))
-        return outputs
-
-
-def distinct(tensors: Sequence[Tensor]) -> list[Tensor]:
-    """The tensors, each as an object of its own, though two may be the same memory."""
-    ids = [id(tensor) for tensor in tensors]
-    return [tensor.view_as(tensor) if id(tensor) in ids[:place] else tensor for place, tensor in enumerate(tensors)]
-
-
-class Captured:
-    """A step as a CUDA graph. `frame` is what every replay reads and writes; `column` says which of the LOOK columns of `outputs` the next
-    step writes."""
-
-    def __init__(self, advance: Advance, frame: Tree, fed: bool):
-        first = leaves(frame)[0]
-        self.frame = map_tree(torch.clone, frame)
-        self.column = torch.zeros(1, dtype=torch.long, device=first.device)
-        self.mode = few_rows(first.device)
-        self.fed = torch.zeros(LOOK, len(first), dtype=torch.float64, device=first.device) if fed else None
-        self.outputs: Outputs | None = None
-        self.is_taken = False
-        self.facts: list[Hashable] = []
-        self.graph = self.capture(advance)
-
-    def capture(self, advance: Advance) -> torch.cuda.CUDAGraph:
-        side = torch.cuda.Stream()
-        side.wait_stream(torch.cuda.current_stream())
-        with torch.cuda.stream(side):
-            for _ in range(2):  # kernels are compiled, and constants made, before the capture
-                self.step(advance)
-        torch.cuda.current_stream().wait_stream(side)
-        return capture(lambda: self.step(advance))
-
-    def step(self, advance: Advance) -> None:
-        fed = None if self.fed is None else self.fed.index_select(0, self.column)[0]
-        with self.mode or nullcontext():
-            new, outputs = advance(self.frame, fed)
-        if self.outputs is None:
-            self.outputs = tuple(output.new_zeros(len(output), LOOK, *output.shape[1:]) for output in outputs)
-            self.column.zero_()
-        for kept, output in zip(self.outputs, outputs, strict=True):
-            kept.index_copy_(1, self.column, output[:, None])  # before the frame, of which an output may be a part, is overwritten
-        overwrite(self.frame, new)
-        self.column.add_(1)
-
-    def restart(self, advance: Advance, frame: Tree) -> None:
-        """Goes on from another frame of the same shapes, with the weights as they are now; the graph's step equals `advance`."""
-        if self.mode is not None:
-            self.mode.refresh()
-        for kept, leaf in zip(leaves(self.frame), leaves(frame), strict=True):
-            kept.copy_(leaf)
-
-    def run(self, count: int, fed: Tensor | None = None) -> Outputs:
-        assert self.outputs is not None and count <= LOOK
-        pause()
-        self.column.zero_()
-        if self.fed is not None:
-            assert fed is not None
-            self.fed[:count].copy_(fed, non_blocking=True)
-        for _ in range(count):
-            self.graph.replay()
-        return tuple(kept[:, :count].clone() for kept in self.outputs)
-
-    def release(self) -> None:
-        """Nothing but the graph's own frame is held."""
-
-
-def overwrite(frame: Tree, new: Tree) -> None:
-    """Writes a new frame over the one that it was made from. A leaf that is another leaf of the old frame is copied before it is lost."""
-    pairs = [(kept, leaf) for kept, leaf in zip(leaves(frame), leaves(new), strict=True) if kept.data_ptr() != leaf.data_ptr()]
-    places = {kept.data_ptr() for kept, _ in pairs}
-    by_type: dict[torch.dtype, tuple[list[Tensor], list[Tensor]]] = {}
-    for kept, leaf in pairs:
-        olds, news = by_type.setdefault(kept.dtype, ([], []))
-        olds.append(kept)
-        news.append(leaf.clone() if leaf.data_ptr() in places else leaf)
-    for olds, news in by_type.values():
-        torch._foreach_copy_(olds, news)  # one kernel for all
 
 
 @contextmanager

@@ -13,13 +13,16 @@ from clew.core.state import leaves, map_tree
 from clew.core.taps import watching
 from clew.decoding import engine
 from clew.decoding.beam import beam_search
-from clew.decoding.engine import Eager, Taped, facts_of, forget_graphs, has_hooks, models_of, overwrite, reason_against, repeating
+from clew.decoding.engine import facts_of, forget_graphs, has_hooks, models_of, reason_against, repeating
 from clew.decoding.ensemble import Ensemble
 from clew.decoding.filters import Banned, NoRepeatNgram, RepetitionPenalty, Temperature, TopK, with_filters
 from clew.decoding.forced_end import ForcedEnd
+from clew.decoding.graphs import overwrite
+from clew.decoding.repeated import Eager
 from clew.decoding.sampling import greedy, greedy_sequences, sample_sequences
 from clew.decoding.stepper import Stepper, signature_of
 from clew.decoding.tape import Tape
+from clew.decoding.taped import Taped
 from clew.layers.attention import Attention
 from clew.models import MODELS
 from clew.sources.tokens import Tokens

@@ -13,10 +13,12 @@ from torch import Tensor
 from clew.core.errors import UserError
 from clew.core.taps import watching
 from clew.decoding.counted import FOREVER, Counted, Horizon
-from clew.decoding.engine import Eager, Taped, forget_graphs
+from clew.decoding.engine import forget_graphs
+from clew.decoding.repeated import Eager
 from clew.decoding.sampling import greedy_sequences
 from clew.decoding.sliding import Sliding
 from clew.decoding.tape import Tape
+from clew.decoding.taped import Taped
 from clew.layers.attention import Attention
 from tests.decoding.test_engine import model
 

@@ -1,0 +1,110 @@
+"""A step on a CPU that runs from a tape of its calls, where it has made the same ones twice."""
+
+import logging
+from collections.abc import Callable, Hashable, Sequence
+
+from torch import Tensor
+
+from clew.core.pauses import pause
+from clew.core.state import leaves, with_leaves
+from clew.core.taps import is_watching
+from clew.core.types import Tree
+from clew.decoding.recording import Recording
+from clew.decoding.repeated import Advance, Outputs, stacked
+from clew.decoding.tape import Tape
+
+WAITS, TRIES, MISSES = 8, 4, 3
+"""Steps that are run before one is noted, where a step of such shapes is met for the first time or a tape no longer fits: noting two and
+making a tape of them costs about as much. Steps of a call that are noted in the hope of a tape. Steps in a row that a tape may not fit."""
+
+log = logging.getLogger("clew.decoding")
+
+
+class Taped:
+    """A step that is run as it was written until two in a row make the same calls, and then from a tape of these.
+
+    `waits` are steps that are run before one is noted: a step that is run only a few times is not worth a tape. Where `apart`, every step
+    goes on from a frame of its own, from which any number of others may part it. Once released, it keeps no frame alive, and no model
+    where steps are not apart.
+    """
+
+    def __init__(self, advance: Advance, frame: Tree, waits: int = 0, apart: bool = False):
+        self.tape: Tape | None = None
+        self.before: Recording | None = None
+        self.waits, self.apart = waits, apart
+        self.can_be_taped = True
+        self.is_taken = False
+        self.facts: list[Hashable] = []
+        self.restart(advance, frame)
+
+    def restart(self, advance: Advance, frame: Tree) -> None:
+        """Goes on from another frame of the same shapes."""
+        self.advance: Advance | None = advance
+        self.form, self.leaves = frame, leaves(frame)
+        self.replay: Callable[[Sequence[Tensor]], tuple[Tensor, ...]] | None = None
+        self.misses, self.tries = 0, TRIES
+
+    def release(self) -> None:
+        self.advance = self.replay = self.form = None
+        self.leaves = []
+        if not self.apart:
+            self.before, self.waits = None, 0
+
+    @property
+    def frame(self) -> Tree:
+        return with_leaves(self.form, self.leaves)
+
+    def run(self, count: int, fed: Tensor | None = None) -> Outputs:
+        return stacked([self.step(None if fed is None else fed[step]) for step in range(count)])
+
+    def step(self, fed: Tensor | None) -> Outputs:
+        pause()
+        if is_watching():
+            return self.run_written(fed)
+        if self.tape is not None and self.misses < MISSES:
+            try:
+                self.replay = self.replay or self.tape.begin()
+                results = self.replay(self.leaves if fed is None else [*self.leaves, fed])
+            except Exception as error:
+                # Whatever it was, the step as it was written says it better, or goes another way; the next one may be as before.
+                log.debug("a recorded step is left: %s", error)
+                self.replay, self.misses, self.waits = None, self.misses + 1, WAITS
+                return self.run_written(fed)
+            self.leaves = list(results[: len(self.leaves)])
+            self.misses = 0
+            return results[len(self.leaves) :]
+        if self.waits or not self.can_be_taped or not self.tries:
+            self.waits = max(self.waits - 1, 0)
+            return self.run_written(fed)
+        return self.note(fed)
+
+    def run_written(self, fed: Tensor | None) -> Outputs:
+        assert self.advance is not None
+        self.form, outputs = self.advance(self.frame, fed)
+        self.leaves, self.before = leaves(self.form), None
+        return outputs
+
+    def note(self, fed: Tensor | None) -> Outputs:
+        """Runs the step as it was written, and notes its calls."""
+        before, inputs = self.before, distinct(self.leaves if fed is None else [*self.leaves, fed])
+        self.leaves = inputs[: len(self.leaves)]
+        recording = Recording(inputs, before, unit=None if self.apart else 1)
+        with recording:
+            outputs = self.run_written(None if fed is None else inputs[-1])
+        recording.end([*self.leaves, *outputs])
+        self.tries -= 1
+        if recording.reason is not None:
+            log.debug("a step is not recorded: %s", recording.reason)
+            self.can_be_taped = before is not None
+        elif before is None:
+            self.before = recording
+        else:
+            self.tape, self.replay, self.misses = Tape(recording), None, 0
+            log.debug("decoding runs from a tape of %d calls", len(recording.entries))
+        return outputs
+
+
+def distinct(tensors: Sequence[Tensor]) -> list[Tensor]:
+    """The tensors, each as an object of its own, though two may be the same memory."""
+    ids = [id(tensor) for tensor in tensors]
+    return [tensor.view_as(tensor) if id(tensor) in ids[:place] else tensor for place, tensor in enumerate(tensors)]
