@@ -7,8 +7,7 @@
 `equality` writes continuations of random prompts with small models of random weights, plainly and with drafts, and counts the texts that
 differ. Chunks and steps round differently, so that in float32 a text may part from the other where the two most probable tokens are all
 but equal; the largest such gap is shown, and in float64 there is none. `speed` times one text at a time, plain and drafted in turn. `sizes`
-does so for a Llama of random weights whose draft, a GRU, is right as often as it is told to be: what a trained pair of these sizes would
-gain.
+does so for a Llama of random weights whose draft, a GRU, is right at a given rate: what a trained pair of these sizes would gain.
 """
 
 import argparse

@@ -35,7 +35,7 @@ class Counted(int):
     """A number that is `slope` larger in every step, and so are its sums and differences.
 
     Of any other arithmetic the result would be taken for a constant, so that the horizon is spoilt. Python reads the number past all
-    methods in `range(n)`, in the index of a list and in `math`: a step must not choose by these what no call is told.
+    methods in `range(n)`, in the index of a list and in `math`: a step must not branch on these.
     """
 
     slope: int

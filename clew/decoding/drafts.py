@@ -27,7 +27,7 @@ class Proposal(NamedTuple):
 
 
 class Draft(Protocol):
-    """Proposes in every round, and is told how many of its guesses were accepted."""
+    """Proposes tokens in every round; `settle` takes how many of them were accepted."""
 
     def initial_state(self, rows: int, capacity: int) -> State: ...
 

@@ -160,7 +160,7 @@ class Recording(TorchFunctionMode):
         return tree
 
     def compared(self, entry: Entry) -> tuple[Any, Entry]:
-        """What the host is told, its numbers that have grown being counted, and the entry with that."""
+        """What the host reads, as counted numbers where it has grown, and the entry with that."""
         assert self.before is not None
         number = len(self.entries) - self.num_looks
         if number >= len(self.before.entries):

@@ -15,7 +15,8 @@ from clew.decoding.tape import Tape
 
 WAITS, TRIES, MISSES = 8, 4, 3
 """Steps that are run before one is noted, where a step of such shapes is met for the first time or a tape no longer fits: noting two and
-making a tape of them costs about as much. Steps of a call that are noted in the hope of a tape. Steps in a row that a tape may not fit."""
+making a tape of them costs about as much. Steps that are noted in the hope of a tape, of a call or, where steps are apart, ever. Steps in a
+row that a tape may not fit."""
 
 log = logging.getLogger("clew.decoding")
 
@@ -32,7 +33,7 @@ class Taped:
         self.tape: Tape | None = None
         self.before: Recording | None = None
         self.waits, self.apart = waits, apart
-        self.can_be_taped = True
+        self.can_be_taped, self.tries = True, TRIES
         self.is_taken = False
         self.facts: list[Hashable] = []
         self.restart(advance, frame)
@@ -42,7 +43,7 @@ class Taped:
         self.advance: Advance | None = advance
         self.form, self.leaves = frame, leaves(frame)
         self.replay: Callable[[Sequence[Tensor]], tuple[Tensor, ...]] | None = None
-        self.misses, self.tries = 0, TRIES
+        self.misses, self.tries = 0, self.tries if self.apart else TRIES
 
     def release(self) -> None:
         self.advance = self.replay = self.form = None
