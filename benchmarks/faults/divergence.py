@@ -204,7 +204,7 @@ def snapshot(task: nn.Module, optimiser: torch.optim.Optimizer, average: Exponen
     parts = {
         "weights": list(task.state_dict().values()),
         "optimiser": [*tensors.values(), *(torch.tensor(float(value)) for value in numbers["rest"].values() if value is not None)],
-        "average": [*average.means.values(), torch.tensor(average.updates)],
+        "average": [*average.means.values(), average.updates],
         "carried": list(leaves(standing.state)),
     }
     return {name: [tensor.detach().clone() for tensor in found] for name, found in parts.items()}

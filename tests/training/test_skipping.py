@@ -152,7 +152,7 @@ def test_averages_take_no_part_in_skipped_steps() -> None:
                 look=look,
             )
         )
-        found.append((average.updates, average.means["weight"].item()))
+        found.append((average.updates.item(), average.means["weight"].item()))
     assert found[0] == found[1] and found[0][0] == 2
 
 
