@@ -85,7 +85,7 @@ class Run:
     def generate(self, prompts: Sequence[str], **options: Any) -> list[Generated]: ...
     def generate(self, prompts: str | Sequence[str] = "", **options: Any) -> Generated | list[Generated]:
         """Continuations of one prompt or of several; options are the fields of the config's `decoding` section, `seed` and `draft`: a
-        smaller `Run` with the same vocabulary, or its folder, or "prompt", which makes it faster.
+        smaller `Run` with the same vocabulary, or its folder, or "prompt", which changes how long it takes.
 
         One prompt gives one `Generated` (a list where beam search is asked for more), several give a list.
         """

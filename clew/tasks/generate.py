@@ -25,7 +25,7 @@ class GenerateOptions(WritingOptions):
     draft: str | None = Field(
         None,
         description="a smaller run with the same vocabulary, or `prompt` for n-grams of the text, guesses tokens that the run then reads "
-        "several at a time: faster, and nothing else changes",
+        "several at a time: how long it takes changes, and nothing else",
         json_schema_extra={"metavar": "RUN|prompt"},
     )
 
