@@ -1,6 +1,6 @@
 """The torch calls of a step as one flat function, without the layers around them. Knows no model and no algorithm.
 
-A step of a small model on a CPU spends a fifth of its time in Python: modules that call modules, states that are taken apart and put
+A step of a small model on a CPU spends up to a third of its time in Python: modules that call modules, states that are taken apart and put
 together. Where a step makes the same calls as the one before it (`recording`), these become a tape. Each number that the host reads is read
 again and compared with what the tape expects there, so that a tape never runs where the step would have made other calls; where it would,
 `Diverged` is raised, and the step has to be run as it was written.

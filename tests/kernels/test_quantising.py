@@ -121,7 +121,7 @@ def test_rows_of_zeros_and_of_no_number_stay_what_they_are():
 
 @pytest.mark.parametrize("isa", ["SSE41", "AVX2", "AVX512_CORE", "ALL"])
 def test_products_of_integers_are_taken_only_where_their_sums_are_right(isa):
-    """oneDNN is told what the CPU has before it is loaded, so that each is a process of its own."""
+    """oneDNN reads its limit when it is loaded, so that each limit needs a process of its own."""
     code = """
 import torch
 from clew.kernels.quantised_products import product
