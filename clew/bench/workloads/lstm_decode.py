@@ -1,4 +1,4 @@
-"""Greedy decoding with an LSTM beside a loop over torch.nn.LSTM."""
+"""Greedy decoding with an LSTM beside a loop over torch.nn.LSTM, in bfloat16 on CUDA."""
 
 import torch
 
@@ -18,25 +18,26 @@ def lstm_decode(name: str, batch: int, full: tuple[int, int, int, int], cpu: tup
 
     def build(setting: Setting) -> Work:
         vocabulary, layers, dim, new = setting.sizes(full, cpu=cpu, quick=(min(full[0], 1_000), full[1], full[2] // 4, 24))
+        dtype = torch.bfloat16 if setting.device.type == "cuda" else torch.float32
         prompt = torch.randint(vocabulary, (batch, PROMPT), device=setting.device)
 
         def ours() -> Call:
             body = build_recurrent(RecurrentConfig(dim=dim, num_layers=layers), Tokens(vocabulary))
-            return decode_greedily(LanguageModel(body, None).to(setting.device).eval(), prompt, new)  # type: ignore[arg-type]
+            return decode_greedily(LanguageModel(body, None).to(setting.device, dtype).eval(), prompt, new)  # type: ignore[arg-type]
 
         def theirs() -> Call:
-            peer = PlainLSTM(vocabulary, dim, layers).to(setting.device).eval()
+            peer = PlainLSTM(vocabulary, dim, layers).to(setting.device, dtype).eval()
             return lambda: peer.greedy(prompt, new)
 
         sides = [Side(OURS, ours), Side(PEER, theirs)]
-        cost = decoded(8 * layers * dim**2 + vocabulary * dim, batch, new, torch.float32)
-        return Work(sides, f"{layers} x {dim}, batch {batch}, {new} tokens, vocabulary {vocabulary:,}", batch * new, cost)
+        cost = decoded(8 * layers * dim**2 + vocabulary * dim, batch, new, dtype)
+        return Work(sides, f"{layers} x {dim}, batch {batch}, {new} tokens, vocabulary {vocabulary:,}", batch * new, cost, dtype)
 
     return Workload(name, f"greedy decoding with an LSTM, {full[1]} x {full[2]}, batch {batch}", build, (PEER,), warmup=2)
 
 
 LSTM_DECODE = [
     lstm_decode("lstm-decode-1", 1, (65, 1, 512, 128)),
-    lstm_decode("lstm-1024-decode-1", 1, (10_000, 2, 1024, 128), cpu=(10_000, 2, 1024, 64)),
-    lstm_decode("lstm-1024-decode-64", 64, (10_000, 2, 1024, 128), cpu=(10_000, 2, 1024, 16)),
+    lstm_decode("lstm-1024-decode-1", 1, (10_000, 2, 1024, 512), cpu=(10_000, 2, 1024, 64)),
+    lstm_decode("lstm-1024-decode-64", 64, (10_000, 2, 1024, 512), cpu=(10_000, 2, 1024, 16)),
 ]
