@@ -10,8 +10,11 @@ from clew.core.pauses import pause
 from clew.core.state import leaves, map_tree
 from clew.core.types import Tree
 from clew.decoding.repeated import Advance, Outputs
+from clew.kernels.ahead import starting_ahead
 from clew.kernels.capture import capture
+from clew.kernels.deferred import made
 from clew.kernels.few_rows import few_rows
+from clew.kernels.moving import copy_all, write_columns
 
 LOOK = 16
 """Steps between two looks of the host at a GPU."""
@@ -25,7 +28,7 @@ class Captured:
         first = leaves(frame)[0]
         self.frame = map_tree(torch.clone, frame)
         self.column = torch.zeros(1, dtype=torch.long, device=first.device)
-        self.mode = few_rows(first.device)
+        self.mode = few_rows(first.device, fuses=True)
         self.fed = torch.zeros(LOOK, len(first), dtype=torch.float64, device=first.device) if fed else None
         self.outputs: Outputs | None = None
         self.is_taken = False
@@ -43,22 +46,24 @@ class Captured:
 
     def step(self, advance: Advance) -> None:
         fed = None if self.fed is None else self.fed.index_select(0, self.column)[0]
-        with self.mode or nullcontext():
-            new, outputs = advance(self.frame, fed)
-        if self.outputs is None:
-            self.outputs = tuple(output.new_zeros(len(output), LOOK, *output.shape[1:]) for output in outputs)
-            self.column.zero_()
-        for kept, output in zip(self.outputs, outputs, strict=True):
-            kept.index_copy_(1, self.column, output[:, None])  # before the frame, of which an output may be a part, is overwritten
-        overwrite(self.frame, new)
-        self.column.add_(1)
+        with starting_ahead(self.column.device):
+            with self.mode or nullcontext():
+                new, outputs = map_tree(made, advance(self.frame, fed))
+            if self.outputs is None:
+                self.outputs = tuple(output.new_zeros(len(output), LOOK, *output.shape[1:]) for output in outputs)
+                self.column.zero_()
+            # Before the frame, of which an output may be a part, is overwritten.
+            if not write_columns(self.outputs, outputs, self.column):
+                for kept, output in zip(self.outputs, outputs, strict=True):
+                    kept.index_copy_(1, self.column, output[:, None])
+                self.column.add_(1)
+            overwrite(self.frame, new)
 
     def restart(self, advance: Advance, frame: Tree) -> None:
         """Goes on from another frame of the same shapes, with the weights as they are now; the graph's step equals `advance`."""
         if self.mode is not None:
             self.mode.refresh()
-        for kept, leaf in zip(leaves(self.frame), leaves(frame), strict=True):
-            kept.copy_(leaf)
+        copy_all(leaves(self.frame), leaves(frame))
 
     def run(self, count: int, fed: Tensor | None = None) -> Outputs:
         assert self.outputs is not None and count <= LOOK
@@ -79,10 +84,4 @@ def overwrite(frame: Tree, new: Tree) -> None:
     """Writes a new frame over the one that it was made from. A leaf that is another leaf of the old frame is copied before it is lost."""
     pairs = [(kept, leaf) for kept, leaf in zip(leaves(frame), leaves(new), strict=True) if kept.data_ptr() != leaf.data_ptr()]
     places = {kept.data_ptr() for kept, _ in pairs}
-    by_type: dict[torch.dtype, tuple[list[Tensor], list[Tensor]]] = {}
-    for kept, leaf in pairs:
-        olds, news = by_type.setdefault(kept.dtype, ([], []))
-        olds.append(kept)
-        news.append(leaf.clone() if leaf.data_ptr() in places else leaf)
-    for olds, news in by_type.values():
-        torch._foreach_copy_(olds, news)  # one kernel for all
+    copy_all([kept for kept, _ in pairs], [leaf.clone() if leaf.data_ptr() in places else leaf for _, leaf in pairs])

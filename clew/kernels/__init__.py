@@ -17,7 +17,6 @@ from clew.kernels.ctc import ctc
 from clew.kernels.decode_attention import decode_attention
 from clew.kernels.dot_attention import dot_attention
 from clew.kernels.grid_lstm import grid_lstm
-from clew.kernels.on_trial import are_asked_for
 from clew.kernels.query_blocks import query_blocks
 from clew.kernels.recurrent import elman_relu, elman_tanh, gru, lstm
 from clew.kernels.rotary import rotary
@@ -56,9 +55,7 @@ def choose(name: str | None, module: nn.Module) -> Callable[..., Any] | None:
     if torch.compiler.is_exporting():
         return None if name in EAGER_ONLY | OPAQUE | UNROLLED else KERNELS[name]
     if torch.compiler.is_compiling():
-        # What the compiler makes of the equation is fast on a GPU; the operator's own kernels there are on trial.
-        equation = EAGER_ONLY | OPAQUE if torch.cuda.is_available() and not are_asked_for() else EAGER_ONLY
-        return None if name in equation else KERNELS[name]
+        return None if name in EAGER_ONLY else KERNELS[name]
     if _only_equations.get() or is_watched(module):
         return None
     return KERNELS[name]

@@ -9,9 +9,9 @@ Rows are walked over in chunks. Where gradients are wanted they are taken at onc
 so that the backward pass only scales them, and needs neither logits nor weights. Under autocast products are in its dtype; the
 softmax, the loss and the sums over chunks are in float32.
 
-On a GPU, on trial (`on_trial`), dz takes the place of z (`softmax_errors`), and the vocabulary is filled up to a multiple of `ALIGNED`
+On a GPU dz takes the place of z (`softmax_errors`), and the vocabulary is filled up to a multiple of `ALIGNED`
 with words that have no share in the softmax: products whose widths are not aligned take slow kernels. Compiled code has the walk as one
-operator; on a GPU, until that has run there, it has the equation. GPT-2 at 32 x 1024 in bfloat16: three products of 2.5 TFLOP, 9.6 ms at
+operator. GPT-2 at 32 x 1024 in bfloat16: three products of 2.5 TFLOP, 9.6 ms at
 790 TFLOP/s; one read and one write of 3.3 GB of logits besides, 1.1 GB at a time, 1.6 ms at 4.1 TB/s; dW in float32, 0.08 ms a chunk.
 """
 
@@ -26,7 +26,6 @@ from torch import Tensor
 from torch.autograd.function import once_differentiable
 
 from clew.kernels import softmax_errors
-from clew.kernels.on_trial import are_asked_for
 
 LOGITS = {"cpu": 2**22}
 OTHER_LOGITS = 2**26
@@ -135,7 +134,7 @@ def walk(
 ) -> Walked:
     """hidden (rows, dim) is in the dtype of the products; gradients are in the dtypes of what they are gradients of."""
     device = hidden.device.type
-    walk_over = walk_on_gpu if softmax_errors.is_supported(hidden) and are_asked_for() else walk_anywhere
+    walk_over = walk_on_gpu if softmax_errors.is_supported(hidden) else walk_anywhere
     with torch.autocast(device, enabled=False) if is_autocast(device) else nullcontext():
         return walk_over(hidden, weight, bias, targets, label_smoothing, ignore_index, rows, (for_hidden, for_weight, for_bias))
 

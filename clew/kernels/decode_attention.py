@@ -16,9 +16,13 @@ through, which may be another row's; the new key and value are written into the 
 import torch
 from torch import Tensor
 
+from clew.kernels.ahead import launching
+
 try:
     import triton
     import triton.language as tl
+
+    from clew.kernels.ahead import wait_for_others
 except ImportError:  # a build of torch for the CPU comes without it
     triton = None
 
@@ -67,10 +71,11 @@ def decode_attention(
         *query.stride()[:2], *key.stride()[:2], *value.stride()[:2], *keys.stride()[:3], *values.stride()[:3],
         heads, slots, scale,
         GROUP=heads // key_heads, DIM=dim, BLOCK=block, SPLITS=splits, HAS_SLOPES=slopes is not None,
-        HAS_PLACES=places is not None, num_warps=warps,
+        HAS_PLACES=places is not None, num_warps=warps, **launching(),
     )  # fmt: skip
     if splits > 1:
-        _join[(batch * heads,)](parts, out, DIM=dim, SPLITS=splits, WIDTH=triton.next_power_of_2(splits), num_warps=1)
+        width = triton.next_power_of_2(splits)
+        _join[(batch * heads,)](parts, out, DIM=dim, SPLITS=splits, WIDTH=width, num_warps=1, **launching())
     return out
 
 
@@ -82,8 +87,9 @@ if triton is not None:
         q_batch, q_head, k_batch, k_head, v_batch, v_head, keys_batch, keys_slot, keys_head, values_batch, values_slot, values_head,
         heads, slots, scale,
         GROUP: tl.constexpr, DIM: tl.constexpr, BLOCK: tl.constexpr, SPLITS: tl.constexpr, HAS_SLOPES: tl.constexpr,
-        HAS_PLACES: tl.constexpr,
+        HAS_PLACES: tl.constexpr, AHEAD: tl.constexpr,
     ):  # fmt: skip
+        wait_for_others(AHEAD)
         row = tl.program_id(0) // heads
         head = tl.program_id(0) % heads
         split = tl.program_id(1)
@@ -143,7 +149,8 @@ if triton is not None:
             tl.store(place + DIM + 1, total)
 
     @triton.jit
-    def _join(parts, out, DIM: tl.constexpr, SPLITS: tl.constexpr, WIDTH: tl.constexpr):
+    def _join(parts, out, DIM: tl.constexpr, SPLITS: tl.constexpr, WIDTH: tl.constexpr, AHEAD: tl.constexpr):
+        wait_for_others(AHEAD)
         d = tl.arange(0, DIM)
         split = tl.arange(0, WIDTH)
         is_part = split < SPLITS

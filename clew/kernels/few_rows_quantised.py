@@ -3,7 +3,7 @@
     y = s (x Q^T) + b          int8
     y = s (x (M C)^T) + b      int4: a byte has the codes of column k and of column k + columns / 2
 
-1 to 8 rows, sums in float32. On trial: has run in Triton's interpreter alone.
+1 to 8 rows, sums in float32.
 """
 
 # mypy: disable-error-code="no-untyped-def, untyped-decorator"
@@ -11,9 +11,9 @@
 import torch
 from torch import Tensor
 
-from clew.kernels.few_rows import FLOATS, MOST_ROWS, rows_of
-from clew.kernels.on_trial import are_asked_for
+from clew.kernels.few_rows import FLOATS, MOST_ROWS
 from clew.kernels.quantising import GROUP, Integers
+from clew.kernels.vocabulary import rows_of
 
 try:
     import triton
@@ -24,7 +24,7 @@ except ImportError:  # a build of torch for the CPU comes without it
 
 def is_for_few_rows(x: Tensor, weight: Integers) -> bool:
     rows = x.numel() // max(x.shape[-1], 1)
-    return x.is_cuda and triton is not None and are_asked_for() and x.dtype in FLOATS and 0 < rows <= MOST_ROWS
+    return x.is_cuda and triton is not None and x.dtype in FLOATS and 0 < rows <= MOST_ROWS
 
 
 def few_rows_product(x: Tensor, weight: Integers, bias: Tensor | None) -> Tensor:

@@ -2,7 +2,7 @@
 
     anywhere            x (s Q)^T + b, W being made float for the call
     x86 with VNNI       r s (round(x / r) Q^T) + b,  r_i = max_k |x_ik| / 127: x is rounded to 8 bits too, each row by itself
-    a GPU, few rows     one kernel that reads Q and scales its sums (`few_rows_quantised`, on trial)
+    a GPU, few rows     one kernel that reads Q and scales its sums (`few_rows_quantised`)
 
 A product of integers is what makes 8 bits fast: with AVX-512 it takes a half to a fifth of the time of float32, where making W float first
 takes three times as long. Without VNNI oneDNN adds pairs in 16 bits, which overflow; on other CPUs torch's product may be a plain loop.

@@ -5,9 +5,13 @@
 import torch
 from torch import Tensor
 
+from clew.kernels.ahead import launching
+
 try:
     import triton
     import triton.language as tl
+
+    from clew.kernels.ahead import wait_for_others
 except ImportError:  # a build of torch for the CPU comes without it
     triton = None
 
@@ -24,14 +28,17 @@ def rotary(x: Tensor, positions: Tensor, frequencies: Tensor) -> Tensor:
     batch, heads, _, dim = x.shape
     out = torch.empty(batch, heads, 1, dim, dtype=x.dtype, device=x.device)
     every = positions.stride(0) if len(positions) > 1 else 0
-    _rotate[(batch, heads)](x, positions, frequencies, out, x.stride(0), x.stride(1), every, heads, HALF=dim // 2, num_warps=1)
+    _rotate[(batch, heads)](
+        x, positions, frequencies, out, x.stride(0), x.stride(1), every, heads, HALF=dim // 2, num_warps=1, **launching()
+    )
     return out
 
 
 if triton is not None:
 
     @triton.jit
-    def _rotate(x, positions, frequencies, out, x_batch, x_head, every, heads, HALF: tl.constexpr):
+    def _rotate(x, positions, frequencies, out, x_batch, x_head, every, heads, HALF: tl.constexpr, AHEAD: tl.constexpr):
+        wait_for_others(AHEAD)
         row, head = tl.program_id(0), tl.program_id(1)
         k = tl.arange(0, HALF)
         angle = tl.load(positions + row * every).to(tl.float32) * tl.load(frequencies + k)

@@ -1,6 +1,6 @@
 """The k largest entries of each row, on a GPU: of a vocabulary's log-probabilities, and of the few candidates of a sentence.
 
-    values, indices = sort(x, descending, stable)[:k]
+    values, indices = sort(x, descending, stable)[:k]         of log softmax(x) where `parts` of its sum are given (`vocabulary`)
 
 A wide row is read in blocks side by side, each of which gives its k best, and a second kernel takes the k best of those. What is compared
 is one integer an entry, x in its upper half and the index in its lower: no two are equal, and of equal entries the first is the larger.
@@ -12,11 +12,15 @@ torch.topk selects digit by digit, reading the row several times, and sorts in a
 import torch
 from torch import Tensor
 
-from clew.kernels.on_trial import are_asked_for
+from clew.kernels.ahead import launching
+from clew.kernels.vocabulary import Parts
 
 try:
     import triton
     import triton.language as tl
+
+    from clew.kernels.ahead import wait_for_others
+    from clew.kernels.vocabulary import log_total
 except ImportError:  # a build of torch for the CPU comes without it
     triton = None
 
@@ -24,34 +28,40 @@ MOST = 64
 """The largest k: a block gives its best one by one."""
 WIDE, NARROW = 4096, 1024
 """Entries of a block, with many programs and with few."""
+FLOATS = (torch.bfloat16, torch.float16, torch.float32)
 PROGRAMS = 264
 """As many as fill a large GPU twice."""
 
 
 def takes_topk(x: Tensor, k: int, dim: int = -1, largest: bool = True, sorted: bool = True) -> bool:
     """Whether the kernel stands for torch's function with these arguments."""
-    is_plain = x.is_cuda and x.dtype == torch.float32 and x.numel() > 0 and x.shape[-1] < 2**31
-    return are_asked_for() and is_plain and dim in (-1, x.dim() - 1) and largest and 1 <= k <= min(MOST, x.shape[-1])
+    is_plain = x.is_cuda and x.dtype in FLOATS and x.numel() > 0 and x.shape[-1] < 2**31
+    return is_plain and dim in (-1, x.dim() - 1) and largest and 1 <= k <= min(MOST, x.shape[-1])
 
 
-def topk(x: Tensor, k: int, dim: int = -1, largest: bool = True, sorted: bool = True) -> torch.return_types.topk:
-    """Over the last axis of x in float32, best first, of equal entries the first; NaN is larger than all."""
+def topk(x: Tensor, k: int, normaliser: Parts | None = None) -> torch.return_types.topk:
+    """Over the last axis of x, best first, of equal entries the first; NaN is larger than all. With a `normaliser` the values are those of
+    log softmax(x), in float32."""
     flat = x.reshape(-1, x.shape[-1])
     flat = flat if flat.stride(1) == 1 else flat.contiguous()
     rows, width = flat.shape
-    values = torch.empty(*x.shape[:-1], k, dtype=x.dtype, device=x.device)
+    values = torch.empty(*x.shape[:-1], k, dtype=x.dtype if normaliser is None else torch.float32, device=x.device)
     indices = torch.empty(values.shape, dtype=torch.long, device=x.device)
     block = WIDE if rows * triton.cdiv(width, WIDE) >= PROGRAMS else NARROW
     splits, kept = triton.cdiv(width, block), triton.next_power_of_2(k)
     parts = torch.empty(rows, splits, k, dtype=torch.long, device=x.device) if splits > 1 else indices
-    sizes = {"K": k, "KEPT": kept}
+    most, total = (values, values) if normaliser is None else normaliser[:2]
+    count = 1 if normaliser is None else most.shape[1]
+    options = {"K": k, "KEPT": kept, "SUMS": triton.next_power_of_2(count), "NORMALISES": normaliser is not None, **launching()}
     _best_of_block[(rows, splits)](
-        flat, parts, values, indices, flat.stride(0), width,
-        BLOCK=min(block, triton.next_power_of_2(width)), SPLITS=splits, num_warps=8 if block == WIDE else 4, **sizes,
+        flat, parts, values, indices, most, total, flat.stride(0), width, count,
+        BLOCK=min(block, triton.next_power_of_2(width)), SPLITS=splits, num_warps=8 if block == WIDE else 4, **options,
     )  # fmt: skip
     if splits > 1:
-        count = triton.next_power_of_2(splits * k)
-        _best_of_parts[(rows,)](flat, parts, values, indices, flat.stride(0), splits * k, COUNT=count, num_warps=4, **sizes)
+        _best_of_parts[(rows,)](
+            flat, parts, values, indices, most, total, flat.stride(0), splits * k, count, COUNT=triton.next_power_of_2(splits * k),
+            num_warps=4, **options,
+        )  # fmt: skip
     return torch.return_types.topk((values, indices))
 
 
@@ -78,34 +88,44 @@ if triton is not None:
         return largest
 
     @triton.jit
-    def _write(x_row, numbers, values, indices, K: tl.constexpr, KEPT: tl.constexpr):
+    def _write(
+        x_row, numbers, values, indices, most, total, row, count,
+        K: tl.constexpr, KEPT: tl.constexpr, SUMS: tl.constexpr, NORMALISES: tl.constexpr,
+    ):  # fmt: skip
         place = tl.arange(0, KEPT)
         index = 0x7FFFFFFF - (numbers & 0x7FFFFFFF)
-        tl.store(values + place, tl.load(x_row + index, mask=place < K, other=0.0), mask=place < K)
-        tl.store(indices + place, index, mask=place < K)
+        z = tl.load(x_row + index, mask=place < K, other=0.0)
+        if NORMALISES:
+            z = z.to(tl.float32) - log_total(most, total, row, count, SUMS)
+        tl.store(values + row * K + place, z, mask=place < K)
+        tl.store(indices + row * K + place, index, mask=place < K)
 
     @triton.jit
     def _best_of_block(
-        x, parts, values, indices, x_stride, width,
-        BLOCK: tl.constexpr, SPLITS: tl.constexpr, K: tl.constexpr, KEPT: tl.constexpr,
+        x, parts, values, indices, most, total, x_stride, width, count,
+        BLOCK: tl.constexpr, SPLITS: tl.constexpr, K: tl.constexpr, KEPT: tl.constexpr, SUMS: tl.constexpr, NORMALISES: tl.constexpr,
+        AHEAD: tl.constexpr,
     ):  # fmt: skip
+        wait_for_others(AHEAD)
         row = tl.program_id(0).to(tl.int64)
         split = tl.program_id(1)
         index = split * BLOCK + tl.arange(0, BLOCK)
-        z = tl.load(x + row * x_stride + index, mask=index < width, other=0.0)
+        z = tl.load(x + row * x_stride + index, mask=index < width, other=0.0).to(tl.float32)
         numbers = _largest(tl.where(index < width, _numbers(z, index), LEAST), K, KEPT)
         if SPLITS == 1:
-            _write(x + row * x_stride, numbers, values + row * K, indices + row * K, K, KEPT)
+            _write(x + row * x_stride, numbers, values, indices, most, total, row, count, K, KEPT, SUMS, NORMALISES)
         else:
             place = tl.arange(0, KEPT)
             tl.store(parts + (row * SPLITS + split) * K + place, numbers, mask=place < K)
 
     @triton.jit
     def _best_of_parts(
-        x, parts, values, indices, x_stride, count,
-        COUNT: tl.constexpr, K: tl.constexpr, KEPT: tl.constexpr,
+        x, parts, values, indices, most, total, x_stride, found, count,
+        COUNT: tl.constexpr, K: tl.constexpr, KEPT: tl.constexpr, SUMS: tl.constexpr, NORMALISES: tl.constexpr, AHEAD: tl.constexpr,
     ):  # fmt: skip
+        wait_for_others(AHEAD)
         row = tl.program_id(0).to(tl.int64)
         at = tl.arange(0, COUNT)
-        numbers = tl.load(parts + row * count + at, mask=at < count, other=LEAST)
-        _write(x + row * x_stride, _largest(numbers, K, KEPT), values + row * K, indices + row * K, K, KEPT)
+        numbers = tl.load(parts + row * found + at, mask=at < found, other=LEAST)
+        best = _largest(numbers, K, KEPT)
+        _write(x + row * x_stride, best, values, indices, most, total, row, count, K, KEPT, SUMS, NORMALISES)

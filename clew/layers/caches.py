@@ -18,7 +18,6 @@ from torch import Tensor
 from clew.core.errors import UserError
 from clew.core.masks import Clock, Places
 from clew.core.state import map_tree
-from clew.kernels.on_trial import are_asked_for
 
 RING_CHUNK = 64
 """A windowed layer reads longer chunks in pieces of this many positions, so that its ring needs window + RING_CHUNK slots."""
@@ -77,8 +76,6 @@ class Buffer(NamedTuple):
         return keys.transpose(1, 2), values.transpose(1, 2)
 
     def reordered(self, move: Callable[[Tensor], Tensor]) -> "Buffer":
-        if self.places is None and is_moved(self.keys):
-            return self._replace(keys=move(self.keys), values=move(self.values))
         return self._replace(places=move(own_places(self.keys) if self.places is None else self.places))
 
     def selected(self, rows: Tensor) -> "Buffer":
@@ -140,11 +137,6 @@ class Ring(NamedTuple):
                 f"a windowed cache can be rewound by {RING_CHUNK} positions, but row {int(lost.int().argmax())} would go back further; "
                 "read shorter chunks, or keep a copy_state of the state"
             )
-
-
-def is_moved(keys: Tensor) -> bool:
-    """Whether a buffer's keys and values are moved when rows are reordered: on a GPU, where the kernel that reads a table is on trial."""
-    return keys.is_cuda and not are_asked_for()
 
 
 def own_places(keys: Tensor) -> Tensor:

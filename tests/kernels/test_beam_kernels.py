@@ -1,17 +1,18 @@
 """Kernels of a beam's step against their equations. They run on a GPU, or by hand in Triton's interpreter: TRITON_INTERPRET=1 pytest ..."""
 
 import os
+from collections.abc import Callable
 from importlib.util import find_spec
 
 import pytest
 import torch
+from torch import Tensor
 
 from clew.core.masks import Clock
 from clew.decoding.beam import Hypotheses, beam_search
-from clew.kernels import few_rows
 from clew.kernels.decode_attention import decode_attention
 from clew.kernels.top_k import topk
-from clew.layers import attention, caches
+from clew.layers import attention
 from clew.layers.caches import Buffer, own_places
 from clew.models import MODELS
 from clew.sources.tokens import Tokens
@@ -71,9 +72,12 @@ def test_a_search_through_the_table_finds_what_a_search_with_copies_finds(device
     def search() -> Hypotheses:
         return beam_search(task.stepper(), prompt, mask, beams=3, max_new=6, end=[1, 2, 3], n_best=3)
 
-    monkeypatch.setattr(caches, "is_moved", lambda keys: True)
-    wanted = search()
-    monkeypatch.setattr(caches, "is_moved", lambda keys: False)
+    def moved(buffer: Buffer, move: Callable[[Tensor], Tensor]) -> Buffer:
+        return buffer._replace(keys=move(buffer.keys), values=move(buffer.values))
+
+    with monkeypatch.context() as patched:
+        patched.setattr(Buffer, "reordered", moved)
+        wanted = search()
     monkeypatch.setattr(attention, "is_supported", lambda x, head_dim: not torch.is_grad_enabled())
     found = search()
     assert torch.equal(found.tokens, wanted.tokens)
@@ -100,17 +104,3 @@ def test_rows_that_lie_apart_are_read_where_they_lie(device):
     x = torch.randn(3, 5, 30, device=device)
     for part in (x[:, -1], x[:, :, 3:9], x.transpose(1, 2)):
         assert torch.equal(topk(part, 3).values, part.topk(3).values)
-
-
-@pytest.mark.skipif(IS_INTERPRETED, reason="the mode takes tensors on a GPU")
-@pytest.mark.parametrize("trial, calls", [("0", 0), ("1", 1)])
-def test_a_step_takes_the_largest_by_the_kernel_while_it_is_on_trial(monkeypatch, trial, calls):
-    monkeypatch.setenv("CLEW_TRIAL_KERNELS", trial)
-    seen: list[int] = []
-    form = few_rows.FORMS[torch.Tensor.topk]
-    monkeypatch.setitem(few_rows.FORMS, torch.Tensor.topk, form._replace(run=lambda x, k: seen.append(k) or form.run(x, k)))
-    x = torch.randn(4, 3, 3000, device="cuda")
-    with torch.inference_mode(), few_rows.FewRows():
-        values = x.topk(5).values
-    assert len(seen) == calls
-    assert torch.equal(values, x.topk(5).values)

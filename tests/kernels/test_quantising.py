@@ -264,8 +264,7 @@ def test_projections_in_unlike_numbers_run_alone():
 @BITS
 @pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16])
 @pytest.mark.parametrize(("rows", "columns", "width"), [(1, 64, 40), (3, 96, 33), (8, 1088, 2000), (2, 2112, 9000)])
-def test_few_rows_on_a_gpu_are_those_of_the_weight_made_float(bits, dtype, rows, columns, width, monkeypatch):
-    monkeypatch.setenv("CLEW_TRIAL_KERNELS", "1")
+def test_few_rows_on_a_gpu_are_those_of_the_weight_made_float(bits, dtype, rows, columns, width):
     weight: Integers = integers_of(torch.randn(width, columns, device="cuda"), bits)
     x, bias = torch.randn(rows, columns, device="cuda", dtype=dtype), torch.randn(width, device="cuda", dtype=dtype)
     assert few_rows_quantised.is_for_few_rows(x, weight)

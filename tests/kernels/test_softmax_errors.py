@@ -12,7 +12,6 @@ import torch
 import torch.nn.functional as F
 
 from clew.kernels.cross_entropy import ALIGNED, cross_entropy, walk_on_gpu
-from clew.kernels.on_trial import asking
 from clew.kernels.softmax_errors import softmax_errors_, triton
 
 IS_INTERPRETED = triton is not None and os.environ.get("TRITON_INTERPRET") == "1"
@@ -131,7 +130,7 @@ def test_what_is_not_wanted_is_not_computed():
 
 
 @pytest.mark.parametrize("compiles", [False, True])
-def test_it_is_what_the_loss_takes_where_it_is_asked_for(monkeypatch, compiles):
+def test_it_is_what_the_loss_takes(monkeypatch, compiles):
     """From the layer's call to the weights' gradients, with a vocabulary that is not aligned, under autocast."""
     monkeypatch.setattr(WALKS.softmax_errors, "is_supported", lambda x: True)
     walked = []
@@ -144,7 +143,7 @@ def test_it_is_what_the_loss_takes_where_it_is_asked_for(monkeypatch, compiles):
 
     torch._dynamo.reset()
     called = torch.compile(cost, backend="aot_eager", fullgraph=True) if compiles else cost
-    with asking(), torch.autocast(DEVICE, torch.bfloat16):
+    with torch.autocast(DEVICE, torch.bfloat16):
         loss = called(hidden)
     gradients = torch.autograd.grad(loss, (hidden, weight))
     expected = exact(hidden, weight, None, targets, 0.0)

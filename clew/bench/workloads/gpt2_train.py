@@ -1,6 +1,6 @@
 """A compiled training step of a model of GPT-2's sizes (124M) under bfloat16 autocast, beside a minimal GPT. CUDA alone.
 
-Ours is run in two other ways besides: with the loss that is on trial, and with passes that are not captured as CUDA graphs.
+Ours is run in another way besides: with passes that are not captured as CUDA graphs.
 """
 
 from functools import partial
@@ -15,10 +15,9 @@ from clew.bench.workload import OURS, Setting, Side, Work, Workload
 from clew.bench.workloads.gpt_sizes import GPT2, SMALL
 from clew.bench.workloads.steps import loop_step, train_step
 from clew.data.plans import TokenBatch
-from clew.kernels.on_trial import asking
 from clew.training.compiled import Carrying
 
-PEER, TRIAL, EAGER, DTYPE = "minimal GPT", "clew, loss on trial", "clew, not captured", torch.bfloat16
+PEER, EAGER, DTYPE = "minimal GPT", "clew, not captured", torch.bfloat16
 
 
 class WithLoss(nn.Module):
@@ -46,15 +45,6 @@ def build(setting: Setting) -> Work:
         compiled = torch.compile(Carrying(task, False))
         return loop_step(compiled, batch, optimiser_of(task), autocast=autocast, counts=task.counts, capture=capture)  # type: ignore[arg-type]
 
-    def on_trial() -> Call:
-        step = ours()
-
-        def call() -> None:
-            with asking():
-                step()
-
-        return call
-
     def theirs() -> Call:
         peer = WithLoss(sizes.minimal(setting.device))
         compiled = torch.compile(peer)
@@ -66,10 +56,8 @@ def build(setting: Setting) -> Work:
 
         return train_step(optimiser_of(peer), loss)
 
-    sides = [Side(OURS, ours), Side(PEER, theirs), Side(TRIAL, on_trial, "triton"), Side(EAGER, partial(ours, capture=False))]
+    sides = [Side(OURS, ours), Side(PEER, theirs), Side(EAGER, partial(ours, capture=False))]
     return Work(sides, f"{sizes}, {batch} x {length} tokens", batch * length, sizes.training_cost(batch, length), DTYPE)
 
 
-GPT2_TRAIN = Workload(
-    "gpt2-train", "a compiled training step of GPT-2 124M, bfloat16", build, (PEER, TRIAL, EAGER), devices=("cuda",), rounds=7
-)
+GPT2_TRAIN = Workload("gpt2-train", "a compiled training step of GPT-2 124M, bfloat16", build, (PEER, EAGER), devices=("cuda",), rounds=7)
