@@ -10,6 +10,7 @@ from clew.decoding.filters import FILTERS
 from clew.decoding.forced_end import ForcedEnd
 from clew.decoding.sliding import Sliding
 from clew.decoding.stepper import picked, prefill, read_at
+from clew.decoding.taped_calls import TapedCalls
 from tests.decoding.steppers import Attending, Recurrent, padded
 from tests.decoding.test_filters import OPTIONS
 
@@ -33,6 +34,7 @@ AROUND = {
     "ensemble": lambda inner: Ensemble([inner, Recurrent(5, seed=8)]),
     "forced end": lambda inner: ForcedEnd(inner, end=3, max_new=3, prompt=4),
     "sliding": lambda inner: Sliding(inner, limit=6, keep=2),
+    "taped": TapedCalls,
 }
 ROWS = st.lists(st.lists(st.integers(0, 3), min_size=1, max_size=9), min_size=1, max_size=4)
 
