@@ -12,6 +12,7 @@ from clew.decoding.sliding import Sliding
 from clew.decoding.stepper import picked, prefill, read_at
 from clew.decoding.taped_calls import TapedCalls
 from tests.decoding.steppers import Attending, Recurrent, padded
+from tests.decoding.test_engine import FAMILIES, VOCABULARY, model
 from tests.decoding.test_filters import OPTIONS
 
 
@@ -126,3 +127,24 @@ def test_a_subclass_whose_call_takes_no_positions_is_called_without():
     log_probs, _ = read_at(stepper, tokens, None, stepper.initial_state(2), at)
     whole, _ = stepper(tokens, None, stepper.initial_state(2))
     assert torch.equal(log_probs, whole[[0, 1], [2, 0]][:, None])
+
+
+@pytest.mark.parametrize("family", FAMILIES)
+@torch.inference_mode()
+def test_a_language_model_applies_its_output_layer_to_one_vector_a_row_of_a_chunk(family, monkeypatch):
+    task, linear, read = model(family), torch.nn.functional.linear, []
+
+    def counted(x, weight, bias=None):
+        if weight is task.output_weight:
+            read.append(x.shape[:-1].numel())
+        return linear(x, weight, bias)
+
+    monkeypatch.setattr(torch.nn.functional, "linear", counted)
+    tokens, mask = torch.randint(VOCABULARY, (3, 20)), torch.arange(20) < torch.tensor([[20], [13], [1]])
+    stepper = task.stepper()
+    last, state = prefill(stepper, tokens, mask, stepper.initial_state(3, 21), chunk=8)
+    assert read == [3, 3, 3]
+    expected, after = stepper(tokens, mask, stepper.initial_state(3, 21))
+    torch.testing.assert_close(last, expected[[0, 1, 2], [19, 12, 0]])
+    following, expected = (stepper(torch.zeros(3, 1, dtype=torch.long), None, each)[0] for each in (state, after))
+    torch.testing.assert_close(following, expected)
